@@ -122,7 +122,8 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Reads the rest of a block that begins with a keyword: a value and perhaps a word, or a list up to the end.
+    /// Reads the rest of a block that begins with a keyword: a value and perhaps a word, a value and a counted list, or a
+    /// list up to the end.
     fn block(
         &mut self,
         option: &'static Parameter,
@@ -139,6 +140,12 @@ impl<'a> Parser<'a> {
                 }
                 Ok(self.give(option, from, 0))
             }
+            [value, list] if matches!(list.kind, Kind::Counted(_)) => {
+                let from = self.next;
+                self.value(value, label)?;
+                self.value(list, label)?;
+                Ok(self.give(option, from, 0))
+            }
             [value, word] if matches!(word.kind, Kind::Word) => {
                 let argument = self.value(value, label)?;
                 let more = self.peek().is_some_and(|next| word.begins_with(next).is_some());
@@ -146,7 +153,7 @@ impl<'a> Parser<'a> {
                 Ok(Argument { parameter: Some(option), number: more.into(), ..argument })
             }
             _ => {
-                invariant!("a block with a keyword is a value and a word, or a list");
+                invariant!("a block with a keyword is a value with a word or a list, or a list");
                 Err(unexpected(keyword))
             }
         }

@@ -70,10 +70,11 @@ pub(crate) static COMMANDS: &[Command] = &[
     command! {
         name: c"NUMPOOL.CALL",
         run: writes::call,
-        flags: "write deny-oom fast",
+        flags: "write deny-oom fast blocking",
+        also: "blocking",
         keys: RW | ACCESS | UPDATE,
-        summary: "Gives a free number for a call, until it is hung up or its lease ends",
-        complexity: "O(1); O(log(N)) with N numbers in pools that ever picked by prefix or use; their first time O(N * log(N))",
+        summary: "Gives a free number for a call, until it is hung up or its lease ends; with WAIT as soon as one is free",
+        complexity: "O(1); O(log(N)) with N numbers in pools that ever picked by prefix or use; their first time O(N * log(N)); with WAIT O(log(W)) more with W calls that wait",
         parameters: [
             KEY,
             NUMBER.optional(),
@@ -83,6 +84,8 @@ pub(crate) static COMMANDS: &[Command] = &[
             Parameter::name("callee").after("PEER").optional(),
             Parameter::text("prefix").after("PREFIX").optional(),
             PICK,
+            Parameter::integer("milliseconds").after("WAIT").optional(),
+            Parameter::integer("priority").after("PRIORITY").optional(),
         ],
     },
     command! {

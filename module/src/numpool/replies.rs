@@ -58,7 +58,7 @@ pub(super) fn reply_info(ctx: Context<'_>, totals: &Totals, settings: &Settings)
         ("cooling", totals.cooling),
         ("leases", totals.leases),
     ];
-    ctx.reply_map(numbers.len() + 6);
+    ctx.reply_map(numbers.len() + 7);
     for (name, value) in numbers {
         number(ctx, name, Some(value.into()));
     }
@@ -68,6 +68,7 @@ pub(super) fn reply_info(ctx: Context<'_>, totals: &Totals, settings: &Settings)
     text(ctx, "pick", Some(settings.pick.word().as_bytes()));
     number(ctx, "events", Some(settings.events.into()));
     number(ctx, "draining", Some(totals.draining.into()));
+    number(ctx, "waiting", Some(totals.waiting.into()));
 }
 
 fn text(ctx: Context<'_>, name: &str, value: Option<&[u8]>) {

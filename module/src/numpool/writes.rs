@@ -2,8 +2,9 @@
 
 use allot_core::numpool::cells::State;
 use allot_core::numpool::decide::{Decision, configured};
-use allot_core::numpool::event::Numbers;
+use allot_core::numpool::event::{Events, Numbers};
 use allot_core::numpool::request::{Changes, Policy, Request};
+use allot_core::numpool::waiting::is_worth_waiting;
 use allot_core::numpool::{Event, Number, Pool, Reply, Settings, decide, decide_overdue, request};
 use allot_core::shared::refusal::{Code, Refusal};
 use allot_core::shared::text::quoted;
@@ -11,6 +12,7 @@ use allot_core::shared::token::TokenChoice;
 
 use super::counters;
 use super::replies::{reply_lease, reply_reconciled};
+use super::waiting::Wait;
 use crate::engine::argument::Argument;
 use crate::engine::bounds::{LISTED_AT_ONCE, check_list};
 use crate::engine::number_source::Take;
@@ -28,7 +30,7 @@ fn settle(step: &mut Step<'_, '_, Pool>, decision: Decision) -> Reply {
 
 /// Applies the overdue deadlines on which a request depends, and decides the request.
 fn decided(step: &mut Step<'_, '_, Pool>, request: &Request<'_>) -> Result<Decision, Refusal> {
-    step.apply_overdue(|pool, now| decide_overdue(pool, now, request));
+    while step.apply_overdue(|pool, now| decide_overdue(pool, now, request)) {}
     decide(step.state(), step.now(), request)
 }
 
@@ -103,7 +105,7 @@ pub(super) fn unreg(call: &Call<'_>, [_, which]: &[Argument<'_>; 2]) -> Done {
 /// `NUMPOOL.CALL key [number] [option ...]`
 pub(super) fn call(
     call: &Call<'_>,
-    [_, wanted, ttl, lease, switch, peer, prefix, pick]: &[Argument<'_>; 8],
+    [_, wanted, ttl, lease, switch, peer, prefix, pick, wait, priority]: &[Argument<'_>; 10],
 ) -> Done {
     let made = token::make_unless(lease.is_given());
     let mut request = request::Call {
@@ -117,14 +119,32 @@ pub(super) fn call(
         pick: pick.member()?,
         random: 0,
     };
+    let Some(wait) = Wait::of(wait, priority)? else {
+        let outcome = change::<Pool, _>(call.ctx, call.key()?, |step| {
+            let decision = decide_call(step, &mut request)?;
+            Ok(settle(step, decision))
+        });
+        return reply(call, outcome);
+    };
     let outcome = change::<Pool, _>(call.ctx, call.key()?, |step| {
-        let decision = decide_call(step, &mut request)?;
-        Ok(settle(step, decision))
+        let decision = decide_call(step, &mut request);
+        if !is_worth_waiting(&decision) {
+            return decision.map(|decision| Some(settle(step, decision)));
+        }
+        let waits = call.ctx.may_block();
+        if waits {
+            wait.begin(call.ctx, call.key()?, step, &request);
+        }
+        Ok((!waits).then_some(Reply::None))
     });
-    reply(call, outcome)
+    match outcome.transpose() {
+        Some(outcome) => reply(call, outcome),
+        None => Ok(()),
+    }
 }
 
 /// Decides a call. Before that it sets the random choice, or prepares the indexes of the pool, if the call needs them.
+/// Numbers that became free because a deadline has passed go to calls that wait first.
 fn decide_call(step: &mut Step<'_, '_, Pool>, request: &mut request::Call<'_>) -> Result<Decision, Refusal> {
     if request.pick.unwrap_or(step.state().settings().pick) == Policy::Random {
         request.random = token::random();
@@ -132,7 +152,16 @@ fn decide_call(step: &mut Step<'_, '_, Pool>, request: &mut request::Call<'_>) -
     if request.number.is_none() {
         step.state_mut().prepare(request.pick, request.prefix);
     }
-    decided(step, &Request::Call(*request))
+    let request = Request::Call(*request);
+    while step.apply_overdue(|pool, now| decide_overdue(pool, now, &request)) {
+        step.serve();
+    }
+    step.serve();
+    if step.state().has_pending_grants() {
+        // More calls wait than one step serves, and the free numbers are theirs.
+        return Ok(Decision { events: Events::new(), reply: Reply::None });
+    }
+    decide(step.state(), step.now(), &request)
 }
 
 /// How many further numbers are tried if `take` refuses a number with `EXISTS`.

@@ -8,7 +8,7 @@ use allot_core::seat::request::Wanted;
 use allot_core::shared::refusal::{Code, Refusal};
 
 use super::reads::known;
-use super::replies::{reply_hold, reply_places, reply_sale, reply_seat, reply_seats};
+use super::replies::{reply_hold, reply_places, reply_sale, reply_seat, reply_seats, reply_waiter};
 use super::writes::check_count;
 use crate::engine::argument::Argument;
 use crate::engine::bounds::check_list;
@@ -28,17 +28,23 @@ enum Listed {
     Seats,
     Holds,
     Orders,
+    Waiting,
 }
 
-/// `SEAT.LIST key SEATS|HOLDS|ORDERS [STATE s] [TIER t] [AREA a] [USER u] [CURSOR c] [COUNT n]`
+/// `SEAT.LIST key SEATS|HOLDS|ORDERS|WAITING [STATE s] [TIER t] [AREA a] [USER u] [CURSOR c] [COUNT n]`
 pub(super) fn list(
     call: &Call<'_>,
     [_, what, state, tier, area, user, cursor, count]: &[Argument<'_>; 8],
 ) -> Done {
-    let what = what.choice(&[Listed::Seats, Listed::Holds, Listed::Orders]).unwrap_or(Listed::Seats);
+    let what = what
+        .choice(&[Listed::Seats, Listed::Holds, Listed::Orders, Listed::Waiting])
+        .unwrap_or(Listed::Seats);
     let state = state.member()?;
     if state.is_some() && what != Listed::Seats {
         return Err(Refusal::new(Code::Err, "only seats have a STATE"));
+    }
+    if what == Listed::Waiting && (tier.is_given() || area.is_given()) {
+        return Err(Refusal::new(Code::Err, "waiters are listed by USER only, not by TIER or AREA"));
     }
     let (tier, area, user) = (tier.optional_text(), area.optional_text(), user.optional_text());
     let cursor = cursor.optional_natural().unwrap_or(0);
@@ -61,6 +67,10 @@ pub(super) fn list(
             Listed::Orders => {
                 let (sales, next) = show.list_sales(filter, cursor, count);
                 reply_part(ctx, next, &sales, |record| reply_sale(ctx, show, record));
+            }
+            Listed::Waiting => {
+                let (waiters, next) = show.list_waiters(filter, cursor, count, now);
+                reply_part(ctx, next, &waiters, |&id| reply_waiter(ctx, show, id));
             }
         }
         Ok(())

@@ -19,8 +19,8 @@ use crate::ffi::value::Found;
 use crate::ffi::{Context, KeyName};
 
 /// Expires the overdue holds on which a request depends, and decides the request.
-fn decided(step: &mut Step<'_, '_, Show>, request: &Request<'_>) -> Result<Decision, Refusal> {
-    step.apply_overdue(|show, now| decide_overdue(show, now, request));
+pub(super) fn decided(step: &mut Step<'_, '_, Show>, request: &Request<'_>) -> Result<Decision, Refusal> {
+    while step.apply_overdue(|show, now| decide_overdue(show, now, request)) {}
     decide(step.state(), step.now(), request)
 }
 
@@ -39,12 +39,14 @@ fn settle(ctx: Context<'_>, name: KeyName<'_>, request: &Request<'_>) -> Result<
     outcome
 }
 
-fn answer(call: &Call<'_>, request: &Request<'_>) -> Done {
+pub(super) fn answer(call: &Call<'_>, request: &Request<'_>) -> Done {
     match settle(call.ctx, call.key()?, request)? {
         Reply::Ok => call.ctx.reply_ok(),
         Reply::None => call.ctx.reply_nothing(),
         Reply::Integer(value) => call.ctx.reply_integer(value),
-        Reply::Hold(_) => invariant!("only a request for a hold is answered with one"),
+        Reply::Hold(_) | Reply::Wait(_) => {
+            invariant!("only a request for a hold or a wait is answered with one");
+        }
     }
     Ok(())
 }
@@ -146,7 +148,7 @@ fn grant(ctx: Context<'_>, step: &mut Step<'_, '_, Show>, request: &Request<'_>)
     Ok(())
 }
 
-fn count_refused(outcome: Done) -> Done {
+pub(super) fn count_refused(outcome: Done) -> Done {
     if outcome.is_err() {
         counters::SEAT_REFUSED.add(1);
     }
@@ -159,10 +161,16 @@ pub(super) fn extend(call: &Call<'_>, [_, token, ttl]: &[Argument<'_>; 3]) -> Do
     answer(call, &Request::Extend { token: token.text(), ttl })
 }
 
-/// `SEAT.CONFIRM key token [USER user] [ORDER ref]`
-pub(super) fn confirm(call: &Call<'_>, [_, token, user, order]: &[Argument<'_>; 4]) -> Done {
-    let (user, order) = (user.optional_text(), order.optional_text());
-    answer(call, &Request::Confirm { token: token.text(), user, order })
+/// `SEAT.CONFIRM key token [USER user] [ORDER ref] [EXCHANGE ref n seat ...]`
+pub(super) fn confirm(call: &Call<'_>, [_, token, user, order, exchange]: &[Argument<'_>; 5]) -> Done {
+    let (token, user, order) = (token.text(), user.optional_text(), order.optional_text());
+    match exchange.value_and_list() {
+        None => answer(call, &Request::Confirm { token, user, order }),
+        Some((from, seats)) => {
+            check_list("seats", exchange, LISTED_AT_ONCE)?;
+            answer(call, &Request::Exchange { token, user, order, from, seats: seats.to_vec() })
+        }
+    }
 }
 
 /// `SEAT.RELEASE key token [SEATS n seat ...]`

@@ -50,6 +50,22 @@ pub struct Reported {
 }
 
 /// The client of one realm. Clones share the connection.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::time::Duration;
+///
+/// use allot_client::{Endpoint, RealmStore, Servers};
+///
+/// let (endpoint, user) = Endpoint::url("redis://127.0.0.1:6379")?;
+/// let connection = Servers { user, ..Servers::new(endpoint, "{eu}") }.connection(Duration::ZERO).await?;
+/// let realm = RealmStore::new(connection, "{eu}");
+/// for unit in realm.units().await? {
+///     println!("{unit:?}");
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct RealmStore(Keyed);
 

@@ -48,6 +48,23 @@ pub struct LiveLease {
 }
 
 /// The client of one pool. Clones share the connection.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::time::Duration;
+///
+/// use allot_client::{Endpoint, NumberStore, Servers};
+///
+/// let (endpoint, user) = Endpoint::url("redis://127.0.0.1:6379")?;
+/// let connection = Servers { user, ..Servers::new(endpoint, "pool:1") }.connection(Duration::ZERO).await?;
+/// let pool = NumberStore::new(connection, "pool:1");
+/// let numbers = ["4930111".to_owned(), "4930112".to_owned()];
+/// pool.add(&numbers).await?;
+/// pool.register(&numbers, Some("switch-a")).await?;
+/// println!("{:?}", pool.info().await?);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct NumberStore(Keyed);
 

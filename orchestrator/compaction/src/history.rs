@@ -51,6 +51,12 @@ async fn removal(store: &TaskStore, main: &Found<MainTask>) -> Result<Vec<Op>, F
     Ok(ops)
 }
 
+/// The same, after a log of failures that is too long for one multi was deleted.
+async fn prepare_removal(store: &TaskStore, main: &Found<MainTask>) -> Result<Vec<Op>, Fault> {
+    store.shorten_failures(main).await?;
+    removal(store, main).await
+}
+
 /// A finished task with the operations that delete it.
 type Removal = (MainTask, Vec<Op>);
 
@@ -63,7 +69,7 @@ pub async fn pack(store: &TaskStore, after: Duration) -> Result<usize, Fault> {
     let old = mains.into_iter().filter(|main| main.task.state.is_over() && main.task.finished <= limit);
     let (mut batch, mut size, mut count): (Vec<Removal>, _, _) = (Vec::new(), 0, 0);
     for main in old {
-        let removal = match removal(store, &main).await {
+        let removal = match prepare_removal(store, &main).await {
             Err(fault) if fault.is_node_specific() => {
                 warn!(%fault, "cannot pack a task into history");
                 continue;

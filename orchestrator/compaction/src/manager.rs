@@ -283,7 +283,7 @@ impl TaskManager {
         Ok(if main.task.state.is_over() { Next::Over } else { Next::Again })
     }
 
-    /// Starts the next round, or the first, as soon as the task may start.
+    /// Starts the next round, or the first, as soon as the task may start, or runs failed partitions again.
     async fn start_round(&mut self, main: &mut Found<MainTask>, due: Duration) -> Result<Next, Fault> {
         if main.task.cancelling {
             self.store.cancel(main, "it was stopped").await?;
@@ -292,9 +292,14 @@ impl TaskManager {
         if main.task.paused || self.predecessor(main).await?.is_some() {
             return Ok(Next::Wait(due));
         }
-        let wait = main.task.next_at.saturating_sub(now_ms());
+        let wait = main.task.next_at.max(main.task.retry.at).saturating_sub(now_ms());
         if wait > 0 {
             return Ok(Next::Wait(due.min(Duration::from_millis(wait))));
+        }
+        if main.task.retry.at > 0 {
+            self.store.open_retry(main).await?;
+            info!(id = %self.id, count = main.task.count(), "running failed partitions again");
+            return Ok(Next::Again);
         }
         // The listing may take long. Meanwhile the task may be stopped or given to another manager.
         let (_, marked) = self.store.tree.watch(&main.dir).await?;

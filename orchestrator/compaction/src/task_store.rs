@@ -1,6 +1,7 @@
 //! The tasks in ZooKeeper: reads them, and makes each change as one multi at the version that was read. A caller with
 //! an old version changes nothing.
 
+mod failures;
 mod inboxes;
 mod subtasks;
 
@@ -18,6 +19,8 @@ use allot_runtime::time::now_ms;
 
 /// Most bytes of a multi or of a chunk that Allot fills; ZooKeeper's limits are higher.
 const FILL: usize = 200 * 1024;
+/// Bytes of a multi that are reserved for what counting adds to a main task, and for a chunk of the log of failures.
+const COUNT_RESERVE: usize = 32 * 1024 + failures::CHUNK;
 /// Most reads in flight.
 const MAX_READS: usize = 32;
 /// Retries of a change after another process made a change first.
@@ -258,6 +261,15 @@ impl TaskStore {
 
     /// Starts a round with these partitions.
     pub async fn open_round(&self, main: &mut Found<MainTask>, partitions: &[String]) -> Result<(), Fault> {
+        let listing = self.write_listing(main, partitions).await?;
+        let mut new = main.task.clone();
+        new.open_round(listing, now_ms());
+        self.write(main, new, Vec::new()).await?;
+        self.sweep_failures(main).await
+    }
+
+    /// Writes a list of partitions that the task does not have yet.
+    async fn write_listing(&self, main: &Found<MainTask>, partitions: &[String]) -> Result<Listing, Fault> {
         let tag = format!("{:08x}", random::any::<u32>());
         let mut listing = Listing { tag, chunks: 0, count: partitions.len() as u64 };
         let dir = self.paths.partitions(main.id);
@@ -274,9 +286,7 @@ impl TaskStore {
             self.tree.multi(vec![main.check(), create(path, write(&chunk))]).await?;
             listing.chunks += 1;
         }
-        let mut new = main.task.clone();
-        new.open_round(listing, now_ms());
-        self.write(main, new, Vec::new()).await
+        Ok(listing)
     }
 
     /// The partitions of the running round, in order.
@@ -333,9 +343,11 @@ impl TaskStore {
         let dir = self.paths.finished(main.id);
         let batch: Vec<String> = names.iter().take(BATCH).cloned().collect();
         let mut new = main.task.clone();
-        let mut ops = Vec::new();
+        let (mut ops, mut failed) = (Vec::new(), Vec::new());
+        let mut size = write(&new).len() + COUNT_RESERVE;
         for (name, node) in self.tree.get_many(&dir, batch).await? {
             let path = format!("{dir}/{name}");
+            size += path.len() + failures::OVERHEAD;
             match name.parse::<TaskId>() {
                 Ok(id) if id.is_main() || id.of_main() != main.id => {
                     tracing::warn!(path, "deleting an outcome of another task");
@@ -344,7 +356,11 @@ impl TaskStore {
                     let unread =
                         |fault: Fault| new.subtask(id, "", "").ended(SubState::Failed, &fault.to_string());
                     let outcome = read::<Ended>(&path, &node.data).unwrap_or_else(unread);
-                    new.count_outcome(id, &outcome);
+                    size += failures::size(&outcome);
+                    if size > FILL && !ops.is_empty() {
+                        break;
+                    }
+                    failed.extend(new.count_outcome(id, &outcome));
                 }
                 Err(why) => tracing::warn!(path, why, "deleting a node that is no outcome"),
             }
@@ -352,21 +368,24 @@ impl TaskStore {
         }
         let count = ops.len();
         if count > 0 {
+            ops.extend(self.log_failures(main, &mut new, failed).await?);
             self.write(main, new, ops).await?;
         }
         Ok(count)
     }
 
-    /// Ends the current round after all of its subtasks are counted.
+    /// Ends the current round after all of its subtasks are counted, or runs its failed partitions again.
     pub async fn close_round(&self, main: &mut Found<MainTask>) -> Result<(), Fault> {
+        self.sweep_failures(main).await?;
         let mut new = main.task.clone();
-        new.close_round(now_ms());
+        new.close_round(now_ms(), random::within(0.0..1.0));
         let ops = self.chunks(main).await?;
         self.write(main, new, ops).await
     }
 
     /// Cancels a task that has no outstanding subtasks.
     pub async fn cancel(&self, main: &mut Found<MainTask>, why: &str) -> Result<(), Fault> {
+        self.sweep_failures(main).await?;
         let mut new = main.task.clone();
         new.state = State::Cancel;
         new.finished = now_ms();

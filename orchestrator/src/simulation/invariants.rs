@@ -183,6 +183,9 @@ impl Known {
         let mut wrong = Vec::new();
         for conference in touched.of(realm) {
             let e164 = conference.e164.to_vec();
+            if let Err(damaged) = realm.check_conference(conference) {
+                wrong.push(format!("{}: {}", describe(conference), damaged.0));
+            }
             for assignment in &conference.history {
                 let owner = self.owners.entry((e164.clone(), assignment.epoch));
                 if *owner.or_insert_with(|| assignment.cmu.to_vec()) != *assignment.cmu {

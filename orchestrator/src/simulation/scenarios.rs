@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use allot_core::conf::Realm;
+use rustix::time::{ClockId, clock_gettime};
 
 use super::world::{Size, World};
 use super::{clock, is_soak, run_paused};
@@ -36,16 +37,44 @@ impl World {
     }
 }
 
+/// A large system, and its conferences.
+const LARGE: Size = Size { units: 20, schedulers: 5, proxies: 5 };
+const MANY: usize = 500;
+
+/// The processor time of this thread.
+fn processor_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// `make bench-simulation`: the speed of the simulation of a large healthy system. All runs do the same work.
+#[test]
+#[ignore = "a measurement"]
+fn simulated_hour() {
+    const HOUR: u64 = 3600;
+    for _ in 0..3 {
+        run_paused(1, async {
+            let mut world = World::start_open(LARGE, MANY).await;
+            let (began, before) = (processor_time(), world.redis.traffic());
+            world.pass(seconds(HOUR)).await;
+            let (took, commands) =
+                (processor_time() - began, world.redis.traffic().commands - before.commands);
+            println!(
+                "{HOUR} simulated seconds took {took:.2?} on one processor: {:.0} simulated seconds per second, \
+                 {commands} commands to Redis, {:.1?} each",
+                HOUR as f64 / took.as_secs_f64(),
+                took / commands as u32,
+            );
+        });
+    }
+}
+
 #[test]
 fn healthy_system_keeps_all_conferences_where_they_are() {
-    const MANY: usize = 500;
     run_paused(1, async {
-        let size = Size { units: 20, schedulers: 5, proxies: 5 };
-        let mut world = World::start_open(size, MANY).await;
+        let mut world = World::start_open(LARGE, MANY).await;
         let epochs = world.observer.epochs();
-        let (began, time) = (std::time::Instant::now(), if is_soak() { 3600 } else { 300 });
-        world.pass(seconds(time)).await;
-        println!("{time} simulated seconds took {:?}", began.elapsed());
+        world.pass(seconds(if is_soak() { 3600 } else { 300 })).await;
         assert_eq!((world.open(), world.redis.realm(with_details)), (MANY, Some(MANY)));
         assert_eq!(world.observer.epochs(), epochs, "no conference has lost its unit");
         let term = world.redis.realm(|realm| realm.leader().0);

@@ -18,8 +18,10 @@ use crate::roles::media_unit::media::simulated;
 const SESSION: Duration = Duration::from_secs(4);
 /// How long a write takes to the replica.
 const LAG: Duration = Duration::from_millis(5);
-/// How often everything is checked.
+/// How often the replica applies what has reached it, if nothing else makes it do so.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// How often all indexes of the realm are checked against each other. What a step changes is checked at each step.
+const INDEX_CHECK_INTERVAL: Duration = Duration::from_secs(20);
 /// The settings of all processes.
 const SETTINGS: &str = "[cmu]\nchatter = \"60s\"";
 
@@ -38,6 +40,8 @@ pub(super) struct World {
     pub(super) observer: Observer,
     /// How many conferences were created.
     created: usize,
+    /// When all indexes were last checked.
+    indexes_checked: Instant,
 }
 
 impl World {
@@ -47,7 +51,14 @@ impl World {
         simulated::begin();
         let observer = Observer::default();
         let (redis, tree) = (Redis::start(REALM, LAG, observer.clone()), InProcess::new(SESSION));
-        let mut world = Self { redis, tree, processes: Vec::new(), observer, created: 0 };
+        let mut world = Self {
+            redis,
+            tree,
+            processes: Vec::new(),
+            observer,
+            created: 0,
+            indexes_checked: Instant::now(),
+        };
         let roles = [
             (size.schedulers, "scheduler", Role::Scheduler),
             (size.proxies, "proxy", Role::DataProxy),
@@ -153,7 +164,8 @@ impl World {
         while !self.is_violated() {
             let unsettled = self.unsettled();
             if unsettled.is_empty() {
-                return true;
+                self.check_indexes();
+                return !self.is_violated();
             }
             if Instant::now() >= end {
                 self.note(&format!("not healed within {limit:?}"));
@@ -198,6 +210,13 @@ impl World {
     fn check(&mut self) {
         // The replica applies what has reached it by now.
         self.redis.replica(|_| ());
+        if self.indexes_checked.elapsed() >= INDEX_CHECK_INTERVAL {
+            self.check_indexes();
+        }
+    }
+
+    fn check_indexes(&mut self) {
+        self.indexes_checked = Instant::now();
         self.redis.realm(|realm| self.observer.check_indexes(realm));
     }
 }

@@ -2,6 +2,7 @@
 
 mod faults;
 mod figures;
+mod options;
 mod supervision;
 mod tasks;
 mod upgrade;

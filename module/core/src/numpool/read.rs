@@ -71,6 +71,8 @@ pub struct Totals {
     pub leases: u32,
     /// Numbers that are draining; they are among the busy.
     pub draining: u32,
+    /// Calls that wait for a number, on this server.
+    pub waiting: u32,
 }
 
 impl Pool {
@@ -132,6 +134,7 @@ impl Pool {
             cooling: self.cooling.len() as u32,
             leases: self.leases.len() as u32,
             draining: self.draining,
+            waiting: self.waiting_calls() as u32,
         }
     }
 

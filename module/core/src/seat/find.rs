@@ -1,7 +1,7 @@
 //! `SEAT.FIND`: the seats that `SEAT.HOLD` would choose, without holding them.
 
 use super::claims::{MAX_COUNT, Seats};
-use super::decide::resolve;
+use super::decide::rules::resolve;
 use super::decide::search::{Found, Search};
 use super::request::{Adjacent, Orphans, Wanted};
 use super::state::Show;

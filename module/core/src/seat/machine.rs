@@ -23,6 +23,10 @@ impl Machine for Show {
         decide_due(self, now, limit)
     }
 
+    fn follow_up(&mut self, now: Millis) -> Option<Event> {
+        self.follow_up(now)
+    }
+
     fn outbox(&self) -> Option<&Outbox> {
         Some(self.outbox())
     }

@@ -132,7 +132,18 @@ impl Show {
             | Event::Arranged { .. } => {
                 vec![self.entry(event, None, &[])]
             }
-            Event::Held(held) => {
+            Event::Waited(waited) => {
+                let entry = self.entry(event, None, &[]).with("token", &waited.token);
+                let entry = entry.with("user", &waited.user);
+                vec![entry.with("until", waited.until.to_string().as_bytes())]
+            }
+            Event::Unwaited { token, expired } => {
+                let user = self.waiters.find(token).map(|id| &self.waiters.get(id).user[..]);
+                let reason: &[u8] = if *expired { b"expired" } else { b"left" };
+                let entry = self.entry(event, None, &[]).with("token", token);
+                vec![entry.with_some("user", user).with("reason", reason)]
+            }
+            Event::Held(held) | Event::Offered(held) => {
                 let entry = self.entry(event, None, &[]).with("token", &held.token).with("user", &held.user);
                 let entry = entry.with("seats", self.ids(&held.seats).as_bytes());
                 let entry = entry.with("until", held.until.to_string().as_bytes());

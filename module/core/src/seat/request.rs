@@ -1,10 +1,10 @@
 //! Requests to a show, with parsed arguments. docs/seats.md describes the commands.
 
+pub use super::choice::{Adjacent, Orphans};
 use super::plan::PlanPart;
 use crate::shared::Millis;
 use crate::shared::codec::Writer;
 use crate::shared::token::TokenChoice;
-use crate::words;
 
 /// A request that may change a show.
 #[derive(Clone, Debug)]
@@ -29,6 +29,19 @@ pub enum Request<'a> {
         /// The order under which the sale is recorded.
         order: Option<&'a [u8]>,
     },
+    /// `SEAT.CONFIRM ... EXCHANGE`: sells a hold, and refunds seats of an order.
+    Exchange {
+        /// The hold.
+        token: &'a [u8],
+        /// The user whose hold it must be.
+        user: Option<&'a [u8]>,
+        /// The order under which the sale is recorded.
+        order: Option<&'a [u8]>,
+        /// The order of the seats to refund.
+        from: &'a [u8],
+        /// The seats to refund.
+        seats: Vec<&'a [u8]>,
+    },
     /// `SEAT.RELEASE`.
     Release {
         /// The hold.
@@ -49,6 +62,21 @@ pub enum Request<'a> {
     Unblock(Vec<&'a [u8]>),
     /// `SEAT.ALTER`.
     Alter(PlanPart),
+    /// `SEAT.WAIT`: the best seats, now or as soon as they are free.
+    Wait(Wait<'a>),
+    /// `SEAT.UNWAIT`: the token of a wait.
+    Unwait(&'a [u8]),
+}
+
+/// `SEAT.WAIT key user count TTL ms OFFER ms ...`
+#[derive(Clone, Debug)]
+pub struct Wait<'a> {
+    /// The request for a hold; its time to live is that of the wait.
+    pub hold: Hold<'a>,
+    /// Time to live of the offered hold.
+    pub offer: Millis,
+    /// Priority; the highest is served first.
+    pub priority: i32,
 }
 
 /// `SEAT.HOLD key user count TTL ms ...`
@@ -83,36 +111,6 @@ pub struct Replace<'a> {
     pub token: &'a [u8],
     /// Whether the new hold must have other seats.
     pub other: bool,
-}
-
-words! {
-    /// `ADJACENT PREFER|REQUIRE|AREA|IGNORE`. The numbers are part of a hold's fingerprint and never change.
-    #[derive(Default)]
-    pub enum Adjacent {
-        /// Together if an area of any priority allows it, otherwise scattered.
-        #[default]
-        Prefer = 0 => "PREFER",
-        /// Together or not at all.
-        Require = 1 => "REQUIRE",
-        /// The best area first, together if that area allows it.
-        Area = 2 => "AREA",
-        /// The first free seats.
-        Ignore = 3 => "IGNORE",
-    }
-}
-
-words! {
-    /// `ORPHANS AVOID|ALLOW|FORBID`. The numbers are part of a hold's fingerprint and never change.
-    #[derive(Default)]
-    pub enum Orphans {
-        /// Strand a single seat only if the area has no other way.
-        #[default]
-        Avoid = 0 => "AVOID",
-        /// Ignore stranded seats.
-        Allow = 1 => "ALLOW",
-        /// Never strand a seat, never scatter the group.
-        Forbid = 2 => "FORBID",
-    }
 }
 
 /// `SEAT.PICK key user TTL ms [TOKEN token] SEATS n seat ...`
@@ -182,6 +180,21 @@ impl Hold<'_> {
         }
         writer.optional(self.replace.map(|replace| replace.token));
         writer.unsigned(self.replace.map_or(0, |replace| u64::from(replace.other)));
+        hash(&writer)
+    }
+}
+
+impl Wait<'_> {
+    /// As `Hold::fingerprint`. The offered hold has it as well.
+    pub fn fingerprint(&self) -> u64 {
+        if !self.hold.token.chosen {
+            return 0;
+        }
+        let mut writer = Writer::default();
+        writer.unsigned(3);
+        writer.unsigned(self.hold.fingerprint());
+        writer.signed(self.offer);
+        writer.signed(self.priority.into());
         hash(&writer)
     }
 }

@@ -16,6 +16,7 @@ mod quality;
 mod random;
 mod reads;
 mod rebalance;
+mod replays;
 mod reports;
 mod rig;
 mod spec;

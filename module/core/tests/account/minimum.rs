@@ -121,7 +121,7 @@ fn a_move_that_avoids_no_cost_or_less_than_the_margin_is_not_made() {
         let margin = Amount::parse_price(margin.as_bytes());
         rig.ask(ManagerRequest::Configure(Changes { margin, ..Changes::default() })).unwrap();
         rig.pass(10 * HOUR);
-        work(&mut rig, "a", 90);
+        work(&mut rig, "a", 400);
         let moves = rebalance(&mut rig);
         assert!(moves.iter().all(|one| one.avoided.0 > 0 && one.avoided >= margin.unwrap()), "{moves:?}");
         moves.len()

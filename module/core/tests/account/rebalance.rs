@@ -71,7 +71,7 @@ fn an_account_is_moved_twice_a_day_at_most() {
         shift(&mut rig, account, "b");
     }
     shift(&mut rig, &once, "b");
-    work(&mut rig, "a", 0..6, 90);
+    work(&mut rig, "a", 0..6, 800);
     assert_eq!(names(&rebalance(&mut rig, 100)), [once]);
     assert_eq!(rebalance(&mut rig, 100), [], "enough for today");
     rig.pass(HOUR);
@@ -93,15 +93,15 @@ fn accounts_move_to_the_largest_saving_within_their_department() {
         module(&mut rig, name, department, weight, number * 10..number * 10 + count);
     }
     rig.now = 10 * HOUR;
-    // 300 are to come where 170 are left at the flat price.
+    // 1,600 are to come where 100 are left at the flat price.
     for (number, busy) in [(0, "m"), (20, "z"), (30, "o")] {
-        work(&mut rig, busy, number..number + 2, 30);
+        work(&mut rig, busy, number..number + 2, 160);
     }
     let shifts = rebalance(&mut rig, 100);
     let moves: Vec<(&[u8], &[u8], String)> =
         shifts.iter().map(|one| (&*one.from.0, &*one.to.0, one.avoided.to_string())).collect();
-    // 100 of 130 by the first and 30 by the second, at 0.1 each.
-    assert_eq!(moves, [(&b"n"[..], &b"m"[..], "10".to_owned()), (b"n", b"m", "3".to_owned())]);
+    // Each avoids 100 instructions at 0.5, and sends 50 at 0.1 that would cost 0.5.
+    assert_eq!(moves, [(&b"n"[..], &b"m"[..], "70".to_owned()), (b"n", b"m", "70".to_owned())]);
     assert_eq!(["m", "n", "z", "o"].map(|module| rig.shares(module)[0]), [4, 1, 2, 2]);
     // Nor does one without a weight give.
     rig.now += 30 * HOUR;
@@ -163,7 +163,7 @@ fn without_turns_use_is_projected_on_when_the_first_month_is_over() {
     assert_eq!(rig.book.month_end(rig.now), 1000 + month);
     rig.now = 31 * 24 * HOUR;
     assert_eq!(rig.book.month_end(rig.now), rig.now + month);
-    work(&mut rig, "a", 0..10, 90);
+    work(&mut rig, "a", 0..10, 650);
     let shifts = rebalance(&mut rig, 2);
     assert_eq!(shifts.len(), 2, "{shifts:?}");
     // A turn that is not applied yet ends nothing any more.
@@ -171,4 +171,60 @@ fn without_turns_use_is_projected_on_when_the_first_month_is_over() {
     rig.ask(ManagerRequest::Configure(Changes { turns, ..Changes::default() })).unwrap();
     let ends = [0, HOUR].map(|later| rig.book.month_end(rig.now + later) - rig.now);
     assert_eq!(ends, [HOUR, 3 * HOUR]);
+}
+
+#[test]
+fn an_account_moves_only_in_the_day_before_it_is_needed() {
+    let mut rig = tenth_hour();
+    module(&mut rig, "m", "d", 1, 0..2);
+    module(&mut rig, "n", "d", 1, 10..13);
+    rig.now = 10 * HOUR;
+    // 400 more are expected in the month, but only 96 in the next day, and 160 are left.
+    work(&mut rig, "m", 0..2, 40);
+    assert_eq!(rebalance(&mut rig, 100), []);
+    // After 20 hours, 80 are left, and 144 are expected in the next day.
+    rig.now = 20 * HOUR;
+    work(&mut rig, "m", 0..2, 80);
+    assert_eq!(rebalance(&mut rig, 1).len(), 1);
+}
+
+#[test]
+fn an_instance_keeps_what_it_needs_on_average_when_it_has_a_quiet_day() {
+    let moves = |working_days: i64| {
+        let settings = Settings { dwell: 0, turns: vec![720 * HOUR], ..Settings::default() };
+        let mut rig = Rig::new(settings);
+        module(&mut rig, "m", "d", 1, 0..1);
+        module(&mut rig, "n", "d", 1, 10..15);
+        for day in 0..7 {
+            rig.now = (day * 24 + 12) * HOUR;
+            if day < working_days {
+                work(&mut rig, "n", 10..15, 14);
+            }
+        }
+        rig.now = 7 * 24 * HOUR;
+        work(&mut rig, "m", 0..1, 400);
+        rebalance(&mut rig, 100).len()
+    };
+    assert_eq!(moves(0), 4, "n has done nothing");
+    assert_eq!(moves(5), 2, "n has 430 left, and needs 230 if it works as much as on average");
+}
+
+#[test]
+fn instructions_at_a_low_price_move_when_none_are_left_at_the_flat_price() {
+    let settings = Settings { dwell: 0, turns: vec![34 * HOUR], ..Settings::default() };
+    let mut rig = Rig::new(settings);
+    module(&mut rig, "m", "d", 1, 0..1);
+    module(&mut rig, "n", "d", 1, 10..13);
+    rig.now = HOUR;
+    for number in 10..13 {
+        let epoch = rig.account(&name(number)).epoch;
+        rig.ask(usage(&name(number), epoch, 100)).unwrap();
+    }
+    // `n` needs 92 more if it works as much as on average, and has 150 left at 0.1.
+    rig.now = 26 * HOUR;
+    work(&mut rig, "m", 0..1, 200);
+    let shifts = rebalance(&mut rig, 1);
+    let avoided: Vec<String> = shifts.iter().map(|shift| shift.avoided.to_string()).collect();
+    // 50 instructions at 0.1 that `m` would send at 0.5.
+    assert_eq!(avoided, ["20"]);
 }

@@ -14,3 +14,4 @@ mod model;
 mod naive;
 mod overdue;
 mod spec;
+mod waiting;

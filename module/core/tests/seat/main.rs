@@ -9,7 +9,9 @@
 )]
 
 mod admission;
+mod bench;
 mod best_seating;
+mod exchange;
 mod holds;
 mod house;
 mod listing;
@@ -19,3 +21,6 @@ mod overdue;
 mod own_ids;
 mod plans;
 mod size;
+mod snapshots;
+mod steps;
+mod waiting;

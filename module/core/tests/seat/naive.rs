@@ -49,8 +49,21 @@ pub struct Naive {
     pub holds_per_user: usize,
     pub max_hold: i64,
     pub claims: BTreeMap<Vec<u8>, Claim>,
+    pub waiters: Vec<Waiter>,
+    pub waits_per_user: usize,
     turns: HashMap<(Option<String>, usize), u64>,
     turn: u64,
+}
+
+/// A user who waits; the list is in the order of arrival.
+#[derive(Clone, Debug)]
+pub struct Waiter {
+    pub token: Vec<u8>,
+    pub user: Vec<u8>,
+    pub wish: Wish,
+    pub until: i64,
+    pub offer: i64,
+    pub priority: i32,
 }
 
 /// Area, row, position.
@@ -101,6 +114,8 @@ impl Naive {
             holds_per_user: plan.limits.holds_per_user as usize,
             max_hold: plan.limits.max_hold_ms as i64,
             claims: BTreeMap::new(),
+            waiters: Vec::new(),
+            waits_per_user: plan.limits.waits_per_user as usize,
             turns: HashMap::new(),
             turn: 0,
         }
@@ -145,7 +160,33 @@ impl Naive {
         self.claims.values().filter(|claim| claim.user == user && !claim.sold).count()
     }
 
+    /// Whether the limits allow a user so many further seats.
+    pub fn allows(&self, user: &[u8], count: usize) -> bool {
+        (self.holds_per_user == 0 || self.user_holds(user) < self.holds_per_user)
+            && (self.seats_per_user == 0 || self.user_seats(user) + count <= self.seats_per_user)
+    }
+
+    /// Offers seats to the first waiter who can be served, by priority and arrival, until nobody can.
+    pub fn serve(&mut self, now: i64) {
+        loop {
+            let mut order: Vec<usize> = (0..self.waiters.len()).collect();
+            order.sort_by_key(|&place| std::cmp::Reverse(self.waiters[place].priority));
+            let served = order.into_iter().find(|&place| {
+                let waiter = self.waiters[place].clone();
+                let offer = if self.max_hold > 0 { waiter.offer.min(self.max_hold) } else { waiter.offer };
+                self.allows(&waiter.user, waiter.wish.count)
+                    && matches!(
+                        self.grant(&waiter.wish, &waiter.user, &waiter.token, now, now + offer, None),
+                        Outcome::Seats(_)
+                    )
+            });
+            let Some(place) = served else { return };
+            self.waiters.remove(place);
+        }
+    }
+
     pub fn expire(&mut self, now: i64) {
+        self.waiters.retain(|waiter| waiter.until > now);
         let due: Vec<Vec<u8>> = self
             .claims
             .iter()

@@ -15,8 +15,8 @@ use crate::task_store::{Fault, Found};
 
 /// Number of checks during the time limit of one runner.
 const CHECKS_PER_TIMEOUT: u32 = 4;
-/// Number of subtasks that are read at once.
-const BATCH: usize = 50;
+/// Number of subtasks that are read, and failed, at once. Their failures fit into one multi.
+const BATCH: usize = 20;
 
 /// One run of a subtask: its id, its attempt, and the time of its start by the worker's clock.
 type Run = (TaskId, u32, u64);

@@ -3,15 +3,13 @@
 
 use futures_util::StreamExt as _;
 
-use super::{ATTEMPTS, FILL, Fault, Found, MAX_READS, TaskStore, create, delete};
+use super::{ATTEMPTS, COUNT_RESERVE, FILL, Fault, Found, MAX_READS, TaskStore, create, delete, failures};
 use crate::ids::TaskId;
 use crate::paths;
 use crate::task::{Ended, MainTask, SubState, SubTask, write};
 use allot_coordination::{Error, Kind, Op};
 use allot_runtime::time::now_ms;
 
-/// Bytes of a multi that are reserved for what counting adds to a main task.
-const COUNT_RESERVE: usize = 32 * 1024;
 /// The failure message of a subtask that may not start again.
 const LOST: &str = "its worker was lost while it ran";
 
@@ -181,7 +179,7 @@ impl TaskStore {
         let (mut rest, mut all_moved) = (subs, 0);
         while !rest.is_empty() {
             // Each multi takes as many subtasks as fit, since partition names may be long.
-            let (mut new, mut all, mut count) = (main.task.clone(), Vec::new(), 0);
+            let (mut new, mut all, mut failed, mut count) = (main.task.clone(), Vec::new(), Vec::new(), 0);
             let mut size = write(&new).len() + COUNT_RESERVE;
             for (sub, to) in rest {
                 let mut ops = sub.gone(sub.task.state).to_vec();
@@ -191,7 +189,10 @@ impl TaskStore {
                     ops.push(Op::Check { path: self.paths.node(to), version: None });
                     ops.extend(self.place(sub.id, again));
                 }
-                size += ops.iter().map(Op::size).sum::<usize>();
+                let stopped = (SubState::Stopped, "its task was stopped");
+                let (state, why) = if new.cancelling { stopped } else { (SubState::Failed, LOST) };
+                let ended = sub.task.ended(state, why);
+                size += ops.iter().map(Op::size).sum::<usize>() + failures::size(&ended);
                 if size > FILL && count > 0 {
                     break;
                 }
@@ -200,11 +201,10 @@ impl TaskStore {
                 if moved.is_some() {
                     all_moved += 1;
                 } else {
-                    let stopped = (SubState::Stopped, "its task was stopped");
-                    let (state, why) = if new.cancelling { stopped } else { (SubState::Failed, LOST) };
-                    new.count_outcome(sub.id, &sub.task.ended(state, why));
+                    failed.extend(new.count_outcome(sub.id, &ended));
                 }
             }
+            all.extend(self.log_failures(main, &mut new, failed).await?);
             self.write(main, new, all).await?;
             rest = rest.get(count..).unwrap_or_default();
         }
@@ -257,11 +257,12 @@ impl TaskStore {
         why: &str,
     ) -> Result<(), Fault> {
         let mut new = main.task.clone();
-        let mut ops = Vec::new();
+        let (mut ops, mut failed) = (Vec::new(), Vec::new());
         for sub in subs {
             ops.extend(sub.gone(sub.task.state));
-            new.count_outcome(sub.id, &sub.task.ended(SubState::Failed, why));
+            failed.extend(new.count_outcome(sub.id, &sub.task.ended(SubState::Failed, why)));
         }
+        ops.extend(self.log_failures(main, &mut new, failed).await?);
         self.write(main, new, ops).await
     }
 

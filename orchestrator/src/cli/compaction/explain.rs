@@ -111,7 +111,10 @@ fn reasons(
         all.push(format!("it is being stopped: {} subtasks are not over", task.outstanding()));
     }
     if task.listing.is_none() {
-        if task.next_at > now {
+        if task.retry.at > now {
+            let (count, at) = (task.result.failed_count, time(task.retry.at));
+            all.push(format!("{count} failed partitions of round {} run again at {at}", task.round));
+        } else if task.next_at > now {
             all.push(format!("round {} is due at {}", task.round + 1, time(task.next_at)));
         } else if before.is_none() && !task.paused {
             all.push("its manager lists its partitions".to_owned());

@@ -2,6 +2,7 @@
 //! be running, except for a submission.
 
 mod explain;
+mod failures;
 mod submit;
 mod task_client;
 mod upgrade;
@@ -40,6 +41,26 @@ pub(crate) enum Command {
     Explain {
         /// The task.
         task: TaskId,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// List the partitions that failed in the current or last round of a task, each with the reason.
+    Failures {
+        /// The task.
+        task: TaskId,
+        /// The form of the list [default: table; with --json, json]
+        #[arg(long, value_name = "FORMAT", conflicts_with = "json")]
+        format: Option<failures::Format>,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Run the failed partitions of a finished task again.
+    Retry {
+        /// The task.
+        task: TaskId,
+        /// Wait for the end; the exit code is 1 unless every subtask succeeded.
+        #[arg(long)]
+        wait: bool,
         #[command(flatten)]
         common: Common,
     },
@@ -104,6 +125,8 @@ pub(crate) async fn run(command: Command) -> Result<Outcome> {
         Command::List { common, .. }
         | Command::Show { common, .. }
         | Command::Explain { common, .. }
+        | Command::Failures { common, .. }
+        | Command::Retry { common, .. }
         | Command::Stop { common, .. }
         | Command::Pause { common, .. }
         | Command::Resume { common, .. }
@@ -118,6 +141,11 @@ pub(crate) async fn run(command: Command) -> Result<Outcome> {
         Command::List { live, .. } => views::list(&client, *live, json).await,
         Command::Show { task, .. } => views::show(&client, *task, json).await,
         Command::Explain { task, .. } => explain::run(&client, *task, json).await,
+        Command::Failures { task, format, .. } => {
+            let usual = if json { failures::Format::Json } else { failures::Format::Table };
+            failures::list(&client, *task, format.unwrap_or(usual)).await
+        }
+        Command::Retry { task, wait, .. } => failures::retry(&client, *task, *wait, json).await,
         Command::Stop { task, wait, .. } => stop(&client, *task, *wait, json).await,
         Command::Pause { task, .. } => pause(&client, *task, true, json).await,
         Command::Resume { task, .. } => pause(&client, *task, false, json).await,

@@ -15,7 +15,7 @@ use crate::config::Span;
 use allot_compaction::hashing::choose;
 use allot_compaction::ids::TaskId;
 use allot_compaction::partitions::check_table_name;
-use allot_compaction::task::{MainTask, RepeatInfo, State};
+use allot_compaction::task::{MainTask, RepeatInfo, RetryInfo, State};
 use allot_compaction::task_store::Fault;
 use allot_compaction::window::{Window, own_zone};
 
@@ -54,6 +54,12 @@ pub(crate) struct Arguments {
     /// Times that a subtask starts again after its worker was lost [default: compaction.retries]
     #[arg(long)]
     retries: Option<u32>,
+    /// Times that partitions which failed run again, after all others of the round.
+    #[arg(long, value_name = "TIMES", default_value_t = 0)]
+    retry_failed: u32,
+    /// Time before failed partitions run again; doubled each time, and up to a quarter shorter or longer. Whole seconds
+    #[arg(long, value_name = "DURATION", requires = "retry_failed", default_value = "1m")]
+    retry_delay: Span,
     /// If the table has an unfinished task, wait for it instead of failing.
     #[arg(long)]
     queue: bool,
@@ -117,6 +123,11 @@ async fn compose(client: &TaskClient, arguments: &Arguments) -> Result<(TaskId, 
     let task = MainTask {
         repeat_flag: arguments.repeat != 1,
         repeat,
+        retry: RetryInfo {
+            limit: arguments.retry_failed,
+            delay: arguments.retry_delay.0.as_secs(),
+            ..RetryInfo::default()
+        },
         retries: arguments.retries.unwrap_or(config.retries),
         named: arguments.partitions.clone(),
         priority: arguments.priority,
@@ -177,7 +188,7 @@ async fn follow(client: &TaskClient, id: TaskId, bar: &ProgressBar) -> Result<Ma
             Ok(Some(main)) if main.task.state.is_over() => return Ok(main.task),
             Ok(Some(main)) => {
                 bar.set_message(format!("round {}", main.task.round));
-                bar.set_length(main.task.count());
+                bar.set_length(main.task.round_size());
                 bar.set_position(main.task.result.all());
             }
             Ok(None) => return Err(gone(id).into()),

@@ -55,7 +55,7 @@ fn tasks(tasks: &[MainTask]) -> Result<Outcome> {
             &task.round.to_string(),
             &task.result.success_count.to_string(),
             &task.result.failed_count.to_string(),
-            &task.count().max(task.result.all()).to_string(),
+            &task.round_size().to_string(),
             &time(task.created),
             &time(task.finished),
         ]));
@@ -118,7 +118,7 @@ fn print_task(task: &MainTask, subs: &[SubTask]) -> Result<Outcome> {
         ("manager", task.manager.clone()),
         ("pc", task.pc.clone()),
         ("round", task.round.to_string()),
-        ("this round", format!("{} of {}", counts(result), task.count().max(result.all()))),
+        ("this round", format!("{} of {}", counts(result), task.round_size())),
         ("all rounds", counts(total)),
         ("now", format!("{running} running, {} waiting", subs.len() - running)),
         ("created", time(task.created)),
@@ -127,6 +127,9 @@ fn print_task(task: &MainTask, subs: &[SubTask]) -> Result<Outcome> {
         ("finished", time(task.finished)),
     ];
     facts.extend(task.sums.iter().map(|(name, sum)| (name.as_str(), sum.to_string())));
+    if task.retry.at > 0 {
+        facts.push(("next retry", time(task.retry.at)));
+    }
     if task.paused {
         facts.push(("paused", "yes".to_owned()));
     }
@@ -156,6 +159,11 @@ fn print_task(task: &MainTask, subs: &[SubTask]) -> Result<Outcome> {
         if subs.len() > SHOWN {
             let _ = writeln!(text, "and {} more; --json has all", subs.len() - SHOWN);
         }
+    }
+    let more = result.failed_count.saturating_sub(task.failures.len() as u64);
+    if more > 0 && !task.failures.is_empty() {
+        let _ =
+            writeln!(text, "\nthe last failures; allotd compaction failures {} lists {more} more", task.id);
     }
     for failure in &task.failures {
         let _ = writeln!(

@@ -5,6 +5,7 @@ pub mod assign;
 mod inventory;
 mod logins;
 mod lookups;
+mod needs;
 pub mod pick;
 mod places;
 pub mod rebalance;

@@ -14,6 +14,8 @@ use crate::words;
 pub const HOUR: Millis = 3_600_000;
 /// Length of the time over which a pace is measured, in hours.
 pub const WINDOW: usize = 24;
+/// A day, in milliseconds.
+const DAY: Millis = WINDOW as Millis * HOUR;
 /// The limit of a module's places, weight and reserve.
 pub const MAX_PLACES: i64 = 1_000_000;
 /// The greatest offset of an instance, positive or negative. Further moves by rebalancing do not change the offset.
@@ -255,7 +257,7 @@ impl Pace {
     /// A month that began at `start` ends.
     pub(in crate::account) fn turn_month(&mut self, start: Millis, end: Millis) {
         let span = end.saturating_sub(start.max(self.begun));
-        self.last_month = (span >= WINDOW as i64 * HOUR).then_some((self.month, span));
+        self.last_month = (span >= DAY).then_some((self.month, span));
         self.month = 0;
     }
 
@@ -277,6 +279,26 @@ impl Pace {
         Some(u64::try_from((weigh(pace, gone) + weigh(last, ahead)) / whole).unwrap_or(u64::MAX))
     }
 
+    /// What rebalancing expects of the instance; `None` if `forecast` knows too little.
+    pub(in crate::account) fn outlook(
+        &self,
+        now: Millis,
+        (start, end): (Millis, Millis),
+        quota: u128,
+    ) -> Option<Outlook> {
+        let forecast = self.forecast(now, (start, end), quota)?;
+        let ahead = end.saturating_sub(now).max(0);
+        let day = ahead.min(DAY);
+        let next_day = scaled(forecast.into(), day, ahead).max(self.at_pace(now, day));
+        let seen = now.saturating_sub(start.max(self.begun)).max(EVIDENCE);
+        let average = scaled(self.month.into(), ahead, seen);
+        Some(Outlook {
+            month: forecast.max(next_day),
+            next_day,
+            cautious: forecast.max(next_day).max(average),
+        })
+    }
+
     /// How many instructions are sent in `ahead` milliseconds at the pace of the last day.
     fn at_pace(&self, now: Millis, ahead: Millis) -> u64 {
         let hour = (now / HOUR).max(self.hour);
@@ -292,6 +314,18 @@ impl Pace {
         let longest = (WINDOW as i64 - 1) * HOUR + now.rem_euclid(HOUR).max(1);
         scaled(sum, ahead, now.saturating_sub(self.begun).clamp(EVIDENCE, longest))
     }
+}
+
+/// The instructions that an instance is expected to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::account) struct Outlook {
+    /// Until the month ends.
+    pub(in crate::account) month: u64,
+    /// In the next day, or until the month ends: as forecast, or at the pace of the last day if that is more.
+    pub(in crate::account) next_day: u64,
+    /// Until the month ends if the instance works again as much as on average in this month, or `month` if that is
+    /// more. What it has beyond this, the instance can give.
+    pub(in crate::account) cautious: u64,
 }
 
 /// A count of a span of time, scaled to another span.

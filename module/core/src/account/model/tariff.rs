@@ -120,6 +120,21 @@ impl Tariff {
         self.steps.iter().take(last).map(|step| step.upto).find(|&upto| upto > used)
     }
 
+    /// The prices of the instructions after so many, up to `limit` instructions in the month, and how many of them have
+    /// each price. A tariff without steps has no price beyond the flat price. O(steps).
+    pub fn rooms(&self, used: u64, limit: u64) -> impl Iterator<Item = (Amount, u64)> {
+        let last = self.steps.len().saturating_sub(1);
+        let end = move |place: usize, upto: u64| if place == last { limit } else { upto.min(limit) };
+        let steps = self.steps.iter().enumerate();
+        let steps = steps.map(move |(place, step)| (step.price, end(place, step.upto)));
+        let flat = (Amount(0), self.quota.min(limit));
+        std::iter::once(flat).chain(steps).scan(used, |from, (price, upto)| {
+            let room = upto.saturating_sub(*from);
+            *from = upto.max(*from);
+            Some((price, room))
+        })
+    }
+
     /// Instructions left at the flat price after so many.
     pub fn left(&self, used: u64) -> u64 {
         self.quota.saturating_sub(used)
@@ -175,6 +190,19 @@ mod tests {
         assert_eq!(Tariff { quota: 5, steps: vec![] }.end_of_price(5), None);
         assert_eq!(Tariff { quota: 5, steps: vec![] }.cost(99), Amount(0));
         assert_eq!(Tariff { quota: 5, steps: vec![] }.step(99), 0);
+    }
+
+    #[test]
+    fn rooms_are_the_instructions_of_each_price_and_cost_as_much() {
+        let tariff = tariff();
+        for used in [0, 99, 100, 110, 150, 190, 300] {
+            let all: Vec<(Amount, u64)> = tariff.rooms(used, 400).collect();
+            assert_eq!(all.iter().map(|(_, room)| room).sum::<u64>(), 400 - used);
+            let cost: i128 = all.iter().map(|&(price, room)| price.0 * i128::from(room)).sum();
+            assert_eq!(cost, tariff.cost(400).0 - tariff.cost(used).0, "{used}");
+        }
+        let rooms: Vec<u64> = tariff.rooms(110, 130).map(|(_, room)| room).collect();
+        assert_eq!(rooms, [0, 10, 10, 0]);
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub(in crate::conf) const LAST_OF_CLOCK: Epoch = 1 << 52;
 const BELIEVED: Epoch = 24 * 3600 * 1_000_000;
 
 /// The first epoch that may be given out at this time (milliseconds since 1970).
-fn epoch_of(now: Millis) -> Epoch {
+pub(in crate::conf) fn epoch_of(now: Millis) -> Epoch {
     (now.max(0) as u64).saturating_mul(1000).min(LAST_OF_CLOCK)
 }
 

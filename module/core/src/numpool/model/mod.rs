@@ -10,3 +10,4 @@ pub mod order;
 pub(in crate::numpool) mod record;
 pub mod settings;
 pub mod state;
+pub(in crate::numpool) mod waiters;

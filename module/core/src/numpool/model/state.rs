@@ -8,6 +8,7 @@ use super::number::Number;
 use super::order::{Key, NumberData, Tree};
 use super::record::{Place, Record};
 use super::settings::Settings;
+use super::waiters::Waiters;
 use crate::invariant;
 use crate::numpool::request::Policy;
 use crate::shared::Millis;
@@ -40,6 +41,8 @@ pub struct Pool {
     pub(in crate::numpool) by_digits: Option<Box<Tree>>,
     pub(in crate::numpool) by_peer: Option<Box<Tree>>,
     pub(in crate::numpool) outbox: Outbox,
+    /// Calls that wait for a number, on this server.
+    pub(in crate::numpool) waiters: Waiters,
 }
 
 /// The number of an id that has one.
@@ -111,8 +114,11 @@ impl Pool {
         self.applied.max(clock)
     }
 
-    /// The earliest deadline.
+    /// The earliest deadline. While a call that waits may be served, this is now.
     pub fn next_due(&self) -> Option<Millis> {
+        if self.waiters.are_pending() {
+            return Some(self.applied);
+        }
         let leases = self.leases.deadlines();
         [leases.earliest(), self.registrations.earliest(), self.cool_downs.earliest()]
             .into_iter()
@@ -285,6 +291,7 @@ impl Pool {
         }
         record.place = Place::Queue;
         self.queue.join(&mut self.directory, id);
+        self.waiters.touch(|| name_of(&self.directory, id));
         self.peers.list(id);
         if let Some(tree) = &mut self.by_digits {
             tree.join(id, &ByDigits(&self.directory));
@@ -320,6 +327,7 @@ impl Pool {
             self.peers.assign(id, Some(peer));
         }
         let has_peer = called.peer.is_some();
+        self.waiters.lease_began(&called.token);
         let lease = self.leases.grant(called.token.clone(), id, switch, context.at, called.until, has_peer);
         let record = self.directory.at(id);
         record.put(Place::Call, lease);
@@ -348,7 +356,9 @@ impl Pool {
         self.switches.unlist(id);
         self.switches.assign(id, None);
         self.peers.assign(id, None);
-        self.directory.remove(self.number(id));
+        let number = self.number(id);
+        self.directory.remove(number);
+        self.waiters.touch(|| number);
         if self.is_empty() {
             self.give_back_memory();
         }

@@ -1,8 +1,10 @@
 //! Overdue holds that a request depends on. After a pause or a restart a million holds may be overdue. The timer
 //! expires them in slices; a request expires only the holds on which its own decision depends.
 
+use super::decide;
+use super::rules::{check_user_limits, live_hold, resolve};
 use super::search::{Search, Wish};
-use super::{check_user_limits, decide, live_hold, resolve};
+use super::wait::as_hold;
 use crate::seat::bits::{self, Bits};
 use crate::seat::claims::Stage;
 use crate::seat::event::{Event, Events};
@@ -28,9 +30,10 @@ pub fn decide_overdue(show: &Show, now: Millis, request: &Request<'_>) -> Events
         return Events::new();
     }
     let mut holds = match request {
-        Request::Extend { token, .. } | Request::Confirm { token, .. } | Request::Release { token, .. } => {
-            show.claims.find(token).into_iter().collect()
-        }
+        Request::Extend { token, .. }
+        | Request::Confirm { token, .. }
+        | Request::Exchange { token, .. }
+        | Request::Release { token, .. } => show.claims.find(token).into_iter().collect(),
         Request::Pick(pick) => {
             let mut holds = owners(show, &pick.seats);
             holds.extend(show.claims.find(pick.token.token));
@@ -41,6 +44,11 @@ pub fn decide_overdue(show: &Show, now: Millis, request: &Request<'_>) -> Events
             owners(show, seats)
         }
         Request::Hold(hold) => for_hold(show, now, hold, request),
+        Request::Wait(wait) => {
+            let hold = as_hold(wait);
+            for_hold(show, now, &hold, &Request::Hold(hold.clone()))
+        }
+        Request::Unwait(_) => Vec::new(),
         Request::Alter(part) => of_rows(show, part),
     };
     holds.retain(|&id| is_overdue(show, id, now));

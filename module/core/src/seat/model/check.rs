@@ -17,6 +17,7 @@ impl Show {
     pub fn check(&self) -> Checked {
         self.venue.check()?;
         self.claims.check()?;
+        self.waiters.check()?;
         self.outbox.check()?;
         self.check_owners()?;
         self.check_buckets()?;

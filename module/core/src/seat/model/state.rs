@@ -8,6 +8,7 @@ use super::index::{RunIndex, Runs};
 use super::plan::{Limits, Plan, max};
 use super::sparse::Sparse;
 use super::venue::{Area, Row, Seat, Tier, Venue};
+use super::waiting::Waiters;
 use crate::invariant;
 use crate::shared::Millis;
 use crate::shared::outbox::Outbox;
@@ -46,6 +47,7 @@ pub struct Show {
     /// Turns taken so far.
     pub(in crate::seat) turns: u64,
     pub(in crate::seat) outbox: Outbox,
+    pub(in crate::seat) waiters: Waiters,
 }
 
 /// Positions of a row; a few fit without an allocation.
@@ -150,6 +152,7 @@ impl Show {
             area_turns,
             turns: 0,
             outbox: Outbox::default(),
+            waiters: Waiters::default(),
         };
         show.build_buckets();
         Ok(show)
@@ -195,9 +198,14 @@ impl Show {
         self.events
     }
 
-    /// The earliest deadline of a hold.
+    /// The earliest deadline of a hold or a wait; the last time applied while somebody may be servable.
     pub fn next_due(&self) -> Option<Millis> {
-        self.claims.earliest()
+        if self.waiters.is_empty() {
+            return self.claims.earliest();
+        }
+        let unserved = self.waiters.unserved.then_some(self.applied);
+        let earliest = [self.claims.earliest(), self.waiters.deadlines.earliest(), unserved];
+        earliest.into_iter().flatten().min()
     }
 
     /// The time of this show: the greater of the clock and the last time applied.
@@ -255,17 +263,20 @@ impl Show {
     }
 
     #[allow(clippy::indexing_slicing, reason = "numbers of buckets come from the show")]
+    #[inline]
     fn bucket_mut(&mut self, number: u32) -> &mut Bucket {
         &mut self.buckets[number as usize]
     }
 
     /// All seats of a strip, free or not.
     #[allow(clippy::indexing_slicing, reason = "slots of strips come from the venue")]
+    #[inline]
     pub(in crate::seat) fn seats_of(&self, strip: Strip) -> &Sparse {
         &self.venue.layout(strip.row).tiers[usize::from(strip.slot)].1
     }
 
     /// Free seats of a strip, with any flags: the kept words of the strip.
+    #[inline]
     pub(in crate::seat) fn free_seats(&self, strip: Strip) -> &[u64] {
         let (at, words) = (strip.word as usize, self.seats_of(strip).kept.words());
         self.words.get(at..at + words).unwrap_or_else(|| {
@@ -275,12 +286,14 @@ impl Show {
     }
 
     /// Free seats of a strip that a request with these flags may take, as bits of the row. O(words of the row).
+    #[inline]
     pub(in crate::seat) fn takeable(&self, strip: Strip, allowed: u64) -> Bits {
         let len = usize::from(self.venue.layout(strip.row).len);
         self.seats_of(strip).kept.dense(&self.takeable_words(strip, allowed), len)
     }
 
     /// The kept words of these seats. O(kept words), and the cost of `hide_flagged`.
+    #[inline]
     pub(in crate::seat) fn takeable_words(&self, strip: Strip, allowed: u64) -> Bits {
         let mut seats = Bits::from_slice(self.free_seats(strip));
         self.hide_flagged(strip, allowed, &mut seats);
@@ -291,6 +304,9 @@ impl Show {
     /// O(kept words), and at most O(log seats) for each of these seats or of the row's flags, whichever are fewer.
     pub(in crate::seat) fn hide_flagged(&self, strip: Strip, allowed: u64, seats: &mut [u64]) {
         let (layout, kept) = (self.venue.layout(strip.row), self.seats_of(strip).kept);
+        if layout.flags.is_empty() {
+            return;
+        }
         // A strip of few seats must not cost as much as the whole row.
         if (bits::count(seats) as usize) < layout.flags.len() {
             let flagged = |position: &usize| layout.flags_at(*position) & !allowed != 0;
@@ -308,6 +324,7 @@ impl Show {
     }
 
     /// The bucket and the strip of a seat; `None` for a break.
+    #[inline]
     pub(in crate::seat) fn strip_of(&self, seat: Seat) -> Option<(u32, u32)> {
         let row = self.venue.row_of(seat);
         let slot = self.venue.layout(row).tier_slot((seat - self.venue.base(row)) as usize)?;
@@ -390,8 +407,14 @@ impl Show {
     }
 
     /// The runs in the kept words of a strip.
+    #[inline]
     pub(in crate::seat) fn runs_of(&self, strip: Strip, words: &[u64]) -> Runs {
-        Runs::of_lengths(self.seats_of(strip).kept.runs(words))
+        let kept = self.seats_of(strip).kept;
+        // Most rows have one tier, or tiers side by side.
+        if kept.is_without_gap() {
+            return Runs::of_lengths(bits::runs(words).map(|(_, len)| len));
+        }
+        Runs::of_lengths(kept.runs(words))
     }
 
     /// A strip of a bucket, both of this show.
@@ -411,6 +434,7 @@ impl Show {
         size_of::<Self>()
             + self.venue.allocated()
             + self.claims.allocated()
+            + self.waiters.allocated()
             + self.outbox.allocated()
             + self.owners.len() * size_of::<u32>()
             + self.words.len() * size_of::<u64>()
@@ -425,7 +449,7 @@ impl Show {
 
     /// A rough number of allocations, which tells whether freeing is worth a background thread.
     pub fn free_effort(&self) -> usize {
-        1 + self.buckets.len() + self.owners.len() / 4096 + self.claims.holds()
+        1 + self.buckets.len() + self.owners.len() / 4096 + self.claims.holds() + self.waiters.len()
     }
 
     /// The largest number of positions a show has.
