@@ -89,6 +89,25 @@ fn operator_blocks_a_selected_seat() {
 }
 
 #[test]
+fn seat_with_an_id_of_its_own_is_found_and_blocked() {
+    let server = RedisServer::start();
+    let seats = json!([{"label": "1", "id": "VIP:7", "tier": "t"}, {"label": "2", "tier": "t"}]);
+    let plan = json!({"areas": [{"id": "a", "rows": [{"label": "A", "rank": 1, "seats": seats}]}]});
+    create(&server, "show:1", &plan.to_string());
+    let console = Console::start(&server, &[]);
+    let browser = opened(&console, "/show?key=show:1&seat=VIP:7");
+    let button =
+        "[...document.querySelectorAll('.acts button')].find((one) => one.textContent.startsWith('Block'))";
+    browser.wait_for("the button", button, SOON);
+    browser.run(&format!("({button}).click()"));
+    browser.wait_for("the blocked seat", &format!("{STATES} === '41'"), SOON);
+    server.command("SEAT.UNBLOCK show:1 1 VIP:7");
+    server.command("SEAT.PICK show:1 ann TTL 60000 TOKEN t SEATS 1 VIP:7");
+    browser.wait_for("the hold", "document.querySelector('.holds li')", SOON);
+    assert_eq!(browser.errors(), Vec::<String>::new());
+}
+
+#[test]
 fn hostile_names_are_text_on_every_page() {
     let server = RedisServer::start();
     let evil = "<script>window.harmed=1</script><img src=x onerror='window.harmed=1'>\"'&\u{1}\u{7f}";

@@ -7,6 +7,7 @@ use allot_tests::browser::Browser;
 use allot_tests::consoles::{ACTION, Console};
 use allot_tests::daemon::run;
 use allot_tests::http::request;
+use allot_tests::module::repository;
 use allot_tests::shows::{THEATRE, create};
 use serde_json::json;
 
@@ -176,4 +177,78 @@ fn large_body_is_refused() {
     let console = Console::start(&server, &[]);
     let seats: Vec<String> = (0..40_000).map(|at| format!("seat-{at}")).collect();
     assert_eq!(console.act("show/block", &json!({"key": "k", "seats": seats})).status, 413);
+}
+
+#[test]
+fn redis_users_of_the_document_suffice() {
+    let server = RedisServer::start();
+    create(&server, "show:1", THEATRE);
+    for line in [
+        "CONF.REALM {allot}:conf",
+        "CMU.JOIN {allot}:conf u1 CAPACITY 5 LEASE 600000",
+        "NUMPOOL.ADD {sales}:pool 1001",
+        "NUMPOOL.REG {sales}:pool 1001 SWITCH east",
+        "NUMPOOL.CALL {sales}:pool TTL 600000 LEASE call-1",
+        "ACCOUNT.BOOK {acme}:accounts",
+        "ACCOUNT.MODULE {acme}:accounts billing DEPARTMENT finance INSTANCES 1",
+        "ACCOUNT.ADD {acme}:accounts billing QUOTA 100 ACCOUNTS 1 p1",
+    ] {
+        server.command(line);
+    }
+    let document = fs::read_to_string(repository().join("docs/console.md")).unwrap();
+    let rules: Vec<&str> = document.lines().filter_map(|line| line.strip_prefix("> ACL SETUSER ")).collect();
+    assert_eq!(rules.len(), 2);
+    for rule in rules {
+        server.raw().call(&[&["ACL", "SETUSER"], &rule.split(' ').collect::<Vec<_>>()[..]].concat());
+    }
+    let password = server.dir().join("password");
+    fs::write(&password, "change-me\n").unwrap();
+    let password = password.to_str().unwrap();
+    let console = Console::start(
+        &server,
+        &[
+            "--console-viewer-user",
+            "viewer",
+            "--console-viewer-password-file",
+            password,
+            "--console-operator-user",
+            "operator",
+            "--console-operator-password-file",
+            password,
+        ],
+    );
+    for key in ["overview", "show:1", "{allot}:conf", "{sales}:pool", "{acme}:accounts"] {
+        let mut events = console.events(&key.replace('{', "%7B").replace('}', "%7D"));
+        // A refusal of Redis would come as `trouble`, and no state.
+        events.next(if key == "show:1" { "sync" } else { "state" });
+    }
+    for path in [
+        "keys",
+        "show/map?key=show:1",
+        "show/find?key=show:1&name=ann",
+        "realm/conferences?key=%7Ballot%7D:conf",
+        "realm/plan?key=%7Ballot%7D:conf&down=u1",
+        "pool/leases?key=%7Bsales%7D:pool",
+        "book/accounts?key=%7Bacme%7D:accounts",
+    ] {
+        let answer = console.get(path);
+        assert_eq!(answer.status, 200, "{path}: {}", answer.body);
+    }
+    for (path, body) in [
+        ("show/hold", json!({"key": "show:1", "user": "ann", "ttl": 60000, "seats": ["left-A-1"]})),
+        ("show/block", json!({"key": "show:1", "seats": ["left-A-2"]})),
+        ("show/unblock", json!({"key": "show:1", "seats": ["left-A-2"]})),
+        ("realm/drain", json!({"key": "{allot}:conf", "cmu": "u1"})),
+        ("realm/undrain", json!({"key": "{allot}:conf", "cmu": "u1"})),
+        ("pool/hang-up", json!({"key": "{sales}:pool", "number": "1001", "lease": "call-1"})),
+        ("pool/reconcile", json!({"key": "{sales}:pool", "switch": "east"})),
+        ("pool/unregister", json!({"key": "{sales}:pool", "switch": "east"})),
+        ("book/freeze", json!({"key": "{acme}:accounts", "account": "p1"})),
+        ("book/rebalance", json!({"key": "{acme}:accounts"})),
+    ] {
+        let answer = console.act(path, &body);
+        assert_eq!(answer.status, 200, "{path}: {}", answer.body);
+    }
+    let clients = server.raw().call(&["CLIENT", "LIST"]).text();
+    assert!(clients.contains("user=viewer") && clients.contains("user=operator"), "{clients}");
 }
