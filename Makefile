@@ -7,7 +7,7 @@ SHELL := /bin/bash
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
 
-deps: ## Install missing packages: redis-server, clang, a C compiler, Python's redis and kazoo, ZooKeeper and Java
+deps: ## Install missing packages: redis-server, clang, a C compiler, Python's redis and kazoo, ZooKeeper, Java, Chromium
 	@scripts/deps.sh
 
 # One call of cargo for each package: the tests build the module alone as well, and cargo would choose other features

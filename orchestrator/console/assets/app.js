@@ -34,7 +34,11 @@ function App() {
   const looks = session && session.access !== "none";
   const overview = useLive(looks ? "overview" : null);
   const current = PAGES.find((page) => page.name === name) || PAGES[0];
-  useEffect(() => { document.title = `${current.title} · Allot`; }, [current]);
+  useEffect(() => {
+    document.title = `${current.title} · Allot`;
+    // On a narrow page the tabs are scrolled.
+    document.querySelector(".tab[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+  }, [current, looks]);
   if (!session) return html`<main class="alone"><p>${trouble ? `The console does not answer: ${trouble}` : "…"}</p></main>`;
   if (!looks) return html`<${Login} done=${setSession} />`;
   const keys = overview.state?.keys || [];

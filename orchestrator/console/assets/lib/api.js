@@ -35,14 +35,18 @@ export async function send(path, body, method = "POST") {
   return read(await fetch(address(path), { method, headers, body: JSON.stringify(body) }));
 }
 
+/** Time after which a page that nobody sees stops listening, in milliseconds. */
+const HIDDEN = 5000;
+
 /**
- * Listens to the events of a key. Reconnects by itself.
+ * Listens to the events of a key. Reconnects by itself. A page that is hidden does not listen: a browser opens six
+ * connections to a server, and so a few tabs would use up all of them.
  * @param {string} key
  * @param {Record<string, (data: any) => void>} handlers by the event's name; `down` is called without a connection
  * @returns {() => void} ends it
  */
 export function listen(key, handlers) {
-  let source, timer, pause = 250, ended = false;
+  let source = null, timer, pause = 250;
   const open = () => {
     source = new EventSource(address("events", { key }));
     for (const [name, handler] of Object.entries(handlers)) {
@@ -54,17 +58,31 @@ export function listen(key, handlers) {
       handlers.open?.(undefined);
     };
     source.onerror = () => {
-      source.close();
+      close();
       handlers.down?.(undefined);
-      if (ended) return;
       timer = setTimeout(open, pause);
       pause = Math.min(pause * 2, 4000);
     };
   };
-  open();
-  return () => {
-    ended = true;
+  const close = () => {
     clearTimeout(timer);
-    source.close();
+    source?.close();
+    source = null;
+  };
+  const seen = () => {
+    clearTimeout(timer);
+    if (document.hidden) timer = setTimeout(close, HIDDEN);
+    else if (!source) open();
+  };
+  open();
+  document.addEventListener("visibilitychange", seen);
+  // A page that was left may be kept for the way back, with its connections.
+  addEventListener("pagehide", close);
+  addEventListener("pageshow", seen);
+  return () => {
+    document.removeEventListener("visibilitychange", seen);
+    removeEventListener("pagehide", close);
+    removeEventListener("pageshow", seen);
+    close();
   };
 }

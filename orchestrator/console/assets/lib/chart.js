@@ -3,6 +3,9 @@ import { html, useEffect, useRef } from "./ui.js";
 import { number } from "./format.js";
 import uPlot from "/vendor/uplot.js";
 
+/** Shortest time that a chart shows, in seconds. */
+const SHORTEST = 60;
+
 /** A colour of the style sheet. @param {string} name */
 export const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
@@ -26,7 +29,7 @@ export function Chart({ label, at, lines, height = 180, unit = "" }) {
           padding: [8, 24, 0, 0],
           cursor: { points: { size: 6 }, drag: { x: false, y: false } },
           legend: { show: false },
-          scales: { y: { range: (_, low, high) => [Math.min(0, low), Math.max(1, high * 1.1)] } },
+          scales: { x: { range: (_, from, to) => [Math.min(from, to - SHORTEST), to] }, y: { range: (_, low, high) => [Math.min(0, low), Math.max(1, high * 1.1)] } },
           axes: [{ ...axis, size: 30, space: 70, values: (_, ticks) => ticks.map((tick) => moment(tick, ticks)) }, { ...axis, size: 48 }],
           series: [
             {},

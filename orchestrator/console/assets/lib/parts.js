@@ -13,7 +13,8 @@ export function Panel({ title, extra, children, wide, id }) {
 
 /** A number with its name. @param {{name: string, value: any, tone?: string, hint?: any}} props */
 export function Figure({ name, value, tone, hint }) {
-  return html`<div class=${`figure ${tone || ""}`}><div class="value">${value}</div><div class="name">${name}</div>
+  const long = String(value).length > 9;
+  return html`<div class=${`figure ${tone || ""}${long ? " long" : ""}`}><div class="value">${value}</div><div class="name">${name}</div>
     ${hint ? html`<div class="hint">${hint}</div>` : null}</div>`;
 }
 

@@ -1,15 +1,13 @@
 // Blocks side by side, for plans whose shape says nothing.
 
 const ROW = 1.1, GAP = 3, TITLE = 2.4;
-/** The wanted proportion of the drawing. */
-const PROPORTION = 1.7;
 
-/** @param {import("./model.js").Show} show @param {import("./layout.js").Layout} made */
-export function blocks(show, made) {
+/** @param {import("./model.js").Show} show @param {import("./layout.js").Layout} made @param {number} proportion */
+export function blocks(show, made, proportion) {
   const wide = (area) => Math.max(area.widest, 4) + GAP;
   const tall = (area) => area.rows.length * ROW + GAP + TITLE;
   const space = show.areas.reduce((sum, area) => sum + wide(area) * tall(area), 0);
-  const most = Math.max(Math.sqrt(space * PROPORTION), ...show.areas.map(wide));
+  const most = Math.max(Math.sqrt(space * proportion), ...show.areas.map(wide));
   let [x, y, line] = [0, 0, 0];
   for (const area of show.areas) {
     if (x > 0 && x + wide(area) > most) [x, y, line] = [0, y + line, 0];

@@ -1,11 +1,11 @@
 // A stadium: rings of blocks around a pitch.
 
 /** Distance between two rows, and between two rings. */
-const ROW = 1.2, RING = 5;
+const ROW = 1.5, RING = 5;
 /** Part of a block's share of the ring that is aisle. */
 const AISLE = 0.05;
 /** Widest distance of two neighbours. */
-const WIDEST = 1.62;
+const WIDEST = 2.2;
 
 /** The rings of a show: blocks whose ids begin with the same letters, the innermost first. */
 export function rings(areas) {

@@ -25,14 +25,18 @@ export function guess(show) {
   return areas.length <= 16 ? "hall" : "blocks";
 }
 
-/** @param {import("./model.js").Show} show @param {string} [wanted] @returns {Layout} */
-export function layout(show, wanted) {
+/**
+ * @param {import("./model.js").Show} show @param {string} [wanted]
+ * @param {number} [proportion] width of the room for the drawing, divided by its height
+ * @returns {Layout}
+ */
+export function layout(show, wanted, proportion = 1.6) {
   const kind = wanted && wanted in KINDS ? wanted : guess(show);
   const made = {
     x: new Float32Array(show.size), y: new Float32Array(show.size), angle: new Float32Array(show.size),
     pitch: new Float32Array(show.size).fill(1), shapes: [], kind, left: 0, top: 0, right: 1, bottom: 1,
   };
-  ({ hall, bowl, train, blocks })[kind](show, made);
+  ({ hall, bowl, train, blocks })[kind](show, made, proportion);
   measure(show, made);
   return made;
 }

@@ -19,11 +19,14 @@ function positions(row) {
   if (typeof row.seats === "string") {
     return row.seats.split(",").flatMap(labels).map((label) => label === null ? null : { label, tier: row.tier, flags: [] });
   }
-  return row.seats.map((seat) => seat && { label: seat.label, tier: seat.tier ?? row.tier, flags: seat.flags || [] });
+  return row.seats.map((seat) => seat && { label: seat.label, id: seat.id, tier: seat.tier ?? row.tier, flags: seat.flags || [] });
 }
 
+/** The id of a seat: its own, or that of its place. */
+const idOf = (area, row, seat) => seat.id ?? `${area.id}-${row.label}-${seat.label}`;
+
 /**
- * @typedef {{label: string, start: number, count: number, seats: ({label: string, flags: string[]} | null)[]}} Row
+ * @typedef {{label: string, start: number, count: number, seats: ({label: string, id?: string, flags: string[]} | null)[]}} Row
  * @typedef {{id: string, name: string, priority: number, rows: Row[], start: number, end: number, widest: number, seats: number}} Area
  */
 
@@ -106,23 +109,21 @@ export class Show {
     const seat = found?.row.seats[at - found.row.start];
     if (!seat) return null;
     return {
-      at, id: `${found.area.id}-${found.row.label}-${seat.label}`, area: found.area, row: found.row.label, label: seat.label,
+      at, id: idOf(found.area, found.row, seat), area: found.area, row: found.row.label, label: seat.label,
       flags: seat.flags || [], tier: this.tiers[this.tier[at]], state: STATES[this.state[at]],
     };
   }
 
   /** The position of a seat by its id; -1 if there is none. @param {string} id */
   find(id) {
-    for (const area of this.areas) {
-      if (!id.startsWith(`${area.id}-`)) continue;
-      for (const row of area.rows) {
-        if (!id.startsWith(`${area.id}-${row.label}-`)) continue;
-        const label = id.slice(area.id.length + row.label.length + 2);
-        const place = row.seats.findIndex((seat) => seat?.label === label);
-        if (place >= 0) return row.start + place;
+    if (!this.ids) {
+      /** Positions by the ids of seats; made when a seat is looked for. */
+      this.ids = new Map();
+      for (const { area, row } of this.rows) {
+        row.seats.forEach((seat, place) => { if (seat) this.ids.set(idOf(area, row, seat), row.start + place); });
       }
     }
-    return -1;
+    return this.ids.get(id) ?? -1;
   }
 
   /** Positions in a state, at most so many. @param {number} state @param {number} most */

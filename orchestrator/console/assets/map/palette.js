@@ -15,7 +15,9 @@ export function palette(dark) {
     dark,
     tier: (index) => tiers[index % tiers.length],
     held: dark ? "#ffc145" : "#f2a900",
-    sold: dark ? "#3d4761" : "#c2c9d6",
+    sold: dark ? "#3d4761" : "#bcc4d2",
+    // Dots of a pixel or two cover little: the same grey would look empty.
+    soldDot: dark ? "#55627f" : "#93a0b6",
     blocked: dark ? "#222a3d" : "#e9ecf2",
     blockedLine: dark ? "#5a6584" : "#a3adbf",
     area: dark ? "#131a2b" : "#ffffff",

@@ -1,19 +1,25 @@
 // A train: coaches in lines, each seen from above, travelling to the left.
 
-/** Distance between two rows of seats along the coach, room around seats, and between lines. */
-const ROW = 1.35, WALL = 0.85, COUPLING = 1.6, LINE = 5.6;
-/** The wanted proportion of the drawing. */
-const PROPORTION = 2.1;
+/** Distance between two rows of seats along the coach, room around seats, between coaches, and between lines. */
+const ROW = 1.35, WALL = 0.85, COUPLING = 1.2, LINE = 6;
+/** Room at the ends of a coach in addition to its walls, and the radius of its corners. */
+const END = 0.7, ROUND = 1.1;
 
-/** @param {import("./model.js").Show} show @param {import("./layout.js").Layout} made */
-export function train(show, made) {
+/** @param {import("./model.js").Show} show @param {import("./layout.js").Layout} made @param {number} proportion */
+export function train(show, made, proportion) {
   const { areas } = show;
-  const length = Math.max(...areas.map((area) => area.rows.length)) * ROW + 2 * WALL + 3 + COUPLING;
-  const height = Math.max(...areas.map((area) => area.widest)) + 2 * WALL + LINE;
-  const each = Math.max(1, Math.min(areas.length, Math.round(Math.sqrt((areas.length * height * PROPORTION) / length))));
+  const long = (area) => area.rows.length * ROW + 2 * (WALL + END + ROUND) + COUPLING;
+  const widest = Math.max(...areas.map((area) => area.widest));
+  const height = widest + 2 * WALL + LINE;
+  const total = areas.reduce((sum, area) => sum + long(area), 0);
+  // As many lines as give the drawing the proportion of its room; all are about as long.
+  const lines = Math.max(1, Math.round(Math.sqrt(total / (height * proportion))));
+  let x = 0, line = 0;
   areas.forEach((area, number) => {
-    const x = (number % each) * length, y = Math.floor(number / each) * height;
-    coach(area, x, y, made, number === 0, number === areas.length - 1);
+    if (line < lines - 1 && x > 0 && x + long(area) / 2 > total / lines) [x, line] = [0, line + 1];
+    // Coaches of one line have one axis.
+    coach(area, x, line * height + (widest - area.widest) / 2, made, number === 0, number === areas.length - 1);
+    x += long(area);
   });
 }
 
@@ -28,16 +34,16 @@ function coach(area, x, y, made, isFirst, isLast) {
       made.angle[position] = 0;
     }
   });
-  const [left, right, top, bottom] = [x - WALL - 0.7, x + width + WALL + 0.7, y - WALL - 0.15, y + tall + WALL + 0.15];
+  const [left, right, top, bottom] = [x - WALL - END, x + width + WALL + END, y - WALL - 0.15, y + tall + WALL + 0.15];
   const middle = (top + bottom) / 2;
   const path = [];
   const end = (edge, sign) => [[edge, sign < 0 ? bottom : top], [edge, sign < 0 ? top : bottom]];
   path.push(...(isFirst ? nose(left, top, bottom, -1) : end(left, -1)));
   path.push(...(isLast ? nose(right, top, bottom, 1) : end(right, 1)));
-  made.shapes.push({ kind: "coach", path, title: area.name, at: [x, top - 2.3], align: "left", width, area, round: 1.1 });
+  made.shapes.push({ kind: "coach", path, title: area.name, at: [x, top - 2.3], align: "left", width, area, round: ROUND });
   if (!isLast) {
-    const reach = right + COUPLING;
-    made.shapes.push({ kind: "coupling", path: [[right, middle - 0.5], [reach, middle - 0.5], [reach, middle + 0.5], [right, middle + 0.5]] });
+    const from = right + ROUND, reach = from + COUPLING;
+    made.shapes.push({ kind: "coupling", path: [[from, middle - 0.5], [reach, middle - 0.5], [reach, middle + 0.5], [from, middle + 0.5]] });
   }
 }
 

@@ -8,6 +8,8 @@ import { palette } from "./palette.js";
 const SHAPES = 13;
 /** Time for which a changed seat is marked, in milliseconds, and most marks at once. */
 const FLASH = 700, FLASHES = 1500;
+/** Radius in pixels of the canvas below which a dot is a pixel or two. */
+const SMALL = 1.6;
 /** Pixels of the screen for a unit, at most. */
 const CLOSEST = 60;
 /** Part of its room that a seat takes. */
@@ -266,7 +268,7 @@ export class View {
       const radius = Math.max(0.55, Math.round(room * this.pitch * ratio * 2) / 4);
       let dots = this.dots.get(radius);
       if (!dots) {
-        const colours = [...show.tiers.map((_, tier) => paint.tier(tier)), paint.held, paint.sold, paint.blockedLine, paint.areaLine];
+        const colours = [...show.tiers.map((_, tier) => paint.tier(tier)), paint.held, radius < SMALL ? paint.soldDot : paint.sold, paint.blockedLine, paint.areaLine];
         if (this.dots.size > 60) this.dots.clear();
         dots = new Dots(radius, colours);
         this.dots.set(radius, dots);
@@ -318,7 +320,7 @@ export class View {
     }
     if (named && state !== BLOCKED) {
       const label = show.rows[show.row[at]].row.seats[at - show.rows[show.row[at]].row.start]?.label ?? "";
-      // Labels stand upright, whatever the direction of the row.
+      // Labels are upright in rows of all directions.
       context.setTransform(zoom, 0, 0, zoom, this.sx(x) * ratio, this.sy(y) * ratio);
       context.fillStyle = state === FREE ? paint.seatText : state === HELD ? "#2b1d00" : paint.faint;
       context.font = `600 ${label.length > 2 ? 0.26 : 0.34}px system-ui, sans-serif`;
@@ -390,10 +392,10 @@ export class View {
     for (const shape of layout.shapes) {
       if (!shape.title || !shape.at) continue;
       const onSeats = layout.kind === "bowl";
-      // Names on the seats would hide them where they are small.
-      if (onSeats && scale < 3.2) continue;
+      // Names would hide small seats, or the coaches of the line above.
+      if ((onSeats && scale < 3.2) || (layout.kind === "train" && scale < 3)) continue;
       const room = (shape.width || 8) * scale;
-      const size = shape.kind === "stage" ? Math.min(18, room * 0.09) : Math.max(9, Math.min(13, room * 0.3));
+      const size = shape.kind === "stage" ? Math.min(18, room * 0.09) : Math.max(9, Math.min(13, room * 0.3, layout.kind === "train" ? scale * 2.6 : 13));
       context.font = `600 ${size}px system-ui, sans-serif`;
       const long = context.measureText(shape.title).width;
       if (long > room * (onSeats ? 0.95 : 1.1) || (onSeats && scale * SEAT > SHAPES) || (!onSeats && scale < 2.2 && shape.kind === "area" && room < 24)) continue;

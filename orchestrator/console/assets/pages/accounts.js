@@ -72,7 +72,7 @@ function Tree({ state }) {
 
 /** What it costs so far, and the use that is projected for the end of the month. */
 function money(line) {
-  return html`<span class="hint">cost ${text(line.cost)}, projected ${number(line.projected)}</span>`;
+  return html`<span class="hint">cost ${text(line.cost)}${line.projected === null || line.projected === undefined ? "" : `, projected ${number(line.projected)}`}</span>`;
 }
 
 /** The use at which the next price begins, and this price. */

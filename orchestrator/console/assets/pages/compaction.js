@@ -8,7 +8,7 @@ import { useLive } from "../lib/live.js";
 import { number, percent, size, text, time } from "../lib/format.js";
 
 /** The sums that the example runners report. */
-const BEFORE = "bytes_before", AFTER = "bytes_after";
+const BEFORE = "before", AFTER = "after";
 
 export function CompactionPage({ chosen, can }) {
   const { state, trouble } = useLive("compaction");

@@ -53,7 +53,7 @@ export function Holds({ name, show, version, now, pick }) {
     ${holds.length ? html`<ul class="holds" data-version=${version}>${holds.slice(0, 8).map((hold) => {
       const rest = hold.until - now();
       return html`<li><button type="button" class="row" onClick=${() => pick(hold.seats.map((id) => show.find(id)).filter((at) => at >= 0))}>
-        <span class="who">${hold.user}</span><span class="what">${hold.seats.length} seats</span><span class=${rest < 30000 ? "rest soon" : "rest"}>${span(rest)}</span></button></li>`;
+        <span class="who">${hold.user}</span><span class="what">${hold.seats.length === 1 ? "1 seat" : `${hold.seats.length} seats`}</span><span class=${rest < 30000 ? "rest soon" : "rest"}>${span(rest)}</span></button></li>`;
     })}</ul>` : html`<p class="hint">No seat is held.</p>`}
   </${Panel}>`;
 }

@@ -35,7 +35,8 @@ function OneShow({ name, keys, chosen, can }) {
   const kind = chosen.layout, only = chosen.tier;
   const loaded = useCallback((keep) => {
     if (!view.current || !show.current) return;
-    const made = layout(show.current, kind);
+    const { width, height } = view.current;
+    const made = layout(show.current, kind, width / Math.max(1, height));
     view.current.load(show.current, made, keep);
     view.current.only(show.current.tiers.indexOf(only));
   }, [kind, only]);
@@ -113,14 +114,16 @@ function OneShow({ name, keys, chosen, can }) {
       <div class="stage-room">
         <div class="map" ref=${place} tabindex="0" role="application" aria-describedby="map-help"
           aria-label=${`Seat map of ${name}. The table of areas below has the same counts.`}></div>
-        <div class="tools" role="group" aria-label="Zoom">
-          <button type="button" aria-label="Zoom in" onClick=${() => view.current.zoom(1.5)}>+</button>
-          <button type="button" aria-label="Zoom out" onClick=${() => view.current.zoom(1 / 1.5)}>−</button>
-          <button type="button" aria-label="Show everything" onClick=${() => view.current.fit()}>⤢</button>
-        </div>
         ${hover.at >= 0 && current ? html`<${SeatCard} name=${name} show=${current} hover=${hover} now=${now} room=${place.current} />` : null}
         ${!current && !trouble ? html`<p class="loading">Reading the show…</p>` : null}
-        <p id="map-help" class="hint map-help">Wheel or pinch zooms, drag moves, click selects, Shift and drag selects many. Keys: arrows, +, −, 0.</p>
+        <div class="below-map">
+          <p id="map-help" class="hint">Wheel or pinch zooms, drag moves, click selects, Shift and drag selects many. Keys: arrows, +, −, 0.</p>
+          <div class="tools" role="group" aria-label="Zoom">
+            <button type="button" aria-label="Zoom in" onClick=${() => view.current.zoom(1.5)}>+</button>
+            <button type="button" aria-label="Zoom out" onClick=${() => view.current.zoom(1 / 1.5)}>−</button>
+            <button type="button" aria-label="Show everything" onClick=${() => view.current.fit()}>⤢</button>
+          </div>
+        </div>
       </div>
       <div class="side">
         <${Selection} name=${name} show=${current} selected=${selected} can=${can} version=${version} now=${now} clear=${() => setSelected([])} />

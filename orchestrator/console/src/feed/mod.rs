@@ -2,7 +2,7 @@
 //!
 //! A reader reads while somebody listens, and a few seconds longer. It decides by itself when to read again; what it
 //! reads becomes messages, which all listeners share. A listener that falls behind loses messages, is told so, and reads
-//! the page anew.
+//! the page again.
 
 mod book;
 mod channel;
