@@ -169,7 +169,8 @@ fn numbers_of_a_pool_hold_at_their_limits() {
             random: 0,
         })
     };
-    let hang_up = |at: usize| Request::HangUp { number: all[at], lease: None, cooldown: Some(LONG) };
+    let hang_up =
+        |at: usize| Request::HangUp { number: all[at], lease: None, cooldown: Some(LONG), cause: None };
     let ask = |request| {
         Box::new(move |pool: &Pool, now| Ok(numpool::decide(pool, now, &request)?.events)) as Ask<'_, Pool>
     };

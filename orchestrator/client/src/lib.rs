@@ -56,7 +56,7 @@ pub use dial::{ByteStream, Dial};
 pub use endpoint::{Endpoint, Node, Secret};
 pub use error::Error;
 pub use keyed::Keyed;
-pub use numbers::{LiveLease, NumberStore, PoolInfo};
+pub use numbers::{CallRequest, Cap, Cause, Lease, LiveLease, NumberStore, PoolInfo};
 pub use record::Record;
 pub use seats::{Bucket, FindRequest, Hold, HoldRequest, ListFilter, Listed, MapRow, SeatStore, WaitRequest};
 pub use servers::{Servers, Session};
