@@ -338,7 +338,7 @@ pub(crate) static COMMANDS: &[Command] = &[
         flags: "write",
         also: "dangerous",
         keys: RW | UPDATE,
-        summary: "Internal: carries what a master decided to replicas and the AOF",
+        summary: "Internal: replicates what a master decided to replicas and the append-only file",
         complexity: "O(N log M) with N accounts of the events and M in the book",
         parameters: [KEY, Parameter::text("payload")],
     },
