@@ -2,12 +2,12 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help deps build run test check soak faults bench bench-stalls package package-test clean
+.PHONY: help deps build run test check soak faults bench bench-stalls package package-test test-programs clean bench-simulation
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
 
-deps: ## Install missing packages: redis-server, clang, a C compiler, Python's redis and kazoo, ZooKeeper and Java
+deps: ## Install missing packages: redis-server, clang, a C compiler, Python's redis and kazoo, ZooKeeper, Java, Chromium
 	@scripts/deps.sh
 
 # One call of cargo for each package: the tests build the module alone as well, and cargo would choose other features
@@ -22,16 +22,19 @@ run: deps ## Start a server and a conference system, load shows and numbers, use
 # Tests are built in the development profile, which links twenty binaries in the time that the release profile
 # links one; the module itself is always tested as it is shipped. The module and allotd are built first, so that
 # the first test does not wait for the compiler.
-test: deps ## Build and run all tests
+test-programs: deps
 	cargo build --release -p allot-module
 	cargo build --profile test --workspace --test rig --bin allotd
+
+test: test-programs ## Build and run all tests
 	cargo test --workspace --no-fail-fast
 
-check: deps ## Check formatting, import circles, lints and documentation, all warnings as errors
+check: deps ## Check formatting, import circles, lints, documentation (all warnings as errors) and the crate allot-client
 	cargo fmt --all --check
 	python3 scripts/check-imports.py
 	cargo clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --document-private-items
+	cargo package -p allot-client --no-verify --allow-dirty --quiet
 
 soak: deps ## Run the tests with many more random cases; takes long
 	cargo build --release -p allot-module
@@ -44,6 +47,13 @@ faults: deps ## Plant faults in a copy of the sources, and show that the simulat
 bench: deps ## Measure: live servers beside PING, then the core
 	cargo run --release -p allot-benches --bin allot-bench
 	cargo bench -p allot-benches --bench core
+
+# Optimised, which takes minutes to build.
+bench-simulation: ## Measure how many seconds the simulation of a large system simulates in a second
+	cargo test --workspace --bin allotd --config profile.test.package.allotd.opt-level=2 \
+		--config profile.test.package.allot-client.opt-level=2 \
+		--config profile.test.package.allot-coordination.opt-level=2 \
+		-- --exact simulation::scenarios::simulated_hour --ignored --nocapture
 
 bench-stalls: deps ## Measure how long another client waits for each large request: [GROUP=WORD]
 	cargo build --release -p allot-module

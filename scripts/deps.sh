@@ -112,6 +112,9 @@ missing_packages() {
     has_libclang || echo libclang-dev
     has python3 || [ -n "${ALLOT_PYTHON:-}" ] || echo python3
     has_zookeeper || echo zookeeper
+    # The tests of the console drive a browser.
+    has chromium || echo chromium
+    has chromedriver || echo chromium-driver
     has java || [ -x "${JAVA_HOME:-/nonexistent}/bin/java" ] || echo default-jre-headless
     # Only for a Python whose own clients are absent or too old; see below.
     if ! has_python_clients && ! python3 -c 'import ensurepip' 2>/dev/null; then echo python3-venv; fi

@@ -2,7 +2,8 @@
 # `make run`: a demonstration on loopback. Starts a redis-server with the module, loads shows and sells them under load,
 # and makes some calls with a pool of telephone numbers. Starts a ZooKeeper, a scheduler and three media units, and kills
 # one of the units, whose conferences other units recover. Shows a book of rented accounts, and two units of compaction
-# that shrink some files. Everything keeps running until Ctrl-C. Nothing is saved, and only .run/ is written.
+# that shrink some files. A console shows all of it in a browser, from the first show on. Everything keeps running until
+# Ctrl-C. Nothing is saved, and only .run/ is written.
 #
 #   PLAN=FILE      load this seating plan (Allot's, pretix or CSV) and no example
 #   LOAD=OPTIONS   options for loading it, e.g. --disambiguate
@@ -154,6 +155,7 @@ units_are() { [ "$(allotd units 2>/dev/null | grep -c ' up ')" = "$1" ]; }
 conferences() {
     step "a ZooKeeper, a scheduler with a data proxy, and three media units"
     start_zookeeper
+    console --zookeeper-servers "127.0.0.1:$zookeeper_port"
     redis CONF.REALM {allot}:conf LICENCES 100 >/dev/null
     part scheduler --roles conference,data-proxy
     local unit
@@ -224,6 +226,19 @@ END
     du -sh "$data" | cut -f 1
 }
 
+# The console finds ZooKeeper only if it is named, and ZooKeeper starts late: it is started again then.
+console() {
+    if [ -n "${others[console]:-}" ]; then
+        kill "${others[console]}" 2>/dev/null || true
+        wait "${others[console]}" 2>/dev/null || true
+    else
+        console_port=$(free_port 8469)
+    fi
+    background console "$allotd" console --redis-url "redis://127.0.0.1:$PORT" \
+        --console-listen "127.0.0.1:$console_port" "$@"
+    [ $# -gt 0 ] || step "the console is at http://127.0.0.1:$console_port/ and shows everything that follows"
+}
+
 units_of_compaction_are() { [ "$(allotd compaction nodes 2>/dev/null | grep -c _9876)" = "$1" ]; }
 
 first_show() {
@@ -292,6 +307,8 @@ The server is up on 127.0.0.1:$PORT; Ctrl-C stops it, and nothing is kept. In an
   COMMAND DOCS SEAT.HOLD
   NUMPOOL.CALL {sales}:pool TTL 60000 PREFIX +44
 
+The console shows all of it: http://127.0.0.1:$console_port/
+
 README.md has a first session from an empty show on; docs/ has every command.
 END
     [ ${#others[@]} -eq 0 ] || cat <<END
@@ -323,6 +340,7 @@ if [ -n "${others[build]:-}" ]; then
     unset 'others[build]'
 fi
 allotd=$(realpath "${ALLOT_ALLOTD:-$(built daemon allotd)}")
+console
 if [ -n "$PLAN" ]; then own_plan; else
     examples
     numbers

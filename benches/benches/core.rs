@@ -8,11 +8,13 @@
 )]
 
 use allot_core::seat::plan::{Limits, Plan, PlanArea, PlanRow, PlanSeats, Rule};
-use allot_core::seat::request::{Adjacent, Hold, Orphans, Pick, Request};
+use allot_core::seat::request::{Adjacent, Hold, Orphans, Pick, Request, Wait};
+use allot_core::seat::state::SeatState;
 use allot_core::seat::{Reply, Show, decide};
 use allot_core::shared::token::TokenChoice;
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use std::hint::black_box;
+use std::time::{Duration, Instant};
 
 fn plan(seats: usize) -> Plan {
     let rows = seats / 50;
@@ -68,7 +70,13 @@ fn sell_most(show: &mut Show) {
             let choice = TokenChoice { token: token.as_bytes(), chosen: false };
             ask(
                 show,
-                &Request::Pick(Pick { user: b"house", ttl: 1000, token: choice, seats: vec![id.as_bytes()] }),
+                &Request::Pick(Pick {
+                    user: b"house",
+                    ttl: 1000,
+                    token: choice,
+                    orphans: None,
+                    seats: vec![id.as_bytes()],
+                }),
             );
             ask(show, &Request::Confirm { token: token.as_bytes(), user: None, order: None });
         }
@@ -85,6 +93,7 @@ fn hold<'a>(user: &'a [u8], token: &'a [u8]) -> Request<'a> {
         adjacent: Adjacent::Prefer,
         orphans: Orphans::Avoid,
         flags: vec![],
+        needs: vec![],
         replace: None,
         token: TokenChoice { token, chosen: false },
     })
@@ -113,5 +122,68 @@ fn seats(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, seats);
+/// Lets `waiters` users wait for twenty to twenty-nine seats side by side, which no row has: 50 different wishes.
+fn fill_waiting_list(show: &mut Show, waiters: usize) {
+    for number in 0..waiters {
+        let user = format!("user{number}");
+        let mut wish = Hold {
+            user: user.as_bytes(),
+            count: 20 + (number % 10) as i64,
+            ttl: 3_600_000,
+            tier: Some(b"gold"),
+            areas: vec![],
+            adjacent: Adjacent::Require,
+            orphans: Orphans::Avoid,
+            flags: vec![],
+            needs: vec![],
+            replace: None,
+            token: TokenChoice { token: user.as_bytes(), chosen: true },
+        };
+        match number / 10 % 5 {
+            0 => {}
+            1 => wish.tier = Some(b"silver"),
+            2 => wish.tier = None,
+            3 => wish.areas = vec![b"a0"],
+            _ => {
+                wish.areas = vec![b"a1", b"a2"];
+                wish.tier = None;
+            }
+        }
+        ask(show, &Request::Wait(Wait { hold: wish, offer: 60_000, priority: 0 }));
+    }
+    assert_eq!(show.waiters().queues(), 50);
+    assert_eq!(show.waiters().len(), waiters);
+}
+
+/// Frees a seat, and serves the waiting list.
+fn free_a_seat(show: &mut Show, seat: &[u8]) {
+    ask(show, &Request::Unblock(vec![seat]));
+    while let Some(offer) = show.follow_up(1) {
+        show.apply(1, &offer);
+    }
+}
+
+fn waiting(criterion: &mut Criterion) {
+    const WAITERS: usize = 100_000;
+    let mut show = Show::new(&plan(100_000), 0).expect("a plan");
+    sell_most(&mut show);
+    let seat = show.venue().seats_of(0).find(|&seat| show.state(seat) == SeatState::Free);
+    let seat = show.venue().id(seat.expect("a seat is free"));
+    fill_waiting_list(&mut show, WAITERS);
+    println!("{} bytes for each waiter", show.waiters().allocated() / WAITERS);
+    criterion.bench_function("seat/free a seat with 100000 waiters in 50 queues", |bench| {
+        bench.iter_custom(|times| {
+            let mut taken = Duration::ZERO;
+            for _ in 0..times {
+                ask(&mut show, &Request::Block(vec![seat.as_bytes()]));
+                let start = Instant::now();
+                free_a_seat(&mut show, seat.as_bytes());
+                taken += start.elapsed();
+            }
+            taken
+        });
+    });
+}
+
+criterion_group!(benches, seats, waiting);
 criterion_main!(benches);

@@ -10,7 +10,7 @@ use std::os::raw::c_int;
 use crate::engine::command::Command;
 use crate::engine::family::Family;
 use crate::engine::value::Value;
-use crate::engine::{check, config, deadlines, family, faults, info, number_source, step};
+use crate::engine::{check, config, deadlines, family, faults, info, number_source, step, waiting};
 use crate::ffi::guard::Hooks;
 use crate::ffi::register::{Registration, load_arguments};
 use crate::{account, conf, numpool, seat};
@@ -21,8 +21,17 @@ const VERSION: c_int = 100;
 static HOOKS: Hooks = Hooks {
     timer: deadlines::run,
     cron: deadlines::catch_up,
-    flushed: deadlines::flushed,
-    swapped: deadlines::swapped,
+    flushed: |db| {
+        deadlines::flushed(db);
+        waiting::flushed(db);
+    },
+    swapped: |first, second| {
+        deadlines::swapped(first, second);
+        waiting::swapped(first, second);
+    },
+    wait_ended: waiting::wait_ended,
+    disconnected: waiting::disconnected,
+    before_sleep: waiting::before_sleep,
     info: info::write,
     panicked: || info::INTERNAL_ERRORS.add(1),
 };

@@ -55,7 +55,7 @@ fn is_known_panic(file: &str, message: Option<&str>) -> bool {
 pub(crate) async fn run(config: Config, run_role: RunRole) -> Result<()> {
     if config.roles.is_empty() {
         bail!(
-            "no role: name some in allotd.roles of the file, or by --roles scheduler,data-proxy,media-unit,compaction,accounts"
+            "no role: name some in allotd.roles of the file, or by --roles scheduler,data-proxy,media-unit,compaction,accounts,console"
         );
     }
     abort_on_panic();

@@ -10,7 +10,9 @@ mod roles;
 mod simulation;
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
+use allot_compaction::OpenSession;
 use anyhow::Result;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
@@ -32,11 +34,30 @@ fn run_role(role: Role, context: RoleContext) -> BoxFuture<'static, Result<()>> 
         Role::MediaUnit => media_unit::run(context).boxed(),
         Role::Compaction => compaction(context).boxed(),
         Role::Accounts => accounts::run(context).boxed(),
+        Role::Console => console(context).boxed(),
     }
 }
 
 async fn compaction(context: RoleContext) -> Result<()> {
-    let settings = context.config.compaction.clone();
+    let (settings, config) = (context.config.compaction.clone(), context.config.clone());
+    // Without ZooKeeper, another session would be with another tree.
+    let open = config
+        .zookeeper
+        .is_some()
+        .then(|| -> OpenSession { Arc::new(move || coordination::coordinator(&config)) });
     let allot_runtime::Context { coordinator, health, shutdown, .. } = context.process;
-    allot_compaction::run(coordinator, health, shutdown, settings).await
+    allot_compaction::run(coordinator, open, health, shutdown, settings).await
+}
+
+async fn console(context: RoleContext) -> Result<()> {
+    let config = &context.config;
+    let places = allot_console::Places {
+        realm: config.realm.clone(),
+        realm_dir: context.dir(),
+        book: config.accounts.book.clone(),
+        compaction: config.compaction.root.clone(),
+        wait_replicas: config.conference.wait_replicas,
+        wait: config.conference.wait,
+    };
+    allot_console::run(context.process.clone(), config.console.clone(), places).await
 }

@@ -11,15 +11,18 @@
 
 mod audit;
 pub mod books;
+pub mod browser;
 pub mod child;
 pub mod clients;
 pub mod cluster;
 pub mod compaction_cluster;
+pub mod consoles;
 pub mod daemon;
 pub mod damage;
 pub mod dealing;
 pub mod garbage;
 mod health;
+pub mod http;
 pub mod keyed;
 mod lost_replies;
 pub mod module;

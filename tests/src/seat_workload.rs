@@ -67,7 +67,7 @@ impl SeatWorkload {
     /// One random command.
     pub fn step(&mut self) {
         self.number += 1;
-        match self.random.below(20) {
+        match self.random.below(22) {
             0..=6 => self.hold(),
             7..=8 => self.pick(),
             9 => self.extend(),
@@ -75,6 +75,7 @@ impl SeatWorkload {
             12..=14 => self.release(),
             15..=17 => self.refund(),
             18 => self.block(),
+            19..=20 => self.wait(),
             _ => self.alter(),
         }
     }
@@ -252,6 +253,26 @@ impl SeatWorkload {
         }
     }
 
+    /// A user waits for seats: mostly for a moment, sometimes for more seats than there are. Offers are not recorded,
+    /// because they come when seats become free, as by expiries.
+    fn wait(&mut self) {
+        let user = format!("waiter{}", self.random.below(20));
+        let token = format!("w{}", self.number);
+        let (count, ttl) = if self.random.once_in(4) {
+            ("100".to_owned(), LONG_TTL_MS)
+        } else {
+            (self.random.within(1, 6).to_string(), self.random.within(1, 60) as i64)
+        };
+        let (ttl, offer) = (ttl.to_string(), self.random.within(1, 12).to_string());
+        let priority = *self.random.of(&["0", "0", "7", "-7"]);
+        let tier = *self.random.of(&["gold", "silver", "bronze"]);
+        let words = [
+            &user, &count, "TTL", &ttl, "OFFER", &offer, "TIER", tier, "ADJACENT", "REQUIRE", "PRIORITY",
+            priority, "TOKEN", &token,
+        ];
+        self.call("SEAT.WAIT", &words);
+    }
+
     fn alter(&mut self) {
         // Always another name, so that there always is something to change.
         let (number, priority) = (self.number, self.random.within(1, 3));
@@ -308,6 +329,8 @@ pub fn told(show: &Show, event: &Event) -> Option<String> {
         Event::Blocked { seats } => format!("blocked {}", ids(seats)),
         Event::Unblocked { seats } => format!("unblocked {}", ids(seats)),
         Event::Altered { .. } | Event::Limited { .. } | Event::Arranged { .. } => "altered".to_owned(),
+        // Offers come when seats become free, as by expiries.
+        Event::Waited(_) | Event::Offered(_) | Event::Unwaited { .. } => return None,
         Event::Created { .. } | Event::Expired { .. } | Event::Flushed { .. } => return None,
     })
 }

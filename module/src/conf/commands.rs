@@ -42,6 +42,9 @@ pub(crate) static CONF_COMMANDS: &[Command] = &[
             integer("milliseconds", "RELEASETIMEOUT"),
             integer("milliseconds", "WAITTIMEOUT"),
             integer("milliseconds", "TOMBSTONE"),
+            Parameter::one_of("place", &[Parameter::word("share", "SHARE"), Parameter::word("load", "LOAD")])
+                .after("PLACE")
+                .optional(),
         ],
     },
     command! {
@@ -235,9 +238,13 @@ pub(crate) static CONF_COMMANDS: &[Command] = &[
         flags: "readonly",
         also: "dangerous",
         keys: RO | ACCESS,
-        summary: "Says which conferences wait and why, or where each would go if a unit died now",
-        complexity: "O(N * log(U)) with N conferences and U units",
-        parameters: [KEY, Parameter::name("cmu").after("DOWN").optional()],
+        summary: "Says which conferences wait and why, or where each would go if a unit died now; for ANY, how many of each unit would find room",
+        complexity: "O(N * log(U)) with N conferences and U units; for ANY O(U + N * log(U)) with N at most 4000, and the pending conferences and those of one unit",
+        parameters: [
+            KEY,
+            Parameter::name("cmu").after("DOWN").optional(),
+            Parameter::natural("cursor").after("CURSOR").optional(),
+        ],
     },
     command! {
         name: c"CONF.APPLY",
@@ -275,7 +282,7 @@ pub(crate) static CMU_COMMANDS: &[Command] = &[
         run: units::beat,
         flags: "write fast",
         keys: RW | ACCESS | UPDATE,
-        summary: "Renews a unit's lease",
+        summary: "Renews a unit's lease, and reports its load in percent",
         complexity: "O(log(U)) with U units",
         parameters: [KEY, CMU, integer("n", "LOAD")],
     },

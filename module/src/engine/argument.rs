@@ -70,6 +70,23 @@ impl<'a> Argument<'a> {
         self.given(self.words)
     }
 
+    /// The value and the counted list of a block, if it is given.
+    pub(crate) fn value_and_list(&self) -> Option<(&'a [u8], &'a [&'a [u8]])> {
+        let (value, list) = self.words.split_first()?;
+        // The first word of the list is its length.
+        let list = list.get(1..);
+        invariant!(list.is_some(), "a counted list of a block has its length");
+        list.map(|list| (*value, list))
+    }
+
+    /// The pairs of a block that may be repeated with its keyword.
+    pub(crate) fn rows_of_two(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
+        self.words.chunks_exact(3).filter_map(|row| match row {
+            [_keyword, first, second] => Some((*first, *second)),
+            _ => None,
+        })
+    }
+
     /// The place of a key among the words of the call, if it is given.
     pub(crate) fn place_of_key(&self) -> Option<usize> {
         self.given(self.number as usize)

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicI64, AtomicPtr};
 
 use super::deadlines::NEVER;
 use super::info::{self, Count, Counter};
+use super::waiting::Grant;
 use crate::ffi::{Context, KeyName};
 
 /// Data of the process for all values of a family.
@@ -77,6 +78,19 @@ pub(crate) trait Family: Machine {
     fn deliver(_ctx: Context<'_>, _stream: &[u8], _message: &Fields) -> Option<bool> {
         None
     }
+
+    /// Whether a client that waits for this key may be answered now. A step asks at its end.
+    fn has_pending_grants(&self) -> bool {
+        false
+    }
+
+    /// The next client to answer. The events are applied before the next call.
+    fn grant(&mut self, _now: i64) -> Option<Grant<Events<Self::Event>>> {
+        None
+    }
+
+    /// Forgets a waiter, or all of them.
+    fn forget_waiters(&mut self, _waiter: Option<u64>) {}
 
     /// Maintenance of a key by the master from time to time, in addition to its deadlines. Returns the events that
     /// follow, and when the next maintenance is due. `place` is kept from one maintenance to the next.

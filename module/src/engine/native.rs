@@ -8,6 +8,7 @@ use super::deadlines::{self, NEVER};
 use super::family::Family;
 use super::step::{snapshot_payload, tick, watch};
 use super::value::Value;
+use super::waiting;
 use crate::ffi::context::clock;
 use crate::ffi::value::Native;
 
@@ -47,10 +48,12 @@ impl<F: Family> Native for Value<F> {
 
     fn placed(&mut self, db: i32, name: &[u8]) {
         self.watched = NEVER;
+        self.state.forget_waiters(None);
         watch(self, db, name, clock());
     }
 
     fn displaced(&self, db: i32, name: &[u8]) {
         deadlines::forget(self.watched, db, name, tick::<F>);
+        waiting::key_gone(db, name);
     }
 }

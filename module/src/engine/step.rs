@@ -17,6 +17,7 @@ use super::command::{Call, Done};
 use super::deadlines::{self, NEVER};
 use super::family::Family;
 use super::value::Value;
+use super::waiting::{self, Grant};
 use super::{faults, info, outbox};
 use crate::ffi::context::{Key, Mode};
 use crate::ffi::guard::AbortOnUnwind;
@@ -84,6 +85,9 @@ pub(crate) fn read<F: Family, T>(
 /// Notifications of a step.
 type Notices = SmallVec<[&'static CStr; 4]>;
 
+/// The most events that follow from others in one go: about 5 ms of work.
+const FOLLOW_UPS_AT_ONCE: usize = 250;
+
 /// The largest payload whose buffer is kept for the next one.
 const KEPT_BUFFER: usize = 16 * 1024;
 
@@ -91,6 +95,9 @@ thread_local! {
     /// The buffer in which payloads are written, kept from step to step.
     static PAYLOAD: Cell<Writer> = const { Cell::new(Writer { bytes: Vec::new() }) };
 }
+
+/// How many clients one step serves, which takes about as many times five microseconds.
+const SERVED_AT_ONCE: usize = 500;
 
 /// One step of a state: events applied at one time, then replicated and published together.
 pub(crate) struct Step<'c, 'k, F: Family> {
@@ -102,6 +109,8 @@ pub(crate) struct Step<'c, 'k, F: Family> {
     notices: Notices,
     /// How many messages may still be sent.
     to_send: usize,
+    /// Clients that waited for the key and are answered at the end of the step.
+    grants: Vec<Grant<Events<F::Event>>>,
     /// Set from the first event applied until all of them are replicated and published.
     abort_on_unwind: Option<AbortOnUnwind>,
 }
@@ -122,6 +131,7 @@ impl<'c, 'k, F: Family> Step<'c, 'k, F> {
             payload,
             notices: Notices::new(),
             to_send: F::SENT_AT_ONCE,
+            grants: Vec::new(),
             abort_on_unwind: None,
         }
     }
@@ -183,22 +193,48 @@ impl<'c, 'k, F: Family> Step<'c, 'k, F> {
         }
     }
 
-    /// Applies the overdue deadlines on which a request depends, as long as `overdue` finds some.
-    pub(crate) fn apply_overdue(&mut self, overdue: impl Fn(&F, i64) -> Events<F::Event>) {
-        loop {
-            let events = overdue(&self.value.state, self.now);
-            if events.is_empty() {
-                return;
+    /// Applies overdue deadlines on which a request depends. Returns whether `overdue` found some: then there may be
+    /// more.
+    pub(crate) fn apply_overdue(&mut self, overdue: impl Fn(&F, i64) -> Events<F::Event>) -> bool {
+        let events = overdue(&self.value.state, self.now);
+        for event in &events {
+            self.apply(event);
+        }
+        self.settle();
+        !events.is_empty()
+    }
+
+    /// Serves clients that wait for the key, as long as there is something for them. The timer serves those that are
+    /// too many for one step.
+    #[inline]
+    pub(crate) fn serve(&mut self) {
+        if self.value.state.has_pending_grants() {
+            self.serve_waiting();
+        }
+    }
+
+    #[cold]
+    fn serve_waiting(&mut self) {
+        while self.grants.len() < SERVED_AT_ONCE {
+            let Some(mut grant) = self.value.state.grant(self.now) else { return };
+            for event in std::mem::take(&mut grant.events) {
+                self.apply(&event);
             }
-            for event in &events {
-                self.apply(event);
-            }
+            self.grants.push(grant);
         }
     }
 
     /// Applies the due events that must come before a command, at most `limit`.
     fn apply_due_before_all(&mut self, limit: usize) {
         for event in self.value.state.due_before_all(self.now, limit) {
+            self.apply(&event);
+        }
+    }
+
+    /// Applies the events that follow from the changes of this step; the timer applies those beyond a bound.
+    pub(crate) fn settle(&mut self) {
+        for _ in 0..FOLLOW_UPS_AT_ONCE {
+            let Some(event) = self.value.state.follow_up(self.now) else { return };
             self.apply(&event);
         }
     }
@@ -218,6 +254,8 @@ impl<'c, 'k, F: Family> Step<'c, 'k, F> {
 
     /// Replicates, notifies, sends the outbox, and has the timer watch the next deadline.
     fn finish(mut self) {
+        self.settle();
+        self.serve();
         self.flush();
         self.value.unsent = self.to_send == 0;
         if !self.payload.bytes.is_empty() {
@@ -228,6 +266,11 @@ impl<'c, 'k, F: Family> Step<'c, 'k, F> {
         if !self.payload.bytes.is_empty() {
             self.ctx.replicate_payload(F::APPLY, self.name, &self.payload.bytes);
             self.ctx.signal_modified(self.name);
+        }
+        if !self.grants.is_empty() {
+            waiting::deliver(self.ctx, self.name, std::mem::take(&mut self.grants));
+        }
+        if !self.payload.bytes.is_empty() {
             // Last, because a listener may call commands of this module.
             for notice in &self.notices {
                 self.ctx.notify(notice, self.name);
@@ -255,6 +298,7 @@ pub(crate) fn change<F: Family, T>(
         Found::Value(value) => name.during(F::TYPE, || {
             let mut step = Step::begin(ctx, name, value, ctx.clock());
             step.apply_due_before_all(F::DUE_AT_ONCE);
+            step.settle();
             let decided = decide(&mut step);
             step.finish();
             decided
@@ -359,13 +403,21 @@ pub(crate) fn tick<F: Family>(ctx: Context<'_>, name: KeyName<'_>, due: i64, sli
     (value.watched != NEVER).then_some(value.watched)
 }
 
+/// Takes a client that no longer waits out of the state of its key.
+pub(crate) fn forget_waiter<F: Family>(ctx: Context<'_>, name: KeyName<'_>, waiter: u64) {
+    if let Found::Value(value) = ctx.open(name, Mode::Read).value::<Value<F>>() {
+        value.state.forget_waiters(Some(waiter));
+    }
+}
+
 /// The time of a key and of the clock. With `set_back` a key whose time is ahead of the clock follows the clock again;
 /// its deadlines stay as they are. `None` if the key holds another type.
 pub(crate) fn clock<F: Family>(ctx: Context<'_>, name: KeyName<'_>, set_back: bool) -> Option<(i64, i64)> {
     let clock = ctx.clock();
     let mut key = ctx.open(name, if set_back { Mode::Write } else { Mode::Read });
     let Found::Value(value) = key.value::<Value<F>>() else { return None };
-    if set_back && value.state.now(clock) > clock {
+    // The time of a key that is idle may be ahead although its last change no longer is.
+    if set_back && value.now(clock) > clock {
         value.state.set_back(clock);
         value.recount();
         // The next maintenance was planned by the time that was ahead.

@@ -234,7 +234,7 @@ impl<'a> Context<'a> {
 
     // The server.
 
-    fn flags(self) -> u32 {
+    pub(super) fn flags(self) -> u32 {
         unsafe { api!(RedisModule_GetContextFlags(self.raw)) as u32 }
     }
 

@@ -17,6 +17,12 @@ pub(crate) struct Hooks {
     pub(crate) flushed: fn(Option<i32>),
     /// Two databases changed places.
     pub(crate) swapped: fn(i32, i32),
+    /// The wait of a client, by its id, has ended: it is to be answered.
+    pub(crate) wait_ended: fn(Context<'_>, u64),
+    /// A client that waits has gone, or the server has answered it itself.
+    pub(crate) disconnected: fn(Context<'_>, u64),
+    /// The server has run all commands that it received, and sends the answers next.
+    pub(crate) before_sleep: fn(Context<'_>),
     /// A client asked for `INFO`.
     pub(crate) info: fn(&InfoWriter),
     /// A panic was caught.

@@ -2,7 +2,7 @@
 //! the module.
 //!
 //! `alloc` is the allocator, `context` the interface of a command or a timer to the server, `string` the server's
-//! strings, `stream` and `zset` its ordinary types, `timer` its timers, `info` the output of `INFO`. `value` keeps
+//! strings, `stream` and `zset` its ordinary types, `timer` its timers, `blocking` clients that wait, `info` the output of `INFO`. `value` keeps
 //! values of the module in the keyspace, `freeing` frees them, `command` registers, documents and calls commands, and `register` registers
 //! everything else at load. `guard` is the boundary for panics with the hooks, and `api` the access to the function
 //! pointers.
@@ -10,6 +10,7 @@
 
 pub(crate) mod alloc;
 pub(crate) mod api;
+pub(crate) mod blocking;
 pub(crate) mod command;
 pub(crate) mod context;
 mod freeing;

@@ -17,6 +17,8 @@ const LEASE: Parameter = Parameter::name("token").after("LEASE");
 const SWITCH: Parameter = Parameter::name("switch").after("SWITCH");
 const COOLDOWN: Parameter = Parameter::integer("milliseconds").after("COOLDOWN").optional();
 const COUNT: Parameter = Parameter::integer("n").after("COUNT").optional();
+const CAP: Parameter =
+    Parameter::block("cap", &[Parameter::integer("milliseconds"), Parameter::integer("count")]);
 const PICK: Parameter = Parameter::one_of(
     "policy",
     &[
@@ -70,10 +72,11 @@ pub(crate) static COMMANDS: &[Command] = &[
     command! {
         name: c"NUMPOOL.CALL",
         run: writes::call,
-        flags: "write deny-oom fast",
+        flags: "write deny-oom fast blocking",
+        also: "blocking",
         keys: RW | ACCESS | UPDATE,
-        summary: "Gives a free number for a call, until it is hung up or its lease ends",
-        complexity: "O(1); O(log(N)) with N numbers in pools that ever picked by prefix or use; their first time O(N * log(N))",
+        summary: "Gives a free number for a call, until it is hung up or its lease ends; with WAIT as soon as one is free",
+        complexity: "O(1); O(log(N)) with N numbers in pools that ever picked by prefix or use; their first time O(N * log(N)); with WAIT O(log(W)) more with W calls that wait",
         parameters: [
             KEY,
             NUMBER.optional(),
@@ -83,6 +86,8 @@ pub(crate) static COMMANDS: &[Command] = &[
             Parameter::name("callee").after("PEER").optional(),
             Parameter::text("prefix").after("PREFIX").optional(),
             PICK,
+            Parameter::integer("milliseconds").after("WAIT").optional(),
+            Parameter::integer("priority").after("PRIORITY").optional(),
         ],
     },
     command! {
@@ -92,7 +97,7 @@ pub(crate) static COMMANDS: &[Command] = &[
         keys: RW | ACCESS | UPDATE,
         summary: "Ends the call of a number; with LEASE only that call, however late it comes",
         complexity: "O(1); O(log(N)) with N deadlines",
-        parameters: [KEY, NUMBER, LEASE.optional(), COOLDOWN],
+        parameters: [KEY, NUMBER, LEASE.optional(), COOLDOWN, Parameter::text("word").after("CAUSE").optional()],
     },
     command! {
         name: c"NUMPOOL.RENEW",
@@ -166,7 +171,7 @@ pub(crate) static COMMANDS: &[Command] = &[
         flags: "write deny-oom",
         keys: RW | UPDATE,
         summary: "Sets what a pool does where a command does not say; makes the pool if there is none",
-        complexity: "O(1)",
+        complexity: "O(1); O(N) to change CAPS, with N numbers that called within their windows",
         parameters: [
             KEY,
             Parameter::integer("milliseconds").after("LEASE").optional(),
@@ -174,6 +179,24 @@ pub(crate) static COMMANDS: &[Command] = &[
             Parameter::integer("milliseconds").after("REGTTL").optional(),
             PICK,
             Parameter::integer("n").after("EVENTS").optional(),
+            Parameter::counted("caps", &[Parameter::integer("n"), CAP.optional().many()])
+                .after("CAPS")
+                .optional(),
+        ],
+    },
+    command! {
+        name: c"NUMPOOL.CAUSE",
+        run: writes::cause,
+        flags: "write deny-oom",
+        keys: RW | UPDATE,
+        summary: "Says when calls that end with a cause send their number into quarantine",
+        complexity: "O(1); O(N) to remove a rule, with N numbers whose calls are counted",
+        parameters: [
+            KEY,
+            Parameter::text("word"),
+            Parameter::integer("milliseconds").after("COOLDOWN").or_error("COOLDOWN is missing"),
+            Parameter::integer("n").after("AFTER").optional(),
+            Parameter::integer("milliseconds").after("WITHIN").optional(),
         ],
     },
     command! {

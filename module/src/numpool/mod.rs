@@ -4,13 +4,16 @@ mod commands;
 mod counters;
 mod reads;
 mod replies;
+mod waiting;
 mod writes;
 
-use allot_core::numpool::Pool;
+use allot_core::numpool::{Event, Pool};
+use allot_core::shared::machine::Events;
 use std::ffi::CStr;
 
 use crate::engine::family::{Family, Shelf};
 use crate::engine::info::Counter;
+use crate::engine::waiting::Grant;
 
 pub(crate) use commands::COMMANDS;
 pub(crate) use writes::call_number;
@@ -31,5 +34,20 @@ impl Family for Pool {
 
     fn gauge(&self) -> i64 {
         self.live_leases() as i64
+    }
+
+    fn has_pending_grants(&self) -> bool {
+        self.has_pending_grants()
+    }
+
+    fn grant(&mut self, now: i64) -> Option<Grant<Events<Event>>> {
+        waiting::grant(self, now)
+    }
+
+    fn forget_waiters(&mut self, waiter: Option<u64>) {
+        match waiter {
+            Some(waiter) => self.stop_waiting(waiter),
+            None => self.forget_waiters(),
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use allot_core::seat::Show;
 
-use super::{listing, reads, writes, zmpop};
+use super::{listing, reads, waiting, writes, zmpop};
 use crate::engine::command::{Command, command};
 use crate::engine::parameter::Parameter;
 use crate::engine::step::apply;
@@ -46,6 +46,10 @@ const ORPHANS: Parameter = Parameter::one_of(
 .optional();
 const FLAGS: Parameter =
     Parameter::counted("flags", &[COUNT, Parameter::name("flag").many()]).after("FLAGS").optional();
+const NEEDS: Parameter =
+    Parameter::block("need", &[Parameter::integer("n").after("NEED"), Parameter::name("flag")])
+        .optional()
+        .many();
 
 /// Every command of the family.
 pub(crate) static COMMANDS: &[Command] = &[
@@ -86,6 +90,7 @@ pub(crate) static COMMANDS: &[Command] = &[
             ADJACENT,
             ORPHANS,
             FLAGS,
+            NEEDS,
             Parameter::block("replace", &[
                     Parameter::name("old-token").after("REPLACE"),
                     Parameter::word("other", "OTHER").optional(),
@@ -105,9 +110,55 @@ pub(crate) static COMMANDS: &[Command] = &[
             KEY,
             USER,
             TTL,
+            Parameter::one_of("orphans", &[
+                    Parameter::word("allow", "ALLOW"),
+                    Parameter::word("forbid", "FORBID"),
+                ])
+            .after("ORPHANS")
+            .optional(),
             TOKEN.after("TOKEN").optional(),
             NAMED_SEATS.or_error("SEATS is missing: name the seats to pick"),
         ],
+    },
+    command! {
+        name: c"SEAT.WAIT",
+        run: waiting::wait,
+        flags: "write deny-oom",
+        keys: RW | ACCESS | UPDATE,
+        summary: "Holds the best free seats now, or as soon as they are free",
+        complexity: "O(C * log(R) + A) with C seats asked for, R rows and A areas; O(W) with W waiters of equal wish for a wait with a priority",
+        parameters: [
+            KEY,
+            USER,
+            Parameter::integer("count"),
+            TTL,
+            Parameter::integer("milliseconds")
+                .after("OFFER")
+                .or_error("OFFER is missing: say how long an offered hold shall live, in milliseconds"),
+            TIER,
+            AREAS,
+            Parameter::one_of("adjacent", &[
+                    Parameter::word("prefer", "PREFER"),
+                    Parameter::word("require", "REQUIRE"),
+                    Parameter::word("area", "AREA"),
+                ])
+            .after("ADJACENT")
+            .optional(),
+            ORPHANS,
+            FLAGS,
+            NEEDS,
+            Parameter::integer("priority").after("PRIORITY").optional(),
+            TOKEN.after("TOKEN").optional(),
+        ],
+    },
+    command! {
+        name: c"SEAT.UNWAIT",
+        run: waiting::unwait,
+        flags: "write fast",
+        keys: RW | ACCESS | UPDATE,
+        summary: "Leaves the waiting list",
+        complexity: "O(log(W)) with W waiters",
+        parameters: [KEY, TOKEN],
     },
     command! {
         name: c"SEAT.EXTEND",
@@ -123,9 +174,19 @@ pub(crate) static COMMANDS: &[Command] = &[
         run: writes::confirm,
         flags: "write fast",
         keys: RW | ACCESS | UPDATE,
-        summary: "Sells the seats of a hold. The same token and order again give the same reply",
-        complexity: "O(C) with C seats of the hold",
-        parameters: [KEY, TOKEN, USER.after("USER").optional(), ORDER],
+        summary: "Sells the seats of a hold, perhaps in exchange for others. The same token and order again give the same reply",
+        complexity: "O(C) with C seats of the hold; with EXCHANGE O(C * log(R)) with C seats sold and refunded and R rows",
+        parameters: [
+            KEY,
+            TOKEN,
+            USER.after("USER").optional(),
+            ORDER,
+            Parameter::block("exchange", &[
+                    Parameter::name("old-reference").after("EXCHANGE"),
+                    COUNTED_SEATS,
+                ])
+            .optional(),
+        ],
     },
     command! {
         name: c"SEAT.RELEASE",
@@ -196,6 +257,7 @@ pub(crate) static COMMANDS: &[Command] = &[
             ADJACENT,
             ORPHANS,
             FLAGS,
+            NEEDS,
             Parameter::integer("k").after("BEST").optional(),
         ],
     },
@@ -204,7 +266,7 @@ pub(crate) static COMMANDS: &[Command] = &[
         run: listing::list,
         flags: "readonly",
         keys: RO | ACCESS,
-        summary: "Lists seats, holds or sales in parts",
+        summary: "Lists seats, holds, sales or waiters in parts",
         complexity: "O(N) with N places that one call examines (COUNT)",
         parameters: [
             KEY,
@@ -212,6 +274,7 @@ pub(crate) static COMMANDS: &[Command] = &[
                     Parameter::word("seats", "SEATS"),
                     Parameter::word("holds", "HOLDS"),
                     Parameter::word("orders", "ORDERS"),
+                    Parameter::word("waiting", "WAITING"),
                 ]),
             Parameter::text("state").after("STATE").optional(),
             TIER,

@@ -8,8 +8,8 @@ use allot_core::seat::request::Wanted;
 use allot_core::shared::refusal::{Code, Refusal};
 
 use super::reads::known;
-use super::replies::{reply_hold, reply_places, reply_sale, reply_seat, reply_seats};
-use super::writes::check_count;
+use super::replies::{reply_hold, reply_places, reply_sale, reply_seat, reply_seats, reply_waiter};
+use super::writes::{check_count, needs_of};
 use crate::engine::argument::Argument;
 use crate::engine::bounds::check_list;
 use crate::engine::step::read;
@@ -28,17 +28,23 @@ enum Listed {
     Seats,
     Holds,
     Orders,
+    Waiting,
 }
 
-/// `SEAT.LIST key SEATS|HOLDS|ORDERS [STATE s] [TIER t] [AREA a] [USER u] [CURSOR c] [COUNT n]`
+/// `SEAT.LIST key SEATS|HOLDS|ORDERS|WAITING [STATE s] [TIER t] [AREA a] [USER u] [CURSOR c] [COUNT n]`
 pub(super) fn list(
     call: &Call<'_>,
     [_, what, state, tier, area, user, cursor, count]: &[Argument<'_>; 8],
 ) -> Done {
-    let what = what.choice(&[Listed::Seats, Listed::Holds, Listed::Orders]).unwrap_or(Listed::Seats);
+    let what = what
+        .choice(&[Listed::Seats, Listed::Holds, Listed::Orders, Listed::Waiting])
+        .unwrap_or(Listed::Seats);
     let state = state.member()?;
     if state.is_some() && what != Listed::Seats {
         return Err(Refusal::new(Code::Err, "only seats have a STATE"));
+    }
+    if what == Listed::Waiting && (tier.is_given() || area.is_given()) {
+        return Err(Refusal::new(Code::Err, "waiters are listed by USER only, not by TIER or AREA"));
     }
     let (tier, area, user) = (tier.optional_text(), area.optional_text(), user.optional_text());
     let cursor = cursor.optional_natural().unwrap_or(0);
@@ -62,6 +68,10 @@ pub(super) fn list(
                 let (sales, next) = show.list_sales(filter, cursor, count);
                 reply_part(ctx, next, &sales, |record| reply_sale(ctx, show, record));
             }
+            Listed::Waiting => {
+                let (waiters, next) = show.list_waiters(filter, cursor, count, now);
+                reply_part(ctx, next, &waiters, |&id| reply_waiter(ctx, show, id));
+            }
         }
         Ok(())
     })
@@ -80,10 +90,11 @@ fn reply_part<T>(ctx: Context<'_>, next: u64, records: &[T], reply: impl Fn(&T))
 /// `SEAT.FIND key count [option ...] [BEST k]`
 pub(super) fn find(
     call: &Call<'_>,
-    [_, count, tier, areas, adjacent, orphans, flags, best]: &[Argument<'_>; 8],
+    [_, count, tier, areas, adjacent, orphans, flags, needs, best]: &[Argument<'_>; 9],
 ) -> Done {
     check_list("areas", areas, plan::max::AREAS)?;
     check_list("flags", flags, plan::max::FLAGS)?;
+    let needs = needs_of(needs)?;
     let wanted = Wanted {
         count: count.integer(),
         tier: tier.optional_text(),
@@ -91,6 +102,7 @@ pub(super) fn find(
         adjacent: adjacent.member()?.unwrap_or_default(),
         orphans: orphans.member()?.unwrap_or_default(),
         flags: flags.words(),
+        needs: &needs,
     };
     check_count(wanted.count)?;
     let best = best.optional_integer().unwrap_or(1);

@@ -1,12 +1,19 @@
 //! Replies that are records, field by field in the order of the documentation.
 
+use std::cell::Cell;
+
 use allot_core::seat::list::SaleRecord;
 use allot_core::seat::read::SeatRecord;
 use allot_core::seat::venue::Seat;
-use allot_core::seat::{HoldRecord, Show};
-use allot_core::shared::MAX_IDENTIFIER;
+use allot_core::seat::{HoldRecord, Show, WaitRecord};
 
+use crate::engine::reply::{Field, reply_record};
 use crate::ffi::Context;
+
+thread_local! {
+    /// The buffer in which ids of seats are written, kept from reply to reply. An id has 256 bytes at most.
+    static ID: Cell<String> = const { Cell::new(String::new()) };
+}
 
 pub(super) fn reply_hold(ctx: Context<'_>, show: &Show, record: &HoldRecord) {
     ctx.reply_map(7);
@@ -50,14 +57,46 @@ pub(super) fn reply_sale(ctx: Context<'_>, show: &Show, record: &SaleRecord) {
     reply_seats(ctx, show, &record.sale.seats);
 }
 
+/// The record of a wait.
+pub(super) fn reply_wait(ctx: Context<'_>, record: &WaitRecord) {
+    let state: &[u8] = if record.offered { b"offered" } else { b"waiting" };
+    let fields = [
+        ("token", Field::Text(&record.token)),
+        ("user", Field::Text(&record.user)),
+        ("count", Field::Number(record.count.into())),
+        ("state", Field::Text(state)),
+        ("position", Field::Number(record.position as i64)),
+        ("since", Field::Number(record.since)),
+        ("until", Field::Number(record.until)),
+    ];
+    reply_record(ctx, &fields);
+}
+
+/// A waiter as `SEAT.LIST WAITING` shows it.
+pub(super) fn reply_waiter(ctx: Context<'_>, show: &Show, id: u32) {
+    let waiter = show.waiters().get(id);
+    let wish = &show.waiters().queue_of(waiter).wish;
+    let fields = [
+        ("token", Field::Text(&waiter.token)),
+        ("user", Field::Text(&waiter.user)),
+        ("count", Field::Number(wish.count.into())),
+        ("tier", Field::maybe(wish.tier.as_deref())),
+        ("priority", Field::Number(waiter.place.0.0.into())),
+        ("since", Field::Number(waiter.since)),
+        ("until", Field::Number(waiter.until)),
+    ];
+    reply_record(ctx, &fields);
+}
+
 pub(super) fn reply_seats(ctx: Context<'_>, show: &Show, seats: &[Seat]) {
     ctx.reply_array(seats.len());
-    let mut id = String::with_capacity(MAX_IDENTIFIER);
+    let mut id = ID.take();
     for &seat in seats {
         id.clear();
         show.venue().write_id(seat, &mut id);
         ctx.reply_string(id.as_bytes());
     }
+    ID.set(id);
 }
 
 pub(super) fn reply_seat(ctx: Context<'_>, show: &Show, record: &SeatRecord) {

@@ -1,8 +1,8 @@
 //! The `SEAT.*` commands that change a show: they read the arguments, have the state machine decide, and reply.
 
 use allot_core::invariant;
-use allot_core::seat::plan::{self, Plan};
-use allot_core::seat::request::{Hold, Pick, Replace, Request};
+use allot_core::seat::plan::{self, PickOrphans, Plan};
+use allot_core::seat::request::{Hold, Need, Pick, Replace, Request};
 use allot_core::seat::{Decision, Event, Reply, Show, decide, decide_overdue};
 use allot_core::shared::refusal::{Code, Refusal};
 use allot_core::shared::text::quoted;
@@ -13,14 +13,15 @@ use crate::engine::argument::Argument;
 use crate::engine::bounds::{LISTED_AT_ONCE, check_list};
 use crate::engine::step::{self, Step, change};
 use crate::engine::value::Value;
+use crate::engine::word::integer;
 use crate::engine::{Call, Done, config, outbox, token};
 use crate::ffi::context::Mode;
 use crate::ffi::value::Found;
 use crate::ffi::{Context, KeyName};
 
 /// Expires the overdue holds on which a request depends, and decides the request.
-fn decided(step: &mut Step<'_, '_, Show>, request: &Request<'_>) -> Result<Decision, Refusal> {
-    step.apply_overdue(|show, now| decide_overdue(show, now, request));
+pub(super) fn decided(step: &mut Step<'_, '_, Show>, request: &Request<'_>) -> Result<Decision, Refusal> {
+    while step.apply_overdue(|show, now| decide_overdue(show, now, request)) {}
     decide(step.state(), step.now(), request)
 }
 
@@ -39,12 +40,14 @@ fn settle(ctx: Context<'_>, name: KeyName<'_>, request: &Request<'_>) -> Result<
     outcome
 }
 
-fn answer(call: &Call<'_>, request: &Request<'_>) -> Done {
+pub(super) fn answer(call: &Call<'_>, request: &Request<'_>) -> Done {
     match settle(call.ctx, call.key()?, request)? {
         Reply::Ok => call.ctx.reply_ok(),
         Reply::None => call.ctx.reply_nothing(),
         Reply::Integer(value) => call.ctx.reply_integer(value),
-        Reply::Hold(_) => invariant!("only a request for a hold is answered with one"),
+        Reply::Hold(_) | Reply::Wait(_) => {
+            invariant!("only a request for a hold or a wait is answered with one");
+        }
     }
     Ok(())
 }
@@ -90,7 +93,7 @@ pub(super) fn alter(call: &Call<'_>, [_, json]: &[Argument<'_>; 2]) -> Done {
 /// `SEAT.HOLD key user count TTL ms [option ...]`
 pub(super) fn hold(
     call: &Call<'_>,
-    [_, user, count, ttl, tier, areas, adjacent, orphans, flags, replace, chosen]: &[Argument<'_>; 11],
+    [_, user, count, ttl, tier, areas, adjacent, orphans, flags, needs, replace, chosen]: &[Argument<'_>; 12],
 ) -> Done {
     check_list("areas", areas, plan::max::AREAS)?;
     check_list("flags", flags, plan::max::FLAGS)?;
@@ -105,24 +108,26 @@ pub(super) fn hold(
         adjacent: adjacent.member()?.unwrap_or_default(),
         orphans: orphans.member()?.unwrap_or_default(),
         flags: flags.words().to_vec(),
+        needs: needs_of(needs)?,
         replace: replace.optional_text().map(replaced),
         token: token::choice(chosen, &made),
     };
     check_count(hold.count)?;
     let record = change::<Show, _>(call.ctx, call.key()?, |step| {
-        step.state_mut().prepare(hold.tier, &hold.areas, &hold.flags);
+        step.state_mut().prepare(&hold.wanted());
         grant(call.ctx, step, &Request::Hold(hold))
     });
     count_refused(record)
 }
 
-/// `SEAT.PICK key user TTL ms [TOKEN token] SEATS n seat ...`
-pub(super) fn pick(call: &Call<'_>, [_, user, ttl, chosen, seats]: &[Argument<'_>; 5]) -> Done {
+/// `SEAT.PICK key user TTL ms [ORPHANS FORBID|ALLOW] [TOKEN token] SEATS n seat ...`
+pub(super) fn pick(call: &Call<'_>, [_, user, ttl, orphans, chosen, seats]: &[Argument<'_>; 6]) -> Done {
     let made = token::make_unless(chosen.is_given());
     let pick = Pick {
         user: user.text(),
         ttl: time_to_live(ttl)?,
         token: token::choice(chosen, &made),
+        orphans: orphans.choice(&[PickOrphans::Allow, PickOrphans::Forbid]),
         seats: seats.words().to_vec(),
     };
     check_count(pick.seats.len() as i64)?;
@@ -146,7 +151,7 @@ fn grant(ctx: Context<'_>, step: &mut Step<'_, '_, Show>, request: &Request<'_>)
     Ok(())
 }
 
-fn count_refused(outcome: Done) -> Done {
+pub(super) fn count_refused(outcome: Done) -> Done {
     if outcome.is_err() {
         counters::SEAT_REFUSED.add(1);
     }
@@ -159,10 +164,16 @@ pub(super) fn extend(call: &Call<'_>, [_, token, ttl]: &[Argument<'_>; 3]) -> Do
     answer(call, &Request::Extend { token: token.text(), ttl })
 }
 
-/// `SEAT.CONFIRM key token [USER user] [ORDER ref]`
-pub(super) fn confirm(call: &Call<'_>, [_, token, user, order]: &[Argument<'_>; 4]) -> Done {
-    let (user, order) = (user.optional_text(), order.optional_text());
-    answer(call, &Request::Confirm { token: token.text(), user, order })
+/// `SEAT.CONFIRM key token [USER user] [ORDER ref] [EXCHANGE ref n seat ...]`
+pub(super) fn confirm(call: &Call<'_>, [_, token, user, order, exchange]: &[Argument<'_>; 5]) -> Done {
+    let (token, user, order) = (token.text(), user.optional_text(), order.optional_text());
+    match exchange.value_and_list() {
+        None => answer(call, &Request::Confirm { token, user, order }),
+        Some((from, seats)) => {
+            check_list("seats", exchange, LISTED_AT_ONCE)?;
+            answer(call, &Request::Exchange { token, user, order, from, seats: seats.to_vec() })
+        }
+    }
 }
 
 /// `SEAT.RELEASE key token [SEATS n seat ...]`
@@ -192,6 +203,15 @@ pub(super) fn unblock(call: &Call<'_>, [_, seats]: &[Argument<'_>; 2]) -> Done {
 
 fn time_to_live(ttl: &Argument<'_>) -> Result<i64, Refusal> {
     config::check_ttl(&config::SEAT_MAX_TTL, "TTL", ttl.integer())
+}
+
+/// The needs of a party: `NEED n flag`, repeated.
+pub(super) fn needs_of<'a>(needs: &Argument<'a>) -> Result<Vec<Need<'a>>, Refusal> {
+    let needs = needs.rows_of_two().map(|(count, flag)| {
+        let not_a_number = || Refusal::new(Code::Err, format!("{} is not a number of seats", quoted(count)));
+        Ok(Need { count: integer(count).ok_or_else(not_a_number)?, flag })
+    });
+    needs.collect()
 }
 
 pub(super) fn check_count(count: i64) -> Done {

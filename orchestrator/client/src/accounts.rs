@@ -69,6 +69,22 @@ impl<T> Rows<T> {
 }
 
 /// The client of one book. Clones share the connection.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::time::Duration;
+///
+/// use allot_client::{BookStore, Endpoint, Servers};
+///
+/// let (endpoint, user) = Endpoint::url("redis://127.0.0.1:6379")?;
+/// let connection = Servers { user, ..Servers::new(endpoint, "{book}") }.connection(Duration::ZERO).await?;
+/// let book = BookStore::new(connection, "{book}");
+/// for module in book.module_rows().await?.rows {
+///     println!("{module:?}");
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct BookStore(Keyed);
 

@@ -50,6 +50,22 @@ pub struct Reported {
 }
 
 /// The client of one realm. Clones share the connection.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::time::Duration;
+///
+/// use allot_client::{Endpoint, RealmStore, Servers};
+///
+/// let (endpoint, user) = Endpoint::url("redis://127.0.0.1:6379")?;
+/// let connection = Servers { user, ..Servers::new(endpoint, "{eu}") }.connection(Duration::ZERO).await?;
+/// let realm = RealmStore::new(connection, "{eu}");
+/// for unit in realm.units().await? {
+///     println!("{unit:?}");
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct RealmStore(Keyed);
 
@@ -62,6 +78,9 @@ impl Deref for RealmStore {
 }
 
 impl RealmStore {
+    /// Field of the guard's hash by which an operator asks to lift it: the time since which the guard holds.
+    pub const LIFT: &str = "lift";
+
     /// The client of the realm at `key`.
     pub fn new(connection: MultiplexedConnection, key: &str) -> Self {
         Self(Keyed::new(connection, key))
@@ -142,9 +161,14 @@ impl RealmStore {
         self.ask::<Value>(&command).await.map(drop)
     }
 
-    /// Renews a unit's lease.
-    pub async fn beat(&self, cmu: &str, load: usize) -> Result<(), Error> {
-        self.ask::<Value>(self.begin("CMU.BEAT").arg(cmu).arg("LOAD").arg(load)).await.map(drop)
+    /// Renews a unit's lease. `load` is in percent; without it, the last load counts until it is a lease old.
+    pub async fn beat(&self, cmu: &str, load: Option<u8>) -> Result<(), Error> {
+        let mut command = self.begin("CMU.BEAT");
+        command.arg(cmu);
+        if let Some(load) = load {
+            command.arg("LOAD").arg(load);
+        }
+        self.ask::<Value>(&command).await.map(drop)
     }
 
     /// Sends the list of all conferences (number, epoch) that a unit has, and the list of those that people ended there.
@@ -178,6 +202,59 @@ impl RealmStore {
     pub async fn drain(&self, cmu: &str) -> Result<u64, Error> {
         let record = Record::read(self.ask(self.begin("CMU.DRAIN").arg(cmu).arg("MOVE")).await?)?;
         record.get("left")
+    }
+
+    /// How many conferences of each unit would find room elsewhere if the unit died now: a page of units from a cursor on,
+    /// and the cursor of the next, 0 at the end.
+    pub async fn loss_page(&self, cursor: u64) -> Result<(u64, Vec<Record>), Error> {
+        let mut command = self.begin("CONF.PLAN");
+        command.arg("DOWN").arg("ANY").arg("CURSOR").arg(cursor);
+        let (next, page): (u64, Value) = self.ask(&command).await?;
+        Ok((next, Record::read_list(page)?))
+    }
+
+    /// A page of conferences from a cursor on, and the cursor of the next, 0 at the end; only those in this state and of
+    /// this unit.
+    pub async fn conference_page(
+        &self,
+        cursor: u64,
+        count: u32,
+        state: Option<&str>,
+        cmu: Option<&str>,
+    ) -> Result<(u64, Vec<Record>), Error> {
+        let mut command = self.begin("CONF.LIST");
+        for (option, text) in [("STATE", state), ("CMU", cmu)] {
+            if let Some(text) = text {
+                command.arg(option).arg(text);
+            }
+        }
+        command.arg("CURSOR").arg(cursor).arg("COUNT").arg(count);
+        let (next, page): (u64, Value) = self.ask(&command).await?;
+        Ok((next, Record::read_list(page)?))
+    }
+
+    /// The assignments of a conference.
+    pub async fn history(&self, e164: &str) -> Result<Vec<Record>, Error> {
+        Record::read_list(self.ask(self.begin("CONF.HISTORY").arg(e164)).await?)
+    }
+
+    /// Which conferences wait and why; with a unit, where its conferences would go if it died now.
+    pub async fn plan(&self, down: Option<&str>) -> Result<Vec<Record>, Error> {
+        let mut command = self.begin("CONF.PLAN");
+        if let Some(cmu) = down {
+            command.arg("DOWN").arg(cmu);
+        }
+        Record::read_list(self.ask(&command).await?)
+    }
+
+    /// Asks the scheduler to lift the mass-failure guard. Returns whether the guard holds.
+    pub async fn lift_brake(&self) -> Result<bool, Error> {
+        let brake = self.stream("brake");
+        let since: Option<u64> = self.ask(redis::cmd("HGET").arg(&brake).arg("since")).await?;
+        let Some(since) = since else { return Ok(false) };
+        // The time identifies this stop of the guard, so that a later one is not lifted by this request.
+        self.ask::<u64>(redis::cmd("HSET").arg(&brake).arg(Self::LIFT).arg(since)).await?;
+        Ok(true)
     }
 
     /// The totals of the realm.

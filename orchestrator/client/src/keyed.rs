@@ -36,6 +36,16 @@ impl Keyed {
         query(&mut self.connection.clone(), command).await
     }
 
+    /// Sends many commands in one round trip, and in one step if the pipeline is atomic. The first refusal is the result of
+    /// all.
+    ///
+    /// # Errors
+    /// Any [`Error`] of a request.
+    pub async fn ask_pipe<T: redis::FromRedisValue>(&self, pipe: &redis::Pipeline) -> Result<T, Error> {
+        let name = pipe.cmd_iter().next().cloned().unwrap_or_default();
+        pipe.query_async(&mut self.connection.clone()).await.map_err(|source| Error::of(&name, source))
+    }
+
     /// Sends many commands in one round trip; each has its own result.
     ///
     /// # Errors

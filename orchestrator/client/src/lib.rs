@@ -8,6 +8,26 @@
 //! - [`streams`] reads event streams.
 //! - Every error is an [`Error`]; [`Error::code`] is the server's code of a refusal, such as `NOTFOUND`.
 //!
+//! Hold seats for a buyer, and sell them:
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use allot_client::{Endpoint, HoldRequest, SeatStore, Servers};
+//!
+//! let (endpoint, user) = Endpoint::url("redis://127.0.0.1:6379")?;
+//! let session = Servers { user, ..Servers::new(endpoint, "show:1") }.session().await?;
+//! let show = SeatStore::new(session.connection.clone(), "show:1");
+//! let request = HoldRequest { user: "ann", count: 2, ttl_ms: 60_000, tier: Some("gold"), token: Some("order-7") };
+//! match show.hold(&request).await? {
+//!     Some(hold) => println!("sold {}: {:?}", show.confirm(&hold.token, Some("order-7")).await?, hold.seats),
+//!     None => println!("sold out"),
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! After a lost reply, send the same request with the same token again: the reply is the same.
+//!
 //! The example `seats` holds and sells a seat under a token and follows the event stream.
 
 mod account_logins;
@@ -36,7 +56,7 @@ pub use dial::{ByteStream, Dial};
 pub use endpoint::{Endpoint, Node, Secret};
 pub use error::Error;
 pub use keyed::Keyed;
-pub use numbers::{LiveLease, NumberStore, PoolInfo};
+pub use numbers::{CallRequest, Cap, Cause, Lease, LiveLease, NumberStore, PoolInfo};
 pub use record::Record;
-pub use seats::{Bucket, FindRequest, Hold, HoldRequest, ListFilter, Listed, MapRow, SeatStore};
+pub use seats::{Bucket, FindRequest, Hold, HoldRequest, ListFilter, Listed, MapRow, SeatStore, WaitRequest};
 pub use servers::{Servers, Session};

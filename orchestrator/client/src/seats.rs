@@ -79,6 +79,8 @@ pub enum Listed {
     Holds,
     /// Sales: `order`, `token`, `user`, `seats`.
     Orders,
+    /// Users who wait: `token`, `user`, `count`, `tier`, `priority`, `since`, `until`.
+    Waiting,
 }
 
 /// Conditions of [`SeatStore::list`]; `None` for no condition.
@@ -113,7 +115,36 @@ pub struct FindRequest<'a> {
     pub best: u32,
 }
 
+/// A request to wait for seats.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WaitRequest<'a> {
+    /// The hold that is wanted; its time to live is that of the wait.
+    pub hold: HoldRequest<'a>,
+    /// Time to live of the offered hold, in milliseconds.
+    pub offer_ms: u64,
+    /// The highest priority is served first.
+    pub priority: i32,
+}
+
 /// The client of one show. Clones share the connection.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::time::Duration;
+///
+/// use allot_client::{Endpoint, HoldRequest, SeatStore, Servers};
+///
+/// let (endpoint, user) = Endpoint::url("redis://127.0.0.1:6379")?;
+/// let connection = Servers { user, ..Servers::new(endpoint, "show:1") }.connection(Duration::ZERO).await?;
+/// let show = SeatStore::new(connection, "show:1");
+/// show.create(r#"{"areas":[{"id":"box","rows":[{"label":"1","rank":1,"tier":"gold","seats":"1-4"}]}]}"#).await?;
+/// let request = HoldRequest { user: "ann", count: 2, ttl_ms: 60_000, tier: None, token: Some("order-7") };
+/// if let Some(hold) = show.hold(&request).await? {
+///     println!("{} as {}", hold.seats.join(", "), hold.token);
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct SeatStore(Keyed);
 
@@ -151,6 +182,27 @@ impl SeatStore {
         record.map(|record| hold(&record)).transpose()
     }
 
+    /// Holds the best free seats, or waits for them. The record has `state` (`offered` or `waiting`) and `position`.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with `LIMIT` if the user waits more often than the show allows.
+    pub async fn wait(&self, request: &WaitRequest<'_>) -> Result<Record, Error> {
+        let hold = &request.hold;
+        let mut command = self.begin("SEAT.WAIT");
+        command.arg(hold.user).arg(hold.count).arg("TTL").arg(hold.ttl_ms).arg("OFFER").arg(request.offer_ms);
+        with_options(&mut command, &[("TIER", hold.tier), ("TOKEN", hold.token)]);
+        command.arg("PRIORITY").arg(request.priority);
+        Record::read(self.ask(&command).await?)
+    }
+
+    /// Leaves the waiting list.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with `NOTFOUND` if nobody waits under this token.
+    pub async fn unwait(&self, token: &str) -> Result<(), Error> {
+        self.ask(self.begin("SEAT.UNWAIT").arg(token)).await
+    }
+
     /// Holds exactly these seats, all or none.
     ///
     /// # Errors
@@ -176,9 +228,76 @@ impl SeatStore {
         self.ask(&command).await
     }
 
+    /// Sells the seats of a hold under `order`, and refunds these seats of the order `from` in the same step. Returns the
+    /// number of seats sold. To repeat the command is no error.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with `NOTOWNER` if a seat is not sold under the order `from`; then nothing changes.
+    pub async fn exchange(
+        &self,
+        token: &str,
+        order: Option<&str>,
+        from: &str,
+        seats: &[&str],
+    ) -> Result<u64, Error> {
+        let mut command = self.begin("SEAT.CONFIRM");
+        command.arg(token);
+        with_options(&mut command, &[("ORDER", order)]);
+        command.arg("EXCHANGE").arg(from).arg(seats.len()).arg(seats);
+        self.ask(&command).await
+    }
+
     /// Releases the seats of a hold, and returns the number of seats.
     pub async fn release(&self, token: &str) -> Result<u64, Error> {
         self.ask(self.begin("SEAT.RELEASE").arg(token)).await
+    }
+
+    /// Sold seats of an order, or these sold seats, become free again. Returns the number of seats.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with `BADSTATE` if one of them is not sold, `NOTOWNER` if one is of another order.
+    pub async fn refund(&self, order: Option<&str>, seats: &[String]) -> Result<u64, Error> {
+        let mut command = self.begin("SEAT.REFUND");
+        if let Some(order) = order {
+            command.arg("ORDER").arg(order);
+        }
+        self.ask(command.arg(seats.len()).arg(seats)).await
+    }
+
+    /// Takes free seats off sale. Returns the number of seats.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with `BADSTATE` if one of them is not free.
+    pub async fn block(&self, seats: &[String]) -> Result<u64, Error> {
+        self.ask(self.begin("SEAT.BLOCK").arg(seats.len()).arg(seats)).await
+    }
+
+    /// Puts blocked seats on sale again. Returns the number of seats.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with `BADSTATE` if one of them is not blocked.
+    pub async fn unblock(&self, seats: &[String]) -> Result<u64, Error> {
+        self.ask(self.begin("SEAT.UNBLOCK").arg(seats.len()).arg(seats)).await
+    }
+
+    /// The records of these seats, in one round trip.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with `NOTFOUND` if the show has no such seat.
+    pub async fn seats(&self, seats: &[String]) -> Result<Vec<Record>, Error> {
+        let commands: Vec<_> = seats.iter().map(|seat| self.begin("SEAT.GET").arg(seat).clone()).collect();
+        let replies = self.ask_all(&commands).await?.into_iter();
+        replies.map(|reply| Record::read(reply?)).collect()
+    }
+
+    /// The live holds of a user.
+    pub async fn holds(&self, user: &str) -> Result<Vec<Record>, Error> {
+        Record::read_list(self.ask(self.begin("SEAT.HOLDS").arg(user)).await?)
+    }
+
+    /// The ids of the seats of an order.
+    pub async fn order(&self, order: &str) -> Result<Vec<String>, Error> {
+        self.ask(self.begin("SEAT.ORDER").arg(order)).await
     }
 
     /// The counts of the show, one bucket for each area and tier.
@@ -205,6 +324,7 @@ impl SeatStore {
             Listed::Seats => "SEATS",
             Listed::Holds => "HOLDS",
             Listed::Orders => "ORDERS",
+            Listed::Waiting => "WAITING",
         });
         let options =
             [("STATE", filter.state), ("TIER", filter.tier), ("AREA", filter.area), ("USER", filter.user)];

@@ -51,6 +51,12 @@ async fn removal(store: &TaskStore, main: &Found<MainTask>) -> Result<Vec<Op>, F
     Ok(ops)
 }
 
+/// The same, after a log of failures that is too long for one multi was deleted.
+async fn prepare_removal(store: &TaskStore, main: &Found<MainTask>) -> Result<Vec<Op>, Fault> {
+    store.shorten_failures(main).await?;
+    removal(store, main).await
+}
+
 /// A finished task with the operations that delete it.
 type Removal = (MainTask, Vec<Op>);
 
@@ -63,7 +69,7 @@ pub async fn pack(store: &TaskStore, after: Duration) -> Result<usize, Fault> {
     let old = mains.into_iter().filter(|main| main.task.state.is_over() && main.task.finished <= limit);
     let (mut batch, mut size, mut count): (Vec<Removal>, _, _) = (Vec::new(), 0, 0);
     for main in old {
-        let removal = match removal(store, &main).await {
+        let removal = match prepare_removal(store, &main).await {
             Err(fault) if fault.is_node_specific() => {
                 warn!(%fault, "cannot pack a task into history");
                 continue;
@@ -143,6 +149,30 @@ pub async fn expire(store: &TaskStore, after: Duration) -> Result<usize, Fault> 
         }
     }
     Ok(count)
+}
+
+/// The size of packed history.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Size {
+    packs: usize,
+    /// Bytes of all packs, compressed.
+    bytes: usize,
+}
+
+impl Size {
+    /// Shows the size in the metrics of this unit.
+    pub(crate) fn publish(self) {
+        metrics::gauge!("allot_compaction_history_packs").set(self.packs as f64);
+        metrics::gauge!("allot_compaction_history_bytes").set(self.bytes as f64);
+    }
+}
+
+/// The size of packed history, without the packs that this process may not read. Reads all of it.
+pub(crate) async fn size(store: &TaskStore) -> Result<Size, Fault> {
+    let names = store.children(&store.paths.compress()).await?;
+    let found = store.tree.get_many_readable(&store.paths.compress(), names).await?;
+    let bytes = found.iter().filter_map(|(_, node)| node.as_ref().ok()).map(|node| node.data.len()).sum();
+    Ok(Size { packs: found.len(), bytes })
 }
 
 /// The tasks of each pack, or the reason why the pack cannot be read.

@@ -69,6 +69,11 @@ impl Paths {
         format!("{}/Finished", self.main(id))
     }
 
+    /// The chunks of the log of a task's failures.
+    pub fn failures(&self, id: TaskId) -> String {
+        format!("{}/Failures", self.main(id))
+    }
+
     /// The directory of packed history.
     pub fn compress(&self) -> String {
         format!("{}/Scheduler/Compress", self.0)

@@ -7,17 +7,12 @@ use serde::{Deserialize, Serialize};
 
 use super::fault::Fault;
 use super::ids::TaskId;
+use super::schedule::Schedule;
 use super::window::Window;
 pub use subtask::{Ended, SubState, SubTask};
 
+mod round;
 mod subtask;
-
-/// Most names of results that a task sums up.
-const SUMS: usize = 64;
-/// Most bytes of such a name.
-const SUM_NAME: usize = 64;
-/// Most failures that a task keeps for people; the latest ones.
-const FAILURES: usize = 5;
 
 /// The state of a main task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -110,6 +105,39 @@ impl Listing {
     pub fn chunk(&self, number: u64) -> String {
         format!("{}.{number:06}", self.tag)
     }
+}
+
+/// The log of the failures of a round: chunks below the task, in which each failure is kept.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FailureLog {
+    /// The prefix of the chunks' names: that of the list of partitions that ran. Chunks of other names are leftovers.
+    pub tag: String,
+    /// Number of chunks.
+    pub chunks: u64,
+}
+
+impl FailureLog {
+    /// The name of a chunk, from 0.
+    pub fn chunk(&self, number: u64) -> String {
+        format!("{}.{number:06}", self.tag)
+    }
+}
+
+/// How often the failed partitions of a round run again, and what has been done of it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RetryInfo {
+    /// How many times the failed partitions of a round run again.
+    pub limit: u32,
+    /// Seconds before the first of these times. Each further delay is twice as long as the one before; all have jitter.
+    pub delay: u64,
+    /// How many times the failed partitions of this round have run again or are due to.
+    pub done: u32,
+    /// The time at which they run again, in milliseconds since 1970; 0 if they do not.
+    pub at: u64,
+    /// Outcomes of the round from before its failed partitions ran again, without the failures that ran again.
+    pub counted: u64,
 }
 
 /// A subtask that failed, for people.
@@ -210,15 +238,33 @@ pub struct MainTask {
     /// The most subtasks of the task that run at once; 0 for any number.
     #[serde(default)]
     pub limit: u32,
+    /// Time limit of each runner, in seconds; 0 for that of the worker's settings.
+    #[serde(default)]
+    pub timeout: u64,
+    /// The times at which rounds begin; `None` if the interval alone decides.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<Schedule>,
+    /// Partitions with a lower score are left out; `None` for all partitions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_score: Option<f64>,
+    /// The most partitions of a round, those with the highest scores; 0 for all.
+    #[serde(default)]
+    pub budget: u64,
     /// The id of a task on the same table that must end first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
     /// Number of subtasks of all earlier rounds together.
     #[serde(default)]
     pub first: u64,
-    /// The last failures of its subtasks.
+    /// The last failures of its subtasks. The log has all of them.
     #[serde(default)]
     pub failures: Vec<Failure>,
+    /// The log of the failures of the current or last round.
+    #[serde(default)]
+    pub failure_log: FailureLog,
+    /// The repetition of failed partitions.
+    #[serde(default)]
+    pub retry: RetryInfo,
 }
 
 impl MainTask {
@@ -277,9 +323,15 @@ impl MainTask {
             paused: false,
             window: None,
             limit: 0,
+            timeout: 0,
+            schedule: None,
+            min_score: None,
+            budget: 0,
             after: None,
             first: 0,
             failures: Vec::new(),
+            failure_log: FailureLog::default(),
+            retry: RetryInfo::default(),
         }
     }
 
@@ -294,74 +346,19 @@ impl MainTask {
         [db, schema, table, partition].join("\u{1f}")
     }
 
-    /// Number of partitions of the current round.
+    /// Number of partitions that are listed now: those of the current round, or those of them that run again.
     pub fn count(&self) -> u64 {
         self.listing.as_ref().map_or(0, |listing| listing.count)
     }
 
     /// Number of subtasks that are assigned and not counted yet.
     pub fn outstanding(&self) -> u64 {
-        self.cursor.saturating_sub(self.result.all())
+        self.cursor.saturating_add(self.retry.counted).saturating_sub(self.result.all())
     }
 
-    /// Counts the outcome of a subtask, and adds its results to the sums.
-    pub fn count_outcome(&mut self, id: TaskId, outcome: &Ended) {
-        self.result.count(outcome.state);
-        for (name, value) in outcome.result.iter().flatten() {
-            let is_new = !self.sums.contains_key(name);
-            // A task is one node, so the number and length of result names are limited.
-            if name.len() > SUM_NAME || is_new && self.sums.len() >= SUMS {
-                continue;
-            }
-            let sum = value.as_f64().map(|value| value + self.sums.get(name).copied().unwrap_or_default());
-            // JSON cannot express infinity: a task with such a sum could no longer be read.
-            if let Some(sum) = sum.filter(|sum| sum.is_finite()) {
-                self.sums.insert(name.clone(), sum);
-            }
-        }
-        if outcome.state == SubState::Failed {
-            if self.failures.len() >= FAILURES {
-                self.failures.remove(0);
-            }
-            self.failures.push(Failure {
-                id: id.to_string(),
-                partition: outcome.partition.clone(),
-                worker: outcome.worker.clone(),
-                message: outcome.message.clone(),
-                output: outcome.output.clone(),
-            });
-        }
-    }
-
-    /// Ends the current round: sets the time of the next round, or ends the task. `now` is in milliseconds since
-    /// 1970.
-    pub fn close_round(&mut self, now: u64) {
-        self.first = self.first.saturating_add(self.count());
-        self.listing = None;
-        let last =
-            !self.repeat_flag || (self.repeat.repeat_count > 0 && self.round >= self.repeat.repeat_count);
-        if last {
-            self.state = State::Done;
-            self.finished = now;
-        } else {
-            self.next_at = now.saturating_add(self.repeat.repeat_interval.saturating_mul(1000));
-        }
-    }
-
-    /// Starts the next round with these partitions. `now` is in milliseconds since 1970.
-    pub fn open_round(&mut self, listing: Listing, now: u64) {
-        if self.round > 0 {
-            self.totals = self.grand_total();
-        }
-        self.result = ResultInfo::default();
-        self.round += 1;
-        self.next_at = 0;
-        self.cursor = 0;
-        self.listing = Some(listing);
-        self.error.clear();
-        if self.started == 0 {
-            self.started = now;
-        }
+    /// Number of partitions of the current or last round.
+    pub fn round_size(&self) -> u64 {
+        self.count().saturating_add(self.retry.counted).max(self.result.all())
     }
 
     /// The outcomes of all rounds.

@@ -84,13 +84,24 @@ fn rounds_are_counted_up_to_the_last() {
         assert_eq!(task.outstanding(), 1);
         task.count_outcome(id.subtask(3), &well);
         assert_eq!(task.outstanding(), 0);
-        task.close_round(1000);
+        task.close_round(1000, 0.5);
         assert_eq!(task.state.is_over(), round == 2);
     }
     assert_eq!(task.grand_total(), ResultInfo { success_count: 4, failed_count: 2, stopped_count: 0 });
     assert_eq!((task.sums.get("before"), task.sums.get("after")), (Some(&40.0), Some(&16.0)));
     assert_eq!(task.failures.len(), 2);
     assert_eq!(task.finished, 1000);
+}
+
+#[test]
+fn round_of_a_schedule_begins_at_its_next_time() {
+    let schedule = "0 2 * * * UTC".parse().unwrap();
+    let mut task = MainTask { schedule: Some(schedule), ..task(0) };
+    task.open_round(listing(0), 1);
+    // The round took longer than a day, so that two times passed.
+    task.close_round(50 * 3_600_000, 0.5);
+    assert_eq!((task.state, task.next_at), (State::Init, 74 * 3_600_000));
+    assert_eq!(read::<MainTask>("x", &write(&task)).unwrap(), task);
 }
 
 #[test]
@@ -107,4 +118,41 @@ fn only_a_started_subtask_uses_up_a_retry() {
     again.state = SubState::Running;
     assert_eq!(again.again("d", true), None);
     assert_eq!(again.again("d", false).unwrap().attempt, 1);
+}
+
+#[test]
+fn failed_partitions_run_again_after_doubled_delays() {
+    let mut task = MainTask { retry: RetryInfo { limit: 2, delay: 10, ..RetryInfo::default() }, ..task(1) };
+    let id: TaskId = task.id.parse().unwrap();
+    let sub = task.subtask(id, "p", "w_1");
+    task.open_round(listing(3), 1);
+    task.cursor = 3;
+    for (number, state) in [SubState::Success, SubState::Failed, SubState::Failed].into_iter().enumerate() {
+        let failure = task.count_outcome(id.subtask(number as u64 + 1), &sub.ended(state, "why"));
+        assert_eq!(failure.is_some(), state == SubState::Failed);
+    }
+    // A quarter less, and a quarter more.
+    for (jitter, delay) in [(0.0, 7_500), (1.0, 25_000)] {
+        task.close_round(1000, jitter);
+        assert_eq!((task.state.is_over(), task.retry.at, task.outstanding()), (false, 1000 + delay, 0));
+        assert_eq!((task.round_size(), task.result.failed_count), (3, 2));
+        task.open_retry(listing(2));
+        assert_eq!((task.count(), task.round_size(), task.outstanding()), (2, 3, 0));
+        task.cursor = 2;
+        assert_eq!((task.outstanding(), task.result.failed_count), (2, 0));
+        for _ in 0..2 {
+            task.count_outcome(id.subtask(9), &sub.ended(SubState::Failed, "why"));
+        }
+    }
+    task.close_round(1000, 0.5);
+    assert_eq!((task.state, task.retry.at, task.first), (State::Done, 0, 7));
+    // By hand they run again as often as before.
+    task.reopen("b_1", 2000);
+    assert_eq!((task.state, task.manager.as_str(), task.retry.at), (State::Init, "b_1", 2000));
+    task.open_retry(listing(2));
+    task.cursor = 2;
+    task.count_outcome(id.subtask(10), &sub.ended(SubState::Success, ""));
+    task.count_outcome(id.subtask(11), &sub.ended(SubState::Failed, "why"));
+    task.close_round(3000, 0.5);
+    assert_eq!((task.state, task.retry.at, task.result.success_count), (State::Init, 13_000, 2));
 }

@@ -18,6 +18,7 @@ use outcome::Outcome;
 mod accounts;
 mod compaction;
 mod config;
+mod console;
 mod generate;
 mod numbers;
 mod outcome;
@@ -57,8 +58,10 @@ struct Global {
 
 #[derive(Debug, Subcommand)]
 enum Family {
-    /// Run one or more roles: scheduler, data-proxy, media-unit, compaction, accounts.
+    /// Run one or more roles: scheduler, data-proxy, media-unit, compaction, accounts, console.
     Run(Box<Source>),
+    /// Serve the web console.
+    Console(Box<console::Arguments>),
     /// Check the settings of `run`, or print an example file.
     #[command(subcommand)]
     Config(config::Command),
@@ -96,11 +99,12 @@ enum Family {
 /// Runs the command.
 pub(crate) async fn main(run_role: daemon::RunRole) -> ExitCode {
     let cli = Cli::parse();
-    if !matches!(cli.family, Family::Run(_)) {
+    if !matches!(cli.family, Family::Run(_) | Family::Console(_)) {
         telemetry::init(cli.global.verbose, "warn", LogFormat::Text);
     }
     let result = match cli.family {
         Family::Run(source) => run(cli.global.verbose, *source, run_role).await,
+        Family::Console(arguments) => console::run(cli.global.verbose, *arguments, run_role).await,
         Family::Config(command) => config::run(command),
         Family::Conference(command) => realm::conference(command).await,
         Family::Units(arguments) => realm::units(arguments).await,

@@ -23,6 +23,9 @@ impl Config {
         if plays(Role::Accounts) {
             self.check_wait("accounts.wait", self.accounts.wait)?;
         }
+        if plays(Role::Console) {
+            self.console.check()?;
+        }
         ensure!(
             self.zookeeper.is_some() || !self.roles.contains(&Role::Accounts),
             "the accounts role needs a ZooKeeper, where client systems come: set zookeeper.servers"

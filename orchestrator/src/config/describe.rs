@@ -31,6 +31,9 @@ pub(crate) fn describe(config: &Config) -> String {
             compaction.runner.join(" ")
         );
     }
+    if config.roles.contains(&Role::Console) {
+        let _ = writeln!(text, "console: {}", config.console.address());
+    }
     let _ = match &config.zookeeper {
         Some(zookeeper) => writeln!(
             text,

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -12,6 +13,7 @@ use allot_runtime::telemetry::LogFormat;
 
 use super::sections::{self, AccountsConfig, CmuConfig, ConferenceConfig, DataProxyConfig, Given, Role};
 use allot_client::{Endpoint, Secret, Servers, without_password};
+use allot_coordination::session::Connector;
 
 /// The settings of a process.
 #[derive(Debug, Clone)]
@@ -20,6 +22,8 @@ pub(crate) struct Config {
     pub(crate) roles: BTreeSet<Role>,
     pub(crate) servers: Servers,
     pub(crate) zookeeper: Option<ZooKeeperConfig>,
+    /// What opens sessions in place of ZooKeeper: a simulation.
+    pub(crate) connector: Option<Arc<dyn Connector>>,
     /// Key of the realm.
     pub(crate) realm: String,
     pub(crate) conference: ConferenceConfig,
@@ -28,6 +32,7 @@ pub(crate) struct Config {
     pub(crate) compaction: allot_compaction::Settings,
     pub(crate) accounts: AccountsConfig,
     pub(crate) http: Option<SocketAddr>,
+    pub(crate) console: allot_console::Settings,
     pub(crate) log: LogFormat,
     /// Path of `allotd`'s nodes in the coordination service.
     pub(crate) root: String,
@@ -48,7 +53,7 @@ impl Config {
             Role::MediaUnit if self.cmu.drain => self.cmu.stop_limit + self.cmu.drain_limit,
             Role::MediaUnit => self.cmu.stop_limit,
             Role::Compaction => self.compaction.stop_limit,
-            Role::Scheduler | Role::DataProxy | Role::Accounts => Duration::ZERO,
+            Role::Scheduler | Role::DataProxy | Role::Accounts | Role::Console => Duration::ZERO,
         };
         self.roles.iter().map(|role| limit(*role)).max().unwrap_or_default()
     }
@@ -77,6 +82,7 @@ impl Config {
             name: process.name,
             roles: process.roles.unwrap_or_default().into_iter().collect(),
             zookeeper: zookeeper(given)?,
+            connector: None,
             realm: realm(given)?,
             conference: conference(given)?,
             data_proxy: given.data_proxy.resolve()?,
@@ -85,6 +91,7 @@ impl Config {
             http: given.http.resolve()?.listen,
             log: given.log.resolve()?.format,
             root: path(given.zookeeper.resolve()?.root, "zookeeper.root", "/allot")?,
+            console: console(given, &servers)?,
             servers,
             cmu,
         })
@@ -172,6 +179,47 @@ fn zookeeper(given: &Given) -> Result<Option<ZooKeeperConfig>> {
         (None, _) => None,
     };
     Ok(Some(ZooKeeperConfig { servers, session: zookeeper.session, digest }))
+}
+
+fn console(given: &Given, servers: &Servers) -> Result<allot_console::Settings> {
+    let console = given.console.resolve()?;
+    // A user of the console's own has a password of its own; without a user, redis.user and its password count.
+    let login = |user: Option<String>, file: Option<&Path>, name: &str, variable: &str| -> Result<Servers> {
+        let Some(user) = user else { return Ok(servers.clone()) };
+        Ok(Servers { user: Some(user), password: secret(file, name, variable)?, ..servers.clone() })
+    };
+    let token = |file: Option<&Path>, name: &str, variable: &str| secret(file, name, variable);
+    Ok(allot_console::Settings {
+        listen: console.listen,
+        origins: console.origins,
+        viewer_token: token(
+            console.viewer_token_file.as_deref(),
+            "console.viewer-token-file",
+            "ALLOT_CONSOLE_VIEWER_TOKEN",
+        )?,
+        operator_token: token(
+            console.operator_token_file.as_deref(),
+            "console.operator-token-file",
+            "ALLOT_CONSOLE_OPERATOR_TOKEN",
+        )?,
+        viewer: login(
+            console.viewer_user,
+            console.viewer_password_file.as_deref(),
+            "console.viewer-password-file",
+            "ALLOT_CONSOLE_VIEWER_PASSWORD",
+        )?,
+        operator: login(
+            console.operator_user,
+            console.operator_password_file.as_deref(),
+            "console.operator-password-file",
+            "ALLOT_CONSOLE_OPERATOR_PASSWORD",
+        )?,
+        tls: match (console.tls_cert, console.tls_key) {
+            (Some(cert), Some(key)) => Some((cert, key)),
+            (None, None) => None,
+            _ => bail!("console.tls-cert and console.tls-key belong together; give both, or none"),
+        },
+    })
 }
 
 /// Checks a path in the coordination service.

@@ -30,6 +30,8 @@ pub(crate) enum Role {
     Compaction,
     /// Assigns accounts to client systems; one process with this role leads.
     Accounts,
+    /// Serves the web console.
+    Console,
 }
 
 impl Role {
@@ -41,6 +43,7 @@ impl Role {
             Self::MediaUnit => "media-unit",
             Self::Compaction => "compaction",
             Self::Accounts => "accounts",
+            Self::Console => "console",
         }
     }
 
@@ -49,7 +52,7 @@ impl Role {
         match self {
             Self::Scheduler => "conference",
             Self::MediaUnit => "cmu",
-            Self::DataProxy | Self::Compaction | Self::Accounts => self.name(),
+            Self::DataProxy | Self::Compaction | Self::Accounts | Self::Console => self.name(),
         }
     }
 }
@@ -59,8 +62,8 @@ section! {
     Process "allotd" => ProcessConfig {
         /// Name of this process in logs and elections; unique. Without it, HOST:PID:START
         name: String = "name", "ALLOT_NAME", example r#""scheduler-1""#;
-        /// Roles of this process: scheduler, data-proxy, media-unit, compaction, accounts. Older names are
-        /// conference (scheduler) and cmu (media-unit)
+        /// Roles of this process: scheduler, data-proxy, media-unit, compaction, accounts, console. Older names
+        /// are conference (scheduler) and cmu (media-unit)
         #[arg(value_delimiter = ',')]
         roles: Vec<Role> = "roles", "ALLOT_ROLES", given r#"["scheduler", "data-proxy", "media-unit"]"#;
     }
@@ -204,6 +207,11 @@ section! {
         drain: bool = "cmu-drain", "ALLOT_CMU_DRAIN", default false;
         /// Time limit for moving the conferences away
         drain_limit: Span = "cmu-drain-limit", "ALLOT_CMU_DRAIN_LIMIT", default "60s", in "1ns"..="1000years";
+        /// Program, and its arguments, that prints the unit's load in percent (0 to 100). It is started at heartbeats and
+        /// must end within the lease. Without one, the unit reports the CPU load of its host. The load counts where
+        /// the realm places conferences by load (`CONF.REALM PLACE LOAD`)
+        #[arg(value_delimiter = ' ')]
+        load_program: Vec<String> = "cmu-load-program", "ALLOT_CMU_LOAD_PROGRAM", list r#"["/usr/local/bin/media-load"]"#;
         /// For demonstrations: each conference sends a new detail at this interval. Without it, never
         chatter: Span = "cmu-chatter", "ALLOT_CMU_CHATTER", example r#""1s""#;
     }
@@ -295,6 +303,34 @@ section! {
 }
 
 section! {
+    /// The web console.
+    Console "console" => ConsoleConfig {
+        /// Address and port of the console. An address that is not loopback needs both token files
+        listen: SocketAddr = "console-listen", "ALLOT_CONSOLE_LISTEN", default "127.0.0.1:8470";
+        /// Addresses of the console as browsers write them, if they differ from `listen`: behind a proxy, by a name, or
+        /// if `listen` is 0.0.0.0. Requests to other names are refused
+        #[arg(value_delimiter = ',')]
+        origins: Vec<String> = "console-origins", "ALLOT_CONSOLE_ORIGINS", list r#"["https://allot.example.com"]"#;
+        /// File with the token of people who may look, in its first line; at least 16 bytes
+        viewer_token_file: PathBuf = "console-viewer-token-file", "ALLOT_CONSOLE_VIEWER_TOKEN_FILE", example r#""/etc/allot/viewer-token""#;
+        /// File with the token of people who may also act
+        operator_token_file: PathBuf = "console-operator-token-file", "ALLOT_CONSOLE_OPERATOR_TOKEN_FILE", example r#""/etc/allot/operator-token""#;
+        /// ACL user of Redis for everything that the console reads. Without it, redis.user
+        viewer_user: String = "console-viewer-user", "ALLOT_CONSOLE_VIEWER_USER", example r#""viewer""#;
+        /// File with the password of `viewer-user`
+        viewer_password_file: PathBuf = "console-viewer-password-file", "ALLOT_CONSOLE_VIEWER_PASSWORD_FILE", example r#""/etc/allot/viewer-password""#;
+        /// ACL user of Redis for actions. Without it, redis.user
+        operator_user: String = "console-operator-user", "ALLOT_CONSOLE_OPERATOR_USER", example r#""operator""#;
+        /// File with the password of `operator-user`
+        operator_password_file: PathBuf = "console-operator-password-file", "ALLOT_CONSOLE_OPERATOR_PASSWORD_FILE", example r#""/etc/allot/operator-password""#;
+        /// File with the certificate chain (PEM); with tls-key, the console speaks HTTPS
+        tls_cert: PathBuf = "console-tls-cert", "ALLOT_CONSOLE_TLS_CERT", example r#""/etc/allot/console.pem""#;
+        /// File with the key of the certificate (PEM)
+        tls_key: PathBuf = "console-tls-key", "ALLOT_CONSOLE_TLS_KEY", example r#""/etc/allot/console-key.pem""#;
+    }
+}
+
+section! {
     /// The log.
     Log "log" => LogConfig {
         /// Log lines for people (text) or for machines (json), on standard error. ALLOT_LOG=debug prints more
@@ -330,6 +366,8 @@ pub(crate) struct Given {
     pub(crate) accounts: Accounts,
     #[command(flatten, next_help_heading = "Metrics and probes")]
     pub(crate) http: Http,
+    #[command(flatten, next_help_heading = "Console")]
+    pub(crate) console: Console,
     #[command(flatten, next_help_heading = "Log")]
     pub(crate) log: Log,
 }
@@ -348,6 +386,7 @@ impl Given {
             compaction: self.compaction.over(under.compaction),
             accounts: self.accounts.over(under.accounts),
             http: self.http.over(under.http),
+            console: self.console.over(under.console),
             log: self.log.over(under.log),
         }
     }
@@ -365,6 +404,7 @@ impl Given {
             Compaction::example(),
             Accounts::example(),
             Http::example(),
+            Console::example(),
             Log::example(),
         ];
         format!("{EXAMPLE}\n{}", sections.join("\n"))

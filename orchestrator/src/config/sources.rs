@@ -10,7 +10,9 @@ use clap::{Args, Command};
 use redis::aio::MultiplexedConnection;
 
 use super::resolve::{self, Config};
-use super::sections::{Accounts, Compaction, Conference, Given, Realm, Redis, ZooKeeper, redis_address};
+use super::sections::{
+    Accounts, Compaction, Conference, Given, Realm, Redis, Role, ZooKeeper, redis_address,
+};
 use super::span::Span;
 
 /// A file of settings, and settings that override it.
@@ -34,6 +36,12 @@ impl Source {
         let config = load(self.given, self.config.as_deref())?;
         config.check_roles()?;
         Ok(config)
+    }
+
+    /// The same sources, for a process that has only this role.
+    pub(crate) fn with_role(mut self, role: Role) -> Self {
+        self.given.process.roles = Some(vec![role]);
+        self
     }
 }
 

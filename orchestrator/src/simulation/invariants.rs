@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use allot_core::account::Book;
 use allot_core::conf::conference::Conference;
 use allot_core::conf::{Event, Realm};
 use allot_core::shared::Bytes;
@@ -125,6 +126,13 @@ impl Observer {
         wrong.into_iter().for_each(|what| self.violated(what));
     }
 
+    /// The master has changed the book: records, shares and sums of use must agree.
+    pub(super) fn book_changed(&self, book: &Book) {
+        if let Err(contradiction) = book.check() {
+            self.violated(contradiction.0);
+        }
+    }
+
     /// Checks the indexes of the realm against each other, if it has changed since the last call.
     pub(super) fn check_indexes(&self, realm: &Realm) {
         if self.with(|known| std::mem::take(&mut known.is_unchecked))
@@ -183,6 +191,9 @@ impl Known {
         let mut wrong = Vec::new();
         for conference in touched.of(realm) {
             let e164 = conference.e164.to_vec();
+            if let Err(damaged) = realm.check_conference(conference) {
+                wrong.push(format!("{}: {}", describe(conference), damaged.0));
+            }
             for assignment in &conference.history {
                 let owner = self.owners.entry((e164.clone(), assignment.epoch));
                 if *owner.or_insert_with(|| assignment.cmu.to_vec()) != *assignment.cmu {

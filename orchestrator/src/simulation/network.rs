@@ -19,7 +19,7 @@ use super::redis::{Peer, Redis, SERVERS, host, serve};
 /// The host name of the Sentinel.
 pub(super) const SENTINEL: &str = "sentinel";
 /// Bytes that a connection holds in each direction.
-const BUFFER: usize = 1 << 16;
+const BUFFER: usize = 1 << 12;
 /// The longest way of a request to a server.
 const LATENCY: Duration = Duration::from_millis(3);
 

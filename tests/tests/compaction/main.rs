@@ -2,6 +2,8 @@
 
 mod faults;
 mod figures;
+mod many_tasks;
+mod options;
 mod supervision;
 mod tasks;
 mod upgrade;

@@ -57,6 +57,10 @@ fn every_seat_event_is_a_keyspace_notification() {
         "SEAT.RELEASE show u",
         "SEAT.BLOCK show 1 a-2-2",
         "SEAT.UNBLOCK show 1 a-2-2",
+        "SEAT.WAIT show bob 1 TTL 60000 OFFER 60000 TOKEN o",
+        "SEAT.RELEASE show o",
+        "SEAT.WAIT show cid 7 TTL 60000 OFFER 60000 ADJACENT REQUIRE TOKEN w",
+        "SEAT.UNWAIT show w",
         "SEAT.HOLD show ann 1 TTL 20 TOKEN v",
     ] {
         client.words(line);
@@ -72,6 +76,10 @@ fn every_seat_event_is_a_keyspace_notification() {
         "released",
         "blocked",
         "unblocked",
+        "offered",
+        "released",
+        "waiting",
+        "unwaited",
         "held",
         "expired",
     ] {

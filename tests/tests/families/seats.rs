@@ -56,6 +56,7 @@ impl Family for Seats {
             "SEAT.PICK @ dan TTL 3600000 TOKEN s SEATS 2 back-1-3 back-1-4",
             "SEAT.CONFIRM @ s ORDER o",
             "SEAT.BLOCK @ 1 back-2-20",
+            "SEAT.WAIT @ gus 100 TTL 3600000 OFFER 60000 PRIORITY 2 TOKEN g",
         ] {
             send_ok(client, line, key);
         }
@@ -72,11 +73,14 @@ impl Family for Seats {
                 "SEAT.LIST @ SEATS COUNT 20",
                 "SEAT.LIST @ HOLDS",
                 "SEAT.LIST @ ORDERS",
+                "SEAT.LIST @ WAITING",
             ]),
             projections: Vec::new(),
             writes: lines(&[
                 "SEAT.HOLD @ bob 1 TTL 1000",
                 "SEAT.PICK @ bob TTL 1000 SEATS 1 back-1-5",
+                "SEAT.WAIT @ bob 1 TTL 1000 OFFER 1000",
+                "SEAT.UNWAIT @ g",
                 "SEAT.EXTEND @ t TTL 60000",
                 "SEAT.CONFIRM @ t",
                 "SEAT.RELEASE @ p",
@@ -96,6 +100,9 @@ impl Family for Seats {
                 "SEAT.HOLD @ bob 1 TTL 1000 TOKEN t",
                 "SEAT.PICK @ bob TTL 1000 SEATS 1 back-1-1",
                 "SEAT.PICK @ bob TTL 1000 SEATS 1 nowhere",
+                "SEAT.WAIT @ gus 100 TTL 9 OFFER 60000 PRIORITY 2 TOKEN g",
+                "SEAT.WAIT @ gus 100 TTL 9 OFFER 60000",
+                "SEAT.UNWAIT @ none",
                 "SEAT.CONFIRM @ none",
                 "SEAT.RELEASE @ none",
                 "SEAT.RELEASE @ t SEATS 1 back-1-1",
@@ -114,9 +121,19 @@ impl Family for Seats {
                 "SEAT.CONFIRM @ u",
                 "SEAT.PICK @ bob TTL 3600000 TOKEN w SEATS 1 back-1-9",
                 "SEAT.RELEASE @ w",
+                "SEAT.WAIT @ hal 100 TTL 3600000 OFFER 60000 TIER gold TOKEN h",
+                "SEAT.UNWAIT @ h",
+                "SEAT.WAIT @ hal 1 TTL 3600000 OFFER 60000 TOKEN offered",
+                "SEAT.RELEASE @ offered",
                 "SEAT.BLOCK @ 1 back-2-19",
                 "SEAT.UNBLOCK @ 1 back-2-19",
                 "SEAT.REFUND @ ORDER o 1 back-1-3",
+                "SEAT.PICK @ bob TTL 3600000 TOKEN x SEATS 1 back-1-9",
+                "SEAT.CONFIRM @ x ORDER o2",
+                "SEAT.PICK @ bob TTL 3600000 TOKEN y SEATS 1 back-1-10",
+                "SEAT.CONFIRM @ y ORDER o3 EXCHANGE o2 1 back-1-9",
+                "SEAT.HOLD @ bob 1 TTL 3600000 NEED 1 wheelchair TOKEN need",
+                "SEAT.RELEASE @ need",
                 "SEAT.RELEASE @ t",
                 r#"SEAT.ALTER @ {"limits":{"seats_per_user":9}}"#,
             ]),
@@ -153,7 +170,7 @@ impl Family for Seats {
         let Some(show) = before else { return };
         log.heard.extend(told(show, event));
         match event {
-            Event::Held(held) => {
+            Event::Held(held) | Event::Offered(held) => {
                 held.replaced.as_ref().map(|token| log.deadlines.remove(&token[..]));
                 log.deadlines.insert(held.token.to_vec(), held.until);
             }
@@ -278,6 +295,8 @@ const GARBAGE: Garbage<'static> = Garbage {
         "SEAT.UNBLOCK",
         "SEAT.GET",
         "SEAT.HOLDS",
+        "SEAT.WAIT",
+        "SEAT.UNWAIT",
         "SEAT.FIND",
         "SEAT.LIST",
         "SEAT.STAT",
@@ -291,7 +310,11 @@ const GARBAGE: Garbage<'static> = Garbage {
         "SEAT.HOLD k u 3 TTL 50 TIER gold AREAS 2 left right ADJACENT AREA ORPHANS ALLOW FLAGS 1 wheelchair",
         "SEAT.HOLD k u 1 TTL 100000 ADJACENT IGNORE REPLACE t OTHER TOKEN t2",
         "SEAT.HOLD k v 6 TTL 3153600000 ADJACENT REQUIRE ORPHANS FORBID",
+        "SEAT.HOLD k v 3 TTL 5000 NEED 1 wheelchair NEED 1 view",
+        "SEAT.WAIT k v 3 TTL 5000 OFFER 50 NEED 2 wheelchair",
+        "SEAT.FIND k 3 NEED 1 wheelchair BEST 2",
         "SEAT.PICK k u TTL 5000 TOKEN t SEATS 2 back-1-1 back-1-2",
+        "SEAT.PICK k u TTL 5000 ORPHANS FORBID SEATS 1 back-1-2",
         "SEAT.EXTEND k t TTL 5000",
         "SEAT.CONFIRM k t USER u ORDER o",
         "SEAT.RELEASE k t SEATS 1 back-1-1",
@@ -306,6 +329,11 @@ const GARBAGE: Garbage<'static> = Garbage {
         "SEAT.FIND k 2 TIER gold AREAS 1 left ADJACENT REQUIRE FLAGS 1 wheelchair BEST 3",
         "SEAT.LIST k SEATS STATE sold TIER gold AREA left USER u CURSOR 3 COUNT 9",
         "SEAT.LIST k HOLDS CURSOR 1",
+        "SEAT.LIST k WAITING USER u",
+        "SEAT.WAIT k u 9 TTL 5000 OFFER 50 TIER gold ADJACENT REQUIRE TOKEN t",
+        "SEAT.WAIT k v 2 TTL 50 OFFER 50 PRIORITY 3 TOKEN t2",
+        "SEAT.UNWAIT k t",
+        "SEAT.CONFIRM k t USER u ORDER o EXCHANGE o2 2 left-1-1 left-1-2",
         "SEAT.LIST k ORDERS USER u",
         "SEAT.STAT k TIER gold AREA left",
         "SEAT.MAP k left",

@@ -6,6 +6,7 @@
 //! state machine of a number as a table (`cells`), the queue, live calls (`leases`), the switches that registered
 //! numbers and the peers they called (`groups`), and an `order` over free numbers that exists from the first choice
 //! by prefix or by use. `snapshot` encodes and decodes the whole state, and `read` has the queries.
+//! `waiting` serves calls that wait, which are kept in the state (`waiters`) but are no part of it.
 
 mod apply;
 pub mod decide;
@@ -16,11 +17,12 @@ pub mod outcome;
 pub mod read;
 pub mod request;
 pub mod snapshot;
+pub mod waiting;
 
 pub use decide::{decide, decide_due, decide_overdue};
 pub use event::Event;
 use model::record;
-pub use model::{cells, directory, groups, leases, number, order, settings, state};
+pub use model::{causes, cells, directory, groups, leases, number, order, settings, state};
 pub use number::Number;
 pub use outcome::{Decision, LeaseRecord, Reply};
 pub use request::Request;

@@ -69,9 +69,17 @@ impl Show {
                 let named = areas.iter().all(|area| (1..=MAX_IDENTIFIER).contains(&area.name.len()));
                 ensure(named, "the name of an area is too short or too long")
             }
-            Event::Held(held) => {
+            Event::Waited(waited) => self.admits_wait(waited),
+            Event::Unwaited { token, .. } => {
+                ensure(self.waiters.find(token).is_some(), "nobody waits under this token")
+            }
+            Event::Held(held) | Event::Offered(held) => {
                 let replaced = held.replaced.as_ref().map(|token| hold(token)).transpose()?;
                 ensure(self.claims.find(&held.token).is_none(), "the token is in use")?;
+                let waits = self.waiters.find(&held.token).map(|id| self.waiters.get(id));
+                let served =
+                    waits.is_none_or(|waiter| matches!(event, Event::Offered(_)) && waiter.user == held.user);
+                ensure(served, "the token is in use by a waiting user")?;
                 ensure(held.seats.len() <= MAX_COUNT as usize, "a hold has too many seats")?;
                 let free = held.seats.iter().all(|&seat| {
                     let owner = self.owner(seat);
@@ -114,20 +122,29 @@ impl Show {
                 self.outbox.push(message);
             }
         }
+        let users = self.users_changed_by(event);
         match event {
             // The state that this event makes is `open`'s.
             Event::Created { .. } => {}
             Event::Altered { plan } => self.alter(plan),
             Event::Limited { limits, events } => {
-                self.limits = *limits;
+                self.limits = limits.with_rest_of(self.limits);
                 self.events = *events;
             }
             Event::Arranged { limits, events, areas } => {
-                self.limits = *limits;
+                self.limits = limits.with_rest_of(self.limits);
                 self.events = *events;
                 self.arrange(areas);
             }
             Event::Held(held) => self.hold(at, held),
+            Event::Waited(waited) => self.wait(at, waited),
+            Event::Offered(held) => {
+                if self.waiters.find(&held.token).is_some() {
+                    self.unwait(&held.token);
+                }
+                self.hold(at, held);
+            }
+            Event::Unwaited { token, .. } => self.unwait(token),
             Event::Extended { token, until } => {
                 if let Some(id) = self.claim(token) {
                     self.claims.extend(id, *until);
@@ -168,6 +185,7 @@ impl Show {
             }
             Event::Flushed { count, last_id } => self.outbox.sent(*count as usize, *last_id),
         }
+        self.follow(event, &users);
     }
 
     fn hold(&mut self, at: Millis, held: &Held) {

@@ -2,6 +2,7 @@
 
 use super::claims::Seats;
 use super::plan::{Limits, Rule};
+use super::waiting::QueueWish;
 use crate::shared::codec::{Damaged, Reader, Writer};
 use crate::shared::field::{Any, Field};
 use crate::shared::machine;
@@ -27,6 +28,10 @@ words! {
         Expired => "seat_expired",
         /// Refunds.
         Refunded => "seat_refunded",
+        /// Users who began to wait.
+        Waited => "seat_waited",
+        /// Offers to users who waited or asked to wait.
+        Offered => "seat_offered",
     }
 }
 
@@ -109,6 +114,38 @@ events! {
             /// The areas that changed, in plan order.
             areas: Vec<Arrangement>,
         } = 13, notice c"allot.seat.altered";
+        /// A user waits.
+        Waited(waited: Box<Waited>) = 14, notice c"allot.seat.waiting", count (Counter::Waited, 1);
+        /// A user who waited, or asked to wait, holds seats.
+        Offered(held: Held) = 15, notice c"allot.seat.offered", count (Counter::Offered, 1);
+        /// A user does not wait any more, and was offered nothing.
+        Unwaited {
+            /// The wait.
+            token: Bytes,
+            /// Whether its time was over.
+            expired: bool,
+        } = 16, notice c"allot.seat.unwaited";
+    }
+}
+
+fields! {
+    /// A user waits for seats.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Waited {
+        /// Name of the wait.
+        pub token: Bytes,
+        /// Its user.
+        pub user: Bytes,
+        /// The seats that the user waits for.
+        pub wish: QueueWish,
+        /// Priority; the highest is served first.
+        pub priority: i32,
+        /// When the user stops waiting.
+        pub until: Millis,
+        /// Time to live of the offered hold, in milliseconds.
+        pub offer: Millis,
+        /// Hash of the request; 0 if the caller chose no token.
+        pub fingerprint: Any<u64>,
     }
 }
 
@@ -228,6 +265,8 @@ impl Field for Limits {
             seats_per_user: reader.field()?,
             holds_per_user: reader.field()?,
             max_hold_ms: reader.field()?,
+            // The events that change only limits keep the other limits of the show.
+            ..Self::default()
         })
     }
 }

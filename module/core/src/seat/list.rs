@@ -86,6 +86,20 @@ impl Show {
         })
     }
 
+    /// Waiters from the cursor on, and the next cursor, as `list_seats`. A `tier` or `area` of the filter is ignored.
+    pub fn list_waiters(&self, filter: Filter<'_>, cursor: u64, count: u32, now: Millis) -> (Vec<u32>, u64) {
+        let end = self.waiters.table.slots();
+        let from = u32::try_from(cursor).unwrap_or(u32::MAX).min(end);
+        let to = from.saturating_add(count).min(end);
+        let passes = |id: &u32| {
+            let waiter = self.waiters.table.get(*id);
+            waiter.is_some_and(|waiter| {
+                waiter.until > now && filter.user.is_none_or(|user| waiter.user[..] == *user)
+            })
+        };
+        ((from..to).filter(passes).collect(), if to == end { 0 } else { to.into() })
+    }
+
     /// Examines at most `count` numbers of claims, and stops earlier if the claims have many seats.
     fn list_claims<T>(
         &self,

@@ -4,7 +4,8 @@
 //! the plan); its `outcome` is a reply and events. An `event` is the only thing that changes a show (`apply`).
 //! `model` is the state: free seats by bucket (`state`), the layout (`venue`, which `building` makes of a `plan`),
 //! and holds and sales (`claims`); `bits` and `index` find runs of free seats. `snapshot` encodes and decodes the
-//! whole state. `read` has the queries, `list` the listings, and `find` searches without holding.
+//! whole state. `read` has the queries, `list` the listings, and `find` searches without holding. `waiters`
+//! keeps the waiting list (`waiting`) in step with the show.
 
 mod apply;
 pub mod decide;
@@ -17,11 +18,12 @@ pub mod outcome;
 pub mod read;
 pub mod request;
 pub mod snapshot;
+mod waiters;
 
 pub use decide::overdue::decide_overdue;
 pub use decide::{decide, decide_due};
 pub use event::Event;
-pub use model::{bits, claims, index, labels, plan, sparse, state, venue};
-pub use outcome::{Decision, HoldRecord, Reply};
+pub use model::{bits, choice, claims, index, labels, plan, sparse, state, venue, waiting};
+pub use outcome::{Decision, HoldRecord, Reply, WaitRecord};
 pub use request::Request;
 pub use state::Show;

@@ -1,5 +1,6 @@
 //! Queries of a show: seats, holds, orders, totals, maps; and events as messages.
 
+use super::choice::Kind;
 use super::claims::{Seats, Stage};
 use super::event::Event;
 use super::outcome::HoldRecord;
@@ -105,7 +106,7 @@ impl Show {
 
     /// The longest run of adjacent free seats of a bucket, with any flags.
     pub fn longest_run(&self, bucket: &Bucket) -> u16 {
-        let view = bucket.view(bucket.flags);
+        let view = bucket.view(Kind::with(bucket.flags));
         invariant!(view.is_some(), "a bucket has an index for all of its flags");
         view.map_or(0, |view| view.runs.all().longest)
     }
@@ -132,7 +133,18 @@ impl Show {
             | Event::Arranged { .. } => {
                 vec![self.entry(event, None, &[])]
             }
-            Event::Held(held) => {
+            Event::Waited(waited) => {
+                let entry = self.entry(event, None, &[]).with("token", &waited.token);
+                let entry = entry.with("user", &waited.user);
+                vec![entry.with("until", waited.until.to_string().as_bytes())]
+            }
+            Event::Unwaited { token, expired } => {
+                let user = self.waiters.find(token).map(|id| &self.waiters.get(id).user[..]);
+                let reason: &[u8] = if *expired { b"expired" } else { b"left" };
+                let entry = self.entry(event, None, &[]).with("token", token);
+                vec![entry.with_some("user", user).with("reason", reason)]
+            }
+            Event::Held(held) | Event::Offered(held) => {
                 let entry = self.entry(event, None, &[]).with("token", &held.token).with("user", &held.user);
                 let entry = entry.with("seats", self.ids(&held.seats).as_bytes());
                 let entry = entry.with("until", held.until.to_string().as_bytes());

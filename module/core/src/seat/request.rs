@@ -1,10 +1,10 @@
 //! Requests to a show, with parsed arguments. docs/seats.md describes the commands.
 
-use super::plan::PlanPart;
+pub use super::choice::{Adjacent, MAX_NEEDS, Orphans};
+use super::plan::{PickOrphans, PlanPart};
 use crate::shared::Millis;
 use crate::shared::codec::Writer;
 use crate::shared::token::TokenChoice;
-use crate::words;
 
 /// A request that may change a show.
 #[derive(Clone, Debug)]
@@ -29,6 +29,19 @@ pub enum Request<'a> {
         /// The order under which the sale is recorded.
         order: Option<&'a [u8]>,
     },
+    /// `SEAT.CONFIRM ... EXCHANGE`: sells a hold, and refunds seats of an order.
+    Exchange {
+        /// The hold.
+        token: &'a [u8],
+        /// The user whose hold it must be.
+        user: Option<&'a [u8]>,
+        /// The order under which the sale is recorded.
+        order: Option<&'a [u8]>,
+        /// The order of the seats to refund.
+        from: &'a [u8],
+        /// The seats to refund.
+        seats: Vec<&'a [u8]>,
+    },
     /// `SEAT.RELEASE`.
     Release {
         /// The hold.
@@ -49,6 +62,21 @@ pub enum Request<'a> {
     Unblock(Vec<&'a [u8]>),
     /// `SEAT.ALTER`.
     Alter(PlanPart),
+    /// `SEAT.WAIT`: the best seats, now or as soon as they are free.
+    Wait(Wait<'a>),
+    /// `SEAT.UNWAIT`: the token of a wait.
+    Unwait(&'a [u8]),
+}
+
+/// `SEAT.WAIT key user count TTL ms OFFER ms ...`
+#[derive(Clone, Debug)]
+pub struct Wait<'a> {
+    /// The request for a hold; its time to live is that of the wait.
+    pub hold: Hold<'a>,
+    /// Time to live of the offered hold.
+    pub offer: Millis,
+    /// Priority; the highest is served first.
+    pub priority: i32,
 }
 
 /// `SEAT.HOLD key user count TTL ms ...`
@@ -70,6 +98,8 @@ pub struct Hold<'a> {
     pub orphans: Orphans,
     /// Flags whose seats may be taken too.
     pub flags: Vec<&'a [u8]>,
+    /// Seats of the party that must have a flag.
+    pub needs: Vec<Need<'a>>,
     /// A live hold of the user that the new hold replaces.
     pub replace: Option<Replace<'a>>,
     /// The new hold's token.
@@ -85,36 +115,6 @@ pub struct Replace<'a> {
     pub other: bool,
 }
 
-words! {
-    /// `ADJACENT PREFER|REQUIRE|AREA|IGNORE`. The numbers are part of a hold's fingerprint and never change.
-    #[derive(Default)]
-    pub enum Adjacent {
-        /// Together if an area of any priority allows it, otherwise scattered.
-        #[default]
-        Prefer = 0 => "PREFER",
-        /// Together or not at all.
-        Require = 1 => "REQUIRE",
-        /// The best area first, together if that area allows it.
-        Area = 2 => "AREA",
-        /// The first free seats.
-        Ignore = 3 => "IGNORE",
-    }
-}
-
-words! {
-    /// `ORPHANS AVOID|ALLOW|FORBID`. The numbers are part of a hold's fingerprint and never change.
-    #[derive(Default)]
-    pub enum Orphans {
-        /// Strand a single seat only if the area has no other way.
-        #[default]
-        Avoid = 0 => "AVOID",
-        /// Ignore stranded seats.
-        Allow = 1 => "ALLOW",
-        /// Never strand a seat, never scatter the group.
-        Forbid = 2 => "FORBID",
-    }
-}
-
 /// `SEAT.PICK key user TTL ms [TOKEN token] SEATS n seat ...`
 #[derive(Clone, Debug)]
 pub struct Pick<'a> {
@@ -124,6 +124,8 @@ pub struct Pick<'a> {
     pub ttl: Millis,
     /// The hold's token.
     pub token: TokenChoice<'a>,
+    /// Whether the seats may leave a single one; `None` for what the show says.
+    pub orphans: Option<PickOrphans>,
     /// Ids of the seats.
     pub seats: Vec<&'a [u8]>,
 }
@@ -143,6 +145,17 @@ pub struct Wanted<'a> {
     pub orphans: Orphans,
     /// Flags whose seats may be taken too.
     pub flags: &'a [&'a [u8]],
+    /// Seats of the party that must have a flag.
+    pub needs: &'a [Need<'a>],
+}
+
+/// `NEED n flag`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Need<'a> {
+    /// Seats with the flag, at least one.
+    pub count: i64,
+    /// The flag.
+    pub flag: &'a [u8],
 }
 
 impl Hold<'_> {
@@ -155,6 +168,7 @@ impl Hold<'_> {
             adjacent: self.adjacent,
             orphans: self.orphans,
             flags: &self.flags,
+            needs: &self.needs,
         }
     }
 
@@ -182,6 +196,27 @@ impl Hold<'_> {
         }
         writer.optional(self.replace.map(|replace| replace.token));
         writer.unsigned(self.replace.map_or(0, |replace| u64::from(replace.other)));
+        let mut needs: Vec<(&[u8], i64)> = self.needs.iter().map(|need| (need.flag, need.count)).collect();
+        needs.sort_unstable();
+        for (flag, count) in needs {
+            writer.string(flag);
+            writer.signed(count);
+        }
+        hash(&writer)
+    }
+}
+
+impl Wait<'_> {
+    /// As `Hold::fingerprint`. The offered hold has it as well.
+    pub fn fingerprint(&self) -> u64 {
+        if !self.hold.token.chosen {
+            return 0;
+        }
+        let mut writer = Writer::default();
+        writer.unsigned(3);
+        writer.unsigned(self.hold.fingerprint());
+        writer.signed(self.offer);
+        writer.signed(self.priority.into());
         hash(&writer)
     }
 }
@@ -199,6 +234,9 @@ impl Pick<'_> {
         seats.sort_unstable();
         for seat in seats {
             writer.string(seat);
+        }
+        if let Some(orphans) = self.orphans {
+            writer.unsigned(1 + u64::from(orphans == PickOrphans::Forbid));
         }
         hash(&writer)
     }

@@ -14,7 +14,8 @@ use crate::shared::outbox::Outbox;
 /// Version of the encoding that `encode` writes. `decode` reads this one and every older one.
 ///
 /// Version 2 has the numbers of the claims, so that a cursor over them stays valid on a replica and after a restart.
-pub const VERSION: u64 = 2;
+/// Version 3 has the waiting list.
+pub const VERSION: u64 = 3;
 
 impl Show {
     /// Encodes the show. O(positions + claims log claims).
@@ -41,6 +42,7 @@ impl Show {
         for (_, claim) in claims {
             self.encode_claim(claim, &mut out);
         }
+        self.encode_waiters(&mut out);
         self.outbox.encode(&mut out);
         out.bytes
     }
@@ -111,6 +113,9 @@ impl Show {
             }
             last.clone_from(&token);
             show.decode_claim(token, &mut reader)?;
+        }
+        if version >= 3 {
+            show.decode_waiters(&mut reader)?;
         }
         show.outbox = Outbox::decode(&mut reader, &[b"evt"])?;
         reader.finish()?;

@@ -29,6 +29,7 @@ pub struct Writer {
 
 impl Writer {
     /// An unsigned number, 1 to 10 bytes.
+    #[inline]
     pub fn unsigned(&mut self, mut value: u64) {
         while value >= 0x80 {
             self.bytes.push(value as u8 | 0x80);
@@ -43,6 +44,7 @@ impl Writer {
     }
 
     /// A byte string.
+    #[inline]
     pub fn string(&mut self, value: &[u8]) {
         self.unsigned(value.len() as u64);
         self.bytes.extend_from_slice(value);
@@ -60,6 +62,7 @@ impl Writer {
     }
 
     /// A rising list of numbers, as differences.
+    #[inline]
     pub fn rising(&mut self, values: &[u32]) {
         self.unsigned(values.len() as u64);
         let mut last = 0;

@@ -54,6 +54,12 @@ pub trait Machine: Clone + Send + Sized + 'static {
         self.due(now, limit)
     }
 
+    /// The next event that follows from the changes of a step and belongs to the same step; `None` when there is no
+    /// further one. The event is applied before the next is asked for.
+    fn follow_up(&mut self, _now: Millis) -> Option<Self::Event> {
+        None
+    }
+
     /// The messages that wait for streams; `None` for a family that only sends notifications.
     fn outbox(&self) -> Option<&Outbox> {
         None

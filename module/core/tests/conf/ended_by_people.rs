@@ -235,3 +235,52 @@ fn conference_whose_owner_has_only_a_copy_of_a_lost_master_is_recovered() {
     assert_eq!((rig.state("1"), rig.recover()), (State::Pending, 1));
     rig.check();
 }
+
+/// A former master moved the conference to B at this epoch, and no replica heard of it.
+fn given_to_b_by_a_lost_master() -> (Rig, u64) {
+    let mut rig = Rig::new(&[A, B]);
+    let first = rig.open("1");
+    assert_eq!(rig.owner("1"), A);
+    rig.pass(1000);
+    rig.told.clear();
+    (rig, first + 2_000_000)
+}
+
+#[test]
+fn end_by_people_counts_at_an_epoch_that_a_failover_has_lost() {
+    let (mut rig, lost) = given_to_b_by_a_lost_master();
+    assert_eq!(
+        (rig.ended("1", B, lost), rig.state("1"), rig.verbs(A)),
+        ("Ok".into(), State::Ended, "RELEASE".into())
+    );
+    rig.check();
+    // In a report, and while nobody has it.
+    let (mut rig, lost) = given_to_b_by_a_lost_master();
+    rig.down(A);
+    let Reply::Reported(reported) = rig.report_with(B, lost, &[("1", lost)], &[]) else { panic!() };
+    assert_eq!((reported.ended.len(), rig.state("1")), (1, State::Ended));
+    rig.check();
+}
+
+#[test]
+fn end_by_people_at_an_unknown_epoch_ends_no_other_conference() {
+    // The unit has not joined here.
+    let (mut rig, lost) = given_to_b_by_a_lost_master();
+    assert_eq!((rig.ended("1", "c:1:1", lost), rig.state("1")), ("NOTFOUND".into(), State::Open));
+    // The realm has given out later epochs, so this one may be of a move that it cancelled.
+    let moving = rig.move_to("1", B);
+    rig.report(B, moving, &[]);
+    rig.told.clear();
+    assert_eq!((rig.ended("1", B, moving), rig.state("1")), ("NOTOWNER".into(), State::Open));
+    // It is further ahead of the clock than any master's.
+    assert_eq!((rig.ended("1", B, lost + (1 << 50)), rig.state("1")), ("NOTOWNER".into(), State::Open));
+    rig.check();
+    // The conference was not open when the epoch was given out: it is another one, or was opened by another clock.
+    let mut rig = Rig::new(&[A, B]);
+    let lost = rig.create("1") + 1;
+    assert_eq!((rig.ended("1", B, lost), rig.state("1")), ("NOTOWNER".into(), State::Creating));
+    rig.pass(1000);
+    rig.ack("1", A, lost - 1);
+    assert_eq!((rig.ended("1", B, lost), rig.state("1")), ("NOTOWNER".into(), State::Open));
+    rig.check();
+}

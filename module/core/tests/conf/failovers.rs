@@ -60,7 +60,11 @@ impl World {
             if one.state != State::Ended {
                 continue;
             }
-            let by_people = one.history.iter().any(|entry| self.people.contains(&(e164.into(), entry.epoch)));
+            // Or at an epoch that a failover has lost.
+            let ended = self.people.iter().filter(|(number, _)| number == e164).map(|(_, epoch)| *epoch);
+            let by_people = ended
+                .into_iter()
+                .any(|epoch| epoch > one.epoch || one.history.iter().any(|entry| entry.epoch == epoch));
             assert!(one.cause != Cause::Unit || by_people, "nobody ended {e164}: {one:#?}");
             assert!(!matches!(one.cause, Cause::Missing | Cause::Released), "nobody ended {e164}: {one:#?}");
         }
@@ -154,7 +158,8 @@ impl World {
     }
 
     /// A unit tells which copy people ended. The conference has ended then, unless the record says that another copy was
-    /// open later, that the unit did not have this one, or that it was told RELEASE for it.
+    /// open later, that the unit did not have this one, or that it was told RELEASE for it. The record may lack the copy
+    /// because of a failover.
     fn tell_end(&mut self, unit: usize, e164: &str, epochs: &[u64]) {
         let counts = self.end_counts(unit, e164, epochs);
         for epoch in epochs {
@@ -173,7 +178,9 @@ impl World {
             let lost = matches!(entry.ended, None | Some((_, AssignmentEnd::Lost))) && !entry.disowned;
             lost && *entry.cmu == *UNITS[unit].as_bytes() && epochs.contains(&entry.epoch)
         });
-        moved_here || was_here
+        let is_open = one.opened.is_some_and(|opened| opened as u64 * 1000 < epochs[0]);
+        let is_lost = number.is_some() && is_open && epochs[0] > self.rig.realm.last_epoch();
+        moved_here || was_here || is_lost
     }
 
     fn handle(&mut self, unit: usize, message: &str) {

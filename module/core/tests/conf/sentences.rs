@@ -82,7 +82,7 @@ fn an_identity_that_was_replaced_is_heard_no_more() {
     assert_eq!(rig.code(&Request::Unit(UnitRequest::Report(report))), "STALE");
     assert_eq!(rig.set("1", A, epoch, 1, &["a", "b"]), "NOTOWNER");
     // But in this: what people ended on it does not live again.
-    assert_eq!(rig.ended("1", A, epoch + 1), "STALE");
+    assert_eq!(rig.ended("1", A, epoch - 1), "STALE");
     assert_eq!(rig.state("1"), State::Pending);
     assert_eq!(rig.ended("1", A, epoch), "Ok");
     assert_eq!((rig.state("1"), rig.ended("1", A, epoch)), (State::Ended, "Ok".into()));

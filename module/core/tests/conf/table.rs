@@ -250,6 +250,11 @@ fn ended_by_its_unit() {
     });
     row("ended, other epoch", ["NOTFOUND", "STALE", "STALE", "STALE", "STALE", "STALE", "NOTOWNER"], |rig| {
         let (unit, epoch) = last(rig);
+        rig.ended("7", &unit, epoch - 1)
+    });
+    let unknown = ["NOTFOUND", "STALE", "ended:RELEASE", "STALE", "ended:RELEASE", "ended:RELEASE", "ended"];
+    row("ended, unknown copy", unknown, |rig| {
+        let (unit, epoch) = last(rig);
         rig.ended("7", &unit, epoch + 1)
     });
     // From the unit that had it before it was lost, while another creates it.

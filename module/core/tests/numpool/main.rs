@@ -9,8 +9,11 @@
 )]
 
 mod admission;
+mod caps;
+mod causes;
 mod cells;
 mod model;
 mod naive;
 mod overdue;
 mod spec;
+mod waiting;

@@ -9,7 +9,9 @@
 )]
 
 mod admission;
+mod bench;
 mod best_seating;
+mod exchange;
 mod holds;
 mod house;
 mod listing;
@@ -17,5 +19,9 @@ mod model;
 mod naive;
 mod overdue;
 mod own_ids;
+mod party;
 mod plans;
 mod size;
+mod snapshots;
+mod steps;
+mod waiting;

@@ -53,8 +53,11 @@ pub(crate) fn read_reply(reply: Value) -> Result<Vec<Entry>, Error> {
     }
 }
 
-/// A list of entries.
-pub(crate) fn read_list(list: Value) -> Result<Vec<Entry>, Error> {
+/// The entries in a reply of `XRANGE` or `XREVRANGE`.
+///
+/// # Errors
+/// [`Error::Shape`] if the reply is no list of entries.
+pub fn read_list(list: Value) -> Result<Vec<Entry>, Error> {
     match list {
         Value::Array(entries) => entries.into_iter().map(read).collect(),
         other => Err(odd(&other)),

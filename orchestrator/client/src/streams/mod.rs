@@ -6,5 +6,5 @@ mod entry;
 mod group;
 
 pub use commands::{BLOCK, Commands};
-pub use entry::Entry;
+pub use entry::{Entry, read_list};
 pub use group::Group;

@@ -24,9 +24,10 @@ use super::ids::TaskId;
 use super::node_context::NodeContext;
 use super::runner::{Launch, RunSignals};
 use super::supervisor::{Report, Spec, Why};
-use super::task::{MainTask, RepeatInfo, State};
+use super::task::{MainTask, RepeatInfo, RetryInfo, State};
 use super::task_store::{Fault, TaskStore};
 use super::unit::run_unit;
+use super::watch_sessions::WatchSessions;
 use super::{paths, runner};
 use crate::Settings;
 use allot_coordination::Coordinator;
@@ -42,6 +43,9 @@ const UNITS: u64 = 4;
 const PARTITIONS: usize = 30;
 /// More retries than any subtask can lose its worker.
 const MANY: u32 = 100;
+/// Times that the runner fails at each partition of the first task whose number is below `FAILING`.
+const FAILS: usize = 2;
+const FAILING: &str = "t0/p05";
 /// The limit of the second task.
 const AT_ONCE: usize = 3;
 
@@ -65,6 +69,7 @@ struct Data {
     /// may still be ending.
     wanted: BTreeSet<String>,
     ended: BTreeMap<String, usize>,
+    failed: BTreeMap<String, usize>,
     doubled: Vec<String>,
     crowded: Vec<String>,
 }
@@ -109,10 +114,18 @@ impl Working {
         sleep_until(gone).await;
     }
 
-    /// Records that the runner finished.
-    fn done(mut self) {
-        with(&self.world, |data| *data.ended.entry(self.partition.clone()).or_default() += 1);
+    /// Records that the runner finished. Returns its exit code.
+    fn done(mut self) -> i32 {
         self.gone = Some(Instant::now());
+        with(&self.world, |data| {
+            let fails = data.failed.entry(self.partition.clone()).or_default();
+            if self.partition.as_str() < FAILING && *fails < FAILS {
+                *fails += 1;
+                return 1;
+            }
+            *data.ended.entry(self.partition.clone()).or_default() += 1;
+            0
+        })
     }
 }
 
@@ -164,11 +177,13 @@ impl Launch for Simulated {
                 _ = lost.wait_for(|lost| *lost) => Why::CutOff,
                 () = cut_off => Why::CutOff,
             };
-            match why {
-                Why::Itself => working.done(),
-                _ => working.end().await,
-            }
-            let exit = (why == Why::Itself).then_some(0);
+            let exit = match why {
+                Why::Itself => Some(working.done()),
+                _ => {
+                    working.end().await;
+                    None
+                }
+            };
             Ok(Report { why, exit, output: String::new(), result: None })
         }
         .boxed()
@@ -192,6 +207,7 @@ impl Simulation {
         let (world, trace) = (self.world.clone(), self.trace.clone());
         let playing = run_unit(NodeContext {
             coordinator: Coordinator::start(Arc::new(line.clone()), &allot_coordination::Settings::default()),
+            watch_sessions: WatchSessions::default(),
             health: Health::default(),
             stop,
             config: Settings {
@@ -300,7 +316,8 @@ async fn insist<'a>(mut ask: impl FnMut() -> BoxFuture<'a, Result<MainTask, Faul
     }
 }
 
-/// Submits the tasks of a run: one whose subtasks have few retries, and one that is repeated and has a limit.
+/// Submits the tasks of a run: one whose subtasks have few retries and whose failed partitions run again, and one that
+/// is repeated and has a limit.
 async fn submit(store: &TaskStore, random: &mut StdRng) -> Vec<TaskId> {
     let mut ids = Vec::new();
     for number in 0..2u64 {
@@ -313,6 +330,7 @@ async fn submit(store: &TaskStore, random: &mut StdRng) -> Vec<TaskId> {
             repeat_flag: number == 1,
             repeat: RepeatInfo { repeat_count: 2, repeat_interval: 0 },
             limit: if number == 1 { AT_ONCE as u32 } else { 0 },
+            retry: RetryInfo { limit: if number == 0 { 3 } else { 0 }, ..RetryInfo::default() },
             ..MainTask::new(id, table, manager, "default".to_owned())
         };
         // The manager must be present, and may just have died.
@@ -327,6 +345,10 @@ async fn submit(store: &TaskStore, random: &mut StdRng) -> Vec<TaskId> {
 /// A description of the error if a task is wrong at the end of a run.
 async fn wrong(store: &TaskStore, id: TaskId, world: &World) -> Result<Option<String>, Fault> {
     let Some(main) = store.main(id).await? else { return Ok(Some(format!("{id} is not there"))) };
+    let failures = store.failures(&main).await?;
+    let chunks = store.children(&store.paths.failures(id)).await?.len() as u64;
+    let is_logged = failures.len() as u64 == main.task.result.failed_count;
+    let is_logged = is_logged && (chunks == main.task.failure_log.chunks || !main.task.state.is_over());
     let task = main.task;
     if !task.state.is_over() {
         let mut left = Vec::new();
@@ -341,7 +363,9 @@ async fn wrong(store: &TaskStore, id: TaskId, world: &World) -> Result<Option<St
     let well = task.named.iter().filter(|name| runs(name) >= rounds).count();
     // No subtask counts as a success that did not run, and none fails that had retries left.
     let ran: usize = task.named.iter().map(runs).sum();
-    let is_right = total.success_count <= ran as u64 && (total.failed_count == 0 || task.retries < MANY);
+    // A stopped task does not run its failed partitions again.
+    let may_fail = task.retries < MANY || task.state == State::Cancel;
+    let is_right = total.success_count <= ran as u64 && (total.failed_count == 0 || may_fail);
     let is_whole = match task.state {
         State::Done => {
             let all = total.success_count + total.failed_count == (PARTITIONS * rounds) as u64;
@@ -353,8 +377,9 @@ async fn wrong(store: &TaskStore, id: TaskId, world: &World) -> Result<Option<St
     };
     let names = store.children(&store.paths.main(id)).await?.into_iter();
     let states: Vec<String> = names.filter(|name| name.starts_with("Status.")).collect();
-    let as_it_should_be = is_right && is_whole && states == [paths::status(task.state)];
-    Ok((!as_it_should_be).then(|| format!("{id}: {task:?}, {well} ran as often as they should, {states:?}")))
+    let as_it_should_be = is_right && is_whole && is_logged && states == [paths::status(task.state)];
+    Ok((!as_it_should_be)
+        .then(|| format!("{id}: {task:?}, {well} ran as often as they should, {states:?}, {failures:?}")))
 }
 
 /// Nodes that should not exist after all tasks have ended.

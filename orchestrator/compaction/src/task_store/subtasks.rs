@@ -3,15 +3,15 @@
 
 use futures_util::StreamExt as _;
 
+use super::failures::{COUNT_RESERVE, size_in_log};
 use super::{ATTEMPTS, FILL, Fault, Found, MAX_READS, TaskStore, create, delete};
+use crate::counters::note_retries;
 use crate::ids::TaskId;
 use crate::paths;
 use crate::task::{Ended, MainTask, SubState, SubTask, write};
 use allot_coordination::{Error, Kind, Op};
 use allot_runtime::time::now_ms;
 
-/// Bytes of a multi that are reserved for what counting adds to a main task.
-const COUNT_RESERVE: usize = 32 * 1024;
 /// The failure message of a subtask that may not start again.
 const LOST: &str = "its worker was lost while it ran";
 
@@ -112,7 +112,9 @@ impl TaskStore {
         counted: bool,
     ) -> Result<(), Fault> {
         let mut ops = Vec::new();
-        if let Some(new) = sub.task.again(&sub.task.worker, counted) {
+        let again = sub.task.again(&sub.task.worker, counted);
+        let is_retry = again.as_ref().is_some_and(|new| new.attempt > sub.task.attempt);
+        if let Some(new) = again {
             ops.extend([
                 Op::Set { path: sub.info.clone(), data: write(&new), version: sub.version },
                 delete(sub.status(SubState::Running)),
@@ -124,7 +126,9 @@ impl TaskStore {
             ops.push(create(path, write(&ended)));
             ops.extend(sub.gone(sub.task.state));
         }
-        self.apply_and_release(sub, holder, ops).await
+        self.apply_and_release(sub, holder, ops).await?;
+        note_retries("lost", u64::from(is_retry));
+        Ok(())
     }
 
     /// Applies `ops` and releases what the session `holder` holds for the subtask. The multi succeeds only on that
@@ -181,7 +185,8 @@ impl TaskStore {
         let (mut rest, mut all_moved) = (subs, 0);
         while !rest.is_empty() {
             // Each multi takes as many subtasks as fit, since partition names may be long.
-            let (mut new, mut all, mut count) = (main.task.clone(), Vec::new(), 0);
+            let (mut new, mut all, mut failed, mut count) = (main.task.clone(), Vec::new(), Vec::new(), 0);
+            let mut retries = 0;
             let mut size = write(&new).len() + COUNT_RESERVE;
             for (sub, to) in rest {
                 let mut ops = sub.gone(sub.task.state).to_vec();
@@ -191,21 +196,25 @@ impl TaskStore {
                     ops.push(Op::Check { path: self.paths.node(to), version: None });
                     ops.extend(self.place(sub.id, again));
                 }
-                size += ops.iter().map(Op::size).sum::<usize>();
+                let stopped = (SubState::Stopped, "its task was stopped");
+                let (state, why) = if new.cancelling { stopped } else { (SubState::Failed, LOST) };
+                let ended = sub.task.ended(state, why);
+                size += ops.iter().map(Op::size).sum::<usize>() + size_in_log(&ended);
                 if size > FILL && count > 0 {
                     break;
                 }
                 all.append(&mut ops);
                 count += 1;
-                if moved.is_some() {
+                if let Some((_, again)) = &moved {
                     all_moved += 1;
+                    retries += u64::from(again.attempt > sub.task.attempt);
                 } else {
-                    let stopped = (SubState::Stopped, "its task was stopped");
-                    let (state, why) = if new.cancelling { stopped } else { (SubState::Failed, LOST) };
-                    new.count_outcome(sub.id, &sub.task.ended(state, why));
+                    failed.extend(new.count_outcome(sub.id, &ended));
                 }
             }
+            all.extend(self.log_failures(main, &mut new, failed).await?);
             self.write(main, new, all).await?;
+            note_retries("lost", retries);
             rest = rest.get(count..).unwrap_or_default();
         }
         Ok(all_moved)
@@ -257,11 +266,12 @@ impl TaskStore {
         why: &str,
     ) -> Result<(), Fault> {
         let mut new = main.task.clone();
-        let mut ops = Vec::new();
+        let (mut ops, mut failed) = (Vec::new(), Vec::new());
         for sub in subs {
             ops.extend(sub.gone(sub.task.state));
-            new.count_outcome(sub.id, &sub.task.ended(SubState::Failed, why));
+            failed.extend(new.count_outcome(sub.id, &sub.task.ended(SubState::Failed, why)));
         }
+        ops.extend(self.log_failures(main, &mut new, failed).await?);
         self.write(main, new, ops).await
     }
 

@@ -2,6 +2,8 @@
 //! be running, except for a submission.
 
 mod explain;
+mod failures;
+mod set;
 mod submit;
 mod task_client;
 mod upgrade;
@@ -43,6 +45,26 @@ pub(crate) enum Command {
         #[command(flatten)]
         common: Common,
     },
+    /// List the partitions that failed in the current or last round of a task, each with the reason.
+    Failures {
+        /// The task.
+        task: TaskId,
+        /// The form of the list [default: table; with --json, json]
+        #[arg(long, value_name = "FORMAT", conflicts_with = "json")]
+        format: Option<failures::Format>,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Run the failed partitions of a finished task again.
+    Retry {
+        /// The task.
+        task: TaskId,
+        /// Wait for the end; the exit code is 1 unless every subtask succeeded.
+        #[arg(long)]
+        wait: bool,
+        #[command(flatten)]
+        common: Common,
+    },
     /// Stop a task: no further subtask starts, and running ones are ended.
     Stop {
         /// The task.
@@ -67,6 +89,8 @@ pub(crate) enum Command {
         #[command(flatten)]
         common: Common,
     },
+    /// Change options of an unfinished task. They hold for the subtasks that have not begun.
+    Set(set::Arguments),
     /// Give a task to another manager, or a waiting subtask to another worker.
     Reassign {
         /// The task, or the subtask with --subtask.
@@ -100,10 +124,13 @@ pub(crate) enum Command {
 pub(crate) async fn run(command: Command) -> Result<Outcome> {
     let common = match &command {
         Command::Submit(arguments) => &arguments.common,
+        Command::Set(arguments) => &arguments.common,
         Command::Upgrade(arguments) => &arguments.common,
         Command::List { common, .. }
         | Command::Show { common, .. }
         | Command::Explain { common, .. }
+        | Command::Failures { common, .. }
+        | Command::Retry { common, .. }
         | Command::Stop { common, .. }
         | Command::Pause { common, .. }
         | Command::Resume { common, .. }
@@ -118,9 +145,15 @@ pub(crate) async fn run(command: Command) -> Result<Outcome> {
         Command::List { live, .. } => views::list(&client, *live, json).await,
         Command::Show { task, .. } => views::show(&client, *task, json).await,
         Command::Explain { task, .. } => explain::run(&client, *task, json).await,
+        Command::Failures { task, format, .. } => {
+            let usual = if json { failures::Format::Json } else { failures::Format::Table };
+            failures::list(&client, *task, format.unwrap_or(usual)).await
+        }
+        Command::Retry { task, wait, .. } => failures::retry(&client, *task, *wait, json).await,
         Command::Stop { task, wait, .. } => stop(&client, *task, *wait, json).await,
         Command::Pause { task, .. } => pause(&client, *task, true, json).await,
         Command::Resume { task, .. } => pause(&client, *task, false, json).await,
+        Command::Set(arguments) => set::run(&client, arguments).await,
         Command::Reassign { task, to, subtask, .. } => {
             reassign(&client, (*task, *subtask), to.as_deref(), json).await
         }

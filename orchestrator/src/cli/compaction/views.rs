@@ -55,7 +55,7 @@ fn tasks(tasks: &[MainTask]) -> Result<Outcome> {
             &task.round.to_string(),
             &task.result.success_count.to_string(),
             &task.result.failed_count.to_string(),
-            &task.count().max(task.result.all()).to_string(),
+            &task.round_size().to_string(),
             &time(task.created),
             &time(task.finished),
         ]));
@@ -66,9 +66,8 @@ fn tasks(tasks: &[MainTask]) -> Result<Outcome> {
 
 /// Runs `list`.
 pub(super) async fn list(client: &TaskClient, live: bool, as_json: bool) -> Result<Outcome> {
-    let mains = client.store.mains().await?;
-    let all: Vec<MainTask> =
-        mains.into_iter().map(|main| main.task).filter(|task| !live || !task.state.is_over()).collect();
+    let mains = if live { client.store.live_mains().await? } else { client.store.mains().await? };
+    let all: Vec<MainTask> = mains.into_iter().map(|main| main.task).collect();
     if as_json { print(&json!(all)) } else { tasks(&all) }
 }
 
@@ -86,7 +85,7 @@ pub(super) async fn history(client: &TaskClient, id: Option<TaskId>, as_json: bo
 }
 
 /// The unfinished subtasks of a task, by worker.
-pub(super) async fn subtasks(client: &TaskClient, id: TaskId) -> Result<Vec<SubTask>> {
+async fn subtasks(client: &TaskClient, id: TaskId) -> Result<Vec<SubTask>> {
     let mut all = Vec::new();
     for name in client.store.children(&client.store.paths.assigned()).await? {
         let worker = decode(&name);
@@ -118,7 +117,7 @@ fn print_task(task: &MainTask, subs: &[SubTask]) -> Result<Outcome> {
         ("manager", task.manager.clone()),
         ("pc", task.pc.clone()),
         ("round", task.round.to_string()),
-        ("this round", format!("{} of {}", counts(result), task.count().max(result.all()))),
+        ("this round", format!("{} of {}", counts(result), task.round_size())),
         ("all rounds", counts(total)),
         ("now", format!("{running} running, {} waiting", subs.len() - running)),
         ("created", time(task.created)),
@@ -127,6 +126,9 @@ fn print_task(task: &MainTask, subs: &[SubTask]) -> Result<Outcome> {
         ("finished", time(task.finished)),
     ];
     facts.extend(task.sums.iter().map(|(name, sum)| (name.as_str(), sum.to_string())));
+    if task.retry.at > 0 {
+        facts.push(("next retry", time(task.retry.at)));
+    }
     if task.paused {
         facts.push(("paused", "yes".to_owned()));
     }
@@ -135,6 +137,14 @@ fn print_task(task: &MainTask, subs: &[SubTask]) -> Result<Outcome> {
     }
     if task.limit != 0 {
         facts.push(("limit", task.limit.to_string()));
+    }
+    if task.timeout != 0 {
+        facts.push(("timeout", humantime::format_duration(Duration::from_secs(task.timeout)).to_string()));
+    }
+    facts.extend(task.schedule.iter().map(|schedule| ("schedule", schedule.to_string())));
+    facts.extend(task.min_score.iter().map(|score| ("lowest score", score.to_string())));
+    if task.budget != 0 {
+        facts.push(("budget", task.budget.to_string()));
     }
     facts.extend(task.window.iter().map(|window| ("window", window.to_string())));
     facts.extend(task.after.iter().map(|before| ("after", before.clone())));
@@ -156,6 +166,11 @@ fn print_task(task: &MainTask, subs: &[SubTask]) -> Result<Outcome> {
         if subs.len() > SHOWN {
             let _ = writeln!(text, "and {} more; --json has all", subs.len() - SHOWN);
         }
+    }
+    let more = result.failed_count.saturating_sub(task.failures.len() as u64);
+    if more > 0 && !task.failures.is_empty() {
+        let _ =
+            writeln!(text, "\nthe last failures; allotd compaction failures {} lists {more} more", task.id);
     }
     for failure in &task.failures {
         let _ = writeln!(

@@ -8,7 +8,6 @@ use crate::cli::outcome::Outcome;
 use crate::cli::table::{print, print_one};
 use crate::cli::terminal::{errln, write};
 use crate::config::{Confirm, RealmSource};
-use crate::roles::scheduler::LIFT;
 use allot_client::{RealmStore, Record};
 
 /// Arguments of `allotd units`; without a subcommand the units are listed.
@@ -92,13 +91,9 @@ async fn list(store: &RealmStore, json: bool) -> Result<Outcome> {
 }
 
 async fn release_brake(store: &RealmStore) -> Result<Outcome> {
-    let brake = store.stream("brake");
-    let since: Option<u64> = store.ask(redis::cmd("HGET").arg(&brake).arg("since")).await?;
-    let Some(since) = since else {
+    if !store.lift_brake().await? {
         errln!("allotd: the brake does not hold");
         return Ok(Outcome::CheckFailed);
-    };
-    // The time identifies the brake, so that a later brake is not released by this request.
-    store.ask::<u64>(redis::cmd("HSET").arg(&brake).arg(LIFT).arg(since)).await?;
+    }
     Ok(Outcome::Done)
 }

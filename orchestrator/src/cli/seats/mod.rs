@@ -16,6 +16,7 @@ mod side;
 mod summary;
 #[cfg(test)]
 mod testdata;
+mod waiting;
 
 use anyhow::Result;
 use clap::Subcommand;
@@ -31,6 +32,8 @@ pub(crate) enum Command {
     Show(show::Arguments),
     /// List seats, live holds or sales.
     List(list::Arguments),
+    /// List the users who wait for seats.
+    Waiting(waiting::Arguments),
     /// Write every seat to standard output, as a table or as JSON with the plan.
     Export(export::Arguments),
     /// Print the seats that a hold would get now, without holding them.
@@ -45,6 +48,7 @@ pub(crate) async fn run(command: Command) -> Result<Outcome> {
         Command::Load(arguments) => load::run(arguments).await,
         Command::Show(arguments) => show::run(arguments).await,
         Command::List(arguments) => list::run(arguments).await,
+        Command::Waiting(arguments) => waiting::run(arguments).await,
         Command::Export(arguments) => export::run(arguments).await,
         Command::Find(arguments) => find::run(arguments).await,
         Command::Rush(arguments) => rush::run(arguments).await,

@@ -8,6 +8,7 @@
 
 mod active;
 mod failure_detector;
+mod loss_survey;
 mod mass_failure_guard;
 mod rate_limiter;
 mod unit_nodes;
@@ -23,7 +24,6 @@ use allot_runtime::{Candidate, LeaderSession, campaign};
 
 use active::{ActiveScheduler, PART};
 
-pub(crate) use active::LIFT;
 use unit_nodes::UnitNodes;
 
 /// Takes part in the election, and leads when elected, until the process shuts down.

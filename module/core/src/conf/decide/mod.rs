@@ -14,6 +14,7 @@ use self::lookups::{
     stale, up_unit,
 };
 pub use self::manager_commands::MAX_STEP;
+pub use self::recovery_plan::LossForecast;
 use crate::conf::event::{Event, Events};
 use crate::conf::model::conference::{
     Cause, Conference, Epoch, MAX_DETAILS, MAX_VALUE, RESERVED_DETAILS, State,
@@ -241,7 +242,7 @@ fn decide_nack(realm: &Realm, now: Millis, notice: AssignmentNotice<'_>, reason:
 fn decide_ended(realm: &Realm, now: Millis, word: AssignmentNotice<'_>, end: End) -> Decided {
     let conference = realm.conference_called(word.e164);
     let events = conference.and_then(|conference| match end {
-        End::People => realm.ended_by_people(conference, word.cmu, word.epoch),
+        End::People => realm.ended_by_people(conference, word.cmu, word.epoch, now),
         End::Released => given_up(realm, now, conference, word).map(|event| smallvec::smallvec![event]),
     });
     if let Some(events) = events {

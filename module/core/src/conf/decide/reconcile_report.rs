@@ -152,7 +152,8 @@ impl Reconciliation<'_> {
         else {
             return;
         };
-        let Some(events) = self.realm.ended_by_people(conference, &self.cmu, epoch) else { return };
+        let events = self.realm.ended_by_people(conference, &self.cmu, epoch, self.now);
+        let Some(events) = events else { return };
         self.reported.ended.push(conference.e164.clone());
         self.settled.insert(conference.e164.clone());
         self.events.extend(events);

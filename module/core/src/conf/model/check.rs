@@ -38,8 +38,11 @@ impl Realm {
         self.check_messages()
     }
 
-    /// Checks that the fields of a conference agree with each other and with the units.
-    pub(in crate::conf) fn check_conference(&self, conference: &Conference) -> Result<(), Damaged> {
+    /// Checks that the fields of a conference agree with each other and with the units. O(1).
+    ///
+    /// # Errors
+    /// The first contradiction found.
+    pub fn check_conference(&self, conference: &Conference) -> Result<(), Damaged> {
         let Some(latest) = conference.history.last() else {
             return Err(Damaged("a conference has no assignment"));
         };

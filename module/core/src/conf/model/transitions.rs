@@ -33,6 +33,8 @@ pub enum Trigger {
     EndedByUnit,
     /// A unit that lost the conference, and after which no other had it open, says that people ended the conference.
     EndedByLastUnit,
+    /// A unit says that people ended the conference, at an epoch that a former master gave out and lost in a failover.
+    EndedByUnknownCopy,
     /// The scheduler recovers the conference: the time of its next try has come, and a unit has room.
     Recover,
     /// The end time has passed.
@@ -103,6 +105,7 @@ const fn row(row: Trigger) -> [Transition; 5] {
         Trigger::Lacks        => [Nothing,       Pending,       Missed,        Pending,       Stays],
         Trigger::EndedByUnit  => [Nothing,       Ended,         Ended,         Ended,         Nothing],
         Trigger::EndedByLastUnit => [Nothing,    Nothing,       Ended,         Nothing,       Ended],
+        Trigger::EndedByUnknownCopy => [Nothing, Ended,         Ended,         Ended,         Ended],
         Trigger::Recover      => [Nothing,       Nothing,       Nothing,       Nothing,       Creating],
         Trigger::EndTime      => [Nothing,       Ending,        Ending,        Ending,        Ended],
         Trigger::Window       => [Nothing,       Nothing,       Nothing,       Nothing,       Ended],

@@ -77,6 +77,12 @@ impl Number {
         (self, Self(self.0 | rest))
     }
 
+    /// All prefixes of the number, the shortest first; the number itself is the last.
+    pub(in crate::numpool) fn prefixes(self) -> impl Iterator<Item = Self> {
+        let len = 32 - self.0.trailing_zeros() / 4;
+        (1..=len).map(move |characters| Self(self.0 & (u128::MAX << (128 - 4 * characters))))
+    }
+
     /// Whether this number begins with another.
     pub fn begins_with(self, prefix: Self) -> bool {
         let (least, greatest) = prefix.beginning_with();
@@ -129,6 +135,9 @@ mod tests {
             prop_assert_eq!(x.begins_with(y), a.starts_with(&b));
             let head = Number::parse(&a.as_bytes()[..a.len().div_ceil(2)]).unwrap();
             prop_assert!(x.begins_with(head));
+            let prefixes: Vec<String> = x.prefixes().map(|prefix| prefix.to_string()).collect();
+            let expected: Vec<String> = (1..=a.len()).map(|len| a[..len].to_owned()).collect();
+            prop_assert_eq!(prefixes, expected);
             let (bytes, used) = x.packed();
             prop_assert_eq!(Number::unpacked(&bytes[..used]), Some(x));
         }

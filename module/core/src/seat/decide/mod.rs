@@ -1,26 +1,31 @@
 //! Decides requests: searches, checks every limit, and changes nothing.
 
 mod alter;
+pub(super) mod orphans;
 pub mod overdue;
+mod party;
+pub(super) mod rules;
 pub mod search;
+pub mod wait;
 
-use self::search::{Found, Search, Wish};
+use self::orphans::{check_orphans, forbids_orphans};
+use self::rules::{
+    Decided, all_are, all_are_of_order, bad_seat, check_user, check_user_limits, deadline, live_hold, named,
+    no_hold, resolve, retried, turn_of,
+};
+use self::search::{Found, Search};
 use super::claims::{MAX_COUNT, Seats, Stage};
 use super::event::{Event, Events, Held, Turn};
-pub use super::outcome::{Decision, HoldRecord, Reply};
+use super::outcome::{HoldRecord, Reply};
 use super::plan::PlanPart;
-use super::request::{Hold, Orphans, Pick, Request, Wanted};
+use super::request::{Hold, Orphans, Pick, Request};
 use super::state::{Owner, Show};
-use super::venue::Seat;
-use crate::invariant;
-use crate::shared::decision::{self, decided, unchanged};
+use crate::shared::decision::{decided, unchanged};
 use crate::shared::field::Any;
-use crate::shared::refusal::{Code, Refusal, refuse};
+use crate::shared::refusal::{Code, refuse};
 use crate::shared::text::quoted;
-use crate::shared::token::{TokenChoice, check_identifier, check_ttl};
+use crate::shared::token::check_identifier;
 use crate::shared::{Bytes, Millis};
-
-type Decided = decision::Decided<Event, Reply>;
 
 /// Decides a request at `now`, which is not before the last time applied. The overdue holds of
 /// `overdue::decide_overdue` have expired before.
@@ -33,6 +38,16 @@ pub fn decide(show: &Show, now: Millis, request: &Request<'_>) -> Decided {
         Request::Pick(pick) => decide_pick(show, now, pick),
         Request::Extend { token, ttl } => decide_extend(show, now, token, *ttl),
         Request::Confirm { token, user, order } => decide_confirm(show, token, *user, *order),
+        Request::Exchange { token, user, order, from, seats } => {
+            let mut decision = decide_confirm(show, token, *user, *order)?;
+            // A retry refunds nothing again.
+            if !decision.events.is_empty() {
+                let seats = named(show, seats)?;
+                all_are_of_order(show, &seats, from)?;
+                decision.events.push(Event::Refunded { seats });
+            }
+            Ok(decision)
+        }
         Request::Release { token, seats } => decide_release(show, token, seats.as_deref()),
         Request::Refund { order, seats } => decide_refund(show, *order, seats),
         Request::Block(seats) => {
@@ -48,13 +63,18 @@ pub fn decide(show: &Show, now: Millis, request: &Request<'_>) -> Decided {
             decided(Event::Unblocked { seats }, Reply::Integer(count))
         }
         Request::Alter(part) => decide_alter(show, part),
+        Request::Wait(wait) => wait::decide_wait(show, now, wait),
+        Request::Unwait(token) => wait::decide_unwait(show, token),
     }
 }
 
-/// The events of holds whose deadline has passed, at most `limit`. Call again until none are left.
+/// The events of waits and holds whose deadline has passed, at most `limit`. Call again until none are left. Waits come
+/// first, so that nobody is offered seats after the end of a wait.
 pub fn decide_due(show: &Show, now: Millis, limit: usize) -> Events {
-    let due = show.claims.due(now, limit);
-    due.into_iter().map(|id| Event::Expired { token: show.claims.get(id).token.clone() }).collect()
+    let mut events: Events = wait::overdue_waits(show, now, limit).collect();
+    let holds = show.claims.due(now, limit - events.len());
+    events.extend(holds.into_iter().map(|id| Event::Expired { token: show.claims.get(id).token.clone() }));
+    events
 }
 
 fn decide_hold(show: &Show, now: Millis, hold: &Hold<'_>) -> Decided {
@@ -101,6 +121,9 @@ fn decide_pick(show: &Show, now: Millis, pick: &Pick<'_>) -> Decided {
     let seats = named(show, &pick.seats)?;
     check_user_limits(show, pick.user, seats.len() as u32, None)?;
     all_are(show, &seats, Owner::Free, "free")?;
+    if forbids_orphans(show, pick) {
+        check_orphans(show, &seats)?;
+    }
     decided_hold(pick.user, pick.token.token, until, fingerprint, seats, Turn::None, None)
 }
 
@@ -117,31 +140,6 @@ fn decided_hold(
     let record = HoldRecord { token: token.clone(), user: user.clone(), seats: seats.clone(), until };
     let held = Held { token, user, until, fingerprint: Any(fingerprint), seats, turn, replaced };
     decided(Event::Held(held), Reply::Hold(record))
-}
-
-/// The record of the hold, if an equal request with this token made it before.
-fn retried(
-    show: &Show,
-    user: &[u8],
-    token: TokenChoice<'_>,
-    fingerprint: u64,
-) -> Result<Option<HoldRecord>, Refusal> {
-    check_identifier("user", user)?;
-    check_identifier("token", token.token)?;
-    let Some(id) = show.claims.find(token.token) else { return Ok(None) };
-    let claim = show.claims.get(id);
-    match claim.stage {
-        Stage::Held { until } if token.chosen && claim.fingerprint == fingerprint => {
-            let user = show.claims.user(claim.user).name.clone();
-            Ok(Some(HoldRecord { token: claim.token.clone(), user, seats: claim.seats.clone(), until }))
-        }
-        Stage::Held { .. } => {
-            refuse(Code::Exists, format!("token {} is in use by another hold", quoted(token.token)))
-        }
-        Stage::Sold { .. } => {
-            refuse(Code::Exists, format!("token {} is in use: its seats are sold", quoted(token.token)))
-        }
-    }
 }
 
 fn decide_extend(show: &Show, now: Millis, token: &[u8], ttl: Millis) -> Decided {
@@ -226,6 +224,11 @@ fn decide_alter(show: &Show, part: &PlanPart) -> Decided {
         limits.check()?;
         let events = part.events.unwrap_or(show.events);
         let areas = alter::arranged_areas(show, part)?;
+        // The events that change only limits do not have all of them.
+        if limits != limits.with_rest_of(show.limits) {
+            let plan = alter::altered_plan(show, part)?;
+            return decided(Event::Altered { plan: plan.to_json() }, Reply::Ok);
+        }
         return match (areas.is_empty(), limits == show.limits && events == show.events) {
             (true, true) => unchanged(Reply::Ok),
             (true, false) => decided(Event::Limited { limits, events }, Reply::Ok),
@@ -237,161 +240,4 @@ fn decide_alter(show: &Show, part: &PlanPart) -> Decided {
         return unchanged(Reply::Ok);
     }
     decided(Event::Altered { plan: plan.to_json() }, Reply::Ok)
-}
-
-/// A deadline `ttl` after `now`, for a hold made at `created`; refused beyond the longest life of a hold.
-fn deadline(show: &Show, now: Millis, created: Millis, ttl: Millis) -> Result<Millis, Refusal> {
-    check_ttl(ttl)?;
-    let until = now.saturating_add(ttl);
-    let longest = show.limits.max_hold_ms as Millis;
-    if longest > 0 && until > created.saturating_add(longest) {
-        let left = (created.saturating_add(longest) - now).max(0);
-        return refuse(
-            Code::Limit,
-            format!("a hold lives at most {longest} ms in all; this one may have {left} more"),
-        );
-    }
-    Ok(until)
-}
-
-fn check_user_limits(show: &Show, user: &[u8], count: u32, replaced: Option<u32>) -> Result<(), Refusal> {
-    let limits = show.limits;
-    let Some(info) = show.claims.user_called(user) else {
-        if limits.seats_per_user > 0 && count > limits.seats_per_user {
-            return refuse(
-                Code::Limit,
-                format!("a user may have {} seats, not {count}", limits.seats_per_user),
-            );
-        }
-        return Ok(());
-    };
-    let holds = show.claims.holds_of(info);
-    let live = holds
-        .first()
-        .map_or_else(String::new, |&id| format!("; live hold: {}", quoted(&show.claims.get(id).token[..])));
-    let given_up = replaced.map_or(0, |id| show.claims.get(id).seats.len() as u32);
-    let kept_holds = holds.len() as u32 - u32::from(replaced.is_some());
-    if limits.holds_per_user > 0 && kept_holds >= limits.holds_per_user {
-        return refuse(
-            Code::Limit,
-            format!(
-                "user {} may have {} live holds and has {kept_holds}{live}",
-                quoted(user),
-                limits.holds_per_user
-            ),
-        );
-    }
-    let kept = show.claims.user(info).seats - given_up;
-    if limits.seats_per_user > 0 && kept.saturating_add(count) > limits.seats_per_user {
-        return refuse(
-            Code::Limit,
-            format!("user {} may have {} seats and has {kept}{live}", quoted(user), limits.seats_per_user),
-        );
-    }
-    Ok(())
-}
-
-/// Resolves the names of a request.
-pub(super) fn resolve(show: &Show, wanted: &Wanted<'_>) -> Result<Wish, Refusal> {
-    let tier = match wanted.tier {
-        None => None,
-        Some(name) => match show.venue.tier_called(name) {
-            Some(tier) => Some(tier),
-            None => return refuse(Code::NotFound, format!("no seat of this show has tier {}", quoted(name))),
-        },
-    };
-    let mut areas = Vec::with_capacity(wanted.areas.len());
-    for name in wanted.areas {
-        match show.venue.area_called(name) {
-            Some(area) => areas.push(area),
-            None => return refuse(Code::NotFound, format!("this show has no area {}", quoted(name))),
-        }
-    }
-    let flags = wanted.flags.iter().fold(0, |all, name| all | show.venue.flag_bit(name));
-    let (adjacent, orphans) = (wanted.adjacent, wanted.orphans);
-    Ok(Wish { count: wanted.count as usize, tier, areas, adjacent, orphans, flags })
-}
-
-/// The turn that these seats take: that of their area, if they all lie in one.
-fn turn_of(show: &Show, wish: &Wish, seats: &[Seat]) -> Turn {
-    let area = |seat: &Seat| show.venue.area_of(show.venue.row_of(*seat));
-    let (Some(first), Some(last)) = (seats.first().map(area), seats.last().map(area)) else {
-        invariant!("a hold has seats");
-        return Turn::None;
-    };
-    if first != last {
-        return Turn::None;
-    }
-    if wish.tier.is_none() {
-        return Turn::Area(first);
-    }
-    let place = seats.first().and_then(|&seat| show.strip_of(seat));
-    invariant!(place.is_some(), "a seat that is held lies in a bucket");
-    place.map_or(Turn::None, |(bucket, _)| Turn::Bucket(bucket))
-}
-
-/// The number of a live hold; with `user`, it must be that user's.
-fn live_hold(show: &Show, token: &[u8], user: Option<&[u8]>) -> Result<u32, Refusal> {
-    let Some(id) = show.claims.find(token) else { return no_hold(token) };
-    check_user(show, id, user)?;
-    match show.claims.get(id).stage {
-        Stage::Held { .. } => Ok(id),
-        Stage::Sold { .. } => refuse(Code::BadState, format!("token {} is sold, not held", quoted(token))),
-    }
-}
-
-fn check_user(show: &Show, id: u32, user: Option<&[u8]>) -> Result<(), Refusal> {
-    match user {
-        Some(user) if show.claims.user(show.claims.get(id).user).name[..] != *user => refuse(
-            Code::NotOwner,
-            format!("token {} is not of user {}", quoted(&show.claims.get(id).token[..]), quoted(user)),
-        ),
-        _ => Ok(()),
-    }
-}
-
-fn no_hold<T>(token: &[u8]) -> Result<T, Refusal> {
-    refuse(Code::NotFound, format!("there is no hold {}; it may have expired", quoted(token)))
-}
-
-/// Numbers of the seats of these ids, in ascending order.
-fn named(show: &Show, ids: &[&[u8]]) -> Result<Seats, Refusal> {
-    if ids.is_empty() {
-        return refuse(Code::Err, "at least one seat must be named");
-    }
-    let mut seats = Seats::with_capacity(ids.len());
-    for id in ids {
-        match show.venue.find(id) {
-            Some(seat) => seats.push(seat),
-            None => return refuse(Code::NotFound, format!("seat {} is not in the show", quoted(id))),
-        }
-    }
-    seats.sort_unstable();
-    if let Some(&[seat, _]) = seats.windows(2).find(|pair| matches!(pair, [a, b] if a == b)) {
-        return refuse(Code::Err, format!("seat {} is named twice", quoted(show.venue.id(seat))));
-    }
-    Ok(seats)
-}
-
-fn all_are(show: &Show, seats: &[Seat], owner: Owner, state: &str) -> Result<(), Refusal> {
-    let wrong: Vec<Seat> = seats.iter().copied().filter(|&seat| show.owner(seat) != owner).collect();
-    match *wrong {
-        [] => Ok(()),
-        [seat] => bad_seat(show, seat, state),
-        _ => {
-            const SHOWN: usize = 20;
-            let named =
-                |&seat: &Seat| format!("{} ({})", quoted(show.venue.id(seat)), show.state(seat).word());
-            let mut list: Vec<String> = wrong.iter().take(SHOWN).map(named).collect();
-            if wrong.len() > SHOWN {
-                list.push(format!("and {} more", wrong.len() - SHOWN));
-            }
-            refuse(Code::BadState, format!("seats {} are not {state}", list.join(", ")))
-        }
-    }
-}
-
-fn bad_seat<T>(show: &Show, seat: Seat, wanted: &str) -> Result<T, Refusal> {
-    let state = show.state(seat).word();
-    refuse(Code::BadState, format!("seat {} is {state}, not {wanted}", quoted(show.venue.id(seat))))
 }

@@ -3,6 +3,7 @@
 pub mod bits;
 mod building;
 mod check;
+pub mod choice;
 pub mod claims;
 pub mod index;
 pub mod labels;
@@ -11,3 +12,4 @@ pub mod plan;
 pub mod sparse;
 pub mod state;
 pub mod venue;
+pub mod waiting;

@@ -23,6 +23,8 @@ pub mod max {
     pub const FLAGS: usize = 64;
     /// Different tiers of a show.
     pub const TIERS: usize = 4096;
+    /// Places of a user on the waiting list.
+    pub const WAITS_PER_USER: u32 = 100;
 }
 
 /// In which order an area's seats are taken within a row; the row nearest the stage always comes first.
@@ -51,15 +53,50 @@ pub struct Limits {
     /// Longest life of a hold, extensions included, in milliseconds; at most ten years.
     #[serde(default)]
     pub max_hold_ms: u64,
+    /// Places of a user on the waiting list, at most 100; 0 is 100.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub waits_per_user: u32,
+    /// Whether `SEAT.PICK` may leave a single seat, unless the request says so itself.
+    #[serde(default, skip_serializing_if = "PickOrphans::is_default")]
+    pub pick_orphans: PickOrphans,
+}
+
+/// Whether picked seats may leave a single seat beside them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PickOrphans {
+    /// They may.
+    #[default]
+    Allow,
+    /// They may not.
+    Forbid,
+}
+
+impl PickOrphans {
+    #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 fn one() -> u32 {
     1
 }
 
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_one(number: &u32) -> bool {
+    *number == 1
+}
+
 impl Default for Limits {
     fn default() -> Self {
-        Self { seats_per_user: 0, holds_per_user: 1, max_hold_ms: 0 }
+        Self {
+            seats_per_user: 0,
+            holds_per_user: 1,
+            max_hold_ms: 0,
+            waits_per_user: 1,
+            pick_orphans: PickOrphans::Allow,
+        }
     }
 }
 
@@ -78,11 +115,20 @@ pub struct Plan {
 }
 
 impl Limits {
+    /// These limits, with those of another show that the events of changed limits do not have.
+    pub(in crate::seat) fn with_rest_of(self, other: Self) -> Self {
+        Self { waits_per_user: other.waits_per_user, pick_orphans: other.pick_orphans, ..self }
+    }
+
     /// Checks that the limits are in range.
     ///
     /// # Errors
-    /// `ERR plan: limits.max_hold_ms: ...` for more than ten years.
+    /// `ERR plan: limits.max_hold_ms: ...` for more than ten years, and as much for `waits_per_user`.
     pub(in crate::seat) fn check(self) -> Result<(), Refusal> {
+        if self.waits_per_user > max::WAITS_PER_USER {
+            let what = format!("is more than {}", max::WAITS_PER_USER);
+            return Err(wrong("limits.waits_per_user", &what));
+        }
         if self.max_hold_ms <= MAX_TTL as u64 {
             return Ok(());
         }
@@ -226,6 +272,8 @@ pub struct PartLimits {
     pub seats_per_user: Option<u32>,
     pub holds_per_user: Option<u32>,
     pub max_hold_ms: Option<u64>,
+    pub waits_per_user: Option<u32>,
+    pub pick_orphans: Option<PickOrphans>,
 }
 
 /// Changes of one area. Absent fields stay unchanged.

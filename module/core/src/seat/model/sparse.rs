@@ -18,6 +18,12 @@ impl Kept {
         self.0.count_ones() as usize
     }
 
+    /// Whether the kept words are neighbours, so that no run ends between two of them.
+    pub fn is_without_gap(self) -> bool {
+        let from_first = self.0 >> (self.0.trailing_zeros() & 63);
+        from_first & from_first.wrapping_add(1) == 0
+    }
+
     /// The place of a position of the row among the bits of the kept words; `None` if its word is not kept. O(1).
     pub fn place(self, position: usize) -> Option<usize> {
         let word = 1u64.checked_shl((position / 64) as u32)?;
@@ -55,6 +61,7 @@ impl Kept {
     }
 
     /// All words of a row of `len` positions. O(words).
+    #[inline]
     pub fn dense(self, words: &[u64], len: usize) -> Bits {
         let count = len.div_ceil(64);
         if words.len() == count {
@@ -135,6 +142,12 @@ mod tests {
             prop_assert_eq!(sparse.count() as usize, seats.len());
             prop_assert!((0..5000).all(|at| sparse.contains(at) == seats.contains(&at)));
             prop_assert!(sparse.kept.runs(&sparse.words).eq(bits::runs(&all).map(|(_, len)| len)));
+            if sparse.kept.is_without_gap() {
+                prop_assert!(bits::runs(&sparse.words).map(|(_, len)| len).eq(sparse.kept.runs(&sparse.words)));
+            }
+            let words: Vec<usize> = bits::ones_of(sparse.kept.0).collect();
+            let gap = words.windows(2).any(|pair| pair[1] - pair[0] > 1);
+            prop_assert_eq!(sparse.kept.is_without_gap(), !gap);
             let words_with_seats = all.iter().filter(|word| **word != 0).count();
             prop_assert_eq!((sparse.words.len(), sparse.kept.words()), (words_with_seats, words_with_seats));
         }

@@ -3,11 +3,13 @@
 mod buckets;
 
 use super::bits::{self, Bits};
+use super::choice::Kind;
 use super::claims::{Claims, Stage};
 use super::index::{RunIndex, Runs};
 use super::plan::{Limits, Plan, max};
 use super::sparse::Sparse;
 use super::venue::{Area, Row, Seat, Tier, Venue};
+use super::waiting::Waiters;
 use crate::invariant;
 use crate::shared::Millis;
 use crate::shared::outbox::Outbox;
@@ -46,6 +48,7 @@ pub struct Show {
     /// Turns taken so far.
     pub(in crate::seat) turns: u64,
     pub(in crate::seat) outbox: Outbox,
+    pub(in crate::seat) waiters: Waiters,
 }
 
 /// Positions of a row; a few fit without an allocation.
@@ -116,8 +119,8 @@ pub(in crate::seat) struct StripRef {
 /// The seats of a bucket that a request with certain flags may take.
 #[derive(Clone, Debug)]
 pub struct View {
-    /// The flags of the request that the bucket has.
-    pub(in crate::seat) allowed: u64,
+    /// The kind of seats; it allows only flags that the bucket has.
+    pub(in crate::seat) kind: Kind,
     /// Free seats that the request may take.
     pub(in crate::seat) free: u32,
     pub(in crate::seat) runs: RunIndex,
@@ -150,6 +153,7 @@ impl Show {
             area_turns,
             turns: 0,
             outbox: Outbox::default(),
+            waiters: Waiters::default(),
         };
         show.build_buckets();
         Ok(show)
@@ -195,9 +199,14 @@ impl Show {
         self.events
     }
 
-    /// The earliest deadline of a hold.
+    /// The earliest deadline of a hold or a wait; the last time applied while somebody may be servable.
     pub fn next_due(&self) -> Option<Millis> {
-        self.claims.earliest()
+        if self.waiters.is_empty() {
+            return self.claims.earliest();
+        }
+        let unserved = self.waiters.unserved.then_some(self.applied);
+        let earliest = [self.claims.earliest(), self.waiters.deadlines.earliest(), unserved];
+        earliest.into_iter().flatten().min()
     }
 
     /// The time of this show: the greater of the clock and the last time applied.
@@ -255,17 +264,20 @@ impl Show {
     }
 
     #[allow(clippy::indexing_slicing, reason = "numbers of buckets come from the show")]
+    #[inline]
     fn bucket_mut(&mut self, number: u32) -> &mut Bucket {
         &mut self.buckets[number as usize]
     }
 
     /// All seats of a strip, free or not.
     #[allow(clippy::indexing_slicing, reason = "slots of strips come from the venue")]
+    #[inline]
     pub(in crate::seat) fn seats_of(&self, strip: Strip) -> &Sparse {
         &self.venue.layout(strip.row).tiers[usize::from(strip.slot)].1
     }
 
     /// Free seats of a strip, with any flags: the kept words of the strip.
+    #[inline]
     pub(in crate::seat) fn free_seats(&self, strip: Strip) -> &[u64] {
         let (at, words) = (strip.word as usize, self.seats_of(strip).kept.words());
         self.words.get(at..at + words).unwrap_or_else(|| {
@@ -274,23 +286,46 @@ impl Show {
         })
     }
 
-    /// Free seats of a strip that a request with these flags may take, as bits of the row. O(words of the row).
-    pub(in crate::seat) fn takeable(&self, strip: Strip, allowed: u64) -> Bits {
+    /// Free seats of a strip that are of this kind, as bits of the row. O(words of the row).
+    #[inline]
+    pub(in crate::seat) fn takeable(&self, strip: Strip, kind: Kind) -> Bits {
         let len = usize::from(self.venue.layout(strip.row).len);
-        self.seats_of(strip).kept.dense(&self.takeable_words(strip, allowed), len)
+        self.seats_of(strip).kept.dense(&self.takeable_words(strip, kind), len)
     }
 
     /// The kept words of these seats. O(kept words), and the cost of `hide_flagged`.
-    pub(in crate::seat) fn takeable_words(&self, strip: Strip, allowed: u64) -> Bits {
+    #[inline]
+    pub(in crate::seat) fn takeable_words(&self, strip: Strip, kind: Kind) -> Bits {
         let mut seats = Bits::from_slice(self.free_seats(strip));
-        self.hide_flagged(strip, allowed, &mut seats);
+        self.hide_flagged(strip, kind.allowed, &mut seats);
+        if kind.carried != 0 {
+            self.keep_flagged(strip, kind, &mut seats);
+        }
         seats
+    }
+
+    /// Clears all seats of a strip, given by its kept words, but those of a kind that carries a flag. O(flagged seats of
+    /// the row).
+    fn keep_flagged(&self, strip: Strip, kind: Kind, seats: &mut Bits) {
+        let mut kept: Bits = seats.iter().map(|_| 0).collect();
+        for &(position, flags) in &self.venue.layout(strip.row).flags {
+            if kind.takes(flags)
+                && let Some(place) = self.seats_of(strip).kept.place(usize::from(position))
+                && bits::is_set(seats, place)
+            {
+                bits::put(&mut kept, place, true);
+            }
+        }
+        *seats = kept;
     }
 
     /// Clears those seats of a strip, given by its kept words, that have a flag which is not in the request.
     /// O(kept words), and at most O(log seats) for each of these seats or of the row's flags, whichever are fewer.
     pub(in crate::seat) fn hide_flagged(&self, strip: Strip, allowed: u64, seats: &mut [u64]) {
         let (layout, kept) = (self.venue.layout(strip.row), self.seats_of(strip).kept);
+        if layout.flags.is_empty() {
+            return;
+        }
         // A strip of few seats must not cost as much as the whole row.
         if (bits::count(seats) as usize) < layout.flags.len() {
             let flagged = |position: &usize| layout.flags_at(*position) & !allowed != 0;
@@ -308,6 +343,7 @@ impl Show {
     }
 
     /// The bucket and the strip of a seat; `None` for a break.
+    #[inline]
     pub(in crate::seat) fn strip_of(&self, seat: Seat) -> Option<(u32, u32)> {
         let row = self.venue.row_of(seat);
         let slot = self.venue.layout(row).tier_slot((seat - self.venue.base(row)) as usize)?;
@@ -373,7 +409,7 @@ impl Show {
         }
         bits::put(words, place, free);
         let flags = self.venue.layout(strip.row).flags_at(position);
-        for view in self.bucket_mut(bucket).views.iter_mut().filter(|view| flags & !view.allowed == 0) {
+        for view in self.bucket_mut(bucket).views.iter_mut().filter(|view| view.kind.takes(flags)) {
             if free { view.free += 1 } else { view.free -= 1 }
         }
     }
@@ -384,14 +420,20 @@ impl Show {
         let Some(strip) = self.strip(bucket, place) else { return };
         let mut views = std::mem::take(&mut self.bucket_mut(bucket).views);
         for view in &mut views {
-            view.runs.set(place as usize, self.runs_of(strip, &self.takeable_words(strip, view.allowed)));
+            view.runs.set(place as usize, self.runs_of(strip, &self.takeable_words(strip, view.kind)));
         }
         self.bucket_mut(bucket).views = views;
     }
 
     /// The runs in the kept words of a strip.
+    #[inline]
     pub(in crate::seat) fn runs_of(&self, strip: Strip, words: &[u64]) -> Runs {
-        Runs::of_lengths(self.seats_of(strip).kept.runs(words))
+        let kept = self.seats_of(strip).kept;
+        // Most rows have one tier, or tiers side by side.
+        if kept.is_without_gap() {
+            return Runs::of_lengths(bits::runs(words).map(|(_, len)| len));
+        }
+        Runs::of_lengths(kept.runs(words))
     }
 
     /// A strip of a bucket, both of this show.
@@ -411,6 +453,7 @@ impl Show {
         size_of::<Self>()
             + self.venue.allocated()
             + self.claims.allocated()
+            + self.waiters.allocated()
             + self.outbox.allocated()
             + self.owners.len() * size_of::<u32>()
             + self.words.len() * size_of::<u64>()
@@ -425,7 +468,7 @@ impl Show {
 
     /// A rough number of allocations, which tells whether freeing is worth a background thread.
     pub fn free_effort(&self) -> usize {
-        1 + self.buckets.len() + self.owners.len() / 4096 + self.claims.holds()
+        1 + self.buckets.len() + self.owners.len() / 4096 + self.claims.holds() + self.waiters.len()
     }
 
     /// The largest number of positions a show has.
@@ -478,9 +521,9 @@ impl Counts {
 }
 
 impl Bucket {
-    /// The view for a request with these flags, if there is one.
-    pub(in crate::seat) fn view(&self, flags: u64) -> Option<&View> {
-        let allowed = flags & self.flags;
-        self.views.iter().find(|view| view.allowed == allowed)
+    /// The view of this kind of seats, if there is one.
+    pub(in crate::seat) fn view(&self, kind: Kind) -> Option<&View> {
+        let kind = Kind { allowed: kind.allowed & self.flags, ..kind };
+        self.views.iter().find(|view| view.kind == kind)
     }
 }

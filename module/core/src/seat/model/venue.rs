@@ -215,6 +215,7 @@ impl Venue {
     }
 
     /// Appends the id of a seat.
+    #[inline]
     pub fn write_id(&self, seat: Seat, out: &mut String) {
         match self.own_ids.of(seat) {
             Some(id) => out.push_str(id),
@@ -223,6 +224,7 @@ impl Venue {
     }
 
     /// Appends `area-row-label`, whether or not the seat has an own id.
+    #[inline]
     pub(in crate::seat) fn write_derived_id(&self, seat: Seat, out: &mut String) {
         let row = self.row_of(seat);
         out.push_str(&self.area(self.area_of(row)).id);
@@ -233,6 +235,7 @@ impl Venue {
     }
 
     /// Appends the label of a seat.
+    #[inline]
     pub fn write_label(&self, seat: Seat, out: &mut String) {
         let row = self.row_of(seat);
         self.layout(row).labels.write((seat - self.base(row)) as u16, out);

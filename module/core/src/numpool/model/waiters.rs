@@ -1,0 +1,231 @@
+//! Calls that wait for a number: the higher priority first, then in the order in which they came.
+//!
+//! A waiter is a connection of one server. Waiters are no part of the state of a pool: they are neither saved nor
+//! replicated nor copied.
+
+use super::number::Number;
+use super::settings::Policy;
+use crate::shared::{Bytes, Millis};
+use hashbrown::HashMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Who comes first: the higher priority, then the earlier arrival.
+type Rank = (Reverse<i32>, u64);
+
+/// The numbers that a waiter takes. Waiters of one class are served in their order, and each freed number concerns few
+/// classes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Class {
+    Any,
+    Prefix(Number),
+    Number(Number),
+}
+
+/// The request of a waiter: a call that owns its words.
+#[derive(Clone, Debug)]
+pub(in crate::numpool) struct Wish {
+    pub(in crate::numpool) number: Option<Number>,
+    pub(in crate::numpool) ttl: Option<Millis>,
+    pub(in crate::numpool) token: Bytes,
+    /// Whether the caller chose the token.
+    pub(in crate::numpool) chosen: bool,
+    pub(in crate::numpool) switch: Option<Bytes>,
+    pub(in crate::numpool) peer: Option<Bytes>,
+    pub(in crate::numpool) prefix: Option<Number>,
+    pub(in crate::numpool) pick: Option<Policy>,
+}
+
+impl Wish {
+    fn class(&self) -> Class {
+        match (self.number, self.prefix) {
+            (Some(number), _) => Class::Number(number),
+            (None, Some(prefix)) => Class::Prefix(prefix),
+            (None, None) => Class::Any,
+        }
+    }
+}
+
+/// A call that waits.
+#[derive(Clone, Debug)]
+pub(in crate::numpool) struct Waiter {
+    pub(in crate::numpool) wish: Wish,
+    rank: Rank,
+}
+
+/// The waiters of a pool. A pool without waiters keeps only an empty pointer.
+#[derive(Debug, Default)]
+pub(in crate::numpool) struct Waiters(Option<Box<Queues>>);
+
+/// A copy of a pool has no connections.
+impl Clone for Waiters {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
+#[derive(Debug, Default)]
+struct Queues {
+    waiters: HashMap<u64, Waiter>,
+    classes: HashMap<Class, BTreeMap<Rank, u64>>,
+    by_token: HashMap<Bytes, u64>,
+    /// How many classes are prefixes.
+    prefixes: usize,
+    arrivals: u64,
+    /// Classes for which a number may be free, each with the rank of its first waiter at that time.
+    open: BTreeSet<(Rank, Class)>,
+    /// Waiters whose token became the token of a live lease by another request.
+    leased: Vec<u64>,
+}
+
+impl Waiters {
+    /// How many calls wait. O(1).
+    pub(in crate::numpool) fn len(&self) -> usize {
+        self.0.as_ref().map_or(0, |queues| queues.waiters.len())
+    }
+
+    /// Whether a waiter may be served now.
+    #[inline]
+    pub(in crate::numpool) fn are_pending(&self) -> bool {
+        self.0.as_ref().is_some_and(|queues| !queues.open.is_empty() || !queues.leased.is_empty())
+    }
+
+    /// Has a call wait under an id. A call with the token of an earlier waiter replaces this waiter, and keeps its
+    /// place if the priorities are equal; the id of the earlier waiter is returned. O(log n).
+    pub(in crate::numpool) fn join(&mut self, id: u64, wish: Wish, priority: i32) -> Option<u64> {
+        let queues = self.0.get_or_insert_default();
+        let replaced = queues.by_token.get(&wish.token).copied();
+        let before = replaced.and_then(|id| queues.remove(id)).map(|waiter| waiter.rank);
+        queues.arrivals += 1;
+        let rank = before.filter(|rank| rank.0.0 == priority).unwrap_or((Reverse(priority), queues.arrivals));
+        queues.insert(id, Waiter { wish, rank });
+        replaced
+    }
+
+    /// Takes a waiter out, if it still waits. O(log n).
+    pub(in crate::numpool) fn leave(&mut self, id: u64) -> Option<Waiter> {
+        let waiter = self.take(id);
+        self.trim();
+        waiter
+    }
+
+    /// As `leave`, for a waiter that may be put back.
+    pub(in crate::numpool) fn take(&mut self, id: u64) -> Option<Waiter> {
+        self.0.as_mut()?.remove(id)
+    }
+
+    /// Puts a waiter back into its place.
+    pub(in crate::numpool) fn put_back(&mut self, id: u64, waiter: Waiter) {
+        self.0.get_or_insert_default().insert(id, waiter);
+    }
+
+    /// Frees the memory when no call waits any more.
+    fn trim(&mut self) {
+        if self.0.as_ref().is_some_and(|queues| queues.waiters.is_empty()) {
+            self.0 = None;
+        }
+    }
+
+    /// Forgets all waiters.
+    pub(in crate::numpool) fn clear(&mut self) {
+        self.0 = None;
+    }
+
+    /// A number became free, or was deleted: the waiters that it concerns may be served.
+    #[inline]
+    pub(in crate::numpool) fn touch(&mut self, number: impl FnOnce() -> Number) {
+        if let Some(queues) = &mut self.0 {
+            queues.touch(number());
+        }
+    }
+
+    /// A lease with this token began: a waiter with the same token gets its record.
+    #[inline]
+    pub(in crate::numpool) fn lease_began(&mut self, token: &Bytes) {
+        if let Some(queues) = &mut self.0
+            && let Some(&id) = queues.by_token.get(token)
+        {
+            queues.leased.push(id);
+        }
+    }
+
+    /// The next waiter to serve; its class is closed until it is opened again.
+    pub(in crate::numpool) fn next(&mut self) -> Option<u64> {
+        self.0.as_mut()?.next()
+    }
+
+    /// A waiter that was taken does not come back: the next one of its class may be served, too.
+    pub(in crate::numpool) fn follow(&mut self, waiter: &Waiter) {
+        if let Some(queues) = &mut self.0 {
+            queues.open(waiter.wish.class());
+        }
+        self.trim();
+    }
+
+    /// Ids of all waiters, the first to be served first.
+    pub(in crate::numpool) fn in_order(&self) -> Vec<u64> {
+        let waiters = self.0.iter().flat_map(|queues| &queues.waiters);
+        let mut ranked: Vec<(Rank, u64)> = waiters.map(|(&id, waiter)| (waiter.rank, id)).collect();
+        ranked.sort_unstable();
+        ranked.into_iter().map(|(_, id)| id).collect()
+    }
+}
+
+impl Queues {
+    fn insert(&mut self, id: u64, waiter: Waiter) {
+        let class = waiter.wish.class();
+        let queue = self.classes.entry(class).or_default();
+        if queue.is_empty() && matches!(class, Class::Prefix(_)) {
+            self.prefixes += 1;
+        }
+        queue.insert(waiter.rank, id);
+        self.by_token.insert(waiter.wish.token.clone(), id);
+        self.waiters.insert(id, waiter);
+    }
+
+    fn remove(&mut self, id: u64) -> Option<Waiter> {
+        let waiter = self.waiters.remove(&id)?;
+        let class = waiter.wish.class();
+        if let Some(queue) = self.classes.get_mut(&class) {
+            queue.remove(&waiter.rank);
+            if queue.is_empty() {
+                self.classes.remove(&class);
+                self.prefixes -= usize::from(matches!(class, Class::Prefix(_)));
+            }
+        }
+        self.by_token.remove(&waiter.wish.token);
+        Some(waiter)
+    }
+
+    fn touch(&mut self, number: Number) {
+        self.open(Class::Any);
+        self.open(Class::Number(number));
+        if self.prefixes > 0 {
+            number.prefixes().for_each(|prefix| self.open(Class::Prefix(prefix)));
+        }
+    }
+
+    fn open(&mut self, class: Class) {
+        let first = self.classes.get(&class).and_then(BTreeMap::first_key_value);
+        if let Some((&rank, _)) = first {
+            self.open.insert((rank, class));
+        }
+    }
+
+    fn next(&mut self) -> Option<u64> {
+        while let Some(id) = self.leased.pop() {
+            if self.waiters.contains_key(&id) {
+                return Some(id);
+            }
+        }
+        loop {
+            let (rank, class) = self.open.pop_first()?;
+            let first = self.classes.get(&class).and_then(BTreeMap::first_key_value);
+            match first {
+                Some((&first, &id)) if first == rank => return Some(id),
+                // Its first waiter has left, or another came before it.
+                _ => self.open(class),
+            }
+        }
+    }
+}

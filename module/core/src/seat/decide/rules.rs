@@ -1,0 +1,250 @@
+//! Rules that several requests share: names, limits, deadlines, tokens.
+
+use super::search::Wish;
+use crate::invariant;
+use crate::seat::choice::FlagNeed;
+use crate::seat::claims::{Seats, Stage};
+use crate::seat::event::{Event, Turn};
+use crate::seat::outcome::{HoldRecord, Reply};
+use crate::seat::request::Wanted;
+use crate::seat::state::{Owner, Show};
+use crate::seat::venue::Seat;
+use crate::shared::Millis;
+use crate::shared::decision;
+use crate::shared::field::Any;
+use crate::shared::refusal::{Code, Refusal, refuse};
+use crate::shared::text::quoted;
+use crate::shared::token::{TokenChoice, check_identifier, check_ttl};
+
+/// A decision on a request to a show.
+pub(in crate::seat) type Decided = decision::Decided<Event, Reply>;
+
+/// The record of the hold, if an equal request with this token made it before.
+pub(in crate::seat) fn retried(
+    show: &Show,
+    user: &[u8],
+    token: TokenChoice<'_>,
+    fingerprint: u64,
+) -> Result<Option<HoldRecord>, Refusal> {
+    check_identifier("user", user)?;
+    check_identifier("token", token.token)?;
+    if show.waiters.find(token.token).is_some() {
+        return refuse(Code::Exists, format!("token {} is in use by a waiting user", quoted(token.token)));
+    }
+    let Some(id) = show.claims.find(token.token) else { return Ok(None) };
+    let claim = show.claims.get(id);
+    match claim.stage {
+        Stage::Held { until } if token.chosen && claim.fingerprint == fingerprint => {
+            let user = show.claims.user(claim.user).name.clone();
+            Ok(Some(HoldRecord { token: claim.token.clone(), user, seats: claim.seats.clone(), until }))
+        }
+        Stage::Held { .. } => {
+            refuse(Code::Exists, format!("token {} is in use by another hold", quoted(token.token)))
+        }
+        Stage::Sold { .. } => {
+            refuse(Code::Exists, format!("token {} is in use: its seats are sold", quoted(token.token)))
+        }
+    }
+}
+
+/// A deadline `ttl` after `now`, for a hold made at `created`; refused beyond the longest life of a hold.
+pub(in crate::seat) fn deadline(
+    show: &Show,
+    now: Millis,
+    created: Millis,
+    ttl: Millis,
+) -> Result<Millis, Refusal> {
+    check_ttl(ttl)?;
+    let until = now.saturating_add(ttl);
+    let longest = show.limits.max_hold_ms as Millis;
+    if longest > 0 && until > created.saturating_add(longest) {
+        let left = (created.saturating_add(longest) - now).max(0);
+        return refuse(
+            Code::Limit,
+            format!("a hold lives at most {longest} ms in all; this one may have {left} more"),
+        );
+    }
+    Ok(until)
+}
+
+pub(in crate::seat) fn check_user_limits(
+    show: &Show,
+    user: &[u8],
+    count: u32,
+    replaced: Option<u32>,
+) -> Result<(), Refusal> {
+    let limits = show.limits;
+    let Some(info) = show.claims.user_called(user) else {
+        if limits.seats_per_user > 0 && count > limits.seats_per_user {
+            return refuse(
+                Code::Limit,
+                format!("a user may have {} seats, not {count}", limits.seats_per_user),
+            );
+        }
+        return Ok(());
+    };
+    let holds = show.claims.holds_of(info);
+    let live = holds
+        .first()
+        .map_or_else(String::new, |&id| format!("; live hold: {}", quoted(&show.claims.get(id).token[..])));
+    let given_up = replaced.map_or(0, |id| show.claims.get(id).seats.len() as u32);
+    let kept_holds = holds.len() as u32 - u32::from(replaced.is_some());
+    if limits.holds_per_user > 0 && kept_holds >= limits.holds_per_user {
+        return refuse(
+            Code::Limit,
+            format!(
+                "user {} may have {} live holds and has {kept_holds}{live}",
+                quoted(user),
+                limits.holds_per_user
+            ),
+        );
+    }
+    let kept = show.claims.user(info).seats - given_up;
+    if limits.seats_per_user > 0 && kept.saturating_add(count) > limits.seats_per_user {
+        return refuse(
+            Code::Limit,
+            format!("user {} may have {} seats and has {kept}{live}", quoted(user), limits.seats_per_user),
+        );
+    }
+    Ok(())
+}
+
+/// Resolves the names of a request.
+pub(in crate::seat) fn resolve(show: &Show, wanted: &Wanted<'_>) -> Result<Wish, Refusal> {
+    let tier = match wanted.tier {
+        None => None,
+        Some(name) => match show.venue.tier_called(name) {
+            Some(tier) => Some(tier),
+            None => return refuse(Code::NotFound, format!("no seat of this show has tier {}", quoted(name))),
+        },
+    };
+    let mut areas = Vec::with_capacity(wanted.areas.len());
+    for name in wanted.areas {
+        match show.venue.area_called(name) {
+            Some(area) => areas.push(area),
+            None => return refuse(Code::NotFound, format!("this show has no area {}", quoted(name))),
+        }
+    }
+    let flags = wanted.flags.iter().fold(0, |all, name| all | show.venue.flag_bit(name));
+    let mut needs = Vec::with_capacity(wanted.needs.len());
+    for need in wanted.needs {
+        match show.venue.flag_bit(need.flag) {
+            0 => {
+                return refuse(
+                    Code::NotFound,
+                    format!("no seat of this show has flag {}", quoted(need.flag)),
+                );
+            }
+            flag => needs.push(FlagNeed { count: need.count as u32, flag: Any(flag) }),
+        }
+    }
+    let (adjacent, orphans) = (wanted.adjacent, wanted.orphans);
+    Ok(Wish { count: wanted.count as usize, tier, areas, adjacent, orphans, flags, needs })
+}
+
+/// The turn that these seats take: that of their area, if they all lie in one.
+pub(in crate::seat) fn turn_of(show: &Show, wish: &Wish, seats: &[Seat]) -> Turn {
+    let area = |seat: &Seat| show.venue.area_of(show.venue.row_of(*seat));
+    let (Some(first), Some(last)) = (seats.first().map(area), seats.last().map(area)) else {
+        invariant!("a hold has seats");
+        return Turn::None;
+    };
+    if first != last {
+        return Turn::None;
+    }
+    if wish.tier.is_none() {
+        return Turn::Area(first);
+    }
+    let place = seats.first().and_then(|&seat| show.strip_of(seat));
+    invariant!(place.is_some(), "a seat that is held lies in a bucket");
+    place.map_or(Turn::None, |(bucket, _)| Turn::Bucket(bucket))
+}
+
+/// The number of a live hold; with `user`, it must be that user's.
+pub(in crate::seat) fn live_hold(show: &Show, token: &[u8], user: Option<&[u8]>) -> Result<u32, Refusal> {
+    let Some(id) = show.claims.find(token) else { return no_hold(token) };
+    check_user(show, id, user)?;
+    match show.claims.get(id).stage {
+        Stage::Held { .. } => Ok(id),
+        Stage::Sold { .. } => refuse(Code::BadState, format!("token {} is sold, not held", quoted(token))),
+    }
+}
+
+pub(in crate::seat) fn check_user(show: &Show, id: u32, user: Option<&[u8]>) -> Result<(), Refusal> {
+    match user {
+        Some(user) if show.claims.user(show.claims.get(id).user).name[..] != *user => refuse(
+            Code::NotOwner,
+            format!("token {} is not of user {}", quoted(&show.claims.get(id).token[..]), quoted(user)),
+        ),
+        _ => Ok(()),
+    }
+}
+
+pub(in crate::seat) fn no_hold<T>(token: &[u8]) -> Result<T, Refusal> {
+    refuse(Code::NotFound, format!("there is no hold {}; it may have expired", quoted(token)))
+}
+
+/// Refuses seats that are not sold under this order.
+pub(in crate::seat) fn all_are_of_order(show: &Show, seats: &[Seat], order: &[u8]) -> Result<(), Refusal> {
+    let is_of_order = |&seat: &Seat| match show.owner(seat) {
+        Owner::Claim(id) => match show.claims.get(id).stage {
+            Stage::Sold { order: Some(filed), .. } => show.claims.order(filed).reference[..] == *order,
+            Stage::Sold { order: None, .. } | Stage::Held { .. } => false,
+        },
+        Owner::Free | Owner::Blocked => false,
+    };
+    match seats.iter().find(|seat| !is_of_order(seat)) {
+        None => Ok(()),
+        Some(&seat) => refuse(
+            Code::NotOwner,
+            format!("seat {} is not of order {}", quoted(show.venue.id(seat)), quoted(order)),
+        ),
+    }
+}
+
+/// Numbers of the seats of these ids, in ascending order.
+pub(in crate::seat) fn named(show: &Show, ids: &[&[u8]]) -> Result<Seats, Refusal> {
+    if ids.is_empty() {
+        return refuse(Code::Err, "at least one seat must be named");
+    }
+    let mut seats = Seats::with_capacity(ids.len());
+    for id in ids {
+        match show.venue.find(id) {
+            Some(seat) => seats.push(seat),
+            None => return refuse(Code::NotFound, format!("seat {} is not in the show", quoted(id))),
+        }
+    }
+    seats.sort_unstable();
+    if let Some(&[seat, _]) = seats.windows(2).find(|pair| matches!(pair, [a, b] if a == b)) {
+        return refuse(Code::Err, format!("seat {} is named twice", quoted(show.venue.id(seat))));
+    }
+    Ok(seats)
+}
+
+pub(in crate::seat) fn all_are(
+    show: &Show,
+    seats: &[Seat],
+    owner: Owner,
+    state: &str,
+) -> Result<(), Refusal> {
+    let wrong: Vec<Seat> = seats.iter().copied().filter(|&seat| show.owner(seat) != owner).collect();
+    match *wrong {
+        [] => Ok(()),
+        [seat] => bad_seat(show, seat, state),
+        _ => {
+            const SHOWN: usize = 20;
+            let named =
+                |&seat: &Seat| format!("{} ({})", quoted(show.venue.id(seat)), show.state(seat).word());
+            let mut list: Vec<String> = wrong.iter().take(SHOWN).map(named).collect();
+            if wrong.len() > SHOWN {
+                list.push(format!("and {} more", wrong.len() - SHOWN));
+            }
+            refuse(Code::BadState, format!("seats {} are not {state}", list.join(", ")))
+        }
+    }
+}
+
+pub(in crate::seat) fn bad_seat<T>(show: &Show, seat: Seat, wanted: &str) -> Result<T, Refusal> {
+    let state = show.state(seat).word();
+    refuse(Code::BadState, format!("seat {} is {state}, not {wanted}", quoted(show.venue.id(seat))))
+}

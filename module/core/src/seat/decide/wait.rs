@@ -1,0 +1,192 @@
+//! The waiting list: `SEAT.WAIT`, `SEAT.UNWAIT`, and the offers to waiters.
+
+use super::rules::{Decided, check_user_limits, deadline, resolve, retried, turn_of};
+use super::search::{Found, Search, Wish};
+use crate::seat::event::{Event, Held, Waited};
+use crate::seat::outcome::{Reply, WaitRecord};
+use crate::seat::plan::max;
+use crate::seat::request::{Hold, Wait};
+use crate::seat::state::Show;
+use crate::seat::waiting::{MAX_QUEUES, MAX_WAITERS, QueueWish};
+use crate::shared::counter::Counter;
+use crate::shared::decision::{decided, unchanged};
+use crate::shared::field::Any;
+use crate::shared::refusal::{Code, Refusal, refuse};
+use crate::shared::text::quoted;
+use crate::shared::token::check_ttl;
+use crate::shared::{Bytes, Millis};
+
+pub(super) fn decide_wait(show: &Show, now: Millis, wait: &Wait<'_>) -> Decided {
+    let fingerprint = wait.fingerprint();
+    if let Some(record) = waited(show, wait, fingerprint)? {
+        return unchanged(Reply::Wait(record));
+    }
+    let wanted = wait.hold.wanted();
+    wanted.check()?;
+    check_ttl(wait.hold.ttl)?;
+    let offered_until = deadline(show, now, now, wait.offer)?;
+    let (count, user) = (wait.hold.count as u32, wait.hold.user);
+    let most = show.limits.seats_per_user;
+    if most > 0 && count > most {
+        return refuse(Code::Limit, format!("a user may have {most} seats, not {count}"));
+    }
+    let wish = resolve(show, &wanted)?;
+    // Before others are served, nobody is.
+    if !show.waiters.unserved
+        && check_user_limits(show, user, count, None).is_ok()
+        && let Found::Seats(seats) = Search::new(show, &wish, &[], false).run()
+    {
+        let (token, user) = (Bytes::from_slice(wait.hold.token.token), Bytes::from_slice(user));
+        let record = WaitRecord {
+            token: token.clone(),
+            user: user.clone(),
+            count,
+            offered: true,
+            position: 0,
+            since: now,
+            until: offered_until,
+        };
+        let turn = turn_of(show, &wish, &seats);
+        let fingerprint = Any(fingerprint);
+        let held = Held { token, user, until: offered_until, fingerprint, seats, turn, replaced: None };
+        return decided(Event::Offered(held), Reply::Wait(record));
+    }
+    let wish = queue_wish(wait, &wish);
+    check_room(show, wait, &wish)?;
+    let position = show.waiters.next_position(&wish, wait.priority) as u64;
+    let until = now.saturating_add(wait.hold.ttl);
+    let (token, user) = (Bytes::from_slice(wait.hold.token.token), Bytes::from_slice(user));
+    let record = WaitRecord {
+        token: token.clone(),
+        user: user.clone(),
+        count,
+        offered: false,
+        position,
+        since: now,
+        until,
+    };
+    let (priority, offer, fingerprint) = (wait.priority, wait.offer, Any(fingerprint));
+    let waited = Waited { token, user, wish, priority, until, offer, fingerprint };
+    decided(Event::Waited(Box::new(waited)), Reply::Wait(record))
+}
+
+/// The record of the wait, if an equal request with this token made it before.
+fn waited(show: &Show, wait: &Wait<'_>, fingerprint: u64) -> Result<Option<WaitRecord>, Refusal> {
+    let token = wait.hold.token;
+    if let Some(id) = show.waiters.find(token.token) {
+        let waiter = show.waiters.get(id);
+        if token.chosen && waiter.fingerprint == fingerprint {
+            return Ok(Some(show.wait_record(id)));
+        }
+        return refuse(Code::Exists, format!("token {} is in use by a waiting user", quoted(token.token)));
+    }
+    let Some(record) = retried(show, wait.hold.user, token, fingerprint)? else { return Ok(None) };
+    Ok(Some(WaitRecord {
+        since: show.claims.find(token.token).map_or(0, |id| show.claims.get(id).created),
+        count: record.seats.len() as u32,
+        token: record.token,
+        user: record.user,
+        offered: true,
+        position: 0,
+        until: record.until,
+    }))
+}
+
+/// Checks the limits of the waiting list.
+fn check_room(show: &Show, wait: &Wait<'_>, wish: &QueueWish) -> Result<(), Refusal> {
+    let (waiters, user) = (&show.waiters, wait.hold.user);
+    let waits = waiters.of_user(user);
+    let most = match show.limits.waits_per_user {
+        0 => max::WAITS_PER_USER,
+        most => most,
+    };
+    if waits.len() as u32 >= most {
+        let first = waits.first().map(|&id| quoted(&waiters.get(id).token[..]));
+        let token = first.unwrap_or_default();
+        let text =
+            format!("user {} may wait {most} times and waits {}; token: {token}", quoted(user), waits.len());
+        return refuse(Code::Limit, text);
+    }
+    if waiters.len() >= MAX_WAITERS {
+        return refuse(Code::Limit, format!("{MAX_WAITERS} users wait already"));
+    }
+    if waiters.queues() >= MAX_QUEUES && !waiters.has_queue(wish) {
+        return refuse(Code::Limit, format!("the waiting list has {MAX_QUEUES} different wishes already"));
+    }
+    Counter::new("number of arrivals", waiters.arrivals).check_room()
+}
+
+fn queue_wish(wait: &Wait<'_>, wish: &Wish) -> QueueWish {
+    let mut areas = wish.areas.clone();
+    areas.sort_unstable();
+    areas.dedup();
+    let mut needs = wish.needs.clone();
+    needs.sort_unstable_by_key(|need| need.flag.0);
+    QueueWish {
+        count: wish.count as u32,
+        tier: wait.hold.tier.map(Bytes::from_slice),
+        areas,
+        adjacent: wish.adjacent,
+        orphans: wish.orphans,
+        flags: Any(wish.flags),
+        needs,
+    }
+}
+
+pub(super) fn decide_unwait(show: &Show, token: &[u8]) -> Decided {
+    match show.waiters.find(token) {
+        Some(_) => decided(Event::Unwaited { token: Bytes::from_slice(token), expired: false }, Reply::Ok),
+        None if show.claims.find(token).is_some() => {
+            let text = format!("token {} does not wait any more: it has seats", quoted(token));
+            refuse(Code::BadState, text)
+        }
+        None => refuse(Code::NotFound, format!("nobody waits under token {}", quoted(token))),
+    }
+}
+
+/// The next event of the waiting list: an offer to the first waiter in order who can be served, or the end of a wait
+/// whose time is over. `None` if nobody can be served. O(queues (log rows + areas)).
+pub fn next_offer(show: &Show, now: Millis) -> Option<Event> {
+    show.waiters.heads().into_iter().find_map(|(_, id)| {
+        let waiter = show.waiters.get(id);
+        if waiter.until <= now {
+            return Some(Event::Unwaited { token: waiter.token.clone(), expired: true });
+        }
+        let wish = served_wish(show, &show.waiters.queue_of(waiter).wish)?;
+        let Found::Seats(seats) = Search::new(show, &wish, &[], false).run() else { return None };
+        let longest = show.limits.max_hold_ms as Millis;
+        let offer = if longest > 0 { waiter.offer.min(longest) } else { waiter.offer };
+        Some(Event::Offered(Held {
+            token: waiter.token.clone(),
+            user: waiter.user.clone(),
+            until: now.saturating_add(offer),
+            fingerprint: Any(waiter.fingerprint),
+            turn: turn_of(show, &wish, &seats),
+            seats,
+            replaced: None,
+        }))
+    })
+}
+
+/// The wish of a queue with the numbers of today; `None` if no seat has its tier any more.
+fn served_wish(show: &Show, wish: &QueueWish) -> Option<Wish> {
+    let tier = match &wish.tier {
+        None => None,
+        Some(name) => Some(show.venue.tier_called(name)?),
+    };
+    let (adjacent, orphans, flags) = (wish.adjacent, wish.orphans, wish.flags.0);
+    let (areas, needs) = (wish.areas.clone(), wish.needs.clone());
+    Some(Wish { count: wish.count as usize, tier, areas, adjacent, orphans, flags, needs })
+}
+
+/// The waiters whose time is over, as events, at most `limit`.
+pub(super) fn overdue_waits(show: &Show, now: Millis, limit: usize) -> impl Iterator<Item = Event> {
+    let due = show.waiters.deadlines.due(now, limit);
+    let token = |id: u32| show.waiters.get(id).token.clone();
+    due.into_iter().map(move |id| Event::Unwaited { token: token(id), expired: true })
+}
+
+/// The hold that a wait asks for now. The wait depends on the same overdue holds.
+pub(super) fn as_hold<'a>(wait: &Wait<'a>) -> Hold<'a> {
+    Hold { ttl: wait.offer, ..wait.hold.clone() }
+}

@@ -1,0 +1,323 @@
+//! The waiting list: users who wait for seats, in queues of equal wishes.
+
+#![allow(clippy::indexing_slicing, reason = "numbers of waiters and queues come from the tables themselves")]
+
+use super::choice::{Adjacent, FlagNeed, Orphans};
+use crate::shared::codec::Writer;
+use crate::shared::deadlines::Deadlines;
+use crate::shared::field::{Any, Field};
+use crate::shared::invariant::Checked;
+use crate::shared::names::NameIndex;
+use crate::shared::table::Table;
+use crate::shared::{Bytes, Millis};
+use crate::{ensure, fields, invariant};
+use hashbrown::HashMap;
+use smallvec::SmallVec;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+/// The most waiters of a show.
+pub const MAX_WAITERS: usize = 1_000_000;
+
+/// The most different wishes of a show's waiters. Freeing a seat costs a search for each.
+pub const MAX_QUEUES: usize = 1000;
+
+/// The place of a waiter: the highest priority first, then the earliest arrival.
+pub type Place = (Reverse<i32>, u64);
+
+fields! {
+    /// The seats that a waiter waits for. Waiters with equal wishes share a queue.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct QueueWish {
+        /// Seats wanted, 1 to 100.
+        pub count: u32,
+        /// Only this tier, by name: the number of a tier may change.
+        pub tier: Option<Bytes>,
+        /// Only these areas, in ascending order; all areas if empty.
+        pub areas: Vec<u32>,
+        /// How much sitting together matters.
+        pub adjacent: Adjacent,
+        /// Whether a single seat may be left beside the group.
+        pub orphans: Orphans,
+        /// Flags whose seats may be taken too, as bits.
+        pub flags: Any<u64>,
+        /// Seats of the party that have a flag.
+        pub needs: Vec<FlagNeed>,
+    }
+}
+
+/// A user who waits.
+#[derive(Clone, Debug)]
+pub struct Waiter {
+    /// Name of the wait, and later of the offered hold.
+    pub token: Bytes,
+    /// The user.
+    pub user: Bytes,
+    /// Number of the queue.
+    pub(in crate::seat) queue: u32,
+    /// Place among all waiters.
+    pub place: Place,
+    /// When the user began to wait.
+    pub since: Millis,
+    /// When the user stops waiting.
+    pub until: Millis,
+    /// Time to live of the offered hold, in milliseconds.
+    pub offer: Millis,
+    /// Hash of the request, by which a retry is recognised; 0 if the caller chose no token.
+    pub fingerprint: u64,
+    /// Whether the limits of the show forbid a hold for this user now.
+    limited: bool,
+}
+
+/// Waiters with one wish, by place.
+#[derive(Clone, Debug)]
+pub struct Queue {
+    /// The wish of each.
+    pub wish: QueueWish,
+    /// Waiters who may get a hold.
+    ready: BTreeMap<Place, u32>,
+    /// Waiters whose user may have no further hold or seat now.
+    limited: BTreeMap<Place, u32>,
+}
+
+impl Queue {
+    /// Waiters of the queue before a place. O(waiters of the queue).
+    fn before(&self, place: Place) -> usize {
+        self.ready.range(..place).count() + self.limited.range(..place).count()
+    }
+
+    fn len(&self) -> usize {
+        self.ready.len() + self.limited.len()
+    }
+
+    /// Whether every waiter of the queue is before a place.
+    fn ends_before(&self, place: Place) -> bool {
+        let before =
+            |list: &BTreeMap<Place, u32>| list.last_key_value().is_none_or(|(&last, _)| last < place);
+        before(&self.ready) && before(&self.limited)
+    }
+}
+
+/// All waiters of a show.
+#[derive(Clone, Debug, Default)]
+pub struct Waiters {
+    pub(in crate::seat) table: Table<Waiter>,
+    queues: Table<Queue>,
+    by_token: NameIndex,
+    by_user: HashMap<Bytes, SmallVec<[u32; 2]>>,
+    by_wish: HashMap<Box<[u8]>, u32>,
+    pub(in crate::seat) deadlines: Deadlines,
+    /// Arrivals so far.
+    pub(in crate::seat) arrivals: u64,
+    /// Whether somebody may be servable: the show has changed since the last time that nobody was.
+    pub(in crate::seat) unserved: bool,
+}
+
+impl Waiters {
+    /// Whether nobody waits.
+    pub fn is_empty(&self) -> bool {
+        self.table.is_empty()
+    }
+
+    /// Number of waiters.
+    pub fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// The waiter of that token.
+    pub fn find(&self, token: &[u8]) -> Option<u32> {
+        if self.is_empty() {
+            return None;
+        }
+        self.by_token.find(token, |id| self.table[id].token[..] == *token)
+    }
+
+    /// The waiter of that number, which must exist.
+    pub fn get(&self, id: u32) -> &Waiter {
+        &self.table[id]
+    }
+
+    /// The queue of a waiter.
+    pub fn queue_of(&self, waiter: &Waiter) -> &Queue {
+        &self.queues[waiter.queue]
+    }
+
+    /// Number of queues.
+    pub fn queues(&self) -> usize {
+        self.queues.len()
+    }
+
+    /// Waiters of a user.
+    pub fn of_user(&self, user: &[u8]) -> &[u32] {
+        self.by_user.get(user).map_or(&[], |waits| &waits[..])
+    }
+
+    /// Whether some waiter has this wish.
+    pub fn has_queue(&self, wish: &QueueWish) -> bool {
+        self.by_wish.contains_key(&*encoded(wish))
+    }
+
+    /// The first ready waiter of each queue, by place.
+    pub(in crate::seat) fn heads(&self) -> Vec<(Place, u32)> {
+        let head = |queue: &Queue| queue.ready.first_key_value().map(|(&place, &id)| (place, id));
+        let mut heads: Vec<(Place, u32)> = self.queues.iter().filter_map(|(_, queue)| head(queue)).collect();
+        heads.sort_unstable();
+        heads
+    }
+
+    /// The position of a waiter in its queue, from 1. O(waiters of the queue); O(log waiters) for the last.
+    pub fn position(&self, id: u32) -> usize {
+        let waiter = &self.table[id];
+        let queue = &self.queues[waiter.queue];
+        let next = (waiter.place.0, waiter.place.1 + 1);
+        if queue.ends_before(next) { queue.len() } else { queue.before(waiter.place) + 1 }
+    }
+
+    /// The position that a new waiter with this wish and priority would have. As `position`.
+    pub fn next_position(&self, wish: &QueueWish, priority: i32) -> usize {
+        let Some(&queue) = self.by_wish.get(&*encoded(wish)) else { return 1 };
+        let (queue, place) = (&self.queues[queue], (Reverse(priority), u64::MAX));
+        let before = if queue.ends_before(place) { queue.len() } else { queue.before(place) };
+        before + 1
+    }
+
+    /// Adds a waiter whose token is not in use. The waiter is ready. `times` are the beginning and the end of the wait,
+    /// and the time to live of the offer.
+    pub(in crate::seat) fn add(
+        &mut self,
+        token: Bytes,
+        user: Bytes,
+        wish: &QueueWish,
+        place: Place,
+        times: [Millis; 3],
+        fingerprint: u64,
+    ) -> u32 {
+        let queue = self.queue_or_new(wish);
+        let [since, until, offer] = times;
+        let waiter = Waiter { token, user, queue, place, since, until, offer, fingerprint, limited: false };
+        let id = self.table.insert(waiter);
+        let waiter = &self.table[id];
+        self.by_token.insert(&waiter.token, id);
+        self.by_user.entry(waiter.user.clone()).or_default().push(id);
+        self.deadlines.set(id, until);
+        let other = self.queues[queue].ready.insert(place, id);
+        invariant!(other.is_none(), "each waiter has a place of its own");
+        id
+    }
+
+    /// Removes a waiter.
+    pub(in crate::seat) fn remove(&mut self, id: u32) {
+        let Some(waiter) = self.table.remove(id) else {
+            invariant!("a waiter who leaves is on the list");
+            return;
+        };
+        self.by_token.remove(&waiter.token, id);
+        self.deadlines.remove(id);
+        if let Some(waits) = self.by_user.get_mut(&waiter.user) {
+            waits.retain(|other| *other != id);
+            if waits.is_empty() {
+                self.by_user.remove(&waiter.user);
+            }
+        }
+        let queue = &mut self.queues[waiter.queue];
+        let list = if waiter.limited { &mut queue.limited } else { &mut queue.ready };
+        let removed = list.remove(&waiter.place);
+        invariant!(removed == Some(id), "a waiter is in a queue");
+        if queue.len() == 0 {
+            self.by_wish.remove(&*encoded(&queue.wish));
+            self.queues.remove(waiter.queue);
+        }
+    }
+
+    /// Records whether the limits forbid a hold for a waiter. Returns whether the waiter became ready.
+    pub(in crate::seat) fn set_limited(&mut self, id: u32, limited: bool) -> bool {
+        let waiter = &mut self.table[id];
+        if waiter.limited == limited {
+            return false;
+        }
+        waiter.limited = limited;
+        let (place, queue) = (waiter.place, &mut self.queues[waiter.queue]);
+        let (from, to) = if limited {
+            (&mut queue.ready, &mut queue.limited)
+        } else {
+            (&mut queue.limited, &mut queue.ready)
+        };
+        let removed = from.remove(&place);
+        invariant!(removed == Some(id), "a waiter is in a queue");
+        to.insert(place, id);
+        !limited
+    }
+
+    /// Lets the next waiters have these numbers in this order, as `Claims::number`.
+    pub(in crate::seat) fn number(&mut self, next: &[u32], mut free: Vec<u32>) -> Option<()> {
+        free.extend(next.iter().rev());
+        self.table = Table::restore((0..free.len()).map(|_| None), free.clone())?;
+        Some(())
+    }
+
+    /// Checks waiters, queues, names and deadlines against one another. O(waiters).
+    ///
+    /// # Errors
+    /// The first contradiction.
+    pub fn check(&self) -> Checked {
+        self.table.check()?;
+        self.queues.check()?;
+        self.deadlines.check()?;
+        self.by_token.check(self.table.iter().map(|(id, waiter)| (id, &waiter.token[..])))?;
+        for (id, waiter) in self.table.iter() {
+            let queue = self.queues.get(waiter.queue);
+            let list = queue.map(|queue| if waiter.limited { &queue.limited } else { &queue.ready });
+            let listed = list.and_then(|list| list.get(&waiter.place));
+            ensure!(listed == Some(&id), "waiter {id} is not in its queue");
+            ensure!(self.deadlines.get(id) == Some(waiter.until), "waiter {id} has another deadline");
+            ensure!(self.of_user(&waiter.user).contains(&id), "waiter {id} is not among its user's");
+            ensure!(waiter.place.1 < self.arrivals, "waiter {id} arrived after the last one");
+        }
+        let (waiters, deadlines) = (self.table.len(), self.deadlines.len());
+        ensure!(deadlines == waiters, "{waiters} waiters have {deadlines} deadlines");
+        let queued: usize = self.queues.iter().map(|(_, queue)| queue.len()).sum();
+        ensure!(queued == waiters, "the queues have {queued} of {waiters} waiters");
+        let of_users: usize = self.by_user.values().map(SmallVec::len).sum();
+        ensure!(of_users == waiters, "users have {of_users} of {waiters} waiters");
+        ensure!(self.by_wish.len() == self.queues.len(), "there are wishes without a queue");
+        for (id, queue) in self.queues.iter() {
+            ensure!(queue.len() > 0, "queue {id} is empty");
+            ensure!(self.by_wish.get(&*encoded(&queue.wish)) == Some(&id), "queue {id} has another wish");
+        }
+        Ok(())
+    }
+
+    /// Bytes allocated, the nodes of the queues estimated.
+    pub fn allocated(&self) -> usize {
+        // A node of a B-tree of 11 entries is two thirds full.
+        const ENTRY: usize = 36;
+        let spilled = |bytes: &Bytes| if bytes.spilled() { bytes.capacity() } else { 0 };
+        let texts = |waiter: &Waiter| spilled(&waiter.token) + 2 * spilled(&waiter.user);
+        self.table.allocated()
+            + self.table.iter().map(|(_, waiter)| texts(waiter)).sum::<usize>()
+            + self.table.len() * ENTRY
+            + self.queues.allocated()
+            + self.by_token.allocated()
+            + self.by_user.allocation_size()
+            + self.by_wish.allocation_size()
+            + self.deadlines.allocated()
+    }
+
+    fn queue_or_new(&mut self, wish: &QueueWish) -> u32 {
+        let key = encoded(wish);
+        if let Some(&queue) = self.by_wish.get(&*key) {
+            return queue;
+        }
+        let queue = Queue { wish: wish.clone(), ready: BTreeMap::new(), limited: BTreeMap::new() };
+        let id = self.queues.insert(queue);
+        self.by_wish.insert(key, id);
+        id
+    }
+}
+
+/// A wish as the key of its queue.
+fn encoded(wish: &QueueWish) -> Box<[u8]> {
+    let mut writer = Writer::default();
+    wish.encode(&mut writer);
+    writer.bytes.into()
+}

@@ -1,0 +1,195 @@
+//! Calls that wait: who is served, in which order, and with what.
+
+use super::spec::{Bench, any, n};
+use allot_core::numpool::request::{Call, Changes, Policy, Request};
+use allot_core::numpool::waiting::Grant;
+use allot_core::numpool::{Number, Reply};
+use allot_core::shared::refusal::Code;
+
+impl Bench {
+    /// Has a call wait; none may be free for it.
+    fn wait(&mut self, id: u64, priority: i32, call: Call<'_>) -> Option<u64> {
+        self.pool.wait(id, &call, priority)
+    }
+
+    /// Serves the waiters that are alive: who gets which number, or which error.
+    fn serve_alive(&mut self, is_alive: impl Fn(u64) -> bool) -> Vec<(u64, String)> {
+        let mut served = Vec::new();
+        while let Some(Grant { waiter, outcome }) = self.pool.next_grant(self.now, 0, &is_alive) {
+            let answer = match outcome {
+                Err(refusal) => refusal.code.word().to_owned(),
+                Ok(decision) => {
+                    decision.events.iter().for_each(|event| self.pool.apply(self.now, event));
+                    match decision.reply {
+                        Reply::Lease(record) => record.number.to_string(),
+                        other => panic!("{other:?}"),
+                    }
+                }
+            };
+            served.push((waiter, answer));
+        }
+        assert_eq!(self.pool.check(), Ok(()));
+        served
+    }
+
+    fn serve(&mut self) -> Vec<(u64, String)> {
+        self.serve_alive(|_| true)
+    }
+
+    fn free(&mut self, number: &str) -> Vec<(u64, String)> {
+        self.ok(&Request::HangUp { number: n(number), lease: None, cooldown: None, cause: None });
+        self.serve()
+    }
+
+    fn all_busy(numbers: &[&str]) -> Self {
+        let mut bench = Self::of(numbers);
+        for number in numbers {
+            bench.ok(&Request::Call(Call { number: Some(n(number)), ..any(number) }));
+        }
+        bench
+    }
+}
+
+fn got(waiter: u64, number: &str) -> Vec<(u64, String)> {
+    vec![(waiter, number.to_owned())]
+}
+
+#[test]
+fn higher_priority_is_served_first_and_then_the_earlier_call() {
+    let mut bench = Bench::all_busy(&["1"]);
+    for (id, priority) in [(1, 0), (2, 5), (3, 0), (4, 5), (5, -3)] {
+        bench.wait(id, priority, any(&format!("w{id}")));
+    }
+    assert_eq!(bench.pool.waiting_in_order(), [2, 4, 1, 3, 5]);
+    for id in [2, 4, 1, 3, 5] {
+        assert_eq!(bench.free("1"), got(id, "1"));
+    }
+    assert_eq!(bench.pool.waiting_calls(), 0);
+    assert_eq!(bench.free("1"), []);
+}
+
+#[test]
+fn waiter_is_not_held_up_by_one_whose_number_is_not_free() {
+    let mut bench = Bench::all_busy(&["1", "2", "31"]);
+    bench.wait(1, 9, Call { number: Some(n("2")), ..any("w1") });
+    bench.wait(2, 8, Call { prefix: Some(n("3")), ..any("w2") });
+    bench.wait(3, 0, any("w3"));
+    assert_eq!(bench.free("1"), got(3, "1"));
+    bench.wait(4, 0, any("w4"));
+    assert_eq!(bench.free("31"), got(2, "31"), "the higher priority, though it takes few numbers");
+    assert_eq!(bench.free("2"), got(1, "2"));
+    assert_eq!(bench.free("31"), got(4, "31"));
+}
+
+#[test]
+fn waiter_that_was_alone_keeps_its_place_when_nothing_is_free_for_it() {
+    let mut bench = Bench::all_busy(&["1", "2"]);
+    (1..=3).for_each(|id| _ = bench.wait(id, 0, any(&format!("early{id}"))));
+    assert_eq!(bench.free("1"), got(1, "1"));
+    assert_eq!(bench.free("1"), got(2, "1"));
+    // The registration of the freed number has lapsed: nobody can have it.
+    bench.ok(&Request::Reg { numbers: &[n("1")], ttl: Some(5), switch: None });
+    bench.now += 10;
+    assert_eq!(bench.free("1"), []);
+    bench.wait(4, 0, any("late"));
+    assert_eq!(bench.free("2"), got(3, "2"));
+}
+
+#[test]
+fn numbers_that_come_up_together_go_to_the_waiters_in_order() {
+    let mut bench = Bench::of(&[]);
+    let numbers: Vec<Number> = (10..20).map(|number| n(&number.to_string())).collect();
+    bench.ok(&Request::Add(&numbers));
+    for id in 1..=4 {
+        bench.wait(id, 0, any(&format!("w{id}")));
+    }
+    bench.wait(5, 1, Call { number: Some(n("10")), ..any("w5") });
+    bench.ok(&Request::Reg { numbers: &numbers, ttl: None, switch: None });
+    let expected = [(5, "10"), (1, "11"), (2, "12"), (3, "13"), (4, "14")];
+    let expected: Vec<(u64, String)> = expected.map(|(id, number)| (id, number.to_owned())).into();
+    assert_eq!(bench.serve(), expected);
+    assert_eq!(bench.pool.waiting().count(), 5);
+}
+
+#[test]
+fn dead_waiter_is_passed_over_in_the_same_step() {
+    let mut bench = Bench::all_busy(&["1"]);
+    (1..=3).for_each(|id| _ = bench.wait(id, 0, any(&format!("w{id}"))));
+    bench.ok(&Request::HangUp { number: n("1"), lease: None, cooldown: None, cause: None });
+    assert_eq!(bench.serve_alive(|id| id == 3), got(3, "1"));
+    assert_eq!(bench.pool.waiting_calls(), 0);
+}
+
+#[test]
+fn number_goes_to_the_next_waiter_after_its_cool_down() {
+    let mut bench = Bench::all_busy(&["1"]);
+    bench.ok(&Request::Configure(Changes { cooldown: Some(100), ..Changes::default() }));
+    bench.wait(1, 0, any("w1"));
+    assert_eq!(bench.free("1"), []);
+    bench.now += 100;
+    for event in allot_core::numpool::decide_due(&bench.pool, bench.now, 10) {
+        bench.pool.apply(bench.now, &event);
+    }
+    assert_eq!(bench.serve(), got(1, "1"));
+}
+
+#[test]
+fn waiter_for_a_deleted_number_is_told() {
+    let mut bench = Bench::all_busy(&["1"]);
+    bench.wait(1, 0, Call { number: Some(n("1")), ..any("w1") });
+    bench.ok(&Request::Del { numbers: &[n("1")], drain: true });
+    assert_eq!(bench.serve(), []);
+    assert_eq!(bench.free("1"), got(1, Code::NotFound.word()));
+}
+
+#[test]
+fn repeated_call_takes_the_place_of_the_earlier_one() {
+    let mut bench = Bench::all_busy(&["1"]);
+    bench.wait(1, 0, any("same"));
+    bench.wait(2, 0, any("other"));
+    assert_eq!(bench.wait(3, 0, any("same")), Some(1));
+    assert_eq!(bench.pool.waiting_in_order(), [3, 2]);
+    assert_eq!(bench.wait(4, -1, any("same")), Some(3), "with another priority it comes last");
+    assert_eq!(bench.pool.waiting_in_order(), [2, 4]);
+}
+
+#[test]
+fn waiter_gets_the_lease_of_its_token_that_another_call_began() {
+    let mut bench = Bench::all_busy(&["1", "2"]);
+    bench.wait(1, 0, Call { number: Some(n("2")), ..any("same") });
+    bench.free("1");
+    bench.ok(&Request::Call(any("same")));
+    assert_eq!(bench.serve(), got(1, "EXISTS"), "the lease is live on another number");
+    bench.free("1");
+    bench.wait(2, 0, Call { prefix: Some(n("9")), ..any("twice") });
+    bench.ok(&Request::Call(any("twice")));
+    assert_eq!(bench.serve(), got(2, "1"));
+}
+
+#[test]
+fn waiters_choose_by_their_own_policy() {
+    let mut bench = Bench::all_busy(&["1", "2", "3"]);
+    for number in ["1", "2", "3"] {
+        bench.free(number);
+    }
+    let peer = Some(&b"bob"[..]);
+    bench.ok(&Request::Call(Call { number: Some(n("3")), peer, ..any("b") }));
+    for number in ["1", "2"] {
+        bench.ok(&Request::Call(Call { number: Some(n(number)), ..any(number) }));
+    }
+    bench.wait(1, 0, Call { pick: Some(Policy::Sticky), peer, ..any("w1") });
+    for number in ["1", "2", "3"] {
+        bench.ok(&Request::HangUp { number: n(number), lease: None, cooldown: None, cause: None });
+    }
+    assert_eq!(bench.serve(), got(1, "3"));
+}
+
+#[test]
+fn a_copy_of_a_pool_has_no_waiters() {
+    let mut bench = Bench::all_busy(&["1"]);
+    bench.wait(1, 0, any("w1"));
+    assert_eq!(bench.pool.clone().waiting_calls(), 0);
+    bench.pool.stop_waiting(1);
+    bench.pool.stop_waiting(1);
+    assert_eq!(bench.free("1"), []);
+}

@@ -1,0 +1,215 @@
+//! A show under test beside everything that must agree with it.
+
+use super::naive::{Naive, State};
+use allot_core::seat::list::Filter;
+use allot_core::seat::plan::{Limits, PickOrphans, Plan, PlanArea, PlanRow, PlanSeat, PlanSeats, Rule};
+use allot_core::seat::request::{Orphans, Request, Wait};
+use allot_core::seat::state::SeatState;
+use allot_core::seat::{Event, Reply, Show, decide, decide_due, decide_overdue};
+use allot_core::shared::codec::Writer;
+use allot_core::shared::machine::MachineEvent;
+use allot_core::shared::refusal::Code;
+use proptest::prelude::*;
+use proptest::test_runner::{RngAlgorithm, TestRng};
+
+/// Numbers from a seed, which a failing case prints.
+pub(super) struct Random(TestRng);
+
+impl Random {
+    pub(super) fn new(seed: u64) -> Self {
+        let mut bytes = [0; 32];
+        bytes[..8].copy_from_slice(&seed.to_le_bytes());
+        Self(TestRng::from_seed(RngAlgorithm::ChaCha, &bytes))
+    }
+
+    pub(super) fn below(&mut self, n: usize) -> usize {
+        (self.0.next_u64() % n.max(1) as u64) as usize
+    }
+
+    pub(super) fn chance(&mut self, percent: usize) -> bool {
+        self.below(100) < percent
+    }
+
+    pub(super) fn pick<T: Clone>(&mut self, list: &[T]) -> T {
+        list[self.below(list.len())].clone()
+    }
+}
+
+pub(super) const TIERS: [&str; 3] = ["gold", "silver", "bronze"];
+pub(super) const FLAGS: [&str; 2] = ["wheelchair", "view"];
+
+pub(super) fn random_plan(random: &mut Random) -> Plan {
+    let mixed = random.chance(40);
+    let flagged = random.chance(50);
+    let long = random.chance(15);
+    let named = random.chance(30);
+    let areas = (0..=random.below(4)).map(|area| {
+        let rows = (0..=random.below(5)).map(|row| {
+            let len = if long { 60 + random.below(90) } else { 1 + random.below(14) };
+            let tier = random.pick(&TIERS);
+            let mut seats: Vec<Option<PlanSeat>> = (0..len)
+                .map(|seat| {
+                    let tier = if mixed && random.chance(30) { random.pick(&TIERS) } else { tier };
+                    let id = (named && random.chance(60)).then(|| format!("own{area}.{row}.{seat}"));
+                    let flags =
+                        FLAGS.iter().filter(|_| flagged && random.chance(10)).map(ToString::to_string);
+                    let seat = PlanSeat {
+                        label: seat.to_string(),
+                        id,
+                        tier: Some(tier.to_string()),
+                        flags: flags.collect(),
+                    };
+                    (!random.chance(10)).then_some(seat)
+                })
+                .collect();
+            seats[0].get_or_insert(PlanSeat {
+                label: "0".into(),
+                id: None,
+                tier: Some(tier.into()),
+                flags: vec![],
+            });
+            PlanRow {
+                label: row.to_string(),
+                rank: random.below(3) as i32,
+                tier: None,
+                seats: PlanSeats::List(seats),
+            }
+        });
+        let rows = rows.collect();
+        let rule = random.pick(&[Rule::Ltr, Rule::Rtl, Rule::Center]);
+        PlanArea { id: format!("a{area}"), name: None, priority: random.below(2) as i32, rule, rows }
+    });
+    let areas = areas.collect();
+    let limits = Limits {
+        seats_per_user: random.pick(&[0, 0, 8]),
+        holds_per_user: random.pick(&[0, 1, 2]),
+        max_hold_ms: random.pick(&[0, 500]),
+        waits_per_user: random.pick(&[0, 1, 3]),
+        pick_orphans: random.pick(&[PickOrphans::Allow, PickOrphans::Forbid]),
+    };
+    Plan { areas, limits, events: random.pick(&[0, 0, 5]) }
+}
+
+/// The show under test, and all that must agree with it.
+pub(super) struct Bench {
+    pub(super) show: Show,
+    pub(super) replica: Show,
+    pub(super) naive: Naive,
+    pub(super) now: i64,
+    /// The show before the deadlines of the last step were applied.
+    pub(super) overdue: Show,
+}
+
+impl Bench {
+    pub(super) fn apply(&mut self, event: &Event) {
+        self.show.apply(self.now, event);
+        let mut bytes = Writer::default();
+        event.encode(&mut bytes);
+        for event in Event::decode_all(&bytes.bytes).unwrap() {
+            self.replica.admits(&event).unwrap();
+            self.replica.apply(self.now, &event);
+        }
+    }
+
+    pub(super) fn advance(&mut self, by: i64) {
+        self.now += by;
+        self.overdue = self.show.clone();
+        for event in decide_due(&self.show, self.now, usize::MAX) {
+            self.apply(&event);
+        }
+        self.naive.expire(self.now);
+        self.serve();
+    }
+
+    /// Serves the waiting list.
+    pub(super) fn serve(&mut self) {
+        while let Some(event) = self.show.follow_up(self.now) {
+            self.apply(&event);
+        }
+        self.naive.serve(self.now);
+    }
+
+    pub(super) fn ask(&mut self, request: &Request<'_>) -> Result<Reply, Code> {
+        let before = self.show.encode();
+        // With waiters it depends on the order of expiry who gets which seat.
+        if self.overdue.waiters().is_empty() {
+            self.ask_with_overdue_holds(request);
+        }
+        match decide(&self.show, self.now, request) {
+            Ok(decision) => {
+                for event in &decision.events {
+                    self.apply(event);
+                }
+                self.serve();
+                Ok(decision.reply)
+            }
+            Err(refusal) => {
+                assert_eq!(self.show.encode(), before, "a refusal changed something");
+                Err(refusal.code)
+            }
+        }
+    }
+
+    /// A request gets the same answer where only the overdue holds that it depends on have expired. A hold may have
+    /// other seats, as many.
+    pub(super) fn ask_with_overdue_holds(&self, request: &Request<'_>) {
+        let mut show = self.overdue.clone();
+        loop {
+            let expired = decide_overdue(&show, self.now, request);
+            if expired.is_empty() {
+                break;
+            }
+            for event in expired {
+                show.admits(&event).unwrap();
+                show.apply(self.now, &event);
+            }
+        }
+        assert_eq!(show.check(), Ok(()));
+        let answer = |show: &Show| match decide(show, self.now, request) {
+            Ok(decision) => Ok(match decision.reply {
+                Reply::Hold(record) => Reply::Integer(record.seats.len() as i64),
+                reply => reply,
+            }),
+            Err(refusal) => Err(refusal.code),
+        };
+        let (early, late) = (answer(&show), answer(&self.show));
+        // A seat beside the group that is free a moment later does not count as stranded.
+        let forbids = match request {
+            Request::Hold(hold) | Request::Wait(Wait { hold, .. }) => hold.orphans == Orphans::Forbid,
+            _ => false,
+        };
+        assert!(early == late || forbids && early.is_ok(), "{request:?}: {early:?}, {late:?}");
+    }
+
+    /// Everything that can be seen is the same everywhere, and no state contradicts itself.
+    pub(super) fn check(&self) {
+        let venue = self.show.venue();
+        for place in self.naive.places() {
+            let seat = self.naive.seat(place);
+            let number = venue.find(seat.id.as_bytes()).unwrap();
+            let record = self.show.seat_record(number, self.now);
+            let (standing, token, order) = match &seat.state {
+                State::Free => (SeatState::Free, None, None),
+                State::Blocked => (SeatState::Blocked, None, None),
+                State::Held(token) => (SeatState::Held, Some(token), None),
+                State::Sold(token, order) => (SeatState::Sold, Some(token), order.as_ref()),
+            };
+            assert_eq!(record.state, standing, "{}", seat.id);
+            assert_eq!(record.token.as_deref(), token.map(|token| &token[..]));
+            assert_eq!(record.order.as_deref(), order.map(|order| &order[..]));
+        }
+        let waiting: Vec<&[u8]> = self.naive.waiters.iter().map(|waiter| &waiter.token[..]).collect();
+        let (waiters, _) = self.show.list_waiters(Filter::default(), 0, u32::MAX, self.now);
+        let listed = waiters.iter().map(|&id| self.show.waiters().get(id));
+        let mut listed: Vec<_> = listed.map(|waiter| (waiter.place.1, &waiter.token[..])).collect();
+        listed.sort_unstable();
+        assert_eq!(listed.into_iter().map(|(_, token)| token).collect::<Vec<_>>(), waiting);
+        let bytes = self.show.encode();
+        assert_eq!(self.replica.encode(), bytes, "the replica differs");
+        let restored = Show::decode(&bytes).unwrap();
+        assert_eq!(restored.encode(), bytes, "the snapshot differs");
+        for show in [&self.show, &self.replica, &restored] {
+            assert_eq!(show.check(), Ok(()));
+        }
+    }
+}

@@ -1,0 +1,360 @@
+//! Random requests, each asked of the show under test and of the naive one.
+
+use super::bench::{Bench, FLAGS, Random, TIERS};
+use super::naive::{Naive, Outcome, Seat, State, Waiter, Wish};
+use allot_core::seat::Reply;
+use allot_core::seat::plan::PickOrphans;
+use allot_core::seat::request::{Adjacent, Hold, Need, Orphans, Pick, Replace, Request, Wait};
+use allot_core::shared::refusal::Code;
+use allot_core::shared::token::TokenChoice;
+
+pub(super) fn random_wish(bench: &Bench, random: &mut Random) -> Wish {
+    let areas: Vec<String> = bench.naive.areas.iter().map(|area| area.id.clone()).collect();
+    let count = random.pick(&[1, 1, 2, 2, 3, 4, 6]);
+    let flags: Vec<String> = FLAGS.iter().filter(|_| random.chance(25)).map(ToString::to_string).collect();
+    let mut needs = Vec::new();
+    let mut left = count;
+    for flag in FLAGS {
+        if left > 0 && random.chance(20) && !flags.iter().any(|other| other == flag) {
+            let count = 1 + random.below(left.min(2));
+            needs.push((count, flag.to_owned()));
+            left -= count;
+        }
+    }
+    Wish {
+        count,
+        tier: random.chance(60).then(|| random.pick(&TIERS).to_owned()),
+        areas: if random.chance(20) { (0..2).map(|_| random.pick(&areas)).collect() } else { vec![] },
+        adjacent: random.pick(&[
+            Adjacent::Prefer,
+            Adjacent::Prefer,
+            Adjacent::Require,
+            Adjacent::Area,
+            Adjacent::Ignore,
+        ]),
+        orphans: random.pick(&[Orphans::Avoid, Orphans::Avoid, Orphans::Allow, Orphans::Forbid]),
+        flags,
+        needs,
+    }
+}
+
+/// A user waits; most shows are nearly sold out, so that waits are long.
+pub(super) fn wait(bench: &mut Bench, random: &mut Random, token: &str) {
+    let user = random.pick(&["ann", "bob", "eve", "fay", "gus"]);
+    let mut wish = random_wish(bench, random);
+    if wish.adjacent == Adjacent::Ignore {
+        wish.adjacent = Adjacent::Require;
+    }
+    let (ttl, offer) = (random.pick(&[80, 600]), random.pick(&[30, 200, 501]));
+    let priority = random.pick(&[0, 0, 0, 5, -5]);
+    let (areas, flags, needs) = (wish.areas.clone(), wish.flags.clone(), wish.needs.clone());
+    let request = Request::Wait(Wait {
+        hold: Hold {
+            user: user.as_bytes(),
+            count: wish.count as i64,
+            ttl,
+            tier: wish.tier.as_deref().map(str::as_bytes),
+            areas: areas.iter().map(String::as_bytes).collect(),
+            adjacent: wish.adjacent,
+            orphans: wish.orphans,
+            flags: flags.iter().map(String::as_bytes).collect(),
+            needs: needs_of(&needs),
+            replace: None,
+            token: TokenChoice { token: token.as_bytes(), chosen: true },
+        },
+        offer,
+        priority,
+    });
+    let (now, naive) = (bench.now, &mut bench.naive);
+    let unknown = names_unknown(naive, &wish);
+    let token = token.as_bytes().to_vec();
+    let waits = naive.waiters.iter().filter(|waiter| waiter.user == user.as_bytes()).count();
+    let most = if naive.waits_per_user == 0 { 100 } else { naive.waits_per_user };
+    let expected = if naive.max_hold > 0 && offer > naive.max_hold
+        || naive.seats_per_user > 0 && wish.count > naive.seats_per_user
+    {
+        Err(Code::Limit)
+    } else if unknown {
+        Err(Code::NotFound)
+    } else if naive.allows(user.as_bytes(), wish.count)
+        && matches!(naive.grant(&wish, user.as_bytes(), &token, now, now + offer, None), Outcome::Seats(_))
+    {
+        Ok(true)
+    } else if waits >= most {
+        Err(Code::Limit)
+    } else {
+        let user = user.as_bytes().to_vec();
+        naive.waiters.push(Waiter { token, user, wish: wish.clone(), until: now + ttl, offer, priority });
+        Ok(false)
+    };
+    let got = bench.ask(&request).map(|reply| match reply {
+        Reply::Wait(record) => record.offered,
+        reply => panic!("{reply:?}"),
+    });
+    assert_eq!(got, expected, "{request:?}");
+    if got.is_ok() {
+        assert!(matches!(bench.ask(&request), Ok(Reply::Wait(_))), "a retry gets its record");
+    }
+}
+
+pub(super) fn unwait(bench: &mut Bench, random: &mut Random) {
+    let waiting: Vec<Vec<u8>> = bench.naive.waiters.iter().map(|waiter| waiter.token.clone()).collect();
+    if waiting.is_empty() {
+        return;
+    }
+    let token = random.pick(&waiting);
+    bench.naive.waiters.retain(|waiter| waiter.token != token);
+    assert_eq!(bench.ask(&Request::Unwait(&token)), Ok(Reply::Ok));
+}
+
+pub(super) fn hold(bench: &mut Bench, random: &mut Random, token: &str, tokens: &[Vec<u8>]) {
+    let user = random.pick(&["ann", "bob", "cid"]);
+    let wish = random_wish(bench, random);
+    let replace = (!tokens.is_empty() && random.chance(35)).then(|| (random.pick(tokens), random.chance(50)));
+    let ttl = random.pick(&[50, 400, 501]);
+    let request = Hold {
+        user: user.as_bytes(),
+        count: wish.count as i64,
+        ttl,
+        tier: wish.tier.as_deref().map(str::as_bytes),
+        areas: wish.areas.iter().map(String::as_bytes).collect(),
+        adjacent: wish.adjacent,
+        orphans: wish.orphans,
+        flags: wish.flags.iter().map(String::as_bytes).collect(),
+        needs: needs_of(&wish.needs),
+        replace: replace.as_ref().map(|(token, other)| Replace { token, other: *other }),
+        token: TokenChoice { token: token.as_bytes(), chosen: true },
+    };
+    if random.chance(70) {
+        bench.show.prepare(&request.wanted());
+    }
+    let request = Request::Hold(request);
+    let expected = expect_hold(bench, &wish, user.as_bytes(), token.as_bytes(), ttl, replace.as_ref());
+    let got = bench.ask(&request);
+    let seats = |seats: &[u32]| seats.iter().map(|&seat| bench.show.venue().id(seat)).collect::<Vec<_>>();
+    let got = got.map(|reply| match reply {
+        Reply::Hold(record) => Outcome::Seats(seats(&record.seats)),
+        _ => Outcome::TooFew,
+    });
+    assert_eq!(got, expected, "{wish:?} {replace:?}");
+    if let Ok(Outcome::Seats(_)) = got {
+        let again = bench.ask(&request).unwrap();
+        assert!(
+            matches!(again, Reply::Hold(record) if record.until == bench.now + ttl),
+            "a retry gets its hold"
+        );
+    }
+}
+
+pub(super) fn expect_hold(
+    bench: &mut Bench,
+    wish: &Wish,
+    user: &[u8],
+    token: &[u8],
+    ttl: i64,
+    replace: Option<&(Vec<u8>, bool)>,
+) -> Result<Outcome, Code> {
+    let (now, naive) = (bench.now, &mut bench.naive);
+    if wish.adjacent == Adjacent::Ignore && wish.orphans == Orphans::Forbid {
+        return Err(Code::Err);
+    }
+    if naive.max_hold > 0 && ttl > naive.max_hold {
+        return Err(Code::Limit);
+    }
+    let mut given_up = (0, 0);
+    if let Some((old, _)) = replace {
+        let claim = &naive.claims[old];
+        if claim.user != user {
+            return Err(Code::NotOwner);
+        }
+        if claim.sold {
+            return Err(Code::BadState);
+        }
+        given_up = (1, naive.seats_of(old).len());
+    }
+    if naive.holds_per_user > 0 && naive.user_holds(user) - given_up.0 >= naive.holds_per_user {
+        return Err(Code::Limit);
+    }
+    if naive.seats_per_user > 0 && naive.user_seats(user) - given_up.1 + wish.count > naive.seats_per_user {
+        return Err(Code::Limit);
+    }
+    if names_unknown(naive, wish) {
+        return Err(Code::NotFound);
+    }
+    let replace = replace.map(|(old, other)| (&old[..], *other));
+    match naive.grant(wish, user, token, now, now + ttl, replace) {
+        Outcome::NotAdjacent => Err(Code::NoAdjacent),
+        outcome => Ok(outcome),
+    }
+}
+
+/// Whether no seat has the tier, or a needed flag, of a wish.
+fn names_unknown(naive: &Naive, wish: &Wish) -> bool {
+    let some = |test: &dyn Fn(&Seat) -> bool| naive.places().any(|place| test(naive.seat(place)));
+    wish.tier.as_ref().is_some_and(|tier| !some(&|seat| seat.tier == *tier))
+        || wish.needs.iter().any(|(_, flag)| !some(&|seat| seat.flags.contains(flag)))
+}
+
+fn needs_of(needs: &[(usize, String)]) -> Vec<Need<'_>> {
+    needs.iter().map(|(count, flag)| Need { count: *count as i64, flag: flag.as_bytes() }).collect()
+}
+
+fn some_ids(random: &mut Random, ids: &[String]) -> Vec<String> {
+    let mut some: Vec<String> = (0..=random.below(3)).map(|_| random.pick(ids)).collect();
+    some.sort();
+    some.dedup();
+    some
+}
+
+pub(super) fn bytes(ids: &[String]) -> Vec<&[u8]> {
+    ids.iter().map(String::as_bytes).collect()
+}
+
+pub(super) fn pick(bench: &mut Bench, random: &mut Random, token: &str, ids: &[String]) {
+    let ids = some_ids(random, ids);
+    let (now, naive) = (bench.now, &mut bench.naive);
+    let full = naive.holds_per_user > 0 && naive.user_holds(b"dee") >= naive.holds_per_user
+        || naive.seats_per_user > 0 && naive.user_seats(b"dee") + ids.len() > naive.seats_per_user;
+    let free = ids.iter().all(|id| naive.by_id(id).state == State::Free);
+    let orphans = random.pick(&[None, None, Some(PickOrphans::Allow), Some(PickOrphans::Forbid)]);
+    let forbids = orphans.unwrap_or(naive.pick_orphans) == PickOrphans::Forbid;
+    let mut picked = naive.clone();
+    picked.take(&ids, b"dee", token.as_bytes(), now, now + 100);
+    let strands = forbids && picked.single_seats() > naive.single_seats();
+    let expected = if full {
+        Err(Code::Limit)
+    } else if free && strands {
+        Err(Code::Limit)
+    } else if free {
+        naive.take(&ids, b"dee", token.as_bytes(), now, now + 100);
+        Ok(())
+    } else {
+        Err(Code::BadState)
+    };
+    let token = TokenChoice { token: token.as_bytes(), chosen: false };
+    let got = bench.ask(&Request::Pick(Pick { user: b"dee", ttl: 100, token, orphans, seats: bytes(&ids) }));
+    assert_eq!(got.map(|_| ()), expected);
+}
+
+pub(super) fn confirm(bench: &mut Bench, token: &[u8], order: Option<&[u8]>) {
+    let naive = &mut bench.naive;
+    let seats = naive.seats_of(token);
+    let expected = match naive.claims.get_mut(token) {
+        None => Err(Code::NotFound),
+        Some(claim) if claim.sold && claim.order.as_deref() == order => Ok(claim.bought),
+        Some(claim) if claim.sold => Err(Code::Exists),
+        Some(claim) => {
+            (claim.sold, claim.bought, claim.order) = (true, seats.len(), order.map(<[u8]>::to_vec));
+            for id in &seats {
+                naive.by_id(id).state = State::Sold(token.to_vec(), order.map(<[u8]>::to_vec));
+            }
+            Ok(seats.len())
+        }
+    };
+    let got = bench.ask(&Request::Confirm { token, user: None, order });
+    assert_eq!(got, expected.map(|seats| Reply::Integer(seats as i64)));
+}
+
+/// Sells a hold in exchange for sold seats, which mostly are all of one order.
+pub(super) fn exchange(bench: &mut Bench, random: &mut Random, token: &[u8], ids: &[String]) {
+    let naive = &mut bench.naive;
+    let order = b"order1".to_vec();
+    let is_of_order = |naive: &mut Naive, id: &String| matches!(&naive.by_id(id).state, State::Sold(_, Some(filed)) if *filed == order);
+    let filed: Vec<String> = ids.iter().filter(|&id| is_of_order(naive, id)).cloned().collect();
+    let from = if filed.is_empty() || random.chance(20) { ids } else { &filed };
+    let ids = some_ids(random, from);
+    let fit = ids.iter().all(|id| is_of_order(naive, id));
+    let seats = naive.seats_of(token);
+    let expected = match naive.claims.get_mut(token) {
+        None => Err(Code::NotFound),
+        Some(claim) if claim.sold && claim.order.as_ref() == Some(&order) => Ok(claim.bought),
+        Some(claim) if claim.sold => Err(Code::Exists),
+        Some(_) if !fit => Err(Code::NotOwner),
+        Some(claim) => {
+            (claim.sold, claim.bought, claim.order) = (true, seats.len(), Some(order.clone()));
+            for id in &seats {
+                naive.by_id(id).state = State::Sold(token.to_vec(), Some(order.clone()));
+            }
+            for id in &ids {
+                naive.by_id(id).state = State::Free;
+            }
+            naive.forget_empty();
+            Ok(seats.len())
+        }
+    };
+    let (order, from) = (Some(&order[..]), &order[..]);
+    let request = Request::Exchange { token, user: None, order, from, seats: bytes(&ids) };
+    assert_eq!(bench.ask(&request), expected.map(|seats| Reply::Integer(seats as i64)));
+}
+
+pub(super) fn release(bench: &mut Bench, random: &mut Random, token: &[u8]) {
+    let naive = &mut bench.naive;
+    let mut seats = naive.seats_of(token);
+    let some = random.chance(50) && !seats.is_empty();
+    if some {
+        seats.truncate(1 + random.below(seats.len()));
+    }
+    let expected = match naive.claims.get(token) {
+        None => Err(Code::NotFound),
+        Some(claim) if claim.sold => Err(Code::BadState),
+        Some(_) => {
+            for id in &seats {
+                naive.by_id(id).state = State::Free;
+            }
+            naive.forget_empty();
+            Ok(Reply::Integer(seats.len() as i64))
+        }
+    };
+    let seats = some.then(|| bytes(&seats));
+    assert_eq!(bench.ask(&Request::Release { token, seats }), expected);
+}
+
+pub(super) fn refund(bench: &mut Bench, random: &mut Random, ids: &[String]) {
+    let naive = &mut bench.naive;
+    let sold: Vec<String> =
+        ids.iter().filter(|id| matches!(naive.by_id(id).state, State::Sold(..))).cloned().collect();
+    let from = if sold.is_empty() || random.chance(20) { ids } else { &sold };
+    let ids = some_ids(random, from);
+    let expected = if ids.iter().all(|id| matches!(naive.by_id(id).state, State::Sold(..))) {
+        for id in &ids {
+            naive.by_id(id).state = State::Free;
+        }
+        naive.forget_empty();
+        Ok(Reply::Integer(ids.len() as i64))
+    } else {
+        Err(Code::BadState)
+    };
+    assert_eq!(bench.ask(&Request::Refund { order: None, seats: bytes(&ids) }), expected);
+}
+
+pub(super) fn block(bench: &mut Bench, random: &mut Random, ids: &[String]) {
+    let ids = some_ids(random, ids);
+    let block = random.chance(50);
+    let (from, to) = if block { (State::Free, State::Blocked) } else { (State::Blocked, State::Free) };
+    let naive = &mut bench.naive;
+    let expected = if ids.iter().all(|id| naive.by_id(id).state == from) {
+        for id in &ids {
+            naive.by_id(id).state = to.clone();
+        }
+        Ok(Reply::Integer(ids.len() as i64))
+    } else {
+        Err(Code::BadState)
+    };
+    let request = if block { Request::Block(bytes(&ids)) } else { Request::Unblock(bytes(&ids)) };
+    assert_eq!(bench.ask(&request), expected);
+}
+
+pub(super) fn extend(bench: &mut Bench, token: &[u8]) {
+    let (now, naive) = (bench.now, &mut bench.naive);
+    let longest = naive.max_hold;
+    let expected = match naive.claims.get_mut(token) {
+        None => Err(Code::NotFound),
+        Some(claim) if claim.sold => Err(Code::BadState),
+        Some(claim) if longest > 0 && now + 200 > claim.created + longest => Err(Code::Limit),
+        Some(claim) => {
+            claim.until = now + 200;
+            Ok(Reply::Integer(claim.until))
+        }
+    };
+    assert_eq!(bench.ask(&Request::Extend { token, ttl: 200 }), expected);
+}

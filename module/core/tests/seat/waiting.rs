@@ -1,0 +1,221 @@
+//! The waiting list, sentence by sentence of docs/seats.md.
+
+use super::house::{House, wish};
+use allot_core::seat::list::Filter;
+use allot_core::seat::request::{Hold, Orphans, Request, Wait};
+use allot_core::seat::{Reply, Show, WaitRecord, decide_due};
+use allot_core::shared::refusal::{Code, Refusal};
+use allot_core::shared::token::TokenChoice;
+use serde_json::json;
+
+impl House {
+    /// One area `a` with a row `1` of `seats` seats of tier gold and a row `2` of two seats of tier silver.
+    fn with_seats(seats: usize, limits: &serde_json::Value) -> Self {
+        let rows = [
+            json!({"label": "1", "rank": 1, "tier": "gold", "seats": format!("1-{seats}")}),
+            json!({"label": "2", "rank": 2, "tier": "silver", "seats": "1-2"}),
+        ];
+        Self::new(&json!({"areas": [{"id": "a", "rows": rows}], "limits": limits}))
+    }
+
+    /// Asks, applies deadlines before, and serves the list after it, as a step of the module does.
+    fn step(&mut self, request: &Request<'_>) -> Result<Reply, Refusal> {
+        self.settle();
+        let reply = self.ask(request);
+        self.settle();
+        reply
+    }
+
+    fn settle(&mut self) {
+        for event in decide_due(&self.show, self.now, usize::MAX) {
+            self.show.apply(self.now, &event);
+        }
+        while let Some(event) = self.show.follow_up(self.now) {
+            self.show.admits(&event).unwrap();
+            self.show.apply(self.now, &event);
+        }
+        assert_eq!(self.show.check(), Ok(()));
+    }
+
+    fn wait(&mut self, user: &str, hold: Hold<'_>, priority: i32) -> Result<WaitRecord, Code> {
+        let token = TokenChoice { token: user.as_bytes(), chosen: true };
+        let hold = Hold { user: user.as_bytes(), token, ..hold };
+        match self.step(&Request::Wait(Wait { hold, offer: 100, priority })) {
+            Ok(Reply::Wait(record)) => Ok(record),
+            Ok(reply) => panic!("{reply:?}"),
+            Err(refusal) => Err(refusal.code),
+        }
+    }
+
+    /// The seats of a user's live holds.
+    fn seats_of(&self, user: &str) -> usize {
+        self.show.holds_of(user.as_bytes(), self.now).iter().map(|hold| hold.seats.len()).sum()
+    }
+}
+
+fn gold(count: i64) -> Hold<'static> {
+    Hold { tier: Some(b"gold"), ttl: 10_000, ..wish("", count) }
+}
+
+/// A show whose four gold seats are held by `first`.
+fn sold_out() -> House {
+    let mut house = House::with_seats(4, &json!({}));
+    house.pick("first", "h", &["a-1-1", "a-1-2", "a-1-3", "a-1-4"]).unwrap();
+    house
+}
+
+#[test]
+fn wait_is_offered_seats_at_once_where_there_are_some() {
+    let mut house = House::with_seats(4, &json!({}));
+    let record = house.wait("ann", gold(2), 0).unwrap();
+    assert!(record.offered && record.position == 0);
+    assert_eq!((record.until, house.seats_of("ann")), (house.now + 100, 2));
+    assert!(house.show.waiters().is_empty());
+}
+
+#[test]
+fn freed_seats_are_offered_in_the_same_step_in_order_of_arrival() {
+    let mut house = sold_out();
+    for (position, user) in ["ann", "bob", "cid"].into_iter().enumerate() {
+        let record = house.wait(user, gold(2), 0).unwrap();
+        assert_eq!((record.offered, record.position), (false, position as u64 + 1));
+    }
+    house.step(&Request::Release { token: b"h", seats: None }).unwrap();
+    assert_eq!(["ann", "bob", "cid"].map(|user| house.seats_of(user)), [2, 2, 0]);
+    let cid = house.wait("cid", gold(2), 0).unwrap();
+    assert_eq!((cid.offered, cid.position), (false, 1), "a retry shows the position of now");
+    assert!(house.wait("ann", gold(2), 0).unwrap().offered, "a retry shows the offer");
+}
+
+#[test]
+fn higher_priority_is_served_first() {
+    let mut house = sold_out();
+    house.wait("ann", gold(4), 0).unwrap();
+    assert_eq!(house.wait("vip", gold(4), 7).unwrap().position, 1);
+    house.step(&Request::Release { token: b"h", seats: None }).unwrap();
+    assert_eq!((house.seats_of("ann"), house.seats_of("vip")), (0, 4));
+}
+
+#[test]
+fn waiter_who_cannot_be_served_does_not_hold_up_the_next() {
+    let mut house = sold_out();
+    house.wait("ann", gold(3), 0).unwrap();
+    house.wait("bob", gold(1), 0).unwrap();
+    house.step(&Request::Release { token: b"h", seats: Some(vec![b"a-1-2"]) }).unwrap();
+    assert_eq!((house.seats_of("ann"), house.seats_of("bob")), (0, 1));
+}
+
+#[test]
+fn offer_that_is_not_confirmed_goes_to_the_next_at_its_expiry() {
+    let mut house = sold_out();
+    house.wait("ann", gold(4), 0).unwrap();
+    house.wait("bob", gold(4), 0).unwrap();
+    house.step(&Request::Release { token: b"h", seats: None }).unwrap();
+    assert_eq!(house.seats_of("ann"), 4);
+    house.now += 100;
+    house.settle();
+    assert_eq!((house.seats_of("ann"), house.seats_of("bob")), (0, 4));
+    house.confirm("bob", Some("o")).unwrap();
+}
+
+#[test]
+fn refund_and_unblock_serve_waiters() {
+    let mut house = sold_out();
+    house.step(&Request::Block(vec![b"a-2-1"])).unwrap();
+    house.confirm("h", None).unwrap();
+    house.wait("ann", gold(1), 0).unwrap();
+    house.wait("bob", Hold { tier: Some(b"silver"), ..gold(2) }, 0).unwrap();
+    house.step(&Request::Refund { order: None, seats: vec![b"a-1-3"] }).unwrap();
+    house.step(&Request::Unblock(vec![b"a-2-1"])).unwrap();
+    assert_eq!((house.seats_of("ann"), house.seats_of("bob")), (1, 2));
+}
+
+#[test]
+fn wait_ends_at_its_time_and_by_unwait() {
+    let mut house = sold_out();
+    house.wait("ann", gold(1), 0).unwrap();
+    house.wait("bob", gold(1), 0).unwrap();
+    assert_eq!(house.step(&Request::Unwait(b"bob")), Ok(Reply::Ok));
+    assert_eq!(house.step(&Request::Unwait(b"bob")).unwrap_err().code, Code::NotFound);
+    assert_eq!(house.step(&Request::Unwait(b"h")).unwrap_err().code, Code::BadState);
+    assert_eq!(house.show.waiters().len(), 1);
+    // The hold of all seats ends earlier, so prolong it.
+    house.step(&Request::Extend { token: b"h", ttl: 50_000 }).unwrap();
+    house.now += 10_000;
+    house.settle();
+    assert!(house.show.waiters().is_empty());
+}
+
+#[test]
+fn user_may_wait_once_unless_the_plan_says_more() {
+    let mut house = sold_out();
+    house.wait("ann", gold(1), 0).unwrap();
+    let again = |token: &'static [u8]| {
+        let token = TokenChoice { token, chosen: true };
+        Request::Wait(Wait { hold: Hold { user: b"ann", token, ..gold(1) }, offer: 100, priority: 0 })
+    };
+    assert_eq!(house.step(&again(b"other")).unwrap_err().code, Code::Limit);
+    house.alter(&json!({"limits": {"waits_per_user": 2}})).unwrap();
+    house.step(&again(b"other")).unwrap();
+    assert_eq!(house.step(&again(b"third")).unwrap_err().code, Code::Limit);
+    assert_eq!(house.step(&again(b"h")).unwrap_err().code, Code::Exists);
+}
+
+#[test]
+fn waiter_at_a_limit_is_passed_over_until_the_limit_allows_seats() {
+    let mut house = sold_out();
+    // Ann has a live hold, and may have one.
+    house.pick("ann", "silver", &["a-2-1"]).unwrap();
+    house.wait("ann", gold(1), 0).unwrap();
+    house.wait("bob", gold(1), 0).unwrap();
+    house.step(&Request::Release { token: b"h", seats: Some(vec![b"a-1-1"]) }).unwrap();
+    assert_eq!((house.seats_of("ann"), house.seats_of("bob")), (1, 1));
+    house.step(&Request::Release { token: b"h", seats: Some(vec![b"a-1-2"]) }).unwrap();
+    assert_eq!(house.seats_of("ann"), 1, "still at the limit");
+    house.step(&Request::Confirm { token: b"silver", user: None, order: None }).unwrap();
+    assert_eq!(house.seats_of("ann"), 1);
+    assert!(house.show.waiters().is_empty(), "the sale ended the hold, so ann was served");
+}
+
+#[test]
+fn waiter_who_forbids_orphans_is_served_when_others_take_the_orphan() {
+    let mut house = sold_out();
+    let forbid = |count| Hold { orphans: Orphans::Forbid, ..gold(count) };
+    house.wait("ann", forbid(3), 0).unwrap();
+    house.step(&Request::Release { token: b"h", seats: None }).unwrap();
+    assert_eq!(house.seats_of("ann"), 0, "three of four would strand a seat");
+    house.step(&Request::Block(vec![b"a-1-4"])).unwrap();
+    assert_eq!(house.seats_of("ann"), 3);
+}
+
+#[test]
+fn waiting_list_survives_a_snapshot_in_its_order() {
+    let mut house = sold_out();
+    for (user, priority) in [("ann", 0), ("bob", 3), ("cid", 0)] {
+        house.wait(user, gold(2), priority).unwrap();
+    }
+    house.step(&Request::Unwait(b"ann")).unwrap();
+    let bytes = house.show.encode();
+    let mut loaded = House::with_seats(4, &json!({}));
+    (loaded.show, loaded.now) = (Show::decode(&bytes).unwrap(), house.now);
+    assert_eq!(loaded.show.encode(), bytes);
+    for house in [&mut house, &mut loaded] {
+        house.wait("dee", gold(2), 0).unwrap();
+        house.step(&Request::Release { token: b"h", seats: None }).unwrap();
+        assert_eq!(["bob", "cid", "dee"].map(|user| house.seats_of(user)), [2, 2, 0]);
+    }
+    assert_eq!(loaded.show.encode(), house.show.encode());
+    let (listed, next) = house.show.list_waiters(Filter::default(), 0, 10, house.now);
+    assert_eq!((listed.len(), next), (1, 0));
+}
+
+#[test]
+fn altered_tiers_serve_those_who_wait_for_them() {
+    let mut house = sold_out();
+    house.step(&Request::Release { token: b"h", seats: Some(vec![b"a-1-4"]) }).unwrap();
+    house.step(&Request::Block(vec![b"a-1-4"])).unwrap();
+    house.wait("ann", gold(2), 0).unwrap();
+    house.alter(&json!({"areas": [{"id": "a", "rows": [{"label": "2", "tier": "gold"}]}]})).unwrap();
+    house.settle();
+    assert_eq!(house.seats_of("ann"), 2);
+}

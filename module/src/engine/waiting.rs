@@ -1,0 +1,227 @@
+//! Clients that wait until a key can answer them.
+//!
+//! A family keeps its waiters by their ids, in its state or next to it, and decides who is served; the module answers
+//! them at the end of the step that serves them, so that no other command comes between. Here is what the server knows
+//! of a waiter: its client and the key for which it waits. A waiter that is not here any more is not alive.
+
+use allot_core::invariant;
+use std::cell::RefCell;
+use std::collections::{BTreeSet, HashMap};
+
+use crate::ffi::blocking::{BlockedClient, Connection};
+use crate::ffi::{Context, KeyName, OwnedString};
+
+/// Takes a waiter, whose client no longer waits, out of the state of its key.
+pub(crate) type Forget = fn(Context<'_>, KeyName<'_>, u64);
+
+/// Writes an answer to a client.
+pub(crate) type Answer = Box<dyn FnOnce(Context<'_>)>;
+
+/// Takes back what a client was granted whose connection ended before the answer was sent.
+pub(crate) type Undo = Box<dyn FnOnce(Context<'_>, KeyName<'_>)>;
+
+/// A decision to answer a waiter.
+pub(crate) struct Grant<E> {
+    pub(crate) waiter: u64,
+    pub(crate) events: E,
+    pub(crate) answer: Answer,
+    /// `None` if there is nothing to take back.
+    pub(crate) undo: Option<Undo>,
+}
+
+/// The name of a key, with its database.
+type Place = (i32, Box<[u8]>);
+
+struct Waiter {
+    client: BlockedClient,
+    connection: Connection,
+    place: Place,
+    forget: Forget,
+    /// Set from the time at which the waiter is answered until the answer is written.
+    answer: Option<Answer>,
+}
+
+/// A grant whose answer is not sent yet.
+struct Granted {
+    connection: Connection,
+    place: Place,
+    undo: Undo,
+}
+
+#[derive(Default)]
+struct Registry {
+    last_id: u64,
+    waiters: HashMap<u64, Waiter>,
+    by_place: HashMap<Place, BTreeSet<u64>>,
+    granted: Vec<Granted>,
+}
+
+thread_local! {
+    // Only the server's thread uses it. It is never borrowed while a function of the server or of a family runs.
+    static REGISTRY: RefCell<Registry> = RefCell::default();
+}
+
+impl Registry {
+    fn put(&mut self, id: u64, waiter: Waiter) {
+        self.by_place.entry(waiter.place.clone()).or_default().insert(id);
+        self.waiters.insert(id, waiter);
+    }
+
+    fn remove(&mut self, id: u64) -> Option<Waiter> {
+        let waiter = self.waiters.remove(&id)?;
+        if let Some(ids) = self.by_place.get_mut(&waiter.place) {
+            ids.remove(&id);
+            if ids.is_empty() {
+                self.by_place.remove(&waiter.place);
+            }
+        }
+        Some(waiter)
+    }
+}
+
+/// Has the client of this call wait for `wait` milliseconds, 0 without an end. Returns the id of the waiter. The
+/// command replies nothing.
+pub(crate) fn block(ctx: Context<'_>, name: KeyName<'_>, wait: i64, forget: Forget) -> u64 {
+    let connection = ctx.connection();
+    let place: Place = (ctx.selected_db(), name.as_bytes().into());
+    let id = REGISTRY.with_borrow_mut(|registry| {
+        registry.last_id += 1;
+        registry.last_id
+    });
+    let client = ctx.block(name, id, wait);
+    REGISTRY.with_borrow_mut(|registry| {
+        registry.put(id, Waiter { client, connection, place, forget, answer: None });
+    });
+    id
+}
+
+/// Whether a waiter still waits and can read an answer.
+pub(crate) fn is_alive(id: u64) -> bool {
+    let connection = REGISTRY.with_borrow(|registry| {
+        registry.waiters.get(&id).filter(|waiter| waiter.answer.is_none()).map(|waiter| waiter.connection)
+    });
+    connection.is_some_and(Connection::is_open)
+}
+
+/// Answers a waiter, unless it has been answered.
+pub(crate) fn answer(id: u64, answer: Answer) {
+    let client = REGISTRY.with_borrow_mut(|registry| {
+        let waiter = registry.waiters.get_mut(&id).filter(|waiter| waiter.answer.is_none())?;
+        waiter.answer = Some(answer);
+        Some(waiter.client)
+    });
+    if let Some(client) = client {
+        client.unblock();
+    }
+}
+
+/// Answers waiters of a key whom a step has served, after its events were replicated.
+pub(crate) fn deliver<E>(ctx: Context<'_>, name: KeyName<'_>, grants: Vec<Grant<E>>) {
+    let db = ctx.selected_db();
+    for Grant { waiter, answer: reply, undo, .. } in grants {
+        REGISTRY.with_borrow_mut(|registry| {
+            if let (Some(undo), Some(waiter)) = (undo, registry.waiters.get(&waiter)) {
+                let (connection, place) = (waiter.connection, (db, name.as_bytes().into()));
+                registry.granted.push(Granted { connection, place, undo });
+            }
+        });
+        answer(waiter, reply);
+    }
+}
+
+/// The wait of a client has ended: it is answered, its time is over, or another client has unblocked it.
+pub(crate) fn wait_ended(ctx: Context<'_>, id: u64) {
+    match REGISTRY.with_borrow_mut(|registry| registry.remove(id)) {
+        Some(Waiter { answer: Some(answer), .. }) => answer(ctx),
+        Some(waiter) => {
+            forget(ctx, id, &waiter, waiter.place.0);
+            ctx.reply_nothing();
+        }
+        None => {
+            invariant!("a client whose wait ends is known");
+            ctx.reply_nothing();
+        }
+    }
+}
+
+/// The connection of a client that waits has ended, or the server has answered it itself.
+pub(crate) fn disconnected(ctx: Context<'_>, id: u64) {
+    if let Some(waiter) = REGISTRY.with_borrow_mut(|registry| registry.remove(id)) {
+        forget(ctx, id, &waiter, waiter.place.0);
+    }
+}
+
+/// Takes a waiter out of the state of its key, which is in this database.
+fn forget(ctx: Context<'_>, id: u64, waiter: &Waiter, db: i32) {
+    if ctx.select_db(db) {
+        (waiter.forget)(ctx, OwnedString::new(&waiter.place.1).name(), id);
+    }
+}
+
+/// A key was deleted, overwritten, renamed or moved: its waiters are told to call again.
+pub(crate) fn key_gone(db: i32, name: &[u8]) {
+    let ids = REGISTRY.with_borrow_mut(|registry| {
+        if registry.waiters.is_empty() { None } else { registry.by_place.remove(&(db, name.into())) }
+    });
+    ids.into_iter().flatten().for_each(tell_to_call_again);
+}
+
+fn tell_to_call_again(id: u64) {
+    let line = "UNBLOCKED the key was deleted, renamed or moved while the call waited; call again";
+    answer(id, Box::new(move |ctx| ctx.reply_error(line)));
+}
+
+/// Ids of the waiters of a database.
+fn waiters_of(db: i32) -> Vec<u64> {
+    REGISTRY.with_borrow(|registry| {
+        let places = registry.by_place.iter().filter(|((other, _), _)| *other == db);
+        places.flat_map(|(_, ids)| ids.iter().copied()).collect()
+    })
+}
+
+/// A database was emptied, or all of them.
+pub(crate) fn flushed(db: Option<i32>) {
+    let ids: Vec<u64> = match db {
+        Some(db) => waiters_of(db),
+        None => REGISTRY.with_borrow(|registry| registry.waiters.keys().copied().collect()),
+    };
+    ids.into_iter().for_each(tell_to_call_again);
+}
+
+/// Two databases changed places, but their clients did not.
+pub(crate) fn swapped(first: i32, second: i32) {
+    for (before, now) in [(first, second), (second, first)] {
+        for id in waiters_of(before) {
+            if let Some(waiter) = REGISTRY.with_borrow_mut(|registry| registry.remove(id)) {
+                forget(Context::detached(), id, &waiter, now);
+                REGISTRY.with_borrow_mut(|registry| registry.put(id, waiter));
+            }
+            tell_to_call_again(id);
+        }
+    }
+}
+
+/// Before the server sends its answers: takes back the grants of clients that can no longer read them.
+pub(crate) fn before_sleep(ctx: Context<'_>) {
+    let mut postponed = Vec::new();
+    // Taking a grant back may grant the number to the next waiter, whose answer is sent now, too.
+    loop {
+        let granted = REGISTRY.with_borrow_mut(|registry| std::mem::take(&mut registry.granted));
+        if granted.is_empty() {
+            break;
+        }
+        for grant in granted {
+            if grant.connection.is_open() || !ctx.is_master() {
+                continue;
+            }
+            if ctx.must_not_replicate() {
+                postponed.push(grant);
+            } else if ctx.select_db(grant.place.0) {
+                (grant.undo)(ctx, OwnedString::new(&grant.place.1).name());
+            }
+        }
+    }
+    if !postponed.is_empty() {
+        REGISTRY.with_borrow_mut(|registry| registry.granted = postponed);
+    }
+}

@@ -1,0 +1,99 @@
+//! Calls that wait until a number is free for them.
+
+use allot_core::numpool::request::{self, Request};
+use allot_core::numpool::{Event, LeaseRecord, Pool, Reply, decide};
+use allot_core::shared::machine::Events;
+use allot_core::shared::refusal::{Code, Refusal};
+
+use super::replies::reply_lease;
+use crate::engine::argument::Argument;
+use crate::engine::step::{Step, change, forget_waiter};
+use crate::engine::waiting::{self, Grant, Undo};
+use crate::engine::{config, token};
+use crate::ffi::{Context, KeyName};
+
+/// The greatest priority of a call; the least one is its negative.
+const MAX_PRIORITY: i32 = 1_000_000;
+
+/// How long a call waits, and how urgent it is.
+pub(super) struct Wait {
+    /// In milliseconds; 0 without an end.
+    wait: i64,
+    priority: i32,
+}
+
+impl Wait {
+    /// The wait of a call; `None` if it does not wait.
+    pub(super) fn of(wait: &Argument<'_>, priority: &Argument<'_>) -> Result<Option<Self>, Refusal> {
+        let Some(wait) = wait.optional_integer() else {
+            if priority.is_given() {
+                return Err(Refusal::new(Code::Err, "PRIORITY is for calls that WAIT"));
+            }
+            return Ok(None);
+        };
+        if wait < 0 {
+            return Err(Refusal::new(Code::Err, format!("WAIT must be 0 or more ms, not {wait}")));
+        }
+        let wait = config::check_ttl(&config::NUMPOOL_MAX_TTL, "WAIT", wait)?;
+        let given = priority.optional_integer().unwrap_or(0);
+        let in_range = |priority: &i32| (-MAX_PRIORITY..=MAX_PRIORITY).contains(priority);
+        let Some(priority) = i32::try_from(given).ok().filter(in_range) else {
+            let text = format!("PRIORITY must be -{MAX_PRIORITY} to {MAX_PRIORITY}, not {given}");
+            return Err(Refusal::new(Code::Err, text));
+        };
+        Ok(Some(Self { wait, priority }))
+    }
+
+    /// Has the client of a call wait. An earlier call that waits for the same lease is told that it was replaced.
+    pub(super) fn begin(
+        &self,
+        ctx: Context<'_>,
+        name: KeyName<'_>,
+        step: &mut Step<'_, '_, Pool>,
+        call: &request::Call<'_>,
+    ) {
+        let id = waiting::block(ctx, name, self.wait, forget_waiter::<Pool>);
+        if let Some(replaced) = step.state_mut().wait(id, call, self.priority) {
+            let line = "UNBLOCKED another call waits for the same lease";
+            waiting::answer(replaced, Box::new(move |ctx| ctx.reply_error(line)));
+        }
+    }
+}
+
+/// The next waiter of a pool to answer.
+pub(super) fn grant(pool: &mut Pool, now: i64) -> Option<Grant<Events<Event>>> {
+    let grant = pool.next_grant(now, token::random(), waiting::is_alive)?;
+    let waiter = grant.waiter;
+    let decision = match grant.outcome {
+        Ok(decision) => decision,
+        Err(refusal) => {
+            let line = refusal.to_string();
+            let answer = Box::new(move |ctx: Context<'_>| ctx.reply_error(&line));
+            return Some(Grant { waiter, events: Events::new(), answer, undo: None });
+        }
+    };
+    let is_new = !decision.events.is_empty();
+    let (record, undo) = match decision.reply {
+        Reply::Lease(record) => (Some(record.clone()), is_new.then(|| hang_up(record))),
+        _ => (None, None),
+    };
+    let answer = Box::new(move |ctx: Context<'_>| match &record {
+        Some(record) => reply_lease(ctx, record),
+        None => ctx.reply_nothing(),
+    });
+    Some(Grant { waiter, events: decision.events, answer, undo })
+}
+
+/// Ends a call that its caller does not know of. The number does not cool down, because nobody was called.
+fn hang_up(record: LeaseRecord) -> Undo {
+    Box::new(move |ctx, name| {
+        // A pool that is gone has no leases.
+        let _ = change::<Pool, _>(ctx, name, |step| {
+            let (number, lease) = (record.number, Some(&record.token[..]));
+            let request = Request::HangUp { number, lease, cooldown: Some(0), cause: None };
+            let decision = decide(step.state(), step.now(), &request)?;
+            decision.events.iter().for_each(|event| step.apply(event));
+            Ok(())
+        });
+    })
+}

@@ -1,0 +1,61 @@
+//! `SEAT.WAIT` and `SEAT.UNWAIT`.
+
+use allot_core::invariant;
+use allot_core::seat::request::{Hold, Request, Wait};
+use allot_core::seat::{Reply, Show, plan};
+use allot_core::shared::refusal::{Code, Refusal};
+
+use super::replies::reply_wait;
+use super::writes::{answer, check_count, count_refused, decided, needs_of};
+use crate::engine::argument::Argument;
+use crate::engine::bounds::check_list;
+use crate::engine::step::change;
+use crate::engine::{Call, Done, config, token};
+
+/// `SEAT.WAIT key user count TTL ms OFFER ms [option ...]`
+pub(super) fn wait(
+    call: &Call<'_>,
+    [_, user, count, ttl, offer, tier, areas, adjacent, orphans, flags, needs, priority, chosen]: &[Argument<'_>;
+         13],
+) -> Done {
+    check_list("areas", areas, plan::max::AREAS)?;
+    check_list("flags", flags, plan::max::FLAGS)?;
+    let made = token::make_unless(chosen.is_given());
+    let hold = Hold {
+        user: user.text(),
+        count: count.integer(),
+        ttl: config::check_ttl(&config::SEAT_MAX_TTL, "TTL", ttl.integer())?,
+        tier: tier.optional_text(),
+        areas: areas.words().to_vec(),
+        adjacent: adjacent.member()?.unwrap_or_default(),
+        orphans: orphans.member()?.unwrap_or_default(),
+        flags: flags.words().to_vec(),
+        needs: needs_of(needs)?,
+        replace: None,
+        token: token::choice(chosen, &made),
+    };
+    check_count(hold.count)?;
+    let offer = config::check_ttl(&config::SEAT_MAX_TTL, "OFFER", offer.integer())?;
+    let priority = priority.optional_integer().unwrap_or(0);
+    let priority = i32::try_from(priority)
+        .map_err(|_| Refusal::new(Code::Err, format!("PRIORITY {priority} does not fit 32 bits")))?;
+    count_refused(change::<Show, _>(call.ctx, call.key()?, |step| {
+        step.state_mut().prepare(&hold.wanted());
+        let decision = decided(step, &Request::Wait(Wait { hold, offer, priority }))?;
+        for event in &decision.events {
+            step.apply(event);
+        }
+        if let Reply::Wait(record) = decision.reply {
+            reply_wait(call.ctx, &record);
+        } else {
+            invariant!("a request to wait is answered with a wait record");
+            call.ctx.reply_nothing();
+        }
+        Ok(())
+    }))
+}
+
+/// `SEAT.UNWAIT key token`
+pub(super) fn unwait(call: &Call<'_>, [_, token]: &[Argument<'_>; 2]) -> Done {
+    answer(call, &Request::Unwait(token.text()))
+}

@@ -1,0 +1,127 @@
+//! The rounds of a main task: counts outcomes, ends rounds, and runs failed partitions again.
+
+use super::{Ended, Failure, FailureLog, Listing, MainTask, ResultInfo, RetryInfo, State, SubState};
+use crate::ids::TaskId;
+
+/// Most names of results that a task sums up.
+const SUMS: usize = 64;
+/// Most bytes of such a name.
+const SUM_NAME: usize = 64;
+/// Most failures that a task itself keeps for people; the latest ones.
+const FAILURES: usize = 5;
+/// The longest delay before failed partitions run again, in milliseconds: one week.
+const LONGEST_DELAY: u64 = 7 * 24 * 3600 * 1000;
+
+impl MainTask {
+    /// Counts the outcome of a subtask, and adds its results to the sums. Returns the failure that the log must keep, if
+    /// the subtask failed.
+    pub fn count_outcome(&mut self, id: TaskId, outcome: &Ended) -> Option<Failure> {
+        self.result.count(outcome.state);
+        for (name, value) in outcome.result.iter().flatten() {
+            let is_new = !self.sums.contains_key(name);
+            // A task is one node, so the number and length of result names are limited.
+            if name.len() > SUM_NAME || is_new && self.sums.len() >= SUMS {
+                continue;
+            }
+            let sum = value.as_f64().map(|value| value + self.sums.get(name).copied().unwrap_or_default());
+            // JSON cannot express infinity: a task with such a sum could no longer be read.
+            if let Some(sum) = sum.filter(|sum| sum.is_finite()) {
+                self.sums.insert(name.clone(), sum);
+            }
+        }
+        if outcome.state != SubState::Failed {
+            return None;
+        }
+        let failure = Failure {
+            id: id.to_string(),
+            partition: outcome.partition.clone(),
+            worker: outcome.worker.clone(),
+            message: outcome.message.clone(),
+            output: outcome.output.clone(),
+        };
+        if self.failures.len() >= FAILURES {
+            self.failures.remove(0);
+        }
+        self.failures.push(failure.clone());
+        Some(failure)
+    }
+
+    /// Ends the current round: sets the time at which its failed partitions run again, or the time of the next round, or
+    /// ends the task. `now` is in milliseconds since 1970; `random`, from 0 to 1, is the jitter of the delay.
+    pub fn close_round(&mut self, now: u64, random: f64) {
+        self.first = self.first.saturating_add(self.count());
+        self.listing = None;
+        if self.result.failed_count > 0 && self.retry.done < self.retry.limit {
+            self.retry.at = now.saturating_add(self.retry.next_delay(random));
+            self.retry.done += 1;
+            return;
+        }
+        let last =
+            !self.repeat_flag || (self.repeat.repeat_count > 0 && self.round >= self.repeat.repeat_count);
+        if let Some(at) = self.next_round(now).filter(|_| !last) {
+            self.next_at = at;
+        } else {
+            self.state = State::Done;
+            self.finished = now;
+        }
+    }
+
+    /// The time of the round that follows a round that ends at `now`; both in milliseconds since 1970. `None` if the
+    /// schedule has no further time.
+    fn next_round(&self, now: u64) -> Option<u64> {
+        match &self.schedule {
+            Some(schedule) => schedule.next(now),
+            None => Some(now.saturating_add(self.repeat.repeat_interval.saturating_mul(1000))),
+        }
+    }
+
+    /// Starts the next round with these partitions. `now` is in milliseconds since 1970.
+    pub fn open_round(&mut self, listing: Listing, now: u64) {
+        if self.round > 0 {
+            self.totals = self.grand_total();
+        }
+        self.result = ResultInfo::default();
+        self.round += 1;
+        self.next_at = 0;
+        self.retry = RetryInfo { limit: self.retry.limit, delay: self.retry.delay, ..RetryInfo::default() };
+        self.open(listing);
+        if self.started == 0 {
+            self.started = now;
+        }
+    }
+
+    /// Runs these failed partitions of the round again.
+    pub fn open_retry(&mut self, listing: Listing) {
+        self.result.failed_count = self.result.failed_count.saturating_sub(listing.count);
+        self.retry.counted = self.result.all();
+        self.retry.at = 0;
+        self.failures.clear();
+        self.open(listing);
+    }
+
+    fn open(&mut self, listing: Listing) {
+        self.cursor = 0;
+        self.failure_log = FailureLog { tag: listing.tag.clone(), chunks: 0 };
+        self.listing = Some(listing);
+        self.error.clear();
+    }
+
+    /// Reopens a finished task, to run its failed partitions again at this manager. `now` is in milliseconds since 1970.
+    pub fn reopen(&mut self, manager: &str, now: u64) {
+        self.state = State::Init;
+        self.finished = 0;
+        manager.clone_into(&mut self.manager);
+        self.retry.done = 0;
+        self.retry.at = now;
+    }
+}
+
+impl RetryInfo {
+    /// The delay before failed partitions run again, in milliseconds: doubled each time, and longer or shorter by up to a
+    /// quarter, so that the tasks that failed together do not all run again together.
+    fn next_delay(&self, random: f64) -> u64 {
+        let doubled =
+            self.delay.saturating_mul(1000).saturating_mul(1 << self.done.min(20)).min(LONGEST_DELAY);
+        (doubled as f64 * (0.75 + random.clamp(0.0, 1.0) / 2.0)) as u64
+    }
+}

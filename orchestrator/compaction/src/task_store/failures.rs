@@ -1,0 +1,343 @@
+//! Counts outcomes, and keeps the log of a task's failures: each failure of the current or last round, in chunks of
+//! bounded size below the task. The multi that counts a failure also writes it to the log.
+
+use futures_util::StreamExt as _;
+
+use super::{ATTEMPTS, FILL, Fault, Found, MAX_READS, TaskStore, create, delete};
+use crate::ids::TaskId;
+use crate::task::{Ended, Failure, MainTask, State, SubState, read, write};
+use allot_coordination::{Error, Op};
+use allot_runtime::time::now_ms;
+
+/// Most bytes of a chunk, unless it has one failure only.
+const CHUNK: usize = 64 * 1024;
+/// Bytes of a multi that are reserved for what counting adds to a main task, and for a chunk of the log.
+pub(super) const COUNT_RESERVE: usize = 32 * 1024 + CHUNK;
+/// Bytes of an operation without its path and its data, at most.
+const OVERHEAD: usize = 80;
+/// Failures of a round whose output is kept. Of further ones only partition, worker and reason are kept, so that a table
+/// whose 100,000 partitions all fail needs no 100 MB of ZooKeeper's memory.
+const MAX_OUTPUTS: u64 = 1000;
+/// Number of leftover chunks that one multi deletes.
+const SWEEP_BATCH: usize = 500;
+
+/// An upper bound of the bytes that an outcome adds to the log.
+pub(super) fn size_in_log(ended: &Ended) -> usize {
+    if ended.state == SubState::Failed { write(ended).len() + 128 } else { 0 }
+}
+
+impl TaskStore {
+    /// Counts the outcomes that workers have written, as many as fit into one multi. Returns how many. An outcome
+    /// that cannot be read counts as failed; a node that is no outcome of a subtask is deleted.
+    pub async fn count(&self, main: &mut Found<MainTask>, names: &[String]) -> Result<usize, Fault> {
+        const BATCH: usize = 500;
+        let dir = self.paths.finished(main.id);
+        let batch: Vec<String> = names.iter().take(BATCH).cloned().collect();
+        let mut new = main.task.clone();
+        let (mut ops, mut failed) = (Vec::new(), Vec::new());
+        let mut size = write(&new).len() + COUNT_RESERVE;
+        for (name, node) in self.tree.get_many(&dir, batch).await? {
+            let path = format!("{dir}/{name}");
+            size += path.len() + OVERHEAD;
+            match name.parse::<TaskId>() {
+                Ok(id) if id.is_main() || id.of_main() != main.id => {
+                    tracing::warn!(path, "deleting an outcome of another task");
+                }
+                Ok(id) => {
+                    let unread =
+                        |fault: Fault| new.subtask(id, "", "").ended(SubState::Failed, &fault.to_string());
+                    let outcome = read::<Ended>(&path, &node.data).unwrap_or_else(unread);
+                    size += size_in_log(&outcome);
+                    if size > FILL && !ops.is_empty() {
+                        break;
+                    }
+                    failed.extend(new.count_outcome(id, &outcome));
+                }
+                Err(why) => tracing::warn!(path, why, "deleting a node that is no outcome"),
+            }
+            ops.push(delete(path));
+        }
+        let count = ops.len();
+        if count > 0 {
+            ops.extend(self.log_failures(main, &mut new, failed).await?);
+            self.write(main, new, ops).await?;
+        }
+        Ok(count)
+    }
+
+    /// All failures of the current or last round that have not run again. A chunk that cannot be read is skipped and
+    /// logged.
+    pub async fn failures(&self, main: &Found<MainTask>) -> Result<Vec<Failure>, Fault> {
+        let (dir, log) = (self.paths.failures(main.id), &main.task.failure_log);
+        let reads = (0..log.chunks).map(|number| {
+            let path = format!("{dir}/{}", log.chunk(number));
+            async move {
+                let Some(node) = self.tree.get(&path).await? else {
+                    return Err(Fault::Odd(format!("{path} is not there")));
+                };
+                read::<Vec<Failure>>(&path, &node.data)
+            }
+        });
+        let mut reads = futures_util::stream::iter(reads.collect::<Vec<_>>()).buffered(MAX_READS);
+        let mut all = Vec::new();
+        while let Some(chunk) = reads.next().await {
+            match chunk {
+                Ok(chunk) => all.extend(chunk),
+                Err(fault) if fault.is_node_specific() => {
+                    tracing::warn!(%fault, "skipping failures that cannot be read");
+                }
+                Err(fault) => return Err(fault),
+            }
+        }
+        Ok(all)
+    }
+
+    /// The operations that append failures to the log of `main`, which becomes `new` in the same multi.
+    pub(super) async fn log_failures(
+        &self,
+        main: &Found<MainTask>,
+        new: &mut MainTask,
+        mut failures: Vec<Failure>,
+    ) -> Result<Vec<Op>, Fault> {
+        if failures.is_empty() {
+            return Ok(Vec::new());
+        }
+        if main.task.result.failed_count >= MAX_OUTPUTS {
+            failures.iter_mut().for_each(|failure| failure.output.clear());
+        }
+        let dir = self.paths.failures(main.id);
+        let (mut ops, mut chunk, mut version) = (Vec::new(), Vec::<Failure>::new(), None);
+        if let Some(last) = new.failure_log.chunks.checked_sub(1) {
+            let path = format!("{dir}/{}", new.failure_log.chunk(last));
+            // After a chunk that cannot be read, the log goes on in a new one.
+            if let Some(node) = self.tree.get(&path).await?
+                && let Ok(last) = read(&path, &node.data)
+            {
+                (chunk, version) = (last, Some(node.version));
+            }
+        } else if self.tree.get(&dir).await?.is_none() {
+            ops.push(create(dir.clone(), Vec::new()));
+        }
+        let mut size = write(&chunk).len();
+        let mut rest = failures.into_iter().peekable();
+        loop {
+            let mut is_changed = false;
+            while let Some(failure) =
+                rest.next_if(|next| chunk.is_empty() || size + write(next).len() < CHUNK)
+            {
+                size += write(&failure).len() + 1;
+                chunk.push(failure);
+                is_changed = true;
+            }
+            if is_changed {
+                let data = write(&chunk);
+                ops.push(if let Some(version) = version {
+                    let last = new.failure_log.chunk(new.failure_log.chunks - 1);
+                    Op::Set { path: format!("{dir}/{last}"), data, version }
+                } else {
+                    new.failure_log.chunks += 1;
+                    create(format!("{dir}/{}", new.failure_log.chunk(new.failure_log.chunks - 1)), data)
+                });
+            }
+            if rest.peek().is_none() {
+                return Ok(ops);
+            }
+            (chunk, version, size) = (Vec::new(), None, 0);
+        }
+    }
+
+    /// Runs the failed partitions of the round again.
+    pub async fn open_retry(&self, main: &mut Found<MainTask>) -> Result<(), Fault> {
+        let failures = self.failures(main).await?;
+        let partitions: Vec<String> = failures.into_iter().map(|failure| failure.partition).collect();
+        let listing = self.write_listing(main, &partitions).await?;
+        let mut new = main.task.clone();
+        new.open_retry(listing);
+        self.write(main, new, Vec::new()).await?;
+        self.sweep_failures(main).await
+    }
+
+    /// Deletes the failures of earlier rounds, and those that have run again. If the process dies before, the end of the
+    /// round repeats it.
+    pub(super) async fn sweep_failures(&self, main: &Found<MainTask>) -> Result<(), Fault> {
+        let current = format!("{}.", main.task.failure_log.tag);
+        self.delete_failures(main, |name| !name.starts_with(&current)).await
+    }
+
+    /// Deletes the log of a finished task in multis of bounded size, if one multi that deletes the task cannot delete the
+    /// log too.
+    pub(crate) async fn shorten_failures(&self, main: &Found<MainTask>) -> Result<(), Fault> {
+        if main.task.failure_log.chunks < SWEEP_BATCH as u64 {
+            return Ok(());
+        }
+        self.delete_failures(main, |_| true).await
+    }
+
+    async fn delete_failures(
+        &self,
+        main: &Found<MainTask>,
+        is_deleted: impl Fn(&str) -> bool,
+    ) -> Result<(), Fault> {
+        let dir = self.paths.failures(main.id);
+        let names = self.children(&dir).await?;
+        let old: Vec<Op> = names
+            .into_iter()
+            .filter(|name| is_deleted(name))
+            .map(|name| delete(format!("{dir}/{name}")))
+            .collect();
+        for batch in old.chunks(SWEEP_BATCH) {
+            self.tree.multi([&[main.check()], batch].concat()).await?;
+        }
+        Ok(())
+    }
+
+    /// Reopens a task that is done, to run its failed partitions again. `manager` must be present. As for a submission,
+    /// the table must have no other unfinished task.
+    pub async fn retry(&self, id: TaskId, manager: &str) -> Result<MainTask, Fault> {
+        let scheduler = self.paths.scheduler();
+        let (at, notice) = (self.paths.node(manager), self.paths.at(manager, id));
+        for _ in 0..ATTEMPTS {
+            let node = self.tree.get(&scheduler).await?;
+            let (Some(node), Some(mut main)) = (node, self.main(id).await?) else {
+                return Err(Fault::Refused(format!("task {id} is not there, or packed into history")));
+            };
+            if main.task.state != State::Done {
+                let state = main.task.state;
+                return Err(Fault::Refused(format!(
+                    "task {id} is not done, but {state}: only a task that is done is retried"
+                )));
+            }
+            if main.task.failure_log.chunks == 0 {
+                return Err(Fault::Refused(format!("task {id} has no failed partition")));
+            }
+            let mains = self.live_mains().await?;
+            if let Some(other) = super::last_of(&mains, main.task.table()) {
+                return Err(Fault::Busy(format!(
+                    "task {other} on this table is not over; retry {id} after it"
+                )));
+            }
+            let mut new = main.task.clone();
+            new.reopen(manager, now_ms());
+            let ops = vec![
+                Op::Set { path: scheduler.clone(), data: id.to_string().into_bytes(), version: node.version },
+                Op::Check { path: at.clone(), version: None },
+                match self.tree.get(&notice).await? {
+                    Some(_) => Op::Check { path: notice.clone(), version: None },
+                    None => create(notice.clone(), Vec::new()),
+                },
+            ];
+            match self.write(&mut main, new, ops).await {
+                Err(Fault::Tree(Error::NoNode(path))) if path == at => {
+                    return Err(Fault::Busy(format!("unit {manager} is not there")));
+                }
+                Err(fault) if fault.is_race() => {}
+                done => return done.map(|()| main.task),
+            }
+        }
+        Err(Fault::Busy(format!("task {id} changes all the time; try again")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use super::*;
+    use allot_coordination::Coordinator;
+    use allot_coordination::in_process::InProcess;
+
+    /// A unit and a task that it manages, whose round has these partitions.
+    async fn with_round(partitions: &[String]) -> (Coordinator, TaskStore, TaskId) {
+        let tree = InProcess::new(Duration::from_secs(2));
+        let coordinator = Coordinator::start(Arc::new(tree), &allot_coordination::Settings::default());
+        coordinator.up().await.unwrap();
+        let store = TaskStore::new(coordinator.tree(), "/c");
+        store.prepare().await.unwrap();
+        store.tree.ensure(&store.paths.inbox("u_1")).await.unwrap();
+        store.tree.ensure(&store.paths.node("u_1")).await.unwrap();
+        let id = TaskId::main("u_1", 1_000_000);
+        let task = MainTask::new(id, ["d", "s", "t"].map(str::to_owned), "u_1".into(), "default".into());
+        store.submit(id, &task, false).await.unwrap();
+        store.noticed("u_1", id).await.unwrap();
+        let mut main = store.main(id).await.unwrap().unwrap();
+        store.open_round(&mut main, partitions).await.unwrap();
+        (coordinator, store, id)
+    }
+
+    /// Assigns all partitions, and fails those for which `is_failed` is true with this output.
+    async fn run(store: &TaskStore, id: TaskId, output: &str, is_failed: impl Fn(&str) -> bool) {
+        let mut main = store.main(id).await.unwrap().unwrap();
+        let partitions = store.partitions(&main).await.unwrap();
+        while main.task.cursor < main.task.count() {
+            let from = main.task.cursor as usize;
+            let wave: Vec<(&str, &str)> =
+                partitions[from..].iter().map(|name| (name.as_str(), "u_1")).collect();
+            store.assign(&mut main, &wave).await.unwrap();
+        }
+        for sub in store.subs("u_1", &store.at("u_1", Some(id)).await.unwrap()).await.unwrap() {
+            let is_failed = is_failed(&sub.task.partition_name);
+            let state = if is_failed { SubState::Failed } else { SubState::Success };
+            let ended = Ended { output: output.to_owned(), ..sub.task.ended(state, "why") };
+            store.finish(&sub, None, &ended).await.unwrap();
+        }
+        loop {
+            let names = store.children(&store.paths.finished(id)).await.unwrap();
+            if names.is_empty() {
+                break;
+            }
+            store.count(&mut main, &names).await.unwrap();
+        }
+        store.close_round(&mut main).await.unwrap();
+    }
+
+    async fn failed(store: &TaskStore, id: TaskId) -> Vec<String> {
+        let main = store.main(id).await.unwrap().unwrap();
+        let failures = store.failures(&main).await.unwrap();
+        assert_eq!(failures.len() as u64, main.task.result.failed_count);
+        let mut names: Vec<String> = failures.into_iter().map(|failure| failure.partition).collect();
+        names.sort();
+        names
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn all_failures_are_kept_in_chunks_and_retried() {
+        let partitions: Vec<String> = (0..1500).map(|n| format!("p{n:05}")).collect();
+        let (_coordinator, store, id) = with_round(&partitions).await;
+        // Control characters need most bytes as JSON.
+        run(&store, id, &"\\u{1}".repeat(1024), |name| name != "p00007").await;
+        let expected: Vec<String> = partitions.iter().filter(|name| *name != "p00007").cloned().collect();
+        assert_eq!(failed(&store, id).await, expected);
+        let main = store.main(id).await.unwrap().unwrap();
+        assert!(main.task.failure_log.chunks > 10 && main.task.failures.len() == 5);
+        let dir = store.paths.failures(id);
+        let chunks = store.tree.get_many(&dir, store.children(&dir).await.unwrap()).await.unwrap();
+        assert!(chunks.iter().all(|(_, chunk)| chunk.data.len() <= CHUNK + 1));
+
+        // Only a task that is done is retried, and only at a present unit.
+        assert!(matches!(store.retry(id, "gone_1").await, Err(Fault::Busy(_))));
+        store.retry(id, "u_1").await.unwrap();
+        assert!(matches!(store.retry(id, "u_1").await, Err(Fault::Refused(_))));
+        let mut main = store.main(id).await.unwrap().unwrap();
+        store.open_retry(&mut main).await.unwrap();
+        assert_eq!((main.task.count(), main.task.round_size()), (1499, 1500));
+        assert!(store.children(&dir).await.unwrap().is_empty(), "the failures that run again are deleted");
+        run(&store, id, "", |name| name == "p00003").await;
+        assert_eq!(failed(&store, id).await, ["p00003"]);
+        let task = store.main(id).await.unwrap().unwrap().task;
+        assert_eq!((task.state, task.result.success_count, task.first), (State::Done, 1499, 2999));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn task_waits_for_its_retry_until_its_table_is_free() {
+        let (_coordinator, store, id) = with_round(&["p".to_owned()]).await;
+        run(&store, id, "", |_| true).await;
+        let other = TaskId::main("u_1", 2_000_000);
+        let task = MainTask::new(other, ["d", "s", "t"].map(str::to_owned), "u_1".into(), "default".into());
+        store.submit(other, &task, false).await.unwrap();
+        assert!(matches!(store.retry(id, "u_1").await, Err(Fault::Busy(_))));
+        let mut main = store.main(other).await.unwrap().unwrap();
+        store.cancel(&mut main, "for a test").await.unwrap();
+        store.retry(id, "u_1").await.unwrap();
+    }
+}

@@ -1,0 +1,69 @@
+// The console's page: navigation, the session, and one of the pages.
+import { html, render, useCallback, useEffect, useState } from "./lib/ui.js";
+import { get, send } from "./lib/api.js";
+import { follow, useAddress, link } from "./lib/address.js";
+import { useLive } from "./lib/live.js";
+import { Login } from "./pages/login.js";
+import { Overview } from "./pages/overview.js";
+import { ShowPage } from "./pages/show.js";
+import { RealmPage } from "./pages/realm.js";
+import { PoolPage } from "./pages/pool.js";
+import { CompactionPage } from "./pages/compaction.js";
+import { AccountsPage } from "./pages/accounts.js";
+
+const PAGES = [
+  { name: "overview", title: "Overview", page: Overview },
+  { name: "show", title: "Shows", page: ShowPage },
+  { name: "realm", title: "Realm", page: RealmPage },
+  { name: "pool", title: "Pools", page: PoolPage },
+  { name: "compaction", title: "Compaction", page: CompactionPage },
+  { name: "accounts", title: "Accounts", page: AccountsPage },
+];
+
+function App() {
+  const [session, setSession] = useState(null);
+  const [trouble, setTrouble] = useState("");
+  const { page: name, chosen } = useAddress();
+  const check = useCallback(() => {
+    get("session").then((found) => { setSession(found); setTrouble(""); }, (error) => {
+      setTrouble(error.message);
+      setTimeout(check, 2000);
+    });
+  }, []);
+  useEffect(check, []);
+  const looks = session && session.access !== "none";
+  const overview = useLive(looks ? "overview" : null);
+  const current = PAGES.find((page) => page.name === name) || PAGES[0];
+  useEffect(() => {
+    document.title = `${current.title} · Allot`;
+    // On a narrow page the tabs are scrolled.
+    document.querySelector(".tab[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+  }, [current, looks]);
+  if (!session) return html`<main class="alone"><p>${trouble ? `The console does not answer: ${trouble}` : "…"}</p></main>`;
+  if (!looks) return html`<${Login} done=${setSession} />`;
+  const keys = overview.state?.keys || [];
+  const leave = () => send("session", {}, "DELETE").then(setSession);
+  return html`
+    <div class="shell" onClick=${follow}>
+      <a class="skip" href="#content">Skip to the page</a>
+      <nav aria-label="Pages">
+        <a class="brand" href="/"><img src="/icon.svg" alt="" width="28" height="28" /><span>Allot</span></a>
+        ${PAGES.map((page) => html`<a class="tab" href=${link(page.name)} aria-current=${page === current ? "page" : undefined}>${page.title}</a>`)}
+        <span class="space"></span>
+        <${Health} live=${overview} />
+        ${session.tokens ? html`<button type="button" class="quiet" onClick=${leave}>Log out (${session.access})</button>` : null}
+      </nav>
+      <main id="content" class=${current.name} tabindex="-1">
+        <${current.page} key=${current.name} overview=${overview} keys=${keys} chosen=${chosen} can=${session.access === "operator"} />
+      </main>
+    </div>`;
+}
+
+/** Whether Redis answers, on every page. */
+function Health({ live }) {
+  const state = live.trouble ? "bad" : live.state ? "good" : "wait";
+  const said = live.trouble ? "Redis is away" : live.state ? "live" : "connecting";
+  return html`<span class=${`health ${state}`} role="status" title=${live.trouble || ""}>${said}</span>`;
+}
+
+render(html`<${App} />`, /** @type {Element} */ (document.getElementById("app")));

@@ -1,0 +1,71 @@
+// Line charts over time.
+import { html, useEffect, useRef } from "./ui.js";
+import { number } from "./format.js";
+import uPlot from "/vendor/uplot.js";
+
+/** Shortest time that a chart shows, in seconds. */
+const SHORTEST = 60;
+
+/** A colour of the style sheet. @param {string} name */
+export const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+/**
+ * @param {{label: string, at: number[], lines: {name: string, values: (number | null)[], colour: string, fill?: boolean, dash?: number[]}[],
+ *          height?: number, unit?: string}} props `at` in milliseconds
+ */
+export function Chart({ label, at, lines, height = 180, unit = "" }) {
+  const place = useRef(null);
+  const chart = useRef(null);
+  const data = [at.map((ms) => ms / 1000), ...lines.map((line) => line.values)];
+  const shape = lines.map((line) => line.name).join("|");
+  useEffect(() => {
+    const element = place.current;
+    const axis = { stroke: colour("--faint-text"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false }, font: "11px system-ui" };
+    const make = () => {
+      chart.current?.destroy();
+      chart.current = new uPlot(
+        {
+          width: element.clientWidth || 300, height,
+          padding: [8, 24, 0, 0],
+          cursor: { points: { size: 6 }, drag: { x: false, y: false } },
+          legend: { show: false },
+          scales: { x: { range: (_, from, to) => [Math.min(from, to - SHORTEST), to] }, y: { range: (_, low, high) => [Math.min(0, low), Math.max(1, high * 1.1)] } },
+          axes: [{ ...axis, size: 30, space: 70, values: (_, ticks) => ticks.map((tick) => moment(tick, ticks)) }, { ...axis, size: 48 }],
+          series: [
+            {},
+            ...lines.map((line) => ({
+              stroke: colour(line.colour), width: 2, dash: line.dash, points: { show: false },
+              fill: line.fill ? `${colour(line.colour)}22` : undefined,
+            })),
+          ],
+        },
+        data, element,
+      );
+    };
+    make();
+    const sizes = new ResizeObserver(() => chart.current?.setSize({ width: element.clientWidth, height }));
+    sizes.observe(element);
+    const scheme = matchMedia("(prefers-color-scheme: dark)");
+    scheme.addEventListener("change", make);
+    return () => {
+      sizes.disconnect();
+      scheme.removeEventListener("change", make);
+      chart.current?.destroy();
+      chart.current = null;
+    };
+  }, [shape, height]);
+  useEffect(() => { chart.current?.setData(data); });
+  const last = lines.map((line) => [line, `${number(Math.round((line.values.at(-1) ?? 0) * 10) / 10)}${unit}`]);
+  return html`<figure class="chart-of">
+    <div class="chart" ref=${place} role="img" aria-label=${`${label}: now ${last.map(([line, value]) => `${line.name} ${value}`).join(", ")}`}></div>
+    <figcaption class="key">${last.map(([line, value]) => html`<span>
+      <svg width="20" height="8" aria-hidden="true"><line x1="0" y1="4" x2="20" y2="4" stroke=${`var(${line.colour})`} stroke-width="2.5" stroke-dasharray=${(line.dash || []).join(" ")} /></svg>
+      ${line.name} <b>${value}</b></span>`)}</figcaption>
+  </figure>`;
+}
+
+/** A tick of the axis of time; seconds are shown if the axis is short. */
+function moment(tick, ticks) {
+  const long = ticks.length > 1 && ticks[1] - ticks[0] >= 60;
+  return new Date(tick * 1000).toLocaleTimeString("en-GB").slice(0, long ? 5 : 8);
+}

@@ -1,0 +1,64 @@
+// Small parts of pages.
+import { html, useEffect, useRef, useState } from "./ui.js";
+import { send } from "./api.js";
+import { choose } from "./address.js";
+
+/** @param {{title: string, extra?: any, children?: any, wide?: boolean, id?: string}} props */
+export function Panel({ title, extra, children, wide, id }) {
+  return html`<section class=${`panel${wide ? " wide" : ""}`} id=${id} aria-label=${title}>
+    <header><h2>${title}</h2>${extra ? html`<div class="extra">${extra}</div>` : null}</header>
+    ${children}
+  </section>`;
+}
+
+/** A number with its name. @param {{name: string, value: any, tone?: string, hint?: any}} props */
+export function Figure({ name, value, tone, hint }) {
+  const long = String(value).length > 9;
+  return html`<div class=${`figure ${tone || ""}${long ? " long" : ""}`}><div class="value">${value}</div><div class="name">${name}</div>
+    ${hint ? html`<div class="hint">${hint}</div>` : null}</div>`;
+}
+
+/** A state as a word with a mark that does not need colour. @param {{tone: string, children?: any}} props */
+export function Badge({ tone, children }) {
+  return html`<span class=${`badge ${tone}`}>${children}</span>`;
+}
+
+/** What cannot be read now. @param {{trouble: string | null}} props */
+export function Trouble({ trouble }) {
+  return trouble ? html`<p class="trouble" role="alert">${trouble}</p>` : null;
+}
+
+/** Chooses one of the keys of a kind; alone, it is only named. @param {{keys: {kind: string, key: string}[], kind: string, value: string, label: string}} props */
+export function KeyChoice({ keys, kind, value, label }) {
+  const all = keys.filter((entry) => entry.kind === kind).map((entry) => entry.key);
+  if (value && !all.includes(value)) all.unshift(value);
+  return html`<label class="choice"><span>${label}</span>
+    <select value=${value} onChange=${(event) => choose({ key: event.target.value })}>
+      ${all.map((key) => html`<option value=${key} selected=${key === value}>${key}</option>`)}
+    </select></label>`;
+}
+
+/**
+ * A button that acts, after a question if there is one. Viewers do not see it.
+ * @param {{can: boolean, path: string, body: () => object, ask?: string, done?: (result: any) => void, children?: any,
+ *          tone?: string, disabled?: boolean}} props
+ */
+export function Act({ can, path, body, ask, done, children, tone, disabled }) {
+  const [state, set] = useState({ busy: false, said: "", wrong: false });
+  const alive = useRef(true);
+  useEffect(() => () => { alive.current = false; }, []);
+  if (!can) return null;
+  const run = async () => {
+    if (ask && !confirm(ask)) return;
+    set({ busy: true, said: "", wrong: false });
+    try {
+      const answer = await send(path, body());
+      if (alive.current) set({ busy: false, said: "done", wrong: false });
+      done?.(answer.result);
+    } catch (error) {
+      if (alive.current) set({ busy: false, said: error.message, wrong: true });
+    }
+  };
+  return html`<span class="act"><button type="button" class=${tone || ""} disabled=${state.busy || disabled} onClick=${run}>${children}</button>
+    ${state.said ? html`<span class=${state.wrong ? "said wrong" : "said"} role="status">${state.said}</span>` : null}</span>`;
+}

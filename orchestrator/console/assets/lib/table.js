@@ -1,0 +1,58 @@
+// A table that can be filtered and sorted; both are in the page's address.
+import { html, useMemo } from "./ui.js";
+import { choose, useAddress } from "./address.js";
+import { number, text } from "./format.js";
+
+/** Rows that are drawn at once; the filter finds the others. */
+const SHOWN = 200;
+
+/**
+ * @typedef {{name: string, title: string, of?: (row: any) => any, cell?: (row: any) => any, right?: boolean}} Column
+ * @param {{id: string, label: string, columns: Column[], rows: any[], pick?: (row: any) => void,
+ *          picked?: (row: any) => boolean, none?: string}} props
+ */
+export function Table({ id, label, columns, rows, pick, picked, none = "nothing here" }) {
+  const { chosen } = useAddress();
+  const wanted = (chosen[`${id}.find`] || "").toLowerCase();
+  const [order, down] = (chosen[`${id}.sort`] || "").split("!");
+  const value = (column, row) => (column.of ? column.of(row) : row[column.name]);
+  const found = useMemo(() => {
+    let list = rows;
+    if (wanted) list = list.filter((row) => columns.some((column) => text(value(column, row)).toLowerCase().includes(wanted)));
+    const by = columns.find((column) => column.name === order);
+    if (by) {
+      const compare = (a, b) => {
+        const [x, y] = [value(by, a), value(by, b)];
+        if (typeof x === "number" && typeof y === "number") return x - y;
+        return text(x).localeCompare(text(y), "en", { numeric: true });
+      };
+      list = [...list].sort((a, b) => (down === undefined ? compare(a, b) : compare(b, a)));
+    }
+    return list;
+  }, [rows, wanted, order, down, columns]);
+  const sort = (name) => choose({ [`${id}.sort`]: order === name && down === undefined ? `${name}!` : name });
+  const mark = (name) => (order !== name ? undefined : down === undefined ? "ascending" : "descending");
+  return html`
+    <div class="table">
+      ${rows.length > 8 || wanted
+        ? html`<input class="find" type="search" placeholder="Filter" aria-label=${`Filter ${label}`} value=${chosen[`${id}.find`] || ""}
+            onInput=${(event) => choose({ [`${id}.find`]: event.target.value })} />`
+        : null}
+      <div class="scroll" tabindex="0" role="region" aria-label=${`Table: ${label}`}>
+        <table>
+          <thead>
+            <tr>${columns.map((column) => html`<th aria-sort=${mark(column.name)} class=${column.right ? "right" : ""}>
+                <button type="button" onClick=${() => sort(column.name)}>${column.title}</button></th>`)}</tr>
+          </thead>
+          <tbody>
+            ${found.slice(0, SHOWN).map((row) => html`<tr class=${picked?.(row) ? "picked" : ""} onClick=${pick && (() => pick(row))}
+                tabindex=${pick ? 0 : undefined} onKeyDown=${pick && ((event) => event.key === "Enter" && pick(row))}>
+                ${columns.map((column) => html`<td class=${column.right ? "right" : ""}>${column.cell ? column.cell(row) : text(value(column, row))}</td>`)}
+              </tr>`)}
+            ${found.length === 0 ? html`<tr><td class="none" colspan=${columns.length}>${wanted ? "no match" : none}</td></tr>` : null}
+          </tbody>
+        </table>
+      </div>
+      ${found.length > SHOWN ? html`<p class="hint">${number(found.length - SHOWN)} more; the filter finds them</p>` : null}
+    </div>`;
+}

@@ -1,0 +1,107 @@
+// Mouse, touch and keys on the map.
+
+/** Pixels that a press may move and still be a click. */
+const STILL = 5;
+
+/**
+ * @param {HTMLElement} place @param {import("./view.js").View} view
+ * @param {{hover: (at: number, x: number, y: number) => void, pick: (at: number, more: boolean) => void, frame: (seats: number[], more: boolean) => void}} told
+ * @returns {() => void} ends it
+ */
+export function gestures(place, view, told) {
+  const pointers = new Map();
+  let moved = 0, spread = 0, framing = null, glide = 0;
+  const at = (event) => {
+    const box = place.getBoundingClientRect();
+    return [event.clientX - box.left, event.clientY - box.top];
+  };
+  const down = (event) => {
+    place.setPointerCapture(event.pointerId);
+    place.focus({ preventScroll: true });
+    const [x, y] = at(event);
+    pointers.set(event.pointerId, { x, y, time: performance.now(), vx: 0, vy: 0 });
+    cancelAnimationFrame(glide);
+    moved = 0;
+    framing = event.shiftKey ? [x, y] : null;
+    spread = 0;
+  };
+  const move = (event) => {
+    const [x, y] = at(event);
+    const pointer = pointers.get(event.pointerId);
+    if (!pointer) {
+      const seat = view.hit(x, y);
+      if (seat !== view.hovered) {
+        view.hovered = seat;
+        view.draw();
+      }
+      told.hover(seat, x, y);
+      return;
+    }
+    const [dx, dy] = [x - pointer.x, y - pointer.y];
+    moved += Math.abs(dx) + Math.abs(dy);
+    const now = performance.now(), passed = Math.max(1, now - pointer.time);
+    Object.assign(pointer, { x, y, time: now, vx: dx / passed, vy: dy / passed });
+    if (framing) {
+      view.frame = [...framing, x, y];
+      view.draw();
+    } else if (pointers.size === 1) {
+      if (moved > STILL) view.pan(dx, dy);
+    } else {
+      const [a, b] = [...pointers.values()];
+      const now = Math.hypot(a.x - b.x, a.y - b.y);
+      if (spread) view.zoom(now / spread, (a.x + b.x) / 2, (a.y + b.y) / 2);
+      view.pan(dx / 2, dy / 2);
+      spread = now;
+    }
+  };
+  const slide = (vx, vy) => {
+    if (Math.hypot(vx, vy) < 0.03 || view.calm) return;
+    view.pan(vx * 16, vy * 16);
+    glide = requestAnimationFrame(() => slide(vx * 0.92, vy * 0.92));
+  };
+  const up = (event) => {
+    const pointer = pointers.get(event.pointerId);
+    pointers.delete(event.pointerId);
+    spread = 0;
+    if (!pointer || event.type === "pointercancel") return;
+    const more = event.ctrlKey || event.metaKey || event.shiftKey;
+    if (framing && view.frame) {
+      const seats = view.within(...view.frame);
+      view.frame = framing = null;
+      told.frame(seats, true);
+      view.draw();
+    } else if (moved <= STILL) {
+      framing = null;
+      told.pick(view.hit(pointer.x, pointer.y), more);
+    } else if (performance.now() - pointer.time < 40 && pointers.size === 0) {
+      slide(pointer.vx, pointer.vy);
+    }
+  };
+  const leave = () => {
+    view.hovered = -1;
+    view.draw();
+    told.hover(-1, 0, 0);
+  };
+  const wheel = (event) => {
+    event.preventDefault();
+    const step = event.deltaMode ? event.deltaY * 20 : event.deltaY;
+    view.zoom(Math.exp(-Math.max(-80, Math.min(80, step)) * 0.004), ...at(event));
+  };
+  const key = (event) => {
+    const steps = { ArrowLeft: [60, 0], ArrowRight: [-60, 0], ArrowUp: [0, 60], ArrowDown: [0, -60] };
+    if (steps[event.key]) view.pan(...steps[event.key]);
+    else if (event.key === "+" || event.key === "=") view.zoom(1.3);
+    else if (event.key === "-") view.zoom(1 / 1.3);
+    else if (event.key === "0") view.fit();
+    else return;
+    event.preventDefault();
+  };
+  const all = { pointerdown: down, pointermove: move, pointerup: up, pointercancel: up, pointerleave: leave, keydown: key };
+  for (const [name, handler] of Object.entries(all)) place.addEventListener(name, /** @type {any} */ (handler));
+  place.addEventListener("wheel", wheel, { passive: false });
+  return () => {
+    cancelAnimationFrame(glide);
+    for (const [name, handler] of Object.entries(all)) place.removeEventListener(name, /** @type {any} */ (handler));
+    place.removeEventListener("wheel", wheel);
+  };
+}

@@ -1,0 +1,70 @@
+// The live state of a show: the map once, then its changes. The map and the changes come on two ways, so changes that come
+// before the map wait for it.
+import { get, listen } from "../lib/api.js";
+import { Show } from "./model.js";
+
+/**
+ * @param {string} key
+ * @param {{loaded: (show: Show, again: boolean) => void, changed: (positions: number[], show: Show) => void, events: (list: any[]) => void,
+ *          trouble: (text: string | null) => void, clock: (now: number) => void}} told
+ * @returns {() => void} ends it
+ */
+export function follow(key, told) {
+  /** @type {Show | null} */
+  let show = null;
+  let waiting = [], loading = false, again = false, ended = false, retry;
+  const load = async () => {
+    if (loading) {
+      again = true;
+      return;
+    }
+    loading = true;
+    try {
+      const map = await get("show/map", { key });
+      if (ended) return;
+      const first = show === null;
+      show = new Show(map);
+      told.clock(map.now);
+      for (const changes of waiting.filter((changes) => changes.seq > map.seq)) if (show.change(changes) === null) again = true;
+      waiting = [];
+      told.trouble(null);
+      told.loaded(show, !first);
+    } catch (error) {
+      told.trouble(error.message);
+      retry = setTimeout(load, 1000);
+    } finally {
+      loading = false;
+    }
+    if (again && !ended) {
+      again = false;
+      load();
+    }
+  };
+  const end = listen(key, {
+    open: load,
+    sync: ({ seq, now }) => {
+      told.clock(now);
+      told.trouble(null);
+      if (show && !loading && seq !== show.seq) load();
+    },
+    changes: (changes) => {
+      told.clock(changes.now);
+      if (!show || loading) {
+        waiting.push(changes);
+        return;
+      }
+      const changed = show.change(changes);
+      if (changed === null) load();
+      else if (changed.length) told.changed(changed, show);
+    },
+    resync: load,
+    events: told.events,
+    trouble: (problem) => told.trouble(problem.message),
+    down: () => told.trouble("the console does not answer; trying again"),
+  });
+  return () => {
+    ended = true;
+    clearTimeout(retry);
+    end();
+  };
+}

@@ -1,0 +1,99 @@
+// A book of accounts: departments, modules and instances with their use, and the moves that a rebalance would make.
+import { html, useEffect, useMemo, useState } from "../lib/ui.js";
+import { get } from "../lib/api.js";
+import { Act, Badge, Figure, KeyChoice, Panel, Trouble } from "../lib/parts.js";
+import { Table } from "../lib/table.js";
+import { useLive } from "../lib/live.js";
+import { number, percent, text, time } from "../lib/format.js";
+
+const TONES = { dealt: "sold", free: "free", revoking: "warn", frozen: "bad", active: "good", standby: "plain", away: "bad", leaving: "warn" };
+
+export function AccountsPage({ keys, chosen, can }) {
+  const books = keys.filter((entry) => entry.kind === "book");
+  const key = chosen.key || books[0]?.key;
+  const { state, trouble } = useLive(key || null);
+  const columns = useMemo(() => accountColumns(key, can), [key, can]);
+  if (!key) return html`<p class="empty">There is no book of accounts in Redis yet. <code>allotd accounts import</code> creates one.</p>`;
+  if (!state) return html`<${Trouble} trouble=${trouble} /><h1 class="away">Reading</h1><p class="empty">${trouble ? "" : "Reading the book…"}</p>`;
+  const transit = state.accounts.filter((account) => account.state === "revoking");
+  return html`
+    <header class="bar"><h1 class="away">Accounts ${key}</h1><${KeyChoice} keys=${keys} kind="book" value=${key} label="Book" /></header>
+    <${Trouble} trouble=${trouble} />
+    <div class="grid">
+      <${Panel} title="Book" wide><div class="figures">
+        ${["accounts", "dealt", "free", "revoking", "frozen", "logins", "modules", "instances"].map((name) => html`
+          <${Figure} name=${name} value=${number(state.book[name])} tone=${name === "frozen" && state.book[name] ? "warn" : ""} />`)}
+        <${Figure} name="month ends" value=${time(state.book.month_end).slice(0, 10)} />
+        <${Figure} name="leader" value=${text(state.book.leader)} hint=${`term ${text(state.book.term)}`} />
+      </div></${Panel}>
+      <${Panel} title="Departments, modules, instances" wide><${Tree} state=${state} /></${Panel}>
+      <${Proposed} name=${key} can=${can} mark=${JSON.stringify(state.usage)} />
+      <${Panel} title="In transit">${transit.length ? html`<ul class="plan">${transit.map((account) => html`<li><span>${account.account}</span><span class="hint">leaves ${text(account.instance)}</span></li>`)}</ul>` : html`<p class="hint">No account is in transit.</p>`}</${Panel}>
+      <${Panel} title="Accounts" wide extra=${state.more ? html`<span class="hint">the first ${number(state.accounts.length)}</span>` : null}>
+        <${Table} id="accounts" label="Accounts" columns=${columns} rows=${state.accounts} none="no accounts" /></${Panel}>
+    </div>`;
+}
+
+function accountColumns(key, can) {
+  return [
+    { name: "account", title: "Account" },
+    { name: "module", title: "Module" },
+    { name: "instance", title: "Instance" },
+    { name: "state", title: "State", cell: (row) => html`<${Badge} tone=${TONES[row.state] || "plain"}>${row.state}</${Badge}>` },
+    { name: "used", title: "Used", right: true, cell: (row) => number(row.used) },
+    { name: "quota", title: "Quota", right: true, cell: (row) => number(row.quota) },
+    { name: "cost", title: "Cost", right: true, of: (row) => Number(row.cost) || 0, cell: (row) => text(row.cost) },
+    { name: "next", title: "Next price", of: (row) => nextStep(row).rest, cell: (row) => html`<span class=${nextStep(row).rest < row.quota * 0.1 ? "rest soon" : ""}>${nextStep(row).words}</span>` },
+    { name: "terminal", title: "Login" },
+    ...(can ? [{ name: "act", title: "Action", of: () => "", cell: (row) => html`<${Act} can=${can} path="book/freeze" ask=${row.state === "frozen" ? `Use ${row.account} again?` : `Freeze ${row.account}?`}
+      body=${() => ({ key, account: row.account, off: row.state === "frozen" })}>${row.state === "frozen" ? "Unfreeze" : "Freeze"}</${Act}>` }] : []),
+  ];
+}
+
+/** Use against quota, as a meter and in numbers. */
+function Use({ line }) {
+  const quota = Number(line.quota) || 0, used = Number(line.used) || 0;
+  return html`<span class="use"><span class="meter"><span style=${{ width: `${Math.min(100, (100 * used) / Math.max(1, quota))}%` }}></span></span>${number(used)} of ${number(quota)} <span class="hint">${percent(used, quota)}</span></span>`;
+}
+
+function Tree({ state }) {
+  const usage = new Map(state.usage.map((line) => [line.name, line]));
+  return html`<div class="tree">${state.departments.map((department) => html`<details open key=${department.name}>
+    <summary><b>${department.name}</b> <${Use} line=${department} /> ${money(department)}</summary>
+    ${state.modules.filter((module) => module.department === department.name).map((module) => html`<div key=${module.module}>
+      <div class="leaf"><b>${module.module}</b> <${Use} line=${usage.get(module.module) || {}} /> ${money(usage.get(module.module) || {})}</div>
+      ${(module.attached || []).map((entry) => {
+        const instance = Array.isArray(entry) ? Object.fromEntries(Array.from({ length: entry.length / 2 }, (_, at) => [entry[2 * at], entry[2 * at + 1]])) : entry || {};
+        const mine = state.accounts.filter((account) => account.instance === instance.instance && account.module === module.module).length;
+        return html`<div class="leaf" style=${{ paddingLeft: "38px" }}>${instance.instance} <${Badge} tone=${TONES[instance.state] || "plain"}>${text(instance.state)}</${Badge}> <span class="hint">${number(mine)} accounts</span></div>`;
+      })}</div>`)}
+  </details>`)}</div>`;
+}
+
+/** What it costs so far, and the use that is projected for the end of the month. */
+function money(line) {
+  return html`<span class="hint">cost ${text(line.cost)}${line.projected === null || line.projected === undefined ? "" : `, projected ${number(line.projected)}`}</span>`;
+}
+
+/** The use at which the next price begins, and this price. */
+function nextStep(account) {
+  const steps = String(account.tiers || "").split(" ");
+  const price = Number(account.step) || 0;
+  // The flat price ends at the quota; each step ends at its own limit.
+  const from = price === 0 ? account.quota : Number(steps[2 * (price - 1)]);
+  const next = steps[2 * price + 1];
+  return next ? { rest: from - account.used, words: `${next} from ${number(from)}` } : { rest: Infinity, words: "last price" };
+}
+
+/** The moves that a rebalance would make now. */
+function Proposed({ name, can, mark }) {
+  const [moves, setMoves] = useState([]);
+  useEffect(() => {
+    let live = true;
+    get("book/proposed", { key: name }).then((found) => live && setMoves(found), () => live && setMoves([]));
+    return () => { live = false; };
+  }, [name, mark]);
+  return html`<${Panel} title="Rebalance" extra=${html`<${Act} can=${can} path="book/rebalance" disabled=${!moves.length} ask=${`Make ${moves.length} moves?`} body=${() => ({ key: name })}>Rebalance</${Act}>`}>
+    ${moves.length ? html`<ul class="plan">${moves.slice(0, 20).map((move) => html`<li><span>${move.account}: ${text(move.from_instance)} → ${text(move.to_instance)}</span><b>avoids ${text(move.avoided)}</b></li>`)}</ul>` : html`<p class="hint">A rebalance would move nothing now.</p>`}
+  </${Panel}>`;
+}

@@ -1,0 +1,74 @@
+// The overview: what is up, who leads, and how much is going on.
+import { html } from "../lib/ui.js";
+import { Chart } from "../lib/chart.js";
+import { link } from "../lib/address.js";
+import { Figure, Panel, Trouble } from "../lib/parts.js";
+import { number, size, span } from "../lib/format.js";
+
+const KINDS = { show: ["Shows", "show"], realm: ["Realms", "realm"], pool: ["Pools", "pool"], book: ["Accounts", "accounts"] };
+/** Counters that say that something is wrong if they grow. */
+const FAULTS = ["allot_internal_errors", "allot_outbox_failures", "allot_steps_ahead"];
+
+export function Overview({ overview }) {
+  const { state, trouble } = overview;
+  if (!state) return html`<${Trouble} trouble=${trouble} /><h1 class="away">Reading</h1><p class="empty">${trouble ? "" : "Reading Redis…"}</p>`;
+  const { info, points } = state;
+  const faults = FAULTS.filter((name) => Number(info[name]) > 0);
+  const last = points.at(-1);
+  const rate = (value) => (value === undefined ? "–" : value >= 10 ? number(Math.round(value)) : value.toFixed(1));
+  return html`
+    <h1 class="away">Overview</h1>
+    <${Trouble} trouble=${trouble} />
+    <div class="grid">
+      <${Panel} title="Redis" extra=${html`<span class="hint">${state.server}</span>`}>
+        <div class="figures">
+          <${Figure} name="role" value=${info.role || "–"} tone=${info.role === "master" ? "good" : "warn"} />
+          <${Figure} name="replicas" value=${number(info.connected_slaves)} />
+          <${Figure} name="memory" value=${size(Number(info.used_memory || 0))} hint=${Number(info.maxmemory) ? `of ${size(Number(info.maxmemory))}` : null} />
+          <${Figure} name="commands a second" value=${number(info.instantaneous_ops_per_sec)} />
+          <${Figure} name="clients" value=${number(info.connected_clients)} />
+          <${Figure} name="up for" value=${span(Number(info.uptime_in_seconds || 0) * 1000)} hint=${info.valkey_version ? `Valkey ${info.valkey_version}` : `Redis ${info.redis_version}`} />
+        </div>
+      </${Panel}>
+      <${Panel} title="Coordination">
+        <div class="figures">
+          <${Figure} name="ZooKeeper" value=${state.zookeeper === null ? "none" : state.zookeeper ? "connected" : "away"} tone=${state.zookeeper === null ? "" : state.zookeeper ? "good" : "bad"} />
+          ${["scheduler", "compaction"].map((name) => html`<${Figure} name=${`leads: ${name}`} value=${state.leaders[name] || "–"} />`)}
+          <${Figure} name="waiting for recovery" value=${number(info.allot_conf_pending)} tone=${Number(info.allot_conf_pending) ? "warn" : ""} />
+        </div>
+      </${Panel}>
+      <${Panel} title="Now">
+        <div class="figures">
+          <${Figure} name="grants a second" value=${rate(last?.grants)} />
+          <${Figure} name="refusals a second" value=${rate(last?.refusals)} />
+          <${Figure} name="expiries a second" value=${rate(last?.expiries)} />
+          <${Figure} name="live holds" value=${number(info.allot_seat_live_holds)} />
+          <${Figure} name="live calls" value=${number(info.allot_numpool_live_leases)} />
+          <${Figure} name="live logins" value=${number(info.allot_account_live_logins)} />
+        </div>
+        ${faults.map((name) => html`<p class="trouble">${name} is ${info[name]}: the server's log has the reason</p>`)}
+      </${Panel}>
+      <${Panel} title="Grants, refusals and expiries a second" wide>
+        ${points.length < 2 ? html`<p class="hint">The chart begins when the console starts.</p>` : html`<${Chart} label="Rates" height=${230}
+          at=${points.map((point) => point.at)}
+          lines=${[
+            { name: "grants", values: points.map((point) => point.grants), colour: "--blue", fill: true },
+            { name: "refusals", values: points.map((point) => point.refusals), colour: "--pink", dash: [7, 3] },
+            { name: "expiries", values: points.map((point) => point.expiries), colour: "--amber", dash: [2, 3] },
+          ]} />`}
+      </${Panel}>
+      <${Panel} title="Keys" wide><div class="keys">
+        ${Object.entries(KINDS).map(([kind, [title, page]]) => {
+          const found = state.keys.filter((entry) => entry.kind === kind);
+          return html`<div><h3>${title} ${number(found.length)}</h3>
+            ${found.length ? html`<ul class="plan">${found.slice(0, 12).map((entry) => html`<li><a href=${link(page, { key: entry.key })}>${entry.key}</a></li>`)}</ul>` : html`<p class="hint">none</p>`}</div>`;
+        })}
+      </div></${Panel}>
+      <${Panel} title="Counters since the start of the server" wide>
+        <div class="figures">
+          ${Object.entries(info).filter(([name, value]) => name.startsWith("allot_") && Number(value) > 0).map(([name, value]) => html`
+            <${Figure} name=${name.slice(6).replaceAll("_", " ")} value=${number(value)} />`)}
+        </div>
+      </${Panel}>
+    </div>`;
+}

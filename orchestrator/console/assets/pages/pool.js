@@ -1,0 +1,80 @@
+// A pool of numbers: what they do now and did before, calls by switch, and what an operator does with them.
+import { html, useMemo } from "../lib/ui.js";
+import { Act, Figure, KeyChoice, Panel, Trouble } from "../lib/parts.js";
+import { Chart } from "../lib/chart.js";
+import { Table } from "../lib/table.js";
+import { useLive } from "../lib/live.js";
+import { number, percent, span, text } from "../lib/format.js";
+
+const PARTS = [["idle_up", "free", "--teal"], ["busy", "in a call", "--blue"], ["cooling", "cooling down", "--violet"], ["idle_down", "not registered", "--strong-line"]];
+
+export function PoolPage({ keys, chosen, can }) {
+  const pools = keys.filter((entry) => entry.kind === "pool");
+  const key = chosen.key || pools[0]?.key;
+  const { state, trouble } = useLive(key || null);
+  const columns = useMemo(() => [
+    { name: "number", title: "Number" },
+    { name: "token", title: "Lease", of: (row) => row.token ?? row.lease },
+    { name: "call_switch", title: "Switch" },
+    { name: "peer", title: "Peer" },
+    { name: "age", title: "Age", right: true, cell: (row) => span(row.age) },
+    { name: "until", title: "Ends in", right: true, cell: (row) => (row.until ? span(row.until - row.now) : "–") },
+    ...(can ? [{ name: "act", title: "Action", of: () => "", cell: (row) => html`<${Act} can=${can} path="pool/hang-up" ask=${`End the call of ${row.number}?`}
+      body=${() => ({ key, number: row.number, lease: row.token ?? row.lease })}>Hang up</${Act}>` }] : []),
+  ], [key, can]);
+  if (!key) return html`<p class="empty">There is no pool of numbers in Redis yet. <code>allotd numbers load</code> fills one.</p>`;
+  if (!state) return html`<${Trouble} trouble=${trouble} /><h1 class="away">Reading</h1><p class="empty">${trouble ? "" : "Reading the pool…"}</p>`;
+  const { info, now } = state;
+  const point = state.points.at(-1);
+  const leases = state.leases.map((lease) => ({ ...lease, now, age: now - lease.since }));
+  const switches = bySwitch(leases);
+  return html`
+    <header class="bar"><h1 class="away">Pool ${key}</h1><${KeyChoice} keys=${keys} kind="pool" value=${key} label="Pool" /></header>
+    <${Trouble} trouble=${trouble} />
+    <div class="grid">
+      <${Panel} title="Numbers" wide>
+        <div class="stack" role="img" aria-label=${PARTS.map(([name, title]) => `${title} ${point[name]}`).join(", ")}>
+          ${PARTS.map(([name, , colour]) => html`<span style=${{ width: `${(100 * point[name]) / Math.max(1, info.total)}%`, background: `var(${colour})` }}></span>`)}
+        </div>
+        <div class="key">${PARTS.map(([name, title, colour]) => html`<span><i style=${{ background: `var(${colour})` }}></i>${title} <b>${number(point[name])}</b> <span class="hint">${percent(point[name], info.total)}</span></span>`)}</div>
+      </${Panel}>
+      <${Panel} title="Over time">
+        ${state.points.length < 2 ? html`<p class="hint">The chart begins when somebody looks.</p>` : html`<${Chart} label="Numbers by state" at=${state.points.map((one) => one.at)}
+          lines=${[
+            { name: "free", values: state.points.map((one) => one.idle_up), colour: "--teal", fill: true },
+            { name: "in a call", values: state.points.map((one) => one.busy), colour: "--blue", dash: [8, 3] },
+            { name: "cooling", values: state.points.map((one) => one.cooling), colour: "--violet", dash: [2, 3] },
+          ]} />`}
+      </${Panel}>
+      <${Panel} title="Settings">
+        <div class="figures">
+          <${Figure} name="numbers" value=${number(info.total)} />
+          <${Figure} name="picks by" value=${text(info.pick)} />
+          <${Figure} name="lease" value=${Number(info.lease) ? span(info.lease) : "no end"} />
+          <${Figure} name="cool-down" value=${Number(info.cooldown) ? span(info.cooldown) : "none"} />
+          <${Figure} name="registration" value=${Number(info.regttl) ? span(info.regttl) : "no end"} />
+          <${Figure} name="leave after their call" value=${number(info.draining)} />
+        </div>
+      </${Panel}>
+      <${Panel} title="Switches">
+        <ul class="plan">${switches.map(([name, calls, oldest]) => html`<li><span>${name}</span><span><b>${number(calls)}</b> <span class="hint">oldest ${span(oldest)}</span>
+          ${can && name !== "none" ? html` <${Act} can=${can} tone="danger" path="pool/reconcile" ask=${`End all calls of switch ${name}?`} body=${() => ({ key, switch: name })}>End all</${Act}>
+            <${Act} can=${can} tone="danger" path="pool/unregister" ask=${`Unregister all numbers of switch ${name}?`} body=${() => ({ key, switch: name })}>Unregister</${Act}>` : null}</span></li>`)}
+          ${switches.length ? null : html`<li class="hint">no switch carries a call</li>`}</ul>
+      </${Panel}>
+      <${Panel} title="Calls" wide extra=${state.more ? html`<span class="hint">the first ${number(leases.length)}</span>` : null}>
+        <${Table} id="calls" label="Live calls" columns=${columns} rows=${leases} none="no live calls" />
+      </${Panel}>
+    </div>`;
+}
+
+/** Switches with their calls and the age of the oldest, the busiest first. */
+function bySwitch(leases) {
+  const found = new Map();
+  for (const lease of leases) {
+    const name = lease.call_switch ?? "none";
+    const [calls, oldest] = found.get(name) || [0, 0];
+    found.set(name, [calls + 1, Math.max(oldest, lease.age)]);
+  }
+  return [...found.entries()].map(([name, [calls, oldest]]) => [name, calls, oldest]).sort((a, b) => b[1] - a[1]);
+}

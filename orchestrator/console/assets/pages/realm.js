@@ -1,0 +1,174 @@
+// A realm: units as tiles with their leases, conferences on them, what waits for recovery, and one conference over time.
+import { html, useEffect, useMemo, useState } from "../lib/ui.js";
+import { get } from "../lib/api.js";
+import { choose } from "../lib/address.js";
+import { Act, Badge, KeyChoice, Panel, Trouble } from "../lib/parts.js";
+import { Table } from "../lib/table.js";
+import { useLive, useTick } from "../lib/live.js";
+import { clock, number, span, text, time } from "../lib/format.js";
+
+const TONES = { up: "good", draining: "warn", suspect: "warn", unreachable: "bad", down: "bad", open: "sold", creating: "warn", waiting: "warn", pending: "held", ended: "plain" };
+/** Conferences that a tile draws; more are a number. */
+const DRAWN = 80;
+
+export function RealmPage({ keys, chosen, can }) {
+  const realms = keys.filter((entry) => entry.kind === "realm");
+  const key = chosen.key || realms[0]?.key;
+  const { state, trouble, at } = useLive(key || null);
+  useTick(250);
+  if (!key) return html`<p class="empty">There is no realm in Redis yet. The first unit or scheduler creates it.</p>`;
+  if (!state) return html`<${Trouble} trouble=${trouble} /><h1 class="away">Reading</h1><p class="empty">${trouble ? "" : "Reading the realm…"}</p>`;
+  const now = state.now + performance.now() - at;
+  const pending = state.conferences.filter((conference) => conference.state === "pending");
+  return html`
+    <header class="bar"><h1 class="away">Realm ${key}</h1>
+      <${KeyChoice} keys=${keys} kind="realm" value=${key} label="Realm" />
+      <${Totals} stat=${state.stat} />
+    </header>
+    <${Trouble} trouble=${trouble} />
+    ${state.brake ? html`<div class="trouble" role="alert">The mass-failure guard holds: ${text(state.brake.units)}.
+      <${Act} can=${can} path="realm/release-brake" ask="Lift the mass-failure guard? Units that are silent are then declared down." body=${() => ({ key })}>Lift it</${Act}></div>` : null}
+    <div class="units" role="list" aria-label="Units">
+      ${state.units.map((unit) => html`<${Unit} key=${unit.cmu} unit=${unit} now=${now} picked=${chosen.cmu === unit.cmu}
+        conferences=${state.conferences.filter((conference) => conference.cmu === unit.cmu && conference.state !== "ended" && conference.state !== "pending")} />`)}
+    </div>
+    ${pending.length ? html`<div class="pending-box" role="status"><b>${number(pending.length)} wait for recovery</b>
+      <div class="calls">${pending.slice(0, DRAWN).map((conference) => html`<${Call} key=${conference.e164} conference=${conference} />`)}</div></div>` : null}
+    <div class="realm-lower">
+      <div class="stacked">
+      ${chosen.cmu ? html`<${UnitPanel} name=${key} unit=${state.units.find((unit) => unit.cmu === chosen.cmu)} cmu=${chosen.cmu} can=${can} mark=${state.stat} />` : html`<${Panel} title="Unit"><p class="hint">Choose a unit to see where its conferences would go if it died now.</p></${Panel}>`}
+      ${chosen.conference ? html`<${ConferencePanel} name=${key} number=${chosen.conference} can=${can} now=${now} units=${state.units}
+        mark=${JSON.stringify(state.conferences.find((one) => one.e164 === chosen.conference))} />` : html`<${Panel} title="Conference"><p class="hint">Choose a conference to see its assignments over time.</p></${Panel}>`}
+      </div>
+      <${Events} events=${state.events} />
+      <${Conferences} state=${state} chosen=${chosen} />
+    </div>`;
+}
+
+function Totals({ stat }) {
+  const counts = ["open", "creating", "waiting", "pending"].filter((name) => stat[name] !== undefined);
+  return html`<div class="tally">${counts.map((name) => html`<${Badge} tone=${TONES[name]}>${number(stat[name])} ${name}</${Badge}>`)}</div>`;
+}
+
+function Call({ conference }) {
+  return html`<button type="button" class=${`call ${conference.state}`} title=${`${conference.e164} ${conference.state}`} aria-label=${`conference ${conference.e164}, ${conference.state}`}
+    onClick=${(event) => { event.stopPropagation(); choose({ conference: conference.e164 }); }}></button>`;
+}
+
+/** The part of a unit's identity that people know; the rest tells its runs apart. */
+const host = (cmu) => /^(.+):\d+:\d+$/.exec(cmu)?.[1] ?? cmu;
+
+/** A unit: a lease that shrinks until the next heartbeat. */
+function Unit({ unit, conferences, now, picked }) {
+  const rest = Math.max(0, (unit.lease_ends || 0) - now);
+  const share = unit.state === "down" ? 0 : Math.min(1, rest / (unit.lease || 1));
+  const low = share < 0.4 ? (share <= 0 ? "over" : "low") : "";
+  return html`<div class=${`unit ${unit.state}${picked ? " picked" : ""}`} role="listitem">
+    <div class="head"><button type="button" class="quiet name" aria-pressed=${picked} onClick=${() => choose({ cmu: picked ? null : unit.cmu })}>${host(unit.cmu)}<small>${unit.cmu.slice(host(unit.cmu).length)}</small></button>
+      <${Badge} tone=${TONES[unit.state] || "plain"}>${unit.state}</${Badge}></div>
+    <div class="room"><b>${number(unit.used)}</b> <span class="hint">of ${number(unit.capacity)} used${unit.zone ? `, zone ${unit.zone}` : ""}</span></div>
+    <div class=${`lease ${low}`} role="meter" aria-label="Lease" aria-valuemin="0" aria-valuemax=${unit.lease} aria-valuenow=${Math.round(rest)}><span style=${{ width: `${share * 100}%` }}></span></div>
+    <div class="hint">${unit.state === "down" ? "declared down" : rest > 0 ? `lease ends in ${(rest / 1000).toFixed(1)} s` : "its lease has expired"}</div>
+    <div class="calls">${conferences.slice(0, DRAWN).map((conference) => html`<${Call} key=${conference.e164} conference=${conference} />`)}
+      ${conferences.length > DRAWN ? html`<span class="hint">+${number(conferences.length - DRAWN)}</span>` : null}</div>
+  </div>`;
+}
+
+/** A unit with the plan for its death. */
+function UnitPanel({ name, unit, cmu, can, mark }) {
+  const [plan, setPlan] = useState(null);
+  const [wrong, setWrong] = useState("");
+  const changed = JSON.stringify(mark);
+  useEffect(() => {
+    let live = true;
+    get("realm/plan", { key: name, down: cmu }).then((found) => { if (live) { setPlan(found); setWrong(""); } }, (error) => live && setWrong(error.message));
+    return () => { live = false; };
+  }, [name, cmu, changed]);
+  const targets = useMemo(() => {
+    const counts = new Map();
+    for (const entry of plan || []) {
+      const to = entry.cmu || `nowhere: ${text(entry.why)}`;
+      counts.set(to, (counts.get(to) || 0) + 1);
+    }
+    return [...counts.entries()].sort(([, a], [, b]) => b - a);
+  }, [plan]);
+  return html`<${Panel} title=${`Unit ${host(cmu)}`} extra=${html`<button type="button" class="quiet" onClick=${() => choose({ cmu: null })}>Close</button>`}>
+    ${unit ? html`<p class="hint">joined ${time(unit.joined)}, ${number(unit.conferences)} conferences</p>` : html`<p class="hint">this unit is not on record any more</p>`}
+    <h2 style=${{ margin: "12px 0 6px" }}>If this unit died now</h2>
+    ${wrong ? html`<p class="hint">${wrong}</p>` : targets.length ? html`<ul class="plan">${targets.map(([to, count]) => html`<li><span>${host(to)}</span><b>${number(count)}</b></li>`)}</ul>` : html`<p class="hint">nothing would move</p>`}
+    ${unit && can ? html`<div class="acts">
+      <${Act} can=${can} path="realm/drain" body=${() => ({ key: name, cmu })}>Drain</${Act}>
+      <${Act} can=${can} path="realm/drain" ask=${`Move the conferences of ${cmu} away?`} body=${() => ({ key: name, cmu, move: true })}>Drain and move</${Act}>
+      <${Act} can=${can} path="realm/undrain" body=${() => ({ key: name, cmu })}>Undrain</${Act}></div>` : null}
+  </${Panel}>`;
+}
+
+/** One conference: its record, and its assignments as a timeline. */
+function ConferencePanel({ name, number: e164, can, now, units, mark }) {
+  const [found, setFound] = useState(null);
+  const [wrong, setWrong] = useState("");
+  const [to, setTo] = useState("");
+  useEffect(() => {
+    let live = true;
+    get("realm/conference", { key: name, e164 }).then((answer) => { if (live) { setFound(answer); setWrong(""); } }, (error) => live && setWrong(error.message));
+    return () => { live = false; };
+  }, [name, e164, mark]);
+  const close = html`<button type="button" class="quiet" onClick=${() => choose({ conference: null })}>Close</button>`;
+  if (!found) return html`<${Panel} title=${`Conference ${e164}`} extra=${close}><p class="hint">${wrong || "…"}</p></${Panel}>`;
+  const { conference, history } = found;
+  return html`<${Panel} title=${`Conference ${e164}`} extra=${close}>
+    <div class="tally"><${Badge} tone=${TONES[conference.state] || "plain"}>${conference.state}</${Badge}> <span class="hint">epoch ${text(conference.epoch)} on ${conference.cmu ? host(conference.cmu) : "no unit"}, ends ${time(conference.end)}</span></div>
+    <${Timeline} history=${history} now=${now} />
+    ${can && conference.state !== "ended" ? html`<div class="acts">
+      <select aria-label="Target unit" value=${to} onChange=${(event) => setTo(event.target.value)}><option value="">the best unit</option>
+        ${units.filter((unit) => unit.state === "up" && unit.cmu !== conference.cmu).map((unit) => html`<option value=${unit.cmu}>${host(unit.cmu)}</option>`)}</select>
+      <${Act} can=${can} path="realm/move" body=${() => ({ key: name, e164, to: to || null })}>Move</${Act}>
+      <${Act} can=${can} tone="danger" path="realm/release" ask=${`End the conference ${e164}?`} body=${() => ({ key: name, e164 })}>End</${Act}></div>` : null}
+  </${Panel}>`;
+}
+
+/** Assignments as bars, one lane for each unit. */
+function Timeline({ history, now }) {
+  if (!history.length) return html`<p class="hint">It has no assignments.</p>`;
+  const from = Math.min(...history.map((entry) => Number(entry.from)));
+  const width = Math.max(1000, now - from);
+  const lanes = [...new Set(history.map((entry) => entry.cmu))];
+  return html`<div class="timeline" style=${{ marginTop: "12px" }} role="list" aria-label="Assignments">
+    ${lanes.map((cmu) => html`<div class="lane"><span>${host(cmu)}</span><div class="track">
+      ${history.filter((entry) => entry.cmu === cmu).map((entry) => {
+        const end = Number(entry.to) || now;
+        const lost = entry.how && !/mov|end|release/.test(entry.how);
+        const words = `epoch ${entry.epoch}: ${clock(entry.from)} to ${entry.to ? clock(entry.to) : "now"}${entry.how ? `, ${entry.how}` : ""}`;
+        return html`<div class=${`bar-of${lost ? " lost" : ""}`} role="listitem" title=${words} aria-label=${words}
+          style=${{ left: `${((entry.from - from) / width) * 100}%`, width: `${((end - entry.from) / width) * 100}%` }}></div>`;
+      })}</div></div>`)}
+    <div class="axis"><span>${clock(from)}</span><span>${span(width)}</span><span>now</span></div>
+  </div>`;
+}
+
+function Events({ events }) {
+  return html`<${Panel} title="Events"><ol class="events">
+    ${events.slice(0, 12).map((event) => html`<li key=${event.id}><time>${clock(Number(event.id.split("-")[0]))}</time>
+      <${Badge} tone=${TONES[event.fields.event] || (/lost|down|failed|unreachable/.test(event.fields.event) ? "bad" : /opened|up|granted|joined/.test(event.fields.event) ? "good" : "plain")}>${event.fields.event}</${Badge}>
+      <span class="who">${[event.fields.e164, event.fields.cmu && host(event.fields.cmu)].filter(Boolean).join(" on ")}</span></li>`)}
+    ${events.length ? null : html`<li class="hint">none yet</li>`}
+  </ol></${Panel}>`;
+}
+
+const COLUMNS = [
+  { name: "e164", title: "Number" },
+  { name: "state", title: "State", cell: (row) => html`<${Badge} tone=${TONES[row.state] || "plain"}>${row.state}</${Badge}>` },
+  { name: "cmu", title: "Unit", cell: (row) => (row.cmu ? host(row.cmu) : "–") },
+  { name: "epoch", title: "Epoch", right: true },
+  { name: "opened", title: "Opened", cell: (row) => time(row.opened) },
+  { name: "end", title: "Ends", cell: (row) => time(row.end) },
+  { name: "cause", title: "Cause" },
+];
+
+function Conferences({ state, chosen }) {
+  return html`<${Panel} title="Conferences" wide extra=${state.more ? html`<span class="hint">the first ${number(state.conferences.length)}</span>` : null}>
+    <${Table} id="conferences" label="Conferences" columns=${COLUMNS} rows=${state.conferences} none="no conferences"
+      pick=${(row) => choose({ conference: row.e164 })} picked=${(row) => row.e164 === chosen.conference} />
+  </${Panel}>`;
+}
+

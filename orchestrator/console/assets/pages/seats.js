@@ -1,0 +1,88 @@
+// One seat under the pointer, and the selected seats with what an operator does with them.
+import { html, useEffect, useState } from "../lib/ui.js";
+import { get } from "../lib/api.js";
+import { Act, Badge, Panel } from "../lib/parts.js";
+import { number, span, text } from "../lib/format.js";
+
+/** Pause of the pointer before a seat is asked for. */
+const PAUSE = 120;
+/** Records that the page asks for. */
+const RECORDS = 100;
+
+/** The record of a seat, with its place on the map. */
+export function SeatCard({ name, show, hover, now, room }) {
+  const seat = show.seat(hover.at);
+  const [record, setRecord] = useState(null);
+  const state = show.state[hover.at];
+  useEffect(() => {
+    setRecord(null);
+    if (!seat) return undefined;
+    let live = true;
+    const timer = setTimeout(() => {
+      get("show/seats", { key: name, seats: JSON.stringify([seat.id]) }).then(([found]) => live && setRecord(found), () => {});
+    }, PAUSE);
+    return () => { live = false; clearTimeout(timer); };
+  }, [hover.at, state]);
+  if (!seat) return null;
+  const style = { left: `${Math.min(hover.x + 14, (room?.clientWidth || 400) - 220)}px`, top: `${Math.max(6, Math.min(hover.y + 14, (room?.clientHeight || 400) - 150))}px` };
+  const facts = [["user", record?.user], ["token", record?.token], ["order", record?.order], ["until", record?.until && `in ${span(record.until - now())}`], ["flags", seat.flags.length ? seat.flags : null]];
+  return html`<div class="card" style=${style} role="status">
+    <div class="title">${seat.area.name}</div>
+    <div>row ${seat.row}, seat <b>${seat.label}</b></div>
+    <div class="line"><${Badge} tone=${seat.state}>${seat.state}</${Badge}> <span>${seat.tier}</span></div>
+    ${facts.filter(([, value]) => value).map(([title, value]) => html`<div class="fact"><span>${title}</span> ${text(value)}</div>`)}
+    <div class="id">${seat.id}</div>
+  </div>`;
+}
+
+/** The selected seats. */
+export function Selection({ name, show, selected, can, version, now, clear }) {
+  const [records, setRecords] = useState([]);
+  const [user, setUser] = useState("operator");
+  const [minutes, setMinutes] = useState(10);
+  const states = show ? selected.map((at) => show.state[at]).join("") : "";
+  useEffect(() => {
+    if (!show || !selected.length) {
+      setRecords([]);
+      return undefined;
+    }
+    let live = true;
+    const ids = selected.slice(0, RECORDS).map((at) => show.seat(at)?.id).filter(Boolean);
+    get("show/seats", { key: name, seats: JSON.stringify(ids) }).then((found) => live && setRecords(found), () => live && setRecords([]));
+    return () => { live = false; };
+  }, [selected, states]);
+  if (!show || !selected.length) {
+    return html`<${Panel} title="Selection"><p class="hint">Click a seat, or press Shift and drag over many.</p></${Panel}>`;
+  }
+  const seats = selected.map((at) => show.seat(at)).filter(Boolean);
+  const ids = (state) => seats.filter((seat) => seat.state === state).map((seat) => seat.id);
+  const tokens = [...new Set(records.filter((record) => record.state === "held").map((record) => record.token))];
+  const orders = [...new Set(records.filter((record) => record.state === "sold").map((record) => record.order))];
+  const sold = ids("sold");
+  const order = orders.length === 1 ? orders[0] : null;
+  return html`<${Panel} title=${seats.length === 1 ? seats[0].id : `${number(seats.length)} seats`} extra=${html`<button type="button" class="quiet" onClick=${clear}>Clear</button>`}>
+    <div class="tally" data-version=${version}>
+      ${["free", "held", "sold", "blocked"].map((state) => (ids(state).length ? html`<${Badge} tone=${state}>${ids(state).length} ${state}</${Badge}>` : null))}
+    </div>
+    <ul class="records">
+      ${records.slice(0, 6).map((record) => html`<li><b>${record.id}</b> ${record.tier}
+        ${record.user ? html`<span class="fact">user ${record.user}</span>` : null}
+        ${record.token ? html`<span class="fact">token ${record.token}</span>` : null}
+        ${record.order ? html`<span class="fact">order ${record.order}</span>` : null}
+        ${record.until ? html`<span class="fact">ends in ${span(record.until - now())}</span>` : null}</li>`)}
+      ${seats.length > 6 ? html`<li class="hint">and ${number(seats.length - 6)} more</li>` : null}
+    </ul>
+    ${can ? html`<div class="acts">
+      ${ids("free").length ? html`
+        <label>for <input value=${user} size="10" maxlength="256" onInput=${(event) => setUser(event.target.value)} /></label>
+        <label><input type="number" min="1" max="600" value=${minutes} onInput=${(event) => setMinutes(Number(event.target.value))} /> min</label>
+        <${Act} can=${can} path="show/hold" disabled=${!user} body=${() => ({ key: name, user, ttl: minutes * 60000, seats: ids("free") })}>Hold ${ids("free").length}</${Act}>
+        <${Act} can=${can} path="show/block" body=${() => ({ key: name, seats: ids("free") })}>Block ${ids("free").length}</${Act}>` : null}
+      ${ids("blocked").length ? html`<${Act} can=${can} path="show/unblock" body=${() => ({ key: name, seats: ids("blocked") })}>Unblock ${ids("blocked").length}</${Act}>` : null}
+      ${tokens.map((token) => html`
+        <${Act} key=${`s${token}`} can=${can} path="show/confirm" body=${() => ({ key: name, token })}>Confirm ${token.slice(0, 14)}</${Act}>
+        <${Act} key=${`r${token}`} can=${can} path="show/release" ask=${`Release the hold ${token}?`} body=${() => ({ key: name, token })}>Release ${token.slice(0, 14)}</${Act}>`)}
+      ${sold.length ? html`<${Act} can=${can} tone="danger" path="show/refund" ask=${`Make ${sold.length} sold seats free again?`} body=${() => ({ key: name, seats: sold, order })}>Refund ${sold.length}</${Act}>` : null}
+    </div>` : html`<p class="hint">Log in as an operator to hold, sell, refund or block these seats.</p>`}
+  </${Panel}>`;
+}

@@ -1,0 +1,108 @@
+// What stands beside and below the seat map: sales, holds, events, and the map as a table.
+import { html, useEffect, useMemo, useState } from "../lib/ui.js";
+import { get } from "../lib/api.js";
+import { Badge, Panel } from "../lib/parts.js";
+import { Chart } from "../lib/chart.js";
+import { Table } from "../lib/table.js";
+import { clock, number, percent, span } from "../lib/format.js";
+import { HELD } from "../map/model.js";
+
+/** Held seats whose records are read. */
+const HELD_SEATS = 300;
+
+/** Seats by state over time, since the page was opened. */
+export function SalesChart({ points }) {
+  return html`<${Panel} title="Sales">
+    ${points.length < 2 ? html`<p class="hint">The chart begins when the page is opened.</p>` : html`<${Chart} label="Seats by state" height=${150}
+      at=${points.map((point) => point.at)}
+      lines=${[
+        { name: "sold", values: points.map((point) => point.sold), colour: "--blue", fill: true },
+        { name: "held", values: points.map((point) => point.held), colour: "--amber", dash: [6, 3] },
+        { name: "free", values: points.map((point) => point.free), colour: "--teal", dash: [2, 3] },
+      ]} />`}
+  </${Panel}>`;
+}
+
+/** Live holds, those that end first on top. */
+export function Holds({ name, show, version, now, pick }) {
+  const [holds, setHolds] = useState([]);
+  const held = useMemo(() => (show ? show.inState(HELD, HELD_SEATS) : []), [show, version]);
+  const mark = held.join();
+  useEffect(() => {
+    if (!show || !held.length) {
+      setHolds([]);
+      return undefined;
+    }
+    let live = true;
+    const timer = setTimeout(async () => {
+      try {
+        const records = await get("show/seats", { key: name, seats: JSON.stringify(held.map((at) => show.seat(at).id)) });
+        if (!live) return;
+        const byToken = new Map();
+        for (const record of records) {
+          if (record.state !== "held") continue;
+          if (!byToken.has(record.token)) byToken.set(record.token, { token: record.token, user: record.user, until: record.until, seats: [] });
+          byToken.get(record.token).seats.push(record.id);
+        }
+        setHolds([...byToken.values()].sort((a, b) => a.until - b.until));
+      } catch { /* the page says so already */ }
+    }, 400);
+    return () => { live = false; clearTimeout(timer); };
+  }, [mark]);
+  return html`<${Panel} title="Holds" extra=${holds.length ? html`<span class="hint">${number(holds.length)}${held.length >= HELD_SEATS ? "+" : ""}</span>` : null}>
+    ${holds.length ? html`<ul class="holds" data-version=${version}>${holds.slice(0, 8).map((hold) => {
+      const rest = hold.until - now();
+      return html`<li><button type="button" class="row" onClick=${() => pick(hold.seats.map((id) => show.find(id)).filter((at) => at >= 0))}>
+        <span class="who">${hold.user}</span><span class="what">${hold.seats.length === 1 ? "1 seat" : `${hold.seats.length} seats`}</span><span class=${rest < 30000 ? "rest soon" : "rest"}>${span(rest)}</span></button></li>`;
+    })}</ul>` : html`<p class="hint">No seat is held.</p>`}
+  </${Panel}>`;
+}
+
+const TONES = { held: "held", extended: "held", confirmed: "sold", released: "free", expired: "free", refunded: "free", blocked: "blocked", unblocked: "free" };
+
+/** The newest events of the show. */
+export function EventList({ events, show, pick }) {
+  if (!events.length) return null;
+  const seats = (event) => {
+    try {
+      return JSON.parse(event.fields.seats || "[]");
+    } catch {
+      // A long list was cut.
+      return [];
+    }
+  };
+  return html`<${Panel} title="Events"><ol class="events">
+    ${events.slice(0, 14).map((event) => {
+      const kind = event.fields.event || "";
+      const found = seats(event);
+      return html`<li key=${event.id}><time>${clock(Number(event.id.split("-")[0]))}</time> <${Badge} tone=${TONES[kind] || "plain"}>${kind}</${Badge}>
+        <span class="who">${event.fields.user || ""}</span>
+        ${found.length ? html`<button type="button" class="quiet" onClick=${() => pick(found.map((id) => show.find(id)).filter((at) => at >= 0))}>${found.length === 1 ? found[0] : `${found.length} seats`}</button>` : null}</li>`;
+    })}
+  </ol></${Panel}>`;
+}
+
+/** The map as a table: the counts of every area. */
+export function AreaTable({ show, version, reveal }) {
+  const rows = useMemo(() => {
+    if (!show) return [];
+    return show.areas.map((area) => {
+      const counts = [0, 0, 0, 0, 0], tiers = new Set();
+      for (let at = area.start; at < area.end; at += 1) {
+        if (show.tier[at] === 255) continue;
+        counts[show.state[at]] += 1;
+        tiers.add(show.tiers[show.tier[at]]);
+      }
+      const [, free, held, sold, blocked] = counts;
+      return { area, name: area.name, priority: area.priority, tiers: [...tiers].join(", "), seats: area.seats, free, held, sold, blocked, share: area.seats ? sold / area.seats : 0 };
+    });
+  }, [show, version]);
+  const columns = useMemo(() => [
+    { name: "name", title: "Area", cell: (row) => html`<button type="button" class="quiet link" onClick=${() => { reveal(row.area); scrollTo({ top: 0, behavior: "smooth" }); }}>${row.name}</button>` },
+    { name: "tiers", title: "Tiers" },
+    { name: "priority", title: "Priority", right: true },
+    ...["seats", "free", "held", "sold", "blocked"].map((name) => ({ name, title: name[0].toUpperCase() + name.slice(1), right: true, cell: (row) => number(row[name]) })),
+    { name: "share", title: "Sold", right: true, cell: (row) => html`<span class="meter"><span style=${{ width: `${100 * row.share}%` }}></span></span> ${percent(row.sold, row.seats)}` },
+  ], [show]);
+  return html`<${Panel} title="Areas" wide><${Table} id="areas" label="Areas with their counts" columns=${columns} rows=${rows} none="no areas" /></${Panel}>`;
+}

@@ -1,0 +1,203 @@
+// A show: the seat map, counts, holds, events, and what an operator does with seats.
+import { html, useCallback, useEffect, useMemo, useRef, useState } from "../lib/ui.js";
+import { get } from "../lib/api.js";
+import { choose } from "../lib/address.js";
+import { KeyChoice, Trouble } from "../lib/parts.js";
+import { number, percent } from "../lib/format.js";
+import { follow } from "../map/live.js";
+import { layout, KINDS } from "../map/layout.js";
+import { View } from "../map/view.js";
+import { gestures } from "../map/gestures.js";
+import { palette } from "../map/palette.js";
+import { SeatCard, Selection } from "./seats.js";
+import { AreaTable, EventList, Holds, SalesChart } from "./show-side.js";
+
+/** Points of the sales chart that the page keeps, one each second. */
+const POINTS = 900;
+/** Most seats that can be selected. */
+const SELECTED = 500;
+
+export function ShowPage({ keys, chosen, can }) {
+  const shows = keys.filter((entry) => entry.kind === "show");
+  const key = chosen.key || shows[0]?.key;
+  if (!key) return html`<p class="empty">There is no show in Redis yet. <code>allotd seats load</code> creates one from a plan.</p>`;
+  return html`<${OneShow} key=${key} name=${key} keys=${keys} chosen=${chosen} can=${can} />`;
+}
+
+function OneShow({ name, keys, chosen, can }) {
+  const place = useRef(null), view = useRef(null), show = useRef(null), clock = useRef({ now: 0, at: 0 });
+  const [version, setVersion] = useState(0);
+  const [trouble, setTrouble] = useState(null);
+  const [hover, setHover] = useState({ at: -1, x: 0, y: 0 });
+  const [selected, setSelected] = useState([]);
+  const [events, setEvents] = useState([]);
+  const [points, setPoints] = useState([]);
+  const kind = chosen.layout, only = chosen.tier;
+  const loaded = useCallback((keep) => {
+    if (!view.current || !show.current) return;
+    const { width, height } = view.current;
+    const made = layout(show.current, kind, width / Math.max(1, height));
+    view.current.load(show.current, made, keep);
+    view.current.only(show.current.tiers.indexOf(only));
+  }, [kind, only]);
+  const reload = useRef(loaded);
+  reload.current = loaded;
+
+  useEffect(() => {
+    const drawn = (view.current = new View(place.current));
+    // Tests and measurements read the state of the map here.
+    Object.assign(place.current, { view: drawn });
+    let drawing = 0;
+    const soon = () => { drawing ||= setTimeout(() => { drawing = 0; setVersion((count) => count + 1); }, 250); };
+    const end = follow(name, {
+      loaded: (found, again) => {
+        show.current = found;
+        reload.current(again);
+        setVersion((count) => count + 1);
+      },
+      changed: (changed) => {
+        drawn.change(changed);
+        soon();
+      },
+      events: setEvents,
+      trouble: setTrouble,
+      clock: (now) => { clock.current = { now, at: performance.now() }; },
+    });
+    const still = gestures(place.current, drawn, {
+      hover: (at, x, y) => setHover((old) => (old.at === at && at < 0 ? old : { at, x, y })),
+      pick: (at, more) => setSelected((old) => {
+        if (at < 0) return more ? old : [];
+        return old.includes(at) ? old.filter((other) => other !== at) : more ? [...old, at].slice(-SELECTED) : [at];
+      }),
+      frame: (seats) => setSelected((old) => [...new Set([...old, ...seats])].slice(-SELECTED)),
+    });
+    return () => { end(); still(); clearTimeout(drawing); drawn.close(); };
+  }, [name]);
+
+  useEffect(() => { loaded(true); if (kind) view.current?.fit(); }, [kind]);
+  useEffect(() => { if (show.current) view.current?.only(show.current.tiers.indexOf(only)); }, [only, version > 0]);
+  useEffect(() => {
+    if (view.current) { view.current.chosen = new Set(selected); view.current.draw(); }
+  }, [selected]);
+  useEffect(() => {
+    const timer = setInterval(() => {
+      if (!show.current) return;
+      const sum = (state) => show.current.counts.reduce((all, counts) => all + counts[state], 0);
+      setPoints((old) => [...old, { at: Date.now(), free: sum(1), held: sum(2), sold: sum(3) }].slice(-POINTS));
+    }, 1000);
+    return () => clearInterval(timer);
+  }, [name]);
+
+  // The seat of the page's address.
+  const linked = chosen.seat;
+  useEffect(() => {
+    const at = linked && show.current ? show.current.find(linked) : -1;
+    if (at >= 0) { setSelected([at]); view.current.reveal([at]); }
+  }, [linked, version > 0]);
+
+  const now = () => clock.current.now + performance.now() - clock.current.at;
+  const current = show.current;
+  return html`
+    <div class="show-page">
+      <header class="bar">
+        <h1 class="away">Show ${name}</h1>
+        <${KeyChoice} keys=${keys} kind="show" value=${name} label="Show" />
+        <${Search} show=${current} name=${name} found=${(seats) => { setSelected(seats); view.current.reveal(seats); }} />
+        <label class="choice"><span>Layout</span>
+          <select value=${kind || ""} onChange=${(event) => choose({ layout: event.target.value })}>
+            <option value="">Automatic</option>
+            ${Object.entries(KINDS).map(([value, title]) => html`<option value=${value} selected=${kind === value}>${title}</option>`)}
+          </select></label>
+      </header>
+      <${Trouble} trouble=${trouble} />
+      <${Legend} show=${current} only=${only} version=${version} />
+      <div class="stage-room">
+        <div class="map" ref=${place} tabindex="0" role="application" aria-describedby="map-help"
+          aria-label=${`Seat map of ${name}. The table of areas below has the same counts.`}></div>
+        ${hover.at >= 0 && current ? html`<${SeatCard} name=${name} show=${current} hover=${hover} now=${now} room=${place.current} />` : null}
+        ${!current && !trouble ? html`<p class="loading">Reading the show…</p>` : null}
+        <div class="below-map">
+          <p id="map-help" class="hint">Wheel or pinch zooms, drag moves, click selects, Shift and drag selects many. Keys: arrows, +, −, 0.</p>
+          <div class="tools" role="group" aria-label="Zoom">
+            <button type="button" aria-label="Zoom in" onClick=${() => view.current.zoom(1.5)}>+</button>
+            <button type="button" aria-label="Zoom out" onClick=${() => view.current.zoom(1 / 1.5)}>−</button>
+            <button type="button" aria-label="Show everything" onClick=${() => view.current.fit()}>⤢</button>
+          </div>
+        </div>
+      </div>
+      <div class="side">
+        <${Selection} name=${name} show=${current} selected=${selected} can=${can} version=${version} now=${now} clear=${() => setSelected([])} />
+        <${SalesChart} points=${points} />
+        <${Holds} name=${name} show=${current} version=${version} now=${now} pick=${(seats) => { setSelected(seats); view.current.reveal(seats); }} />
+        <${EventList} events=${events} show=${current} pick=${(seats) => { setSelected(seats); view.current.reveal(seats); }} />
+      </div>
+      <${AreaTable} show=${current} version=${version} reveal=${(area) => view.current.reveal(positions(current, area))} />
+    </div>`;
+}
+
+function positions(show, area) {
+  const all = [];
+  for (let at = area.start; at < area.end; at += 1) if (show.tier[at] !== 255) all.push(at);
+  return all;
+}
+
+/** Tiers and states with their colours and counts; a click on a tier shows it alone. */
+function Legend({ show, only, version }) {
+  const [dark, setDark] = useState(matchMedia("(prefers-color-scheme: dark)").matches);
+  useEffect(() => {
+    const scheme = matchMedia("(prefers-color-scheme: dark)");
+    const change = () => setDark(scheme.matches);
+    scheme.addEventListener("change", change);
+    return () => scheme.removeEventListener("change", change);
+  }, []);
+  const paint = useMemo(() => palette(dark), [dark]);
+  if (!show) return html`<div class="legend"></div>`;
+  const sum = (state) => show.counts.reduce((all, counts) => all + counts[state], 0);
+  const all = sum(1) + sum(2) + sum(3) + sum(4);
+  const dot = (colour, kind) => html`<svg class="dot" width="14" height="14" viewBox="0 0 14 14" aria-hidden="true">
+    <rect x="1.5" y="1.5" width="11" height="11" rx="3" fill=${colour} stroke=${kind === "blocked" ? paint.blockedLine : "none"} />
+    ${kind === "blocked" ? html`<path d="M4.5 4.5l5 5m0-5l-5 5" stroke=${paint.blockedLine} />` : null}</svg>`;
+  return html`<div class="legend" data-version=${version}>
+    <div class="states">
+      ${[["held", 2, paint.held], ["sold", 3, paint.sold], ["blocked", 4, paint.blocked]].map(([title, state, colour]) => html`
+        <span class="entry">${dot(colour, title)} ${title} <b class=${`count-${title}`}>${number(sum(state))}</b></span>`)}
+      <span class="entry total"><b class="count-free">${number(sum(1))}</b> of ${number(all)} free, <b>${percent(sum(3), all)}</b> sold</span>
+    </div>
+    <div class="tiers" role="group" aria-label="Tiers; a click shows one alone">
+      ${show.tiers.map((tier, index) => html`<button type="button" class="entry tier" aria-pressed=${only === tier}
+          onClick=${() => choose({ tier: only === tier ? null : tier })}>${dot(paint.tier(index))} ${tier} <b>${number(show.counts[index][1])}</b></button>`)}
+    </div>
+  </div>`;
+}
+
+/** Finds a seat, a token, the holds of a user, or the seats of an order. */
+function Search({ show, name, found }) {
+  const [said, setSaid] = useState("");
+  const search = async (event) => {
+    event.preventDefault();
+    const text = String(new FormData(event.target).get("text") || "").trim();
+    if (!text || !show) return;
+    const at = show.find(text);
+    if (at >= 0) {
+      choose({ seat: text });
+      setSaid("");
+      found([at]);
+      return;
+    }
+    try {
+      const answer = await get("show/find", { key: name, name: text });
+      const ids = [...answer.order, ...answer.holds.flatMap((hold) => hold.seats)];
+      const seats = ids.map((id) => show.find(id)).filter((seat) => seat >= 0);
+      setSaid(seats.length ? `${seats.length} seats of ${text}` : `nothing is known of ${text}`);
+      if (seats.length) found(seats.slice(0, SELECTED));
+    } catch (error) {
+      setSaid(error.message);
+    }
+  };
+  return html`<form class="search" role="search" onSubmit=${search}>
+    <input type="search" name="text" placeholder="Seat, user or order" aria-label="Find a seat, a user or an order" />
+    <button type="submit">Find</button>
+    ${said ? html`<span class="said" role="status">${said}</span>` : null}
+  </form>`;
+}
+

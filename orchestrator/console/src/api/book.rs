@@ -1,0 +1,114 @@
+//! Books of accounts: accounts, proposed moves, and what an operator does with them.
+
+use allot_client::{BookStore, Record};
+use axum::extract::{Query, State};
+use axum::{Extension, Json};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::{IntoParams, ToSchema};
+
+use super::action::{Answer, Done, act};
+use crate::problem::Problem;
+use crate::security::Caller;
+use crate::state::Console;
+
+/// Which accounts.
+#[derive(Deserialize, IntoParams)]
+pub(super) struct Which {
+    /// The key of the book.
+    key: String,
+    /// Only accounts of this module.
+    module: Option<String>,
+    /// The cursor of the page before; 0, the default, for the first page.
+    #[serde(default)]
+    cursor: u64,
+}
+
+/// A page of accounts.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Accounts {
+    /// Cursor of the next page; 0 at the end.
+    next: u64,
+    #[schema(value_type = [Object])]
+    items: Vec<Value>,
+}
+
+/// A book.
+#[derive(Deserialize, IntoParams, ToSchema)]
+pub(super) struct Key {
+    /// The key of the book.
+    key: String,
+}
+
+/// A page of accounts, as `ACCOUNT.LIST` gives them.
+#[utoipa::path(get, path = "/api/v1/book/accounts", params(Which),
+    responses((status = 200, body = Accounts), (status = 404, body = Problem)))]
+pub(super) async fn accounts(
+    State(console): State<Console>,
+    Query(Which { key, module, cursor }): Query<Which>,
+) -> Result<Json<Accounts>, Problem> {
+    let ask = async |book: BookStore| book.page(cursor, module.as_deref()).await;
+    let (next, items) = console.sources.viewer.book(&key, ask).await?;
+    Ok(Json(Accounts { next, items: items.iter().map(Record::json).collect() }))
+}
+
+/// The moves that a rebalance would make now.
+#[utoipa::path(get, path = "/api/v1/book/proposed", params(Key),
+    responses((status = 200, body = [Object]), (status = 404, body = Problem)))]
+pub(super) async fn proposed(
+    State(console): State<Console>,
+    Query(Key { key }): Query<Key>,
+) -> Result<Json<Vec<Value>>, Problem> {
+    let moves =
+        console.sources.viewer.book(&key, async |book: BookStore| book.rebalance(true, None).await).await?;
+    Ok(Json(moves.iter().map(Record::json).collect()))
+}
+
+/// An account.
+#[derive(Deserialize, ToSchema)]
+pub(super) struct Freeze {
+    key: String,
+    account: String,
+    /// Whether it can be used again.
+    #[serde(default)]
+    off: bool,
+}
+
+/// Records that the platform froze an account, or that it can be used again.
+#[utoipa::path(post, path = "/api/v1/book/freeze", request_body = Freeze,
+    responses((status = 200, body = Done), (status = 404, body = Problem)))]
+pub(super) async fn freeze(
+    State(console): State<Console>,
+    Extension(caller): Extension<Caller>,
+    Json(Freeze { key, account, off }): Json<Freeze>,
+) -> Answer {
+    let target = format!("{key} {account}{}", if off { " OFF" } else { "" });
+    act(&caller, "ACCOUNT.FREEZE", target, async {
+        let ask = async |book: BookStore| {
+            let mut command = book.begin("ACCOUNT.FREEZE");
+            command.arg(&account);
+            if off {
+                command.arg("OFF");
+            }
+            Ok(Record::read(book.ask(&command).await?)?.json())
+        };
+        Ok(console.operator.book(&key, ask).await?)
+    })
+    .await
+}
+
+/// Rebalances the projected use.
+#[utoipa::path(post, path = "/api/v1/book/rebalance", request_body = Key,
+    responses((status = 200, body = Done), (status = 409, body = Problem)))]
+pub(super) async fn rebalance(
+    State(console): State<Console>,
+    Extension(caller): Extension<Caller>,
+    Json(Key { key }): Json<Key>,
+) -> Answer {
+    act(&caller, "ACCOUNT.REBALANCE", key.clone(), async {
+        let ask = async |book: BookStore| book.rebalance(false, None).await;
+        let moves = console.operator.book(&key, ask).await?;
+        Ok(moves.iter().map(Record::json).collect::<Vec<_>>())
+    })
+    .await
+}

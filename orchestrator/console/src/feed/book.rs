@@ -1,0 +1,71 @@
+//! The reader of a book of accounts: departments, modules and instances with their use, and accounts in transit.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use allot_client::{BookStore, Record};
+use redis::cmd;
+use serde::Serialize;
+use serde_json::Value as Json;
+
+use super::channel::{Feed, Message, Reader};
+use crate::problem::Problem;
+use crate::sources::Sources;
+
+/// Interval of reads.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// A book, as its page shows it. Records have the fields of the commands that gave them.
+#[derive(Serialize, PartialEq)]
+struct State {
+    /// The server's clock in milliseconds since 1970.
+    now: u64,
+    /// `ACCOUNT.INFO`.
+    book: Json,
+    /// `ACCOUNT.USAGE BY department`.
+    departments: Vec<Json>,
+    /// `ACCOUNT.USAGE BY module`.
+    usage: Vec<Json>,
+    /// `ACCOUNT.INFO MODULE` for each module.
+    modules: Vec<Json>,
+    /// The first page of `ACCOUNT.LIST`.
+    accounts: Vec<Json>,
+    /// Whether there are further accounts.
+    more: bool,
+}
+
+pub(super) struct Book {
+    sources: Arc<Sources>,
+    key: String,
+}
+
+impl Book {
+    pub(super) fn new(sources: Arc<Sources>, key: String) -> Self {
+        Self { sources, key }
+    }
+}
+
+fn json(records: &[Record]) -> Vec<Json> {
+    records.iter().map(Record::json).collect()
+}
+
+impl Reader for Book {
+    async fn read(&mut self, feed: &Feed) -> Result<Duration, Problem> {
+        let read = async |book: BookStore| {
+            let (seconds, microseconds): (u64, u64) = book.ask(&cmd("TIME")).await?;
+            let (next, accounts) = book.page(0, None).await?;
+            Ok(State {
+                now: seconds * 1000 + microseconds / 1000,
+                book: book.info().await?.json(),
+                departments: json(&book.usage("department").await?),
+                usage: json(&book.usage("module").await?),
+                modules: json(&book.modules().await?),
+                accounts: json(&accounts),
+                more: next != 0,
+            })
+        };
+        let state = self.sources.viewer.book(&self.key, read).await?;
+        feed.send_state(Message::new("state", &state));
+        Ok(PAUSE)
+    }
+}

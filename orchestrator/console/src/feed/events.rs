@@ -1,0 +1,49 @@
+//! The newest entries of an event stream, for the lists of events on the pages.
+
+use allot_client::{Error, Keyed, streams};
+use redis::{Value, cmd};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Longest value of a field in the list; a page shows one line for an event.
+const LONGEST: usize = 200;
+
+/// An entry of an event stream.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(super) struct Event {
+    /// Id of the entry; its first part is a time in milliseconds since 1970.
+    pub(super) id: String,
+    /// All fields as text; bytes that are no text are replaced.
+    fields: BTreeMap<String, String>,
+}
+
+impl Event {
+    /// The kind of event.
+    pub(super) fn event(&self) -> &str {
+        self.fields.get("event").map_or("", String::as_str)
+    }
+}
+
+/// The newest entries of the stream beside a key, the newest first; none if there is no stream.
+pub(super) async fn newest_events(keyed: &Keyed, key: &str, count: usize) -> Result<Vec<Event>, Error> {
+    let mut command = cmd("XREVRANGE");
+    command.arg(format!("{key}:evt")).arg("+").arg("-").arg("COUNT").arg(count);
+    let reply: Value = match keyed.ask(&command).await {
+        // The key of the stream holds another type.
+        Err(error) if error.code() == Some("WRONGTYPE") => return Ok(Vec::new()),
+        reply => reply?,
+    };
+    let entries = streams::read_list(reply)?;
+    let event = |entry: streams::Entry| {
+        let text = |bytes: &[u8]| {
+            let text = String::from_utf8_lossy(bytes);
+            match text.char_indices().nth(LONGEST) {
+                Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+                None => text.into_owned(),
+            }
+        };
+        let fields = entry.fields.iter().map(|(name, value)| (text(name), text(value))).collect();
+        Event { id: entry.id, fields }
+    };
+    Ok(entries.into_iter().map(event).collect())
+}

@@ -1,0 +1,20 @@
+//! Live values: one reader for each thing that browsers look at, and any number of browsers that listen to it.
+//!
+//! A reader reads while somebody listens, and a few seconds longer. It decides by itself when to read again; what it
+//! reads becomes messages, which all listeners share. A listener that falls behind loses messages, is told so, and reads
+//! the page again.
+
+mod book;
+mod channel;
+mod compaction;
+mod events;
+mod overview;
+mod pool;
+mod realm;
+mod registry;
+mod show;
+mod snapshot;
+
+pub(crate) use channel::{Feed, Message};
+pub(crate) use registry::{Feeds, Subject};
+pub(crate) use snapshot::ShowSnapshot;

@@ -1,0 +1,50 @@
+//! The web console: one page for operators, and the HTTP API under it.
+//!
+//! The console keeps no state of its own. Everything that it shows is read from Redis and ZooKeeper, and everything that
+//! an operator does is a command of a family or a change of the task store. [`feed`] has one reader for each key that
+//! browsers look at, however many browsers look. `api` has the endpoints, `security` decides who may call them, and
+//! `server` has the listener with its limits.
+//!
+//! docs/console.md describes the behaviour.
+
+mod api;
+mod assets;
+mod feed;
+mod problem;
+mod router;
+mod security;
+mod server;
+mod settings;
+mod sources;
+mod state;
+mod store;
+mod task_view;
+mod values;
+
+use anyhow::Result;
+use tracing::info;
+
+pub use settings::{Places, Settings};
+use state::Console;
+
+/// Name of the role in probes and metrics.
+const PART: &str = "console";
+
+/// Serves the console until the process shuts down.
+///
+/// # Errors
+/// The settings are refused, or the address cannot be listened on.
+pub async fn run(process: allot_runtime::Context, mut settings: Settings, places: Places) -> Result<()> {
+    settings.check()?;
+    let mut shutdown = process.shutdown.clone();
+    let health = process.health.clone();
+    let listener = server::Listener::bind(&settings).await?;
+    settings.listen = listener.address;
+    info!(address = settings.address(), "console by HTTP");
+    let console = Console::new(process, settings, places);
+    health.ready(PART);
+    tokio::select! {
+        () = listener.serve(router::router(console)) => Ok(()),
+        () = shutdown.requested() => Ok(()),
+    }
+}

@@ -1,0 +1,7 @@
+//! Who may call what: tokens, session cookies, the names by which the console is reached, and the headers of answers.
+
+mod guard;
+mod sessions;
+
+pub(crate) use guard::{Caller, Guard, answer_headers, check_caller};
+pub(crate) use sessions::{Access, Sessions, session_cookie};

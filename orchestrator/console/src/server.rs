@@ -1,0 +1,117 @@
+//! The listener of the console: plain or with TLS, with limits on connections.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use axum::Router;
+use axum::extract::ConnectInfo;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio_rustls::TlsAcceptor;
+use tower::ServiceExt as _;
+use tracing::{debug, warn};
+
+use crate::settings::Settings;
+
+/// The most connections at once; further ones wait in the listener's queue. A browser needs up to six.
+const CONNECTIONS: usize = 2048;
+/// Time that a client has for the head of a request, and for the TLS handshake.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// Pause after a connection that could not be accepted.
+const ACCEPT_RETRY: Duration = Duration::from_secs(1);
+
+/// The bound address of the console.
+pub(crate) struct Listener {
+    socket: TcpListener,
+    /// The address with the port that was really bound, if the settings leave the port to the system.
+    pub(crate) address: SocketAddr,
+    tls: Option<TlsAcceptor>,
+}
+
+impl Listener {
+    /// Binds the address.
+    ///
+    /// # Errors
+    /// The address cannot be listened on, or the certificate or its key cannot be read.
+    pub(crate) async fn bind(settings: &Settings) -> Result<Self> {
+        let tls = settings.tls.as_ref().map(|(cert, key)| acceptor(cert, key)).transpose()?;
+        let socket = TcpListener::bind(settings.listen)
+            .await
+            .with_context(|| format!("console.listen {} cannot be listened on", settings.listen))?;
+        let address = socket.local_addr().context("console.listen")?;
+        Ok(Self { socket, address, tls })
+    }
+
+    /// Serves every connection, until the future is dropped.
+    pub(crate) async fn serve(self, router: Router) {
+        let places = Arc::new(Semaphore::new(CONNECTIONS));
+        let mut accepts = true;
+        while let Ok(place) = Arc::clone(&places).acquire_owned().await {
+            let (stream, peer) = match self.socket.accept().await {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    if accepts {
+                        warn!(%error, "the console accepts no connection");
+                    }
+                    accepts = false;
+                    tokio::time::sleep(ACCEPT_RETRY).await;
+                    continue;
+                }
+            };
+            accepts = true;
+            let _ = stream.set_nodelay(true);
+            let (router, tls) = (router.clone(), self.tls.clone());
+            tokio::spawn(async move {
+                match tls {
+                    None => connection(stream, peer, router).await,
+                    Some(tls) => match tokio::time::timeout(HEAD_TIMEOUT, tls.accept(stream)).await {
+                        Ok(Ok(stream)) => connection(stream, peer, router).await,
+                        Ok(Err(error)) => debug!(%peer, %error, "a TLS handshake failed"),
+                        Err(_) => debug!(%peer, "a TLS handshake took too long"),
+                    },
+                }
+                drop(place);
+            });
+        }
+    }
+}
+
+/// Serves the requests of one connection.
+async fn connection(stream: impl AsyncRead + AsyncWrite + Unpin, peer: SocketAddr, router: Router) {
+    let service = service_fn(move |mut request: hyper::Request<Incoming>| {
+        request.extensions_mut().insert(ConnectInfo(peer));
+        router.clone().oneshot(request)
+    });
+    let served = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .serve_connection(TokioIo::new(stream), service)
+        .await;
+    if let Err(error) = served {
+        debug!(%peer, %error, "a connection failed");
+    }
+}
+
+fn acceptor(cert: &std::path::Path, key: &std::path::Path) -> Result<TlsAcceptor> {
+    let chain = CertificateDer::pem_file_iter(cert)
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .with_context(|| format!("console.tls-cert {}", cert.display()))?;
+    let key =
+        PrivateKeyDer::from_pem_file(key).with_context(|| format!("console.tls-key {}", key.display()))?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_single_cert(chain, key)
+        .context("console.tls-cert and console.tls-key")?;
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}

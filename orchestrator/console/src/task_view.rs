@@ -1,0 +1,104 @@
+//! Tasks of compaction as the page and the API show them: with the names of this program, not those of their nodes in
+//! ZooKeeper.
+
+use std::collections::BTreeMap;
+
+use allot_compaction::ids::TaskId;
+use allot_compaction::task::{Failure, MainTask, SubState, SubTask};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+/// A task.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct TaskView {
+    id: String,
+    /// Database, schema and table.
+    table: String,
+    state: String,
+    /// Whether it has ended.
+    over: bool,
+    paused: bool,
+    manager: String,
+    pc: String,
+    round: u64,
+    /// Partitions of the round, and how many of them succeeded, failed and were stopped.
+    all: u64,
+    done: u64,
+    failed: u64,
+    stopped: u64,
+    /// Why it does not go on, or ended; empty if there is no reason.
+    error: String,
+    /// Milliseconds since 1970; 0 if it did not happen yet.
+    created: u64,
+    started: u64,
+    finished: u64,
+    /// Sums of the numbers that runners reported, by name.
+    sums: BTreeMap<String, f64>,
+    failures: Vec<FailureView>,
+}
+
+/// A failed partition.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct FailureView {
+    partition: String,
+    worker: String,
+    message: String,
+    /// The end of the runner's output.
+    output: String,
+}
+
+/// A subtask that has not ended.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct SubtaskView {
+    /// Id of its task.
+    task: String,
+    partition: String,
+    worker: String,
+    running: bool,
+    started: u64,
+}
+
+impl From<&MainTask> for TaskView {
+    fn from(task: &MainTask) -> Self {
+        Self {
+            id: task.id.clone(),
+            table: task.table().join("."),
+            state: task.state.to_string(),
+            over: task.state.is_over(),
+            paused: task.paused,
+            manager: task.manager.clone(),
+            pc: task.pc.clone(),
+            round: task.round,
+            all: task.count().max(task.result.all()),
+            done: task.result.success_count,
+            failed: task.result.failed_count,
+            stopped: task.result.stopped_count,
+            error: task.error.clone(),
+            created: task.created,
+            started: task.started,
+            finished: task.finished,
+            sums: task.sums.clone(),
+            failures: task.failures.iter().map(FailureView::from).collect(),
+        }
+    }
+}
+
+impl From<&Failure> for FailureView {
+    fn from(failure: &Failure) -> Self {
+        let Failure { partition, worker, message, output, .. } = failure.clone();
+        Self { partition, worker, message, output }
+    }
+}
+
+impl From<&SubTask> for SubtaskView {
+    fn from(subtask: &SubTask) -> Self {
+        let task = subtask.id.parse::<TaskId>().map(|id| id.of_main().to_string());
+        Self {
+            task: task.unwrap_or_default(),
+            partition: subtask.partition_name.clone(),
+            worker: subtask.worker.clone(),
+            running: subtask.state == SubState::Running,
+            started: subtask.started,
+        }
+    }
+}

@@ -1,0 +1,134 @@
+#!/usr/bin/env python3
+"""Takes the screenshots of docs/console.md from a running console, such as that of `make run`.
+
+    scripts/console-screenshots.py                                  all, into docs/images/
+    scripts/console-screenshots.py --only stadium --out /tmp/look   one page, elsewhere
+
+Needs chromium, chromedriver and pngquant, which reduces the pictures to 256 colours and a third of their size.
+"""
+
+import argparse
+import base64
+import json
+import pathlib
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+import urllib.request
+
+# Name, address, and what is true in the page when it can be taken.
+PAGES = [
+    ("overview", "/", "document.querySelector('.chart canvas')"),
+    ("theatre", "/show?key=show:theatre", "document.querySelector('.map')?.view?.show"),
+    ("stadium", "/show?key=show:stadium", "document.querySelector('.map')?.view?.show"),
+    ("train", "/show?key=show:train", "document.querySelector('.map')?.view?.show"),
+    ("realm", "/realm?key={allot}:conf&cmu=&conference=4930102", "document.querySelector('.timeline')"),
+    ("pool", "/pool?key={sales}:pool", "document.querySelector('.stack')"),
+    ("compaction", "/compaction", "document.querySelector('#history, .table')"),
+    ("accounts", "/accounts?key={acme}:accounts", "document.querySelector('.tree')"),
+]
+# Name of the size, width and height in pixels.
+SIZES = {"wide": (1440, 960), "phone": (390, 844)}
+
+
+class Browser:
+    """Chromium without a window, by the WebDriver protocol."""
+
+    def __init__(self):
+        self.folder = tempfile.TemporaryDirectory(prefix="allot-screenshots-")
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.driver = subprocess.Popen(
+            ["chromedriver", f"--port={self.port}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        arguments = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+                     "--disable-background-networking", "--disable-component-update", "--disable-sync",
+                     "--hide-scrollbars", f"--user-data-dir={self.folder.name}"]
+        wanted = {"capabilities": {"alwaysMatch": {"goog:chromeOptions": {"args": arguments}}}}
+        for _ in range(100):
+            try:
+                self.session = "/session/" + self.call("/session", wanted)["sessionId"]
+                return
+            except (ConnectionError, OSError):
+                time.sleep(0.1)
+        raise SystemExit("chromedriver does not answer")
+
+    def call(self, path, body):
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self.port}{path}", json.dumps(body).encode(), {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return json.load(answer)["value"]
+
+    def devtools(self, command, **parameters):
+        body = {"cmd": command, "params": parameters}
+        return self.call(f"{self.session}/goog/cdp/execute", body)
+
+    def look(self, width, height, scheme):
+        self.devtools("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1,
+                      mobile=width < 600)
+        self.devtools("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+
+    def go(self, address, ready):
+        self.call(f"{self.session}/url", {"url": address})
+        for _ in range(100):
+            if self.call(f"{self.session}/execute/sync", {"script": f"return Boolean({ready})", "args": []}):
+                break
+            time.sleep(0.1)
+        else:
+            raise SystemExit(f"{address} does not show {ready}")
+
+    def run(self, script):
+        return self.call(f"{self.session}/execute/sync", {"script": script, "args": []})
+
+    def picture(self, whole):
+        taken = self.devtools("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
+        return base64.b64decode(taken["data"])
+
+    def close(self):
+        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{self.session}", method="DELETE")
+        urllib.request.urlopen(request, timeout=60).close()
+        self.driver.terminate()
+        self.driver.wait()
+        self.folder.cleanup()
+
+
+def shrink(file):
+    """Reduces a picture to 256 colours."""
+    subprocess.run(["pngquant", "--force", "--strip", "--speed", "1", "--ext", ".png", "256", file], check=True)
+
+
+def main():
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--console", default="http://127.0.0.1:8470", help="address of the console")
+    options.add_argument("--out", default=pathlib.Path(__file__).parent.parent / "docs/images", type=pathlib.Path)
+    options.add_argument("--only", help="names of pages, with commas in between")
+    options.add_argument("--sizes", default="wide", help="wide, phone, or both with a comma in between")
+    options.add_argument("--schemes", default="light,dark")
+    options.add_argument("--wait", default=2.0, type=float, help="seconds for charts to get points")
+    chosen = options.parse_args()
+    for tool in ("chromium", "chromedriver", "pngquant"):
+        if not shutil.which(tool):
+            options.error(f"there is no {tool}; apt-get install chromium chromium-driver pngquant installs all")
+    chosen.out.mkdir(parents=True, exist_ok=True)
+    browser = Browser()
+    try:
+        for name, path, ready in PAGES:
+            if chosen.only and name not in chosen.only.split(","):
+                continue
+            for size in chosen.sizes.split(","):
+                for scheme in chosen.schemes.split(","):
+                    browser.look(*SIZES[size], scheme)
+                    browser.go(chosen.console + path, ready)
+                    time.sleep(chosen.wait)
+                    file = chosen.out / f"console-{name}-{scheme}{'' if size == 'wide' else '-' + size}.png"
+                    file.write_bytes(browser.picture(False))
+                    shrink(file)
+                    print(f"{file} {file.stat().st_size // 1024} KB", flush=True)
+    finally:
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()

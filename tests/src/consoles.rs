@@ -1,0 +1,72 @@
+//! A console to test with.
+
+use crate::http::{Answer, Events, request};
+use crate::process::Process;
+use crate::realms::REALM;
+use crate::redis_server::RedisServer;
+use crate::wait::{TIMEOUT, eventually};
+
+/// A running console.
+pub struct Console {
+    /// Its process.
+    pub process: Process,
+    /// Its port.
+    pub port: u16,
+}
+
+/// The header that an action needs.
+pub const ACTION: (&str, &str) = ("X-Allot-Request", "1");
+
+impl Console {
+    /// Starts a console on this server, with these further settings.
+    #[track_caller]
+    pub fn start(server: &RedisServer, more: &[&str]) -> Self {
+        let url = server.url();
+        let arguments = [
+            "--roles",
+            "console",
+            "--name",
+            "console",
+            "--realm",
+            REALM,
+            "--redis-url",
+            &url,
+            "--console-listen",
+            "127.0.0.1:0",
+        ];
+        let process = Process::new("console", &[&arguments[..], more].concat());
+        process.start();
+        let mut port = None;
+        eventually("the console to listen", TIMEOUT, || {
+            let log = process.log();
+            let line = log.lines().find(|line| line.contains("console by HTTP"));
+            port = line.and_then(|line| line.rsplit_once("127.0.0.1:")?.1.trim_end_matches('"').parse().ok());
+            port.is_some()
+        });
+        Self { process, port: port.expect("a port") }
+    }
+
+    /// The address of a page.
+    pub fn address(&self, path: &str) -> String {
+        format!("http://127.0.0.1:{}{path}", self.port)
+    }
+
+    /// Reads an endpoint.
+    #[track_caller]
+    pub fn get(&self, path: &str) -> Answer {
+        request(self.port, &format!("GET /api/v1/{path}"), &[], "")
+    }
+
+    /// Acts, as the page does.
+    #[track_caller]
+    pub fn act(&self, path: &str, body: &serde_json::Value) -> Answer {
+        let headers = [ACTION, ("Content-Type", "application/json")];
+        request(self.port, &format!("POST /api/v1/{path}"), &headers, &body.to_string())
+    }
+
+    /// Listens to the events of a key.
+    #[track_caller]
+    pub fn events(&self, key: &str) -> Events {
+        Events::open(self.port, &format!("/api/v1/events?key={key}"))
+    }
+}

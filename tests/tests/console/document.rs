@@ -1,0 +1,81 @@
+//! docs/console.md: its list of libraries, and the size of the page, are those of the files.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use allot_tests::module::repository;
+
+/// Largest size of the page with its libraries, compressed, in bytes.
+const BUDGET: usize = 150_000;
+
+fn read(path: &str) -> String {
+    fs::read_to_string(repository().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// The files of a folder and of the folders in it.
+fn files(folder: &Path) -> Vec<Vec<u8>> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries
+        .flat_map(|path| if path.is_dir() { files(&path) } else { vec![fs::read(&path).unwrap()] })
+        .collect()
+}
+
+fn compressed(bytes: &[u8]) -> usize {
+    let mut gzip = Command::new("gzip")
+        .arg("-c")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("gzip runs");
+    let mut input = gzip.stdin.take().unwrap();
+    let bytes = bytes.to_vec();
+    let writer = std::thread::spawn(move || input.write_all(&bytes).unwrap());
+    let size = gzip.wait_with_output().unwrap().stdout.len();
+    writer.join().unwrap();
+    size
+}
+
+#[test]
+fn libraries_are_those_of_the_document() {
+    let script = read("scripts/vendor-console.sh");
+    let document = read("docs/console.md");
+    let vendor = "orchestrator/console/assets/vendor";
+    // The variable of the script, the row of the document, and the file with the licence and its first line.
+    for (variable, row, licence, words) in [
+        ("PREACT", "[preact]", "LICENSE-preact", "MIT"),
+        ("HTM", "[htm]", "LICENSE-htm", "Apache"),
+        ("UPLOT", "[uPlot]", "LICENSE-uplot", "MIT"),
+    ] {
+        let line = script.lines().find_map(|line| line.strip_prefix(&format!("{variable}="))).unwrap();
+        let row = document.lines().find(|text| text.contains(row)).unwrap_or_else(|| panic!("{row}"));
+        assert!(row.contains(&format!("| {line} |")) && row.contains(words), "{row}");
+        assert!(read(&format!("{vendor}/{licence}")).contains(words), "{licence}");
+    }
+    assert!(read(&format!("{vendor}/uplot.js")).contains("(v1.6.32)"));
+    let known = ["preact.js", "hooks.js", "htm.js", "uplot.js", "uplot.css"];
+    let names: Vec<String> = fs::read_dir(repository().join(vendor))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| !name.starts_with("LICENSE-") && !known.contains(&name.as_str()))
+        .collect();
+    assert!(names.is_empty(), "docs/console.md does not list {names:?}");
+}
+
+#[test]
+fn page_has_the_size_of_the_document() {
+    let sizes = files(&repository().join("orchestrator/console/assets"))
+        .iter()
+        .map(|file| compressed(file))
+        .collect::<Vec<_>>();
+    let size: usize = sizes.iter().sum();
+    assert!(size < BUDGET, "{size}");
+    let document = read("docs/console.md");
+    let written = document.split(" KB when compressed").next().unwrap().rsplit(' ').next().unwrap();
+    let written: usize = written.parse().expect("a size in docs/console.md");
+    assert!(
+        size.abs_diff(written * 1000) < 5000,
+        "docs/console.md says {written} KB, and the files have {size} bytes"
+    );
+}

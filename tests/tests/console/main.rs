@@ -1,0 +1,13 @@
+//! The web console: its API, who may call it, and its pages in a real browser.
+
+use std::time::Duration;
+
+mod accessibility;
+mod api;
+mod document;
+mod pages;
+mod security;
+mod values;
+
+/// Time within which a page shows a change. A machine that is busy with other tests gets more than a second.
+const SOON: Duration = Duration::from_secs(30);

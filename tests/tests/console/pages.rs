@@ -1,0 +1,190 @@
+//! The pages, in a real browser: they show the truth soon after a change, and hostile names do no harm.
+
+use std::time::{Duration, Instant};
+
+use allot_tests::RedisServer;
+use allot_tests::browser::Browser;
+use allot_tests::consoles::Console;
+use allot_tests::shows::{create, sample_venue};
+use serde_json::json;
+
+use crate::SOON;
+
+/// The states of all seats in the map of the page, as numbers.
+const STATES: &str = "Array.from(document.querySelector('.map').view.show.state).join('')";
+
+fn opened(console: &Console, path: &str) -> Browser {
+    let browser = Browser::start(1300, 900);
+    browser.go(&console.address(path));
+    browser
+}
+
+fn shows_map(browser: &Browser) {
+    browser.wait_for("the map", "document.querySelector('.map')?.view?.show", Duration::from_secs(30));
+}
+
+#[test]
+fn seat_that_is_held_changes_its_colour_on_the_open_map() {
+    let server = RedisServer::start();
+    create(&server, "show:1", &sample_venue(2, 5));
+    let console = Console::start(&server, &[]);
+    let browser = opened(&console, "/show?key=show:1");
+    shows_map(&browser);
+    assert_eq!(browser.run(&format!("return {STATES}")), "1111111111");
+    server.command("SEAT.PICK show:1 ann TTL 60000 TOKEN t SEATS 2 a-1-2 a-2-5");
+    browser.wait_for("the held seats", &format!("{STATES} === '1211111112'"), SOON);
+    server.command("SEAT.CONFIRM show:1 t");
+    browser.wait_for("the sold seats", &format!("{STATES} === '1311111113'"), SOON);
+    // A machine that is busy with other tests delays some changes; a page that is too slow delays all.
+    let delays = (0..5).map(|round| {
+        server.command(&format!("SEAT.{} show:1 1 a-1-1", if round % 2 == 0 { "BLOCK" } else { "UNBLOCK" }));
+        let began = Instant::now();
+        let wanted = if round % 2 == 0 { "4311111113" } else { "1311111113" };
+        browser.wait_for("the blocked seat", &format!("{STATES} === '{wanted}'"), SOON);
+        began.elapsed()
+    });
+    let fastest = delays.min().unwrap();
+    assert!(fastest < Duration::from_secs(1), "{fastest:?}");
+    browser.wait_for("the count", "document.querySelector('.count-sold').textContent === '2'", SOON);
+    assert_eq!(browser.errors(), Vec::<String>::new());
+}
+
+#[test]
+fn map_is_equal_to_redis_after_a_rush() {
+    let server = RedisServer::start();
+    create(&server, "show:1", &sample_venue(300, 200));
+    let console = Console::start(&server, &[]);
+    let browser = opened(&console, "/show?key=show:1");
+    shows_map(&browser);
+    let rush = ["seats", "rush", "show:1", "--buyers", "200", "--duration", "3"];
+    allot_tests::daemon::run(&server, &rush).ok();
+    let mut connection = server.connection();
+    let rows: Vec<(String, String)> =
+        redis::cmd("SEAT.MAP").arg("show:1").arg("a").query(&mut connection).unwrap();
+    let digit = |seat: char| match seat {
+        '.' => '1',
+        'h' => '2',
+        's' => '3',
+        _ => '4',
+    };
+    let wanted: String = rows.iter().flat_map(|(_, seats)| seats.chars()).map(digit).collect();
+    assert!(wanted.contains('3'));
+    browser.wait_for("the map of Redis", &format!("{STATES} === '{wanted}'"), SOON);
+    assert_eq!(browser.errors(), Vec::<String>::new());
+}
+
+#[test]
+fn operator_blocks_a_selected_seat() {
+    let server = RedisServer::start();
+    create(&server, "show:1", &sample_venue(1, 4));
+    let console = Console::start(&server, &[]);
+    let browser = opened(&console, "/show?key=show:1&seat=a-1-3");
+    let button =
+        "[...document.querySelectorAll('.acts button')].find((one) => one.textContent.startsWith('Block'))";
+    browser.wait_for("the button", button, SOON);
+    browser.run(&format!("({button}).click()"));
+    browser.wait_for("the blocked seat", &format!("{STATES} === '1141'"), SOON);
+    let map = server.raw().call(&["SEAT.MAP", "show:1", "a"]);
+    assert_eq!(map.array()[0].array()[1].text(), "..x.");
+}
+
+#[test]
+fn seat_with_an_id_of_its_own_is_found_and_blocked() {
+    let server = RedisServer::start();
+    let seats = json!([{"label": "1", "id": "VIP:7", "tier": "t"}, {"label": "2", "tier": "t"}]);
+    let plan = json!({"areas": [{"id": "a", "rows": [{"label": "A", "rank": 1, "seats": seats}]}]});
+    create(&server, "show:1", &plan.to_string());
+    let console = Console::start(&server, &[]);
+    let browser = opened(&console, "/show?key=show:1&seat=VIP:7");
+    let button =
+        "[...document.querySelectorAll('.acts button')].find((one) => one.textContent.startsWith('Block'))";
+    browser.wait_for("the button", button, SOON);
+    browser.run(&format!("({button}).click()"));
+    browser.wait_for("the blocked seat", &format!("{STATES} === '41'"), SOON);
+    server.command("SEAT.UNBLOCK show:1 1 VIP:7");
+    server.command("SEAT.PICK show:1 ann TTL 60000 TOKEN t SEATS 1 VIP:7");
+    browser.wait_for("the hold", "document.querySelector('.holds li')", SOON);
+    assert_eq!(browser.errors(), Vec::<String>::new());
+}
+
+#[test]
+fn hostile_names_are_text_on_every_page() {
+    let server = RedisServer::start();
+    let evil = "<script>window.harmed=1</script><img src=x onerror='window.harmed=1'>\"'&\u{1}\u{7f}";
+    let long = "w".repeat(256);
+    let plan = json!({"areas": [
+        {"id": evil, "name": evil, "rows": [{"label": evil, "rank": 1, "tier": evil, "seats": [{"label": evil}]}]},
+        {"id": "b", "name": long, "rows": [{"label": "1", "rank": 1, "tier": long, "seats": "1-3"}]}]});
+    let mut connection = server.connection();
+    let run = |connection: &mut redis::Connection, parts: &[&str]| {
+        let mut command = redis::cmd(parts[0]);
+        command.arg(&parts[1..]);
+        command.query::<redis::Value>(connection).unwrap_or_else(|error| panic!("{parts:?}: {error}"));
+    };
+    run(&mut connection, &["SEAT.CREATE", evil, &plan.to_string()]);
+    let seat = format!("{evil}-{evil}-{evil}");
+    run(&mut connection, &["SEAT.PICK", evil, evil, "TTL", "60000", "TOKEN", evil, "SEATS", "1", &seat]);
+    run(&mut connection, &["CONF.REALM", "{r}<i>:conf"]);
+    run(&mut connection, &["CMU.JOIN", "{r}<i>:conf", "u/<b>\"'", "CAPACITY", "3", "LEASE", "60000"]);
+    run(&mut connection, &["NUMPOOL.ADD", "{p}<i>", "1"]);
+    run(&mut connection, &["ACCOUNT.BOOK", "{b}<i>"]);
+    let console = Console::start(&server, &[]);
+    let browser = opened(&console, "/");
+    for (page, selector) in [
+        ("/show", ".map"),
+        ("/realm", ".unit"),
+        ("/pool", ".stack"),
+        ("/accounts", ".tree"),
+        ("/", ".figures"),
+    ] {
+        browser.go(&console.address(page));
+        browser.wait_for(page, &format!("document.querySelector({selector:?})"), SOON);
+        if page == "/show" {
+            shows_map(&browser);
+            browser.wait_for("the hold", "document.querySelector('.holds li')", SOON);
+        }
+        assert_eq!(browser.run("return window.harmed ?? null"), json!(null), "{page}");
+        assert_eq!(
+            browser
+                .run("return document.querySelectorAll('main img, main script, main i:not([style])').length"),
+            0,
+            "{page}"
+        );
+    }
+    assert_eq!(browser.errors(), Vec::<String>::new());
+}
+
+#[test]
+fn restart_of_redis_under_an_open_page_is_told_and_survived() {
+    let server = RedisServer::builder().arg("save", "3600 1").start();
+    create(&server, "show:1", &sample_venue(1, 3));
+    let console = Console::start(&server, &[]);
+    let browser = opened(&console, "/show?key=show:1");
+    shows_map(&browser);
+    server.shutdown();
+    browser.wait_for("the page to say so", "document.querySelector('.trouble')", SOON);
+    server.restart();
+    server.command("SEAT.BLOCK show:1 1 a-1-2");
+    browser.wait_for("the page to recover", "!document.querySelector('.trouble')", Duration::from_secs(20));
+    browser.wait_for("the change", &format!("{STATES} === '141'"), SOON);
+}
+
+#[test]
+fn dead_unit_and_its_conferences_are_seen_on_the_realm_page() {
+    let server = RedisServer::start();
+    let console = Console::start(&server, &[]);
+    for line in [
+        "CONF.REALM {r}:conf",
+        "CMU.JOIN {r}:conf u1 CAPACITY 5 LEASE 60000",
+        "CMU.REPORT {r}:conf u1 HIGHEST 0",
+        "CONF.CREATE {r}:conf 4930 END 99999999999999",
+    ] {
+        server.command(line);
+    }
+    let browser = opened(&console, "/realm?key=%7Br%7D:conf");
+    browser.wait_for("the unit", "document.querySelector('.unit.up .call')", SOON);
+    server.command("CMU.DOWN {r}:conf u1");
+    browser.wait_for("the unit to be down", "document.querySelector('.unit.down')", SOON);
+    browser.wait_for("the conference to wait", "document.querySelector('.pending-box .call.pending')", SOON);
+    assert_eq!(browser.errors(), Vec::<String>::new());
+}

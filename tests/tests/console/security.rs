@@ -1,0 +1,254 @@
+//! Who may call the console, and from where.
+
+use std::fs;
+
+use allot_tests::RedisServer;
+use allot_tests::browser::Browser;
+use allot_tests::consoles::{ACTION, Console};
+use allot_tests::daemon::run;
+use allot_tests::http::request;
+use allot_tests::module::repository;
+use allot_tests::shows::{THEATRE, create};
+use serde_json::json;
+
+use crate::SOON;
+
+const VIEWER: &str = "viewer-token-of-the-test";
+const OPERATOR: &str = "operator-token-of-the-test";
+
+/// A console with both tokens.
+fn with_tokens(server: &RedisServer) -> Console {
+    let [viewer, operator] = [("viewer", VIEWER), ("operator", OPERATOR)].map(|(name, token)| {
+        let file = server.dir().join(name);
+        fs::write(&file, format!("{token}\n")).unwrap();
+        file.to_str().unwrap().to_owned()
+    });
+    Console::start(
+        server,
+        &["--console-viewer-token-file", &viewer, "--console-operator-token-file", &operator],
+    )
+}
+
+/// The first row of the area `left`, as the map draws it.
+fn first_row(server: &RedisServer) -> String {
+    server.raw().call(&["SEAT.MAP", "show:1", "left"]).array()[0].array()[1].text()
+}
+
+fn bearer(token: &str) -> String {
+    format!("Bearer {token}")
+}
+
+#[test]
+fn nothing_is_read_without_a_token() {
+    let server = RedisServer::start();
+    create(&server, "show:1", THEATRE);
+    let console = with_tokens(&server);
+    for path in ["keys", "show/map?key=show:1", "events?key=show:1", "openapi.json", "compaction/history"] {
+        let answer = console.get(path);
+        assert_eq!((answer.status, answer.json()["code"].as_str()), (401, Some("no-token")), "{path}");
+    }
+    // The page itself, with which people log in, is for everybody.
+    assert_eq!(request(console.port, "GET /", &[], "").status, 200);
+    assert_eq!(console.get("session").json()["access"], "none");
+    for wrong in ["", "viewer-token-of-the-tes", "Viewer-token-of-the-test"] {
+        let answer = console.act("session", &json!({"token": wrong}));
+        assert_eq!(answer.status, 401, "{wrong}");
+        assert_eq!(answer.header("set-cookie"), "");
+    }
+}
+
+#[test]
+fn viewer_looks_and_operator_acts() {
+    let server = RedisServer::start();
+    create(&server, "show:1", THEATRE);
+    let console = with_tokens(&server);
+    let body = json!({"key": "show:1", "seats": ["left-A-1"]}).to_string();
+    let act = |token: &str| {
+        let authorization = bearer(token);
+        let headers =
+            [ACTION, ("Content-Type", "application/json"), ("Authorization", authorization.as_str())];
+        request(console.port, "POST /api/v1/show/block", &headers, &body)
+    };
+    let look = [("Authorization", bearer(VIEWER))];
+    let look: Vec<(&str, &str)> = look.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    assert_eq!(request(console.port, "GET /api/v1/show/map?key=show:1", &look, "").status, 200);
+    let refused = act(VIEWER);
+    assert_eq!((refused.status, refused.json()["code"].as_str()), (403, Some("viewer")));
+    assert_eq!(first_row(&server), "...... ......");
+    assert_eq!(act(OPERATOR).status, 200);
+    assert_eq!(first_row(&server), "x..... ......");
+    let log = console.process.log();
+    assert!(log.contains("SEAT.BLOCK") && log.contains("left-A-1"), "{log}");
+    assert!(!log.contains(OPERATOR) && !log.contains(VIEWER), "{log}");
+}
+
+#[test]
+fn page_of_a_viewer_has_no_buttons_that_act() {
+    let server = RedisServer::start();
+    create(&server, "show:1", THEATRE);
+    let console = with_tokens(&server);
+    let browser = Browser::start(1300, 900);
+    for (token, buttons) in [(VIEWER, "0"), (OPERATOR, "1")] {
+        browser.go(&console.address("/show?key=show:1&seat=left-A-1"));
+        browser.wait_for("the form", "document.querySelector('.login')", SOON);
+        browser.run(&format!(
+            "document.querySelector('.login input').value = '{token}';
+            document.querySelector('.login').requestSubmit()"
+        ));
+        browser.wait_for("the map", "document.querySelector('.map')?.view?.show", SOON);
+        browser.wait_for("the seat", "document.querySelector('.records li')", SOON);
+        let count = "[...document.querySelectorAll('.acts button')].filter((one) => one.textContent.startsWith('Block')).length";
+        browser.wait_for(&format!("{buttons} buttons of {token}"), &format!("{count} == {buttons}"), SOON);
+        // What a viewer's page does not offer is refused, too.
+        let status = browser.run(
+            "return fetch('/api/v1/show/block', {method: 'POST', body: JSON.stringify({key: 'show:1', seats: ['left-A-1']}),
+            headers: {'content-type': 'application/json', 'x-allot-request': '1'}}).then((answer) => answer.status)",
+        );
+        assert_eq!(status, if token == VIEWER { 403 } else { 200 });
+        browser.run("[...document.querySelectorAll('nav button')][0].click()");
+    }
+    assert_eq!(first_row(&server), "x..... ......");
+}
+
+#[test]
+fn token_is_exchanged_for_a_cookie_that_scripts_cannot_read() {
+    let server = RedisServer::start();
+    let console = with_tokens(&server);
+    let answer = console.act("session", &json!({"token": VIEWER}));
+    assert_eq!((answer.status, answer.json()["access"].as_str()), (200, Some("viewer")));
+    let cookie = answer.header("set-cookie");
+    assert!(cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict"), "{cookie}");
+    let pair = cookie.split(';').next().unwrap();
+    let with = |cookie: &str| request(console.port, "GET /api/v1/keys", &[("Cookie", cookie)], "").status;
+    assert_eq!(with(pair), 200);
+    assert_eq!(with(&format!("{pair}0")), 401);
+    let headers = [ACTION, ("Cookie", pair)];
+    assert_eq!(request(console.port, "DELETE /api/v1/session", &headers, "").status, 200);
+    assert_eq!(with(pair), 401);
+}
+
+#[test]
+fn another_site_can_neither_read_nor_act() {
+    let server = RedisServer::start();
+    create(&server, "show:1", THEATRE);
+    let console = Console::start(&server, &[]);
+    let map = "GET /api/v1/show/map?key=show:1";
+    let with = |headers: &[(&str, &str)]| request(console.port, map, headers, "");
+    assert_eq!(with(&[]).status, 200);
+    // A name of another site that leads to this address.
+    assert_eq!(with(&[("Host", "evil.example")]).json()["code"], "wrong-host");
+    assert_eq!(with(&[("Host", "127.0.0.1:1")]).status, 403);
+    assert_eq!(with(&[("Origin", "http://evil.example")]).json()["code"], "wrong-origin");
+    assert_eq!(with(&[("Origin", "null")]).status, 403);
+    assert_eq!(with(&[("Origin", &console.address(""))]).status, 200);
+    let localhost = format!("localhost:{}", console.port);
+    assert_eq!(with(&[("Host", &localhost)]).status, 200);
+    // A form can send neither this header nor this type of body.
+    let body = json!({"key": "show:1", "seats": ["left-A-1"]}).to_string();
+    let json_body = [("Content-Type", "application/json")];
+    let answer = request(console.port, "POST /api/v1/show/block", &json_body, &body);
+    assert_eq!((answer.status, answer.json()["code"].as_str()), (403, Some("no-request-header")));
+}
+
+#[test]
+fn every_answer_has_the_headers_that_protect_it() {
+    let server = RedisServer::start();
+    let console = Console::start(&server, &[]);
+    for path in ["/", "/app.js", "/api/v1/keys", "/api/v1/nothing", "/nothing.js"] {
+        let answer = request(console.port, &format!("GET {path}"), &[], "");
+        let policy = answer.header("content-security-policy");
+        assert!(policy.contains("default-src 'none'") && !policy.contains("unsafe"), "{path}: {policy}");
+        assert_eq!(answer.header("x-content-type-options"), "nosniff", "{path}");
+        assert_eq!(answer.header("x-frame-options"), "DENY", "{path}");
+        assert_eq!(answer.header("referrer-policy"), "no-referrer", "{path}");
+    }
+}
+
+#[test]
+fn open_address_without_tokens_is_refused_at_the_start() {
+    let server = RedisServer::start();
+    let refused = run(&server, &["console", "--console-listen", "0.0.0.0:0"]).ended(3);
+    assert!(refused.err.contains("viewer-token-file"), "{}", refused.err);
+}
+
+#[test]
+fn large_body_is_refused() {
+    let server = RedisServer::start();
+    let console = Console::start(&server, &[]);
+    let seats: Vec<String> = (0..40_000).map(|at| format!("seat-{at}")).collect();
+    assert_eq!(console.act("show/block", &json!({"key": "k", "seats": seats})).status, 413);
+}
+
+#[test]
+fn redis_users_of_the_document_suffice() {
+    let server = RedisServer::start();
+    create(&server, "show:1", THEATRE);
+    for line in [
+        "CONF.REALM {allot}:conf",
+        "CMU.JOIN {allot}:conf u1 CAPACITY 5 LEASE 600000",
+        "NUMPOOL.ADD {sales}:pool 1001",
+        "NUMPOOL.REG {sales}:pool 1001 SWITCH east",
+        "NUMPOOL.CALL {sales}:pool TTL 600000 LEASE call-1",
+        "ACCOUNT.BOOK {acme}:accounts",
+        "ACCOUNT.MODULE {acme}:accounts billing DEPARTMENT finance INSTANCES 1",
+        "ACCOUNT.ADD {acme}:accounts billing QUOTA 100 ACCOUNTS 1 p1",
+    ] {
+        server.command(line);
+    }
+    let document = fs::read_to_string(repository().join("docs/console.md")).unwrap();
+    let rules: Vec<&str> = document.lines().filter_map(|line| line.strip_prefix("> ACL SETUSER ")).collect();
+    assert_eq!(rules.len(), 2);
+    for rule in rules {
+        server.raw().call(&[&["ACL", "SETUSER"], &rule.split(' ').collect::<Vec<_>>()[..]].concat());
+    }
+    let password = server.dir().join("password");
+    fs::write(&password, "change-me\n").unwrap();
+    let password = password.to_str().unwrap();
+    let console = Console::start(
+        &server,
+        &[
+            "--console-viewer-user",
+            "viewer",
+            "--console-viewer-password-file",
+            password,
+            "--console-operator-user",
+            "operator",
+            "--console-operator-password-file",
+            password,
+        ],
+    );
+    for key in ["overview", "show:1", "{allot}:conf", "{sales}:pool", "{acme}:accounts"] {
+        let mut events = console.events(&key.replace('{', "%7B").replace('}', "%7D"));
+        // A refusal of Redis would come as `trouble`, and no state.
+        events.next(if key == "show:1" { "sync" } else { "state" });
+    }
+    for path in [
+        "keys",
+        "show/map?key=show:1",
+        "show/find?key=show:1&name=ann",
+        "realm/conferences?key=%7Ballot%7D:conf",
+        "realm/plan?key=%7Ballot%7D:conf&down=u1",
+        "pool/leases?key=%7Bsales%7D:pool",
+        "book/accounts?key=%7Bacme%7D:accounts",
+    ] {
+        let answer = console.get(path);
+        assert_eq!(answer.status, 200, "{path}: {}", answer.body);
+    }
+    for (path, body) in [
+        ("show/hold", json!({"key": "show:1", "user": "ann", "ttl": 60000, "seats": ["left-A-1"]})),
+        ("show/block", json!({"key": "show:1", "seats": ["left-A-2"]})),
+        ("show/unblock", json!({"key": "show:1", "seats": ["left-A-2"]})),
+        ("realm/drain", json!({"key": "{allot}:conf", "cmu": "u1"})),
+        ("realm/undrain", json!({"key": "{allot}:conf", "cmu": "u1"})),
+        ("pool/hang-up", json!({"key": "{sales}:pool", "number": "1001", "lease": "call-1"})),
+        ("pool/reconcile", json!({"key": "{sales}:pool", "switch": "east"})),
+        ("pool/unregister", json!({"key": "{sales}:pool", "switch": "east"})),
+        ("book/freeze", json!({"key": "{acme}:accounts", "account": "p1"})),
+        ("book/rebalance", json!({"key": "{acme}:accounts"})),
+    ] {
+        let answer = console.act(path, &body);
+        assert_eq!(answer.status, 200, "{path}: {}", answer.body);
+    }
+    let clients = server.raw().call(&["CLIENT", "LIST"]).text();
+    assert!(clients.contains("user=viewer") && clients.contains("user=operator"), "{clients}");
+}

@@ -1,0 +1,116 @@
+//! The pages of pools, accounts, compaction and the overview, in a real browser: they show changes that others make, and
+//! their buttons act.
+
+use std::fs;
+use std::time::Duration;
+
+use allot_tests::browser::Browser;
+use allot_tests::compaction_cluster::{CompactionCluster, UNHURRIED, script};
+use allot_tests::consoles::Console;
+use allot_tests::{RedisServer, eventually};
+
+use crate::SOON;
+
+/// The text of the page's content.
+const TEXT: &str = "document.querySelector('main').innerText";
+
+fn opened(console: &Console, path: &str) -> Browser {
+    let browser = Browser::start(1300, 900);
+    browser.go(&console.address(path));
+    browser
+}
+
+fn shows(browser: &Browser, text: &str) {
+    browser.wait_for(text, &format!("{TEXT}.includes({text:?})"), SOON);
+}
+
+/// Clicks the first button with this text, and says yes to the question.
+fn click(browser: &Browser, text: &str) {
+    let button =
+        format!("[...document.querySelectorAll('main button')].find((one) => one.textContent === {text:?})");
+    browser.wait_for(text, &button, SOON);
+    browser.run(&format!("window.confirm = () => true; ({button}).click()"));
+}
+
+#[test]
+fn call_is_seen_on_the_pool_page_and_hung_up_there() {
+    let server = RedisServer::start();
+    server.command("NUMPOOL.ADD {p} 1001 1002 1003");
+    server.command("NUMPOOL.REG {p} 1001 1002 1003 SWITCH east");
+    let console = Console::start(&server, &[]);
+    let browser = opened(&console, "/pool?key=%7Bp%7D");
+    shows(&browser, "no live calls");
+    server.command("NUMPOOL.CALL {p} TTL 600000 LEASE call-1 PEER 5550100");
+    shows(&browser, "call-1");
+    shows(&browser, "5550100");
+    click(&browser, "Hang up");
+    shows(&browser, "no live calls");
+    assert_eq!(server.raw().call(&["NUMPOOL.LEASES", "{p}"]).array()[1].array().len(), 0);
+    assert_eq!(browser.errors(), Vec::<String>::new());
+}
+
+#[test]
+fn account_is_frozen_on_the_accounts_page() {
+    let server = RedisServer::start();
+    for line in [
+        "ACCOUNT.BOOK {b}",
+        "ACCOUNT.MODULE {b} billing DEPARTMENT finance INSTANCES 1",
+        "ACCOUNT.ADD {b} billing QUOTA 100 TIERS 1 150 0.1 ACCOUNTS 2 p1 p2",
+    ] {
+        server.command(line);
+    }
+    let console = Console::start(&server, &[]);
+    let browser = opened(&console, "/accounts?key=%7Bb%7D");
+    shows(&browser, "billing");
+    server.command("ACCOUNT.ATTACH {b} billing web1:8080");
+    shows(&browser, "web1:8080");
+    click(&browser, "Freeze");
+    shows(&browser, "Unfreeze");
+    let states =
+        ["p1", "p2"].map(|account| format!("{:?}", server.raw().call(&["ACCOUNT.INFO", "{b}", account])));
+    assert!(states.iter().any(|state| state.contains("frozen")), "{states:?}");
+    assert_eq!(browser.errors(), Vec::<String>::new());
+}
+
+#[test]
+fn new_key_and_refusals_are_seen_on_the_overview() {
+    let server = RedisServer::start();
+    let console = Console::start(&server, &[]);
+    let browser = opened(&console, "/");
+    shows(&browser, "master");
+    server.command("NUMPOOL.ADD {fresh} 1001");
+    // Keys are looked for every ten seconds.
+    browser.wait_for("the key", &format!("{TEXT}.includes('{{fresh}}')"), Duration::from_secs(30));
+    server.command("NUMPOOL.REG {fresh} 1001");
+    server.command("NUMPOOL.CALL {fresh} TTL 60000");
+    browser.wait_for("the live call", &format!("/1\\s+live calls/.test({TEXT})"), SOON);
+    assert_eq!(browser.errors(), Vec::<String>::new());
+}
+
+#[test]
+fn task_is_seen_and_paused_on_the_compaction_page() {
+    let server = RedisServer::start();
+    let home = tempfile::tempdir().unwrap();
+    // Partitions go on until the test allows them to end.
+    let runner =
+        script(home.path(), "#!/bin/sh\nwhile [ ! -e \"$ALLOT_TEST_DIR/go\" ]; do sleep 0.1; done\n");
+    let cluster = CompactionCluster::start_with(1, &runner, &[UNHURRIED]);
+    cluster.partitions(6);
+    let console = Console::start(&server, &["--zookeeper-servers", &cluster.zookeeper.address()]);
+    let browser = opened(&console, "/compaction");
+    shows(&browser, "No task runs");
+    shows(&browser, "host0_9876");
+    let id = cluster.submit(&["shop", "public", "orders"]);
+    shows(&browser, "shop.public.orders");
+    browser.wait_for("running partitions", "document.querySelector('.cell.running')", SOON);
+    click(&browser, "Pause");
+    shows(&browser, "Resume");
+    eventually("the task to be paused", SOON, || {
+        cluster.json(&["show", &id]).to_string().contains("\"paused\":true")
+    });
+    click(&browser, "Resume");
+    fs::write(cluster.dir.path().join("go"), "").unwrap();
+    shows(&browser, "6 of 6");
+    shows(&browser, "No task runs");
+    assert_eq!(browser.errors(), Vec::<String>::new());
+}

@@ -1,0 +1,58 @@
+//! The waiting list on a live server: offers by the timer, events, failover.
+
+use allot_tests::shows::{create, hold, no_internal_errors, sample_venue, with_events};
+use allot_tests::wait::TIMEOUT;
+use allot_tests::{RedisServer, Reply, eventually};
+
+/// Two rows of five seats, all held by `first` for `ttl_ms`.
+fn sold_out(server: &RedisServer, ttl_ms: i64) {
+    create(server, "show", &with_events(&sample_venue(2, 5), 50));
+    hold(&mut server.raw(), "show", "first", 10, ttl_ms, "h");
+}
+
+fn waiting(server: &RedisServer) -> Vec<String> {
+    let items = server.raw().words("SEAT.LIST show WAITING").field("items").array().to_vec();
+    items.iter().map(|item| item.field("token").text()).collect()
+}
+
+#[test]
+fn seats_of_an_expired_hold_and_of_an_expired_offer_go_to_the_next_waiter() {
+    let server = RedisServer::start();
+    sold_out(&server, 1500);
+    let mut client = server.raw();
+    for user in ["ann", "bob", "cid"] {
+        let record = client.words(&format!("SEAT.WAIT show {user} 10 TTL 600000 OFFER 100 TOKEN {user}"));
+        assert_eq!(record.field("state"), Reply::bulk("waiting"));
+    }
+    // Nobody sends a command for the show: the timer serves the list.
+    eventually("everybody to be served", TIMEOUT, || waiting(&server).is_empty());
+    let entries = client.words("XRANGE show:evt - +");
+    let events: Vec<String> = entries
+        .array()
+        .iter()
+        .map(|entry| entry.array()[1].array().iter().map(Reply::text).collect::<Vec<_>>())
+        .map(|fields| format!("{} {}", fields[1], fields.get(3).cloned().unwrap_or_default()))
+        .collect();
+    let expected = ["offered ann", "expired ann", "offered bob", "expired bob", "offered cid"];
+    let told: Vec<&str> = events.iter().map(String::as_str).filter(|told| expected.contains(told)).collect();
+    assert_eq!(told, expected, "{events:?}");
+    no_internal_errors(&server);
+}
+
+#[test]
+fn waiting_list_moves_to_a_replica_that_takes_over() {
+    let (master, replica) = (RedisServer::strict().start(), RedisServer::strict().start());
+    sold_out(&master, 600_000);
+    replica.replica_of(&master);
+    replica.wait_replica_synced();
+    for user in ["ann", "bob"] {
+        master.raw().words(&format!("SEAT.WAIT show {user} 5 TTL 600000 OFFER 60000 TOKEN {user}"));
+    }
+    master.wait_offset_equal(&replica);
+    assert_eq!(replica.digest_value("show"), master.digest_value("show"));
+    assert_eq!(waiting(&replica), ["ann", "bob"]);
+    replica.command("REPLICAOF NO ONE");
+    assert_eq!(replica.raw().words("SEAT.RELEASE show h"), Reply::Int(10));
+    assert_eq!(waiting(&replica), [""; 0]);
+    assert_eq!(replica.raw().words("SEAT.HOLDS show bob").array().len(), 1);
+}
