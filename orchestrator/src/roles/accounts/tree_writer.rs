@@ -10,7 +10,7 @@ use super::fault_injection;
 use super::node_reader::{InstanceNodes, Withdrawn, alloc, merge, presence, read_accounts};
 use super::observed_tree::{Damage, InstanceId, ObservedInstance, ObservedTree, PublishedAccount};
 use super::paths::{self, Paths};
-use super::protocol::{AccountNode, ClientReport, State};
+use super::protocol::{AccountNode, State};
 use super::reconcile::Action;
 use allot_coordination::{Error, Kind, Node, Op, Tree, Version};
 
