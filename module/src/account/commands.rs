@@ -308,7 +308,7 @@ pub(crate) static COMMANDS: &[Command] = &[
         flags: "readonly",
         keys: RO | ACCESS,
         summary: "Gives use and cost of a month by department, module or account",
-        complexity: "O(M) with M modules and instances; by account O(C) with C of them; of a past month O(N) with N accounts",
+        complexity: "O(M) with M modules and instances; by account O(C) with C of them",
         parameters: [
             KEY,
             Parameter::one_of("by", &[
