@@ -330,7 +330,11 @@ pub fn told(show: &Show, event: &Event) -> Option<String> {
         Event::Unblocked { seats } => format!("unblocked {}", ids(seats)),
         Event::Altered { .. } | Event::Limited { .. } | Event::Arranged { .. } => "altered".to_owned(),
         // Offers come when seats become free, as by expiries.
-        Event::Waited(_) | Event::Offered(_) | Event::Unwaited { .. } => return None,
-        Event::Created { .. } | Event::Expired { .. } | Event::Flushed { .. } => return None,
+        Event::Waited(_)
+        | Event::Offered(_)
+        | Event::Unwaited { .. }
+        | Event::Created { .. }
+        | Event::Expired { .. }
+        | Event::Flushed { .. } => return None,
     })
 }
