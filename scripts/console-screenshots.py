@@ -4,7 +4,7 @@
     scripts/console-screenshots.py                                  all, into docs/images/
     scripts/console-screenshots.py --only stadium --out /tmp/look   one page, elsewhere
 
-Needs chromium, chromedriver and pngquant, which reduces the pictures to 256 colours and a third of their size.
+Adds some holds, blocked seats and calls to the values of `make run` first, if --redis names its port. Needs chromium, chromedriver and pngquant, which reduces the pictures to 256 colours and a third of their size.
 """
 
 import argparse
@@ -24,7 +24,7 @@ PAGES = [
     ("theatre", "/show?key=show:theatre", "document.querySelector('.map')?.view?.show"),
     ("stadium", "/show?key=show:stadium", "document.querySelector('.map')?.view?.show"),
     ("train", "/show?key=show:train", "document.querySelector('.map')?.view?.show"),
-    ("realm", "/realm?key={allot}:conf&cmu=&conference=4930102", "document.querySelector('.timeline')"),
+    ("realm", "/realm?key={allot}:conf&conference=4930102", "document.querySelector('.timeline')"),
     ("pool", "/pool?key={sales}:pool", "document.querySelector('.stack')"),
     ("compaction", "/compaction", "document.querySelector('#history, .table')"),
     ("accounts", "/accounts?key={acme}:accounts", "document.querySelector('.tree')"),
@@ -94,6 +94,25 @@ class Browser:
         self.folder.cleanup()
 
 
+def fill(port):
+    """Adds holds, blocked seats, calls and logins to the values of `make run`."""
+    lines = [f"SEAT.HOLD show:theatre user-{n} {2 + n % 3} TTL {240000 + 31000 * n} TOKEN cart-{n}" for n in range(14)]
+    lines += [f"SEAT.HOLD show:stadium user-{n} {1 + n % 4} TTL {300000 + 17000 * n} TOKEN cart-{n}" for n in range(60)]
+    lines += [f"SEAT.HOLD show:train family-{n} 4 TTL {200000 + 40000 * n} TOKEN cart-{n}" for n in range(6)]
+    found = json.loads(redis(port, "--json SEAT.FIND show:train 16", ""))
+    free = found[0]["seats"]
+    # Seats that were found are blocked before holds take them.
+    lines.insert(0, f"SEAT.BLOCK show:train {len(free)} " + " ".join(free))
+    lines += [f"NUMPOOL.CALL {{sales}}:pool TTL 1800000 LEASE call-{100 + n} PEER +4930{5550000 + 7919 * n % 99999}"
+              for n in range(160)]
+    redis(port, "", "\n".join(lines))
+
+
+def redis(port, arguments, text):
+    command = ["redis-cli", "-p", str(port), *arguments.split()]
+    return subprocess.run(command, input=text, capture_output=True, check=True, text=True).stdout
+
+
 def shrink(file):
     """Reduces a picture to 256 colours."""
     subprocess.run(["pngquant", "--force", "--strip", "--speed", "1", "--ext", ".png", "256", file], check=True)
@@ -106,12 +125,15 @@ def main():
     options.add_argument("--only", help="names of pages, with commas in between")
     options.add_argument("--sizes", default="wide", help="wide, phone, or both with a comma in between")
     options.add_argument("--schemes", default="light,dark")
+    options.add_argument("--redis", type=int, help="port of the server of `make run`, to which values are added")
     options.add_argument("--wait", default=2.0, type=float, help="seconds for charts to get points")
     chosen = options.parse_args()
     for tool in ("chromium", "chromedriver", "pngquant"):
         if not shutil.which(tool):
             options.error(f"there is no {tool}; apt-get install chromium chromium-driver pngquant installs all")
     chosen.out.mkdir(parents=True, exist_ok=True)
+    if chosen.redis:
+        fill(chosen.redis)
     browser = Browser()
     try:
         for name, path, ready in PAGES:
