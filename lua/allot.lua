@@ -31,6 +31,7 @@
 --   FCALL numpool_unreg 2 {pool}:idle:up {pool}:numstate number [number ...]
 --   FCALL numpool_call 2 {pool}:idle:up {pool}:numstate [number]
 --   FCALL numpool_hangup 2 {pool}:idle:up {pool}:numstate number
+--   FCALL numpool 1 {pool} ADD|DEL|REG|UNREG|CALL|HANGUP [number]
 --   FCALL_RO numpool_get 2 {pool}:idle:up {pool}:numstate number
 --   FCALL_RO numpool_info 2 {pool}:idle:up {pool}:numstate
 --
@@ -493,6 +494,27 @@ local function numpool_call(keys, args)
   return (#args == 0 and call_head or call_number)(keys, args)
 end
 
+local EVENTS = {
+  ADD = on('ADD', nil, how_many),
+  DEL = on('DEL', nil, how_many),
+  REG = on('REG', nil, how_many),
+  UNREG = on('UNREG', nil, how_many),
+  CALL = numpool_call,
+  HANGUP = on('HANGUP', 1, function()
+    return 1
+  end),
+}
+
+-- The calling form of existing systems: one key, from whose name those of the list and the hash follow, an event, and a number.
+local function numpool(keys, args)
+  if #keys ~= 1 or #args < 1 then return redis.error_reply('ERR wrong number of arguments') end
+  local event = EVENTS[args[1]:upper()]
+  if not event then return redis.error_reply('ERR event ' .. quoted(args[1]) .. ' is not ADD, DEL, REG, UNREG, CALL or HANGUP') end
+  return event({ keys[1] .. ':idle:up', keys[1] .. ':numstate' }, { unpack(args, 2) })
+end
+
+-- The end of the part that numpool.lua repeats.
+
 local function numpool_get(keys, args)
   local pool, wrong = open_pool(keys, args, 1, 1)
   if not pool then return wrong end
@@ -554,43 +576,48 @@ redis.register_function {
 
 redis.register_function {
   function_name = 'numpool_add',
-  callback = on('ADD', nil, how_many),
+  callback = EVENTS.ADD,
   description = 'Adds numbers to a pool, idle and down',
 }
 
 redis.register_function {
   function_name = 'numpool_del',
-  callback = on('DEL', nil, how_many),
+  callback = EVENTS.DEL,
   flags = { 'allow-oom' }, -- it frees
   description = 'Removes numbers from a pool, in any state',
 }
 
 redis.register_function {
   function_name = 'numpool_reg',
-  callback = on('REG', nil, how_many),
+  callback = EVENTS.REG,
   description = 'Registers numbers: all of the given ones, or none',
 }
 
 redis.register_function {
   function_name = 'numpool_unreg',
-  callback = on('UNREG', nil, how_many),
+  callback = EVENTS.UNREG,
   flags = { 'allow-oom' },
   description = 'Unregisters numbers: all of the given ones, or none',
 }
 
 redis.register_function {
   function_name = 'numpool_call',
-  callback = numpool_call,
+  callback = EVENTS.CALL,
   description = 'Takes a number for a call: the given one, or the one that is idle longest',
 }
 
 redis.register_function {
   function_name = 'numpool_hangup',
-  callback = on('HANGUP', 1, function()
-    return 1
-  end),
+  callback = EVENTS.HANGUP,
   flags = { 'allow-oom' },
   description = 'Returns a number when its call has ended',
+}
+
+redis.register_function {
+  function_name = 'numpool',
+  callback = numpool,
+  flags = { 'allow-oom' }, -- three events free, and a full memory must not stop them
+  description = 'The events of a number pool in the calling form of existing systems: EVENT [number]',
 }
 
 redis.register_function {

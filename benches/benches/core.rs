@@ -70,7 +70,13 @@ fn sell_most(show: &mut Show) {
             let choice = TokenChoice { token: token.as_bytes(), chosen: false };
             ask(
                 show,
-                &Request::Pick(Pick { user: b"house", ttl: 1000, token: choice, seats: vec![id.as_bytes()] }),
+                &Request::Pick(Pick {
+                    user: b"house",
+                    ttl: 1000,
+                    token: choice,
+                    orphans: None,
+                    seats: vec![id.as_bytes()],
+                }),
             );
             ask(show, &Request::Confirm { token: token.as_bytes(), user: None, order: None });
         }
@@ -87,6 +93,7 @@ fn hold<'a>(user: &'a [u8], token: &'a [u8]) -> Request<'a> {
         adjacent: Adjacent::Prefer,
         orphans: Orphans::Avoid,
         flags: vec![],
+        needs: vec![],
         replace: None,
         token: TokenChoice { token, chosen: false },
     })
@@ -128,6 +135,7 @@ fn fill_waiting_list(show: &mut Show, waiters: usize) {
             adjacent: Adjacent::Require,
             orphans: Orphans::Avoid,
             flags: vec![],
+            needs: vec![],
             replace: None,
             token: TokenChoice { token: user.as_bytes(), chosen: true },
         };

@@ -12,7 +12,9 @@ use crate::config::Config;
 
 /// Opens the session with the coordination service that these settings name.
 pub(crate) fn coordinator(config: &Config) -> Coordinator {
-    let connector: Arc<dyn Connector> = if let Some(zookeeper) = &config.zookeeper {
+    let connector: Arc<dyn Connector> = if let Some(connector) = &config.connector {
+        connector.clone()
+    } else if let Some(zookeeper) = &config.zookeeper {
         let ensemble = ZooKeeper::new(&zookeeper.servers, zookeeper.session);
         Arc::new(match &zookeeper.digest {
             Some((user, password)) => ensemble.with_digest(user, password.reveal()),

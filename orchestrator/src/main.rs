@@ -10,7 +10,9 @@ mod roles;
 mod simulation;
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
+use allot_compaction::OpenSession;
 use anyhow::Result;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
@@ -37,9 +39,14 @@ fn run_role(role: Role, context: RoleContext) -> BoxFuture<'static, Result<()>> 
 }
 
 async fn compaction(context: RoleContext) -> Result<()> {
-    let settings = context.config.compaction.clone();
+    let (settings, config) = (context.config.compaction.clone(), context.config.clone());
+    // Without ZooKeeper, another session would be with another tree.
+    let open = config
+        .zookeeper
+        .is_some()
+        .then(|| -> OpenSession { Arc::new(move || coordination::coordinator(&config)) });
     let allot_runtime::Context { coordinator, health, shutdown, .. } = context.process;
-    allot_compaction::run(coordinator, health, shutdown, settings).await
+    allot_compaction::run(coordinator, open, health, shutdown, settings).await
 }
 
 async fn console(context: RoleContext) -> Result<()> {

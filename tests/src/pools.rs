@@ -76,7 +76,7 @@ impl PoolWorkload {
         let time = random.of(&["5", "40", "60000"]).to_string();
         let recent =
             |random: &mut Random, tokens: usize| format!("t{}", tokens.saturating_sub(random.below(8)));
-        let line = match random.below(20) {
+        let line = match random.below(23) {
             0 => format!("ADD {one} {}", number(random.below(12))),
             1 => format!("DEL {one}"),
             2 => format!("DEL {one} DRAIN"),
@@ -97,6 +97,12 @@ impl PoolWorkload {
             16 => format!("HANGUP {one} LEASE {} COOLDOWN {time}", recent(random, self.tokens)),
             17 => format!("RENEW {one} LEASE {} TTL {time}", recent(random, self.tokens)),
             18 => format!("RECONCILE SWITCH {switch} LEASE {}", recent(random, self.tokens)),
+            19 => {
+                let caps = random.of(&["0", "1 40 2", "2 5 1 60000 30"]);
+                format!("CONFIG CAPS {caps}")
+            }
+            20 => format!("HANGUP {one} CAUSE {}", random.of(&["busy", "spam", "gone"])),
+            21 => format!("CAUSE busy COOLDOWN {time} AFTER {} WITHIN 60000", random.within(1, 4)),
             _ => format!("CONFIG COOLDOWN {} REGTTL 0", random.of(&["0", "0", "10"])),
         };
         let mut words: Vec<String> = line.split(' ').map(str::to_owned).collect();

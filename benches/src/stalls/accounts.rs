@@ -25,6 +25,11 @@ pub(crate) fn measure(probe: &mut Probe, elements: usize) {
     let list = ["ACCOUNT.LIST", BOOK, "MODULE", "m", "COUNT", "10000"];
     probe.measure("ACCOUNT.LIST with COUNT 10000", &list);
     probe.measure("ACCOUNT.REBALANCE", &["ACCOUNT.REBALANCE", BOOK]);
+    // The month ends at once, so that a past month is on record.
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("it is after 1970");
+    book.ok(&format!("BOOK TURNS {}", now.as_millis() + 500));
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    probe.measure("ACCOUNT.PICK in a new month", &["ACCOUNT.PICK", BOOK, "m", "i1"]);
     probe.measure("ACCOUNT.USAGE by module", &["ACCOUNT.USAGE", BOOK, "BY", "module"]);
     probe.measure("ACCOUNT.USAGE AGO 1", &["ACCOUNT.USAGE", BOOK, "BY", "module", "AGO", "1"]);
     let added = (0..10_000).map(|number| format!("q{number}"));

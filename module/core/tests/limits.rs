@@ -123,8 +123,9 @@ fn token(token: &str) -> TokenChoice<'_> {
 fn numbers_of_a_show_hold_at_their_limits() {
     use seat::request::{Pick, Request};
     let plan = r#"{"events":10,"limits":{"holds_per_user":0},"areas":[{"id":"a","rows":[{"label":"1","rank":1,"tier":"t","seats":"1-9"}]}]}"#;
-    let pick =
-        |name, seat, ttl| Request::Pick(Pick { user: b"ann", ttl, token: token(name), seats: vec![seat] });
+    let pick = |name, seat, ttl| {
+        Request::Pick(Pick { user: b"ann", ttl, token: token(name), orphans: None, seats: vec![seat] })
+    };
     let confirm = |token| Request::Confirm { token, user: Some(b"ann"), order: Some(b"o1") };
     let ask = |request| {
         Box::new(move |show: &Show, now| Ok(seat::decide(show, now, &request)?.events)) as Ask<'_, Show>
@@ -168,7 +169,8 @@ fn numbers_of_a_pool_hold_at_their_limits() {
             random: 0,
         })
     };
-    let hang_up = |at: usize| Request::HangUp { number: all[at], lease: None, cooldown: Some(LONG) };
+    let hang_up =
+        |at: usize| Request::HangUp { number: all[at], lease: None, cooldown: Some(LONG), cause: None };
     let ask = |request| {
         Box::new(move |pool: &Pool, now| Ok(numpool::decide(pool, now, &request)?.events)) as Ask<'_, Pool>
     };

@@ -308,7 +308,7 @@ pub(crate) static COMMANDS: &[Command] = &[
         flags: "readonly",
         keys: RO | ACCESS,
         summary: "Gives use and cost of a month by department, module or account",
-        complexity: "O(M) with M modules and instances; by account O(C) with C of them; of a past month O(N) with N accounts",
+        complexity: "O(M) with M modules and instances; by account O(C) with C of them",
         parameters: [
             KEY,
             Parameter::one_of("by", &[
@@ -338,7 +338,7 @@ pub(crate) static COMMANDS: &[Command] = &[
         flags: "write",
         also: "dangerous",
         keys: RW | UPDATE,
-        summary: "Internal: carries what a master decided to replicas and the AOF",
+        summary: "Internal: replicates what a master decided to replicas and the append-only file",
         complexity: "O(N log M) with N accounts of the events and M in the book",
         parameters: [KEY, Parameter::text("payload")],
     },

@@ -59,7 +59,7 @@ pub(super) fn get(call: &Call<'_>, [_, e164, fields]: &[Argument<'_>; 3]) -> Don
 pub(super) fn info(call: &Call<'_>, [_, e164]: &[Argument<'_>; 2]) -> Done {
     let e164 = e164.text();
     read::<Realm, _>(call.ctx, call.key()?, |realm, now| {
-        reply_conference(call.ctx, realm, &*known(realm, e164, now)?);
+        reply_conference(call.ctx, realm, &*known(realm, e164, now)?, None);
         Ok(())
     })
 }
@@ -88,7 +88,7 @@ pub(super) fn list(call: &Call<'_>, [_, state, cmu, cursor, count]: &[Argument<'
         call.ctx.reply_integer(next as i64);
         call.ctx.reply_array(found.len());
         for one in found {
-            reply_conference(call.ctx, realm, one);
+            reply_conference(call.ctx, realm, one, None);
         }
         Ok(())
     })
@@ -124,9 +124,15 @@ pub(super) fn stat(call: &Call<'_>, [_key]: &[Argument<'_>; 1]) -> Done {
     })
 }
 
-/// `CONF.PLAN key [DOWN cmu]`
-pub(super) fn plan(call: &Call<'_>, [_, down]: &[Argument<'_>; 2]) -> Done {
-    let down = down.optional_text();
+/// `CONF.PLAN key [DOWN cmu]` or `CONF.PLAN key DOWN ANY [CURSOR c]`
+pub(super) fn plan(call: &Call<'_>, [_, down, cursor]: &[Argument<'_>; 3]) -> Done {
+    let (down, cursor) = (down.optional_text(), cursor.optional_natural());
+    if down.is_some_and(|cmu| cmu.eq_ignore_ascii_case(b"ANY")) {
+        return plan_any(call, cursor.unwrap_or(0));
+    }
+    if cursor.is_some() {
+        return Err(Refusal::new(Code::Err, "CURSOR continues DOWN ANY: without it there is one reply"));
+    }
     read::<Realm, _>(call.ctx, call.key()?, |realm, now| {
         let line = |id: u32, cmu: Option<&[u8]>, why: Option<&str>| {
             let Some(conference) = present(realm.conference(id)) else { return call.ctx.reply_null() };
@@ -151,6 +157,30 @@ pub(super) fn plan(call: &Call<'_>, [_, down]: &[Argument<'_>; 2]) -> Done {
                     line(*id, goes.as_ref().ok().map(|cmu| &cmu[..]), goes.as_ref().err().copied());
                 }
             }
+        }
+        Ok(())
+    })
+}
+
+/// `CONF.PLAN key DOWN ANY [CURSOR c]`
+fn plan_any(call: &Call<'_>, cursor: u64) -> Done {
+    // No unit has a number beyond 32 bits.
+    let cursor = u32::try_from(cursor).unwrap_or(u32::MAX);
+    read::<Realm, _>(call.ctx, call.key()?, |realm, now| {
+        let (forecasts, next) = realm.forecast_losses(cursor, now);
+        call.ctx.reply_array(2);
+        call.ctx.reply_integer(next.into());
+        call.ctx.reply_array(forecasts.len());
+        for forecast in &forecasts {
+            let all = forecast.placed + forecast.no_room + forecast.ending;
+            let fields = [
+                ("cmu", Field::Text(&forecast.cmu)),
+                ("conferences", Field::Number(all as i64)),
+                ("placed", Field::Number(forecast.placed as i64)),
+                ("no_room", Field::Number(forecast.no_room as i64)),
+                ("ending", Field::Number(forecast.ending as i64)),
+            ];
+            reply_record(call.ctx, &fields);
         }
         Ok(())
     })

@@ -21,6 +21,7 @@ pub(super) fn reply_realm(ctx: Context<'_>, realm: &Realm) {
         ("releasetimeout", Field::Number(settings.release_timeout)),
         ("waittimeout", Field::Number(settings.wait_timeout)),
         ("tombstone", Field::Number(settings.tombstone)),
+        ("place", Field::Text(settings.placement.word().as_bytes())),
         ("term", Field::Number(term as i64)),
         ("leader", Field::maybe(leader)),
         ("last_epoch", Field::Number(realm.last_epoch() as i64)),
@@ -41,12 +42,13 @@ pub(super) fn reply_unit(ctx: Context<'_>, unit: &Unit) {
         ("lease_ends", Field::Number(unit.lease_ends())),
         ("joined", Field::Number(unit.joined)),
         ("conferences", Field::Number(unit.owned.len() as i64)),
-        ("load", Field::number(unit.load)),
+        ("load", Field::number(unit.load.map(|load| load.value))),
     ];
     reply_record(ctx, &fields);
 }
 
-pub(super) fn reply_conference(ctx: Context<'_>, realm: &Realm, one: &Conference) {
+/// The record of a conference. The reply to a creation also has the id after which the event stream has its events.
+pub(super) fn reply_conference(ctx: Context<'_>, realm: &Realm, one: &Conference, evt: Option<(u64, u64)>) {
     let name = |unit: Option<u32>| unit.and_then(|unit| realm.unit(unit)).map(|unit| &unit.cmu[..]);
     let fields = [
         ("e164", Field::Text(&one.e164)),
@@ -76,7 +78,7 @@ pub(super) fn reply_conference(ctx: Context<'_>, realm: &Realm, one: &Conference
         ("pool", Field::maybe(one.called_from.as_ref().map(|from| &from.pool[..]))),
     ];
     // One field more than above: `tried`, which is a list.
-    ctx.reply_map(fields.len() + 1);
+    ctx.reply_map(fields.len() + 1 + usize::from(evt.is_some()));
     for (name, field) in &fields {
         ctx.reply_string(name.as_bytes());
         reply_field(ctx, field);
@@ -85,6 +87,10 @@ pub(super) fn reply_conference(ctx: Context<'_>, realm: &Realm, one: &Conference
     let tried = if one.tried.is_empty() { &[] } else { realm.tried(one) };
     ctx.reply_array(tried.len());
     tried.iter().for_each(|cmu| ctx.reply_string(cmu));
+    if let Some((time, sequence)) = evt {
+        ctx.reply_string(b"evt");
+        ctx.reply_string(format!("{time}-{sequence}").as_bytes());
+    }
 }
 
 pub(super) fn reply_history(ctx: Context<'_>, one: &Conference) {

@@ -29,12 +29,22 @@ pub(super) fn answer(call: &Call<'_>, request: &Request<'_>) -> Done {
 
 /// As `answer`, for a decision that needs more than the realm.
 fn answer_with(call: &Call<'_>, decide: impl FnOnce(&Step<'_, '_, Realm>) -> Decided) -> Done {
+    carry_out(call, decide, |realm, answer, _| reply(call.ctx, realm, answer))
+}
+
+/// Decides, applies and replies. `reply` also gets the id after which the messages of this step are in their streams.
+fn carry_out(
+    call: &Call<'_>,
+    decide: impl FnOnce(&Step<'_, '_, Realm>) -> Decided,
+    reply: impl FnOnce(&Realm, &Reply, (u64, u64)),
+) -> Done {
     let done = change::<Realm, _>(call.ctx, call.key()?, |step| {
+        let before = step.state().outbox().last_id;
         let decision = decide(step)?;
         for event in &decision.events {
             step.apply(event);
         }
-        reply(call.ctx, step.state(), &decision.reply);
+        reply(step.state(), &decision.reply, before);
         Ok(())
     });
     if done.is_err() {
@@ -51,7 +61,7 @@ fn reply(ctx: Context<'_>, realm: &Realm, reply: &Reply) {
         Reply::Realm => reply_realm(ctx, realm),
         Reply::Conference(e164) => {
             let conference = realm.conference_called(e164);
-            reply_present(ctx, conference, |conference| reply_conference(ctx, realm, conference));
+            reply_present(ctx, conference, |conference| reply_conference(ctx, realm, conference, None));
         }
         Reply::Unit(cmu) => {
             reply_present(ctx, realm.unit_called(cmu), |unit| reply_unit(ctx, unit));
@@ -75,8 +85,10 @@ fn reply(ctx: Context<'_>, realm: &Realm, reply: &Reply) {
 /// `CONF.REALM key [option value ...]`
 pub(super) fn realm(
     call: &Call<'_>,
-    [_, licences, retry, window, policy, create_timeout, release_timeout, wait_timeout, tombstone]: &[Argument<'_>;
-         9],
+    [_, licences, retry, window, policy, create_timeout, release_timeout, wait_timeout, tombstone, placement]: &[Argument<
+        '_,
+    >;
+         10],
 ) -> Done {
     let changes = Changes {
         licences: licences.optional_integer(),
@@ -87,6 +99,7 @@ pub(super) fn realm(
         release_timeout: release_timeout.optional_integer(),
         wait_timeout: wait_timeout.optional_integer(),
         tombstone: tombstone.optional_integer(),
+        placement: placement.member()?,
     };
     let name = call.key()?;
     let mut key = call.ctx.open(name, Mode::Read);
@@ -150,7 +163,9 @@ pub(super) fn create(
     };
     let pool = pool.place_of_key().map(|place| call.key_at(place)).transpose()?;
     match (create.e164 == b"*", pool) {
-        (false, None) => answer(call, &Request::Client(ClientRequest::Create(create))),
+        (false, None) => answer_created(call, |step| {
+            decide(step.state(), step.now(), &Request::Client(ClientRequest::Create(create)))
+        }),
         (true, Some(pool)) => create_from(call, &create, pool),
         (true, None) => {
             Err(Refusal::new(Code::Err, "* stands for a number that is called: say FROM which pool"))
@@ -161,12 +176,25 @@ pub(super) fn create(
     }
 }
 
+/// As `answer_with`, for a creation: the reply says after which id the event stream has the events of the conference.
+fn answer_created(call: &Call<'_>, decide: impl FnOnce(&Step<'_, '_, Realm>) -> Decided) -> Done {
+    carry_out(call, decide, |realm, answer, before| match answer {
+        Reply::Conference(e164) => {
+            let conference = realm.conference_called(e164);
+            reply_present(call.ctx, conference, |conference| {
+                reply_conference(call.ctx, realm, conference, Some(before));
+            });
+        }
+        answer => reply(call.ctx, realm, answer),
+    })
+}
+
 /// Creates a conference on a number of a pool: the number is called and the conference created, or neither.
 fn create_from(call: &Call<'_>, create: &Create<'_>, pool: KeyName<'_>) -> Done {
     let lease = token::make();
     let mut create = *create;
     create.called_from = Some((pool.as_bytes(), &lease));
-    answer_with(call, |step| {
+    answer_created(call, |step| {
         // Before a number is called, so that a retry gets the reply that was lost.
         if let Some(known) = create.request.and_then(|request| step.state().asked_for(request)) {
             return Ok(Decision::unchanged(Reply::Conference(known.e164.clone())));

@@ -79,6 +79,14 @@ impl<'a> Argument<'a> {
         list.map(|list| (*value, list))
     }
 
+    /// The pairs of a block that may be repeated with its keyword.
+    pub(crate) fn rows_of_two(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
+        self.words.chunks_exact(3).filter_map(|row| match row {
+            [_keyword, first, second] => Some((*first, *second)),
+            _ => None,
+        })
+    }
+
     /// The place of a key among the words of the call, if it is given.
     pub(crate) fn place_of_key(&self) -> Option<usize> {
         self.given(self.number as usize)

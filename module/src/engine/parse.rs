@@ -122,8 +122,8 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Reads the rest of a block that begins with a keyword: a value and perhaps a word, a value and a counted list, or a
-    /// list up to the end.
+    /// Reads the rest of a block that begins with a keyword: a value and perhaps a word, a value and a counted list, two
+    /// values that may be repeated with the keyword, or a list up to the end.
     fn block(
         &mut self,
         option: &'static Parameter,
@@ -140,6 +140,18 @@ impl<'a> Parser<'a> {
                 }
                 Ok(self.give(option, from, 0))
             }
+            [first, second] if option.many => {
+                // The keyword is among the words of the argument, before each pair.
+                let from = self.next - 1;
+                loop {
+                    self.one(first, label)?;
+                    self.one(second, label)?;
+                    if self.peek().is_none_or(|next| option.begins_with(next).is_none()) {
+                        return Ok(self.give(option, from, 0));
+                    }
+                    self.next += 1;
+                }
+            }
             [value, list] if matches!(list.kind, Kind::Counted(_)) => {
                 let from = self.next;
                 self.value(value, label)?;
@@ -153,7 +165,7 @@ impl<'a> Parser<'a> {
                 Ok(Argument { parameter: Some(option), number: more.into(), ..argument })
             }
             _ => {
-                invariant!("a block with a keyword is a value with a word or a list, or a list");
+                invariant!("a block with a keyword is a value with a word, a list or a value, or a list");
                 Err(unexpected(keyword))
             }
         }

@@ -416,7 +416,8 @@ pub(crate) fn clock<F: Family>(ctx: Context<'_>, name: KeyName<'_>, set_back: bo
     let clock = ctx.clock();
     let mut key = ctx.open(name, if set_back { Mode::Write } else { Mode::Read });
     let Found::Value(value) = key.value::<Value<F>>() else { return None };
-    if set_back && value.state.now(clock) > clock {
+    // The time of a key that is idle may be ahead although its last change no longer is.
+    if set_back && value.now(clock) > clock {
         value.state.set_back(clock);
         value.recount();
         // The next maintenance was planned by the time that was ahead.

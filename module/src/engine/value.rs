@@ -45,12 +45,11 @@ impl<F: Family> Value<F> {
     /// time waits for the clock. If it is ahead by more than `allot.max-clock-lead`, its time continues with the time
     /// that has elapsed since the last change, because the clock may need a day to catch up.
     pub(crate) fn now(&self, clock: i64) -> i64 {
-        let now = self.state.now(clock);
-        if now - clock <= MAX_CLOCK_LEAD.get() {
-            return now;
-        }
         let elapsed = i64::try_from(self.changed.elapsed().as_millis()).unwrap_or(i64::MAX);
-        now.saturating_add(elapsed).min(LAST_REACHED)
+        let continued = self.state.now(0).saturating_add(elapsed).min(LAST_REACHED);
+        // While a key is idle, the lead of the time that continues stays the same. The lead of the last change shrinks
+        // as the clock advances, and the time would fall back.
+        if continued.saturating_sub(clock) > MAX_CLOCK_LEAD.get() { continued } else { self.state.now(clock) }
     }
 
     /// How far the state's time is ahead of the clock, if it continues with elapsed time; otherwise 0.

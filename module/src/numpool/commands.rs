@@ -17,6 +17,8 @@ const LEASE: Parameter = Parameter::name("token").after("LEASE");
 const SWITCH: Parameter = Parameter::name("switch").after("SWITCH");
 const COOLDOWN: Parameter = Parameter::integer("milliseconds").after("COOLDOWN").optional();
 const COUNT: Parameter = Parameter::integer("n").after("COUNT").optional();
+const CAP: Parameter =
+    Parameter::block("cap", &[Parameter::integer("milliseconds"), Parameter::integer("count")]);
 const PICK: Parameter = Parameter::one_of(
     "policy",
     &[
@@ -36,7 +38,7 @@ pub(crate) static COMMANDS: &[Command] = &[
         run: writes::add,
         flags: "write deny-oom fast",
         keys: RW | INSERT,
-        summary: "Puts numbers into a pool, which it makes if there is none",
+        summary: "Adds numbers to a pool; creates the pool if there is none",
         complexity: "O(N) with N numbers named",
         parameters: [KEY, NUMBERS],
     },
@@ -45,7 +47,7 @@ pub(crate) static COMMANDS: &[Command] = &[
         run: writes::del,
         flags: "write fast",
         keys: RW | ACCESS | UPDATE,
-        summary: "Takes numbers out of a pool; with DRAIN those that carry a call when it ends",
+        summary: "Deletes numbers from a pool; with DRAIN, a number that carries a call is deleted when the call ends",
         complexity: "O(N) with N numbers named",
         parameters: [KEY, NUMBERS, Parameter::word("drain", "DRAIN").optional()],
     },
@@ -54,7 +56,7 @@ pub(crate) static COMMANDS: &[Command] = &[
         run: writes::reg,
         flags: "write fast",
         keys: RW | ACCESS | UPDATE,
-        summary: "Registers numbers, so that they can be called; again before the time-out to keep them so",
+        summary: "Registers numbers so that they can be called; repeat it before the time-out",
         complexity: "O(N) with N numbers named; O(N * log(M)) with M registrations that time out",
         parameters: [KEY, NUMBERS, TTL.optional(), SWITCH.optional()],
     },
@@ -63,7 +65,7 @@ pub(crate) static COMMANDS: &[Command] = &[
         run: writes::unreg,
         flags: "write fast",
         keys: RW | ACCESS | UPDATE,
-        summary: "Ends registrations: of these numbers, or of all that a switch registered",
+        summary: "Ends the registrations of these numbers, or of all numbers of a switch",
         complexity: "O(N) with N numbers named or registered",
         parameters: [KEY, Parameter::one_of("which", &[NUMBERS, SWITCH])],
     },
@@ -95,7 +97,7 @@ pub(crate) static COMMANDS: &[Command] = &[
         keys: RW | ACCESS | UPDATE,
         summary: "Ends the call of a number; with LEASE only that call, however late it comes",
         complexity: "O(1); O(log(N)) with N deadlines",
-        parameters: [KEY, NUMBER, LEASE.optional(), COOLDOWN],
+        parameters: [KEY, NUMBER, LEASE.optional(), COOLDOWN, Parameter::text("word").after("CAUSE").optional()],
     },
     command! {
         name: c"NUMPOOL.RENEW",
@@ -112,7 +114,7 @@ pub(crate) static COMMANDS: &[Command] = &[
         flags: "write",
         also: "dangerous",
         keys: RW | ACCESS | UPDATE,
-        summary: "Ends the leases of a switch that it does not carry any more",
+        summary: "Ends the leases of a switch that are not listed",
         complexity: "O(N) with N leases of the switch and tokens named",
         parameters: [
             KEY,
@@ -169,7 +171,7 @@ pub(crate) static COMMANDS: &[Command] = &[
         flags: "write deny-oom",
         keys: RW | UPDATE,
         summary: "Sets what a pool does where a command does not say; makes the pool if there is none",
-        complexity: "O(1)",
+        complexity: "O(1); O(N) to change CAPS, with N numbers that called within their windows",
         parameters: [
             KEY,
             Parameter::integer("milliseconds").after("LEASE").optional(),
@@ -177,6 +179,24 @@ pub(crate) static COMMANDS: &[Command] = &[
             Parameter::integer("milliseconds").after("REGTTL").optional(),
             PICK,
             Parameter::integer("n").after("EVENTS").optional(),
+            Parameter::counted("caps", &[Parameter::integer("n"), CAP.optional().many()])
+                .after("CAPS")
+                .optional(),
+        ],
+    },
+    command! {
+        name: c"NUMPOOL.CAUSE",
+        run: writes::cause,
+        flags: "write deny-oom",
+        keys: RW | UPDATE,
+        summary: "Says when calls that end with a cause send their number into quarantine",
+        complexity: "O(1); O(N) to remove a rule, with N numbers whose calls are counted",
+        parameters: [
+            KEY,
+            Parameter::text("word"),
+            Parameter::integer("milliseconds").after("COOLDOWN").or_error("COOLDOWN is missing"),
+            Parameter::integer("n").after("AFTER").optional(),
+            Parameter::integer("milliseconds").after("WITHIN").optional(),
         ],
     },
     command! {
@@ -185,7 +205,7 @@ pub(crate) static COMMANDS: &[Command] = &[
         flags: "write",
         also: "dangerous",
         keys: RW | UPDATE,
-        summary: "Internal: carries what a master decided to replicas and the AOF",
+        summary: "Internal: replicates what a master decided to replicas and the append-only file",
         complexity: "O(N) with N numbers of the events",
         parameters: [KEY, Parameter::text("payload")],
     },

@@ -1,7 +1,7 @@
 //! The `NUMPOOL.*` commands that only read.
 
 use allot_core::numpool::Pool;
-use allot_core::numpool::cells::State;
+use allot_core::numpool::read::Shown;
 use allot_core::shared::refusal::{Code, Refusal};
 
 use super::replies::{reply_info, reply_live_lease, reply_number};
@@ -29,7 +29,7 @@ pub(super) fn get(call: &Call<'_>, [_, wanted]: &[Argument<'_>; 2]) -> Done {
 /// `NUMPOOL.INFO key`
 pub(super) fn info(call: &Call<'_>, [_key]: &[Argument<'_>; 1]) -> Done {
     read::<Pool, _>(call.ctx, call.key()?, |pool, _| {
-        reply_info(call.ctx, &pool.totals(), &pool.settings());
+        reply_info(call.ctx, pool);
         Ok(())
     })
 }
@@ -37,8 +37,7 @@ pub(super) fn info(call: &Call<'_>, [_key]: &[Argument<'_>; 1]) -> Done {
 /// `NUMPOOL.SCAN key cursor [STATE state] [COUNT n]`
 pub(super) fn scan(call: &Call<'_>, [_, from, state, count]: &[Argument<'_>; 4]) -> Done {
     let (cursor, count) = (cursor(from.integer())?, count_of(count, USUAL_COUNT)?);
-    let states = State::ALL.split_first().map_or(&[][..], |(_, states)| states);
-    let state = state.member_of(states)?;
+    let state: Option<Shown> = state.member()?;
     read::<Pool, _>(call.ctx, call.key()?, |pool, now| {
         let (next, numbers) = pool.scan(cursor, count, state, now);
         call.ctx.reply_array(2);

@@ -1,8 +1,10 @@
 //! Replies that are records, field by field in the order of the documentation.
 
+use allot_core::numpool::causes::Cause;
 use allot_core::numpool::decide::Reconciled;
-use allot_core::numpool::read::{LiveLease, NumberRecord, Totals};
-use allot_core::numpool::{LeaseRecord, Settings};
+use allot_core::numpool::read::{LiveLease, NumberRecord};
+use allot_core::numpool::settings::Caps;
+use allot_core::numpool::{LeaseRecord, Pool};
 
 use crate::ffi::Context;
 
@@ -25,7 +27,7 @@ pub(super) fn reply_reconciled(ctx: Context<'_>, outcome: &Reconciled) {
 }
 
 pub(super) fn reply_number(ctx: Context<'_>, record: &NumberRecord) {
-    ctx.reply_map(10);
+    ctx.reply_map(13);
     text(ctx, "number", Some(&record.number.text()));
     text(ctx, "state", Some(record.state.word().as_bytes()));
     text(ctx, "lease", record.lease.as_deref());
@@ -36,6 +38,9 @@ pub(super) fn reply_number(ctx: Context<'_>, record: &NumberRecord) {
     number(ctx, "uses", Some(record.uses.into()));
     number(ctx, "idle_since", record.idle_since);
     number(ctx, "cool_until", record.cool_until);
+    text(ctx, "cause", record.cause.as_deref());
+    number(ctx, "quarantine_until", record.quarantine_until);
+    number(ctx, "limit_until", record.limit_until);
 }
 
 pub(super) fn reply_live_lease(ctx: Context<'_>, lease: &LiveLease) {
@@ -48,7 +53,8 @@ pub(super) fn reply_live_lease(ctx: Context<'_>, lease: &LiveLease) {
     number(ctx, "until", lease.until);
 }
 
-pub(super) fn reply_info(ctx: Context<'_>, totals: &Totals, settings: &Settings) {
+pub(super) fn reply_info(ctx: Context<'_>, pool: &Pool) {
+    let (totals, settings) = (pool.totals(), pool.settings());
     let numbers = [
         ("total", totals.total),
         ("idle_up", totals.idle_up),
@@ -58,7 +64,7 @@ pub(super) fn reply_info(ctx: Context<'_>, totals: &Totals, settings: &Settings)
         ("cooling", totals.cooling),
         ("leases", totals.leases),
     ];
-    ctx.reply_map(numbers.len() + 7);
+    ctx.reply_map(numbers.len() + 12);
     for (name, value) in numbers {
         number(ctx, name, Some(value.into()));
     }
@@ -69,6 +75,35 @@ pub(super) fn reply_info(ctx: Context<'_>, totals: &Totals, settings: &Settings)
     number(ctx, "events", Some(settings.events.into()));
     number(ctx, "draining", Some(totals.draining.into()));
     number(ctx, "waiting", Some(totals.waiting.into()));
+    number(ctx, "limited", Some(totals.limited.into()));
+    number(ctx, "quarantined", Some(totals.quarantined.into()));
+    reply_caps(ctx, &pool.caps());
+    let (causes, others) = pool.causes();
+    reply_causes(ctx, causes);
+    number(ctx, "causes_other", Some(others as i64));
+}
+
+fn reply_caps(ctx: Context<'_>, caps: &Caps) {
+    ctx.reply_string(b"caps");
+    ctx.reply_array(caps.iter().count());
+    for cap in caps.iter() {
+        ctx.reply_map(2);
+        number(ctx, "window", Some(cap.window));
+        number(ctx, "count", Some(cap.count.into()));
+    }
+}
+
+fn reply_causes(ctx: Context<'_>, causes: &[Cause]) {
+    ctx.reply_string(b"causes");
+    ctx.reply_array(causes.len());
+    for cause in causes {
+        ctx.reply_map(5);
+        text(ctx, "cause", Some(&cause.word));
+        number(ctx, "count", Some(cause.count as i64));
+        number(ctx, "cooldown", cause.rule.map(|rule| rule.cooldown));
+        number(ctx, "after", cause.rule.map(|rule| rule.after.into()));
+        number(ctx, "within", cause.rule.filter(|rule| rule.after > 1).map(|rule| rule.within));
+    }
 }
 
 fn text(ctx: Context<'_>, name: &str, value: Option<&[u8]>) {

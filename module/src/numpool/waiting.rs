@@ -90,7 +90,7 @@ fn hang_up(record: LeaseRecord) -> Undo {
         // A pool that is gone has no leases.
         let _ = change::<Pool, _>(ctx, name, |step| {
             let (number, lease) = (record.number, Some(&record.token[..]));
-            let request = Request::HangUp { number, lease, cooldown: Some(0) };
+            let request = Request::HangUp { number, lease, cooldown: Some(0), cause: None };
             let decision = decide(step.state(), step.now(), &request)?;
             decision.events.iter().for_each(|event| step.apply(event));
             Ok(())

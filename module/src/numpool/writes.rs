@@ -3,7 +3,8 @@
 use allot_core::numpool::cells::State;
 use allot_core::numpool::decide::{Decision, configured};
 use allot_core::numpool::event::{Events, Numbers};
-use allot_core::numpool::request::{Changes, Policy, Request};
+use allot_core::numpool::request::{Cap, Caps, Changes, Policy, Request, Rule};
+use allot_core::numpool::settings::MAX_CAPS;
 use allot_core::numpool::waiting::is_worth_waiting;
 use allot_core::numpool::{Event, Number, Pool, Reply, Settings, decide, decide_overdue, request};
 use allot_core::shared::refusal::{Code, Refusal};
@@ -17,6 +18,7 @@ use crate::engine::argument::Argument;
 use crate::engine::bounds::{LISTED_AT_ONCE, check_list};
 use crate::engine::number_source::Take;
 use crate::engine::step::{Step, change, change_or_create};
+use crate::engine::word::integer;
 use crate::engine::{Call, Done, config, outbox, token};
 use crate::ffi::{Context, KeyName};
 
@@ -218,10 +220,11 @@ pub(crate) fn call_number(ctx: Context<'_>, pool: KeyName<'_>, lease: &[u8], tak
     })
 }
 
-/// `NUMPOOL.HANGUP key number [LEASE token] [COOLDOWN ms]`
-pub(super) fn hangup(call: &Call<'_>, [_, called, lease, cooldown]: &[Argument<'_>; 4]) -> Done {
+/// `NUMPOOL.HANGUP key number [LEASE token] [COOLDOWN ms] [CAUSE word]`
+pub(super) fn hangup(call: &Call<'_>, [_, called, lease, cooldown, cause]: &[Argument<'_>; 5]) -> Done {
     let (lease, cooldown) = (lease.optional_text(), cooldown.optional_integer());
-    answer(call, &Request::HangUp { number: number(called.text())?, lease, cooldown })
+    let cause = cause.optional_text();
+    answer(call, &Request::HangUp { number: number(called.text())?, lease, cooldown, cause })
 }
 
 /// `NUMPOOL.RENEW key number LEASE token TTL ms`
@@ -237,10 +240,10 @@ pub(super) fn reconcile(call: &Call<'_>, [_, switch, before, leases]: &[Argument
     answer(call, &Request::Reconcile { switch: switch.text(), before, leases: leases.words() })
 }
 
-/// `NUMPOOL.CONFIG key [LEASE ms] [COOLDOWN ms] [REGTTL ms] [PICK policy] [EVENTS n]`
+/// `NUMPOOL.CONFIG key [LEASE ms] [COOLDOWN ms] [REGTTL ms] [PICK policy] [EVENTS n] [CAPS n [window-ms count] ...]`
 pub(super) fn configure(
     call: &Call<'_>,
-    [_, lease, cooldown, regttl, pick, events]: &[Argument<'_>; 6],
+    [_, lease, cooldown, regttl, pick, events, caps]: &[Argument<'_>; 7],
 ) -> Done {
     let events = events.optional_integer().map(|events| {
         let wrong = || format!("EVENTS must be 0 to {}, not {events}", u32::MAX);
@@ -252,6 +255,7 @@ pub(super) fn configure(
         regttl: time_to_live("REGTTL", regttl)?,
         pick: pick.member()?,
         events: events.transpose()?,
+        caps: caps.optional_words().map(all_caps).transpose()?,
     };
     if changes.events.is_some_and(|events| events > 0) {
         outbox::check_stream(call.ctx, call.key()?, "EVENTS")?;
@@ -259,6 +263,34 @@ pub(super) fn configure(
     // A new pool is created with these settings, so that its first event contains all of them.
     let settings = configured(Settings::default(), &changes)?;
     answer_or_create(call, settings, &Request::Configure(changes))
+}
+
+/// The caps of a list of windows and counts.
+fn all_caps(words: &[&[u8]]) -> Result<Caps, Refusal> {
+    let number = |word: &[u8]| {
+        let wrong = || Refusal::new(Code::Err, format!("CAPS takes whole numbers, not {}", quoted(word)));
+        integer(word).ok_or_else(wrong)
+    };
+    let mut caps = Vec::new();
+    for row in words.chunks(2) {
+        let [window, count] = row else { continue };
+        // A count that is out of range is refused later, with its cap.
+        let (window, count) = (number(window)?, u32::try_from(number(count)?).unwrap_or(0));
+        caps.push(Cap { window, count });
+    }
+    let many = || Refusal::new(Code::Err, format!("a pool has at most {MAX_CAPS} caps, not {}", caps.len()));
+    Caps::of(&caps).ok_or_else(many)
+}
+
+/// `NUMPOOL.CAUSE key word COOLDOWN ms [AFTER n WITHIN ms]`
+pub(super) fn cause(call: &Call<'_>, [_, word, cooldown, after, within]: &[Argument<'_>; 5]) -> Done {
+    if after.is_given() != within.is_given() {
+        return Err(Refusal::new(Code::Err, "AFTER and WITHIN go together"));
+    }
+    // A count that is out of range is refused with the rule.
+    let after = after.optional_integer().map_or(1, |after| u32::try_from(after).unwrap_or(0));
+    let rule = Rule { cooldown: cooldown.integer(), after, within: within.optional_integer().unwrap_or(0) };
+    answer(call, &Request::Cause { word: word.text(), rule })
 }
 
 /// The numbers of a list.

@@ -46,6 +46,10 @@ const ORPHANS: Parameter = Parameter::one_of(
 .optional();
 const FLAGS: Parameter =
     Parameter::counted("flags", &[COUNT, Parameter::name("flag").many()]).after("FLAGS").optional();
+const NEEDS: Parameter =
+    Parameter::block("need", &[Parameter::integer("n").after("NEED"), Parameter::name("flag")])
+        .optional()
+        .many();
 
 /// Every command of the family.
 pub(crate) static COMMANDS: &[Command] = &[
@@ -86,6 +90,7 @@ pub(crate) static COMMANDS: &[Command] = &[
             ADJACENT,
             ORPHANS,
             FLAGS,
+            NEEDS,
             Parameter::block("replace", &[
                     Parameter::name("old-token").after("REPLACE"),
                     Parameter::word("other", "OTHER").optional(),
@@ -99,12 +104,18 @@ pub(crate) static COMMANDS: &[Command] = &[
         run: writes::pick,
         flags: "write deny-oom fast",
         keys: RW | ACCESS | UPDATE,
-        summary: "Holds just these seats for a user until a deadline",
+        summary: "Holds exactly these seats for a user until a deadline",
         complexity: "O(C * log(R)) with C seats named and R rows",
         parameters: [
             KEY,
             USER,
             TTL,
+            Parameter::one_of("orphans", &[
+                    Parameter::word("allow", "ALLOW"),
+                    Parameter::word("forbid", "FORBID"),
+                ])
+            .after("ORPHANS")
+            .optional(),
             TOKEN.after("TOKEN").optional(),
             NAMED_SEATS.or_error("SEATS is missing: name the seats to pick"),
         ],
@@ -135,6 +146,7 @@ pub(crate) static COMMANDS: &[Command] = &[
             .optional(),
             ORPHANS,
             FLAGS,
+            NEEDS,
             Parameter::integer("priority").after("PRIORITY").optional(),
             TOKEN.after("TOKEN").optional(),
         ],
@@ -199,7 +211,7 @@ pub(crate) static COMMANDS: &[Command] = &[
         run: writes::block,
         flags: "write deny-oom",
         keys: RW | ACCESS | UPDATE,
-        summary: "Keeps free seats for the house",
+        summary: "Takes free seats off sale",
         complexity: "O(C * log(R)) with C seats named and R rows",
         parameters: [KEY, COUNTED_SEATS],
     },
@@ -208,7 +220,7 @@ pub(crate) static COMMANDS: &[Command] = &[
         run: writes::unblock,
         flags: "write",
         keys: RW | ACCESS | UPDATE,
-        summary: "Makes blocked seats free again",
+        summary: "Puts blocked seats on sale again",
         complexity: "O(C * log(R)) with C seats named and R rows",
         parameters: [KEY, COUNTED_SEATS],
     },
@@ -245,6 +257,7 @@ pub(crate) static COMMANDS: &[Command] = &[
             ADJACENT,
             ORPHANS,
             FLAGS,
+            NEEDS,
             Parameter::integer("k").after("BEST").optional(),
         ],
     },
@@ -334,7 +347,7 @@ pub(crate) static COMMANDS: &[Command] = &[
         flags: "write",
         also: "dangerous",
         keys: RW | UPDATE,
-        summary: "Internal: carries what a master decided to replicas and the AOF",
+        summary: "Internal: replicates what a master decided to replicas and the append-only file",
         complexity: "O(N) with N seats of the events",
         parameters: [KEY, Parameter::text("payload")],
     },

@@ -9,7 +9,7 @@ use allot_core::shared::refusal::{Code, Refusal};
 
 use super::reads::known;
 use super::replies::{reply_hold, reply_places, reply_sale, reply_seat, reply_seats, reply_waiter};
-use super::writes::check_count;
+use super::writes::{check_count, needs_of};
 use crate::engine::argument::Argument;
 use crate::engine::bounds::check_list;
 use crate::engine::step::read;
@@ -90,10 +90,11 @@ fn reply_part<T>(ctx: Context<'_>, next: u64, records: &[T], reply: impl Fn(&T))
 /// `SEAT.FIND key count [option ...] [BEST k]`
 pub(super) fn find(
     call: &Call<'_>,
-    [_, count, tier, areas, adjacent, orphans, flags, best]: &[Argument<'_>; 8],
+    [_, count, tier, areas, adjacent, orphans, flags, needs, best]: &[Argument<'_>; 9],
 ) -> Done {
     check_list("areas", areas, plan::max::AREAS)?;
     check_list("flags", flags, plan::max::FLAGS)?;
+    let needs = needs_of(needs)?;
     let wanted = Wanted {
         count: count.integer(),
         tier: tier.optional_text(),
@@ -101,6 +102,7 @@ pub(super) fn find(
         adjacent: adjacent.member()?.unwrap_or_default(),
         orphans: orphans.member()?.unwrap_or_default(),
         flags: flags.words(),
+        needs: &needs,
     };
     check_count(wanted.count)?;
     let best = best.optional_integer().unwrap_or(1);

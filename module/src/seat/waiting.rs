@@ -6,7 +6,7 @@ use allot_core::seat::{Reply, Show, plan};
 use allot_core::shared::refusal::{Code, Refusal};
 
 use super::replies::reply_wait;
-use super::writes::{answer, check_count, count_refused, decided};
+use super::writes::{answer, check_count, count_refused, decided, needs_of};
 use crate::engine::argument::Argument;
 use crate::engine::bounds::check_list;
 use crate::engine::step::change;
@@ -15,8 +15,8 @@ use crate::engine::{Call, Done, config, token};
 /// `SEAT.WAIT key user count TTL ms OFFER ms [option ...]`
 pub(super) fn wait(
     call: &Call<'_>,
-    [_, user, count, ttl, offer, tier, areas, adjacent, orphans, flags, priority, chosen]: &[Argument<'_>;
-         12],
+    [_, user, count, ttl, offer, tier, areas, adjacent, orphans, flags, needs, priority, chosen]: &[Argument<'_>;
+         13],
 ) -> Done {
     check_list("areas", areas, plan::max::AREAS)?;
     check_list("flags", flags, plan::max::FLAGS)?;
@@ -30,6 +30,7 @@ pub(super) fn wait(
         adjacent: adjacent.member()?.unwrap_or_default(),
         orphans: orphans.member()?.unwrap_or_default(),
         flags: flags.words().to_vec(),
+        needs: needs_of(needs)?,
         replace: None,
         token: token::choice(chosen, &made),
     };
@@ -39,7 +40,7 @@ pub(super) fn wait(
     let priority = i32::try_from(priority)
         .map_err(|_| Refusal::new(Code::Err, format!("PRIORITY {priority} does not fit 32 bits")))?;
     count_refused(change::<Show, _>(call.ctx, call.key()?, |step| {
-        step.state_mut().prepare(hold.tier, &hold.areas, &hold.flags);
+        step.state_mut().prepare(&hold.wanted());
         let decision = decided(step, &Request::Wait(Wait { hold, offer, priority }))?;
         for event in &decision.events {
             step.apply(event);

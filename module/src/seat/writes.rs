@@ -1,8 +1,8 @@
 //! The `SEAT.*` commands that change a show: they read the arguments, have the state machine decide, and reply.
 
 use allot_core::invariant;
-use allot_core::seat::plan::{self, Plan};
-use allot_core::seat::request::{Hold, Pick, Replace, Request};
+use allot_core::seat::plan::{self, PickOrphans, Plan};
+use allot_core::seat::request::{Hold, Need, Pick, Replace, Request};
 use allot_core::seat::{Decision, Event, Reply, Show, decide, decide_overdue};
 use allot_core::shared::refusal::{Code, Refusal};
 use allot_core::shared::text::quoted;
@@ -13,6 +13,7 @@ use crate::engine::argument::Argument;
 use crate::engine::bounds::{LISTED_AT_ONCE, check_list};
 use crate::engine::step::{self, Step, change};
 use crate::engine::value::Value;
+use crate::engine::word::integer;
 use crate::engine::{Call, Done, config, outbox, token};
 use crate::ffi::context::Mode;
 use crate::ffi::value::Found;
@@ -92,7 +93,7 @@ pub(super) fn alter(call: &Call<'_>, [_, json]: &[Argument<'_>; 2]) -> Done {
 /// `SEAT.HOLD key user count TTL ms [option ...]`
 pub(super) fn hold(
     call: &Call<'_>,
-    [_, user, count, ttl, tier, areas, adjacent, orphans, flags, replace, chosen]: &[Argument<'_>; 11],
+    [_, user, count, ttl, tier, areas, adjacent, orphans, flags, needs, replace, chosen]: &[Argument<'_>; 12],
 ) -> Done {
     check_list("areas", areas, plan::max::AREAS)?;
     check_list("flags", flags, plan::max::FLAGS)?;
@@ -107,24 +108,26 @@ pub(super) fn hold(
         adjacent: adjacent.member()?.unwrap_or_default(),
         orphans: orphans.member()?.unwrap_or_default(),
         flags: flags.words().to_vec(),
+        needs: needs_of(needs)?,
         replace: replace.optional_text().map(replaced),
         token: token::choice(chosen, &made),
     };
     check_count(hold.count)?;
     let record = change::<Show, _>(call.ctx, call.key()?, |step| {
-        step.state_mut().prepare(hold.tier, &hold.areas, &hold.flags);
+        step.state_mut().prepare(&hold.wanted());
         grant(call.ctx, step, &Request::Hold(hold))
     });
     count_refused(record)
 }
 
-/// `SEAT.PICK key user TTL ms [TOKEN token] SEATS n seat ...`
-pub(super) fn pick(call: &Call<'_>, [_, user, ttl, chosen, seats]: &[Argument<'_>; 5]) -> Done {
+/// `SEAT.PICK key user TTL ms [ORPHANS FORBID|ALLOW] [TOKEN token] SEATS n seat ...`
+pub(super) fn pick(call: &Call<'_>, [_, user, ttl, orphans, chosen, seats]: &[Argument<'_>; 6]) -> Done {
     let made = token::make_unless(chosen.is_given());
     let pick = Pick {
         user: user.text(),
         ttl: time_to_live(ttl)?,
         token: token::choice(chosen, &made),
+        orphans: orphans.choice(&[PickOrphans::Allow, PickOrphans::Forbid]),
         seats: seats.words().to_vec(),
     };
     check_count(pick.seats.len() as i64)?;
@@ -200,6 +203,15 @@ pub(super) fn unblock(call: &Call<'_>, [_, seats]: &[Argument<'_>; 2]) -> Done {
 
 fn time_to_live(ttl: &Argument<'_>) -> Result<i64, Refusal> {
     config::check_ttl(&config::SEAT_MAX_TTL, "TTL", ttl.integer())
+}
+
+/// The needs of a party: `NEED n flag`, repeated.
+pub(super) fn needs_of<'a>(needs: &Argument<'a>) -> Result<Vec<Need<'a>>, Refusal> {
+    let needs = needs.rows_of_two().map(|(count, flag)| {
+        let not_a_number = || Refusal::new(Code::Err, format!("{} is not a number of seats", quoted(count)));
+        Ok(Need { count: integer(count).ok_or_else(not_a_number)?, flag })
+    });
+    needs.collect()
 }
 
 pub(super) fn check_count(count: i64) -> Done {

@@ -161,9 +161,14 @@ impl RealmStore {
         self.ask::<Value>(&command).await.map(drop)
     }
 
-    /// Renews a unit's lease.
-    pub async fn beat(&self, cmu: &str, load: usize) -> Result<(), Error> {
-        self.ask::<Value>(self.begin("CMU.BEAT").arg(cmu).arg("LOAD").arg(load)).await.map(drop)
+    /// Renews a unit's lease. `load` is in percent; without it, the last load counts until it is a lease old.
+    pub async fn beat(&self, cmu: &str, load: Option<u8>) -> Result<(), Error> {
+        let mut command = self.begin("CMU.BEAT");
+        command.arg(cmu);
+        if let Some(load) = load {
+            command.arg("LOAD").arg(load);
+        }
+        self.ask::<Value>(&command).await.map(drop)
     }
 
     /// Sends the list of all conferences (number, epoch) that a unit has, and the list of those that people ended there.
@@ -197,6 +202,15 @@ impl RealmStore {
     pub async fn drain(&self, cmu: &str) -> Result<u64, Error> {
         let record = Record::read(self.ask(self.begin("CMU.DRAIN").arg(cmu).arg("MOVE")).await?)?;
         record.get("left")
+    }
+
+    /// How many conferences of each unit would find room elsewhere if the unit died now: a page of units from a cursor on,
+    /// and the cursor of the next, 0 at the end.
+    pub async fn loss_page(&self, cursor: u64) -> Result<(u64, Vec<Record>), Error> {
+        let mut command = self.begin("CONF.PLAN");
+        command.arg("DOWN").arg("ANY").arg("CURSOR").arg(cursor);
+        let (next, page): (u64, Value) = self.ask(&command).await?;
+        Ok((next, Record::read_list(page)?))
     }
 
     /// A page of conferences from a cursor on, and the cursor of the next, 0 at the end; only those in this state and of

@@ -30,6 +30,8 @@
 //!
 //! The example `seats` holds and sells a seat under a token and follows the event stream.
 
+mod account_logins;
+mod account_settings;
 mod accounts;
 mod address;
 mod conferences;
@@ -44,6 +46,8 @@ mod seats;
 mod servers;
 pub mod streams;
 
+pub use account_logins::{Confirmation, Login};
+pub use account_settings::{BookChanges, ModuleChanges};
 pub use accounts::{AccountRow, BookStore, ModuleRow, Rows};
 pub use address::without_password;
 pub use conferences::{Grant, RealmStore, Reported, UnitRow};
@@ -52,7 +56,7 @@ pub use dial::{ByteStream, Dial};
 pub use endpoint::{Endpoint, Node, Secret};
 pub use error::Error;
 pub use keyed::Keyed;
-pub use numbers::{LiveLease, NumberStore, PoolInfo};
+pub use numbers::{CallRequest, Cap, Cause, Lease, LiveLease, NumberStore, PoolInfo};
 pub use record::Record;
 pub use seats::{Bucket, FindRequest, Hold, HoldRequest, ListFilter, Listed, MapRow, SeatStore, WaitRequest};
 pub use servers::{Servers, Session};

@@ -36,6 +36,70 @@ pub struct PoolInfo {
     pub regttl: i64,
     /// The policy by which a call picks a number.
     pub pick: String,
+    /// Calls that wait for a number.
+    pub waiting: u64,
+    /// Numbers without a call that have begun as many calls as their caps allow.
+    pub limited: u64,
+    /// Numbers without a call that are in quarantine.
+    pub quarantined: u64,
+    /// How many calls a number may begin within which windows.
+    pub caps: Vec<Cap>,
+    /// Causes with which calls ended, and the rules for them.
+    pub causes: Vec<Cause>,
+}
+
+/// How many calls a number may begin within a sliding window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cap {
+    /// Length of the window, in milliseconds.
+    pub window: i64,
+    /// The most calls within any such window.
+    pub count: u32,
+}
+
+/// A cause with which calls ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cause {
+    /// Its word.
+    pub cause: String,
+    /// How many calls ended with it.
+    pub count: u64,
+    /// Length of the quarantine to which it leads, in milliseconds; `None` if it leads to none.
+    pub cooldown: Option<i64>,
+    /// How many calls of a number must end with it.
+    pub after: Option<u32>,
+    /// Within which time, in milliseconds; `None` where one call is enough.
+    pub within: Option<i64>,
+}
+
+/// A call that [`NumberStore::call`] asks for.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct CallRequest<'a> {
+    /// The number; if absent, the pool chooses one.
+    pub number: Option<&'a str>,
+    /// The token of the lease; it makes the call repeatable.
+    pub lease: Option<&'a str>,
+    /// Lifetime of the lease, in milliseconds; the pool's default if absent.
+    pub ttl: Option<u64>,
+    /// The switch that carries the call.
+    pub switch: Option<&'a str>,
+    /// The called party.
+    pub peer: Option<&'a str>,
+    /// How long to wait for a number, in milliseconds, 0 without an end; absent: not at all.
+    pub wait: Option<u64>,
+    /// The priority of a call that waits; higher is served first.
+    pub priority: i32,
+}
+
+/// The right to a number for one call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lease {
+    /// The number.
+    pub number: String,
+    /// The token of the lease.
+    pub lease: String,
+    /// The deadline of the lease, in milliseconds since 1970, if it has one.
+    pub until: Option<i64>,
 }
 
 /// A live call.
@@ -113,7 +177,80 @@ impl NumberStore {
             cooldown: record.get("cooldown")?,
             regttl: record.get("regttl")?,
             pick: record.get("pick")?,
+            waiting: record.get("waiting")?,
+            limited: record.get("limited")?,
+            quarantined: record.get("quarantined")?,
+            caps: record
+                .list("caps", |cap| Ok(Cap { window: cap.get("window")?, count: cap.get("count")? }))?,
+            causes: record.list("causes", |cause| {
+                Ok(Cause {
+                    cause: cause.get("cause")?,
+                    count: cause.get("count")?,
+                    cooldown: cause.get("cooldown")?,
+                    after: cause.get("after")?,
+                    within: cause.get("within")?,
+                })
+            })?,
         })
+    }
+
+    /// Asks for a number for a call; `None` if none is free, or if none became free while the call waited.
+    ///
+    /// A call that waits blocks its connection, and with it all clones of this client: use a client with a connection
+    /// of its own, whose response timeout is longer than the wait. If the connection breaks, send the call again with
+    /// the same lease.
+    pub async fn call(&self, call: CallRequest<'_>) -> Result<Option<Lease>, Error> {
+        let mut command = self.begin("NUMPOOL.CALL");
+        command.arg(call.number);
+        let words = [("LEASE", call.lease), ("SWITCH", call.switch), ("PEER", call.peer)];
+        for (option, word) in words.into_iter().filter_map(|(option, word)| Some((option, word?))) {
+            command.arg(option).arg(word);
+        }
+        if let Some(ttl) = call.ttl {
+            command.arg("TTL").arg(ttl);
+        }
+        if let Some(wait) = call.wait {
+            command.arg("WAIT").arg(wait).arg("PRIORITY").arg(call.priority);
+        }
+        let Some(record) = Record::read_nullable(self.ask(&command).await?)? else { return Ok(None) };
+        let (number, lease, until) = (record.get("number")?, record.get("lease")?, record.get("until")?);
+        Ok(Some(Lease { number, lease, until }))
+    }
+
+    /// Ends the call of a lease, for a cause if one is given. Returns whether the call was still live.
+    pub async fn hang_up(&self, number: &str, lease: &str, cause: Option<&str>) -> Result<bool, Error> {
+        let mut command = self.begin("NUMPOOL.HANGUP");
+        command.arg(number).arg("LEASE").arg(lease);
+        if let Some(cause) = cause {
+            command.arg("CAUSE").arg(cause);
+        }
+        self.ask(&command).await
+    }
+
+    /// Sets the caps of the pool; none removes them.
+    pub async fn set_caps(&self, caps: &[Cap]) -> Result<(), Error> {
+        let mut command = self.begin("NUMPOOL.CONFIG");
+        command.arg("CAPS").arg(caps.len());
+        for cap in caps {
+            command.arg(cap.window).arg(cap.count);
+        }
+        self.ask(&command).await
+    }
+
+    /// Has a cause send a number into quarantine for `cooldown` milliseconds, after so many calls within a time in
+    /// milliseconds if `after` is given. A cool-down of 0 removes the rule.
+    pub async fn set_cause(
+        &self,
+        cause: &str,
+        cooldown: i64,
+        after: Option<(u32, i64)>,
+    ) -> Result<(), Error> {
+        let mut command = self.begin("NUMPOOL.CAUSE");
+        command.arg(cause).arg("COOLDOWN").arg(cooldown);
+        if let Some((after, within)) = after {
+            command.arg("AFTER").arg(after).arg("WITHIN").arg(within);
+        }
+        self.ask(&command).await
     }
 
     /// The records of live calls from a cursor on, and the next cursor, 0 at the end.

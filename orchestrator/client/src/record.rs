@@ -47,6 +47,11 @@ impl Record {
         T::from_redis_value(value).map_err(|error| Error::Shape(format!("field '{field}': {error}")))
     }
 
+    /// A field that is a list of records.
+    pub fn list<T>(&self, field: &str, read: impl Fn(&Self) -> Result<T, Error>) -> Result<Vec<T>, Error> {
+        Self::read_list(self.get(field)?)?.iter().map(read).collect()
+    }
+
     /// The record as JSON.
     pub fn json(&self) -> serde_json::Value {
         self.0

@@ -13,7 +13,8 @@ use super::ids::TaskId;
 use super::node_context::PAUSE;
 use super::task::MainTask;
 use super::task_store::{Fault, TaskStore};
-use allot_coordination::{Coordinator, Error};
+use super::watch_sessions::WatchLease;
+use allot_coordination::Error;
 
 /// Whether subtasks of a main task may start.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,15 +67,12 @@ impl Drop for AdmissionWatch {
 }
 
 impl AdmissionWatch {
-    /// Starts watching a main task; `changed` is notified of each change.
-    pub(crate) fn follow(
-        coordinator: &Coordinator,
-        store: &TaskStore,
-        id: TaskId,
-        changed: Arc<Notify>,
-    ) -> Self {
+    /// Starts watching a main task on this session; `root` is the path of compaction's nodes, and `changed` is notified of
+    /// each change.
+    pub(crate) fn follow(lease: WatchLease, root: &str, id: TaskId, changed: Arc<Notify>) -> Self {
         let (sender, main) = watch::channel(Seen::default());
-        let task = tokio::spawn(follow(coordinator.clone(), store.clone(), id, sender, changed));
+        let store = TaskStore::new(lease.coordinator().tree(), root);
+        let task = tokio::spawn(follow(lease, store, id, sender, changed));
         Self { main, following: task.abort_handle() }
     }
 
@@ -89,13 +87,14 @@ impl AdmissionWatch {
 }
 
 async fn follow(
-    coordinator: Coordinator,
+    lease: WatchLease,
     store: TaskStore,
     id: TaskId,
     sender: watch::Sender<Seen>,
     notify: Arc<Notify>,
 ) {
-    let mut status_changes = coordinator.subscribe();
+    let mut status_changes = lease.coordinator().subscribe();
+    let mut is_synced = false;
     loop {
         let status = *status_changes.borrow_and_update();
         let read = async {
@@ -115,6 +114,13 @@ async fn follow(
                 tokio::select! {
                     () = changed => {}
                     _ = status_changes.wait_for(|now| *now != status) => {}
+                }
+            }
+            // This session's server may be behind the server of the session that saw the subtasks.
+            Err(Fault::Tree(Error::NoNode(_))) if !is_synced => {
+                is_synced = store.tree.sync().await.is_ok();
+                if !is_synced {
+                    sleep(PAUSE).await;
                 }
             }
             // A worker that sees subtasks of a task either sees the task, or the task was removed. Ids are never

@@ -151,6 +151,30 @@ pub async fn expire(store: &TaskStore, after: Duration) -> Result<usize, Fault> 
     Ok(count)
 }
 
+/// The size of packed history.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Size {
+    packs: usize,
+    /// Bytes of all packs, compressed.
+    bytes: usize,
+}
+
+impl Size {
+    /// Shows the size in the metrics of this unit.
+    pub(crate) fn publish(self) {
+        metrics::gauge!("allot_compaction_history_packs").set(self.packs as f64);
+        metrics::gauge!("allot_compaction_history_bytes").set(self.bytes as f64);
+    }
+}
+
+/// The size of packed history, without the packs that this process may not read. Reads all of it.
+pub(crate) async fn size(store: &TaskStore) -> Result<Size, Fault> {
+    let names = store.children(&store.paths.compress()).await?;
+    let found = store.tree.get_many_readable(&store.paths.compress(), names).await?;
+    let bytes = found.iter().filter_map(|(_, node)| node.as_ref().ok()).map(|node| node.data.len()).sum();
+    Ok(Size { packs: found.len(), bytes })
+}
+
 /// The tasks of each pack, or the reason why the pack cannot be read.
 async fn packs(store: &TaskStore) -> Result<Vec<Result<Vec<MainTask>, Fault>>, Fault> {
     let names = store.children(&store.paths.compress()).await?;

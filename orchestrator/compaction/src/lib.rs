@@ -8,6 +8,7 @@
 //! docs/compaction.md describes the behaviour.
 
 mod admission;
+mod counters;
 mod fault;
 pub mod hashing;
 pub mod history;
@@ -20,6 +21,7 @@ pub mod partitions;
 pub mod paths;
 pub mod permits;
 mod runner;
+pub mod schedule;
 mod settings;
 #[cfg(test)]
 mod simulation;
@@ -28,6 +30,7 @@ pub mod task;
 pub mod task_store;
 mod unit;
 pub mod upgrade;
+mod watch_sessions;
 pub mod window;
 mod worker;
 
@@ -35,3 +38,4 @@ pub use fault::Fault;
 pub use settings::Settings;
 pub use supervisor::run as run_supervisor;
 pub use unit::run;
+pub use watch_sessions::OpenSession;

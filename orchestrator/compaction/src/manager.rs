@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tracing::{debug, info, warn};
 
+use super::counters::CountedTask;
 use super::hashing::{Bin, assign, choose};
 use super::ids::TaskId;
 use super::node::Units;
@@ -19,6 +20,7 @@ use super::node_context::{NodeContext, PAUSE, event};
 use super::partitions;
 use super::task::{MainTask, State};
 use super::task_store::{Fault, Found, TaskStore};
+use super::watch_sessions::WatchLease;
 use allot_coordination::Error;
 use allot_runtime::time::now_ms;
 use overdue::OverdueCheck;
@@ -74,11 +76,9 @@ async fn own_tasks(node_context: &NodeContext) -> Vec<TaskId> {
     let store = node_context.store();
     let mut stop = node_context.stop.clone();
     loop {
-        match store.mains().await {
+        match store.live_mains().await {
             Ok(mains) => {
-                let ours = mains
-                    .iter()
-                    .filter(|main| !main.task.state.is_over() && main.task.manager == node_context.name);
+                let ours = mains.iter().filter(|main| main.task.manager == node_context.name);
                 return ours.map(|main| main.id).collect();
             }
             Err(fault) => {
@@ -102,6 +102,8 @@ enum Next {
 /// The manager of one main task.
 struct TaskManager {
     node_context: NodeContext,
+    /// The session of this task's watches, reads and writes.
+    lease: WatchLease,
     store: TaskStore,
     id: TaskId,
     units: watch::Receiver<Units>,
@@ -113,6 +115,8 @@ struct TaskManager {
     overdue: OverdueCheck,
     /// Whether the waiting subtasks of the stopped task have been stopped.
     has_stopped_waiting: bool,
+    /// The task in the metrics of this unit.
+    counted: CountedTask,
     /// Number of subtasks that had finished before this unit became the manager, until that is logged.
     before: Option<u64>,
 }
@@ -126,9 +130,11 @@ struct Plan {
 
 impl TaskManager {
     fn new(node_context: &NodeContext, id: TaskId, units: watch::Receiver<Units>) -> Self {
-        let (store, node_context) = (node_context.store(), node_context.clone());
+        let lease = node_context.watch_sessions.lease(&node_context.coordinator);
+        let store = TaskStore::new(lease.coordinator().tree(), &node_context.config.root);
         Self {
-            node_context,
+            node_context: node_context.clone(),
+            lease,
             store,
             id,
             units,
@@ -136,6 +142,7 @@ impl TaskManager {
             lost_worker_check: Some(Instant::now()),
             overdue: OverdueCheck::new(),
             has_stopped_waiting: false,
+            counted: CountedTask::default(),
             before: Some(0),
         }
     }
@@ -164,7 +171,7 @@ impl TaskManager {
     async fn follow_once(&mut self) -> Result<bool, Fault> {
         self.store.noticed(&self.node_context.name, self.id).await?;
         loop {
-            let mut status_changes = self.node_context.coordinator.subscribe();
+            let mut status_changes = self.lease.coordinator().subscribe();
             let status = *status_changes.borrow_and_update();
             let Some(mut main) = self.store.main(self.id).await? else { return Ok(false) };
             if main.task.state.is_over() || main.task.manager != self.node_context.name {
@@ -191,6 +198,7 @@ impl TaskManager {
             // Read after the watch is set, so that no change is missed.
             let Some(again) = self.store.main(self.id).await? else { return Ok(false) };
             main = again;
+            self.counted.update(&main.task);
             match self.act(&mut main, &finished).await? {
                 Next::Over => return Ok(false),
                 Next::Again => {}

@@ -53,6 +53,7 @@ impl Candidate for Monitor {
             () = shutdown.requested() => {}
         }
         metrics::gauge!("allot_compaction_monitor").set(0.0);
+        history::Size::default().publish();
     }
 }
 
@@ -118,10 +119,7 @@ impl MonitorSession {
         let grace = self.node_context.config.grace.unwrap_or_else(|| self.node_context.session_timeout());
         let mut due: Option<Instant> = None;
         let mut without_units = BTreeSet::new();
-        for mut main in store.mains().await? {
-            if main.task.state.is_over() {
-                continue;
-            }
+        for mut main in store.live_mains().await? {
             // A manager that has moved to another processing cluster is treated as lost.
             let is_other = units.live.get(&main.task.manager).is_some_and(|info| info.pc != main.task.pc);
             let since = units.away_since(&main.task.manager);
@@ -184,6 +182,7 @@ impl MonitorSession {
             };
             passed(history::pack(&store, node_context.config.compress_after).await.map(drop))?;
             passed(history::expire(&store, node_context.config.delete_after).await.map(drop))?;
+            passed(history::size(&store).await.map(history::Size::publish))?;
             let units = units.borrow().clone();
             passed(tidy(&store, &units, node_context.config.every).await)
         }
@@ -273,6 +272,7 @@ mod tests {
     use crate::runner::{Launch, RunSignals};
     use crate::supervisor::{Report, Spec};
     use crate::task::State;
+    use crate::watch_sessions::WatchSessions;
     use allot_coordination::in_process::InProcess;
     use allot_coordination::{Coordinator, Membership};
     use allot_runtime::Health;
@@ -299,6 +299,7 @@ mod tests {
         };
         NodeContext {
             coordinator: coordinator.clone(),
+            watch_sessions: WatchSessions::default(),
             health: Health::default(),
             stop,
             config,

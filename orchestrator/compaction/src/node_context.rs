@@ -9,6 +9,7 @@ use allot_runtime::{Health, Shutdown};
 use super::runner::Launch;
 use super::settings::Settings;
 use super::task_store::TaskStore;
+use super::watch_sessions::WatchSessions;
 
 /// Pause of a loop after a transient error.
 pub(crate) const PAUSE: Duration = Duration::from_millis(100);
@@ -17,6 +18,8 @@ pub(crate) const PAUSE: Duration = Duration::from_millis(100);
 #[derive(Clone)]
 pub(crate) struct NodeContext {
     pub(crate) coordinator: Coordinator,
+    /// The sessions on which the unit watches tasks.
+    pub(crate) watch_sessions: WatchSessions,
     pub(crate) health: Health,
     pub(crate) stop: Shutdown,
     pub(crate) config: Settings,

@@ -88,14 +88,62 @@ pub(crate) async fn file(config: &Settings, sub: &SubTask) -> String {
     resolved.and_then(|path| path.into_os_string().into_string().ok()).unwrap_or_default()
 }
 
-/// The partitions of a task's table, each once, in the order of the listing. `Err` holds the reason for people.
+/// A partition as it was listed.
+#[derive(Debug, Clone, PartialEq)]
+struct Listed {
+    name: String,
+    /// The program's score; `None` if it printed none.
+    score: Option<f64>,
+}
+
+impl From<String> for Listed {
+    fn from(name: String) -> Self {
+        Self { name, score: None }
+    }
+}
+
+impl Listed {
+    /// Parses a line of the partitions program: a name, or a name, a tab and a score.
+    fn parse(line: &str) -> Result<Self, String> {
+        let Some((name, score)) = line.rsplit_once('\t') else {
+            return Ok(Self::from(line.trim().to_owned()));
+        };
+        let score = score.trim().parse::<f64>().ok().filter(|score| score.is_finite());
+        let score = score.ok_or_else(|| format!("{line:?} is no NAME<TAB>SCORE: the score is no number"))?;
+        Ok(Self { name: name.trim().to_owned(), score: Some(score) })
+    }
+}
+
+/// The names of the partitions that the round compacts, each once: the highest scores first, then in the order of the
+/// listing. A partition without a score has the score 0.
+fn select(task: &MainTask, mut listed: Vec<Listed>) -> Result<Vec<String>, String> {
+    let has_scores = listed.iter().any(|partition| partition.score.is_some());
+    if task.min_score.is_some() && !has_scores && !listed.is_empty() {
+        return Err(
+            "the task has a lowest score (--min-score), and its partitions are listed without scores".into(),
+        );
+    }
+    let score = |partition: &Listed| partition.score.unwrap_or_default();
+    listed.retain(|partition| task.min_score.is_none_or(|lowest| score(partition) >= lowest));
+    listed.sort_by(|a, b| score(b).total_cmp(&score(a)));
+    let mut seen = std::collections::HashSet::new();
+    let mut names: Vec<String> = listed.into_iter().map(|partition| partition.name).collect();
+    names.retain(|name| seen.insert(name.clone()));
+    if task.budget > 0 {
+        names.truncate(usize::try_from(task.budget).unwrap_or(usize::MAX));
+    }
+    Ok(names)
+}
+
+/// The partitions of a task's table that the round compacts, in this order. `Err` holds the reason for people.
 pub(crate) async fn list(config: &Settings, task: &MainTask) -> Result<Vec<String>, String> {
     for (what, name) in ["database", "schema", "table"].into_iter().zip(task.table()) {
         check_table_name(what, name)?;
     }
-    let mut all = match (&config.partitions_dir, config.partitions.first()) {
-        _ if !task.named.is_empty() => task.named.clone(),
-        (Some(dir), _) => files(&fill(dir, task.table())).await?,
+    let unscored = |names: Vec<String>| names.into_iter().map(Listed::from).collect();
+    let listed = match (&config.partitions_dir, config.partitions.first()) {
+        _ if !task.named.is_empty() => unscored(task.named.clone()),
+        (Some(dir), _) => unscored(files(&fill(dir, task.table())).await?),
         (None, Some(program)) => run_program(program, &config.partitions, task).await?,
         (None, None) => {
             return Err(
@@ -103,8 +151,7 @@ pub(crate) async fn list(config: &Settings, task: &MainTask) -> Result<Vec<Strin
             );
         }
     };
-    let mut seen = std::collections::HashSet::new();
-    all.retain(|name| seen.insert(name.clone()));
+    let all = select(task, listed)?;
     for name in &all {
         if task.named.is_empty() { check_name(name)? } else { check(config, task.table(), name).await? }
     }
@@ -134,7 +181,7 @@ async fn files(dir: &str) -> Result<Vec<String>, String> {
     Ok(names)
 }
 
-async fn run_program(program: &str, command: &[String], task: &MainTask) -> Result<Vec<String>, String> {
+async fn run_program(program: &str, command: &[String], task: &MainTask) -> Result<Vec<Listed>, String> {
     let [db, schema, table] = task.table();
     let fault = |error| format!("the partitions program {program} does not start: {error}");
     let child = program::command_with_parent_death_signal(command)
@@ -169,7 +216,7 @@ async fn run_program(program: &str, command: &[String], task: &MainTask) -> Resu
         ));
     }
     let text = String::from_utf8(output.stdout).map_err(|_| format!("{program} did not print text"))?;
-    Ok(text.lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned).collect())
+    text.lines().filter(|line| !line.trim().is_empty()).map(Listed::parse).collect()
 }
 
 #[cfg(test)]
@@ -210,6 +257,27 @@ mod tests {
         ] {
             assert!(list(&config, &task(table, vec![])).await.is_err(), "{table:?}");
         }
+    }
+
+    #[test]
+    fn highest_scores_come_first_within_the_budget() {
+        let parse = |text: &str| text.lines().map(Listed::parse).collect::<Result<Vec<_>, _>>();
+        let listed = parse("a\t1.5\nb b\t-2\n c \nd\t1e3\na\t7\ne\t0").unwrap();
+        let select = |min_score: Option<f64>, budget: u64| {
+            let task = MainTask { min_score, budget, ..task(["d", "s", "t"], vec![]) };
+            super::select(&task, listed.clone()).unwrap()
+        };
+        assert_eq!(select(None, 0), ["d", "a", "c", "e", "b b"]);
+        assert_eq!(select(Some(0.0), 0), ["d", "a", "c", "e"]);
+        assert_eq!(select(Some(0.5), 1), ["d"]);
+        for wrong in ["a\tb", "a\t", "a\tNaN", "a\tinf"] {
+            assert!(parse(wrong).is_err(), "{wrong:?}");
+        }
+        // Without scores the order remains, and a lowest score cannot be applied.
+        let task = |min_score| MainTask { min_score, ..task(["d", "s", "t"], vec![]) };
+        assert_eq!(super::select(&task(None), parse("z\ny").unwrap()).unwrap(), ["z", "y"]);
+        assert!(super::select(&task(Some(1.0)), parse("z\ny").unwrap()).is_err());
+        assert!(super::select(&task(Some(1.0)), Vec::new()).unwrap().is_empty());
     }
 
     #[tokio::test]

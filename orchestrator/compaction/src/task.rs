@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::fault::Fault;
 use super::ids::TaskId;
+use super::schedule::Schedule;
 use super::window::Window;
 pub use subtask::{Ended, SubState, SubTask};
 
@@ -237,6 +238,18 @@ pub struct MainTask {
     /// The most subtasks of the task that run at once; 0 for any number.
     #[serde(default)]
     pub limit: u32,
+    /// Time limit of each runner, in seconds; 0 for that of the worker's settings.
+    #[serde(default)]
+    pub timeout: u64,
+    /// The times at which rounds begin; `None` if the interval alone decides.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<Schedule>,
+    /// Partitions with a lower score are left out; `None` for all partitions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_score: Option<f64>,
+    /// The most partitions of a round, those with the highest scores; 0 for all.
+    #[serde(default)]
+    pub budget: u64,
     /// The id of a task on the same table that must end first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
@@ -310,6 +323,10 @@ impl MainTask {
             paused: false,
             window: None,
             limit: 0,
+            timeout: 0,
+            schedule: None,
+            min_score: None,
+            budget: 0,
             after: None,
             first: 0,
             failures: Vec::new(),

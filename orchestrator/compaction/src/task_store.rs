@@ -3,26 +3,26 @@
 
 mod failures;
 mod inboxes;
+pub mod options;
 mod subtasks;
 
 use std::fmt;
 
 use futures_util::StreamExt as _;
 
+use super::counters::note_change;
 pub use super::fault::Fault;
 use super::ids::TaskId;
 use super::paths::{self, Paths};
-use super::task::{Ended, Listing, MainTask, State, SubState, SubTask, read, write};
+use super::task::{Listing, MainTask, State, SubState, SubTask, read, write};
 use allot_coordination::random;
 use allot_coordination::{Error, Kind, Op, Tree, Version};
 use allot_runtime::time::now_ms;
 
 /// Most bytes of a multi or of a chunk that Allot fills; ZooKeeper's limits are higher.
 const FILL: usize = 200 * 1024;
-/// Bytes of a multi that are reserved for what counting adds to a main task, and for a chunk of the log of failures.
-const COUNT_RESERVE: usize = 32 * 1024 + failures::CHUNK;
 /// Most reads in flight.
-const MAX_READS: usize = 32;
+const MAX_READS: usize = 128;
 /// Retries of a change after another process made a change first.
 const ATTEMPTS: usize = 50;
 
@@ -117,7 +117,20 @@ impl TaskStore {
         id: TaskId,
         dir: String,
     ) -> Result<Option<Found<T>>, Fault> {
+        self.found_if(id, dir, |_| true).await
+    }
+
+    /// The same, if `is_wanted` is true for the names of its nodes.
+    async fn found_if<T: for<'a> serde::Deserialize<'a>>(
+        &self,
+        id: TaskId,
+        dir: String,
+        is_wanted: impl Fn(&[String]) -> bool,
+    ) -> Result<Option<Found<T>>, Fault> {
         let names = self.children(&dir).await?;
+        if !is_wanted(&names) {
+            return Ok(None);
+        }
         let Some(name) = names.iter().find(|name| paths::is_info(name)) else { return Ok(None) };
         let info = format!("{dir}/{name}");
         let Some(node) = self.tree.get(&info).await? else { return Ok(None) };
@@ -159,14 +172,24 @@ impl TaskStore {
 
     /// All main tasks except packed ones, from old to new. A task that cannot be read is skipped and logged.
     pub async fn mains(&self) -> Result<Vec<Found<MainTask>>, Fault> {
+        self.mains_if(|_| true).await
+    }
+
+    /// All unfinished main tasks, from old to new: one request for each finished task, and two for each other. A task that
+    /// cannot be read is skipped and logged.
+    pub async fn live_mains(&self) -> Result<Vec<Found<MainTask>>, Fault> {
+        let over = [State::Done, State::Cancel].map(paths::status);
+        self.mains_if(|names| !names.iter().any(|name| over.contains(name))).await
+    }
+
+    /// The main tasks for whose nodes `is_wanted` is true, from old to new.
+    async fn mains_if(&self, is_wanted: impl Fn(&[String]) -> bool) -> Result<Vec<Found<MainTask>>, Fault> {
         let names = self.children(&self.paths.scheduler()).await?;
         let ids: Vec<TaskId> = names.iter().filter_map(|name| name.parse().ok()).collect();
+        let is_wanted = &is_wanted;
         let reads: Vec<_> = ids
             .into_iter()
-            .map(|id| {
-                let store = self.clone();
-                async move { store.main(id).await }
-            })
+            .map(|id| async move { self.found_if(id, self.paths.main(id), is_wanted).await })
             .collect();
         let mut reads = futures_util::stream::iter(reads).buffer_unordered(MAX_READS);
         let mut found = Vec::new();
@@ -179,7 +202,7 @@ impl TaskStore {
                 Err(fault) => return Err(fault),
             }
         }
-        found.sort_by_key(|main| main.id);
+        found.sort_by_key(|main: &Found<MainTask>| main.id);
         Ok(found)
     }
 
@@ -204,7 +227,7 @@ impl TaskStore {
                     "no unit was ever here: start one, allotd run --roles compaction".into(),
                 ));
             };
-            let mains = self.mains().await?;
+            let mains = self.live_mains().await?;
             let same = last_of(&mains, task.table());
             let mut task = task.clone();
             task.after = match same {
@@ -254,6 +277,7 @@ impl TaskStore {
             ops.push(create(main.status(new.state), Vec::new()));
         }
         self.tree.multi(ops).await?;
+        note_change(&main.task, &new);
         main.version = main.version.next();
         main.task = new;
         Ok(())
@@ -336,44 +360,6 @@ impl TaskStore {
         ]
     }
 
-    /// Counts the outcomes that workers have written, as many as fit into one multi. Returns how many. An outcome
-    /// that cannot be read counts as failed; a node that is no outcome of a subtask is deleted.
-    pub async fn count(&self, main: &mut Found<MainTask>, names: &[String]) -> Result<usize, Fault> {
-        const BATCH: usize = 500;
-        let dir = self.paths.finished(main.id);
-        let batch: Vec<String> = names.iter().take(BATCH).cloned().collect();
-        let mut new = main.task.clone();
-        let (mut ops, mut failed) = (Vec::new(), Vec::new());
-        let mut size = write(&new).len() + COUNT_RESERVE;
-        for (name, node) in self.tree.get_many(&dir, batch).await? {
-            let path = format!("{dir}/{name}");
-            size += path.len() + failures::OVERHEAD;
-            match name.parse::<TaskId>() {
-                Ok(id) if id.is_main() || id.of_main() != main.id => {
-                    tracing::warn!(path, "deleting an outcome of another task");
-                }
-                Ok(id) => {
-                    let unread =
-                        |fault: Fault| new.subtask(id, "", "").ended(SubState::Failed, &fault.to_string());
-                    let outcome = read::<Ended>(&path, &node.data).unwrap_or_else(unread);
-                    size += failures::size(&outcome);
-                    if size > FILL && !ops.is_empty() {
-                        break;
-                    }
-                    failed.extend(new.count_outcome(id, &outcome));
-                }
-                Err(why) => tracing::warn!(path, why, "deleting a node that is no outcome"),
-            }
-            ops.push(delete(path));
-        }
-        let count = ops.len();
-        if count > 0 {
-            ops.extend(self.log_failures(main, &mut new, failed).await?);
-            self.write(main, new, ops).await?;
-        }
-        Ok(count)
-    }
-
     /// Ends the current round after all of its subtasks are counted, or runs its failed partitions again.
     pub async fn close_round(&self, main: &mut Found<MainTask>) -> Result<(), Fault> {
         self.sweep_failures(main).await?;
@@ -405,75 +391,6 @@ impl TaskStore {
         let dir = self.paths.partitions(main.id);
         let names = self.children(&dir).await?;
         Ok(names.into_iter().map(|name| delete(format!("{dir}/{name}"))).collect())
-    }
-
-    /// Changes an unfinished main task on behalf of an operator or the monitor, and wakes its manager and workers.
-    async fn change(
-        &self,
-        id: TaskId,
-        mut change: impl FnMut(&mut MainTask) -> Vec<Op>,
-    ) -> Result<MainTask, Fault> {
-        for _ in 0..ATTEMPTS {
-            let Some(mut main) = self.main(id).await? else {
-                return Err(Fault::Refused(format!("task {id} is not there, or packed into history")));
-            };
-            if main.task.state.is_over() {
-                return Err(Fault::Refused(format!("task {id} is over: {}", main.task.state)));
-            }
-            let mut new = main.task.clone();
-            let mut ops = change(&mut new);
-            let status = main.status(main.task.state);
-            // Manager and workers watch children, not data, so the status node is replaced to notify them.
-            ops.extend([delete(status.clone()), create(status, Vec::new())]);
-            match self.write(&mut main, new, ops).await {
-                Err(Fault::Tree(Error::BadVersion(_))) => {}
-                done => return done.map(|()| main.task),
-            }
-        }
-        Err(Fault::Busy(format!("task {id} changes all the time; try again")))
-    }
-
-    /// Requests the end of a task.
-    pub async fn stop(&self, id: TaskId) -> Result<MainTask, Fault> {
-        self.change(id, |task| {
-            task.cancelling = true;
-            Vec::new()
-        })
-        .await
-    }
-
-    /// Pauses a task, so that no further subtask starts, or resumes it.
-    pub async fn pause(&self, id: TaskId, paused: bool) -> Result<MainTask, Fault> {
-        self.change(id, |task| {
-            task.paused = paused;
-            Vec::new()
-        })
-        .await
-    }
-
-    /// Gives a task to another manager, which must be present. If `from` is given, the task must still have that
-    /// manager; otherwise nothing changes.
-    pub async fn reassign(&self, id: TaskId, from: Option<&str>, to: &str) -> Result<MainTask, Fault> {
-        let notice = self.paths.at(to, id);
-        for _ in 0..ATTEMPTS {
-            // An earlier notice may be there, and may be read and deleted at any moment.
-            let tell = match self.tree.get(&notice).await? {
-                Some(_) => Op::Check { path: notice.clone(), version: None },
-                None => create(notice.clone(), Vec::new()),
-            };
-            let change = |task: &mut MainTask| {
-                if from.is_some_and(|from| from != task.manager) {
-                    return Vec::new();
-                }
-                to.clone_into(&mut task.manager);
-                vec![Op::Check { path: self.paths.node(to), version: None }, tell.clone()]
-            };
-            match self.change(id, change).await {
-                Err(Fault::Tree(Error::NoNode(path) | Error::Exists(path))) if path == notice => {}
-                done => return done,
-            }
-        }
-        Err(Fault::Busy(format!("task {id} changes all the time; try again")))
     }
 
     /// Deletes a notice that its manager has read.

@@ -94,6 +94,17 @@ fn rounds_are_counted_up_to_the_last() {
 }
 
 #[test]
+fn round_of_a_schedule_begins_at_its_next_time() {
+    let schedule = "0 2 * * * UTC".parse().unwrap();
+    let mut task = MainTask { schedule: Some(schedule), ..task(0) };
+    task.open_round(listing(0), 1);
+    // The round took longer than a day, so that two times passed.
+    task.close_round(50 * 3_600_000, 0.5);
+    assert_eq!((task.state, task.next_at), (State::Init, 74 * 3_600_000));
+    assert_eq!(read::<MainTask>("x", &write(&task)).unwrap(), task);
+}
+
+#[test]
 fn only_a_started_subtask_uses_up_a_retry() {
     let task = task(1);
     let mut sub = task.subtask(task.id.parse().unwrap(), "p", "a");

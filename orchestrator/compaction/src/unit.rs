@@ -15,19 +15,28 @@ use super::node_context::{NodeContext, PAUSE};
 use super::runner::SupervisedLaunch;
 use super::settings::Settings;
 use super::task_store::{Fault, TaskStore};
+use super::watch_sessions::{OpenSession, WatchSessions};
 use super::{manager, monitor, paths, worker};
 
 /// The name of this role in logs and health checks.
 const PART: &str = "compaction";
 
-/// Runs a compaction unit until the process shuts down.
+/// Runs a compaction unit until the process shuts down. `open` opens a further session of the coordinator's kind: the unit
+/// spreads the watches of many tasks over sessions.
 ///
 /// # Errors
 /// The settings name no unit.
-pub async fn run(coordinator: Coordinator, health: Health, stop: Shutdown, settings: Settings) -> Result<()> {
+pub async fn run(
+    coordinator: Coordinator,
+    open: Option<OpenSession>,
+    health: Health,
+    stop: Shutdown,
+    settings: Settings,
+) -> Result<()> {
     let name = settings.node.clone().context("compaction.node is not set")?;
     let launch = Arc::new(SupervisedLaunch::new());
-    run_unit(NodeContext { coordinator, health, stop, config: settings, name, launch }).await
+    let watch_sessions = WatchSessions::new(open);
+    run_unit(NodeContext { coordinator, watch_sessions, health, stop, config: settings, name, launch }).await
 }
 
 pub(crate) async fn run_unit(node_context: NodeContext) -> Result<()> {

@@ -171,6 +171,8 @@ impl Worker {
             tokio::pin!(changed);
             loop {
                 let (opens, waiting) = self.start_ready(&ids, &watches, &mut known, work);
+                let idle = ids.iter().filter(|id| !known.contains(id)).count();
+                metrics::gauge!("allot_compaction_waiting").set(idle as f64);
                 let is_limited = with(&self.limited, |limited| limited.values().any(Limited::is_by_cluster));
                 if let Err(fault) = announcement.update(waiting, is_limited).await {
                     debug!(%fault, "cannot announce that subtasks wait for a permit; retrying");
@@ -205,7 +207,8 @@ impl Worker {
         with(&self.limited, |limited| limited.retain(|main, _| mains.contains(main)));
         for main in mains {
             watches.entry(main).or_insert_with(|| {
-                AdmissionWatch::follow(&self.node_context.coordinator, &self.store, main, self.freed.clone())
+                let lease = self.node_context.watch_sessions.lease(&self.node_context.coordinator);
+                AdmissionWatch::follow(lease, &self.node_context.config.root, main, self.freed.clone())
             });
         }
     }
@@ -372,8 +375,8 @@ impl Worker {
             sleep(PAUSE).await;
             return Ok(());
         };
-        let limit =
-            (self.node_context.config.timeout + self.node_context.config.stop_limit).as_millis() as u64;
+        let timeout = order::timeout(&self.node_context, &main.task);
+        let limit = timeout.saturating_add(self.node_context.config.stop_limit).as_millis() as u64;
         let fence = match self.store.start(&mut sub, permits, session, limit).await {
             Err(Fault::Tree(Error::Exists(path))) if path == lock => {
                 with(&self.foreign_locks, |others| others.insert(lock, None));
@@ -386,8 +389,10 @@ impl Worker {
         drop(turn);
         self.freed.notify_one();
         metrics::gauge!("allot_compaction_running").increment(1);
-        let result = self.run(&sub, fence).await;
+        let began = Instant::now();
+        let result = self.run(&sub, fence, timeout).await;
         metrics::gauge!("allot_compaction_running").decrement(1);
+        metrics::histogram!("allot_compaction_subtask_seconds").record(began.elapsed());
         self.record_result(&sub, session, result).await
     }
 

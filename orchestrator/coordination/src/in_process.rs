@@ -67,6 +67,12 @@ impl InProcess {
         self.with(|server| server.end(session));
     }
 
+    /// All nodes whose paths begin with `prefix`, and their data.
+    #[cfg(feature = "simulation")]
+    pub fn nodes(&self, prefix: &str) -> Vec<(String, Vec<u8>)> {
+        self.with(|server| server.nodes(prefix))
+    }
+
     fn with<T>(&self, act: impl FnOnce(&mut Server) -> T) -> T {
         act(&mut self.server.lock().unwrap_or_else(PoisonError::into_inner))
     }

@@ -1,6 +1,7 @@
 //! The traits that an implementation of the service provides: a session, and a connector that opens sessions. The rest
 //! (limits, time, election, membership) is built on these two traits and is the same for every implementation.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -76,4 +77,10 @@ pub trait Connector: Send + Sync + 'static {
     fn describe(&self) -> String;
     /// The session timeout to request.
     fn session_timeout(&self) -> Duration;
+}
+
+impl fmt::Debug for dyn Connector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.describe())
+    }
 }

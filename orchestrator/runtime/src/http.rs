@@ -12,7 +12,7 @@ use axum::routing::get;
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
-use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tracing::{debug, info, warn};
@@ -21,6 +21,8 @@ use super::health::Health;
 
 /// Interval at which the metrics recorder discards old samples.
 const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(5);
+/// The buckets of the duration of a compaction subtask, in seconds: from one second to four hours.
+const SUBTASK_SECONDS: [f64; 9] = [1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 1800.0, 3600.0, 14400.0];
 /// Pause after a connection that could not be accepted.
 const ACCEPT_RETRY: Duration = Duration::from_secs(1);
 
@@ -29,7 +31,9 @@ const ACCEPT_RETRY: Duration = Duration::from_secs(1);
 /// # Errors
 /// A recorder is installed already, or the address cannot be listened on.
 pub async fn serve(address: SocketAddr, health: Health) -> Result<()> {
-    let metrics = PrometheusBuilder::new().install_recorder().context("metrics")?;
+    let seconds = Matcher::Full("allot_compaction_subtask_seconds".to_owned());
+    let builder = PrometheusBuilder::new().set_buckets_for_metric(seconds, &SUBTASK_SECONDS);
+    let metrics = builder.context("metrics")?.install_recorder().context("metrics")?;
     describe();
     let listener = TcpListener::bind(address)
         .await
@@ -108,7 +112,7 @@ fn ready(health: &Health) -> (StatusCode, String) {
 }
 
 fn describe() {
-    use metrics::{describe_counter, describe_gauge};
+    use metrics::{describe_counter, describe_gauge, describe_histogram};
     describe_gauge!("allot_ready", "1 where a part of the process has what it needs");
     describe_gauge!("allot_scheduler_leading", "1 in the scheduler that leads");
     describe_gauge!("allot_scheduler_term", "Term of the leading scheduler");
@@ -129,6 +133,23 @@ fn describe() {
     describe_counter!("allot_proxy_claimed_total", "Messages taken over from other consumers");
     describe_gauge!("allot_compaction_running", "Subtasks that this unit runs");
     describe_gauge!("allot_compaction_monitor", "1 in the unit that is the monitor");
+    describe_gauge!("allot_compaction_waiting", "Subtasks that wait in this unit's inbox");
+    describe_gauge!(
+        "allot_compaction_watch_sessions",
+        "Further sessions of this unit, which only watch tasks"
+    );
+    describe_gauge!("allot_compaction_tasks", "Unfinished tasks that this unit manages, by state");
+    describe_counter!("allot_compaction_tasks_ended_total", "Tasks that this unit ended, by state");
+    describe_counter!("allot_compaction_subtasks_total", "Subtasks that this unit counted, by outcome");
+    describe_counter!(
+        "allot_compaction_retried_total",
+        "Subtasks that start again, by reason: failed, lost (worker)"
+    );
+    describe_histogram!("allot_compaction_subtask_seconds", "Durations of the runners of this unit");
+    describe_counter!("allot_compaction_bytes_before_total", "Sum of 'before' in the results of runners");
+    describe_counter!("allot_compaction_bytes_after_total", "Sum of 'after' in the results of runners");
+    describe_gauge!("allot_compaction_history_packs", "Packs of history, in the unit that is the monitor");
+    describe_gauge!("allot_compaction_history_bytes", "Bytes of these packs");
     describe_gauge!("allot_unit_conferences", "Conferences of this unit");
     describe_counter!("allot_unit_commands_total", "Commands to this unit by event");
     describe_counter!("allot_unit_reports_total", "Reports of this unit");

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -12,6 +13,7 @@ use allot_runtime::telemetry::LogFormat;
 
 use super::sections::{self, AccountsConfig, CmuConfig, ConferenceConfig, DataProxyConfig, Given, Role};
 use allot_client::{Endpoint, Secret, Servers, without_password};
+use allot_coordination::session::Connector;
 
 /// The settings of a process.
 #[derive(Debug, Clone)]
@@ -20,6 +22,8 @@ pub(crate) struct Config {
     pub(crate) roles: BTreeSet<Role>,
     pub(crate) servers: Servers,
     pub(crate) zookeeper: Option<ZooKeeperConfig>,
+    /// What opens sessions in place of ZooKeeper: a simulation.
+    pub(crate) connector: Option<Arc<dyn Connector>>,
     /// Key of the realm.
     pub(crate) realm: String,
     pub(crate) conference: ConferenceConfig,
@@ -78,6 +82,7 @@ impl Config {
             name: process.name,
             roles: process.roles.unwrap_or_default().into_iter().collect(),
             zookeeper: zookeeper(given)?,
+            connector: None,
             realm: realm(given)?,
             conference: conference(given)?,
             data_proxy: given.data_proxy.resolve()?,

@@ -207,6 +207,11 @@ section! {
         drain: bool = "cmu-drain", "ALLOT_CMU_DRAIN", default false;
         /// Time limit for moving the conferences away
         drain_limit: Span = "cmu-drain-limit", "ALLOT_CMU_DRAIN_LIMIT", default "60s", in "1ns"..="1000years";
+        /// Program, and its arguments, that prints the unit's load in percent (0 to 100). It is started at heartbeats and
+        /// must end within the lease. Without one, the unit reports the CPU load of its host. The load counts where
+        /// the realm places conferences by load (`CONF.REALM PLACE LOAD`)
+        #[arg(value_delimiter = ' ')]
+        load_program: Vec<String> = "cmu-load-program", "ALLOT_CMU_LOAD_PROGRAM", list r#"["/usr/local/bin/media-load"]"#;
         /// For demonstrations: each conference sends a new detail at this interval. Without it, never
         chatter: Span = "cmu-chatter", "ALLOT_CMU_CHATTER", example r#""1s""#;
     }

@@ -1,5 +1,6 @@
 //! Random faults: processes die, hang, are cut off and come back, connections break, the replica is cut off, servers fail
 //! over, and ZooKeeper hangs. Only released conferences may end, and after the last fault all others must be open again.
+//! No two instances use an account, and after the last fault all accounts are with the instances that the book names.
 //!
 //! A run that fails is made smaller: fewer and shorter faults, fewer conferences and processes, as long as it fails.
 
@@ -10,11 +11,12 @@ use std::time::Duration;
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 
+use super::accounts;
 use super::redis::Traffic;
 use super::world::{Size, World};
 use super::{REALM, clock, is_soak, run_paused};
 
-const SIZE: Size = Size { units: 5, schedulers: 2, proxies: 1 };
+const SIZE: Size = Size { units: 5, schedulers: 2, proxies: 1, account_leaders: 2, instances: 2 };
 const CONFERENCES: usize = 40;
 /// After the last fault the system must be whole again within this time. A unit that failed a conference is not tried
 /// again for 300 s (`RETRY`).
@@ -61,6 +63,9 @@ impl Plan {
         add(&|plan| plan.size.units = (plan.size.units / 2).max(2));
         add(&|plan| plan.size.units = (plan.size.units - 1).max(2));
         add(&|plan| plan.size.schedulers = 1);
+        add(&|plan| (plan.size.account_leaders, plan.size.instances) = (0, 0));
+        add(&|plan| plan.size.account_leaders = plan.size.account_leaders.min(1));
+        add(&|plan| plan.size.instances = plan.size.instances.min(1));
         add(&|plan| plan.conferences = plan.conferences.div_ceil(8));
         add(&|plan| plan.conferences = plan.conferences.div_ceil(2));
         if self.length > 25 {
@@ -99,13 +104,13 @@ impl World {
     /// One fault, which has passed when this returns.
     async fn fault(&mut self, dice: &mut Dice) {
         let process = dice.below(self.processes.len());
-        match dice.below(14) {
+        match dice.below(15) {
             0 => {
                 self.note_process(process, "dies");
-                let (name, role) = self.kill(process);
+                let (name, program) = self.kill(process);
                 self.pass(dice.seconds(0.0..12.0)).await;
                 self.note(&format!("{name} starts again"));
-                self.begin(&name, role);
+                self.begin(&name, program);
             }
             1 | 2 => self.hang(process, dice).await,
             3 | 4 => self.break_connections(process, dice).await,
@@ -113,17 +118,17 @@ impl World {
             7 => self.fail_over(dice),
             8 => {
                 self.note("the master stops");
-                self.redis.set_master_up(false);
+                self.servers.redis.set_master_up(false);
                 self.pass(dice.seconds(0.0..8.0)).await;
                 self.note("the master starts");
-                self.redis.set_master_up(true);
+                self.servers.redis.set_master_up(true);
             }
             9 => {
                 self.note("ZooKeeper hangs");
-                self.tree.freeze();
+                self.servers.tree.freeze();
                 self.pass(dice.seconds(0.0..8.0)).await;
                 self.note("ZooKeeper answers again");
-                self.tree.thaw();
+                self.servers.tree.thaw();
             }
             10 => {
                 let span = dice.seconds(0.0..12.0);
@@ -141,6 +146,13 @@ impl World {
             12 => {
                 self.note_process(process, "loses its session with ZooKeeper");
                 self.processes[process].line.expire_all();
+            }
+            13 => {
+                for _ in 0..=dice.below(3) {
+                    let (account, module) =
+                        (dice.below(accounts::ACCOUNTS), dice.below(accounts::MODULES.len()));
+                    self.move_account(account, module);
+                }
             }
             _ => self.drain(dice).await,
         }
@@ -166,13 +178,13 @@ impl World {
     fn fail_over(&mut self, dice: &mut Dice) {
         self.note("failover");
         clock::set_server_ahead_ms(dice.random.random_range(-CLOCKS_DIFFER_MS..CLOCKS_DIFFER_MS));
-        self.redis.fail_over();
+        self.servers.redis.fail_over();
     }
 
     /// The replica is cut off for a while, in which a process may hang. The replica may become the master then.
     async fn replica_fault(&mut self, process: usize, dice: &mut Dice) {
         self.note("the replica is cut off");
-        self.redis.connect_replica(false);
+        self.servers.redis.connect_replica(false);
         self.pass(dice.seconds(0.0..6.0)).await;
         if dice.coin() {
             self.hang(process, dice).await;
@@ -182,7 +194,7 @@ impl World {
             self.fail_over(dice);
         } else {
             self.note("the replica is connected again");
-            self.redis.connect_replica(true);
+            self.servers.redis.connect_replica(true);
         }
     }
 
@@ -213,10 +225,10 @@ impl World {
         let units: Vec<String> = self.units();
         let Some(cmu) = units.get(dice.below(units.len())) else { return };
         self.note(&format!("{cmu} is drained"));
-        let _ = self.redis.run(&["CMU.DRAIN", REALM, cmu, "MOVE"]);
+        let _ = self.servers.redis.run(&["CMU.DRAIN", REALM, cmu, "MOVE"]);
         self.pass(dice.seconds(0.0..8.0)).await;
         self.note(&format!("{cmu} is no longer drained"));
-        let _ = self.redis.run(&["CMU.DRAIN", REALM, cmu, "OFF"]);
+        let _ = self.servers.redis.run(&["CMU.DRAIN", REALM, cmu, "OFF"]);
     }
 
     fn release_some(&mut self, dice: &mut Dice) {
@@ -252,7 +264,7 @@ async fn simulate(plan: Plan) -> Run {
     }
     world.note("no more faults");
     let is_well = world.heals_within(HEALED).await;
-    Run { traffic: world.redis.traffic(), failure: (!is_well).then(|| world.report()) }
+    Run { traffic: world.servers.redis.traffic(), failure: (!is_well).then(|| world.report()) }
 }
 
 /// Runs a plan. A panic is a failure.
@@ -289,7 +301,7 @@ fn make_smaller(mut plan: Plan, mut report: String) -> (Plan, String) {
 
 /// `ALLOT_SEED` is the first seed, and `ALLOT_SEEDS` says how many.
 #[test]
-fn no_conference_is_lost_whatever_fails() {
+fn nothing_is_lost_or_used_twice_whatever_fails() {
     let set = |name: &str| std::env::var(name).ok()?.parse::<u64>().ok();
     let usual = if is_soak() { 10_000 } else { 200 };
     let (first, count) = (set("ALLOT_SEED").unwrap_or(0), set("ALLOT_SEEDS").unwrap_or(usual));

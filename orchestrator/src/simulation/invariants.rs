@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use allot_core::account::Book;
 use allot_core::conf::conference::Conference;
 use allot_core::conf::{Event, Realm};
 use allot_core::shared::Bytes;
@@ -123,6 +124,13 @@ impl Observer {
             known.check(realm, touched)
         });
         wrong.into_iter().for_each(|what| self.violated(what));
+    }
+
+    /// The master has changed the book: records, shares and sums of use must agree.
+    pub(super) fn book_changed(&self, book: &Book) {
+        if let Err(contradiction) = book.check() {
+            self.violated(contradiction.0);
+        }
     }
 
     /// Checks the indexes of the realm against each other, if it has changed since the last call.

@@ -3,9 +3,11 @@
 //! run on any machine.
 //!
 //! `redis` is the server, with a replica that lags; `network` is what is between a program and the servers; `process`
-//! runs a role as a process of its own would; `world` has all of them, and checks what must always hold;
+//! runs a role as a process of its own would; `account_client` is an instance that uses accounts; `world` has all of them, and checks what must always hold;
 //! `scenarios` has faults in a given order, and `faults` has random ones.
 
+mod account_client;
+mod accounts;
 mod clock;
 mod faults;
 mod invariants;
@@ -19,6 +21,9 @@ use allot_coordination::random;
 
 /// The key of the realm.
 const REALM: &str = "{allot}:conf";
+
+/// The key of the book.
+const BOOK: &str = "{allot}:accounts";
 
 /// Whether tests may take long.
 fn is_soak() -> bool {

@@ -1,26 +1,42 @@
-//! A process: one role with its own connections to Redis and ZooKeeper.
+//! A process: a role with its own connections to Redis and ZooKeeper, or an instance that uses accounts.
 
 use std::sync::Arc;
 
-use allot_client::{Endpoint, Servers};
+use allot_client::Endpoint;
 use allot_coordination::in_process::InProcess;
 use allot_coordination::in_process::line::Line;
-use allot_coordination::{Coordinator, Settings};
-use allot_runtime::{Health, shutdown_channel};
+use allot_runtime::{Health, Shutdown, shutdown_channel};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
+use super::accounts::{self, Accounts};
 use super::network::{Link, Network, SENTINEL};
 use super::redis::Redis;
-use super::{REALM, clock};
+use super::{BOOK, REALM, account_client, clock};
 use crate::config::{Config, Role};
+use crate::coordination::coordinator;
 use crate::roles::context::RoleContext;
-use crate::roles::{data_proxy, media_unit, scheduler};
+use crate::run_role;
 
-/// A process that runs a role. Dropping it kills the process.
+/// What a process runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Program {
+    Role(Role),
+    /// An instance of a module, which uses accounts.
+    Instance,
+}
+
+/// What all processes connect to.
+pub(super) struct Servers {
+    pub(super) redis: Redis,
+    pub(super) tree: InProcess,
+    pub(super) accounts: Accounts,
+}
+
+/// A process that runs a program. Dropping it kills the process.
 pub(super) struct Process {
     pub(super) name: String,
-    pub(super) role: Role,
+    pub(super) program: Program,
     /// The way to Redis.
     pub(super) link: Link,
     /// The way to ZooKeeper.
@@ -32,46 +48,55 @@ pub(super) struct Process {
 
 impl Process {
     /// Starts a process with this name on a host of the same name.
-    pub(super) fn start(name: &str, role: Role, settings: &str, redis: &Redis, tree: &InProcess) -> Self {
-        clock::start_process(|| Self::start_tasks(name, role, settings, redis, tree))
+    pub(super) fn start(name: &str, program: Program, settings: &str, servers: &Servers) -> Self {
+        clock::start_process(|| Self::start_tasks(name, program, settings, servers))
     }
 
-    fn start_tasks(name: &str, role: Role, settings: &str, redis: &Redis, tree: &InProcess) -> Self {
+    fn start_tasks(name: &str, program: Program, settings: &str, servers: &Servers) -> Self {
         let link = Link::new();
-        let endpoint = Endpoint::Sentinels {
-            sentinels: vec![format!("{SENTINEL}:26379")],
-            master: "mymaster".to_owned(),
-            tls: false,
-        };
-        let network = Network { redis: redis.clone(), link: link.clone() };
-        let mut config = Config::of(settings);
-        config.servers = Servers { dial: Some(Arc::new(network)), ..Servers::new(endpoint, REALM) };
-        let line = Line::new(tree.clone(), Arc::new(link.clone()));
-        let coordinator = Coordinator::start(Arc::new(line.clone()), &Settings::default());
+        let line = Line::new(servers.tree.clone(), Arc::new(link.clone()));
         let (shutdown, requested) = shutdown_channel();
-        let process = allot_runtime::Context {
-            name: name.to_owned(),
-            servers: config.servers.clone(),
-            host: Some(name.to_owned()),
-            coordinator,
-            standalone: false,
-            health: Health::default(),
-            shutdown: requested,
+        let running = match program {
+            Program::Instance => {
+                let dir = accounts::dir(accounts::module_of(name));
+                let accounts = servers.accounts.clone();
+                tokio::spawn(account_client::run(name.to_owned(), dir, line.clone(), accounts))
+            }
+            Program::Role(role) => {
+                let network = Network { redis: servers.redis.clone(), link: link.clone() };
+                let context = context(name, settings, network, &line, requested);
+                tokio::spawn(async move { run_role(role, context).await.unwrap() })
+            }
         };
-        let context = RoleContext { process, config: Arc::new(config) };
-        let running = tokio::spawn(async move {
-            let ended = match role {
-                Role::Scheduler => scheduler::run(context).await,
-                Role::DataProxy => data_proxy::run(context).await,
-                Role::MediaUnit => media_unit::run(context).await,
-                Role::Compaction | Role::Accounts | Role::Console => {
-                    unreachable!("this role is not simulated yet")
-                }
-            };
-            ended.unwrap();
-        });
-        Self { name: name.to_owned(), role, link, line, task: running.abort_handle(), _shutdown: shutdown }
+        Self { name: name.to_owned(), program, link, line, task: running.abort_handle(), _shutdown: shutdown }
     }
+}
+
+/// The context of a role in this process.
+fn context(name: &str, settings: &str, network: Network, line: &Line, shutdown: Shutdown) -> RoleContext {
+    let endpoint = Endpoint::Sentinels {
+        sentinels: vec![format!("{SENTINEL}:26379")],
+        master: "mymaster".to_owned(),
+        tls: false,
+    };
+    let mut config = Config::of(settings);
+    config.servers = allot_client::Servers {
+        dial: Some(Arc::new(network)),
+        ..allot_client::Servers::new(endpoint, REALM)
+    };
+    config.connector = Some(Arc::new(line.clone()));
+    BOOK.clone_into(&mut config.accounts.book);
+    accounts::ROOT.clone_into(&mut config.accounts.root);
+    let process = allot_runtime::Context {
+        name: name.to_owned(),
+        servers: config.servers.clone(),
+        host: Some(name.to_owned()),
+        coordinator: coordinator(&config),
+        standalone: false,
+        health: Health::default(),
+        shutdown,
+    };
+    RoleContext { process, config: Arc::new(config) }
 }
 
 impl Process {

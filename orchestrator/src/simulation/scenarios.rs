@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use allot_core::account::Book;
 use allot_core::conf::Realm;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::world::{Size, World};
 use super::{clock, is_soak, run_paused};
 
-const SMALL: Size = Size { units: 6, schedulers: 3, proxies: 2 };
+const SMALL: Size = Size { units: 6, schedulers: 3, proxies: 2, account_leaders: 0, instances: 0 };
 const CONFERENCES: usize = 60;
 /// How long a system may take to be whole again after a fault.
 const HEALED: Duration = Duration::from_secs(60);
@@ -38,7 +39,7 @@ impl World {
 }
 
 /// A large system, and its conferences.
-const LARGE: Size = Size { units: 20, schedulers: 5, proxies: 5 };
+const LARGE: Size = Size { units: 20, schedulers: 5, proxies: 5, account_leaders: 0, instances: 0 };
 const MANY: usize = 500;
 
 /// The processor time of this thread.
@@ -55,10 +56,10 @@ fn simulated_hour() {
     for _ in 0..3 {
         run_paused(1, async {
             let mut world = World::start_open(LARGE, MANY).await;
-            let (began, before) = (processor_time(), world.redis.traffic());
+            let (began, before) = (processor_time(), world.servers.redis.traffic());
             world.pass(seconds(HOUR)).await;
-            let (took, commands) =
-                (processor_time() - began, world.redis.traffic().commands - before.commands);
+            let took = processor_time().saturating_sub(began);
+            let commands = world.servers.redis.traffic().commands - before.commands;
             println!(
                 "{HOUR} simulated seconds took {took:.2?} on one processor: {:.0} simulated seconds per second, \
                  {commands} commands to Redis, {:.1?} each",
@@ -75,9 +76,9 @@ fn healthy_system_keeps_all_conferences_where_they_are() {
         let mut world = World::start_open(LARGE, MANY).await;
         let epochs = world.observer.epochs();
         world.pass(seconds(if is_soak() { 3600 } else { 300 })).await;
-        assert_eq!((world.open(), world.redis.realm(with_details)), (MANY, Some(MANY)));
+        assert_eq!((world.open(), world.servers.redis.realm(with_details)), (MANY, Some(MANY)));
         assert_eq!(world.observer.epochs(), epochs, "no conference has lost its unit");
-        let term = world.redis.realm(|realm| realm.leader().0);
+        let term = world.servers.redis.realm(|realm| realm.leader().0);
         assert_eq!(term, Some(1), "one scheduler leads all the time");
         world.heals().await;
     });
@@ -100,10 +101,11 @@ fn conferences_of_a_dead_unit_are_recovered() {
 fn another_scheduler_leads_when_the_leader_dies() {
     run_paused(3, async {
         let mut world = World::start_open(SMALL, CONFERENCES).await;
-        let leader = world.redis.realm(|realm| realm.leader().1.map(<[u8]>::to_vec)).flatten().unwrap();
+        let leader =
+            world.servers.redis.realm(|realm| realm.leader().1.map(<[u8]>::to_vec)).flatten().unwrap();
         world.kill(world.process(std::str::from_utf8(&leader).unwrap()));
         world.pass(seconds(10)).await;
-        let term = world.redis.realm(|realm| realm.leader().0);
+        let term = world.servers.redis.realm(|realm| realm.leader().0);
         assert_eq!(term, Some(2));
         world.kill(world.process("unit-0"));
         world.pass(seconds(30)).await;
@@ -118,7 +120,7 @@ fn failover_to_a_replica_with_another_clock_loses_no_conference() {
         run_paused(4, async {
             let mut world = World::start_open(SMALL, CONFERENCES).await;
             clock::set_server_ahead_ms(ahead);
-            world.redis.fail_over();
+            world.servers.redis.fail_over();
             world.pass(seconds(30)).await;
             world.heals().await;
             assert_eq!(world.open(), CONFERENCES, "{ahead}");
@@ -130,9 +132,9 @@ fn failover_to_a_replica_with_another_clock_loses_no_conference() {
 fn restarted_master_finds_all_conferences_on_their_units() {
     run_paused(5, async {
         let mut world = World::start_open(SMALL, CONFERENCES).await;
-        world.redis.set_master_up(false);
+        world.servers.redis.set_master_up(false);
         world.pass(seconds(20)).await;
-        world.redis.set_master_up(true);
+        world.servers.redis.set_master_up(true);
         world.pass(seconds(30)).await;
         world.heals().await;
         assert_eq!(world.open(), CONFERENCES);
@@ -162,13 +164,54 @@ fn unit_that_hangs_with_unread_messages_ends_no_conference() {
 fn failover_to_a_replica_behind_by_more_than_a_lease_ends_no_conference() {
     run_paused(7, async {
         let mut world = World::start_open(SMALL, CONFERENCES).await;
-        world.redis.connect_replica(false);
+        world.servers.redis.connect_replica(false);
         world.stall("unit-2", seconds(10)).await;
         world.pass(seconds(12)).await;
-        world.redis.fail_over();
+        world.servers.redis.fail_over();
         world.pass(seconds(20)).await;
         world.heals().await;
         assert_eq!(world.open(), CONFERENCES);
+    });
+}
+
+/// A system that only assigns accounts.
+const ACCOUNTS: Size = Size { units: 0, schedulers: 0, proxies: 0, account_leaders: 2, instances: 2 };
+
+#[test]
+fn accounts_are_used_by_their_instances_and_what_these_send_is_counted() {
+    run_paused(8, async {
+        let mut world = World::start(ACCOUNTS);
+        world.pass(seconds(30)).await;
+        world.heals().await;
+        let used = |world: &World| {
+            let used =
+                |book: &Book| book.usage_by_department(book.month()).into_values().map(|usage| usage.used);
+            world.servers.redis.book(|book| used(book).sum::<u128>()).unwrap()
+        };
+        let before = used(&world);
+        world.pass(seconds(30)).await;
+        assert!(before > 0 && used(&world) > before, "{before}");
+        world.heals().await;
+    });
+}
+
+#[test]
+fn accounts_move_safely_while_instances_hang_and_servers_fail_over() {
+    run_paused(9, async {
+        let mut world = World::start(ACCOUNTS);
+        world.pass(seconds(20)).await;
+        world.stall("billing-0", seconds(10)).await;
+        for account in 0..4 {
+            world.move_account(account, 0);
+        }
+        world.stall("audit-1", seconds(3)).await;
+        world.servers.redis.fail_over();
+        world.heals().await;
+        let killed = world.kill(world.process("accounts-0"));
+        world.move_account(1, 1);
+        world.stall("audit-0", seconds(10)).await;
+        world.begin(&killed.0, killed.1);
+        world.heals().await;
     });
 }
 

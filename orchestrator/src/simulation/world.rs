@@ -1,16 +1,20 @@
-//! A system of schedulers, data proxies and media units, and what must always hold in it.
+//! A system of schedulers, data proxies and media units, of account leaders and instances that use accounts, and what
+//! must always hold in it.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use allot_coordination::in_process::InProcess;
+use allot_core::account::Book;
 use allot_core::conf::Realm;
 use allot_core::conf::conference::{Conference, State};
 use tokio::time::{Instant, sleep_until};
 
+use super::accounts::{self, Accounts};
 use super::invariants::{Observer, describe, live};
-use super::process::Process;
+use super::process::{Process, Program, Servers};
 use super::redis::Redis;
-use super::{REALM, clock};
+use super::{BOOK, REALM, clock};
 use crate::config::Role;
 use crate::roles::media_unit::media::simulated;
 
@@ -23,7 +27,7 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// How often all indexes of the realm are checked against each other. What a step changes is checked at each step.
 const INDEX_CHECK_INTERVAL: Duration = Duration::from_secs(20);
 /// The settings of all processes.
-const SETTINGS: &str = "[cmu]\nchatter = \"60s\"";
+const SETTINGS: &str = "[cmu]\nchatter = \"60s\"\n[accounts]\ngrace = \"10s\"\nmax-ttl = \"60s\"";
 
 /// How many processes of each role there are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,11 +35,14 @@ pub(super) struct Size {
     pub(super) units: usize,
     pub(super) schedulers: usize,
     pub(super) proxies: usize,
+    /// Processes with the accounts role.
+    pub(super) account_leaders: usize,
+    /// Instances of each module that use accounts.
+    pub(super) instances: usize,
 }
 
 pub(super) struct World {
-    pub(super) redis: Redis,
-    pub(super) tree: InProcess,
+    pub(super) servers: Servers,
     pub(super) processes: Vec<Process>,
     pub(super) observer: Observer,
     /// How many conferences were created.
@@ -50,22 +57,27 @@ impl World {
         clock::begin();
         simulated::begin();
         let observer = Observer::default();
-        let (redis, tree) = (Redis::start(REALM, LAG, observer.clone()), InProcess::new(SESSION));
-        let mut world = Self {
-            redis,
-            tree,
-            processes: Vec::new(),
-            observer,
-            created: 0,
-            indexes_checked: Instant::now(),
-        };
+        let redis = Redis::start((REALM, BOOK), LAG, observer.clone());
+        let tree = InProcess::new(SESSION);
+        let accounts = Accounts::new(tree.clone(), observer.clone());
+        let servers = Servers { redis, tree, accounts };
+        let mut world =
+            Self { servers, processes: Vec::new(), observer, created: 0, indexes_checked: Instant::now() };
         let roles = [
             (size.schedulers, "scheduler", Role::Scheduler),
             (size.proxies, "proxy", Role::DataProxy),
             (size.units, "unit", Role::MediaUnit),
+            (size.account_leaders, "accounts", Role::Accounts),
         ];
         for (count, name, role) in roles {
-            (0..count).for_each(|number| world.begin(&format!("{name}-{number}"), role));
+            (0..count).for_each(|number| world.begin(&format!("{name}-{number}"), Program::Role(role)));
+        }
+        if size.instances > 0 {
+            world.create_book(size.instances);
+        }
+        for module in accounts::MODULES {
+            (0..size.instances)
+                .for_each(|number| world.begin(&format!("{module}-{number}"), Program::Instance));
         }
         world
     }
@@ -80,16 +92,39 @@ impl World {
         world
     }
 
+    /// Creates a book whose modules have these many places each.
+    fn create_book(&mut self, places: usize) {
+        let places = places.to_string();
+        self.servers.redis.run(&["ACCOUNT.BOOK", BOOK]).unwrap();
+        for module in accounts::MODULES {
+            let settings = ["DEPARTMENT", "finance", "INSTANCES", &places];
+            let module = ["ACCOUNT.MODULE", BOOK, module];
+            self.servers.redis.run(&[&module[..], &settings].concat()).unwrap();
+        }
+        for number in 0..accounts::ACCOUNTS {
+            let (module, account) = (accounts::MODULES[number % 2], format!("p{number}"));
+            let add = ["ACCOUNT.ADD", BOOK, module, "QUOTA", "100", "ACCOUNTS", "1", &account];
+            self.servers.redis.run(&add).unwrap();
+        }
+    }
+
+    /// Moves an account to another module, as operators do.
+    pub(super) fn move_account(&mut self, account: usize, module: usize) {
+        let (account, module) = (format!("p{account}"), accounts::MODULES[module]);
+        self.note(&format!("{account} moves to module {module}"));
+        let _ = self.servers.redis.run(&["ACCOUNT.MOVE", BOOK, module, "1", &account]);
+    }
+
     /// Starts a process.
-    pub(super) fn begin(&mut self, name: &str, role: Role) {
-        let process = Process::start(name, role, SETTINGS, &self.redis, &self.tree);
+    pub(super) fn begin(&mut self, name: &str, program: Program) {
+        let process = Process::start(name, program, SETTINGS, &self.servers);
         self.processes.push(process);
     }
 
-    /// Kills a process; its name and role.
-    pub(super) fn kill(&mut self, process: usize) -> (String, Role) {
+    /// Kills a process; its name and program.
+    pub(super) fn kill(&mut self, process: usize) -> (String, Program) {
         let killed = self.processes.swap_remove(process);
-        (killed.name.clone(), killed.role)
+        (killed.name.clone(), killed.program)
     }
 
     /// The process of that name.
@@ -111,7 +146,7 @@ impl World {
     pub(super) fn create(&mut self, count: usize) {
         for _ in 0..count {
             let e164 = format!("49{:05}", self.created);
-            if self.redis.run(&["CONF.CREATE", REALM, &e164]).is_ok() {
+            if self.servers.redis.run(&["CONF.CREATE", REALM, &e164]).is_ok() {
                 self.created += 1;
             }
         }
@@ -123,7 +158,7 @@ impl World {
         self.note(&format!("{e164} is released"));
         // Even a release that is lost with its master may have reached the unit.
         self.observer.may_end(e164.as_bytes());
-        let _ = self.redis.run(&["CONF.RELEASE", REALM, &e164]);
+        let _ = self.servers.redis.run(&["CONF.RELEASE", REALM, &e164]);
     }
 
     /// People end this conference, if it runs.
@@ -141,12 +176,12 @@ impl World {
             let units = realm.units().filter(|unit| unit.word() != "down");
             units.map(|unit| String::from_utf8_lossy(&unit.cmu).into_owned()).collect()
         };
-        self.redis.realm(present).unwrap_or_default()
+        self.servers.redis.realm(present).unwrap_or_default()
     }
 
     /// How many conferences are open.
     pub(super) fn open(&self) -> usize {
-        self.redis.realm(|realm| realm.count(State::Open)).unwrap_or_default()
+        self.servers.redis.realm(|realm| realm.count(State::Open)).unwrap_or_default()
     }
 
     /// Lets time pass, and checks what must always hold.
@@ -188,7 +223,7 @@ impl World {
             let waiting = live(realm).filter(|conference| conference.state != State::Open);
             let waiting = waiting.map(describe);
             let up = realm.units().filter(|unit| unit.word() == "up").count();
-            let wanted = self.processes.iter().filter(|process| process.role == Role::MediaUnit).count();
+            let wanted = self.running(Program::Role(Role::MediaUnit)).len();
             let units = (up != wanted).then(|| format!("{up} units are up, and {wanted} run"));
             // Each open conference runs on its owner, and nowhere else.
             let owned = live(realm).filter_map(|conference| {
@@ -204,12 +239,26 @@ impl World {
             let media = (owned != running).then(|| format!("{running:?} run, and not {owned:?}"));
             waiting.chain(units).chain(media).chain(details).collect()
         };
-        self.redis.realm(unsettled).unwrap_or_default()
+        let mut all: Vec<String> = self.servers.redis.realm(unsettled).unwrap_or_default();
+        let instances = self.running(Program::Instance);
+        if !instances.is_empty() {
+            let accounts = |book: &Book| self.servers.accounts.unsettled(book, &instances);
+            all.extend(self.servers.redis.book(accounts).unwrap_or_else(|| vec!["there is no book".into()]));
+        }
+        all
+    }
+
+    /// The names of the processes with this program.
+    fn running(&self, program: Program) -> BTreeSet<String> {
+        let running = self.processes.iter().filter(|process| process.program == program);
+        running.map(|process| process.name.clone()).collect()
     }
 
     fn check(&mut self) {
         // The replica applies what has reached it by now.
-        self.redis.replica(|_| ());
+        self.servers.redis.replica(|_| ());
+        self.servers.accounts.check_tree();
+        self.servers.redis.book(|book| self.servers.accounts.check_use(book));
         if self.indexes_checked.elapsed() >= INDEX_CHECK_INTERVAL {
             self.check_indexes();
         }
@@ -217,7 +266,7 @@ impl World {
 
     fn check_indexes(&mut self) {
         self.indexes_checked = Instant::now();
-        self.redis.realm(|realm| self.observer.check_indexes(realm));
+        self.servers.redis.realm(|realm| self.observer.check_indexes(realm));
     }
 }
 

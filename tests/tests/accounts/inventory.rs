@@ -127,6 +127,75 @@ fn export_has_empty_modules_and_the_settings_of_all() {
 }
 
 #[test]
+fn settings_are_changed_from_the_command_line() {
+    let desk = Desk::new();
+    let mut book = Book::of(&desk.server);
+    let json = |arguments: &[&str]| -> Value {
+        serde_json::from_str(&desk.run(&[arguments, &["--json"]].concat()).ok().out).unwrap()
+    };
+    let line = ["settings", "--cap", "5000", "--margin", "1.5", "--lend-level", "1", "--dwell", "10m"];
+    let made = json(&[&line[..], &["--events", "100", "--max-moves", "3"]].concat());
+    assert_eq!(
+        (&made["cap"], &made["margin"], &made["dwell"]),
+        (&5000.into(), &"1.5".into(), &600_000.into())
+    );
+    assert_eq!((&made["lendlevel"], &made["events"], &made["maxmoves"]), (&1.into(), &100.into(), &3.into()));
+    assert_eq!(json(&["settings"]), made, "printed, and not changed");
+
+    assert!(desk.run(&["module", "billing"]).ended(3).err.contains("--department"));
+    let module = ["module", "billing", "--department", "finance/eu", "--places", "3", "--min", "2"];
+    let made = json(&[&module[..], &["--share", "present", "--lend", "1h", "--cap", "900"]].concat());
+    assert_eq!((&made["instances"], &made["min"], &made["cap"]), (&3.into(), &2.into(), &900.into()));
+    let changed = json(&["module", "billing", "--weight", "7", "--reserve", "1"]);
+    assert_eq!((&changed["department"], &changed["instances"]), (&"finance/eu".into(), &3.into()));
+    assert_eq!((&changed["share"], &changed["lend"]), (&"present".into(), &3_600_000.into()));
+    assert_eq!((&changed["weight"], &changed["reserve"]), (&7.into(), &1.into()));
+
+    book.ok("ADD billing QUOTA 100 ACCOUNTS 2 p1 p2");
+    let tariff = ["tariff", "--quota", "200", "--tiers", "300:0.25 900:1", "p1", "p2"];
+    assert!(desk.run(&tariff).ok().out.contains("2 accounts"));
+    assert_eq!(book.account("p2", "tiers").text(), "300 0.25 900 1");
+    assert_eq!(book.account("p2", "quota").int(), 200);
+    let wrong = desk.run(&["tariff", "--quota", "200", "--tiers", "100:1", "p1"]).ended(3);
+    assert!(wrong.err.contains("beyond 200"), "{}", wrong.err);
+
+    let budget = json(&["department", "finance", "--cap", "1200"]);
+    assert_eq!((&budget["cap"], &budget["used"]), (&1200.into(), &0.into()));
+    assert!(desk.run(&["delete-module", "billing"]).ended(4).err.contains("BADSTATE"));
+    book.ok("DEL 2 p1 p2");
+    desk.run(&["delete-module", "billing"]).ok();
+    assert_eq!(book.total("modules"), 0);
+}
+
+#[test]
+fn status_forecasts_what_the_month_will_cost() {
+    let desk = Desk { server: RedisServer::builder().own_clock().start(), ..Desk::new() };
+    let mut book = Book::of(&desk.server);
+    book.ok("BOOK");
+    book.ok("MODULE m DEPARTMENT d/e INSTANCES 1");
+    book.ok("ADD m QUOTA 1000 TIERS 2 2000 0.5 9000 2 ACCOUNTS 1 p1");
+    book.ok("ATTACH m a");
+    eventually("the instance to have its account", TIMEOUT, || book.shares("m") == [1]);
+    let epoch = book.account("p1", "epoch").int();
+    book.ok(&format!("USE p1 {epoch} COUNT 900"));
+    // A tenth of a month of 30 days has passed: 9,000 in the month, of which 1,000 cost 0.5 and 7,000 cost 2.
+    desk.server.shift_clock(3 * 24 * 3600);
+    let json: Value = serde_json::from_str(&desk.run(&["status", "--json"]).ok().out).unwrap();
+    let warning = &json["warnings"][0];
+    let forecast = warning["forecast"].as_u64().unwrap();
+    assert!((8_990..=9_000).contains(&forecast), "{json}");
+    let expected = (500 + 2 * (forecast - 2_000)).to_string();
+    assert_eq!(warning["forecast_cost"], expected.as_str());
+    assert_eq!(json["use"][0]["forecast_cost"], expected.as_str());
+    let departments = json["departments"].as_array().unwrap();
+    assert!(
+        departments.len() == 2 && departments.iter().all(|one| one["forecast_cost"] == expected.as_str())
+    );
+    let text = desk.run(&["status"]).ok().out;
+    assert!(text.contains("forecast cost") && text.contains("which costs"), "{text}");
+}
+
+#[test]
 fn reloaded_inventory_keeps_what_rebalancing_has_moved() {
     let desk = Desk::new();
     desk.import(FILE, &[]).ok();

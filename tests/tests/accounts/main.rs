@@ -3,7 +3,9 @@
 mod assignment;
 mod epochs;
 mod inventory;
+mod logins;
 mod other_programs;
 mod random_workload;
 mod reported_use;
+mod restarts;
 mod stores;

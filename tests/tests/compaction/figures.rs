@@ -15,6 +15,9 @@ use futures_util::StreamExt as _;
 
 const ROOT: &str = "/cluster.compact/Compaction_v2";
 
+/// Time that runners have to end when their task is stopped.
+const STOP_LIMIT: Duration = Duration::from_secs(1);
+
 /// Three servers that write before they answer, as they do where they are not told otherwise.
 fn durable() -> Ensemble {
     Ensemble::start_with("forceSync=yes\n")
@@ -42,9 +45,12 @@ fn ten_thousand_subtasks_are_assigned() {
     let home = tempfile::tempdir().unwrap();
     let lister = lister(home.path(), COUNT);
     let runner = script(home.path(), "#!/bin/sh\nexec sleep 600\n");
-    let settings =
-        [("ALLOT_COMPACTION_PARTITIONS", lister.to_str().unwrap()), ("ALLOT_COMPACTION_WAVE", "20000")];
-    let cluster = CompactionCluster::start_on(durable(), 5, &runner, &settings);
+    let settings = [
+        ("ALLOT_COMPACTION_PARTITIONS", lister.to_str().unwrap()),
+        ("ALLOT_COMPACTION_WAVE", "20000"),
+        ("ALLOT_COMPACTION_STOP_LIMIT", "1s"),
+    ];
+    let cluster = &CompactionCluster::start_on(durable(), 5, &runner, &settings);
     let id = cluster.submit(&["d", "s", "t"]);
     on_tree(&cluster.zookeeper.address(), |tree| async move {
         let tree = &tree;
@@ -84,6 +90,21 @@ fn ten_thousand_subtasks_are_assigned() {
             rate(took) / rate(plain)
         );
         assert!(rate(took) >= 0.5 * rate(plain), "less than half as many as plain creates");
+
+        let began = Instant::now();
+        let explained = cluster.run(&["explain", &id]).ok();
+        println!("explained in {:.2?}: {}", began.elapsed(), explained.out);
+        let began = Instant::now();
+        let _ = cluster.run(&["stop", &id]).ok();
+        while task(tree, &id).await["CompactTaskState"] != "Cancel" {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let stopped = began.elapsed();
+        println!(
+            "stopped in {stopped:.2?}, {:.2} x of assigning",
+            stopped.as_secs_f64() / took.as_secs_f64()
+        );
+        assert!(stopped <= took * 2 + STOP_LIMIT, "stopping took more than twice as long as assigning");
     });
 }
 

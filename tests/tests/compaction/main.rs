@@ -2,6 +2,7 @@
 
 mod faults;
 mod figures;
+mod many_tasks;
 mod options;
 mod supervision;
 mod tasks;

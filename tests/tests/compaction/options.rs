@@ -1,8 +1,10 @@
 //! Options of tasks, and changes of them: retries of failed partitions, scores, limits, schedules.
 
 use std::fs;
+use std::process::Command;
 
-use allot_tests::compaction_cluster::{CompactionCluster, UNHURRIED, script};
+use allot_tests::compaction_cluster::{CompactionCluster, TASK_TIMEOUT, UNHURRIED, numbers, script};
+use allot_tests::eventually;
 
 /// A runner that fails at its partition as often as the file `fails` says.
 const FLAKY: &str = r#"#!/bin/sh
@@ -53,4 +55,106 @@ fn partitions_that_fail_twice_end_well_with_retries() {
     assert!(waited.err.contains("16 well, 0 failed"), "{}", waited.err);
     assert_ne!(cluster.json(&["show", &id])["task"]["manager"], manager);
     assert_eq!(cluster.left(), Vec::<String>::new());
+}
+
+#[test]
+fn highest_scores_run_first_and_changes_obey_at_once() {
+    let home = tempfile::tempdir().unwrap();
+    let lines: String = (1..=20).map(|n| format!("p{n:02}\\t{}\\n", n % 10)).collect();
+    let lister = home.path().join("lister");
+    fs::rename(script(home.path(), &format!("#!/bin/sh\nprintf '{lines}'\n")), &lister).unwrap();
+    let runner = "#!/bin/sh\necho \"$ALLOT_PARTITION\" >> \"$ALLOT_TEST_DIR/begun\"\n\
+                  case $ALLOT_PARTITION in p?9) ;; *) sleep 300 ;; esac\n\
+                  echo '{\"before\": 100, \"after\": 40}'\n";
+    let settings = [
+        UNHURRIED,
+        ("ALLOT_COMPACTION_PARTITIONS", lister.to_str().unwrap()),
+        ("ALLOT_COMPACTION_SLOTS", "1"),
+        ("ALLOT_COMPACTION_WAVE", "2"),
+    ];
+    let cluster = CompactionCluster::start_with(1, &script(home.path(), runner), &settings);
+    let options = ["--min-score", "7", "--budget", "4", "--priority", "-3", "--limit", "1"];
+    let id = cluster.submit(&[&["d", "s", "t"], &options[..]].concat());
+    eventually("the first two to be over, and a third to run", TASK_TIMEOUT, || {
+        cluster.noted("begun").len() == 3
+    });
+    assert_eq!(cluster.noted("begun"), ["p09", "p19", "p08"]);
+    assert_eq!(cluster.json(&["show", &id])["task"]["priority"], -3);
+
+    // The runner of p08 has no time limit to speak of; that of p18, which has not begun, gets one.
+    let changes = ["--timeout", "1s", "--priority", "5", "--limit", "0", "--window", "any", "--retries", "0"];
+    let _ = cluster.run(&[&["set", &id], &changes[..]].concat()).ok();
+    let task = cluster.json(&["show", &id])["task"].clone();
+    assert_eq!(
+        (&task["priority"], &task["limit"], &task["retries"]),
+        (&5.into(), &0.into(), &0.into()),
+        "{task}"
+    );
+    assert!(cluster.run(&["set", &id]).ended(2).err.contains("--priority"));
+    let unit = &cluster.units[0];
+    let metric = |name: &str| unit.metric(&format!("allot_compaction_{name}"));
+    for name in ["running", "waiting", "tasks{state=\"assigned\"}"] {
+        eventually(&format!("{name} to be 1"), TASK_TIMEOUT, || metric(name) == Some(1.0));
+    }
+    kill_sleep(&cluster);
+    let task = cluster.end(&id);
+    assert_eq!(cluster.noted("begun"), ["p09", "p19", "p08", "p18"]);
+    let failures = cluster.json(&["failures", &id]);
+    let messages: Vec<&str> =
+        failures.as_array().unwrap().iter().map(|failure| failure["message"].as_str().unwrap()).collect();
+    assert_eq!(messages, ["not done within 1s"], "{task}");
+    for (name, value) in [
+        ("subtasks_total{outcome=\"success\"}", 3.0),
+        ("subtasks_total{outcome=\"failed\"}", 1.0),
+        ("bytes_before_total", 300.0),
+        ("bytes_after_total", 120.0),
+        ("tasks_ended_total{state=\"done\"}", 1.0),
+        ("subtask_seconds_count", 4.0),
+        ("tasks{state=\"assigned\"}", 0.0),
+        ("history_packs", 0.0),
+    ] {
+        eventually(&format!("{name} to be {value}"), TASK_TIMEOUT, || metric(name) == Some(value));
+    }
+    assert!(cluster.run(&["set", &id, "--limit", "3"]).ended(3).err.contains("is over"));
+}
+
+/// Ends the `sleep` of the one runner, so that the runner goes on.
+fn kill_sleep(cluster: &CompactionCluster) {
+    let dir = format!("ALLOT_TEST_DIR={}", cluster.dir.path().display());
+    let sleeps: Vec<String> = fs::read_dir("/proc")
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|pid| {
+            let read = |file: &str| fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+            let has_dir = read("environ").split(|byte| *byte == 0).any(|pair| pair == dir.as_bytes());
+            has_dir && read("cmdline").starts_with(b"sleep\0")
+        })
+        .collect();
+    assert_eq!(sleeps.len(), 1);
+    assert!(Command::new("kill").args(&sleeps).status().unwrap().success());
+}
+
+#[test]
+fn task_of_a_schedule_waits_for_its_time() {
+    let home = tempfile::tempdir().unwrap();
+    let cluster = CompactionCluster::start_with(1, &script(home.path(), "#!/bin/sh\n"), &[UNHURRIED]);
+    cluster.partitions(1);
+    let in_zone = ["--time-zone", "Europe/Berlin"];
+    let id = cluster.submit(&[&["d", "s", "t", "--cron", "0 2 29 2 *"], &in_zone[..]].concat());
+    let task = cluster.json(&["show", &id])["task"].clone();
+    assert_eq!(
+        (&task["schedule"], &task["repeat_flag"]),
+        (&"0 2 29 2 * Europe/Berlin".into(), &true.into()),
+        "{task}"
+    );
+    let explained = cluster.run(&["explain", &id]).ok().out;
+    assert!(explained.contains("round 1 is due at 2028-02-29T01:00:00Z"), "{explained}");
+    let _ = cluster.run(&["stop", &id, "--wait"]).ok();
+    for (expression, why) in [("0 2 30 2 *", "names no time"), ("0 2 * *", "has 4 fields")] {
+        let refused = cluster.run(&["submit", "d", "s", "t", "--cron", expression]).ended(3);
+        assert!(refused.err.contains(why), "{}", refused.err);
+    }
+    // The next minute is soon.
+    let id = cluster.submit(&["d", "s", "t", "--cron", "* * * * *", "--repeat", "1"]);
+    assert_eq!(numbers(&cluster.end(&id)), [1, 0, 0]);
 }

@@ -275,7 +275,27 @@ fn ten_thousand_tasks_from_files_are_packed_and_each_is_found() {
     let from = files.parent().unwrap().to_str().unwrap();
     let odd = cluster.run(&["upgrade", "--from", from]).ended(1);
     assert!(odd.err.contains("compct.xcloud_1.0.1617693156999.Done"), "{}", odd.err);
-    fs::remove_file(files.join("compct.xcloud_1.0.1617693156999.Done")).unwrap();
+    // It can be skipped, even if the command is killed at any point; what can be read is not skipped.
+    let unreadable = "compct.xcloud_1.0.1617693156999.Done";
+    let refused =
+        cluster.run(&["upgrade", "--from", from, "--skip", &old_name(2), "--reason", "why"]).ended(3);
+    assert!(refused.err.contains("was taken over"), "{}", refused.err);
+    let skip = ["--from", from, "--skip", unreadable, "--reason", "lost with its disk"];
+    for delay in (0..200).step_by(20) {
+        let mut both = [start(&cluster, &skip), start(&cluster, &skip)];
+        std::thread::sleep(Duration::from_millis(delay));
+        for one in &mut both {
+            let _ = one.kill();
+            one.wait().unwrap();
+        }
+    }
+    let skipped = cluster.run(&[&["upgrade"], &skip[..]].concat()).ok();
+    assert!(
+        skipped.out.contains("1 skipped") && skipped.out.contains("10000 taken over before"),
+        "{}",
+        skipped.out
+    );
+    fs::remove_file(files.join(unreadable)).unwrap();
     // A directory that lacks what it must hold is not passed over.
     let hollow = files.join("compct.xcloud_1.0.1617693156998.Done");
     fs::create_dir(&hollow).unwrap();

@@ -7,7 +7,7 @@ use std::time::Duration;
 use allot_tests::daemon::{alone, media_program};
 use allot_tests::realms::{REALM, Realm};
 use allot_tests::wait::TIMEOUT;
-use allot_tests::{Process, RedisServer, eventually};
+use allot_tests::{Process, RedisServer, Reply, eventually};
 
 #[test]
 fn a_program_is_started_for_each_conference_and_ended_with_it() {
@@ -384,4 +384,39 @@ fn no_program_outlives_its_conference_or_its_unit() {
     let more = processes(&server, "4");
     unit.kill9();
     eventually("all its processes to end", TIMEOUT, || !all.iter().chain(&more).any(|pid| runs(pid)));
+}
+
+#[test]
+fn unit_reports_the_load_that_its_program_prints() {
+    let server = RedisServer::start();
+    let (program, printed) = (server.dir().join("load"), server.dir().join("load.txt"));
+    fs::write(&program, format!("#!/bin/sh\nexec cat {}\n", printed.display())).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    fs::write(&printed, "100\n").unwrap();
+    let mut client = Realm::create(&server, &[]);
+    client.ok("CONF.REALM PLACE LOAD");
+    let often = ["--cmu-beat", "100ms", "--cmu-lease", "2s", "--redis-timeout", "300ms"];
+    let load = |client: &mut Realm| client.ok("CMU.LIST").array().last().map(|unit| unit.field("load"));
+    let program = ["--cmu-load-program", program.to_str().unwrap()];
+    let unit = alone(&server, "unit", "cmu", &[&often[..], &program].concat());
+    eventually("its load", TIMEOUT, || load(&mut client) == Some(Reply::Int(100)));
+    assert_eq!(client.code("CONF.CREATE 1"), "LIMIT");
+    fs::write(&printed, "7.4\n").unwrap();
+    eventually("its next load", TIMEOUT, || load(&mut client) == Some(Reply::Int(7)));
+    client.begin("1", "");
+    fs::remove_file(&printed).unwrap();
+    eventually("the load to expire", TIMEOUT, || load(&mut client).is_some_and(|load| load.is_null()));
+    assert!(unit.log().contains("reports no load"), "{}", unit.log());
+    client.begin("2", "");
+    drop(unit);
+    // Without a program the unit reports the load of its host.
+    let _unit = alone(&server, "host", "cmu", &often);
+    let host = |client: &mut Realm| {
+        let units = client.ok("CMU.LIST");
+        units.array().iter().any(|unit| {
+            let load = unit.field("load");
+            unit.field("state").text() == "up" && !load.is_null() && (0..=100).contains(&load.int())
+        })
+    };
+    eventually("the load of the host", TIMEOUT, || host(&mut client));
 }

@@ -138,3 +138,22 @@ fn while_zookeeper_is_away_nobody_is_declared_dead() {
     let took = system.healthy("a unit killed while ZooKeeper was away, and ZooKeeper back");
     println!("well again after {took:.1?}");
 }
+
+#[test]
+fn metrics_show_how_many_units_cannot_be_lost() {
+    let server = RedisServer::start();
+    let mut client = Realm::create(&server, &[]);
+    for cmu in ["a:1:1", "b:1:1"] {
+        client.ok(&format!("CMU.JOIN {cmu} CAPACITY 3 LEASE 3600000"));
+    }
+    for e164 in ["1", "2", "3", "4"] {
+        client.open(e164);
+    }
+    // Two on each unit, and room for one more.
+    let scheduler = alone(&server, "scheduler", "conference", &[]);
+    let shown = || {
+        let names = ["allot_scheduler_units_without_cover", "allot_scheduler_conferences_without_cover"];
+        names.map(|name| scheduler.metric(name))
+    };
+    eventually("the survey", TIMEOUT, || shown() == [Some(2.0), Some(1.0)]);
+}

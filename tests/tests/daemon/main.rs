@@ -3,6 +3,7 @@
 mod client_example;
 mod client_languages;
 mod command_line;
+mod conferences;
 mod connections;
 mod documentation;
 mod failover;

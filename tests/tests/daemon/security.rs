@@ -118,6 +118,8 @@ fn each_role_can_do_its_work_and_nothing_else() {
     }
     let released = as_user("manager", "conference release 49");
     assert!(released.0 == 0 && !released.1.contains("NOPERM"), "{released:?}");
+    let written = as_user("records", "conference records");
+    assert!(written.0 == 0 && !written.1.contains("NOPERM"), "{written:?}");
     let refused = as_user("reader", "conference create 50");
     assert!(refused.0 == 4 && refused.1.contains("NOPERM"), "{refused:?}");
     assert!(as_user("nobody", "units").1.contains("uthentication"));
@@ -169,7 +171,7 @@ fn forbidden_commands_of_a_role_are_refused() {
         "CONF.APPLY {allot}:conf x",
         "XTRIM {allot}:conf:info MAXLEN 0",
     ];
-    let tries: [(&str, &[&str]); 5] = [
+    let tries: [(&str, &[&str]); 6] = [
         (
             "unit",
             &[
@@ -220,6 +222,16 @@ fn forbidden_commands_of_a_role_are_refused() {
                 "CONF.ACK {allot}:conf 49 a:1:1 5",
                 "XADD {allot}:conf:evt * a b",
                 "CONF.REALM {allot}:conf LICENCES 5",
+            ],
+        ),
+        (
+            "records",
+            &[
+                "CONF.CREATE {allot}:conf 49",
+                "CONF.GET {allot}:conf 49",
+                "XADD {allot}:conf:evt * a b",
+                "XGROUP DESTROY {allot}:conf:evt records",
+                "XREADGROUP GROUP g c STREAMS {allot}:conf:info >",
             ],
         ),
         (

@@ -59,7 +59,7 @@ fn every_seat_event_is_a_keyspace_notification() {
         "SEAT.UNBLOCK show 1 a-2-2",
         "SEAT.WAIT show bob 1 TTL 60000 OFFER 60000 TOKEN o",
         "SEAT.RELEASE show o",
-        "SEAT.WAIT show cid 100 TTL 60000 OFFER 60000 TOKEN w",
+        "SEAT.WAIT show cid 7 TTL 60000 OFFER 60000 ADJACENT REQUIRE TOKEN w",
         "SEAT.UNWAIT show w",
         "SEAT.HOLD show ann 1 TTL 20 TOKEN v",
     ] {

@@ -82,6 +82,9 @@ fn every_transition_is_told_once_and_every_command_reaches_its_unit() {
             format!("RELEASE 7 a:1:1 {first}"),
         ]
     );
+    let (info, history) = (realm.ok("CONF.INFO 7"), realm.ok("CONF.HISTORY 7"));
+    let [created, opened, ended] = ["created", "opened", "ended"].map(|name| info.field(name).int());
+    let [from, heard, to] = ["from", "opened", "to"].map(|name| history.array()[0].field(name).int());
     assert_eq!(
         realm.entries("evt"),
         [
@@ -90,7 +93,10 @@ fn every_transition_is_told_once_and_every_command_reaches_its_unit() {
             format!("opened 7 a:1:1 {first} open"),
             format!("extended 7 a:1:1 {first} open"),
             format!("ending 7 a:1:1 {first} open manager"),
-            format!("ended 7 a:1:1 {first} ended manager"),
+            format!(
+                "ended 7 a:1:1 {first} ended manager 1 {first} {created} {opened} {ended} \
+                 a:1:1 {first} {from} {heard} {to} ended"
+            ),
         ]
     );
     no_internal_errors(&server);
@@ -344,6 +350,13 @@ fn records_have_all_their_fields_in_both_protocols() {
                           attempts next_retry moving_to moving_epoch ending recovering recoverable priority size \
                           licences zone request pool tried";
         assert_eq!(names(&realm.ok("CONF.INFO 7")), conference);
+        let created = realm.ok(&format!("CONF.CREATE new{protocol}"));
+        assert_eq!(names(&created), format!("{conference} evt"));
+        let after = created.field("evt").text();
+        let told = realm.client.call(&["XREAD", "STREAMS", &format!("{REALM}:evt"), &after]);
+        assert!(format!("{told:?}").contains(&format!("new{protocol}")), "{told:?}");
+        let (unit, epoch) = (created.field("cmu").text(), created.field("epoch").int());
+        realm.ok(&format!("CONF.NACK new{protocol} {unit} {epoch}"));
         let list = realm.ok("CONF.LIST STATE open COUNT 1");
         assert_eq!(names(&list.array()[1].array()[0]), conference);
         let cursor = list.array()[0].int();
@@ -355,11 +368,14 @@ fn records_have_all_their_fields_in_both_protocols() {
         assert_eq!(names(&realm.ok("CONF.HISTORY 7").array()[0]), "epoch copy_epoch cmu from opened to how");
         assert_eq!(
             names(&realm.ok("CONF.REALM")),
-            "licences licences_used retry window policy createtimeout releasetimeout waittimeout tombstone term \
-             leader last_epoch"
+            "licences licences_used retry window policy createtimeout releasetimeout waittimeout tombstone \
+             place term leader last_epoch"
         );
         let plan = realm.ok(&format!("CONF.PLAN DOWN {cmu}"));
         assert_eq!(names(&plan.array()[0]), "e164 cmu why next_retry");
+        let losses = realm.ok("CONF.PLAN DOWN any CURSOR 0");
+        assert_eq!(names(&losses.array()[1].array()[0]), "cmu conferences placed no_room ending");
+        assert_eq!(realm.code(&format!("CONF.PLAN DOWN {cmu} CURSOR 0")), "ERR");
         assert!(realm.ok("CONF.PLAN").array().is_empty());
         let own = realm.ok(&format!("CONF.LIST CMU {cmu}"));
         assert_eq!(own.array()[1].array().len(), 1);
@@ -437,5 +453,24 @@ fn wrong_calls_are_refused_with_the_word_that_is_wrong() {
     assert_eq!(server.raw().words("CONF.STAT nothing").error(), "NOKEY there is no key 'nothing'");
     server.raw().words("SET text t");
     assert!(server.raw().words("CONF.STAT text").error().starts_with("WRONGTYPE "));
+    no_internal_errors(&server);
+}
+
+#[test]
+fn unit_with_full_load_gets_nothing_until_its_load_is_a_lease_old() {
+    let server = RedisServer::start();
+    let mut realm = Realm::create(&server, &["b:1:1"]);
+    realm.ok("CMU.JOIN a:1:1 CAPACITY 100000 LEASE 1500");
+    realm.ok("CONF.REALM PLACE LOAD");
+    realm.ok("CMU.BEAT a:1:1 LOAD 100");
+    for e164 in ["1", "2"] {
+        assert_eq!(realm.begin(e164, "").0, "b:1:1");
+    }
+    realm.ok("CMU.BEAT b:1:1 LOAD 7");
+    eventually("the load to expire", TIMEOUT, || {
+        // A heartbeat without a load renews the lease and not the load.
+        realm.ok("CMU.BEAT a:1:1").field("load").is_null()
+    });
+    assert_eq!(realm.begin("3", "").0, "a:1:1");
     no_internal_errors(&server);
 }

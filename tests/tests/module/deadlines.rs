@@ -253,6 +253,25 @@ fn clock_that_was_a_day_ahead_delays_no_deadline() {
 }
 
 #[test]
+fn idle_key_ahead_of_the_clock_keeps_its_lead() {
+    let server = RedisServer::builder().own_clock().start();
+    create(&server, "show", &sample_venue(2, 5));
+    let mut client = server.raw();
+    // A second more than a key may be ahead before its time continues with elapsed time.
+    server.shift_clock(6);
+    hold(&mut client, "show", "ann", 1, LONG_TTL_MS, "ahead");
+    server.shift_clock(0);
+    let start = Instant::now();
+    hold(&mut client, "show", "bob", 1, 3000, "short");
+    eventually("the hold to expire", TIMEOUT, || allot_info(&server, "seat_expired") == 1);
+    assert!((2900..6000).contains(&start.elapsed().as_millis()), "{:?}", start.elapsed());
+    let ahead = client.words("ALLOT.CLOCK show").field("ahead").int();
+    assert!((5500..6500).contains(&ahead), "{ahead}");
+    assert_eq!(client.words("ALLOT.CLOCK show RESET").field("ahead").int(), 0);
+    no_internal_errors(&server);
+}
+
+#[test]
 fn epochs_grow_though_the_clock_is_set_back() {
     let server = RedisServer::builder().own_clock().start();
     server.shift_clock(86_400);

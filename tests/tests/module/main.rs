@@ -21,5 +21,6 @@ mod plans;
 mod replies;
 mod seat_rush;
 mod seat_waiting;
+mod seat_waiting_rush;
 mod second_keys;
 mod zmpop;

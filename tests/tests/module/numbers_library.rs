@@ -8,9 +8,20 @@ use allot_tests::{Random, RedisServer, Reply, soak};
 const STATES: [&str; 5] = ["nodata", "idle+up", "idle+down", "busy+up", "busy+down"];
 const EVENTS: [&str; 6] = ["add", "del", "reg", "unreg", "call", "hangup"];
 
+/// How the library is called: a function for each event, one function, or a script, as existing systems call theirs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    Functions,
+    Function,
+    Script,
+}
+
 /// The two beside each other.
 struct Pair {
     client: RawClient,
+    form: Form,
+    /// The SHA1 of the script.
+    script: String,
 }
 
 /// A reply as both give it: the number of a call, a count, nothing, or an error with its text.
@@ -28,11 +39,17 @@ fn plain(reply: &Reply) -> String {
 
 impl Pair {
     fn on(server: &RedisServer) -> Self {
+        Self::in_form(server, Form::Functions)
+    }
+
+    fn in_form(server: &RedisServer, form: Form) -> Self {
         let library = std::fs::read_to_string(repository().join("lua/allot.lua")).unwrap();
         let mut client = server.raw();
         let loaded = client.call(&["FUNCTION", "LOAD", "REPLACE", &library]);
         assert_eq!(loaded, Reply::bulk("allot"));
-        Self { client }
+        let script = std::fs::read_to_string(repository().join("lua/numpool.lua")).unwrap();
+        let script = client.call(&["SCRIPT", "LOAD", &script]).text();
+        Self { client, form, script }
     }
 
     /// A fresh, empty pool in both.
@@ -49,8 +66,14 @@ impl Pair {
 
     fn function(&mut self, event: &str, numbers: &[&str]) -> String {
         let function = format!("numpool_{event}");
-        let head = ["FCALL", &function, "2", "{f}:idle:up", "{f}:numstate"];
-        let words: Vec<&str> = head.into_iter().chain(numbers.iter().copied()).collect();
+        let head: &[&str] = match self.form {
+            // What reads has no other form.
+            _ if event == "get" => &["FCALL", &function, "2", "{f}:idle:up", "{f}:numstate"],
+            Form::Functions => &["FCALL", &function, "2", "{f}:idle:up", "{f}:numstate"],
+            Form::Function => &["FCALL", "numpool", "1", "{f}", event],
+            Form::Script => &["EVALSHA", &self.script, "1", "{f}", event],
+        };
+        let words: Vec<&str> = head.iter().chain(numbers).copied().collect();
         plain(&self.client.call(&words))
     }
 
@@ -99,7 +122,38 @@ fn way_to(state: &str) -> &'static [&'static str] {
 #[test]
 fn all_thirty_cells_are_the_same() {
     let server = RedisServer::start();
-    let mut pair = Pair::on(&server);
+    for form in [Form::Functions, Form::Function, Form::Script] {
+        check_cells(&mut Pair::in_form(&server, form));
+    }
+}
+
+#[test]
+fn script_is_the_part_of_the_library_about_numbers() {
+    let text = |name: &str| std::fs::read_to_string(repository().join("lua").join(name)).unwrap();
+    let (library, script) = (text("allot.lua"), text("numpool.lua"));
+    let (_, part) = library.split_once("-- Numbers: the effect of an event").unwrap();
+    let (part, _) = part.split_once("-- The end of the part that numpool.lua repeats.").unwrap();
+    assert!(script.contains(part), "copy the part of lua/allot.lua about numbers to lua/numpool.lua");
+}
+
+#[test]
+fn calling_form_of_existing_systems_takes_events_in_any_case() {
+    let server = RedisServer::start();
+    for form in [Form::Function, Form::Script] {
+        let mut pair = Pair::in_form(&server, form);
+        pair.clear();
+        assert_eq!(pair.function("ADD", &["138"]), "1");
+        assert_eq!(pair.function("Reg", &["138"]), "1");
+        assert_eq!(pair.function("CALL", &[]), "138");
+        assert_eq!(pair.function("CALL", &[]), "nothing");
+        let record = Reply::bulk("{\"callstate\":1,\"regstate\":1}");
+        assert_eq!(pair.client.words("HGET {f}:numstate 138"), record);
+        assert_eq!(pair.function("hangup", &["138"]), "1");
+        assert!(pair.function("dial", &["138"]).starts_with("ERR event 'dial' is not ADD"));
+    }
+}
+
+fn check_cells(pair: &mut Pair) {
     for state in STATES {
         for event in EVENTS {
             pair.clear();

@@ -6,6 +6,7 @@ use super::model::place::{Instance, Module};
 use super::model::record::{Account, AccountState, Name, Rank};
 use super::model::state::{Book, levels_of};
 use super::model::tariff::Amount;
+use super::model::usage::PastUsage;
 pub use super::model::usage::Usage;
 use crate::shared::Millis;
 
@@ -90,20 +91,14 @@ impl Book {
         (found, 0)
     }
 
-    /// Use and cost by module in a month, with the module's department. O(modules) for the current month, O(accounts)
-    /// for a past month.
+    /// Use and cost by module in a month that is kept, with the module's department. O(modules).
     pub fn usage_by_module(&self, month: u32) -> BTreeMap<Name, (Name, Usage)> {
+        let none = PastUsage::default();
         let usage = |module: &Module| {
             if month == self.month {
                 return module.sums.clone();
             }
-            let mut usage = Usage::default();
-            module
-                .accounts
-                .iter()
-                .filter_map(|&id| self.indexed(id))
-                .for_each(|account| usage.add(account, month));
-            usage
+            module.past.get(&month).unwrap_or(&none).with(&module.sums)
         };
         self.modules()
             .map(|module| (module.name.clone(), (module.department.clone(), usage(module))))

@@ -48,6 +48,10 @@ impl Realm {
             Event::Lapsed { .. } => {
                 Err(Damaged("a lease lapses to another state than suspect or unreachable"))
             }
+            Event::LoadExpired { cmu } => {
+                let unit = self.unit_called(cmu).ok_or(NO_UNIT)?;
+                ensure(unit.load.is_some(), "the load of a unit expires that has none")
+            }
             Event::Beat { cmu, .. }
             | Event::Reported { cmu, .. }
             | Event::Asked { cmu: Some(cmu), .. }

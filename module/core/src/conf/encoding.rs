@@ -1,7 +1,7 @@
 //! Encoding of fields that several events share (docs/replication.md).
 
 use super::model::conference::CalledFrom;
-use super::model::state::Settings;
+use super::model::state::{Placement, Settings};
 use crate::shared::Bytes;
 use crate::shared::codec::{Damaged, Reader, Writer};
 use crate::shared::field::Field;
@@ -16,9 +16,21 @@ impl Field for Settings {
         out.signed(self.release_timeout);
         out.signed(self.wait_timeout);
         out.signed(self.tombstone);
+        out.field(&self.placement);
     }
 
     fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
+        let settings = Self::decode_first(reader)?;
+        Ok(Self { placement: reader.field()?, ..settings })
+    }
+}
+
+impl Settings {
+    /// Decodes the settings that every version of the encoding has; the others get their defaults.
+    ///
+    /// # Errors
+    /// Bytes that are no settings.
+    pub(super) fn decode_first(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
         let settings = Self {
             licences: reader.count()?,
             retry: reader.time()?,
@@ -28,6 +40,7 @@ impl Field for Settings {
             release_timeout: reader.time()?,
             wait_timeout: reader.time()?,
             tombstone: reader.time()?,
+            placement: Placement::default(),
         };
         if settings.check().is_err() {
             return Err(Damaged("a setting is out of range"));

@@ -273,6 +273,11 @@ events! {
             /// Name of the stream without the name of the key.
             stream: Vec<u8>,
         } = 32, notice c"allot.conf.missed", count (Counter::Missed, 1);
+        /// The load that a unit reported is a lease old, and no longer counts.
+        LoadExpired {
+            /// The unit.
+            cmu: Name,
+        } = 33, notice c"allot.cmu.load-expired";
     }
 }
 

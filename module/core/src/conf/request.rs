@@ -1,7 +1,7 @@
 //! Requests to a realm, with parsed arguments. docs/conferences.md describes the commands.
 
 use super::model::conference::Epoch;
-use super::model::state::Policy;
+use super::model::state::{Placement, Policy};
 use crate::shared::Millis;
 
 /// A request that may change a realm, by the kind of sender. All byte strings are borrowed from the caller.
@@ -68,7 +68,7 @@ pub enum UnitRequest<'a> {
     Beat {
         /// The unit.
         cmu: &'a [u8],
-        /// Load of the unit, as the unit measures it; `None` leaves the last value.
+        /// Load of the unit in percent, as the unit measures it; `None` leaves the last load.
         load: Option<i64>,
     },
     /// `CMU.REPORT`.
@@ -142,6 +142,7 @@ pub struct Changes {
     pub release_timeout: Option<Millis>,
     pub wait_timeout: Option<Millis>,
     pub tombstone: Option<Millis>,
+    pub placement: Option<Placement>,
 }
 
 /// A unit's message about one assignment: the conference is open (`CONF.ACK`), refused (`CONF.NACK`) or ended

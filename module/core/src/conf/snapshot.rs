@@ -8,8 +8,8 @@ use super::decide::{MAX_ROOM, MAX_TIME};
 use super::model::conference::{
     Assignment, AssignmentEnd, Conference, Detail, Epoch, MAX_DETAILS, MAX_HISTORY, MAX_VALUE, Moving, State,
 };
-use super::model::state::Realm;
-use super::model::unit::{Host, MAX_FORGOTTEN, MAX_REPLACED, Name, Unit, UnitState, host_of};
+use super::model::state::{Realm, Settings};
+use super::model::unit::{Host, Load, MAX_FORGOTTEN, MAX_REPLACED, Name, Unit, UnitState, host_of};
 use crate::shared::codec::{Damaged, Reader, Writer};
 use crate::shared::field::Any;
 use crate::shared::outbox::Outbox;
@@ -17,8 +17,12 @@ use crate::shared::token::MAX_TTL;
 use crate::shared::{Bytes, Millis};
 use std::collections::{BTreeSet, VecDeque};
 
-/// Version of the encoding; a payload of another version is refused.
-pub const VERSION: u64 = 2;
+/// Version of the encoding. A payload of a later version is refused.
+pub const VERSION: u64 = 3;
+
+/// The oldest version that is read: it has no placement by load, no time at which a load was reported, and no count of
+/// ended conferences.
+const OLDEST: u64 = 2;
 
 /// The most units that may have failed to create one conference.
 const MAX_TRIED: u64 = 100_000;
@@ -37,6 +41,7 @@ impl Realm {
         out.unsigned(self.term);
         out.optional(self.leader.as_deref());
         out.unsigned(self.last_epoch);
+        out.unsigned(self.ends);
         out.unsigned(self.units.len() as u64);
         for unit in self.units() {
             unit.encode(&mut out);
@@ -123,16 +128,19 @@ impl Realm {
     /// Bytes that `encode` never writes.
     pub fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
         let mut reader = Reader::new(bytes);
-        ensure(reader.unsigned()? == VERSION, "the version of the encoding is unknown")?;
+        let version = reader.unsigned()?;
+        ensure((OLDEST..=VERSION).contains(&version), "the version of the encoding is unknown")?;
         let applied = reader.reached()?;
-        let mut realm = Self::open(reader.field()?, applied);
+        let settings = if version > OLDEST { reader.field()? } else { Settings::decode_first(&mut reader)? };
+        let mut realm = Self::open(settings, applied);
         realm.term = reader.count()?;
         realm.leader = reader.optional_identifier()?;
         ensure(realm.term == 0 || realm.leader.is_some(), "a claimed term has no leader")?;
         realm.last_epoch = reader.count()?;
+        realm.ends = if version > OLDEST { reader.count()? } else { 0 };
         let mut last: Option<Name> = None;
         for _ in 0..reader.unsigned()? {
-            let unit = Unit::decode(&mut reader)?;
+            let unit = Unit::decode(&mut reader, version)?;
             ensure(last.is_none_or(|last| last < unit.cmu), "the units are not in order")?;
             ensure(!realm.hosts.contains_key(host_of(&unit.cmu)), "a host runs two units")?;
             last = Some(unit.cmu.clone());
@@ -338,10 +346,11 @@ impl Unit {
         out.signed(self.renewed);
         out.signed(self.joined);
         out.signed(self.down_since);
-        out.field(&self.load.map(Any));
+        out.field(&self.load.map(|load| Any(load.value)));
+        out.field(&self.load.map(|load| load.at));
     }
 
-    fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
+    fn decode(reader: &mut Reader<'_>, version: u64) -> Result<Self, Damaged> {
         let (cmu, zone, capacity) =
             (reader.field::<Name>()?, reader.field::<Option<Name>>()?, reader.number()?);
         ensure(i64::from(capacity) <= MAX_ROOM, "a unit has too much room")?;
@@ -350,6 +359,13 @@ impl Unit {
         ensure(flags < 4, "a flag is unknown")?;
         let lease: Millis = reader.time()?;
         ensure((1..=MAX_TTL).contains(&lease), "a lease is out of range")?;
+        let (renewed, joined, down_since) = (reader.time()?, reader.time()?, reader.time()?);
+        let load = reader.field::<Option<Any<i64>>>()?;
+        let at = if version > OLDEST { reader.field()? } else { load.map(|_| renewed) };
+        ensure(load.is_some() == at.is_some(), "a load has no time, or a time no load")?;
+        let load = load.zip(at).map(|(Any(value), at)| Load { value, at });
+        // A unit whose lease has expired has no load, and version 2 kept it.
+        let load = load.filter(|_| matches!(state, UnitState::Up | UnitState::Suspect));
         Ok(Self {
             cmu,
             zone,
@@ -359,10 +375,10 @@ impl Unit {
             draining: flags & 1 != 0,
             reported: flags & 2 != 0,
             lease,
-            renewed: reader.time()?,
-            joined: reader.time()?,
-            down_since: reader.time()?,
-            load: reader.field::<Option<Any<i64>>>()?.map(|Any(load)| load),
+            renewed,
+            joined,
+            down_since,
+            load,
             owned: BTreeSet::new(),
             targets: BTreeSet::new(),
         })

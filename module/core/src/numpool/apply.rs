@@ -6,7 +6,7 @@ use super::directory::MAX_NUMBERS;
 use super::event::{Cause, Event, Numbers};
 use super::number::Number;
 use super::record::Place;
-use super::state::{Pool, TransitionContext};
+use super::state::{Pool, RestReason, TransitionContext};
 use crate::invariant;
 use crate::shared::Millis;
 use crate::shared::codec::Damaged;
@@ -91,7 +91,16 @@ impl Pool {
             Event::Renewed { number, .. } => self.all(&[*number], Trigger::HangUp),
             Event::Cooled(numbers) => {
                 distinct(numbers)?;
-                ensure(self.are(numbers, |id| self.cool_until(id).is_some()), "a number does not rest")
+                ensure(self.are(numbers, |id| self.rest_of(id).is_some()), "a number does not rest")
+            }
+            Event::Capped(_) => Ok(()),
+            Event::Ruled { word, rule } => {
+                ensure(self.causes.has_room(&word.0), "there is no room for another cause")?;
+                ensure(rule.is_none_or(|rule| rule.is_sound()), "a rule is out of range")
+            }
+            Event::Blamed { number, until, quarantine, .. } => {
+                ensure(until.is_some() || !quarantine, "a quarantine has no end")?;
+                self.all(&[*number], Trigger::HangUp)
             }
             Event::Flushed { count, .. } => {
                 ensure(*count as usize <= self.outbox.len(), "more messages were written than wait")
@@ -156,11 +165,11 @@ impl Pool {
                 let record = pool.directory.get(id);
                 let last = record.place == Place::LastCall;
                 let trigger = if last { Trigger::Del } else { Trigger::HangUp };
-                let cool_until = cool_until.filter(|_| !last);
+                let rest = cool_until.filter(|_| !last).map(|until| (until, RestReason::CoolDown));
                 // An expired lease ended at its deadline, even if the event came later.
                 let until = pool.leases.until(record.lease()).filter(|_| *cause == Cause::Expired);
                 let at = until.unwrap_or(at);
-                pool.transition(id, trigger, TransitionContext { at, cool_until, called: None });
+                pool.transition(id, trigger, TransitionContext { at, rest, called: None });
             }),
             Event::Renewed { number, until } => {
                 if let Some(id) = self.id(*number) {
@@ -168,7 +177,31 @@ impl Pool {
                 }
             }
             Event::Cooled(numbers) => self.each(numbers, Self::cool),
+            Event::Capped(caps) => self.set_caps(*caps),
+            Event::Ruled { word, rule } => self.set_cause(&word.0, *rule),
+            Event::Blamed { number, word, until, quarantine } => {
+                if let Some(id) = self.id(*number) {
+                    let reason = if *quarantine { RestReason::Quarantine } else { RestReason::CoolDown };
+                    self.end_for(id, &word.0, until.map(|until| (until, reason)), context);
+                }
+            }
             Event::Flushed { count, last_id } => self.outbox.sent(*count as usize, *last_id),
+        }
+    }
+
+    /// Ends the call of a number with a cause.
+    fn end_for(
+        &mut self,
+        id: u32,
+        word: &[u8],
+        rest: Option<(Millis, RestReason)>,
+        context: TransitionContext<'_>,
+    ) {
+        self.blame(id, word, context.at);
+        if self.is_draining(id) {
+            self.transition(id, Trigger::Del, context);
+        } else {
+            self.transition(id, Trigger::HangUp, TransitionContext { rest, ..context });
         }
     }
 

@@ -1,8 +1,10 @@
 //! Events of a pool. Only events change a pool; they are replicated, written to the AOF, published and replayed.
 
+pub use super::model::causes::Rule;
+use super::model::causes::read_word;
 pub use super::model::leases::Called;
 use super::model::number::Number;
-use super::settings::Settings;
+use super::settings::{Cap, Caps, MAX_CAPS, Settings};
 use crate::shared::codec::{Damaged, Reader, Writer};
 use crate::shared::field::Field;
 use crate::shared::machine;
@@ -105,6 +107,26 @@ events! {
             /// The id of the last (milliseconds, sequence).
             last_id: (u64, u64),
         } = 14;
+        /// The pool has other caps.
+        Capped(caps: Caps) = 15, notice c"allot.numpool.configured";
+        /// A cause has another rule, or none.
+        Ruled {
+            /// The word of the cause.
+            word: Word,
+            /// When it sends a number into quarantine.
+            rule: Option<Rule>,
+        } = 16, notice c"allot.numpool.configured";
+        /// A call was hung up with a cause.
+        Blamed {
+            /// On which number.
+            number: Number,
+            /// The cause.
+            word: Word,
+            /// Until when the number rests.
+            until: Option<Millis>,
+            /// Whether that is a quarantine.
+            quarantine: bool,
+        } = 17, notice c"allot.numpool.hungup", count (Counter::HungUp, 1);
     }
 }
 
@@ -117,6 +139,40 @@ words! {
         Expired = 1 => "expired",
         /// The switch does not carry the call any more.
         Reconciled = 2 => "reconciled",
+    }
+}
+
+/// The word of a cause.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Word(pub Bytes);
+
+impl Field for Word {
+    fn encode(&self, out: &mut Writer) {
+        out.string(&self.0);
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
+        read_word(reader).map(Self)
+    }
+}
+
+impl Field for Caps {
+    fn encode(&self, out: &mut Writer) {
+        out.unsigned(self.iter().count() as u64);
+        self.iter().for_each(|cap| out.field(&cap));
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
+        let count = reader.unsigned()?;
+        let mut list = [Cap::default(); MAX_CAPS];
+        let caps = list.get_mut(..count as usize).ok_or(Damaged("there are too many caps"))?;
+        for cap in &mut *caps {
+            *cap = reader.field()?;
+            if !cap.is_sound() {
+                return Err(Damaged("a cap is out of range"));
+            }
+        }
+        Self::of(caps).ok_or(Damaged("there are too many caps"))
     }
 }
 

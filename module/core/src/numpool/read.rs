@@ -1,14 +1,17 @@
 //! Queries of a pool: numbers, leases, totals; and events as messages.
 
+use super::causes::Cause;
 use super::cells::State;
 use super::event::{Called, Event};
 use super::number::Number;
 use super::record::Place;
-use super::state::Pool;
+use super::settings::Caps;
+use super::state::{Pool, RestReason};
 use crate::shared::event::MachineEvent;
 use crate::shared::list::NONE;
 use crate::shared::outbox::Message;
 use crate::shared::{Bytes, Millis};
+use crate::words;
 
 /// A number as `NUMPOOL.GET` shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +36,37 @@ pub struct NumberRecord {
     pub idle_since: Option<Millis>,
     /// Until when the number cools down.
     pub cool_until: Option<Millis>,
+    /// The word of the cause with which its last call that named one ended.
+    pub cause: Option<Bytes>,
+    /// Until when the number is in quarantine.
+    pub quarantine_until: Option<Millis>,
+    /// Until when the caps forbid another call.
+    pub limit_until: Option<Millis>,
+}
+
+words! {
+    /// Which numbers `NUMPOOL.SCAN` shows: those in a state, or those in quarantine.
+    pub enum Shown {
+        /// Registered and without a call.
+        IdleUp => "idle+up",
+        /// Neither registered nor with a call.
+        IdleDown => "idle+down",
+        /// Registered and with a call.
+        BusyUp => "busy+up",
+        /// With a call, and not registered any more.
+        BusyDown => "busy+down",
+        /// In quarantine, in any state.
+        Quarantined => "quarantined",
+    }
+}
+
+impl Shown {
+    fn shows(self, record: &NumberRecord) -> bool {
+        match self {
+            Self::Quarantined => record.quarantine_until.is_some(),
+            state => record.state.word() == state.word(),
+        }
+    }
 }
 
 /// A live lease as `NUMPOOL.LEASES` shows it.
@@ -67,6 +101,10 @@ pub struct Totals {
     pub busy_down: u32,
     /// Numbers that rest after a call; they are among the idle.
     pub cooling: u32,
+    /// Idle numbers that have begun as many calls as the caps allow.
+    pub limited: u32,
+    /// Idle numbers in quarantine.
+    pub quarantined: u32,
     /// Live leases.
     pub leases: u32,
     /// Numbers that are draining; they are among the busy.
@@ -97,11 +135,15 @@ impl Pool {
             (false, true) => State::IdleUp,
             (false, false) => State::IdleDown,
         };
-        let rests_until = match until {
+        let rest = match until {
             Some(until) if expired && self.settings.cooldown > 0 => {
-                Some(until.saturating_add(self.settings.cooldown))
+                Some((until.saturating_add(self.settings.cooldown), RestReason::CoolDown))
             }
-            _ => self.cool_until(id),
+            _ => self.rest_of(id),
+        };
+        let rest = rest.filter(|&(until, _)| until > now);
+        let rests_for = |reasons: &[RestReason]| {
+            rest.filter(|(_, reason)| reasons.contains(reason)).map(|(until, _)| until)
         };
         let lease = lease.filter(|_| busy);
         Some(NumberRecord {
@@ -118,35 +160,51 @@ impl Pool {
                 Some(until) => Some(until),
                 None => Some(record.since()),
             },
-            cool_until: rests_until.filter(|&until| until > now),
+            cool_until: rests_for(&[RestReason::CoolDown, RestReason::Quarantine]),
+            cause: named(self.causes.last(id)),
+            quarantine_until: rests_for(&[RestReason::Quarantine]),
+            limit_until: self.history.limited_until(id, &self.caps, now),
         })
     }
 
     /// The pool in numbers, as last applied. O(1).
     pub fn totals(&self) -> Totals {
         let [_, idle_up, idle_down, busy_up, busy_down] = self.counts;
+        let [cool_down, limited, quarantined] = self.rests;
         Totals {
             total: self.len(),
             idle_up,
             idle_down,
             busy_up,
             busy_down,
-            cooling: self.cooling.len() as u32,
+            cooling: cool_down,
+            limited,
+            quarantined,
             leases: self.leases.len() as u32,
             draining: self.draining,
             waiting: self.waiting_calls() as u32,
         }
     }
 
+    /// The caps of the pool.
+    pub fn caps(&self) -> Caps {
+        self.caps
+    }
+
+    /// The causes that the pool knows, and how many calls ended with others.
+    pub fn causes(&self) -> (&[Cause], u64) {
+        (&self.causes.list, self.causes.other)
+    }
+
     /// Numbers from a cursor on: examines `count` slots, and returns the numbers in `state` at `now`, with the next
     /// cursor, 0 at the end. A number that stays in the pool keeps its slot, so it is returned at least once.
     /// O(count).
-    pub fn scan(&self, cursor: u32, count: u32, state: Option<State>, now: Millis) -> (u32, Vec<Number>) {
+    pub fn scan(&self, cursor: u32, count: u32, state: Option<Shown>, now: Millis) -> (u32, Vec<Number>) {
         let end = cursor.saturating_add(count).min(self.directory.slots());
         let shown = (cursor..end).filter_map(|id| {
             let number = self.directory.name(id)?;
             let record = self.number_record(number, now)?;
-            state.is_none_or(|state| record.state == state).then_some(number)
+            state.is_none_or(|state| state.shows(&record)).then_some(number)
         });
         let shown = shown.collect();
         (if end == self.directory.slots() { 0 } else { end }, shown)
@@ -190,7 +248,18 @@ impl Pool {
         let listed = |numbers: &[Number]| message().with("numbers", json(numbers).as_bytes());
         match event {
             Event::Flushed { .. } => Vec::new(),
-            Event::Created(_) | Event::Configured(_) => vec![message()],
+            Event::Created(_) | Event::Configured(_) | Event::Capped(_) | Event::Ruled { .. } => {
+                vec![message()]
+            }
+            Event::Blamed { number, word, until, quarantine } => {
+                let last = self.directory.find(*number).is_some_and(|id| self.is_draining(id));
+                let until = until.filter(|_| !last);
+                let ended = self.lease_message(message(), *number).map(|message| {
+                    let message = with_time(message.with("cause", &word.0), "cool_until", until);
+                    with_time(message, "quarantine_until", until.filter(|_| *quarantine))
+                });
+                ended.into_iter().collect()
+            }
             Event::Added(numbers)
             | Event::Draining(numbers)
             | Event::Unregistered(numbers)

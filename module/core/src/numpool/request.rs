@@ -1,6 +1,7 @@
 //! Requests to a pool, with parsed arguments. docs/numbers.md describes the commands.
 
-pub use super::model::settings::Policy;
+pub use super::model::causes::Rule;
+pub use super::model::settings::{Cap, Caps, Policy};
 use super::number::Number;
 use crate::shared::Millis;
 use crate::shared::token::TokenChoice;
@@ -40,6 +41,8 @@ pub enum Request<'a> {
         lease: Option<&'a [u8]>,
         /// Cool-down after the call, in milliseconds; the pool's default if absent.
         cooldown: Option<Millis>,
+        /// Why the call ended.
+        cause: Option<&'a [u8]>,
     },
     /// `NUMPOOL.RENEW`.
     Renew {
@@ -61,6 +64,13 @@ pub enum Request<'a> {
     },
     /// `NUMPOOL.CONFIG`.
     Configure(Changes),
+    /// `NUMPOOL.CAUSE`.
+    Cause {
+        /// The word of the cause.
+        word: &'a [u8],
+        /// The rule; its `cooldown` is 0 for none.
+        rule: Rule,
+    },
 }
 
 /// `NUMPOOL.CALL key [number] ...`
@@ -99,4 +109,6 @@ pub struct Changes {
     pub pick: Option<Policy>,
     /// Length of the event stream; 0 = there is none.
     pub events: Option<u32>,
+    /// How many calls a number may begin within each of some windows.
+    pub caps: Option<Caps>,
 }

@@ -3,22 +3,27 @@
 //! Pools with equal events have equal bytes. Ids of numbers and leases are kept, so cursors stay valid. Decoding
 //! trusts nothing: every number, id and reference is checked before it is used.
 
+use super::causes::{self, MAX_CAUSES, Rule};
 use super::cells::State;
 use super::directory::MAX_NUMBERS;
 use super::groups::Groups;
 use super::leases::{Lease, Leases, lease};
+use super::model::causes::read_word;
+use super::model::history::Entry;
 use super::number::Number;
 use super::record::{LATEST, Place, Record};
-use super::state::Pool;
+use super::state::{Pool, RestReason};
 use crate::invariant;
 use crate::shared::codec::{Damaged, Reader, Writer};
 use crate::shared::list::NONE;
 use crate::shared::outbox::Outbox;
 use crate::shared::{Bytes, Millis};
 use hashbrown::HashMap;
+use std::collections::VecDeque;
 
-/// Version of the encoding; a payload of another version is refused.
-pub const VERSION: u64 = 1;
+/// Version of the encoding. Version 1, which has neither caps nor causes, can be decoded too; a payload of another
+/// version is refused.
+pub const VERSION: u64 = 2;
 
 /// What a number's flags say beside its state, which is in the lowest three bits.
 const DRAINING: u64 = 1 << 3;
@@ -115,7 +120,32 @@ impl Pool {
         }
         write_ids(&mut out, table.free().iter().copied());
         self.outbox.encode(&mut out);
+        self.encode_history(&mut out);
         out.bytes
+    }
+
+    fn encode_history(&self, out: &mut Writer) {
+        out.field(&self.caps);
+        out.unsigned(self.causes.list.len() as u64);
+        for cause in &self.causes.list {
+            out.string(&cause.word);
+            out.unsigned(cause.count);
+            out.field(&cause.rule);
+        }
+        out.unsigned(self.causes.other);
+        let last: Vec<(u32, u8)> = self.causes.all_last().collect();
+        write_ids(out, last.iter().map(|&(id, _)| id));
+        last.iter().for_each(|&(_, place)| out.unsigned(place.into()));
+        out.unsigned(self.history.len() as u64);
+        for entry in self.history.iter() {
+            out.unsigned(entry.number.into());
+            write_times(out, &entry.starts);
+            out.unsigned(entry.ends.len() as u64);
+            for (cause, times) in &entry.ends {
+                out.unsigned((*cause).into());
+                write_times(out, times);
+            }
+        }
     }
 
     fn encode_number(
@@ -128,7 +158,7 @@ impl Pool {
         out: &mut Writer,
     ) {
         let record = self.directory.get(id);
-        let (lapses, rests) = (self.registrations.get(id), self.cool_until(id));
+        let (lapses, rests) = (self.registrations.get(id), self.rest_of(id));
         let (switch, peer) = (self.switches.of(id), self.peers.of(id));
         let flag = |flag: u64, set: bool| if set { flag } else { 0 };
         out.unsigned(
@@ -144,7 +174,10 @@ impl Pool {
         *since = record.since();
         out.unsigned(record.uses.into());
         lapses.into_iter().for_each(|until| out.signed(until));
-        rests.into_iter().for_each(|until| out.signed(until));
+        if let Some((until, reason)) = rests {
+            out.signed(until);
+            out.field(&reason);
+        }
         if switch != NONE {
             out.unsigned(switches.place(switch));
         }
@@ -159,9 +192,8 @@ impl Pool {
     /// Bytes that `encode` never writes.
     pub fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
         let mut reader = Reader::new(bytes);
-        if reader.unsigned()? != VERSION {
-            return Err(Damaged("the version of the encoding is unknown"));
-        }
+        let version = reader.unsigned()?;
+        ensure((1..=VERSION).contains(&version), "the version of the encoding is unknown")?;
         let applied = reader.reached()?;
         let mut pool = Self::new(reader.field()?, applied);
         let (switches, peers) = (Names::read(&mut reader)?, Names::read(&mut reader)?);
@@ -172,7 +204,15 @@ impl Pool {
         for id in 0..slots {
             names.push(match reader.unsigned()? {
                 0 => None,
-                flags => Some(pool.decode_number(id, flags, &mut since, &switches, &peers, &mut reader)?),
+                flags => Some(pool.decode_number(
+                    id,
+                    version,
+                    flags,
+                    &mut since,
+                    &switches,
+                    &peers,
+                    &mut reader,
+                )?),
             });
         }
         let free = read_ids(&mut reader)?;
@@ -182,13 +222,58 @@ impl Pool {
         ensure(pool.switches.iter().count() == switches.len(), "a switch is named for nothing")?;
         ensure(pool.peers.iter().count() == peers.len(), "a peer is named for nothing")?;
         pool.outbox = Outbox::decode(&mut reader, &[b"evt"])?;
+        if version > 1 {
+            pool.decode_history(&mut reader)?;
+        }
         reader.finish()?;
         Ok(pool)
     }
 
+    fn decode_history(&mut self, reader: &mut Reader<'_>) -> Result<(), Damaged> {
+        self.caps = reader.field()?;
+        for _ in 0..reader.unsigned()? {
+            let (word, count, rule): (_, u64, Option<Rule>) =
+                (read_word(reader)?, reader.unsigned()?, reader.field()?);
+            ensure(rule.is_none_or(|rule| rule.is_sound()), "a rule is out of range")?;
+            ensure(self.causes.list.len() < MAX_CAUSES, "there are too many causes")?;
+            ensure(self.causes.find(&word).is_none(), "a cause is there twice")?;
+            self.causes.list.push(causes::Cause { word, count, rule });
+        }
+        self.causes.other = reader.unsigned()?;
+        let mut before = None;
+        for id in read_ids(reader)? {
+            ensure(before.replace(id).is_none_or(|before| before < id), "last causes are not in order")?;
+            let place = u8::try_from(reader.unsigned()?).map_err(|_| Damaged("a last cause is unknown"))?;
+            ensure(self.directory.name(id).is_some(), "a last cause is of no number")?;
+            ensure(self.causes.restore_last(id, place), "a last cause is unknown")?;
+        }
+        for _ in 0..reader.unsigned()? {
+            let entry = self.decode_entry(reader)?;
+            self.history.restore(entry).ok_or(Damaged("the times of a number are not in order"))?;
+        }
+        let limited = |id: u32| self.limited_until(id).is_some();
+        ensure(!self.queue.iter(&self.directory).any(limited), "a number is free that its caps forbid")
+    }
+
+    fn decode_entry(&self, reader: &mut Reader<'_>) -> Result<Entry, Damaged> {
+        let number = reader.number()?;
+        ensure(self.directory.name(number).is_some(), "a history is of no number")?;
+        let mut entry = Entry::of(number);
+        entry.starts = read_times(reader)?;
+        for _ in 0..reader.unsigned()? {
+            let cause = u8::try_from(reader.unsigned()?).map_err(|_| Damaged("a cause is unknown"))?;
+            let known = usize::from(cause) < self.causes.list.len() && entry.ends_with(cause).is_none();
+            ensure(known, "a cause is unknown")?;
+            entry.ends.push((cause, read_times(reader)?));
+        }
+        Ok(entry)
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "what is shared by all numbers of a snapshot")]
     fn decode_number(
         &mut self,
         id: u32,
+        version: u64,
         flags: u64,
         since: &mut Millis,
         switches: &[Bytes],
@@ -221,7 +306,8 @@ impl Pool {
         }
         if has(RESTS) {
             let until = reader.time()?;
-            self.rest(id, until);
+            let reason = if version > 1 { reader.field()? } else { RestReason::CoolDown };
+            self.rest(id, until, reason);
         }
         if has(HAS_SWITCH) {
             self.switches.assign(id, Some(name_at(switches, reader.unsigned()?)?));
@@ -241,7 +327,8 @@ impl Pool {
             self.join(id);
         }
         let [_, idle_up, ..] = self.counts;
-        let resting = self.cooling.iter().filter(|(_, id)| self.directory.get(**id).state() == State::IdleUp);
+        let resting =
+            self.cooling.iter().filter(|(_, rest)| self.directory.get(rest.number).state() == State::IdleUp);
         ensure(
             self.queue.len() as usize + resting.count() == idle_up as usize,
             "a free number is not in the queue",
@@ -314,4 +401,25 @@ fn read_ids(reader: &mut Reader<'_>) -> Result<Vec<u32>, Damaged> {
         ids.push(u32::try_from(last).map_err(|_| Damaged("a place is out of range"))?);
     }
     Ok(ids)
+}
+
+/// Times in rising order, each as its distance from the one before.
+fn write_times(out: &mut Writer, times: &VecDeque<Millis>) {
+    out.unsigned(times.len() as u64);
+    let mut last = 0;
+    for &time in times {
+        out.signed(time - last);
+        last = time;
+    }
+}
+
+fn read_times(reader: &mut Reader<'_>) -> Result<VecDeque<Millis>, Damaged> {
+    let mut times = VecDeque::new();
+    let mut last: Millis = 0;
+    for _ in 0..reader.unsigned()? {
+        last = last.saturating_add(reader.signed()?);
+        ensure((0..=LATEST).contains(&last), "a time is out of range")?;
+        times.push_back(last);
+    }
+    Ok(times)
 }

@@ -3,7 +3,7 @@
 
 use super::claims::{MAX_COUNT, Seats, Stage};
 use super::event::{Arrangement, Event, Held, Turn};
-use super::plan::{self, Limits, Plan};
+use super::plan::{self, Plan};
 use super::state::{Owner, SeatState, Show};
 use super::venue::{Seat, Venue};
 use crate::invariant;
@@ -128,11 +128,11 @@ impl Show {
             Event::Created { .. } => {}
             Event::Altered { plan } => self.alter(plan),
             Event::Limited { limits, events } => {
-                self.limits = Limits { waits_per_user: self.limits.waits_per_user, ..*limits };
+                self.limits = limits.with_rest_of(self.limits);
                 self.events = *events;
             }
             Event::Arranged { limits, events, areas } => {
-                self.limits = Limits { waits_per_user: self.limits.waits_per_user, ..*limits };
+                self.limits = limits.with_rest_of(self.limits);
                 self.events = *events;
                 self.arrange(areas);
             }

@@ -1,12 +1,14 @@
-//! `SEAT.FIND`: the seats that `SEAT.HOLD` would choose, without holding them.
+//! `SEAT.FIND`: the seats that `SEAT.HOLD` would choose, without holding them; and what comes before every search.
 
+use super::choice::Kind;
 use super::claims::{MAX_COUNT, Seats};
 use super::decide::rules::resolve;
 use super::decide::search::{Found, Search};
-use super::request::{Adjacent, Orphans, Wanted};
+use super::request::{Adjacent, MAX_NEEDS, Orphans, Wanted};
 use super::state::Show;
 use super::venue::Area;
 use crate::shared::refusal::{Code, Refusal, refuse};
+use crate::shared::text::quoted;
 
 /// The most offers of one request.
 pub const MAX_OFFERS: usize = 20;
@@ -39,6 +41,22 @@ impl Show {
     }
 }
 
+impl Show {
+    /// Makes indexes for a request with flags or needs, called before the request is decided.
+    pub fn prepare(&mut self, wanted: &Wanted<'_>) {
+        if wanted.flags.is_empty() && wanted.needs.is_empty() {
+            return;
+        }
+        let flags = wanted.flags.iter().fold(0, |all, flag| all | self.venue.flag_bit(flag));
+        let needs: Vec<u64> = wanted.needs.iter().map(|need| self.venue.flag_bit(need.flag)).collect();
+        let mut kinds = vec![Kind::with(needs.iter().fold(flags, |all, flag| all | flag))];
+        if !needs.is_empty() {
+            kinds.extend(Kind::of_party(flags, needs.into_iter()));
+        }
+        self.make_views(wanted.tier, wanted.areas, &kinds);
+    }
+}
+
 impl Wanted<'_> {
     /// Checks count and options against each other.
     ///
@@ -53,6 +71,35 @@ impl Wanted<'_> {
                 Code::Err,
                 "ADJACENT IGNORE does not look at neighbours; it cannot go with ORPHANS FORBID",
             );
+        }
+        self.check_needs()
+    }
+
+    /// Checks the needs against the count and the flags.
+    fn check_needs(&self) -> Result<(), Refusal> {
+        let err = |text: String| refuse(Code::Err, text);
+        if self.needs.len() > MAX_NEEDS {
+            return err(format!("a request has at most {MAX_NEEDS} needs, not {}", self.needs.len()));
+        }
+        for (number, need) in self.needs.iter().enumerate() {
+            let flag = quoted(need.flag);
+            if !(1..=MAX_COUNT).contains(&need.count) {
+                return err(format!(
+                    "NEED must be 1 to {MAX_COUNT} seats with flag {flag}, not {}",
+                    need.count
+                ));
+            }
+            let before = self.needs.get(..number).unwrap_or_default();
+            if before.iter().any(|other| other.flag == need.flag) {
+                return err(format!("flag {flag} is needed twice"));
+            }
+            if self.flags.contains(&need.flag) {
+                return err(format!("flag {flag} is in NEED and in FLAGS: only NEED counts its seats"));
+            }
+        }
+        let needed: i64 = self.needs.iter().map(|need| need.count).sum();
+        if needed > self.count {
+            return err(format!("a party of {} cannot need {needed} seats with flags", self.count));
         }
         Ok(())
     }

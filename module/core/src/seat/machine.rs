@@ -19,10 +19,16 @@ impl Machine for Show {
         }
     }
 
+    // Every request asks, and mostly nothing is due and nobody waits.
+    #[inline]
     fn due(&self, now: Millis, limit: usize) -> Events<Event> {
+        if self.next_due().is_none_or(|earliest| earliest > now) {
+            return Events::new();
+        }
         decide_due(self, now, limit)
     }
 
+    #[inline]
     fn follow_up(&mut self, now: Millis) -> Option<Event> {
         self.follow_up(now)
     }

@@ -1,5 +1,6 @@
 //! Queries of a show: seats, holds, orders, totals, maps; and events as messages.
 
+use super::choice::Kind;
 use super::claims::{Seats, Stage};
 use super::event::Event;
 use super::outcome::HoldRecord;
@@ -105,7 +106,7 @@ impl Show {
 
     /// The longest run of adjacent free seats of a bucket, with any flags.
     pub fn longest_run(&self, bucket: &Bucket) -> u16 {
-        let view = bucket.view(bucket.flags);
+        let view = bucket.view(Kind::with(bucket.flags));
         invariant!(view.is_some(), "a bucket has an index for all of its flags");
         view.map_or(0, |view| view.runs.all().longest)
     }

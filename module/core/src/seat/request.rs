@@ -1,7 +1,7 @@
 //! Requests to a show, with parsed arguments. docs/seats.md describes the commands.
 
-pub use super::choice::{Adjacent, Orphans};
-use super::plan::PlanPart;
+pub use super::choice::{Adjacent, MAX_NEEDS, Orphans};
+use super::plan::{PickOrphans, PlanPart};
 use crate::shared::Millis;
 use crate::shared::codec::Writer;
 use crate::shared::token::TokenChoice;
@@ -98,6 +98,8 @@ pub struct Hold<'a> {
     pub orphans: Orphans,
     /// Flags whose seats may be taken too.
     pub flags: Vec<&'a [u8]>,
+    /// Seats of the party that must have a flag.
+    pub needs: Vec<Need<'a>>,
     /// A live hold of the user that the new hold replaces.
     pub replace: Option<Replace<'a>>,
     /// The new hold's token.
@@ -122,6 +124,8 @@ pub struct Pick<'a> {
     pub ttl: Millis,
     /// The hold's token.
     pub token: TokenChoice<'a>,
+    /// Whether the seats may leave a single one; `None` for what the show says.
+    pub orphans: Option<PickOrphans>,
     /// Ids of the seats.
     pub seats: Vec<&'a [u8]>,
 }
@@ -141,6 +145,17 @@ pub struct Wanted<'a> {
     pub orphans: Orphans,
     /// Flags whose seats may be taken too.
     pub flags: &'a [&'a [u8]],
+    /// Seats of the party that must have a flag.
+    pub needs: &'a [Need<'a>],
+}
+
+/// `NEED n flag`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Need<'a> {
+    /// Seats with the flag, at least one.
+    pub count: i64,
+    /// The flag.
+    pub flag: &'a [u8],
 }
 
 impl Hold<'_> {
@@ -153,6 +168,7 @@ impl Hold<'_> {
             adjacent: self.adjacent,
             orphans: self.orphans,
             flags: &self.flags,
+            needs: &self.needs,
         }
     }
 
@@ -180,6 +196,12 @@ impl Hold<'_> {
         }
         writer.optional(self.replace.map(|replace| replace.token));
         writer.unsigned(self.replace.map_or(0, |replace| u64::from(replace.other)));
+        let mut needs: Vec<(&[u8], i64)> = self.needs.iter().map(|need| (need.flag, need.count)).collect();
+        needs.sort_unstable();
+        for (flag, count) in needs {
+            writer.string(flag);
+            writer.signed(count);
+        }
         hash(&writer)
     }
 }
@@ -212,6 +234,9 @@ impl Pick<'_> {
         seats.sort_unstable();
         for seat in seats {
             writer.string(seat);
+        }
+        if let Some(orphans) = self.orphans {
+            writer.unsigned(1 + u64::from(orphans == PickOrphans::Forbid));
         }
         hash(&writer)
     }

@@ -27,10 +27,12 @@ impl Show {
     }
 
     /// The next offer to a waiter, until nobody can be served.
+    #[inline]
     pub fn follow_up(&mut self, now: Millis) -> Option<Event> {
-        if !self.waiters.unserved {
-            return None;
-        }
+        if self.waiters.unserved { self.serve_next(now) } else { None }
+    }
+
+    fn serve_next(&mut self, now: Millis) -> Option<Event> {
         let event = next_offer(self, now);
         self.waiters.unserved = event.is_some();
         event
@@ -152,6 +154,11 @@ impl Show {
         let wish = &waited.wish;
         if !(1..=MAX_COUNT as u32).contains(&wish.count) || wish.adjacent == Adjacent::Ignore {
             return Err(Damaged("a wish is out of range"));
+        }
+        let needed = wish.needs.iter().try_fold(0_u32, |sum, need| sum.checked_add(need.count));
+        let sound = wish.needs.iter().all(|need| need.count > 0 && need.flag.0.is_power_of_two());
+        if !sound || needed.is_none_or(|needed| needed > wish.count) {
+            return Err(Damaged("the needs of a wish are out of range"));
         }
         let rising = wish.areas.windows(2).all(|pair| matches!(pair, [a, b] if a < b));
         let known = wish.areas.last().is_none_or(|&last| (last as usize) < self.venue.areas().len());

@@ -5,7 +5,6 @@ use allot_core::account::place::Presence;
 use allot_core::account::quality::{imbalance, least_moves};
 use allot_core::account::record::AccountState;
 use allot_core::account::request::{Changes, InstanceRequest, ManagerRequest, ModuleSettings};
-use allot_core::account::tariff::Tariff;
 use allot_core::account::{Event, Reply, Settings};
 
 const MINUTE: i64 = 60_000;
@@ -74,29 +73,6 @@ fn accounts_wait_for_their_instance_during_its_grace() {
 }
 
 #[test]
-fn a_login_is_exclusive_and_the_same_terminal_gets_a_new_epoch() {
-    let mut rig = Rig::with(10, 4, &["a", "b"]);
-    let account = name(0);
-    let holder = rig.holder(&account);
-    let other = if holder == "a" { "b" } else { "a" };
-    assert_eq!(rig.code(login(&account, other, "t", MINUTE)), "NOTOWNER");
-    let first = rig.login(&account, &holder, MINUTE);
-    assert_eq!(rig.code(login(&account, &holder, "elsewhere", MINUTE)), "NOTOWNER");
-    let second = rig.login(&account, &holder, MINUTE);
-    assert!(second > first);
-    assert_eq!(rig.code(usage(&account, first, 1)), "STALE");
-    assert_eq!(rig.logout(&account, first), Reply::Integer(0), "a late logout cannot end the next login");
-    assert_eq!(rig.code(usage(&account, second, 1)), "OK");
-    // Its deadline ends it.
-    rig.pass(MINUTE);
-    assert_eq!(rig.code(usage(&account, second, 1)), "STALE");
-    let ttl = MINUTE;
-    assert_eq!(rig.code(InstanceRequest::Renew { account: account.as_bytes(), epoch: second, ttl }), "STALE");
-    assert_eq!(rig.code(login(&account, &holder, "elsewhere", MINUTE)), "OK");
-    rig.check();
-}
-
-#[test]
 fn an_account_that_moves_is_revoking_until_its_login_is_over() {
     let mut rig = Rig::with(10, 2, &["a"]);
     let (first, second) = (name(0), name(1));
@@ -154,108 +130,6 @@ fn account_in_use_is_deleted_or_moved_once_it_is_free() {
     assert!(rig.book.account_called(used.as_bytes()).is_none());
     rig.pass(MINUTE);
     assert_eq!(rig.holder(&moved), "x");
-    rig.check();
-}
-
-#[test]
-fn use_is_counted_by_steps_and_the_cap_refuses_before_it_counts() {
-    let mut rig = Rig::with(1, 1, &["a"]);
-    rig.ask(ManagerRequest::Configure(Changes { cap: Some(160), ..Changes::default() })).unwrap();
-    let account = name(0);
-    let epoch = rig.login(&account, "a", HOUR);
-    let mut told = Vec::new();
-    for count in [100, 1, 49, 10] {
-        let Ok(Reply::Used(used)) = rig.ask(usage(&account, epoch, count)) else { panic!() };
-        told.push((used.used, used.left, used.step, used.cost.to_string()));
-    }
-    let expected = [(100, 0, 0, "0"), (101, 0, 1, "0.1"), (150, 0, 1, "5"), (160, 0, 2, "10")];
-    assert_eq!(told, expected.map(|(used, left, step, cost)| (used, left, step, cost.to_owned())));
-    assert_eq!(rig.code(usage(&account, epoch, 1)), "LIMIT");
-    assert_eq!(rig.account(&account).used_in(0), 160);
-    // By the epoch of the assignment, for an instance that does not log in.
-    rig.logout(&account, epoch);
-    let deal = rig.account(&account).epoch;
-    assert_eq!(rig.code(usage(&account, deal, 1)), "LIMIT");
-    assert_eq!(rig.code(usage(&account, epoch, 1)), "STALE");
-    rig.check();
-}
-
-#[test]
-fn a_month_turns_at_its_instant_and_twelve_are_kept() {
-    let turns: Vec<i64> = (1..=14).map(|month| month * 100 * HOUR).collect();
-    let mut rig = Rig::with(1, 1, &["a"]);
-    rig.ask(ManagerRequest::Configure(Changes { turns: Some(turns.clone()), ..Changes::default() })).unwrap();
-    let account = name(0);
-    for month in 0..15u64 {
-        let epoch = rig.login(&account, "a", HOUR);
-        assert_eq!(rig.code(usage(&account, epoch, 100 + month as i64)), "OK");
-        assert_eq!(u64::from(rig.book.month()), month);
-        let ahead = turns.get(month as usize).map_or(0, |turn| turn - rig.now);
-        if ahead > 0 {
-            rig.now += ahead - 1;
-            rig.settle();
-            assert_eq!(
-                rig.account(&account).used_in(rig.book.month()),
-                100 + month,
-                "a millisecond before it"
-            );
-            rig.pass(1);
-        }
-    }
-    let one = rig.account(&account);
-    assert_eq!(one.used_in(14), 114);
-    assert_eq!((one.used_in(2), one.used_in(13)), (102, 113), "twelve past months");
-    assert_eq!(one.used_in(1), 0, "the thirteenth is gone");
-    assert_eq!(one.cost_in(13).to_string(), "1.3");
-    rig.check();
-}
-
-#[test]
-fn pick_returns_idle_accounts_with_the_most_use_left() {
-    let mut rig = Rig::with(1, 3, &["a"]);
-    for (number, used) in [(0, 50), (1, 10), (2, 90)] {
-        let account = name(number);
-        let epoch = rig.login(&account, "a", HOUR);
-        rig.ask(usage(&account, epoch, used)).unwrap();
-        rig.logout(&account, epoch);
-    }
-    assert_eq!(rig.picked("m", "a"), [1, 0, 2].map(name));
-    rig.login(&name(1), "a", HOUR);
-    assert_eq!(rig.picked("m", "a"), [0, 2].map(name));
-    rig.check();
-}
-
-#[test]
-fn pick_skips_accounts_that_the_cap_refuses() {
-    let mut rig = Rig::new(Settings { cap: 160, ..Settings::default() });
-    rig.module("m", 1, 0);
-    rig.attach("m", "a");
-    rig.add("m", 0..2);
-    let large = Tariff { quota: 1000, steps: vec![] };
-    let accounts = vec![&b"large"[..]];
-    rig.ask(ManagerRequest::Add { module: Some(b"m"), tariff: large, accounts }).unwrap();
-    rig.settle();
-    assert_eq!(rig.picked("m", "a"), ["large".to_owned(), name(1), name(0)]);
-    let deal = rig.account("large").epoch;
-    // Less is left of it below the cap than of the others at the flat price.
-    rig.ask(usage("large", deal, 70)).unwrap();
-    assert_eq!(rig.picked("m", "a"), [name(1), name(0), "large".to_owned()]);
-    rig.ask(usage("large", deal, 90)).unwrap();
-    assert_eq!(rig.code(usage("large", deal, 1)), "LIMIT");
-    assert_eq!(rig.picked("m", "a"), [name(1), name(0)]);
-    rig.check();
-    // An instance that joins may still get the account, and another cap or another month opens it again.
-    let cap = |rig: &mut Rig, cap| {
-        rig.ask(ManagerRequest::Configure(Changes { cap: Some(cap), ..Changes::default() })).unwrap();
-        rig.check();
-        rig.picked("m", "a")
-    };
-    assert_eq!(cap(&mut rig, 0), ["large".to_owned(), name(1), name(0)]);
-    assert_eq!(cap(&mut rig, 50), [name(1), name(0)]);
-    let turns = Some(vec![rig.now + HOUR]);
-    rig.ask(ManagerRequest::Configure(Changes { turns, ..Changes::default() })).unwrap();
-    rig.pass(HOUR);
-    assert_eq!(rig.picked("m", "a"), ["large".to_owned(), name(1), name(0)]);
     rig.check();
 }
 
@@ -460,67 +334,6 @@ fn a_move_can_be_called_back_and_a_deletion_cannot() {
     rig.ask(ManagerRequest::Del { accounts: vec![doomed.as_bytes()] }).unwrap();
     assert_eq!(to(&mut rig, "n", &doomed).unwrap_err().code.word(), "BADSTATE");
     rig.check();
-}
-
-#[test]
-fn pick_takes_the_cheapest_next_instruction() {
-    let mut rig = Rig::with(1, 2, &["a"]);
-    // 60 instructions beyond the flat price of both: 30 of each at 0.1, and not 60 of one up to 0.5.
-    for _ in 0..26 {
-        let picked = rig.picked("m", "a")[0].clone();
-        let deal = rig.account(&picked).epoch;
-        rig.ask(usage(&picked, deal, 10)).unwrap();
-    }
-    let cost: i128 = [0, 1].map(|number| rig.account(&name(number)).cost_in(0).0).iter().sum();
-    assert_eq!(allot_core::account::tariff::Amount(cost).to_string(), "6");
-    rig.check();
-}
-
-#[test]
-fn pick_that_finds_nothing_gets_an_account_of_the_module() {
-    let pick = |rig: &mut Rig, instance: &str| {
-        let instance = instance.as_bytes();
-        rig.ask(InstanceRequest::Pick { module: b"m", instance, count: 1 }).unwrap();
-        rig.settle();
-        rig.check();
-        rig.picked("m", std::str::from_utf8(instance).unwrap())
-    };
-    // From the reserve.
-    let mut rig = Rig::new(Settings::default());
-    rig.module("m", 2, 1);
-    rig.attach("m", "a");
-    rig.attach("m", "b");
-    rig.add("m", 0..3);
-    rig.settle();
-    assert_eq!(rig.shares("m"), [1, 1]);
-    let own = rig.picked("m", "a")[0].clone();
-    assert_eq!(pick(&mut rig, "a"), std::slice::from_ref(&own), "it has one");
-    rig.login(&own, "a", HOUR);
-    assert_eq!((pick(&mut rig, "a").len(), rig.shares("m")), (1, vec![2, 1]));
-    // No account is left that another instance can spare.
-    let second = rig.picked("m", "a")[0].clone();
-    rig.login(&second, "a", HOUR);
-    assert_eq!((pick(&mut rig, "a").len(), rig.shares("m")), (0, vec![2, 1]));
-    // From the instance with the most accounts, which keeps at least as many as the one that asks has.
-    rig.add("m", 3..20);
-    rig.settle();
-    let shares = rig.shares("m");
-    for account in rig.picked("m", "a") {
-        rig.login(&account, "a", HOUR);
-    }
-    for _ in 0..3 {
-        for account in pick(&mut rig, "a") {
-            rig.login(&account, "a", HOUR);
-        }
-    }
-    assert_eq!(rig.shares("m"), [shares[0] + 1, shares[1]], "the reserve, but b has fewer than a");
-    let mut rig = Rig::with(2, 6, &["a", "b"]);
-    for _ in 0..6 {
-        for account in pick(&mut rig, "a") {
-            rig.login(&account, "a", HOUR);
-        }
-    }
-    assert_eq!(rig.shares("m"), [4, 2]);
 }
 
 #[test]

@@ -123,6 +123,7 @@ impl World {
             window: WINDOW,
             tombstone: TOMBSTONE,
             policy,
+            ..Settings::default()
         };
         let mut world = Self {
             realm: Realm::open(settings, NOW),

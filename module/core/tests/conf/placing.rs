@@ -1,11 +1,15 @@
 //! Who gets what, against the same worked out naively: all units and conferences listed again for every choice, and no
 //! index asked.
 
+use super::losses::losses_are_foretold;
 use super::random::Random;
 use super::rig::{Rig, wish, word};
 use allot_core::conf::conference::State;
 use allot_core::conf::request::{ClientRequest, Create, Report, Request, SchedulerRequest, UnitRequest};
+use allot_core::conf::state::{Placement, Settings};
+use allot_core::conf::unit::UnitState;
 use allot_core::conf::{Realm, Reply};
+use std::collections::BTreeMap;
 
 /// A unit that takes conferences, as the list of conferences has it.
 struct Candidate {
@@ -14,14 +18,24 @@ struct Candidate {
     capacity: u64,
     used: u64,
     conferences: u64,
+    /// Load in percent, as far as it counts.
+    load: u64,
+}
+
+impl Candidate {
+    /// By what units are compared, as a fraction.
+    fn level(&self) -> (u128, u128) {
+        let (used, capacity) = (u128::from(self.used), u128::from(self.capacity));
+        if u128::from(self.load) * capacity > used * 100 { (self.load.into(), 100) } else { (used, capacity) }
+    }
 }
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// All units on which something may be placed.
-fn candidates(realm: &Realm) -> Vec<Candidate> {
+/// All units on which something may be placed, with those loads.
+fn candidates(realm: &Realm, loads: &BTreeMap<String, (i64, i64)>) -> Vec<Candidate> {
     let conferences = realm.list(None, None, 0, usize::MAX).0;
     let takes = realm.units().filter(|unit| unit.word() == "up" && unit.reported);
     takes
@@ -40,21 +54,19 @@ fn candidates(realm: &Realm) -> Vec<Candidate> {
                 capacity: u64::from(unit.capacity),
                 used,
                 conferences: count,
+                load: loads.get(&text(&unit.cmu)).map_or(0, |&(load, _)| load.clamp(0, 100) as u64),
             }
         })
         .collect()
 }
 
-/// Who has the least used share, then the fewest conferences, then the first name; and whether the number of
+/// Who has the least used share (or load, if that is greater), then the fewest conferences, then the first name; and whether the number of
 /// conferences decided.
 fn least(of: &[&Candidate]) -> (Option<String>, bool) {
     let by_share = |one: &Candidate, other: &Candidate| {
         // As fractions, without rounding.
-        let (one_part, other_part) = (
-            u128::from(one.used) * u128::from(other.capacity),
-            u128::from(other.used) * u128::from(one.capacity),
-        );
-        one_part.cmp(&other_part)
+        let ((one, of_one), (other, of_other)) = (one.level(), other.level());
+        (one * of_other).cmp(&(other * of_one))
     };
     let best = of.iter().min_by(|one, other| {
         by_share(one, other).then(one.conferences.cmp(&other.conferences)).then(one.name.cmp(&other.name))
@@ -74,6 +86,9 @@ struct Seen {
     recovered: usize,
     left_waiting: usize,
     before_older: usize,
+    fully_loaded: usize,
+    foretold: usize,
+    without_room: usize,
 }
 
 struct Run {
@@ -81,6 +96,8 @@ struct Run {
     random: Random,
     number: usize,
     seen: Seen,
+    /// The loads that units reported, and when; without those that no longer count.
+    loads: BTreeMap<String, (i64, i64)>,
 }
 
 const ZONES: [Option<&[u8]>; 4] = [None, None, Some(b"east"), Some(b"west")];
@@ -94,7 +111,8 @@ impl Run {
         not: &[String],
     ) -> Option<String> {
         let of_zone = |unit: &&Candidate| zone.is_none() || unit.zone.as_deref() == zone;
-        let fits = |unit: &&Candidate| unit.capacity >= unit.used + u64::from(size);
+        let fits = |unit: &&Candidate| unit.load < 100 && unit.capacity >= unit.used + u64::from(size);
+        self.seen.fully_loaded += usize::from(units.iter().any(|unit| unit.load == 100));
         let of: Vec<&Candidate> =
             units.iter().filter(of_zone).filter(|unit| !not.contains(&unit.name)).filter(fits).collect();
         let (name, by_count) = least(&of);
@@ -118,7 +136,8 @@ impl Run {
     fn step(&mut self) {
         let by = self.random.of(&[0, 0, 1, 400, 3000]);
         self.rig.pass(by);
-        match self.random.below(18) {
+        self.forget_loads();
+        match self.random.below(20) {
             0..=5 => self.create(),
             6 | 7 => self.answer(),
             8 | 9 => self.join(),
@@ -132,7 +151,28 @@ impl Run {
                 });
             }
             13..=15 => self.end(),
+            16 | 17 => self.beat(),
             _ => self.recover(),
+        }
+    }
+
+    /// Forgets the loads that are a lease old, and those of units that are down.
+    fn forget_loads(&mut self) {
+        let (realm, now) = (&self.rig.realm, self.rig.now);
+        self.loads.retain(|cmu, (_, at)| {
+            let unit = realm.unit_called(cmu.as_bytes()).filter(|unit| unit.state != UnitState::Down);
+            unit.is_some_and(|unit| *at + unit.lease > now)
+        });
+    }
+
+    fn beat(&mut self) {
+        let (cmu, load) = (self.host(), self.random.of(&[0, 20, 45, 45, 90, 100, 250]));
+        if self.random.chance(20) {
+            self.rig.beat(&cmu);
+        } else if self.rig.beat_with(&cmu, load).starts_with("Unit")
+            && self.rig.realm.settings().placement == Placement::Load
+        {
+            self.loads.insert(cmu, (load, self.rig.now));
         }
     }
 
@@ -157,7 +197,7 @@ impl Run {
         self.number += 1;
         let e164 = format!("49{}", self.number);
         let (zone, size) = (self.random.of(&ZONES), self.random.of(&[1, 1, 2, 3, 5]));
-        let units = candidates(&self.rig.realm);
+        let units = candidates(&self.rig.realm, &self.loads);
         let expected = self.choose(&units, zone, size as u32, &[]);
         let priority = self.random.of(&[0, 0, -3, 7]);
         let create = Create { size, zone, priority, ..wish(&e164) };
@@ -223,7 +263,7 @@ impl Run {
             return;
         }
         let (zone, size) = (one.zone.as_ref().map(|zone| zone.to_vec()), one.size);
-        let (units, owner) = (candidates(&self.rig.realm), self.rig.owner(&e164));
+        let (units, owner) = (candidates(&self.rig.realm, &self.loads), self.rig.owner(&e164));
         let expected = self.choose(&units, zone.as_deref(), size, &[owner]);
         let code = self.rig.code(&Request::Scheduler {
             term: None,
@@ -253,7 +293,7 @@ impl Run {
             .collect();
         waiting.sort();
         let count = self.random.of(&[1, 3, 100]);
-        let mut units = candidates(&self.rig.realm);
+        let mut units = candidates(&self.rig.realm, &self.loads);
         let (mut expected, mut newest) = (Vec::new(), i64::MIN);
         for ((_, since, _), e164) in waiting {
             if expected.len() == count {
@@ -295,7 +335,10 @@ fn cases() -> u64 {
 fn every_choice_equals_that_of_a_plain_list() {
     let mut all = Seen::default();
     for seed in 0..cases() {
-        let mut run = Run { rig: Rig::new(&[]), random: Random::new(seed), number: 0, seen: Seen::default() };
+        let placement = Placement::ALL[(seed % 2) as usize];
+        let rig = Rig::with(Settings { placement, ..Settings::default() }, &[]);
+        let (random, loads) = (Random::new(seed), BTreeMap::new());
+        let mut run = Run { rig, random, number: 0, seen: Seen::default(), loads };
         for _ in 0..5 {
             run.join();
         }
@@ -303,6 +346,9 @@ fn every_choice_equals_that_of_a_plain_list() {
             run.step();
         }
         let seen = run.seen;
+        let (foretold, without_room) = losses_are_foretold(&run.rig);
+        all.foretold += foretold;
+        all.without_room += without_room;
         all.placed += seen.placed;
         all.refused += seen.refused;
         all.by_count += seen.by_count;
@@ -310,10 +356,15 @@ fn every_choice_equals_that_of_a_plain_list() {
         all.recovered += seen.recovered;
         all.left_waiting += seen.left_waiting;
         all.before_older += seen.before_older;
+        all.fully_loaded += seen.fully_loaded;
     }
     eprintln!("{all:?}");
-    let Seen { placed, refused, by_count, moved, recovered, left_waiting, before_older } = all;
-    for seen in [placed, refused, by_count, moved, recovered, left_waiting, before_older] {
+    let Seen {
+        placed, refused, by_count, moved, recovered, left_waiting, before_older, fully_loaded, ..
+    } = all;
+    let by_loss = [all.foretold, all.without_room];
+    let by_step = [placed, refused, by_count, moved, recovered, left_waiting, before_older, fully_loaded];
+    for seen in by_step.into_iter().chain(by_loss) {
         assert!(seen as u64 > cases() / 20, "hardly put to the test: {all:?}");
     }
 }

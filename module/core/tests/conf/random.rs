@@ -1,13 +1,15 @@
 //! Random runs on many conferences and units: a replica that gets the events as bytes and a snapshot agree after
 //! every step, room and licences are what the records say, and epochs only grow.
 
+use super::records::check_entry;
 use super::rig::{MINUTE, Rig};
 use allot_core::conf::Reply;
 use allot_core::conf::conference::{Conference, State};
 use allot_core::conf::request::{
-    AssignmentNotice, Claim, ClientRequest, Create, End, Report, Request, SchedulerRequest, Set, UnitRequest,
+    AssignmentNotice, Changes, Claim, ClientRequest, Create, End, Report, Request, SchedulerRequest, Set,
+    UnitRequest,
 };
-use allot_core::conf::state::{Policy, Settings};
+use allot_core::conf::state::{Placement, Policy, Settings};
 use proptest::prelude::*;
 use proptest::test_runner::{RngAlgorithm, TestRng};
 use std::borrow::Cow;
@@ -49,6 +51,8 @@ struct Run {
     units: Vec<String>,
     written: BTreeMap<String, u64>,
     last_epoch: u64,
+    /// The number of the last end that was told.
+    ends: u64,
     /// Tokens of the calls that are not hung up.
     called: BTreeSet<String>,
     /// Whether the limit of licences held from the start.
@@ -64,6 +68,7 @@ impl Run {
             retry: random.of(&[1, 3000]),
             window: random.of(&[2000, 60_000]),
             tombstone: random.of(&[1, 5000]),
+            placement: random.of(&Placement::ALL),
             ..Settings::default()
         };
         let numbers = (0..12).map(|number| format!("49{number}")).collect();
@@ -76,6 +81,7 @@ impl Run {
             units,
             written: BTreeMap::new(),
             last_epoch: 0,
+            ends: 0,
             called: BTreeSet::new(),
             limited: true,
         }
@@ -139,7 +145,10 @@ impl Run {
                     lease,
                 }));
             }
-            15 => drop(self.rig.beat(&cmu)),
+            15 => match self.random.of(&[None, Some(-7), Some(0), Some(40), Some(100), Some(250)]) {
+                None => drop(self.rig.beat(&cmu)),
+                Some(load) => drop(self.rig.beat_with(&cmu, load)),
+            },
             16 | 17 => self.report(&cmu),
             18 => drop(self.rig.code(&Request::Scheduler {
                 term: None,
@@ -157,7 +166,12 @@ impl Run {
                     request: SchedulerRequest::Move { e164: e164.as_bytes(), to },
                 });
             }
-            _ => match self.random.below(3) {
+            _ => match self.random.below(4) {
+                3 => {
+                    let placement = Some(self.random.of(&Placement::ALL));
+                    let changes = Changes { placement, ..Changes::default() };
+                    self.rig.code(&Request::Client(ClientRequest::Configure(changes)));
+                }
                 0 => {
                     let live = self.units.iter().filter(|_| self.random.chance(50));
                     let live: Vec<&[u8]> = live.map(String::as_bytes).collect();
@@ -262,6 +276,9 @@ impl Run {
         self.last_epoch = realm.last_epoch();
         // A number is called from the step of its creation to the step of its end.
         for told in std::mem::take(&mut self.rig.told) {
+            if self.limited {
+                check_entry(realm, &told, &mut self.ends);
+            }
             if let Some(words) = told.strip_prefix("hangup pool ") {
                 let (_, lease) = words.split_once(' ').unwrap();
                 assert!(self.called.remove(lease) || !self.limited, "{lease} is hung up and was not called");

@@ -133,6 +133,10 @@ impl Rig {
         self.code(&Request::Unit(UnitRequest::Beat { cmu: cmu.as_bytes(), load: None }))
     }
 
+    pub(crate) fn beat_with(&mut self, cmu: &str, load: i64) -> String {
+        self.code(&Request::Unit(UnitRequest::Beat { cmu: cmu.as_bytes(), load: Some(load) }))
+    }
+
     pub(crate) fn create(&mut self, e164: &str) -> u64 {
         self.ask(&Request::Client(ClientRequest::Create(wish(e164)))).unwrap();
         self.epoch(e164)

@@ -48,7 +48,7 @@ fn call(pool: &mut Pool) -> Outcome {
 }
 
 fn hangup(pool: &mut Pool) -> Outcome {
-    ask(pool, &Request::HangUp { number: number(), lease: None, cooldown: None })
+    ask(pool, &Request::HangUp { number: number(), lease: None, cooldown: None, cause: None })
 }
 
 fn pool_in(state: State) -> Pool {

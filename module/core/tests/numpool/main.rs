@@ -9,6 +9,8 @@
 )]
 
 mod admission;
+mod caps;
+mod causes;
 mod cells;
 mod model;
 mod naive;

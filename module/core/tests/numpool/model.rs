@@ -1,8 +1,9 @@
 //! Ten million random events: the real pool, a naive one, a replica that gets the events as bytes, and a snapshot
 //! must agree.
 
-use super::naive::{Naive, Wish};
-use allot_core::numpool::request::{Call, Changes, Policy, Request};
+use super::naive::{Naive, Waiting, Wish};
+use allot_core::numpool::request::{Call, Cap, Caps, Changes, Policy, Request, Rule};
+use allot_core::numpool::waiting::{Grant, is_worth_waiting};
 use allot_core::numpool::{Event, Number, Pool, Reply, Settings, decide, decide_due, decide_overdue};
 use allot_core::shared::codec::Writer;
 use allot_core::shared::machine::MachineEvent;
@@ -40,6 +41,9 @@ impl Random {
 const SWITCHES: [&[u8]; 3] = [b"sw1", b"sw2", b"a switch whose name is too long to lie in its place"];
 const PEERS: [&[u8]; 3] = [b"100", b"200", b"300"];
 const SPANS: [i64; 4] = [0, 5, 20, 100];
+const CAUSES: [&str; 3] = ["busy", "spam", "603"];
+const CAPS: [&[(i64, usize)]; 6] =
+    [&[], &[], &[(50, 1)], &[(30, 2), (300, 5)], &[(1000, 6)], &[(10, 1), (40, 2), (90, 3), (400, 4)]];
 
 struct Bench {
     random: Random,
@@ -51,6 +55,9 @@ struct Bench {
     next_token: u64,
     /// Tokens that were used, live and not.
     tokens: Vec<Vec<u8>>,
+    next_waiter: u64,
+    /// Waiters whose connections have ended.
+    dead: Vec<u64>,
     /// Now and then, the pool before the deadlines of the step were applied.
     overdue: Option<Pool>,
 }
@@ -72,9 +79,66 @@ impl Bench {
             events: random.pick(&[0, 0, 0, 100]),
         };
         let pool = Pool::new(settings, 0);
-        let naive = Naive { settings, ..Naive::default() };
-        let (replica, overdue) = (pool.clone(), None);
-        Self { random, replica, pool, naive, now: 1000, numbers, next_token: 0, tokens: vec![], overdue }
+        let naive = Naive { settings, now: 1000, ..Naive::default() };
+        let replica = pool.clone();
+        Self {
+            random,
+            replica,
+            pool,
+            naive,
+            now: 1000,
+            numbers,
+            next_token: 0,
+            tokens: vec![],
+            next_waiter: 0,
+            dead: vec![],
+            overdue: None,
+        }
+    }
+
+    /// Serves the waiters: each is the one that the naive model serves next.
+    fn serve(&mut self) {
+        loop {
+            let (random, dead) = (self.random.next(), &self.dead);
+            let grant = self.pool.next_grant(self.now, random, |id| !dead.contains(&id));
+            self.naive.waiting.retain(|waiter| !dead.contains(&waiter.id));
+            let expected = self.naive.next_waiter();
+            let Some(Grant { waiter, outcome }) = grant else {
+                assert_eq!(expected, None, "a waiter is not served");
+                return;
+            };
+            let (first, numbers) = expected.expect("a waiter is served for whom nothing is free");
+            assert_eq!(waiter, first, "a waiter is passed over");
+            let at = self.naive.waiting.iter().position(|other| other.id == waiter).unwrap();
+            let waiting = self.naive.waiting.remove(at);
+            match (outcome, numbers) {
+                (Ok(decision), Ok(numbers)) => {
+                    decision.events.iter().for_each(|event| self.apply(event));
+                    let (number, until) = lease(decision.reply);
+                    assert!(numbers.contains(&number), "{number} is none of {numbers:?}: {waiting:?}");
+                    self.naive.grant(number, &waiting.wish(), self.now);
+                    assert_eq!(until, self.naive.get(number).unwrap().lease.as_ref().unwrap().until);
+                    self.tokens.push(waiting.token);
+                }
+                (Err(refusal), numbers) => assert_eq!(Err(refusal.code), numbers),
+                (outcome, numbers) => panic!("{outcome:?} is not {numbers:?}"),
+            }
+        }
+    }
+
+    /// A waiter leaves, or its connection ends without a word.
+    fn stop_waiting(&mut self) {
+        let ids: Vec<u64> = self.naive.waiting.iter().map(|waiter| waiter.id).collect();
+        if ids.is_empty() {
+            return;
+        }
+        let id = self.random.pick(&ids);
+        if self.random.chance(50) {
+            self.pool.stop_waiting(id);
+            self.naive.waiting.retain(|waiter| waiter.id != id);
+        } else {
+            self.dead.push(id);
+        }
     }
 
     fn apply(&mut self, event: &Event) {
@@ -90,7 +154,8 @@ impl Bench {
     fn advance(&mut self) {
         self.now += self.random.pick(&[0, 0, 0, 1, 3, 17, 60]);
         let limit = self.random.pick(&[usize::MAX, usize::MAX, 1000]);
-        self.overdue = self.random.chance(10).then(|| self.pool.clone());
+        let has_waiters = !self.naive.waiting.is_empty();
+        self.overdue = (self.random.chance(10) && !has_waiters).then(|| self.pool.clone());
         loop {
             let events = decide_due(&self.pool, self.now, limit);
             if events.is_empty() {
@@ -99,6 +164,7 @@ impl Bench {
             events.iter().for_each(|event| self.apply(event));
         }
         self.naive.advance(self.now);
+        self.serve();
         if self.pool.outbox().len() > 500 {
             let count = self.pool.outbox().len() as u32;
             self.apply(&Event::Flushed { count, last_id: (self.now as u64, 0) });
@@ -192,9 +258,23 @@ impl Bench {
                 let expected = self.naive.renew(number, &token, 40, now);
                 self.count(&Request::Renew { number, lease: &token, ttl: 40 }, expected);
             }
-            96..=97 => self.reconcile(),
+            96 => self.reconcile(),
+            97 => self.stop_waiting(),
+            98 => self.rule(),
             _ => self.configure(),
         }
+        self.serve();
+    }
+
+    /// A cause gets another rule, or none.
+    fn rule(&mut self) {
+        let word = self.random.pick(&CAUSES);
+        let rule = self.random.pick(&[None, Some((60, 1, 0)), Some((40, 2, 100)), Some((200, 3, 300))]);
+        self.naive.set_rule(word, rule);
+        let (cooldown, after, within) = rule.unwrap_or((0, 1, 0));
+        let request =
+            Request::Cause { word: word.as_bytes(), rule: Rule { cooldown, after: after as u32, within } };
+        assert_eq!(self.ask(&request), Ok(Reply::Ok));
     }
 
     fn some_token(&mut self) -> Vec<u8> {
@@ -217,12 +297,14 @@ impl Bench {
         };
         let prefix = self.random.pick(&["1", "13", "138", "+", "+49", "0", "7", "00000000000000000000000"]);
         let prefix = Number::parse(prefix.as_bytes()).unwrap();
+        let switch = if self.random.chance(50) { Some(self.random.pick(&SWITCHES)) } else { None };
+        let peer = if self.random.chance(60) { Some(self.random.pick(&PEERS)) } else { None };
         let wish = Wish {
             number: self.random.chance(15).then(|| self.numbers[0]),
             ttl: self.random.pick(&[None, None, Some(10), Some(70)]),
             token: &token,
-            switch: if self.random.chance(50) { Some(self.random.pick(&SWITCHES)) } else { None },
-            peer: if self.random.chance(60) { Some(self.random.pick(&PEERS)) } else { None },
+            switch,
+            peer,
             prefix: self.random.chance(20).then_some(prefix),
             pick: if self.random.chance(40) { Some(self.random.pick(&Policy::ALL)) } else { None },
         };
@@ -247,6 +329,31 @@ impl Bench {
             .by_token(&token)
             .filter(|_| !malformed)
             .map(|entry| (entry.number, entry.lease.as_ref().and_then(|lease| lease.until)));
+        let waits = self.random.chance(30) && live.is_none();
+        if waits && is_worth_waiting(&decide(&self.pool, self.now, &Request::Call(call))) {
+            let priority = self.random.pick(&[0, 0, 0, 2, -1]);
+            self.next_waiter += 1;
+            let id = self.next_waiter;
+            let replaced = self.pool.wait(id, &call, priority);
+            let before = self.naive.waiting.iter().position(|waiter| waiter.token == token);
+            let before = before.map(|at| self.naive.waiting.remove(at));
+            assert_eq!(replaced, before.as_ref().map(|waiter| waiter.id));
+            let place = before.filter(|waiter| waiter.rank.0 == priority).map_or(id, |waiter| waiter.rank.1);
+            let Wish { number, ttl, prefix, pick, .. } = wish;
+            let rank = (priority, place);
+            self.naive.waiting.push(Waiting {
+                id,
+                rank,
+                number,
+                ttl,
+                token: token.clone(),
+                switch,
+                peer,
+                prefix,
+                pick,
+            });
+            return;
+        }
         let got = self.ask(&Request::Call(call));
         if let Some((number, until)) = live {
             let expected = if wish.number.is_some_and(|wanted| wanted != number) || !chosen {
@@ -291,8 +398,10 @@ impl Bench {
             _ => Some(self.some_token()),
         };
         let cooldown = self.random.pick(&[None, None, Some(0), Some(25)]);
-        let expected = self.naive.hangup(number, token.as_deref(), cooldown, self.now);
-        self.count(&Request::HangUp { number, lease: token.as_deref(), cooldown }, expected);
+        let cause = self.random.chance(40).then(|| self.random.pick(&CAUSES));
+        let expected = self.naive.hangup(number, token.as_deref(), cooldown, cause, self.now);
+        let (lease, cause) = (token.as_deref(), cause.map(str::as_bytes));
+        self.count(&Request::HangUp { number, lease, cooldown, cause }, expected);
     }
 
     fn reconcile(&mut self) {
@@ -312,7 +421,14 @@ impl Bench {
 
     fn configure(&mut self) {
         let mut span = || if self.random.chance(40) { Some(self.random.pick(&SPANS)) } else { None };
-        let changes = Changes { lease: span(), cooldown: span(), regttl: span(), pick: None, events: None };
+        let mut changes = Changes { lease: span(), cooldown: span(), regttl: span(), ..Changes::default() };
+        if self.random.chance(50) {
+            let caps = self.random.pick(&CAPS);
+            let list: Vec<Cap> =
+                caps.iter().map(|&(window, count)| Cap { window, count: count as u32 }).collect();
+            changes.caps = Caps::of(&list);
+            self.naive.set_caps(caps);
+        }
         let settings = &mut self.naive.settings;
         settings.lease = changes.lease.unwrap_or(settings.lease);
         settings.cooldown = changes.cooldown.unwrap_or(settings.cooldown);
@@ -340,7 +456,10 @@ impl Bench {
         assert_eq!(totals.idle_down, count(&|entry| !entry.up && entry.lease.is_none()));
         assert_eq!(totals.busy_up, count(&|entry| entry.up && entry.lease.is_some()));
         assert_eq!(totals.busy_down, count(&|entry| !entry.up && entry.lease.is_some()));
-        assert_eq!(totals.cooling, count(&|entry| entry.cool_until.is_some()));
+        assert_eq!(totals.cooling, count(&|entry| entry.cool_until.is_some() && !entry.quarantined));
+        assert_eq!(totals.quarantined, count(&|entry| entry.quarantined));
+        assert_eq!(totals.limited, count(&|entry| entry.limit_until.is_some()));
+        assert_eq!(totals.waiting as usize, self.naive.waiting.len());
         assert_eq!(totals.leases, count(&|entry| entry.lease.is_some()));
         assert_eq!(totals.draining, count(&|entry| entry.draining));
         let (end, leases) = self.pool.lease_scan(0, 1000, None, self.now);
@@ -378,6 +497,9 @@ impl Bench {
         assert_eq!(record.uses, entry.uses);
         assert_eq!(record.idle_since, lease.is_none().then_some(entry.since));
         assert_eq!(record.cool_until, entry.cool_until);
+        assert_eq!(record.quarantine_until, entry.cool_until.filter(|_| entry.quarantined));
+        assert_eq!(record.limit_until, naive.limited_until(number, now), "{number}");
+        assert_eq!(record.cause.as_deref(), entry.cause.map(str::as_bytes));
     }
 }
 

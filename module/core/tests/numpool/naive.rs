@@ -29,13 +29,52 @@ pub struct Entry {
     pub uses: u32,
     pub since: i64,
     pub cool_until: Option<i64>,
+    pub quarantined: bool,
+    /// Until when its caps forbid a call, while it is neither called nor rests.
+    pub limit_until: Option<i64>,
+    /// When its calls began, and ended with a cause whose ends are counted.
+    pub starts: Vec<i64>,
+    pub ends: Vec<(&'static str, i64)>,
+    /// Which change of the times of all numbers was the last one of this number.
+    pub changed: u64,
+    pub cause: Option<&'static str>,
 }
+
+/// A call that waits.
+#[derive(Clone, Debug)]
+pub struct Waiting {
+    pub id: u64,
+    pub rank: (i32, u64),
+    pub number: Option<Number>,
+    pub ttl: Option<i64>,
+    pub token: Vec<u8>,
+    pub switch: Option<&'static [u8]>,
+    pub peer: Option<&'static [u8]>,
+    pub prefix: Option<Number>,
+    pub pick: Option<Policy>,
+}
+
+impl Waiting {
+    pub fn wish(&self) -> Wish<'_> {
+        let Self { number, ttl, switch, peer, prefix, pick, .. } = *self;
+        Wish { number, ttl, token: &self.token, switch, peer, prefix, pick }
+    }
+}
+
+/// A rule for a cause: cool-down, after, within.
+pub type Rule = (i64, usize, i64);
 
 #[derive(Clone, Debug, Default)]
 pub struct Naive {
     pub entries: Vec<Entry>,
     pub queue: Vec<Number>,
     pub settings: Settings,
+    pub now: i64,
+    pub caps: Vec<(i64, usize)>,
+    pub rules: Vec<(&'static str, Rule)>,
+    pub counts: Vec<(&'static str, u64)>,
+    pub changes: u64,
+    pub waiting: Vec<Waiting>,
 }
 
 pub struct Wish<'a> {
@@ -71,10 +110,11 @@ impl Naive {
 
     /// Everything that is due by `now`, one after the other, each at its time.
     pub fn advance(&mut self, now: i64) {
+        self.now = self.now.max(now);
         loop {
             let dues = self.entries.iter().flat_map(|entry| {
                 let until = entry.lease.as_ref().and_then(|lease| lease.until);
-                [(until, 0), (entry.cool_until, 1), (entry.reg_until, 2)]
+                [(until, 0), (entry.cool_until, 1), (entry.limit_until, 1), (entry.reg_until, 2)]
                     .into_iter()
                     .filter_map(move |(due, what)| Some((due?, what, entry.number)))
             });
@@ -85,8 +125,9 @@ impl Naive {
                     self.end(number, at, (cooldown > 0).then_some(at + cooldown));
                 }
                 1 => {
-                    self.entry(number).unwrap().cool_until = None;
-                    self.settle(number);
+                    let entry = self.entry(number).unwrap();
+                    (entry.cool_until, entry.limit_until, entry.quarantined) = (None, None, false);
+                    self.limit(number, at);
                 }
                 _ => {
                     let entry = self.entry(number).unwrap();
@@ -97,11 +138,116 @@ impl Naive {
         }
     }
 
+    /// Until when the caps forbid a call of a number, at a time.
+    pub fn limited_until(&self, number: Number, at: i64) -> Option<i64> {
+        let starts = &self.get(number)?.starts;
+        let forbids = |time: i64| {
+            self.caps.iter().any(|&(window, count)| {
+                starts.iter().filter(|&&start| start <= time && time < start + window).count() >= count
+            })
+        };
+        let ends = starts.iter().flat_map(|start| self.caps.iter().map(move |(window, _)| start + window));
+        let mut ends: Vec<i64> = ends.filter(|&end| end > at).collect();
+        ends.sort_unstable();
+        if forbids(at) { ends.into_iter().find(|&end| !forbids(end)) } else { None }
+    }
+
+    /// A number that would join the queue rests if its caps forbid a call.
+    fn limit(&mut self, number: Number, at: i64) {
+        let limit = self.limited_until(number, at);
+        let waits = self.get(number).is_some_and(|entry| {
+            entry.up && entry.lease.is_none() && entry.cool_until.is_none() && entry.limit_until.is_none()
+        });
+        if waits && !self.queue.contains(&number) {
+            self.entry(number).unwrap().limit_until = limit;
+        }
+        self.settle(number);
+    }
+
+    /// The pool has other caps.
+    pub fn set_caps(&mut self, caps: &[(i64, usize)]) {
+        if self.caps == caps {
+            return;
+        }
+        let (now, window) = (self.now, self.caps.iter().map(|cap| cap.0).max().unwrap_or(0));
+        for entry in &mut self.entries {
+            entry.starts.retain(|start| start + window > now);
+        }
+        self.caps = caps.to_vec();
+        let mut numbers: Vec<(u64, Number)> =
+            self.entries.iter().map(|entry| (entry.changed, entry.number)).collect();
+        numbers.sort_unstable();
+        for (_, number) in numbers {
+            let limit = self.limited_until(number, now);
+            let entry = self.entry(number).unwrap();
+            if entry.limit_until.take().is_some() {
+                self.limit(number, now);
+            } else if limit.is_some() && self.queue.contains(&number) {
+                self.queue.retain(|other| *other != number);
+                self.limit(number, now);
+            }
+        }
+        if caps.is_empty() {
+            self.entries.iter_mut().for_each(|entry| entry.starts.clear());
+        }
+    }
+
+    /// A cause has another rule, or none.
+    pub fn set_rule(&mut self, word: &'static str, rule: Option<Rule>) {
+        let before = self.rules.iter().find(|(other, _)| *other == word).map(|(_, rule)| *rule);
+        if before == rule {
+            return;
+        }
+        let (now, window) = (self.now, before.map_or(0, |rule| rule.2));
+        self.rules.retain(|(other, _)| *other != word);
+        self.rules.extend(rule.map(|rule| (word, rule)));
+        let counts = rule.is_some_and(|rule| rule.1 > 1);
+        for entry in &mut self.entries {
+            entry.ends.retain(|&(other, time)| other != word || counts && time + window > now);
+        }
+    }
+
+    fn change(&mut self) -> u64 {
+        self.changes += 1;
+        self.changes
+    }
+
+    /// Counts the end of a call with a cause. Returns until when the number is in quarantine.
+    fn blame(&mut self, number: Number, word: &'static str) -> Option<i64> {
+        let (now, changed) = (self.now, self.change());
+        match self.counts.iter_mut().find(|(other, _)| *other == word) {
+            Some((_, count)) => *count += 1,
+            None => self.counts.push((word, 1)),
+        }
+        let rule = self.rules.iter().find(|(other, _)| *other == word).map(|(_, rule)| *rule);
+        let entry = self.entry(number).unwrap();
+        entry.cause = Some(word);
+        let (cooldown, after, within) = rule?;
+        let before = entry.ends.iter().filter(|&&(other, time)| other == word && time + within > now);
+        let quarantine = before.count() + 1 >= after;
+        if after > 1 {
+            entry.ends.push((word, now));
+            entry.changed = changed;
+        }
+        (quarantine && !entry.draining).then_some(now + cooldown)
+    }
+
+    /// The waiter that is served next, if there is one, and the numbers that it may get; or the error.
+    pub fn next_waiter(&self) -> Option<(u64, Result<Vec<Number>, Code>)> {
+        let mut waiting: Vec<&Waiting> = self.waiting.iter().collect();
+        waiting.sort_by_key(|waiter| (-waiter.rank.0, waiter.rank.1));
+        waiting.into_iter().find_map(|waiter| match self.candidates(&waiter.wish()) {
+            Ok(numbers) if numbers.is_empty() => None,
+            Err(Code::BadState | Code::Limit) => None,
+            outcome => Some((waiter.id, outcome)),
+        })
+    }
+
     /// Puts a number into the queue, or takes it out, as its state demands.
     fn settle(&mut self, number: Number) {
-        let waits = self
-            .get(number)
-            .is_some_and(|entry| entry.up && entry.lease.is_none() && entry.cool_until.is_none());
+        let waits = self.get(number).is_some_and(|entry| {
+            entry.up && entry.lease.is_none() && entry.cool_until.is_none() && entry.limit_until.is_none()
+        });
         let there = self.queue.contains(&number);
         if waits && !there {
             self.queue.push(number);
@@ -119,7 +265,7 @@ impl Naive {
             entry.since = at;
             entry.cool_until = cool_until;
         }
-        self.settle(number);
+        self.limit(number, at);
     }
 
     pub fn add(&mut self, numbers: &[Number], now: i64) -> i64 {
@@ -142,6 +288,12 @@ impl Naive {
                 uses: 0,
                 since: now,
                 cool_until: None,
+                quarantined: false,
+                limit_until: None,
+                starts: Vec::new(),
+                ends: Vec::new(),
+                changed: 0,
+                cause: None,
             });
         }
         new
@@ -183,7 +335,7 @@ impl Naive {
             entry.up = true;
             entry.reg_until = ttl.or((regttl > 0).then_some(regttl)).map(|ttl| now + ttl);
             entry.reg_switch = switch.map(<[u8]>::to_vec);
-            self.settle(number);
+            self.limit(number, now);
         }
         Ok(count)
     }
@@ -219,6 +371,7 @@ impl Naive {
             return match self.state(number) {
                 State::NoData => Err(Code::NotFound),
                 State::IdleUp if self.queue.contains(&number) => Ok(vec![number]),
+                State::IdleUp if self.get(number).unwrap().limit_until.is_some() => Err(Code::Limit),
                 _ => Err(Code::BadState),
             };
         }
@@ -246,8 +399,15 @@ impl Naive {
 
     pub fn grant(&mut self, number: Number, wish: &Wish<'_>, now: i64) {
         let usual = self.settings.lease;
+        let changed = self.change();
+        let (is_capped, window) = (!self.caps.is_empty(), self.caps.iter().map(|cap| cap.0).max());
         let entry = self.entry(number).unwrap();
         entry.uses += 1;
+        if is_capped {
+            entry.starts.retain(|start| start + window.unwrap() > now);
+            entry.starts.push(now);
+            entry.changed = changed;
+        }
         if wish.peer.is_some() {
             entry.peer = wish.peer.map(<[u8]>::to_vec);
         }
@@ -266,6 +426,7 @@ impl Naive {
         number: Number,
         token: Option<&[u8]>,
         cooldown: Option<i64>,
+        cause: Option<&'static str>,
         now: i64,
     ) -> Result<i64, Code> {
         if let Some(token) = token
@@ -279,7 +440,11 @@ impl Naive {
             State::BusyUp | State::BusyDown => {}
         }
         let cooldown = cooldown.unwrap_or(self.settings.cooldown);
-        self.end(number, now, (cooldown > 0).then_some(now + cooldown));
+        let quarantine = cause.and_then(|word| self.blame(number, word));
+        self.end(number, now, quarantine.max((cooldown > 0).then_some(now + cooldown)));
+        if let Some(entry) = self.entry(number) {
+            entry.quarantined = quarantine.is_some();
+        }
         Ok(1)
     }
 

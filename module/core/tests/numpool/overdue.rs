@@ -36,7 +36,7 @@ fn a_request_applies_only_the_deadlines_it_depends_on() {
     bench.ok(&Request::Call(Call { number: Some(first), ttl: Some(400), ..any("short") }));
     bench.now = 9000;
     let applied = |bench: &Bench, request: &Request<'_>| applied_for(bench, request).0;
-    let hangup = |number| Request::HangUp { number, lease: None, cooldown: None };
+    let hangup = |number| Request::HangUp { number, lease: None, cooldown: None, cause: None };
     assert_eq!(applied_for(&bench, &hangup(first)), (2, Err(Code::BadState)), "its lease and registration");
     assert_eq!(applied(&bench, &hangup(last)), 1);
     assert_eq!(applied(&bench, &hangup(n("1"))), 0);

@@ -60,7 +60,7 @@ impl Bench {
 
     fn hangup(&mut self, number: &str, lease: Option<&str>) -> Result<i64, Code> {
         let lease = lease.map(str::as_bytes);
-        match self.ask(&Request::HangUp { number: n(number), lease, cooldown: None })? {
+        match self.ask(&Request::HangUp { number: n(number), lease, cooldown: None, cause: None })? {
             Reply::Integer(value) => Ok(value),
             other => panic!("{other:?}"),
         }
@@ -221,10 +221,10 @@ fn a_hangup_may_name_its_own_rest() {
     let mut bench = Bench::of(&["1"]);
     bench.configure(Changes { cooldown: Some(100), ..Changes::default() });
     bench.call(any("a")).unwrap();
-    bench.ok(&Request::HangUp { number: n("1"), lease: None, cooldown: Some(0) });
+    bench.ok(&Request::HangUp { number: n("1"), lease: None, cooldown: Some(0), cause: None });
     assert_eq!(bench.waiting(), ["1"]);
     bench.call(any("b")).unwrap();
-    bench.ok(&Request::HangUp { number: n("1"), lease: None, cooldown: Some(7) });
+    bench.ok(&Request::HangUp { number: n("1"), lease: None, cooldown: Some(7), cause: None });
     assert_eq!(bench.at(1007).waiting(), ["1"]);
 }
 

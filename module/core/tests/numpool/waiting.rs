@@ -37,7 +37,7 @@ impl Bench {
     }
 
     fn free(&mut self, number: &str) -> Vec<(u64, String)> {
-        self.ok(&Request::HangUp { number: n(number), lease: None, cooldown: None });
+        self.ok(&Request::HangUp { number: n(number), lease: None, cooldown: None, cause: None });
         self.serve()
     }
 
@@ -115,7 +115,7 @@ fn numbers_that_come_up_together_go_to_the_waiters_in_order() {
 fn dead_waiter_is_passed_over_in_the_same_step() {
     let mut bench = Bench::all_busy(&["1"]);
     (1..=3).for_each(|id| _ = bench.wait(id, 0, any(&format!("w{id}"))));
-    bench.ok(&Request::HangUp { number: n("1"), lease: None, cooldown: None });
+    bench.ok(&Request::HangUp { number: n("1"), lease: None, cooldown: None, cause: None });
     assert_eq!(bench.serve_alive(|id| id == 3), got(3, "1"));
     assert_eq!(bench.pool.waiting_calls(), 0);
 }
@@ -179,7 +179,7 @@ fn waiters_choose_by_their_own_policy() {
     }
     bench.wait(1, 0, Call { pick: Some(Policy::Sticky), peer, ..any("w1") });
     for number in ["1", "2", "3"] {
-        bench.ok(&Request::HangUp { number: n(number), lease: None, cooldown: None });
+        bench.ok(&Request::HangUp { number: n(number), lease: None, cooldown: None, cause: None });
     }
     assert_eq!(bench.serve(), got(1, "3"));
 }

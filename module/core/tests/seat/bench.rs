@@ -2,7 +2,7 @@
 
 use super::naive::{Naive, State};
 use allot_core::seat::list::Filter;
-use allot_core::seat::plan::{Limits, Plan, PlanArea, PlanRow, PlanSeat, PlanSeats, Rule};
+use allot_core::seat::plan::{Limits, PickOrphans, Plan, PlanArea, PlanRow, PlanSeat, PlanSeats, Rule};
 use allot_core::seat::request::{Orphans, Request, Wait};
 use allot_core::seat::state::SeatState;
 use allot_core::seat::{Event, Reply, Show, decide, decide_due, decide_overdue};
@@ -85,6 +85,7 @@ pub(super) fn random_plan(random: &mut Random) -> Plan {
         holds_per_user: random.pick(&[0, 1, 2]),
         max_hold_ms: random.pick(&[0, 500]),
         waits_per_user: random.pick(&[0, 1, 3]),
+        pick_orphans: random.pick(&[PickOrphans::Allow, PickOrphans::Forbid]),
     };
     Plan { areas, limits, events: random.pick(&[0, 0, 5]) }
 }

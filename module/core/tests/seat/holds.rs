@@ -187,3 +187,20 @@ fn every_event_is_in_the_stream_where_it_is_switched_on() {
     assert_eq!(fields("user"), ["", "u", "u", ""]);
     assert_eq!(fields("seats"), ["", r#"["a-1-1","a-1-2"]"#, r#"["a-1-1","a-1-2"]"#, r#"["a-1-4"]"#]);
 }
+
+#[test]
+fn pick_that_leaves_a_single_seat_is_refused_where_orphans_are_forbidden() {
+    let mut house = House::new(&json!({
+        "areas": [area("a", 1, "ltr", &["..... ...w"])],
+        "limits": {"holds_per_user": 0, "pick_orphans": "forbid"},
+    }));
+    let refusal = house.pick("ann", "t", &["a-1-2"]).unwrap_err();
+    assert_eq!((refusal.code, refusal.text.contains("'a-1-1'")), (Code::Limit, true));
+    assert_eq!(code(house.pick("ann", "t", &["a-1-6", "a-1-7"])), Code::Limit, "beside a flagged seat");
+    house.pick("ann", "t1", &["a-1-1", "a-1-2", "a-1-6", "a-1-7", "a-1-8"]).unwrap();
+    house.alter(&json!({"limits": {"pick_orphans": "allow"}})).unwrap();
+    house.pick("ann", "t2", &["a-1-4"]).unwrap();
+    house.alter(&json!({"limits": {"pick_orphans": "forbid"}})).unwrap();
+    house.pick("ann", "t3", &["a-1-3"]).unwrap();
+    assert_eq!(house.map(), "hhhh. hhh.", "a pick that leaves no more single seats than before is fine");
+}

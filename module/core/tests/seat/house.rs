@@ -25,6 +25,7 @@ pub(super) fn wish(user: &str, count: i64) -> Hold<'_> {
         adjacent: Adjacent::Prefer,
         orphans: Orphans::Avoid,
         flags: vec![],
+        needs: vec![],
         replace: None,
         token: TokenChoice { token: b"", chosen: false },
     }
@@ -73,7 +74,7 @@ impl House {
     pub(super) fn pick(&mut self, user: &str, token: &str, seats: &[&str]) -> Result<Reply, Refusal> {
         let token = TokenChoice { token: token.as_bytes(), chosen: true };
         let seats = seats.iter().map(|seat| seat.as_bytes()).collect();
-        self.ask(&Request::Pick(Pick { user: user.as_bytes(), ttl: 1000, token, seats }))
+        self.ask(&Request::Pick(Pick { user: user.as_bytes(), ttl: 1000, token, orphans: None, seats }))
     }
 
     /// Takes seats away: what is left is what the test is about.

@@ -155,7 +155,15 @@ fn numbers_of_claims_that_contradict_each_other_are_refused() {
 }
 
 fn wanted(count: i64) -> Wanted<'static> {
-    Wanted { count, tier: None, areas: &[], adjacent: Adjacent::Prefer, orphans: Orphans::Avoid, flags: &[] }
+    Wanted {
+        count,
+        tier: None,
+        areas: &[],
+        adjacent: Adjacent::Prefer,
+        orphans: Orphans::Avoid,
+        flags: &[],
+        needs: &[],
+    }
 }
 
 fn found(house: &House, wanted: &Wanted<'_>, best: usize) -> Vec<String> {

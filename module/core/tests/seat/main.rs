@@ -19,6 +19,7 @@ mod model;
 mod naive;
 mod overdue;
 mod own_ids;
+mod party;
 mod plans;
 mod size;
 mod snapshots;

@@ -3,7 +3,7 @@
 
 #![allow(unreachable_pub, reason = "one test program")]
 
-use allot_core::seat::plan::{Plan, PlanSeats, Rule};
+use allot_core::seat::plan::{PickOrphans, Plan, PlanSeats, Rule};
 use allot_core::seat::request::{Adjacent, Orphans};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -51,6 +51,7 @@ pub struct Naive {
     pub claims: BTreeMap<Vec<u8>, Claim>,
     pub waiters: Vec<Waiter>,
     pub waits_per_user: usize,
+    pub pick_orphans: PickOrphans,
     turns: HashMap<(Option<String>, usize), u64>,
     turn: u64,
 }
@@ -77,6 +78,16 @@ pub struct Wish {
     pub adjacent: Adjacent,
     pub orphans: Orphans,
     pub flags: Vec<String>,
+    /// So many seats with each flag.
+    pub needs: Vec<(usize, String)>,
+}
+
+impl Wish {
+    /// How many seats of each kind: kind 0 is for everybody else, the others are the needs.
+    fn kinds(&self) -> Vec<usize> {
+        let needs: Vec<usize> = self.needs.iter().map(|(count, _)| *count).collect();
+        std::iter::once(self.count - needs.iter().sum::<usize>()).chain(needs).collect()
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,6 +127,7 @@ impl Naive {
             claims: BTreeMap::new(),
             waiters: Vec::new(),
             waits_per_user: plan.limits.waits_per_user as usize,
+            pick_orphans: plan.limits.pick_orphans,
             turns: HashMap::new(),
             turn: 0,
         }
@@ -149,6 +161,22 @@ impl Naive {
             .filter(|seat| has(seat))
             .map(|seat| seat.id.clone())
             .collect()
+    }
+
+    /// Free seats without flags, and without a neighbour of the same tier that is free and has no flags either.
+    pub fn single_seats(&self) -> usize {
+        let free = |(a, r, p): Place| {
+            let seat = self.areas[a].rows[r].get(p).and_then(Option::as_ref);
+            seat.filter(|seat| seat.state == State::Free && seat.flags.is_empty())
+        };
+        let places = self.places().filter_map(|place| Some((place, free(place)?)));
+        let alone = places.filter(|((a, r, p), seat)| {
+            let near = |p: Option<usize>| {
+                p.and_then(|p| free((*a, *r, p))).is_some_and(|other| other.tier == seat.tier)
+            };
+            !near(p.checked_sub(1)) && !near(p.checked_add(1))
+        });
+        alone.count()
     }
 
     pub fn user_seats(&self, user: &[u8]) -> usize {
@@ -251,13 +279,13 @@ impl Naive {
     }
 
     fn search(&self, wish: &Wish, replace: Option<(&[u8], bool)>) -> Outcome {
-        let look = Look { show: self, wish, replace };
-        let all: usize = (0..self.areas.len()).map(|area| look.free_in(area)).sum();
-        if all < wish.count {
+        let look = Look { show: self, wish, replace, kind: None };
+        let all: Vec<usize> = (0..self.areas.len()).collect();
+        if !look.enough(&all) {
             return Outcome::TooFew;
         }
         let seats = match wish.adjacent {
-            Adjacent::Ignore => Some(look.in_seat_order()),
+            Adjacent::Ignore => Some(look.by_kind(|look, count| look.in_seat_order(count))),
             Adjacent::Prefer if wish.orphans == Orphans::Forbid => look.together(),
             Adjacent::Prefer => look.together().or_else(|| Some(look.scattered())),
             Adjacent::Require => look.together(),
@@ -277,14 +305,41 @@ struct Look<'a> {
     show: &'a Naive,
     wish: &'a Wish,
     replace: Option<(&'a [u8], bool)>,
+    /// Only seats of this kind.
+    kind: Option<usize>,
 }
 
 impl Look<'_> {
+    /// The kind of a seat, if the request may take the seat.
+    fn kind_of(&self, seat: &Seat) -> Option<usize> {
+        let beyond: Vec<&String> = seat.flags.iter().filter(|flag| !self.wish.flags.contains(flag)).collect();
+        match beyond[..] {
+            [] => Some(0),
+            [flag] => self.wish.needs.iter().position(|(_, needed)| needed == flag).map(|need| need + 1),
+            _ => None,
+        }
+    }
+
+    /// Whether these areas together have enough seats of each kind.
+    fn enough(&self, areas: &[usize]) -> bool {
+        self.wish.kinds().iter().enumerate().all(|(kind, &count)| {
+            let look = Look { kind: Some(kind), ..*self };
+            areas.iter().map(|&area| look.free_in(area)).sum::<usize>() >= count
+        })
+    }
+
+    /// The seats of each kind on its own.
+    fn by_kind(&self, seats: impl Fn(&Look<'_>, usize) -> Vec<Place>) -> Vec<Place> {
+        let kinds = self.wish.kinds().into_iter().enumerate().filter(|&(_, count)| count > 0);
+        kinds.flat_map(|(kind, count)| seats(&Look { kind: Some(kind), ..*self }, count)).collect()
+    }
+
     fn wanted(&self, (a, r, p): Place) -> Option<&Seat> {
         let seat = self.show.areas[a].rows[r].get(p)?.as_ref()?;
         let tier = self.wish.tier.as_ref().is_none_or(|tier| *tier == seat.tier);
         let area = self.wish.areas.is_empty() || self.wish.areas.contains(&self.show.areas[a].id);
-        let flags = seat.flags.iter().all(|flag| self.wish.flags.contains(flag));
+        let kind = self.kind_of(seat);
+        let flags = kind.is_some() && (self.kind.is_none() || kind == self.kind);
         (tier && area && flags).then_some(seat)
     }
 
@@ -316,6 +371,14 @@ impl Look<'_> {
         (s..s + n).all(|p| self.takeable((a, r, p)) && self.tier((a, r, p)) == self.tier((a, r, s)))
     }
 
+    /// Whether a run has as many seats of each kind as the party needs.
+    fn fits(&self, (a, r, s): Place, n: usize) -> bool {
+        self.wish.kinds().iter().enumerate().all(|(kind, &count)| {
+            let of_kind = |&p: &usize| self.kind_of(self.show.seat((a, r, p))) == Some(kind);
+            (s..s + n).filter(of_kind).count() == count
+        })
+    }
+
     fn strands(&self, (a, r, s): Place, n: usize) -> bool {
         let tier = self.tier((a, r, s)).to_owned();
         let same = |p: usize| self.free((a, r, p)) && self.tier((a, r, p)) == tier;
@@ -337,7 +400,7 @@ impl Look<'_> {
         let n = self.wish.count;
         (0..self.show.areas[area].rows.len()).find_map(|r| {
             let row = self.show.areas[area].rows[r].len();
-            let windows = (0..row).map(|s| (area, r, s)).filter(|&w| self.is_window(w, n));
+            let windows = (0..row).map(|s| (area, r, s)).filter(|&w| self.is_window(w, n) && self.fits(w, n));
             let best = windows.filter(|&w| !clean || !self.strands(w, n)).min_by_key(|&w| self.key(w, n))?;
             Some((best.2..best.2 + n).map(|p| (area, r, p)).collect())
         })
@@ -375,31 +438,31 @@ impl Look<'_> {
     }
 
     fn area_first(&self) -> Option<Vec<Place>> {
-        let n = self.wish.count;
         let scatter = self.wish.orphans != Orphans::Forbid;
-        let level = self.levels().into_iter().find(|level| level.iter().any(|&area| self.free_in(area) >= n));
-        let Some(level) = level else { return scatter.then(|| self.over_areas()) };
+        let level = self.levels().into_iter().find(|level| level.iter().any(|&area| self.enough(&[area])));
+        let Some(level) = level else {
+            return scatter.then(|| self.by_kind(|look, count| look.over_areas(count)));
+        };
         if let Some(area) = self.whose_turn(&level, |area| self.has_run(area)) {
             return self.seat_area(area);
         }
-        let area = self.whose_turn(&level, |area| self.free_in(area) >= n).unwrap();
-        scatter.then(|| self.fewest_groups(area, n))
+        let area = self.whose_turn(&level, |area| self.enough(&[area])).unwrap();
+        scatter.then(|| self.by_kind(|look, count| look.fewest_groups(area, count)))
     }
 
     fn scattered(&self) -> Vec<Place> {
-        let n = self.wish.count;
         for level in self.levels() {
-            if let Some(area) = self.whose_turn(&level, |area| self.free_in(area) >= n) {
-                return self.fewest_groups(area, n);
+            if let Some(area) = self.whose_turn(&level, |area| self.enough(&[area])) {
+                return self.by_kind(|look, count| look.fewest_groups(area, count));
             }
         }
-        self.over_areas()
+        self.by_kind(|look, count| look.over_areas(count))
     }
 
-    fn over_areas(&self) -> Vec<Place> {
+    fn over_areas(&self, count: usize) -> Vec<Place> {
         let mut seats = Vec::new();
         for area in self.levels().into_iter().flatten() {
-            let missing = self.wish.count - seats.len();
+            let missing = count - seats.len();
             let free = self.free_in(area);
             seats.extend(self.fewest_groups(area, missing.min(free)));
         }
@@ -431,7 +494,7 @@ impl Look<'_> {
         seats
     }
 
-    fn in_seat_order(&self) -> Vec<Place> {
+    fn in_seat_order(&self, count: usize) -> Vec<Place> {
         let mut places = Vec::new();
         for area in self.levels().into_iter().flatten() {
             let mut here: Vec<Place> =
@@ -439,7 +502,7 @@ impl Look<'_> {
             here.sort_by_key(|&place| (place.1, self.key(place, 1)));
             places.extend(here);
         }
-        places.truncate(self.wish.count);
+        places.truncate(count);
         places
     }
 }

@@ -1,16 +1,28 @@
 //! Random requests, each asked of the show under test and of the naive one.
 
 use super::bench::{Bench, FLAGS, Random, TIERS};
-use super::naive::{Naive, Outcome, State, Waiter, Wish};
+use super::naive::{Naive, Outcome, Seat, State, Waiter, Wish};
 use allot_core::seat::Reply;
-use allot_core::seat::request::{Adjacent, Hold, Orphans, Pick, Replace, Request, Wait};
+use allot_core::seat::plan::PickOrphans;
+use allot_core::seat::request::{Adjacent, Hold, Need, Orphans, Pick, Replace, Request, Wait};
 use allot_core::shared::refusal::Code;
 use allot_core::shared::token::TokenChoice;
 
 pub(super) fn random_wish(bench: &Bench, random: &mut Random) -> Wish {
     let areas: Vec<String> = bench.naive.areas.iter().map(|area| area.id.clone()).collect();
+    let count = random.pick(&[1, 1, 2, 2, 3, 4, 6]);
+    let flags: Vec<String> = FLAGS.iter().filter(|_| random.chance(25)).map(ToString::to_string).collect();
+    let mut needs = Vec::new();
+    let mut left = count;
+    for flag in FLAGS {
+        if left > 0 && random.chance(20) && !flags.iter().any(|other| other == flag) {
+            let count = 1 + random.below(left.min(2));
+            needs.push((count, flag.to_owned()));
+            left -= count;
+        }
+    }
     Wish {
-        count: random.pick(&[1, 1, 2, 2, 3, 4, 6]),
+        count,
         tier: random.chance(60).then(|| random.pick(&TIERS).to_owned()),
         areas: if random.chance(20) { (0..2).map(|_| random.pick(&areas)).collect() } else { vec![] },
         adjacent: random.pick(&[
@@ -21,7 +33,8 @@ pub(super) fn random_wish(bench: &Bench, random: &mut Random) -> Wish {
             Adjacent::Ignore,
         ]),
         orphans: random.pick(&[Orphans::Avoid, Orphans::Avoid, Orphans::Allow, Orphans::Forbid]),
-        flags: FLAGS.iter().filter(|_| random.chance(25)).map(ToString::to_string).collect(),
+        flags,
+        needs,
     }
 }
 
@@ -34,7 +47,7 @@ pub(super) fn wait(bench: &mut Bench, random: &mut Random, token: &str) {
     }
     let (ttl, offer) = (random.pick(&[80, 600]), random.pick(&[30, 200, 501]));
     let priority = random.pick(&[0, 0, 0, 5, -5]);
-    let (areas, flags) = (wish.areas.clone(), wish.flags.clone());
+    let (areas, flags, needs) = (wish.areas.clone(), wish.flags.clone(), wish.needs.clone());
     let request = Request::Wait(Wait {
         hold: Hold {
             user: user.as_bytes(),
@@ -45,6 +58,7 @@ pub(super) fn wait(bench: &mut Bench, random: &mut Random, token: &str) {
             adjacent: wish.adjacent,
             orphans: wish.orphans,
             flags: flags.iter().map(String::as_bytes).collect(),
+            needs: needs_of(&needs),
             replace: None,
             token: TokenChoice { token: token.as_bytes(), chosen: true },
         },
@@ -52,8 +66,7 @@ pub(super) fn wait(bench: &mut Bench, random: &mut Random, token: &str) {
         priority,
     });
     let (now, naive) = (bench.now, &mut bench.naive);
-    let unknown = wish.tier.as_ref();
-    let unknown = unknown.is_some_and(|tier| naive.places().all(|place| naive.seat(place).tier != *tier));
+    let unknown = names_unknown(naive, &wish);
     let token = token.as_bytes().to_vec();
     let waits = naive.waiters.iter().filter(|waiter| waiter.user == user.as_bytes()).count();
     let most = if naive.waits_per_user == 0 { 100 } else { naive.waits_per_user };
@@ -108,11 +121,12 @@ pub(super) fn hold(bench: &mut Bench, random: &mut Random, token: &str, tokens: 
         adjacent: wish.adjacent,
         orphans: wish.orphans,
         flags: wish.flags.iter().map(String::as_bytes).collect(),
+        needs: needs_of(&wish.needs),
         replace: replace.as_ref().map(|(token, other)| Replace { token, other: *other }),
         token: TokenChoice { token: token.as_bytes(), chosen: true },
     };
     if random.chance(70) {
-        bench.show.prepare(request.tier, &request.areas, &request.flags);
+        bench.show.prepare(&request.wanted());
     }
     let request = Request::Hold(request);
     let expected = expect_hold(bench, &wish, user.as_bytes(), token.as_bytes(), ttl, replace.as_ref());
@@ -164,7 +178,7 @@ pub(super) fn expect_hold(
     if naive.seats_per_user > 0 && naive.user_seats(user) - given_up.1 + wish.count > naive.seats_per_user {
         return Err(Code::Limit);
     }
-    if wish.tier.as_ref().is_some_and(|tier| naive.places().all(|place| naive.seat(place).tier != *tier)) {
+    if names_unknown(naive, wish) {
         return Err(Code::NotFound);
     }
     let replace = replace.map(|(old, other)| (&old[..], *other));
@@ -174,7 +188,18 @@ pub(super) fn expect_hold(
     }
 }
 
-pub(super) fn some_ids(random: &mut Random, ids: &[String]) -> Vec<String> {
+/// Whether no seat has the tier, or a needed flag, of a wish.
+fn names_unknown(naive: &Naive, wish: &Wish) -> bool {
+    let some = |test: &dyn Fn(&Seat) -> bool| naive.places().any(|place| test(naive.seat(place)));
+    wish.tier.as_ref().is_some_and(|tier| !some(&|seat| seat.tier == *tier))
+        || wish.needs.iter().any(|(_, flag)| !some(&|seat| seat.flags.contains(flag)))
+}
+
+fn needs_of(needs: &[(usize, String)]) -> Vec<Need<'_>> {
+    needs.iter().map(|(count, flag)| Need { count: *count as i64, flag: flag.as_bytes() }).collect()
+}
+
+fn some_ids(random: &mut Random, ids: &[String]) -> Vec<String> {
     let mut some: Vec<String> = (0..=random.below(3)).map(|_| random.pick(ids)).collect();
     some.sort();
     some.dedup();
@@ -191,7 +216,14 @@ pub(super) fn pick(bench: &mut Bench, random: &mut Random, token: &str, ids: &[S
     let full = naive.holds_per_user > 0 && naive.user_holds(b"dee") >= naive.holds_per_user
         || naive.seats_per_user > 0 && naive.user_seats(b"dee") + ids.len() > naive.seats_per_user;
     let free = ids.iter().all(|id| naive.by_id(id).state == State::Free);
+    let orphans = random.pick(&[None, None, Some(PickOrphans::Allow), Some(PickOrphans::Forbid)]);
+    let forbids = orphans.unwrap_or(naive.pick_orphans) == PickOrphans::Forbid;
+    let mut picked = naive.clone();
+    picked.take(&ids, b"dee", token.as_bytes(), now, now + 100);
+    let strands = forbids && picked.single_seats() > naive.single_seats();
     let expected = if full {
+        Err(Code::Limit)
+    } else if free && strands {
         Err(Code::Limit)
     } else if free {
         naive.take(&ids, b"dee", token.as_bytes(), now, now + 100);
@@ -200,7 +232,7 @@ pub(super) fn pick(bench: &mut Bench, random: &mut Random, token: &str, ids: &[S
         Err(Code::BadState)
     };
     let token = TokenChoice { token: token.as_bytes(), chosen: false };
-    let got = bench.ask(&Request::Pick(Pick { user: b"dee", ttl: 100, token, seats: bytes(&ids) }));
+    let got = bench.ask(&Request::Pick(Pick { user: b"dee", ttl: 100, token, orphans, seats: bytes(&ids) }));
     assert_eq!(got.map(|_| ()), expected);
 }
 

@@ -33,10 +33,14 @@ impl Commands {
     /// Reads `stream` from its first entry on. A new session has to start there, too: the ids of a server that took over
     /// may be lower than those read before, so a program must recognise entries that it has handled already. The
     /// connection's answers must be allowed to take [`BLOCK`] longer.
-    pub fn read(mut connection: MultiplexedConnection, stream: String) -> Self {
+    pub fn read(connection: MultiplexedConnection, stream: String) -> Self {
+        Self::read_after(connection, stream, "0-0".to_owned())
+    }
+
+    /// As [`Commands::read`], from the first entry after this id.
+    pub fn read_after(mut connection: MultiplexedConnection, stream: String, mut position: String) -> Self {
         let (sender, entries) = mpsc::channel(1);
         let task = tokio::spawn(async move {
-            let mut position = "0-0".to_owned();
             loop {
                 let read = take(&mut connection, &stream, &position).await;
                 if let Ok(entries) = &read {

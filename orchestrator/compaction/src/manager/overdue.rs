@@ -134,6 +134,7 @@ mod tests {
     use crate::runner::{Launch, RunSignals};
     use crate::supervisor::{Report, Spec};
     use crate::task::{Listing, State, SubTask, write};
+    use crate::watch_sessions::WatchSessions;
     use allot_coordination::in_process::InProcess;
     use allot_coordination::{Coordinator, Kind, Op};
 
@@ -158,7 +159,16 @@ mod tests {
         let (_, stop) = allot_runtime::shutdown_channel();
         let config = Settings { root: "/c".into(), ..Settings::default() };
         let (health, name, launch) = (allot_runtime::Health::default(), "u_1".to_owned(), Arc::new(Nothing));
-        let context = NodeContext { coordinator: coordinator.clone(), health, stop, config, name, launch };
+        let watch_sessions = WatchSessions::default();
+        let context = NodeContext {
+            coordinator: coordinator.clone(),
+            watch_sessions,
+            health,
+            stop,
+            config,
+            name,
+            launch,
+        };
         let store = context.store();
         store.prepare().await.unwrap();
         let info = NodeInfo { pc: "p".into(), slots: 1, limit: 0, version: "1".into(), started: 1 };

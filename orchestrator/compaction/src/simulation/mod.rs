@@ -27,6 +27,7 @@ use super::supervisor::{Report, Spec, Why};
 use super::task::{MainTask, RepeatInfo, RetryInfo, State};
 use super::task_store::{Fault, TaskStore};
 use super::unit::run_unit;
+use super::watch_sessions::WatchSessions;
 use super::{paths, runner};
 use crate::Settings;
 use allot_coordination::Coordinator;
@@ -206,6 +207,7 @@ impl Simulation {
         let (world, trace) = (self.world.clone(), self.trace.clone());
         let playing = run_unit(NodeContext {
             coordinator: Coordinator::start(Arc::new(line.clone()), &allot_coordination::Settings::default()),
+            watch_sessions: WatchSessions::default(),
             health: Health::default(),
             stop,
             config: Settings {

@@ -58,11 +58,20 @@ impl MainTask {
         }
         let last =
             !self.repeat_flag || (self.repeat.repeat_count > 0 && self.round >= self.repeat.repeat_count);
-        if last {
+        if let Some(at) = self.next_round(now).filter(|_| !last) {
+            self.next_at = at;
+        } else {
             self.state = State::Done;
             self.finished = now;
-        } else {
-            self.next_at = now.saturating_add(self.repeat.repeat_interval.saturating_mul(1000));
+        }
+    }
+
+    /// The time of the round that follows a round that ends at `now`; both in milliseconds since 1970. `None` if the
+    /// schedule has no further time.
+    fn next_round(&self, now: u64) -> Option<u64> {
+        match &self.schedule {
+            Some(schedule) => schedule.next(now),
+            None => Some(now.saturating_add(self.repeat.repeat_interval.saturating_mul(1000))),
         }
     }
 

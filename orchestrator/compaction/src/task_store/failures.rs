@@ -1,18 +1,20 @@
-//! The log of a task's failures: each failure of the current or last round, in chunks of bounded size below the task. The
-//! multi that counts a failure also writes it to the log.
+//! Counts outcomes, and keeps the log of a task's failures: each failure of the current or last round, in chunks of
+//! bounded size below the task. The multi that counts a failure also writes it to the log.
 
 use futures_util::StreamExt as _;
 
-use super::{ATTEMPTS, Fault, Found, MAX_READS, TaskStore, create, delete};
+use super::{ATTEMPTS, FILL, Fault, Found, MAX_READS, TaskStore, create, delete};
 use crate::ids::TaskId;
 use crate::task::{Ended, Failure, MainTask, State, SubState, read, write};
 use allot_coordination::{Error, Op};
 use allot_runtime::time::now_ms;
 
 /// Most bytes of a chunk, unless it has one failure only.
-pub(super) const CHUNK: usize = 64 * 1024;
-/// Bytes of an operation besides its path and its data.
-pub(super) const OVERHEAD: usize = 32;
+const CHUNK: usize = 64 * 1024;
+/// Bytes of a multi that are reserved for what counting adds to a main task, and for a chunk of the log.
+pub(super) const COUNT_RESERVE: usize = 32 * 1024 + CHUNK;
+/// Bytes of an operation without its path and its data, at most.
+const OVERHEAD: usize = 80;
 /// Failures of a round whose output is kept. Of further ones only partition, worker and reason are kept, so that a table
 /// whose 100,000 partitions all fail needs no 100 MB of ZooKeeper's memory.
 const MAX_OUTPUTS: u64 = 1000;
@@ -20,11 +22,49 @@ const MAX_OUTPUTS: u64 = 1000;
 const SWEEP_BATCH: usize = 500;
 
 /// An upper bound of the bytes that an outcome adds to the log.
-pub(super) fn size(ended: &Ended) -> usize {
+pub(super) fn size_in_log(ended: &Ended) -> usize {
     if ended.state == SubState::Failed { write(ended).len() + 128 } else { 0 }
 }
 
 impl TaskStore {
+    /// Counts the outcomes that workers have written, as many as fit into one multi. Returns how many. An outcome
+    /// that cannot be read counts as failed; a node that is no outcome of a subtask is deleted.
+    pub async fn count(&self, main: &mut Found<MainTask>, names: &[String]) -> Result<usize, Fault> {
+        const BATCH: usize = 500;
+        let dir = self.paths.finished(main.id);
+        let batch: Vec<String> = names.iter().take(BATCH).cloned().collect();
+        let mut new = main.task.clone();
+        let (mut ops, mut failed) = (Vec::new(), Vec::new());
+        let mut size = write(&new).len() + COUNT_RESERVE;
+        for (name, node) in self.tree.get_many(&dir, batch).await? {
+            let path = format!("{dir}/{name}");
+            size += path.len() + OVERHEAD;
+            match name.parse::<TaskId>() {
+                Ok(id) if id.is_main() || id.of_main() != main.id => {
+                    tracing::warn!(path, "deleting an outcome of another task");
+                }
+                Ok(id) => {
+                    let unread =
+                        |fault: Fault| new.subtask(id, "", "").ended(SubState::Failed, &fault.to_string());
+                    let outcome = read::<Ended>(&path, &node.data).unwrap_or_else(unread);
+                    size += size_in_log(&outcome);
+                    if size > FILL && !ops.is_empty() {
+                        break;
+                    }
+                    failed.extend(new.count_outcome(id, &outcome));
+                }
+                Err(why) => tracing::warn!(path, why, "deleting a node that is no outcome"),
+            }
+            ops.push(delete(path));
+        }
+        let count = ops.len();
+        if count > 0 {
+            ops.extend(self.log_failures(main, &mut new, failed).await?);
+            self.write(main, new, ops).await?;
+        }
+        Ok(count)
+    }
+
     /// All failures of the current or last round that have not run again. A chunk that cannot be read is skipped and
     /// logged.
     pub async fn failures(&self, main: &Found<MainTask>) -> Result<Vec<Failure>, Fault> {
@@ -91,15 +131,12 @@ impl TaskStore {
             }
             if is_changed {
                 let data = write(&chunk);
-                ops.push(match version {
-                    Some(version) => {
-                        let last = new.failure_log.chunk(new.failure_log.chunks - 1);
-                        Op::Set { path: format!("{dir}/{last}"), data, version }
-                    }
-                    None => {
-                        new.failure_log.chunks += 1;
-                        create(format!("{dir}/{}", new.failure_log.chunk(new.failure_log.chunks - 1)), data)
-                    }
+                ops.push(if let Some(version) = version {
+                    let last = new.failure_log.chunk(new.failure_log.chunks - 1);
+                    Op::Set { path: format!("{dir}/{last}"), data, version }
+                } else {
+                    new.failure_log.chunks += 1;
+                    create(format!("{dir}/{}", new.failure_log.chunk(new.failure_log.chunks - 1)), data)
                 });
             }
             if rest.peek().is_none() {
@@ -173,7 +210,7 @@ impl TaskStore {
             if main.task.failure_log.chunks == 0 {
                 return Err(Fault::Refused(format!("task {id} has no failed partition")));
             }
-            let mains = self.mains().await?;
+            let mains = self.live_mains().await?;
             if let Some(other) = super::last_of(&mains, main.task.table()) {
                 return Err(Fault::Busy(format!(
                     "task {other} on this table is not over; retry {id} after it"

@@ -3,7 +3,9 @@
 
 use futures_util::StreamExt as _;
 
-use super::{ATTEMPTS, COUNT_RESERVE, FILL, Fault, Found, MAX_READS, TaskStore, create, delete, failures};
+use super::failures::{COUNT_RESERVE, size_in_log};
+use super::{ATTEMPTS, FILL, Fault, Found, MAX_READS, TaskStore, create, delete};
+use crate::counters::note_retries;
 use crate::ids::TaskId;
 use crate::paths;
 use crate::task::{Ended, MainTask, SubState, SubTask, write};
@@ -110,7 +112,9 @@ impl TaskStore {
         counted: bool,
     ) -> Result<(), Fault> {
         let mut ops = Vec::new();
-        if let Some(new) = sub.task.again(&sub.task.worker, counted) {
+        let again = sub.task.again(&sub.task.worker, counted);
+        let is_retry = again.as_ref().is_some_and(|new| new.attempt > sub.task.attempt);
+        if let Some(new) = again {
             ops.extend([
                 Op::Set { path: sub.info.clone(), data: write(&new), version: sub.version },
                 delete(sub.status(SubState::Running)),
@@ -122,7 +126,9 @@ impl TaskStore {
             ops.push(create(path, write(&ended)));
             ops.extend(sub.gone(sub.task.state));
         }
-        self.apply_and_release(sub, holder, ops).await
+        self.apply_and_release(sub, holder, ops).await?;
+        note_retries("lost", u64::from(is_retry));
+        Ok(())
     }
 
     /// Applies `ops` and releases what the session `holder` holds for the subtask. The multi succeeds only on that
@@ -180,6 +186,7 @@ impl TaskStore {
         while !rest.is_empty() {
             // Each multi takes as many subtasks as fit, since partition names may be long.
             let (mut new, mut all, mut failed, mut count) = (main.task.clone(), Vec::new(), Vec::new(), 0);
+            let mut retries = 0;
             let mut size = write(&new).len() + COUNT_RESERVE;
             for (sub, to) in rest {
                 let mut ops = sub.gone(sub.task.state).to_vec();
@@ -192,20 +199,22 @@ impl TaskStore {
                 let stopped = (SubState::Stopped, "its task was stopped");
                 let (state, why) = if new.cancelling { stopped } else { (SubState::Failed, LOST) };
                 let ended = sub.task.ended(state, why);
-                size += ops.iter().map(Op::size).sum::<usize>() + failures::size(&ended);
+                size += ops.iter().map(Op::size).sum::<usize>() + size_in_log(&ended);
                 if size > FILL && count > 0 {
                     break;
                 }
                 all.append(&mut ops);
                 count += 1;
-                if moved.is_some() {
+                if let Some((_, again)) = &moved {
                     all_moved += 1;
+                    retries += u64::from(again.attempt > sub.task.attempt);
                 } else {
                     failed.extend(new.count_outcome(sub.id, &ended));
                 }
             }
             all.extend(self.log_failures(main, &mut new, failed).await?);
             self.write(main, new, all).await?;
+            note_retries("lost", retries);
             rest = rest.get(count..).unwrap_or_default();
         }
         Ok(all_moved)

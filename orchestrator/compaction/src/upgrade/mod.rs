@@ -2,6 +2,7 @@
 //! succeeds only if the old task is still as it was read. So the upgrade may be killed at any point, repeated, and
 //! run by two processes at once: no task is lost or duplicated.
 
+mod lock;
 pub mod version_1;
 
 use std::collections::{HashMap, HashSet};
@@ -14,8 +15,9 @@ use crate::ids::TaskId;
 use crate::node::Units;
 use crate::task::{MainTask, State};
 use crate::task_store::{Fault, TaskStore, last_of};
-use allot_coordination::{Error, Kind, MULTI_LIMIT, Node, Op};
+use allot_coordination::{Error, Kind, MULTI_LIMIT, Op};
 use allot_runtime::time::now_ms;
+use lock::Lock;
 use version_1::{Name, Old, Source, convert, removal};
 
 /// Retries of the upgrade of a task when other processes change the task.
@@ -26,6 +28,8 @@ const ATTEMPTS: usize = 20;
 pub enum Step {
     /// The task was upgraded before: its lock exists.
     Passed,
+    /// An operator has skipped the task, for this reason.
+    Skipped(String),
     /// The task was written, in this state.
     Written(State),
     /// The task existed already, and has its lock now.
@@ -104,17 +108,27 @@ impl Upgrade {
 
     /// Upgrades one old task.
     pub async fn step(&self, old: &str) -> Result<Step, Fault> {
+        let lock = self.store.paths.upgrade_lock(old);
         let name: Name = match old.parse() {
             Ok(name) => name,
-            Err(why) => return Ok(Step::Odd(why)),
+            Err(why) => {
+                let found = self.lock(old).await?;
+                return Ok(match found {
+                    Some(Lock::Skipped(why)) => Step::Skipped(why),
+                    Some(Lock::Upgraded(_)) | None => Step::Odd(why),
+                });
+            }
         };
-        let lock = self.store.paths.upgrade_lock(old);
         // Managers that have left since the units were read.
         let mut gone: Vec<String> = Vec::new();
         for _ in 0..ATTEMPTS {
-            if self.store.tree.get(&lock).await?.is_some() {
-                self.passed(&name).await?;
-                return Ok(Step::Passed);
+            match self.lock(old).await? {
+                Some(Lock::Skipped(why)) => return Ok(Step::Skipped(why)),
+                Some(Lock::Upgraded(_)) => {
+                    self.passed(&name).await?;
+                    return Ok(Step::Passed);
+                }
+                None => {}
             }
             let read = match self.source.get(old).await {
                 Ok(Some(read)) => read,
@@ -123,7 +137,7 @@ impl Upgrade {
                 Err(fault) => return Err(fault),
             };
             let mut ops = read.checks.clone();
-            ops.push(create(lock.clone(), now_ms().to_string().into_bytes()));
+            ops.push(create(lock.clone(), Lock::Upgraded(now_ms()).data(now_ms())));
             let mut notified = None;
             let step = match self.exists(name.id()).await {
                 Err(Fault::Odd(why)) => return Ok(Step::Odd(why)),
@@ -161,6 +175,57 @@ impl Upgrade {
                     }
                     return Ok(step);
                 }
+            }
+        }
+        Err(Fault::Busy(format!("old task {old} changes all the time; try again")))
+    }
+
+    async fn lock(&self, old: &str) -> Result<Option<Lock>, Fault> {
+        let node = self.store.tree.get(&self.store.paths.upgrade_lock(old)).await?;
+        Ok(node.map(|node| Lock::read(&node.data)))
+    }
+
+    /// Skips an old task that cannot be read: its lock records the reason, and neither the upgrade nor the deletion of the
+    /// old tree stops at it any more. Succeeds too if it was skipped before.
+    ///
+    /// # Errors
+    /// There is no such task, it was upgraded, or it can be read. In none of these cases anything is written.
+    pub async fn skip(&self, old: &str, why: &str) -> Result<(), Fault> {
+        let path = self.store.paths.upgrade_lock(old);
+        for _ in 0..ATTEMPTS {
+            match self.lock(old).await? {
+                Some(Lock::Skipped(_)) => return Ok(()),
+                Some(Lock::Upgraded(_)) => {
+                    return Err(Fault::Refused(format!("{old} was taken over; it cannot be skipped")));
+                }
+                None => {}
+            }
+            let checks = match self.source.get(old).await {
+                Ok(Some(read)) => {
+                    let is_readable = old.parse().is_ok_and(|name| {
+                        convert(&name, &read.path, &read.data, &name.unit, &self.pc).is_ok()
+                    });
+                    if is_readable {
+                        let why = format!(
+                            "{old} can be read, so that the upgrade takes it over; it is not skipped"
+                        );
+                        return Err(Fault::Refused(why));
+                    }
+                    read.checks
+                }
+                Ok(None) => return Err(Fault::Refused(format!("there is no old task {old}"))),
+                // A file that cannot be read.
+                Err(Fault::Odd(_)) => Vec::new(),
+                Err(fault) => return Err(fault),
+            };
+            if self.dry {
+                return Ok(());
+            }
+            let lock = create(path.clone(), Lock::Skipped(why.to_owned()).data(now_ms()));
+            match self.store.tree.multi(checks.into_iter().chain([lock]).collect()).await {
+                // Another process has changed, upgraded or skipped the task: read again.
+                Err(Error::NoNode(_) | Error::BadVersion(_) | Error::Exists(_)) => {}
+                done => return Ok(done?),
             }
         }
         Err(Fault::Busy(format!("old task {old} changes all the time; try again")))
@@ -223,13 +288,16 @@ impl Upgrade {
     pub async fn missing(&self) -> Result<Vec<String>, Fault> {
         let mut missing = Vec::new();
         for old in self.names().await? {
-            let lock = self.store.tree.get(&self.store.paths.upgrade_lock(&old)).await?;
+            let lock = self.lock(&old).await?;
+            if let Some(Lock::Skipped(_)) = lock {
+                continue;
+            }
             let why = match old.parse::<Name>() {
                 Err(why) => Some(why),
                 Ok(_) if lock.is_none() => Some(format!("{old} has not been taken over")),
                 Ok(name) => match self.exists(name.id()).await {
                     Ok(true) => None,
-                    Ok(false) if self.may_be_deleted(lock) => None,
+                    Ok(false) if self.may_be_deleted(lock.as_ref()) => None,
                     Ok(false) => Some(format!("{old} has a lock, and task {} is not there", name.id())),
                     Err(Fault::Odd(why)) => Some(why),
                     Err(fault) => return Err(fault),
@@ -241,9 +309,9 @@ impl Upgrade {
     }
 
     /// Whether a task that was upgraded this long ago may have been packed and its pack deleted.
-    fn may_be_deleted(&self, lock: Option<Node>) -> bool {
-        let time = lock.and_then(|lock| String::from_utf8(lock.data).ok()?.parse().ok());
-        time.is_some_and(|time: u64| now_ms().saturating_sub(time) > self.delete_after.as_millis() as u64)
+    fn may_be_deleted(&self, lock: Option<&Lock>) -> bool {
+        let Some(&Lock::Upgraded(time @ 1..)) = lock else { return false };
+        now_ms().saturating_sub(time) > self.delete_after.as_millis() as u64
     }
 
     /// Deletes an old task and its lock.

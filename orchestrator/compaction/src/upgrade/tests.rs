@@ -196,6 +196,49 @@ async fn old_tree_is_deleted_only_when_every_task_is_accounted_for() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn unreadable_task_is_skipped_and_blocks_nothing_more() {
+    let world = World::new().await;
+    let scheduler = format!("{OLD}/Scheduler");
+    let node = |name: &str| format!("{scheduler}/{name}");
+    let (readable, renamed) = (world.old(0, "").await, world.old(3, "").await);
+    let unreadable = format!("compct.u_1.0.{}", FIRST + 1);
+    for name in [unreadable.as_str(), "what is this"] {
+        world.tree().create(&node(name), b"\xff", Kind::Persistent).await.unwrap();
+    }
+    let upgrade = world.upgrade().await;
+    for name in [&unreadable, "what is this"] {
+        assert!(matches!(upgrade.step(name).await.unwrap(), Step::Odd(_)));
+    }
+    for name in [&readable, &renamed] {
+        assert_eq!(upgrade.step(name).await.unwrap(), Step::Written(State::Init));
+    }
+    assert_eq!(upgrade.missing().await.unwrap().len(), 2);
+
+    // Neither a task that was upgraded, nor one that can be read, nor one that is not there is skipped.
+    let later = world.old(2, "").await;
+    for name in [readable.as_str(), later.as_str(), "compct.u_1.0.1617693159999"] {
+        assert!(matches!(upgrade.skip(name, "why not").await, Err(Fault::Refused(_))), "{name}");
+    }
+    assert_eq!(upgrade.step(&later).await.unwrap(), Step::Written(State::Init));
+    // A dry run writes nothing.
+    world.run(true).await.skip(&unreadable, "lost").await.unwrap();
+    assert!(matches!(upgrade.step(&unreadable).await.unwrap(), Step::Odd(_)));
+    for name in [&unreadable, "what is this"] {
+        for _ in 0..2 {
+            upgrade.skip(name, "lost with \"disk\" 7").await.unwrap();
+        }
+        assert_eq!(upgrade.step(name).await.unwrap(), Step::Skipped("lost with \"disk\" 7".into()));
+    }
+    assert_eq!(upgrade.missing().await.unwrap(), Vec::<String>::new());
+    for name in upgrade.names().await.unwrap() {
+        upgrade.remove(&name).await.unwrap();
+    }
+    upgrade.remove_rest().await.unwrap();
+    assert!(world.tree().get(OLD).await.unwrap().is_none());
+    assert_eq!(world.store.mains().await.unwrap().len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
 async fn running_version_1_subtask_is_a_sign_of_life() {
     let world = World::new().await;
     let source = Source::Tree(world.tree(), OLD.to_owned());

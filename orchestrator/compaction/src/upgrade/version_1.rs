@@ -79,9 +79,23 @@ struct Written {
     result: ResultInfo,
 }
 
+/// Reads a task's data, which are JSON or YAML.
+fn read_written(path: &str, data: &[u8]) -> Result<Written, Fault> {
+    let fault = match read(path, data) {
+        Ok(written) => return Ok(written),
+        Err(fault) => fault,
+    };
+    // Data that begin as a JSON object are meant as one, so that the error is that of JSON.
+    if data.trim_ascii_start().starts_with(b"{") {
+        return Err(fault);
+    }
+    serde_norway::from_slice(data)
+        .map_err(|error| Fault::Odd(format!("{path} reads as a task neither as JSON nor as YAML: {error}")))
+}
+
 /// Converts a version-1 task. An assigned task starts again.
 pub fn convert(name: &Name, path: &str, data: &[u8], manager: &str, pc: &str) -> Result<MainTask, Fault> {
-    let old: Written = read(path, data)?;
+    let old = read_written(path, data)?;
     let state = if name.state == State::Assigned { State::Init } else { name.state };
     let table = [old.db_name, old.schema_name, old.table_name];
     let over = state.is_over();
@@ -271,5 +285,19 @@ mod tests {
             (State::Done, 7, 1_617_693_156_000)
         );
         assert!(convert(&"compct.u.0.1617693156000".parse().unwrap(), "p", b"{}", "m", "pc").is_err());
+    }
+
+    #[test]
+    fn task_info_may_be_yaml() {
+        let name: Name = "compct.u.0.1617693156000.Done".parse().unwrap();
+        let data = b"---\n# by hand\ndb_name: d\nschema_name: 's'\ntable_name: \"t 1\"\nrepeat_flag: true\n\
+            RepeatInfo:\n  repeatCount: 3\n  repeatInterval: 60\nResulttInfo: {successCount: 7}\n";
+        let task = convert(&name, "p", data, "m", "pc").unwrap();
+        assert_eq!((task.table(), task.repeat.repeat_count), (["d", "s", "t 1"], 3));
+        assert_eq!((task.result.success_count, task.repeat_flag), (7, true));
+        for odd in [&b""[..], b"no JSON", b"db_name: d\n", b"db_name: [\n", b"{\"db_name\": 1}", b"\xff\xfe"]
+        {
+            assert!(convert(&name, "p", odd, "m", "pc").is_err(), "{odd:?}");
+        }
     }
 }

@@ -10,15 +10,27 @@ use crate::Settings;
 use crate::ids::TaskId;
 use crate::node_context::NodeContext;
 use crate::supervisor::{Report, Spec, Why};
-use crate::task::{Ended, SubState, SubTask};
+use crate::task::{Ended, MainTask, SubState, SubTask};
 use crate::task_store::Found;
 use allot_runtime::time::MonotonicTime;
 
 /// Most log files of runners that are kept on disk.
 const MAX_LOGS: usize = 1000;
 
-/// The specification of a run for this subtask. Without heartbeats the runner may run until `until`.
-pub(super) fn spec(node_context: &NodeContext, sub: &Found<SubTask>, fence: i64, until: Instant) -> Spec {
+/// The time limit of the runners of this task.
+pub(super) fn timeout(node_context: &NodeContext, task: &MainTask) -> Duration {
+    if task.timeout > 0 { Duration::from_secs(task.timeout) } else { node_context.config.timeout }
+}
+
+/// The specification of a run for this subtask, with this time limit. Without heartbeats the runner may run until
+/// `until`.
+pub(super) fn spec(
+    node_context: &NodeContext,
+    sub: &Found<SubTask>,
+    fence: i64,
+    until: Instant,
+    timeout: Duration,
+) -> Spec {
     let (task, config) = (&sub.task, &node_context.config);
     let [db, schema, table] = task.table();
     let main = sub.id.of_main().to_string();
@@ -44,7 +56,7 @@ pub(super) fn spec(node_context: &NodeContext, sub: &Found<SubTask>, fence: i64,
         program: config.runner.clone(),
         environment: pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
         input: format!("{input}\n"),
-        timeout: config.timeout.as_millis() as u64,
+        timeout: timeout.as_millis() as u64,
         stop_limit: config.stop_limit.as_millis() as u64,
         trust: MonotonicTime::from_instant(until),
         log: log_file(config, sub.id),

@@ -1,6 +1,8 @@
 //! One run of a subtask: starts its runner, stops it when the main task is cancelled or the worker leaves, and writes the
 //! result.
 
+use std::time::Duration;
+
 use tokio::sync::watch;
 use tokio::time::sleep;
 
@@ -24,8 +26,8 @@ pub(super) enum RunResult {
 }
 
 impl Worker {
-    /// Runs the runner of a subtask until it ends.
-    pub(super) async fn run(&self, sub: &Found<SubTask>, fence: i64) -> RunResult {
+    /// Runs the runner of a subtask until it ends, for `timeout` at most.
+    pub(super) async fn run(&self, sub: &Found<SubTask>, fence: i64, timeout: Duration) -> RunResult {
         // Between the listing and now somebody else may have written the task, or changed a link.
         let checked =
             partitions::check(&self.node_context.config, sub.task.table(), &sub.task.partition_name).await;
@@ -34,7 +36,7 @@ impl Worker {
         }
         // The confirmation of the session may have expired while the subtask was started.
         let Some(until) = trust(&self.node_context.coordinator) else { return RunResult::NotStarted };
-        let spec = order::spec(&self.node_context, sub, fence, until);
+        let spec = order::spec(&self.node_context, sub, fence, until, timeout);
         let (stop_sender, stop) = watch::channel(false);
         let mut leaving = self.leaving.clone();
         let wait_for_stop = async {
@@ -58,7 +60,7 @@ impl Worker {
             Ok(report) if report.why == Why::Unbegun => RunResult::NotStarted,
             Ok(report) if matches!(report.why, Why::CutOff | Why::Abandoned) => RunResult::CutOff,
             Ok(report) if report.why == Why::Stopped && *self.leaving.borrow() => RunResult::CutOff,
-            Ok(report) => RunResult::Ended(order::ended(&sub.task, report, self.node_context.config.timeout)),
+            Ok(report) => RunResult::Ended(order::ended(&sub.task, report, timeout)),
             Err(why) => RunResult::Ended(sub.task.ended(SubState::Failed, &why)),
         }
     }

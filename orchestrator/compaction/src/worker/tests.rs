@@ -16,6 +16,7 @@ use crate::runner::{Launch, RunSignals};
 use crate::supervisor::{Report, Spec, Why};
 use crate::task::{Ended, MainTask, State, SubState, SubTask, read, write};
 use crate::task_store::{Found, TaskStore};
+use crate::watch_sessions::WatchSessions;
 use allot_coordination::in_process::InProcess;
 use allot_coordination::{Coordinator, Error, Kind, Op};
 use allot_runtime::{Health, Shutdown};
@@ -73,6 +74,7 @@ impl World {
                 Arc::new(self.tree.clone()),
                 &allot_coordination::Settings::default(),
             ),
+            watch_sessions: WatchSessions::default(),
             health: Health::default(),
             stop,
             config,

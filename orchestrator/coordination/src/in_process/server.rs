@@ -81,6 +81,13 @@ impl Server {
         }
     }
 
+    /// All nodes whose paths begin with `prefix`, and their data.
+    #[cfg(feature = "simulation")]
+    pub(super) fn nodes(&self, prefix: &str) -> Vec<(String, Vec<u8>)> {
+        let below = self.entries.range(prefix.to_owned()..).take_while(|(path, _)| path.starts_with(prefix));
+        below.filter_map(|(path, entry)| Some((path.clone(), entry.node.as_ref()?.data.clone()))).collect()
+    }
+
     /// Opens a session.
     pub(super) fn begin(&mut self) -> (i64, watch::Receiver<LinkState>) {
         self.last_session += 1;

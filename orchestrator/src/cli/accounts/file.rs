@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use allot_core::account::tariff::{self, Amount, Step};
 use anyhow::{Context as _, Result, bail};
 
 use super::module_settings::{ModuleSettings, SETTINGS, Setting};
@@ -27,6 +28,31 @@ impl Tariff {
     /// The steps as separate command arguments.
     pub(super) fn step_arguments(&self) -> Vec<&str> {
         self.tiers.split_whitespace().collect()
+    }
+
+    /// The tariff with numbers, which computes costs.
+    pub(super) fn priced(&self) -> tariff::Tariff {
+        let step = |step: &[&str]| {
+            let [upto, price] = step else { return None };
+            Some(Step { upto: upto.parse().ok()?, price: Amount::parse_price(price.as_bytes())? })
+        };
+        tariff::Tariff {
+            quota: self.quota,
+            steps: self.step_arguments().chunks(2).filter_map(step).collect(),
+        }
+    }
+
+    /// The steps, each with its end and its price.
+    pub(super) fn steps(&self) -> Result<Vec<(u64, &str)>> {
+        let words = self.step_arguments();
+        let mut steps = Vec::new();
+        for pair in words.chunks(2) {
+            let [upto, price] = pair else {
+                bail!("a step has an end and a price, not only '{}'", pair.join(" "))
+            };
+            steps.push((upto.parse()?, *price));
+        }
+        Ok(steps)
     }
 }
 
@@ -120,7 +146,7 @@ impl Contents {
             .ok()
             .filter(|quota| *quota <= COUNT)
             .ok_or_else(|| format!("quota '{quota}' is no number of instructions"))?;
-        let tariff = Tariff { quota, tiers: steps(quota, tiers)? };
+        let tariff = tariff(quota, tiers)?;
         self.take_module(line, department, module, setting)?;
         let entry = Line { module: module.to_owned(), tariff, number: line };
         if let Some(before) = self.accounts.get(account) {
@@ -145,6 +171,14 @@ impl Contents {
         }
         known.settings.take(setting)
     }
+}
+
+/// A tariff of a quota and steps in the file's form.
+///
+/// # Errors
+/// The step that is none, or does not go beyond the one before.
+pub(super) fn tariff(quota: u64, tiers: &str) -> Result<Tariff, String> {
+    Ok(Tariff { quota, tiers: steps(quota, tiers)? })
 }
 
 /// Converts steps from the file's form, `150:0.1 1000:0.5`, to the module's form.
@@ -186,7 +220,6 @@ pub(super) fn tiers_of(steps: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use allot_core::account::tariff::Amount;
     use proptest::prelude::*;
 
     use super::*;

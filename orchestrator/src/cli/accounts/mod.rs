@@ -1,11 +1,12 @@
-//! `allotd accounts`: the operators' commands on a book: import and export of the inventory, status, rebalancing,
-//! simulation. No daemon is needed; if one runs, it is notified of changes.
+//! `allotd accounts`: the operators' commands on a book: import and export of the inventory, settings, status,
+//! rebalancing, simulation. No daemon is needed; if one runs, it is notified of changes.
 
 mod export;
 mod file;
 mod import;
 mod module_settings;
 mod session;
+mod settings;
 mod simulate;
 mod status;
 
@@ -29,6 +30,16 @@ pub(crate) enum Command {
     },
     /// Show departments, modules and instances, with shares, use, cost and the month's forecast.
     Status(status::Arguments),
+    /// Change settings of the book, or print them.
+    Settings(settings::BookArguments),
+    /// Define a module, or change its settings.
+    Module(settings::ModuleArguments),
+    /// Delete a module that has neither accounts nor instances.
+    DeleteModule(settings::DeleteArguments),
+    /// Limit the instructions of a department in a month.
+    Department(settings::DepartmentArguments),
+    /// Give accounts another tariff.
+    Tariff(settings::TariffArguments),
     /// Rebalance projected use: move accounts to the instances that need them.
     Rebalance(RebalanceArguments),
     /// Replay a month of use from a file, and print what it would have cost.
@@ -54,6 +65,11 @@ pub(crate) async fn run(command: Command) -> Result<Outcome> {
         Command::Import(arguments) => import::run(arguments).await,
         Command::Export { source } => export::run(&source).await,
         Command::Status(arguments) => status::run(&arguments).await,
+        Command::Settings(arguments) => settings::book(&arguments).await,
+        Command::Module(arguments) => settings::module(&arguments).await,
+        Command::DeleteModule(arguments) => settings::delete_module(&arguments).await,
+        Command::Department(arguments) => settings::department(&arguments).await,
+        Command::Tariff(arguments) => settings::tariff(&arguments).await,
         Command::Rebalance(arguments) => rebalance(&arguments).await,
         Command::Simulate(arguments) => simulate::run(&arguments),
     }

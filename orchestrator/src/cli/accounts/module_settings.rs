@@ -74,6 +74,16 @@ impl ModuleSettings {
         self.0.get(setting.column).map_or("", String::as_str)
     }
 
+    /// The number in a column; `None` if there is none.
+    pub(super) fn number(&self, column: &str) -> Option<i64> {
+        self.0.get(column)?.parse().ok()
+    }
+
+    /// The value of `share`.
+    pub(super) fn share(&self) -> Option<&str> {
+        self.0.get("share").map(String::as_str)
+    }
+
     /// Whether each of these values is among `others`.
     pub(super) fn is_part_of(&self, others: &Self) -> bool {
         let same = |column, value: &String| {

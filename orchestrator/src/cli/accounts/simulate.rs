@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use allot_core::account::decide::USUAL_MOVES;
+use allot_core::account::place::Share;
 use allot_core::account::quality::least_cost;
 use allot_core::account::request::{InstanceRequest, ManagerRequest, ModuleSettings, Request};
-use allot_core::account::tariff::{Amount, Step, Tariff};
+use allot_core::account::tariff::{Amount, Tariff};
 use allot_core::account::{Book, Reply, Settings, decide, decide_due};
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Args;
@@ -85,7 +86,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Outcome> {
         instructions.with_context(|| format!("{}: its counts are too large", arguments.trace.display()))?;
     let month = |every| replay(&contents, &trace, arguments, every);
     let (fixed, evened) = (month(None)?, month(Some(arguments.rebalance.0.as_millis() as i64))?);
-    let tariffs: Vec<Tariff> = contents.accounts.values().map(|line| tariff(&line.tariff)).collect();
+    let tariffs: Vec<Tariff> = contents.accounts.values().map(|line| line.tariff.priced()).collect();
     let least = least_cost(tariffs.iter(), instructions);
     if arguments.json {
         let of = |month: &Outcomes| json!({ "cost": month.cost.to_string(), "moves": month.moves, "refused": month.refused });
@@ -100,8 +101,10 @@ pub(super) fn run(arguments: &Arguments) -> Result<Outcome> {
     outln!("static even assignment:   {} beyond the flat price", fixed.cost);
     outln!("evened out every {}:  {}, by {} moves", arguments.rebalance, evened.cost, evened.moves);
     outln!("at best, in hindsight:    {least}");
-    if evened.refused > 0 {
-        outln!("{} instructions had no account: their instance has none", evened.refused);
+    for (month, name) in [(&fixed, "static even assignment"), (&evened, "evened out")] {
+        if month.refused > 0 {
+            outln!("{name}: {} instructions had no account", month.refused);
+        }
     }
     Ok(Outcome::Done)
 }
@@ -128,13 +131,8 @@ fn lines(trace: impl io::Read, month: &Span) -> Result<Vec<Used>> {
     Ok(all)
 }
 
-fn tariff(read: &file::Tariff) -> Tariff {
-    let steps = read.step_arguments();
-    let step = |step: &[&str]| {
-        let [upto, price] = step else { return None };
-        Some(Step { upto: upto.parse().ok()?, price: Amount::parse_price(price.as_bytes())? })
-    };
-    Tariff { quota: read.quota, steps: steps.chunks(2).filter_map(step).collect() }
+fn share(word: &str) -> Result<Share> {
+    Share::parse(word.as_bytes()).with_context(|| format!("share '{word}' must be places or present"))
 }
 
 /// A book with a simulated clock.
@@ -163,18 +161,21 @@ impl Desk {
         }
     }
 
-    /// Spends instructions on the instance's accounts as `ACCOUNT.PICK` does, the account with the most left first.
-    /// Returns the number of instructions for which no account was available.
+    /// Spends instructions on the accounts that `ACCOUNT.PICK` gives the instance. Returns the number of instructions
+    /// for which no account was available.
     fn send(&mut self, used: &Used) -> Result<u64> {
+        let (module, instance) = (used.module.as_bytes(), used.instance.as_bytes());
+        let part = PART.max(used.count / PICKS);
         let mut wanted = used.count;
         while wanted > 0 {
-            let module = self.book.find_module(used.module.as_bytes());
-            let id = module.and_then(|module| self.book.find_instance(module, used.instance.as_bytes()));
-            let instance = id.and_then(|id| self.book.instance(id));
-            let picked = instance.map(|instance| self.book.pick(instance, 1)).unwrap_or_default();
+            // An instance that has no account gets one.
+            self.ask(InstanceRequest::Pick { module, instance, count: 1 })?;
+            let id =
+                self.book.find_module(module).and_then(|module| self.book.find_instance(module, instance));
+            let picked = id.and_then(|id| self.book.instance(id)).map(|instance| self.book.pick(instance, 1));
+            let picked = picked.unwrap_or_default();
             let Some(best) = picked.first() else { return Ok(wanted) };
-            let (account, epoch) = (best.name.clone(), best.epoch);
-            let part = wanted.min(PART.max(used.count / PICKS));
+            let (account, epoch, part) = (best.name.clone(), best.epoch, wanted.min(part));
             self.ask(InstanceRequest::Use { account: &account, epoch, count: part as i64 })?;
             wanted -= part;
         }
@@ -201,13 +202,17 @@ fn replay(
     }
     for (module, line) in &contents.modules {
         let places = instances.get(module.as_str()).map_or(1, BTreeSet::len);
+        let settings = &line.settings;
         desk.ask(ManagerRequest::Module(ModuleSettings {
             module: module.as_bytes(),
             department: line.department.as_bytes(),
             instances: places as i64,
-            weight: None,
-            reserve: None,
-            ..ModuleSettings::default()
+            weight: settings.number("weight"),
+            reserve: settings.number("reserve"),
+            min: settings.number("min"),
+            share: settings.share().map(share).transpose()?,
+            lend: settings.number("lend"),
+            cap: settings.number("cap"),
         }))?;
     }
     for (module, all) in &instances {
@@ -219,7 +224,7 @@ fn replay(
     }
     for (account, line) in &contents.accounts {
         let (module, accounts) = (Some(line.module.as_bytes()), vec![account.as_bytes()]);
-        desk.ask(ManagerRequest::Add { module, tariff: tariff(&line.tariff), accounts })?;
+        desk.ask(ManagerRequest::Add { module, tariff: line.tariff.priced(), accounts })?;
     }
     desk.run_periodic_work();
     let mut outcome = Outcomes::default();
@@ -253,6 +258,18 @@ mod tests {
 
     use super::*;
 
+    fn arguments() -> Arguments {
+        Arguments {
+            trace: PathBuf::new(),
+            accounts: PathBuf::new(),
+            rebalance: Span::ms(3_600_000),
+            dwell: Span::ms(60_000),
+            max_moves: 2,
+            month: Span::ms(30 * 24 * 3_600_000),
+            json: false,
+        }
+    }
+
     #[test]
     fn trace_beyond_the_month_is_refused_with_its_line() {
         let with = |time: i64| {
@@ -282,20 +299,95 @@ mod tests {
         };
         let trace: Vec<Used> =
             (0..600).flat_map(|hour| [used(hour * 3600, "busy", 3), used(hour * 3600, "idle", 0)]).collect();
-        let arguments = Arguments {
-            trace: PathBuf::new(),
-            accounts: PathBuf::new(),
-            rebalance: Span::ms(3_600_000),
-            dwell: Span::ms(60_000),
-            max_moves: 2,
-            month: Span::ms(30 * 24 * 3_600_000),
-            json: false,
-        };
+        let arguments = arguments();
         let fixed = replay(&contents, &trace, &arguments, None).unwrap();
         let evened = replay(&contents, &trace, &arguments, Some(3_600_000)).unwrap();
         assert_eq!((fixed.cost.to_string().as_str(), fixed.moves, fixed.refused), ("400", 0, 0));
+        assert_eq!(evened.refused, 0);
         assert!(evened.cost.0 * 10 <= fixed.cost.0 && evened.moves > 0, "{evened:?}");
-        let tariffs: Vec<Tariff> = contents.accounts.values().map(|line| tariff(&line.tariff)).collect();
+        let tariffs: Vec<Tariff> = contents.accounts.values().map(|line| line.tariff.priced()).collect();
         assert_eq!(least_cost(tariffs.iter(), 1800), Amount(0));
+    }
+
+    /// The cost of a month as docs/accounts.md describes it, computed without the code of the book: by module, the
+    /// number of instructions of each account of each instance.
+    fn recounted(
+        quota: u64,
+        steps: &[(u64, u64)],
+        accounts: usize,
+        instances: &[&str],
+        trace: &[Used],
+    ) -> u64 {
+        let mut shares: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
+        for (place, instance) in instances.iter().enumerate() {
+            let share = accounts / instances.len() + usize::from(place < accounts % instances.len());
+            shares.insert(instance, vec![0; share]);
+        }
+        let end = |used: u64| {
+            let ends = std::iter::once((quota, 0)).chain(steps.iter().copied());
+            let mut open = ends.filter(|&(upto, _)| used < upto);
+            open.next().unwrap_or((u64::MAX, steps.last().unwrap().1))
+        };
+        for line in trace {
+            let share = shares.get_mut(line.instance.as_str()).unwrap();
+            let (mut left, size) = (line.count, 20.max(line.count / 10_000));
+            while left > 0 {
+                let part = left.min(size);
+                let cheapest = |used: &&mut u64| {
+                    let (upto, price) = end(**used);
+                    (price, std::cmp::Reverse(upto - **used))
+                };
+                *share.iter_mut().min_by_key(cheapest).unwrap() += part;
+                left -= part;
+            }
+        }
+        let price = |number: u64| if number <= quota { 0 } else { end(number - 1).1 };
+        shares.values().flatten().map(|&used| (1..=used).map(price).sum::<u64>()).sum()
+    }
+
+    #[test]
+    fn cost_of_a_month_is_that_of_an_independent_recount() {
+        let mut accounts = "department,module,account,quota,tiers\n".to_owned();
+        for number in 0..14 {
+            let _ = writeln!(accounts, "d,m,p{number},90,130:1 400:3");
+        }
+        let contents = file::read(&accounts).unwrap();
+        let instances = ["a", "b", "c", "d"];
+        let used = |hour: usize| Used {
+            time: hour as i64 * 3600,
+            module: "m".into(),
+            instance: instances[hour * hour % 7 % 4].into(),
+            count: (hour * 31 % 57) as u64 + if hour == 77 { 250_000 } else { 0 },
+        };
+        let trace: Vec<Used> = (0..100).map(used).collect();
+        let mut places: Vec<&str> = trace.iter().map(|used| used.instance.as_str()).collect();
+        places.sort_unstable();
+        places.dedup();
+        let arguments = arguments();
+        let fixed = replay(&contents, &trace, &arguments, None).unwrap();
+        let expected = recounted(90, &[(130, 1), (400, 3)], 14, &places, &trace);
+        assert!(places.len() > 2 && expected > 750_000, "{places:?} {expected}");
+        assert_eq!(fixed.cost.to_string(), expected.to_string());
+    }
+
+    #[test]
+    fn an_instance_without_an_account_gets_one_when_it_picks() {
+        let accounts = "department,module,account,quota,tiers\nd,m,p1,100,\nd,m,p2,100,\n";
+        let contents = file::read(accounts).unwrap();
+        let used = |time: i64, instance: &str| Used {
+            time,
+            module: "m".into(),
+            instance: instance.into(),
+            count: 1,
+        };
+        // Three instances share two accounts. None gives its last.
+        let trace: Vec<Used> = ["a", "b", "c"].into_iter().map(|instance| used(0, instance)).collect();
+        let month = |contents: &Contents| replay(contents, &trace, &arguments(), None).unwrap().refused;
+        assert_eq!(month(&contents), 1);
+        let reserve = format!(
+            "department,module,account,quota,reserve\n{}",
+            "d,m,p1,100,3\nd,m,p2,100,3\nd,m,p3,100,3\n"
+        );
+        assert_eq!(month(&file::read(&reserve).unwrap()), 0, "from the reserve");
     }
 }

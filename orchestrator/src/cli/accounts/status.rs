@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use allot_core::account::tariff::Amount;
 use anyhow::Result;
 use clap::Args;
 use serde_json::{Value, json};
 
+use super::file;
 use crate::cli::outcome::Outcome;
 use crate::cli::table;
 use crate::cli::terminal;
@@ -36,6 +38,8 @@ struct Warning {
     end: u64,
     price: String,
     forecast: u64,
+    /// What the forecast costs beyond the flat price, for the whole month.
+    cost: Amount,
 }
 
 /// Prints the status.
@@ -47,18 +51,20 @@ pub(super) async fn run(arguments: &Arguments) -> Result<Outcome> {
     let (departments, modules) = (store.usage("department").await?, store.usage("module").await?);
     let records = store.modules().await?;
     let (begin, end): (Option<i64>, i64) = (book.get("month_start")?, book.get("month_end")?);
-    let warnings = warnings(&store.accounts(None).await?, begin.unwrap_or(now), end, now)?;
+    let forecasts = forecasts(&store.accounts(None).await?, (begin.unwrap_or(now), end), now)?;
+    let (costs, warnings) = (costs(&forecasts, &records)?, warnings(forecasts));
     if arguments.json {
         let all = json!({
             "book": book.json(),
-            "departments": departments.iter().map(Record::json).collect::<Vec<_>>(),
-            "use": modules.iter().map(Record::json).collect::<Vec<_>>(),
+            "departments": departments.iter().map(|line| Costs::line(line, &costs.departments)).collect::<Vec<_>>(),
+            "use": modules.iter().map(|line| Costs::line(line, &costs.modules)).collect::<Vec<_>>(),
             "modules": records.iter().map(module_json).collect::<Result<Vec<_>>>()?,
             "warnings": warnings.iter().map(Warning::json).collect::<Vec<_>>(),
         });
         return terminal::write(&format!("{all}\n")).map(|()| Outcome::Done);
     }
-    terminal::write(&draw(&book, &departments, &modules, &records, &warnings)?).map(|()| Outcome::Done)
+    terminal::write(&draw(&book, (&departments, &modules), &records, &costs, &warnings)?)
+        .map(|()| Outcome::Done)
 }
 
 fn module_json(record: &Record) -> Result<Value> {
@@ -74,21 +80,21 @@ impl Warning {
     fn json(&self) -> Value {
         json!({
             "account": self.account, "place": self.place, "used": self.used, "end": self.end,
-            "price": self.price, "forecast": self.forecast,
+            "price": self.price, "forecast": self.forecast, "forecast_cost": self.cost.to_string(),
         })
     }
 }
 
 fn draw(
     book: &Record,
-    departments: &[Record],
-    modules: &[Record],
+    (departments, modules): (&[Record], &[Record]),
     records: &[Record],
+    costs: &Costs,
     warnings: &[Warning],
 ) -> Result<String> {
-    let titles = ["", "accounts", "dealt", "revoking", "used", "quota", "forecast", "cost"];
+    let titles = ["", "accounts", "dealt", "revoking", "used", "quota", "forecast", "cost", "forecast cost"];
     let mut rows = vec![titles.map(str::to_owned).to_vec()];
-    let usage = |name: String, dealt: String, revoking: String, line: &Record| {
+    let usage = |name: String, [dealt, revoking]: [String; 2], line: &Record, cost: Amount| {
         let text = |field| line.text(field);
         vec![
             name,
@@ -99,12 +105,14 @@ fn draw(
             text("quota"),
             text("projected"),
             text("cost"),
+            cost.to_string(),
         ]
     };
     let lines: BTreeMap<String, &Record> = modules.iter().map(|line| (line.text("name"), line)).collect();
     for department in departments {
         let name = department.text("name");
-        rows.push(usage(name.clone(), String::new(), String::new(), department));
+        let cost = costs.departments.get(&name).copied().unwrap_or_default();
+        rows.push(usage(name.clone(), Default::default(), department, cost));
         for module in records.iter().filter(|module| module.text("department") == name) {
             let attached = Record::read_list(module.get("attached")?)?;
             let sum = |field: &str| -> Result<String> {
@@ -121,7 +129,8 @@ fn draw(
                 module.text("instances")
             );
             if let Some(line) = lines.get(&module.text("module")) {
-                rows.push(usage(title, sum("dealt")?, sum("revoking")?, line));
+                let cost = costs.modules.get(&line.text("name")).copied().unwrap_or_default();
+                rows.push(usage(title, [sum("dealt")?, sum("revoking")?], line, cost));
             }
             for instance in &attached {
                 let state = instance.text("state");
@@ -148,10 +157,10 @@ fn draw(
             warnings.len()
         );
         for warning in warnings.iter().take(SHOWN) {
-            let Warning { account, place, used, end, price, forecast } = warning;
+            let Warning { account, place, used, end, price, forecast, cost } = warning;
             let _ = writeln!(
                 text,
-                "  {account} ({place}): {used} used, forecast {forecast}; beyond {end} each costs {price}"
+                "  {account} ({place}): {used} used, forecast {forecast}, which costs {cost}; beyond {end} each costs {price}"
             );
         }
         if warnings.len() > SHOWN {
@@ -165,25 +174,76 @@ fn draw(
 /// One hour, in milliseconds.
 const HOUR: i64 = 3_600_000;
 
-/// The accounts that will reach their next step, those nearest to it first.
-fn warnings(accounts: &[Record], begin: i64, end: i64, now: i64) -> Result<Vec<Warning>> {
+/// What an account will have used and cost at the end of the month, at its rate so far.
+struct Forecast {
+    module: String,
+    cost: Amount,
+    /// Present if the account will reach its next price step.
+    warning: Option<Warning>,
+}
+
+/// The forecasts of all accounts, in a month that begins and ends at these times.
+fn forecasts(accounts: &[Record], (begin, end): (i64, i64), now: i64) -> Result<Vec<Forecast>> {
     // The first minutes of a month allow no forecast, so at least one hour counts as passed.
     let (passed, whole) = ((now - begin).max(HOUR) as u128, (end - begin).max(HOUR) as u128);
-    let mut all = Vec::new();
-    for record in accounts {
-        let used: u64 = record.get("used")?;
+    let forecast = |record: &Record| {
+        let (quota, used): (u64, u64) = (record.get("quota")?, record.get("used")?);
+        let (module, tiers) = (record.text("module"), record.text("tiers"));
         let forecast = u64::try_from(u128::from(used) * whole / passed).unwrap_or(u64::MAX).max(used);
-        let Some((step_end, price)) = next_step(record.get("quota")?, &record.text("tiers"), used) else {
-            continue;
-        };
-        if forecast > step_end {
-            let place = format!("{}/{}", record.text("module"), record.text("instance"));
-            let account = record.text("account");
-            all.push(Warning { account, place, used, end: step_end, price, forecast });
+        let cost = file::Tariff { quota, tiers: tiers.clone() }.priced().cost(forecast);
+        let step = next_step(quota, &tiers, used).filter(|&(step_end, _)| forecast > step_end);
+        let warning = step.map(|(end, price)| {
+            let place = format!("{module}/{}", record.text("instance"));
+            Warning { account: record.text("account"), place, used, end, price, forecast, cost }
+        });
+        Ok(Forecast { module, cost, warning })
+    };
+    accounts.iter().map(forecast).collect()
+}
+
+/// The accounts that will reach their next step, those nearest to it first.
+fn warnings(forecasts: Vec<Forecast>) -> Vec<Warning> {
+    let mut all: Vec<Warning> = forecasts.into_iter().filter_map(|forecast| forecast.warning).collect();
+    all.sort_by_key(|warning| warning.end.saturating_sub(warning.used));
+    all
+}
+
+/// The forecast costs of the month, by name.
+#[derive(Default)]
+struct Costs {
+    modules: BTreeMap<String, Amount>,
+    /// A department has the costs of the departments in it as well.
+    departments: BTreeMap<String, Amount>,
+}
+
+impl Costs {
+    /// A line of use, with the forecast cost of its object.
+    fn line(line: &Record, costs: &BTreeMap<String, Amount>) -> Value {
+        let mut all = line.json();
+        let cost = costs.get(&line.text("name")).copied().unwrap_or_default();
+        if let Some(fields) = all.as_object_mut() {
+            fields.insert("forecast_cost".to_owned(), cost.to_string().into());
+        }
+        all
+    }
+}
+
+fn costs(forecasts: &[Forecast], modules: &[Record]) -> Result<Costs> {
+    let mut costs = Costs::default();
+    for forecast in forecasts {
+        let sum = costs.modules.entry(forecast.module.clone()).or_default();
+        sum.0 = sum.0.saturating_add(forecast.cost.0);
+    }
+    for module in modules {
+        let cost = costs.modules.get(&module.text("module")).copied().unwrap_or_default();
+        let department: String = module.get("department")?;
+        let ends = department.match_indices('/').map(|(end, _)| end).chain([department.len()]);
+        for level in ends.filter_map(|end| department.get(..end)) {
+            let sum = costs.departments.entry(level.to_owned()).or_default();
+            sum.0 = sum.0.saturating_add(cost.0);
         }
     }
-    all.sort_by_key(|warning| warning.end.saturating_sub(warning.used));
-    Ok(all)
+    Ok(costs)
 }
 
 /// The end of the current step after `used` instructions, and the price of the next step; `None` on the last step.

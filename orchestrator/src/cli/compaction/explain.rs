@@ -1,24 +1,25 @@
 //! `allotd compaction explain`: why a task is not running, or not finished.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Result;
 
 use super::task_client::{TaskClient, gone};
-use super::views::{subtasks, time};
+use super::views::time;
 use crate::cli::outcome::Outcome;
 use crate::cli::terminal::write;
 use allot_compaction::ids::TaskId;
 use allot_compaction::node::Units;
+use allot_compaction::paths::decode;
 use allot_compaction::permits;
-use allot_compaction::task::{MainTask, SubState, SubTask};
+use allot_compaction::task::MainTask;
 use allot_runtime::time::now_ms;
 
 /// Prints the reasons, one on each line.
 pub(super) async fn run(client: &TaskClient, id: TaskId, json: bool) -> Result<Outcome> {
     let Some(main) = client.store.main(id).await? else { return Err(gone(id).into()) };
     let units = client.units().await?;
-    let subs = subtasks(client, id).await?;
+    let subs = count_subtasks(client, id).await?;
     let before = match main.task.after.as_ref().and_then(|id| id.parse::<TaskId>().ok()) {
         Some(before) => client.store.main(before).await?.filter(|before| !before.task.state.is_over()),
         None => None,
@@ -34,6 +35,35 @@ pub(super) async fn run(client: &TaskClient, id: TaskId, json: bool) -> Result<O
         write(&format!("{}\n", reasons.join("\n")))?;
     }
     Ok(Outcome::Done)
+}
+
+/// How many subtasks of a task run and wait at each worker.
+type Counts = BTreeMap<String, Count>;
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Count {
+    running: usize,
+    waiting: usize,
+}
+
+/// Counts the subtasks of a task: by the inboxes, and by the locks of the partitions that run. So the cost depends on the
+/// number of workers and of running subtasks, and not on that of waiting ones.
+async fn count_subtasks(client: &TaskClient, id: TaskId) -> Result<Counts> {
+    let store = &client.store;
+    let locks = store.children(&store.paths.locks()).await?;
+    let locks = store.tree.get_many(&store.paths.locks(), locks).await?.into_iter();
+    let running = locks.filter_map(|(_, lock)| String::from_utf8(lock.data).ok()?.parse::<TaskId>().ok());
+    let running: BTreeSet<TaskId> = running.filter(|sub| sub.of_main() == id).collect();
+    let mut counts = Counts::new();
+    for name in store.children(&store.paths.assigned()).await? {
+        let worker = decode(&name);
+        let ids = store.at(&worker, Some(id)).await?;
+        if !ids.is_empty() {
+            let running = ids.iter().filter(|sub| running.contains(sub)).count();
+            counts.insert(worker, Count { running, waiting: ids.len() - running });
+        }
+    }
+    Ok(counts)
 }
 
 /// The present units, and since when the others are away, as the monitor recorded it.
@@ -69,7 +99,7 @@ fn reasons(
     task: &MainTask,
     before: Option<TaskId>,
     limits: &[Limit],
-    subs: &[SubTask],
+    subs: &Counts,
     there: &Presences<'_>,
     now: u64,
 ) -> Vec<String> {
@@ -128,20 +158,16 @@ fn reasons(
         all.push(format!("{rest} partitions of the round are not assigned yet"));
     }
     all.extend(by_worker(subs, there));
-    let finished = task.outstanding().saturating_sub(subs.len() as u64);
+    let present: usize = subs.values().map(|count| count.running + count.waiting).sum();
+    let finished = task.outstanding().saturating_sub(present as u64);
     if finished > 0 {
         all.push(format!("{finished} subtasks are over, and not counted yet"));
     }
     all
 }
 
-fn by_worker(subs: &[SubTask], there: &Presences<'_>) -> Vec<String> {
-    let mut workers: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
-    for sub in subs {
-        let (running, waiting) = workers.entry(&sub.worker).or_default();
-        *(if sub.state == SubState::Running { running } else { waiting }) += 1;
-    }
-    let line = |(worker, (running, waiting)): (&str, (usize, usize))| {
+fn by_worker(subs: &Counts, there: &Presences<'_>) -> Vec<String> {
+    let line = |(worker, &Count { running, waiting }): (&String, &Count)| {
         let Some(info) = there.units.live.get(worker) else {
             return format!(
                 "worker {worker} is away{}: {} subtasks wait until it counts as lost",
@@ -154,5 +180,5 @@ fn by_worker(subs: &[SubTask], there: &Presences<'_>) -> Vec<String> {
         let why = if waiting > 0 && full { "; they wait for a free slot" } else { "" };
         format!("worker {worker}, {} slots: {running} running, {waiting} waiting{why}", info.slots)
     };
-    workers.into_iter().map(line).collect()
+    subs.iter().map(line).collect()
 }

@@ -3,6 +3,7 @@
 
 mod explain;
 mod failures;
+mod set;
 mod submit;
 mod task_client;
 mod upgrade;
@@ -88,6 +89,8 @@ pub(crate) enum Command {
         #[command(flatten)]
         common: Common,
     },
+    /// Change options of an unfinished task. They hold for the subtasks that have not begun.
+    Set(set::Arguments),
     /// Give a task to another manager, or a waiting subtask to another worker.
     Reassign {
         /// The task, or the subtask with --subtask.
@@ -121,6 +124,7 @@ pub(crate) enum Command {
 pub(crate) async fn run(command: Command) -> Result<Outcome> {
     let common = match &command {
         Command::Submit(arguments) => &arguments.common,
+        Command::Set(arguments) => &arguments.common,
         Command::Upgrade(arguments) => &arguments.common,
         Command::List { common, .. }
         | Command::Show { common, .. }
@@ -149,6 +153,7 @@ pub(crate) async fn run(command: Command) -> Result<Outcome> {
         Command::Stop { task, wait, .. } => stop(&client, *task, *wait, json).await,
         Command::Pause { task, .. } => pause(&client, *task, true, json).await,
         Command::Resume { task, .. } => pause(&client, *task, false, json).await,
+        Command::Set(arguments) => set::run(&client, arguments).await,
         Command::Reassign { task, to, subtask, .. } => {
             reassign(&client, (*task, *subtask), to.as_deref(), json).await
         }

@@ -15,9 +15,11 @@ use crate::config::Span;
 use allot_compaction::hashing::choose;
 use allot_compaction::ids::TaskId;
 use allot_compaction::partitions::check_table_name;
+use allot_compaction::schedule::Schedule;
 use allot_compaction::task::{MainTask, RepeatInfo, RetryInfo, State};
 use allot_compaction::task_store::Fault;
 use allot_compaction::window::{Window, own_zone};
+use allot_runtime::time::now_ms;
 
 /// Most bytes of all partitions named in a submission.
 const NAMED: usize = 32 * 1024;
@@ -36,12 +38,28 @@ pub(crate) struct Arguments {
     /// Only this partition; may be repeated. Without it the manager lists the partitions.
     #[arg(long = "partition", value_name = "PARTITION")]
     partitions: Vec<String>,
-    /// Rounds in all; 0 until stopped.
-    #[arg(long, value_name = "COUNT", requires = "every", default_value_t = 1)]
-    repeat: u64,
+    /// Rounds in all; 0 until stopped [default: 1; with --cron, 0]
+    #[arg(long, value_name = "COUNT", requires = "when")]
+    repeat: Option<u64>,
     /// From the end of a round to the beginning of the next; whole seconds
-    #[arg(long, value_name = "DURATION")]
+    #[arg(long, value_name = "DURATION", group = "when")]
     every: Option<Span>,
+    /// Begin each round, also the first, at these times: minute, hour, day of month, month, day of week, e.g. "0 2 * * *".
+    /// A time at which the round before still runs is left out.
+    #[arg(long, value_name = "EXPRESSION", group = "when")]
+    cron: Option<String>,
+    /// Time zone of --cron, e.g. Europe/Berlin [default: this machine's]
+    #[arg(long, requires = "cron")]
+    time_zone: Option<String>,
+    /// Leave out partitions whose score is lower; the partitions program prints the scores.
+    #[arg(long, value_name = "SCORE", allow_negative_numbers = true, conflicts_with = "partitions")]
+    min_score: Option<f64>,
+    /// Compact so many partitions in a round at most, those with the highest scores; 0 for all.
+    #[arg(long, value_name = "COUNT", default_value_t = 0)]
+    budget: u64,
+    /// Time limit of each runner; whole seconds [default: compaction.timeout of the unit]
+    #[arg(long, value_name = "DURATION")]
+    timeout: Option<Span>,
     /// Wait for the end; the exit code is 1 unless every subtask succeeded. Ctrl-C ends the wait, not the task.
     #[arg(long)]
     wait: bool,
@@ -102,8 +120,15 @@ async fn compose(client: &TaskClient, arguments: &Arguments) -> Result<(TaskId, 
         bail!("the named partitions take more than {NAMED} bytes; let compaction.partitions list them");
     }
     // What is wrong with the command itself comes before what the cluster says of it.
-    let repeat = RepeatInfo { repeat_count: arguments.repeat, repeat_interval: interval(arguments)? };
-    let window = window(arguments)?;
+    let schedule = schedule(arguments)?;
+    let repeat_count = arguments.repeat.unwrap_or(if schedule.is_some() { 0 } else { 1 });
+    let repeat = RepeatInfo { repeat_count, repeat_interval: interval(arguments)? };
+    let window = arguments.window.as_deref().map(|text| window(text, arguments.zone.as_deref()));
+    let window = window.transpose().map_err(Error::msg)?;
+    let timeout = arguments.timeout.map(timeout).transpose()?.unwrap_or(0);
+    if arguments.min_score.is_some_and(|score| !score.is_finite()) {
+        bail!("--min-score is a number");
+    }
     let units = client.units().await?;
     let config = &client.config.compaction;
     let wanted = arguments.node.as_ref().or(config.node.as_ref());
@@ -121,7 +146,7 @@ async fn compose(client: &TaskClient, arguments: &Arguments) -> Result<(TaskId, 
     let id = TaskId::main(&manager, time);
     let table = [&arguments.db, &arguments.schema, &arguments.table].map(Clone::clone);
     let task = MainTask {
-        repeat_flag: arguments.repeat != 1,
+        repeat_flag: repeat_count != 1,
         repeat,
         retry: RetryInfo {
             limit: arguments.retry_failed,
@@ -133,6 +158,11 @@ async fn compose(client: &TaskClient, arguments: &Arguments) -> Result<(TaskId, 
         priority: arguments.priority,
         window,
         limit: arguments.limit,
+        timeout,
+        next_at: schedule.as_ref().map_or(0, |(_, first)| *first),
+        schedule: schedule.map(|(schedule, _)| schedule),
+        min_score: arguments.min_score,
+        budget: arguments.budget,
         ..MainTask::new(id, table, manager, pc)
     };
     Ok((id, task))
@@ -148,10 +178,29 @@ fn interval(arguments: &Arguments) -> Result<u64> {
     }
 }
 
-fn window(arguments: &Arguments) -> Result<Option<Window>> {
-    let Some(text) = &arguments.window else { return Ok(None) };
-    let zone = arguments.zone.clone().unwrap_or_else(own_zone);
-    Window::new(text, &zone).map(Some).map_err(Error::msg)
+/// The window in this zone, or in that of this machine.
+pub(super) fn window(text: &str, zone: Option<&str>) -> Result<Window, String> {
+    Window::new(text, &zone.map_or_else(own_zone, str::to_owned))
+}
+
+/// A time limit of runners, in seconds.
+pub(super) fn timeout(span: Span) -> Result<u64> {
+    const LONGEST: u64 = 366 * 24 * 3600;
+    match span.0.as_secs() {
+        seconds if seconds <= LONGEST && span.0.subsec_nanos() == 0 => Ok(seconds),
+        _ => bail!("--timeout is whole seconds, and a year at most"),
+    }
+}
+
+/// The schedule, and the time of its first round in milliseconds since 1970.
+fn schedule(arguments: &Arguments) -> Result<Option<(Schedule, u64)>> {
+    let Some(expression) = &arguments.cron else { return Ok(None) };
+    let zone = arguments.time_zone.clone().unwrap_or_else(own_zone);
+    let schedule = Schedule::new(expression, &zone).map_err(Error::msg)?;
+    match schedule.next(now_ms()) {
+        Some(first) => Ok(Some((schedule, first))),
+        None => bail!("'{expression}' names no time of the next four years"),
+    }
 }
 
 /// Waits for the end of a task, with a progress bar on a terminal. The outcome is `Done` if no subtask failed.

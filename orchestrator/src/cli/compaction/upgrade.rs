@@ -37,6 +37,12 @@ pub(crate) struct Arguments {
     /// Path of the old tree in ZooKeeper [default: the first known path that exists]
     #[arg(long, value_name = "PATH")]
     old_root: Option<String>,
+    /// Skip this old task, which cannot be read; may be repeated. The upgrade and --finalize pass over it then.
+    #[arg(long, value_name = "NAME", requires = "reason", conflicts_with = "finalize")]
+    skip: Vec<String>,
+    /// Why tasks are skipped; recorded with them.
+    #[arg(long, value_name = "TEXT", requires = "skip")]
+    reason: Option<String>,
     /// Continue although version 1 seems to run.
     #[arg(long)]
     frozen: bool,
@@ -62,6 +68,9 @@ pub(super) async fn run(client: &TaskClient, arguments: &Arguments) -> Result<Ou
     let delete_after = client.config.compaction.delete_after;
     let upgrade =
         Upgrade::new(client.store.clone(), source, units, pc, delete_after, arguments.dry_run).await?;
+    for name in &arguments.skip {
+        upgrade.skip(name, arguments.reason.as_deref().unwrap_or_default()).await?;
+    }
     if arguments.finalize {
         finalize(&upgrade, arguments, &place).await
     } else {
@@ -126,6 +135,7 @@ async fn take(upgrade: &Upgrade, arguments: &Arguments, place: &str) -> Result<O
                 "there already, and locked now".to_owned(),
                 Some("is there already; it gets its lock".to_owned()),
             ),
+            Step::Skipped(why) => ("skipped".to_owned(), Some(format!("is skipped: {why}"))),
             Step::Gone => ("renamed or gone meanwhile; run it again".to_owned(), None),
             Step::Odd(why) => {
                 odd = true;

@@ -66,9 +66,8 @@ fn tasks(tasks: &[MainTask]) -> Result<Outcome> {
 
 /// Runs `list`.
 pub(super) async fn list(client: &TaskClient, live: bool, as_json: bool) -> Result<Outcome> {
-    let mains = client.store.mains().await?;
-    let all: Vec<MainTask> =
-        mains.into_iter().map(|main| main.task).filter(|task| !live || !task.state.is_over()).collect();
+    let mains = if live { client.store.live_mains().await? } else { client.store.mains().await? };
+    let all: Vec<MainTask> = mains.into_iter().map(|main| main.task).collect();
     if as_json { print(&json!(all)) } else { tasks(&all) }
 }
 
@@ -86,7 +85,7 @@ pub(super) async fn history(client: &TaskClient, id: Option<TaskId>, as_json: bo
 }
 
 /// The unfinished subtasks of a task, by worker.
-pub(super) async fn subtasks(client: &TaskClient, id: TaskId) -> Result<Vec<SubTask>> {
+async fn subtasks(client: &TaskClient, id: TaskId) -> Result<Vec<SubTask>> {
     let mut all = Vec::new();
     for name in client.store.children(&client.store.paths.assigned()).await? {
         let worker = decode(&name);
@@ -138,6 +137,14 @@ fn print_task(task: &MainTask, subs: &[SubTask]) -> Result<Outcome> {
     }
     if task.limit != 0 {
         facts.push(("limit", task.limit.to_string()));
+    }
+    if task.timeout != 0 {
+        facts.push(("timeout", humantime::format_duration(Duration::from_secs(task.timeout)).to_string()));
+    }
+    facts.extend(task.schedule.iter().map(|schedule| ("schedule", schedule.to_string())));
+    facts.extend(task.min_score.iter().map(|score| ("lowest score", score.to_string())));
+    if task.budget != 0 {
+        facts.push(("budget", task.budget.to_string()));
     }
     facts.extend(task.window.iter().map(|window| ("window", window.to_string())));
     facts.extend(task.after.iter().map(|before| ("after", before.clone())));

@@ -9,7 +9,7 @@ use clap::Args;
 use crate::cli::outcome::Outcome;
 use crate::cli::terminal;
 use crate::config::RedisSource;
-use allot_client::{self, NumberStore, PoolInfo};
+use allot_client::{self, Cause, NumberStore, PoolInfo};
 
 /// Leases asked for at a time.
 const COUNT: u32 = 1000;
@@ -60,6 +60,12 @@ fn draw(key: &str, info: &PoolInfo, carried: &BTreeMap<Option<String>, (u64, i64
     if info.cooling > 0 {
         let _ = writeln!(text, "  {} of the idle ones cool down", info.cooling);
     }
+    if info.limited > 0 {
+        let _ = writeln!(text, "  {} of the idle ones have reached a cap", info.limited);
+    }
+    if info.quarantined > 0 {
+        let _ = writeln!(text, "  {} of the idle ones are in quarantine", info.quarantined);
+    }
     if info.draining > 0 {
         let _ = writeln!(text, "  {} go when their call ends", info.draining);
     }
@@ -70,10 +76,31 @@ fn draw(key: &str, info: &PoolInfo, carried: &BTreeMap<Option<String>, (u64, i64
         "lease {lease}, cool-down {cooldown}, registration time-out {regttl}, pick {}",
         info.pick
     );
+    for cap in &info.caps {
+        let _ = writeln!(text, "cap: {} calls in {}", cap.count, duration(cap.window));
+    }
+    for cause in &info.causes {
+        let _ = writeln!(text, "{}", describe(cause));
+    }
+    if info.waiting > 0 {
+        let _ = writeln!(text, "{} calls wait for a number", info.waiting);
+    }
     let _ = writeln!(text, "{} live calls", info.leases);
     for (switch, (count, oldest)) in carried {
         let switch = switch.as_deref().unwrap_or("(no switch)");
         let _ = writeln!(text, "  {switch}: {count}, the oldest for {}", duration((now - oldest).max(0)));
+    }
+    text
+}
+
+/// A cause, with its rule.
+fn describe(cause: &Cause) -> String {
+    let mut text = format!("cause {}: {} calls", cause.cause, cause.count);
+    if let Some(cooldown) = cause.cooldown {
+        let _ = write!(text, ", quarantine for {}", duration(cooldown));
+    }
+    if let (Some(after), Some(within)) = (cause.after, cause.within) {
+        let _ = write!(text, " after {after} in {}", duration(within));
     }
     text
 }
@@ -91,6 +118,7 @@ fn duration(ms: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use allot_client::Cap;
 
     #[test]
     fn a_pool_is_drawn_with_all_that_matters() {
@@ -107,6 +135,17 @@ mod tests {
             cooldown: 0,
             regttl: 7_200_000,
             pick: "STICKY".into(),
+            waiting: 7,
+            limited: 1,
+            quarantined: 2,
+            caps: vec![Cap { window: 60_000, count: 3 }],
+            causes: vec![Cause {
+                cause: "busy".into(),
+                count: 9,
+                cooldown: Some(3_600_000),
+                after: Some(5),
+                within: Some(600_000),
+            }],
         };
         let carried = BTreeMap::from([(None, (1, 500)), (Some("sw1".to_owned()), (2, 1000))]);
         let text = draw("p", &info, &carried, 200_000);
@@ -115,6 +154,9 @@ mod tests {
             "idle+up             2\n",
             "  1 of the idle ones cool down\n",
             "  1 go when their call ends\n",
+            "  1 of the idle ones have reached a cap\n  2 of the idle ones are in quarantine\n",
+            "cap: 3 calls in 60.0 s\ncause busy: 9 calls, quarantine for 60 min after 5 in 10 min\n",
+            "7 calls wait for a number\n3 live calls\n",
             "lease 60.0 s, cool-down none, registration time-out 2.0 h, pick STICKY\n",
             "  (no switch): 1, the oldest for 3 min\n  sw1: 2,",
         ] {

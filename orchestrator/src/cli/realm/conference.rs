@@ -1,15 +1,15 @@
-//! `allotd conference`: creates, ends, shows and moves conferences.
+//! `allotd conference`: ends, shows and moves conferences, and the list of its subcommands.
 
-use std::time::{Duration, SystemTime};
-
-use anyhow::{Result, anyhow};
+use anyhow::Result;
 use clap::{Args, Subcommand};
 
-use super::session::{Changing, connect};
+use super::create::{self, Create};
+use super::records::{self, Records};
+use super::session::{Changing, Target, connect};
 use crate::cli::outcome::Outcome;
 use crate::cli::table::{print, print_one};
 use crate::cli::terminal::write;
-use crate::config::{Confirm, RealmSource};
+use crate::config::Confirm;
 use allot_client::Record;
 
 /// The commands for conferences.
@@ -29,18 +29,10 @@ pub(crate) enum Command {
     History(One),
     /// Move a conference to another unit. The old unit runs it until the new unit does.
     Move(Move),
+    /// Write a record of each conference that has ended, with its segments, each record once.
+    Records(Records),
     /// Accept schedulers of earlier terms again, after ZooKeeper was rebuilt.
     Unclaim(Target),
-}
-
-/// The realm, and the format of the output.
-#[derive(Debug, Args)]
-pub(crate) struct Target {
-    #[command(flatten)]
-    source: RealmSource,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
 }
 
 /// Arguments that name one conference.
@@ -63,41 +55,6 @@ pub(crate) struct Release {
     realm: Target,
 }
 
-/// Arguments of `allotd conference create`.
-#[derive(Debug, Args)]
-pub(crate) struct Create {
-    /// Number of the conference; `*` with --from.
-    e164: String,
-    /// Call a number for it from the pool at this key.
-    #[arg(long, value_name = "POOL")]
-    from: Option<String>,
-    /// End of the conference: a time (2026-11-21T18:00:00Z) or a length of time from now (90m).
-    #[arg(long, value_parser = end)]
-    end: Option<u64>,
-    /// Room that the conference takes.
-    #[arg(long)]
-    size: Option<u32>,
-    /// Licences that the conference takes.
-    #[arg(long)]
-    licences: Option<u32>,
-    /// Priority; conferences of greater priority are recovered first.
-    #[arg(long, allow_hyphen_values = true)]
-    priority: Option<i64>,
-    /// Zone of the unit that runs the conference.
-    #[arg(long)]
-    zone: Option<String>,
-    /// End it, rather than open it on another unit, if its unit is lost.
-    #[arg(long)]
-    no_recover: bool,
-    /// Id of the request. A repeated request with the same id returns the same conference.
-    #[arg(long)]
-    request: Option<String>,
-    #[command(flatten)]
-    confirm: Confirm,
-    #[command(flatten)]
-    realm: Target,
-}
-
 /// Arguments of `allotd conference list`.
 #[derive(Debug, Args)]
 pub(crate) struct List {
@@ -114,8 +71,9 @@ pub(crate) struct List {
 /// Arguments of `allotd conference plan`.
 #[derive(Debug, Args)]
 pub(crate) struct Plan {
-    /// Print the plan for the case that this unit died now.
-    #[arg(long, value_name = "CMU")]
+    /// Print the plan for the case that this unit died now. For ANY: for each unit, how many of its conferences would
+    /// find room on others.
+    #[arg(long, value_name = "CMU|ANY")]
     down: Option<String>,
     #[command(flatten)]
     realm: Target,
@@ -146,6 +104,13 @@ const COLUMNS: [(&str, &str); 7] = [
 ];
 const PLAN: [(&str, &str); 4] =
     [("e164", "number"), ("cmu", "goes to"), ("why", "waits for"), ("next_retry", "next try")];
+const LOSSES: [(&str, &str); 5] = [
+    ("cmu", "unit"),
+    ("conferences", "conferences"),
+    ("placed", "find room"),
+    ("no_room", "no room"),
+    ("ending", "would end"),
+];
 const HISTORY: [(&str, &str); 6] = [
     ("epoch", "epoch"),
     ("cmu", "unit"),
@@ -161,7 +126,8 @@ const PAGE: u32 = 1000;
 /// Runs the command.
 pub(crate) async fn run(command: Command) -> Result<Outcome> {
     match command {
-        Command::Create(arguments) => create(arguments).await,
+        Command::Create(arguments) => create::run(&arguments).await,
+        Command::Records(arguments) => records::run(&arguments).await,
         Command::Release(arguments) => {
             let mut changing = Changing::connect(&arguments.realm.source, &arguments.confirm).await?;
             let release = changing.store.begin("CONF.RELEASE").arg(&arguments.e164).clone();
@@ -172,11 +138,7 @@ pub(crate) async fn run(command: Command) -> Result<Outcome> {
         }
         Command::List(arguments) => list(arguments).await,
         Command::Show(one) => show(one).await,
-        Command::Plan(arguments) => {
-            let store = connect(&arguments.realm.source).await?;
-            let records = store.plan(arguments.down.as_deref()).await?;
-            print(&records, &PLAN, arguments.realm.json).map(|()| Outcome::Done)
-        }
+        Command::Plan(arguments) => plan(&arguments).await,
         Command::History(one) => {
             let store = connect(&one.realm.source).await?;
             print(&store.history(&one.e164).await?, &HISTORY, one.realm.json).map(|()| Outcome::Done)
@@ -202,33 +164,21 @@ pub(crate) async fn run(command: Command) -> Result<Outcome> {
     }
 }
 
-async fn create(arguments: Create) -> Result<Outcome> {
-    let mut changing = Changing::connect(&arguments.realm.source, &arguments.confirm).await?;
-    let mut command = changing.store.begin("CONF.CREATE");
-    command.arg(&arguments.e164);
-    let numbers = [
-        ("END", arguments.end.map(|end| end as i64)),
-        ("SIZE", arguments.size.map(i64::from)),
-        ("LICENCES", arguments.licences.map(i64::from)),
-        ("PRIORITY", arguments.priority),
-    ];
-    for (option, number) in numbers {
-        if let Some(number) = number {
-            command.arg(option).arg(number);
+async fn plan(arguments: &Plan) -> Result<Outcome> {
+    let store = connect(&arguments.realm.source).await?;
+    let (down, json) = (arguments.down.as_deref(), arguments.realm.json);
+    if !down.is_some_and(|cmu| cmu.eq_ignore_ascii_case("ANY")) {
+        return print(&store.plan(down).await?, &PLAN, json).map(|()| Outcome::Done);
+    }
+    let (mut records, mut cursor) = (Vec::new(), 0);
+    loop {
+        let (next, page) = store.loss_page(cursor).await?;
+        records.extend(page);
+        if next == 0 {
+            return print(&records, &LOSSES, json).map(|()| Outcome::Done);
         }
+        cursor = next;
     }
-    let texts = [("FROM", &arguments.from), ("ZONE", &arguments.zone), ("REQUEST", &arguments.request)];
-    for (option, text) in texts {
-        if let Some(text) = text {
-            command.arg(option).arg(text);
-        }
-    }
-    if arguments.no_recover {
-        command.arg("NORECOVER");
-    }
-    let record = Record::read(changing.store.ask(&command).await?)?;
-    changing.confirm().await;
-    print_one(&record, arguments.realm.json).map(|()| Outcome::Done)
 }
 
 async fn list(arguments: List) -> Result<Outcome> {
@@ -263,32 +213,4 @@ async fn show(one: One) -> Result<Outcome> {
     print_one(&details, false)?;
     write("\nassignments\n")?;
     print(&history, &HISTORY, false).map(|()| Outcome::Done)
-}
-
-/// A time, or a length of time from now, as milliseconds since 1970.
-fn end(text: &str) -> Result<u64> {
-    let time = match humantime::parse_rfc3339_weak(text) {
-        Ok(time) => time,
-        Err(_) => humantime::parse_duration(text)
-            .ok()
-            .and_then(|length| SystemTime::now().checked_add(length))
-            .ok_or_else(|| {
-                anyhow!("write a time, 2026-11-21T18:00:00Z, or a length of time from now, 90m")
-            })?,
-    };
-    let since = time.duration_since(std::time::UNIX_EPOCH).unwrap_or(Duration::ZERO);
-    Ok(since.as_millis() as u64)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_end_is_a_time_or_a_length() {
-        assert_eq!(end("2023-11-14T22:13:20Z").unwrap(), 1_700_000_000_000);
-        let hour = end("1h").unwrap();
-        assert!(hour > allot_runtime::time::now_ms() + 3_500_000);
-        assert!(end("soon").unwrap_err().to_string().contains("90m"));
-    }
 }

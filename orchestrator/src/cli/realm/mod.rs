@@ -1,6 +1,10 @@
 //! `allotd conference` and `allotd units`: commands on a realm for managers and operators.
 
+mod call_record;
 mod conference;
+mod create;
+mod record_file;
+mod records;
 mod session;
 mod units;
 

@@ -3,10 +3,22 @@
 use std::time::Duration;
 
 use anyhow::Result;
+use clap::Args;
 
 use crate::cli::terminal::errln;
 use crate::config::{Confirm, RealmSource};
-use allot_client::{RealmStore, Session};
+use allot_client::streams::{self, Commands};
+use allot_client::{Error, RealmStore, Session};
+
+/// The realm, and the format of the output.
+#[derive(Debug, Args)]
+pub(crate) struct Target {
+    #[command(flatten)]
+    pub(super) source: RealmSource,
+    /// Print JSON.
+    #[arg(long)]
+    pub(super) json: bool,
+}
 
 /// A connection to the realm's master.
 pub(super) async fn connect(source: &RealmSource) -> Result<RealmStore> {
@@ -32,6 +44,12 @@ impl Changing {
         let store = RealmStore::new(session.connection.clone(), &config.realm);
         let (replicas, limit) = (config.conference.wait_replicas, config.conference.wait);
         Ok(Self { store, session, replicas, limit })
+    }
+
+    /// The events of the realm after this id.
+    pub(super) async fn events_after(&self, id: &str) -> Result<Commands, Error> {
+        let connection = self.session.another(streams::BLOCK).await?;
+        Ok(Commands::read_after(connection, self.store.stream("evt"), id.to_owned()))
     }
 
     /// Waits until replicas confirm the change. Without a confirmation the change stays, and a warning is printed.

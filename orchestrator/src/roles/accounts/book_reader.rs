@@ -1,8 +1,9 @@
 //! Reads the book: as a whole when it has changed, and single assignments that the tree has and its rows have not.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use tokio::time::Instant;
 use tracing::warn;
 
 use super::observed_tree::Book;

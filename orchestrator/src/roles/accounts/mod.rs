@@ -11,12 +11,15 @@ mod billing_cycles;
 mod book_reader;
 mod fault_injection;
 mod leader_session;
+mod node_reader;
 mod notifications;
 mod observed_tree;
 pub(crate) mod paths;
 mod periodic_tasks;
 mod protocol;
 mod reconcile;
+#[cfg(test)]
+mod reconcile_fixtures;
 #[cfg(test)]
 mod reconcile_simulation;
 #[cfg(test)]

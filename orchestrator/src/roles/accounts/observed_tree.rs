@@ -223,7 +223,7 @@ impl Book {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::roles::accounts::reconcile_tests::{dealt, present};
+    use crate::roles::accounts::reconcile_fixtures::{dealt, present};
 
     #[test]
     fn change_that_no_leader_makes_is_not_taken_over() {

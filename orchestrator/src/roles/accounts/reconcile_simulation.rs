@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use super::observed_tree::{Alloc, Book, InstanceId, ObservedTree, PublishedAccount};
 use super::protocol::{ClientReport, ReportedUse};
 use super::reconcile::{Action, Change, ReconcileInput, plan, unverified_assignments};
-use super::reconcile_tests::{BARRIER, LONGEST, NOW, book, dealt, id, present, row};
+use super::reconcile_fixtures::{BARRIER, LONGEST, NOW, book, dealt, id, present, row};
 use super::write_backoff::WriteBackoff;
 use allot_client::AccountRow;
 use allot_coordination::Version;

@@ -64,7 +64,7 @@ impl TreeAudit {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::roles::accounts::reconcile_tests::{dealt, id};
+    use crate::roles::accounts::reconcile_fixtures::{dealt, id};
 
     #[test]
     fn each_instance_is_read_in_its_turn() {

@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use super::node_reader;
 use super::observed_tree::{InstanceId, ObservedTree, Presence};
 use super::paths;
-use super::tree_writer;
 use super::watcher::WatchEvent;
 
 /// Applies an event, and returns the instances that are gone.
@@ -20,7 +20,7 @@ pub(super) fn apply(tree: &mut ObservedTree, event: WatchEvent) -> Vec<InstanceI
                 && known.created == node.created
                 && node.version.0 > known.version.0
             {
-                *known = tree_writer::alloc(&id, &node);
+                *known = node_reader::alloc(&id, &node);
             }
         }
         WatchEvent::Missing { dir } => {
@@ -29,7 +29,7 @@ pub(super) fn apply(tree: &mut ObservedTree, event: WatchEvent) -> Vec<InstanceI
         WatchEvent::Instances { dir, nodes } => {
             for (instance, node) in &nodes {
                 let id = InstanceId { dir: dir.clone(), instance: instance.clone() };
-                let Some(present) = tree_writer::presence(&id, node) else { continue };
+                let Some(present) = node_reader::presence(&id, node) else { continue };
                 let observed = tree.at(&id);
                 observed.set_present(newer(observed.present, present));
             }
@@ -117,7 +117,7 @@ mod tests {
                 ..node(created, version, &format!("{{\"released\":{{\"{released}\":1}}}}"))
             },
         };
-        tree.at(&id()).alloc = Some(tree_writer::alloc(&id(), &Node { owner: None, ..node(3, 4, "") }));
+        tree.at(&id()).alloc = Some(node_reader::alloc(&id(), &Node { owner: None, ..node(3, 4, "") }));
         let mut has_released = |event, account: &str| {
             apply(&mut tree, event);
             tree.at(&id()).alloc.as_ref().unwrap().report.has_released(account, 1)

@@ -4,6 +4,7 @@
 
 mod conferences;
 mod details;
+mod load;
 pub(crate) mod media;
 mod name;
 mod unit;

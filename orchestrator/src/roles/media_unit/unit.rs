@@ -1,6 +1,7 @@
 //! One incarnation of a unit. Sessions with Redis come and go, the conferences stay: each session starts with a join, a
 //! report of all conferences, and all their details. If Redis does not answer for `self_stop`, the incarnation ends.
 
+mod heartbeat;
 mod messages;
 mod send_ends;
 #[cfg(test)]
@@ -17,6 +18,7 @@ use tracing::{debug, info, warn};
 
 use super::conferences::LocalConferences;
 use super::details::{DetailUpdate, Details};
+use super::load::LoadMeter;
 use super::media::{Media, MediaEvent, MediaProgram};
 use super::name;
 use crate::config::CmuConfig;
@@ -92,6 +94,7 @@ pub(super) struct Unit<'a> {
     conferences: LocalConferences,
     details: Details,
     media: Media,
+    load: LoadMeter,
     media_events: mpsc::Receiver<MediaEvent>,
     /// When the last request that Redis answered was sent.
     last_answer: Instant,
@@ -125,6 +128,7 @@ impl<'a> Unit<'a> {
             conferences: LocalConferences::default(),
             details: Details::default(),
             media: Media::new(program, sender),
+            load: LoadMeter::new(config.load_program.clone(), config.lease),
             media_events,
             last_answer: Instant::now(),
             draining: None,
@@ -333,31 +337,6 @@ impl<'a> Unit<'a> {
             }
             result => result,
         }
-    }
-
-    async fn send_heartbeat(&mut self, store: &RealmStore, session: &mut Session) -> Result<(), Error> {
-        let sent = Instant::now();
-        match store.beat(&self.cmu, self.conferences.len()).await {
-            // The unit was declared down, or is unknown to a server that took over.
-            Err(error) if matches!(error.code(), Some("NOTFOUND" | "NOKEY")) => {
-                warn!(unit = self.cmu, %error, "Redis does not know this unit; joining again");
-                self.join(store).await?;
-                self.note_answer(sent);
-                self.pending_report = Some((PendingReport::ListAndDetails, Instant::now()));
-                return Ok(());
-            }
-            result => result?,
-        }
-        self.note_answer(sent);
-        if self.ends.has_unconfirmed() {
-            self.wait_for_replicas(session).await?;
-        }
-        if std::mem::take(&mut self.details_dirty) {
-            self.details.resend_all();
-            self.send_details(store).await?;
-        }
-        metrics::gauge!("allot_unit_conferences").set(self.conferences.len() as f64);
-        Ok(())
     }
 
     /// The pending report, if it can be sent: no start is in progress, and no stop either, unless the report has

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use tracing::{debug, error, info, warn};
 
 use super::failure_detector::{Evidence, FailureDetector, Liveness, Observation};
+use super::loss_survey::LossSurvey;
 use super::mass_failure_guard::{Decision, Limits, MassFailureGuard, ReleaseReason};
 use super::rate_limiter::RateLimiter;
 use super::unit_nodes::UnitNodes;
@@ -46,6 +47,7 @@ pub(super) struct ActiveScheduler<'a> {
     detector: FailureDetector,
     brake: MassFailureGuard,
     rate: RateLimiter,
+    survey: LossSurvey,
     /// Whether this term has reported the live units to the realm.
     begun: bool,
     /// The time of the last claim of the realm.
@@ -78,6 +80,7 @@ impl<'a> ActiveScheduler<'a> {
             detector: FailureDetector::new(config.grace, context.config.session()),
             brake: MassFailureGuard::new(limits),
             rate: RateLimiter::new(config.pace, config.burst),
+            survey: LossSurvey::default(),
             begun: false,
             claimed: Instant::now(),
             observed: Instant::now(),
@@ -145,7 +148,9 @@ impl LeaderRole for ActiveScheduler<'_> {
     }
 
     async fn check(&mut self, session: &mut Session) -> Result<(), SessionEnd> {
-        Ok(measure(&self.store(session)).await?)
+        let store = self.store(session);
+        let pending = measure(&store).await?;
+        Ok(self.survey.proceed(&store, pending).await?)
     }
 
     async fn tick(
@@ -252,7 +257,7 @@ impl ActiveScheduler<'_> {
         // Without target units nothing can be recovered. The command asks for one conference nevertheless: a refusal
         // shows that another scheduler has claimed the realm.
         let mut probe = u32::from(targets.is_empty());
-        self.rate.refill(targets.into_iter(), Instant::now());
+        self.rate.refill(targets.into_iter(), Instant::now(), || random::within(0.0..1.0));
         let mut recovered = 0;
         while self.leadership.check().is_ok() {
             let count = self.rate.allowance().min(RECOVERY_BATCH).max(std::mem::take(&mut probe));
@@ -391,7 +396,8 @@ impl ActiveScheduler<'_> {
     }
 }
 
-async fn measure(store: &RealmStore) -> Result<(), Error> {
+/// Sets the metrics of the realm. Returns how many conferences wait for recovery.
+async fn measure(store: &RealmStore) -> Result<u64, Error> {
     let stat = store.stat().await?;
     for state in ["waiting", "creating", "open", "pending"] {
         if let Ok(count) = stat.get::<f64>(state) {
@@ -403,7 +409,7 @@ async fn measure(store: &RealmStore) -> Result<(), Error> {
             metrics::gauge!("allot_scheduler_units", "state" => state).set(count);
         }
     }
-    Ok(())
+    stat.get("pending")
 }
 
 /// The silent units, for people.

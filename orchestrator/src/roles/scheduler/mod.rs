@@ -8,6 +8,7 @@
 
 mod active;
 mod failure_detector;
+mod loss_survey;
 mod mass_failure_guard;
 mod rate_limiter;
 mod unit_nodes;

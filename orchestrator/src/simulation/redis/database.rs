@@ -1,13 +1,14 @@
 //! The data of one server. A master decides what a command writes; the writes change its data and, later, those of its
-//! replica. Of a realm, a replica gets the encoded events.
+//! replica. Of a realm or a book, a replica gets the encoded events.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use allot_core::account::Book;
 use allot_core::conf::messages::{EVENTS, HANG_UPS, INFO, command_stream};
-use allot_core::conf::outcome::Decision;
-use allot_core::conf::{Event, Realm, Reply};
+use allot_core::conf::{Event, Realm};
 use allot_core::shared::codec::Writer;
+use allot_core::shared::decision::Decision;
 use allot_core::shared::machine::{Machine, MachineEvent as _};
 use allot_core::shared::outbox::Outbox;
 use allot_core::shared::payload::{self, Payload};
@@ -31,12 +32,56 @@ const TRIM_LIVE_MS: i64 = 300_000;
 
 type Key = Vec<u8>;
 
+/// The families of the values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Realm,
+    Book,
+}
+
+/// A family whose values the servers have.
+pub(super) trait Family: Machine {
+    const KIND: Kind;
+
+    /// The values of a server.
+    fn values(database: &mut Database) -> &mut BTreeMap<Key, Self> {
+        Self::parts(database).0
+    }
+
+    /// The values of a server, and its streams.
+    fn parts(database: &mut Database) -> (&mut BTreeMap<Key, Self>, &mut BTreeMap<Key, Stream>);
+
+    /// Notes what an event changes.
+    fn note(_touched: &mut Touched, _event: &Self::Event) {}
+}
+
+impl Family for Realm {
+    const KIND: Kind = Kind::Realm;
+
+    fn parts(database: &mut Database) -> (&mut BTreeMap<Key, Self>, &mut BTreeMap<Key, Stream>) {
+        (&mut database.realms, &mut database.streams)
+    }
+
+    fn note(touched: &mut Touched, event: &Event) {
+        touched.add(event);
+    }
+}
+
+impl Family for Book {
+    const KIND: Kind = Kind::Book;
+
+    fn parts(database: &mut Database) -> (&mut BTreeMap<Key, Self>, &mut BTreeMap<Key, Stream>) {
+        (&mut database.books, &mut database.streams)
+    }
+}
+
 /// A change of one key.
 #[derive(Debug, Clone)]
 pub(super) enum Write {
-    /// Events of a realm, encoded as the module replicates them.
-    Realm {
+    /// Events of a value, encoded as the module replicates them.
+    Events {
         key: Key,
+        kind: Kind,
         payload: Arc<[u8]>,
         touched: Touched,
     },
@@ -94,6 +139,7 @@ pub(super) struct Hash {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Database {
     pub(super) realms: BTreeMap<Key, Realm>,
+    pub(super) books: BTreeMap<Key, Book>,
     pub(super) streams: BTreeMap<Key, Stream>,
     hashes: BTreeMap<Key, Hash>,
     /// When the streams of the realms are trimmed next.
@@ -104,7 +150,10 @@ impl Database {
     /// Carries out a write, as a master does with a write of its own, and a replica with one of its master.
     pub(super) fn apply(&mut self, write: &Write) {
         match write {
-            Write::Realm { key, payload, .. } => self.apply_events(key, payload),
+            Write::Events { key, kind: Kind::Realm, payload, .. } => {
+                self.apply_events::<Realm>(key, payload);
+            }
+            Write::Events { key, kind: Kind::Book, payload, .. } => self.apply_events::<Book>(key, payload),
             Write::Add { key, id, fields } => {
                 self.streams.entry(key.clone()).or_default().add(*id, fields.clone());
             }
@@ -144,19 +193,20 @@ impl Database {
     }
 
     /// The events of a master, as `CONF.APPLY` carries them.
-    fn apply_events(&mut self, key: &Key, payload: &[u8]) {
+    fn apply_events<F: Family>(&mut self, key: &Key, payload: &[u8]) {
         let Payload::Events { at, events } = Payload::read(key, payload).unwrap() else {
             unreachable!("a master sends a whole state only to a new replica")
         };
-        let mut events = Event::decode_all(events).unwrap().into_iter();
-        if !self.realms.contains_key(key) {
-            let opened = <Realm as Machine>::open(&events.next().unwrap(), at).unwrap().unwrap();
-            self.realms.insert(key.clone(), opened);
+        let mut events = F::Event::decode_all(events).unwrap().into_iter();
+        let values = F::values(self);
+        if !values.contains_key(key) {
+            let opened = F::open(&events.next().unwrap(), at).unwrap().unwrap();
+            values.insert(key.clone(), opened);
         }
-        let realm = self.realms.get_mut(key).unwrap();
+        let value = values.get_mut(key).unwrap();
         for event in events {
-            realm.admits(&event).unwrap();
-            realm.apply(at, &event);
+            value.admits(&event).unwrap();
+            value.apply(at, &event);
         }
     }
 
@@ -165,51 +215,63 @@ impl Database {
         self.hashes.get(key).filter(|hash| hash.expires.is_none_or(|at| at > now))
     }
 
-    /// Creates a realm by its first event.
-    pub(super) fn open_realm(&mut self, key: &[u8], event: &Event, clock: i64, log: &mut Vec<Write>) {
+    /// Creates a value by its first event.
+    pub(super) fn open<F: Family>(&mut self, key: &[u8], event: &F::Event, clock: i64, log: &mut Vec<Write>) {
         let mut payload = payload_at(clock);
         event.encode(&mut payload);
-        let write = write_of(key, payload, Touched::default());
+        let write = write_of::<F>(key, payload, Touched::default());
         self.apply(&write);
         log.push(write);
     }
 
-    /// Changes a realm: applies what is due, then what `decide` decides, and sends messages. What was due stays done if
-    /// `decide` refuses.
-    pub(super) fn change<T>(
+    /// Changes a value: applies what is due, then what `decide` decides and what `follow` adds to it, and sends
+    /// messages. What was due stays done if `decide` refuses.
+    pub(super) fn change<F: Family, R, T>(
         &mut self,
         key: &[u8],
         clock: i64,
         log: &mut Vec<Write>,
-        decide: impl FnOnce(&Realm, i64) -> Result<Decision, Refusal>,
-        render: impl FnOnce(&Realm, &Reply) -> T,
+        decide: impl FnOnce(&F, i64) -> Result<Decision<F::Event, R>, Refusal>,
+        follow: impl FnOnce(&mut Step<'_, F>),
+        render: impl FnOnce(&F, i64, &R) -> T,
     ) -> Result<T, Refusal> {
-        let mut step = self.step(key, clock)?;
-        step.apply_due();
-        let decided = decide(step.realm, step.now).map(|decision| {
+        let mut step = self.step::<F>(key, clock)?;
+        step.apply_due_before_all();
+        let decided = decide(step.state, step.now).map(|decision| {
             decision.events.iter().for_each(|event| step.apply(event));
-            render(step.realm, &decision.reply)
+            follow(&mut step);
+            render(step.state, step.now, &decision.reply)
         });
         step.finish(log);
         decided
     }
 
-    /// What the module's timer does for a realm.
-    pub(super) fn tick(&mut self, key: &[u8], clock: i64, log: &mut Vec<Write>) {
-        let Ok(mut step) = self.step(key, clock) else { return };
-        step.apply_due();
-        step.finish(log);
+    /// What the module's timer does for all values.
+    pub(super) fn tick(&mut self, clock: i64, log: &mut Vec<Write>) {
+        let books: Vec<Key> = self.books.keys().cloned().collect();
+        books.iter().for_each(|key| self.tick_one::<Book>(key, clock, log));
+        let realms: Vec<Key> = self.realms.keys().cloned().collect();
+        realms.iter().for_each(|key| self.tick_one::<Realm>(key, clock, log));
         if clock >= self.trim_at {
             self.trim_at = clock + TRIM_EVERY_MS;
-            self.trim(key, clock, log);
+            realms.iter().for_each(|key| self.trim(key, clock, log));
         }
     }
 
-    /// When the timer must look at a realm next.
-    pub(super) fn wake_at(&self, key: &[u8]) -> Option<i64> {
-        let realm = self.realms.get(key)?;
-        let unsent = (!realm.outbox().is_empty()).then_some(0);
-        [realm.next_due(), unsent, Some(self.trim_at)].into_iter().flatten().min()
+    fn tick_one<F: Family>(&mut self, key: &[u8], clock: i64, log: &mut Vec<Write>) {
+        let Ok(mut step) = self.step::<F>(key, clock) else { return };
+        step.apply_due();
+        step.finish(log);
+    }
+
+    /// When the timer must look at the values next.
+    pub(super) fn wake_at(&self) -> Option<i64> {
+        fn next<F: Family>(value: &F) -> Option<i64> {
+            let unsent = value.outbox().is_some_and(|outbox| !outbox.is_empty()).then_some(0);
+            [value.next_due(), unsent].into_iter().flatten().min()
+        }
+        let trim = (!self.realms.is_empty()).then_some(self.trim_at);
+        self.realms.values().filter_map(next).chain(self.books.values().filter_map(next)).chain(trim).min()
     }
 
     /// Trims the streams of a realm by age, as the module does.
@@ -237,19 +299,20 @@ impl Database {
         if missed.is_empty() {
             return;
         }
-        let Ok(mut step) = self.step(key, clock) else { return };
+        let Ok(mut step) = self.step::<Realm>(key, clock) else { return };
         missed.into_iter().for_each(|stream| step.apply(&Event::Missed { stream }));
         step.finish(log);
     }
 
-    fn step(&mut self, key: &[u8], clock: i64) -> Result<Step<'_>, Refusal> {
-        let Some(realm) = self.realms.get_mut(key) else {
+    fn step<F: Family>(&mut self, key: &[u8], clock: i64) -> Result<Step<'_, F>, Refusal> {
+        let (values, streams) = F::parts(self);
+        let Some(state) = values.get_mut(key) else {
             return Err(Refusal::new(Code::NoKey, format!("there is no key '{}'", key.escape_ascii())));
         };
-        let now = realm.now(clock);
+        let now = state.now(clock);
         Ok(Step {
-            realm,
-            streams: &mut self.streams,
+            state,
+            streams,
             key: key.to_vec(),
             now,
             payload: payload_at(now),
@@ -269,14 +332,14 @@ fn payload_at(now: i64) -> Writer {
 }
 
 /// The write of the events in a payload.
-fn write_of(key: &[u8], mut payload: Writer, touched: Touched) -> Write {
+fn write_of<F: Family>(key: &[u8], mut payload: Writer, touched: Touched) -> Write {
     payload::seal(key, &mut payload);
-    Write::Realm { key: key.to_vec(), payload: payload.bytes.into(), touched }
+    Write::Events { key: key.to_vec(), kind: F::KIND, payload: payload.bytes.into(), touched }
 }
 
-/// One step of a realm, as the module's engine takes it.
-struct Step<'a> {
-    realm: &'a mut Realm,
+/// One step of a value, as the module's engine takes it.
+pub(super) struct Step<'a, F> {
+    pub(super) state: &'a mut F,
     streams: &'a mut BTreeMap<Key, Stream>,
     key: Key,
     now: i64,
@@ -288,26 +351,32 @@ struct Step<'a> {
     touched: Touched,
 }
 
-impl Step<'_> {
-    fn apply(&mut self, event: &Event) {
-        self.realm.apply(self.now, event);
+impl<F: Family> Step<'_, F> {
+    pub(super) fn apply(&mut self, event: &F::Event) {
+        self.state.apply(self.now, event);
         event.encode(&mut self.payload);
         self.changed = true;
-        self.touched.add(event);
-        if self.realm.outbox().len() >= FLUSH_AT {
+        F::note(&mut self.touched, event);
+        if self.state.outbox().is_some_and(|outbox| outbox.len() >= FLUSH_AT) {
             self.flush();
         }
     }
 
     fn apply_due(&mut self) {
-        for event in Machine::due(self.realm, self.now, DUE_AT_ONCE) {
+        for event in self.state.due(self.now, DUE_AT_ONCE) {
+            self.apply(&event);
+        }
+    }
+
+    fn apply_due_before_all(&mut self) {
+        for event in self.state.due_before_all(self.now, DUE_AT_ONCE) {
             self.apply(&event);
         }
     }
 
     /// Moves messages from the outbox to their streams.
     fn flush(&mut self) {
-        let outbox = self.realm.outbox();
+        let Some(outbox) = self.state.outbox() else { return };
         let (mut last, mut sent) = (outbox.last_id, Vec::new());
         for (name, waiting) in outbox.lanes() {
             let mut count = 0;
@@ -335,9 +404,11 @@ impl Step<'_> {
                 sent.push((name.to_vec(), count));
             }
         }
-        if !sent.is_empty() {
-            let event = Event::Flushed { sent, last_id: last };
-            self.realm.apply(self.now, &event);
+        if sent.is_empty() {
+            return;
+        }
+        if let Some(event) = F::flushed(sent, last) {
+            self.state.apply(self.now, &event);
             event.encode(&mut self.payload);
             self.changed = true;
         }
@@ -347,7 +418,7 @@ impl Step<'_> {
         self.flush();
         log.append(&mut self.messages);
         if self.changed {
-            log.push(write_of(&self.key, self.payload, self.touched));
+            log.push(write_of::<F>(&self.key, self.payload, self.touched));
         }
     }
 }

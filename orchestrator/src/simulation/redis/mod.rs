@@ -4,6 +4,7 @@
 //! Replication is computed when it matters: a write has reached the replica once the lag has passed, unless the
 //! replica was cut off. A failover makes the replica the master with what had reached it; the rest is lost.
 
+mod account_commands;
 mod arguments;
 mod database;
 mod realm_commands;
@@ -19,11 +20,12 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use allot_core::account::Book;
 use allot_core::conf::Realm;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep};
 
-use self::database::{Database, Write};
+use self::database::{Database, Kind, Write};
 use self::resp::{Command, Reply};
 use self::stream_commands::Done;
 use super::clock;
@@ -50,6 +52,7 @@ impl fmt::Debug for Redis {
 
 struct State {
     realm: Vec<u8>,
+    book: Vec<u8>,
     servers: [Server; SERVERS],
     /// Which server is the master.
     master: usize,
@@ -86,7 +89,7 @@ struct Server {
     database: Database,
     /// Programs wait here for entries of a stream.
     readers: BTreeMap<Vec<u8>, Arc<Notify>>,
-    /// The timer of the realm waits here for an earlier deadline, and until when it sleeps.
+    /// The timer of the values waits here for an earlier deadline, and until when it sleeps.
     timer: Arc<Notify>,
     wake_at: i64,
     /// How often the server's connections were closed, by a stop or a change of role.
@@ -116,10 +119,11 @@ enum Answer {
 }
 
 impl Redis {
-    /// A master and its replica, for the realm at this key.
-    pub(super) fn start(realm: &str, lag: Duration, observer: Observer) -> Self {
+    /// A master and its replica, for the realm and the book at these keys.
+    pub(super) fn start((realm, book): (&str, &str), lag: Duration, observer: Observer) -> Self {
         let state = State {
             realm: realm.as_bytes().to_vec(),
+            book: book.as_bytes().to_vec(),
             servers: Default::default(),
             master: 0,
             failovers: 0,
@@ -143,6 +147,11 @@ impl Redis {
     /// Looks at the master's realm, if it exists.
     pub(super) fn realm<T>(&self, look: impl FnOnce(&Realm) -> T) -> Option<T> {
         self.with(|state| state.servers[state.master].database.realms.get(&state.realm).map(look))
+    }
+
+    /// Looks at the master's book, if it exists.
+    pub(super) fn book<T>(&self, look: impl FnOnce(&Book) -> T) -> Option<T> {
+        self.with(|state| state.servers[state.master].database.books.get(&state.book).map(look))
     }
 
     /// Looks at the realm as the replica has it now.
@@ -237,19 +246,19 @@ impl Redis {
         }
     }
 
-    /// The module's timer, which carries out the deadlines of the realm while its server is the master.
+    /// The module's timer, which carries out the deadlines of all values while its server is the master.
     async fn run_timer(self, server: usize) {
         loop {
             let (wake_at, earlier) = self.with(|state| {
                 let is_master = state.master == server && state.servers[server].is_up;
                 let mut log = Vec::new();
-                let (now, realm) = (clock::server_ms(server), state.realm.clone());
-                let wake_at = state.servers[server].database.wake_at(&realm).filter(|_| is_master);
+                let now = clock::server_ms(server);
+                let wake_at = state.servers[server].database.wake_at().filter(|_| is_master);
                 if wake_at.is_some_and(|at| at <= now) {
-                    state.servers[server].database.tick(&realm, now, &mut log);
+                    state.servers[server].database.tick(now, &mut log);
                     state.written(server, log);
                 }
-                let wake_at = state.servers[server].database.wake_at(&realm).filter(|_| is_master);
+                let wake_at = state.servers[server].database.wake_at().filter(|_| is_master);
                 state.servers[server].wake_at = wake_at.unwrap_or(i64::MAX);
                 (wake_at, state.servers[server].timer.clone())
             });
@@ -290,8 +299,9 @@ impl State {
             }
             Some(Done::Reply(reply))
         } else {
-            let realm = realm_commands::run(database, now, command, &mut log).map(Done::Reply);
-            realm.or_else(|| stream_commands::run(database, now, command, &mut log))
+            let realm = realm_commands::run(database, now, command, &mut log);
+            let value = realm.or_else(|| account_commands::run(database, now, command, &mut log));
+            value.map(Done::Reply).or_else(|| stream_commands::run(database, now, command, &mut log))
         };
         self.written(server, log);
         match done {
@@ -333,12 +343,15 @@ impl State {
                         readers.notify_waiters();
                     }
                 }
-                Write::Realm { key, touched, .. } => {
-                    if database.wake_at(key).is_some_and(|at| at < *wake_at) {
+                Write::Events { key, touched, .. } => {
+                    if database.wake_at().is_some_and(|at| at < *wake_at) {
                         timer.notify_one();
                     }
                     if let Some(realm) = database.realms.get(key) {
                         self.observer.changed(realm, touched);
+                    }
+                    if let Some(book) = database.books.get(key) {
+                        self.observer.book_changed(book);
                     }
                 }
                 _ => {}
@@ -362,7 +375,7 @@ impl State {
             let database = &mut self.servers[replica].database;
             for write in writes {
                 database.apply(write);
-                if let Write::Realm { key, touched, .. } = write
+                if let Write::Events { key, kind: Kind::Realm, touched, .. } = write
                     && let Some(realm) = database.realms.get(key)
                 {
                     self.observer.replicated(realm, touched);

@@ -34,14 +34,14 @@ pub(super) fn run(
     let done = match name {
         b"CONF.REALM" if !database.realms.contains_key(key) => changes(&mut arguments).and_then(|changes| {
             let settings = Settings::default().with(&changes)?;
-            database.open_realm(key, &Event::Opened { settings }, clock, log);
+            database.open::<Realm>(key, &Event::Opened { settings }, clock, log);
             Ok(realm_record(&database.realms[key]))
         }),
         b"CMU.LIST" => read(database, key, |realm| Reply::List(realm.units().map(unit_record).collect())),
         b"CONF.STAT" => read(database, key, stat),
         _ => request(name, &mut arguments).and_then(|request| {
             let decide = |realm: &Realm, now| decide(realm, now, &request);
-            database.change(key, clock, log, decide, render)
+            database.change(key, clock, log, decide, |_| (), render)
         }),
     };
     Some(done.unwrap_or_else(|refusal| Reply::Error(refusal.to_string())))
@@ -158,7 +158,7 @@ pub(super) fn set(database: &mut Database, clock: i64, command: &[Vec<u8>], log:
         let seq = arguments.natural()?;
         let fields: Vec<&[u8]> = arguments.rest().iter().map(Vec::as_slice).collect();
         let request = Request::Unit(UnitRequest::Set(Set { e164, cmu, epoch, seq, fields: &fields }));
-        database.change(key, clock, log, |realm, now| decide(realm, now, &request), render)
+        database.change(key, clock, log, |realm: &Realm, now| decide(realm, now, &request), |_| (), render)
     });
     done.unwrap_or_else(|refusal| Reply::Error(refusal.to_string()))
 }
@@ -191,6 +191,7 @@ fn changes(arguments: &mut Arguments<'_>) -> Result<Changes, Refusal> {
         release_timeout: arguments.integer_after("RELEASETIMEOUT")?,
         wait_timeout: arguments.integer_after("WAITTIMEOUT")?,
         tombstone: arguments.integer_after("TOMBSTONE")?,
+        placement: None,
     })
 }
 
@@ -208,7 +209,7 @@ fn create<'a>(arguments: &mut Arguments<'a>) -> Result<Create<'a>, Refusal> {
     })
 }
 
-fn render(realm: &Realm, reply: &Outcome) -> Reply {
+fn render(realm: &Realm, _: i64, reply: &Outcome) -> Reply {
     match reply {
         Outcome::Ok => Reply::Ok,
         Outcome::Released => Reply::text("RELEASE"),

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 use super::Redis;
 use crate::simulation::invariants::Observer;
 use crate::simulation::network::{Link, Network, SENTINEL};
-use crate::simulation::{REALM, clock, run_paused};
+use crate::simulation::{BOOK, REALM, clock, run_paused};
 
 const LAG: Duration = Duration::from_millis(20);
 
@@ -22,7 +22,7 @@ struct Client {
 
 fn client() -> Client {
     clock::begin();
-    let (redis, link) = (Redis::start(REALM, LAG, Observer::default()), Link::new());
+    let (redis, link) = (Redis::start((REALM, BOOK), LAG, Observer::default()), Link::new());
     let network = Network { redis: redis.clone(), link: link.clone() };
     let endpoint = Endpoint::Sentinels {
         sentinels: vec![format!("{SENTINEL}:26379")],
@@ -66,7 +66,7 @@ fn unit_gets_its_commands_and_reports_what_it_has() {
         store.ask::<redis::Value>(&ack).await.unwrap();
         let units = store.units().await.unwrap();
         assert_eq!((units[0].state.as_str(), units[0].conferences), ("up", 1));
-        let refused = store.beat("b:1:1", 0).await.unwrap_err();
+        let refused = store.beat("b:1:1", None).await.unwrap_err();
         assert_eq!(refused.code(), Some("NOTFOUND"));
     });
 }
@@ -129,10 +129,10 @@ fn failover_loses_what_the_replica_did_not_have() {
         create(&store, "492").await;
         assert!(!session.wait(1, Duration::from_secs(1)).await.unwrap());
         client.redis.fail_over();
-        assert!(store.beat("a:1:1", 0).await.unwrap_err().ends_session());
+        assert!(store.beat("a:1:1", None).await.unwrap_err().ends_session());
         let (session, store) = client.session().await;
         assert_eq!(session.node.to_string(), "redis://redis-1:6379");
-        store.beat("a:1:1", 0).await.unwrap();
+        store.beat("a:1:1", None).await.unwrap();
         let known = |e164: &[u8]| client.redis.realm(|realm| realm.conference_called(e164).is_some());
         assert_eq!((known(b"491"), known(b"492")), (Some(true), Some(false)));
     });
@@ -196,6 +196,6 @@ fn stalled_connection_answers_when_bytes_move_again() {
         let (joined, ()) = tokio::join!(join, resume);
         joined.unwrap();
         client.link.stall(true);
-        assert!(store.beat("a:1:1", 0).await.unwrap_err().ends_session(), "no answer in time");
+        assert!(store.beat("a:1:1", None).await.unwrap_err().ends_session(), "no answer in time");
     });
 }

@@ -35,11 +35,11 @@ impl Book {
         let mut below = prices.next().unwrap_or(Amount(1));
         let mut groups = self.groups(now, below, None);
         let fill_up = |group: &mut [InstanceNeed]| self.fill_up(group, below);
-        let mut shifts = self.by_turns(&mut groups, limit, fill_up);
+        let mut shifts = by_turns(&mut groups, limit, fill_up);
         loop {
             let even_out = |group: &mut [InstanceNeed]| self.even_out(group, below);
             let left = limit - shifts.len();
-            shifts.extend(self.by_turns(&mut groups, left, even_out));
+            shifts.extend(by_turns(&mut groups, left, even_out));
             groups.retain(|group| {
                 group.moves == 0 && group.instances.iter().any(|instance| instance.need() > 0)
             });
@@ -49,28 +49,6 @@ impl Book {
             below = next;
             groups = self.groups(now, below, Some(&groups));
         }
-    }
-
-    /// Makes at most `limit` moves. The groups take turns, one move each, so that no department uses up the moves of
-    /// the others.
-    fn by_turns(
-        &self,
-        groups: &mut [Group<'_>],
-        limit: usize,
-        next: impl Fn(&mut [InstanceNeed]) -> Option<Shift>,
-    ) -> Vec<Shift> {
-        let mut groups: Vec<&mut Group<'_>> = groups.iter_mut().collect();
-        let mut shifts = Vec::new();
-        while shifts.len() < limit && !groups.is_empty() {
-            groups.retain_mut(|group| {
-                let shift = if shifts.len() < limit { next(&mut group.instances) } else { None };
-                let goes_on = shift.is_some();
-                group.moves += usize::from(goes_on);
-                shifts.extend(shift);
-                goes_on
-            });
-        }
-        shifts
     }
 
     /// The next move to an instance that lacks accounts. Free accounts of the module come first, without the reserve;
@@ -158,6 +136,27 @@ impl Book {
         let target = (self.module_name(to.module), self.instance_name(to.id));
         Some(Shift { account: record.name.clone(), from: source, to: target, avoided, reason })
     }
+}
+
+/// Makes at most `limit` moves. The groups take turns, one move each, so that no department uses up the moves of
+/// the others.
+fn by_turns(
+    groups: &mut [Group<'_>],
+    limit: usize,
+    next: impl Fn(&mut [InstanceNeed]) -> Option<Shift>,
+) -> Vec<Shift> {
+    let mut groups: Vec<&mut Group<'_>> = groups.iter_mut().collect();
+    let mut shifts = Vec::new();
+    while shifts.len() < limit && !groups.is_empty() {
+        groups.retain_mut(|group| {
+            let shift = if shifts.len() < limit { next(&mut group.instances) } else { None };
+            let goes_on = shift.is_some();
+            group.moves += usize::from(goes_on);
+            shifts.extend(shift);
+            goes_on
+        });
+    }
+    shifts
 }
 
 /// How many accounts an instance lacks.

@@ -6,7 +6,7 @@ use super::place::{Instance, Module, Presence};
 
 use super::record::{Account, AccountState, Goal, Name, Rank};
 use super::state::Book;
-use super::usage::Usage;
+use super::usage::{PastUsage, Usage};
 use crate::ensure;
 use crate::shared::codec::Damaged;
 use crate::shared::invariant::{Checked, Contradiction};
@@ -21,6 +21,7 @@ struct Home {
     barred: usize,
     expected: usize,
     sums: Usage,
+    past: BTreeMap<u32, PastUsage>,
 }
 
 /// The indexes of an instance, computed from its accounts.
@@ -125,6 +126,9 @@ impl Book {
         let home = homes.entry(account.module).or_default();
         home.accounts.insert(id);
         home.sums.add(account, self.month);
+        for (month, used) in account.past_use(self.month) {
+            home.past.entry(month).or_default().change(&account.tariff, used, true);
+        }
         if account.state == AccountState::Free && account.login.is_some() {
             home.barred += 1;
         } else if account.state == AccountState::Free {
@@ -208,6 +212,10 @@ impl Book {
         ensure!(module.free_of == home.free_of, "module {name} has other holders of its free accounts");
         ensure!(module.barred == home.barred, "module {name} has {} barred accounts", home.barred);
         ensure!(module.sums == home.sums, "use and cost of module {name} differ from those of its accounts");
+        ensure!(
+            module.past == home.past,
+            "the use of past months of module {name} differs from its accounts"
+        );
         ensure!(module.names.len() == module.instances.len(), "module {name} has more names than instances");
         let (mut levels, mut givers) = (BTreeSet::new(), BTreeSet::new());
         let (mut taken, mut offsets) = (BTreeSet::new(), 0);
@@ -359,7 +367,7 @@ mod tests {
             "an account is on its way"
         );
         assert!(sound.modules.iter().all(|(_, module)| module.barred > 0), "an account is barred");
-        let damages: [Damage; 34] = [
+        let damages: [Damage; 35] = [
             ("totals", |book| book.totals.swap(0, 1)),
             ("tariffs", |book| book.tariffs.values_mut().for_each(|count| *count += 1)),
             ("logins", |book| book.logins.set(77, 5)),
@@ -388,6 +396,7 @@ mod tests {
             ("barred accounts", |book| module(book).barred += 1),
             ("sum of use", |book| module(book).sums.used += 1),
             ("sum of cost", |book| module(book).sums.cost.0 += 1),
+            ("use of a past month", |book| drop(module(book).past.insert(0, PastUsage::default()))),
             ("expected accounts", |book| module(book).expected += 1),
             ("free accounts by holder", |book| {
                 module(book).free_of.entry(b"a"[..].into()).or_default().insert(77);

@@ -3,9 +3,10 @@
 
 use std::sync::Arc;
 
+use super::count::step;
 use super::place::{Instance, MAX_OFFSET, Presence};
-use super::record::{Account, AccountState, Epoch, Goal, MONTHS, Name};
-use super::state::{Book, levels_of};
+use super::record::{Account, AccountState, Epoch, Goal, Name};
+use super::state::Book;
 use super::tariff::Tariff;
 use crate::invariant;
 use crate::shared::Millis;
@@ -234,82 +235,6 @@ impl Book {
         self.destination(account)
     }
 
-    /// Adds an account to those of its module, or removes it.
-    fn set_home(&mut self, module: u32, id: u32, on: bool) {
-        let (Some(module), Some(account)) = (self.modules.get_mut(module), self.accounts.get(id)) else {
-            invariant!("an account and its module are there");
-            return;
-        };
-        let changed = if on {
-            module.sums.add(account, self.month);
-            module.accounts.insert(id)
-        } else {
-            module.sums.take(account, self.month);
-            module.accounts.remove(&id)
-        };
-        invariant!(changed, "a module has its accounts, each once");
-        let (used, department) = (account.used_in(self.month), module.department.clone());
-        self.count_in_budgets(&department, used.into(), on);
-    }
-
-    /// Counts instructions of an account in the current month, and updates the sums of its module.
-    pub(in crate::account) fn count_use(&mut self, id: u32, count: u64) {
-        let month = self.month;
-        let Some(account) = self.accounts.get_mut(id) else {
-            invariant!("an account that is used is there");
-            return;
-        };
-        let Some(module) = self.modules.get_mut(account.module) else {
-            invariant!("an account has a module");
-            return;
-        };
-        module.sums.take(account, month);
-        account.count(month, count);
-        module.sums.add(account, month);
-        let department = module.department.clone();
-        self.count_in_budgets(&department, count.into(), true);
-    }
-
-    /// Counts instructions in the budgets of a department and of those that contain it, or removes them.
-    fn count_in_budgets(&mut self, department: &[u8], count: u128, on: bool) {
-        if self.departments.is_empty() {
-            return;
-        }
-        for level in levels_of(department) {
-            let Some(budget) = self.departments.get_mut(level) else { continue };
-            let used = if on { budget.used.checked_add(count) } else { budget.used.checked_sub(count) };
-            invariant!(used.is_some(), "a budget has the use of its accounts");
-            budget.used = used.unwrap_or(0);
-        }
-    }
-
-    /// Counts the use of all budgets again. O(budgets x modules).
-    pub(in crate::account) fn recount_budgets(&mut self) {
-        let used = |department: &Name| (department.clone(), self.used_by_department(department));
-        let all: Vec<(Name, u128)> = self.departments.keys().map(used).collect();
-        for (department, used) in all {
-            if let Some(budget) = self.departments.get_mut(&department) {
-                budget.used = used;
-            }
-        }
-    }
-
-    /// Gives an account another tariff.
-    pub(in crate::account) fn set_tariff(&mut self, id: u32, tariff: Arc<Tariff>) {
-        self.set_ready(id, false);
-        let (Some(account), month) = (self.accounts.get_mut(id), self.month) else { return };
-        let Some(module) = self.modules.get_mut(account.module) else {
-            invariant!("an account has a module");
-            return;
-        };
-        module.sums.take(account, month);
-        let before = std::mem::replace(&mut account.tariff, tariff.clone());
-        module.sums.add(account, month);
-        *self.tariffs.entry(tariff).or_default() += 1;
-        self.forget_tariff(&before);
-        self.set_ready(id, true);
-    }
-
     /// Removes a module that has neither accounts nor instances.
     pub(in crate::account) fn remove_module(&mut self, id: u32) {
         let Some(module) = self.modules.remove(id) else {
@@ -372,18 +297,6 @@ impl Book {
         self.forget_if_empty(account.instance);
     }
 
-    /// Counts down the accounts of a tariff, and removes the tariff with the last of them.
-    fn forget_tariff(&mut self, tariff: &Tariff) {
-        let Some(count) = self.tariffs.get_mut(tariff) else {
-            invariant!("the tariff of an account is known");
-            return;
-        };
-        step(count, false);
-        if *count == 0 {
-            self.tariffs.remove(tariff);
-        }
-    }
-
     /// Removes a leaving instance that has no accounts, and none in transit to it.
     pub(in crate::account) fn forget_if_empty(&mut self, id: u32) {
         let gone = |instance: &Instance| {
@@ -418,27 +331,6 @@ impl Book {
         } else {
             self.uneven.remove(&module);
         }
-    }
-
-    /// A new month begins.
-    pub(in crate::account) fn turn_month(&mut self, at: Millis) {
-        self.month += 1;
-        let start = self.month_starts.last().copied().unwrap_or(at);
-        for id in 0..self.instances.slots() {
-            if let Some(instance) = self.instances.get_mut(id) {
-                instance.pace.turn_month(start, at);
-            }
-        }
-        self.departments.values_mut().for_each(|budget| budget.used = 0);
-        for &id in self.module_names.values() {
-            match self.modules.get_mut(id) {
-                Some(module) => module.sums.begin_month(),
-                None => invariant!("the names of modules are of modules that are there"),
-            }
-        }
-        self.month_starts.push(at);
-        let kept = self.month_starts.len().saturating_sub(MONTHS + 1);
-        self.month_starts.drain(..kept);
     }
 
     /// Adds an instance without accounts.
@@ -486,30 +378,5 @@ impl Book {
                 && module.instances.remove(&(instance.arrived, id));
             invariant!(was_there, "a module has its instances");
         }
-    }
-}
-
-/// A count that changes by one at a time.
-trait Count: Copy {
-    fn next(self, up: bool) -> Option<Self>;
-}
-
-impl Count for u32 {
-    fn next(self, up: bool) -> Option<Self> {
-        if up { self.checked_add(1) } else { self.checked_sub(1) }
-    }
-}
-
-impl Count for usize {
-    fn next(self, up: bool) -> Option<Self> {
-        if up { self.checked_add(1) } else { self.checked_sub(1) }
-    }
-}
-
-/// One more, or one less.
-fn step(count: &mut impl Count, up: bool) {
-    match count.next(up) {
-        Some(next) => *count = next,
-        None => invariant!("a count is that of what is there"),
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::record::{Name, Rank};
 use super::tariff::MAX_COUNT;
-use super::usage::Usage;
+use super::usage::{PastUsage, Usage};
 use crate::invariant;
 use crate::shared::Millis;
 use crate::shared::token::MAX_TTL;
@@ -107,6 +107,8 @@ pub struct Module {
     pub(in crate::account) free_of: BTreeMap<Name, BTreeSet<u32>>,
     /// Use and cost of the module's accounts in the current month.
     pub(in crate::account) sums: Usage,
+    /// Use and cost of the module's accounts in past months, by month; without months in which they sent nothing.
+    pub(in crate::account) past: BTreeMap<u32, PastUsage>,
     /// Number of accounts that are free, but still have a login that began before they were frozen.
     pub(in crate::account) barred: usize,
 }
@@ -129,6 +131,7 @@ impl Module {
             floor: 0,
             expected: 0,
             sums: Usage::default(),
+            past: BTreeMap::new(),
             accounts: BTreeSet::new(),
             free: BTreeSet::new(),
             free_of: BTreeMap::new(),

@@ -183,6 +183,13 @@ impl Account {
         self.past.iter().find(|&&(past, _)| past == month).map_or(0, |&(_, used)| used)
     }
 
+    /// The months before `current` that are kept, with the instructions of each.
+    pub(in crate::account) fn past_use(&self, current: u32) -> impl Iterator<Item = (u32, u64)> {
+        let oldest = current.saturating_sub(MONTHS as u32);
+        let all = self.past.iter().copied().chain([(self.month, self.used)]);
+        all.filter(move |&(month, used)| (oldest..current).contains(&month) && used > 0)
+    }
+
     /// Cost of a month beyond the flat price.
     pub fn cost_in(&self, month: u32) -> Amount {
         self.tariff.cost(self.used_in(month))

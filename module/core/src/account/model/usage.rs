@@ -1,7 +1,7 @@
 //! Sums of use and cost.
 
 use super::record::Account;
-use super::tariff::Amount;
+use super::tariff::{Amount, Tariff};
 use crate::invariant;
 
 /// Use and cost of some accounts in a month.
@@ -49,6 +49,46 @@ impl Usage {
         self.used += more.used;
         self.left += more.left;
         self.cost.0 = self.cost.0.wrapping_add(more.cost.0);
+    }
+}
+
+/// Use and cost of the accounts of a module in a past month. The quotas are those of the present.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in crate::account) struct PastUsage {
+    used: u128,
+    /// Instructions at the flat price.
+    flat: u128,
+    cost: Amount,
+}
+
+impl PastUsage {
+    /// The use of a month that ends now.
+    pub(in crate::account) fn of(usage: &Usage) -> Self {
+        Self { used: usage.used, flat: less(usage.quota, usage.left), cost: usage.cost }
+    }
+
+    pub(in crate::account) fn is_zero(&self) -> bool {
+        self.used == 0
+    }
+
+    /// Adds the use of an account in the month, or removes it.
+    pub(in crate::account) fn change(&mut self, tariff: &Tariff, used: u64, on: bool) {
+        let (flat, cost): (u128, _) = (tariff.quota.min(used).into(), tariff.cost(used).0);
+        if on {
+            self.used += u128::from(used);
+            self.flat += flat;
+            self.cost.0 = self.cost.0.wrapping_add(cost);
+        } else {
+            self.used = less(self.used, used.into());
+            self.flat = less(self.flat, flat);
+            self.cost.0 = self.cost.0.wrapping_sub(cost);
+        }
+    }
+
+    /// The sums of the month, for accounts that have these sums now.
+    pub(in crate::account) fn with(&self, now: &Usage) -> Usage {
+        let (accounts, quota) = (now.accounts, now.quota);
+        Usage { accounts, quota, used: self.used, left: less(quota, self.flat), cost: self.cost }
     }
 }
 

@@ -9,10 +9,11 @@ mod units;
 use crate::conf::event::{Created, Event};
 use crate::conf::model::conference::{Assignment, AssignmentEnd, Cause, Conference, Detail, Moving, State};
 use crate::conf::model::messages::hang_up;
+use crate::conf::model::placement_index::PlacementIndex;
 use crate::conf::model::state::Realm;
-use crate::conf::model::unit::{Name, Unit, UnitState};
+use crate::conf::model::unit::{Load, Name, Unit, UnitState};
 use crate::invariant;
-use crate::shared::codec::pairs;
+use crate::shared::codec::{LAST_COUNT, pairs};
 use crate::shared::field::Any;
 use crate::shared::{Bytes, Millis};
 
@@ -42,14 +43,24 @@ impl Realm {
             }
             Event::Beat { cmu, load } => {
                 let Some(number) = self.admitted_unit(cmu) else { return };
-                if load.is_some() {
-                    self.change_unit(number, |unit| unit.load = load.map(|Any(load)| load));
+                if let Some(Any(value)) = *load {
+                    self.change_unit(number, |unit| unit.load = Some(Load { value, at }));
+                    self.place_unit(number);
                 }
                 self.renew(number, at);
             }
+            Event::LoadExpired { cmu } => {
+                let Some(number) = self.admitted_unit(cmu) else { return };
+                self.change_unit(number, |unit| unit.load = None);
+                self.relink_unit(number);
+            }
             Event::Lapsed { cmu, to } => {
                 let Some(number) = self.admitted_unit(cmu) else { return };
-                self.change_unit(number, |unit| unit.state = *to);
+                self.change_unit(number, |unit| {
+                    unit.state = *to;
+                    // The load was reported with a heartbeat, so it is at least as old as the lease.
+                    unit.load = unit.load.filter(|_| *to == UnitState::Suspect);
+                });
                 self.relink_unit(number);
                 self.publish_unit(to.word(), cmu, to.word());
             }
@@ -291,7 +302,9 @@ impl Realm {
 
     pub(super) fn end(&mut self, at: Millis, id: u32, cause: Cause) {
         self.change(id, |conference| conference.ends(at, cause));
-        self.publish("ended", id, Some(cause));
+        // The encoding of a count has 53 bits.
+        self.ends = (self.ends + 1).min(LAST_COUNT);
+        self.publish_end(id, cause);
     }
 
     /// Cancels the move of a conference, if there is one.
@@ -348,6 +361,12 @@ impl Realm {
     }
 
     fn configure(&mut self, settings: crate::conf::model::state::Settings) {
+        if settings.placement != self.settings.placement {
+            self.placement_index = PlacementIndex::by(settings.placement);
+            for (number, unit) in self.units.iter() {
+                self.placement_index.update(number, unit);
+            }
+        }
         self.settings = settings;
         // Deadlines depend on the settings.
         for (id, conference) in self.conferences.iter() {

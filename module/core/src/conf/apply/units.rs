@@ -109,6 +109,7 @@ impl Realm {
         };
         let first = unit.state != UnitState::Down;
         unit.state = UnitState::Down;
+        unit.load = None;
         if first {
             unit.down_since = at;
         }

@@ -24,7 +24,8 @@ pub fn decide_due(realm: &Realm, now: Millis, limit: usize) -> Events {
         events.push(match unit.state {
             UnitState::Down => Event::Forgotten { cmu },
             _ if unit.lease_ends() <= now => Event::Lapsed { cmu, to: UnitState::Unreachable },
-            _ => Event::Lapsed { cmu, to: UnitState::Suspect },
+            UnitState::Up if unit.suspect_at() <= now => Event::Lapsed { cmu, to: UnitState::Suspect },
+            _ => Event::LoadExpired { cmu },
         });
     }
     for id in realm.conference_due.due(now, limit.saturating_sub(events.len())) {

@@ -40,6 +40,7 @@ impl Settings {
             release_timeout: changes.release_timeout.unwrap_or(self.release_timeout),
             wait_timeout: changes.wait_timeout.unwrap_or(self.wait_timeout),
             tombstone: changes.tombstone.unwrap_or(self.tombstone),
+            placement: changes.placement.unwrap_or(self.placement),
         };
         settings.check()?;
         Ok(settings)

@@ -14,6 +14,7 @@ use self::lookups::{
     stale, up_unit,
 };
 pub use self::manager_commands::MAX_STEP;
+pub use self::recovery_plan::LossForecast;
 use crate::conf::event::{Event, Events};
 use crate::conf::model::conference::{
     Cause, Conference, Epoch, MAX_DETAILS, MAX_VALUE, RESERVED_DETAILS, State,

@@ -55,9 +55,10 @@ impl Unit {
     /// The earliest deadline of the unit. `waited_for` says whether the unit was the last one to have some pending
     /// conference open; then its record is kept.
     pub(in crate::conf) fn next_due(&self, settings: &Settings, waited_for: bool) -> Option<Millis> {
+        let or_load = |due: Millis| Some(self.load_ends().map_or(due, |load_ends| load_ends.min(due)));
         match self.state {
-            UnitState::Up => Some(self.suspect_at()),
-            UnitState::Suspect => Some(self.lease_ends()),
+            UnitState::Up => or_load(self.suspect_at()),
+            UnitState::Suspect => or_load(self.lease_ends()),
             UnitState::Unreachable => None,
             UnitState::Down => {
                 (self.is_idle() && !waited_for).then(|| self.down_since.saturating_add(settings.tombstone))

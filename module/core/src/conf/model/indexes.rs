@@ -147,6 +147,14 @@ impl Realm {
         }
     }
 
+    /// Updates a unit in the placement index. O(log units).
+    pub(in crate::conf) fn place_unit(&mut self, number: u32) {
+        match self.units.get(number) {
+            Some(unit) => self.placement_index.update(number, unit),
+            None => invariant!("a unit that changes is there"),
+        }
+    }
+
     /// Updates a unit in the placement index, and its deadline.
     pub(in crate::conf) fn relink_unit(&mut self, number: u32) {
         let Some(unit) = self.units.get(number) else {

@@ -1,9 +1,11 @@
 //! Messages of a realm: commands to units (`cmd:<cmu>`) and transitions to observers (`evt`). Every message has
 //! `e164`, `cmu` and `epoch`; those that do not apply are empty, or 0.
 
-use super::conference::{CalledFrom, Cause, Epoch};
+use super::conference::{Assignment, CalledFrom, Cause, Epoch};
 use super::state::Realm;
+use crate::shared::Millis;
 use crate::shared::outbox::{Fields, LONG_CAPACITY, Message};
+use crate::shared::text::written;
 
 /// Name of the stream of transitions.
 pub const EVENTS: &[u8] = b"evt";
@@ -54,6 +56,39 @@ fn command(cmu: &[u8], event: &str, e164: &[u8], epoch: Epoch) -> Message {
 /// RESYNC: readers of the stream have missed messages.
 fn resync(stream: &[u8]) -> Message {
     message(stream.to_vec(), "RESYNC", b"", stream.strip_prefix(b"cmd:").unwrap_or_default(), 0)
+}
+
+/// Assignments as text, with commas between: unit, epoch, beginning, opening or `-`, end or `-`, and how it ended or
+/// `-`. In the name of the unit, `%`, commas, spaces and all that is not printable ASCII is percent-encoded.
+fn segments(history: &[Assignment]) -> Vec<u8> {
+    let mut text = Vec::with_capacity(history.len() * 64);
+    let time = |text: &mut Vec<u8>, time: Option<Millis>| {
+        text.push(b' ');
+        match time {
+            Some(time) => text.extend_from_slice(&written(time)),
+            None => text.push(b'-'),
+        }
+    };
+    for entry in history {
+        if !text.is_empty() {
+            text.push(b',');
+        }
+        for &byte in entry.cmu.iter() {
+            if byte.is_ascii_graphic() && !matches!(byte, b'%' | b',') {
+                text.push(byte);
+            } else {
+                text.extend_from_slice(format!("%{byte:02x}").as_bytes());
+            }
+        }
+        text.push(b' ');
+        text.extend_from_slice(&written(entry.epoch));
+        time(&mut text, Some(entry.from));
+        time(&mut text, entry.opened);
+        time(&mut text, entry.ended.map(|(to, _)| to));
+        text.push(b' ');
+        text.extend_from_slice(entry.ended.map_or("-", |(_, how)| how.word()).as_bytes());
+    }
+    text
 }
 
 impl Realm {
@@ -109,6 +144,22 @@ impl Realm {
         let entry = transition(event, &conference.e164, cmu, conference.epoch)
             .with("state", conference.state.word().as_bytes());
         let entry = entry.with_some("cause", cause.map(|cause| cause.word().as_bytes()));
+        self.send(entry);
+    }
+
+    /// A conference has ended: the transition, with all that its call record needs.
+    pub(in crate::conf) fn publish_end(&mut self, id: u32, cause: Cause) {
+        let Some(conference) = self.indexed(id) else { return };
+        let cmu = conference.last_unit().map_or(&b""[..], |cmu| cmu);
+        let entry = transition("ended", &conference.e164, cmu, conference.epoch)
+            .with("state", conference.state.word().as_bytes())
+            .with("cause", cause.word().as_bytes())
+            .with_number("record", self.ends)
+            .with_number("origin_epoch", conference.origin_epoch)
+            .with_number("created", conference.created)
+            .with("opened", &conference.opened.map(written).unwrap_or_default())
+            .with("ended", &conference.ended.map(written).unwrap_or_default())
+            .with("segments", &segments(&conference.history));
         self.send(entry);
     }
 

@@ -1,32 +1,49 @@
-//! The placement index: every unit that takes conferences, by the share of its capacity in use and by its free room.
+//! The placement index: every unit that takes conferences, by its free room, and by the share of its capacity in use or
+//! the greater of this share and its load.
 
-use super::unit::{Name, Unit};
+use super::settings::Placement;
+use super::unit::{Load, Name, Unit};
 use crate::shared::invariant::Checked;
 use crate::{ensure, invariant};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The sort key of a unit: share of its capacity in use (as a fraction of 2^64), conferences, name, number.
+/// The sort key of a unit: share of its capacity in use, or its load if that is greater (as a fraction of 2^64),
+/// conferences, name, number.
 type Place = (u128, u32, Name, u32);
 
 /// Data of a unit that placement needs.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Entry {
     zone: Option<Name>,
     capacity: u32,
     used: u64,
     conferences: u32,
+    /// Load in percent, if it counts.
+    load: Option<u8>,
     name: Name,
 }
 
 impl Entry {
-    fn place(&self, unit: u32) -> Place {
-        let share = (u128::from(self.used) << 64) / u128::from(self.capacity.max(1));
-        (share, self.conferences, self.name.clone(), unit)
+    fn of(unit: &Unit, placement: Placement) -> Self {
+        Self {
+            zone: unit.zone.clone(),
+            capacity: unit.capacity,
+            used: unit.used,
+            conferences: (unit.owned.len() + unit.targets.len()) as u32,
+            load: unit.load.filter(|_| placement == Placement::Load).map(Load::percent),
+            name: unit.cmu.clone(),
+        }
     }
 
-    /// Free room; 0 for a unit that joined again with less capacity than is in use.
+    fn place(&self, unit: u32) -> Place {
+        let share = (u128::from(self.used) << 64) / u128::from(self.capacity.max(1));
+        let load = (u128::from(self.load.unwrap_or(0)) << 64) / 100;
+        (share.max(load), self.conferences, self.name.clone(), unit)
+    }
+
+    /// Free room; 0 for a unit with full load, and for one that joined again with less capacity than is in use.
     fn free(&self) -> u64 {
-        u64::from(self.capacity).saturating_sub(self.used)
+        if self.load == Some(100) { 0 } else { u64::from(self.capacity).saturating_sub(self.used) }
     }
 }
 
@@ -52,23 +69,26 @@ impl Order {
 /// Units that take conferences, all of them and by zone. Plans are made on a copy.
 #[derive(Clone, Debug, Default)]
 pub struct PlacementIndex {
+    placement: Placement,
     units: BTreeMap<u32, Entry>,
     all: Order,
     zones: BTreeMap<Name, Order>,
 }
 
 impl PlacementIndex {
+    /// An index without units.
+    pub(in crate::conf) fn by(placement: Placement) -> Self {
+        Self { placement, ..Self::default() }
+    }
+
     /// Updates, adds or removes a unit, by whether it takes conferences. O(log units).
     pub(in crate::conf) fn update(&mut self, number: u32, unit: &Unit) {
+        let entry = unit.takes().then(|| Entry::of(unit, self.placement));
+        if self.units.get(&number) == entry.as_ref() {
+            return;
+        }
         self.remove(number);
-        if unit.takes() {
-            let entry = Entry {
-                zone: unit.zone.clone(),
-                capacity: unit.capacity,
-                used: unit.used,
-                conferences: (unit.owned.len() + unit.targets.len()) as u32,
-                name: unit.cmu.clone(),
-            };
+        if let Some(entry) = entry {
             self.put(number, entry);
         }
     }
@@ -111,7 +131,7 @@ impl PlacementIndex {
         most >= u64::from(size)
     }
 
-    /// The unit for a conference of that size: the smallest share in use among the units of the zone that fit and are
+    /// The unit for a conference of that size: the smallest share in use (or load) among the units of the zone that fit and are
     /// not `barred`; ties by fewest conferences, then name. O(log units + units passed over).
     pub fn choose(&self, zone: Option<&Name>, size: u32, barred: impl Fn(u32, &Name) -> bool) -> Option<u32> {
         if !self.has_room(zone, size) {
@@ -159,6 +179,16 @@ impl PlacementIndex {
         self.put(number, entry);
     }
 
+    /// Undoes a plan: these units are as in the `original` again. O(changed log units).
+    pub fn restore(&mut self, changed: &[u32], original: &Self) {
+        for &number in changed {
+            self.remove(number);
+            if let Some(entry) = original.units.get(&number) {
+                self.put(number, entry.clone());
+            }
+        }
+    }
+
     /// Excludes a unit from a plan.
     pub fn strike(&mut self, number: u32) {
         self.remove(number);
@@ -174,7 +204,7 @@ impl PlacementIndex {
     /// # Errors
     /// What contradicts what.
     pub fn check(&self) -> Checked {
-        let mut expected = Self::default();
+        let mut expected = Self::by(self.placement);
         for (&number, entry) in &self.units {
             expected.put(number, entry.clone());
         }
@@ -201,9 +231,10 @@ impl PlacementIndex {
             return Ok(());
         };
         ensure!(unit.takes(), "unit {name} takes no conferences and is in the placement index");
-        let same = (&entry.name, &entry.zone, entry.capacity, entry.used, entry.conferences as usize)
-            == (&unit.cmu, &unit.zone, unit.capacity, unit.used, unit.owned.len() + unit.targets.len());
-        ensure!(same, "unit {name} differs from its entry in the placement index");
+        ensure!(
+            *entry == Entry::of(unit, self.placement),
+            "unit {name} differs from its entry in the placement index"
+        );
         Ok(())
     }
 
@@ -227,7 +258,7 @@ mod tests {
         for (number, used) in [(1, 3), (2, 5)] {
             let name = Name::from(&[number as u8][..]);
             let zone = Some(Name::from(&b"east"[..]));
-            index.put(number, Entry { zone, capacity: 10, used, conferences: 1, name });
+            index.put(number, Entry { zone, capacity: 10, used, conferences: 1, load: None, name });
         }
         index
     }

@@ -18,6 +18,18 @@ words! {
     }
 }
 
+words! {
+    /// What placement compares between units.
+    #[derive(Default)]
+    pub enum Placement {
+        /// The share of capacity in use.
+        #[default]
+        Share = 0 => "share",
+        /// The greater of the share of capacity in use and the load that the unit reports.
+        Load = 1 => "load",
+    }
+}
+
 /// The settings of a realm, which operators change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -37,6 +49,8 @@ pub struct Settings {
     pub wait_timeout: Millis,
     /// How long the record of an ended conference or of a down unit is kept, in milliseconds.
     pub tombstone: Millis,
+    /// What placement compares between units.
+    pub placement: Placement,
 }
 
 impl Default for Settings {
@@ -50,6 +64,7 @@ impl Default for Settings {
             release_timeout: 5_000,
             wait_timeout: 30_000,
             tombstone: 600_000,
+            placement: Placement::Share,
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::conference::{Assignment, Conference, Epoch, State};
 use super::placement_index::PlacementIndex;
 use super::queues::Queues;
-pub use super::settings::{Policy, Settings};
+pub use super::settings::{Placement, Policy, Settings};
 use super::state_index::ByState;
 use super::unit::{Host, Name, Unit, UnitState, host_of};
 use crate::invariant;
@@ -40,6 +40,8 @@ pub struct Realm {
     pub(in crate::conf) term: u64,
     pub(in crate::conf) leader: Option<Bytes>,
     pub(in crate::conf) last_epoch: Epoch,
+    /// Conferences that have ended since the realm was opened. Numbers their call records, so that readers notice gaps.
+    pub(in crate::conf) ends: u64,
     /// Licences in use.
     pub(in crate::conf) licences: u64,
     pub(in crate::conf) units: Table<Unit>,
@@ -72,6 +74,7 @@ impl Realm {
             term: 0,
             leader: None,
             last_epoch: 0,
+            ends: 0,
             licences: 0,
             units: Table::default(),
             unit_names: BTreeMap::new(),
@@ -80,7 +83,7 @@ impl Realm {
             conferences: Table::default(),
             names: NameIndex::default(),
             requests: BTreeMap::new(),
-            placement_index: PlacementIndex::default(),
+            placement_index: PlacementIndex::by(settings.placement),
             queues: Queues::default(),
             by_state: ByState::default(),
             lost: Lost::new(),

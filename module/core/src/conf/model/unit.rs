@@ -34,6 +34,23 @@ words! {
     }
 }
 
+/// The load that a unit reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Load {
+    /// The reported number, in percent of what the unit can bear. A unit may report any number; one below 0 counts as
+    /// 0, and one above 100 as 100.
+    pub value: i64,
+    /// When the unit reported the load.
+    pub at: Millis,
+}
+
+impl Load {
+    /// The load in percent, 0 to 100.
+    pub fn percent(self) -> u8 {
+        self.value.clamp(0, 100) as u8
+    }
+}
+
 /// One incarnation of a unit.
 #[derive(Clone, Debug)]
 pub struct Unit {
@@ -60,8 +77,8 @@ pub struct Unit {
     pub joined: Millis,
     /// Since when the unit is down; 0 if it never was.
     pub down_since: Millis,
-    /// Load, as the unit reports it.
-    pub load: Option<i64>,
+    /// The last reported load, for one lease after the report.
+    pub load: Option<Load>,
     /// Conferences of the unit, by epoch.
     pub owned: BTreeSet<(Epoch, u32)>,
     /// Conferences that move to the unit, by epoch.
@@ -88,6 +105,11 @@ impl Unit {
     /// When the lease expires.
     pub fn lease_ends(&self) -> Millis {
         self.renewed.saturating_add(self.lease)
+    }
+
+    /// When the reported load is too old to count.
+    pub fn load_ends(&self) -> Option<Millis> {
+        self.load.map(|load| load.at.saturating_add(self.lease))
     }
 
     /// Whether the lease is valid.

@@ -22,7 +22,7 @@ pub fn decide_due(pool: &Pool, now: Millis, limit: usize) -> Events {
     let leases = pool.leases.deadlines().due(now, limit).into_iter();
     due.extend(leases.filter_map(|id| lease_due(pool, id, now)));
     let cool_downs = pool.cool_downs.due(now, limit).into_iter();
-    due.extend(cool_downs.filter_map(|id| cool_down_due(pool, id)));
+    due.extend(cool_downs.filter_map(|id| cool_down_due(pool, id, now)));
     let registrations = pool.registrations.due(now, limit).into_iter();
     due.extend(registrations.filter_map(|id| registration_due(pool, id)));
     due.sort_unstable_by_key(Due::order);
@@ -38,21 +38,28 @@ pub(super) fn lease_due(pool: &Pool, id: u32, now: Millis) -> Option<Due> {
     };
     let (number, last) = (pool.number(lease.number), pool.is_draining(lease.number));
     // Where its rest is over as well, the number joins the queue in the turn of that.
-    match deadline(until, None, pool.settings.cooldown) {
-        Some(rested) if rested <= now && !last => {
-            Some(Due { at: rested, what: What::ExpiredAndCooled, number })
-        }
-        _ => Some(Due { at: until, what: What::Expired, number }),
+    let cooled = deadline(until, None, pool.settings.cooldown);
+    let rested = turn_of(pool, lease.number, cooled.unwrap_or(until), now);
+    if rested > until && rested <= now && !last {
+        return Some(Due { at: rested, what: What::ExpiredAndCooled, number });
     }
+    Some(Due { at: until, what: What::Expired, number })
+}
+
+/// When a number joins the queue whose rest ends at `rested`, by `now`: its caps may forbid a call for longer.
+fn turn_of(pool: &Pool, id: u32, rested: Millis, now: Millis) -> Millis {
+    let limit = pool.history.limited_until(id, &pool.caps, rested);
+    limit.filter(|&limit| limit <= now).unwrap_or(rested)
 }
 
 /// The end of a cool-down.
-pub(super) fn cool_down_due(pool: &Pool, id: u32) -> Option<Due> {
-    let (Some(&number), Some(until)) = (pool.cooling.get(id), pool.cool_downs.get(id)) else {
+pub(super) fn cool_down_due(pool: &Pool, id: u32, now: Millis) -> Option<Due> {
+    let (Some(rest), Some(until)) = (pool.cooling.get(id), pool.cool_downs.get(id)) else {
         invariant!("a cool-down that ends is that of a number");
         return None;
     };
-    Some(Due { at: until, what: What::Cooled, number: pool.number(number) })
+    let at = turn_of(pool, rest.number, until, now);
+    Some(Due { at, what: What::Cooled, number: pool.number(rest.number) })
 }
 
 /// The end of a registration.
@@ -70,7 +77,7 @@ pub(super) fn number_due(pool: &Pool, id: u32, now: Millis) -> impl Iterator<Ite
     let record = pool.directory.get(id);
     let (lease, cool_down) = (record.lease(), record.cool_down());
     let lease = passed(pool.leases.until(lease)).then(|| lease_due(pool, lease, now));
-    let cool_down = passed(pool.cool_downs.get(cool_down)).then(|| cool_down_due(pool, cool_down));
+    let cool_down = passed(pool.cool_downs.get(cool_down)).then(|| cool_down_due(pool, cool_down, now));
     let registration = passed(pool.registrations.get(id)).then(|| registration_due(pool, id));
     [lease, cool_down, registration].into_iter().flatten().flatten()
 }

@@ -8,15 +8,16 @@ pub use self::due::decide_due;
 use self::due::{TOLD_AT_ONCE, deadline};
 pub use self::overdue::decide_overdue;
 use self::pick::Selection;
+use super::causes::{MAX_CAUSES, MAX_WORD, Rule, is_cause};
 use super::cells::{Cell, State, Trigger, cell};
 use super::directory::MAX_NUMBERS;
-use super::event::{Called, Cause, Event, Events, Numbers};
+use super::event::{Called, Cause, Event, Events, Numbers, Word};
 use super::number::Number;
 pub use super::outcome::{Decision, LeaseRecord, Reconciled, Reply};
 use super::record::Place;
 use super::request::{Call, Changes, Request};
-use super::settings::Settings;
-use super::state::Pool;
+use super::settings::{Caps, MAX_COUNT, Settings};
+use super::state::{Pool, RestReason};
 use crate::invariant;
 use crate::shared::decision::{self, decided, unchanged};
 use crate::shared::list::NONE;
@@ -57,16 +58,19 @@ pub fn decide(pool: &Pool, now: Millis, request: &Request<'_>) -> Decided {
         Request::Unreg(numbers) => decide_unreg(pool, numbers),
         Request::UnregSwitch(switch) => decide_unreg_switch(pool, switch),
         Request::Call(call) => decide_call(pool, now, call),
-        Request::HangUp { number, lease, cooldown } => decide_hangup(pool, now, *number, *lease, *cooldown),
+        Request::HangUp { number, lease, cooldown, cause } => {
+            decide_hangup(pool, now, *number, *lease, *cooldown, *cause)
+        }
         Request::Renew { number, lease, ttl } => decide_renew(pool, now, *number, lease, *ttl),
         Request::Reconcile { switch, before, leases } => decide_reconcile(pool, now, switch, *before, leases),
         Request::Configure(changes) => {
             let settings = configured(pool.settings, changes)?;
-            if settings == pool.settings {
-                return unchanged(Reply::Ok);
-            }
-            decided(Event::Configured(settings), Reply::Ok)
+            let caps = changes.caps.filter(|caps| *caps != pool.caps);
+            let configured = (settings != pool.settings).then_some(Event::Configured(settings));
+            let events = configured.into_iter().chain(caps.map(Event::Capped)).collect();
+            Ok(Decision { events, reply: Reply::Ok })
         }
+        Request::Cause { word, rule } => decide_cause(pool, word, rule),
     }
 }
 
@@ -78,6 +82,13 @@ pub fn configured(settings: Settings, changes: &Changes) -> Result<Settings, Ref
     let times = [("LEASE", changes.lease), ("COOLDOWN", changes.cooldown), ("REGTTL", changes.regttl)];
     for (what, time) in times {
         time.map_or(Ok(()), |time| check_span(what, time))?;
+    }
+    if let Some(cap) = changes.caps.iter().flat_map(Caps::iter).find(|cap| !cap.is_sound()) {
+        let text = format!(
+            "CAPS: a window is 1 to {MAX_TTL} ms with 1 to {MAX_COUNT} calls, not {} ms with {}",
+            cap.window, cap.count
+        );
+        return refuse(Code::Err, text);
     }
     Ok(Settings {
         lease: changes.lease.unwrap_or(settings.lease),
@@ -255,12 +266,13 @@ fn decide_repeated_call(pool: &Pool, call: &Call<'_>, id: u32) -> Decided {
 fn callable(pool: &Pool, number: Number) -> Result<u32, Refusal> {
     let Some(id) = pool.directory.find(number) else { return not_found(number) };
     allowed(pool, number, Trigger::Call)?;
-    match pool.cool_until(id) {
-        Some(until) => {
-            refuse(Code::BadState, format!("number {number} is idle+up but cools down until {until}"))
-        }
-        None => Ok(id),
-    }
+    let Some((until, reason)) = pool.rest_of(id) else { return Ok(id) };
+    let (code, text) = match reason {
+        RestReason::CoolDown => (Code::BadState, "is idle+up but cools down until"),
+        RestReason::Quarantine => (Code::BadState, "is idle+up but in quarantine until"),
+        RestReason::Limit => (Code::Limit, "has begun as many calls as its caps allow until"),
+    };
+    refuse(code, format!("number {number} {text} {until}"))
 }
 
 fn decide_hangup(
@@ -269,8 +281,10 @@ fn decide_hangup(
     number: Number,
     token: Option<&[u8]>,
     cooldown: Option<Millis>,
+    cause: Option<&[u8]>,
 ) -> Decided {
     cooldown.map_or(Ok(()), |cooldown| check_span("COOLDOWN", cooldown))?;
+    cause.map_or(Ok(()), check_cause)?;
     if let Some(token) = token {
         check_identifier("LEASE", token)?;
         // A number that is not in the pool carries no call, this one or another.
@@ -289,8 +303,50 @@ fn decide_hangup(
             None => pool.settings.cooldown,
         },
     );
-    let event = Event::Ended { numbers: smallvec![number], cool_until, cause: Cause::HungUp };
+    let event = match cause {
+        None => Event::Ended { numbers: smallvec![number], cool_until, cause: Cause::HungUp },
+        Some(word) => blamed(pool, now, number, word, cool_until),
+    };
     decided(event, Reply::Integer(1))
+}
+
+/// The end of a call with a cause, which may send the number into quarantine.
+fn blamed(pool: &Pool, now: Millis, number: Number, word: &[u8], cool_until: Option<Millis>) -> Event {
+    let id = pool.directory.find(number).filter(|&id| !pool.is_draining(id));
+    let quarantine = id.and_then(|id| pool.quarantine_until(id, word, now));
+    Event::Blamed {
+        number,
+        word: Word(Bytes::from_slice(word)),
+        until: quarantine.max(cool_until),
+        quarantine: quarantine.is_some(),
+    }
+}
+
+fn check_cause(word: &[u8]) -> Result<(), Refusal> {
+    if is_cause(word) {
+        return Ok(());
+    }
+    let text = quoted(word);
+    refuse(Code::Err, format!("cause {text} is not 1 to {MAX_WORD} letters, digits, '-', '_' or '.'"))
+}
+
+fn decide_cause(pool: &Pool, word: &[u8], rule: &Rule) -> Decided {
+    check_cause(word)?;
+    let wanted = (rule.cooldown != 0).then_some(*rule);
+    if wanted.is_some_and(|rule| !rule.is_sound()) {
+        let text = format!(
+            "COOLDOWN is 0 to {MAX_TTL} ms, AFTER 1 to {MAX_COUNT}, WITHIN 1 to {MAX_TTL} ms; not {}, {} and {}",
+            rule.cooldown, rule.after, rule.within
+        );
+        return refuse(Code::Err, text);
+    }
+    if pool.causes.find(word).and_then(|cause| pool.causes.rule(cause)) == wanted {
+        return unchanged(Reply::Ok);
+    }
+    if !pool.causes.has_room(word) {
+        return refuse(Code::Limit, format!("a pool has at most {MAX_CAUSES} causes"));
+    }
+    decided(Event::Ruled { word: Word(Bytes::from_slice(word)), rule: wanted }, Reply::Ok)
 }
 
 fn decide_renew(pool: &Pool, now: Millis, number: Number, token: &[u8], ttl: Millis) -> Decided {

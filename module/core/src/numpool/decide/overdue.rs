@@ -33,7 +33,7 @@ pub fn decide_overdue(pool: &Pool, now: Millis, request: &Request<'_>) -> Events
         Request::Reconcile { switch, .. } => of_carrier(pool, now, switch),
         // The cool-down after a lease is the one that holds when the lease ends.
         Request::Configure(changes) if changes.cooldown.is_some() => leases(pool, now),
-        Request::Configure(_) => Vec::new(),
+        Request::Configure(_) | Request::Cause { .. } => Vec::new(),
     };
     due_events(pool, due)
 }
@@ -76,7 +76,7 @@ fn for_call(pool: &Pool, now: Millis, call: &Call<'_>) -> Vec<Due> {
         return Vec::new();
     }
     let cooled = pool.cool_downs.due(now, SLICE).into_iter();
-    let cooled = cooled.filter_map(|id| cool_down_due(pool, id));
+    let cooled = cooled.filter_map(|id| cool_down_due(pool, id, now));
     cooled.chain(leases(pool, now)).collect()
 }
 

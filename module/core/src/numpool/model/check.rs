@@ -2,7 +2,7 @@
 
 use super::cells::State;
 use super::record::Place;
-use super::state::{ByDigits, ByPeer, Pool};
+use super::state::{ByDigits, ByPeer, Pool, RestReason};
 use crate::ensure;
 use crate::shared::invariant::Checked;
 use crate::shared::list::NONE;
@@ -21,6 +21,8 @@ impl Pool {
         self.cool_downs.check()?;
         self.leases.check()?;
         self.outbox.check()?;
+        self.causes.check()?;
+        self.check_history()?;
         self.check_numbers()?;
         self.check_leases()?;
         let stray = self.queue.iter(&self.directory).find(|&id| !self.directory.get(id).is_queued());
@@ -94,7 +96,7 @@ impl Pool {
         if place == Place::Cooling {
             let cool_down = record.cool_down();
             ensure!(
-                self.cooling.get(cool_down) == Some(&id),
+                self.cooling.get(cool_down).map(|rest| rest.number) == Some(id),
                 "rest {cool_down} of number {id} is not its own"
             );
             ensure!(self.cool_down_ends(cool_down), "rest {cool_down} of number {id} has no end");
@@ -106,6 +108,27 @@ impl Pool {
         let registered = self.registrations.get(id).is_some() || self.switches.of(id) != NONE;
         ensure!(state.is_up() || !registered, "number {id} is {state:?} and registered");
         ensure!(named || self.peers.of(id) == NONE, "id {id} has no number and a peer");
+        Ok(())
+    }
+
+    /// Times are those of numbers of the pool, and no number that its caps forbid is free.
+    fn check_history(&self) -> Checked {
+        self.history.check()?;
+        let stray = self.history.iter().find(|entry| self.directory.name(entry.number).is_none());
+        ensure!(
+            stray.is_none(),
+            "there are times of {:?}, which has no number",
+            stray.map(|entry| entry.number)
+        );
+        let mut rests = [0; RestReason::ALL.len()];
+        for (_, rest) in self.cooling.iter() {
+            if let Some(count) = rests.get_mut(rest.reason as usize) {
+                *count += 1;
+            }
+        }
+        ensure!(self.rests == rests, "the pool counts {:?} rests by reason and has {rests:?}", self.rests);
+        let limited = self.queue.iter(&self.directory).find(|&id| self.limited_until(id).is_some());
+        ensure!(limited.is_none(), "number {limited:?} is free, and its caps forbid a call");
         Ok(())
     }
 
@@ -132,6 +155,7 @@ impl Pool {
 #[cfg(test)]
 mod tests {
     use super::super::number::Number;
+    use super::super::state::Rest;
     use super::*;
     use crate::numpool::request::{Call, Policy, Request};
     use crate::numpool::{Settings, decide};
@@ -174,7 +198,7 @@ mod tests {
         ask(&mut pool, &Request::Reg { numbers: &numbers[..5], ttl: None, switch: Some(b"sw") });
         ["12", "13", "14"].into_iter().for_each(|text| call(&mut pool, text));
         ask(&mut pool, &Request::Del { numbers: &numbers[3..4], drain: true });
-        ask(&mut pool, &Request::HangUp { number: numbers[4], lease: None, cooldown: Some(50) });
+        ask(&mut pool, &Request::HangUp { number: numbers[4], lease: None, cooldown: Some(50), cause: None });
         pool.prepare(Some(Policy::Sticky), Some(number("1")));
         pool
     }
@@ -195,7 +219,7 @@ mod tests {
             |pool| pool.queue = List::default(),
             |pool| pool.registrations.set(5, 7),
             |pool| pool.cool_downs.remove(0),
-            |pool| _ = pool.cooling.insert(0),
+            |pool| _ = pool.cooling.insert(Rest { number: 0, reason: RestReason::CoolDown }),
             |pool| pool.switches.unlist(0),
             |pool| pool.peers.list(4),
             |pool| pool.by_digits = Some(Box::default()),

@@ -1,9 +1,11 @@
 //! The state of a pool: numbers, the queue, leases, switches and peers, and their indexes.
 
+pub mod causes;
 pub mod cells;
 mod check;
 pub mod directory;
 pub mod groups;
+pub(in crate::numpool) mod history;
 pub mod leases;
 pub mod number;
 pub mod order;

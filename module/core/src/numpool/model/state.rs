@@ -1,21 +1,24 @@
 //! A pool: numbers, the queue, and the transitions of numbers.
 
+use super::causes::{Causes, Rule};
 use super::cells::{Action, Cell, State, Trigger, cell};
 use super::directory::Directory;
 use super::groups::Groups;
+use super::history::{History, forget_before};
 use super::leases::{Called, Leases};
 use super::number::Number;
 use super::order::{Key, NumberData, Tree};
 use super::record::{Place, Record};
-use super::settings::Settings;
+use super::settings::{Caps, Settings};
 use super::waiters::Waiters;
-use crate::invariant;
 use crate::numpool::request::Policy;
 use crate::shared::Millis;
 use crate::shared::deadlines::Deadlines;
 use crate::shared::list::{List, NONE};
 use crate::shared::outbox::Outbox;
 use crate::shared::table::Table;
+use crate::{invariant, words};
+use std::collections::VecDeque;
 
 /// A pool of numbers.
 ///
@@ -33,8 +36,13 @@ pub struct Pool {
     /// By number: when its registration lapses.
     pub(in crate::numpool) registrations: Deadlines,
     /// Numbers that rest, and by their place here until when.
-    pub(in crate::numpool) cooling: Table<u32>,
+    pub(in crate::numpool) cooling: Table<Rest>,
     pub(in crate::numpool) cool_downs: Deadlines,
+    /// How many numbers rest for each reason.
+    pub(in crate::numpool) rests: [u32; RestReason::ALL.len()],
+    pub(in crate::numpool) caps: Caps,
+    pub(in crate::numpool) causes: Causes,
+    pub(in crate::numpool) history: History,
     pub(in crate::numpool) leases: Leases,
     pub(in crate::numpool) switches: Groups,
     pub(in crate::numpool) peers: Groups,
@@ -43,6 +51,27 @@ pub struct Pool {
     pub(in crate::numpool) outbox: Outbox,
     /// Calls that wait for a number, on this server.
     pub(in crate::numpool) waiters: Waiters,
+}
+
+words! {
+    /// Why a number that is idle is not in the queue. The numbers are part of the encoding and never change.
+    #[derive(Default)]
+    pub enum RestReason {
+        /// It cools down after a call.
+        #[default]
+        CoolDown = 0 => "cool-down",
+        /// It has begun as many calls as its caps allow.
+        Limit = 1 => "limit",
+        /// Its call ended for a cause that sends it into quarantine.
+        Quarantine = 2 => "quarantine",
+    }
+}
+
+/// The rest of a number.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::numpool) struct Rest {
+    pub(in crate::numpool) number: u32,
+    pub(in crate::numpool) reason: RestReason,
 }
 
 /// The number of an id that has one.
@@ -86,15 +115,15 @@ impl NumberData for ByPeer<'_> {
 #[derive(Clone, Copy, Debug)]
 pub(in crate::numpool) struct TransitionContext<'a> {
     pub(in crate::numpool) at: Millis,
-    /// Until when a number rests whose call ends.
-    pub(in crate::numpool) cool_until: Option<Millis>,
+    /// Until when a number rests whose call ends, and why.
+    pub(in crate::numpool) rest: Option<(Millis, RestReason)>,
     /// The lease that begins.
     pub(in crate::numpool) called: Option<&'a Called>,
 }
 
 impl TransitionContext<'_> {
     pub(in crate::numpool) fn at(at: Millis) -> Self {
-        Self { at, cool_until: None, called: None }
+        Self { at, rest: None, called: None }
     }
 }
 
@@ -157,6 +186,8 @@ impl Pool {
         self.directory.allocated()
             + self.registrations.allocated()
             + self.cooling.allocated()
+            + self.causes.allocated()
+            + self.history.allocated()
             + self.cool_downs.allocated()
             + self.leases.allocated()
             + self.switches.allocated()
@@ -254,8 +285,9 @@ impl Pool {
     }
 
     /// A number that is in no queue rests until then.
-    pub(in crate::numpool) fn rest(&mut self, id: u32, until: Millis) {
-        let cool_down = self.cooling.insert(id);
+    pub(in crate::numpool) fn rest(&mut self, id: u32, until: Millis, reason: RestReason) {
+        let cool_down = self.cooling.insert(Rest { number: id, reason });
+        *self.resting(reason) += 1;
         self.cool_downs.set(cool_down, until);
         self.directory.at(id).put(Place::Cooling, cool_down);
     }
@@ -265,9 +297,79 @@ impl Pool {
         self.directory.get(id).place == Place::LastCall
     }
 
-    /// Until when a number rests, if it does.
-    pub(in crate::numpool) fn cool_until(&self, id: u32) -> Option<Millis> {
-        self.cool_downs.get(self.directory.get(id).cool_down())
+    /// Until when a number rests, if it does, and why.
+    pub(in crate::numpool) fn rest_of(&self, id: u32) -> Option<(Millis, RestReason)> {
+        let cool_down = self.directory.get(id).cool_down();
+        Some((self.cool_downs.get(cool_down)?, self.cooling.get(cool_down)?.reason))
+    }
+
+    /// How many numbers rest for a reason.
+    pub(in crate::numpool) fn resting(&mut self, reason: RestReason) -> &mut u32 {
+        #[allow(clippy::indexing_slicing, reason = "there are as many counts as reasons")]
+        &mut self.rests[reason as usize]
+    }
+
+    /// The pool has other caps: numbers whose caps are reached now rest, and those whose caps are not reached any more
+    /// join the queue. O(numbers that began calls within the windows).
+    pub(in crate::numpool) fn set_caps(&mut self, caps: Caps) {
+        let (window, now) = (self.caps.window(), self.applied);
+        self.history.forget_all(|entry| forget_before(&mut entry.starts, window, now));
+        self.caps = caps;
+        let numbers: Vec<u32> = self.history.iter().map(|entry| entry.number).collect();
+        for id in numbers {
+            let limited = self.rest_of(id).is_some_and(|(_, reason)| reason == RestReason::Limit);
+            if limited {
+                self.cool(id);
+            } else if self.directory.get(id).is_queued() && self.limited_until(id).is_some() {
+                self.leave(id);
+                self.join(id);
+            }
+        }
+        if caps.is_empty() {
+            self.history.forget_all(|entry| entry.starts = VecDeque::new());
+        }
+    }
+
+    /// The longest time within which calls or their ends are counted.
+    pub(in crate::numpool) fn longest_window(&self) -> Millis {
+        self.caps.window().max(self.causes.window())
+    }
+
+    /// A call of a number ended with a cause.
+    pub(in crate::numpool) fn blame(&mut self, id: u32, word: &[u8], at: Millis) {
+        let Some(cause) = self.causes.ended(id, word) else { return };
+        if let Some(rule) = self.causes.rule(cause).filter(|rule| rule.after > 1) {
+            self.history.ended(id, cause, at, rule.within, self.longest_window());
+        }
+    }
+
+    /// Until when a number is in quarantine if a call of it ends with this cause now.
+    pub(in crate::numpool) fn quarantine_until(&self, id: u32, word: &[u8], now: Millis) -> Option<Millis> {
+        let cause = self.causes.find(word)?;
+        let rule = self.causes.rule(cause)?;
+        let counted = |time: &Millis| time.saturating_add(rule.within) > now;
+        let ends = self.history.entry(id).and_then(|entry| entry.ends_with(cause));
+        let before = ends.map_or(0, |times| times.iter().rev().take_while(|time| counted(time)).count());
+        (before + 1 >= rule.after as usize).then(|| now.saturating_add(rule.cooldown))
+    }
+
+    /// A cause has another rule, or none. O(numbers with counted causes).
+    pub(in crate::numpool) fn set_cause(&mut self, word: &[u8], rule: Option<Rule>) {
+        let before = self.causes.find(word).and_then(|cause| self.causes.rule(cause));
+        let (window, now) = (before.map_or(0, |rule| rule.within), self.applied);
+        let place = self.causes.set_rule(word, rule);
+        let counts = rule.is_some_and(|rule| rule.after > 1);
+        self.history.forget_all(|entry| {
+            if let Some((_, times)) = entry.ends.iter_mut().find(|(cause, _)| Some(*cause) == place) {
+                forget_before(times, window, now);
+            }
+            entry.ends.retain(|(cause, times)| !times.is_empty() && (counts || Some(*cause) != place));
+        });
+    }
+
+    /// Until when the caps of the pool forbid another call of a number.
+    pub(in crate::numpool) fn limited_until(&self, id: u32) -> Option<Millis> {
+        self.history.limited_until(id, &self.caps, self.applied)
     }
 
     /// How many numbers are in a state.
@@ -281,15 +383,20 @@ impl Pool {
         &mut self.counts[state as usize]
     }
 
-    /// Joins the queue at its tail, unless it rests: then it joins when that is over.
+    /// Joins the queue at its tail, unless it rests: then it joins when that is over. A number whose caps are reached
+    /// rests.
     pub(in crate::numpool) fn join(&mut self, id: u32) {
-        let record = self.directory.at(id);
-        if record.place == Place::Cooling
-            || !invariant!(record.place == Place::Nowhere, "a number joins once")
-        {
+        let place = self.directory.get(id).place;
+        if place == Place::Cooling || !invariant!(place == Place::Nowhere, "a number joins once") {
             return;
         }
-        record.place = Place::Queue;
+        if !self.caps.is_empty()
+            && let Some(until) = self.limited_until(id)
+        {
+            self.rest(id, until, RestReason::Limit);
+            return;
+        }
+        self.directory.at(id).place = Place::Queue;
         self.queue.join(&mut self.directory, id);
         self.waiters.touch(|| name_of(&self.directory, id));
         self.peers.list(id);
@@ -332,6 +439,9 @@ impl Pool {
         let record = self.directory.at(id);
         record.put(Place::Call, lease);
         record.uses = record.uses.saturating_add(1);
+        if !self.caps.is_empty() {
+            self.history.started(id, self.applied, self.caps.window(), self.longest_window());
+        }
     }
 
     fn drop_lease(&mut self, id: u32, context: TransitionContext<'_>) {
@@ -344,8 +454,8 @@ impl Pool {
             Some(lease) => self.switches.release(lease.switch),
             None => invariant!("a number that carries a call has a lease"),
         }
-        if let Some(until) = context.cool_until {
-            self.rest(id, until);
+        if let Some((until, reason)) = context.rest {
+            self.rest(id, until, reason);
         }
     }
 
@@ -356,6 +466,8 @@ impl Pool {
         self.switches.unlist(id);
         self.switches.assign(id, None);
         self.peers.assign(id, None);
+        self.history.forget(id);
+        self.causes.forget(id);
         let number = self.number(id);
         self.directory.remove(number);
         self.waiters.touch(|| number);
@@ -371,6 +483,7 @@ impl Pool {
         invariant!(nothing && unnamed && self.queue.is_empty(), "nothing is left in a pool without numbers");
         self.registrations = Deadlines::default();
         self.cooling = Table::default();
+        self.history = History::default();
         self.cool_downs = Deadlines::default();
         self.leases = Leases::default();
         self.switches = Groups::default();
@@ -381,7 +494,9 @@ impl Pool {
     fn stop_resting(&mut self, id: u32) {
         let cool_down = self.directory.get(id).cool_down();
         if cool_down != NONE {
-            self.cooling.remove(cool_down);
+            if let Some(rest) = self.cooling.remove(cool_down) {
+                *self.resting(rest.reason) -= 1;
+            }
             self.cool_downs.remove(cool_down);
             self.directory.at(id).put(Place::Nowhere, NONE);
         }

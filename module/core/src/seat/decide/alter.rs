@@ -89,6 +89,7 @@ pub(super) fn altered_limits(limits: Limits, part: &PlanPart) -> Limits {
         holds_per_user: part.limits.holds_per_user.unwrap_or(limits.holds_per_user),
         max_hold_ms: part.limits.max_hold_ms.unwrap_or(limits.max_hold_ms),
         waits_per_user: part.limits.waits_per_user.unwrap_or(limits.waits_per_user),
+        pick_orphans: part.limits.pick_orphans.unwrap_or(limits.pick_orphans),
     }
 }
 

@@ -1,11 +1,14 @@
 //! Decides requests: searches, checks every limit, and changes nothing.
 
 mod alter;
+pub(super) mod orphans;
 pub mod overdue;
+mod party;
 pub(super) mod rules;
 pub mod search;
 pub mod wait;
 
+use self::orphans::{check_orphans, forbids_orphans};
 use self::rules::{
     Decided, all_are, all_are_of_order, bad_seat, check_user, check_user_limits, deadline, live_hold, named,
     no_hold, resolve, retried, turn_of,
@@ -118,6 +121,9 @@ fn decide_pick(show: &Show, now: Millis, pick: &Pick<'_>) -> Decided {
     let seats = named(show, &pick.seats)?;
     check_user_limits(show, pick.user, seats.len() as u32, None)?;
     all_are(show, &seats, Owner::Free, "free")?;
+    if forbids_orphans(show, pick) {
+        check_orphans(show, &seats)?;
+    }
     decided_hold(pick.user, pick.token.token, until, fingerprint, seats, Turn::None, None)
 }
 
@@ -218,8 +224,8 @@ fn decide_alter(show: &Show, part: &PlanPart) -> Decided {
         limits.check()?;
         let events = part.events.unwrap_or(show.events);
         let areas = alter::arranged_areas(show, part)?;
-        // The events that change only limits do not have this one.
-        if limits.waits_per_user != show.limits.waits_per_user {
+        // The events that change only limits do not have all of them.
+        if limits != limits.with_rest_of(show.limits) {
             let plan = alter::altered_plan(show, part)?;
             return decided(Event::Altered { plan: plan.to_json() }, Reply::Ok);
         }

@@ -2,6 +2,7 @@
 //! expires them in slices; a request expires only the holds on which its own decision depends.
 
 use super::decide;
+use super::orphans::forbids_orphans;
 use super::rules::{check_user_limits, live_hold, resolve};
 use super::search::{Search, Wish};
 use super::wait::as_hold;
@@ -36,6 +37,9 @@ pub fn decide_overdue(show: &Show, now: Millis, request: &Request<'_>) -> Events
         | Request::Release { token, .. } => show.claims.find(token).into_iter().collect(),
         Request::Pick(pick) => {
             let mut holds = owners(show, &pick.seats);
+            if forbids_orphans(show, pick) {
+                holds.extend(neighbours(show, &pick.seats));
+            }
             holds.extend(show.claims.find(pick.token.token));
             holds.extend(of_user(show, now, pick.user, pick.seats.len() as u32, None));
             holds
@@ -65,6 +69,13 @@ fn is_overdue(show: &Show, id: u32, now: Millis) -> bool {
 fn owners(show: &Show, ids: &[&[u8]]) -> Vec<u32> {
     let seats = ids.iter().filter_map(|id| show.venue.find(id));
     seats.filter_map(|seat| claim_of(show, seat)).collect()
+}
+
+/// The claims that own a seat at most two places beside these seats: they decide whether a seat stays alone.
+fn neighbours(show: &Show, ids: &[&[u8]]) -> Vec<u32> {
+    let seats = ids.iter().filter_map(|id| show.venue.find(id));
+    let near = seats.flat_map(|seat| seat.saturating_sub(2)..=seat.saturating_add(2));
+    near.filter_map(|seat| claim_of(show, seat)).collect()
 }
 
 fn claim_of(show: &Show, seat: Seat) -> Option<u32> {
@@ -116,7 +127,7 @@ fn for_hold(show: &Show, now: Millis, hold: &Hold<'_>, request: &Request<'_>) ->
     let scan = Scan { show, now, wish: &wish, replaced, again: hold.replace.is_some_and(|one| !one.other) };
     match (together, hold.adjacent) {
         (false, _) => scan.enough_seats(),
-        (true, Adjacent::Area) => scan.row_with_run_in_best_level(),
+        (true, Adjacent::Area) if wish.needs.is_empty() => scan.row_with_run_in_best_level(),
         (true, _) => scan.row_with_run(&scan.candidates()),
     }
 }
@@ -177,7 +188,9 @@ impl Scan<'_> {
 
     /// The overdue holds of the first strip of these buckets that has a suitable run without them.
     fn row_with_run(&self, buckets: &[u32]) -> Vec<u32> {
-        let (n, clean) = (self.wish.count, self.wish.orphans == Orphans::Forbid);
+        // For a party with needs a run is not looked at closely: a hold that is overdue may always end.
+        let clean = self.wish.orphans == Orphans::Forbid && self.wish.needs.is_empty();
+        let n = self.wish.count;
         let has_run = |expected: &Expected| {
             let windows = bits::windows(&expected.takeable, n);
             let windows = if clean { bits::stranding_nobody(&windows, &expected.free, n) } else { windows };
@@ -227,7 +240,7 @@ impl Scan<'_> {
             }
         }
         for seats in [&mut free, &mut overdue, &mut replaced] {
-            show.hide_flagged(strip, self.wish.flags, seats);
+            show.hide_flagged(strip, self.wish.kind().allowed, seats);
         }
         let gained = bits::count(&overdue) as usize;
         let all =

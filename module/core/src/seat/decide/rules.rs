@@ -2,6 +2,7 @@
 
 use super::search::Wish;
 use crate::invariant;
+use crate::seat::choice::FlagNeed;
 use crate::seat::claims::{Seats, Stage};
 use crate::seat::event::{Event, Turn};
 use crate::seat::outcome::{HoldRecord, Reply};
@@ -10,6 +11,7 @@ use crate::seat::state::{Owner, Show};
 use crate::seat::venue::Seat;
 use crate::shared::Millis;
 use crate::shared::decision;
+use crate::shared::field::Any;
 use crate::shared::refusal::{Code, Refusal, refuse};
 use crate::shared::text::quoted;
 use crate::shared::token::{TokenChoice, check_identifier, check_ttl};
@@ -124,8 +126,20 @@ pub(in crate::seat) fn resolve(show: &Show, wanted: &Wanted<'_>) -> Result<Wish,
         }
     }
     let flags = wanted.flags.iter().fold(0, |all, name| all | show.venue.flag_bit(name));
+    let mut needs = Vec::with_capacity(wanted.needs.len());
+    for need in wanted.needs {
+        match show.venue.flag_bit(need.flag) {
+            0 => {
+                return refuse(
+                    Code::NotFound,
+                    format!("no seat of this show has flag {}", quoted(need.flag)),
+                );
+            }
+            flag => needs.push(FlagNeed { count: need.count as u32, flag: Any(flag) }),
+        }
+    }
     let (adjacent, orphans) = (wanted.adjacent, wanted.orphans);
-    Ok(Wish { count: wanted.count as usize, tier, areas, adjacent, orphans, flags })
+    Ok(Wish { count: wanted.count as usize, tier, areas, adjacent, orphans, flags, needs })
 }
 
 /// The turn that these seats take: that of their area, if they all lie in one.

@@ -2,10 +2,11 @@
 
 use crate::invariant;
 use crate::seat::bits::{self, Bits};
+use crate::seat::choice::{FlagNeed, Kind};
 use crate::seat::claims::Seats;
 use crate::seat::index::{clean_run_of, exactly, run_of};
 use crate::seat::request::{Adjacent, Orphans};
-use crate::seat::state::{Show, Strip};
+use crate::seat::state::{Bucket, Show, Strip};
 use crate::seat::venue::{Area, Row, Seat, Tier};
 use std::borrow::Cow;
 
@@ -24,6 +25,15 @@ pub struct Wish {
     pub orphans: Orphans,
     /// Flags of the request, as bits.
     pub flags: u64,
+    /// Seats of the party that must have a flag, with different flags that are not in `flags`.
+    pub needs: Vec<FlagNeed>,
+}
+
+impl Wish {
+    /// All seats that the request may take.
+    pub fn kind(&self) -> Kind {
+        Kind::with(self.needs.iter().fold(self.flags, |all, need| all | need.flag.0))
+    }
 }
 
 /// The result of a search.
@@ -39,7 +49,7 @@ pub enum Found {
 
 /// The kind of run that a row must have.
 #[derive(Clone, Copy)]
-enum Need {
+pub(super) enum Need {
     /// A run of at least this length.
     Run(usize),
     /// The same, without stranding a seat.
@@ -67,20 +77,20 @@ impl Need {
 }
 
 /// The seats of a strip as the request sees them.
-struct StripSeats {
-    takeable: Bits,
+pub(super) struct StripSeats {
+    pub(super) takeable: Bits,
     /// The takeable seats, and those of the replaced hold that must not be taken again.
-    free: Bits,
+    pub(super) free: Bits,
 }
 
 impl StripSeats {
-    fn of(show: &Show, wish: &Wish, bucket: u32, strip: u32) -> Self {
+    fn of(show: &Show, kind: Kind, bucket: u32, strip: u32) -> Self {
         let strip = show.strip(bucket, strip);
-        let seats = strip.map_or_else(Bits::new, |strip| show.takeable(strip, wish.flags));
+        let seats = strip.map_or_else(Bits::new, |strip| show.takeable(strip, kind));
         Self { takeable: seats.clone(), free: seats }
     }
 
-    fn windows(&self, n: usize, clean: bool) -> Bits {
+    pub(super) fn windows(&self, n: usize, clean: bool) -> Bits {
         let all = bits::windows(&self.takeable, n);
         if clean { bits::stranding_nobody(&all, &self.free, n) } else { all }
     }
@@ -96,16 +106,31 @@ struct Lifted {
 /// One search: the show, the request, and the seats of a replaced hold, which count as free.
 pub struct Search<'a> {
     show: &'a Show,
-    wish: &'a Wish,
+    pub(super) wish: &'a Wish,
+    /// The seats that may be taken.
+    kind: Kind,
     /// By bucket and strip.
     lifted: Vec<Lifted>,
     /// Whether the seats of the replaced hold may be taken again.
     again: bool,
+    /// For a party with needs: how many seats of each kind it takes, and the search among these; first the seats without
+    /// a needed flag. Empty for other requests.
+    pub(super) parts: Vec<(usize, Self)>,
 }
 
 impl<'a> Search<'a> {
     /// A search over the show; the seats of `replaced` count as free, and may be taken if `again` is set.
     pub fn new(show: &'a Show, wish: &'a Wish, replaced: &[Seat], again: bool) -> Self {
+        let mut search = Self::of_kind(show, wish, wish.kind(), replaced, again);
+        if !wish.needs.is_empty() {
+            let parts = wish.parts().into_iter();
+            let part = |(count, kind)| (count, Self::of_kind(show, wish, kind, replaced, again));
+            search.parts = parts.map(part).collect();
+        }
+        search
+    }
+
+    fn of_kind(show: &'a Show, wish: &'a Wish, kind: Kind, replaced: &[Seat], again: bool) -> Self {
         let mut lifted: Vec<Lifted> = Vec::new();
         for &seat in replaced {
             let Some((bucket, strip)) = show.strip_of(seat) else {
@@ -114,36 +139,32 @@ impl<'a> Search<'a> {
             };
             let at = lifted.iter().position(|one| one.bucket == bucket && one.strip == strip).unwrap_or_else(
                 || {
-                    let seats = StripSeats::of(show, wish, bucket, strip);
+                    let seats = StripSeats::of(show, kind, bucket, strip);
                     lifted.push(Lifted { bucket, strip, seats });
                     lifted.len() - 1
                 },
             );
             let row = show.venue.row_of(seat);
             let position = (seat - show.venue.base(row)) as usize;
-            let named = show.venue.layout(row).flags_at(position) & !wish.flags == 0;
-            // A seat with a flag that is not in the request does not count as free for this request.
+            let named = kind.takes(show.venue.layout(row).flags_at(position));
+            // A seat of another kind does not count as free for this request.
             if let Some(one) = lifted.get_mut(at).filter(|_| named) {
                 bits::put(&mut one.seats.free, position, true);
                 bits::put(&mut one.seats.takeable, position, again);
             }
         }
         lifted.sort_unstable_by_key(|one| (one.bucket, one.strip));
-        Self { show, wish, lifted, again }
+        Self { show, wish, kind, lifted, again, parts: Vec::new() }
     }
 
     /// Runs the search. O(count log rows + areas).
     pub fn run(&self) -> Found {
         let candidates = Self::candidates(self.show, self.wish);
-        let mut free = 0;
-        if !candidates.iter().any(|&bucket| {
-            free += self.free(bucket);
-            free >= self.wish.count
-        }) {
+        if !self.has_enough(&candidates) {
             return Found::TooFew;
         }
         let seats = match (self.wish.adjacent, self.wish.orphans) {
-            (Adjacent::Ignore, _) => Some(self.in_seat_order(&candidates, self.wish.count)),
+            (Adjacent::Ignore, _) => Some(self.first_seats(&candidates)),
             (Adjacent::Area, _) => self.best_area_first(&candidates),
             (Adjacent::Prefer, orphans) if orphans != Orphans::Forbid => {
                 Some(self.together(&candidates).unwrap_or_else(|| self.scattered(&candidates)))
@@ -183,7 +204,7 @@ impl<'a> Search<'a> {
     fn together(&self, candidates: &[u32]) -> Option<Seats> {
         let need = self.need();
         self.levels(candidates).find_map(|level| {
-            let area = self.whose_turn(level, |area| area.iter().any(|&bucket| self.has(bucket, need)))?;
+            let area = self.whose_turn(level, |area| self.seats_together(area, need))?;
             self.best_run(area)
         })
     }
@@ -198,34 +219,32 @@ impl<'a> Search<'a> {
 
     /// Step 3, AREA: the best level in which an area has enough seats, and there an area with a run, if possible.
     fn best_area_first(&self, candidates: &[u32]) -> Option<Seats> {
-        let (count, need) = (self.wish.count, self.need());
+        let need = self.need();
         let may_scatter = self.wish.orphans != Orphans::Forbid;
         let Some(level) =
-            self.levels(candidates).find(|level| self.areas(level).any(|area| self.free_of(area) >= count))
+            self.levels(candidates).find(|level| self.areas(level).any(|area| self.has_enough(area)))
         else {
-            return may_scatter.then(|| self.over_areas(candidates));
+            return may_scatter.then(|| self.scattered_over(candidates));
         };
-        if let Some(area) = self.whose_turn(level, |area| area.iter().any(|&bucket| self.has(bucket, need))) {
+        if let Some(area) = self.whose_turn(level, |area| self.seats_together(area, need)) {
             return self.best_run(area);
         }
-        let area = self.whose_turn(level, |area| self.free_of(area) >= count).filter(|_| may_scatter)?;
-        Some(self.fewest_groups(area, count))
+        let area = self.whose_turn(level, |area| self.has_enough(area)).filter(|_| may_scatter)?;
+        Some(self.scattered_in(area))
     }
 
     /// Step 5: in one area if one has enough seats, otherwise over several.
     fn scattered(&self, candidates: &[u32]) -> Seats {
-        let count = self.wish.count;
-        let one = self
-            .levels(candidates)
-            .find_map(|level| self.whose_turn(level, |area| self.free_of(area) >= count));
-        one.map_or_else(|| self.over_areas(candidates), |area| self.fewest_groups(area, count))
+        let one =
+            self.levels(candidates).find_map(|level| self.whose_turn(level, |area| self.has_enough(area)));
+        one.map_or_else(|| self.scattered_over(candidates), |area| self.scattered_in(area))
     }
 
     /// Step 5, over several areas: all free seats of each, and in the last only the missing ones.
-    fn over_areas(&self, candidates: &[u32]) -> Seats {
+    pub(super) fn over_areas(&self, candidates: &[u32], count: usize) -> Seats {
         let mut seats = Seats::new();
         for area in self.areas(candidates) {
-            let missing = self.wish.count - seats.len();
+            let missing = count - seats.len();
             if missing == 0 {
                 break;
             }
@@ -252,6 +271,9 @@ impl<'a> Search<'a> {
 
     /// Step 4: the best run of an area, over all its candidate buckets.
     fn best_run(&self, area: &[u32]) -> Option<Seats> {
+        if !self.parts.is_empty() {
+            return self.best_run_of_party(area);
+        }
         let n = self.wish.count;
         let needs: &[(Need, bool)] = match self.wish.orphans {
             Orphans::Avoid => &[(Need::Clean(n), true), (Need::Run(n), false)],
@@ -284,7 +306,7 @@ impl<'a> Search<'a> {
 
     /// `count` seats of an area that has enough, in as few groups as possible: the longest runs first, and among
     /// equal runs the best by seat order.
-    fn fewest_groups(&self, area: &[u32], count: usize) -> Seats {
+    pub(super) fn fewest_groups(&self, area: &[u32], count: usize) -> Seats {
         let mut seats = Seats::new();
         let lengths = area.iter().fold(0, |all, &bucket| all | self.lengths(bucket));
         for len in (1..=126).rev().filter(|len| lengths >> len & 1 == 1) {
@@ -324,7 +346,7 @@ impl<'a> Search<'a> {
     }
 
     /// Step 3, IGNORE: the first free seats, areas in priority order.
-    fn in_seat_order(&self, candidates: &[u32], count: usize) -> Seats {
+    pub(super) fn in_seat_order(&self, candidates: &[u32], count: usize) -> Seats {
         let mut seats = Seats::new();
         for area in self.areas(candidates) {
             if seats.len() == count {
@@ -360,17 +382,25 @@ impl<'a> Search<'a> {
         self.lifted.iter().filter(move |one| one.bucket == bucket)
     }
 
-    fn seats(&self, bucket: u32, strip: u32) -> StripSeats {
+    pub(super) fn seats(&self, bucket: u32, strip: u32) -> StripSeats {
         if let Some(lifted) = self.is_lifted(bucket, strip) {
             return StripSeats { takeable: lifted.seats.takeable.clone(), free: lifted.seats.free.clone() };
         }
-        StripSeats::of(self.show, self.wish, bucket, strip)
+        StripSeats::of(self.show, self.kind, bucket, strip)
+    }
+
+    /// Whether some seat of a bucket has the flag that is needed.
+    fn may_have_some_in(&self, bucket: &Bucket) -> bool {
+        self.kind.carried & !bucket.flags == 0
     }
 
     /// Seats of a bucket that the request may take.
     fn free(&self, bucket: u32) -> usize {
         let info = self.show.bucket_at(bucket);
-        let free = match info.view(self.wish.flags) {
+        if !self.may_have_some_in(info) {
+            return 0;
+        }
+        let free = match info.view(self.kind) {
             Some(view) => view.free as usize,
             None => (0..info.strips.len() as u32).map(|strip| self.unlifted_count(bucket, strip)).sum(),
         };
@@ -384,22 +414,25 @@ impl<'a> Search<'a> {
 
     fn unlifted_count(&self, bucket: u32, strip: u32) -> usize {
         let strip = self.show.strip(bucket, strip);
-        strip.map_or(0, |strip| bits::count(&self.show.takeable_words(strip, self.wish.flags)) as usize)
+        strip.map_or(0, |strip| bits::count(&self.show.takeable_words(strip, self.kind)) as usize)
     }
 
     /// Lengths of the runs of a strip, for buckets that have no view for the request.
     fn unlifted_lengths(&self, strip: Strip) -> u128 {
-        self.show.runs_of(strip, &self.show.takeable_words(strip, self.wish.flags)).lengths
+        self.show.runs_of(strip, &self.show.takeable_words(strip, self.kind)).lengths
     }
 
-    fn free_of(&self, area: &[u32]) -> usize {
+    pub(super) fn free_of(&self, area: &[u32]) -> usize {
         area.iter().map(|&bucket| self.free(bucket)).sum()
     }
 
     /// Lengths of runs that may exist in a bucket, including those that the seats of the replaced hold may form.
     fn lengths(&self, bucket: u32) -> u128 {
         let info = self.show.bucket_at(bucket);
-        let indexed = match info.view(self.wish.flags) {
+        if !self.may_have_some_in(info) {
+            return 0;
+        }
+        let indexed = match info.view(self.kind) {
             Some(view) => view.runs.all().lengths,
             None => info.strips.iter().fold(0, |all, &strip| all | self.unlifted_lengths(strip)),
         };
@@ -407,25 +440,48 @@ impl<'a> Search<'a> {
         self.lifted_in(bucket).fold(indexed, |all, one| all | lifted(one))
     }
 
+    /// Whether these buckets have enough seats for the request.
+    fn has_enough(&self, buckets: &[u32]) -> bool {
+        if !self.parts.is_empty() {
+            return self.has_enough_of_each_kind(buckets);
+        }
+        let mut free = 0;
+        buckets.iter().any(|&bucket| {
+            free += self.free(bucket);
+            free >= self.wish.count
+        })
+    }
+
+    /// Whether an area can seat the request together.
+    fn seats_together(&self, area: &[u32], need: Need) -> bool {
+        if self.parts.is_empty() {
+            return area.iter().any(|&bucket| self.has(bucket, need));
+        }
+        self.run_of_party(area, matches!(need, Need::Clean(_))).is_some()
+    }
+
     /// Whether a bucket has a row with such a run.
     fn has(&self, bucket: u32, need: Need) -> bool {
-        match self.show.bucket_at(bucket).view(self.wish.flags) {
+        match self.show.bucket_at(bucket).view(self.kind) {
             Some(view) if self.lifted.is_empty() => view.runs.all().lengths & need.lengths() != 0,
             _ => self.first(bucket, 0, need).is_some(),
         }
     }
 
     /// The first strip of a bucket from `from` on that has such a run. O(log rows + lifted).
-    fn first(&self, bucket: u32, from: u32, need: Need) -> Option<u32> {
+    pub(super) fn first(&self, bucket: u32, from: u32, need: Need) -> Option<u32> {
+        let info = self.show.bucket_at(bucket);
+        if !self.may_have_some_in(info) {
+            return None;
+        }
         let lifted = self
             .lifted_in(bucket)
             .filter(|one| one.strip >= from)
             .find(|one| need.is_met_by(&one.seats))
             .map(|one| one.strip);
-        let info = self.show.bucket_at(bucket);
         let mut at = from;
         let indexed = loop {
-            let found = match info.view(self.wish.flags) {
+            let found = match info.view(self.kind) {
                 Some(view) => view.runs.first(at as usize, need.lengths()).map(|strip| strip as u32),
                 None => info.strips.get(at as usize..).and_then(|strips| {
                     let wanted = |strip: &Strip| self.unlifted_lengths(*strip) & need.lengths() != 0;
@@ -458,17 +514,17 @@ impl<'a> Search<'a> {
         candidates.chunk_by(|&a, &b| self.show.bucket_at(a).area == self.show.bucket_at(b).area)
     }
 
-    fn row(&self, bucket: u32, strip: u32) -> Row {
+    pub(super) fn row(&self, bucket: u32, strip: u32) -> Row {
         self.show.strip(bucket, strip).map_or(0, |strip| strip.row)
     }
 
     /// Positions of a row, and the rule of its area.
-    fn shape(&self, row: Row) -> (usize, crate::seat::plan::Rule) {
+    pub(super) fn shape(&self, row: Row) -> (usize, crate::seat::plan::Rule) {
         let venue = &self.show.venue;
         (usize::from(venue.layout(row).len), venue.area(venue.area_of(row)).rule)
     }
 
-    fn window(&self, row: Row, start: usize, n: usize) -> Seats {
+    pub(super) fn window(&self, row: Row, start: usize, n: usize) -> Seats {
         let first = self.show.venue.base(row) + start as Seat;
         (first..first + n as Seat).collect()
     }

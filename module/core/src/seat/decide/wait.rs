@@ -120,6 +120,8 @@ fn queue_wish(wait: &Wait<'_>, wish: &Wish) -> QueueWish {
     let mut areas = wish.areas.clone();
     areas.sort_unstable();
     areas.dedup();
+    let mut needs = wish.needs.clone();
+    needs.sort_unstable_by_key(|need| need.flag.0);
     QueueWish {
         count: wish.count as u32,
         tier: wait.hold.tier.map(Bytes::from_slice),
@@ -127,6 +129,7 @@ fn queue_wish(wait: &Wait<'_>, wish: &Wish) -> QueueWish {
         adjacent: wish.adjacent,
         orphans: wish.orphans,
         flags: Any(wish.flags),
+        needs,
     }
 }
 
@@ -172,7 +175,8 @@ fn served_wish(show: &Show, wish: &QueueWish) -> Option<Wish> {
         Some(name) => Some(show.venue.tier_called(name)?),
     };
     let (adjacent, orphans, flags) = (wish.adjacent, wish.orphans, wish.flags.0);
-    Some(Wish { count: wish.count as usize, tier, areas: wish.areas.clone(), adjacent, orphans, flags })
+    let (areas, needs) = (wish.areas.clone(), wish.needs.clone());
+    Some(Wish { count: wish.count as usize, tier, areas, adjacent, orphans, flags, needs })
 }
 
 /// The waiters whose time is over, as events, at most `limit`.

@@ -1,5 +1,6 @@
 //! Checks a whole show: claims, owners, buckets, bits and indexes against each other.
 
+use super::choice::Kind;
 use super::claims::{Claims, Stage};
 use super::index::Runs;
 use super::state::{Bucket, Owner, Show};
@@ -77,29 +78,32 @@ impl Show {
 
     /// Checks that each view has exactly the seats that its flags allow.
     fn check_views(&self, number: usize, bucket: &Bucket) -> Checked {
-        let allowed: Vec<u64> = bucket.views.iter().map(|view| view.allowed).collect();
-        ensure!(allowed.first() == Some(&0), "bucket {number} has no view for requests without flags");
-        let second = allowed.get(1).copied();
+        let kinds: Vec<Kind> = bucket.views.iter().map(|view| view.kind).collect();
         ensure!(
-            bucket.flags == 0 || second == Some(bucket.flags),
+            kinds.first() == Some(&Kind::default()),
+            "bucket {number} has no view for requests without flags"
+        );
+        let second = kinds.get(1).copied();
+        ensure!(
+            bucket.flags == 0 || second == Some(Kind::with(bucket.flags)),
             "bucket {number} has no view for all flags"
         );
         for view in &bucket.views {
-            let flags = view.allowed;
+            let (kind, flags) = (view.kind, view.kind.allowed);
             ensure!(
                 flags & !bucket.flags == 0,
                 "bucket {number} has a view for flags {flags:x} that it has not"
             );
-            let same = allowed.iter().filter(|&&other| other == flags).count();
+            let same = kinds.iter().filter(|&&other| other == kind).count();
             ensure!(same == 1, "bucket {number} has {same} views for flags {flags:x}");
-            let sound = self.view(bucket, flags);
+            let sound = self.view(bucket, kind);
             let (free, expected) = (view.free, sound.free);
             ensure!(
                 free == expected,
                 "bucket {number} has {expected} free seats for flags {flags:x}, not {free}"
             );
             let strips = bucket.strips.iter();
-            let runs: Vec<Runs> = strips.map(|&strip| Runs::of(&self.takeable(strip, flags))).collect();
+            let runs: Vec<Runs> = strips.map(|&strip| Runs::of(&self.takeable(strip, kind))).collect();
             view.runs.check(&runs)?;
         }
         Ok(())
@@ -331,7 +335,13 @@ mod tests {
 
     fn pick(show: &mut Show, token: &[u8], seats: &[&[u8]]) {
         let token = TokenChoice { token, chosen: true };
-        let pick = crate::seat::request::Pick { user: token.token, ttl: 100, token, seats: seats.to_vec() };
+        let pick = crate::seat::request::Pick {
+            user: token.token,
+            ttl: 100,
+            token,
+            orphans: None,
+            seats: seats.to_vec(),
+        };
         ask(show, &Request::Pick(pick));
     }
 

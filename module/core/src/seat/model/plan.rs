@@ -56,6 +56,27 @@ pub struct Limits {
     /// Places of a user on the waiting list, at most 100; 0 is 100.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub waits_per_user: u32,
+    /// Whether `SEAT.PICK` may leave a single seat, unless the request says so itself.
+    #[serde(default, skip_serializing_if = "PickOrphans::is_default")]
+    pub pick_orphans: PickOrphans,
+}
+
+/// Whether picked seats may leave a single seat beside them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PickOrphans {
+    /// They may.
+    #[default]
+    Allow,
+    /// They may not.
+    Forbid,
+}
+
+impl PickOrphans {
+    #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 fn one() -> u32 {
@@ -69,7 +90,13 @@ fn is_one(number: &u32) -> bool {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { seats_per_user: 0, holds_per_user: 1, max_hold_ms: 0, waits_per_user: 1 }
+        Self {
+            seats_per_user: 0,
+            holds_per_user: 1,
+            max_hold_ms: 0,
+            waits_per_user: 1,
+            pick_orphans: PickOrphans::Allow,
+        }
     }
 }
 
@@ -88,6 +115,11 @@ pub struct Plan {
 }
 
 impl Limits {
+    /// These limits, with those of another show that the events of changed limits do not have.
+    pub(in crate::seat) fn with_rest_of(self, other: Self) -> Self {
+        Self { waits_per_user: other.waits_per_user, pick_orphans: other.pick_orphans, ..self }
+    }
+
     /// Checks that the limits are in range.
     ///
     /// # Errors
@@ -241,6 +273,7 @@ pub struct PartLimits {
     pub holds_per_user: Option<u32>,
     pub max_hold_ms: Option<u64>,
     pub waits_per_user: Option<u32>,
+    pub pick_orphans: Option<PickOrphans>,
 }
 
 /// Changes of one area. Absent fields stay unchanged.

@@ -3,6 +3,7 @@
 mod buckets;
 
 use super::bits::{self, Bits};
+use super::choice::Kind;
 use super::claims::{Claims, Stage};
 use super::index::{RunIndex, Runs};
 use super::plan::{Limits, Plan, max};
@@ -118,8 +119,8 @@ pub(in crate::seat) struct StripRef {
 /// The seats of a bucket that a request with certain flags may take.
 #[derive(Clone, Debug)]
 pub struct View {
-    /// The flags of the request that the bucket has.
-    pub(in crate::seat) allowed: u64,
+    /// The kind of seats; it allows only flags that the bucket has.
+    pub(in crate::seat) kind: Kind,
     /// Free seats that the request may take.
     pub(in crate::seat) free: u32,
     pub(in crate::seat) runs: RunIndex,
@@ -285,19 +286,37 @@ impl Show {
         })
     }
 
-    /// Free seats of a strip that a request with these flags may take, as bits of the row. O(words of the row).
+    /// Free seats of a strip that are of this kind, as bits of the row. O(words of the row).
     #[inline]
-    pub(in crate::seat) fn takeable(&self, strip: Strip, allowed: u64) -> Bits {
+    pub(in crate::seat) fn takeable(&self, strip: Strip, kind: Kind) -> Bits {
         let len = usize::from(self.venue.layout(strip.row).len);
-        self.seats_of(strip).kept.dense(&self.takeable_words(strip, allowed), len)
+        self.seats_of(strip).kept.dense(&self.takeable_words(strip, kind), len)
     }
 
     /// The kept words of these seats. O(kept words), and the cost of `hide_flagged`.
     #[inline]
-    pub(in crate::seat) fn takeable_words(&self, strip: Strip, allowed: u64) -> Bits {
+    pub(in crate::seat) fn takeable_words(&self, strip: Strip, kind: Kind) -> Bits {
         let mut seats = Bits::from_slice(self.free_seats(strip));
-        self.hide_flagged(strip, allowed, &mut seats);
+        self.hide_flagged(strip, kind.allowed, &mut seats);
+        if kind.carried != 0 {
+            self.keep_flagged(strip, kind, &mut seats);
+        }
         seats
+    }
+
+    /// Clears all seats of a strip, given by its kept words, but those of a kind that carries a flag. O(flagged seats of
+    /// the row).
+    fn keep_flagged(&self, strip: Strip, kind: Kind, seats: &mut Bits) {
+        let mut kept: Bits = seats.iter().map(|_| 0).collect();
+        for &(position, flags) in &self.venue.layout(strip.row).flags {
+            if kind.takes(flags)
+                && let Some(place) = self.seats_of(strip).kept.place(usize::from(position))
+                && bits::is_set(seats, place)
+            {
+                bits::put(&mut kept, place, true);
+            }
+        }
+        *seats = kept;
     }
 
     /// Clears those seats of a strip, given by its kept words, that have a flag which is not in the request.
@@ -390,7 +409,7 @@ impl Show {
         }
         bits::put(words, place, free);
         let flags = self.venue.layout(strip.row).flags_at(position);
-        for view in self.bucket_mut(bucket).views.iter_mut().filter(|view| flags & !view.allowed == 0) {
+        for view in self.bucket_mut(bucket).views.iter_mut().filter(|view| view.kind.takes(flags)) {
             if free { view.free += 1 } else { view.free -= 1 }
         }
     }
@@ -401,7 +420,7 @@ impl Show {
         let Some(strip) = self.strip(bucket, place) else { return };
         let mut views = std::mem::take(&mut self.bucket_mut(bucket).views);
         for view in &mut views {
-            view.runs.set(place as usize, self.runs_of(strip, &self.takeable_words(strip, view.allowed)));
+            view.runs.set(place as usize, self.runs_of(strip, &self.takeable_words(strip, view.kind)));
         }
         self.bucket_mut(bucket).views = views;
     }
@@ -502,9 +521,9 @@ impl Counts {
 }
 
 impl Bucket {
-    /// The view for a request with these flags, if there is one.
-    pub(in crate::seat) fn view(&self, flags: u64) -> Option<&View> {
-        let allowed = flags & self.flags;
-        self.views.iter().find(|view| view.allowed == allowed)
+    /// The view of this kind of seats, if there is one.
+    pub(in crate::seat) fn view(&self, kind: Kind) -> Option<&View> {
+        let kind = Kind { allowed: kind.allowed & self.flags, ..kind };
+        self.views.iter().find(|view| view.kind == kind)
     }
 }

@@ -2,7 +2,7 @@
 
 #![allow(clippy::indexing_slicing, reason = "numbers of waiters and queues come from the tables themselves")]
 
-use super::choice::{Adjacent, Orphans};
+use super::choice::{Adjacent, FlagNeed, Orphans};
 use crate::shared::codec::Writer;
 use crate::shared::deadlines::Deadlines;
 use crate::shared::field::{Any, Field};
@@ -41,6 +41,8 @@ fields! {
         pub orphans: Orphans,
         /// Flags whose seats may be taken too, as bits.
         pub flags: Any<u64>,
+        /// Seats of the party that have a flag.
+        pub needs: Vec<FlagNeed>,
     }
 }
 

@@ -3,6 +3,7 @@
 use super::{Bucket, Counts, Owner, SeatState, Show, Strip, StripRef, View};
 use crate::invariant;
 use crate::seat::bits;
+use crate::seat::choice::Kind;
 use crate::seat::index::{RunIndex, Runs};
 use crate::seat::venue::{Area, Seat, Tier, Venue};
 use hashbrown::HashMap;
@@ -93,9 +94,9 @@ impl Show {
         let Draft { area, tier, strips, counts, flags } = draft;
         let turn = turns.get(&(area, tier)).copied().unwrap_or(0);
         let mut bucket = Bucket { area, tier, strips: strips.into(), flags, counts, views: Vec::new(), turn };
-        bucket.views.push(self.view(&bucket, 0));
+        bucket.views.push(self.view(&bucket, Kind::default()));
         if flags != 0 {
-            bucket.views.push(self.view(&bucket, flags));
+            bucket.views.push(self.view(&bucket, Kind::with(flags)));
         }
         bucket
     }
@@ -117,43 +118,40 @@ impl Show {
         self.all_buckets = all.into();
     }
 
-    pub(in crate::seat) fn view(&self, bucket: &Bucket, allowed: u64) -> View {
+    pub(in crate::seat) fn view(&self, bucket: &Bucket, kind: Kind) -> View {
         let mut free = 0;
         let runs: Vec<Runs> = bucket
             .strips
             .iter()
             .map(|strip| {
-                let seats = self.takeable_words(*strip, allowed);
+                let seats = self.takeable_words(*strip, kind);
                 free += bits::count(&seats);
                 self.runs_of(*strip, &seats)
             })
             .collect();
-        View { allowed, free, runs: RunIndex::new(&runs) }
+        View { kind, free, runs: RunIndex::new(&runs) }
     }
 
-    /// Makes views for a request with these flags, for the buckets that the request may choose from, the best first.
-    /// Makes one at least, and stops after `VIEWED_AT_ONCE` words: the search walks the rows of the other buckets, and
-    /// later requests make their views. Called before such a request is decided; views change no result, only the
-    /// speed.
-    pub fn prepare(&mut self, tier: Option<&[u8]>, areas: &[&[u8]], flags: &[&[u8]]) {
-        let flags = flags.iter().fold(0, |all, flag| all | self.venue.flag_bit(flag));
-        if flags == 0 {
-            return;
-        }
+    /// Makes views of these kinds, for the buckets that a request may choose from, the best first. Makes those of one
+    /// bucket at least, and stops after `VIEWED_AT_ONCE` words: the search walks the rows of the other buckets, and later
+    /// requests make their views. Views change no result, only the speed.
+    pub(in crate::seat) fn make_views(&mut self, tier: Option<&[u8]>, areas: &[&[u8]], kinds: &[Kind]) {
         let mut words = 0;
         for number in self.buckets_to_prepare(tier, areas) {
-            let bucket = self.bucket_at(number);
-            let allowed = flags & bucket.flags;
-            if bucket.views.iter().any(|view| view.allowed == allowed) {
-                continue;
+            for &kind in kinds {
+                let bucket = self.bucket_at(number);
+                let kind = Kind { allowed: kind.allowed & bucket.flags, ..kind };
+                if kind.carried & !bucket.flags != 0 || bucket.views.iter().any(|view| view.kind == kind) {
+                    continue;
+                }
+                words += bucket.strips.iter().map(|strip| self.free_seats(*strip).len()).sum::<usize>();
+                let view = self.view(bucket, kind);
+                let bucket = self.bucket_mut(number);
+                if bucket.views.len() >= 2 + MAX_VIEWS {
+                    bucket.views.remove(2);
+                }
+                bucket.views.push(view);
             }
-            words += bucket.strips.iter().map(|strip| self.free_seats(*strip).len()).sum::<usize>();
-            let view = self.view(bucket, allowed);
-            let bucket = self.bucket_mut(number);
-            if bucket.views.len() >= 2 + MAX_VIEWS {
-                bucket.views.remove(2);
-            }
-            bucket.views.push(view);
             if words >= VIEWED_AT_ONCE {
                 break;
             }

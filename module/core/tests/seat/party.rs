@@ -1,0 +1,57 @@
+//! Parties with needs, sentence by sentence of docs/seats.md.
+
+use super::house::{House, code, wish};
+use allot_core::seat::request::{Adjacent, Hold, Need, Orphans, Request};
+use allot_core::shared::refusal::Code;
+use allot_core::shared::token::TokenChoice;
+
+fn party(count: i64, wheelchairs: i64) -> Hold<'static> {
+    let needs = vec![Need { count: wheelchairs, flag: b"wheelchair" }];
+    Hold { needs, orphans: Orphans::Allow, ..wish("ann", count) }
+}
+
+#[test]
+fn party_sits_together_beside_its_wheelchair_space() {
+    let mut house = House::rows("ltr", &["....", "..w..", "ww..."]);
+    assert_eq!(house.hold(party(3, 1)), "a-2-1 a-2-2 a-2-3");
+    assert_eq!(house.hold(party(3, 2)), "a-3-1 a-3-2 a-3-3");
+}
+
+#[test]
+fn party_never_takes_more_flagged_seats_than_it_needs() {
+    let mut house = House::rows("ltr", &["www..", "..w.."]);
+    assert_eq!(house.hold(party(2, 1)), "a-1-3 a-1-4");
+    assert_eq!(house.hold(Hold { adjacent: Adjacent::Require, ..party(3, 2) }), "NOADJACENT");
+    assert_eq!(house.hold(party(3, 2)), "a-1-1 a-1-2 a-2-1", "scattered, each kind on its own");
+}
+
+#[test]
+fn party_whose_kind_of_seat_is_sold_out_gets_none() {
+    let mut house = House::rows("ltr", &["w....."]);
+    assert_eq!(house.hold(party(2, 2)), "none");
+    assert_eq!(house.hold(party(1, 1)), "a-1-1");
+    assert_eq!(house.hold(party(2, 1)), "none");
+}
+
+#[test]
+fn party_may_forbid_orphans_and_ignore_neighbours() {
+    let mut house = House::rows("ltr", &[".w..", ".w."]);
+    assert_eq!(house.hold(Hold { orphans: Orphans::Forbid, ..party(2, 1) }), "a-1-1 a-1-2");
+    assert_eq!(house.hold(Hold { adjacent: Adjacent::Ignore, ..party(2, 1) }), "a-1-3 a-2-2");
+}
+
+#[test]
+fn needs_that_contradict_the_request_are_refused() {
+    let mut house = House::rows("ltr", &["w...."]);
+    let mut ask = |hold: Hold<'_>| {
+        let token = TokenChoice { token: b"t", chosen: true };
+        code(house.ask(&Request::Hold(Hold { token, ..hold })))
+    };
+    assert_eq!(ask(party(1, 2)), Code::Err);
+    assert_eq!(ask(party(1, 0)), Code::Err);
+    assert_eq!(ask(Hold { flags: vec![b"wheelchair"], ..party(1, 1) }), Code::Err);
+    let twice = [party(2, 1).needs, party(2, 1).needs].concat();
+    assert_eq!(ask(Hold { needs: twice, ..party(2, 1) }), Code::Err);
+    let unknown = vec![Need { count: 1, flag: b"pram" }];
+    assert_eq!(ask(Hold { needs: unknown, ..party(2, 1) }), Code::NotFound);
+}

@@ -1,0 +1,272 @@
+//! The record of a conference that has ended, from its `ended` entry in the event stream; as a line of JSON or CSV.
+
+use anyhow::{Context as _, Result, bail};
+use serde_json::{Value, json};
+
+use allot_client::streams::Entry;
+
+/// The format of records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Format {
+    /// One JSON object a line.
+    Json,
+    /// Comma-separated values under a line of names; the segments are one column, in JSON.
+    Csv,
+}
+
+/// The columns of a CSV file, and the names of the fields in JSON.
+const COLUMNS: [&str; 11] = [
+    "id",
+    "number",
+    "missing_before",
+    "e164",
+    "origin_epoch",
+    "created",
+    "opened",
+    "ended",
+    "cause",
+    "truncated",
+    "segments",
+];
+
+/// The id of an entry of a stream: milliseconds and sequence.
+pub(super) type Id = (u64, u64);
+
+/// Where a file of records ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Last {
+    /// The id of the last record.
+    pub(super) id: Id,
+    /// The number of the last record.
+    pub(super) number: u64,
+}
+
+/// The id in a text.
+pub(super) fn id(text: &str) -> Option<Id> {
+    let (time, sequence) = text.split_once('-')?;
+    Some((time.parse().ok()?, sequence.parse().ok()?))
+}
+
+/// The record of one conference.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct CallRecord {
+    /// Where it is in the event stream.
+    pub(super) id: Id,
+    /// How many conferences of the realm had ended, with this one.
+    pub(super) number: u64,
+    fields: Vec<Value>,
+}
+
+impl CallRecord {
+    /// The record in an entry of the event stream; `None` for an entry of another kind. `last` is the record before it,
+    /// if there is one: from the numbers follows how many records are missing between the two.
+    ///
+    /// # Errors
+    /// An `ended` entry without a record: the server is of an earlier version.
+    pub(super) fn read(entry: &Entry, last: Option<Last>) -> Result<Option<Self>> {
+        if entry.text("event") != "ended" {
+            return Ok(None);
+        }
+        let Some(at) = id(&entry.id) else { bail!("'{}' is no id of a stream", entry.id) };
+        let number = entry.number("record");
+        if number == 0 {
+            bail!("entry {} has no record: the server runs an earlier version of the module", entry.id);
+        }
+        // A server that took over may know of fewer ends than its predecessor.
+        let missing = last.map_or(0, |last| number.saturating_sub(last.number + 1));
+        let origin = entry.number("origin_epoch");
+        let segments: Vec<Value> = entry
+            .text("segments")
+            .split(',')
+            .map(segment)
+            .collect::<Option<_>>()
+            .with_context(|| format!("entry {} has segments that this version cannot read", entry.id))?;
+        // The realm keeps the latest assignments of a conference.
+        let first = segments.first().and_then(|first| first.get("epoch")?.as_u64());
+        let truncated = first != Some(origin);
+        let time = |name| match entry.bytes(name) {
+            b"" => Value::Null,
+            _ => json!(entry.number(name)),
+        };
+        let fields = vec![
+            json!(entry.id),
+            json!(number),
+            json!(missing),
+            json!(entry.text("e164")),
+            json!(origin),
+            time("created"),
+            time("opened"),
+            time("ended"),
+            json!(entry.text("cause")),
+            json!(truncated),
+            json!(segments),
+        ];
+        Ok(Some(Self { id: at, number, fields }))
+    }
+
+    /// How many records are missing before this one.
+    pub(super) fn missing(&self) -> u64 {
+        self.fields.get(2).and_then(Value::as_u64).unwrap_or(0)
+    }
+
+    /// The record as a line, with its end.
+    pub(super) fn line(&self, format: Format) -> Result<String> {
+        match format {
+            Format::Json => {
+                let named = COLUMNS.iter().map(|name| (*name).to_owned()).zip(self.fields.iter().cloned());
+                Ok(format!("{}\n", Value::Object(named.collect())))
+            }
+            Format::Csv => {
+                let cell = |value: &Value| match value {
+                    Value::Null => String::new(),
+                    // A cell with an end of line would be two lines to a reader that goes line by line.
+                    Value::String(text) => text.escape_default().to_string(),
+                    other => other.to_string(),
+                };
+                csv_line(self.fields.iter().map(cell))
+            }
+        }
+    }
+}
+
+/// The first line of a file; empty in JSON.
+pub(super) fn heading(format: Format) -> Result<String> {
+    match format {
+        Format::Json => Ok(String::new()),
+        Format::Csv => csv_line(COLUMNS.iter().map(|name| (*name).to_owned())),
+    }
+}
+
+fn csv_line(cells: impl Iterator<Item = String>) -> Result<String> {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    writer.write_record(cells.collect::<Vec<_>>())?;
+    let bytes = writer.into_inner().map_err(csv::IntoInnerError::into_error)?;
+    String::from_utf8(bytes).context("a record is no text")
+}
+
+/// Which record a line of a file has; `None` for the heading.
+///
+/// # Errors
+/// The line is no record of this format.
+pub(super) fn last_of(line: &str, format: Format) -> Result<Option<Last>> {
+    let (at, number) = match format {
+        Format::Json => {
+            let record: Value = serde_json::from_str(line).context("no record in JSON")?;
+            let at = record.get("id").and_then(Value::as_str).unwrap_or_default();
+            (at.to_owned(), record.get("number").and_then(Value::as_u64))
+        }
+        Format::Csv => {
+            let mut cells = line.split(',');
+            let first = cells.next().unwrap_or_default().to_owned();
+            if Some(&first.as_str()) == COLUMNS.first() {
+                return Ok(None);
+            }
+            (first, cells.next().and_then(|number| number.parse().ok()))
+        }
+    };
+    let last = id(&at).zip(number).map(|(id, number)| Last { id, number });
+    last.map(Some).with_context(|| format!("no record: {line}"))
+}
+
+/// A segment: unit, epoch, beginning, opening or `-`, end, and how it ended. The name of the unit is percent-encoded.
+fn segment(text: &str) -> Option<Value> {
+    let mut words = text.split(' ');
+    let unit = decoded(words.next()?)?;
+    let epoch: u64 = words.next()?.parse().ok()?;
+    let from: u64 = words.next()?.parse().ok()?;
+    let opened: Option<u64> = match words.next()? {
+        "-" => None,
+        opened => Some(opened.parse().ok()?),
+    };
+    let to: u64 = words.next()?.parse().ok()?;
+    let how = words.next()?;
+    words.next().is_none().then(
+        || json!({ "unit": unit, "epoch": epoch, "from": from, "opened": opened, "to": to, "how": how }),
+    )
+}
+
+/// A percent-encoded name. Bytes that are not UTF-8 are replaced.
+fn decoded(text: &str) -> Option<String> {
+    let mut parts = text.split('%');
+    let mut name = parts.next()?.as_bytes().to_vec();
+    for part in parts {
+        name.push(u8::from_str_radix(part.get(..2)?, 16).ok()?);
+        name.extend_from_slice(part.get(2..)?.as_bytes());
+    }
+    Some(String::from_utf8_lossy(&name).into_owned())
+}
+
+#[cfg(test)]
+#[allow(
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    reason = "a test fails where it finds something wrong"
+)]
+mod tests {
+    use super::*;
+
+    fn entry(number: u64, e164: &str, segments: &str) -> Entry {
+        let fields = [
+            ("event", "ended"),
+            ("e164", e164),
+            ("cmu", "b:1:1"),
+            ("epoch", "9"),
+            ("state", "ended"),
+            ("cause", "unit"),
+            ("record", &number.to_string()),
+            ("origin_epoch", "7"),
+            ("created", "1000"),
+            ("opened", ""),
+            ("ended", "3000"),
+            ("segments", segments),
+        ];
+        let bytes = |(name, value): (&str, &str)| (name.as_bytes().to_vec(), value.as_bytes().to_vec());
+        Entry { id: format!("{}-0", number * 10), fields: fields.map(bytes).into() }
+    }
+
+    const SEGMENTS: &str = "a%20%2c:1:1 7 1000 1100 2000 lost,b:1:1 9 2100 - 3000 ended";
+
+    #[test]
+    fn record_has_all_segments_and_says_what_is_missing_before_it() {
+        let last = Some(Last { id: (20, 0), number: 2 });
+        let record = CallRecord::read(&entry(5, "49", SEGMENTS), last).unwrap().unwrap();
+        assert_eq!((record.id, record.number, record.missing()), ((50, 0), 5, 2));
+        let line: Value = serde_json::from_str(&record.line(Format::Json).unwrap()).unwrap();
+        let expected = json!({
+            "id": "50-0", "number": 5, "missing_before": 2, "e164": "49", "origin_epoch": 7, "created": 1000,
+            "opened": null, "ended": 3000, "cause": "unit", "truncated": false,
+            "segments": [
+                { "unit": "a ,:1:1", "epoch": 7, "from": 1000, "opened": 1100, "to": 2000, "how": "lost" },
+                { "unit": "b:1:1", "epoch": 9, "from": 2100, "opened": null, "to": 3000, "how": "ended" },
+            ],
+        });
+        assert_eq!(line, expected);
+        let later = CallRecord::read(&entry(5, "49", "b:1:1 9 2100 - 3000 ended"), None).unwrap().unwrap();
+        assert_eq!((later.missing(), &later.fields[9]), (0, &json!(true)));
+    }
+
+    #[test]
+    fn end_of_a_file_is_found_in_both_formats() {
+        for format in [Format::Json, Format::Csv] {
+            let record = CallRecord::read(&entry(5, "4\n9,\"x\"", SEGMENTS), None).unwrap().unwrap();
+            let line = record.line(format).unwrap();
+            assert_eq!(line.matches('\n').count(), 1, "{line}");
+            let last = last_of(line.trim_end(), format).unwrap();
+            assert_eq!(last, Some(Last { id: (50, 0), number: 5 }));
+            assert!(last_of("{\"id\":1", format).is_err());
+        }
+        let heading = heading(Format::Csv).unwrap();
+        assert_eq!(last_of(heading.trim_end(), Format::Csv).unwrap(), None);
+    }
+
+    #[test]
+    fn entries_without_a_record_are_passed_over_or_refused() {
+        let mut opened = entry(5, "49", SEGMENTS);
+        opened.fields[0].1 = b"opened".to_vec();
+        assert_eq!(CallRecord::read(&opened, None).unwrap(), None);
+        for damaged in ["", "a 7 1 - 2", "a 7 1 - 2 lost more", "a% 7 1 - 2 lost", "a x 1 - 2 lost"] {
+            assert!(CallRecord::read(&entry(5, "49", damaged), None).is_err(), "{damaged:?}");
+        }
+        assert!(CallRecord::read(&entry(0, "49", SEGMENTS), None).is_err());
+    }
+}

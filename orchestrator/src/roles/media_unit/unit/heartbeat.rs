@@ -1,0 +1,39 @@
+//! The heartbeat of a unit: renews its lease, and reports its load.
+
+use tokio::time::Instant;
+use tracing::warn;
+
+use super::{PendingReport, Unit};
+use allot_client::{Error, RealmStore, Session};
+
+impl Unit<'_> {
+    pub(super) async fn send_heartbeat(
+        &mut self,
+        store: &RealmStore,
+        session: &mut Session,
+    ) -> Result<(), Error> {
+        let load = self.load.measure();
+        let sent = Instant::now();
+        match store.beat(&self.cmu, load).await {
+            // The unit was declared down, or is unknown to a server that took over.
+            Err(error) if matches!(error.code(), Some("NOTFOUND" | "NOKEY")) => {
+                warn!(unit = self.cmu, %error, "Redis does not know this unit; joining again");
+                self.join(store).await?;
+                self.note_answer(sent);
+                self.pending_report = Some((PendingReport::ListAndDetails, Instant::now()));
+                return Ok(());
+            }
+            result => result?,
+        }
+        self.note_answer(sent);
+        if self.ends.has_unconfirmed() {
+            self.wait_for_replicas(session).await?;
+        }
+        if std::mem::take(&mut self.details_dirty) {
+            self.details.resend_all();
+            self.send_details(store).await?;
+        }
+        metrics::gauge!("allot_unit_conferences").set(self.conferences.len() as f64);
+        Ok(())
+    }
+}

@@ -1,0 +1,139 @@
+//! `allotd conference`: a creation that waits, and the records of conferences that have ended.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::process::Stdio;
+use std::thread;
+use std::time::Duration;
+
+use allot_tests::daemon::{Run, command, run};
+use allot_tests::random::Random;
+use allot_tests::realms::{REALM, Realm};
+use allot_tests::wait::TIMEOUT;
+use allot_tests::{RedisServer, eventually};
+use serde_json::Value;
+
+fn people(server: &RedisServer, line: &str) -> Run {
+    run(server, &[&line.split(' ').collect::<Vec<_>>()[..], &["--realm", REALM]].concat())
+}
+
+#[test]
+fn creation_waits_until_the_conference_is_open_or_has_failed() {
+    let server = RedisServer::start();
+    let mut realm = Realm::create(&server, &["a:1:1"]);
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| people(&server, "conference create 1 --wait --json"));
+        eventually("the creation", TIMEOUT, || realm.stat("creating") == 1);
+        let epoch = realm.place("1").1;
+        assert!(!waiting.is_finished());
+        realm.ok(&format!("CONF.ACK 1 a:1:1 {epoch}"));
+        let record: Value = serde_json::from_str(&waiting.join().unwrap().ok().out).unwrap();
+        assert_eq!((&record["state"], record["epoch"].as_i64()), (&"open".into(), Some(epoch)));
+    });
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| people(&server, "conference create 2 --wait --timeout 1m"));
+        eventually("the creation", TIMEOUT, || realm.stat("creating") == 1);
+        let epoch = realm.place("2").1;
+        realm.ok(&format!("CONF.NACK 2 a:1:1 {epoch} no-media"));
+        let failed = waiting.join().unwrap().ended(1);
+        assert!(failed.err.contains("refused (no-media)"), "{}", failed.err);
+    });
+    let late = people(&server, "conference create 3 --wait --timeout 300ms").ended(1);
+    assert!(late.err.contains("still creating"), "{}", late.err);
+    assert_eq!(realm.place("3").2, "creating", "it remains");
+    // A repeated request finds the conference open, although its event came before.
+    let (_, epoch) = realm.begin("4", "REQUEST r");
+    realm.ok(&format!("CONF.ACK 4 a:1:1 {epoch}"));
+    people(&server, "conference create 4 --request r --wait --timeout 300ms").ok();
+}
+
+/// Opens and ends a conference; every third one is moved before.
+fn live(realm: &mut Realm, number: usize) {
+    let e164 = number.to_string();
+    let (mut cmu, mut epoch) = realm.open(&e164);
+    if number % 3 == 0 {
+        epoch = realm.ok(&format!("CONF.MOVE {e164}")).field("moving_epoch").int();
+        cmu = if cmu == "a:1:1" { "b:1:1".into() } else { "a:1:1".into() };
+        realm.ok(&format!("CONF.ACK {e164} {cmu} {epoch}"));
+    }
+    realm.ok(&format!("CONF.ENDED {e164} {cmu} {epoch}"));
+}
+
+fn lines(text: &str) -> Vec<Value> {
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn each_ended_conference_has_one_record_whenever_the_writer_is_killed() {
+    let server = RedisServer::start();
+    let mut realm = Realm::create(&server, &["a:1:1", "b:1:1"]);
+    let mut random = Random::new(23);
+    let file = server.dir().join("records.json");
+    let written = ["conference", "records", "--output", file.to_str().unwrap(), "--realm", REALM];
+    let mut number = 0;
+    for _ in 0..25 {
+        let mut writer =
+            command(&server, &[&written[..], &["--follow"]].concat()).stderr(Stdio::null()).spawn().unwrap();
+        let until = std::time::Instant::now() + Duration::from_millis(random.within(20, 300) as u64);
+        while std::time::Instant::now() < until {
+            number += 1;
+            live(&mut realm, number);
+        }
+        writer.kill().unwrap();
+        writer.wait().unwrap();
+    }
+    run(&server, &written).ok();
+    run(&server, &written).ok();
+    let records = lines(&fs::read_to_string(&file).unwrap());
+    let of: BTreeMap<usize, &Value> =
+        records.iter().map(|record| (record["e164"].as_str().unwrap().parse().unwrap(), record)).collect();
+    assert_eq!((records.len(), of.len()), (number, number), "each conference once, none missing");
+    for (place, record) in records.iter().enumerate() {
+        assert_eq!(record["number"].as_u64(), Some(place as u64 + 1));
+        assert_eq!(record["missing_before"], 0);
+    }
+    for (&e164, record) in &of {
+        let history = realm.ok(&format!("CONF.HISTORY {e164}"));
+        let segments = record["segments"].as_array().unwrap();
+        assert_eq!(segments.len(), if e164 % 3 == 0 { 2 } else { 1 });
+        assert_eq!(segments.len(), history.array().len());
+        for (segment, entry) in segments.iter().zip(history.array()) {
+            assert_eq!(segment["unit"], entry.field("cmu").text());
+            assert_eq!(segment["how"], entry.field("how").text());
+            let times = ["epoch", "from", "opened", "to"];
+            assert_eq!(
+                times.map(|name| segment[name].as_i64().unwrap()),
+                times.map(|name| entry.field(name).int())
+            );
+        }
+    }
+}
+
+#[test]
+fn records_that_the_stream_dropped_are_reported() {
+    let server = RedisServer::start();
+    let mut realm = Realm::create(&server, &["a:1:1", "b:1:1"]);
+    let records = |more: &str| people(&server, &format!("conference records{more}"));
+    live(&mut realm, 1);
+    let file = server.dir().join("records.csv");
+    let csv = format!(" --format csv --group csv --output {}", file.display());
+    assert_eq!(records(&csv).ok().err, "");
+    assert_eq!(lines(&records("").ok().out).len(), 1);
+    for number in 2..=4 {
+        live(&mut realm, number);
+    }
+    realm.client.words(&format!("XTRIM {REALM}:evt MAXLEN 0"));
+    live(&mut realm, 5);
+    let late = records(&csv).ok();
+    assert!(late.err.contains("3 conferences"), "{}", late.err);
+    let text = fs::read_to_string(&file).unwrap();
+    let rows: Vec<&str> = text.lines().collect();
+    assert!(rows[0].starts_with("id,number,missing_before,e164"), "{text}");
+    let cells: Vec<&str> = rows[2].split(',').collect();
+    assert_eq!((rows.len(), &cells[1..4]), (3, &["5", "3", "5"][..]), "{text}");
+    // Without a file nothing is known of earlier records.
+    let late = records("").ok();
+    assert!(late.err.contains("4 conferences ended before it"), "{}", late.err);
+    let other = command(&server, &["conference", "records", "--realm", "nowhere"]).output().unwrap();
+    assert!(!other.status.success());
+}
