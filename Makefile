@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help deps build run test check soak faults bench bench-stalls package package-test test-programs clean bench-simulation
+.PHONY: help deps build run test check soak faults bench bench-stalls bench-console package package-test test-programs clean bench-simulation
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -58,6 +58,9 @@ bench-simulation: ## Measure how many seconds the simulation of a large system s
 bench-stalls: deps ## Measure how long another client waits for each large request: [GROUP=WORD]
 	cargo build --release -p allot-module
 	cargo run --release -p allot-benches --bin allot-stalls $(GROUP)
+
+bench-console: ## Measure the console of `make run`, which runs in another terminal: [PORT=N]
+	scripts/console-bench.py --redis $(or $(PORT),6380)
 
 package: ## Build the Debian packages allot-redis-module and allotd into target/packages
 	@scripts/deps.sh --packages

@@ -4,19 +4,17 @@
     scripts/console-screenshots.py                                  all, into docs/images/
     scripts/console-screenshots.py --only stadium --out /tmp/look   one page, elsewhere
 
-Needs chromium, chromedriver and pngquant, which reduces the pictures to 256 colours and a third of their size.
+Adds some holds, blocked seats and calls to the values of `make run` first, if --redis names its port. Needs chromium, chromedriver and pngquant, which reduces the pictures to 256 colours and a third of their size.
 """
 
 import argparse
-import base64
 import json
 import pathlib
 import shutil
-import socket
 import subprocess
-import tempfile
 import time
-import urllib.request
+
+from chromium import Browser
 
 # Name, address, and what is true in the page when it can be taken.
 PAGES = [
@@ -24,7 +22,7 @@ PAGES = [
     ("theatre", "/show?key=show:theatre", "document.querySelector('.map')?.view?.show"),
     ("stadium", "/show?key=show:stadium", "document.querySelector('.map')?.view?.show"),
     ("train", "/show?key=show:train", "document.querySelector('.map')?.view?.show"),
-    ("realm", "/realm?key={allot}:conf&cmu=&conference=4930102", "document.querySelector('.timeline')"),
+    ("realm", "/realm?key={allot}:conf&conference=4930102", "document.querySelector('.timeline')"),
     ("pool", "/pool?key={sales}:pool", "document.querySelector('.stack')"),
     ("compaction", "/compaction", "document.querySelector('#history, .table')"),
     ("accounts", "/accounts?key={acme}:accounts", "document.querySelector('.tree')"),
@@ -33,65 +31,23 @@ PAGES = [
 SIZES = {"wide": (1440, 960), "phone": (390, 844)}
 
 
-class Browser:
-    """Chromium without a window, by the WebDriver protocol."""
+def fill(port):
+    """Adds holds, blocked seats, calls and logins to the values of `make run`."""
+    lines = [f"SEAT.HOLD show:theatre user-{n} {2 + n % 3} TTL {240000 + 31000 * n} TOKEN cart-{n}" for n in range(14)]
+    lines += [f"SEAT.HOLD show:stadium user-{n} {1 + n % 4} TTL {300000 + 17000 * n} TOKEN cart-{n}" for n in range(60)]
+    lines += [f"SEAT.HOLD show:train family-{n} 4 TTL {200000 + 40000 * n} TOKEN cart-{n}" for n in range(6)]
+    found = json.loads(redis(port, "--json SEAT.FIND show:train 16", ""))
+    free = found[0]["seats"]
+    # Seats that were found are blocked before holds take them.
+    lines.insert(0, f"SEAT.BLOCK show:train {len(free)} " + " ".join(free))
+    lines += [f"NUMPOOL.CALL {{sales}}:pool TTL 1800000 LEASE call-{100 + n} PEER +4930{5550000 + 7919 * n % 99999}"
+              for n in range(160)]
+    redis(port, "", "\n".join(lines))
 
-    def __init__(self):
-        self.folder = tempfile.TemporaryDirectory(prefix="allot-screenshots-")
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
-        self.driver = subprocess.Popen(
-            ["chromedriver", f"--port={self.port}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        arguments = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-                     "--disable-background-networking", "--disable-component-update", "--disable-sync",
-                     "--hide-scrollbars", f"--user-data-dir={self.folder.name}"]
-        wanted = {"capabilities": {"alwaysMatch": {"goog:chromeOptions": {"args": arguments}}}}
-        for _ in range(100):
-            try:
-                self.session = "/session/" + self.call("/session", wanted)["sessionId"]
-                return
-            except (ConnectionError, OSError):
-                time.sleep(0.1)
-        raise SystemExit("chromedriver does not answer")
 
-    def call(self, path, body):
-        request = urllib.request.Request(
-            f"http://127.0.0.1:{self.port}{path}", json.dumps(body).encode(), {"Content-Type": "application/json"})
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            return json.load(answer)["value"]
-
-    def devtools(self, command, **parameters):
-        body = {"cmd": command, "params": parameters}
-        return self.call(f"{self.session}/goog/cdp/execute", body)
-
-    def look(self, width, height, scheme):
-        self.devtools("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1,
-                      mobile=width < 600)
-        self.devtools("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
-
-    def go(self, address, ready):
-        self.call(f"{self.session}/url", {"url": address})
-        for _ in range(100):
-            if self.call(f"{self.session}/execute/sync", {"script": f"return Boolean({ready})", "args": []}):
-                break
-            time.sleep(0.1)
-        else:
-            raise SystemExit(f"{address} does not show {ready}")
-
-    def run(self, script):
-        return self.call(f"{self.session}/execute/sync", {"script": script, "args": []})
-
-    def picture(self, whole):
-        taken = self.devtools("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
-        return base64.b64decode(taken["data"])
-
-    def close(self):
-        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{self.session}", method="DELETE")
-        urllib.request.urlopen(request, timeout=60).close()
-        self.driver.terminate()
-        self.driver.wait()
-        self.folder.cleanup()
+def redis(port, arguments, text):
+    command = ["redis-cli", "-p", str(port), *arguments.split()]
+    return subprocess.run(command, input=text, capture_output=True, check=True, text=True).stdout
 
 
 def shrink(file):
@@ -106,12 +62,15 @@ def main():
     options.add_argument("--only", help="names of pages, with commas in between")
     options.add_argument("--sizes", default="wide", help="wide, phone, or both with a comma in between")
     options.add_argument("--schemes", default="light,dark")
+    options.add_argument("--redis", type=int, help="port of the server of `make run`, to which values are added")
     options.add_argument("--wait", default=2.0, type=float, help="seconds for charts to get points")
     chosen = options.parse_args()
     for tool in ("chromium", "chromedriver", "pngquant"):
         if not shutil.which(tool):
             options.error(f"there is no {tool}; apt-get install chromium chromium-driver pngquant installs all")
     chosen.out.mkdir(parents=True, exist_ok=True)
+    if chosen.redis:
+        fill(chosen.redis)
     browser = Browser()
     try:
         for name, path, ready in PAGES:
