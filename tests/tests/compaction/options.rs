@@ -60,7 +60,7 @@ fn partitions_that_fail_twice_end_well_with_retries() {
 #[test]
 fn highest_scores_run_first_and_changes_obey_at_once() {
     let home = tempfile::tempdir().unwrap();
-    let lines: String = (1..=20).map(|n| format!("p{n:02}\\t{}\\n", n % 10)).collect();
+    let lines = (1..=20).map(|n| format!("p{n:02}\\t{}\\n", n % 10)).collect::<Vec<_>>().concat();
     let lister = home.path().join("lister");
     fs::rename(script(home.path(), &format!("#!/bin/sh\nprintf '{lines}'\n")), &lister).unwrap();
     let runner = "#!/bin/sh\necho \"$ALLOT_PARTITION\" >> \"$ALLOT_TEST_DIR/begun\"\n\

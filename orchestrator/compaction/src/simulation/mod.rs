@@ -177,12 +177,11 @@ impl Launch for Simulated {
                 _ = lost.wait_for(|lost| *lost) => Why::CutOff,
                 () = cut_off => Why::CutOff,
             };
-            let exit = match why {
-                Why::Itself => Some(working.done()),
-                _ => {
-                    working.end().await;
-                    None
-                }
+            let exit = if why == Why::Itself {
+                Some(working.done())
+            } else {
+                working.end().await;
+                None
             };
             Ok(Report { why, exit, output: String::new(), result: None })
         }

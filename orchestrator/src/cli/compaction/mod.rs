@@ -22,7 +22,7 @@ use task_client::{Common, TaskClient, gone};
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Submit a task: compact a table, each of its partitions.
-    Submit(submit::Arguments),
+    Submit(Box<submit::Arguments>),
     /// List the tasks that are not packed into history.
     List {
         /// List only unfinished tasks.

@@ -121,7 +121,7 @@ async fn compose(client: &TaskClient, arguments: &Arguments) -> Result<(TaskId, 
     }
     // What is wrong with the command itself comes before what the cluster says of it.
     let schedule = schedule(arguments)?;
-    let repeat_count = arguments.repeat.unwrap_or(if schedule.is_some() { 0 } else { 1 });
+    let repeat_count = arguments.repeat.unwrap_or(u64::from(schedule.is_none()));
     let repeat = RepeatInfo { repeat_count, repeat_interval: interval(arguments)? };
     let window = arguments.window.as_deref().map(|text| window(text, arguments.zone.as_deref()));
     let window = window.transpose().map_err(Error::msg)?;
