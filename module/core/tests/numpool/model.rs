@@ -58,6 +58,8 @@ struct Bench {
     next_waiter: u64,
     /// Waiters whose connections have ended.
     dead: Vec<u64>,
+    /// These waiters. The pool keeps them until it would serve them.
+    gone: Vec<Waiting>,
     /// Now and then, the pool before the deadlines of the step were applied.
     overdue: Option<Pool>,
 }
@@ -92,6 +94,7 @@ impl Bench {
             tokens: vec![],
             next_waiter: 0,
             dead: vec![],
+            gone: vec![],
             overdue: None,
         }
     }
@@ -101,7 +104,12 @@ impl Bench {
         loop {
             let (random, dead) = (self.random.next(), &self.dead);
             let grant = self.pool.next_grant(self.now, random, |id| !dead.contains(&id));
-            self.naive.waiting.retain(|waiter| !dead.contains(&waiter.id));
+            let gone = self.naive.waiting.extract_if(.., |waiter| dead.contains(&waiter.id));
+            self.gone.extend(gone);
+            if let Some(id) = self.naive.waiter_of_live_lease() {
+                self.repeat_lease(id, grant.expect("a waiter gets the lease of its token"));
+                continue;
+            }
             let expected = self.naive.next_waiter();
             let Some(Grant { waiter, outcome }) = grant else {
                 assert_eq!(expected, None, "a waiter is not served");
@@ -124,6 +132,25 @@ impl Bench {
                 (outcome, numbers) => panic!("{outcome:?} is not {numbers:?}"),
             }
         }
+    }
+
+    /// A waiter gets the record of a lease that another call with its token began.
+    fn repeat_lease(&mut self, id: u64, Grant { waiter, outcome }: Grant) {
+        assert_eq!(waiter, id);
+        let at = self.naive.waiting.iter().position(|other| other.id == waiter).unwrap();
+        let waiting = self.naive.waiting.remove(at);
+        let live = self.naive.by_token(&waiting.token).unwrap();
+        let until = live.lease.as_ref().unwrap().until;
+        let expected = if waiting.number.is_some_and(|wanted| wanted != live.number) {
+            Err(Code::Exists)
+        } else {
+            Ok((live.number, until))
+        };
+        let got = outcome.map(|decision| {
+            assert!(decision.events.is_empty(), "a lease begins twice");
+            lease(decision.reply)
+        });
+        assert_eq!(got.map_err(|refusal| refusal.code), expected);
     }
 
     /// A waiter leaves, or its connection ends without a word.
@@ -337,6 +364,8 @@ impl Bench {
             let replaced = self.pool.wait(id, &call, priority);
             let before = self.naive.waiting.iter().position(|waiter| waiter.token == token);
             let before = before.map(|at| self.naive.waiting.remove(at));
+            let gone = self.gone.iter().find(|waiter| Some(waiter.id) == replaced);
+            let before = before.or(gone.cloned());
             assert_eq!(replaced, before.as_ref().map(|waiter| waiter.id));
             let place = before.filter(|waiter| waiter.rank.0 == priority).map_or(id, |waiter| waiter.rank.1);
             let Wish { number, ttl, prefix, pick, .. } = wish;
@@ -459,7 +488,10 @@ impl Bench {
         assert_eq!(totals.cooling, count(&|entry| entry.cool_until.is_some() && !entry.quarantined));
         assert_eq!(totals.quarantined, count(&|entry| entry.quarantined));
         assert_eq!(totals.limited, count(&|entry| entry.limit_until.is_some()));
-        assert_eq!(totals.waiting as usize, self.naive.waiting.len());
+        let mut waiting: Vec<_> = self.naive.waiting.iter().collect();
+        waiting.sort_by_key(|waiter| (-waiter.rank.0, waiter.rank.1));
+        let alive = self.pool.waiting_in_order().into_iter().filter(|id| !self.dead.contains(id));
+        assert!(alive.eq(waiting.iter().map(|waiter| waiter.id)), "the waiters differ");
         assert_eq!(totals.leases, count(&|entry| entry.lease.is_some()));
         assert_eq!(totals.draining, count(&|entry| entry.draining));
         let (end, leases) = self.pool.lease_scan(0, 1000, None, self.now);

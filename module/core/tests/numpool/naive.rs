@@ -232,6 +232,12 @@ impl Naive {
         (quarantine && !entry.draining).then_some(now + cooldown)
     }
 
+    /// A waiter whose token is that of a live lease.
+    pub fn waiter_of_live_lease(&self) -> Option<u64> {
+        let mut waiting = self.waiting.iter();
+        waiting.find(|waiter| self.by_token(&waiter.token).is_some()).map(|waiter| waiter.id)
+    }
+
     /// The waiter that is served next, if there is one, and the numbers that it may get; or the error.
     pub fn next_waiter(&self) -> Option<(u64, Result<Vec<Number>, Code>)> {
         let mut waiting: Vec<&Waiting> = self.waiting.iter().collect();
