@@ -51,7 +51,7 @@ fn creation_waits_until_the_conference_is_open_or_has_failed() {
 fn live(realm: &mut Realm, number: usize) {
     let e164 = number.to_string();
     let (mut cmu, mut epoch) = realm.open(&e164);
-    if number % 3 == 0 {
+    if number.is_multiple_of(3) {
         epoch = realm.ok(&format!("CONF.MOVE {e164}")).field("moving_epoch").int();
         cmu = if cmu == "a:1:1" { "b:1:1".into() } else { "a:1:1".into() };
         realm.ok(&format!("CONF.ACK {e164} {cmu} {epoch}"));

@@ -56,7 +56,7 @@ fn caps_are_exact_to_the_millisecond() {
             })
         };
         let token = round.to_string();
-        let named = random.next_u32() % 2 == 0;
+        let named = random.next_u32().is_multiple_of(2);
         let call = Call { number: named.then(|| numbers[at]), ..any(&token) };
         let got = ask(&mut pool, now, &Request::Call(call));
         let at = match got {

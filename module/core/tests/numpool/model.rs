@@ -58,6 +58,8 @@ struct Bench {
     next_waiter: u64,
     /// Waiters whose connections have ended.
     dead: Vec<u64>,
+    /// These waiters. The pool keeps them until it would serve them.
+    gone: Vec<Waiting>,
     /// Now and then, the pool before the deadlines of the step were applied.
     overdue: Option<Pool>,
 }
@@ -92,6 +94,7 @@ impl Bench {
             tokens: vec![],
             next_waiter: 0,
             dead: vec![],
+            gone: vec![],
             overdue: None,
         }
     }
@@ -101,7 +104,8 @@ impl Bench {
         loop {
             let (random, dead) = (self.random.next(), &self.dead);
             let grant = self.pool.next_grant(self.now, random, |id| !dead.contains(&id));
-            self.naive.waiting.retain(|waiter| !dead.contains(&waiter.id));
+            let gone = self.naive.waiting.extract_if(.., |waiter| dead.contains(&waiter.id));
+            self.gone.extend(gone);
             if let Some(id) = self.naive.waiter_of_live_lease() {
                 self.repeat_lease(id, grant.expect("a waiter gets the lease of its token"));
                 continue;
@@ -360,6 +364,8 @@ impl Bench {
             let replaced = self.pool.wait(id, &call, priority);
             let before = self.naive.waiting.iter().position(|waiter| waiter.token == token);
             let before = before.map(|at| self.naive.waiting.remove(at));
+            let gone = self.gone.iter().find(|waiter| Some(waiter.id) == replaced);
+            let before = before.or(gone.cloned());
             assert_eq!(replaced, before.as_ref().map(|waiter| waiter.id));
             let place = before.filter(|waiter| waiter.rank.0 == priority).map_or(id, |waiter| waiter.rank.1);
             let Wish { number, ttl, prefix, pick, .. } = wish;

@@ -1,11 +1,13 @@
 //! The file of records. A record is on disk before its entry is acknowledged, and the last record in the file says what
 //! has been written. So a writer that is killed at any moment neither loses a record nor writes one twice.
 
-use std::fs::{File, TryLockError};
+use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 
 use super::call_record::{self, Format, Last};
 
@@ -33,10 +35,10 @@ impl RecordFile {
             .create(true)
             .open(path)
             .with_context(|| format!("{name}"))?;
-        match file.try_lock() {
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
-            Err(TryLockError::WouldBlock) => bail!("{name}: another process writes this file"),
-            Err(TryLockError::Error(error)) => return Err(error).with_context(|| format!("{name}")),
+            Err(Errno::WOULDBLOCK) => bail!("{name}: another process writes this file"),
+            Err(error) => return Err(error).with_context(|| format!("{name}")),
         }
         let last = resume(&mut file, format).with_context(|| format!("{name}"))?;
         let mut records = Self { file, last };
