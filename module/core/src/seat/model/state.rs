@@ -1,8 +1,9 @@
 //! A show: venue, free seats, claims.
 
 mod buckets;
+mod flags;
 
-use super::bits::{self, Bits};
+use super::bits;
 use super::choice::Kind;
 use super::claims::{Claims, Stage};
 use super::index::{RunIndex, Runs};
@@ -15,7 +16,6 @@ use crate::shared::Millis;
 use crate::shared::outbox::Outbox;
 use crate::shared::refusal::Refusal;
 use crate::words;
-use smallvec::SmallVec;
 use std::ops::Range;
 
 /// One performance: the state of one key.
@@ -50,9 +50,6 @@ pub struct Show {
     pub(in crate::seat) outbox: Outbox,
     pub(in crate::seat) waiters: Waiters,
 }
-
-/// Positions of a row; a few fit without an allocation.
-type Positions = SmallVec<[usize; 16]>;
 
 const FREE: u32 = u32::MAX;
 const BLOCKED: u32 = u32::MAX - 1;
@@ -284,62 +281,6 @@ impl Show {
             invariant!("a strip has its words");
             &[]
         })
-    }
-
-    /// Free seats of a strip that are of this kind, as bits of the row. O(words of the row).
-    #[inline]
-    pub(in crate::seat) fn takeable(&self, strip: Strip, kind: Kind) -> Bits {
-        let len = usize::from(self.venue.layout(strip.row).len);
-        self.seats_of(strip).kept.dense(&self.takeable_words(strip, kind), len)
-    }
-
-    /// The kept words of these seats. O(kept words), and the cost of `hide_flagged`.
-    #[inline]
-    pub(in crate::seat) fn takeable_words(&self, strip: Strip, kind: Kind) -> Bits {
-        let mut seats = Bits::from_slice(self.free_seats(strip));
-        self.hide_flagged(strip, kind.allowed, &mut seats);
-        if kind.carried != 0 {
-            self.keep_flagged(strip, kind, &mut seats);
-        }
-        seats
-    }
-
-    /// Clears all seats of a strip, given by its kept words, but those of a kind that carries a flag. O(flagged seats of
-    /// the row).
-    fn keep_flagged(&self, strip: Strip, kind: Kind, seats: &mut Bits) {
-        let mut kept: Bits = seats.iter().map(|_| 0).collect();
-        for &(position, flags) in &self.venue.layout(strip.row).flags {
-            if kind.takes(flags)
-                && let Some(place) = self.seats_of(strip).kept.place(usize::from(position))
-                && bits::is_set(seats, place)
-            {
-                bits::put(&mut kept, place, true);
-            }
-        }
-        *seats = kept;
-    }
-
-    /// Clears those seats of a strip, given by its kept words, that have a flag which is not in the request.
-    /// O(kept words), and at most O(log seats) for each of these seats or of the row's flags, whichever are fewer.
-    pub(in crate::seat) fn hide_flagged(&self, strip: Strip, allowed: u64, seats: &mut [u64]) {
-        let (layout, kept) = (self.venue.layout(strip.row), self.seats_of(strip).kept);
-        if layout.flags.is_empty() {
-            return;
-        }
-        // A strip of few seats must not cost as much as the whole row.
-        if (bits::count(seats) as usize) < layout.flags.len() {
-            let flagged = |position: &usize| layout.flags_at(*position) & !allowed != 0;
-            let hidden: Positions = kept.ones(seats).filter(flagged).collect();
-            hidden.into_iter().for_each(|position| kept.put(seats, position, false));
-            return;
-        }
-        for &(position, set) in &layout.flags {
-            if set & !allowed != 0
-                && let Some(place) = kept.place(usize::from(position))
-            {
-                bits::put(seats, place, false);
-            }
-        }
     }
 
     /// The bucket and the strip of a seat; `None` for a break.
