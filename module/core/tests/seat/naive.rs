@@ -285,7 +285,7 @@ impl Naive {
             return Outcome::TooFew;
         }
         let seats = match wish.adjacent {
-            Adjacent::Ignore => Some(look.by_kind(|look, count| look.in_seat_order(count))),
+            Adjacent::Ignore => Some(look.by_kind(Look::in_seat_order)),
             Adjacent::Prefer if wish.orphans == Orphans::Forbid => look.together(),
             Adjacent::Prefer => look.together().or_else(|| Some(look.scattered())),
             Adjacent::Require => look.together(),
@@ -329,7 +329,7 @@ impl Look<'_> {
     }
 
     /// The seats of each kind on its own.
-    fn by_kind(&self, seats: impl Fn(&Look<'_>, usize) -> Vec<Place>) -> Vec<Place> {
+    fn by_kind(&self, seats: impl Fn(&Self, usize) -> Vec<Place>) -> Vec<Place> {
         let kinds = self.wish.kinds().into_iter().enumerate().filter(|&(_, count)| count > 0);
         kinds.flat_map(|(kind, count)| seats(&Look { kind: Some(kind), ..*self }, count)).collect()
     }
@@ -441,7 +441,7 @@ impl Look<'_> {
         let scatter = self.wish.orphans != Orphans::Forbid;
         let level = self.levels().into_iter().find(|level| level.iter().any(|&area| self.enough(&[area])));
         let Some(level) = level else {
-            return scatter.then(|| self.by_kind(|look, count| look.over_areas(count)));
+            return scatter.then(|| self.by_kind(Look::over_areas));
         };
         if let Some(area) = self.whose_turn(&level, |area| self.has_run(area)) {
             return self.seat_area(area);
@@ -456,7 +456,7 @@ impl Look<'_> {
                 return self.by_kind(|look, count| look.fewest_groups(area, count));
             }
         }
-        self.by_kind(|look, count| look.over_areas(count))
+        self.by_kind(Look::over_areas)
     }
 
     fn over_areas(&self, count: usize) -> Vec<Place> {

@@ -221,9 +221,7 @@ pub(super) fn pick(bench: &mut Bench, random: &mut Random, token: &str, ids: &[S
     let mut picked = naive.clone();
     picked.take(&ids, b"dee", token.as_bytes(), now, now + 100);
     let strands = forbids && picked.single_seats() > naive.single_seats();
-    let expected = if full {
-        Err(Code::Limit)
-    } else if free && strands {
+    let expected = if full || free && strands {
         Err(Code::Limit)
     } else if free {
         naive.take(&ids, b"dee", token.as_bytes(), now, now + 100);
