@@ -36,7 +36,7 @@ impl Pool {
     pub fn admits(&self, event: &Event) -> Result<(), Damaged> {
         match event {
             Event::Created(_) => Err(Damaged("the pool exists")),
-            Event::Configured(_) => Ok(()),
+            Event::Configured(_) | Event::Capped(_) => Ok(()),
             Event::Added(numbers) => {
                 distinct(numbers)?;
                 let fits =
@@ -93,7 +93,6 @@ impl Pool {
                 distinct(numbers)?;
                 ensure(self.are(numbers, |id| self.rest_of(id).is_some()), "a number does not rest")
             }
-            Event::Capped(_) => Ok(()),
             Event::Ruled { word, rule } => {
                 ensure(self.causes.has_room(&word.0), "there is no room for another cause")?;
                 ensure(rule.is_none_or(|rule| rule.is_sound()), "a rule is out of range")

@@ -137,16 +137,13 @@ impl History {
             invariant!("every number has a shard");
             return;
         };
-        let id = match shard.get(&number) {
-            Some(&id) => {
-                self.order.leave(&mut self.entries, id);
-                id
-            }
-            None => {
-                let id = self.entries.insert(Entry::of(number));
-                shard.insert(number, id);
-                id
-            }
+        let id = if let Some(&id) = shard.get(&number) {
+            self.order.leave(&mut self.entries, id);
+            id
+        } else {
+            let id = self.entries.insert(Entry::of(number));
+            shard.insert(number, id);
+            id
         };
         self.order.join(&mut self.entries, id);
         if let Some(entry) = self.entries.get_mut(id) {
@@ -203,7 +200,7 @@ impl History {
         sound.then(|| {
             self.change(number, at, Millis::MAX, |place| {
                 (place.starts, place.ends) = (entry.starts, entry.ends);
-            })
+            });
         })
     }
 
