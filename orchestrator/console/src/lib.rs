@@ -1,7 +1,7 @@
 //! The web console: one page for operators, and the HTTP API under it.
 //!
 //! The console keeps no state of its own. Everything that it shows is read from Redis and ZooKeeper, and everything that
-//! an operator does is a command of a family or a change of the task store. [`feed`] has one reader for each key that
+//! an operator does is a command of a family or a change of the task store. `feed` has one reader for each key that
 //! browsers look at, however many browsers look. `api` has the endpoints, `security` decides who may call them, and
 //! `server` has the listener with its limits.
 //!
