@@ -5,7 +5,7 @@ use allot_core::account::Book;
 use super::{inventory, reads, writes};
 use crate::engine::command::{Command, command};
 use crate::engine::parameter::Parameter;
-use crate::engine::step::apply;
+use crate::engine::replicated::apply;
 use crate::ffi::command::{ACCESS, RO, RW, UPDATE};
 
 const KEY: Parameter = Parameter::key("key");

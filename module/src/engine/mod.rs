@@ -3,8 +3,8 @@
 //! `command` is the table entry of a command. Its documentation follows from its parameters (`parameter`), and so does
 //! the parser (`parse`, `word`) that hands a call's arguments (`argument`) to the handler. `family` is the interface of
 //! a family's state machine to the module, `value` is the value of a key, and `step` is the path of every request:
-//! find, apply due events, decide, apply, replicate, publish. `deadlines`, `outbox`, `waiting`, `info`, `config`, `token` and
-//! `reply` serve this path. `faults` counts and logs bugs, `check` has `ALLOT.CHECK` and `ALLOT.CLOCK`, `bounds` limits
+//! find, apply due events, decide, apply, replicate, publish. `replicated` is the path of what a master decided.
+//! `deadlines`, `outbox`, `waiting`, `info`, `config`, `token` and `reply` serve both. `faults` counts and logs bugs, `check` has `ALLOT.CHECK` and `ALLOT.CLOCK`, `bounds` limits
 //! the lists of one call, and `number_source` lets one family take numbers from another.
 
 pub(crate) mod argument;
@@ -21,6 +21,7 @@ pub(crate) mod number_source;
 pub(crate) mod outbox;
 pub(crate) mod parameter;
 pub(crate) mod parse;
+pub(crate) mod replicated;
 pub(crate) mod reply;
 pub(crate) mod step;
 pub(crate) mod token;

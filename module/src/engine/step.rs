@@ -1,25 +1,23 @@
 //! The path of every request to a key: find the value, apply due events, decide, apply, replicate, publish.
 
 use allot_core::invariant;
-use allot_core::shared::codec::{Damaged, Writer};
+use allot_core::shared::codec::Writer;
 use allot_core::shared::invariant::Checked;
 use allot_core::shared::machine::{Events, MachineEvent};
 use allot_core::shared::outbox::Outbox;
-use allot_core::shared::payload::{self, Payload};
+use allot_core::shared::payload;
 use allot_core::shared::refusal::{Code, Refusal};
 use allot_core::shared::text::quoted;
 use smallvec::SmallVec;
 use std::cell::Cell;
 use std::ffi::CStr;
 
-use super::argument::Argument;
-use super::command::{Call, Done};
 use super::deadlines::{self, NEVER};
 use super::family::Family;
 use super::value::Value;
 use super::waiting::{self, Grant};
-use super::{faults, info, outbox};
-use crate::ffi::context::{Key, Mode};
+use super::{info, outbox};
+use crate::ffi::context::Mode;
 use crate::ffi::guard::AbortOnUnwind;
 use crate::ffi::value::Found;
 use crate::ffi::{Context, KeyName};
@@ -83,7 +81,7 @@ pub(crate) fn read<F: Family, T>(
 }
 
 /// Notifications of a step.
-type Notices = SmallVec<[&'static CStr; 4]>;
+pub(super) type Notices = SmallVec<[&'static CStr; 4]>;
 
 /// The most events that follow from others in one go: about 5 ms of work.
 const FOLLOW_UPS_AT_ONCE: usize = 250;
@@ -427,95 +425,6 @@ pub(crate) fn clock<F: Family>(ctx: Context<'_>, name: KeyName<'_>, set_back: bo
         ctx.signal_modified(name);
     }
     Some((value.now(clock), clock))
-}
-
-/// The internal command: applies the events of a master or an AOF file, without a clock and without limits. At events
-/// that are damaged, unknown, or do not fit the state, the process ends: the value would differ from what was answered,
-/// and a seat that was sold could be sold again.
-fn apply_replicated<F: Family>(ctx: Context<'_>, name: KeyName<'_>, payload: &[u8]) -> Result<(), Refusal> {
-    if !ctx.is_replicated_or_loading() {
-        return Err(Refusal::new(
-            Code::Err,
-            "this command carries what a master decided; it is not for clients",
-        ));
-    }
-    name.during(F::TYPE, || {
-        let mut key = ctx.open(name, Mode::Write);
-        let notices = match apply_payload::<F>(&mut key, name.as_bytes(), payload) {
-            Ok(notices) => notices,
-            Err(damaged) => faults::end_process(&cannot_apply(ctx, name, damaged)),
-        };
-        if let Found::Value(value) = key.value::<Value<F>>() {
-            value.recount();
-            watch(value, ctx.selected_db(), name.as_bytes(), ctx.clock());
-        }
-        ctx.replicate_verbatim();
-        ctx.signal_modified(name);
-        for notice in notices {
-            ctx.notify(notice, name);
-        }
-        Ok(())
-    })
-}
-
-/// The log line when a server stops at an event: the reason, and the action to take.
-fn cannot_apply(ctx: Context<'_>, name: KeyName<'_>, damaged: Damaged) -> String {
-    let name = quoted(name.as_bytes());
-    if ctx.is_loading() {
-        return format!(
-            "an event of key {name} in the append-only file cannot be applied: {damaged}. Load the file with the version that \
-             wrote it, or replace it by that of a replica or a backup"
-        );
-    }
-    format!(
-        "an event of key {name} from the master cannot be applied: {damaged}. Start this server again to synchronise it with \
-         its master; it must not be older than its master"
-    )
-}
-
-/// The handler of a family's internal command, `APPLY key payload`.
-pub(crate) fn apply<F: Family>(call: &Call<'_>, [_, payload]: &[Argument<'_>; 2]) -> Done {
-    apply_replicated::<F>(call.ctx, call.key()?, payload.text())?;
-    call.ctx.reply_ok();
-    Ok(())
-}
-
-/// Applies a snapshot or a list of events. Returns their notifications.
-fn apply_payload<F: Family>(key: &mut Key<'_>, name: &[u8], payload: &[u8]) -> Result<Notices, Damaged> {
-    match Payload::read(name, payload)? {
-        Payload::Events { at, events } => apply_events::<F>(key, at, events),
-        Payload::Snapshot(snapshot) => {
-            let state = F::decode(snapshot)?;
-            if key.exists() {
-                key.delete();
-            }
-            invariant!(key.store(Value::new(state)), "a key that is open for writing takes a value");
-            Ok(Notices::new())
-        }
-    }
-}
-
-/// Applies a list of events. Returns their notifications.
-fn apply_events<F: Family>(key: &mut Key<'_>, at: i64, events: &[u8]) -> Result<Notices, Damaged> {
-    let mut notices = Notices::new();
-    let mut events = F::Event::decode_all(events)?.into_iter();
-    if !key.exists() {
-        let first = events.next().ok_or(Damaged("there is no event"))?;
-        let opened = F::open(&first, at).ok_or(Damaged("there is no such key"))?;
-        let state = opened.map_err(|_| Damaged("the first event opens nothing"))?;
-        invariant!(key.store(Value::new(state)), "a key that is open for writing takes a value");
-        notices.extend(F::announce(&first));
-    }
-    let Found::Value(value) = key.value::<Value<F>>() else {
-        return Err(Damaged("the key holds another type"));
-    };
-    for event in events {
-        value.state.admits(&event)?;
-        value.state.observe(at, &event);
-        value.state.apply(at, &event);
-        notices.extend(F::announce(&event));
-    }
-    Ok(notices)
 }
 
 /// Checks all cross-references and sums of a value. O(size of the value). `None` if the key holds another type.

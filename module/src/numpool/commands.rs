@@ -6,7 +6,7 @@ use super::writes::FORM;
 use super::{reads, writes};
 use crate::engine::command::{Command, command};
 use crate::engine::parameter::{Kind, Parameter};
-use crate::engine::step::apply;
+use crate::engine::replicated::apply;
 use crate::ffi::command::{ACCESS, INSERT, RO, RW, UPDATE};
 
 const KEY: Parameter = Parameter::key("key");

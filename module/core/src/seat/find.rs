@@ -3,7 +3,8 @@
 use super::choice::Kind;
 use super::claims::{MAX_COUNT, Seats};
 use super::decide::rules::resolve;
-use super::decide::search::{Found, Search};
+use super::decide::search::Search;
+use super::decide::wish::Found;
 use super::request::{Adjacent, MAX_NEEDS, Orphans, Wanted};
 use super::state::Show;
 use super::venue::Area;

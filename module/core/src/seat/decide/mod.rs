@@ -7,13 +7,15 @@ mod party;
 pub(super) mod rules;
 pub mod search;
 pub mod wait;
+pub mod wish;
 
 use self::orphans::{check_orphans, forbids_orphans};
 use self::rules::{
     Decided, all_are, all_are_of_order, bad_seat, check_user, check_user_limits, deadline, live_hold, named,
     no_hold, resolve, retried, turn_of,
 };
-use self::search::{Found, Search};
+use self::search::Search;
+use self::wish::Found;
 use super::claims::{MAX_COUNT, Seats, Stage};
 use super::event::{Event, Events, Held, Turn};
 use super::outcome::{HoldRecord, Reply};

@@ -4,8 +4,9 @@
 use super::decide;
 use super::orphans::forbids_orphans;
 use super::rules::{check_user_limits, live_hold, resolve};
-use super::search::{Search, Wish};
+use super::search::Search;
 use super::wait::as_hold;
+use super::wish::Wish;
 use crate::seat::bits::{self, Bits};
 use crate::seat::claims::Stage;
 use crate::seat::event::{Event, Events};

@@ -2,7 +2,8 @@
 //!
 //! The seats of each need, and those for everybody else, are kinds of their own, which have no seat in common.
 
-use super::search::{Need, Search, StripSeats, Wish};
+use super::search::Search;
+use super::wish::{Need, StripSeats, Wish};
 use crate::seat::bits::{self, Bits};
 use crate::seat::choice::Kind;
 use crate::seat::claims::Seats;

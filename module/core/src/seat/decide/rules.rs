@@ -1,6 +1,6 @@
 //! Rules that several requests share: names, limits, deadlines, tokens.
 
-use super::search::Wish;
+use super::wish::Wish;
 use crate::invariant;
 use crate::seat::choice::FlagNeed;
 use crate::seat::claims::{Seats, Stage};

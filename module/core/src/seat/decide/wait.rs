@@ -1,7 +1,8 @@
 //! The waiting list: `SEAT.WAIT`, `SEAT.UNWAIT`, and the offers to waiters.
 
 use super::rules::{Decided, check_user_limits, deadline, resolve, retried, turn_of};
-use super::search::{Found, Search, Wish};
+use super::search::Search;
+use super::wish::{Found, Wish};
 use crate::seat::event::{Event, Held, Waited};
 use crate::seat::outcome::{Reply, WaitRecord};
 use crate::seat::plan::max;
