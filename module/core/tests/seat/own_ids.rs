@@ -1,7 +1,8 @@
 //! Ids that a plan gives its seats.
 
-use allot_core::seat::Show;
 use allot_core::seat::plan::{Plan, parse};
+use allot_core::seat::request::Request;
+use allot_core::seat::{Show, decide};
 use serde_json::{Value, json};
 
 /// One area `a` with one row `1` of these seats, all of one tier.
@@ -56,6 +57,19 @@ fn seats_of_one_label_need_own_ids() {
     let found = ["x", "a-1-1", "a-1-A", "y"].map(|id| show.venue().find(id.as_bytes()));
     assert_eq!(found, [Some(0), Some(1), Some(2), Some(3)]);
     assert!(problem(&json!([{"label": "1"}, {"label": "1"}])).contains("'a-1-1' occurs twice"));
+}
+
+#[test]
+fn seat_whose_label_another_seat_of_the_row_has_cannot_be_changed_alone() {
+    let show = show(&json!([{"label": "1", "id": "x"}, {"label": "1", "id": "y"}, {"label": "2"}]));
+    let alter = |row: Value| {
+        let part = json!({"areas": [{"id": "a", "rows": [row]}]}).to_string();
+        decide(&show, 0, &Request::Alter(parse(part.as_bytes()).unwrap())).map(|_| ())
+    };
+    assert_eq!(alter(json!({"label": "1", "tier": "silver", "seats": [{"label": "2"}]})), Ok(()));
+    assert_eq!(alter(json!({"label": "1", "tier": "silver"})), Ok(()));
+    let refusal = alter(json!({"label": "1", "tier": "silver", "seats": [{"label": "1"}]})).unwrap_err();
+    assert!(refusal.to_string().contains("row '1' has several seats with label '1'"), "{refusal}");
 }
 
 #[test]

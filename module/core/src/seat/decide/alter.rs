@@ -8,7 +8,7 @@ use crate::seat::state::Show;
 use crate::seat::venue::Venue;
 use crate::shared::refusal::{Code, Refusal};
 use crate::shared::text::quoted;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// The whole plan of `show` after `part`, in its normal form. O(seats of the show).
 ///
@@ -96,15 +96,25 @@ pub(super) fn altered_limits(limits: Limits, part: &PlanPart) -> Limits {
 /// Sets the new tiers of all seats, or of the listed seats, in all rows with that label.
 fn change_row(rows: &mut [PlanRow], change: &PartRow, place: &str) -> Result<(), Refusal> {
     let mut wanted = wanted_tiers(change, place)?;
+    let mut changed = HashSet::new();
     let mut found = false;
     for row in rows.iter_mut().filter(|row| row.label == change.label) {
         found = true;
         let mut seats = listed(row);
         for seat in seats.iter_mut().flatten() {
             match (&mut wanted, &change.tier) {
+                (Some(_), _) if changed.contains(&seat.label) => {
+                    let what = "has several seats with label";
+                    let (row, label) = (quoted(&change.label), quoted(&seat.label));
+                    return Err(wrong(
+                        place,
+                        &format!("row {row} {what} {label}; change the tier of the whole row"),
+                    ));
+                }
                 (Some(wanted), _) => {
                     if let Some(tier) = wanted.remove(&seat.label) {
                         seat.tier = Some(tier);
+                        changed.insert(seat.label.clone());
                     }
                 }
                 (None, Some(tier)) => seat.tier = Some(tier.clone()),
