@@ -49,11 +49,11 @@ pub(crate) struct Create {
     #[arg(long)]
     request: Option<String>,
     /// Wait until the conference is open. If it ends instead, the command fails and says why.
-    #[arg(long)]
-    wait: bool,
+    #[arg(long = "wait")]
+    until_open: bool,
     /// Time limit for --wait. The conference remains when it has passed.
-    #[arg(long, requires = "wait", default_value = "30s", value_parser = humantime::parse_duration)]
-    timeout: Duration,
+    #[arg(long = "timeout", requires = "until_open", default_value = "30s", value_parser = humantime::parse_duration)]
+    time_limit: Duration,
     #[command(flatten)]
     confirm: Confirm,
     #[command(flatten)]
@@ -87,7 +87,7 @@ pub(super) async fn run(arguments: &Create) -> Result<Outcome> {
     }
     let mut record = Record::read(changing.store.ask(&command).await?)?;
     changing.confirm().await;
-    if arguments.wait {
+    if arguments.until_open {
         match until_open(arguments, changing, &record).await? {
             Ok(open) => record = open,
             Err(reason) => {
@@ -121,7 +121,7 @@ async fn until_open(arguments: &Create, mut changing: Changing, created: &Record
         origin_epoch: created.get("origin_epoch")?,
         after: created.get("evt")?,
         reason: None,
-        deadline: Instant::now() + arguments.timeout,
+        deadline: Instant::now() + arguments.time_limit,
     };
     loop {
         match waiting.follow(&changing).await {
