@@ -16,6 +16,13 @@ impl Machine for Pool {
         Self::open(event, at).map(Ok)
     }
 
+    /// No call began, and none ended, later than now. Numbers whose calls count again for the caps leave the queue.
+    fn follow_set_back(&mut self) {
+        let now = self.applied;
+        self.history.forget_all(|entry| entry.end_at(now));
+        self.set_caps(self.caps);
+    }
+
     fn due(&self, now: Millis, limit: usize) -> Events<Event> {
         decide_due(self, now, limit)
     }

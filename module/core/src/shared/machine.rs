@@ -43,6 +43,9 @@ pub trait Machine: Clone + Send + Sized + 'static {
     /// they are.
     fn set_back(&mut self, to: Millis);
 
+    /// Brings times of the state that must not be later than the last time applied into line, after it was set back.
+    fn follow_set_back(&mut self) {}
+
     /// When the next event is due that happens without a request, such as a deadline.
     fn next_due(&self) -> Option<Millis>;
 
@@ -116,6 +119,7 @@ macro_rules! own_methods {
 
         fn set_back(&mut self, to: $crate::shared::Millis) {
             self.applied = self.applied.min(to);
+            $crate::shared::machine::Machine::follow_set_back(self);
         }
 
         fn next_due(&self) -> Option<$crate::shared::Millis> {

@@ -40,6 +40,12 @@ impl Entry {
         self.ends.iter().find(|(other, _)| *other == cause).map(|(_, times)| times)
     }
 
+    /// Moves all times that are later than this one to it.
+    pub(in crate::numpool) fn end_at(&mut self, latest: Millis) {
+        let ends = self.ends.iter_mut().flat_map(|(_, times)| times);
+        ends.chain(&mut self.starts).for_each(|time| *time = latest.min(*time));
+    }
+
     fn latest(&self) -> Millis {
         let ends = self.ends.iter().filter_map(|(_, times)| times.back());
         ends.chain(self.starts.back()).copied().max().unwrap_or(0)
