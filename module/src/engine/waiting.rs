@@ -5,6 +5,7 @@
 //! of a waiter: its client and the key for which it waits. A waiter that is not here any more is not alive.
 
 use allot_core::invariant;
+use allot_core::shared::Bytes;
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
 
@@ -25,6 +26,8 @@ pub(crate) struct Grant<E> {
     pub(crate) waiter: u64,
     pub(crate) events: E,
     pub(crate) answer: Answer,
+    /// The name of what the answer grants, if it grants something.
+    pub(crate) granted: Option<Bytes>,
     /// `None` if there is nothing to take back.
     pub(crate) undo: Option<Undo>,
 }
@@ -43,8 +46,12 @@ struct Waiter {
 
 /// A grant whose answer is not sent yet.
 struct Granted {
+    waiter: u64,
+    /// Whether the server has answered the client itself, so that the client knows of no grant.
+    is_lost: bool,
     connection: Connection,
     place: Place,
+    name: Bytes,
     undo: Undo,
 }
 
@@ -54,6 +61,9 @@ struct Registry {
     waiters: HashMap<u64, Waiter>,
     by_place: HashMap<Place, BTreeSet<u64>>,
     granted: Vec<Granted>,
+    /// Waiters whose answer is decided, and is sent before the server sleeps. Until then the server holds that they
+    /// wait, so that it answers none of them a second time.
+    answered: Vec<u64>,
 }
 
 thread_local! {
@@ -103,28 +113,48 @@ pub(crate) fn is_alive(id: u64) -> bool {
     connection.is_some_and(Connection::is_open)
 }
 
-/// Answers a waiter, unless it has been answered.
+/// Answers a waiter before the server sleeps, unless it has been answered.
 pub(crate) fn answer(id: u64, answer: Answer) {
-    let client = REGISTRY.with_borrow_mut(|registry| {
-        let waiter = registry.waiters.get_mut(&id).filter(|waiter| waiter.answer.is_none())?;
-        waiter.answer = Some(answer);
-        Some(waiter.client)
+    REGISTRY.with_borrow_mut(|registry| {
+        if let Some(waiter) = registry.waiters.get_mut(&id).filter(|waiter| waiter.answer.is_none()) {
+            waiter.answer = Some(answer);
+            registry.answered.push(id);
+        }
     });
-    if let Some(client) = client {
-        client.unblock();
-    }
+}
+
+/// A client has been told of what was granted under this name: a grant of the same to a client that is gone stays.
+pub(crate) fn keep(db: i32, key: KeyName<'_>, name: &[u8]) {
+    REGISTRY.with_borrow_mut(|registry| {
+        if !registry.granted.is_empty() {
+            registry
+                .granted
+                .retain(|grant| (grant.place.0, &*grant.place.1, &*grant.name) != (db, key.as_bytes(), name));
+        }
+    });
 }
 
 /// Answers waiters of a key whom a step has served, after its events were replicated.
 pub(crate) fn deliver<E>(ctx: Context<'_>, name: KeyName<'_>, grants: Vec<Grant<E>>) {
     let db = ctx.selected_db();
-    for Grant { waiter, answer: reply, undo, .. } in grants {
-        REGISTRY.with_borrow_mut(|registry| {
-            if let (Some(undo), Some(waiter)) = (undo, registry.waiters.get(&waiter)) {
-                let (connection, place) = (waiter.connection, (db, name.as_bytes().into()));
-                registry.granted.push(Granted { connection, place, undo });
-            }
-        });
+    for Grant { waiter, answer: reply, granted, undo, .. } in grants {
+        match (granted, undo) {
+            (Some(granted), None) => keep(db, name, &granted),
+            (Some(granted), Some(undo)) => REGISTRY.with_borrow_mut(|registry| {
+                if let Some(Waiter { connection, .. }) = registry.waiters.get(&waiter) {
+                    let (connection, place) = (*connection, (db, name.as_bytes().into()));
+                    registry.granted.push(Granted {
+                        waiter,
+                        is_lost: false,
+                        connection,
+                        place,
+                        name: granted,
+                        undo,
+                    });
+                }
+            }),
+            (None, _) => {}
+        }
         answer(waiter, reply);
     }
 }
@@ -146,7 +176,11 @@ pub(crate) fn wait_ended(ctx: Context<'_>, id: u64) {
 
 /// The connection of a client that waits has ended, or the server has answered it itself.
 pub(crate) fn disconnected(ctx: Context<'_>, id: u64) {
-    if let Some(waiter) = REGISTRY.with_borrow_mut(|registry| registry.remove(id)) {
+    let waiter = REGISTRY.with_borrow_mut(|registry| {
+        registry.granted.iter_mut().filter(|grant| grant.waiter == id).for_each(|grant| grant.is_lost = true);
+        registry.remove(id)
+    });
+    if let Some(waiter) = waiter {
         forget(ctx, id, &waiter, waiter.place.0);
     }
 }
@@ -201,23 +235,33 @@ pub(crate) fn swapped(first: i32, second: i32) {
     }
 }
 
-/// Before the server sends its answers: takes back the grants of clients that can no longer read them.
+/// Before the server sends its answers: takes back the grants of clients that can no longer read them, and answers the
+/// others.
 pub(crate) fn before_sleep(ctx: Context<'_>) {
     let mut postponed = Vec::new();
     // Taking a grant back may grant the number to the next waiter, whose answer is sent now, too.
     loop {
-        let granted = REGISTRY.with_borrow_mut(|registry| std::mem::take(&mut registry.granted));
-        if granted.is_empty() {
+        let (granted, answered) = REGISTRY.with_borrow_mut(|registry| {
+            (std::mem::take(&mut registry.granted), std::mem::take(&mut registry.answered))
+        });
+        if granted.is_empty() && answered.is_empty() {
             break;
         }
         for grant in granted {
-            if grant.connection.is_open() || !ctx.is_master() {
+            if !grant.is_lost && grant.connection.is_open() || !ctx.is_master() {
                 continue;
             }
             if ctx.must_not_replicate() {
                 postponed.push(grant);
             } else if ctx.select_db(grant.place.0) {
                 (grant.undo)(ctx, OwnedString::new(&grant.place.1).name());
+            }
+        }
+        for id in answered {
+            let client =
+                REGISTRY.with_borrow(|registry| registry.waiters.get(&id).map(|waiter| waiter.client));
+            if let Some(client) = client {
+                client.unblock();
             }
         }
     }

@@ -69,7 +69,7 @@ pub(super) fn grant(pool: &mut Pool, now: i64) -> Option<Grant<Events<Event>>> {
         Err(refusal) => {
             let line = refusal.to_string();
             let answer = Box::new(move |ctx: Context<'_>| ctx.reply_error(&line));
-            return Some(Grant { waiter, events: Events::new(), answer, undo: None });
+            return Some(Grant { waiter, events: Events::new(), answer, granted: None, undo: None });
         }
     };
     let is_new = !decision.events.is_empty();
@@ -77,11 +77,12 @@ pub(super) fn grant(pool: &mut Pool, now: i64) -> Option<Grant<Events<Event>>> {
         Reply::Lease(record) => (Some(record.clone()), is_new.then(|| hang_up(record))),
         _ => (None, None),
     };
+    let granted = record.as_ref().map(|record| record.token.clone());
     let answer = Box::new(move |ctx: Context<'_>| match &record {
         Some(record) => reply_lease(ctx, record),
         None => ctx.reply_nothing(),
     });
-    Some(Grant { waiter, events: decision.events, answer, undo })
+    Some(Grant { waiter, events: decision.events, answer, granted, undo })
 }
 
 /// Ends a call that its caller does not know of. The number does not cool down, because nobody was called.

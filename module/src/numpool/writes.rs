@@ -19,7 +19,7 @@ use crate::engine::bounds::{LISTED_AT_ONCE, check_list};
 use crate::engine::number_source::Take;
 use crate::engine::step::{Step, change, change_or_create};
 use crate::engine::word::integer;
-use crate::engine::{Call, Done, config, outbox, token};
+use crate::engine::{Call, Done, config, outbox, token, waiting};
 use crate::ffi::{Context, KeyName};
 
 /// Applies the events of a decision. The reply is true only after that.
@@ -67,7 +67,11 @@ fn reply(call: &Call<'_>, outcome: Result<Reply, Refusal>) -> Done {
             call.ctx.reply_nothing();
         }
         Ok(Reply::Integer(value)) => call.ctx.reply_integer(value),
-        Ok(Reply::Lease(record)) => reply_lease(call.ctx, &record),
+        Ok(Reply::Lease(record)) => {
+            // Perhaps the retry of a call whose connection ended before the answer was sent.
+            waiting::keep(call.ctx.selected_db(), call.key()?, &record.token);
+            reply_lease(call.ctx, &record);
+        }
         Ok(Reply::Reconciled(outcome)) => reply_reconciled(call.ctx, &outcome),
     }
     Ok(())
@@ -154,12 +158,13 @@ fn decide_call(step: &mut Step<'_, '_, Pool>, request: &mut request::Call<'_>) -
     if request.number.is_none() {
         step.state_mut().prepare(request.pick, request.prefix);
     }
+    let lease = request.lease.token;
     let request = Request::Call(*request);
     while step.apply_overdue(|pool, now| decide_overdue(pool, now, &request)) {
         step.serve();
     }
     step.serve();
-    if step.state().has_pending_grants() {
+    if step.state().has_pending_grants() && !step.state().has_lease(lease) {
         // More calls wait than one step serves, and the free numbers are theirs.
         return Ok(Decision { events: Events::new(), reply: Reply::None });
     }

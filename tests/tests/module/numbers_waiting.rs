@@ -262,6 +262,60 @@ fn dead_connections_get_no_number() {
     no_internal_errors(&server);
 }
 
+/// The server may answer a client itself in the same turn in which the module grants it a number.
+#[test]
+fn client_that_is_unblocked_in_the_turn_of_its_grant_gets_one_answer() {
+    let server = RedisServer::start();
+    let mut control = server.raw();
+    busy_pool(&mut control, "pool", 1);
+    for how in ["ERROR", "TIMEOUT"] {
+        let mut client = server.raw();
+        let id = client.words("CLIENT ID").int();
+        send(&mut client, "pool", "WAIT 0 LEASE mine");
+        eventually("the call to wait", TIMEOUT, || pool_info(&mut control, "pool", "waiting") == 1);
+        control.words("MULTI");
+        control.words("NUMPOOL.HANGUP pool 13800000000");
+        control.words(&format!("CLIENT UNBLOCK {id} {how}"));
+        assert_eq!(control.words("EXEC"), Reply::Array(vec![Reply::Int(1), Reply::Int(1)]));
+        let reply = client.read();
+        assert_eq!(client.words("PING"), Reply::Simple("PONG".into()), "{how}: {reply:?}");
+        let hangup = "NUMPOOL.HANGUP pool 13800000000 LEASE mine";
+        if how == "ERROR" {
+            assert!(reply.error().starts_with("UNBLOCKED"), "{reply:?}");
+            assert_eq!(control.words(hangup), Reply::Int(0), "nobody knows of the grant");
+        } else {
+            assert_eq!(reply.field("lease").text(), "mine");
+            assert_eq!(control.words(hangup), Reply::Int(1));
+        }
+        control.words("NUMPOOL.CALL pool 13800000000");
+    }
+    no_internal_errors(&server);
+}
+
+#[test]
+fn retry_keeps_the_grant_of_a_connection_that_is_gone() {
+    let server = RedisServer::start();
+    let mut control = server.raw();
+    busy_pool(&mut control, "pool", 1);
+    let mut first = server.raw();
+    let id = first.words("CLIENT ID").int();
+    send(&mut first, "pool", "LEASE mine WAIT 0");
+    eventually("the call to wait", TIMEOUT, || pool_info(&mut control, "pool", "waiting") == 1);
+    let mut other = wait(&server, "pool", "LEASE other WAIT 0");
+    control.words("MULTI");
+    control.words("NUMPOOL.HANGUP pool 13800000000");
+    control.words(&format!("CLIENT KILL ID {id}"));
+    control.words("NUMPOOL.CALL pool LEASE mine");
+    let done = control.words("EXEC");
+    let replies = done.array();
+    assert_eq!(replies[2].field("lease").text(), "mine");
+    assert_eq!(pool_info(&mut control, "pool", "waiting"), 1);
+    assert_eq!(control.words("NUMPOOL.CALL pool LEASE mine").field("number").text(), number(0));
+    assert_eq!(control.words("NUMPOOL.HANGUP pool 13800000000 LEASE mine"), Reply::Int(1));
+    assert_eq!(other.read().field("lease").text(), "other");
+    no_internal_errors(&server);
+}
+
 /// A client that is killed in the same turn of the server in which it is granted a number never reads the answer.
 #[test]
 fn grant_to_a_client_that_is_killed_before_the_answer_is_taken_back() {

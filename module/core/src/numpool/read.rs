@@ -210,6 +210,11 @@ impl Pool {
         (if end == self.directory.slots() { 0 } else { end }, shown)
     }
 
+    /// Whether a lease with this token is live. O(1).
+    pub fn has_lease(&self, token: &[u8]) -> bool {
+        self.leases.find(token).is_some()
+    }
+
     /// Leases that live at `now`, from a cursor on, as `scan`; with `switch` only those that it carries. O(count).
     pub fn lease_scan(
         &self,
