@@ -11,6 +11,7 @@ use allot_core::shared::text::quoted;
 use smallvec::SmallVec;
 use std::cell::Cell;
 use std::ffi::CStr;
+use std::time::{Duration, Instant};
 
 use super::deadlines::{self, NEVER};
 use super::family::Family;
@@ -83,8 +84,10 @@ pub(crate) fn read<F: Family, T>(
 /// Notifications of a step.
 pub(super) type Notices = SmallVec<[&'static CStr; 4]>;
 
-/// The most events that follow from others in one go: about 5 ms of work.
+/// The most events that follow from others in one go.
 const FOLLOW_UPS_AT_ONCE: usize = 250;
+/// How long a step looks for them. The timer goes on.
+const FOLLOW_UP_TIME: Duration = Duration::from_millis(5);
 
 /// The largest payload whose buffer is kept for the next one.
 const KEPT_BUFFER: usize = 16 * 1024;
@@ -231,9 +234,13 @@ impl<'c, 'k, F: Family> Step<'c, 'k, F> {
 
     /// Applies the events that follow from the changes of this step; the timer applies those beyond a bound.
     pub(crate) fn settle(&mut self) {
+        let mut begun = None;
         for _ in 0..FOLLOW_UPS_AT_ONCE {
             let Some(event) = self.value.state.follow_up(self.now) else { return };
             self.apply(&event);
+            if begun.get_or_insert_with(Instant::now).elapsed() > FOLLOW_UP_TIME {
+                return;
+            }
         }
     }
 

@@ -33,7 +33,9 @@ impl Show {
     }
 
     fn serve_next(&mut self, now: Millis) -> Option<Event> {
-        let event = next_offer(self, now);
+        let mut in_vain = Vec::new();
+        let event = next_offer(self, now, &mut in_vain);
+        in_vain.into_iter().for_each(|id| self.waiters.searched_in_vain(id));
         self.waiters.unserved = event.is_some();
         event
     }
@@ -94,6 +96,14 @@ impl Show {
                 self.recheck_all_limits();
             }
             _ => users.iter().for_each(|user| self.recheck_limits(user)),
+        }
+        let only_takes = match event {
+            Event::Held(held) | Event::Offered(held) => held.replaced.is_none(),
+            Event::Blocked { .. } | Event::Confirmed { .. } => true,
+            _ => false,
+        };
+        if !only_takes {
+            self.waiters.search_again();
         }
         self.waiters.unserved = true;
     }

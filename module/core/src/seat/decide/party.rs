@@ -113,10 +113,9 @@ impl Search<'_> {
         }
         let mut starts = all.windows(n, clean);
         for start in bits::ones(&starts.clone()) {
-            let fits = parts.iter().all(|(count, seats)| {
-                bits::ones(&seats.takeable).filter(|position| (start..start + n).contains(position)).count()
-                    == *count
-            });
+            let fits = parts
+                .iter()
+                .all(|(count, seats)| bits::count_in(&seats.takeable, start..start + n) == *count);
             if !fits {
                 bits::put(&mut starts, start, false);
             }

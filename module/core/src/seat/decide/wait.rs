@@ -146,15 +146,24 @@ pub(super) fn decide_unwait(show: &Show, token: &[u8]) -> Decided {
 }
 
 /// The next event of the waiting list: an offer to the first waiter in order who can be served, or the end of a wait
-/// whose time is over. `None` if nobody can be served. O(queues (log rows + areas)).
-pub fn next_offer(show: &Show, now: Millis) -> Option<Event> {
+/// whose time is over. `None` if nobody can be served. `in_vain` gets the waiters for whom a search found no seats.
+/// O(queues (log rows + areas)).
+pub fn next_offer(show: &Show, now: Millis, in_vain: &mut Vec<u32>) -> Option<Event> {
     show.waiters.heads().into_iter().find_map(|(_, id)| {
         let waiter = show.waiters.get(id);
         if waiter.until <= now {
             return Some(Event::Unwaited { token: waiter.token.clone(), expired: true });
         }
-        let wish = served_wish(show, &show.waiters.queue_of(waiter).wish)?;
-        let Found::Seats(seats) = Search::new(show, &wish, &[], false).run() else { return None };
+        let queue = show.waiters.queue_of(waiter);
+        if !queue.may_be_served() {
+            return None;
+        }
+        let found =
+            served_wish(show, &queue.wish).map(|wish| (Search::new(show, &wish, &[], false).run(), wish));
+        let Some((Found::Seats(seats), wish)) = found else {
+            in_vain.push(id);
+            return None;
+        };
         let longest = show.limits.max_hold_ms as Millis;
         let offer = if longest > 0 { waiter.offer.min(longest) } else { waiter.offer };
         Some(Event::Offered(Held {

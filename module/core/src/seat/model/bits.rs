@@ -6,6 +6,7 @@
 use super::plan::Rule;
 use crate::invariant;
 use smallvec::{SmallVec, smallvec};
+use std::ops::Range;
 
 /// The bits of one row; rows of up to 256 positions need no allocation.
 pub type Bits = SmallVec<[u64; 4]>;
@@ -43,6 +44,19 @@ pub fn ones(bits: &[u64]) -> impl Iterator<Item = usize> {
 /// Number of set bits.
 pub fn count(bits: &[u64]) -> u32 {
     bits.iter().map(|word| word.count_ones()).sum()
+}
+
+/// Number of set bits of a range. O(words of the range).
+pub fn count_in(bits: &[u64], range: Range<usize>) -> usize {
+    // The lowest bits of a word, before this place.
+    let below = |place: usize, word: usize| match place.saturating_sub(word * 64) {
+        bits @ 0..64 => (1u64 << bits) - 1,
+        _ => u64::MAX,
+    };
+    let words = range.start / 64..range.end.div_ceil(64);
+    let set =
+        words.filter_map(|word| Some(bits.get(word)? & below(range.end, word) & !below(range.start, word)));
+    set.map(|word| word.count_ones() as usize).sum()
 }
 
 /// The bit at p of the result is the bit at p + n of `bits`.
@@ -220,6 +234,14 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn bits_of_a_range_are_counted_as_a_loop_counts_them(
+            seats in prop::collection::vec(prop::bool::ANY, 0..300), from in 0usize..320, len in 0usize..130,
+        ) {
+            let expected = seats.iter().skip(from).take(len).filter(|&&seat| seat).count();
+            prop_assert_eq!(count_in(&pack(&seats), from..from + len), expected);
+        }
+
         #[test]
         fn shifts_and_ands_find_what_a_loop_finds(
             seats in prop::collection::vec(prop::bool::weighted(0.8), 1..300), n in 1usize..130,

@@ -78,9 +78,18 @@ pub struct Queue {
     ready: BTreeMap<Place, u32>,
     /// Waiters whose user may have no further hold or seat now.
     limited: BTreeMap<Place, u32>,
+    /// Whether a search has found no seats for the wish since seats last became free. Not part of the state's bytes: it
+    /// only saves searches.
+    searched_in_vain: bool,
 }
 
 impl Queue {
+    /// Whether a search may find seats for the wish. A wish that must strand no seat may become possible when others
+    /// take seats; all others only when seats become free.
+    pub(in crate::seat) fn may_be_served(&self) -> bool {
+        !self.searched_in_vain || self.wish.orphans == Orphans::Forbid
+    }
+
     /// Waiters of the queue before a place. O(waiters of the queue).
     fn before(&self, place: Place) -> usize {
         self.ready.range(..place).count() + self.limited.range(..place).count()
@@ -163,6 +172,24 @@ impl Waiters {
         let mut heads: Vec<(Place, u32)> = self.queues.iter().filter_map(|(_, queue)| head(queue)).collect();
         heads.sort_unstable();
         heads
+    }
+
+    /// Records that there are no seats for the wish of a waiter.
+    pub(in crate::seat) fn searched_in_vain(&mut self, id: u32) {
+        let queue = self.table[id].queue;
+        if let Some(queue) = self.queues.get_mut(queue) {
+            queue.searched_in_vain = true;
+        }
+    }
+
+    /// Seats may have become free: every wish is searched again.
+    pub(in crate::seat) fn search_again(&mut self) {
+        let numbers: Vec<u32> = self.queues.iter().map(|(number, _)| number).collect();
+        for number in numbers {
+            if let Some(queue) = self.queues.get_mut(number) {
+                queue.searched_in_vain = false;
+            }
+        }
     }
 
     /// The position of a waiter in its queue, from 1. O(waiters of the queue); O(log waiters) for the last.
@@ -308,7 +335,12 @@ impl Waiters {
         if let Some(&queue) = self.by_wish.get(&*key) {
             return queue;
         }
-        let queue = Queue { wish: wish.clone(), ready: BTreeMap::new(), limited: BTreeMap::new() };
+        let queue = Queue {
+            wish: wish.clone(),
+            ready: BTreeMap::new(),
+            limited: BTreeMap::new(),
+            searched_in_vain: false,
+        };
         let id = self.queues.insert(queue);
         self.by_wish.insert(key, id);
         id
