@@ -1,12 +1,14 @@
 //! All routes of the console, under the checks and limits that every request passes.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::middleware::{from_fn, from_fn_with_state};
-use tower::limit::ConcurrencyLimitLayer;
+use tower::limit::GlobalConcurrencyLimitLayer;
 use tower_http::compression::CompressionLayer;
 use tower_http::limit::RequestBodyLimitLayer;
+use tower_http::timeout::RequestBodyTimeoutLayer;
 
 use crate::state::Console;
 use crate::{api, assets, security};
@@ -15,6 +17,8 @@ use crate::{api, assets, security};
 const REQUESTS: usize = 256;
 /// Longest body of a request, in bytes: some thousand seats.
 const BODY: usize = 256 * 1024;
+/// How long a client may send nothing of a body that it has announced.
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The router of the console.
 pub(crate) fn router(console: Console) -> Router {
@@ -23,8 +27,9 @@ pub(crate) fn router(console: Console) -> Router {
         .fallback(assets::serve)
         .layer(from_fn_with_state(Arc::clone(&console.guard), security::check_caller))
         .layer(from_fn(security::answer_headers))
+        .layer(RequestBodyTimeoutLayer::new(BODY_TIMEOUT))
         .layer(RequestBodyLimitLayer::new(BODY))
         .layer(CompressionLayer::new())
-        .layer(ConcurrencyLimitLayer::new(REQUESTS))
+        .layer(GlobalConcurrencyLimitLayer::new(REQUESTS))
         .with_state(console)
 }

@@ -9,6 +9,9 @@ use allot_client::{BookStore, Endpoint, Error, NumberStore, RealmStore, SeatStor
 /// Additional time limit for an answer: the plan of a large show takes the server a while.
 const LARGE_ANSWER: Duration = Duration::from_secs(10);
 
+/// The most sessions that are kept; in a cluster each key has one, and a browser may ask for any key.
+const SESSIONS: usize = 64;
+
 /// The connections of one user.
 pub(crate) struct Store {
     servers: Servers,
@@ -37,7 +40,12 @@ impl Store {
             return Ok(session);
         }
         let session = Servers { key: key.to_owned(), ..self.servers.clone() }.session().await?;
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner).insert(name, session.clone());
+        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        if sessions.len() >= SESSIONS {
+            // Those in use live on; the others close their connections.
+            sessions.clear();
+        }
+        sessions.insert(name, session.clone());
         Ok(session)
     }
 

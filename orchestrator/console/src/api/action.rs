@@ -28,6 +28,8 @@ pub(super) async fn act<T: Into<Value>>(
     action: impl Future<Output = Result<T, Problem>>,
 ) -> Answer {
     let session = caller.session.as_ref().and_then(|id| id.get(..8)).unwrap_or("none");
+    // Before the action: a client that closes its connection ends this handler, and perhaps not the action.
+    info!(peer = %caller.peer, session, action = what, target, "operator's action begins");
     let outcome = action.await;
     match &outcome {
         Ok(_) => info!(peer = %caller.peer, session, action = what, target, "operator's action done"),

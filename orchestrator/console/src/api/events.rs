@@ -105,20 +105,29 @@ pub(super) async fn events(
     };
     let feed = console.feed(&subject);
     let keep_alive = KeepAlive::new().interval(KEEP_ALIVE);
-    Ok(Sse::new(messages(feed, place)).keep_alive(keep_alive))
+    let guard = Arc::clone(&console.guard);
+    let ended = move || caller.session.as_ref().is_some_and(|id| guard.sessions.session_access(id).is_none());
+    Ok(Sse::new(messages(feed, place, ended)).keep_alive(keep_alive))
 }
 
-/// The messages of a feed for one listener: the latest state, then everything as it comes.
-fn messages(feed: Arc<Feed>, place: Place) -> impl Stream<Item = Result<Event, Infallible>> {
+/// The messages of a feed for one listener: the latest state, then everything as it comes, until its session has ended.
+fn messages(
+    feed: Arc<Feed>,
+    place: Place,
+    ended: impl Fn() -> bool,
+) -> impl Stream<Item = Result<Event, Infallible>> {
     let (first, receiver) = feed.listen();
     // The stream holds the feed, so that its reader goes on, and the place.
-    let held = (feed, place);
+    let held = (feed, place, ended);
     let rest = stream::unfold((receiver, held), |(mut receiver, held)| async move {
         let message = match receiver.recv().await {
             Ok(message) => message,
             Err(RecvError::Lagged(lost)) => Message::new("resync", &lost),
             Err(RecvError::Closed) => return None,
         };
+        if held.2() {
+            return None;
+        }
         Some((message, (receiver, held)))
     });
     let event = |message: Message| Ok(Event::default().event(message.event).data(&*message.data));
