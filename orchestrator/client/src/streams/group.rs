@@ -84,6 +84,15 @@ impl Group {
         Ok((String::from_utf8_lossy(&next).into_owned(), read_list(entries)?))
     }
 
+    /// Takes an entry of this consumer once more. This is a write on the connection of `acknowledge`: replicas that have
+    /// it have the entry as well, so a `WAIT` on that connection covers the entry. A `WAIT` after mere reads does not:
+    /// servers since Redis 7.2 wait only for what the connection has written.
+    pub async fn take_again(&mut self, entry: &Entry) -> Result<(), Error> {
+        let mut command = cmd("XCLAIM");
+        command.arg(&self.stream).arg(&self.name).arg(&self.consumer).arg(0).arg(&entry.id).arg("JUSTID");
+        query::<Value>(&mut self.connection, &command).await.map(drop)
+    }
+
     /// Acknowledges these entries.
     pub async fn acknowledge(&mut self, entries: &[Entry]) -> Result<(), Error> {
         if entries.is_empty() {

@@ -14,6 +14,8 @@ use crate::config::Confirm;
 use allot_client::streams::{Commands, Entry};
 use allot_client::{Error, Record};
 
+/// The longest `--timeout` that counts.
+const LONGEST_WAIT: Duration = Duration::from_secs(366 * 24 * 3600);
 /// The longest time between two looks at the record while no event of the conference comes.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// Pause before the next attempt to reach Redis.
@@ -121,7 +123,7 @@ async fn until_open(arguments: &Create, mut changing: Changing, created: &Record
         origin_epoch: created.get("origin_epoch")?,
         after: created.get("evt")?,
         reason: None,
-        deadline: Instant::now() + arguments.time_limit,
+        deadline: Instant::now() + arguments.time_limit.min(LONGEST_WAIT),
     };
     loop {
         match waiting.follow(&changing).await {

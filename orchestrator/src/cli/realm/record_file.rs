@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::Path;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
@@ -69,16 +69,24 @@ fn resume(file: &mut File, format: Format) -> Result<Option<Last>> {
     if whole == 0 && begin > 0 {
         bail!("its last line is too long for a record");
     }
-    if whole < tail.len() {
+    let (lines, cut_off) = tail.split_at_checked(whole).unwrap_or_default();
+    let line = lines.trim_ascii_end().rsplit(|&byte| byte == b'\n').next().unwrap_or_default();
+    let last = if line.is_empty() {
+        let begins = match format {
+            Format::Json => cut_off.first().is_none_or(|&first| first == b'{'),
+            Format::Csv => call_record::heading(format)?.as_bytes().starts_with(cut_off),
+        };
+        ensure!(begins, "it is no file of records in this format");
+        None
+    } else {
+        call_record::last_of(std::str::from_utf8(line).context("its last line is no text")?, format)?
+    };
+    // Only now: nothing is removed from a file of another kind.
+    if !cut_off.is_empty() {
         file.set_len(begin + whole as u64)?;
         file.sync_data()?;
     }
-    let lines = tail.get(..whole).unwrap_or_default().trim_ascii_end();
-    let line = lines.rsplit(|&byte| byte == b'\n').next().unwrap_or_default();
-    if line.is_empty() {
-        return Ok(None);
-    }
-    call_record::last_of(std::str::from_utf8(line).context("its last line is no text")?, format)
+    Ok(last)
 }
 
 #[cfg(test)]
@@ -117,6 +125,12 @@ mod tests {
     fn other_files_are_refused() {
         assert!(opened("hello\n", Format::Json).0.is_err());
         assert!(opened("{}\n", Format::Json).0.is_err());
+        for (text, format) in [("one line", Format::Json), ("one line", Format::Csv), ("a\nb", Format::Json)]
+        {
+            let (file, left) = opened(text, format);
+            assert!(file.is_err(), "{text}");
+            assert_eq!(left, text, "nothing is removed from a file of another kind");
+        }
         assert!(opened(LINE, Format::Csv).0.is_err());
     }
 

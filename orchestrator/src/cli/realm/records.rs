@@ -8,7 +8,7 @@ use anyhow::Result;
 use clap::Args;
 use tokio::time::sleep;
 
-use super::call_record::{CallRecord, Format, Last, id};
+use super::call_record::{CallRecord, Format, Last};
 use super::record_file::RecordFile;
 use crate::cli::outcome::Outcome;
 use crate::cli::terminal::{errln, write_data};
@@ -111,6 +111,9 @@ async fn copy(arguments: &Records, config: &Config, writer: &mut Writer) -> Resu
             lines.push_str(&writer.line(entry, &mut last)?);
         }
         if !lines.is_empty() {
+            if let Some(entry) = entries.last() {
+                group.take_again(entry).await?;
+            }
             confirm(config, &mut session).await?;
             writer.write(&lines, last)?;
         }
@@ -120,7 +123,6 @@ async fn copy(arguments: &Records, config: &Config, writer: &mut Writer) -> Resu
 
 /// Waits until replicas have the entries that were read: a failover after that does not take back what is in the file.
 async fn confirm(config: &Config, session: &mut Session) -> Result<()> {
-    // The answer comes after all that was read, so the wait covers the entries.
     session.check_master().await?;
     let limit = config.conference.wait;
     if !session.wait(config.conference.wait_replicas, limit).await? {
@@ -134,10 +136,11 @@ async fn confirm(config: &Config, session: &mut Session) -> Result<()> {
 impl Writer {
     /// The line of an entry; empty if the entry has no record, or if its record was written before.
     fn line(&self, entry: &Entry, last: &mut Option<Last>) -> Result<String> {
-        if last.is_some_and(|last| id(&entry.id).is_some_and(|id| id <= last.id)) {
+        let Some(record) = CallRecord::read(entry, *last)? else { return Ok(String::new()) };
+        // Ids of a server that took over may be lower than those before; the numbers of new ends are not.
+        if last.is_some_and(|last| record.id <= last.id && record.number <= last.number) {
             return Ok(String::new());
         }
-        let Some(record) = CallRecord::read(entry, *last)? else { return Ok(String::new()) };
         if record.missing() > 0 {
             errln!(
                 "allotd: {} conferences that ended before entry {} have no record: the server dropped their entries \
