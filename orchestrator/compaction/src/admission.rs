@@ -103,6 +103,7 @@ async fn follow(
         };
         match read.await {
             Ok((main, changed)) => {
+                is_synced = false;
                 let main = main.map_or(Seen::Nothing, |main| Seen::Task(Box::new(main.task)));
                 if sender.send_if_modified(|before| {
                     let other = *before != main;

@@ -4,13 +4,15 @@ use std::fmt;
 use std::str::FromStr;
 
 use cronexpr::Crontab;
-use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 /// Number of fields of a cron expression.
 const FIELDS: usize = 5;
+/// No zone has ever put its clocks forward by more in a night.
+const LONGEST_SKIP: SignedDuration = SignedDuration::from_hours(3);
 
 /// A cron expression, e.g. `0 2 * * *`, in a time zone.
 ///
@@ -60,7 +62,10 @@ impl Schedule {
     /// The next time of an expression that names hours. The expression is evaluated on the clock's face, which has each time
     /// of a day once.
     fn next_named(&self, now: Timestamp) -> Option<Timestamp> {
-        let mut face = on_face(now.to_zoned(self.rules.clone()).datetime())?;
+        let face = on_face(now.to_zoned(self.rules.clone()).datetime())?;
+        // A clock that was put forward shows a later time than some of those that it has skipped and that are still to
+        // come.
+        let mut face = face.checked_sub(LONGEST_SKIP).ok()?;
         loop {
             face = self.find(face)?;
             let time = face.to_zoned(TimeZone::UTC).datetime().to_zoned(self.rules.clone()).ok()?.timestamp();
@@ -145,6 +150,8 @@ mod tests {
         // 2026-03-29 has no 02:30 in Berlin: clocks go from 02:00 to 03:00, which is 01:00 UTC.
         let expected = ["2026-03-28T01:30:00Z", "2026-03-29T01:30:00Z", "2026-03-30T00:30:00Z"];
         assert_eq!(times("30 2 * * *", "2026-03-27T12:00:00Z", 3), expected);
+        // The round before ended at 03:05 of the new time, so the skipped 02:30 is still to come.
+        assert_eq!(times("30 1,2 * * *", "2026-03-29T01:05:00Z", 1), ["2026-03-29T01:30:00Z"]);
         // 2026-10-25 has 02:30 twice, at 00:30 and 01:30 UTC.
         let expected = ["2026-10-25T00:30:00Z", "2026-10-26T01:30:00Z"];
         assert_eq!(times("30 2 * * *", "2026-10-24T12:00:00Z", 2), expected);

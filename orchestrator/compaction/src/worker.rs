@@ -182,7 +182,8 @@ impl Worker {
                 tokio::select! {
                     () = &mut changed => break,
                     _ = status_changes.wait_for(|now| *now != status) => break,
-                    () = self.freed.notified() => {}
+                    // A task may have another limit now.
+                    () = self.freed.notified() => with(&self.limited, BTreeMap::clear),
                     () = sleep(opens.unwrap_or_default()), if opens.is_some() => {}
                     () = self.permits_changed() => {}
                     Some(ended) = work.join_next(), if !work.is_empty() => {
@@ -333,6 +334,12 @@ impl Worker {
                 if matches!(Admission::of(&main.task, now_ms()), Admission::Start(_)) =>
             {
                 self.start(sub, &main, permit, turn).await
+            }
+            // What this worker knows of the task is old: its watch has not come, or its session is cut off.
+            Purpose::Begin(permit, turn) => {
+                drop((permit, turn));
+                sleep(PAUSE).await;
+                Ok(())
             }
             _ => Ok(()),
         }
