@@ -144,7 +144,10 @@ fn lower_priority_waits_while_a_higher_one_waits_at_the_limit() {
     // The units share the limit, and each has some of both tasks.
     let counts = cluster.noted("counts");
     let first_low = counts.iter().position(|line| line.starts_with("low")).unwrap();
-    assert_eq!((first_low, counts.len()), (18, 36), "{counts:?}");
+    let late = counts.iter().skip(first_low).filter(|line| line.starts_with("high")).count();
+    // The last of the higher ones and the first of the lower ones may get the two permits together.
+    assert!(late <= 1, "{counts:?}");
+    assert_eq!(counts.len(), 36, "{counts:?}");
     assert!(cluster.zookeeper_names("/cluster.compact/Compaction_v2/Permits").is_empty());
 }
 
