@@ -148,7 +148,7 @@ fn invalid_json_and_other_shapes_are_refused() {
         ),
         (
             r#","limits":{"seats":1}}"#,
-            "limits.seats: unknown field `seats`, expected one of `seats_per_user`, `holds_per_user`, `max_hold_ms`",
+            "limits.seats: unknown field `seats`, expected one of `seats_per_user`, `holds_per_user`, `max_hold_ms`, `waits_per_user`, `pick_orphans`",
         ),
         (r#","events":"many"}"#, "events: invalid type: string \"many\", expected u32"),
         (
