@@ -340,12 +340,16 @@ impl RedisServer {
         }
     }
 
-    /// Makes it a replica of another server and waits until it is in step.
+    /// Makes it a replica of another server and waits until it is in step, and the master counts it.
     #[track_caller]
     pub fn replica_of(&self, master: &RedisServer) {
         self.command(&format!("REPLICAOF 127.0.0.1 {}", master.port));
         self.wait_replica_synced();
         master.wait_offset_equal(self);
+        let entry = format!("port={},state=online", self.port);
+        eventually("the master to count its replica", TIMEOUT, || {
+            master.info("replication").values().any(|value| value.contains(&entry))
+        });
     }
 
     /// On a replica: waits until the first transfer is over and the link is up.
