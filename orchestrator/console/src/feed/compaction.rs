@@ -16,6 +16,8 @@ use crate::task_view::{SubtaskView, TaskView};
 
 /// Interval of reads.
 const PAUSE: Duration = Duration::from_secs(1);
+/// The newest tasks that are sent: a message goes to every browser each second.
+const TASKS: usize = 500;
 /// Subtasks that are read; a page draws a cell for each.
 const SUBTASKS: usize = 2000;
 
@@ -71,9 +73,10 @@ impl Reader for Tasks {
             started: info.started,
             version: info.version,
         };
+        let newest = mains.get(mains.len().saturating_sub(TASKS)..).unwrap_or_default();
         let state = State {
             now: now_ms(),
-            tasks: mains.iter().map(|main| TaskView::from(&main.task)).collect(),
+            tasks: newest.iter().map(|main| TaskView::from(&main.task)).collect(),
             subtasks: subtasks(store).await?,
             units: units.into_iter().map(unit).collect(),
         };
