@@ -182,8 +182,7 @@ impl Worker {
                 tokio::select! {
                     () = &mut changed => break,
                     _ = status_changes.wait_for(|now| *now != status) => break,
-                    // A task may have another limit now.
-                    () = self.freed.notified() => with(&self.limited, BTreeMap::clear),
+                    () = self.freed.notified() => {}
                     () = sleep(opens.unwrap_or_default()), if opens.is_some() => {}
                     () = self.permits_changed() => {}
                     Some(ended) = work.join_next(), if !work.is_empty() => {
@@ -242,8 +241,7 @@ impl Worker {
                 _ if known.contains(&id) => {}
                 Some(Admission::Start(priority)) => match limited.get(&id.of_main()) {
                     None => ready.push((Reverse(*priority), id)),
-                    Some(true) => waiting = waiting.max(Some(*priority)),
-                    Some(false) => {}
+                    Some(_) => {}
                 },
                 Some(Admission::Cancel) => {
                     if let Ok(permit) = self.cancellations.clone().try_acquire_owned() {
@@ -251,6 +249,12 @@ impl Worker {
                     }
                 }
                 _ => {}
+            }
+        }
+        // Also while the attempt that was refused is not over: a lower priority elsewhere would get the next permit.
+        for main in limited.iter().filter(|(_, by_cluster)| **by_cluster).map(|(main, _)| main) {
+            if let Some(Admission::Start(priority)) = admissions.get(main) {
+                waiting = waiting.max(Some(*priority));
             }
         }
         ready.sort_unstable();

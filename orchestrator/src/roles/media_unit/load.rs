@@ -69,7 +69,7 @@ impl LoadMeter {
     }
 
     fn of_host(&mut self) -> Option<u8> {
-        // A simulation must run again exactly, whatever else its machine does.
+        // A simulation must run again exactly, however busy its machine is.
         let text = if cfg!(test) { None } else { std::fs::read_to_string(CPU_TIMES).ok() };
         let now = CpuTimes::read(&text?)?;
         let before = self.cpu.replace(now)?;
