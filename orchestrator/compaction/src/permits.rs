@@ -89,19 +89,23 @@ impl Announcement {
             return Ok(());
         }
         let path = |priority: i32| self.store.paths.permit(&format!("{WAITING}{priority}.{}", self.unit));
-        if let Some(before) = self.announced {
-            match self.store.tree.multi(vec![Op::Delete { path: path(before), version: None }]).await {
-                Ok(()) | Err(Error::NoNode(_)) => self.announced = None,
-                Err(error) => return Err(error.into()),
+        // Both in one step: between two steps, a lower priority elsewhere would get the next permit.
+        let before = self.announced.map(|priority| Op::Delete { path: path(priority), version: None });
+        let now = waiting.map(|priority| Op::Create {
+            path: path(priority),
+            data: Vec::new(),
+            kind: Kind::Ephemeral,
+        });
+        match self.store.tree.multi(before.into_iter().chain(now).collect()).await {
+            Ok(()) => self.announced = waiting,
+            // It went with a former session; the caller tries again.
+            Err(error @ Error::NoNode(_)) => {
+                self.announced = None;
+                return Err(error.into());
             }
-        }
-        if let Some(priority) = waiting {
-            match self.store.tree.create(&path(priority), b"", Kind::Ephemeral).await {
-                Ok(()) => self.announced = Some(priority),
-                // It is that of this unit's former session, and goes with it.
-                Err(Error::Exists(_)) => {}
-                Err(error) => return Err(error.into()),
-            }
+            // It is that of this unit's former session, and goes with it.
+            Err(Error::Exists(_)) => {}
+            Err(error) => return Err(error.into()),
         }
         Ok(())
     }

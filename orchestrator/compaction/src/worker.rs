@@ -26,7 +26,7 @@ use super::task::{MainTask, SubState, SubTask};
 use super::task_store::{Fault, Found, TaskStore};
 use allot_coordination::Error;
 use allot_runtime::time::now_ms;
-use turn::{Turn, Turns};
+use turn::Turns;
 
 /// Pause before a worker retries a partition that another worker has locked.
 const LOCKED_DELAY: Duration = Duration::from_secs(1);
@@ -43,7 +43,7 @@ enum Purpose {
         OwnedSemaphorePermit,
     ),
     /// The subtask may start in this slot, and it is its priority's turn.
-    Begin(OwnedSemaphorePermit, Turn),
+    Begin(OwnedSemaphorePermit),
 }
 
 /// The subtasks that are being handled. Each job returns the subtask and whether handling succeeded; if not, the
@@ -182,12 +182,14 @@ impl Worker {
                 tokio::select! {
                     () = &mut changed => break,
                     _ = status_changes.wait_for(|now| *now != status) => break,
-                    () = self.freed.notified() => {}
+                    // A task may have another limit now.
+                    () = self.freed.notified() => with(&self.limited, BTreeMap::clear),
                     () = sleep(opens.unwrap_or_default()), if opens.is_some() => {}
                     () = self.permits_changed() => {}
                     Some(ended) = work.join_next(), if !work.is_empty() => {
                         if let Ok((id, well)) = ended {
                             known.remove(&id);
+                            self.turns.end(id);
                             if !well {
                                 unverified.insert(id);
                             }
@@ -230,19 +232,24 @@ impl Worker {
             Admission::ClosedFor(span) => Some(*span),
             Admission::Start(_) | Admission::Wait | Admission::Cancel => None,
         });
-        // Whether each limited task waits for a permit of the whole cluster, or for one of its own.
-        let limited: BTreeMap<TaskId, bool> = with(&self.limited, |limited| {
-            limited.iter().map(|(main, limit)| (*main, limit.is_by_cluster())).collect()
-        });
         let mut ready: Vec<(Reverse<i32>, TaskId)> = Vec::new();
-        let mut waiting: Option<i32> = None;
+        // The highest priority of the subtasks that may start and have not. One that is refused its permits is among
+        // them until its next attempt: else a lower priority elsewhere would get the next permit.
+        let mut waiting = self.turns.highest();
         for &id in ids {
             match admissions.get(&id.of_main()) {
                 _ if known.contains(&id) => {}
-                Some(Admission::Start(priority)) => match limited.get(&id.of_main()) {
-                    None => ready.push((Reverse(*priority), id)),
-                    Some(_) => {}
-                },
+                Some(Admission::Start(priority)) => {
+                    let limit =
+                        with(&self.limited, |limited| limited.get(&id.of_main()).map(Limited::is_by_cluster));
+                    // A task that waits for a permit of its own keeps none of the cluster's from others.
+                    if limit != Some(false) {
+                        waiting = waiting.max(Some(*priority));
+                    }
+                    if limit.is_none() {
+                        ready.push((Reverse(*priority), id));
+                    }
+                }
                 Some(Admission::Cancel) => {
                     if let Ok(permit) = self.cancellations.clone().try_acquire_owned() {
                         self.spawn_handler(id, Purpose::End(permit), known, work);
@@ -251,23 +258,15 @@ impl Worker {
                 _ => {}
             }
         }
-        // Also while the attempt that was refused is not over: a lower priority elsewhere would get the next permit.
-        for main in limited.iter().filter(|(_, by_cluster)| **by_cluster).map(|(main, _)| main) {
-            if let Some(Admission::Start(priority)) = admissions.get(main) {
-                waiting = waiting.max(Some(*priority));
-            }
-        }
         ready.sort_unstable();
-        let first = ready.first().map(|(Reverse(priority), _)| *priority);
-        let waiting = waiting.max(first).max(self.turns.highest());
         if self.node_context.config.limit > 0 {
             // All compete for the same permits, so a lower priority waits until no higher one waits.
             ready.retain(|(Reverse(priority), _)| Some(*priority) >= waiting);
         }
         for (Reverse(priority), id) in ready {
             let Ok(permit) = self.slots.clone().try_acquire_owned() else { break };
-            let turn = self.turns.begin(id, priority);
-            self.spawn_handler(id, Purpose::Begin(permit, turn), known, work);
+            self.turns.begin(id, priority);
+            self.spawn_handler(id, Purpose::Begin(permit), known, work);
         }
         let has_slot = self.slots.available_permits() + self.turns.count() > 0;
         (opens.min(), waiting.filter(|_| has_slot))
@@ -313,6 +312,7 @@ impl Worker {
             sleep(PAUSE).await;
         } else {
             warn!(%id, %fault, "cannot handle a subtask; retrying");
+            self.turns.end(id);
             sleep(LOCKED_DELAY).await;
         }
         false
@@ -334,14 +334,13 @@ impl Worker {
         }
         match purpose {
             // The task may have changed since its admission was checked.
-            Purpose::Begin(permit, turn)
-                if matches!(Admission::of(&main.task, now_ms()), Admission::Start(_)) =>
-            {
-                self.start(sub, &main, permit, turn).await
+            Purpose::Begin(permit) if matches!(Admission::of(&main.task, now_ms()), Admission::Start(_)) => {
+                self.start(sub, &main, permit).await
             }
             // What this worker knows of the task is old: its watch has not come, or its session is cut off.
-            Purpose::Begin(permit, turn) => {
-                drop((permit, turn));
+            Purpose::Begin(permit) => {
+                self.turns.end(id);
+                drop(permit);
                 sleep(PAUSE).await;
                 Ok(())
             }
@@ -361,13 +360,15 @@ impl Worker {
         mut sub: Found<SubTask>,
         main: &Found<MainTask>,
         permit: OwnedSemaphorePermit,
-        turn: Turn,
     ) -> Result<(), Fault> {
         let needed = permits::needed(&main.task, self.node_context.config.limit);
         let taken = if needed.is_empty() { Vec::new() } else { permits::taken(&self.store).await? };
         let permits = match permits::free(&self.store, taken, &needed, main.task.priority) {
             Ok(permits) => permits,
             Err(limit) => {
+                if !limit.is_by_cluster() {
+                    self.turns.end(sub.id);
+                }
                 with(&self.limited, |limited| limited.insert(main.id, limit));
                 return Ok(());
             }
@@ -375,8 +376,7 @@ impl Worker {
         sub.task.file = partitions::file(&self.node_context.config, &sub.task).await;
         let lock = self.store.lock(&sub.task);
         if self.is_taken(&lock).await? {
-            drop(turn);
-            self.back_off(permit).await;
+            self.back_off(sub.id, permit).await;
             return Ok(());
         }
         let coordinator = &self.node_context.coordinator;
@@ -391,13 +391,12 @@ impl Worker {
         let fence = match self.store.start(&mut sub, permits, session, limit).await {
             Err(Fault::Tree(Error::Exists(path))) if path == lock => {
                 with(&self.foreign_locks, |others| others.insert(lock, None));
-                drop(turn);
-                self.back_off(permit).await;
+                self.back_off(sub.id, permit).await;
                 return Ok(());
             }
             fence => fence?,
         };
-        drop(turn);
+        self.turns.end(sub.id);
         self.freed.notify_one();
         metrics::gauge!("allot_compaction_running").increment(1);
         let began = Instant::now();
@@ -428,7 +427,8 @@ impl Worker {
     }
 
     /// Waits before the partition is tried again; other subtasks may use the slot.
-    async fn back_off(&self, permit: OwnedSemaphorePermit) {
+    async fn back_off(&self, id: TaskId, permit: OwnedSemaphorePermit) {
+        self.turns.end(id);
         drop(permit);
         self.freed.notify_one();
         sleep(LOCKED_DELAY).await;

@@ -15,13 +15,17 @@ impl Turns {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a subtask until the returned value is dropped.
-    pub(super) fn begin(&self, id: TaskId, priority: i32) -> Turn {
+    /// Adds a subtask. It stays until [`Self::end`], also while an attempt that failed is not over.
+    pub(super) fn begin(&self, id: TaskId, priority: i32) {
         self.lock().insert(id, priority);
-        Turn { turns: self.clone(), id }
     }
 
-    /// Number of these subtasks, each of which holds a slot.
+    /// Removes a subtask that has started, or must not keep others from starting. Others may be given.
+    pub(super) fn end(&self, id: TaskId) {
+        self.lock().remove(&id);
+    }
+
+    /// Number of these subtasks.
     pub(super) fn count(&self) -> usize {
         self.lock().len()
     }
@@ -29,17 +33,5 @@ impl Turns {
     /// The highest priority of these subtasks.
     pub(super) fn highest(&self) -> Option<i32> {
         self.lock().values().max().copied()
-    }
-}
-
-/// A subtask that is about to start. Dropping it says that the subtask has started, or does not start now.
-pub(super) struct Turn {
-    turns: Turns,
-    id: TaskId,
-}
-
-impl Drop for Turn {
-    fn drop(&mut self) {
-        self.turns.lock().remove(&self.id);
     }
 }
