@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent
 CONF = "module/core/src/conf/"
 ROLES = "orchestrator/src/roles/"
 MESSAGES = ROLES + "media_unit/unit/messages.rs"
-SYSTEM = ("allotd", "simulation::faults::nothing_is_lost_or_used_twice_whatever_fails")
+SYSTEM = ("allotd", "simulation::faults::nothing_is_lost_or_used_twice")
 ACCOUNTS = (
     "allotd",
     "roles::accounts::reconcile_simulation::no_account_is_at_two_instances_and_the_tree_converges",

@@ -73,7 +73,7 @@ class Platform:
 
 
 class Logins:
-    """Exclusive logins by the book, which hold whatever ZooKeeper does."""
+    """Exclusive logins by the book, which hold when ZooKeeper is away."""
 
     def __init__(self, arguments):
         self.ttl = int(arguments.session * 3000)
@@ -183,7 +183,7 @@ class Instance(threading.Thread):
                 self.live(client)
             except (KazooException, client.handler.timeout_exception) as error:
                 print(f"client: {self.name}: {error!r}", file=sys.stderr)
-            except Exception:  # whatever it is, a server begins anew
+            except Exception:  # a server starts again after any error
                 traceback.print_exc()
             time.sleep(0.05)
 

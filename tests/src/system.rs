@@ -201,7 +201,7 @@ impl System {
         }
     }
 
-    /// Kills the master and makes the replica one, whatever it has not heard of yet; all wires lead to it then. The old
+    /// Kills the master and makes the replica one, with what it has not heard of yet lost; all wires lead to it then. The old
     /// one comes back as its replica. What the rig itself asked for must have been confirmed; daemons see to theirs.
     #[track_caller]
     pub fn fail_over(&mut self, kill: bool) {

@@ -23,6 +23,8 @@ pub mod permits;
 mod runner;
 pub mod schedule;
 mod settings;
+#[cfg(any(test, feature = "simulation"))]
+pub mod simulated;
 #[cfg(test)]
 mod simulation;
 mod supervisor;

@@ -3,8 +3,8 @@
 //! run on any machine.
 //!
 //! `redis` is the server, with a replica that lags; `network` is what is between a program and the servers; `process`
-//! runs a role as a process of its own would; `account_client` is an instance that uses accounts; `world` has all of them, and checks what must always hold;
-//! `scenarios` has faults in a given order, and `faults` has random ones.
+//! runs a role as a process of its own would; `account_client` is an instance that uses accounts; `tables` has what
+//! compaction units compact; `world` has all of them, and checks what must always hold; `scenarios` has faults in a given order, and `faults` has random ones.
 
 mod account_client;
 mod accounts;
@@ -15,6 +15,7 @@ mod network;
 mod process;
 mod redis;
 mod scenarios;
+mod tables;
 mod world;
 
 use allot_coordination::random;

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use allot_client::Endpoint;
+use allot_compaction::simulated;
+use allot_coordination::Coordinator;
 use allot_coordination::in_process::InProcess;
 use allot_coordination::in_process::line::Line;
 use allot_runtime::{Health, Shutdown, shutdown_channel};
@@ -12,6 +14,7 @@ use tokio::task::AbortHandle;
 use super::accounts::{self, Accounts};
 use super::network::{Link, Network, SENTINEL};
 use super::redis::Redis;
+use super::tables::Tables;
 use super::{BOOK, REALM, account_client, clock};
 use crate::config::{Config, Role};
 use crate::coordination::coordinator;
@@ -31,6 +34,7 @@ pub(super) struct Servers {
     pub(super) redis: Redis,
     pub(super) tree: InProcess,
     pub(super) accounts: Accounts,
+    pub(super) tables: Tables,
 }
 
 /// A process that runs a program. Dropping it kills the process.
@@ -61,6 +65,14 @@ impl Process {
                 let dir = accounts::dir(accounts::module_of(name));
                 let accounts = servers.accounts.clone();
                 tokio::spawn(account_client::run(name.to_owned(), dir, line.clone(), accounts))
+            }
+            // Runners are not processes here.
+            Program::Role(Role::Compaction) => {
+                let coordinator =
+                    Coordinator::start(Arc::new(line.clone()), &allot_coordination::Settings::default());
+                let (settings, runners) = (Tables::settings(name), servers.tables.runners.clone());
+                let unit = simulated::run(coordinator, Health::default(), requested, settings, runners);
+                tokio::spawn(async move { unit.await.unwrap() })
             }
             Program::Role(role) => {
                 let network = Network { redis: servers.redis.clone(), link: link.clone() };

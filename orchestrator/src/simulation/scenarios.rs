@@ -9,7 +9,8 @@ use rustix::time::{ClockId, clock_gettime};
 use super::world::{Size, World};
 use super::{clock, is_soak, run_paused};
 
-const SMALL: Size = Size { units: 6, schedulers: 3, proxies: 2, account_leaders: 0, instances: 0 };
+const SMALL: Size =
+    Size { units: 6, schedulers: 3, proxies: 2, account_leaders: 0, instances: 0, workers: 0 };
 const CONFERENCES: usize = 60;
 /// How long a system may take to be whole again after a fault.
 const HEALED: Duration = Duration::from_secs(60);
@@ -39,7 +40,8 @@ impl World {
 }
 
 /// A large system, and its conferences.
-const LARGE: Size = Size { units: 20, schedulers: 5, proxies: 5, account_leaders: 0, instances: 0 };
+const LARGE: Size =
+    Size { units: 20, schedulers: 5, proxies: 5, account_leaders: 0, instances: 0, workers: 0 };
 const MANY: usize = 500;
 
 /// The processor time of this thread.
@@ -175,7 +177,8 @@ fn failover_to_a_replica_behind_by_more_than_a_lease_ends_no_conference() {
 }
 
 /// A system that only assigns accounts.
-const ACCOUNTS: Size = Size { units: 0, schedulers: 0, proxies: 0, account_leaders: 2, instances: 2 };
+const ACCOUNTS: Size =
+    Size { units: 0, schedulers: 0, proxies: 0, account_leaders: 2, instances: 2, workers: 0 };
 
 #[test]
 fn accounts_are_used_by_their_instances_and_what_these_send_is_counted() {

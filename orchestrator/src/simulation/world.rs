@@ -1,10 +1,11 @@
-//! A system of schedulers, data proxies and media units, of account leaders and instances that use accounts, and what
-//! must always hold in it.
+//! A system of schedulers, data proxies and media units, of account leaders and instances that use accounts, and of
+//! compaction units, and what must always hold in it.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use allot_coordination::in_process::InProcess;
+use allot_coordination::random;
 use allot_core::account::Book;
 use allot_core::conf::Realm;
 use allot_core::conf::conference::{Conference, State};
@@ -14,12 +15,13 @@ use super::accounts::{self, Accounts};
 use super::invariants::{Observer, describe, live};
 use super::process::{Process, Program, Servers};
 use super::redis::Redis;
+use super::tables::Tables;
 use super::{BOOK, REALM, clock};
 use crate::config::Role;
 use crate::roles::media_unit::media::simulated;
 
 /// The ZooKeeper session timeout.
-const SESSION: Duration = Duration::from_secs(4);
+pub(super) const SESSION: Duration = Duration::from_secs(4);
 /// How long a write takes to the replica.
 const LAG: Duration = Duration::from_millis(5);
 /// How often the replica applies what has reached it, if nothing else makes it do so.
@@ -39,6 +41,8 @@ pub(super) struct Size {
     pub(super) account_leaders: usize,
     /// Instances of each module that use accounts.
     pub(super) instances: usize,
+    /// Processes with the compaction role.
+    pub(super) workers: usize,
 }
 
 pub(super) struct World {
@@ -60,7 +64,8 @@ impl World {
         let redis = Redis::start((REALM, BOOK), LAG, observer.clone());
         let tree = InProcess::new(SESSION);
         let accounts = Accounts::new(tree.clone(), observer.clone());
-        let servers = Servers { redis, tree, accounts };
+        let tables = Tables::new(tree.clone(), observer.clone());
+        let servers = Servers { redis, tree, accounts, tables };
         let mut world =
             Self { servers, processes: Vec::new(), observer, created: 0, indexes_checked: Instant::now() };
         let roles = [
@@ -68,6 +73,7 @@ impl World {
             (size.proxies, "proxy", Role::DataProxy),
             (size.units, "unit", Role::MediaUnit),
             (size.account_leaders, "accounts", Role::Accounts),
+            (size.workers, "worker", Role::Compaction),
         ];
         for (count, name, role) in roles {
             (0..count).for_each(|number| world.begin(&format!("{name}-{number}"), Program::Role(role)));
@@ -113,6 +119,15 @@ impl World {
         let (account, module) = (format!("p{account}"), accounts::MODULES[module]);
         self.note(&format!("{account} moves to module {module}"));
         let _ = self.servers.redis.run(&["ACCOUNT.MOVE", BOOK, module, "1", &account]);
+    }
+
+    /// Submits a task to a random compaction unit, if there are any.
+    pub(super) fn submit(&mut self) {
+        let workers: Vec<String> = self.running(Program::Role(Role::Compaction)).into_iter().collect();
+        if let Some(worker) = workers.get(random::within(0..workers.len().max(1))) {
+            self.note(&format!("a task is submitted to {worker}"));
+            self.servers.tables.submit(worker);
+        }
     }
 
     /// Starts a process.
@@ -245,6 +260,7 @@ impl World {
             let accounts = |book: &Book| self.servers.accounts.unsettled(book, &instances);
             all.extend(self.servers.redis.book(accounts).unwrap_or_else(|| vec!["there is no book".into()]));
         }
+        all.extend(self.servers.tables.unsettled());
         all
     }
 
@@ -258,6 +274,7 @@ impl World {
         // The replica applies what has reached it by now.
         self.servers.redis.replica(|_| ());
         self.servers.accounts.check_tree();
+        self.servers.tables.check();
         self.servers.redis.book(|book| self.servers.accounts.check_use(book));
         if self.indexes_checked.elapsed() >= INDEX_CHECK_INTERVAL {
             self.check_indexes();

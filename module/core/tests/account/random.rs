@@ -1,5 +1,5 @@
 //! Random requests on a small book, against a witness that keeps its own locks: no account is ever at two places, no two
-//! logins live at once, whatever comes and goes; and once it is quiet every deal is even.
+//! logins live at once, though instances come and go; and once it is quiet every deal is even.
 
 use std::collections::BTreeMap;
 

@@ -153,7 +153,7 @@ fn over_areas_takes_all_of_each_and_in_the_last_only_what_is_missing() {
 // The other commands.
 
 #[test]
-fn adjacent_and_groups_are_physical_whatever_the_tiers() {
+fn adjacent_and_groups_are_physical_for_any_tiers() {
     let mut show = House::rows("ltr", &[".s. ."]);
     let Ok(Reply::Hold(record)) = show.pick("u", "t", &["a-1-1", "a-1-2", "a-1-3", "a-1-4"]) else {
         panic!()

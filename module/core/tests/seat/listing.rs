@@ -31,7 +31,7 @@ fn seats(house: &House, filter: Filter<'_>, count: u32) -> Vec<String> {
 }
 
 #[test]
-fn every_seat_is_listed_once_whatever_the_parts_are() {
+fn every_seat_is_listed_once_for_any_parts() {
     let house = house();
     let all = seats(&house, Filter::default(), 4000);
     assert_eq!(all.len(), 46);

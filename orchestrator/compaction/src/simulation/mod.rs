@@ -9,7 +9,7 @@
 
 mod wire;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -17,18 +17,19 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep};
 
 use self::wire::{Due, Fate};
 use super::ids::TaskId;
 use super::node_context::NodeContext;
+use super::paths;
 use super::runner::{Launch, RunSignals};
-use super::supervisor::{Report, Spec, Why};
+use super::simulated::{Behaviour, Runners};
+use super::supervisor::{Report, Spec};
 use super::task::{MainTask, RepeatInfo, RetryInfo, State};
 use super::task_store::{Fault, TaskStore};
 use super::unit::run_unit;
 use super::watch_sessions::WatchSessions;
-use super::{paths, runner};
 use crate::Settings;
 use allot_coordination::Coordinator;
 use allot_coordination::in_process::InProcess;
@@ -61,139 +62,34 @@ impl Trace {
     }
 }
 
-/// The simulated data, and which runners work on them.
-#[derive(Default)]
-struct Data {
-    running: BTreeSet<String>,
-    /// Runners that have not been asked to end; the limit applies to them. A lost runner no longer counts, although it
-    /// may still be ending.
-    wanted: BTreeSet<String>,
-    ended: BTreeMap<String, usize>,
-    failed: BTreeMap<String, usize>,
-    doubled: Vec<String>,
-    crowded: Vec<String>,
-}
-
-type World = Arc<Mutex<Data>>;
-
-fn with<T>(world: &World, act: impl FnOnce(&mut Data) -> T) -> T {
-    act(&mut world.lock().unwrap_or_else(PoisonError::into_inner))
-}
-
-/// A simulated runner. It may go on after it was asked to end, or after its unit died, but for at most about one
-/// session timeout after its supervisor had to end it.
-struct Working {
-    world: World,
-    partition: String,
-    lag: Duration,
-    /// The time at which the runner ends, once it was asked to end.
-    gone: Option<Instant>,
-}
-
-impl Working {
-    fn at(world: &World, partition: &str) -> Self {
-        with(world, |data| {
-            if !data.running.insert(partition.to_owned()) {
-                data.doubled.push(partition.to_owned());
-            }
-            data.wanted.insert(partition.to_owned());
-            let limited = data.wanted.iter().filter(|partition| partition.starts_with("t1/")).count();
-            if limited > AT_ONCE {
-                data.crowded.push(partition.to_owned());
-            }
-        });
-        let lag = SESSION.mul_f64(random::within(0.0..1.2));
-        Self { world: world.clone(), partition: partition.to_owned(), lag, gone: None }
-    }
-
-    /// Ends the runner because it was asked to end.
-    async fn end(mut self) {
-        with(&self.world, |data| data.wanted.remove(&self.partition));
-        let gone = Instant::now() + self.lag;
-        self.gone = Some(gone);
-        sleep_until(gone).await;
-    }
-
-    /// Records that the runner finished. Returns its exit code.
-    fn done(mut self) -> i32 {
-        self.gone = Some(Instant::now());
-        with(&self.world, |data| {
-            let fails = data.failed.entry(self.partition.clone()).or_default();
-            if self.partition.as_str() < FAILING && *fails < FAILS {
-                *fails += 1;
-                return 1;
-            }
-            *data.ended.entry(self.partition.clone()).or_default() += 1;
-            0
-        })
-    }
-}
-
-impl Drop for Working {
-    fn drop(&mut self) {
-        let (world, partition) = (self.world.clone(), std::mem::take(&mut self.partition));
-        with(&world, |data| data.wanted.remove(&partition));
-        let left = move || {
-            let _ = with(&world, |data| data.running.remove(&partition));
-        };
-        // If the unit died, its lock lives on for one session timeout before other workers start their own wait.
-        let gone = self.gone.unwrap_or_else(|| Instant::now() + self.lag.mul_f64(1.5));
-        if gone <= Instant::now() {
-            left();
-        } else {
-            tokio::spawn(async move {
-                sleep_until(gone).await;
-                left();
-            });
-        }
-    }
-}
-
-/// Starts runners as async tasks.
-struct Simulated {
-    world: World,
+/// Starts simulated runners, and notes at which partition.
+struct Traced {
+    runners: Runners,
     trace: Trace,
     name: String,
 }
 
-impl Launch for Simulated {
+impl Launch for Traced {
     fn launch(&self, spec: Spec, signals: RunSignals) -> BoxFuture<'static, Result<Report, String>> {
-        let span = random::within(1..60);
         let partition = spec.environment.iter().find(|(name, _)| name == "ALLOT_PARTITION");
-        let (world, partition) =
-            (self.world.clone(), partition.map(|(_, value)| value.clone()).unwrap_or_default());
-        self.trace.note(|| format!("{}: runs {partition}", self.name));
-        async move {
-            let working = Working::at(&world, &partition);
-            let RunSignals { coordinator, mut stop, mut lost, .. } = signals;
-            let cut_off = async {
-                while runner::trust(&coordinator).is_some() {
-                    sleep(Duration::from_millis(5)).await;
-                }
-            };
-            let why = tokio::select! {
-                () = sleep(Duration::from_millis(span)) => Why::Itself,
-                _ = stop.wait_for(|stop| *stop) => Why::Stopped,
-                _ = lost.wait_for(|lost| *lost) => Why::CutOff,
-                () = cut_off => Why::CutOff,
-            };
-            let exit = if why == Why::Itself {
-                Some(working.done())
-            } else {
-                working.end().await;
-                None
-            };
-            Ok(Report { why, exit, output: String::new(), result: None })
-        }
-        .boxed()
+        self.trace.note(|| format!("{}: runs {partition:?}", self.name));
+        self.runners.launch(spec, signals)
     }
 }
+
+/// How the runners behave. At the first table they fail at some partitions, and the second one has a limit.
+const BEHAVIOUR: Behaviour = Behaviour {
+    session: SESSION,
+    longest_ms: 60,
+    fails: |partition, failed| partition < FAILING && failed < FAILS,
+    limit: ("t1/", AT_ONCE),
+};
 
 /// The state that all actors of a run share.
 #[derive(Clone)]
 struct Simulation {
     tree: InProcess,
-    world: World,
+    runners: Runners,
     trace: Trace,
 }
 
@@ -203,7 +99,7 @@ impl Simulation {
         let fate = Fate::new(&name, seed, accidents, self.trace.clone());
         let line = Line::new(self.tree.clone(), Arc::new(fate));
         let (_asked, stop) = allot_runtime::shutdown_channel();
-        let (world, trace) = (self.world.clone(), self.trace.clone());
+        let (runners, trace) = (self.runners.clone(), self.trace.clone());
         let playing = run_unit(NodeContext {
             coordinator: Coordinator::start(Arc::new(line.clone()), &allot_coordination::Settings::default()),
             watch_sessions: WatchSessions::default(),
@@ -218,7 +114,7 @@ impl Simulation {
                 ..Settings::default()
             },
             name: name.clone(),
-            launch: Arc::new(Simulated { world, trace, name }),
+            launch: Arc::new(Traced { runners, trace, name }),
         });
         tokio::select! {
             ended = playing => panic!("a unit ended: {ended:?}"),
@@ -342,7 +238,7 @@ async fn submit(store: &TaskStore, random: &mut StdRng) -> Vec<TaskId> {
 }
 
 /// A description of the error if a task is wrong at the end of a run.
-async fn wrong(store: &TaskStore, id: TaskId, world: &World) -> Result<Option<String>, Fault> {
+async fn wrong(store: &TaskStore, id: TaskId, runners: &Runners) -> Result<Option<String>, Fault> {
     let Some(main) = store.main(id).await? else { return Ok(Some(format!("{id} is not there"))) };
     let failures = store.failures(&main).await?;
     let chunks = store.children(&store.paths.failures(id)).await?.len() as u64;
@@ -357,7 +253,7 @@ async fn wrong(store: &TaskStore, id: TaskId, world: &World) -> Result<Option<St
         return Ok(Some(format!("{id} does not end: {task:?}\nleft: {left:?}")));
     }
     let (total, rounds) = (task.grand_total(), if task.repeat_flag { 2 } else { 1 });
-    let ended = with(world, |data| data.ended.clone());
+    let ended = runners.record().ended;
     let runs = |name: &String| ended.get(name).copied().unwrap_or_default();
     let well = task.named.iter().filter(|name| runs(name) >= rounds).count();
     // No subtask counts as a success that did not run, and none fails that had retries left.
@@ -395,7 +291,7 @@ async fn left(store: &TaskStore, ids: &[TaskId]) -> Result<Vec<String>, Fault> {
 
 /// Runs one seed, and returns the final states of its tasks.
 async fn simulate(seed: u64, trace: Trace) -> Vec<State> {
-    let simulation = Simulation { tree: InProcess::new(SESSION), world: World::default(), trace };
+    let simulation = Simulation { tree: InProcess::new(SESSION), runners: Runners::new(BEHAVIOUR), trace };
     let watching =
         Coordinator::start(Arc::new(simulation.tree.clone()), &allot_coordination::Settings::default());
     watching.up().await.unwrap();
@@ -419,7 +315,7 @@ async fn simulate(seed: u64, trace: Trace) -> Vec<State> {
         let mut why = Vec::new();
         for id in &ids {
             why.extend(
-                wrong(&store, *id, &simulation.world).await.unwrap_or_else(|fault| Some(fault.to_string())),
+                wrong(&store, *id, &simulation.runners).await.unwrap_or_else(|fault| Some(fault.to_string())),
             );
         }
         if why.is_empty() {
@@ -434,10 +330,9 @@ async fn simulate(seed: u64, trace: Trace) -> Vec<State> {
         }
         sleep(Duration::from_millis(20)).await;
     }
-    with(&simulation.world, |data| {
-        assert_eq!(data.doubled, Vec::<String>::new(), "seed {seed}: two at once at one partition");
-        assert_eq!(data.crowded, Vec::<String>::new(), "seed {seed}: more than {AT_ONCE} at once");
-    });
+    let record = simulation.runners.record();
+    assert_eq!(record.doubled, Vec::<String>::new(), "seed {seed}: two at once at one partition");
+    assert_eq!(record.crowded, Vec::<String>::new(), "seed {seed}: more than {AT_ONCE} at once");
     let mut states = Vec::new();
     for id in ids {
         states.push(store.main(id).await.unwrap().unwrap().task.state);

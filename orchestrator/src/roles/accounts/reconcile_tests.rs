@@ -349,7 +349,7 @@ fn epoch_that_no_book_gave_out_is_replaced() {
 }
 
 #[test]
-fn whatever_shows_something_waits_for_the_confirmation_of_replicas() {
+fn every_step_that_shows_something_waits_for_the_confirmation_of_replicas() {
     let full = book(&[("a", "active")], vec![row("p", Some("a"), "dealt", 9)]);
     assert!(planned(&tree_of(vec![("a", observed(&[("p", dealt(5))]))]), &full).publishes());
     assert!(planned(&tree_of(vec![("a", observed(&[]))]), &full).publishes());
