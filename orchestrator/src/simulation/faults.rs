@@ -13,9 +13,11 @@ use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 
 use super::accounts;
+use super::process::Program;
 use super::redis::Traffic;
 use super::world::{Size, World};
 use super::{REALM, clock, is_soak, run_paused};
+use crate::config::Role;
 
 const SIZE: Size = Size { units: 5, schedulers: 2, proxies: 1, account_leaders: 2, instances: 2, workers: 3 };
 const CONFERENCES: usize = 40;
@@ -134,12 +136,6 @@ impl World {
                 self.note("ZooKeeper answers again");
                 self.servers.tree.thaw();
             }
-            10 => {
-                let span = dice.seconds(0.0..12.0);
-                self.note_process(process, &format!("is cut off from ZooKeeper for {span:?}"));
-                self.processes[process].line.cut(span);
-                self.pass(span).await;
-            }
             11 => {
                 self.note_process(process, "is cut off from Redis");
                 self.processes[process].link.stall(true);
@@ -147,9 +143,16 @@ impl World {
                 self.note_process(process, "reaches Redis again");
                 self.processes[process].link.stall(false);
             }
-            12 => {
+            // ZooKeeper ends no session before its timeout. Permits of runners that have not heard of it would be free.
+            12 if self.processes[process].program != Program::Role(Role::Compaction) => {
                 self.note_process(process, "loses its session with ZooKeeper");
                 self.processes[process].line.expire_all();
+            }
+            10 | 12 => {
+                let span = dice.seconds(0.0..12.0);
+                self.note_process(process, &format!("is cut off from ZooKeeper for {span:?}"));
+                self.processes[process].line.cut(span);
+                self.pass(span).await;
             }
             13 => {
                 for _ in 0..=dice.below(3) {

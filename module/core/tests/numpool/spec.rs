@@ -129,7 +129,7 @@ fn a_late_hangup_of_an_older_call_cannot_touch_the_next_one() {
     assert_eq!(bench.hangup("1", Some("a")), Ok(0));
     assert_eq!(bench.state("1"), "busy+up");
     bench.ok(&Request::Del { numbers: &[n("1")], drain: false });
-    assert_eq!(bench.hangup("1", Some("b")), Ok(0), "the number is free again");
+    assert_eq!(bench.hangup("1", Some("b")), Ok(0), "the number is deleted");
 }
 
 #[test]

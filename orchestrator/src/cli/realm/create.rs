@@ -161,7 +161,16 @@ impl Waiting {
             match record.get::<String>("state")?.as_str() {
                 "open" => return Ok(Ok(record)),
                 "ended" => {
-                    let (cause, reason) = (record.text("cause"), self.reason.take());
+                    let cause = record.text("cause");
+                    let seen = self.after.clone();
+                    if cause == "refused" && self.reason.is_none() {
+                        self.next_event(&mut events).await?;
+                    }
+                    // The event with the unit's reason may come after the end is known.
+                    if self.after != seen {
+                        continue;
+                    }
+                    let reason = self.reason.take();
                     let reason = reason.map_or_else(String::new, |reason| format!(" ({reason})"));
                     return Ok(Err(format!("conference {name} ended before it was open: {cause}{reason}")));
                 }
