@@ -3,7 +3,7 @@
 
 use super::rig::{HOUR, Rig, login, name, usage};
 use allot_core::account::place::{Presence, Share};
-use allot_core::account::record::AccountState;
+use allot_core::account::record::{AccountState, Goal};
 use allot_core::account::request::{ManagerRequest, ModuleSettings};
 use allot_core::account::{Reply, Settings};
 use proptest::prelude::*;
@@ -191,6 +191,8 @@ proptest! {
         let (Step::Move(account, _) | Step::Freeze(account) | Step::Delete(account)) = change else { unreachable!() };
         // What is being deleted, or was deleted, cannot be changed.
         let frozen = exists(&rig, account) && rig.standing(&name(account)) == AccountState::Frozen;
+        let is_deleted = exists(&rig, account) && rig.account(&name(account)).goal == Some(Goal::Delete);
+        prop_assume!(!is_deleted);
         let request_fits = match &change {
             Step::Move(account, module) => {
                 let (name, module) = (name(*account), MODULES[*module].as_bytes());

@@ -92,6 +92,7 @@ impl Book {
             return self.assigned(module, dealt, recalled);
         }
         let mut gifts: BTreeMap<u32, Box<dyn Iterator<Item = u32> + '_>> = BTreeMap::new();
+        let mut given: BTreeMap<u32, u32> = BTreeMap::new();
         while left > 0
             && let (Some(taker @ (low, _, to)), Some(&(high, from))) = (module.taker(&levels), givers.last())
             && high - low > 1
@@ -112,6 +113,13 @@ impl Book {
                 if givers.remove(&(level, id)) {
                     givers.insert((next, id));
                 }
+            }
+            // It keeps its last accounts.
+            let given = given.entry(from).or_insert(0);
+            *given += 1;
+            let keeps = |giver: &Instance| giver.dealt.saturating_sub(*given) <= module.floor();
+            if self.indexed_instance(from).is_none_or(keeps) {
+                givers.remove(&(high - 1, from));
             }
             left -= 1;
         }

@@ -34,14 +34,17 @@ pub(super) struct InstanceNeed {
     rooms: Rooms,
     /// Accounts that the instance may give, with their rest, in ascending order.
     pub(super) spare: Vec<(u64, u32)>,
+    /// Free accounts that may be lent, and have nothing left at the flat price.
+    pub(super) used_up: Vec<u32>,
     /// Accounts that the instance gives in this rebalancing.
     pub(super) given: BTreeSet<u32>,
 }
 
 impl InstanceNeed {
     fn new(id: u32, module: u32, outlook: Option<Outlook>) -> Self {
-        let (spare, given, rooms) = (Vec::new(), BTreeSet::new(), Rooms::default());
-        Self { id, module, gives: 0, lacks: 0, outlook, left: 0, rooms, spare, given }
+        let (spare, used_up, given) = (Vec::new(), Vec::new(), BTreeSet::new());
+        let rooms = Rooms::default();
+        Self { id, module, gives: 0, lacks: 0, outlook, left: 0, rooms, spare, used_up, given }
     }
 
     /// How many instructions the instance will lack this month, if it runs out of them in the next day; else 0.
@@ -192,6 +195,8 @@ impl Book {
             if rest > 0 {
                 free.spare.push((rest, id));
                 free.left += i128::from(rest);
+            } else {
+                free.used_up.push(id);
             }
         }
         free.spare.sort_unstable();

@@ -52,8 +52,8 @@ impl Book {
     }
 
     /// The next move to an instance that lacks accounts. Free accounts of the module come first, without the reserve;
-    /// then free accounts of other modules, and accounts of the instance with the most above its own `min`; and then the
-    /// reserve of the module.
+    /// then free accounts of other modules, and accounts of the instance with the most above its own `min`; then free
+    /// accounts of other modules that can only send at an extra price; and then the reserve of the module.
     fn fill_up(&self, instances: &mut [InstanceNeed], below: Amount) -> Option<Shift> {
         let taker = (0..instances.len()).max_by_key(|&place| lacks(instances, place))?;
         if lacks(instances, taker) == 0 {
@@ -69,11 +69,18 @@ impl Book {
             let account = self.next_given(instance, own(instance))?;
             Some((giver, account))
         });
+        let used_up = || {
+            let mut lenders = instances.iter().enumerate().filter(|(_, instance)| instance.gives > 0);
+            lenders.find_map(|(giver, instance)| {
+                let account = instance.used_up.iter().find(|id| !instance.given.contains(id))?;
+                Some((giver, *account))
+            })
+        };
         let reserve = || {
             let (giver, free) = instances.iter().enumerate().find(|(_, instance)| own(instance))?;
             Some((giver, self.next_given(free, true)?))
         };
-        let (giver, account) = chosen.or_else(reserve)?;
+        let (giver, account) = chosen.or_else(used_up).or_else(reserve)?;
         self.shift(instances, (giver, account, below), taker, Reason::Min, Amount(0))
     }
 
