@@ -37,7 +37,7 @@ pub(super) fn info(call: &Call<'_>, [_key]: &[Argument<'_>; 1]) -> Done {
 /// `NUMPOOL.SCAN key cursor [STATE state] [COUNT n]`
 pub(super) fn scan(call: &Call<'_>, [_, from, state, count]: &[Argument<'_>; 4]) -> Done {
     let (cursor, count) = (cursor(from.integer())?, count_of(count, USUAL_COUNT)?);
-    let state: Option<Shown> = state.member()?;
+    let state = shown(state)?;
     read::<Pool, _>(call.ctx, call.key()?, |pool, now| {
         let (next, numbers) = pool.scan(cursor, count, state, now);
         call.ctx.reply_array(2);
@@ -48,6 +48,16 @@ pub(super) fn scan(call: &Call<'_>, [_, from, state, count]: &[Argument<'_>; 4])
         }
         Ok(())
     })
+}
+
+/// The state of a scan. `NUMPOOL.INFO` names states with `_` for `+`, so `_` is accepted.
+fn shown(state: &Argument<'_>) -> Result<Option<Shown>, Refusal> {
+    let plus = |byte: &u8| if *byte == b'_' { b'+' } else { *byte };
+    let text: Option<Vec<u8>> = state.optional_text().map(|text| text.iter().map(plus).collect());
+    match text.and_then(|text| Shown::parse(&text)) {
+        Some(shown) => Ok(Some(shown)),
+        None => state.member(),
+    }
 }
 
 /// `NUMPOOL.LEASES key [SWITCH id] [CURSOR c] [COUNT n]`

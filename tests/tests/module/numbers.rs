@@ -23,6 +23,20 @@ fn a_refused_batch_makes_no_pool() {
     }
 }
 
+#[test]
+fn scan_accepts_states_as_info_names_them() {
+    let server = RedisServer::start();
+    let mut client = server.raw();
+    fill(&mut client, "pool", 2);
+    client.words("NUMPOOL.CALL pool");
+    for (state, expected) in [("idle+up", 1), ("IDLE_UP", 1), ("busy_up", 1), ("idle_down", 0)] {
+        let scan = client.call(&["NUMPOOL.SCAN", "pool", "0", "STATE", state]);
+        assert_eq!(scan.array()[1].array().len(), expected, "{state}");
+    }
+    let error = client.words("NUMPOOL.SCAN pool 0 STATE idle-up").error().to_owned();
+    assert!(error.starts_with("ERR 'STATE'") && error.contains("idle+up"), "{error}");
+}
+
 /// What of the three kinds of deadline is late, in milliseconds; the machine may be busy, so it is enough that one
 /// of many is on time: a timer that is late never is.
 #[test]
