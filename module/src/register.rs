@@ -25,6 +25,7 @@ static HOOKS: Hooks = Hooks {
         deadlines::flushed(db);
         waiting::flushed(db);
     },
+    moved: waiting::moved,
     swapped: |first, second| {
         deadlines::swapped(first, second);
         waiting::swapped(first, second);

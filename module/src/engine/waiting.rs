@@ -9,8 +9,9 @@ use allot_core::shared::Bytes;
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
 
+use super::info::Counter;
 use crate::ffi::blocking::{BlockedClient, Connection};
-use crate::ffi::{Context, KeyName, OwnedString};
+use crate::ffi::{Context, KeyName, OwnedString, guard};
 
 /// Takes a waiter, whose client no longer waits, out of the state of its key.
 pub(crate) type Forget = fn(Context<'_>, KeyName<'_>, u64);
@@ -40,6 +41,8 @@ struct Waiter {
     connection: Connection,
     place: Place,
     forget: Forget,
+    /// Counts waits that ended with null.
+    unserved: &'static Counter,
     /// Set from the time at which the waiter is answered until the answer is written.
     answer: Option<Answer>,
 }
@@ -89,9 +92,15 @@ impl Registry {
     }
 }
 
-/// Has the client of this call wait for `wait` milliseconds, 0 without an end. Returns the id of the waiter. The
-/// command replies nothing.
-pub(crate) fn block(ctx: Context<'_>, name: KeyName<'_>, wait: i64, forget: Forget) -> u64 {
+/// Has the client of this call wait for `wait` milliseconds, 0 without an end. `unserved` counts the wait if it ends
+/// with null. Returns the id of the waiter. The command replies nothing.
+pub(crate) fn block(
+    ctx: Context<'_>,
+    name: KeyName<'_>,
+    wait: i64,
+    forget: Forget,
+    unserved: &'static Counter,
+) -> u64 {
     let connection = ctx.connection();
     let place: Place = (ctx.selected_db(), name.as_bytes().into());
     let id = REGISTRY.with_borrow_mut(|registry| {
@@ -100,7 +109,7 @@ pub(crate) fn block(ctx: Context<'_>, name: KeyName<'_>, wait: i64, forget: Forg
     });
     let client = ctx.block(name, id, wait);
     REGISTRY.with_borrow_mut(|registry| {
-        registry.put(id, Waiter { client, connection, place, forget, answer: None });
+        registry.put(id, Waiter { client, connection, place, forget, unserved, answer: None });
     });
     id
 }
@@ -165,6 +174,7 @@ pub(crate) fn wait_ended(ctx: Context<'_>, id: u64) {
         Some(Waiter { answer: Some(answer), .. }) => answer(ctx),
         Some(waiter) => {
             forget(ctx, id, &waiter, waiter.place.0);
+            waiter.unserved.add(1);
             ctx.reply_nothing();
         }
         None => {
@@ -222,8 +232,28 @@ pub(crate) fn flushed(db: Option<i32>) {
     ids.into_iter().for_each(tell_to_call_again);
 }
 
+/// A key got another name, or went to another database. What it granted in this turn can be taken back there.
+pub(crate) fn moved(from: guard::Place<'_>, to: guard::Place<'_>) {
+    REGISTRY.with_borrow_mut(|registry| {
+        for Granted { place, .. } in &mut registry.granted {
+            if (place.0, &*place.1) == from {
+                *place = (to.0, to.1.into());
+            }
+        }
+    });
+}
+
 /// Two databases changed places, but their clients did not.
 pub(crate) fn swapped(first: i32, second: i32) {
+    REGISTRY.with_borrow_mut(|registry| {
+        for Granted { place, .. } in &mut registry.granted {
+            place.0 = match place.0 {
+                db if db == first => second,
+                db if db == second => first,
+                db => db,
+            };
+        }
+    });
     for (before, now) in [(first, second), (second, first)] {
         for id in waiters_of(before) {
             if let Some(waiter) = REGISTRY.with_borrow_mut(|registry| registry.remove(id)) {

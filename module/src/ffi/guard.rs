@@ -7,6 +7,9 @@ use std::sync::OnceLock;
 use super::context::Context;
 use super::info::InfoWriter;
 
+/// A database, and the name of a key in it.
+pub(crate) type Place<'a> = (i32, &'a [u8]);
+
 /// The hooks for calls from the server, except calls of commands and value types.
 pub(crate) struct Hooks {
     /// The timer has fired.
@@ -15,6 +18,8 @@ pub(crate) struct Hooks {
     pub(crate) cron: fn(Context<'_>),
     /// A database was emptied; `None`: all of them.
     pub(crate) flushed: fn(Option<i32>),
+    /// A key got another name or went to another database: from this place, to that one.
+    pub(crate) moved: fn(Place<'_>, Place<'_>),
     /// Two databases changed places.
     pub(crate) swapped: fn(i32, i32),
     /// The wait of a client, by its id, has ended: it is to be answered.

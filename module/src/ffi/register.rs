@@ -1,6 +1,7 @@
 //! Registers everything except commands at load: value types, settings, `INFO`, and the events that move keys.
 
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent, RedisModuleInfoCtx, RedisModuleString};
+use std::cell::RefCell;
 use std::ffi::CStr;
 use std::os::raw::{c_char, c_int, c_longlong, c_void};
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -79,8 +80,10 @@ impl Registration {
     pub(crate) fn server_events(&self) -> Option<()> {
         let swap = RedisModuleEvent { id: raw::REDISMODULE_EVENT_SWAPDB, dataver: 1 };
         let flush = RedisModuleEvent { id: raw::REDISMODULE_EVENT_FLUSHDB, dataver: 1 };
+        let class = raw::REDISMODULE_NOTIFY_GENERIC;
         let cron = RedisModuleEvent { id: raw::REDISMODULE_EVENT_CRON_LOOP, dataver: 1 };
         unsafe {
+            done(api!(RedisModule_SubscribeToKeyspaceEvents(self.ctx, class, Some(key_moved))))?;
             done(api!(RedisModule_SubscribeToServerEvent(self.ctx, cron, Some(cron_loop))))?;
             done(api!(RedisModule_SubscribeToServerEvent(self.ctx, swap, Some(swapped))))?;
             done(api!(RedisModule_SubscribeToServerEvent(self.ctx, flush, Some(flushed))))
@@ -164,6 +167,36 @@ unsafe extern "C" fn moved<N: Native>(
     guard((), || unsafe {
         if matches!(CStr::from_ptr(event).to_bytes(), b"rename_to" | b"move_to") {
             value::moved::<N>(Context::lent(ctx), name);
+        }
+    });
+    raw::REDISMODULE_OK as c_int
+}
+
+thread_local! {
+    /// The key that is being renamed or moved: the server tells where from, and then where to.
+    static MOVED_FROM: RefCell<Option<(i32, Box<[u8]>)>> = const { RefCell::new(None) };
+}
+
+unsafe extern "C" fn key_moved(
+    ctx: *mut RedisModuleCtx,
+    _: c_int,
+    event: *const c_char,
+    name: *mut RedisModuleString,
+) -> c_int {
+    guard((), || unsafe {
+        match CStr::from_ptr(event).to_bytes() {
+            b"rename_from" | b"move_from" => {
+                let from = (Context::lent(ctx).selected_db(), bytes_of(name).into());
+                MOVED_FROM.set(Some(from));
+            }
+            b"rename_to" | b"move_to" => {
+                if let Some((db, from)) = MOVED_FROM.take()
+                    && let Some(hooks) = hooks()
+                {
+                    (hooks.moved)((db, &from), (Context::lent(ctx).selected_db(), bytes_of(name)));
+                }
+            }
+            _ => {}
         }
     });
     raw::REDISMODULE_OK as c_int

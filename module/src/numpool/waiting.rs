@@ -5,6 +5,7 @@ use allot_core::numpool::{Event, LeaseRecord, Pool, Reply, decide};
 use allot_core::shared::machine::Events;
 use allot_core::shared::refusal::{Code, Refusal};
 
+use super::counters;
 use super::replies::reply_lease;
 use crate::engine::argument::Argument;
 use crate::engine::step::{Step, change, forget_waiter};
@@ -52,7 +53,7 @@ impl Wait {
         step: &mut Step<'_, '_, Pool>,
         call: &request::Call<'_>,
     ) {
-        let id = waiting::block(ctx, name, self.wait, forget_waiter::<Pool>);
+        let id = waiting::block(ctx, name, self.wait, forget_waiter::<Pool>, &counters::NUMPOOL_NONE_FREE);
         if let Some(replaced) = step.state_mut().wait(id, call, self.priority) {
             let line = "UNBLOCKED another call waits for the same lease";
             waiting::answer(replaced, Box::new(move |ctx| ctx.reply_error(line)));
@@ -74,7 +75,7 @@ pub(super) fn grant(pool: &mut Pool, now: i64) -> Option<Grant<Events<Event>>> {
     };
     let is_new = !decision.events.is_empty();
     let (record, undo) = match decision.reply {
-        Reply::Lease(record) => (Some(record.clone()), is_new.then(|| hang_up(record))),
+        Reply::Lease(record) => (Some(record.clone()), is_new.then(|| take_back(record))),
         _ => (None, None),
     };
     let granted = record.as_ref().map(|record| record.token.clone());
@@ -85,13 +86,12 @@ pub(super) fn grant(pool: &mut Pool, now: i64) -> Option<Grant<Events<Event>>> {
     Some(Grant { waiter, events: decision.events, answer, granted, undo })
 }
 
-/// Ends a call that its caller does not know of. The number does not cool down, because nobody was called.
-fn hang_up(record: LeaseRecord) -> Undo {
+/// Ends a call that its caller does not know of. Nobody was called.
+fn take_back(record: LeaseRecord) -> Undo {
     Box::new(move |ctx, name| {
         // A pool that is gone has no leases.
         let _ = change::<Pool, _>(ctx, name, |step| {
-            let (number, lease) = (record.number, Some(&record.token[..]));
-            let request = Request::HangUp { number, lease, cooldown: Some(0), cause: None };
+            let request = Request::TakeBack { number: record.number, lease: &record.token };
             let decision = decide(step.state(), step.now(), &request)?;
             decision.events.iter().for_each(|event| step.apply(event));
             Ok(())

@@ -67,6 +67,7 @@ fn wait_ends_with_null_and_leaves_nothing_behind() {
     assert!(client.words("NUMPOOL.CALL pool 13800000000 WAIT 30").is_null());
     client.hello3();
     assert!(client.words("NUMPOOL.CALL pool PREFIX 138 WAIT 30").is_null());
+    assert_eq!(allot_info(&server, "numpool_none_free"), 3, "a wait that ends in vain counts");
     assert!(is_idle(&mut control, "pool"));
     control.words("NUMPOOL.HANGUP pool 13800000000");
     assert_eq!(state_of(&mut control, "pool", &number(0)), "idle+up");
@@ -336,6 +337,43 @@ fn grant_to_a_client_that_is_killed_before_the_answer_is_taken_back() {
         assert_eq!(next.read().field("lease").text(), format!("next{round}"));
     }
     no_internal_errors(&server);
+}
+
+/// A grant that nobody hears of leaves no trace, even if its pool goes elsewhere before it is taken back.
+#[test]
+fn grant_that_is_taken_back_does_not_count_and_follows_its_pool() {
+    for (line, db, key) in [
+        ("PING", 0, "pool"),
+        ("RENAME pool other", 0, "other"),
+        ("MOVE pool 3", 3, "pool"),
+        ("SWAPDB 0 5", 5, "pool"),
+        ("SWAPDB 5 0", 5, "pool"),
+    ] {
+        let (server, replica) = (RedisServer::start(), RedisServer::strict().start());
+        replica.replica_of(&server);
+        let mut control = server.raw();
+        busy_pool(&mut control, "pool", 1);
+        control.words("NUMPOOL.CONFIG pool CAPS 1 600000 1");
+        let mut client = server.raw();
+        let id = client.words("CLIENT ID").int();
+        send(&mut client, "pool", "WAIT 0");
+        eventually("the call to wait", TIMEOUT, || pool_info(&mut control, "pool", "waiting") == 1);
+        control.words("MULTI");
+        control.words("NUMPOOL.HANGUP pool 13800000000");
+        control.words(line);
+        control.words(&format!("CLIENT KILL ID {id}"));
+        let done = control.words("EXEC");
+        assert!(done.array().iter().all(|reply| !matches!(reply, Reply::Error(_))), "{line}: {done:?}");
+        control.words(&format!("SELECT {db}"));
+        assert_eq!(state_of(&mut control, key, &number(0)), "idle+up", "{line}");
+        assert_eq!(pool_info(&mut control, key, "limited"), 0, "{line}");
+        server.wait_offset_equal(&replica);
+        assert_eq!(server.digest(), replica.digest(), "{line}");
+        assert_eq!(control.call(&["NUMPOOL.CALL", key]).field("number").text(), number(0), "{line}");
+        control.call(&["NUMPOOL.HANGUP", key, &number(0)]);
+        assert_eq!(pool_info(&mut control, key, "limited"), 1, "{line}");
+        no_internal_errors(&server);
+    }
 }
 
 /// Thousands of callers on few numbers, of which some give up or die: the others are served in their order, and every

@@ -165,6 +165,11 @@ impl Pool {
                 let last = record.place == Place::LastCall;
                 let trigger = if last { Trigger::Del } else { Trigger::HangUp };
                 let rest = cool_until.filter(|_| !last).map(|until| (until, RestReason::CoolDown));
+                if *cause == Cause::TakenBack
+                    && let Some(lease) = pool.leases.get(record.lease())
+                {
+                    pool.history.take_back(id, lease.since);
+                }
                 // An expired lease ended at its deadline, even if the event came later.
                 let until = pool.leases.until(record.lease()).filter(|_| *cause == Cause::Expired);
                 let at = until.unwrap_or(at);

@@ -79,13 +79,13 @@ events! {
             cause: Cause,
         } = 11,
             notice match cause {
-                Cause::HungUp => c"allot.numpool.hungup",
+                Cause::HungUp | Cause::TakenBack => c"allot.numpool.hungup",
                 Cause::Expired => c"allot.numpool.expired",
                 Cause::Reconciled => c"allot.numpool.reconciled",
             },
             count (
                 match cause {
-                    Cause::HungUp => Counter::HungUp,
+                    Cause::HungUp | Cause::TakenBack => Counter::HungUp,
                     Cause::Expired => Counter::Expired,
                     Cause::Reconciled => Counter::Reconciled,
                 },
@@ -139,6 +139,8 @@ words! {
         Expired = 1 => "expired",
         /// The switch does not carry the call any more.
         Reconciled = 2 => "reconciled",
+        /// The caller never heard of the call, so the call does not count for the caps.
+        TakenBack = 3 => "taken-back",
     }
 }
 

@@ -44,6 +44,14 @@ pub enum Request<'a> {
         /// Why the call ended.
         cause: Option<&'a [u8]>,
     },
+    /// Ends a call whose caller never heard of it. The call does not count for the caps, and the number does not cool
+    /// down.
+    TakeBack {
+        /// Which.
+        number: Number,
+        /// Its lease; nothing happens if this is not the live one.
+        lease: &'a [u8],
+    },
     /// `NUMPOOL.RENEW`.
     Renew {
         /// Which.

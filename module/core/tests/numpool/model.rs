@@ -426,6 +426,10 @@ impl Bench {
             1 => own,
             _ => Some(self.some_token()),
         };
+        if let Some(lease) = token.as_deref().filter(|_| self.random.chance(10)) {
+            let expected = self.naive.take_back(number, lease, self.now);
+            return self.count(&Request::TakeBack { number, lease }, Ok(expected));
+        }
         let cooldown = self.random.pick(&[None, None, Some(0), Some(25)]);
         let cause = self.random.chance(40).then(|| self.random.pick(&CAUSES));
         let expected = self.naive.hangup(number, token.as_deref(), cooldown, cause, self.now);

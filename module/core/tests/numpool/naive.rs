@@ -262,7 +262,7 @@ impl Naive {
         }
     }
 
-    fn end(&mut self, number: Number, at: i64, cool_until: Option<i64>) {
+    pub fn end(&mut self, number: Number, at: i64, cool_until: Option<i64>) {
         let entry = self.entry(number).unwrap();
         if entry.draining {
             self.entries.retain(|entry| entry.number != number);

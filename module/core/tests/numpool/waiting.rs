@@ -1,7 +1,8 @@
 //! Calls that wait: who is served, in which order, and with what.
 
+use super::naive::Naive;
 use super::spec::{Bench, any, n};
-use allot_core::numpool::request::{Call, Changes, Policy, Request};
+use allot_core::numpool::request::{Call, Cap, Caps, Changes, Policy, Request};
 use allot_core::numpool::waiting::Grant;
 use allot_core::numpool::{Number, Reply};
 use allot_core::shared::refusal::Code;
@@ -47,6 +48,19 @@ impl Bench {
             bench.ok(&Request::Call(Call { number: Some(n(number)), ..any(number) }));
         }
         bench
+    }
+}
+
+impl Naive {
+    /// The end of a call whose caller never heard of it.
+    pub(crate) fn take_back(&mut self, number: Number, token: &[u8], now: i64) -> i64 {
+        let Some(entry) = self.entry(number) else { return 0 };
+        let Some(lease) = entry.lease.as_ref().filter(|lease| lease.token == token) else { return 0 };
+        if entry.starts.last() == Some(&lease.since) {
+            entry.starts.pop();
+        }
+        self.end(number, now, None);
+        1
     }
 }
 
@@ -182,6 +196,35 @@ fn waiters_choose_by_their_own_policy() {
         bench.ok(&Request::HangUp { number: n(number), lease: None, cooldown: None, cause: None });
     }
     assert_eq!(bench.serve(), got(1, "3"));
+}
+
+#[test]
+fn call_that_is_taken_back_does_not_count_for_the_caps() {
+    let mut bench = Bench::of(&["1"]);
+    let caps = Caps::of(&[Cap { window: 1000, count: 2 }]);
+    bench.ok(&Request::Configure(Changes { caps, cooldown: Some(100), ..Changes::default() }));
+    let limited = |bench: &Bench| bench.pool.number_record(n("1"), bench.now).unwrap().limit_until;
+    let take_back = |bench: &mut Bench, lease: &[u8]| {
+        assert_eq!(bench.ok(&Request::TakeBack { number: n("1"), lease }), Reply::Integer(1));
+    };
+    bench.ok(&Request::Call(any("lost")));
+    assert_eq!(bench.ok(&Request::TakeBack { number: n("1"), lease: b"other" }), Reply::Integer(0));
+    take_back(&mut bench, b"lost");
+    assert_eq!(bench.ok(&Request::TakeBack { number: n("1"), lease: b"lost" }), Reply::Integer(0));
+    assert_eq!(bench.pool.waiting().collect::<Vec<_>>(), [n("1")], "it does not cool down");
+    for token in ["first", "second"] {
+        assert_eq!(limited(&bench), None, "before the {token} call");
+        bench.ok(&Request::Call(any(token)));
+        bench.ok(&Request::HangUp { number: n("1"), lease: None, cooldown: Some(0), cause: None });
+    }
+    let until = bench.now + 1000;
+    assert_eq!(limited(&bench), Some(until));
+    // A call that began before the pool had caps takes no other start with it.
+    bench.ok(&Request::Configure(Changes { caps: Caps::of(&[]), ..Changes::default() }));
+    bench.ok(&Request::Call(any("early")));
+    bench.ok(&Request::Configure(Changes { caps, ..Changes::default() }));
+    take_back(&mut bench, b"early");
+    assert_eq!((limited(&bench), bench.pool.check()), (None, Ok(())));
 }
 
 #[test]

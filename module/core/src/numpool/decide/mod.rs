@@ -61,6 +61,13 @@ pub fn decide(pool: &Pool, now: Millis, request: &Request<'_>) -> Decided {
         Request::HangUp { number, lease, cooldown, cause } => {
             decide_hangup(pool, now, *number, *lease, *cooldown, *cause)
         }
+        Request::TakeBack { number, lease } => {
+            if !carries(pool, *number, lease) {
+                return unchanged(Reply::Integer(0));
+            }
+            let (numbers, cause) = (smallvec![*number], Cause::TakenBack);
+            decided(Event::Ended { numbers, cool_until: None, cause }, Reply::Integer(1))
+        }
         Request::Renew { number, lease, ttl } => decide_renew(pool, now, *number, lease, *ttl),
         Request::Reconcile { switch, before, leases } => decide_reconcile(pool, now, switch, *before, leases),
         Request::Configure(changes) => {
@@ -275,6 +282,13 @@ fn callable(pool: &Pool, number: Number) -> Result<u32, Refusal> {
     refuse(code, format!("number {number} {text} {until}"))
 }
 
+/// Whether a number carries the call of this lease. A number that is not in the pool carries no call.
+fn carries(pool: &Pool, number: Number, token: &[u8]) -> bool {
+    let id = pool.directory.find(number).unwrap_or(NONE);
+    let live = pool.leases.get(pool.directory.get(id).lease());
+    live.is_some_and(|lease| lease.token[..] == *token)
+}
+
 fn decide_hangup(
     pool: &Pool,
     now: Millis,
@@ -287,10 +301,7 @@ fn decide_hangup(
     cause.map_or(Ok(()), check_cause)?;
     if let Some(token) = token {
         check_identifier("LEASE", token)?;
-        // A number that is not in the pool carries no call, this one or another.
-        let id = pool.directory.find(number).unwrap_or(NONE);
-        let live = pool.leases.get(pool.directory.get(id).lease());
-        if live.is_none_or(|lease| lease.token[..] != *token) {
+        if !carries(pool, number, token) {
             return unchanged(Reply::Integer(0));
         }
     }

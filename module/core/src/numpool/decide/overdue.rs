@@ -27,7 +27,9 @@ pub fn decide_overdue(pool: &Pool, now: Millis, request: &Request<'_>) -> Events
         | Request::Unreg(numbers)
         | Request::Del { numbers, .. }
         | Request::Reg { numbers, .. } => of_numbers(pool, now, numbers),
-        Request::HangUp { number, .. } | Request::Renew { number, .. } => of_numbers(pool, now, &[*number]),
+        Request::HangUp { number, .. } | Request::TakeBack { number, .. } | Request::Renew { number, .. } => {
+            of_numbers(pool, now, &[*number])
+        }
         Request::UnregSwitch(switch) => of_registrar(pool, now, switch),
         Request::Call(call) => for_call(pool, now, call),
         Request::Reconcile { switch, .. } => of_carrier(pool, now, switch),

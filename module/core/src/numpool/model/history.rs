@@ -118,6 +118,20 @@ impl History {
         self.change(number, at, longest, |entry| push(&mut entry.starts, at, window));
     }
 
+    /// The call that began last, at `since`, does not count. O(1).
+    pub(in crate::numpool) fn take_back(&mut self, number: u32, since: Millis) {
+        let shard = self.by_number.get(number as usize % SHARDS);
+        let id = shard.and_then(|shard| shard.get(&number)).copied();
+        let Some(entry) = id.and_then(|id| self.entries.get_mut(id)) else { return };
+        // A call that began before the pool had caps is not in the list.
+        if entry.starts.back() == Some(&since) {
+            entry.starts.pop_back();
+        }
+        if entry.starts.is_empty() && entry.ends.is_empty() {
+            self.forget(number);
+        }
+    }
+
     /// A call ended with a cause; `window` is the time within which the ends with this cause are counted. O(causes).
     pub(in crate::numpool) fn ended(
         &mut self,
