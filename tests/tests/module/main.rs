@@ -14,6 +14,7 @@ mod events;
 mod failover;
 mod memory;
 mod numbers;
+mod numbers_caps;
 mod numbers_library;
 mod numbers_soak;
 mod numbers_waiting;
