@@ -134,6 +134,14 @@ fn records_that_the_stream_dropped_are_reported() {
     // Without a file nothing is known of earlier records.
     let late = records("").ok();
     assert!(late.err.contains("4 conferences ended before it"), "{}", late.err);
+    // The entry of an earlier version of the module. The command says so, and goes on.
+    realm.client.words(&format!("XADD {REALM}:evt * event ended e164 6 cmu a:1:1 epoch 9 cause unit"));
+    live(&mut realm, 7);
+    let late = records(&csv).ok();
+    assert!(late.err.contains("1 conferences, of entry"), "{}", late.err);
+    let text = fs::read_to_string(&file).unwrap();
+    let cells: Vec<&str> = text.lines().next_back().unwrap().split(',').collect();
+    assert_eq!(&cells[1..4], &["6", "0", "7"], "{text}");
     let other = command(&server, &["conference", "records", "--realm", "nowhere"]).output().unwrap();
     assert!(!other.status.success());
 }

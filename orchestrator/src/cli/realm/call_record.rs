@@ -47,6 +47,15 @@ pub(super) fn id(text: &str) -> Option<Id> {
     Some((time.parse().ok()?, sequence.parse().ok()?))
 }
 
+/// The event of an entry for a conference that has ended.
+const ENDED: &str = "ended";
+
+/// Whether an entry tells of the end of a conference and has no record, because an earlier version of the module wrote
+/// it.
+pub(super) fn has_no_record(entry: &Entry) -> bool {
+    entry.text("event") == ENDED && entry.number("record") == 0
+}
+
 /// The record of one conference.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct CallRecord {
@@ -58,20 +67,18 @@ pub(super) struct CallRecord {
 }
 
 impl CallRecord {
-    /// The record in an entry of the event stream; `None` for an entry of another kind. `last` is the record before it,
-    /// if there is one: from the numbers follows how many records are missing between the two.
+    /// The record in an entry of the event stream; `None` for an entry of another kind, and for one without a record.
+    /// `last` is the record before it, if there is one: from the numbers follows how many records are missing between
+    /// the two.
     ///
     /// # Errors
-    /// An `ended` entry without a record: the server is of an earlier version.
+    /// The entry is of a later version.
     pub(super) fn read(entry: &Entry, last: Option<Last>) -> Result<Option<Self>> {
-        if entry.text("event") != "ended" {
+        if entry.text("event") != ENDED || has_no_record(entry) {
             return Ok(None);
         }
         let Some(at) = id(&entry.id) else { bail!("'{}' is no id of a stream", entry.id) };
         let number = entry.number("record");
-        if number == 0 {
-            bail!("entry {} has no record: the server runs an earlier version of the module", entry.id);
-        }
         // A server that took over may know of fewer ends than its predecessor.
         let missing = last.map_or(0, |last| number.saturating_sub(last.number + 1));
         let origin = entry.number("origin_epoch");
@@ -260,13 +267,15 @@ mod tests {
     }
 
     #[test]
-    fn entries_without_a_record_are_passed_over_or_refused() {
+    fn entry_without_a_record_is_passed_over_and_damaged_one_refused() {
         let mut opened = entry(5, "49", SEGMENTS);
         opened.fields[0].1 = b"opened".to_vec();
         assert_eq!(CallRecord::read(&opened, None).unwrap(), None);
+        let earlier = entry(0, "49", SEGMENTS);
+        assert_eq!(CallRecord::read(&earlier, None).unwrap(), None);
+        assert!(has_no_record(&earlier) && !has_no_record(&opened) && !has_no_record(&entry(5, "49", "")));
         for damaged in ["", "a 7 1 - 2", "a 7 1 - 2 lost more", "a% 7 1 - 2 lost", "a x 1 - 2 lost"] {
             assert!(CallRecord::read(&entry(5, "49", damaged), None).is_err(), "{damaged:?}");
         }
-        assert!(CallRecord::read(&entry(0, "49", SEGMENTS), None).is_err());
     }
 }

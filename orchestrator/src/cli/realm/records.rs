@@ -8,7 +8,7 @@ use anyhow::Result;
 use clap::Args;
 use tokio::time::sleep;
 
-use super::call_record::{CallRecord, Format, Last};
+use super::call_record::{CallRecord, Format, Last, has_no_record};
 use super::record_file::RecordFile;
 use crate::cli::outcome::Outcome;
 use crate::cli::terminal::{errln, write_data};
@@ -110,6 +110,7 @@ async fn copy(arguments: &Records, config: &Config, writer: &mut Writer) -> Resu
         for entry in &entries {
             lines.push_str(&writer.line(entry, &mut last)?);
         }
+        tell_of_missing_records(&entries);
         if !lines.is_empty() {
             if let Some(entry) = entries.last() {
                 group.take_again(entry).await?;
@@ -118,6 +119,19 @@ async fn copy(arguments: &Records, config: &Config, writer: &mut Writer) -> Resu
             writer.write(&lines, last)?;
         }
         group.acknowledge(&entries).await?;
+    }
+}
+
+/// Says which conferences get no record because an earlier version of the module told of their ends.
+fn tell_of_missing_records(entries: &[Entry]) {
+    let mut without = entries.iter().filter(|entry| has_no_record(entry));
+    if let Some(first) = without.next() {
+        errln!(
+            "allotd: {} conferences, of entry {} and later, have no record: an earlier version of the module told of \
+             their ends",
+            1 + without.count(),
+            first.id
+        );
     }
 }
 
