@@ -71,7 +71,15 @@ pub(crate) async fn run_unit(node_context: NodeContext) -> Result<()> {
     while !stop.is_requested() {
         tokio::select! { _ = ticks.tick() => {}, () = stop.requested() => break }
         match membership.presence() {
-            Presence::Present => node_context.health.ready(PART),
+            Presence::Present => match node_context.watch_sessions.down() {
+                0 => node_context.health.ready(PART),
+                count => {
+                    let why = format!(
+                        "{count} of its sessions for watching tasks have no connection with ZooKeeper"
+                    );
+                    node_context.health.not_ready(PART, why);
+                }
+            },
             Presence::Away => {
                 node_context.health.not_ready(PART, "not among the units: no session with ZooKeeper");
             }

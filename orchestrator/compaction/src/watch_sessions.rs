@@ -4,10 +4,12 @@
 //! Watches and reads of a task use the same session. On another session, a read could return a state from before the
 //! watch, whose change the watch does not report any more.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use allot_coordination::Coordinator;
+use tokio::time::Instant;
+
+use allot_coordination::{Coordinator, Link};
 
 /// Most tasks of one session. Each has three watched paths of about 80 bytes at most.
 const MAX_TASKS: usize = 400;
@@ -15,71 +17,156 @@ const MAX_TASKS: usize = 400;
 /// Opens a further session with the same ZooKeeper.
 pub type OpenSession = Arc<dyn Fn() -> Coordinator + Send + Sync>;
 
+/// How long a new session may take to connect before the unit counts as not ready.
+const CONNECT_TIME: Duration = Duration::from_secs(5);
+
 /// The sessions on which a unit watches tasks. The unit's main session is the first one.
 #[derive(Clone, Default)]
 pub(crate) struct WatchSessions {
     /// `None` keeps all tasks on the main session.
     open: Option<OpenSession>,
-    /// Number of tasks on the main session.
-    main: Arc<AtomicUsize>,
-    more: Arc<Mutex<Vec<Session>>>,
+    leased: Arc<Mutex<Leased>>,
 }
 
-#[derive(Clone)]
+/// Which sessions the tasks use.
+#[derive(Default)]
+struct Leased {
+    /// Number of tasks on the main session.
+    main: usize,
+    more: Vec<Session>,
+    /// Number of sessions opened so far.
+    opened: u64,
+}
+
+/// A session beside the main one.
 struct Session {
+    number: u64,
     coordinator: Coordinator,
+    opened_at: Instant,
     /// Number of tasks on this session.
-    tasks: Arc<AtomicUsize>,
+    tasks: usize,
+}
+
+impl Session {
+    fn is_full(&self) -> bool {
+        self.tasks >= MAX_TASKS
+    }
+
+    /// Whether tasks wait for this session in vain.
+    fn is_down(&self) -> bool {
+        let status = self.coordinator.status();
+        let is_new = status.generation == 0 && self.opened_at.elapsed() < CONNECT_TIME;
+        self.tasks > 0 && status.link != Link::Up && !is_new
+    }
+}
+
+impl Leased {
+    /// Closes a session without tasks, unless the next tasks would soon need it again.
+    fn close_idle(&mut self) {
+        let used: usize = self.main + self.more.iter().map(|session| session.tasks).sum::<usize>();
+        // One session fewer, and still room for half of its tasks.
+        let has_room = |sessions: usize| used + MAX_TASKS / 2 <= sessions * MAX_TASKS;
+        if let Some(idle) = self.more.iter().position(|session| session.tasks == 0)
+            && has_room(self.more.len())
+        {
+            // Its last handle ends the session.
+            self.more.remove(idle);
+            self.show();
+        }
+    }
+
+    fn show(&self) {
+        metrics::gauge!("allot_compaction_watch_sessions").set(self.more.len() as f64);
+    }
 }
 
 impl WatchSessions {
-    /// No session but the main one. Further sessions are opened when they are needed.
+    /// No session but the main one. Further sessions are opened when they are needed, and closed when tasks no longer
+    /// need them.
     pub(crate) fn new(open: Option<OpenSession>) -> Self {
         Self { open, ..Self::default() }
     }
 
     /// A session for one task, until the lease is dropped. `main` is the unit's main session.
     pub(crate) fn lease(&self, main: &Coordinator) -> WatchLease {
-        let is_full = |tasks: &AtomicUsize| tasks.load(Ordering::Relaxed) >= MAX_TASKS;
-        let session = match &self.open {
-            Some(open) if is_full(&self.main) => {
-                let mut more = self.more.lock().unwrap_or_else(PoisonError::into_inner);
-                let free = more.iter().find(|session| !is_full(&session.tasks)).cloned();
-                free.unwrap_or_else(|| {
-                    let session = Session { coordinator: open(), tasks: Arc::default() };
-                    more.push(session.clone());
-                    metrics::gauge!("allot_compaction_watch_sessions").set(more.len() as f64);
-                    session
-                })
+        let mut leased = self.leased();
+        if leased.main >= MAX_TASKS
+            && let Some(open) = &self.open
+        {
+            if leased.more.iter().all(Session::is_full) {
+                leased.opened += 1;
+                let number = leased.opened;
+                leased.more.push(Session {
+                    number,
+                    coordinator: open(),
+                    opened_at: Instant::now(),
+                    tasks: 0,
+                });
+                leased.show();
             }
-            _ => Session { coordinator: main.clone(), tasks: self.main.clone() },
-        };
-        session.tasks.fetch_add(1, Ordering::Relaxed);
-        WatchLease(session)
+            if let Some(session) = leased.more.iter_mut().find(|session| !session.is_full()) {
+                session.tasks += 1;
+                let (number, coordinator) = (Some(session.number), session.coordinator.clone());
+                return WatchLease { sessions: self.clone(), number, coordinator };
+            }
+        }
+        leased.main += 1;
+        WatchLease { sessions: self.clone(), number: None, coordinator: main.clone() }
+    }
+
+    /// How many sessions on which tasks are watched have no connection.
+    pub(crate) fn down(&self) -> usize {
+        self.leased().more.iter().filter(|session| session.is_down()).count()
+    }
+
+    fn leased(&self) -> MutexGuard<'_, Leased> {
+        self.leased.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// The session of one task.
-pub(crate) struct WatchLease(Session);
+pub(crate) struct WatchLease {
+    sessions: WatchSessions,
+    /// `None` for the main session.
+    number: Option<u64>,
+    coordinator: Coordinator,
+}
 
 impl WatchLease {
     pub(crate) fn coordinator(&self) -> &Coordinator {
-        &self.0.coordinator
+        &self.coordinator
     }
 }
 
 impl Drop for WatchLease {
     fn drop(&mut self) {
-        self.0.tasks.fetch_sub(1, Ordering::Relaxed);
+        let mut leased = self.sessions.leased();
+        match self.number {
+            None => leased.main -= 1,
+            Some(number) => {
+                let own = leased.more.iter_mut().find(|session| session.number == number);
+                own.into_iter().for_each(|session| session.tasks -= 1);
+            }
+        }
+        leased.close_idle();
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
     use allot_coordination::in_process::InProcess;
+
+    /// The sessions of `service`, opened when they are needed.
+    fn sessions_of(service: &InProcess) -> (WatchSessions, Coordinator) {
+        let service = service.clone();
+        let start =
+            move || Coordinator::start(Arc::new(service.clone()), &allot_coordination::Settings::default());
+        let main = start();
+        (WatchSessions::new(Some(Arc::new(start))), main)
+    }
 
     #[tokio::test(start_paused = true)]
     async fn tasks_are_spread_over_sessions_and_leave_room() {
@@ -101,13 +188,53 @@ mod tests {
         leases.extend((0..=MAX_TASKS).map(|_| sessions.lease(&main)));
         assert_eq!(opened.load(Ordering::Relaxed), 2);
         // The room of tasks that have ended is used again.
-        leases.truncate(1);
-        leases.extend((0..3 * MAX_TASKS - 1).map(|_| sessions.lease(&main)));
+        leases.truncate(2 * MAX_TASKS);
+        leases.extend((0..MAX_TASKS).map(|_| sessions.lease(&main)));
         assert_eq!(opened.load(Ordering::Relaxed), 2);
         leases.push(sessions.lease(&main));
         assert_eq!(opened.load(Ordering::Relaxed), 3);
         // Without a way to open more, all are on the main session.
         let alone = WatchSessions::default();
         leases.extend((0..3 * MAX_TASKS).map(|_| alone.lease(&main)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn idle_session_is_closed_when_the_others_have_room() {
+        let (sessions, main) = sessions_of(&InProcess::new(Duration::from_secs(2)));
+        let mut leases: Vec<WatchLease> = (0..=2 * MAX_TASKS).map(|_| sessions.lease(&main)).collect();
+        let open = || sessions.leased().more.len();
+        assert_eq!(open(), 2);
+        // The next task would need it again.
+        leases.truncate(2 * MAX_TASKS);
+        assert_eq!(open(), 2);
+        leases.truncate(2 * MAX_TASKS - MAX_TASKS / 2 + 1);
+        assert_eq!(open(), 2);
+        leases.truncate(2 * MAX_TASKS - MAX_TASKS / 2);
+        assert_eq!(open(), 1);
+        leases.clear();
+        assert_eq!((open(), sessions.leased().main), (0, 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn session_without_connection_counts_while_tasks_need_it() {
+        let timeout = Duration::from_secs(2);
+        let service = InProcess::new(timeout);
+        let (sessions, _) = sessions_of(&service);
+        // The main session is with another service, which does not fail.
+        let (_, main) = sessions_of(&InProcess::new(timeout));
+        let mut leases: Vec<WatchLease> = (0..=MAX_TASKS).map(|_| sessions.lease(&main)).collect();
+        assert_eq!(sessions.down(), 0, "it is being opened");
+        leases[MAX_TASKS].coordinator().up().await.unwrap();
+        assert_eq!(sessions.down(), 0);
+        service.freeze();
+        tokio::time::sleep(timeout).await;
+        assert_eq!(sessions.down(), 1);
+        leases.truncate(MAX_TASKS);
+        assert_eq!(sessions.down(), 0, "no task needs it");
+        leases.push(sessions.lease(&main));
+        assert_eq!(sessions.down(), 1);
+        service.thaw();
+        leases[MAX_TASKS].coordinator().up().await.unwrap();
+        assert_eq!(sessions.down(), 0);
     }
 }
