@@ -104,7 +104,7 @@ fn limits_priorities_windows_and_queues_say_what_begins() {
     // A window that is shut at any time.
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs() / 3600 % 24;
     let window = format!("{:02}:00-{:02}:00", (now + 3) % 24, (now + 5) % 24);
-    let shut = cluster.submit(&["d", "s", "shut", "--window", &window, "--zone", "UTC"]);
+    let shut = cluster.submit(&["d", "s", "shut", "--window", &window, "--time-zone", "UTC"]);
     for id in [&low, &queued, &other, &high] {
         assert_eq!(cluster.end(id)["CompactTaskState"], "Done");
     }

@@ -30,8 +30,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FROM-TO", group = "change")]
     window: Option<String>,
     /// Time zone of the window, e.g. Europe/Berlin [default: this machine's]
-    #[arg(long, requires = "window")]
-    zone: Option<String>,
+    #[arg(long, alias = "zone", requires = "window")]
+    time_zone: Option<String>,
     /// Time limit of each runner; whole seconds, 0s for compaction.timeout of the unit.
     #[arg(long, value_name = "DURATION", group = "change")]
     timeout: Option<Span>,
@@ -47,7 +47,7 @@ pub(super) async fn run(client: &TaskClient, arguments: &Arguments) -> Result<Ou
     let window = match arguments.window.as_deref() {
         None => None,
         Some(ANY) => Some(None),
-        Some(text) => Some(Some(window(text, arguments.zone.as_deref()).map_err(Error::msg)?)),
+        Some(text) => Some(Some(window(text, arguments.time_zone.as_deref()).map_err(Error::msg)?)),
     };
     let change = Change {
         priority: arguments.priority,

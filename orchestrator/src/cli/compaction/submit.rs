@@ -28,6 +28,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// The options of a submission.
 #[derive(Debug, Args)]
+#[command(group(clap::ArgGroup::new("zoned").args(["cron", "window"]).multiple(true)))]
 pub(crate) struct Arguments {
     /// Database.
     db: String,
@@ -48,8 +49,8 @@ pub(crate) struct Arguments {
     /// A time at which the round before still runs is left out.
     #[arg(long, value_name = "EXPRESSION", group = "when")]
     cron: Option<String>,
-    /// Time zone of --cron, e.g. Europe/Berlin [default: this machine's]
-    #[arg(long, requires = "cron")]
+    /// Time zone of --cron and --window, e.g. Europe/Berlin [default: this machine's]
+    #[arg(long, requires = "zoned")]
     time_zone: Option<String>,
     /// Leave out partitions whose score is lower; the partitions program prints the scores.
     #[arg(long, value_name = "SCORE", allow_negative_numbers = true, conflicts_with = "partitions")]
@@ -87,8 +88,8 @@ pub(crate) struct Arguments {
     /// Time of day in which subtasks may start, e.g. 22:00-06:00; subtasks that run at its end go on.
     #[arg(long, value_name = "FROM-TO")]
     window: Option<String>,
-    /// Time zone of the window, e.g. Europe/Berlin [default: this machine's]
-    #[arg(long, requires = "window")]
+    /// The earlier name of --time-zone, for the window only.
+    #[arg(long, requires = "window", hide = true)]
     zone: Option<String>,
     /// Subtasks that run at once, at most; 0 for any number.
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=1_000_000))]
@@ -123,7 +124,8 @@ async fn compose(client: &TaskClient, arguments: &Arguments) -> Result<(TaskId, 
     let schedule = schedule(arguments)?;
     let repeat_count = arguments.repeat.unwrap_or(u64::from(schedule.is_none()));
     let repeat = RepeatInfo { repeat_count, repeat_interval: interval(arguments)? };
-    let window = arguments.window.as_deref().map(|text| window(text, arguments.zone.as_deref()));
+    let zone = arguments.zone.as_deref().or(arguments.time_zone.as_deref());
+    let window = arguments.window.as_deref().map(|text| window(text, zone));
     let window = window.transpose().map_err(Error::msg)?;
     let timeout = arguments.timeout.map(timeout).transpose()?.unwrap_or(0);
     if arguments.min_score.is_some_and(|score| !score.is_finite()) {
