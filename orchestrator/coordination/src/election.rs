@@ -56,6 +56,13 @@ impl Coordinator {
     pub async fn leader(&self, dir: &str) -> Result<Option<String>, Error> {
         leader(&self.tree(), dir).await
     }
+
+    /// The last term of the election under `dir`, read from the tree: that of its leader, if there is one. `None` before
+    /// the first term, and if the node holds no number.
+    pub async fn term(&self, dir: &str) -> Result<Option<Term>, Error> {
+        let node = self.tree().get(&format!("{dir}/epoch")).await?;
+        Ok(node.and_then(|node| std::str::from_utf8(&node.data).ok()?.parse().ok().map(Term)))
+    }
 }
 
 impl Election {
