@@ -1,6 +1,9 @@
 //! The history of finished tasks: packs many tasks into one compressed node, and reads and deletes these packs.
 
+use std::cmp::Reverse;
+use std::fmt;
 use std::io::{Read as _, Write as _};
+use std::str::FromStr;
 use std::time::Duration;
 
 use flate2::Compression;
@@ -8,6 +11,7 @@ use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use tracing::{info, warn};
 
+use super::ids::TaskId;
 use super::task::{MainTask, write};
 use super::task_store::{Fault, Found, TaskStore};
 use allot_coordination::{Error, Kind, Op};
@@ -203,4 +207,99 @@ pub async fn all(store: &TaskStore) -> Result<Vec<MainTask>, Fault> {
     tasks.sort_by(|a, b| (a.finished, &a.id).cmp(&(b.finished, &b.id)));
     tasks.dedup_by(|a, b| a.id == b.id);
     Ok(tasks)
+}
+
+/// A place in the history, from new to old. As text, the cursor of a page.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Cursor {
+    /// The newest task.
+    #[default]
+    Newest,
+    /// The tasks that are older than this one and not packed.
+    Before(TaskId),
+    /// The pack of this name.
+    Pack(String),
+}
+
+impl fmt::Display for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Newest => f.write_str("newest"),
+            Self::Before(id) => write!(f, "before:{id}"),
+            Self::Pack(name) => write!(f, "pack:{name}"),
+        }
+    }
+}
+
+impl FromStr for Cursor {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once(':') {
+            Some(("before", id)) => id.parse().map(Self::Before),
+            // A name of digits leads to no other node.
+            Some(("pack", name)) if !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit()) => {
+                Ok(Self::Pack(name.to_owned()))
+            }
+            _ if text == "newest" => Ok(Self::Newest),
+            _ => Err(format!("'{text}' is no cursor of the history")),
+        }
+    }
+}
+
+/// A page of finished tasks, from new to old, and the cursor of the next page: at most `count` tasks that are not packed,
+/// then one pack in each page. A pack that is gone or cannot be read is an empty page.
+pub async fn page(
+    store: &TaskStore,
+    cursor: Cursor,
+    count: usize,
+) -> Result<(Vec<MainTask>, Option<Cursor>), Fault> {
+    let mut packs = store.children(&store.paths.compress()).await?;
+    packs.sort_unstable();
+    let pack = match cursor {
+        Cursor::Pack(pack) => pack,
+        Cursor::Newest => return unpacked_page(store, None, count, packs.pop()).await,
+        Cursor::Before(id) => return unpacked_page(store, Some(id), count, packs.pop()).await,
+    };
+    packs.retain(|name| *name < pack);
+    let path = format!("{}/{pack}", store.paths.compress());
+    let read = async || match store.tree.get(&path).await? {
+        Some(node) => unpack(&path, &node.data),
+        None => Ok(Vec::new()),
+    };
+    let mut tasks = match read().await {
+        Err(fault) if fault.is_node_specific() => {
+            warn!(%fault, "skipping a pack of history that cannot be read");
+            Vec::new()
+        }
+        tasks => tasks?,
+    };
+    tasks.sort_by_key(|task| Reverse(task.finished));
+    Ok((tasks, packs.pop().map(Cursor::Pack)))
+}
+
+/// A page of finished tasks that are not packed. The newest pack follows them.
+async fn unpacked_page(
+    store: &TaskStore,
+    before: Option<TaskId>,
+    count: usize,
+    newest_pack: Option<String>,
+) -> Result<(Vec<MainTask>, Option<Cursor>), Fault> {
+    let names = store.children(&store.paths.scheduler()).await?;
+    let mut ids: Vec<TaskId> = names.iter().filter_map(|name| name.parse().ok()).collect();
+    ids.retain(|id| before.is_none_or(|before| *id < before));
+    ids.sort_unstable_by(|a, b| b.cmp(a));
+    let mut tasks = Vec::new();
+    for batch in ids.chunks(count) {
+        for main in store.mains_of(batch).await?.into_iter().rev().filter(|main| main.task.state.is_over()) {
+            if tasks.len() < count {
+                tasks.push(main.task);
+            }
+        }
+        if tasks.len() >= count {
+            break;
+        }
+    }
+    let last = tasks.last().filter(|_| tasks.len() >= count).and_then(|task| task.id.parse().ok());
+    Ok((tasks, last.map(Cursor::Before).or(newest_pack.map(Cursor::Pack))))
 }

@@ -186,10 +186,24 @@ impl TaskStore {
     async fn mains_if(&self, is_wanted: impl Fn(&[String]) -> bool) -> Result<Vec<Found<MainTask>>, Fault> {
         let names = self.children(&self.paths.scheduler()).await?;
         let ids: Vec<TaskId> = names.iter().filter_map(|name| name.parse().ok()).collect();
+        self.mains_of_if(&ids, is_wanted).await
+    }
+
+    /// Of the main tasks `ids`, those that exist, from old to new. A task that cannot be read is skipped and logged.
+    pub async fn mains_of(&self, ids: &[TaskId]) -> Result<Vec<Found<MainTask>>, Fault> {
+        self.mains_of_if(ids, |_| true).await
+    }
+
+    /// Of the main tasks `ids`, those for whose nodes `is_wanted` is true, from old to new.
+    async fn mains_of_if(
+        &self,
+        ids: &[TaskId],
+        is_wanted: impl Fn(&[String]) -> bool,
+    ) -> Result<Vec<Found<MainTask>>, Fault> {
         let is_wanted = &is_wanted;
         let reads: Vec<_> = ids
-            .into_iter()
-            .map(|id| async move { self.found_if(id, self.paths.main(id), is_wanted).await })
+            .iter()
+            .map(|&id| async move { self.found_if(id, self.paths.main(id), is_wanted).await })
             .collect();
         let mut reads = futures_util::stream::iter(reads).buffer_unordered(MAX_READS);
         let mut found = Vec::new();
