@@ -55,6 +55,7 @@ async fn console(context: RoleContext) -> Result<()> {
         realm: config.realm.clone(),
         realm_dir: context.dir(),
         book: config.accounts.book.clone(),
+        accounts_dir: accounts::paths::own_dir(config),
         compaction: config.compaction.root.clone(),
         wait_replicas: config.conference.wait_replicas,
         wait: config.conference.wait,

@@ -38,6 +38,8 @@ pub struct Places {
     pub realm_dir: String,
     /// Key of the book of accounts.
     pub book: String,
+    /// Directory of the accounts role in the coordination service.
+    pub accounts_dir: String,
     /// Root of the compaction tasks.
     pub compaction: String,
     /// Replicas that must confirm a change of owner.

@@ -150,6 +150,38 @@ fn actions_on_seats_are_seen_in_redis() {
 }
 
 #[test]
+fn waiting_list_is_read_and_changed() {
+    let server = RedisServer::start();
+    create(&server, "show:1", &sample_venue(1, 2));
+    let console = Console::start(&server, &[]);
+    let wait = |user: &str| {
+        let wanted = json!({"key": "show:1", "user": user, "count": 2, "ttl": 60000, "offer": 60000});
+        console.act("show/wait", &wanted).json()["result"].clone()
+    };
+    assert_eq!(wait("ann")["state"], "offered");
+    let bob = wait("bob");
+    assert_eq!((&bob["state"], &bob["position"]), (&json!("waiting"), &json!(1)));
+    let cid = wait("cid");
+    let users = || {
+        let list = console.get("show/waiting?key=show:1").json();
+        assert_eq!(list["next"], 0);
+        let users = list["items"].as_array().unwrap().iter();
+        users.map(|wait| wait["user"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(users(), ["bob", "cid"]);
+    let off = console.act("show/unwait", &json!({"key": "show:1", "token": bob["token"]}));
+    assert_eq!(off.status, 200, "{}", off.body);
+    assert_eq!(users(), ["cid"]);
+    let again = console.act("show/unwait", &json!({"key": "show:1", "token": bob["token"]}));
+    assert_eq!((again.status, again.json()["code"].as_str()), (404, Some("NOTFOUND")));
+    // A release serves the next user at once, under the token of the wait.
+    let found = console.get("show/find?key=show:1&name=ann").json();
+    console.act("show/release", &json!({"key": "show:1", "token": found["holds"][0]["token"]}));
+    assert_eq!(console.get("show/find?key=show:1&name=cid").json()["holds"][0]["token"], cid["token"]);
+    assert_eq!(users(), Vec::<String>::new());
+}
+
+#[test]
 fn refusals_of_redis_come_with_their_code() {
     let server = RedisServer::start();
     create(&server, "show:1", THEATRE);

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 mod accessibility;
+mod actions;
 mod api;
 mod document;
 mod pages;

@@ -9,15 +9,10 @@ use allot_tests::shows::{create, sample_venue};
 use serde_json::json;
 
 use crate::SOON;
+use crate::actions::{click, opened, shows};
 
 /// The states of all seats in the map of the page, as numbers.
 const STATES: &str = "Array.from(document.querySelector('.map').view.show.state).join('')";
-
-fn opened(console: &Console, path: &str) -> Browser {
-    let browser = Browser::start(1300, 900);
-    browser.go(&console.address(path));
-    browser
-}
 
 fn shows_map(browser: &Browser) {
     browser.wait_for("the map", "document.querySelector('.map')?.view?.show", Duration::from_secs(30));
@@ -105,6 +100,65 @@ fn seat_with_an_id_of_its_own_is_found_and_blocked() {
     server.command("SEAT.PICK show:1 ann TTL 60000 TOKEN t SEATS 1 VIP:7");
     browser.wait_for("the hold", "document.querySelector('.holds li')", SOON);
     assert_eq!(browser.errors(), Vec::<String>::new());
+}
+
+#[test]
+fn waiting_user_is_seen_and_taken_off_the_list() {
+    let server = RedisServer::start();
+    create(&server, "show:1", &sample_venue(1, 2));
+    server.command("SEAT.PICK show:1 ann TTL 600000 TOKEN t SEATS 2 a-1-1 a-1-2");
+    let console = Console::start(&server, &[]);
+    let browser = opened(&console, "/show?key=show:1");
+    shows_map(&browser);
+    shows(&browser, "Nobody waits");
+    server.command("SEAT.WAIT show:1 bob 1 TTL 600000 OFFER 60000 TOKEN bob-1");
+    shows(&browser, "bob-1");
+    click(&browser, "Take off");
+    shows(&browser, "Nobody waits");
+    assert_eq!(server.raw().call(&["SEAT.LIST", "show:1", "WAITING"]).array()[3].array().len(), 0);
+    browser.run(
+        "const user = document.querySelector('#waiting input'); user.value = 'cid';
+        user.dispatchEvent(new Event('input', {bubbles: true}));",
+    );
+    click(&browser, "Serve or wait");
+    shows(&browser, "cid waits as number 1");
+    server.command("SEAT.RELEASE show:1 t");
+    shows(&browser, "Nobody waits");
+    browser.wait_for("the seats of cid", &format!("{STATES} === '22'"), SOON);
+    assert_eq!(browser.errors(), Vec::<String>::new());
+}
+
+/// Follows a show whose map cannot be read while 500 changes come. The map that comes then has the number 100; the next
+/// one has all changes. Gives the number of reads, and the number and the states of the map in the end.
+const LATE_MAP: &str = "
+    const map = (seq, row) => new Response(JSON.stringify({seq, now: 0, areas: [[row]],
+        plan: {areas: [{id: 'a', rows: [{label: '1', rank: 1, tier: 't', seats: '1-2'}]}]}}));
+    let reads = 0, answer;
+    const [fetched, source] = [window.fetch, window.EventSource];
+    window.fetch = () => (reads += 1) === 1 ? new Promise((done) => { answer = done; }) : Promise.resolve(map(500, 'ss'));
+    const handlers = {};
+    window.EventSource = class { addEventListener(name, handler) { handlers[name] = handler; } close() {} };
+    const { follow } = await import('/map/live.js');
+    let show;
+    const none = () => {};
+    const end = follow('k', {loaded: (found) => { show = found; }, changed: none, events: none, waiting: none, trouble: none, clock: none});
+    handlers.resync({data: '1'});
+    for (let seq = 1; seq <= 500; seq += 1)
+        handlers.changes({data: JSON.stringify({seq, now: 0, free: [], held: seq === 200 ? [0] : [], sold: [], blocked: []})});
+    answer(map(100, '..'));
+    for (let turn = 0; turn < 100 && show?.seq !== 500; turn += 1) await new Promise((done) => setTimeout(done, 20));
+    end();
+    Object.assign(window, {fetch: fetched, EventSource: source});
+    return [reads, show.seq, Array.from(show.state).join('')];";
+
+#[test]
+fn map_that_comes_late_is_read_again() {
+    let server = RedisServer::start();
+    let console = Console::start(&server, &[]);
+    let browser = opened(&console, "/");
+    shows(&browser, "master");
+    let found = browser.run(&format!("return (async () => {{ {LATE_MAP} }})()"));
+    assert_eq!(found, json!([2, 500, "33"]));
 }
 
 #[test]

@@ -191,7 +191,7 @@ fn redis_users_of_the_document_suffice() {
         "NUMPOOL.CALL {sales}:pool TTL 600000 LEASE call-1",
         "ACCOUNT.BOOK {acme}:accounts",
         "ACCOUNT.MODULE {acme}:accounts billing DEPARTMENT finance INSTANCES 1",
-        "ACCOUNT.ADD {acme}:accounts billing QUOTA 100 ACCOUNTS 1 p1",
+        "ACCOUNT.ADD {acme}:accounts billing QUOTA 100 ACCOUNTS 2 p1 p2",
     ] {
         server.command(line);
     }
@@ -226,6 +226,7 @@ fn redis_users_of_the_document_suffice() {
         "keys",
         "show/map?key=show:1",
         "show/find?key=show:1&name=ann",
+        "show/waiting?key=show:1",
         "realm/conferences?key=%7Ballot%7D:conf",
         "realm/plan?key=%7Ballot%7D:conf&down=u1",
         "pool/leases?key=%7Bsales%7D:pool",
@@ -238,6 +239,7 @@ fn redis_users_of_the_document_suffice() {
         ("show/hold", json!({"key": "show:1", "user": "ann", "ttl": 60000, "seats": ["left-A-1"]})),
         ("show/block", json!({"key": "show:1", "seats": ["left-A-2"]})),
         ("show/unblock", json!({"key": "show:1", "seats": ["left-A-2"]})),
+        ("show/wait", json!({"key": "show:1", "user": "bob", "count": 1, "ttl": 60000, "offer": 60000})),
         ("realm/drain", json!({"key": "{allot}:conf", "cmu": "u1"})),
         ("realm/undrain", json!({"key": "{allot}:conf", "cmu": "u1"})),
         ("pool/hang-up", json!({"key": "{sales}:pool", "number": "1001", "lease": "call-1"})),

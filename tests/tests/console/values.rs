@@ -4,33 +4,13 @@
 use std::fs;
 use std::time::Duration;
 
-use allot_tests::browser::Browser;
 use allot_tests::compaction_cluster::{CompactionCluster, UNHURRIED, script};
 use allot_tests::consoles::Console;
+use allot_tests::shows::{create, sample_venue, with_events};
 use allot_tests::{RedisServer, eventually};
 
 use crate::SOON;
-
-/// The text of the page's content.
-const TEXT: &str = "document.querySelector('main').innerText";
-
-fn opened(console: &Console, path: &str) -> Browser {
-    let browser = Browser::start(1300, 900);
-    browser.go(&console.address(path));
-    browser
-}
-
-fn shows(browser: &Browser, text: &str) {
-    browser.wait_for(text, &format!("{TEXT}.includes({text:?})"), SOON);
-}
-
-/// Clicks the first button with this text, and says yes to the question.
-fn click(browser: &Browser, text: &str) {
-    let button =
-        format!("[...document.querySelectorAll('main button')].find((one) => one.textContent === {text:?})");
-    browser.wait_for(text, &button, SOON);
-    browser.run(&format!("window.confirm = () => true; ({button}).click()"));
-}
+use crate::actions::{TEXT, click, opened, shows};
 
 #[test]
 fn call_is_seen_on_the_pool_page_and_hung_up_there() {
@@ -112,5 +92,37 @@ fn task_is_seen_and_paused_on_the_compaction_page() {
     fs::write(cluster.dir.path().join("go"), "").unwrap();
     shows(&browser, "6 of 6");
     shows(&browser, "No task runs");
+    assert_eq!(browser.errors(), Vec::<String>::new());
+}
+
+#[test]
+fn waiting_call_is_seen_on_the_pool_page() {
+    let server = RedisServer::start();
+    server.command("NUMPOOL.ADD {p} 1001");
+    server.command("NUMPOOL.REG {p} 1001 SWITCH east");
+    server.command("NUMPOOL.CALL {p} TTL 600000 LEASE call-1");
+    let console = Console::start(&server, &[]);
+    let browser = opened(&console, "/pool?key=%7Bp%7D");
+    shows(&browser, "call-1");
+    let mut client = server.raw();
+    let waiting =
+        std::thread::spawn(move || client.call(&["NUMPOOL.CALL", "{p}", "WAIT", "0", "LEASE", "call-2"]));
+    shows(&browser, "1 call waits for a number");
+    click(&browser, "Hang up");
+    shows(&browser, "call-2");
+    browser.wait_for("no call to wait", &format!("!{TEXT}.includes('call waits')"), SOON);
+    waiting.join().unwrap();
+    assert_eq!(browser.errors(), Vec::<String>::new());
+}
+
+#[test]
+fn events_of_all_keys_are_seen_on_the_overview() {
+    let server = RedisServer::start();
+    create(&server, "show:1", &with_events(&sample_venue(1, 3), 100));
+    let console = Console::start(&server, &[]);
+    let browser = opened(&console, "/");
+    shows(&browser, "created");
+    server.command("SEAT.PICK show:1 ann TTL 60000 TOKEN t SEATS 1 a-1-1");
+    shows(&browser, "user ann");
     assert_eq!(browser.errors(), Vec::<String>::new());
 }

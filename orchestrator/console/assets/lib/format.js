@@ -45,3 +45,9 @@ export function text(value) {
   if (typeof value === "object") return JSON.stringify(value);
   return String(value);
 }
+
+/** A record within a record, which comes as a list of names and values. @param {any} record */
+export function fields(record) {
+  if (!Array.isArray(record)) return record || {};
+  return Object.fromEntries(Array.from({ length: record.length / 2 }, (_, at) => [record[2 * at], record[2 * at + 1]]));
+}

@@ -40,10 +40,10 @@ export function KeyChoice({ keys, kind, value, label }) {
 
 /**
  * A button that acts, after a question if there is one. Viewers do not see it.
- * @param {{can: boolean, path: string, body: () => object, ask?: string, done?: (result: any) => void, children?: any,
- *          tone?: string, disabled?: boolean}} props
+ * @param {{can: boolean, path: string, body: () => object, ask?: string, done?: (result: any) => void, tell?: (result: any) => string,
+ *          children?: any, tone?: string, disabled?: boolean}} props `tell` says in words what the result is
  */
-export function Act({ can, path, body, ask, done, children, tone, disabled }) {
+export function Act({ can, path, body, ask, done, tell, children, tone, disabled }) {
   const [state, set] = useState({ busy: false, said: "", wrong: false });
   const alive = useRef(true);
   useEffect(() => () => { alive.current = false; }, []);
@@ -53,7 +53,7 @@ export function Act({ can, path, body, ask, done, children, tone, disabled }) {
     set({ busy: true, said: "", wrong: false });
     try {
       const answer = await send(path, body());
-      if (alive.current) set({ busy: false, said: "done", wrong: false });
+      if (alive.current) set({ busy: false, said: tell ? tell(answer.result) : "done", wrong: false });
       done?.(answer.result);
     } catch (error) {
       if (alive.current) set({ busy: false, said: error.message, wrong: true });

@@ -3,9 +3,13 @@
 import { get, listen } from "../lib/api.js";
 import { Show } from "./model.js";
 
+/** Most changes that wait for a map: those of ten seconds. A map that is read after more of them is read again. */
+const WAITING = 50;
+
 /**
  * @param {string} key
  * @param {{loaded: (show: Show, again: boolean) => void, changed: (positions: number[], show: Show) => void, events: (list: any[]) => void,
+ *          waiting: (list: {items: any[], more: boolean}) => void,
  *          trouble: (text: string | null) => void, clock: (now: number) => void}} told
  * @returns {() => void} ends it
  */
@@ -51,6 +55,8 @@ export function follow(key, told) {
       told.clock(changes.now);
       if (!show || loading) {
         waiting.push(changes);
+        // While the map cannot be read, changes go on. A gap in them is found, and the map is read again.
+        if (waiting.length > WAITING) waiting.shift();
         return;
       }
       const changed = show.change(changes);
@@ -59,6 +65,7 @@ export function follow(key, told) {
     },
     resync: load,
     events: told.events,
+    waiting: told.waiting,
     trouble: (problem) => told.trouble(problem.message),
     down: () => told.trouble("the console does not answer; trying again"),
   });

@@ -4,7 +4,7 @@ import { get } from "../lib/api.js";
 import { Act, Badge, Figure, KeyChoice, Panel, Trouble } from "../lib/parts.js";
 import { Table } from "../lib/table.js";
 import { useLive } from "../lib/live.js";
-import { number, percent, text, time } from "../lib/format.js";
+import { fields, number, percent, text, time } from "../lib/format.js";
 
 const TONES = { dealt: "sold", free: "free", revoking: "warn", frozen: "bad", active: "good", standby: "plain", away: "bad", leaving: "warn" };
 
@@ -63,7 +63,7 @@ function Tree({ state }) {
     ${state.modules.filter((module) => module.department === department.name).map((module) => html`<div key=${module.module}>
       <div class="leaf"><b>${module.module}</b> <${Use} line=${usage.get(module.module) || {}} /> ${money(usage.get(module.module) || {})}</div>
       ${(module.attached || []).map((entry) => {
-        const instance = Array.isArray(entry) ? Object.fromEntries(Array.from({ length: entry.length / 2 }, (_, at) => [entry[2 * at], entry[2 * at + 1]])) : entry || {};
+        const instance = fields(entry);
         const mine = state.accounts.filter((account) => account.instance === instance.instance && account.module === module.module).length;
         return html`<div class="leaf" style=${{ paddingLeft: "38px" }}>${instance.instance} <${Badge} tone=${TONES[instance.state] || "plain"}>${text(instance.state)}</${Badge}> <span class="hint">${number(mine)} accounts</span></div>`;
       })}</div>`)}

@@ -2,12 +2,21 @@
 import { html } from "../lib/ui.js";
 import { Chart } from "../lib/chart.js";
 import { link } from "../lib/address.js";
-import { Figure, Panel, Trouble } from "../lib/parts.js";
-import { number, size, span } from "../lib/format.js";
+import { Badge, Figure, Panel, Trouble } from "../lib/parts.js";
+import { clock, number, size, span, text } from "../lib/format.js";
 
 const KINDS = { show: ["Shows", "show"], realm: ["Realms", "realm"], pool: ["Pools", "pool"], book: ["Accounts", "accounts"] };
 /** Counters that say that something is wrong if they grow. */
 const FAULTS = ["allot_internal_errors", "allot_outbox_failures", "allot_steps_ahead"];
+
+/** Fields of events that the feed shows. */
+const SHOWN = ["user", "order", "cmu", "e164", "number", "switch", "account", "instance", "state", "reason"];
+
+/** The page of a key. */
+function pageOf(keys, key) {
+  const found = keys.find((entry) => entry.key === key);
+  return found ? link(KINDS[found.kind][1], { key }) : "/";
+}
 
 export function Overview({ overview }) {
   const { state, trouble } = overview;
@@ -33,7 +42,11 @@ export function Overview({ overview }) {
       <${Panel} title="Coordination">
         <div class="figures">
           <${Figure} name="ZooKeeper" value=${state.zookeeper === null ? "none" : state.zookeeper ? "connected" : "away"} tone=${state.zookeeper === null ? "" : state.zookeeper ? "good" : "bad"} />
-          ${["scheduler", "compaction"].map((name) => html`<${Figure} name=${`leads: ${name}`} value=${state.leaders[name] || "–"} />`)}
+          ${["scheduler", "accounts", "compaction"].map((name) => {
+            const leader = state.leaders[name];
+            return html`<${Figure} name=${`leads: ${name}`} value=${leader?.name || "–"} hint=${leader ? `term ${text(leader.term)}` : null} />`;
+          })}
+          <${Figure} name="mass-failure guard" value=${state.brake ? "holds" : "open"} tone=${state.brake ? "bad" : "good"} hint=${state.brake ? `since ${clock(Number(state.brake.since))}` : null} />
           <${Figure} name="waiting for recovery" value=${number(info.allot_conf_pending)} tone=${Number(info.allot_conf_pending) ? "warn" : ""} />
         </div>
       </${Panel}>
@@ -57,6 +70,10 @@ export function Overview({ overview }) {
             { name: "expiries", values: points.map((point) => point.expiries), colour: "--amber", dash: [2, 3] },
           ]} />`}
       </${Panel}>
+      ${state.events.length ? html`<${Panel} title="Events" wide><ol class="events">${state.events.map((event) => html`<li key=${`${event.key}/${event.id}`}>
+        <time>${clock(Number(event.id.split("-")[0]))}</time> <${Badge} tone="plain">${event.fields.event || "event"}</${Badge}>
+        <a class="of" href=${pageOf(state.keys, event.key)}>${event.key}</a>
+        <span class="who">${Object.entries(event.fields).filter(([name]) => SHOWN.includes(name)).map(([name, value]) => `${name} ${value}`).join(", ")}</span></li>`)}</ol></${Panel}>` : null}
       <${Panel} title="Keys" wide><div class="keys">
         ${Object.entries(KINDS).map(([kind, [title, page]]) => {
           const found = state.keys.filter((entry) => entry.kind === kind);

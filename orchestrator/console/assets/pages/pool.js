@@ -4,7 +4,7 @@ import { Act, Figure, KeyChoice, Panel, Trouble } from "../lib/parts.js";
 import { Chart } from "../lib/chart.js";
 import { Table } from "../lib/table.js";
 import { useLive } from "../lib/live.js";
-import { number, percent, span, text } from "../lib/format.js";
+import { fields, number, percent, span, text } from "../lib/format.js";
 
 const PARTS = [["idle_up", "free", "--teal"], ["busy", "in a call", "--blue"], ["cooling", "cooling down", "--violet"], ["idle_down", "not registered", "--strong-line"]];
 
@@ -36,6 +36,7 @@ export function PoolPage({ keys, chosen, can }) {
         <div class="stack" role="img" aria-label=${PARTS.map(([name, title]) => `${title} ${point[name]}`).join(", ")}>
           ${PARTS.map(([name, , colour]) => html`<span style=${{ width: `${(100 * point[name]) / Math.max(1, info.total)}%`, background: `var(${colour})` }}></span>`)}
         </div>
+        ${info.waiting ? html`<p class="notice" role="status">${number(info.waiting)} ${info.waiting === 1 ? "call waits" : "calls wait"} for a number.</p>` : null}
         <div class="key">${PARTS.map(([name, title, colour]) => html`<span><i style=${{ background: `var(${colour})` }}></i>${title} <b>${number(point[name])}</b> <span class="hint">${percent(point[name], info.total)}</span></span>`)}</div>
       </${Panel}>
       <${Panel} title="Over time">
@@ -44,6 +45,7 @@ export function PoolPage({ keys, chosen, can }) {
             { name: "free", values: state.points.map((one) => one.idle_up), colour: "--teal", fill: true },
             { name: "in a call", values: state.points.map((one) => one.busy), colour: "--blue", dash: [8, 3] },
             { name: "cooling", values: state.points.map((one) => one.cooling), colour: "--violet", dash: [2, 3] },
+            { name: "calls waiting", values: state.points.map((one) => one.waiting), colour: "--amber", dash: [6, 3, 1, 3] },
           ]} />`}
       </${Panel}>
       <${Panel} title="Settings">
@@ -55,6 +57,15 @@ export function PoolPage({ keys, chosen, can }) {
           <${Figure} name="registration" value=${Number(info.regttl) ? span(info.regttl) : "no end"} />
           <${Figure} name="leave after their call" value=${number(info.draining)} />
         </div>
+      </${Panel}>
+      <${Panel} title="Calls that get no number">
+        <div class="figures">
+          <${Figure} name="calls waiting" value=${number(info.waiting)} tone=${info.waiting ? "warn" : ""} />
+          <${Figure} name="numbers at their cap" value=${number(info.limited)} tone=${info.limited ? "warn" : ""} />
+          <${Figure} name="in quarantine" value=${number(info.quarantined)} tone=${info.quarantined ? "warn" : ""} />
+        </div>
+        ${info.causes.length ? html`<ul class="plan">${info.causes.map(fields).map((cause) => html`<li><span>${cause.cause}</span><span><b>${number(cause.count)}</b> <span class="hint">${cause.cooldown === null ? "no rule" : `${cause.after} of them: quarantine for ${span(cause.cooldown)}`}</span></span></li>`)}</ul>` : null}
+        ${info.caps.map(fields).map((cap) => html`<p class="hint">A number begins at most ${number(cap.count)} calls in ${span(cap.window)}.</p>`)}
       </${Panel}>
       <${Panel} title="Switches">
         <ul class="plan">${switches.map(([name, calls, oldest]) => html`<li><span>${name}</span><span><b>${number(calls)}</b> <span class="hint">oldest ${span(oldest)}</span>

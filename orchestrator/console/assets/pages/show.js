@@ -11,6 +11,7 @@ import { gestures } from "../map/gestures.js";
 import { palette } from "../map/palette.js";
 import { SeatCard, Selection } from "./seats.js";
 import { AreaTable, EventList, Holds, SalesChart } from "./show-side.js";
+import { Waiting } from "./waiting.js";
 
 /** Points of the sales chart that the page keeps, one each second. */
 const POINTS = 900;
@@ -31,6 +32,7 @@ function OneShow({ name, keys, chosen, can }) {
   const [hover, setHover] = useState({ at: -1, x: 0, y: 0 });
   const [selected, setSelected] = useState([]);
   const [events, setEvents] = useState([]);
+  const [waiting, setWaiting] = useState({ items: [], more: false });
   const [points, setPoints] = useState([]);
   const kind = chosen.layout, only = chosen.tier;
   const loaded = useCallback((keep) => {
@@ -60,6 +62,7 @@ function OneShow({ name, keys, chosen, can }) {
         soon();
       },
       events: setEvents,
+      waiting: setWaiting,
       trouble: setTrouble,
       clock: (now) => { clock.current = { now, at: performance.now() }; },
     });
@@ -131,6 +134,7 @@ function OneShow({ name, keys, chosen, can }) {
         <${Holds} name=${name} show=${current} version=${version} now=${now} pick=${(seats) => { setSelected(seats); view.current.reveal(seats); }} />
         <${EventList} events=${events} show=${current} pick=${(seats) => { setSelected(seats); view.current.reveal(seats); }} />
       </div>
+      <${Waiting} name=${name} show=${current} can=${can} waiting=${waiting} now=${now} />
       <${AreaTable} show=${current} version=${version} reveal=${(area) => view.current.reveal(positions(current, area))} />
     </div>`;
 }

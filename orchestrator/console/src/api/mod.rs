@@ -8,6 +8,7 @@ mod realm;
 mod session;
 mod show;
 mod tasks;
+mod waiting;
 
 use axum::routing::{get, post};
 use axum::{Json, Router};
@@ -37,6 +38,9 @@ use crate::state::Console;
         show::refund,
         show::block,
         show::unblock,
+        waiting::waiting,
+        waiting::wait,
+        waiting::unwait,
         realm::conferences,
         realm::conference,
         realm::plan,
@@ -80,6 +84,9 @@ pub(crate) fn routes() -> Router<Console> {
         .route("/show/refund", post(show::refund))
         .route("/show/block", post(show::block))
         .route("/show/unblock", post(show::unblock))
+        .route("/show/waiting", get(waiting::waiting))
+        .route("/show/wait", post(waiting::wait))
+        .route("/show/unwait", post(waiting::unwait))
         .route("/realm/conferences", get(realm::conferences))
         .route("/realm/conference", get(realm::conference))
         .route("/realm/plan", get(realm::plan))

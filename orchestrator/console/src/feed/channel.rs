@@ -1,5 +1,6 @@
 //! What readers and listeners have in common: a feed, its messages, and the loop that reads while somebody listens.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -43,8 +44,8 @@ pub(crate) struct Feed {
     sender: broadcast::Sender<Message>,
     /// The latest message with the whole state, for listeners that come later.
     state: watch::Sender<Option<Message>>,
-    /// The newest events, if the subject sends them in addition to its state.
-    kept: watch::Sender<Option<Message>>,
+    /// The latest message of each further event that lasts, by the name of the event.
+    kept: watch::Sender<BTreeMap<&'static str, Message>>,
     /// The latest snapshot of a show.
     pub(crate) show: watch::Sender<Option<Arc<ShowSnapshot>>>,
     /// Whether the reader has ended.
@@ -56,7 +57,7 @@ impl Feed {
         Self {
             sender: broadcast::Sender::new(BEHIND),
             state: watch::Sender::new(None),
-            kept: watch::Sender::new(None),
+            kept: watch::Sender::new(BTreeMap::new()),
             show: watch::Sender::new(None),
             ended: AtomicBool::new(false),
         }
@@ -71,8 +72,9 @@ impl Feed {
     /// The latest messages that last, and all messages from now on.
     pub(crate) fn listen(&self) -> (Vec<Message>, broadcast::Receiver<Message>) {
         let receiver = self.sender.subscribe();
-        let lasting = [&self.state, &self.kept].into_iter().filter_map(|message| message.borrow().clone());
-        (lasting.collect(), receiver)
+        let state = self.state.borrow().clone();
+        let kept: Vec<Message> = self.kept.borrow().values().cloned().collect();
+        (state.into_iter().chain(kept).collect(), receiver)
     }
 
     /// Sends a message that replaces all earlier ones.
@@ -81,9 +83,9 @@ impl Feed {
         self.send(message);
     }
 
-    /// Sends a message that later listeners get, too, in addition to the state.
+    /// Sends a message that later listeners get, too, in addition to the state, until the next one of the same event.
     pub(super) fn send_kept(&self, message: Message) {
-        self.kept.send_replace(Some(message.clone()));
+        self.kept.send_modify(|kept| drop(kept.insert(message.event, message.clone())));
         self.send(message);
     }
 

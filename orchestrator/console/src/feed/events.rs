@@ -18,6 +18,12 @@ pub(super) struct Event {
 }
 
 impl Event {
+    /// The place of the entry in time: milliseconds since 1970, and a number within that millisecond.
+    pub(super) fn place(&self) -> (u64, u64) {
+        let (time, number) = self.id.split_once('-').unwrap_or((&self.id, ""));
+        (time.parse().unwrap_or_default(), number.parse().unwrap_or_default())
+    }
+
     /// The kind of event.
     pub(super) fn event(&self) -> &str {
         self.fields.get("event").map_or("", String::as_str)

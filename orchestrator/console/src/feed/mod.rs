@@ -8,6 +8,7 @@ mod book;
 mod channel;
 mod compaction;
 mod events;
+mod guard;
 mod overview;
 mod pool;
 mod realm;

@@ -1,15 +1,19 @@
 //! The reader of the overview: health of Redis and ZooKeeper, leaders, and the rates of the module over fifteen minutes.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use allot_client::query;
+use allot_client::{Error, query};
 use allot_runtime::time::now_ms;
 use redis::{Value, cmd};
 use serde::Serialize;
+use serde_json::Value as Json;
 
 use super::channel::{Feed, Message, Reader};
+use super::events::{Event, newest_events};
+use super::guard::read_brake;
 use crate::problem::Problem;
 use crate::sources::Sources;
 use crate::values::{Key, keys};
@@ -20,6 +24,11 @@ const PAUSE: Duration = Duration::from_secs(1);
 const POINTS: usize = 900;
 /// Reads after which keys are looked for again; the first read looks, too.
 const KEYS_EVERY: u32 = 10;
+
+/// Keys whose event streams the feed of events shows.
+const STREAMS: usize = 20;
+/// Newest events of each stream, and of all of them together.
+const EVENTS: usize = 30;
 
 /// Counters of the module whose rates the charts draw, by the name of the line.
 const GRANTS: [&str; 4] =
@@ -45,6 +54,22 @@ struct Point {
     expiries: f64,
 }
 
+/// An event, and the key whose stream has it.
+#[derive(Serialize)]
+struct KeyEvent {
+    key: String,
+    #[serde(flatten)]
+    event: Event,
+}
+
+/// The leader of an election.
+#[derive(Serialize)]
+struct Leader {
+    name: String,
+    /// Its term; absent if it cannot be read.
+    term: Option<u64>,
+}
+
 /// The overview, as its page shows it.
 #[derive(Serialize)]
 struct State<'a> {
@@ -56,8 +81,12 @@ struct State<'a> {
     /// `true` if ZooKeeper is connected; absent without a ZooKeeper.
     zookeeper: Option<bool>,
     /// The leader of each election that has one.
-    leaders: BTreeMap<&'static str, String>,
+    leaders: BTreeMap<&'static str, Leader>,
     keys: &'a [Key],
+    /// The state of the mass-failure guard of the realm; absent if it does not hold, or may not be read.
+    brake: Option<Json>,
+    /// The newest events of the first [`STREAMS`] keys, the newest first.
+    events: Vec<KeyEvent>,
     points: &'a VecDeque<Point>,
 }
 
@@ -96,29 +125,55 @@ impl Overview {
         self.last = Some((now, sums));
     }
 
-    async fn leaders(&self) -> BTreeMap<&'static str, String> {
+    async fn leaders(&self) -> BTreeMap<&'static str, Leader> {
         let sources = &self.sources;
         let mut leaders = BTreeMap::new();
-        if sources.process.standalone {
-            return leaders;
-        }
+        let Some(store) = &sources.tasks else { return leaders };
         let elections = [
             ("scheduler", format!("{}/election", sources.places.realm_dir)),
-            (
-                "compaction",
-                match &sources.tasks {
-                    Some(store) => store.paths.election(),
-                    None => return leaders,
-                },
-            ),
+            ("accounts", format!("{}/election", sources.places.accounts_dir)),
+            ("compaction", store.paths.election()),
         ];
+        let coordinator = &sources.process.coordinator;
         for (name, election) in elections {
             // An election that nobody has joined yet has no leader, like one whose candidates are gone.
-            if let Ok(Some(leader)) = sources.process.coordinator.leader(&election).await {
-                leaders.insert(name, leader);
+            if let Ok(Some(leader)) = coordinator.leader(&election).await {
+                let term = coordinator.term(&election).await.ok().flatten();
+                leaders.insert(name, Leader { name: leader, term: term.map(|term| term.0) });
             }
         }
         leaders
+    }
+}
+
+impl Overview {
+    /// The newest events of all streams. A stream that this user of Redis may not read is left out.
+    async fn events(&self) -> Result<Vec<KeyEvent>, Error> {
+        let store = &self.sources.viewer;
+        let mut all = Vec::new();
+        for Key { key, .. } in self.keys.iter().take(STREAMS) {
+            // The request is the same for the streams of all families.
+            match store.realm(key, async |stream| newest_events(&stream, key, EVENTS).await).await {
+                Ok(events) => {
+                    all.extend(events.into_iter().map(|event| KeyEvent { key: key.clone(), event }));
+                }
+                Err(Error::Refused { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        all.sort_by_key(|entry| Reverse(entry.event.place()));
+        all.truncate(EVENTS);
+        Ok(all)
+    }
+
+    /// The state of the mass-failure guard, as the scheduler writes it.
+    async fn brake(&self) -> Result<Option<Json>, Error> {
+        let key = &self.sources.places.realm;
+        let brake = self.sources.viewer.realm(key, async |realm| read_brake(&realm).await).await;
+        match brake {
+            Err(Error::Refused { .. }) => Ok(None),
+            brake => brake,
+        }
     }
 }
 
@@ -143,6 +198,8 @@ impl Reader for Overview {
             zookeeper: (!sources.process.standalone).then(|| status.is_up()),
             leaders: self.leaders().await,
             keys: &self.keys,
+            brake: self.brake().await?,
+            events: self.events().await?,
             points: &self.points,
         };
         feed.send_state(Message::new("state", &state));

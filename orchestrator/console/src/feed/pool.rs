@@ -28,6 +28,8 @@ struct Point {
     idle_down: u64,
     busy: u64,
     cooling: u64,
+    /// Calls that wait for a number.
+    waiting: u64,
 }
 
 /// A pool, as its page shows it.
@@ -72,6 +74,7 @@ impl Reader for Pool {
             idle_down: totals.idle_down,
             busy: totals.busy_up + totals.busy_down,
             cooling: totals.cooling,
+            waiting: totals.waiting,
         });
         let leases: Vec<Json> = leases.iter().map(Record::json).collect();
         let state = State { now, info: info.json(), leases: &leases, more: next != 0, points: &self.points };

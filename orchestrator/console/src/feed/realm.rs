@@ -10,6 +10,7 @@ use serde_json::Value as Json;
 
 use super::channel::{Feed, Message, Reader};
 use super::events::{Event, newest_events};
+use super::guard::read_brake;
 use crate::problem::Problem;
 use crate::sources::Sources;
 
@@ -62,16 +63,13 @@ impl Realm {
         let (seconds, microseconds): (u64, u64) = realm.ask(&cmd("TIME")).await?;
         let units = realm.unit_records().await?;
         let (next, conferences) = realm.conference_page(0, LISTED, None, None).await?;
-        let brake: Vec<(String, String)> = realm.ask(cmd("HGETALL").arg(realm.stream("brake"))).await?;
-        let brake: serde_json::Map<String, Json> =
-            brake.into_iter().map(|(name, value)| (name, value.into())).collect();
         let state = State {
             now: seconds * 1000 + microseconds / 1000,
             units: units.iter().map(Record::json).collect(),
             stat: realm.stat().await?.json(),
             conferences: conferences.iter().map(Record::json).collect(),
             more: next != 0,
-            brake: brake.contains_key("since").then(|| brake.into()),
+            brake: read_brake(realm).await?,
             events,
         };
         (self.newest, self.read) = (newest, Some(Instant::now()));

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use allot_client::SeatStore;
+use allot_client::{ListFilter, Listed, Record, SeatStore};
 use redis::Value;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -26,6 +26,10 @@ const SHARE: u32 = 5;
 const PLAN_INTERVAL: Duration = Duration::from_secs(30);
 /// Latest events that the page lists.
 const EVENTS: usize = 40;
+/// Users of the waiting list that the page lists.
+const WAITING: u32 = 200;
+/// Interval at which the waiting list is read.
+const WAITING_INTERVAL: Duration = Duration::from_secs(1);
 /// Interval at which listeners are told that the show is still read.
 const SYNC_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -54,6 +58,15 @@ struct Changes {
     blocked: Vec<u32>,
 }
 
+/// The users who wait for seats.
+#[derive(Serialize, PartialEq)]
+struct Waiting {
+    /// `SEAT.LIST ... WAITING`, at most [`WAITING`].
+    items: Vec<serde_json::Value>,
+    /// Whether there are further users.
+    more: bool,
+}
+
 pub(super) struct Show {
     sources: Arc<Sources>,
     key: String,
@@ -62,13 +75,15 @@ pub(super) struct Show {
     newest: Option<String>,
     last: Option<Arc<ShowSnapshot>>,
     seq: u64,
+    /// When the waiting list was read, and the list.
+    waiting: Option<(Instant, Waiting)>,
     /// When listeners were told the number of the state.
     told: Option<(u64, Instant)>,
 }
 
 impl Show {
     pub(super) fn new(sources: Arc<Sources>, key: String) -> Self {
-        Self { sources, key, plan: None, newest: None, last: None, seq: 0, told: None }
+        Self { sources, key, plan: None, newest: None, last: None, seq: 0, waiting: None, told: None }
     }
 
     /// Reads the plan. Returns whether it differs from the one that the browsers have.
@@ -104,6 +119,24 @@ impl Show {
             self.newest = newest;
         }
         Ok(changed)
+    }
+
+    /// Reads the waiting list, and sends it if it has changed. A user of Redis that may not list waits sends none.
+    async fn read_waiting(&mut self, show: &SeatStore, feed: &Feed) -> Result<(), allot_client::Error> {
+        if self.waiting.as_ref().is_some_and(|(read, _)| read.elapsed() < WAITING_INTERVAL) {
+            return Ok(());
+        }
+        let listed = show.list(Listed::Waiting, &ListFilter::default(), 0, WAITING).await;
+        let waiting = match listed {
+            Ok((items, next)) => Waiting { items: items.iter().map(Record::json).collect(), more: next != 0 },
+            Err(error) if error.code() == Some("NOPERM") => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        if self.waiting.as_ref().is_none_or(|(_, last)| *last != waiting) {
+            feed.send_kept(Message::new("waiting", &waiting));
+        }
+        self.waiting = Some((Instant::now(), waiting));
+        Ok(())
     }
 
     async fn read_map(&self, show: &SeatStore) -> Result<(Vec<Vec<String>>, u64), allot_client::Error> {
@@ -188,6 +221,7 @@ impl Show {
         let mut replanned = self.plan.is_none() && self.read_plan(show).await?;
         // Events are read before the map: what changes in between is in the map, or in the events of the next read.
         let has_events = self.plan.as_ref().is_some_and(|(_, plan, _)| plan.events > 0);
+        self.read_waiting(show, feed).await?;
         if has_events && !self.read_events(show, feed).await? && self.last.is_some() && !replanned {
             return Ok(());
         }

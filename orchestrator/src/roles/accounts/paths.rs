@@ -85,7 +85,7 @@ pub(crate) fn account(dir: &str, instance: &str, account: &str) -> String {
 }
 
 /// The directory of the role's own nodes: the election.
-pub(super) fn own_dir(config: &Config) -> String {
+pub(crate) fn own_dir(config: &Config) -> String {
     format!("{}/{}", config.root, node_name(&config.accounts.book))
 }
 
