@@ -60,5 +60,9 @@ async fn console(context: RoleContext) -> Result<()> {
         wait_replicas: config.conference.wait_replicas,
         wait: config.conference.wait,
     };
-    allot_console::run(context.process.clone(), config.console.clone(), places).await
+    let operations = cli::console_operations::ConsoleOperations {
+        config: config.as_ref().clone(),
+        coordinator: context.process.coordinator.clone(),
+    };
+    allot_console::run(context.process.clone(), config.console.clone(), places, Box::new(operations)).await
 }

@@ -10,6 +10,7 @@
 mod api;
 mod assets;
 mod feed;
+mod operations;
 mod problem;
 mod router;
 mod security;
@@ -24,6 +25,7 @@ mod values;
 use anyhow::Result;
 use tracing::info;
 
+pub use operations::{Import, Imported, Operations, Submission};
 pub use settings::{Places, Settings};
 use state::Console;
 
@@ -34,14 +36,19 @@ const PART: &str = "console";
 ///
 /// # Errors
 /// The settings are refused, or the address cannot be listened on.
-pub async fn run(process: allot_runtime::Context, mut settings: Settings, places: Places) -> Result<()> {
+pub async fn run(
+    process: allot_runtime::Context,
+    mut settings: Settings,
+    places: Places,
+    operations: Box<dyn Operations>,
+) -> Result<()> {
     settings.check()?;
     let mut shutdown = process.shutdown.clone();
     let health = process.health.clone();
     let listener = server::Listener::bind(&settings).await?;
     settings.listen = listener.address;
     info!(address = settings.address(), "console by HTTP");
-    let console = Console::new(process, settings, places);
+    let console = Console::new(process, settings, places, operations);
     health.ready(PART);
     tokio::select! {
         () = listener.serve(router::router(console)) => Ok(()),

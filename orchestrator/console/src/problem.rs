@@ -61,7 +61,7 @@ impl From<Error> for Problem {
 impl From<Fault> for Problem {
     fn from(fault: Fault) -> Self {
         match fault {
-            Fault::Refused(why) => Self::new(StatusCode::CONFLICT, "refused", why),
+            Fault::Refused(why) | Fault::Busy(why) => Self::new(StatusCode::CONFLICT, "refused", why),
             other => Self::new(StatusCode::SERVICE_UNAVAILABLE, "zookeeper-away", other.to_string()),
         }
     }
@@ -70,6 +70,24 @@ impl From<Fault> for Problem {
 impl From<allot_coordination::Error> for Problem {
     fn from(error: allot_coordination::Error) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "zookeeper-away", error.to_string())
+    }
+}
+
+/// An operation of the program: the cause decides if it is known; otherwise the request is wrong.
+impl From<anyhow::Error> for Problem {
+    fn from(error: anyhow::Error) -> Self {
+        let error = match error.downcast::<Fault>() {
+            Ok(fault) => return fault.into(),
+            Err(error) => error,
+        };
+        let error = match error.downcast::<Error>() {
+            Ok(error) => return error.into(),
+            Err(error) => error,
+        };
+        match error.downcast::<allot_coordination::Error>() {
+            Ok(error) => error.into(),
+            Err(error) => Self::bad(format!("{error:#}")),
+        }
     }
 }
 

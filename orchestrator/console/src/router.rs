@@ -7,7 +7,6 @@ use axum::Router;
 use axum::middleware::{from_fn, from_fn_with_state};
 use tower::limit::GlobalConcurrencyLimitLayer;
 use tower_http::compression::CompressionLayer;
-use tower_http::limit::RequestBodyLimitLayer;
 use tower_http::timeout::RequestBodyTimeoutLayer;
 
 use crate::state::Console;
@@ -15,8 +14,6 @@ use crate::{api, assets, security};
 
 /// Requests in flight; further ones wait. Event streams do not count: their answer has begun.
 const REQUESTS: usize = 256;
-/// Longest body of a request, in bytes: some thousand seats.
-const BODY: usize = 256 * 1024;
 /// How long a client may send nothing of a body that it has announced.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -28,7 +25,6 @@ pub(crate) fn router(console: Console) -> Router {
         .layer(from_fn_with_state(Arc::clone(&console.guard), security::check_caller))
         .layer(from_fn(security::answer_headers))
         .layer(RequestBodyTimeoutLayer::new(BODY_TIMEOUT))
-        .layer(RequestBodyLimitLayer::new(BODY))
         .layer(CompressionLayer::new())
         .layer(GlobalConcurrencyLimitLayer::new(REQUESTS))
         .with_state(console)

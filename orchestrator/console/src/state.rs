@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::feed::{Feed, Feeds, Subject};
+use crate::operations::Operations;
 use crate::security::{Guard, Sessions};
 use crate::settings::{Places, Settings};
 use crate::sources::Sources;
@@ -18,6 +19,8 @@ pub(crate) struct Shared {
     pub(crate) sources: Arc<Sources>,
     /// Connections for actions, as the operator's user.
     pub(crate) operator: Store,
+    /// What the program does for the console.
+    pub(crate) operations: Box<dyn Operations>,
     feeds: Feeds,
 }
 
@@ -31,10 +34,16 @@ impl std::ops::Deref for Console {
 
 impl Console {
     /// The console, with the reader of the overview running.
-    pub(crate) fn new(process: allot_runtime::Context, settings: Settings, places: Places) -> Self {
+    pub(crate) fn new(
+        process: allot_runtime::Context,
+        settings: Settings,
+        places: Places,
+        operations: Box<dyn Operations>,
+    ) -> Self {
         let console = Self(Arc::new(Shared {
             sources: Sources::new(process, places, settings.viewer.clone()),
             operator: Store::new(settings.operator.clone()),
+            operations,
             feeds: Feeds::default(),
             guard: Arc::new(Guard {
                 sessions: Sessions::new(settings.viewer_token.clone(), settings.operator_token.clone()),

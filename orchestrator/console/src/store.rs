@@ -51,10 +51,17 @@ impl Store {
 
     /// Drops the session of this key if the error ended it, and passes the result on.
     pub(crate) fn checked<T>(&self, key: &str, result: Result<T, Error>) -> Result<T, Error> {
-        if result.as_ref().is_err_and(Error::ends_session) {
-            self.sessions.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.name(key));
+        if let Err(error) = &result {
+            self.drop_after(key, error);
         }
         result
+    }
+
+    /// Drops the session of this key if this error ended it.
+    pub(crate) fn drop_after(&self, key: &str, error: &Error) {
+        if error.ends_session() {
+            self.sessions.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.name(key));
+        }
     }
 
     /// Runs requests on the show at this key.

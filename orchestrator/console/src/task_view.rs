@@ -3,8 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use allot_compaction::ids::TaskId;
-use allot_compaction::task::{Failure, MainTask, SubState, SubTask};
+use allot_compaction::task::{Failure, MainTask};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -18,6 +17,9 @@ pub(crate) struct TaskView {
     /// Whether it has ended.
     over: bool,
     paused: bool,
+    /// Whether it is being stopped.
+    stopping: bool,
+    priority: i32,
     manager: String,
     pc: String,
     round: u64,
@@ -47,17 +49,6 @@ pub(crate) struct FailureView {
     output: String,
 }
 
-/// A subtask that has not ended.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct SubtaskView {
-    /// Id of its task.
-    task: String,
-    partition: String,
-    worker: String,
-    running: bool,
-    started: u64,
-}
-
 impl From<&MainTask> for TaskView {
     fn from(task: &MainTask) -> Self {
         Self {
@@ -66,10 +57,12 @@ impl From<&MainTask> for TaskView {
             state: task.state.to_string(),
             over: task.state.is_over(),
             paused: task.paused,
+            stopping: task.cancelling,
+            priority: task.priority,
             manager: task.manager.clone(),
             pc: task.pc.clone(),
             round: task.round,
-            all: task.count().max(task.result.all()),
+            all: task.round_size(),
             done: task.result.success_count,
             failed: task.result.failed_count,
             stopped: task.result.stopped_count,
@@ -87,18 +80,5 @@ impl From<&Failure> for FailureView {
     fn from(failure: &Failure) -> Self {
         let Failure { partition, worker, message, output, .. } = failure.clone();
         Self { partition, worker, message, output }
-    }
-}
-
-impl From<&SubTask> for SubtaskView {
-    fn from(subtask: &SubTask) -> Self {
-        let task = subtask.id.parse::<TaskId>().map(|id| id.of_main().to_string());
-        Self {
-            task: task.unwrap_or_default(),
-            partition: subtask.partition_name.clone(),
-            worker: subtask.worker.clone(),
-            running: subtask.state == SubState::Running,
-            started: subtask.started,
-        }
     }
 }

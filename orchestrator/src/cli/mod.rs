@@ -19,6 +19,7 @@ mod accounts;
 mod compaction;
 mod config;
 mod console;
+pub(crate) mod console_operations;
 mod generate;
 mod numbers;
 mod outcome;

@@ -182,6 +182,34 @@ fn waiting_list_is_read_and_changed() {
 }
 
 #[test]
+fn table_of_accounts_is_compared_and_imported() {
+    let server = RedisServer::start();
+    server.command("ACCOUNT.BOOK {b}");
+    let console = Console::start(&server, &[]);
+    let table = "department,module,account,quota,tiers\nfinance,billing,p1,100,150:0.1\n";
+    let import = |table: &str, dry: bool| {
+        console.act("book/import", &json!({"key": "{b}", "table": table, "dry_run": dry}))
+    };
+    let plan = import(table, true).json()["result"].clone();
+    assert_eq!((&plan["changes"], &plan["applied"]), (&json!(2), &json!(false)), "{plan}");
+    assert!(plan["lines"].to_string().contains("+ module billing of finance"), "{plan}");
+    assert_eq!(console.get("book/accounts?key=%7Bb%7D").json()["items"], json!([]));
+    let done = import(table, false).json()["result"].clone();
+    assert_eq!((&done["changes"], &done["applied"]), (&json!(2), &json!(true)), "{done}");
+    assert_eq!(console.get("book/accounts?key=%7Bb%7D").json()["items"][0]["account"], "p1");
+    assert_eq!(import(table, true).json()["result"]["changes"], 0);
+    let wrong = import("department,module,account,quota\nfinance,billing,p2,much\n", true);
+    assert_eq!(wrong.status, 400, "{}", wrong.body);
+    assert!(wrong.body.contains("line 2"), "{}", wrong.body);
+    // Tables are longer than the bodies of other requests.
+    let lines: Vec<String> =
+        (0..20_000).map(|at| format!("finance,billing,account-{at},100,150:0.1")).collect();
+    let long = format!("department,module,account,quota,tiers\n{}\n", lines.join("\n"));
+    assert!(long.len() > 512 * 1024);
+    assert_eq!(import(&long, true).json()["result"]["changes"], 20_000);
+}
+
+#[test]
 fn refusals_of_redis_come_with_their_code() {
     let server = RedisServer::start();
     create(&server, "show:1", THEATRE);

@@ -8,6 +8,7 @@ mod api;
 mod document;
 mod pages;
 mod security;
+mod tasks;
 mod values;
 
 /// Time within which a page shows a change. A machine that is busy with other tests gets more than a second.

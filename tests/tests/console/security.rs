@@ -179,6 +179,10 @@ fn large_body_is_refused() {
     assert_eq!(console.act("show/block", &json!({"key": "k", "seats": seats})).status, 413);
 }
 
+/// A table that changes all that an import can change: a new module, a new account, one that moves and one that goes.
+const TABLE: &str =
+    "department,module,account,quota\nfinance,billing,,\nfinance,mail,p1,100\nfinance,mail,p3,5\n";
+
 #[test]
 fn redis_users_of_the_document_suffice() {
     let server = RedisServer::start();
@@ -247,10 +251,14 @@ fn redis_users_of_the_document_suffice() {
         ("pool/unregister", json!({"key": "{sales}:pool", "switch": "east"})),
         ("book/freeze", json!({"key": "{acme}:accounts", "account": "p1"})),
         ("book/rebalance", json!({"key": "{acme}:accounts"})),
+        ("book/import", json!({"key": "{acme}:accounts", "table": TABLE, "delete": true, "dry_run": false})),
     ] {
         let answer = console.act(path, &body);
         assert_eq!(answer.status, 200, "{path}: {}", answer.body);
     }
+    let modules = ["p1", "p3"]
+        .map(|account| format!("{:?}", server.raw().call(&["ACCOUNT.INFO", "{acme}:accounts", account])));
+    assert!(modules.iter().all(|account| account.contains("mail")), "{modules:?}");
     let clients = server.raw().call(&["CLIENT", "LIST"]).text();
     assert!(clients.contains("user=viewer") && clients.contains("user=operator"), "{clients}");
 }

@@ -116,6 +116,29 @@ fn waiting_call_is_seen_on_the_pool_page() {
 }
 
 #[test]
+fn table_of_accounts_is_imported_on_the_accounts_page() {
+    let server = RedisServer::start();
+    server.command("ACCOUNT.BOOK {b}");
+    let console = Console::start(&server, &[]);
+    let browser = opened(&console, "/accounts?key=%7Bb%7D");
+    shows(&browser, "no accounts");
+    let table = "department,module,account,quota\nfinance,<i>mail</i>,p1,100\n";
+    browser.run(&format!(
+        "const area = document.querySelector('#import textarea'); area.value = {table:?};
+        area.dispatchEvent(new Event('input', {{bubbles: true}}));"
+    ));
+    click(&browser, "Compare");
+    shows(&browser, "+ module <i>mail</i> of finance");
+    shows(&browser, "no accounts");
+    click(&browser, "Apply 2 changes");
+    shows(&browser, "2 changes made");
+    browser.wait_for("the account", &format!("!{TEXT}.includes('no accounts')"), SOON);
+    let info = format!("{:?}", server.raw().call(&["ACCOUNT.INFO", "{b}", "p1"]));
+    assert!(info.contains("<i>mail</i>"), "{info}");
+    assert_eq!(browser.errors(), Vec::<String>::new());
+}
+
+#[test]
 fn events_of_all_keys_are_seen_on_the_overview() {
     let server = RedisServer::start();
     create(&server, "show:1", &with_events(&sample_venue(1, 3), 100));

@@ -4,6 +4,7 @@ import { get } from "../lib/api.js";
 import { Act, Badge, Figure, KeyChoice, Panel, Trouble } from "../lib/parts.js";
 import { Table } from "../lib/table.js";
 import { useLive } from "../lib/live.js";
+import { ImportPanel } from "./import.js";
 import { fields, number, percent, text, time } from "../lib/format.js";
 
 const TONES = { dealt: "sold", free: "free", revoking: "warn", frozen: "bad", active: "good", standby: "plain", away: "bad", leaving: "warn" };
@@ -31,6 +32,7 @@ export function AccountsPage({ keys, chosen, can }) {
       <${Panel} title="In transit">${transit.length ? html`<ul class="plan">${transit.map((account) => html`<li><span>${account.account}</span><span class="hint">leaves ${text(account.instance)}</span></li>`)}</ul>` : html`<p class="hint">No account is in transit.</p>`}</${Panel}>
       <${Panel} title="Accounts" wide extra=${state.more ? html`<span class="hint">the first ${number(state.accounts.length)}</span>` : null}>
         <${Table} id="accounts" label="Accounts" columns=${columns} rows=${state.accounts} none="no accounts" /></${Panel}>
+      <${ImportPanel} name=${key} can=${can} />
     </div>`;
 }
 

@@ -1,24 +1,21 @@
-// Compaction: tasks with their progress, units with the partitions that they work on, and history.
-import { html, useEffect, useMemo, useState } from "../lib/ui.js";
+// Compaction: tasks with their progress, a grid of units and partitions, throughput, history, and what an operator does.
+import { html, useCallback, useEffect, useMemo, useState } from "../lib/ui.js";
 import { get } from "../lib/api.js";
 import { choose } from "../lib/address.js";
 import { Act, Badge, Panel, Trouble } from "../lib/parts.js";
+import { Chart } from "../lib/chart.js";
 import { Table } from "../lib/table.js";
 import { useLive } from "../lib/live.js";
 import { number, percent, size, text, time } from "../lib/format.js";
+import { Grid } from "./partitions.js";
+import { Submit } from "./submit.js";
 
 /** The sums that the example runners report. */
 const BEFORE = "before", AFTER = "after";
 
 export function CompactionPage({ chosen, can }) {
   const { state, trouble } = useLive("compaction");
-  const [history, setHistory] = useState([]);
-  const ended = state ? state.tasks.filter((task) => task.over).length : 0;
-  useEffect(() => {
-    let live = true;
-    get("compaction/history").then((found) => live && setHistory(found), () => {});
-    return () => { live = false; };
-  }, [ended]);
+  const history = useHistory(state ? state.ends : null);
   const columns = useMemo(() => [
     { name: "id", title: "Task" },
     { name: "table", title: "Table" },
@@ -29,63 +26,101 @@ export function CompactionPage({ chosen, can }) {
     { name: "finished", title: "Finished", cell: (task) => time(task.finished) },
   ], []);
   if (!state) return html`<${Trouble} trouble=${trouble} /><h1 class="away">Reading</h1><p class="empty">${trouble ? "" : "Reading the tasks…"}</p>`;
-  const live = state.tasks.filter((task) => !task.over);
+  const { tasks, units, partitions, points } = state;
+  const running = partitions.filter((one) => one.state === "running");
   return html`
     <h1 class="away">Compaction</h1>
     <${Trouble} trouble=${trouble} />
     <div class="grid">
       <${Panel} title="Running and waiting tasks" wide>
-        ${live.length ? live.map((task) => html`<${Task} key=${task.id} task=${task} can=${can} subtasks=${state.subtasks.filter((sub) => sub.task === task.id)} />`)
+        ${tasks.length ? tasks.map((task) => html`<${Task} key=${task.id} task=${task} can=${can} units=${units} running=${running.filter((one) => one.task === task.id).length} />`)
           : html`<p class="hint">No task runs. <code>allotd compaction submit DB SCHEMA TABLE</code> submits one.</p>`}
+        <${Submit} can=${can} units=${units} />
       </${Panel}>
-      <${Panel} title="Units" wide>
-        <div class="units">${state.units.map((unit) => html`<${Unit} key=${unit.node} unit=${unit} subtasks=${state.subtasks.filter((sub) => sub.worker === unit.node)} />`)}</div>
-        ${state.units.length ? null : html`<p class="hint">No unit of compaction is there.</p>`}
+      <${Panel} title="Partitions by unit" wide extra=${state.more ? html`<span class="hint">the first ${number(partitions.length)} partitions</span>` : null}>
+        <${Grid} tasks=${tasks} units=${units} partitions=${partitions} can=${can} chosen=${chosen} />
+      </${Panel}>
+      <${Panel} title="Throughput">
+        ${points.length < 2 ? html`<p class="hint">The chart begins when somebody looks.</p>` : html`<${Chart} label="Partitions a second" at=${points.map((point) => point.at)}
+          lines=${[{ name: "partitions a second", values: points.map((point) => point.value[0]), colour: "--blue", fill: true }]} />
+          <p class="hint">Compacted now: ${size(Math.round(points.at(-1).value[1]))} a second.</p>`}
+      </${Panel}>
+      <${Panel} title="Units">
+        <div class="units">${units.map((unit) => html`<${Unit} key=${unit.node} unit=${unit} running=${running.filter((one) => one.worker === unit.node).length} />`)}</div>
+        ${units.length ? null : html`<p class="hint">No unit of compaction is there.</p>`}
       </${Panel}>
       <${Panel} title="History" wide>
-        <${Table} id="history" label="Tasks that have ended" columns=${columns} rows=${history} none="no task has ended yet"
+        <${Table} id="history" label="Tasks that have ended" columns=${columns} rows=${history.tasks} none="no task has ended yet"
           pick=${(task) => choose({ task: task.id })} picked=${(task) => task.id === chosen.task} />
+        ${history.next ? html`<div class="acts"><button type="button" onClick=${history.more}>Older tasks</button></div>` : null}
+        ${history.trouble ? html`<p class="hint">${history.trouble}</p>` : null}
       </${Panel}>
-      ${chosen.task ? html`<${Ended} task=${[...history, ...state.tasks].find((task) => task.id === chosen.task)} />` : null}
+      ${chosen.task ? html`<${Ended} task=${[...history.tasks, ...tasks].find((task) => task.id === chosen.task)} can=${can} />` : null}
     </div>`;
 }
 
 const bytes = (value) => (value === undefined || value === null ? "–" : size(value));
 
-function Task({ task, subtasks, can }) {
+/** The history, page by page; its first page is read again when a task ends. @param {number | null} ends */
+function useHistory(ends) {
+  const [held, set] = useState({ tasks: [], next: null, trouble: "" });
+  const read = useCallback((cursor) => get("compaction/history", { cursor }).then(
+    (found) => set((old) => {
+      // A task that was packed or ran again meanwhile is in two pages: the page that was read last has it as it is.
+      const fresh = new Set(found.items.map((task) => task.id));
+      const others = old.tasks.filter((task) => !fresh.has(task.id));
+      const tasks = cursor ? [...others, ...found.items] : [...found.items, ...others];
+      return { tasks, next: cursor || !old.tasks.length ? found.next : old.next, trouble: "" };
+    }),
+    (error) => set((old) => ({ ...old, trouble: error.message })),
+  ), []);
+  useEffect(() => { if (ends !== null) read(undefined); }, [ends]);
+  return { ...held, more: () => read(held.next) };
+}
+
+function Task({ task, running, units, can }) {
   const { id, done, failed, all, table } = task;
-  const running = subtasks.filter((sub) => sub.running).length;
+  const [reasons, setReasons] = useState(null);
+  const explain = () => get("compaction/explain", { id }).then(setReasons, (error) => setReasons([error.message]));
+  const state = task.stopping ? "stopping" : task.paused ? "paused" : task.state;
   return html`<div class="tree"><details open>
-    <summary><b>${table}</b> <${Badge} tone=${task.paused ? "warn" : "held"}>${task.paused ? "paused" : task.state}</${Badge}>
+    <summary><b>${table}</b> <${Badge} tone=${task.paused || task.stopping ? "warn" : "held"}>${state}</${Badge}>
       <span class="meter"><span style=${{ width: `${(100 * done) / Math.max(1, all)}%` }}></span></span>
-      <span>${percent(done, all)}</span> <span class="hint">${number(done)} of ${number(all)} partitions, ${running} running${failed ? `, ${failed} failed` : ""}; manager ${text(task.manager)}</span></summary>
+      <span>${percent(done, all)}</span> <span class="hint">${number(done)} of ${number(all)} partitions, ${running} running${failed ? `, ${failed} failed` : ""}; manager ${text(task.manager)}${task.priority ? `, priority ${task.priority}` : ""}</span></summary>
     ${task.error ? html`<p class="hint">${task.error}</p>` : null}
-    <div class="cells" role="img" aria-label=${`${done} done, ${running} running, ${failed} failed`}>
-      ${Array.from({ length: Math.min(done, 400) }, () => html`<span class="cell done"></span>`)}
-      ${Array.from({ length: Math.min(failed, 100) }, () => html`<span class="cell failed">!</span>`)}
-      ${subtasks.slice(0, 400).map((sub) => html`<span class=${`cell ${sub.running ? "running" : "waiting"}`} title=${`${sub.partition} on ${sub.worker}`}></span>`)}
-    </div>
-    ${can ? html`<div class="acts">
+    ${Object.keys(task.sums).length ? html`<p class="hint">${bytes(task.sums[BEFORE])} before, ${bytes(task.sums[AFTER])} after compaction</p>` : null}
+    <div class="acts">
+      <button type="button" onClick=${explain} aria-expanded=${reasons !== null}>Explain</button>
       <${Act} can=${can} path="compaction/pause" body=${() => ({ id, resume: task.paused })}>${task.paused ? "Resume" : "Pause"}</${Act}>
-      <${Act} can=${can} tone="danger" path="compaction/stop" ask=${`Stop the task on ${table}?`} body=${() => ({ id })}>Stop</${Act}></div>` : null}
+      <${Reassign} can=${can} id=${id} units=${units.filter((unit) => unit.pc === task.pc && unit.node !== task.manager)} />
+      <${Act} can=${can} tone="danger" path="compaction/stop" ask=${`Stop the task on ${table}?`} body=${() => ({ id })}>Stop</${Act}></div>
+    ${reasons ? html`<ul class="reasons" role="status">${reasons.map((reason) => html`<li>${reason}</li>`)}</ul>` : null}
   </details></div>`;
 }
 
-function Unit({ unit, subtasks }) {
-  const running = subtasks.filter((sub) => sub.running);
+/** Gives a task to another manager. */
+function Reassign({ can, id, units }) {
+  const [to, setTo] = useState("");
+  if (!can || !units.length) return null;
+  return html`<span class="act"><select aria-label="The next manager" onChange=${(event) => setTo(event.target.value)}>
+      <option value="">any unit</option>${units.map((unit) => html`<option value=${unit.node}>${unit.node}</option>`)}</select>
+    <${Act} can=${can} path="compaction/reassign" body=${() => ({ id, to: to || null })} tell=${(unit) => `to ${unit}`}>Reassign</${Act}></span>`;
+}
+
+function Unit({ unit, running }) {
   return html`<div class="unit"><div class="head"><span class="name">${unit.node}</span>${unit.monitor ? html`<${Badge} tone="good">monitor</${Badge}>` : null}</div>
-    <div class="room"><b>${number(running.length)}</b> <span class="hint">of ${number(unit.slots)} slots, cluster ${unit.pc}</span></div>
-    <div class="cells">${subtasks.slice(0, 120).map((sub) => html`<span class=${`cell ${sub.running ? "running" : "waiting"}`} title=${sub.partition}></span>`)}</div>
+    <div class="room"><b>${number(running)}</b> <span class="hint">of ${number(unit.slots)} slots, cluster ${unit.pc}</span></div>
     <div class="hint">since ${time(unit.started)}</div></div>`;
 }
 
-function Ended({ task }) {
+function Ended({ task, can }) {
   if (!task) return null;
-  const { table, done, failed, stopped } = task;
-  return html`<${Panel} title=${`Task ${task.id}`} wide extra=${html`<button type="button" class="quiet" onClick=${() => choose({ task: null })}>Close</button>`}>
-    <p>${table}: ${number(done)} well, ${number(failed)} failed, ${number(stopped)} stopped. Created ${time(task.created)}, finished ${time(task.finished)}.</p>
+  const { id, table, done, failed, stopped } = task;
+  return html`<${Panel} title=${`Task ${id}`} wide extra=${html`<button type="button" class="quiet" onClick=${() => choose({ task: null })}>Close</button>`}>
+    <p>${table}: ${number(done)} done, ${number(failed)} failed, ${number(stopped)} stopped. Created ${time(task.created)}, finished ${time(task.finished)}.</p>
     ${task.error ? html`<p class="hint">${task.error}</p>` : null}
     ${Object.entries(task.sums).map(([name, sum]) => html`<p class="hint">${name}: ${number(sum)}</p>`)}
     ${task.failures.map((failure) => html`<details><summary>${failure.partition} at ${failure.worker}: ${failure.message}</summary><pre>${failure.output}</pre></details>`)}
+    ${failed && task.over ? html`<div class="acts"><${Act} can=${can} path="compaction/retry" ask=${`Run ${failed} failed partitions of ${table} again?`} body=${() => ({ id })}>Retry failed</${Act}></div>` : null}
   </${Panel}>`;
 }

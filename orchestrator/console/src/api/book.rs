@@ -8,6 +8,7 @@ use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
 use super::action::{Answer, Done, act};
+use crate::operations::{Import, Imported};
 use crate::problem::Problem;
 use crate::security::Caller;
 use crate::state::Console;
@@ -109,6 +110,38 @@ pub(super) async fn rebalance(
         let ask = async |book: BookStore| book.rebalance(false, None).await;
         let moves = console.operator.book(&key, ask).await?;
         Ok(moves.iter().map(Record::json).collect::<Vec<_>>())
+    })
+    .await
+}
+
+/// A table of accounts for a book.
+#[derive(Deserialize, ToSchema)]
+pub(super) struct ImportInto {
+    key: String,
+    #[serde(flatten)]
+    wanted: Import,
+}
+
+/// Makes a book equal to a table of accounts, as `allotd accounts import` does, or says what would change. The result is
+/// an [`Imported`].
+#[utoipa::path(post, path = "/api/v1/book/import", request_body = ImportInto,
+    responses((status = 200, body = Done), (status = 400, body = Problem), (status = 409, body = Problem)))]
+pub(super) async fn import(
+    State(console): State<Console>,
+    Extension(caller): Extension<Caller>,
+    Json(ImportInto { key, wanted }): Json<ImportInto>,
+) -> Answer {
+    let what = if wanted.dry_run { "import (dry run)" } else { "import" };
+    act(&caller, what, key.clone(), async {
+        let session = console.operator.session(&key).await?;
+        let book = BookStore::new(session.connection, &key);
+        let imported = console.operations.import(book, key.clone(), wanted).await;
+        let imported: Imported = imported.inspect_err(|error| {
+            if let Some(error) = error.downcast_ref::<allot_client::Error>() {
+                console.operator.drop_after(&key, error);
+            }
+        })?;
+        serde_json::to_value(imported).map_err(|error| Problem::bad(error.to_string()))
     })
     .await
 }

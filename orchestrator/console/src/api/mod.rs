@@ -10,11 +10,18 @@ mod show;
 mod tasks;
 mod waiting;
 
+use axum::extract::DefaultBodyLimit;
 use axum::routing::{get, post};
 use axum::{Json, Router};
+use tower_http::limit::RequestBodyLimitLayer;
 use utoipa::OpenApi;
 
 use crate::state::Console;
+
+/// Longest body of a request, in bytes: some thousand seats.
+const BODY: usize = 256 * 1024;
+/// Longest table of accounts, in bytes: more than a hundred thousand accounts.
+const TABLE: usize = 16 * 1024 * 1024;
 
 /// The API. Its document is at `/api/v1/openapi.json`.
 #[derive(OpenApi)]
@@ -60,6 +67,11 @@ use crate::state::Console;
         tasks::history,
         tasks::pause,
         tasks::stop,
+        tasks::explain,
+        tasks::submit,
+        tasks::retry,
+        tasks::reassign,
+        book::import,
     )
 )]
 struct Document;
@@ -106,7 +118,20 @@ pub(crate) fn routes() -> Router<Console> {
         .route("/compaction/history", get(tasks::history))
         .route("/compaction/pause", post(tasks::pause))
         .route("/compaction/stop", post(tasks::stop))
+        .route("/compaction/explain", get(tasks::explain))
+        .route("/compaction/submit", post(tasks::submit))
+        .route("/compaction/retry", post(tasks::retry))
+        .route("/compaction/reassign", post(tasks::reassign))
+        .layer(RequestBodyLimitLayer::new(BODY))
+        .merge(import_routes())
         .fallback(unknown)
+}
+
+/// The endpoint whose body is a whole table.
+fn import_routes() -> Router<Console> {
+    Router::new()
+        .route("/book/import", post(book::import))
+        .layer((DefaultBodyLimit::disable(), RequestBodyLimitLayer::new(TABLE)))
 }
 
 async fn unknown() -> crate::problem::Problem {

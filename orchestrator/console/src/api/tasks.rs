@@ -1,19 +1,23 @@
 //! Compaction: history, and what an operator does with tasks.
 
-use allot_compaction::history as packed;
+use allot_compaction::history::{self as packed, Cursor};
 use allot_compaction::ids::TaskId;
 use allot_compaction::task_store::TaskStore;
-use axum::extract::State;
+use axum::extract::{Query, State};
 use axum::{Extension, Json};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 
 use super::action::{Answer, Done, act};
+use crate::operations::Submission;
 use crate::problem::Problem;
 use crate::security::Caller;
 use crate::state::Console;
 use crate::task_view::TaskView;
+
+/// Tasks of one page of history, at most, as long as they are not packed.
+const PAGE: usize = 100;
 
 fn store(console: &Console) -> Result<&TaskStore, Problem> {
     let absent = || Problem::absent("no ZooKeeper is configured, where tasks are: set zookeeper.servers");
@@ -24,12 +28,52 @@ fn id(text: &str) -> Result<TaskId, Problem> {
     text.parse().map_err(|_| Problem::bad(format!("'{text}' is no id of a task")))
 }
 
-/// All tasks that have ended, packed ones included.
-#[utoipa::path(get, path = "/api/v1/compaction/history",
-    responses((status = 200, body = [TaskView]), (status = 503, body = Problem)))]
-pub(super) async fn history(State(console): State<Console>) -> Result<Json<Vec<TaskView>>, Problem> {
-    let tasks = packed::all(store(&console)?).await?;
-    Ok(Json(tasks.iter().map(TaskView::from).collect()))
+/// Which tasks.
+#[derive(Deserialize, IntoParams)]
+pub(super) struct Which {
+    /// The cursor of the page before; without it, the first page.
+    cursor: Option<String>,
+}
+
+/// A page of tasks that have ended.
+#[derive(Serialize, ToSchema)]
+pub(super) struct History {
+    /// Cursor of the next page; null at the end.
+    next: Option<String>,
+    items: Vec<TaskView>,
+}
+
+/// Tasks that have ended, from new to old: first those with nodes of their own, then the packed ones, a pack in each
+/// page.
+#[utoipa::path(get, path = "/api/v1/compaction/history", params(Which),
+    responses((status = 200, body = History), (status = 400, body = Problem), (status = 503, body = Problem)))]
+pub(super) async fn history(
+    State(console): State<Console>,
+    Query(Which { cursor }): Query<Which>,
+) -> Result<Json<History>, Problem> {
+    let store = store(&console)?;
+    let cursor = cursor.map(|text| text.parse::<Cursor>().map_err(Problem::bad)).transpose()?;
+    let (tasks, next) = packed::page(store, cursor.unwrap_or_default(), PAGE).await?;
+    let items = tasks.iter().map(TaskView::from).collect();
+    Ok(Json(History { next: next.map(|next| next.to_string()), items }))
+}
+
+/// One task.
+#[derive(Deserialize, IntoParams)]
+pub(super) struct One {
+    /// The id of the task.
+    id: String,
+}
+
+/// Why a task does not run, or has not finished.
+#[utoipa::path(get, path = "/api/v1/compaction/explain", params(One),
+    responses((status = 200, body = [String]), (status = 409, body = Problem)))]
+pub(super) async fn explain(
+    State(console): State<Console>,
+    Query(One { id: task }): Query<One>,
+) -> Result<Json<Vec<String>>, Problem> {
+    store(&console)?;
+    Ok(Json(console.operations.explain(id(&task)?).await?))
 }
 
 /// A task.
@@ -68,6 +112,62 @@ pub(super) async fn stop(
     act(&caller, "stop", task.id.clone(), async {
         let stopped = store(&console)?.stop(id(&task.id)?).await?;
         Ok(json!(TaskView::from(&stopped)))
+    })
+    .await
+}
+
+/// Submits a task. The result is its id.
+#[utoipa::path(post, path = "/api/v1/compaction/submit", request_body = Submission,
+    responses((status = 200, body = Done), (status = 400, body = Problem), (status = 409, body = Problem)))]
+pub(super) async fn submit(
+    State(console): State<Console>,
+    Extension(caller): Extension<Caller>,
+    Json(wanted): Json<Submission>,
+) -> Answer {
+    let target = [&wanted.db, &wanted.schema, &wanted.table].map(String::as_str).join(".");
+    act(&caller, "submit", target, async {
+        store(&console)?;
+        Ok(console.operations.submit(wanted).await?)
+    })
+    .await
+}
+
+/// Runs the failed partitions of a finished task again.
+#[utoipa::path(post, path = "/api/v1/compaction/retry", request_body = Task,
+    responses((status = 200, body = Done), (status = 409, body = Problem)))]
+pub(super) async fn retry(
+    State(console): State<Console>,
+    Extension(caller): Extension<Caller>,
+    Json(task): Json<Task>,
+) -> Answer {
+    act(&caller, "retry", task.id.clone(), async {
+        store(&console)?;
+        console.operations.retry(id(&task.id)?).await?;
+        Ok(true)
+    })
+    .await
+}
+
+/// A task or a subtask that another unit is to have.
+#[derive(Deserialize, ToSchema)]
+pub(super) struct Reassigned {
+    /// The id of a task, or of a subtask that waits.
+    id: String,
+    /// The unit; without it, one that is chosen by hashing.
+    to: Option<String>,
+}
+
+/// Gives a task to another manager, or a waiting subtask to another worker. The result is the unit.
+#[utoipa::path(post, path = "/api/v1/compaction/reassign", request_body = Reassigned,
+    responses((status = 200, body = Done), (status = 409, body = Problem)))]
+pub(super) async fn reassign(
+    State(console): State<Console>,
+    Extension(caller): Extension<Caller>,
+    Json(Reassigned { id: task, to }): Json<Reassigned>,
+) -> Answer {
+    act(&caller, "reassign", format!("{task} {}", to.as_deref().unwrap_or("-")), async {
+        store(&console)?;
+        Ok(console.operations.reassign(id(&task)?, to).await?)
     })
     .await
 }

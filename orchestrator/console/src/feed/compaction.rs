@@ -1,25 +1,24 @@
-//! The reader of compaction: live tasks with their subtasks, and the units that run them.
+//! The reader of compaction: unfinished tasks with their partitions, and the units that run them.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use allot_compaction::node::follow;
-use allot_compaction::paths::decode;
-use allot_compaction::task_store::TaskStore;
 use allot_runtime::time::now_ms;
 use serde::Serialize;
 
 use super::channel::{Feed, Message, Reader};
+use super::live_tasks::LiveTasks;
+use super::partition_grid::{PartitionGrid, PartitionView};
+use super::points::Points;
 use crate::problem::Problem;
 use crate::sources::Sources;
-use crate::task_view::{SubtaskView, TaskView};
+use crate::task_view::TaskView;
 
 /// Interval of reads.
 const PAUSE: Duration = Duration::from_secs(1);
 /// The newest tasks that are sent: a message goes to every browser each second.
 const TASKS: usize = 500;
-/// Subtasks that are read; a page draws a cell for each.
-const SUBTASKS: usize = 2000;
 
 /// A unit of compaction.
 #[derive(Serialize)]
@@ -34,22 +33,31 @@ struct Unit {
 
 /// Compaction, as its page shows it.
 #[derive(Serialize)]
-struct State {
+struct State<'a> {
     /// The clock of the console in milliseconds since 1970.
     now: u64,
+    /// The unfinished tasks, from old to new; the newest [`TASKS`].
     tasks: Vec<TaskView>,
-    /// Unfinished subtasks.
-    subtasks: Vec<SubtaskView>,
+    /// Grows when a task ends, or begins again: then the history has changed.
+    ends: u64,
+    /// The partitions of the running rounds.
+    partitions: Vec<PartitionView>,
+    /// Whether there are further partitions.
+    more: bool,
     units: Vec<Unit>,
+    /// Subtasks that ended and bytes that were compacted, a second.
+    points: &'a Points<[f64; 2]>,
 }
 
 pub(super) struct Tasks {
     sources: Arc<Sources>,
+    live: LiveTasks,
+    grid: PartitionGrid,
 }
 
 impl Tasks {
     pub(super) fn new(sources: Arc<Sources>) -> Self {
-        Self { sources }
+        Self { sources, live: LiveTasks::default(), grid: PartitionGrid::default() }
     }
 }
 
@@ -58,7 +66,9 @@ impl Reader for Tasks {
         let Some(store) = &self.sources.tasks else {
             return Err(Problem::absent("no ZooKeeper is configured: set zookeeper.servers"));
         };
-        let mains = store.mains().await?;
+        let now = now_ms();
+        self.live.read(store, now).await?;
+        let (partitions, more) = self.grid.read(store, &self.live.tasks).await?;
         let monitor = self.sources.process.coordinator.leader(&store.paths.election()).await?;
         let mut units = follow(&self.sources.process.coordinator, &store.paths.nodes());
         let units = match tokio::time::timeout(PAUSE, units.wait_for(|units| units.current)).await {
@@ -73,27 +83,18 @@ impl Reader for Tasks {
             started: info.started,
             version: info.version,
         };
-        let newest = mains.get(mains.len().saturating_sub(TASKS)..).unwrap_or_default();
+        let tasks = &self.live.tasks;
+        let newest = tasks.get(tasks.len().saturating_sub(TASKS)..).unwrap_or_default();
         let state = State {
-            now: now_ms(),
+            now,
             tasks: newest.iter().map(|main| TaskView::from(&main.task)).collect(),
-            subtasks: subtasks(store).await?,
+            ends: self.live.ends,
+            partitions,
+            more,
             units: units.into_iter().map(unit).collect(),
+            points: &self.live.points,
         };
         feed.send_state(Message::new("state", &state));
         Ok(PAUSE)
     }
-}
-
-/// The unfinished subtasks of all workers.
-async fn subtasks(store: &TaskStore) -> Result<Vec<SubtaskView>, Problem> {
-    let mut all = Vec::new();
-    for name in store.children(&store.paths.assigned()).await? {
-        let worker = decode(&name);
-        let ids = store.at(&worker, None).await?;
-        let rest = SUBTASKS.saturating_sub(all.len());
-        let ids = ids.get(..rest.min(ids.len())).unwrap_or_default();
-        all.extend(store.subs(&worker, ids).await?.iter().map(|sub| SubtaskView::from(&sub.task)));
-    }
-    Ok(all)
 }

@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use clap::Args;
+use indicatif::ProgressBar;
 use redis::Value;
 
 use super::file::{self, Contents, Tariff};
@@ -15,7 +16,7 @@ use super::module_settings::ModuleSettings;
 use crate::cli::outcome::Outcome;
 use crate::cli::progress;
 use crate::cli::terminal::{errln, outln};
-use crate::config::BookSource;
+use crate::config::{BookSource, Config};
 use allot_client::{BookStore, Record};
 
 /// Most accounts in one command.
@@ -87,27 +88,53 @@ pub(crate) async fn run(arguments: Arguments) -> Result<Outcome> {
         return Ok(Outcome::InputRefused);
     }
     let (config, book) = super::session::open(&arguments.source).await?;
-    // A dry run creates nothing, not even the book.
-    let exists: u64 = book.ask(&book.begin("EXISTS")).await?;
-    let (modules, accounts) = if exists == 0 {
-        (Vec::new(), Vec::new())
-    } else {
-        (book.modules().await?, book.accounts(None).await?)
-    };
-    let difference = compare(&contents, &modules, &accounts, arguments.instances)?;
-    print(&difference, &arguments);
+    let (exists, difference) = compare_with_book(&book, &contents, arguments.instances).await?;
+    describe(&difference, arguments.delete).iter().for_each(|line| outln!("{line}"));
     if arguments.dry_run {
         outln!("dry run: nothing was changed");
         return Ok(Outcome::Done);
     }
-    if exists == 0 {
-        book.book().await?;
-    }
-    if apply(&book, &difference, &arguments).await? > 0 {
+    let bar = progress::bar(changes(&difference, arguments.delete), "importing");
+    let applied = apply(&book, exists, &difference, arguments.delete, &bar).await;
+    bar.finish_and_clear();
+    if applied? > 0 {
         super::session::notify(&config).await?;
     }
     outln!("done");
     Ok(if difference.differ.is_empty() { Outcome::Done } else { Outcome::CheckFailed })
+}
+
+/// Imports a table for the console, or says what would change. The book of `config` has a leader that is notified.
+pub(crate) async fn import_table(
+    config: &Config,
+    book: &BookStore,
+    key: &str,
+    wanted: &allot_console::Import,
+) -> Result<allot_console::Imported> {
+    let contents = file::read(&wanted.table)?;
+    if !contents.problems.is_empty() {
+        let shown = contents.problems.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join("; ");
+        bail!("{} problems in the table: {shown}", contents.problems.len());
+    }
+    let (exists, difference) = compare_with_book(book, &contents, wanted.instances).await?;
+    let lines = describe(&difference, wanted.delete);
+    if wanted.dry_run {
+        let changes = changes(&difference, wanted.delete);
+        return Ok(allot_console::Imported { lines, changes, applied: false });
+    }
+    let changes = apply(book, exists, &difference, wanted.delete, &ProgressBar::hidden()).await?;
+    if changes > 0 && key == config.accounts.book {
+        super::session::notify(config).await?;
+    }
+    Ok(allot_console::Imported { lines, changes, applied: true })
+}
+
+/// Whether the book exists, and its difference from a file. Creates nothing, not even the book.
+async fn compare_with_book(book: &BookStore, contents: &Contents, places: u32) -> Result<(bool, Difference)> {
+    let exists = book.ask::<u64>(&book.begin("EXISTS")).await? > 0;
+    let (modules, accounts) =
+        if exists { (book.modules().await?, book.accounts(None).await?) } else { (Vec::new(), Vec::new()) };
+    Ok((exists, compare(contents, &modules, &accounts, places)?))
 }
 
 /// Compares a file with a book. `places` is for new modules that name none.
@@ -168,50 +195,55 @@ fn compare(contents: &Contents, modules: &[Record], accounts: &[Record], places:
     Ok(difference)
 }
 
-fn print(difference: &Difference, arguments: &Arguments) {
+/// The difference in words, one line for each kind of change.
+fn describe(difference: &Difference, delete: bool) -> Vec<String> {
+    let mut lines = Vec::new();
     for ModuleChange { module, department, settings, .. } in &difference.new_modules {
-        outln!("+ module {module} of {department}, {} places", settings.places());
+        lines.push(format!("+ module {module} of {department}, {} places", settings.places()));
     }
     for ModuleChange { module, department, moves, settings } in &difference.changed_modules {
         if *moves {
-            outln!("~ module {module} goes to {department}");
+            lines.push(format!("~ module {module} goes to {department}"));
         } else {
-            outln!("~ module {module} gets {}", settings.arguments().join(" "));
+            lines.push(format!("~ module {module} gets {}", settings.arguments().join(" ")));
         }
     }
     for ((module, tariff), accounts) in &difference.added {
         let tiers = file::tiers_of(&tariff.tiers);
         let tiers = if tiers.is_empty() { String::new() } else { format!(", tiers {tiers}") };
-        outln!(
+        lines.push(format!(
             "+ {} accounts for {module}, quota {}{tiers}: {}",
             accounts.len(),
             tariff.quota,
             some(accounts)
-        );
+        ));
     }
     for (module, accounts) in &difference.moved {
-        outln!("~ {} accounts go to {module}: {}", accounts.len(), some(accounts));
+        lines.push(format!("~ {} accounts go to {module}: {}", accounts.len(), some(accounts)));
     }
     if !difference.lent.is_empty() {
-        outln!(
+        lines.push(format!(
             "  {} accounts are with another module of their department and stay there, since rebalancing moves them: {}",
             difference.lent.len(),
             some(&difference.lent)
-        );
+        ));
     }
     let (count, absent) = (difference.absent.len(), some(&difference.absent));
-    if count > 0 && arguments.delete {
-        outln!("- {count} accounts are deleted: {absent}");
+    if count > 0 && delete {
+        lines.push(format!("- {count} accounts are deleted: {absent}"));
     } else if count > 0 {
-        outln!("  {count} accounts are not in the file and stay (--delete takes them away): {absent}");
+        lines.push(format!(
+            "  {count} accounts are not in the file and stay (--delete takes them away): {absent}"
+        ));
     }
     if !difference.differ.is_empty() {
-        outln!(
+        lines.push(format!(
             "! {} accounts are there with another quota or other tiers, which cannot be changed while they are there: {}",
             difference.differ.len(),
             some(&difference.differ)
-        );
+        ));
     }
+    lines
 }
 
 fn some(accounts: &[String]) -> String {
@@ -219,16 +251,29 @@ fn some(accounts: &[String]) -> String {
     if accounts.len() > SHOWN { format!("{names} ...") } else { names }
 }
 
-/// Applies the difference. Returns how many changes were made.
-async fn apply(book: &BookStore, difference: &Difference, arguments: &Arguments) -> Result<u64> {
+/// How many modules and accounts an import changes.
+fn changes(difference: &Difference, delete: bool) -> u64 {
     let count = |accounts: &Vec<String>| accounts.len() as u64;
-    let absent = if arguments.delete { difference.absent.as_slice() } else { &[] };
     let modules = difference.new_modules.len() + difference.changed_modules.len();
-    let total = modules as u64
+    let absent = if delete { difference.absent.len() } else { 0 };
+    modules as u64
         + difference.added.values().map(count).sum::<u64>()
         + difference.moved.values().map(count).sum::<u64>()
-        + absent.len() as u64;
-    let bar = progress::bar(total, "importing");
+        + absent as u64
+}
+
+/// Applies the difference, and creates the book if it does not exist. Returns how many changes were made.
+async fn apply(
+    book: &BookStore,
+    exists: bool,
+    difference: &Difference,
+    delete: bool,
+    bar: &ProgressBar,
+) -> Result<u64> {
+    if !exists {
+        book.book().await?;
+    }
+    let absent = if delete { difference.absent.as_slice() } else { &[] };
     for change in difference.new_modules.iter().chain(&difference.changed_modules) {
         let mut command = book.begin("ACCOUNT.MODULE");
         command.arg(&change.module).arg("DEPARTMENT").arg(&change.department);
@@ -258,6 +303,5 @@ async fn apply(book: &BookStore, difference: &Difference, arguments: &Arguments)
         book.ask::<Value>(book.begin("ACCOUNT.DEL").arg(some.len()).arg(some)).await?;
         bar.inc(some.len() as u64);
     }
-    bar.finish_and_clear();
-    Ok(total)
+    Ok(changes(difference, delete))
 }

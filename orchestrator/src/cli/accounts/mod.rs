@@ -10,6 +10,8 @@ mod settings;
 mod simulate;
 mod status;
 
+pub(crate) use import::import_table;
+
 use anyhow::Result;
 use clap::{Args, Subcommand};
 

@@ -17,6 +17,17 @@ use allot_runtime::time::now_ms;
 
 /// Prints the reasons, one on each line.
 pub(super) async fn run(client: &TaskClient, id: TaskId, json: bool) -> Result<Outcome> {
+    let reasons = explain(client, id).await?;
+    if json {
+        write(&format!("{}\n", serde_json::json!({"task": id.to_string(), "reasons": reasons})))?;
+    } else {
+        write(&format!("{}\n", reasons.join("\n")))?;
+    }
+    Ok(Outcome::Done)
+}
+
+/// The reasons why a task is not running, or not finished.
+pub(super) async fn explain(client: &TaskClient, id: TaskId) -> Result<Vec<String>> {
     let Some(main) = client.store.main(id).await? else { return Err(gone(id).into()) };
     let units = client.units().await?;
     let subs = count_subtasks(client, id).await?;
@@ -28,13 +39,7 @@ pub(super) async fn run(client: &TaskClient, id: TaskId, json: bool) -> Result<O
     let away =
         client.store.inboxes().await?.into_iter().filter_map(|(unit, inbox)| Some((unit, inbox.away?)));
     let there = Presences { units: &units, away: away.collect() };
-    let reasons = reasons(&main.task, before.map(|before| before.id), &limits, &subs, &there, now_ms());
-    if json {
-        write(&format!("{}\n", serde_json::json!({"task": main.task.id, "reasons": reasons})))?;
-    } else {
-        write(&format!("{}\n", reasons.join("\n")))?;
-    }
-    Ok(Outcome::Done)
+    Ok(reasons(&main.task, before.map(|before| before.id), &limits, &subs, &there, now_ms()))
 }
 
 /// How many subtasks of a task run and wait at each worker.

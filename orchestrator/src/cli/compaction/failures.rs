@@ -57,8 +57,14 @@ pub(super) async fn list(client: &TaskClient, id: TaskId, format: Format) -> Res
     Ok(Outcome::Done)
 }
 
-/// Reopens a finished task with its failed partitions. Its manager remains if that unit is present.
+/// Reopens a finished task with its failed partitions, and prints it or waits for its end.
 pub(super) async fn retry(client: &TaskClient, id: TaskId, wait: bool, json: bool) -> Result<Outcome> {
+    reopen(client, id).await?;
+    if wait { submit::wait(client, id, "goes on").await } else { views::show(client, id, json).await }
+}
+
+/// Reopens a finished task with its failed partitions. Its manager remains if that unit is present.
+pub(super) async fn reopen(client: &TaskClient, id: TaskId) -> Result<()> {
     let Some(main) = client.store.main(id).await? else { return Err(gone(id).into()) };
     let (bins, task) = (client.units().await?.bins(&main.task.pc), main.task);
     let manager = match bins.iter().find(|bin| bin.name == task.manager) {
@@ -68,5 +74,5 @@ pub(super) async fn retry(client: &TaskClient, id: TaskId, wait: bool, json: boo
         })?,
     };
     client.store.retry(id, &manager.name).await?;
-    if wait { submit::wait(client, id, "goes on").await } else { views::show(client, id, json).await }
+    Ok(())
 }

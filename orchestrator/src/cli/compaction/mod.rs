@@ -3,6 +3,8 @@
 
 mod explain;
 mod failures;
+mod operations;
+mod reassign;
 mod set;
 mod submit;
 mod task_client;
@@ -13,10 +15,9 @@ use anyhow::Result;
 use clap::Subcommand;
 
 use crate::cli::outcome::Outcome;
-use allot_compaction::hashing::choose;
 use allot_compaction::ids::TaskId;
-use allot_compaction::task_store::Fault;
-use task_client::{Common, TaskClient, gone};
+pub(crate) use operations::{explain, reassign, retry, submit};
+use task_client::{Common, TaskClient};
 
 /// The commands.
 #[derive(Debug, Subcommand)]
@@ -155,7 +156,7 @@ pub(crate) async fn run(command: Command) -> Result<Outcome> {
         Command::Resume { task, .. } => pause(&client, *task, false, json).await,
         Command::Set(arguments) => set::run(&client, arguments).await,
         Command::Reassign { task, to, subtask, .. } => {
-            reassign(&client, (*task, *subtask), to.as_deref(), json).await
+            reassign::run(&client, (*task, *subtask), to.as_deref(), json).await
         }
         Command::History { task, .. } => views::history(&client, *task, json).await,
         Command::Upgrade(arguments) => upgrade::run(&client, arguments).await,
@@ -177,39 +178,4 @@ async fn stop(client: &TaskClient, id: TaskId, wait: bool, json: bool) -> Result
 async fn pause(client: &TaskClient, id: TaskId, paused: bool, json: bool) -> Result<Outcome> {
     client.store.pause(id, paused).await?;
     views::show(client, id, json).await
-}
-
-async fn reassign(
-    client: &TaskClient,
-    (id, subtask): (TaskId, bool),
-    to: Option<&str>,
-    json: bool,
-) -> Result<Outcome> {
-    if subtask == id.is_main() {
-        let kind = if subtask { "a task, and no subtask" } else { "a subtask: say --subtask" };
-        return Err(Fault::Refused(format!("{id} is {kind}")).into());
-    }
-    let Some(main) = client.store.main(id.of_main()).await? else { return Err(gone(id.of_main()).into()) };
-    let mut bins = client.units().await?.bins(&main.task.pc);
-    let has = if subtask {
-        client.store.find_sub(id).await?.map(|sub| sub.task.worker)
-    } else {
-        Some(main.task.manager)
-    };
-    let to = if let Some(to) = to {
-        if !bins.iter().any(|bin| bin.name == to) {
-            return Err(Fault::Busy(format!("unit {to} is not there, or not of {}", main.task.pc)).into());
-        }
-        to.to_owned()
-    } else {
-        bins.retain(|bin| Some(&bin.name) != has.as_ref());
-        let other = choose(&id.to_string(), &bins).map(|bin| bin.name.clone());
-        other.ok_or_else(|| Fault::Busy(format!("no other unit of {} is there", main.task.pc)))?
-    };
-    if subtask {
-        client.store.move_subtask(id, &to).await?;
-    } else {
-        client.store.reassign(id, None, &to).await?;
-    }
-    views::show(client, id.of_main(), json).await
 }

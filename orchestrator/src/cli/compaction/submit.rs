@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Error, Result, bail};
-use clap::Args;
+use clap::{Args, FromArgMatches as _};
 use indicatif::ProgressBar;
 use tokio::time::sleep;
 
@@ -111,6 +111,22 @@ pub(super) async fn run(client: &TaskClient, arguments: &Arguments) -> Result<Ou
         terminal::write(&format!("{id}\n"))?;
     }
     if arguments.wait { wait(client, id, "goes on").await } else { Ok(Outcome::Done) }
+}
+
+/// Submits a task with these words of a command line. Returns its id.
+pub(super) async fn submit_words(client: &TaskClient, words: &[String]) -> Result<TaskId> {
+    let definition = Arguments::augment_args(clap::Command::new("submit").no_binary_name(true));
+    let arguments = definition
+        .try_get_matches_from(words)
+        .and_then(|matches| Arguments::from_arg_matches(&matches))
+        .map_err(|error| {
+            let text = error.to_string();
+            let first = text.lines().next().unwrap_or_default();
+            Error::msg(first.trim_start_matches("error: ").to_owned())
+        })?;
+    let (id, task) = compose(client, &arguments).await?;
+    client.store.submit(id, &task, arguments.queue).await?;
+    Ok(id)
 }
 
 async fn compose(client: &TaskClient, arguments: &Arguments) -> Result<(TaskId, MainTask)> {

@@ -47,8 +47,13 @@ impl TaskClient {
                 format!("ZooKeeper at {} did not answer for {PATIENCE:?}", zookeeper.servers)
             });
         }
+        Ok(Self::new(config, coordinator))
+    }
+
+    /// A client with this session.
+    pub(super) fn new(config: Config, coordinator: Coordinator) -> Self {
         let store = TaskStore::new(coordinator.tree(), &config.compaction.root);
-        Ok(Self { config, coordinator, store })
+        Self { config, coordinator, store }
     }
 
     /// The present units; none before the first unit has ever started. Writes nothing.

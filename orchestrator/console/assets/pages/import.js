@@ -1,0 +1,37 @@
+// Imports a table of accounts into a book: first says what would change, then changes it.
+import { html, useState } from "../lib/ui.js";
+import { send } from "../lib/api.js";
+import { Act, Panel } from "../lib/parts.js";
+import { number, size } from "../lib/format.js";
+
+/** Longest table that is shown for changes by hand, in characters. */
+const SHOWN = 100000;
+
+export function ImportPanel({ name, can }) {
+  const [table, setTable] = useState("");
+  const [remove, setRemove] = useState(false);
+  const [plan, setPlan] = useState(null);
+  const [trouble, setTrouble] = useState("");
+  if (!can) return null;
+  const body = (dry) => ({ key: name, table, delete: remove, dry_run: dry });
+  const change = (text) => { setTable(text); setPlan(null); setTrouble(""); };
+  const compare = () => send("book/import", body(true)).then(
+    (answer) => { setPlan(answer.result); setTrouble(""); },
+    (error) => { setPlan(null); setTrouble(error.message); },
+  );
+  const read = (event) => { event.target.files[0]?.text().then(change); };
+  return html`<${Panel} title="Import" wide id="import">
+    <p class="hint">A table (CSV) with the columns department, module, account, quota and tiers, as <code>allotd accounts export</code> prints it.</p>
+    <div class="acts form">
+      <label>file <input type="file" accept=".csv,text/csv" onChange=${read} /></label>
+      ${table.length > SHOWN ? html`<span class="hint">a table of ${size(table.length)}</span>` : html`<label>or the table itself
+        <textarea rows="4" cols="60" value=${table} onInput=${(event) => change(event.target.value)}></textarea></label>`}
+      <label>delete accounts that the table does not have <input type="checkbox" checked=${remove} onChange=${(event) => { setRemove(event.target.checked); setPlan(null); }} /></label>
+      <button type="button" disabled=${!table} onClick=${compare}>Compare</button>
+    </div>
+    ${trouble ? html`<p class="trouble" role="alert">${trouble}</p>` : null}
+    ${plan ? html`<ul class="reasons">${plan.lines.map((line) => html`<li>${line}</li>`)}</ul>
+      <div class="acts">${plan.changes ? html`<${Act} can=${can} tone="main" path="book/import" body=${() => body(false)} tell=${(done) => `${number(done.changes)} changes made`}
+        ask=${`Change ${number(plan.changes)} modules and accounts?`}>Apply ${number(plan.changes)} changes</${Act}>` : html`<span class="hint">The book is equal to the table.</span>`}</div>` : null}
+  </${Panel}>`;
+}

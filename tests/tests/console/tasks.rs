@@ -1,0 +1,176 @@
+//! The page of compaction in a real browser, and its API: what operators see and do is what `allotd compaction` shows and
+//! does.
+
+use std::fs;
+
+use allot_tests::browser::Browser;
+use allot_tests::compaction_cluster::{CompactionCluster, UNHURRIED, script};
+use allot_tests::consoles::Console;
+use allot_tests::{RedisServer, eventually};
+use serde_json::{Value, json};
+
+use crate::SOON;
+use crate::actions::{click, opened, shows};
+
+/// A runner that goes on until the test allows its partition to end, and then fails for some partitions.
+const RUNNER: &str = "#!/bin/sh\n\
+    while [ ! -e \"$ALLOT_TEST_DIR/go\" ]; do sleep 0.1; done\n\
+    [ -e \"$ALLOT_TEST_DIR/well\" ] && exit 0\n\
+    case \"$*\" in *p00001*) echo broken >&2; exit 3;; esac\n";
+
+struct Setting {
+    _server: RedisServer,
+    cluster: CompactionCluster,
+    console: Console,
+    _home: tempfile::TempDir,
+}
+
+/// A console, and so many units, whose tables have six partitions.
+fn setting(units: usize, settings: &[(&str, &str)]) -> Setting {
+    let server = RedisServer::start();
+    let home = tempfile::tempdir().unwrap();
+    let runner = script(home.path(), RUNNER);
+    let cluster = CompactionCluster::start_with(units, &runner, &[&[UNHURRIED], settings].concat());
+    cluster.partitions(6);
+    let console = Console::start(&server, &["--zookeeper-servers", &cluster.zookeeper.address()]);
+    Setting { _server: server, cluster, console, _home: home }
+}
+
+impl Setting {
+    fn allow(&self, file: &str) {
+        fs::write(self.cluster.dir.path().join(file), "").unwrap();
+    }
+
+    fn act(&self, path: &str, body: &Value) -> Value {
+        let answer = self.console.act(&format!("compaction/{path}"), body);
+        assert_eq!(answer.status, 200, "{path}: {}", answer.body);
+        answer.json()["result"].clone()
+    }
+}
+
+/// Writes into an input of the page.
+fn fill(browser: &Browser, name: &str, text: &str) {
+    let input = format!("document.querySelector('input[name={name}]')");
+    browser.wait_for(name, &input, SOON);
+    browser.run(&format!(
+        "const input = {input}; input.value = {text:?}; input.dispatchEvent(new Event('input', {{bubbles: true}}));"
+    ));
+}
+
+#[test]
+fn task_is_submitted_explained_and_retried_on_the_page() {
+    let here = setting(1, &[]);
+    let browser = opened(&here.console, "/compaction");
+    shows(&browser, "No round runs");
+    browser.run("document.querySelector('.submit').open = true");
+    for (name, text) in [("db", "shop"), ("schema", "public"), ("table", "orders")] {
+        fill(&browser, name, text);
+    }
+    click(&browser, "Submit");
+    shows(&browser, "shop.public.orders");
+    browser.wait_for("running partitions", "document.querySelector('.partition-grid .cell.running')", SOON);
+    let cells = "document.querySelectorAll('.partition-grid .cells .cell').length";
+    assert_eq!(browser.run(&format!("return {cells}")), 6);
+    click(&browser, "Explain");
+    shows(&browser, "worker host0_9876");
+    here.allow("go");
+    shows(&browser, "1 failed");
+    shows(&browser, "No task runs");
+    browser.run("document.querySelector('#history, tbody tr[tabindex]').click()");
+    let row = "document.querySelector('tbody tr[tabindex]')";
+    browser.wait_for("the row of the task", row, SOON);
+    browser.run(&format!("{row}.click()"));
+    shows(&browser, "p00001 at host0_9876");
+    here.allow("well");
+    click(&browser, "Retry failed");
+    shows(&browser, "6 done, 0 failed");
+    let id = here.cluster.json(&["list"])[0]["CompactTaskId"].as_str().unwrap().to_owned();
+    assert_eq!(here.cluster.end(&id)["ResultInfo"]["successCount"], 6);
+    assert_eq!(browser.errors(), Vec::<String>::new());
+}
+
+#[test]
+fn manager_and_waiting_subtask_are_reassigned() {
+    let here = setting(2, &[]);
+    let id = here.act("submit", &json!({"db": "shop", "schema": "public", "table": "orders", "priority": 3}));
+    let id = id.as_str().unwrap();
+    let task = || here.cluster.json(&["show", id]);
+    assert_eq!(task()["task"]["priority"], 3);
+    let manager = task()["task"]["manager"].as_str().unwrap().to_owned();
+    let other = if manager == "host0_9876" { "host1_9876" } else { "host0_9876" };
+    assert_eq!(here.act("reassign", &json!({"id": id, "to": other})), other);
+    assert_eq!(task()["task"]["manager"], other);
+    assert_eq!(here.act("reassign", &json!({"id": id})), manager.as_str());
+    let refused = here.console.act("compaction/reassign", &json!({"id": id, "to": "nobody"}));
+    assert_eq!((refused.status, refused.json()["code"].as_str()), (409, Some("refused")));
+    let same =
+        here.console.act("compaction/submit", &json!({"db": "shop", "schema": "public", "table": "orders"}));
+    assert_eq!(same.status, 409, "{}", same.body);
+    let odd = json!({"db": "a", "schema": "b", "table": "c", "window": "late"});
+    let odd = here.console.act("compaction/submit", &odd);
+    assert_eq!(odd.status, 400, "{}", odd.body);
+    assert_eq!(here.console.act("compaction/retry", &json!({"id": id})).status, 409);
+    // A waiting partition moves to the other unit.
+    here.act("pause", &json!({"id": id}));
+    let mut waiting = None;
+    eventually("a waiting subtask", SOON, || {
+        let subtasks = task()["subtasks"].clone();
+        let found = subtasks.as_array().unwrap().iter().find(|sub| sub["CompactTaskState"] == "Init");
+        waiting = found.cloned();
+        waiting.is_some()
+    });
+    let waiting = waiting.unwrap();
+    let sub = waiting["CompactTaskId"].as_str().unwrap();
+    let to = here.act("reassign", &json!({"id": sub}));
+    assert_ne!(to, waiting["worker"]);
+    here.act("pause", &json!({"id": id, "resume": true}));
+    here.allow("well");
+    here.allow("go");
+    here.cluster.all_well(id, 6);
+    let why = here.console.get(&format!("compaction/explain?id={id}")).json();
+    assert!(why[0].as_str().unwrap().contains("is over"), "{why}");
+}
+
+#[test]
+fn history_is_paged_and_has_packed_tasks() {
+    let packs = [("ALLOT_COMPACTION_COMPRESS_AFTER", "1s"), ("ALLOT_COMPACTION_EVERY", "1s")];
+    let here = setting(1, &packs);
+    here.allow("well");
+    here.allow("go");
+    let ids: Vec<String> = (0..3)
+        .map(|at| {
+            let id = here.cluster.submit(&["shop", "public", &format!("t{at}")]);
+            eventually("the task to be over", SOON, || {
+                let history = here.cluster.json(&["history"]);
+                history.as_array().unwrap().iter().any(|task| task["CompactTaskId"] == id.as_str())
+            });
+            id
+        })
+        .collect();
+    eventually("the tasks to be packed", SOON, || here.cluster.json(&["list"]) == json!([]));
+    let (mut found, mut cursor, mut pages) = (Vec::new(), None::<String>, 0);
+    loop {
+        let path = cursor.map_or(String::new(), |cursor| format!("?cursor={cursor}"));
+        let page = here.console.get(&format!("compaction/history{path}")).json();
+        let items = page["items"].as_array().unwrap();
+        found.extend(items.iter().map(|task| task["id"].as_str().unwrap().to_owned()));
+        pages += 1;
+        match page["next"].as_str() {
+            Some(next) => cursor = Some(next.to_owned()),
+            None => break,
+        }
+    }
+    assert!(pages > 1, "{pages}");
+    found.reverse();
+    assert_eq!(found, ids);
+    assert_eq!(here.console.get("compaction/history?cursor=pack:../x").status, 400);
+}
+
+#[test]
+fn leader_of_compaction_is_on_the_overview_with_its_term() {
+    let here = setting(1, &[]);
+    let browser = opened(&here.console, "/");
+    shows(&browser, "host0_9876");
+    shows(&browser, "term 1");
+    assert_eq!(browser.errors(), Vec::<String>::new());
+}
