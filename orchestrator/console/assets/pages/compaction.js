@@ -7,14 +7,14 @@ import { Chart } from "../lib/chart.js";
 import { Table } from "../lib/table.js";
 import { useLive } from "../lib/live.js";
 import { number, percent, size, text, time } from "../lib/format.js";
-import { Grid } from "./partitions.js";
+import { Grid, taskOf } from "./partitions.js";
 import { Submit } from "./submit.js";
 
 /** The sums that the example runners report. */
 const BEFORE = "before", AFTER = "after";
 
 export function CompactionPage({ chosen, can }) {
-  const { state, trouble } = useLive("compaction");
+  const { state, trouble, partitions: { items: partitions, more } } = useLive("compaction");
   const history = useHistory(state ? state.ends : null);
   const columns = useMemo(() => [
     { name: "id", title: "Task" },
@@ -26,18 +26,18 @@ export function CompactionPage({ chosen, can }) {
     { name: "finished", title: "Finished", cell: (task) => time(task.finished) },
   ], []);
   if (!state) return html`<${Trouble} trouble=${trouble} /><h1 class="away">Reading</h1><p class="empty">${trouble ? "" : "Reading the tasks…"}</p>`;
-  const { tasks, units, partitions, points } = state;
+  const { tasks, units, points } = state;
   const running = partitions.filter((one) => one.state === "running");
   return html`
     <h1 class="away">Compaction</h1>
     <${Trouble} trouble=${trouble} />
     <div class="grid">
       <${Panel} title="Running and waiting tasks" wide>
-        ${tasks.length ? tasks.map((task) => html`<${Task} key=${task.id} task=${task} can=${can} units=${units} running=${running.filter((one) => one.task === task.id).length} />`)
+        ${tasks.length ? tasks.map((task) => html`<${Task} key=${task.id} task=${task} can=${can} units=${units} running=${running.filter((one) => taskOf(one) === task.id).length} />`)
           : html`<p class="hint">No task runs. <code>allotd compaction submit DB SCHEMA TABLE</code> submits one.</p>`}
         <${Submit} can=${can} units=${units} />
       </${Panel}>
-      <${Panel} title="Partitions by unit" wide extra=${state.more ? html`<span class="hint">the first ${number(partitions.length)} partitions</span>` : null}>
+      <${Panel} title="Partitions by unit" wide extra=${more ? html`<span class="hint">the first ${number(partitions.length)} partitions</span>` : null}>
         <${Grid} tasks=${tasks} units=${units} partitions=${partitions} can=${can} chosen=${chosen} />
       </${Panel}>
       <${Panel} title="Throughput">

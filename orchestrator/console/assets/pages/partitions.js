@@ -8,6 +8,9 @@ import { number } from "../lib/format.js";
 const STATES = { running: ["running", "▸"], waiting: ["waiting", ""], done: ["done", "✓"], failed: ["failed", "!"], ended: ["done or stopped", "·"], unassigned: ["no unit yet", ""] };
 const TONES = { running: "held", done: "good", failed: "bad" };
 
+/** The id of a partition's task: that of its subtask with the number 0. @param {{id: string}} one */
+export const taskOf = (one) => one.id.replace(/\.\d+$/, ".0");
+
 export function Grid({ tasks, units, partitions, can, chosen }) {
   const [listed, setListed] = useState(Boolean(chosen["partitions.find"] || chosen["partitions.sort"]));
   const tables = useMemo(() => new Map(tasks.map((task) => [task.id, task])), [tasks]);
@@ -22,7 +25,7 @@ export function Grid({ tasks, units, partitions, can, chosen }) {
   }, [units, partitions]);
   const columns = useMemo(() => [
     { name: "partition", title: "Partition" },
-    { name: "table", title: "Table", of: (one) => tables.get(one.task)?.table },
+    { name: "table", title: "Table", of: (one) => tables.get(taskOf(one))?.table },
     { name: "worker", title: "Unit" },
     { name: "state", title: "State", cell: (one) => html`<${Badge} tone=${TONES[one.state] || "plain"}>${STATES[one.state][0]}</${Badge}>` },
     ...(can ? [{ name: "act", title: "Action", of: () => "", cell: (one) => (one.state === "waiting" && units.length > 1
@@ -34,7 +37,7 @@ export function Grid({ tasks, units, partitions, can, chosen }) {
     <div class="partition-grid">${rows.map(([row, cells]) => html`<div class="lane" key=${row}>
       <span class="name">${row}</span>
       <div class="cells" role="img" aria-label=${`${row}: ${summary(cells)}`}>
-        ${cells.map((one) => html`<span key=${one.id} class=${`cell ${one.state}`} title=${`${one.partition} of ${tables.get(one.task)?.table}: ${STATES[one.state][0]}`}>${STATES[one.state][1]}</span>`)}
+        ${cells.map((one) => html`<span key=${one.id} class=${`cell ${one.state}`} title=${`${one.partition} of ${tables.get(taskOf(one))?.table}: ${STATES[one.state][0]}`}>${STATES[one.state][1]}</span>`)}
       </div><span class="hint">${summary(cells)}</span></div>`)}</div>
     <div class="acts"><button type="button" class="quiet" aria-expanded=${listed} onClick=${() => setListed(!listed)}>${listed ? "Hide the table" : "Show as a table"}</button></div>
     ${listed ? html`<${Table} id="partitions" label="Partitions of the running rounds" columns=${columns} rows=${partitions} />` : null}`;

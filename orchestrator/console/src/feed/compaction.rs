@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::channel::{Feed, Message, Reader};
 use super::live_tasks::LiveTasks;
-use super::partition_grid::{PartitionGrid, PartitionView};
+use super::partition_grid::{PartitionGrid, Partitions};
 use super::points::Points;
 use crate::problem::Problem;
 use crate::sources::Sources;
@@ -40,10 +40,6 @@ struct State<'a> {
     tasks: Vec<TaskView>,
     /// Grows when a task ends, or begins again: then the history has changed.
     ends: u64,
-    /// The partitions of the running rounds.
-    partitions: Vec<PartitionView>,
-    /// Whether there are further partitions.
-    more: bool,
     units: Vec<Unit>,
     /// Subtasks that ended and bytes that were compacted, a second.
     points: &'a Points<[f64; 2]>,
@@ -53,11 +49,13 @@ pub(super) struct Tasks {
     sources: Arc<Sources>,
     live: LiveTasks,
     grid: PartitionGrid,
+    /// The partitions that were sent.
+    sent: Option<Partitions>,
 }
 
 impl Tasks {
     pub(super) fn new(sources: Arc<Sources>) -> Self {
-        Self { sources, live: LiveTasks::default(), grid: PartitionGrid::default() }
+        Self { sources, live: LiveTasks::default(), grid: PartitionGrid::default(), sent: None }
     }
 }
 
@@ -68,7 +66,11 @@ impl Reader for Tasks {
         };
         let now = now_ms();
         self.live.read(store, now).await?;
-        let (partitions, more) = self.grid.read(store, &self.live.tasks).await?;
+        let partitions = self.grid.read(store, &self.live.tasks).await?;
+        if self.sent.as_ref() != Some(&partitions) {
+            feed.send_kept(Message::new("partitions", &partitions));
+            self.sent = Some(partitions);
+        }
         let monitor = self.sources.process.coordinator.leader(&store.paths.election()).await?;
         let mut units = follow(&self.sources.process.coordinator, &store.paths.nodes());
         let units = match tokio::time::timeout(PAUSE, units.wait_for(|units| units.current)).await {
@@ -89,8 +91,6 @@ impl Reader for Tasks {
             now,
             tasks: newest.iter().map(|main| TaskView::from(&main.task)).collect(),
             ends: self.live.ends,
-            partitions,
-            more,
             units: units.into_iter().map(unit).collect(),
             points: &self.live.points,
         };

@@ -16,11 +16,17 @@ const PARTITIONS: usize = 2000;
 /// A list of more partitions is not read.
 const LONGEST_LIST: u64 = 20_000;
 
+/// The partitions of the running rounds.
+#[derive(Debug, Default, PartialEq, Eq, Serialize)]
+pub(super) struct Partitions {
+    items: Vec<PartitionView>,
+    /// Whether there are further partitions.
+    more: bool,
+}
+
 /// A partition of a running round.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(super) struct PartitionView {
-    /// Id of its task.
-    task: String,
+struct PartitionView {
     /// Id of its subtask.
     id: String,
     partition: String,
@@ -63,24 +69,24 @@ pub(super) struct PartitionGrid {
 }
 
 impl PartitionGrid {
-    /// The partitions of these tasks, and whether there are further ones.
+    /// The partitions of these tasks.
     pub(super) async fn read(
         &mut self,
         store: &TaskStore,
         tasks: &[Found<MainTask>],
-    ) -> Result<(Vec<PartitionView>, bool), Fault> {
+    ) -> Result<Partitions, Fault> {
         self.rounds.retain(|id, _| tasks.iter().any(|main| main.id == *id));
         let (workers, running) = (inboxes(store).await?, running(store).await?);
-        let (mut views, mut more) = (Vec::new(), false);
+        let mut found = Partitions::default();
         for main in tasks {
             if main.task.count() > LONGEST_LIST {
-                more = true;
+                found.more = true;
                 continue;
             }
             let Some(round) = self.round(store, main).await? else { continue };
             for (at, partition) in (1..).zip(&round.partitions) {
-                if views.len() >= PARTITIONS {
-                    more = true;
+                if found.items.len() >= PARTITIONS {
+                    found.more = true;
                     break;
                 }
                 let id = main.id.subtask(main.task.first + at);
@@ -100,8 +106,7 @@ impl PartitionGrid {
                 } else {
                     (PartitionState::Done, round.workers.get(&id))
                 };
-                views.push(PartitionView {
-                    task: main.task.id.clone(),
+                found.items.push(PartitionView {
                     id: id.to_string(),
                     partition: partition.clone(),
                     worker: worker.cloned().unwrap_or_default(),
@@ -109,7 +114,7 @@ impl PartitionGrid {
                 });
             }
         }
-        Ok((views, more))
+        Ok(found)
     }
 
     /// The running round of a task; `None` between two rounds.
