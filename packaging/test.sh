@@ -9,51 +9,30 @@
 #   LIMIT=SECONDS    time limit from the clean root to the first hold; 60 without it
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. packaging/checks.sh
 
 OUTPUT=$(realpath "${OUTPUT:-target/packages}")
 VERSION=$(sed -nE 's/^version = "(.*)"/\1/p' Cargo.toml | head -n 1)
 ARCHITECTURE=$(dpkg --print-architecture)
-SUITE=${SUITE:-$(. /etc/os-release && echo "$VERSION_CODENAME")}
+SUITE=$(suite)
 LIMIT=${LIMIT:-60}
 # The services' exposure by `systemd-analyze security`, in tenths: 0 is none, 100 is a service without restrictions.
 EXPOSURE=25
-passed=0
 
+# What a process needs to be the first in the root: its own proc, run and control groups, and a network.
+ENTER_ROOT='mount --make-rprivate / && mount --bind "$1" "$1" && cd "$1" && mount -t proc proc proc &&
+    mount -t sysfs -o ro sysfs sys && mount -t cgroup2 none sys/fs/cgroup && mount -t tmpfs tmpfs run &&
+    mount --rbind /dev dev && ip link set lo up'
+
+# Whether systemd runs in the root, and the namespaces in which it or the servers run.
+systemd=
+namespaces=()
 declare -A pids=()
 
-die() {
-    printf 'package-test: %s\n' "$@" >&2
-    exit 1
-}
+show_logs() { tail -n 20 "$root"/var/log/redis/redis-server.log "$work"/*.log; }
 
-step() { printf '\n== %s\n' "$*"; }
-
-# Says that something was seen, and counts it.
-seen() {
-    passed=$((passed + 1))
-    printf 'ok: %s\n' "$*"
-}
-
-expect() {
-    local what=$1 wanted=$2 got=$3
-    [ "$got" = "$wanted" ] || die "$what: wanted '$wanted', got '$got'"
-    seen "$what"
-}
-
-# Waits up to 30 seconds until a command succeeds.
-until_true() {
-    local what=$1
-    shift
-    for _ in $(seq 300); do
-        "$@" && { seen "$what"; return; }
-        sleep 0.1
-    done
-    tail -n 20 "$root"/var/log/redis/redis-server.log "$work"/*.log >&2 || true
-    die "waited in vain for $what"
-}
-
-# Runs a command in the root, in the network of the servers.
-in_root() { nsenter --target "$holder" --net --mount chroot "$root" "$@"; }
+# Runs a command in the root, in the network and among the processes of the servers.
+in_root() { nsenter --target "$holder" "${namespaces[@]}" --root --wd=/ "$@"; }
 redis() { in_root redis-cli -e "$@"; }
 # apt-get needs the network of this machine.
 apt() { chroot "$root" env DEBIAN_FRONTEND=noninteractive apt-get -q -y -o Dpkg::Use-Pty=0 "$@" </dev/null; }
@@ -61,21 +40,40 @@ package() { echo "/packages/${1}_$VERSION${2:-}_$ARCHITECTURE.deb"; }
 
 # The command line of a service, of the unit that the package installed.
 command_line() {
-    sed -n 's/^ExecStart=//p' "$root/usr/lib/systemd/system/$1" "$root/lib/systemd/system/$1" 2>/dev/null |
-        head -n 1 | sed "s/%i/${2:-}/g"
+    local file=$1.service instance=
+    [[ $1 != *@* ]] || file=${1%%@*}@.service instance=${1#*@}
+    sed -n 's/^ExecStart=//p' "$root/usr/lib/systemd/system/$file" "$root/lib/systemd/system/$file" 2>/dev/null |
+        head -n 1 | sed -e "s/%i/$instance/g" -e 's/--supervised systemd//'
 }
 
-# Starts a service's command line as its user. systemd itself cannot run in a root like this one.
+# Starts a service with some environment variables: by systemd, or its command line as its user.
 start() {
-    local name=$1 user=$2 line=$3
-    local -a words
-    read -ra words <<<"$line"
-    nsenter --target "$holder" --net --mount chroot --userspec="$user:$user" "$root" "${words[@]}" "${@:4}" \
-        >>"$work/$name.log" 2>&1 </dev/null &
-    pids[$name]=$!
+    local service=$1 user=$2
+    local -a line
+    shift 2
+    if [ -n "$systemd" ]; then
+        # A drop-in file, as an administrator writes it.
+        mkdir -p "$root/etc/systemd/system/$service.service.d"
+        printf '[Service]\n' >"$root/etc/systemd/system/$service.service.d/test.conf"
+        [ $# -eq 0 ] || printf 'Environment=%s\n' "$@" >>"$root/etc/systemd/system/$service.service.d/test.conf"
+        in_root systemctl daemon-reload
+        in_root systemctl start "$service" || die "systemd did not start $service: $(in_root journalctl -n 20 -u "$service")"
+        return
+    fi
+    read -ra line <<<"$(command_line "$service")"
+    # Not by in_root, whose process would be the shell's and not the service's.
+    nsenter --target "$holder" "${namespaces[@]}" --root --wd=/ chroot --userspec="$user:$user" / env "$@" "${line[@]}" \
+        >>"$work/$service.log" 2>&1 </dev/null &
+    pids[$service]=$!
 }
 
+# Ends a service by a signal to its processes.
 end() {
+    if [ -n "$systemd" ]; then
+        [ "$2" = TERM ] || in_root systemctl kill --signal="$2" "$1"
+        in_root systemctl stop "$1"
+        return
+    fi
     kill "-$2" "${pids[$1]}"
     { wait "${pids[$1]}" || true; } 2>/dev/null
     unset "pids[$1]"
@@ -106,8 +104,7 @@ install_and_hold() {
 
 start_redis() {
     in_root install -d -o redis -g redis /run/redis
-    # By its service's command line. Without systemd nobody takes its report of readiness.
-    start redis redis "$(command_line redis-server.service | sed 's/--supervised systemd//')"
+    start redis-server redis
     until_true "Redis with the module" server_answers
 }
 
@@ -130,20 +127,35 @@ check_units() {
 
 recover_a_conference() {
     step "a conference survives its unit"
-    local victim survivor
+    local victim survivor name
     redis CONF.REALM '{allot}:conf' LICENCES 10 >/dev/null
-    start scheduler allot "$(command_line allotd@.service scheduler)" --name scheduler
-    start a allot "$(command_line allotd@.service media-unit)" --name a --cmu-host 127.0.0.1/a
-    start b allot "$(command_line allotd@.service media-unit)" --name b --cmu-host 127.0.0.1/b
+    # One role in a process of its own twice, and the service of several roles as the second media unit.
+    start allotd@scheduler allot
+    start allotd@media-unit allot ALLOT_NAME=a ALLOT_CMU_HOST=127.0.0.1/a
+    start allotd allot ALLOT_NAME=b ALLOT_CMU_HOST=127.0.0.1/b ALLOT_ROLES=media-unit
     until_true "two media units" units_are 2
     in_root allotd conference create 4930100 --end 1h >/dev/null
     until_true "an open conference" is_open
-    victim=a survivor=b
-    if is_open_on b; then victim=b survivor=a; fi
-    end "$victim" KILL
-    until_true "the conference on the other unit" is_open_on "$survivor"
-    end "$survivor" TERM
-    end scheduler TERM
+    [ -z "$systemd" ] || restrictions_are_in_force allotd@media-unit
+    victim=allotd@media-unit survivor=allotd name=b
+    if is_open_on b; then victim=allotd survivor=allotd@media-unit name=a; fi
+    end $victim KILL
+    until_true "the conference on the other unit" is_open_on $name
+    end $survivor TERM
+    end allotd@scheduler TERM
+}
+
+# systemd has applied the restrictions that the unit asks for: no new privileges, no capabilities, a filter of system
+# calls, and a file system that the service cannot write.
+restrictions_are_in_force() {
+    local pid status
+    pid=$(in_root systemctl show --property MainPID --value "$1")
+    status=$(in_root sed -nE 's/^(NoNewPrivs|CapBnd|Seccomp):\s*//p' "/proc/$pid/status")
+    expect "$1 has no capability and no unusual system call" "0000000000000000 1 2" "$(echo $status)"
+    if in_root nsenter --target "$pid" --mount --root touch /etc/allot/written 2>/dev/null; then die "$1 can write to /etc"; fi
+    in_root nsenter --target "$pid" --mount --root touch /var/lib/allot/written || die "$1 cannot write to /var/lib/allot"
+    in_root rm /var/lib/allot/written
+    seen "$1 can write to its own folder, and not to /etc"
 }
 
 upgrade_and_remove() {
@@ -158,10 +170,10 @@ upgrade_and_remove() {
     configuration_is_kept "after the upgrade"
     in_root allotd config check /etc/allot/allot.toml >"$work/check" || die "the settings are refused: $(cat "$work/check")"
     seen "the new version accepts the settings"
-    end redis TERM
+    end redis-server TERM
     start_redis
     expect "the hold after the upgrade and a restart" 2 "$(redis SEAT.CONFIRM show:1 ann-1 USER ann ORDER order-1)"
-    end redis TERM
+    end redis-server TERM
     apt remove allot-redis-module allotd >"$work/remove.log" 2>&1 ||
         die "removal failed: $(tail -n 20 "$work/remove.log")"
     [ ! -e "$root/usr/bin/allotd" ] || die "removal left the program"
@@ -212,7 +224,7 @@ pack_next_version() {
 make_root() {
     step "a clean root of Debian $SUITE"
     if [ -n "${ROOT:-}" ]; then cp -a "$ROOT" "$root"; else
-        mmdebstrap --quiet --mode=root --variant=minbase "$SUITE" "$root" >"$work/mmdebstrap.log" 2>&1 ||
+        mmdebstrap --quiet --mode=root --variant=minbase --include=systemd "$SUITE" "$root" >"$work/mmdebstrap.log" 2>&1 ||
             die "mmdebstrap failed: $(tail -n 5 "$work/mmdebstrap.log")"
     fi
     # No package of Debian starts a service: it would run in the network of this machine.
@@ -222,28 +234,55 @@ make_root() {
     mkdir "$root/packages"
     cp "$OUTPUT"/*_"$ARCHITECTURE.deb" "$root/packages/"
     pack_next_version
-    unshare --net --mount sh -c 'ip link set lo up && mount -t proc proc "$1" && echo ready && exec sleep 3600' - \
-        "$root/proc" >"$work/holder" 2>&1 &
-    holder=$!
+    if boot; then seen "systemd runs in the clean root"; else
+        systemd= namespaces=(--net --mount)
+        echo "systemd does not run in a folder on this machine ($(tail -n 1 "$work/holder")): the command lines of the" \
+            "services are used instead, and their restrictions are checked but not in force"
+        hold 'exec chroot . sleep 3600' "${namespaces[@]}" || die "no network: $(cat "$work/holder")"
+    fi
+}
+
+# Makes namespaces, with a network of their own, and runs a command as their first process in the root. False if the
+# command has not entered the root within ten seconds.
+hold() {
+    unshare "${@:2}" --fork --kill-child sh -c "$ENTER_ROOT && $1" - "$root" >"$work/holder" 2>&1 </dev/null &
+    outer=$!
     for _ in $(seq 100); do
-        [ -s "$work/holder" ] && break
+        holder=$(pgrep --parent "$outer") && [ "$(readlink "/proc/$holder/root")" = "$root" ] && return
         sleep 0.1
     done
-    expect "a network for the servers" ready "$(cat "$work/holder")"
+    return 1
+}
+
+# Starts systemd in the root, as the first process of a process namespace. False if it cannot run here.
+boot() {
+    local state
+    [ -x "$root/lib/systemd/systemd" ] || { echo "the root has no systemd" >"$work/holder"; return 1; }
+    systemd=1 namespaces=(--net --mount --pid --ipc --uts --cgroup)
+    # Redis's own service asks for a user namespace, which a container or a virtual machine may refuse.
+    mkdir -p "$root/etc/systemd/system/redis-server.service.d"
+    printf '[Service]\nPrivateUsers=no\nLimitNOFILE=\n' >"$root/etc/systemd/system/redis-server.service.d/machine.conf"
+    hold 'exec chroot . env -i container=test PATH=/usr/sbin:/usr/bin:/sbin:/bin \
+        /lib/systemd/systemd --log-target=console --show-status=no' "${namespaces[@]}" || return 1
+    for _ in $(seq 300); do
+        state=$(in_root systemctl is-system-running 2>/dev/null) || true
+        case $state in running | degraded) return 0 ;; esac
+        kill -0 "$outer" 2>/dev/null || return 1
+        sleep 0.1
+    done
+    kill -KILL "$outer"
+    return 1
 }
 
 clean_up() {
     local name
     for name in "${!pids[@]}"; do kill -KILL "${pids[$name]}" 2>/dev/null || true; done
-    [ -z "${holder:-}" ] || kill "$holder" 2>/dev/null || true
+    [ -z "${outer:-}" ] || { kill -KILL "$outer" && wait "$outer"; } 2>/dev/null || true
     { wait || true; } 2>/dev/null
     rm -rf --one-file-system "$work"
 }
 
-[ "$(id -u)" -eq 0 ] || die "this needs root: sudo make package-test"
-for tool in mmdebstrap lintian systemd-analyze nsenter unshare ip; do
-    command -v "$tool" >/dev/null || die "there is no $tool; scripts/deps.sh --packages installs it"
-done
+need_tools mmdebstrap lintian systemd-analyze nsenter unshare ip pgrep
 work=$(mktemp -d)
 root=$work/root
 chmod 755 "$work"
