@@ -66,8 +66,9 @@ package: ## Build the Debian packages allot-redis-module and allotd into target/
 	@scripts/deps.sh --packages
 	@packaging/build.sh
 
-package-test: package ## Install the packages in a clean root, use, upgrade and remove them; needs root
+package-test: package ## Use the packages in a clean root and the images in containers; needs root
 	@packaging/test.sh
+	@packaging/container-test.sh
 
 clean: ## Remove build results, and the demonstration's folder
 	cargo clean

@@ -98,6 +98,13 @@ missing_packaging_packages() {
     has mmdebstrap || echo mmdebstrap
     has lintian || echo lintian
     has systemd-analyze || echo systemd
+    has podman || echo podman
+    has podman-compose || echo podman-compose
+    has crun || echo crun
+    # The network of containers, and their names in it.
+    [ -x /usr/lib/podman/netavark ] || echo netavark
+    [ -x /usr/lib/podman/aardvark-dns ] || echo aardvark-dns
+    has iptables || echo iptables
 }
 
 # The packages whose programs are missing, by their names on Debian.
