@@ -31,7 +31,7 @@ impl Operations for ConsoleOperations {
 
     fn submit(&self, wanted: Submission) -> BoxFuture<'_, Result<String>> {
         let (config, coordinator) = self.parts();
-        async move { Ok(compaction::submit(config, coordinator, &words(wanted)).await?.to_string()) }.boxed()
+        async move { Ok(compaction::submit(config, coordinator, &words(&wanted)).await?.to_string()) }.boxed()
     }
 
     fn retry(&self, task: TaskId) -> BoxFuture<'_, Result<()>> {
@@ -51,8 +51,8 @@ impl Operations for ConsoleOperations {
 
 /// A submission as the words of `allotd compaction submit`. Each value is part of the word of its option, and the names
 /// follow `--`, so that no value is taken for an option.
-fn words(wanted: Submission) -> Vec<String> {
-    let Submission { db, schema, table, partitions, .. } = &wanted;
+fn words(wanted: &Submission) -> Vec<String> {
+    let Submission { db, schema, table, partitions, .. } = wanted;
     let mut words: Vec<String> = partitions.iter().map(|name| format!("--partition={name}")).collect();
     let number = |value: Option<u64>| value.map(|value| value.to_string());
     let options = [
@@ -113,6 +113,6 @@ mod tests {
             "public",
             "t",
         ];
-        assert_eq!(words(wanted), expected);
+        assert_eq!(words(&wanted), expected);
     }
 }

@@ -30,6 +30,9 @@ const RETRIES: u32 = 1000;
 /// How long a client waits before it submits a task again.
 const PAUSE: Duration = Duration::from_millis(500);
 
+/// A task that was accepted, and its partitions.
+type Accepted = (TaskId, Vec<String>);
+
 /// The tables, and the tasks that compact them. Clones share it.
 #[derive(Clone)]
 pub(super) struct Tables {
@@ -37,8 +40,8 @@ pub(super) struct Tables {
     observer: Observer,
     pub(super) runners: Runners,
     submitted: Arc<AtomicU64>,
-    /// The tasks that were accepted, each with its partitions.
-    tasks: Arc<Mutex<Vec<(TaskId, Vec<String>)>>>,
+    /// The tasks that were accepted.
+    tasks: Arc<Mutex<Vec<Accepted>>>,
 }
 
 impl Tables {
