@@ -40,12 +40,12 @@ export function CompactionPage({ chosen, can }) {
       <${Panel} title="Partitions by unit" wide extra=${more ? html`<span class="hint">the first ${number(partitions.length)} partitions</span>` : null}>
         <${Grid} tasks=${tasks} units=${units} partitions=${partitions} can=${can} chosen=${chosen} />
       </${Panel}>
-      <${Panel} title="Throughput">
+      <${Panel} title="Throughput" wide>
         ${points.length < 2 ? html`<p class="hint">The chart begins when somebody looks.</p>` : html`<${Chart} label="Partitions a second" at=${points.map((point) => point.at)}
           lines=${[{ name: "partitions a second", values: points.map((point) => point.value[0]), colour: "--blue", fill: true }]} />
           <p class="hint">Compacted now: ${size(Math.round(points.at(-1).value[1]))} a second.</p>`}
       </${Panel}>
-      <${Panel} title="Units">
+      <${Panel} title="Units" wide>
         <div class="units">${units.map((unit) => html`<${Unit} key=${unit.node} unit=${unit} running=${running.filter((one) => one.worker === unit.node).length} />`)}</div>
         ${units.length ? null : html`<p class="hint">No unit of compaction is there.</p>`}
       </${Panel}>
@@ -55,7 +55,7 @@ export function CompactionPage({ chosen, can }) {
         ${history.next ? html`<div class="acts"><button type="button" onClick=${history.more}>Older tasks</button></div>` : null}
         ${history.trouble ? html`<p class="hint">${history.trouble}</p>` : null}
       </${Panel}>
-      ${chosen.task ? html`<${Ended} task=${[...history.tasks, ...tasks].find((task) => task.id === chosen.task)} can=${can} />` : null}
+      ${chosen.task ? html`<${Ended} task=${[...tasks, ...history.tasks].find((task) => task.id === chosen.task)} can=${can} />` : null}
     </div>`;
 }
 

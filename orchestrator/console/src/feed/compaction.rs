@@ -38,7 +38,7 @@ struct State<'a> {
     now: u64,
     /// The unfinished tasks, from old to new; the newest [`TASKS`].
     tasks: Vec<TaskView>,
-    /// Grows when a task ends, or begins again: then the history has changed.
+    /// Grows when the history may have changed.
     ends: u64,
     units: Vec<Unit>,
     /// Subtasks that ended and bytes that were compacted, a second.

@@ -20,7 +20,7 @@ pub(super) struct LiveTasks {
     over: BTreeSet<TaskId>,
     /// The version of the directory of all tasks. Each submission and each retry changes it.
     version: Option<Version>,
-    /// How many times a task was seen to end, or a retried task to begin again.
+    /// Grows when a task ends, and with each submission and retry.
     pub(super) ends: u64,
     /// For each unfinished task, the ended subtasks of all its rounds, and the sums of its runners' results.
     counted: HashMap<TaskId, Counted>,
@@ -54,6 +54,8 @@ impl LiveTasks {
         if version != self.version {
             self.over.clear();
             self.version = version;
+            // A retried task may have ended again before it was seen to run.
+            self.ends += 1;
         }
         let names = store.children(&scheduler).await?;
         let ids: BTreeSet<TaskId> = names.iter().filter_map(|name| name.parse().ok()).collect();
@@ -61,7 +63,6 @@ impl LiveTasks {
         let wanted: Vec<TaskId> = ids.difference(&self.over).copied().collect();
         let (over, live): (Vec<_>, Vec<_>) =
             store.mains_of(&wanted).await?.into_iter().partition(|main| main.task.state.is_over());
-        let first = self.points.is_empty();
         let mut done = Counted::default();
         for main in over.iter().chain(&live) {
             if let Some(before) = self.counted.get(&main.id) {
@@ -70,12 +71,7 @@ impl LiveTasks {
                 done.bytes += (after.bytes - before.bytes).max(0.0);
             }
         }
-        let was_live = |id: &TaskId| self.counted.contains_key(id);
-        let ends = over.iter().filter(|main| was_live(&main.id)).count();
-        let begins = live.iter().filter(|main| main.task.result.all() > 0 && !was_live(&main.id)).count();
-        if !first {
-            self.ends += (ends + begins) as u64;
-        }
+        self.ends += over.iter().filter(|main| self.counted.contains_key(&main.id)).count() as u64;
         self.over.extend(over.iter().map(|main| main.id));
         self.counted = live.iter().map(|main| (main.id, Counted::of(&main.task))).collect();
         self.tasks = live;

@@ -21,10 +21,6 @@ pub(super) struct Point<T> {
 pub(super) struct Points<T>(VecDeque<Point<T>>);
 
 impl<T> Points<T> {
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
     fn add(&mut self, at: u64, value: T) {
         if self.0.len() >= POINTS {
             self.0.pop_front();
