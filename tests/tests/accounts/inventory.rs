@@ -1,4 +1,4 @@
-//! `allotd accounts`: the inventory in and out of a file, how a book stands, evening out, and what a month would cost.
+//! `allotd accounts`: the inventory in and out of a file, how a book stands, and evening out.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -287,30 +287,6 @@ fn rebalance_prints_its_moves_and_makes_them_unless_it_is_dry() {
     assert_eq!(made.lines().count(), moves + 1, "{made}");
     assert!(made.contains("avoids"), "{made}");
     assert_ne!(book.shares("m"), [4, 4]);
-}
-
-#[test]
-fn a_month_is_replayed_from_files_without_a_server() {
-    let desk = Desk::new();
-    let mut accounts = "department,module,account,quota,tiers\n".to_owned();
-    for number in 0..20 {
-        let _ = writeln!(accounts, "d,m,p{number},100,1000:0.5");
-    }
-    let mut trace = "time,module,instance,count\n".to_owned();
-    for hour in 0..600 {
-        let _ = writeln!(trace, "{},m,busy,3\n{},m,idle,0", hour * 3600, hour * 3600);
-    }
-    let (accounts, trace) = (desk.file("accounts.csv", &accounts), desk.file("trace.csv", &trace));
-    let line = ["simulate", trace.to_str().unwrap(), "--accounts", accounts.to_str().unwrap()];
-    let text = desk.run(&line).ok().out;
-    assert!(text.contains("static even assignment:   400"), "{text}");
-    let json: Value = serde_json::from_str(&desk.run(&[&line[..], &["--json"]].concat()).ok().out).unwrap();
-    assert_eq!((&json["fixed"]["cost"], &json["least"]), (&"400".into(), &"0".into()));
-    let evened: f64 = json["rebalanced"]["cost"].as_str().unwrap().parse().unwrap();
-    assert!(evened <= 40.0 && json["rebalanced"]["moves"].as_u64().unwrap() > 0, "{json}");
-    let unsorted = desk.file("trace.csv", "time,module,instance,count\n5,m,a,1\n4,m,a,1\n");
-    let line = ["simulate", unsorted.to_str().unwrap(), "--accounts", accounts.to_str().unwrap()];
-    assert!(desk.run(&line).ended(3).err.contains("line 3"));
 }
 
 #[test]

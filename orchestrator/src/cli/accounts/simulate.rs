@@ -4,17 +4,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::{fs, io};
+use std::{fs, io, slice};
 
 use allot_core::account::decide::USUAL_MOVES;
 use allot_core::account::place::Share;
 use allot_core::account::quality::least_cost;
 use allot_core::account::request::{InstanceRequest, ManagerRequest, ModuleSettings, Request};
 use allot_core::account::tariff::{Amount, Tariff};
-use allot_core::account::{Book, Reply, Settings, decide, decide_due};
+use allot_core::account::{Book, Event, Reply, Settings, decide, decide_due};
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Args;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::file::{self, Contents};
@@ -28,6 +28,8 @@ const PICKS: u64 = 10_000;
 const PART: u64 = 20;
 /// The start of the simulated month, in milliseconds: any time except 0.
 const BEGIN: i64 = 1000;
+/// The number of the first line of a trace, after the heading.
+const FIRST_LINE: usize = 2;
 
 /// The options of a simulation.
 #[derive(Debug, Args)]
@@ -49,6 +51,9 @@ pub(crate) struct Arguments {
     /// Length of the month.
     #[arg(long, default_value = "30d")]
     month: Span,
+    /// Write the assignments of the rebalanced month to this file, as a table (CSV).
+    #[arg(long, value_name = "FILE")]
+    assignments: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -70,6 +75,19 @@ struct Outcomes {
     moves: usize,
     /// Instructions for which no account was available.
     refused: u64,
+    assignments: Vec<Assignment>,
+}
+
+/// An account is assigned to an instance: a line of the table of assignments.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct Assignment {
+    /// Seconds since the month began.
+    time: i64,
+    /// The number of the line of the trace that follows. The heading is line 1.
+    line: usize,
+    account: String,
+    module: String,
+    instance: String,
 }
 
 /// Runs a simulation.
@@ -86,6 +104,9 @@ pub(super) fn run(arguments: &Arguments) -> Result<Outcome> {
         instructions.with_context(|| format!("{}: its counts are too large", arguments.trace.display()))?;
     let month = |every| replay(&contents, &trace, arguments, every);
     let (fixed, evened) = (month(None)?, month(Some(arguments.rebalance.0.as_millis() as i64))?);
+    if let Some(path) = &arguments.assignments {
+        write(path, &evened.assignments).with_context(|| format!("cannot write {}", path.display()))?;
+    }
     let tariffs: Vec<Tariff> = contents.accounts.values().map(|line| line.tariff.priced()).collect();
     let least = least_cost(tariffs.iter(), instructions);
     if arguments.json {
@@ -119,7 +140,7 @@ fn lines(trace: impl io::Read, month: &Span) -> Result<Vec<Used>> {
     let mut all: Vec<Used> = Vec::new();
     for line in csv::Reader::from_reader(trace).deserialize() {
         let used: Used = line?;
-        let number = all.len() + 2;
+        let number = all.len() + FIRST_LINE;
         if used.time < 0 || all.last().is_some_and(|last| last.time > used.time) {
             bail!("line {number}: time must rise");
         }
@@ -131,6 +152,12 @@ fn lines(trace: impl io::Read, month: &Span) -> Result<Vec<Used>> {
     Ok(all)
 }
 
+fn write(path: &Path, assignments: &[Assignment]) -> Result<()> {
+    let mut writer = csv::Writer::from_path(path)?;
+    assignments.iter().try_for_each(|assignment| writer.serialize(assignment))?;
+    Ok(writer.flush()?)
+}
+
 fn share(word: &str) -> Result<Share> {
     Share::parse(word.as_bytes()).with_context(|| format!("share '{word}' must be places or present"))
 }
@@ -139,6 +166,9 @@ fn share(word: &str) -> Result<Share> {
 struct Desk {
     book: Book,
     now: i64,
+    /// The number of the line of the trace that is next or being processed.
+    line: usize,
+    assignments: Vec<Assignment>,
 }
 
 impl Desk {
@@ -146,8 +176,26 @@ impl Desk {
         let request = request.into();
         let decision = decide(&self.book, self.now, &request)
             .map_err(|refusal| anyhow!("the book refuses {request:?}: {refusal:?}"))?;
-        decision.events.iter().for_each(|event| self.book.apply(self.now, event));
+        decision.events.iter().for_each(|event| self.apply(event));
         Ok(decision.reply)
+    }
+
+    fn apply(&mut self, event: &Event) {
+        self.book.apply(self.now, event);
+        // Nobody logs in, so each account is assigned at once.
+        let (accounts, module, instance) = match event {
+            Event::Dealt { module, instance, accounts } => (accounts.as_slice(), module, instance),
+            Event::Shifted { account, module, instance } => (slice::from_ref(account), module, instance),
+            _ => return,
+        };
+        let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
+        self.assignments.extend(accounts.iter().map(|account| Assignment {
+            time: (self.now - BEGIN) / 1000,
+            line: self.line,
+            account: text(account),
+            module: text(module),
+            instance: text(instance),
+        }));
     }
 
     /// Runs the book's periodic work up to the current time.
@@ -157,7 +205,7 @@ impl Desk {
             if due.is_empty() {
                 return;
             }
-            due.iter().for_each(|event| self.book.apply(self.now, event));
+            due.iter().for_each(|event| self.apply(event));
         }
     }
 
@@ -195,7 +243,8 @@ fn replay(
         turns: vec![BEGIN + arguments.month.0.as_millis() as i64],
         ..Settings::default()
     };
-    let mut desk = Desk { book: Book::open(settings, BEGIN), now: BEGIN };
+    let book = Book::open(settings, BEGIN);
+    let mut desk = Desk { book, now: BEGIN, line: FIRST_LINE, assignments: Vec::new() };
     let mut instances: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for used in trace {
         instances.entry(&used.module).or_default().insert(&used.instance);
@@ -229,7 +278,8 @@ fn replay(
     desk.run_periodic_work();
     let mut outcome = Outcomes::default();
     let mut next = every.map(|every| BEGIN + every);
-    for used in trace {
+    for (line, used) in (FIRST_LINE..).zip(trace) {
+        desk.line = line;
         let at = BEGIN.saturating_add(used.time.saturating_mul(1000));
         while let (Some(due), Some(every)) = (next, every)
             && due <= at
@@ -249,6 +299,7 @@ fn replay(
     }
     let month = desk.book.usage_by_department(0);
     outcome.cost = Amount(month.values().map(|usage| usage.cost.0).sum());
+    outcome.assignments = desk.assignments;
     Ok(outcome)
 }
 
@@ -266,6 +317,7 @@ mod tests {
             dwell: Span::ms(60_000),
             max_moves: 2,
             month: Span::ms(30 * 24 * 3_600_000),
+            assignments: None,
             json: false,
         }
     }
