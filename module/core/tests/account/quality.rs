@@ -3,7 +3,7 @@
 use super::rig::{HOUR, name};
 use allot_core::account::decide::USUAL_MOVES;
 use allot_core::account::place::Share;
-use allot_core::account::quality::{imbalance, least_moves};
+use allot_core::account::quality::{imbalance, least_cost, least_moves};
 use allot_core::account::request::{InstanceRequest, ManagerRequest, ModuleSettings, Request};
 use allot_core::account::tariff::{Amount, Step, Tariff};
 use allot_core::account::{Book, Event, Reply, Settings, decide, decide_due};
@@ -151,6 +151,26 @@ struct Outcome {
     moves: usize,
     /// Instructions for which the instance had no account.
     without_account: u64,
+    /// The least cost in hindsight, if each account could be anywhere in its department at any time.
+    least: Amount,
+}
+
+/// The least cost of the month's instructions, if departments exchange no accounts.
+fn least_by_departments(book: &Book) -> Amount {
+    let usage = book.usage_by_department(0);
+    let least = usage.iter().map(|(department, usage)| {
+        let modules = book.modules().filter(|module| module.department == *department);
+        let accounts: usize = modules.map(|module| module.counts().0).sum();
+        let tariff = tariff();
+        least_cost(std::iter::repeat_n(&tariff, accounts), u64::try_from(usage.used).unwrap()).0
+    });
+    Amount(least.sum())
+}
+
+/// The tariff of all accounts.
+fn tariff() -> Tariff {
+    let step = |upto, price: &str| Step { upto, price: Amount::parse_price(price.as_bytes()).unwrap() };
+    Tariff { quota: 1000, steps: vec![step(1500, "0.05"), step(100_000, "0.1")] }
 }
 
 /// A month of 1,000 accounts over 20 modules of three instances each, with `scale` times the demand of a seed.
@@ -158,8 +178,6 @@ fn month(rebalanced: bool, seed: u64, scale: f64) -> Outcome {
     // Three times as long as from one rebalancing to the next, so that it matters.
     let settings = Settings { dwell: 3 * HOUR, turns: vec![720 * HOUR + 1000], ..Settings::default() };
     let mut plain = Plain { book: Book::open(settings, 1000), now: 1000 };
-    let step = |upto, price: &str| Step { upto, price: Amount::parse_price(price.as_bytes()).unwrap() };
-    let tariff = Tariff { quota: 1000, steps: vec![step(1500, "0.05"), step(100_000, "0.1")] };
     let mut places = Vec::new();
     for module in 0..20 {
         let (name, department) = (format!("m{module}"), format!("d{}", module % 4));
@@ -181,7 +199,7 @@ fn month(rebalanced: bool, seed: u64, scale: f64) -> Outcome {
     }
     let names: Vec<String> = (0..1000).map(name).collect();
     let accounts = names.iter().map(String::as_bytes).collect();
-    plain.ask(ManagerRequest::Add { module: None, tariff, accounts });
+    plain.ask(ManagerRequest::Add { module: None, tariff: tariff(), accounts });
     plain.settle();
     let mut demand = Demand::new(places.len(), seed);
     let (mut moves, mut without_account) = (0, 0);
@@ -219,7 +237,8 @@ fn month(rebalanced: bool, seed: u64, scale: f64) -> Outcome {
     }
     let costs = plain.book.usage_by_department(0);
     let cost = Amount(costs.values().map(|usage| usage.cost.0).sum());
-    Outcome { cost, moves, without_account }
+    let least = least_by_departments(&plain.book);
+    Outcome { cost, moves, without_account, least }
 }
 
 #[test]
@@ -233,5 +252,20 @@ fn hourly_rebalancing_pays_at_most_a_tenth_of_a_static_assignment() {
         assert_eq!((fixed.without_account, rebalanced.without_account), (0, 0));
         assert!(fixed.cost.0 > 0);
         assert!(rebalanced.cost.0 * 10 <= fixed.cost.0, "{} against {}", rebalanced.cost, fixed.cost);
+    }
+}
+
+#[test]
+fn heavy_demand_costs_hardly_more_than_the_least_possible() {
+    // Departments that send more than their accounts include must pay extra with any assignment.
+    for (seed, scale) in [(11, 1.4), (5, 1.4), (12, 1.3)] {
+        let fixed = month(false, seed, scale);
+        let rebalanced = month(true, seed, scale);
+        println!("heavy work, seed {seed}: static {fixed:?}, rebalanced {rebalanced:?}");
+        assert_eq!((fixed.without_account, rebalanced.without_account), (0, 0));
+        assert_eq!(fixed.least, rebalanced.least, "the same instructions");
+        assert!(rebalanced.least.0 > 0);
+        let beyond = |month: &Outcome| month.cost.0 - month.least.0;
+        assert!(beyond(&rebalanced) * 50 <= beyond(&fixed), "{} against {}", rebalanced.cost, fixed.cost);
     }
 }
