@@ -213,6 +213,9 @@ fn use_costs_by_steps_and_months_turn_by_themselves() {
         (row.field("used").int(), row.field("cost").text())
     };
     assert_eq!((usage(&mut book, 0), usage(&mut book, 1)), ((0, "0".into()), (155, "7.5".into())));
+    let past = book.ok("USAGE BY account AGO 1").array()[1].array()[0].clone();
+    assert_eq!((past.field("used").int(), past.field("left").int()), (155, 0));
+    assert_eq!(past.field("cost").text(), "7.5");
     assert_eq!(book.code("USAGE AGO 2"), "NOTFOUND");
     assert_eq!(book.code(&format!("USE p0 {epoch} COUNT 6")), "OK", "the login outlives the month");
     no_internal_errors(&server);

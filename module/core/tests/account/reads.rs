@@ -189,6 +189,13 @@ fn usage_is_summed_by_account_module_department_and_month() {
     for (name, expected) in &first {
         assert_eq!(line(&rig, 0, name), *expected, "as it was");
     }
+    let one = |month: u32, number: usize| {
+        let usage = rig.book.usage_of(rig.account(&name(number)), month);
+        (usage.accounts, usage.quota, usage.used, usage.left, usage.cost.to_string())
+    };
+    // An account that was used again, and one that was not.
+    assert_eq!([one(0, 0), one(1, 0)], [(1, 100, 100, 0, "0".into()), (1, 100, 5, 95, "0".into())]);
+    assert_eq!([one(0, 10), one(1, 10)], [(1, 100, 160, 0, "10".into()), (1, 100, 0, 100, "0".into())]);
     // Where accounts are now.
     let moved = name(10);
     let accounts = vec![moved.as_bytes()];
