@@ -173,6 +173,8 @@ clean_up() {
         kill "$holder" 2>/dev/null || true
     fi
     { wait || true; } 2>/dev/null
+    # Without a container that ran, podman leaves its folder mounted.
+    umount -l "$work/images/overlay" 2>/dev/null || true
     rm -rf --one-file-system "$work"
 }
 
