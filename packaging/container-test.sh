@@ -128,7 +128,8 @@ make_network() {
         mount -t cgroup2 none /sys/fs/cgroup && echo ready && exec sleep 3600' >"$work/holder" 2>&1 &
     holder=$!
     for _ in $(seq 100); do
-        [ -s "$work/holder" ] && break
+        grep -qx ready "$work/holder" && break
+        kill -0 "$holder" 2>/dev/null || break
         sleep 0.1
     done
     grep -qx ready "$work/holder" || leave_out "no network for containers: $(tail -n 1 "$work/holder")"

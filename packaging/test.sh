@@ -19,10 +19,10 @@ LIMIT=${LIMIT:-60}
 # The services' exposure by `systemd-analyze security`, in tenths: 0 is none, 100 is a service without restrictions.
 EXPOSURE=25
 
-# What a process needs to be the first in the root: its own proc, run and control groups, and a network.
+# What a process in the root needs: its own proc, and a network. Systemd needs more.
 ENTER_ROOT='mount --make-rprivate / && mount --bind "$1" "$1" && cd "$1" && mount -t proc proc proc &&
-    mount -t sysfs -o ro sysfs sys && mount -t cgroup2 none sys/fs/cgroup && mount -t tmpfs tmpfs run &&
     mount --rbind /dev dev && ip link set lo up'
+FOR_SYSTEMD='mount -t sysfs -o ro sysfs sys && mount -t cgroup2 none sys/fs/cgroup && mount -t tmpfs tmpfs run'
 
 # Whether systemd runs in the root, and the namespaces in which it or the servers run.
 systemd=
@@ -262,7 +262,7 @@ boot() {
     # Redis's own service asks for a user namespace, which a container or a virtual machine may refuse.
     mkdir -p "$root/etc/systemd/system/redis-server.service.d"
     printf '[Service]\nPrivateUsers=no\nLimitNOFILE=\n' >"$root/etc/systemd/system/redis-server.service.d/machine.conf"
-    hold 'exec chroot . env -i container=test PATH=/usr/sbin:/usr/bin:/sbin:/bin \
+    hold "$FOR_SYSTEMD"' && exec chroot . env -i container=test PATH=/usr/sbin:/usr/bin:/sbin:/bin \
         /lib/systemd/systemd --log-target=console --show-status=no' "${namespaces[@]}" || return 1
     for _ in $(seq 300); do
         state=$(in_root systemctl is-system-running 2>/dev/null) || true
@@ -284,7 +284,7 @@ clean_up() {
 
 need_tools mmdebstrap lintian systemd-analyze nsenter unshare ip pgrep
 work=$(mktemp -d)
-root=$work/root
+root=$(realpath "$work")/root
 chmod 755 "$work"
 trap clean_up EXIT
 make_root

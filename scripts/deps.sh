@@ -104,7 +104,10 @@ missing_packaging_packages() {
     # The network of containers, and their names in it.
     [ -x /usr/lib/podman/netavark ] || echo netavark
     [ -x /usr/lib/podman/aardvark-dns ] || echo aardvark-dns
-    has iptables || echo iptables
+    # Not in the PATH of every user.
+    has iptables || [ -x /usr/sbin/iptables ] || echo iptables
+    has ip || echo iproute2
+    has pgrep || echo procps
 }
 
 # The packages whose programs are missing, by their names on Debian.
