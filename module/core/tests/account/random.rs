@@ -122,6 +122,8 @@ impl Run {
 
     /// Rebalancing takes no instance below the minimum of its module, and makes no move that avoids nothing.
     fn rebalance(&mut self) {
+        // A request first does what is due. An even assignment of too few accounts may go below the minimum.
+        self.rig.settle();
         let before = self.kept();
         let dry_run = self.random.chance(30);
         let request = ManagerRequest::Rebalance { dry_run, max_moves: 5 };

@@ -195,7 +195,7 @@ impl Book {
             if rest > 0 {
                 free.spare.push((rest, id));
                 free.left += i128::from(rest);
-            } else {
+            } else if !self.value(account, below).rooms.0.is_empty() {
                 free.used_up.push(id);
             }
         }
