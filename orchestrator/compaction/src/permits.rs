@@ -2,8 +2,13 @@
 //! subtask. A worker creates them in the multi that starts a subtask, so two workers can never take the same permit.
 //! Permits disappear with the worker's session.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, PoisonError};
 
+use tokio::time::sleep;
+
+use super::ids::TaskId;
+use super::node_context::PAUSE;
 use super::paths::encode;
 use super::task::MainTask;
 use super::task_store::{Fault, TaskStore};
@@ -26,13 +31,34 @@ pub fn needed(task: &MainTask, cluster: u32) -> Vec<(String, u32)> {
 /// What a subtask found that reached a limit.
 #[derive(Debug, Clone)]
 pub(crate) struct Limited {
-    /// The names below `Permits` at that time, sorted.
-    pub(crate) taken: Vec<String>,
+    /// The names below `Permits` that kept it from a permit, sorted.
+    seen: Vec<String>,
     /// The scope of the limit.
     scope: String,
+    /// The priority of the subtask.
+    priority: i32,
 }
 
 impl Limited {
+    fn new(taken: &[String], scope: &str, priority: i32) -> Self {
+        let mut limited = Self { seen: Vec::new(), scope: scope.to_owned(), priority };
+        limited.seen = limited.concerning(taken);
+        limited
+    }
+
+    /// Of these names below `Permits`, sorted, those that may keep the subtask from a permit.
+    fn concerning(&self, names: &[String]) -> Vec<String> {
+        let is_permit = |name: &str| name.strip_prefix(&self.scope).is_some_and(|rest| rest.starts_with('.'));
+        let is_before = |name: &str| announced(name).is_some_and(|waiting| waiting > self.priority);
+        let concerns = |name: &&String| is_permit(name) || self.is_by_cluster() && is_before(name);
+        names.iter().filter(concerns).cloned().collect()
+    }
+
+    /// Whether these names below `Permits`, sorted, keep the subtask from a permit as they did before.
+    pub(crate) fn holds(&self, names: &[String]) -> bool {
+        self.concerning(names) == self.seen
+    }
+
     /// Whether the limit is that of the whole cluster, for whose permits all tasks compete.
     pub(crate) fn is_by_cluster(&self) -> bool {
         self.scope == ALL
@@ -43,21 +69,46 @@ impl Limited {
 /// a unit announces that a subtask of a higher priority waits for a permit of the cluster, none of those is free.
 pub(crate) fn free(
     store: &TaskStore,
-    taken: Vec<String>,
+    taken: &[String],
     needed: &[(String, u32)],
     priority: i32,
 ) -> Result<Vec<String>, Limited> {
     let mut permits = Vec::new();
     let is_behind = taken.iter().filter_map(|name| announced(name)).any(|waiting| waiting > priority);
     for (scope, limit) in needed {
-        match choose(&taken, scope, *limit) {
+        match choose(taken, scope, *limit) {
             Some(number) if scope != ALL || !is_behind => {
                 permits.push(store.paths.permit(&format!("{scope}.{number}")));
             }
-            _ => return Err(Limited { taken, scope: scope.clone() }),
+            _ => return Err(Limited::new(taken, scope, priority)),
         }
     }
     Ok(permits)
+}
+
+/// Returns when one of these tasks may get the permit that it lacked, and forgets its limit; never, if none is limited.
+pub(crate) async fn freed(store: &TaskStore, limited: &Mutex<BTreeMap<TaskId, Limited>>) {
+    let with = || limited.lock().unwrap_or_else(PoisonError::into_inner);
+    let is_limited = || !with().is_empty();
+    while is_limited() {
+        match store.tree.watch(&store.paths.permits()).await {
+            Ok((mut names, changed)) => {
+                names.sort_unstable();
+                let is_freed = {
+                    let mut limited = with();
+                    let before = limited.len();
+                    limited.retain(|_, limit| limit.holds(&names));
+                    limited.len() < before
+                };
+                if is_freed {
+                    return;
+                }
+                changed.await;
+            }
+            Err(_) => sleep(PAUSE).await,
+        }
+    }
+    std::future::pending::<()>().await;
 }
 
 /// The start of the name of an announcement, `waiting.<priority>.<unit>`.
@@ -75,12 +126,36 @@ pub(crate) struct Announcement {
     unit: String,
     /// The priority that is announced now.
     announced: Option<i32>,
+    /// Whether the announcements of this unit's earlier lifetimes are withdrawn.
+    is_clean: bool,
 }
 
 impl Announcement {
-    /// No announcement. The earlier ones of this unit went with its session.
+    /// No announcement.
     pub(crate) fn new(store: &TaskStore, unit: &str) -> Self {
-        Self { store: store.clone(), unit: encode(unit), announced: None }
+        Self { store: store.clone(), unit: encode(unit), announced: None, is_clean: false }
+    }
+
+    /// Withdraws the announcements of this unit's earlier lifetimes, once. The last one may have made one on this
+    /// session, if it began while the request was on its way.
+    pub(crate) async fn withdraw_earlier(&mut self) -> Result<(), Fault> {
+        if self.is_clean {
+            return Ok(());
+        }
+        let is_own = |name: &String| {
+            name.strip_prefix(WAITING)
+                .and_then(|rest| rest.split_once('.'))
+                .is_some_and(|(_, unit)| unit == self.unit)
+        };
+        for name in taken(&self.store).await?.into_iter().filter(is_own) {
+            let path = self.store.paths.permit(&name);
+            match self.store.tree.multi(vec![Op::Delete { path, version: None }]).await {
+                Ok(()) | Err(Error::NoNode(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        self.is_clean = true;
+        Ok(())
     }
 
     /// Announces the highest priority that waits, from the time on when the limit is reached until none waits.
@@ -144,5 +219,17 @@ mod tests {
         assert_eq!(choose(&names(&[0, 1, 2, 9]), ALL, 2), None);
         let most: Vec<u32> = (0..5000).collect();
         assert!(choose(&names(&most), ALL, u32::MAX).is_some_and(|number| number >= 5000));
+    }
+
+    #[test]
+    fn limited_task_waits_for_its_own_scope_and_for_higher_priorities() {
+        let names = |names: &[&str]| -> Vec<String> { names.iter().map(|&name| name.to_owned()).collect() };
+        let by_cluster = Limited::new(&names(&["all.0", "table.d.s.t.0", "waiting.7.u"]), ALL, 5);
+        assert!(by_cluster.holds(&names(&["all.0", "waiting.5.v", "waiting.7.u"])));
+        assert!(!by_cluster.holds(&names(&["all.1", "waiting.7.u"])));
+        assert!(!by_cluster.holds(&names(&["all.0"])));
+        let by_table = Limited::new(&names(&["all.0", "table.d.s.t.0"]), "table.d.s.t", 5);
+        assert!(by_table.holds(&names(&["table.d.s.t.0", "table.d.s.t2.0", "waiting.7.u"])));
+        assert!(!by_table.holds(&names(&["all.0"])));
     }
 }

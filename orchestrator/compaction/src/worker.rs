@@ -136,6 +136,11 @@ impl Worker {
             if status.generation != generation || status.closed {
                 return;
             }
+            if let Err(fault) = announcement.withdraw_earlier().await {
+                debug!(%fault, "cannot withdraw the announcements of an earlier lifetime; retrying");
+                sleep(PAUSE).await;
+                continue;
+            }
             let (names, changed) = match self.store.tree.watch(&inbox).await {
                 Ok(children) => children,
                 Err(error) => {
@@ -177,7 +182,8 @@ impl Worker {
                 if let Err(fault) = announcement.update(waiting, is_limited).await {
                     debug!(%fault, "cannot announce that subtasks wait for a permit; retrying");
                     sleep(PAUSE).await;
-                    continue;
+                    // The session may be another one.
+                    break;
                 }
                 tokio::select! {
                     () = &mut changed => break,
@@ -185,7 +191,7 @@ impl Worker {
                     // A task may have another limit now.
                     () = self.freed.notified() => with(&self.limited, BTreeMap::clear),
                     () = sleep(opens.unwrap_or_default()), if opens.is_some() => {}
-                    () = self.permits_changed() => {}
+                    () = permits::freed(&self.store, &self.limited) => {}
                     Some(ended) = work.join_next(), if !work.is_empty() => {
                         if let Ok((id, well)) = ended {
                             known.remove(&id);
@@ -279,28 +285,6 @@ impl Worker {
         work.spawn(async move { (id, worker.handle(id, purpose).await) });
     }
 
-    /// Returns when missing permits may be free again; never, if none are missing.
-    async fn permits_changed(&self) {
-        let taken = |limited: &mut BTreeMap<TaskId, Limited>| -> Vec<Vec<String>> {
-            limited.values().map(|limit| limit.taken.clone()).collect()
-        };
-        let seen = with(&self.limited, taken);
-        if seen.is_empty() {
-            return std::future::pending().await;
-        }
-        match self.store.tree.watch(&self.store.paths.permits()).await {
-            Ok((mut names, changed)) => {
-                names.sort_unstable();
-                // The permits may have changed before the watch was set.
-                if seen.iter().all(|seen| *seen == names) {
-                    changed.await;
-                }
-            }
-            Err(_) => sleep(PAUSE).await,
-        }
-        with(&self.limited, BTreeMap::clear);
-    }
-
     /// Handles a subtask, and logs an error. Returns whether it succeeded.
     async fn handle(&self, id: TaskId, purpose: Purpose) -> bool {
         let fault = match self.try_handle(id, purpose).await {
@@ -313,6 +297,7 @@ impl Worker {
         } else {
             warn!(%id, %fault, "cannot handle a subtask; retrying");
             self.turns.end(id);
+            self.freed.notify_one();
             sleep(LOCKED_DELAY).await;
         }
         false
@@ -363,7 +348,7 @@ impl Worker {
     ) -> Result<(), Fault> {
         let needed = permits::needed(&main.task, self.node_context.config.limit);
         let taken = if needed.is_empty() { Vec::new() } else { permits::taken(&self.store).await? };
-        let permits = match permits::free(&self.store, taken, &needed, main.task.priority) {
+        let permits = match permits::free(&self.store, &taken, &needed, main.task.priority) {
             Ok(permits) => permits,
             Err(limit) => {
                 if !limit.is_by_cluster() {

@@ -85,6 +85,7 @@ impl Tables {
                 named: named.clone(),
                 retries: RETRIES,
                 priority: random::within(0..3),
+                limit: random::within(0..3),
                 ..MainTask::new(id, table, manager, "default".to_owned())
             };
             // The manager may be away, and an accepted task whose answer was lost is refused the second time.
