@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use crate::child::ChildProcess;
 use crate::http::request;
-use crate::redis_server::free_port;
+use crate::launch::free_port;
 use crate::wait::{TIMEOUT, eventually};
 
 /// A browser with one page.

@@ -24,6 +24,7 @@ pub mod garbage;
 mod health;
 pub mod http;
 pub mod keyed;
+pub mod launch;
 mod lost_replies;
 pub mod module;
 pub mod pools;

@@ -3,23 +3,20 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::fs;
-use std::hash::{BuildHasher as _, Hasher as _, RandomState};
-use std::net::{TcpListener, TcpStream};
 use std::ops::Deref;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::OnceLock;
+use std::thread;
 use std::time::{Duration, Instant};
-use std::{env, thread};
 
 use redis::Value;
 use tempfile::TempDir;
 
 use crate::child::ChildProcess;
 use crate::health::complaints;
+use crate::launch::{CLOCK, Failure, free_port, spawn, wait_until_up};
 use crate::module::liballot;
-use crate::raw::{RawClient, Reply, read_reply};
+use crate::raw::{RawClient, Reply};
 use crate::tls::Certificates;
 use crate::wait::{TIMEOUT, eventually};
 
@@ -404,100 +401,4 @@ impl Drop for RedisServer {
             self.assert_healthy();
         }
     }
-}
-
-enum Failure {
-    PortTaken,
-    Other(String),
-}
-
-/// The redis-server to test with: `ALLOT_REDIS_SERVER`, or the one in `PATH`.
-pub fn redis_server_binary() -> PathBuf {
-    if let Some(path) = env::var_os("ALLOT_REDIS_SERVER").map(PathBuf::from) {
-        assert!(path.is_file(), "ALLOT_REDIS_SERVER names {}, which is not a file", path.display());
-        return path;
-    }
-    env::split_paths(&env::var_os("PATH").unwrap_or_default())
-        .map(|folder| folder.join("redis-server"))
-        .find(|candidate| candidate.is_file())
-        .unwrap_or_else(|| {
-            panic!(
-                "no redis-server in PATH; the tests need one (7.0 or later): `make deps`, or `apt-get install \
-                 redis-server`, or name one by ALLOT_REDIS_SERVER=/path/to/redis-server"
-            )
-        })
-}
-
-/// A port that nobody listens on just now, below those that a system gives to outgoing connections (on Linux from 32768
-/// on): one of them would sit on the port of a server that was killed and is to come back, or, where clients try that very
-/// port again and again, be connected to itself. The bus of a cluster's node, 10,000 above, is below them as well.
-pub fn free_port() -> u16 {
-    let random = || RandomState::new().build_hasher().finish();
-    let ports = std::iter::repeat_with(|| 10_000 + (random() % 12_000) as u16).take(1000);
-    let free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
-    ports.into_iter().find(free).expect("loopback has a free port")
-}
-
-/// The file that says how far a server's own clock is ahead.
-const CLOCK: &str = "clock";
-
-/// The library that shifts the clock of a process, built once by the system's C compiler.
-fn clock_library() -> &'static Path {
-    static LIBRARY: OnceLock<(TempDir, PathBuf)> = OnceLock::new();
-    let (_, path) = LIBRARY.get_or_init(|| {
-        let dir = tempfile::tempdir().expect("a temporary folder");
-        let (source, path) = (dir.path().join("clock.c"), dir.path().join("clock.so"));
-        fs::write(&source, include_str!("clock.c")).expect("the temporary folder is writable");
-        let built =
-            Command::new("cc").args(["-shared", "-fPIC", "-O1", "-o"]).arg(&path).arg(&source).status();
-        assert!(
-            built.is_ok_and(|status| status.success()),
-            "cc cannot build clock.c; `make deps` installs it"
-        );
-        (dir, path)
-    });
-    path
-}
-
-fn spawn(process: &ChildProcess, dir: &Path) {
-    let mut command = Command::new(redis_server_binary());
-    command.arg(dir.join("redis.conf"));
-    if dir.join(CLOCK).exists() {
-        command.env("LD_PRELOAD", clock_library()).env("ALLOT_CLOCK", dir.join(CLOCK));
-    }
-    process.spawn(&mut command);
-}
-
-fn wait_until_up(process: &ChildProcess, port: u16) -> Result<(), Failure> {
-    let start = Instant::now();
-    let logged_before = process.log().len();
-    loop {
-        if let Some(status) = process.exit_status() {
-            let log = process.log();
-            let tail = log.rsplit("oO0OoO0OoO0Oo Redis is starting").next().unwrap_or_default();
-            if tail.contains("Address already in use") || tail.contains("Failed listening") {
-                return Err(Failure::PortTaken);
-            }
-            return Err(Failure::Other(format!("it ended with {status}\n{log}")));
-        }
-        if answers(port) {
-            return Ok(());
-        }
-        if start.elapsed() > TIMEOUT {
-            process.kill9();
-            let log = process.log();
-            let news = log.get(logged_before..).unwrap_or(&log);
-            return Err(Failure::Other(format!("no answer to PING in {TIMEOUT:?}\n{news}")));
-        }
-        thread::sleep(Duration::from_millis(5));
-    }
-}
-
-/// Whether the server answers and has loaded its data.
-fn answers(port: u16) -> bool {
-    let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else { return false };
-    let _ = stream.set_read_timeout(Some(Duration::from_secs(5)));
-    std::io::Write::write_all(&mut stream, b"PING\r\n").is_ok()
-        && read_reply(&mut std::io::BufReader::new(stream))
-            .is_ok_and(|reply| !matches!(reply, Reply::Error(text) if text.starts_with("LOADING")))
 }

@@ -6,8 +6,9 @@ use std::process::Command;
 use tempfile::TempDir;
 
 use crate::child::ChildProcess;
+use crate::launch::{free_port, redis_server_binary};
 use crate::raw::{RawClient, Reply};
-use crate::redis_server::{RedisServer, free_port, redis_server_binary};
+use crate::redis_server::RedisServer;
 use crate::tls::Certificates;
 use crate::wait::{TIMEOUT, eventually};
 

@@ -18,7 +18,7 @@ use allot_coordination::{Coordinator, Error, Settings, Tree};
 use tempfile::TempDir;
 
 use crate::child::ChildProcess;
-use crate::redis_server::free_port;
+use crate::launch::free_port;
 use crate::wait::{TIMEOUT, eventually};
 
 /// The ensemble's unit of time. Sessions may be as short as twice this.

@@ -9,8 +9,8 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use allot_tests::launch::redis_server_binary;
 use allot_tests::module::{python, repository};
-use allot_tests::redis_server::redis_server_binary;
 use allot_tests::{RedisServer, allotd, liballot};
 
 /// A command of a session and the lines that shall come back.

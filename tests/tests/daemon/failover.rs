@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use allot_tests::daemon::media_program;
+use allot_tests::launch::free_port;
 use allot_tests::proxy::Proxy;
 use allot_tests::realms::{REALM, Realm};
-use allot_tests::redis_server::free_port;
 use allot_tests::wait::TIMEOUT;
 use allot_tests::{Certificates, Cluster, Process, RawClient, RedisServer, Reply, Sentinel, eventually};
 
