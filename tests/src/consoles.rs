@@ -18,7 +18,7 @@ pub struct Console {
 pub const ACTION: (&str, &str) = ("X-Allot-Request", "1");
 
 impl Console {
-    /// Starts a console on this server, with these further settings.
+    /// Starts a console on this server, with these further settings, and waits until it serves requests.
     #[track_caller]
     pub fn start(server: &RedisServer, more: &[&str]) -> Self {
         let url = server.url();
@@ -43,7 +43,12 @@ impl Console {
             port = line.and_then(|line| line.rsplit_once("127.0.0.1:")?.1.trim_end_matches('"').parse().ok());
             port.is_some()
         });
-        Self { process, port: port.expect("a port") }
+        let console = Self { process, port: port.expect("a port") };
+        // Where it uses ZooKeeper, requests are refused until it has a session.
+        eventually("the console's session", TIMEOUT, || {
+            !more.contains(&"--zookeeper-servers") || console.get("compaction/history").status != 503
+        });
+        console
     }
 
     /// The address of a page.
