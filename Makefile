@@ -63,10 +63,11 @@ bench-console: ## Measure the console of `make run`, which runs in another termi
 	scripts/console-bench.py --redis $(or $(PORT),6380)
 
 package: ## Build the Debian packages allot-redis-module and allotd into target/packages
-	@scripts/deps.sh --packages
+	@scripts/deps.sh --package
 	@packaging/build.sh
 
 package-test: package ## Use the packages in a clean root and the images in containers; needs root
+	@scripts/deps.sh --package-test
 	@packaging/test.sh
 	@packaging/container-test.sh
 

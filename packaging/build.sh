@@ -34,7 +34,7 @@ built() { realpath "${CARGO_TARGET_DIR:-target}/$1/$2"; }
 find_programs() {
     local tool
     for tool in dpkg-deb dpkg-shlibdeps strip redis-server redis-cli python3; do
-        command -v "$tool" >/dev/null || die "there is no $tool; scripts/deps.sh --packages installs it"
+        command -v "$tool" >/dev/null || die "there is no $tool; scripts/deps.sh --package installs it"
     done
     [ -n "${ALLOT_ALLOTD:-}" ] || cargo build --profile daemon -p allotd
     [ -n "${ALLOT_MODULE:-}" ] || cargo build --release -p allot-module

@@ -38,7 +38,7 @@ need_tools() {
     local tool
     [ "$(id -u)" -eq 0 ] || die "this needs root: sudo make package-test"
     for tool in "$@"; do
-        command -v "$tool" >/dev/null || die "there is no $tool; scripts/deps.sh --packages installs it"
+        command -v "$tool" >/dev/null || die "there is no $tool; scripts/deps.sh --package-test installs it"
     done
 }
 

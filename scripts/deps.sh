@@ -2,8 +2,9 @@
 # Installs the missing packages that building and testing Allot needs. Uses apt-get on Debian and Ubuntu, with
 # sudo unless the user is root; on other systems it only prints the missing packages.
 #
-#   --clients    install also the languages and client libraries of examples/clients/
-#   --packages   install also what make package and make package-test need
+#   --clients        install also the languages and client libraries of examples/clients/
+#   --package        install also what make package needs
+#   --package-test   install also what make package-test needs
 #
 # Never installed by this script: Rust itself (https://rustup.rs).
 set -euo pipefail
@@ -16,11 +17,13 @@ PYTHON_REDIS=5
 VENV=target/venv
 NODE=target/node
 clients=
-packages=
+package=
+package_test=
 for option in "$@"; do
     case $option in
         --clients) clients=1 ;;
-        --packages) packages=1 ;;
+        --package) package=1 ;;
+        --package-test) package=1 package_test=1 ;;
         *) echo "deps: there is no option $option; see the first lines of $0" >&2; exit 1 ;;
     esac
 done
@@ -91,10 +94,17 @@ missing_client_packages() {
     cc -E -include hiredis/hiredis.h -x c /dev/null >/dev/null 2>&1 || echo libhiredis-dev
 }
 
-# What builds the packages and tests them in a root of their own.
+# What builds the packages.
 missing_packaging_packages() {
-    [ -n "$packages" ] || return 0
+    [ -n "$package" ] || return 0
     has dpkg-deb || echo dpkg
+    has dpkg-shlibdeps || echo dpkg-dev
+    has strip || echo binutils
+}
+
+# What uses the packages in a root of their own, and in containers.
+missing_packaging_test_packages() {
+    [ -n "$package_test" ] || return 0
     has mmdebstrap || echo mmdebstrap
     has lintian || echo lintian
     has systemd-analyze || echo systemd
@@ -114,6 +124,7 @@ missing_packaging_packages() {
 missing_packages() {
     missing_client_packages
     missing_packaging_packages
+    missing_packaging_test_packages
     has_redis_server || echo redis-server
     has redis-cli || echo redis-tools
     has make || echo make
