@@ -49,7 +49,8 @@ impl<F: Family> Native for Value<F> {
     fn placed(&mut self, db: i32, name: &[u8]) {
         self.watched = NEVER;
         self.state.forget_waiters(None);
-        watch(self, db, name, clock());
+        let clock = clock();
+        watch(self, db, name, self.now(clock), clock);
     }
 
     fn displaced(&self, db: i32, name: &[u8]) {

@@ -1,5 +1,7 @@
 //! The path of a replicated payload: what a master decided, or an AOF file has, is applied without a decision.
 
+use std::time::Instant;
+
 use allot_core::invariant;
 use allot_core::shared::codec::Damaged;
 use allot_core::shared::machine::MachineEvent;
@@ -34,8 +36,9 @@ fn apply_replicated<F: Family>(ctx: Context<'_>, name: KeyName<'_>, payload: &[u
             Err(damaged) => faults::end_process(&cannot_apply(ctx, name, damaged)),
         };
         if let Found::Value(value) = key.value::<Value<F>>() {
-            value.recount();
-            watch(value, ctx.selected_db(), name.as_bytes(), ctx.clock());
+            value.recount(Instant::now());
+            let clock = ctx.clock();
+            watch(value, ctx.selected_db(), name.as_bytes(), value.now(clock), clock);
         }
         ctx.replicate_verbatim();
         ctx.signal_modified(name);

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use super::deadlines::{self, NEVER};
 use super::family::Family;
-use super::value::Value;
+use super::value::{Value, lead};
 use super::waiting::{self, Grant};
 use super::{info, outbox};
 use crate::ffi::context::Mode;
@@ -23,11 +23,11 @@ use crate::ffi::guard::AbortOnUnwind;
 use crate::ffi::value::Found;
 use crate::ffi::{Context, KeyName};
 
-/// When the timer must look at a key, by the clock: for its earliest deadline, to send the rest of its outbox or to try
-/// it again, or for its maintenance.
-fn wake_at<F: Family>(value: &Value<F>, clock: i64) -> i64 {
+/// When the timer must look at a key whose time is `now`, by the clock: for its earliest deadline, to send the rest of
+/// its outbox or to try it again, or for its maintenance.
+fn wake_at<F: Family>(value: &Value<F>, now: i64, clock: i64) -> i64 {
     let due = value.state.next_due().unwrap_or(NEVER).min(value.maintenance_at);
-    let due = if due == NEVER { due } else { due.saturating_sub(value.lead(clock)) };
+    let due = if due == NEVER { due } else { due.saturating_sub(lead(now, clock)) };
     if value.state.outbox().is_none_or(Outbox::is_empty) {
         due
     } else if value.unsent {
@@ -37,9 +37,9 @@ fn wake_at<F: Family>(value: &Value<F>, clock: i64) -> i64 {
     }
 }
 
-/// Has the timer look at a key at its next due time.
-pub(super) fn watch<F: Family>(value: &mut Value<F>, db: i32, name: &[u8], clock: i64) {
-    let due = deadlines::capped(wake_at(value, clock), clock);
+/// Has the timer look at a key, whose time is `now`, at its next due time.
+pub(super) fn watch<F: Family>(value: &mut Value<F>, db: i32, name: &[u8], now: i64, clock: i64) {
+    let due = deadlines::capped(wake_at(value, now, clock), clock);
     deadlines::watch(&mut value.watched, due, db, name, tick::<F>);
 }
 
@@ -105,7 +105,12 @@ pub(crate) struct Step<'c, 'k, F: Family> {
     ctx: Context<'c>,
     name: KeyName<'k>,
     value: &'k mut Value<F>,
+    /// The time of the state.
     now: i64,
+    /// The clock when the step began.
+    clock: i64,
+    /// When the step began.
+    instant: Instant,
     payload: Writer,
     notices: Notices,
     /// How many messages may still be sent.
@@ -118,8 +123,9 @@ pub(crate) struct Step<'c, 'k, F: Family> {
 
 impl<'c, 'k, F: Family> Step<'c, 'k, F> {
     fn begin(ctx: Context<'c>, name: KeyName<'k>, value: &'k mut Value<F>, clock: i64) -> Self {
-        let now = value.now(clock);
-        if value.lead(clock) > 0 {
+        let instant = Instant::now();
+        let now = value.now_at(clock, instant);
+        if lead(now, clock) > 0 {
             info::STEPS_AHEAD.add(1);
         }
         let mut payload = PAYLOAD.take();
@@ -129,6 +135,8 @@ impl<'c, 'k, F: Family> Step<'c, 'k, F> {
             name,
             value,
             now,
+            clock,
+            instant,
             payload,
             notices: Notices::new(),
             to_send: F::SENT_AT_ONCE,
@@ -264,10 +272,10 @@ impl<'c, 'k, F: Family> Step<'c, 'k, F> {
         self.flush();
         self.value.unsent = self.to_send == 0;
         if !self.payload.bytes.is_empty() {
-            self.value.recount();
+            self.value.recount(self.instant);
             payload::seal(self.name.as_bytes(), &mut self.payload);
         }
-        watch(self.value, self.ctx.selected_db(), self.name.as_bytes(), self.ctx.clock());
+        watch(self.value, self.ctx.selected_db(), self.name.as_bytes(), self.now, self.clock);
         if !self.payload.bytes.is_empty() {
             self.ctx.replicate_payload(F::APPLY, self.name, &self.payload.bytes);
             self.ctx.signal_modified(self.name);
@@ -404,7 +412,7 @@ pub(crate) fn tick<F: Family>(ctx: Context<'_>, name: KeyName<'_>, due: i64, sli
     // A module that receives a notification may have deleted the key.
     let Found::Value(value) = key.value::<Value<F>>() else { return None };
     // The remaining events of this key wait until the timer has served the keys that were due before now.
-    value.watched = deadlines::capped(wake_at(value, now), now).max(now);
+    value.watched = deadlines::capped(wake_at(value, value.now(now), now), now).max(now);
     (value.watched != NEVER).then_some(value.watched)
 }
 
@@ -424,10 +432,10 @@ pub(crate) fn clock<F: Family>(ctx: Context<'_>, name: KeyName<'_>, set_back: bo
     // The time of a key that is idle may be ahead although its last change no longer is.
     if set_back && value.now(clock) > clock {
         value.state.set_back(clock);
-        value.recount();
+        value.recount(Instant::now());
         // The next maintenance was planned by the time that was ahead.
         value.maintenance_at = F::MAINTENANCE_FROM;
-        watch(value, ctx.selected_db(), name.as_bytes(), clock);
+        watch(value, ctx.selected_db(), name.as_bytes(), clock, clock);
         ctx.replicate_payload(F::APPLY, name, &snapshot_payload(name.as_bytes(), &value.state));
         ctx.signal_modified(name);
     }

@@ -28,16 +28,17 @@ pub(crate) struct Value<F: Family> {
 
 impl<F: Family> Value<F> {
     pub(crate) fn new(state: F) -> Self {
+        let instant = Instant::now();
         let mut value = Self {
             state,
             watched: NEVER,
             unsent: false,
             maintenance_at: F::MAINTENANCE_FROM,
             maintenance_place: 0,
-            changed: Instant::now(),
+            changed: instant,
             gauge: 0,
         };
-        value.recount();
+        value.recount(instant);
         value
     }
 
@@ -45,28 +46,35 @@ impl<F: Family> Value<F> {
     /// time waits for the clock. If it is ahead by more than `allot.max-clock-lead`, its time continues with the time
     /// that has elapsed since the last change, because the clock may need a day to catch up.
     pub(crate) fn now(&self, clock: i64) -> i64 {
-        let elapsed = i64::try_from(self.changed.elapsed().as_millis()).unwrap_or(i64::MAX);
+        self.now_at(clock, Instant::now())
+    }
+
+    /// As `now`, at an instant that was read before.
+    pub(crate) fn now_at(&self, clock: i64, instant: Instant) -> i64 {
+        let elapsed = instant.saturating_duration_since(self.changed).as_millis();
+        let elapsed = i64::try_from(elapsed).unwrap_or(i64::MAX);
         let continued = self.state.now(0).saturating_add(elapsed).min(LAST_REACHED);
         // While a key is idle, the lead of the time that continues stays the same. The lead of the last change shrinks
         // as the clock advances, and the time would fall back.
-        if continued.saturating_sub(clock) > MAX_CLOCK_LEAD.get() { continued } else { self.state.now(clock) }
+        if lead(continued, clock) > 0 { continued } else { self.state.now(clock) }
     }
 
-    /// How far the state's time is ahead of the clock, if it continues with elapsed time; otherwise 0.
-    pub(crate) fn lead(&self, clock: i64) -> i64 {
-        let lead = self.now(clock) - clock;
-        if lead > MAX_CLOCK_LEAD.get() { lead } else { 0 }
-    }
-
-    /// Records that the state has changed: elapsed time counts from now, and the family's gauge is updated.
-    pub(crate) fn recount(&mut self) {
-        self.changed = Instant::now();
+    /// Records that the state has changed at an instant: elapsed time counts from then, and the family's gauge is
+    /// updated.
+    pub(crate) fn recount(&mut self, instant: Instant) {
+        self.changed = instant;
         let gauge = self.state.gauge();
         if gauge != self.gauge {
             F::shelf().gauge.fetch_add(gauge - self.gauge, Ordering::Relaxed);
             self.gauge = gauge;
         }
     }
+}
+
+/// How far a time of a state is ahead of the clock, if it continues with elapsed time; otherwise 0.
+pub(crate) fn lead(now: i64, clock: i64) -> i64 {
+    let lead = now.saturating_sub(clock);
+    if lead > MAX_CLOCK_LEAD.get() { lead } else { 0 }
 }
 
 impl<F: Family> Drop for Value<F> {

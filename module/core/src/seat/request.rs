@@ -178,22 +178,15 @@ impl Hold<'_> {
         if !self.token.chosen {
             return 0;
         }
-        let mut writer = Writer::default();
+        let mut writer = fingerprint_writer();
         writer.unsigned(1);
         writer.string(self.user);
         writer.signed(self.count);
         writer.optional(self.tier);
         writer.unsigned(self.adjacent.number());
         writer.unsigned(self.orphans.number());
-        for names in [&self.areas, &self.flags] {
-            let mut names = names.clone();
-            names.sort_unstable();
-            names.dedup();
-            writer.unsigned(names.len() as u64);
-            for name in names {
-                writer.string(name);
-            }
-        }
+        write_set(&mut writer, &self.areas);
+        write_set(&mut writer, &self.flags);
         writer.optional(self.replace.map(|replace| replace.token));
         writer.unsigned(self.replace.map_or(0, |replace| u64::from(replace.other)));
         let mut needs: Vec<(&[u8], i64)> = self.needs.iter().map(|need| (need.flag, need.count)).collect();
@@ -212,7 +205,7 @@ impl Wait<'_> {
         if !self.hold.token.chosen {
             return 0;
         }
-        let mut writer = Writer::default();
+        let mut writer = fingerprint_writer();
         writer.unsigned(3);
         writer.unsigned(self.hold.fingerprint());
         writer.signed(self.offer);
@@ -227,7 +220,7 @@ impl Pick<'_> {
         if !self.token.chosen {
             return 0;
         }
-        let mut writer = Writer::default();
+        let mut writer = fingerprint_writer();
         writer.unsigned(2);
         writer.string(self.user);
         let mut seats = self.seats.clone();
@@ -240,6 +233,27 @@ impl Pick<'_> {
         }
         hash(&writer)
     }
+}
+
+/// Writes a set of names: in order, each once.
+fn write_set(writer: &mut Writer, names: &[&[u8]]) {
+    if names.len() <= 1 {
+        writer.unsigned(names.len() as u64);
+        names.iter().for_each(|name| writer.string(name));
+        return;
+    }
+    let mut names = names.to_vec();
+    names.sort_unstable();
+    names.dedup();
+    writer.unsigned(names.len() as u64);
+    for name in names {
+        writer.string(name);
+    }
+}
+
+/// Has room for what most requests write.
+fn fingerprint_writer() -> Writer {
+    Writer { bytes: Vec::with_capacity(64) }
 }
 
 fn hash(writer: &Writer) -> u64 {

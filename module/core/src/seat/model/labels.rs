@@ -3,7 +3,6 @@
 use super::plan::max;
 use crate::shared::invariant::Checked;
 use crate::{ensure, invariant};
-use std::fmt::Write as _;
 
 /// Labels of the positions of a row, in physical order; equal rows share one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -100,8 +99,8 @@ impl Labels {
         match &run.kind {
             Kind::Text(text) => out.push_str(text),
             Kind::Numbers { first, step } => {
-                // Writing to a string cannot fail.
-                let _ = write!(out, "{}", number_at(*first, *step, position - run.position));
+                let number = number_at(*first, *step, position - run.position);
+                out.push_str(itoa::Buffer::new().format(number));
             }
         }
     }

@@ -4,9 +4,27 @@ use super::{Show, Strip};
 use crate::seat::bits::{self, Bits};
 use crate::seat::choice::Kind;
 use smallvec::SmallVec;
+use std::ops::Deref;
 
 /// Positions of a row; a few fit without an allocation.
 type Positions = SmallVec<[usize; 16]>;
+
+/// Words of bits, copied only if a bit was cleared in them.
+pub(in crate::seat) enum Words<'a> {
+    Borrowed(&'a [u64]),
+    Copied(Bits),
+}
+
+impl Deref for Words<'_> {
+    type Target = [u64];
+
+    fn deref(&self) -> &[u64] {
+        match self {
+            Self::Borrowed(words) => words,
+            Self::Copied(words) => words,
+        }
+    }
+}
 
 impl Show {
     /// Free seats of a strip that are of this kind, as bits of the row. O(words of the row).
@@ -18,13 +36,18 @@ impl Show {
 
     /// The kept words of these seats. O(kept words), and the cost of `hide_flagged`.
     #[inline]
-    pub(in crate::seat) fn takeable_words(&self, strip: Strip, kind: Kind) -> Bits {
-        let mut seats = Bits::from_slice(self.free_seats(strip));
+    pub(in crate::seat) fn takeable_words(&self, strip: Strip, kind: Kind) -> Words<'_> {
+        let free = self.free_seats(strip);
+        // Most rows have no flags.
+        if self.venue.layout(strip.row).flags.is_empty() && kind.carried == 0 {
+            return Words::Borrowed(free);
+        }
+        let mut seats = Bits::from_slice(free);
         self.hide_flagged(strip, kind.allowed, &mut seats);
         if kind.carried != 0 {
             self.keep_flagged(strip, kind, &mut seats);
         }
-        seats
+        Words::Copied(seats)
     }
 
     /// Clears all seats of a strip, given by its kept words, but those of a kind that carries a flag. O(flagged seats of
