@@ -192,7 +192,9 @@ impl<'c, 'k, F: Family> Step<'c, 'k, F> {
             payload::begin_events(self.now, &mut self.payload);
         }
         event.encode(&mut self.payload);
-        self.notices.extend(F::announce(event));
+        if let Some(notice) = F::announce(event) {
+            self.notices.push(notice);
+        }
     }
 
     /// Applies due events, at most `limit`.
@@ -235,6 +237,9 @@ impl<'c, 'k, F: Family> Step<'c, 'k, F> {
 
     /// Applies the due events that must come before a command, at most `limit`.
     fn apply_due_before_all(&mut self, limit: usize) {
+        if self.value.state.next_due().is_none_or(|due| due > self.now) {
+            return;
+        }
         for event in self.value.state.due_before_all(self.now, limit) {
             self.apply(&event);
         }
