@@ -182,6 +182,14 @@ mod tests {
     }
 
     #[test]
+    fn programs_inherit_no_variable_with_a_secret() {
+        // These settings make the process look for every secret. The function that reads secrets asserts for each
+        // variable that programs do not inherit the variable.
+        let text = "[zookeeper]\nservers = \"a:1\"\n[console]\nviewer-user = \"v\"\noperator-user = \"o\"";
+        Config::resolve(&parse(text).unwrap()).unwrap();
+    }
+
+    #[test]
     fn a_secret_is_never_shown() {
         let dir = std::env::temp_dir().join(format!("allot-secret-{}", std::process::id()));
         fs::write(&dir, "wonder\n").unwrap();

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
+use allot_runtime::child::program;
 use allot_runtime::telemetry::LogFormat;
 
 use super::sections::{self, AccountsConfig, CmuConfig, ConferenceConfig, DataProxyConfig, Given, Role};
@@ -312,6 +313,7 @@ fn accounts(given: &Given) -> Result<AccountsConfig> {
 
 /// A secret from the first line of a file, or from the environment: a list of processes shows neither.
 fn secret(file: Option<&Path>, name: &str, variable: &str) -> Result<Option<Secret>> {
+    debug_assert!(program::SECRETS.contains(&variable), "programs would inherit {variable}");
     let text = match file {
         Some(path) => {
             let text = fs::read_to_string(path).with_context(|| format!("{name} {}", path.display()))?;

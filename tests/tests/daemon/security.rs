@@ -273,8 +273,16 @@ fn secrets_are_in_no_log_and_in_the_environment_of_no_program() {
         "unit",
         &["--roles", "cmu", "--redis-url", &url, "--redis-user", "unit", "--cmu-host", "127.0.0.1/u"],
     );
-    let secrets =
-        ["ALLOT_REDIS_PASSWORD", "ALLOT_SENTINEL_PASSWORD", "ALLOT_ZOOKEEPER_PASSWORD", "ALLOT_REDIS"];
+    let secrets = [
+        "ALLOT_REDIS_PASSWORD",
+        "ALLOT_SENTINEL_PASSWORD",
+        "ALLOT_ZOOKEEPER_PASSWORD",
+        "ALLOT_CONSOLE_VIEWER_TOKEN",
+        "ALLOT_CONSOLE_OPERATOR_TOKEN",
+        "ALLOT_CONSOLE_VIEWER_PASSWORD",
+        "ALLOT_CONSOLE_OPERATOR_PASSWORD",
+        "ALLOT_REDIS",
+    ];
     let unit = secrets.iter().fold(unit, |unit, name| unit.with(name, SECRET));
     let unit = unit.with("ALLOT_CMU_PROGRAM", &program).with("ALLOT_LOG", "trace");
     unit.start();

@@ -20,9 +20,18 @@ use tokio::net::unix::pipe;
 use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Environment variables that programs must not see. An address in `ALLOT_REDIS` may contain a password.
-const SECRETS: [&str; 4] =
-    ["ALLOT_REDIS", "ALLOT_REDIS_PASSWORD", "ALLOT_SENTINEL_PASSWORD", "ALLOT_ZOOKEEPER_PASSWORD"];
+/// Environment variables that programs must not see: all from which `allotd` reads a secret. An address in
+/// `ALLOT_REDIS` may contain a password.
+pub const SECRETS: [&str; 8] = [
+    "ALLOT_REDIS",
+    "ALLOT_REDIS_PASSWORD",
+    "ALLOT_SENTINEL_PASSWORD",
+    "ALLOT_ZOOKEEPER_PASSWORD",
+    "ALLOT_CONSOLE_VIEWER_TOKEN",
+    "ALLOT_CONSOLE_OPERATOR_TOKEN",
+    "ALLOT_CONSOLE_VIEWER_PASSWORD",
+    "ALLOT_CONSOLE_OPERATOR_PASSWORD",
+];
 
 /// The argument by which the hidden command knows that its standard input is a socket, on which it reports the reason
 /// if the program cannot be executed.
@@ -157,7 +166,8 @@ mod tests {
         let command = command_with_parent_death_signal(&["true".to_owned()]).unwrap();
         let removed =
             |name: &str| command.as_std().get_envs().any(|(of, value)| of == name && value.is_none());
-        assert!(["ALLOT_REDIS", "ALLOT_ZOOKEEPER_PASSWORD"].into_iter().all(removed));
+        let named = ["ALLOT_REDIS", "ALLOT_ZOOKEEPER_PASSWORD", "ALLOT_CONSOLE_OPERATOR_TOKEN"];
+        assert!(named.into_iter().chain(SECRETS).all(removed));
     }
 
     #[tokio::test]
