@@ -258,8 +258,8 @@ section! {
         compress_after: Span = "compaction-compress-after", "ALLOT_COMPACTION_COMPRESS_AFTER", default Span(compaction().compress_after), in "1ns"..="1000years";
         /// Time for which packed history is kept
         delete_after: Span = "compaction-delete-after", "ALLOT_COMPACTION_DELETE_AFTER", default Span(compaction().delete_after), in "1ns"..="1000years";
-        /// Directory for the last 64 KiB of each runner's output; the latest 1000 are kept. Without it, allot-
-        /// compaction/NODE among temporary files
+        /// Directory for the last 64 KiB of each runner's output; the latest 1000 are kept. Without it,
+        /// allot-compaction/NODE among temporary files
         output_dir: PathBuf = "compaction-output-dir", "ALLOT_COMPACTION_OUTPUT_DIR", example r#""/var/lib/allot/output""#;
         /// Path of compaction's nodes in ZooKeeper
         root: String = "compaction-root", "ALLOT_COMPACTION_ROOT", default compaction().root;
