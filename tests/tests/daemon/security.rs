@@ -1,4 +1,4 @@
-//! Who may do what: the ACL rules of docs/deploy.md, TLS, and what stands in ZooKeeper.
+//! Who may do what: the ACL rules of docs/deploy.md, TLS, and the rights on nodes in ZooKeeper.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -152,6 +152,56 @@ fn each_role_can_do_its_work_and_nothing_else() {
 }
 
 #[test]
+fn users_of_a_book_can_do_their_work() {
+    let server = RedisServer::start();
+    with_rules(&server);
+    let table = server.dir().join("accounts.csv");
+    fs::write(&table, "department,module,account,quota,tiers\nd,m,a1,100,150:0.1\nd,m,a2,100,\n").unwrap();
+    let as_accountant = |line: &str| {
+        let arguments: Vec<&str> = line.split(' ').chain(["--book", "{acme}:accounts"]).collect();
+        let output = command(&server, &arguments)
+            .env("ALLOT_REDIS_USER", "accountant")
+            .env("ALLOT_REDIS_PASSWORD", SECRET)
+            .output()
+            .unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && !errors.contains("NOPERM"), "{line}: {errors}");
+    };
+    as_accountant(&format!("accounts import {}", table.display()));
+    for line in [
+        "accounts export",
+        "accounts status",
+        "accounts settings --cap 1000",
+        "accounts module m --min 1",
+        "accounts module empty --department d",
+        "accounts delete-module empty",
+        "accounts department d --cap 1000",
+        "accounts tariff --quota 200 a2",
+        "accounts rebalance --dry-run",
+    ] {
+        as_accountant(line);
+    }
+    // The leader of the role `accounts` attaches the instance.
+    let mut leader = login(&server, "dealer");
+    leader.words("ACCOUNT.ATTACH {acme}:accounts m i");
+    let mut client = login(&server, "client");
+    assert_eq!(client.words("ACCOUNT.PICK {acme}:accounts m i").array().len(), 1);
+    let logged_in = client.words("ACCOUNT.LOGIN {acme}:accounts a1 i t TTL 60000");
+    let epoch = logged_in.field("epoch").int();
+    for line in [
+        format!("ACCOUNT.RENEW {{acme}}:accounts a1 {epoch} TTL 60000"),
+        format!("ACCOUNT.USE {{acme}}:accounts a1 {epoch}"),
+        "ACCOUNT.INFO {acme}:accounts ACCOUNT a1".to_owned(),
+        "WAIT 0 1".to_owned(),
+        "ROLE".to_owned(),
+        format!("ACCOUNT.LOGOUT {{acme}}:accounts a1 {epoch}"),
+    ] {
+        let reply = client.words(&line);
+        assert!(!matches!(reply, Reply::Error(_)), "{line}: {reply:?}");
+    }
+}
+
+#[test]
 fn forbidden_commands_of_a_role_are_refused() {
     let server = RedisServer::start();
     with_rules(&server);
@@ -171,7 +221,7 @@ fn forbidden_commands_of_a_role_are_refused() {
         "CONF.APPLY {allot}:conf x",
         "XTRIM {allot}:conf:info MAXLEN 0",
     ];
-    let tries: [(&str, &[&str]); 6] = [
+    let tries: [(&str, &[&str]); 8] = [
         (
             "unit",
             &[
@@ -210,6 +260,29 @@ fn forbidden_commands_of_a_role_are_refused() {
                 "XADD {allot}:conf:cmd:a:1:1 * a b",
                 "HSET other a b",
                 "CONF.RELEASE {allot}:conf 49",
+            ],
+        ),
+        (
+            "accountant",
+            &[
+                "ACCOUNT.TERM {acme}:accounts 9 me",
+                "ACCOUNT.LOGIN {acme}:accounts a i t TTL 1000",
+                "ACCOUNT.ATTACH {acme}:accounts m i",
+                "ACCOUNT.REPORT {acme}:accounts a 1 5",
+                "ACCOUNT.BOOK {other}:accounts",
+                "DEL {acme}:accounts",
+            ],
+        ),
+        (
+            "client",
+            &[
+                "ACCOUNT.TERM {acme}:accounts 9 me",
+                "ACCOUNT.ADD {acme}:accounts m QUOTA 1 ACCOUNTS 1 a",
+                "ACCOUNT.FREEZE {acme}:accounts a",
+                "ACCOUNT.REBALANCE {acme}:accounts",
+                "ACCOUNT.LIST {acme}:accounts",
+                "ACCOUNT.LOGIN {other}:accounts a i t TTL 1000",
+                "DEL {acme}:accounts",
             ],
         ),
         (
