@@ -89,6 +89,12 @@ pub(crate) trait Family: Machine {
         None
     }
 
+    /// Goes on with a request that is carried out in slices: the events of the next slice, which concerns at most `limit`
+    /// elements. The timer asks for slices while the state's next deadline has passed.
+    fn continue_requests(&mut self, _now: i64, _limit: usize) -> Events<Self::Event> {
+        Events::new()
+    }
+
     /// Forgets a waiter, or all of them.
     fn forget_waiters(&mut self, _waiter: Option<u64>) {}
 

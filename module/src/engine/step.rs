@@ -204,6 +204,13 @@ impl<'c, 'k, F: Family> Step<'c, 'k, F> {
         }
     }
 
+    /// Goes on with requests that are carried out in slices.
+    fn continue_requests(&mut self, limit: usize) {
+        for event in self.value.state.continue_requests(self.now, limit) {
+            self.apply(&event);
+        }
+    }
+
     /// Applies overdue deadlines on which a request depends. Returns whether `overdue` found some: then there may be
     /// more.
     pub(crate) fn apply_overdue(&mut self, overdue: impl Fn(&F, i64) -> Events<F::Event>) -> bool {
@@ -396,7 +403,8 @@ fn begin_key<F: Family, T>(
     }
 }
 
-/// The work of the timer for a key: applies at most `slice` due events. Returns the next deadline, if there is one.
+/// The work of the timer for a key: applies at most `slice` due events, and a slice of each request that is carried out in
+/// slices. Returns the next deadline, if there is one.
 pub(crate) fn tick<F: Family>(ctx: Context<'_>, name: KeyName<'_>, due: i64, slice: usize) -> Option<i64> {
     let mut key = ctx.open(name, Mode::Write);
     // The timer forgets a key that no longer exists.
@@ -411,6 +419,7 @@ pub(crate) fn tick<F: Family>(ctx: Context<'_>, name: KeyName<'_>, due: i64, sli
         // `finish` must not watch the key, because this function returns its next deadline.
         step.value.watched = i64::MIN;
         step.apply_due(slice);
+        step.continue_requests(slice);
         step.maintain();
         step.finish();
     });

@@ -42,7 +42,7 @@ struct Waiter {
     place: Place,
     forget: Forget,
     /// Counts waits that ended with null.
-    unserved: &'static Counter,
+    unserved: Option<&'static Counter>,
     /// Set from the time at which the waiter is answered until the answer is written.
     answer: Option<Answer>,
 }
@@ -99,7 +99,7 @@ pub(crate) fn block(
     name: KeyName<'_>,
     wait: i64,
     forget: Forget,
-    unserved: &'static Counter,
+    unserved: Option<&'static Counter>,
 ) -> u64 {
     let connection = ctx.connection();
     let place: Place = (ctx.selected_db(), name.as_bytes().into());
@@ -174,7 +174,9 @@ pub(crate) fn wait_ended(ctx: Context<'_>, id: u64) {
         Some(Waiter { answer: Some(answer), .. }) => answer(ctx),
         Some(waiter) => {
             forget(ctx, id, &waiter, waiter.place.0);
-            waiter.unserved.add(1);
+            if let Some(unserved) = waiter.unserved {
+                unserved.add(1);
+            }
             ctx.reply_nothing();
         }
         None => {

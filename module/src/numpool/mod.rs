@@ -37,7 +37,11 @@ impl Family for Pool {
     }
 
     fn has_pending_grants(&self) -> bool {
-        self.has_pending_grants()
+        self.has_pending_grants() || self.has_reconciled()
+    }
+
+    fn continue_requests(&mut self, now: i64, limit: usize) -> Events<Event> {
+        self.continue_reconciliation(now, limit)
     }
 
     fn grant(&mut self, now: i64) -> Option<Grant<Events<Event>>> {

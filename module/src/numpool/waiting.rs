@@ -6,7 +6,7 @@ use allot_core::shared::machine::Events;
 use allot_core::shared::refusal::{Code, Refusal};
 
 use super::counters;
-use super::replies::reply_lease;
+use super::replies::{reply_lease, reply_reconciled};
 use crate::engine::argument::Argument;
 use crate::engine::step::{Step, change, forget_waiter};
 use crate::engine::waiting::{self, Grant, Undo};
@@ -53,7 +53,8 @@ impl Wait {
         step: &mut Step<'_, '_, Pool>,
         call: &request::Call<'_>,
     ) {
-        let id = waiting::block(ctx, name, self.wait, forget_waiter::<Pool>, &counters::NUMPOOL_NONE_FREE);
+        let id =
+            waiting::block(ctx, name, self.wait, forget_waiter::<Pool>, Some(&counters::NUMPOOL_NONE_FREE));
         if let Some(replaced) = step.state_mut().wait(id, call, self.priority) {
             let line = "UNBLOCKED another call waits for the same lease";
             waiting::answer(replaced, Box::new(move |ctx| ctx.reply_error(line)));
@@ -63,6 +64,10 @@ impl Wait {
 
 /// The next waiter of a pool to answer.
 pub(super) fn grant(pool: &mut Pool, now: i64) -> Option<Grant<Events<Event>>> {
+    if let Some((waiter, outcome)) = pool.take_reconciled() {
+        let answer = Box::new(move |ctx: Context<'_>| reply_reconciled(ctx, &outcome));
+        return Some(Grant { waiter, events: Events::new(), answer, granted: None, undo: None });
+    }
     let grant = pool.next_grant(now, token::random(), waiting::is_alive)?;
     let waiter = grant.waiter;
     let decision = match grant.outcome {

@@ -17,7 +17,7 @@ use super::waiting::Wait;
 use crate::engine::argument::Argument;
 use crate::engine::bounds::{LISTED_AT_ONCE, check_list};
 use crate::engine::number_source::Take;
-use crate::engine::step::{Step, change, change_or_create};
+use crate::engine::step::{Step, change, change_or_create, forget_waiter};
 use crate::engine::word::integer;
 use crate::engine::{Call, Done, config, outbox, token, waiting};
 use crate::ffi::{Context, KeyName};
@@ -241,8 +241,22 @@ pub(super) fn renew(call: &Call<'_>, [_, called, lease, ttl]: &[Argument<'_>; 4]
 
 /// `NUMPOOL.RECONCILE key SWITCH id [BEFORE ms] [LEASE token ...]`
 pub(super) fn reconcile(call: &Call<'_>, [_, switch, before, leases]: &[Argument<'_>; 4]) -> Done {
-    let before = before.optional_integer();
-    answer(call, &Request::Reconcile { switch: switch.text(), before, leases: leases.words() })
+    let (switch, before, leases) = (switch.text(), before.optional_integer(), leases.words());
+    let outcome = change::<Pool, _>(call.ctx, call.key()?, |step| {
+        if step.state().is_reconciled_in_slices(switch) && call.ctx.may_block() {
+            let (name, now) = (call.key()?, step.now());
+            let forget = forget_waiter::<Pool>;
+            let wait = || waiting::block(call.ctx, name, 0, forget, None);
+            step.state_mut().begin_reconciliation(now, switch, before, leases, wait)?;
+            return Ok(None);
+        }
+        let decision = decided(step, &Request::Reconcile { switch, before, leases })?;
+        Ok(Some(settle(step, decision)))
+    });
+    match outcome.transpose() {
+        Some(outcome) => reply(call, outcome),
+        None => Ok(()),
+    }
 }
 
 /// `NUMPOOL.CONFIG key [LEASE ms] [COOLDOWN ms] [REGTTL ms] [PICK policy] [EVENTS n] [CAPS n [window-ms count] ...]`

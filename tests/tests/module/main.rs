@@ -16,6 +16,7 @@ mod memory;
 mod numbers;
 mod numbers_caps;
 mod numbers_library;
+mod numbers_reconcile;
 mod numbers_soak;
 mod numbers_waiting;
 mod plans;

@@ -21,8 +21,8 @@ pub mod waiting;
 
 pub use decide::{decide, decide_due, decide_overdue};
 pub use event::Event;
-use model::record;
 pub use model::{causes, cells, directory, groups, leases, number, order, settings, state};
+use model::{reconciliations, record};
 pub use number::Number;
 pub use outcome::{Decision, LeaseRecord, Reply};
 pub use request::Request;

@@ -68,6 +68,7 @@ impl Pool {
     /// The pool has another name, for which nobody waits.
     pub fn forget_waiters(&mut self) {
         self.waiters.clear();
+        self.reconciliations.clear();
     }
 
     /// How many calls wait. O(1).

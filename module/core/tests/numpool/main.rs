@@ -15,5 +15,6 @@ mod cells;
 mod model;
 mod naive;
 mod overdue;
+mod reconcile;
 mod spec;
 mod waiting;

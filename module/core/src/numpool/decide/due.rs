@@ -1,5 +1,6 @@
 //! Decisions at deadlines: leases expire, cool-downs end, registrations lapse.
 
+use super::batches::TOLD_AT_ONCE;
 use crate::invariant;
 use crate::numpool::event::{Cause, Event, Events};
 use crate::numpool::number::Number;
@@ -7,10 +8,6 @@ use crate::numpool::state::Pool;
 use crate::shared::Millis;
 use hashbrown::HashSet;
 use smallvec::smallvec;
-
-/// The most numbers in an event that writes a message for each number: messages are sent between two events, and only
-/// so many are kept.
-pub(super) const TOLD_AT_ONCE: usize = crate::shared::outbox::CAPACITY / 4;
 
 /// The events of deadlines up to `now`, in the order of their times, for at most `limit` numbers. Call again until
 /// none are left.

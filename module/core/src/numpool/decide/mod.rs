@@ -1,17 +1,21 @@
 //! Decides requests: picks numbers, checks every limit, and changes nothing.
 
+mod batches;
 mod due;
 mod overdue;
 mod pick;
+mod reconcile;
 
+use self::batches::each_some;
+use self::due::deadline;
 pub use self::due::decide_due;
-use self::due::{TOLD_AT_ONCE, deadline};
 pub use self::overdue::decide_overdue;
 use self::pick::Selection;
+use self::reconcile::decide_reconcile;
 use super::causes::{MAX_CAUSES, MAX_WORD, Rule, is_cause};
 use super::cells::{Cell, State, Trigger, cell};
 use super::directory::MAX_NUMBERS;
-use super::event::{Called, Cause, Event, Events, Numbers, Word};
+use super::event::{Called, Cause, Event, Numbers, Word};
 use super::number::Number;
 pub use super::outcome::{Decision, LeaseRecord, Reconciled, Reply};
 use super::record::Place;
@@ -35,14 +39,6 @@ type Decided = decision::Decided<Event, Reply>;
 fn counted(numbers: Numbers, event: impl Fn(Numbers) -> Event) -> Decided {
     let reply = Reply::Integer(numbers.len() as i64);
     Ok(Decision { events: each_some(numbers, event), reply })
-}
-
-/// Events of a part of the numbers each.
-fn each_some(numbers: Numbers, event: impl Fn(Numbers) -> Event) -> Events {
-    if numbers.len() <= TOLD_AT_ONCE {
-        return if numbers.is_empty() { Events::new() } else { smallvec![event(numbers)] };
-    }
-    numbers.chunks(TOLD_AT_ONCE).map(|numbers| event(Numbers::from_slice(numbers))).collect()
 }
 
 /// Decides a request at `now`, which is not before the last time applied. The overdue deadlines of
@@ -371,47 +367,6 @@ fn decide_renew(pool: &Pool, now: Millis, number: Number, token: &[u8], ttl: Mil
     }
     let until = now.saturating_add(ttl);
     decided(Event::Renewed { number, until }, Reply::Integer(until))
-}
-
-fn decide_reconcile(
-    pool: &Pool,
-    now: Millis,
-    switch: &[u8],
-    before: Option<Millis>,
-    carried: &[&[u8]],
-) -> Decided {
-    check_identifier("SWITCH", switch)?;
-    let group = pool.switches.find(switch).unwrap_or(NONE);
-    let mut outcome = Reconciled::default();
-    let mut kept = HashSet::with_capacity(carried.len());
-    for token in carried {
-        check_identifier("LEASE", token)?;
-        match pool.leases.find(token) {
-            // `NONE` would be the switch of leases that have none.
-            Some(id) if group != NONE && pool.leases.get(id).is_some_and(|lease| lease.switch == group) => {
-                kept.insert(id);
-            }
-            _ => outcome.unknown.push(Bytes::from_slice(token)),
-        }
-    }
-    let mut freed: Vec<(Millis, Number)> = Vec::new();
-    for id in pool.leases.carried_by(group) {
-        let Some(lease) = pool.leases.get(id) else {
-            invariant!("a lease that a switch carries is live");
-            continue;
-        };
-        if kept.contains(&id) || before.is_some_and(|before| lease.since >= before) {
-            outcome.kept += 1;
-        } else {
-            freed.push((lease.since, pool.number(lease.number)));
-        }
-    }
-    outcome.freed = freed.len() as u64;
-    freed.sort_unstable();
-    let numbers: Numbers = freed.into_iter().map(|(_, number)| number).collect();
-    let cool_until = deadline(now, None, pool.settings.cooldown);
-    let ended = |numbers| Event::Ended { numbers, cool_until, cause: Cause::Reconciled };
-    Ok(Decision { events: each_some(numbers, ended), reply: Reply::Reconciled(outcome) })
 }
 
 /// Refuses an event that the table refuses.

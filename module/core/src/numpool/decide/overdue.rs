@@ -56,7 +56,7 @@ fn of_registrar(pool: &Pool, now: Millis, switch: &[u8]) -> Vec<Due> {
 /// Leases that a switch carries.
 fn of_carrier(pool: &Pool, now: Millis, switch: &[u8]) -> Vec<Due> {
     let Some(group) = pool.switches.find(switch) else { return Vec::new() };
-    let expired = pool.leases.carried_by(group).filter(|&lease| has_expired(pool, lease, now));
+    let expired = pool.leases.carried_by(group).filter(|&lease| pool.has_expired(lease, now));
     expired.filter_map(|lease| lease_due(pool, lease, now)).collect()
 }
 
@@ -68,7 +68,7 @@ fn leases(pool: &Pool, now: Millis) -> Vec<Due> {
 fn for_call(pool: &Pool, now: Millis, call: &Call<'_>) -> Vec<Due> {
     if let Some(lease) = pool.leases.find(call.lease.token) {
         // A live lease is the answer.
-        let expired = has_expired(pool, lease, now).then(|| lease_due(pool, lease, now));
+        let expired = pool.has_expired(lease, now).then(|| lease_due(pool, lease, now));
         return expired.flatten().into_iter().collect();
     }
     if let Some(number) = call.number {
@@ -80,9 +80,4 @@ fn for_call(pool: &Pool, now: Millis, call: &Call<'_>) -> Vec<Due> {
     let cooled = pool.cool_downs.due(now, SLICE).into_iter();
     let cooled = cooled.filter_map(|id| cool_down_due(pool, id, now));
     cooled.chain(leases(pool, now)).collect()
-}
-
-/// Whether a lease has passed its deadline.
-fn has_expired(pool: &Pool, lease: u32, now: Millis) -> bool {
-    pool.leases.until(lease).is_some_and(|until| until <= now)
 }

@@ -109,6 +109,11 @@ impl Leases {
         self.by_switch.get(switch).iter(&self.table)
     }
 
+    /// How many leases a switch carries. O(1).
+    pub fn count_carried_by(&self, switch: u32) -> u32 {
+        self.by_switch.get(switch).len()
+    }
+
     /// Adds a lease under a token that is not in use; `switch` was referred to for it. O(1), O(log n) with a
     /// deadline.
     pub fn grant(

@@ -9,6 +9,7 @@ pub(in crate::numpool) mod history;
 pub mod leases;
 pub mod number;
 pub mod order;
+pub(in crate::numpool) mod reconciliations;
 pub(in crate::numpool) mod record;
 pub mod settings;
 pub mod state;

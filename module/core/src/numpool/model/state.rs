@@ -8,6 +8,7 @@ use super::history::{History, forget_before};
 use super::leases::{Called, Leases};
 use super::number::Number;
 use super::order::{Key, NumberData, Tree};
+use super::reconciliations::Reconciliations;
 use super::record::{Place, Record};
 use super::settings::{Caps, Settings};
 use super::waiters::Waiters;
@@ -51,6 +52,8 @@ pub struct Pool {
     pub(in crate::numpool) outbox: Outbox,
     /// Calls that wait for a number, on this server.
     pub(in crate::numpool) waiters: Waiters,
+    /// Reconciliations that go on in slices, on this server.
+    pub(in crate::numpool) reconciliations: Reconciliations,
 }
 
 words! {
@@ -143,9 +146,9 @@ impl Pool {
         self.applied.max(clock)
     }
 
-    /// The earliest deadline. While a call that waits may be served, this is now.
+    /// The earliest deadline. While a call that waits may be served, or a reconciliation goes on, this is now.
     pub fn next_due(&self) -> Option<Millis> {
-        if self.waiters.are_pending() {
+        if self.waiters.are_pending() || !self.reconciliations.is_empty() {
             return Some(self.applied);
         }
         let leases = self.leases.deadlines();
@@ -436,6 +439,7 @@ impl Pool {
         let has_peer = called.peer.is_some();
         self.waiters.lease_began(&called.token);
         let lease = self.leases.grant(called.token.clone(), id, switch, context.at, called.until, has_peer);
+        self.reconciliations.lease_began(lease);
         let record = self.directory.at(id);
         record.put(Place::Call, lease);
         record.uses = record.uses.saturating_add(1);

@@ -1,0 +1,112 @@
+//! `NUMPOOL.RECONCILE` of many leases, on live servers: it goes on in slices, and its client waits for the outcome.
+
+use allot_tests::pools::{fill, pool_info};
+use allot_tests::raw::RawClient;
+use allot_tests::shows::no_internal_errors;
+use allot_tests::wait::TIMEOUT;
+use allot_tests::{RedisServer, Reply, eventually};
+
+/// More leases than one step ends.
+const LEASES: usize = 30_000;
+
+/// A server whose timer ends few calls at once, with a pool whose numbers all carry calls of the switch `sw`.
+fn server_with_calls(key: &str) -> RedisServer {
+    let server = RedisServer::builder().module_arg("timer-slice 1").start();
+    let mut client = server.raw();
+    calls(&mut client, key);
+    server
+}
+
+fn calls(client: &mut RawClient, key: &str) {
+    fill(client, key, LEASES);
+    let call = ["NUMPOOL.CALL", key, "SWITCH", "sw"];
+    for _ in 0..LEASES / 1000 {
+        (0..1000).for_each(|_| client.send(&call));
+        (0..1000).for_each(|_| assert!(!client.read().is_null()));
+    }
+}
+
+fn outcome(reply: &Reply) -> (i64, i64) {
+    (reply.field("kept").int(), reply.field("freed").int())
+}
+
+#[test]
+fn other_clients_are_served_between_the_slices() {
+    let (server, replica) = (server_with_calls("pool"), RedisServer::strict().start());
+    replica.replica_of(&server);
+    let (mut client, mut other) = (server.raw(), server.raw());
+    let listed = other.words("NUMPOOL.LEASES pool COUNT 1").array()[1].array()[0].field("token").text();
+    client.send(&["NUMPOOL.RECONCILE", "pool", "SWITCH", "sw", "LEASE", &listed, "x"]);
+    eventually("the first calls to end", TIMEOUT, || pool_info(&mut other, "pool", "leases") < LEASES as i64);
+    assert!(pool_info(&mut other, "pool", "leases") > 1, "it was done at once");
+    // A call that begins meanwhile goes on, although the switch did not name it.
+    assert!(!other.words("NUMPOOL.CALL pool SWITCH sw LEASE young").is_null());
+    let reply = client.read();
+    assert_eq!(outcome(&reply), (1, LEASES as i64 - 1));
+    assert_eq!(reply.field("unknown").array(), [Reply::Bulk(b"x".to_vec())]);
+    assert_eq!(pool_info(&mut other, "pool", "leases"), 2);
+    assert_eq!(client.words("PING"), Reply::Simple("PONG".into()));
+    server.wait_offset_equal(&replica);
+    assert_eq!(replica.digest(), server.digest());
+    no_internal_errors(&server);
+}
+
+#[test]
+fn transactions_and_scripts_reconcile_at_once() {
+    let server = server_with_calls("pool");
+    let mut client = server.raw();
+    client.words("MULTI");
+    client.words("NUMPOOL.RECONCILE pool SWITCH sw BEFORE 1");
+    client.words("NUMPOOL.RECONCILE pool SWITCH sw");
+    let replies = client.words("EXEC");
+    assert_eq!(outcome(&replies.array()[0]), (LEASES as i64, 0));
+    assert_eq!(outcome(&replies.array()[1]), (0, LEASES as i64));
+    assert_eq!(pool_info(&mut client, "pool", "leases"), 0);
+    no_internal_errors(&server);
+}
+
+#[test]
+fn client_is_told_when_its_key_goes_or_its_wait_is_ended() {
+    let server = server_with_calls("pool");
+    let (mut client, mut control) = (server.raw(), server.raw());
+    let id = client.words("CLIENT ID").int();
+    client.send(&["NUMPOOL.RECONCILE", "pool", "SWITCH", "sw"]);
+    eventually("the first calls to end", TIMEOUT, || {
+        pool_info(&mut control, "pool", "leases") < LEASES as i64
+    });
+    assert_eq!(control.words(&format!("CLIENT UNBLOCK {id}")), Reply::Int(1));
+    assert!(client.read().is_null());
+    // The work goes on without its client.
+    eventually("all calls to end", TIMEOUT, || pool_info(&mut control, "pool", "leases") == 0);
+
+    calls(&mut control, "other");
+    client.send(&["NUMPOOL.RECONCILE", "other", "SWITCH", "sw"]);
+    eventually("the first calls to end", TIMEOUT, || {
+        pool_info(&mut control, "other", "leases") < LEASES as i64
+    });
+    control.words("DEL other");
+    assert!(client.read().error().starts_with("UNBLOCKED "));
+    assert_eq!(client.words("PING"), Reply::Simple("PONG".into()));
+    no_internal_errors(&server);
+}
+
+#[test]
+fn request_is_sent_again_after_a_failover() {
+    let (master, replica) = (server_with_calls("pool"), RedisServer::strict().start());
+    replica.replica_of(&master);
+    let (mut client, mut control) = (master.raw(), master.raw());
+    client.send(&["NUMPOOL.RECONCILE", "pool", "SWITCH", "sw"]);
+    eventually("the first calls to end", TIMEOUT, || {
+        pool_info(&mut control, "pool", "leases") < LEASES as i64
+    });
+    assert_eq!(replica.command("REPLICAOF NO ONE"), redis::Value::Okay);
+    master.replica_of(&replica);
+    assert!(client.read().error().starts_with("UNBLOCKED "));
+    let mut client = replica.raw();
+    let left = pool_info(&mut client, "pool", "leases");
+    assert!(left > 0);
+    assert_eq!(outcome(&client.words("NUMPOOL.RECONCILE pool SWITCH sw")), (0, left));
+    replica.wait_offset_equal(&master);
+    assert_eq!(master.digest(), replica.digest());
+    no_internal_errors(&replica);
+}
