@@ -165,10 +165,8 @@ impl Pool {
                 let last = record.place == Place::LastCall;
                 let trigger = if last { Trigger::Del } else { Trigger::HangUp };
                 let rest = cool_until.filter(|_| !last).map(|until| (until, RestReason::CoolDown));
-                if *cause == Cause::TakenBack
-                    && let Some(lease) = pool.leases.get(record.lease())
-                {
-                    pool.history.take_back(id, lease.since);
+                if *cause == Cause::TakenBack {
+                    pool.uncount_call(id);
                 }
                 // An expired lease ended at its deadline, even if the event came later.
                 let until = pool.leases.until(record.lease()).filter(|_| *cause == Cause::Expired);
@@ -206,6 +204,21 @@ impl Pool {
             self.transition(id, Trigger::Del, context);
         } else {
             self.transition(id, Trigger::HangUp, TransitionContext { rest, ..context });
+        }
+    }
+
+    /// The call of a number counts for nothing, because its caller never heard of it. Which peer the number had called
+    /// before is not known.
+    fn uncount_call(&mut self, id: u32) {
+        let record = self.directory.at(id);
+        record.uses = record.uses.saturating_sub(1);
+        let Some(lease) = self.leases.get(record.lease()) else {
+            invariant!("a call that is taken back has a lease");
+            return;
+        };
+        self.history.take_back(id, lease.since);
+        if lease.has_peer {
+            self.peers.assign(id, None);
         }
     }
 

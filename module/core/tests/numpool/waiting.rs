@@ -59,6 +59,10 @@ impl Naive {
         if entry.starts.last() == Some(&lease.since) {
             entry.starts.pop();
         }
+        entry.uses -= 1;
+        if lease.peer.is_some() {
+            entry.peer = None;
+        }
         self.end(number, now, None);
         1
     }
@@ -225,6 +229,30 @@ fn call_that_is_taken_back_does_not_count_for_the_caps() {
     bench.ok(&Request::Configure(Changes { caps, ..Changes::default() }));
     take_back(&mut bench, b"early");
     assert_eq!((limited(&bench), bench.pool.check()), (None, Ok(())));
+}
+
+#[test]
+fn call_that_is_taken_back_is_no_use_of_its_number() {
+    let mut bench = Bench::of(&["1", "2"]);
+    let number = |text, peer| Call { number: Some(n(text)), peer, ..any("lost") };
+    let take_back =
+        |bench: &mut Bench, text| bench.ok(&Request::TakeBack { number: n(text), lease: b"lost" });
+    bench.ok(&Request::Call(number("1", Some(b"ann"))));
+    take_back(&mut bench, "1");
+    let seen = |bench: &Bench, text| {
+        let record = bench.pool.number_record(n(text), bench.now).unwrap();
+        (record.uses, record.peer.map(|peer| peer.to_vec()))
+    };
+    assert_eq!(seen(&bench, "1"), (0, None));
+    // A number that has called a peer keeps it if the lost call named none.
+    bench.ok(&Request::Call(Call { number: Some(n("2")), peer: Some(b"bob"), ..any("heard") }));
+    bench.ok(&Request::HangUp { number: n("2"), lease: None, cooldown: None, cause: None });
+    bench.ok(&Request::Call(number("2", None)));
+    take_back(&mut bench, "2");
+    assert_eq!(seen(&bench, "2"), (1, Some(b"bob".to_vec())));
+    let least_used = Call { pick: Some(Policy::LeastUsed), ..any("next") };
+    let Reply::Lease(record) = bench.ok(&Request::Call(least_used)) else { panic!("none is free") };
+    assert_eq!((record.number, bench.pool.check()), (n("1"), Ok(())));
 }
 
 #[test]
