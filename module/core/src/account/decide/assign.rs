@@ -115,9 +115,9 @@ impl Book {
                 }
             }
             // It keeps its last accounts.
-            let given = given.entry(from).or_insert(0);
-            *given += 1;
-            let keeps = |giver: &Instance| giver.dealt.saturating_sub(*given) <= module.floor();
+            let from_giver = given.entry(from).or_insert(0);
+            *from_giver += 1;
+            let keeps = |giver: &Instance| giver.dealt.saturating_sub(*from_giver) <= module.floor();
             if self.indexed_instance(from).is_none_or(keeps) {
                 givers.remove(&(high - 1, from));
             }
