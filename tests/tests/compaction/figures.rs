@@ -23,6 +23,11 @@ fn durable() -> Ensemble {
     Ensemble::start_with("forceSync=yes\n")
 }
 
+/// How many partitions: the variable `COUNT`, or this number.
+fn count(usual: usize) -> usize {
+    std::env::var("COUNT").map_or(usual, |count| count.parse().unwrap())
+}
+
 /// A program that lists so many partitions.
 fn lister(dir: &Path, count: usize) -> PathBuf {
     let path = dir.join("lister");
@@ -40,10 +45,10 @@ async fn task(tree: &Tree, id: &str) -> serde_json::Value {
 
 #[test]
 #[ignore = "a measurement"]
-fn ten_thousand_subtasks_are_assigned() {
-    const COUNT: usize = 10_000;
+fn many_subtasks_are_assigned_explained_and_stopped() {
+    let count = count(10_000);
     let home = tempfile::tempdir().unwrap();
-    let lister = lister(home.path(), COUNT);
+    let lister = lister(home.path(), count);
     let runner = script(home.path(), "#!/bin/sh\nexec sleep 600\n");
     let settings = [
         ("ALLOT_COMPACTION_PARTITIONS", lister.to_str().unwrap()),
@@ -60,15 +65,15 @@ fn ten_thousand_subtasks_are_assigned() {
             if !now["listing"].is_null() && begun.is_none() {
                 begun = Some((Instant::now(), now["cursor"].as_u64().unwrap()));
             }
-            if let Some((at, from)) = begun.filter(|_| now["cursor"] == COUNT) {
-                break at.elapsed().mul_f64(COUNT as f64 / (COUNT as u64 - from) as f64);
+            if let Some((at, from)) = begun.filter(|_| now["cursor"] == count) {
+                break at.elapsed().mul_f64(count as f64 / (count as u64 - from) as f64);
             }
             assert_ne!(now["CompactTaskState"], "Cancel", "{now}");
         };
         let sub = task_data(tree).await;
         // The same nodes by a bare client: as many creates on their way as the client lets.
         tree.ensure("/plain").await.unwrap();
-        let paths = |end: &'static str| (0..COUNT).map(move |n| format!("/plain/{n:08}{end}"));
+        let paths = |end: &'static str| (0..count).map(move |n| format!("/plain/{n:08}{end}"));
         let began = Instant::now();
         // Parents first: what is created below one that is not there yet is refused.
         for (paths, data) in
@@ -82,9 +87,9 @@ fn ten_thousand_subtasks_are_assigned() {
                 .await;
         }
         let plain = began.elapsed();
-        let rate = |span: Duration| COUNT as f64 / span.as_secs_f64();
+        let rate = |span: Duration| count as f64 / span.as_secs_f64();
         println!(
-            "assigned {COUNT} subtasks in {took:.2?}, {:.0} a second; the same nodes by pipelined creates in {plain:.2?}, {:.0} a second: {:.2} x",
+            "assigned {count} subtasks in {took:.2?}, {:.0} a second; the same nodes by pipelined creates in {plain:.2?}, {:.0} a second: {:.2} x",
             rate(took),
             rate(plain),
             rate(took) / rate(plain)
@@ -127,7 +132,7 @@ async fn task_data(tree: &Tree) -> Vec<u8> {
 #[test]
 #[ignore = "a measurement of many minutes"]
 fn a_hundred_thousand_partitions_are_done() {
-    let count = std::env::var("COUNT").map_or(100_000, |count| count.parse().unwrap());
+    let count = count(100_000);
     let home = tempfile::tempdir().unwrap();
     let lister = lister(home.path(), count);
     let settings = [
