@@ -67,13 +67,10 @@ impl Registration {
         unsafe { Context::lent(self.ctx) }.log(level, line);
     }
 
-    /// Registers a value type and the events that move its keys.
+    /// Registers a value type, whose values are told when their keys get another name.
     pub(crate) fn value_type<N: Native>(&self) -> Option<()> {
-        unsafe {
-            value::register_type::<N>(self.ctx).then_some(())?;
-            let class = raw::REDISMODULE_NOTIFY_GENERIC;
-            done(api!(RedisModule_SubscribeToKeyspaceEvents(self.ctx, class, Some(moved::<N>))))
-        }
+        MOVED.with_borrow_mut(|types| types.push(value::moved::<N>));
+        unsafe { value::register_type::<N>(self.ctx).then_some(()) }
     }
 
     /// Registers events that concern all keys of a database, and the server's regular work.
@@ -83,7 +80,7 @@ impl Registration {
         let class = raw::REDISMODULE_NOTIFY_GENERIC;
         let cron = RedisModuleEvent { id: raw::REDISMODULE_EVENT_CRON_LOOP, dataver: 1 };
         unsafe {
-            done(api!(RedisModule_SubscribeToKeyspaceEvents(self.ctx, class, Some(key_moved))))?;
+            done(api!(RedisModule_SubscribeToKeyspaceEvents(self.ctx, class, Some(key_event))))?;
             done(api!(RedisModule_SubscribeToServerEvent(self.ctx, cron, Some(cron_loop))))?;
             done(api!(RedisModule_SubscribeToServerEvent(self.ctx, swap, Some(swapped))))?;
             done(api!(RedisModule_SubscribeToServerEvent(self.ctx, flush, Some(flushed))))
@@ -157,49 +154,49 @@ unsafe extern "C" fn write_info(ctx: *mut RedisModuleInfoCtx, _: c_int) {
     });
 }
 
-/// Handles keys that get another name by `RENAME` or `MOVE`.
-unsafe extern "C" fn moved<N: Native>(
-    ctx: *mut RedisModuleCtx,
-    _: c_int,
-    event: *const c_char,
-    name: *mut RedisModuleString,
-) -> c_int {
-    guard((), || unsafe {
-        if matches!(CStr::from_ptr(event).to_bytes(), b"rename_to" | b"move_to") {
-            value::moved::<N>(Context::lent(ctx), name);
-        }
-    });
-    raw::REDISMODULE_OK as c_int
-}
+/// Tells a value of one type that its key has another name.
+type Moved = unsafe fn(Context<'_>, *mut RedisModuleString);
 
 thread_local! {
+    /// For each value type. The server's thread fills it at load, and only this thread uses it.
+    static MOVED: RefCell<Vec<Moved>> = const { RefCell::new(Vec::new()) };
+
     /// The key that is being renamed or moved: the server tells where from, and then where to.
     static MOVED_FROM: RefCell<Option<(i32, Box<[u8]>)>> = const { RefCell::new(None) };
 }
 
-unsafe extern "C" fn key_moved(
+/// An event of a key, also of one that is not ours, such as its deletion: most events must cost nothing.
+unsafe extern "C" fn key_event(
     ctx: *mut RedisModuleCtx,
     _: c_int,
     event: *const c_char,
     name: *mut RedisModuleString,
 ) -> c_int {
-    guard((), || unsafe {
-        match CStr::from_ptr(event).to_bytes() {
-            b"rename_from" | b"move_from" => {
-                let from = (Context::lent(ctx).selected_db(), bytes_of(name).into());
-                MOVED_FROM.set(Some(from));
-            }
-            b"rename_to" | b"move_to" => {
-                if let Some((db, from)) = MOVED_FROM.take()
-                    && let Some(hooks) = hooks()
-                {
-                    (hooks.moved)((db, &from), (Context::lent(ctx).selected_db(), bytes_of(name)));
-                }
-            }
-            _ => {}
+    // SAFETY: the server names its events.
+    let event = unsafe { CStr::from_ptr(event) };
+    match event.to_bytes() {
+        b"rename_from" | b"move_from" => guard((), || unsafe {
+            let from = (Context::lent(ctx).selected_db(), bytes_of(name).into());
+            MOVED_FROM.set(Some(from));
+        }),
+        b"rename_to" | b"move_to" => guard((), || unsafe { key_moved(Context::lent(ctx), name) }),
+        _ => {}
+    }
+    raw::REDISMODULE_OK as c_int
+}
+
+/// A key has another name, by `RENAME` or `MOVE`.
+unsafe fn key_moved(ctx: Context<'_>, name: *mut RedisModuleString) {
+    MOVED.with_borrow(|types| {
+        for moved in types {
+            unsafe { moved(ctx, name) };
         }
     });
-    raw::REDISMODULE_OK as c_int
+    if let Some((db, from)) = MOVED_FROM.take()
+        && let Some(hooks) = hooks()
+    {
+        (hooks.moved)((db, &from), (ctx.selected_db(), unsafe { bytes_of(name) }));
+    }
 }
 
 unsafe extern "C" fn swapped(_: *mut RedisModuleCtx, _: RedisModuleEvent, _: u64, data: *mut c_void) {
