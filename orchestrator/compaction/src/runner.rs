@@ -78,8 +78,25 @@ pub(crate) fn trust(coordinator: &Coordinator) -> Option<Instant> {
     coordinator.trusted_until().filter(|until| *until > Instant::now())
 }
 
-fn is_over(time: Option<Instant>) -> bool {
-    time.is_some_and(|time| time <= Instant::now())
+/// The time until which supervisor and watchdog let a runner run, as they were told.
+#[derive(Default)]
+struct Permission {
+    until: Option<Instant>,
+    /// Whether this time may have passed before they learned of the next one: then they had to end the runner.
+    may_have_lapsed: bool,
+}
+
+impl Permission {
+    /// They are told of a later time. The message may take as long as `margin`.
+    fn extend(&mut self, until: Instant, margin: Duration) {
+        self.note(Instant::now() + margin);
+        self.until = Some(until);
+    }
+
+    /// Notes whether the permission has passed at `now`.
+    fn note(&mut self, now: Instant) {
+        self.may_have_lapsed |= self.until.is_some_and(|until| until <= now);
+    }
 }
 
 /// Waits until the flag is true. The reference that `wait_for` returns must not be held across another await.
@@ -118,10 +135,7 @@ impl Runner {
         let RunSignals { coordinator, mut stop, mut lost, heartbeat } = signals;
         let mut beats = interval(heartbeat);
         let mut told = false;
-        // Until when supervisor and watchdog let the runner run, and whether that time has ever passed: then they had
-        // to end the runner.
-        let mut trusted: Option<Instant> = None;
-        let mut lapsed = false;
+        let mut permission = Permission::default();
         // A hanging supervisor keeps no time limit, so `allotd` keeps one as well.
         let overdue = sleep(self.limit);
         tokio::pin!(overdue);
@@ -143,7 +157,7 @@ impl Runner {
                                 // Send the time limit first, since the watchdog at once kills a runner without
                                 // permission.
                                 let until = trust(&coordinator).unwrap_or_else(Instant::now);
-                                trusted = Some(until);
+                                permission.extend(until, heartbeat);
                                 self.watchdog.send(WatchdogCommand::RunUntil(MonotonicTime::from_instant(until)));
                                 self.group = SupervisedGroup::new(group, self.watchdog.clone());
                             }
@@ -151,8 +165,8 @@ impl Runner {
                             Ok(SupervisorEvent::Ended(mut report)) => {
                                 // The report is the supervisor's last message, so the process may be killed.
                                 let _ = self.child.kill().await;
-                                lapsed |= is_over(trusted);
-                                if lapsed && report.why == Why::Itself && report.exit.is_none() {
+                                permission.note(Instant::now());
+                                if permission.may_have_lapsed && report.why == Why::Itself && report.exit.is_none() {
                                     // The watchdog killed the runner before the supervisor did.
                                     report.why = Why::CutOff;
                                 }
@@ -165,8 +179,7 @@ impl Runner {
                 },
                 _ = beats.tick() => match trust(&coordinator) {
                     Some(until) => {
-                        lapsed |= is_over(trusted);
-                        trusted = Some(until);
+                        permission.extend(until, heartbeat);
                         let until = MonotonicTime::from_instant(until);
                         self.watchdog.send(WatchdogCommand::RunUntil(until));
                         SupervisorCommand::Beat(until)
@@ -219,6 +232,23 @@ mod tests {
         let mut command = Command::new("sleep");
         command.arg("60").process_group(0).kill_on_drop(true);
         command
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn permission_may_lapse_before_its_extension_arrives() {
+        let margin = Duration::from_millis(100);
+        // How long before the permission ends the next one is sent, and whether it may come late.
+        for (left, is_late) in [(500, false), (130, false), (70, true), (0, true)] {
+            let mut permission = Permission::default();
+            permission.extend(Instant::now() + Duration::from_secs(1), margin);
+            assert!(!permission.may_have_lapsed);
+            sleep(Duration::from_millis(1000 - left)).await;
+            permission.extend(Instant::now() + Duration::from_secs(1), margin);
+            assert_eq!(permission.may_have_lapsed, is_late, "{left} ms before the end");
+            sleep(Duration::from_secs(1)).await;
+            permission.note(Instant::now());
+            assert!(permission.may_have_lapsed, "the runner ends after the permission");
+        }
     }
 
     #[tokio::test]
