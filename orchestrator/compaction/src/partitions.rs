@@ -80,12 +80,13 @@ pub(crate) async fn check(config: &Settings, table: [&str; 3], partition: &str) 
 
 /// The file of a subtask's partition, with all links resolved, if the partitions are the files of a directory; empty if
 /// they are not, or if there is no such file (which [`check`] reports).
-pub(crate) async fn file(config: &Settings, sub: &SubTask) -> String {
-    if config.partitions_dir.is_none() {
-        return String::new();
+pub(crate) fn file(config: &Settings, sub: &SubTask) -> impl Future<Output = String> + Send + use<> {
+    let partition = config.partitions_dir.is_some().then(|| sub.partition_name.clone());
+    async move {
+        let Some(partition) = partition else { return String::new() };
+        let resolved = tokio::fs::canonicalize(partition).await.ok();
+        resolved.and_then(|path| path.into_os_string().into_string().ok()).unwrap_or_default()
     }
-    let resolved = tokio::fs::canonicalize(&sub.partition_name).await.ok();
-    resolved.and_then(|path| path.into_os_string().into_string().ok()).unwrap_or_default()
 }
 
 /// A partition as it was listed.

@@ -38,6 +38,11 @@ pub fn info(pc: &str, db: &str) -> String {
     format!("{INFO}{}.{}", encode(pc), encode(db))
 }
 
+/// Whether a node of this name is a status node.
+pub fn is_status(node: &str) -> bool {
+    node.starts_with(STATUS)
+}
+
 /// Whether a node of this name is an info node.
 pub fn is_info(node: &str) -> bool {
     node.starts_with(INFO)
@@ -164,7 +169,7 @@ mod tests {
         );
         assert_eq!(status("Init"), "Status.Init");
         assert_eq!(info("pc1", "my.db"), "TaskInfo.pc1.my%2Edb");
-        assert!(is_info(&info("a", "b")));
+        assert!(is_info(&info("a", "b")) && is_status(&status("Init")) && !is_status(&info("a", "b")));
     }
 
     #[test]

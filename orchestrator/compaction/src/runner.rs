@@ -13,7 +13,10 @@ use tokio::process::{Child, ChildStdin, ChildStdout};
 use tokio::sync::watch;
 use tokio::time::{interval, sleep, timeout};
 
+use super::partitions;
+use super::settings::Settings;
 use super::supervisor::{Report, Spec, SupervisorCommand, SupervisorEvent, Why};
+use super::task::SubTask;
 use allot_coordination::Coordinator;
 use allot_runtime::child::program;
 use allot_runtime::child::supervised::SupervisedGroup;
@@ -41,6 +44,12 @@ pub(crate) struct RunSignals {
 pub(crate) trait Launch: Send + Sync {
     /// Runs a runner to its end. `Err` holds the reason why the outcome is unknown or the start failed.
     fn launch(&self, spec: Spec, signals: RunSignals) -> BoxFuture<'static, Result<Report, String>>;
+
+    /// The file that a runner of this subtask works on, as [`partitions::file`] finds it. Takes as long as the storage
+    /// takes to answer.
+    fn file(&self, config: &Settings, sub: &SubTask) -> BoxFuture<'static, String> {
+        partitions::file(config, sub).boxed()
+    }
 }
 
 /// Runs programs, each under a supervisor, with one watchdog over all of them. The watchdog is needed because a

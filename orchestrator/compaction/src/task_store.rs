@@ -117,7 +117,7 @@ impl TaskStore {
         id: TaskId,
         dir: String,
     ) -> Result<Option<Found<T>>, Fault> {
-        self.found_if(id, dir, |_| true).await
+        self.found_if(id, dir, |_| Ok(true)).await
     }
 
     /// The same, if `is_wanted` is true for the names of its nodes.
@@ -125,10 +125,10 @@ impl TaskStore {
         &self,
         id: TaskId,
         dir: String,
-        is_wanted: impl Fn(&[String]) -> bool,
+        is_wanted: impl Fn(&[String]) -> Result<bool, Fault>,
     ) -> Result<Option<Found<T>>, Fault> {
         let names = self.children(&dir).await?;
-        if !is_wanted(&names) {
+        if !is_wanted(&names)? {
             return Ok(None);
         }
         let Some(name) = names.iter().find(|name| paths::is_info(name)) else { return Ok(None) };
@@ -142,9 +142,18 @@ impl TaskStore {
         self.found(id, self.paths.main(id)).await
     }
 
-    /// A subtask in this worker's inbox; `None` if it is not there.
+    /// A subtask in this worker's inbox; `None` if it is not there. A subtask without a status is an error.
     pub async fn sub(&self, worker: &str, id: TaskId) -> Result<Option<Found<SubTask>>, Fault> {
-        self.found(id, self.paths.at(worker, id)).await
+        let dir = self.paths.at(worker, id);
+        let info = dir.clone();
+        // Each change replaces the status. Without one, no change of the subtask can succeed.
+        let has_status = |names: &[String]| {
+            if names.is_empty() || names.iter().any(|name| paths::is_status(name)) {
+                return Ok(true);
+            }
+            Err(Fault::Odd(format!("{info} is a subtask without a status")))
+        };
+        self.found_if(id, dir, has_status).await
     }
 
     /// Of the subtasks `ids`, those in this worker's inbox. A subtask that cannot be read is skipped and logged.
@@ -201,10 +210,12 @@ impl TaskStore {
         is_wanted: impl Fn(&[String]) -> bool,
     ) -> Result<Vec<Found<MainTask>>, Fault> {
         let is_wanted = &is_wanted;
-        let reads: Vec<_> = ids
-            .iter()
-            .map(|&id| async move { self.found_if(id, self.paths.main(id), is_wanted).await })
-            .collect();
+        let reads: Vec<_> =
+            ids.iter()
+                .map(|&id| async move {
+                    self.found_if(id, self.paths.main(id), |names| Ok(is_wanted(names))).await
+                })
+                .collect();
         let mut reads = futures_util::stream::iter(reads).buffer_unordered(MAX_READS);
         let mut found = Vec::new();
         while let Some(read) = reads.next().await {

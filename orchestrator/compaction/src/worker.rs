@@ -8,18 +8,19 @@ mod turn;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep};
-use tracing::{debug, info, warn};
+use tokio::time::{Instant, sleep, timeout};
+use tracing::{debug, error, info, warn};
 
 use super::admission::{Admission, AdmissionWatch};
 use super::ids::TaskId;
 use super::node_context::{NodeContext, PAUSE};
-use super::partitions;
 use super::permits::{self, Announcement, Limited};
 use super::runner::trust;
 use super::task::{MainTask, SubState, SubTask};
@@ -30,6 +31,10 @@ use turn::Turns;
 
 /// Pause before a worker retries a partition that another worker has locked.
 const LOCKED_DELAY: Duration = Duration::from_secs(1);
+/// How long a subtask keeps others from starting while it waits for its partition's storage.
+const STORAGE_PATIENCE: Duration = Duration::from_secs(2);
+/// How long a unit that leaves tries to withdraw its announcement.
+const WITHDRAWAL_LIMIT: Duration = Duration::from_secs(1);
 /// Number of subtasks of cancelled tasks that are ended at once.
 const MAX_CANCELLATIONS: usize = 16;
 
@@ -106,6 +111,7 @@ pub(crate) async fn run(node_context: NodeContext, notices: mpsc::Sender<TaskId>
             }
             () = stop.requested() => {
                 leave.send_replace(true);
+                worker.withdraw_announcement().await;
             }
         }
         while work.join_next().await.is_some() {}
@@ -119,6 +125,17 @@ impl Worker {
         let node = self.store.tree.get(&self.store.paths.node(&self.node_context.name)).await;
         let session = self.node_context.coordinator.session_id();
         matches!(node, Ok(Some(node)) if node.owner.is_some() && node.owner == session)
+    }
+
+    /// Withdraws the announcement of a unit that starts nothing any more. Otherwise it would keep lower priorities from
+    /// starting elsewhere until the unit's last runner has ended.
+    async fn withdraw_announcement(&self) {
+        let mut announcement = Announcement::new(&self.store, &self.node_context.name);
+        match timeout(WITHDRAWAL_LIMIT, announcement.withdraw_earlier()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(fault)) => debug!(%fault, "the announcement of waiting subtasks goes with the session"),
+            Err(_) => debug!("the announcement of waiting subtasks goes with the session"),
+        }
     }
 
     /// One lifetime: runs until the session ends.
@@ -282,7 +299,21 @@ impl Worker {
     fn spawn_handler(&self, id: TaskId, purpose: Purpose, known: &mut BTreeSet<TaskId>, work: &mut Work) {
         known.insert(id);
         let worker = self.clone();
-        work.spawn(async move { (id, worker.handle(id, purpose).await) });
+        work.spawn(async move {
+            let Ok(well) = AssertUnwindSafe(worker.handle(id, purpose)).catch_unwind().await else {
+                error!(%id, "handling a subtask panicked; trying again");
+                worker.let_others_start(id);
+                sleep(LOCKED_DELAY).await;
+                return (id, false);
+            };
+            (id, well)
+        });
+    }
+
+    /// A subtask does not start for now, and keeps others no longer from starting.
+    fn let_others_start(&self, id: TaskId) {
+        self.turns.end(id);
+        self.freed.notify_one();
     }
 
     /// Handles a subtask, and logs an error. Returns whether it succeeded.
@@ -296,8 +327,7 @@ impl Worker {
             sleep(PAUSE).await;
         } else {
             warn!(%id, %fault, "cannot handle a subtask; retrying");
-            self.turns.end(id);
-            self.freed.notify_one();
+            self.let_others_start(id);
             sleep(LOCKED_DELAY).await;
         }
         false
@@ -358,7 +388,8 @@ impl Worker {
                 return Ok(());
             }
         };
-        sub.task.file = partitions::file(&self.node_context.config, &sub.task).await;
+        let Some(file) = self.file(&sub).await else { return Ok(()) };
+        sub.task.file = file;
         let lock = self.store.lock(&sub.task);
         if self.is_taken(&lock).await? {
             self.back_off(sub.id, permit).await;
@@ -381,14 +412,25 @@ impl Worker {
             }
             fence => fence?,
         };
-        self.turns.end(sub.id);
-        self.freed.notify_one();
+        self.let_others_start(sub.id);
         metrics::gauge!("allot_compaction_running").increment(1);
         let began = Instant::now();
         let result = self.run(&sub, fence, timeout).await;
         metrics::gauge!("allot_compaction_running").decrement(1);
         metrics::histogram!("allot_compaction_subtask_seconds").record(began.elapsed());
         self.record_result(&sub, session, result).await
+    }
+
+    /// The file of a subtask, or `None` if the unit leaves or loses its session before the storage answers. While the
+    /// storage does not answer, other subtasks may start in the other slots.
+    async fn file(&self, sub: &Found<SubTask>) -> Option<String> {
+        let mut file = self.node_context.launch.file(&self.node_context.config, &sub.task);
+        if let Ok(file) = timeout(STORAGE_PATIENCE, &mut file).await {
+            return Some(file);
+        }
+        warn!(id = %sub.id, partition = sub.task.partition_name, "the storage of a partition does not answer");
+        self.let_others_start(sub.id);
+        tokio::select! { file = file => Some(file), () = self.ended() => None }
     }
 
     /// Whether another worker holds a partition's lock, as far as this worker knows, or held it less than one session
@@ -413,9 +455,8 @@ impl Worker {
 
     /// Waits before the partition is tried again; other subtasks may use the slot.
     async fn back_off(&self, id: TaskId, permit: OwnedSemaphorePermit) {
-        self.turns.end(id);
         drop(permit);
-        self.freed.notify_one();
+        self.let_others_start(id);
         sleep(LOCKED_DELAY).await;
     }
 
@@ -465,11 +506,15 @@ impl Worker {
 
     /// Sleeps. Returns whether the session ended or the process began to shut down meanwhile.
     async fn pause(&self, span: Duration) -> bool {
+        timeout(span, self.ended()).await.is_ok()
+    }
+
+    /// Returns when the session has ended or the process has begun to shut down.
+    async fn ended(&self) {
         let (mut lost, mut leaving) = (self.lost.clone(), self.leaving.clone());
         tokio::select! {
-            () = sleep(span) => false,
-            _ = lost.wait_for(|lost| *lost) => true,
-            _ = leaving.wait_for(|leaving| *leaving) => true,
+            _ = lost.wait_for(|lost| *lost) => {}
+            _ = leaving.wait_for(|leaving| *leaving) => {}
         }
     }
 }

@@ -1,12 +1,13 @@
 //! One run of a subtask: starts its runner, stops it when the main task is cancelled or the worker leaves, and writes the
 //! result.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::sleep;
+use tokio::time::{self, sleep};
 
-use super::{Worker, order};
+use super::{STORAGE_PATIENCE, Worker, order};
 use crate::ids::TaskId;
 use crate::node_context::PAUSE;
 use crate::partitions;
@@ -29,8 +30,18 @@ impl Worker {
     /// Runs the runner of a subtask until it ends, for `timeout` at most.
     pub(super) async fn run(&self, sub: &Found<SubTask>, fence: i64, timeout: Duration) -> RunResult {
         // Between the listing and now somebody else may have written the task, or changed a link.
-        let checked =
-            partitions::check(&self.node_context.config, sub.task.table(), &sub.task.partition_name).await;
+        let config = &self.node_context.config;
+        let mut check = pin!(partitions::check(config, sub.task.table(), &sub.task.partition_name));
+        let checked = if let Ok(checked) = time::timeout(STORAGE_PATIENCE, &mut check).await {
+            checked
+        } else {
+            // Storage that does not answer must keep neither the unit nor the task from ending.
+            tokio::select! {
+                checked = check => checked,
+                () = self.ended() => return RunResult::NotStarted,
+                () = self.stopped(sub.id.of_main()) => return RunResult::NotStarted,
+            }
+        };
         if let Err(why) = checked {
             return RunResult::Ended(sub.task.ended(SubState::Failed, &why));
         }

@@ -1,6 +1,7 @@
 //! Tests of a worker on an in-process tree. Its runners run until they are told to end.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
@@ -15,7 +16,7 @@ use crate::paths;
 use crate::runner::{Launch, RunSignals};
 use crate::supervisor::{Report, Spec, Why};
 use crate::task::{Ended, MainTask, State, SubState, SubTask, read, write};
-use crate::task_store::{Found, TaskStore};
+use crate::task_store::{Fault, Found, TaskStore};
 use crate::watch_sessions::WatchSessions;
 use allot_coordination::in_process::InProcess;
 use allot_coordination::{Coordinator, Error, Kind, Op};
@@ -85,7 +86,12 @@ impl World {
 
     /// Starts one lifetime of the unit's worker.
     fn live(&self, change: impl FnOnce(&mut Settings), stop: Shutdown) {
-        let node_context = self.node_context(change, stop);
+        self.live_with(Arc::new(Endless), change, stop);
+    }
+
+    /// The same, with these runners.
+    fn live_with(&self, launch: Arc<dyn Launch>, change: impl FnOnce(&mut Settings), stop: Shutdown) {
+        let node_context = NodeContext { launch, ..self.node_context(change, stop) };
         let nodes = node_context.store().paths.nodes();
         let membership = node_context.coordinator.join(&nodes, UNIT, b"{}");
         let (notices, mut noticed) = mpsc::channel(8);
@@ -299,4 +305,117 @@ async fn manager_fails_an_overdue_subtask_of_a_present_worker() {
     assert!(began.elapsed() >= Duration::from_secs(15), "{:?}", began.elapsed());
     assert_eq!((main.state, main.result.failed_count), (State::Done, 1));
     assert_eq!(main.failures[0].message, "its worker did not end it in time");
+}
+
+/// Runners of which the first panics; the others run until they are told to end.
+struct Panicking(AtomicUsize);
+
+impl Launch for Panicking {
+    fn launch(&self, spec: Spec, signals: RunSignals) -> BoxFuture<'static, Result<Report, String>> {
+        assert!(self.0.fetch_add(1, Ordering::Relaxed) > 0, "the first runner panics, as the test wants");
+        Endless.launch(spec, signals)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn subtask_whose_handling_panics_runs_again() {
+    let world = World::new().await;
+    let (_asked, stop) = allot_runtime::shutdown_channel();
+    let main = world.task("t", 1, SubState::Init, |_| {}).await;
+    let launch = Arc::new(Panicking(AtomicUsize::new(0)));
+    world.live_with(launch.clone(), |settings| (settings.slots, settings.limit) = (1, 1), stop);
+    let began = Instant::now();
+    while launch.0.load(Ordering::Relaxed) < 2 {
+        assert!(began.elapsed() < SESSION * 10, "nothing runs any more");
+        sleep(Duration::from_millis(20)).await;
+    }
+    world.comes_to(main.subtask(1), SubState::Running, 0).await;
+}
+
+/// Storage that never answers for the partitions of one table.
+struct Hanging;
+
+impl Launch for Hanging {
+    fn launch(&self, spec: Spec, signals: RunSignals) -> BoxFuture<'static, Result<Report, String>> {
+        Endless.launch(spec, signals)
+    }
+
+    fn file(&self, _: &Settings, sub: &SubTask) -> BoxFuture<'static, String> {
+        if sub.table_name == "hung" {
+            std::future::pending().boxed()
+        } else {
+            async { String::new() }.boxed()
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn hung_storage_keeps_neither_others_from_starting_nor_the_unit_from_leaving() {
+    let world = World::new().await;
+    let (asked, stop) = allot_runtime::shutdown_channel();
+    let hung = world.task("hung", 1, SubState::Init, |task| task.priority = 5).await;
+    let other = world.task("other", 1, SubState::Init, |_| {}).await;
+    let nodes = world.store.paths.nodes();
+    world.live_with(Arc::new(Hanging), |settings| (settings.slots, settings.limit) = (2, 9), stop);
+    world.comes_to(other.subtask(1), SubState::Running, 0).await;
+    assert_eq!(world.sub(hung.subtask(1)).await.unwrap().state, SubState::Init);
+    asked.send_replace(true);
+    let began = Instant::now();
+    while !world.store.children(&nodes).await.unwrap().is_empty() {
+        assert!(began.elapsed() < SESSION * 10, "the unit does not leave");
+        sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Runners that take longer than a session to end.
+struct Slow;
+
+impl Launch for Slow {
+    fn launch(&self, spec: Spec, signals: RunSignals) -> BoxFuture<'static, Result<Report, String>> {
+        let ended = Endless.launch(spec, signals);
+        async move {
+            let report = ended.await;
+            sleep(SESSION * 3).await;
+            report
+        }
+        .boxed()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn unit_that_leaves_announces_no_waiting_subtask() {
+    let world = World::new().await;
+    let (asked, stop) = allot_runtime::shutdown_channel();
+    let running = world.task("running", 1, SubState::Init, |task| task.priority = 9).await;
+    world.live_with(Arc::new(Slow), |settings| (settings.slots, settings.limit) = (2, 1), stop);
+    world.comes_to(running.subtask(1), SubState::Running, 0).await;
+    world.task("waiting", 1, SubState::Init, |_| {}).await;
+    let announcements = async || {
+        let names = world.store.children(&world.store.paths.permits()).await.unwrap();
+        names.iter().filter(|name| name.starts_with("waiting.")).count()
+    };
+    let began = Instant::now();
+    while announcements().await == 0 {
+        assert!(began.elapsed() < SESSION * 10, "nothing is announced");
+        sleep(Duration::from_millis(20)).await;
+    }
+    asked.send_replace(true);
+    sleep(SESSION).await;
+    assert_eq!(world.store.children(&world.store.paths.nodes()).await.unwrap().len(), 1, "its runner ends");
+    assert_eq!(announcements().await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn subtask_without_a_status_keeps_no_other_from_starting() {
+    let world = World::new().await;
+    let (_asked, stop) = allot_runtime::shutdown_channel();
+    let damaged = world.task("damaged", 1, SubState::Init, |task| task.priority = 5).await;
+    let dir = world.store.paths.at(UNIT, damaged.subtask(1));
+    let path = format!("{dir}/{}", paths::status(SubState::Init));
+    world.store.tree.multi(vec![Op::Delete { path, version: None }]).await.unwrap();
+    let other = world.task("other", 1, SubState::Init, |_| {}).await;
+    world.live(|settings| (settings.slots, settings.limit) = (1, 1), stop);
+    world.comes_to(other.subtask(1), SubState::Running, 0).await;
+    let found = world.store.sub(UNIT, damaged.subtask(1)).await;
+    assert!(matches!(&found, Err(Fault::Odd(why)) if why.contains("without a status")), "{found:?}");
 }
