@@ -247,13 +247,14 @@ impl FromStr for Cursor {
     }
 }
 
-/// A page of finished tasks, from new to old, and the cursor of the next page: at most `count` tasks that are not packed,
-/// then one pack in each page. A pack that is gone or cannot be read is an empty page.
+/// A page of finished tasks, from new to old, and the cursor of the next page: at most `count` tasks that are not packed
+/// (one if it is 0), then one pack in each page. A pack that is gone or cannot be read is an empty page.
 pub async fn page(
     store: &TaskStore,
     cursor: Cursor,
     count: usize,
 ) -> Result<(Vec<MainTask>, Option<Cursor>), Fault> {
+    let count = count.max(1);
     let mut packs = store.children(&store.paths.compress()).await?;
     packs.sort_unstable();
     let pack = match cursor {
@@ -302,4 +303,38 @@ async fn unpacked_page(
     }
     let last = tasks.last().filter(|_| tasks.len() >= count).and_then(|task| task.id.parse().ok());
     Ok((tasks, last.map(Cursor::Before).or(newest_pack.map(Cursor::Pack))))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::task::State;
+    use allot_coordination::Coordinator;
+    use allot_coordination::in_process::InProcess;
+
+    #[tokio::test(start_paused = true)]
+    async fn page_has_at_least_one_task() {
+        let tree = InProcess::new(Duration::from_secs(2));
+        let coordinator = Coordinator::start(Arc::new(tree), &allot_coordination::Settings::default());
+        coordinator.up().await.unwrap();
+        let store = TaskStore::new(coordinator.tree(), "/c");
+        store.prepare().await.unwrap();
+        for time in [1_000_000, 2_000_000] {
+            let id = TaskId::main("u_1", time);
+            let names = ["d", "s", "t"].map(str::to_owned);
+            let mut task = MainTask::new(id, names, "u_1".into(), "default".into());
+            task.state = State::Done;
+            store.tree.multi(store.creation(id, &task)).await.unwrap();
+        }
+        let (mut cursor, mut times) = (Cursor::Newest, Vec::new());
+        for _ in 0..2 {
+            let (tasks, next) = page(&store, cursor, 0).await.unwrap();
+            times.extend(tasks.iter().map(|task| task.id.clone()));
+            cursor = next.unwrap();
+        }
+        let expected = [2_000_000, 1_000_000].map(|time| TaskId::main("u_1", time).to_string());
+        assert_eq!(times, expected);
+    }
 }

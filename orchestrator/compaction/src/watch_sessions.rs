@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
+use tracing::error;
 
 use allot_coordination::{Coordinator, Link};
 
@@ -17,7 +18,7 @@ const MAX_TASKS: usize = 400;
 /// Opens a further session with the same ZooKeeper.
 pub type OpenSession = Arc<dyn Fn() -> Coordinator + Send + Sync>;
 
-/// How long a new session may take to connect before the unit counts as not ready.
+/// How long a session may take to connect, for the first time or again, before the unit counts as not ready.
 const CONNECT_TIME: Duration = Duration::from_secs(5);
 
 /// The sessions on which a unit watches tasks. The unit's main session is the first one.
@@ -42,7 +43,8 @@ struct Leased {
 struct Session {
     number: u64,
     coordinator: Coordinator,
-    opened_at: Instant,
+    /// Since when tasks have been seen to wait for a connection; `None` if none do.
+    waiting_since: Option<Instant>,
     /// Number of tasks on this session.
     tasks: usize,
 }
@@ -52,11 +54,13 @@ impl Session {
         self.tasks >= MAX_TASKS
     }
 
-    /// Whether tasks wait for this session in vain.
-    fn is_down(&self) -> bool {
-        let status = self.coordinator.status();
-        let is_new = status.generation == 0 && self.opened_at.elapsed() < CONNECT_TIME;
-        self.tasks > 0 && status.link != Link::Up && !is_new
+    /// Whether tasks wait for this session in vain, as far as calls of this function have seen.
+    fn is_down(&mut self) -> bool {
+        if self.tasks == 0 || self.coordinator.status().link == Link::Up {
+            self.waiting_since = None;
+            return false;
+        }
+        self.waiting_since.get_or_insert_with(Instant::now).elapsed() >= CONNECT_TIME
     }
 }
 
@@ -96,12 +100,7 @@ impl WatchSessions {
             if leased.more.iter().all(Session::is_full) {
                 leased.opened += 1;
                 let number = leased.opened;
-                leased.more.push(Session {
-                    number,
-                    coordinator: open(),
-                    opened_at: Instant::now(),
-                    tasks: 0,
-                });
+                leased.more.push(Session { number, coordinator: open(), waiting_since: None, tasks: 0 });
                 leased.show();
             }
             if let Some(session) = leased.more.iter_mut().find(|session| !session.is_full()) {
@@ -114,9 +113,10 @@ impl WatchSessions {
         WatchLease { sessions: self.clone(), number: None, coordinator: main.clone() }
     }
 
-    /// How many sessions on which tasks are watched have no connection.
+    /// How many sessions on which tasks are watched have had no connection for a while. To be called regularly: what
+    /// happens between two calls is not seen.
     pub(crate) fn down(&self) -> usize {
-        self.leased().more.iter().filter(|session| session.is_down()).count()
+        self.leased().more.iter_mut().filter_map(|session| session.is_down().then_some(())).count()
     }
 
     fn leased(&self) -> MutexGuard<'_, Leased> {
@@ -144,8 +144,12 @@ impl Drop for WatchLease {
         match self.number {
             None => leased.main -= 1,
             Some(number) => {
-                let own = leased.more.iter_mut().find(|session| session.number == number);
-                own.into_iter().for_each(|session| session.tasks -= 1);
+                // A session with tasks is not closed.
+                if let Some(session) = leased.more.iter_mut().find(|session| session.number == number) {
+                    session.tasks -= 1;
+                } else {
+                    error!(number, "a session for watching tasks was closed while a task used it");
+                }
             }
         }
         leased.close_idle();
@@ -228,10 +232,20 @@ mod tests {
         assert_eq!(sessions.down(), 0);
         service.freeze();
         tokio::time::sleep(timeout).await;
+        assert_eq!(sessions.down(), 0, "it may connect again");
+        service.thaw();
+        leases[MAX_TASKS].coordinator().up().await.unwrap();
+        assert_eq!(sessions.down(), 0);
+        service.freeze();
+        tokio::time::sleep(timeout).await;
+        assert_eq!(sessions.down(), 0, "the time of the first disconnection does not count");
+        tokio::time::sleep(CONNECT_TIME).await;
         assert_eq!(sessions.down(), 1);
         leases.truncate(MAX_TASKS);
         assert_eq!(sessions.down(), 0, "no task needs it");
         leases.push(sessions.lease(&main));
+        assert_eq!(sessions.down(), 0, "no task has waited for long");
+        tokio::time::sleep(CONNECT_TIME).await;
         assert_eq!(sessions.down(), 1);
         service.thaw();
         leases[MAX_TASKS].coordinator().up().await.unwrap();
