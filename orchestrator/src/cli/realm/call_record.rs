@@ -50,10 +50,28 @@ pub(super) fn id(text: &str) -> Option<Id> {
 /// The event of an entry for a conference that has ended.
 const ENDED: &str = "ended";
 
-/// Whether an entry tells of the end of a conference and has no record, because an earlier version of the module wrote
-/// it.
-pub(super) fn has_no_record(entry: &Entry) -> bool {
-    entry.text("event") == ENDED && entry.number("record") == 0
+/// What an entry of the event stream says about the record of a conference.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Recorded {
+    /// The entry does not tell of the end of a conference.
+    NoEnd,
+    /// An earlier version of the module told of an end, without a record.
+    Without,
+    /// The number of the record is none.
+    Damaged,
+    /// The record has this number.
+    As(u64),
+}
+
+/// What an entry says about the record of a conference.
+pub(super) fn recorded(entry: &Entry) -> Recorded {
+    if entry.text("event") != ENDED {
+        return Recorded::NoEnd;
+    }
+    match entry.text("record").as_str() {
+        "" | "0" => Recorded::Without,
+        number => number.parse().map_or(Recorded::Damaged, Recorded::As),
+    }
 }
 
 /// The record of one conference.
@@ -67,18 +85,16 @@ pub(super) struct CallRecord {
 }
 
 impl CallRecord {
-    /// The record in an entry of the event stream; `None` for an entry of another kind, and for one without a record.
+    /// The record in an entry of the event stream; `None` for an entry of another kind, for one without a record, and for
+    /// one whose record has no number.
     /// `last` is the record before it, if there is one: from the numbers follows how many records are missing between
     /// the two.
     ///
     /// # Errors
     /// The entry is of a later version.
     pub(super) fn read(entry: &Entry, last: Option<Last>) -> Result<Option<Self>> {
-        if entry.text("event") != ENDED || has_no_record(entry) {
-            return Ok(None);
-        }
+        let Recorded::As(number) = recorded(entry) else { return Ok(None) };
         let Some(at) = id(&entry.id) else { bail!("'{}' is no id of a stream", entry.id) };
-        let number = entry.number("record");
         // A server that took over may know of fewer ends than its predecessor.
         let missing = last.map_or(0, |last| number.saturating_sub(last.number + 1));
         let origin = entry.number("origin_epoch");
@@ -271,9 +287,16 @@ mod tests {
         let mut opened = entry(5, "49", SEGMENTS);
         opened.fields[0].1 = b"opened".to_vec();
         assert_eq!(CallRecord::read(&opened, None).unwrap(), None);
+        assert_eq!(recorded(&opened), Recorded::NoEnd);
         let earlier = entry(0, "49", SEGMENTS);
         assert_eq!(CallRecord::read(&earlier, None).unwrap(), None);
-        assert!(has_no_record(&earlier) && !has_no_record(&opened) && !has_no_record(&entry(5, "49", "")));
+        assert_eq!((recorded(&earlier), recorded(&entry(5, "49", ""))), (Recorded::Without, Recorded::As(5)));
+        for number in ["-1", "5x", "18446744073709551616"] {
+            let mut damaged = entry(5, "49", SEGMENTS);
+            damaged.fields[6].1 = number.into();
+            assert_eq!(CallRecord::read(&damaged, None).unwrap(), None);
+            assert_eq!(recorded(&damaged), Recorded::Damaged, "{number}");
+        }
         for damaged in ["", "a 7 1 - 2", "a 7 1 - 2 lost more", "a% 7 1 - 2 lost", "a x 1 - 2 lost"] {
             assert!(CallRecord::read(&entry(5, "49", damaged), None).is_err(), "{damaged:?}");
         }

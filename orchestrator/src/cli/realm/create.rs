@@ -162,13 +162,9 @@ impl Waiting {
                 "open" => return Ok(Ok(record)),
                 "ended" => {
                     let cause = record.text("cause");
-                    let seen = self.after.clone();
-                    if cause == "refused" && self.reason.is_none() {
-                        self.next_event(&mut events).await?;
-                    }
-                    // The event with the unit's reason may come after the end is known.
-                    if self.after != seen {
-                        continue;
+                    if cause == "refused" {
+                        // The event with the unit's reason may come after the end is known.
+                        self.wait_for_reason(async || events.next().await).await?;
                     }
                     let reason = self.reason.take();
                     let reason = reason.map_or_else(String::new, |reason| format!(" ({reason})"));
@@ -184,23 +180,46 @@ impl Waiting {
         }
     }
 
+    /// Waits until it is known why a unit refused the conference, but not longer than a look may wait.
+    async fn wait_for_reason(
+        &mut self,
+        mut next: impl AsyncFnMut() -> Result<Vec<Entry>, Error>,
+    ) -> Result<(), Error> {
+        let limit = self.next_look();
+        while self.reason.is_none()
+            && let Ok(entries) = timeout_at(limit, next()).await
+        {
+            self.note(&entries?);
+        }
+        Ok(())
+    }
+
+    /// The time of the next look at the record.
+    fn next_look(&self) -> Instant {
+        self.deadline.min(Instant::now() + LOOK_INTERVAL)
+    }
+
+    /// Notes what some events say. Returns whether they concern the conference.
+    fn note(&mut self, entries: &[Entry]) -> bool {
+        let mut concerned = false;
+        for entry in entries {
+            let is_own = entry.bytes("e164") == self.e164;
+            concerned |= is_own || entry.text("event") == "RESYNC";
+            if is_own && entry.text("event") == "refused" {
+                self.reason = Some(entry.text("reason"));
+            }
+        }
+        if let Some(Entry { id, .. }) = entries.last() {
+            self.after.clone_from(id);
+        }
+        concerned
+    }
+
     /// Waits for an event of the conference, for a gap in the events, or for the time of the next look.
     async fn next_event(&mut self, events: &mut Commands) -> Result<(), Error> {
-        let look = self.deadline.min(Instant::now() + LOOK_INTERVAL);
+        let look = self.next_look();
         while let Ok(entries) = timeout_at(look, events.next()).await {
-            let entries = entries?;
-            let mut concerned = false;
-            for entry in &entries {
-                let is_own = entry.bytes("e164") == self.e164;
-                concerned |= is_own || entry.text("event") == "RESYNC";
-                if is_own && entry.text("event") == "refused" {
-                    self.reason = Some(entry.text("reason"));
-                }
-            }
-            if let Some(Entry { id, .. }) = entries.last() {
-                self.after.clone_from(id);
-            }
-            if concerned {
+            if self.note(&entries?) {
                 return Ok(());
             }
         }
@@ -226,6 +245,40 @@ fn end(text: &str) -> Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Events of a conference every 100 ms, of which the last comes at the end.
+    fn events(
+        count: u32,
+        last: [(&'static str, &'static str); 3],
+    ) -> impl AsyncFnMut() -> Result<Vec<Entry>, Error> {
+        let mut sent = 0;
+        async move || {
+            sleep(LOOK_INTERVAL / 10).await;
+            sent += 1;
+            let other = [("e164", "other"), ("event", "refused"), ("reason", "full")];
+            let fields = if sent == count { last } else { other };
+            let bytes = |(name, value): (&str, &str)| (name.as_bytes().to_vec(), value.as_bytes().to_vec());
+            Ok(vec![Entry { id: format!("{sent}-0"), fields: fields.map(bytes).into() }])
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn reason_is_waited_for_though_other_conferences_have_events() {
+        let refused = [("e164", "49"), ("event", "refused"), ("reason", "no licence")];
+        for (count, reason, longest) in [(5, Some("no licence"), 0.6), (50, None, 1.1)] {
+            let began = Instant::now();
+            let mut waiting = Waiting {
+                e164: b"49".to_vec(),
+                origin_epoch: 1,
+                after: "0-0".to_owned(),
+                reason: None,
+                deadline: began + LONGEST_WAIT,
+            };
+            waiting.wait_for_reason(events(count, refused)).await.unwrap();
+            assert_eq!(waiting.reason.as_deref(), reason);
+            assert!(began.elapsed().as_secs_f64() < longest, "{:?}", began.elapsed());
+        }
+    }
 
     #[test]
     fn an_end_is_a_time_or_a_length() {

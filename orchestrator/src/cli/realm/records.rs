@@ -8,7 +8,7 @@ use anyhow::Result;
 use clap::Args;
 use tokio::time::sleep;
 
-use super::call_record::{CallRecord, Format, Last, has_no_record};
+use super::call_record::{CallRecord, Format, Last, Recorded, recorded};
 use super::record_file::RecordFile;
 use crate::cli::outcome::Outcome;
 use crate::cli::terminal::{errln, write_data};
@@ -122,16 +122,18 @@ async fn copy(arguments: &Records, config: &Config, writer: &mut Writer) -> Resu
     }
 }
 
-/// Says which conferences get no record because an earlier version of the module told of their ends.
+/// Says which conferences get no record, and why.
 fn tell_of_missing_records(entries: &[Entry]) {
-    let mut without = entries.iter().filter(|entry| has_no_record(entry));
-    if let Some(first) = without.next() {
-        errln!(
-            "allotd: {} conferences, of entry {} and later, have no record: an earlier version of the module told of \
-             their ends",
-            1 + without.count(),
-            first.id
-        );
+    let reasons = [
+        (Recorded::Without, "an earlier version of the module told of their ends"),
+        (Recorded::Damaged, "the numbers of their records cannot be read"),
+    ];
+    for (kind, reason) in reasons {
+        let mut without = entries.iter().filter(|entry| recorded(entry) == kind);
+        if let Some(first) = without.next() {
+            let count = 1 + without.count();
+            errln!("allotd: {count} conferences, of entry {} and later, have no record: {reason}", first.id);
+        }
     }
 }
 
