@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use tokio::sync::watch;
 
 use crate::cli::outcome::Outcome;
 use crate::config::{Config, TreeSource};
@@ -13,7 +14,7 @@ use allot_compaction::node::{Units, follow};
 use allot_compaction::task_store::{Fault, TaskStore};
 use allot_coordination::Coordinator;
 
-/// Time limit for a command to connect to ZooKeeper.
+/// Time limit for a command to connect to ZooKeeper, and to read the units there.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// The options of every command.
@@ -61,9 +62,7 @@ impl TaskClient {
         if self.coordinator.tree().get(&self.store.paths.nodes()).await?.is_none() {
             return Ok(Units::default());
         }
-        let mut units = follow(&self.coordinator, &self.store.paths.nodes());
-        let units = units.wait_for(|units| units.current).await.context("the session was lost")?;
-        Ok(units.clone())
+        current_units(follow(&self.coordinator, &self.store.paths.nodes())).await
     }
 
     /// The unit that is the monitor; `None` if there is none.
@@ -78,8 +77,28 @@ impl TaskClient {
     }
 }
 
+/// Waits until the units were read. They are not read while there is no connection, or while a node cannot be read.
+async fn current_units(mut units: watch::Receiver<Units>) -> Result<Units> {
+    let Ok(Ok(units)) = tokio::time::timeout(PATIENCE, units.wait_for(|units| units.current)).await else {
+        return Err(allot_coordination::Error::Offline).context("the units could not be read");
+    };
+    Ok(units.clone())
+}
+
 pub(super) fn gone(id: TaskId) -> Fault {
     Fault::Refused(format!(
         "task {id} is not there; allotd compaction history {id} looks among the packed ones"
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn units_that_cannot_be_read_end_the_wait() {
+        let (_sender, units) = watch::channel(Units::default());
+        let ended = tokio::time::timeout(4 * PATIENCE, current_units(units)).await;
+        assert!(ended.expect("an end").is_err());
+    }
 }
