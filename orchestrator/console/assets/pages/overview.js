@@ -18,6 +18,12 @@ function pageOf(keys, key) {
   return found ? link(KINDS[found.kind][1], { key }) : "/";
 }
 
+/** The mass-failure guard; a user of Redis without the right to read it does not know. */
+function guard({ brake, brake_known: known }) {
+  if (!known) return { value: "unknown", tone: "warn", hint: "may not be read" };
+  return brake ? { value: "holds", tone: "bad", hint: `since ${clock(Number(brake.since))}` } : { value: "open", tone: "good" };
+}
+
 export function Overview({ overview }) {
   const { state, trouble } = overview;
   if (!state) return html`<${Trouble} trouble=${trouble} /><h1 class="away">Reading</h1><p class="empty">${trouble ? "" : "Reading Redis…"}</p>`;
@@ -46,7 +52,7 @@ export function Overview({ overview }) {
             const leader = state.leaders[name];
             return html`<${Figure} name=${`leads: ${name}`} value=${leader?.name || "–"} hint=${leader ? `term ${text(leader.term)}` : null} />`;
           })}
-          <${Figure} name="mass-failure guard" value=${state.brake ? "holds" : "open"} tone=${state.brake ? "bad" : "good"} hint=${state.brake ? `since ${clock(Number(state.brake.since))}` : null} />
+          <${Figure} name="mass-failure guard" ...${guard(state)} />
           <${Figure} name="waiting for recovery" value=${number(info.allot_conf_pending)} tone=${Number(info.allot_conf_pending) ? "warn" : ""} />
         </div>
       </${Panel}>

@@ -7,6 +7,7 @@
 mod book;
 mod channel;
 mod compaction;
+mod denied;
 mod events;
 mod guard;
 mod live_tasks;

@@ -12,6 +12,7 @@ use serde::Serialize;
 use serde_json::Value as Json;
 
 use super::channel::{Feed, Message, Reader};
+use super::denied::Denied;
 use super::events::{Event, newest_events};
 use super::guard::read_brake;
 use crate::problem::Problem;
@@ -83,8 +84,10 @@ struct State<'a> {
     /// The leader of each election that has one.
     leaders: BTreeMap<&'static str, Leader>,
     keys: &'a [Key],
-    /// The state of the mass-failure guard of the realm; absent if it does not hold, or may not be read.
+    /// The state of the mass-failure guard of the realm; absent if it does not hold, or is not known.
     brake: Option<Json>,
+    /// Whether the state of the guard is known: the user of Redis may have no right to read it.
+    brake_known: bool,
     /// The newest events of the first [`STREAMS`] keys, the newest first.
     events: Vec<KeyEvent>,
     points: &'a VecDeque<Point>,
@@ -97,11 +100,13 @@ pub(super) struct Overview {
     last: Option<(u64, [u64; 3])>,
     keys: Vec<Key>,
     reads: u32,
+    denied: Denied,
 }
 
 impl Overview {
     pub(super) fn new(sources: Arc<Sources>) -> Self {
-        Self { sources, points: VecDeque::new(), last: None, keys: Vec::new(), reads: 0 }
+        let (points, keys, denied) = (VecDeque::new(), Vec::new(), Denied::default());
+        Self { sources, points, last: None, keys, reads: 0, denied }
     }
 
     fn add_point(&mut self, now: u64, info: &BTreeMap<String, String>) {
@@ -148,14 +153,16 @@ impl Overview {
 
 impl Overview {
     /// The newest events of all streams. A stream that this user of Redis may not read is left out.
-    async fn events(&self) -> Result<Vec<KeyEvent>, Error> {
+    async fn events(&mut self) -> Result<Vec<KeyEvent>, Error> {
         let store = &self.sources.viewer;
         let mut all = Vec::new();
         for Key { key, .. } in self.keys.iter().take(STREAMS) {
             // The request is the same for the streams of all families.
-            match store.realm(key, async |stream| newest_events(&stream, key, EVENTS).await).await {
+            let read = store.realm(key, async |stream| newest_events(&stream, key, EVENTS).await);
+            match self.denied.ask(&format!("events of {key}"), read).await {
                 Ok(events) => {
-                    all.extend(events.into_iter().map(|event| KeyEvent { key: key.clone(), event }));
+                    let events = events.into_iter().flatten();
+                    all.extend(events.map(|event| KeyEvent { key: key.clone(), event }));
                 }
                 Err(Error::Refused { .. }) => {}
                 Err(error) => return Err(error),
@@ -166,13 +173,14 @@ impl Overview {
         Ok(all)
     }
 
-    /// The state of the mass-failure guard, as the scheduler writes it.
-    async fn brake(&self) -> Result<Option<Json>, Error> {
+    /// Whether the state of the mass-failure guard is known, and the state, as the scheduler writes it.
+    async fn brake(&mut self) -> Result<(bool, Option<Json>), Error> {
         let key = &self.sources.places.realm;
-        let brake = self.sources.viewer.realm(key, async |realm| read_brake(&realm).await).await;
-        match brake {
-            Err(Error::Refused { .. }) => Ok(None),
-            brake => brake,
+        let read = self.sources.viewer.realm(key, async |realm| read_brake(&realm).await);
+        match self.denied.ask("guard", read).await {
+            Ok(Some(brake)) => Ok((true, brake)),
+            Ok(None) | Err(Error::Refused { .. }) => Ok((false, None)),
+            Err(error) => Err(error),
         }
     }
 }
@@ -191,6 +199,8 @@ impl Reader for Overview {
         }
         self.reads = self.reads.wrapping_add(1);
         let status = sources.process.coordinator.status();
+        let (brake_known, brake) = self.brake().await?;
+        let events = self.events().await?;
         let state = State {
             now,
             server: session.node.to_string(),
@@ -198,8 +208,9 @@ impl Reader for Overview {
             zookeeper: (!sources.process.standalone).then(|| status.is_up()),
             leaders: self.leaders().await,
             keys: &self.keys,
-            brake: self.brake().await?,
-            events: self.events().await?,
+            brake,
+            brake_known,
+            events,
             points: &self.points,
         };
         feed.send_state(Message::new("state", &state));

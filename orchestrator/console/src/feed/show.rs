@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::channel::{Feed, Message, Reader};
+use super::denied::Denied;
 use super::events::newest_events;
 use super::snapshot::ShowSnapshot;
 use crate::problem::Problem;
@@ -59,7 +60,7 @@ struct Changes {
 }
 
 /// The users who wait for seats.
-#[derive(Serialize, PartialEq)]
+#[derive(Serialize)]
 struct Waiting {
     /// `SEAT.LIST ... WAITING`, at most [`WAITING`].
     items: Vec<serde_json::Value>,
@@ -75,15 +76,26 @@ pub(super) struct Show {
     newest: Option<String>,
     last: Option<Arc<ShowSnapshot>>,
     seq: u64,
-    /// When the waiting list was read, and the list.
-    waiting: Option<(Instant, Waiting)>,
+    /// When the waiting list was read.
+    waiting_read: Option<Instant>,
+    denied: Denied,
     /// When listeners were told the number of the state.
     told: Option<(u64, Instant)>,
 }
 
 impl Show {
     pub(super) fn new(sources: Arc<Sources>, key: String) -> Self {
-        Self { sources, key, plan: None, newest: None, last: None, seq: 0, waiting: None, told: None }
+        Self {
+            sources,
+            key,
+            plan: None,
+            newest: None,
+            last: None,
+            seq: 0,
+            waiting_read: None,
+            denied: Denied::default(),
+            told: None,
+        }
     }
 
     /// Reads the plan. Returns whether it differs from the one that the browsers have.
@@ -123,19 +135,16 @@ impl Show {
 
     /// Reads the waiting list, and sends it if it has changed. A user of Redis that may not list waits sends none.
     async fn read_waiting(&mut self, show: &SeatStore, feed: &Feed) -> Result<(), allot_client::Error> {
-        if self.waiting.as_ref().is_some_and(|(read, _)| read.elapsed() < WAITING_INTERVAL) {
+        if self.waiting_read.is_some_and(|read| read.elapsed() < WAITING_INTERVAL) {
             return Ok(());
         }
-        let listed = show.list(Listed::Waiting, &ListFilter::default(), 0, WAITING).await;
-        let waiting = match listed {
-            Ok((items, next)) => Waiting { items: items.iter().map(Record::json).collect(), more: next != 0 },
-            Err(error) if error.code() == Some("NOPERM") => return Ok(()),
-            Err(error) => return Err(error),
-        };
-        if self.waiting.as_ref().is_none_or(|(_, last)| *last != waiting) {
-            feed.send_kept(Message::new("waiting", &waiting));
+        let filter = ListFilter::default();
+        let request = show.list(Listed::Waiting, &filter, 0, WAITING);
+        if let Some((items, next)) = self.denied.ask("SEAT.LIST", request).await? {
+            let items = items.iter().map(Record::json).collect();
+            feed.send_kept(Message::new("waiting", &Waiting { items, more: next != 0 }));
         }
-        self.waiting = Some((Instant::now(), waiting));
+        self.waiting_read = Some(Instant::now());
         Ok(())
     }
 
