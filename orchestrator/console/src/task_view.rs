@@ -36,6 +36,8 @@ pub(crate) struct TaskView {
     finished: u64,
     /// Sums of the numbers that runners reported, by name.
     sums: BTreeMap<String, f64>,
+    /// The last failures; absent if there are none, and in the state that live values have.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     failures: Vec<FailureView>,
 }
 
@@ -51,6 +53,13 @@ pub(crate) struct FailureView {
 
 impl From<&MainTask> for TaskView {
     fn from(task: &MainTask) -> Self {
+        Self { failures: FailureView::list(task), ..Self::without_failures(task) }
+    }
+}
+
+impl TaskView {
+    /// A task without the list of its failures.
+    pub(crate) fn without_failures(task: &MainTask) -> Self {
         Self {
             id: task.id.clone(),
             table: task.table().join("."),
@@ -71,8 +80,15 @@ impl From<&MainTask> for TaskView {
             started: task.started,
             finished: task.finished,
             sums: task.sums.clone(),
-            failures: task.failures.iter().map(FailureView::from).collect(),
+            failures: Vec::new(),
         }
+    }
+}
+
+impl FailureView {
+    /// The last failures of a task.
+    pub(crate) fn list(task: &MainTask) -> Vec<Self> {
+        task.failures.iter().map(Self::from).collect()
     }
 }
 

@@ -53,6 +53,8 @@ export function listen(key, handlers) {
       if (name === "down" || name === "open") continue;
       source.addEventListener(name, (event) => handler(JSON.parse(/** @type {MessageEvent} */ (event).data)));
     }
+    // A page that does not read again by itself gets the latest state from a new stream.
+    if (!handlers.resync) source.addEventListener("resync", () => { close(); open(); });
     source.onopen = () => {
       pause = 250;
       handlers.open?.(undefined);

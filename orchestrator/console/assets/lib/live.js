@@ -3,13 +3,14 @@ import { useEffect, useState } from "./ui.js";
 import { listen } from "./api.js";
 
 /** Before the first message. */
-const NOTHING = { state: null, trouble: null, at: 0, partitions: { items: [], more: false } };
+const NOTHING = { state: null, trouble: null, at: 0, partitions: { items: [], more: false }, failures: {}, numbers: null };
 
 /**
  * The latest state of a key, of the overview or of compaction.
  * @param {string | null} key
- * @returns {{state: any, trouble: string | null, at: number, partitions: {items: any[], more: boolean}}} `partitions` are those of
- *          compaction
+ * @returns {{state: any, trouble: string | null, at: number, partitions: {items: any[], more: boolean}, failures: Record<string, any[]>,
+ *           numbers: {free: any[], resting: any[], more: boolean} | null}} `partitions`, and `failures` by task, are those of
+ *          compaction; `numbers` are those of a pool without a call, null if they may not be read
  */
 export function useLive(key) {
   const [live, setLive] = useState(NOTHING);
@@ -19,11 +20,20 @@ export function useLive(key) {
     return listen(key, {
       state: (state) => setLive((old) => ({ ...old, state, trouble: null, at: performance.now() })),
       partitions: (partitions) => setLive((old) => ({ ...old, partitions })),
+      "partition-changes": (changes) => setLive((old) => ({ ...old, partitions: changed(old.partitions, changes) })),
+      failures: (failures) => setLive((old) => ({ ...old, failures })),
+      numbers: (numbers) => setLive((old) => ({ ...old, numbers })),
       trouble: (problem) => setLive((old) => ({ ...old, trouble: problem.message })),
       down: () => setLive((old) => ({ ...old, trouble: "the console does not answer; trying again" })),
     });
   }, [key]);
   return live;
+}
+
+/** A list of partitions after some of them have changed. */
+function changed({ items, more }, changes) {
+  const fresh = new Map(changes.map((one) => [one.id, one]));
+  return { items: items.map((one) => fresh.get(one.id) || one), more };
 }
 
 /** Draws a component again at an interval. @param {number} ms */

@@ -14,7 +14,7 @@ import { Submit } from "./submit.js";
 const BEFORE = "before", AFTER = "after";
 
 export function CompactionPage({ chosen, can }) {
-  const { state, trouble, partitions: { items: partitions, more } } = useLive("compaction");
+  const { state, trouble, failures, partitions: { items: partitions, more } } = useLive("compaction");
   const history = useHistory(state ? state.ends : null);
   const columns = useMemo(() => [
     { name: "id", title: "Task" },
@@ -55,7 +55,7 @@ export function CompactionPage({ chosen, can }) {
         ${history.next ? html`<div class="acts"><button type="button" onClick=${history.more}>Older tasks</button></div>` : null}
         ${history.trouble ? html`<p class="hint">${history.trouble}</p>` : null}
       </${Panel}>
-      ${chosen.task ? html`<${Ended} task=${[...tasks, ...history.tasks].find((task) => task.id === chosen.task)} can=${can} />` : null}
+      ${chosen.task ? html`<${Ended} task=${[...tasks, ...history.tasks].find((task) => task.id === chosen.task)} failures=${failures[chosen.task]} can=${can} />` : null}
     </div>`;
 }
 
@@ -113,14 +113,14 @@ function Unit({ unit, running }) {
     <div class="hint">since ${time(unit.started)}</div></div>`;
 }
 
-function Ended({ task, can }) {
+function Ended({ task, failures, can }) {
   if (!task) return null;
   const { id, table, done, failed, stopped } = task;
   return html`<${Panel} title=${`Task ${id}`} wide extra=${html`<button type="button" class="quiet" onClick=${() => choose({ task: null })}>Close</button>`}>
     <p>${table}: ${number(done)} done, ${number(failed)} failed, ${number(stopped)} stopped. Created ${time(task.created)}, finished ${time(task.finished)}.</p>
     ${task.error ? html`<p class="hint">${task.error}</p>` : null}
     ${Object.entries(task.sums).map(([name, sum]) => html`<p class="hint">${name}: ${number(sum)}</p>`)}
-    ${task.failures.map((failure) => html`<details><summary>${failure.partition} at ${failure.worker}: ${failure.message}</summary><pre>${failure.output}</pre></details>`)}
+    ${(task.failures || failures || []).map((failure) => html`<details><summary>${failure.partition} at ${failure.worker}: ${failure.message}</summary><pre>${failure.output}</pre></details>`)}
     ${failed && task.over ? html`<div class="acts"><${Act} can=${can} path="compaction/retry" ask=${`Run ${failed} failed partitions of ${table} again?`} body=${() => ({ id })}>Retry failed</${Act}></div>` : null}
   </${Panel}>`;
 }

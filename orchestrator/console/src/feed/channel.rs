@@ -83,10 +83,26 @@ impl Feed {
         self.send(message);
     }
 
-    /// Sends a message that later listeners get, too, in addition to the state, until the next one of the same event.
+    /// Keeps a message for later listeners, and sends another one that leads those of now to the same.
+    pub(super) fn send_change(&self, kept: Message, change: Message) {
+        // In this order: who comes in between gets both, and a change that is made twice does no harm.
+        self.kept.send_modify(|all| drop(all.insert(kept.event, kept)));
+        self.send(change);
+    }
+
+    /// Sends a message that later listeners get, too, in addition to the state, until the next one of the same event. A
+    /// message that is equal to the last one is not sent: all listeners have it.
     pub(super) fn send_kept(&self, message: Message) {
-        self.kept.send_modify(|kept| drop(kept.insert(message.event, message.clone())));
-        self.send(message);
+        let is_new = self.kept.send_if_modified(|kept| {
+            let is_new = kept.get(message.event).is_none_or(|last| last.data != message.data);
+            if is_new {
+                kept.insert(message.event, message.clone());
+            }
+            is_new
+        });
+        if is_new {
+            self.send(message);
+        }
     }
 
     pub(super) fn send(&self, message: Message) {

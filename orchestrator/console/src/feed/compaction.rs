@@ -1,5 +1,6 @@
 //! The reader of compaction: unfinished tasks with their partitions, and the units that run them.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use super::partition_grid::{PartitionGrid, Partitions};
 use super::points::Points;
 use crate::problem::Problem;
 use crate::sources::Sources;
-use crate::task_view::TaskView;
+use crate::task_view::{FailureView, TaskView};
 
 /// Interval of reads.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -49,7 +50,7 @@ pub(super) struct Tasks {
     sources: Arc<Sources>,
     live: LiveTasks,
     grid: PartitionGrid,
-    /// The partitions that were sent.
+    /// The partitions that all listeners have.
     sent: Option<Partitions>,
 }
 
@@ -57,25 +58,34 @@ impl Tasks {
     pub(super) fn new(sources: Arc<Sources>) -> Self {
         Self { sources, live: LiveTasks::default(), grid: PartitionGrid::default(), sent: None }
     }
+
+    /// Sends all partitions, or those that have changed.
+    fn send_partitions(&mut self, partitions: Partitions, feed: &Feed) {
+        let whole = || Message::new("partitions", &partitions);
+        match self.sent.as_ref().and_then(|sent| partitions.changes_since(sent)) {
+            None => feed.send_kept(whole()),
+            Some(changes) if changes.is_empty() => {}
+            Some(changes) => feed.send_change(whole(), Message::new("partition-changes", &changes)),
+        }
+        self.sent = Some(partitions);
+    }
 }
 
 impl Reader for Tasks {
     async fn read(&mut self, feed: &Feed) -> Result<Duration, Problem> {
-        let Some(store) = &self.sources.tasks else {
+        let sources = Arc::clone(&self.sources);
+        let Some(store) = &sources.tasks else {
             return Err(Problem::absent("no ZooKeeper is configured: set zookeeper.servers"));
         };
         let now = now_ms();
         self.live.read(store, now).await?;
         let partitions = self.grid.read(store, &self.live.tasks).await?;
-        if self.sent.as_ref() != Some(&partitions) {
-            feed.send_kept(Message::new("partitions", &partitions));
-            self.sent = Some(partitions);
-        }
+        self.send_partitions(partitions, feed);
         let monitor = self.sources.process.coordinator.leader(&store.paths.election()).await?;
         let mut units = follow(&self.sources.process.coordinator, &store.paths.nodes());
         let units = match tokio::time::timeout(PAUSE, units.wait_for(|units| units.current)).await {
             Ok(Ok(units)) => units.live.clone(),
-            _ => std::collections::BTreeMap::new(),
+            _ => BTreeMap::new(),
         };
         let unit = |(node, info): (String, allot_compaction::node::NodeInfo)| Unit {
             monitor: monitor.as_ref() == Some(&node),
@@ -87,9 +97,16 @@ impl Reader for Tasks {
         };
         let tasks = &self.live.tasks;
         let newest = tasks.get(tasks.len().saturating_sub(TASKS)..).unwrap_or_default();
+        // Failures change seldom, and have the output of runners: they are not sent with every state.
+        let failures: BTreeMap<&str, Vec<FailureView>> = newest
+            .iter()
+            .filter(|main| !main.task.failures.is_empty())
+            .map(|main| (main.task.id.as_str(), FailureView::list(&main.task)))
+            .collect();
+        feed.send_kept(Message::new("failures", &failures));
         let state = State {
             now,
-            tasks: newest.iter().map(|main| TaskView::from(&main.task)).collect(),
+            tasks: newest.iter().map(|main| TaskView::without_failures(&main.task)).collect(),
             ends: self.live.ends,
             units: units.into_iter().map(unit).collect(),
             points: &self.live.points,

@@ -26,13 +26,25 @@ pub(super) struct Partitions {
 
 /// A partition of a running round.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-struct PartitionView {
+pub(super) struct PartitionView {
     /// Id of its subtask.
     id: String,
     partition: String,
     /// The unit that has it or had it; empty if it has none yet, or if nobody looked when it ended.
     worker: String,
     state: PartitionState,
+}
+
+impl Partitions {
+    /// The partitions whose unit or state differs from this earlier list; `None` if the two lists have not the same
+    /// partitions.
+    pub(super) fn changes_since<'a>(&'a self, earlier: &Self) -> Option<Vec<&'a PartitionView>> {
+        let pairs = || self.items.iter().zip(&earlier.items);
+        let is_same = self.more == earlier.more
+            && self.items.len() == earlier.items.len()
+            && pairs().all(|(new, old)| new.id == old.id && new.partition == old.partition);
+        is_same.then(|| pairs().filter(|(new, old)| new != old).map(|(new, _)| new).collect())
+    }
 }
 
 /// How far a partition is.
@@ -75,15 +87,18 @@ impl PartitionGrid {
         store: &TaskStore,
         tasks: &[Found<MainTask>],
     ) -> Result<Partitions, Fault> {
-        self.rounds.retain(|id, _| tasks.iter().any(|main| main.id == *id));
+        let mut shown = BTreeSet::new();
         let (workers, running) = (inboxes(store).await?, running(store).await?);
         let mut found = Partitions::default();
         for main in tasks {
-            if main.task.count() > LONGEST_LIST {
-                found.more = true;
+            let is_full = found.items.len() >= PARTITIONS;
+            // A list that is not shown is not read, and not kept.
+            if is_full || main.task.count() > LONGEST_LIST {
+                found.more |= main.task.count() > 0;
                 continue;
             }
             let Some(round) = self.round(store, main).await? else { continue };
+            shown.insert(main.id);
             for (at, partition) in (1..).zip(&round.partitions) {
                 if found.items.len() >= PARTITIONS {
                     found.more = true;
@@ -114,6 +129,7 @@ impl PartitionGrid {
                 });
             }
         }
+        self.rounds.retain(|id, _| shown.contains(id));
         Ok(found)
     }
 
@@ -164,4 +180,71 @@ async fn running(store: &TaskStore) -> Result<BTreeSet<TaskId>, Fault> {
     let locks = store.children(&store.paths.locks()).await?;
     let locks = store.tree.get_many(&store.paths.locks(), locks).await?.into_iter();
     Ok(locks.filter_map(|(_, lock)| String::from_utf8(lock.data).ok()?.parse().ok()).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use allot_coordination::in_process::InProcess;
+    use allot_coordination::{Coordinator, Settings};
+
+    use super::*;
+
+    /// Submits tasks with running rounds of so many partitions.
+    async fn running_tasks(store: &TaskStore, counts: &[usize]) -> Vec<Found<MainTask>> {
+        let mut tasks = Vec::new();
+        for (at, count) in (1..).zip(counts) {
+            let id = TaskId::main("u1", at);
+            let table = ["db", "s", &format!("t{at}")].map(str::to_owned);
+            store.submit(id, &MainTask::new(id, table, "u1".into(), "p".into()), false).await.unwrap();
+            let mut main = store.main(id).await.unwrap().unwrap();
+            let partitions: Vec<String> = (0..*count).map(|number| format!("p{number}")).collect();
+            store.open_round(&mut main, &partitions).await.unwrap();
+            tasks.push(main);
+        }
+        tasks
+    }
+
+    #[test]
+    fn only_partitions_that_changed_are_sent_again() {
+        let view = |id: &str, state| PartitionView {
+            id: id.to_owned(),
+            partition: format!("p{id}"),
+            worker: String::new(),
+            state,
+        };
+        let list = |states: [PartitionState; 2]| Partitions {
+            items: vec![view("1", states[0]), view("2", states[1])],
+            more: false,
+        };
+        let before = list([PartitionState::Waiting, PartitionState::Running]);
+        let after = list([PartitionState::Waiting, PartitionState::Done]);
+        assert_eq!(after.changes_since(&before), Some(vec![&view("2", PartitionState::Done)]));
+        assert_eq!(after.changes_since(&after), Some(Vec::new()));
+        let other = Partitions { items: vec![view("1", PartitionState::Waiting)], more: false };
+        assert_eq!(other.changes_since(&after), None);
+        assert_eq!(Partitions { more: true, ..after }.changes_since(&before), None);
+    }
+
+    #[tokio::test]
+    async fn lists_that_are_not_shown_are_not_read() {
+        let tree = InProcess::new(Duration::from_secs(2));
+        let coordinator = Coordinator::start(Arc::new(tree), &Settings::default());
+        coordinator.up().await.unwrap();
+        let store = TaskStore::new(coordinator.tree(), "/c");
+        store.prepare().await.unwrap();
+        store.tree.ensure(&store.paths.inbox("u1")).await.unwrap();
+        let tasks = running_tasks(&store, &[1500, 1500, 1500, 1500]).await;
+        let mut grid = PartitionGrid::default();
+        let found = grid.read(&store, &tasks).await.unwrap();
+        assert_eq!((found.items.len(), found.more), (PARTITIONS, true));
+        let kept: BTreeSet<TaskId> = grid.rounds.keys().copied().collect();
+        assert_eq!(kept, tasks[..2].iter().map(|main| main.id).collect());
+        // A list that is shown no more is forgotten.
+        let found = grid.read(&store, &tasks[2..3]).await.unwrap();
+        assert_eq!((found.items.len(), found.more), (1500, false));
+        assert_eq!(grid.rounds.len(), 1);
+    }
 }
