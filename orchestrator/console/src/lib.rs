@@ -19,15 +19,17 @@ mod settings;
 mod sources;
 mod state;
 mod store;
+mod submission;
 mod task_view;
 mod values;
 
 use anyhow::Result;
 use tracing::info;
 
-pub use operations::{Import, Imported, Operations, Submission};
+pub use operations::{Import, Imported, Operations, Refusal};
 pub use settings::{Places, Settings};
 use state::Console;
+pub use submission::Submission;
 
 /// Name of the role in probes and metrics.
 const PART: &str = "console";

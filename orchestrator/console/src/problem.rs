@@ -8,6 +8,8 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use crate::operations::Refusal;
+
 /// The reason that a request was not carried out.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Problem {
@@ -73,26 +75,101 @@ impl From<allot_coordination::Error> for Problem {
     }
 }
 
-/// An operation of the program: the cause decides if it is known; otherwise the request is wrong.
-impl From<anyhow::Error> for Problem {
-    fn from(error: anyhow::Error) -> Self {
-        let error = match error.downcast::<Fault>() {
-            Ok(fault) => return fault.into(),
-            Err(error) => error,
-        };
-        let error = match error.downcast::<Error>() {
-            Ok(error) => return error.into(),
-            Err(error) => error,
-        };
-        match error.downcast::<allot_coordination::Error>() {
-            Ok(error) => error.into(),
-            Err(error) => Self::bad(format!("{error:#}")),
+impl From<Refusal> for Problem {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Wrong(why) => Self::bad(why),
+            Refusal::Conflict(why) => Self::new(StatusCode::CONFLICT, "refused", why),
         }
     }
+}
+
+/// An operation of the program: the cause decides. An unknown cause is a fault of the console, not of the request.
+impl From<anyhow::Error> for Problem {
+    fn from(error: anyhow::Error) -> Self {
+        let shown = error.to_string();
+        let Known { problem, text } = match known_cause(error) {
+            Ok(cause) => cause,
+            Err(error) => {
+                let status = StatusCode::INTERNAL_SERVER_ERROR;
+                return Self::new(status, "internal", format!("{error:#}"));
+            }
+        };
+        // The operation has said more than the cause.
+        let message = if shown == text { problem.message } else { format!("{shown}: {}", problem.message) };
+        Self { message, ..problem }
+    }
+}
+
+/// A cause that is known: its problem, and its own words.
+struct Known {
+    problem: Problem,
+    text: String,
+}
+
+impl Known {
+    fn new<E: std::fmt::Display + Into<Problem>>(error: E) -> Self {
+        Self { text: error.to_string(), problem: error.into() }
+    }
+}
+
+fn known_cause(error: anyhow::Error) -> Result<Known, anyhow::Error> {
+    let error = match error.downcast::<Refusal>() {
+        Ok(refusal) => return Ok(Known::new(refusal)),
+        Err(error) => error,
+    };
+    let error = match error.downcast::<Fault>() {
+        Ok(fault) => return Ok(Known::new(fault)),
+        Err(error) => error,
+    };
+    let error = match error.downcast::<Error>() {
+        Ok(error) => return Ok(Known::new(error)),
+        Err(error) => error,
+    };
+    error.downcast::<allot_coordination::Error>().map(Known::new)
 }
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         (self.status, Json(self)).into_response()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::anyhow;
+
+    use super::*;
+
+    fn of(error: anyhow::Error) -> (u16, String, String) {
+        let Problem { status, code, message } = error.into();
+        (status.as_u16(), code, message)
+    }
+
+    #[test]
+    fn unknown_cause_is_no_fault_of_the_request() {
+        let (status, code, message) = of(anyhow!("no room on the disk").context("a file"));
+        assert_eq!(
+            (status, code.as_str(), message.as_str()),
+            (500, "internal", "a file: no room on the disk")
+        );
+    }
+
+    #[test]
+    fn known_cause_decides_also_below_a_context() {
+        assert_eq!(of(Refusal::Wrong("no table".to_owned()).into()).0, 400);
+        assert_eq!(of(Refusal::Conflict("it has changed".to_owned()).into()).0, 409);
+        let fault = Fault::Busy("no unit is there".to_owned());
+        assert_eq!(of(fault.into()), (409, "refused".to_owned(), "no unit is there".to_owned()));
+        let away = anyhow::Error::from(allot_coordination::Error::Offline);
+        assert_eq!(of(away).0, 503);
+        let refused = Error::Refused {
+            command: String::new(),
+            code: "NOTFOUND".to_owned(),
+            message: "no p1".to_owned(),
+        };
+        let (status, code, message) = of(anyhow::Error::from(refused).context("a part is done"));
+        assert_eq!((status, code.as_str()), (404, "NOTFOUND"));
+        assert_eq!(message, "a part is done: no p1");
     }
 }

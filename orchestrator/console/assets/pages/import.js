@@ -13,7 +13,7 @@ export function ImportPanel({ name, can }) {
   const [plan, setPlan] = useState(null);
   const [trouble, setTrouble] = useState("");
   if (!can) return null;
-  const body = (dry) => ({ key: name, table, delete: remove, dry_run: dry });
+  const body = (dry) => ({ key: name, table, delete: remove, dry_run: dry, seen: dry ? null : plan.comparison });
   const change = (text) => { setTable(text); setPlan(null); setTrouble(""); };
   const compare = () => send("book/import", body(true)).then(
     (answer) => { setPlan(answer.result); setTrouble(""); },
@@ -31,7 +31,7 @@ export function ImportPanel({ name, can }) {
     </div>
     ${trouble ? html`<p class="trouble" role="alert">${trouble}</p>` : null}
     ${plan ? html`<ul class="reasons">${plan.lines.map((line) => html`<li>${line}</li>`)}</ul>
-      <div class="acts">${plan.changes ? html`<${Act} can=${can} tone="main" path="book/import" body=${() => body(false)} tell=${(done) => `${number(done.changes)} changes made`}
-        ask=${`Change ${number(plan.changes)} modules and accounts?`}>Apply ${number(plan.changes)} changes</${Act}>` : html`<span class="hint">The book is equal to the table.</span>`}</div>` : null}
+      <div class="acts">${plan.changes ? html`<${Act} can=${can} tone="main" path="book/import" body=${() => body(false)} tell=${(done) => `${number(done.changes)} changes made${done.warning ? `; ${done.warning}` : ""}`}
+        ask=${`Change ${number(plan.changes)} modules and accounts?`}>Apply ${number(plan.changes)} changes</${Act}>` : html`<span class="hint">Nothing to change.</span>`}</div>` : null}
   </${Panel}>`;
 }

@@ -10,10 +10,10 @@ use serde_json::json;
 use utoipa::{IntoParams, ToSchema};
 
 use super::action::{Answer, Done, act};
-use crate::operations::Submission;
 use crate::problem::Problem;
 use crate::security::Caller;
 use crate::state::Console;
+use crate::submission::Submission;
 use crate::task_view::TaskView;
 
 /// Tasks of one page of history, at most, as long as they are not packed.
@@ -53,7 +53,13 @@ pub(super) async fn history(
 ) -> Result<Json<History>, Problem> {
     let store = store(&console)?;
     let cursor = cursor.map(|text| text.parse::<Cursor>().map_err(Problem::bad)).transpose()?;
-    let (tasks, next) = packed::page(store, cursor.unwrap_or_default(), PAGE).await?;
+    let (mut tasks, mut next) = packed::page(store, cursor.unwrap_or_default(), PAGE).await?;
+    // A page that is empty is no reason to ask again while there are older tasks.
+    while tasks.is_empty()
+        && let Some(cursor) = next
+    {
+        (tasks, next) = packed::page(store, cursor, PAGE).await?;
+    }
     let items = tasks.iter().map(TaskView::from).collect();
     Ok(Json(History { next: next.map(|next| next.to_string()), items }))
 }
@@ -153,7 +159,7 @@ pub(super) async fn retry(
 pub(super) struct Reassigned {
     /// The id of a task, or of a subtask that waits.
     id: String,
-    /// The unit; without it, one that is chosen by hashing.
+    /// The unit; without it, any other.
     to: Option<String>,
 }
 

@@ -15,10 +15,12 @@ const COLUMNS: [&str; 4] = ["department", "module", "account", "quota"];
 const NAME: usize = 256;
 const STEPS: usize = 16;
 const COUNT: u64 = 1 << 53;
+/// Most problems that are kept; further ones are only counted.
+const PROBLEMS: usize = 20;
 
 /// The price of an account's use: `quota` instructions at the flat price, then steps in the module's form
 /// `upto price ...`.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Tariff {
     pub(super) quota: u64,
     pub(super) tiers: String,
@@ -80,8 +82,25 @@ pub(super) struct Contents {
     pub(super) modules: BTreeMap<String, ModuleLine>,
     /// Accounts by name.
     pub(super) accounts: BTreeMap<String, Line>,
-    /// The problems, each with its line.
-    pub(super) problems: Vec<String>,
+    pub(super) problems: Problems,
+}
+
+/// The problems of a file.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Problems {
+    /// The first [`PROBLEMS`], each with its line.
+    pub(super) first: Vec<String>,
+    /// How many there are.
+    pub(super) count: usize,
+}
+
+impl Problems {
+    fn add(&mut self, line: u64, why: &str) {
+        self.count += 1;
+        if self.first.len() < PROBLEMS {
+            self.first.push(format!("line {line}: {why}"));
+        }
+    }
 }
 
 /// Reads a file.
@@ -112,7 +131,7 @@ pub(super) fn read(text: &str) -> Result<Contents> {
             place.map_or("", field)
         };
         if let Err(why) = contents.take(line, places.map(field), tiers, setting) {
-            contents.problems.push(format!("line {line}: {why}"));
+            contents.problems.add(line, &why);
         }
     }
     Ok(contents)
@@ -243,10 +262,19 @@ mod tests {
         assert_eq!((tariff.quota, tariff.tiers.as_str()), (100, "150 0.1 1000 0.5"));
         assert_eq!(tiers_of(&tariff.tiers), "150:0.1 1000:0.5");
         let lines: Vec<&str> =
-            found.problems.iter().map(|problem| problem.split(':').next().unwrap()).collect();
+            found.problems.first.iter().map(|problem| problem.split(':').next().unwrap()).collect();
         assert_eq!(lines, ["line 4", "line 5", "line 6", "line 7", "line 8", "line 9", "line 10", "line 11"]);
-        assert!(found.problems[0].contains("line 2"), "{}", found.problems[0]);
+        let first = &found.problems.first[0];
+        assert!(first.contains("line 2"), "{first}");
         assert!(read("module,account\n").unwrap_err().to_string().contains("department"));
+    }
+
+    #[test]
+    fn many_problems_are_counted_and_the_first_are_kept() {
+        let wrong = "finance,billing,,many\n".repeat(1000);
+        let found = read(&format!("department,module,account,quota\n{wrong}")).unwrap();
+        assert_eq!((found.problems.count, found.problems.first.len()), (1000, PROBLEMS));
+        assert!(found.problems.first[0].starts_with("line 2"), "{}", found.problems.first[0]);
     }
 
     #[test]
@@ -260,7 +288,7 @@ mod tests {
                     finance,billing,,100,,,,\n";
         let found = read(text).unwrap();
         let problems: Vec<&str> =
-            found.problems.iter().map(|problem| problem.split(':').next().unwrap()).collect();
+            found.problems.first.iter().map(|problem| problem.split(':').next().unwrap()).collect();
         assert_eq!(problems, ["line 5", "line 6", "line 7"]);
         let arguments = found.modules["billing"].settings.arguments();
         assert_eq!(arguments, ["INSTANCES", "3", "MIN", "2", "SHARE", "PRESENT"]);

@@ -4,25 +4,32 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::hash::{Hash as _, Hasher as _};
 use std::path::PathBuf;
+use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use clap::Args;
 use indicatif::ProgressBar;
 use redis::Value;
+use xxhash_rust::xxh3::Xxh3;
 
-use super::file::{self, Contents, Tariff};
+use super::file::{self, Contents, Problems, Tariff};
 use super::module_settings::ModuleSettings;
 use crate::cli::outcome::Outcome;
 use crate::cli::progress;
 use crate::cli::terminal::{errln, outln};
 use crate::config::{BookSource, Config};
 use allot_client::{BookStore, Record};
+use allot_console::{Import, Imported, Refusal};
+use allot_coordination::Coordinator;
 
 /// Most accounts in one command.
 const CHUNK: usize = 1000;
-/// Most problems and accounts that are printed; further ones are only counted.
+/// Most accounts that are printed; further ones are only counted.
 const SHOWN: usize = 20;
+/// Time limit for the console to notify the leader: a person waits for the answer.
+const NOTIFY_LIMIT: Duration = Duration::from_secs(2);
 
 /// The options of an import.
 #[derive(Debug, Args)]
@@ -44,7 +51,7 @@ pub(crate) struct Arguments {
 }
 
 /// The difference between file and book.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq, Hash)]
 struct Difference {
     /// New modules.
     new_modules: Vec<ModuleChange>,
@@ -63,7 +70,7 @@ struct Difference {
 }
 
 /// A module as the file has it.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, Hash)]
 struct ModuleChange {
     module: String,
     department: String,
@@ -78,12 +85,12 @@ pub(crate) async fn run(arguments: Arguments) -> Result<Outcome> {
     let path = arguments.file.display();
     let text = fs::read_to_string(&arguments.file).with_context(|| format!("cannot read {path}"))?;
     let contents = file::read(&text).with_context(|| path.to_string())?;
-    if !contents.problems.is_empty() {
-        let count = contents.problems.len();
-        errln!("{count} {} in {path}:", if count == 1 { "problem" } else { "problems" });
-        contents.problems.iter().take(SHOWN).for_each(|problem| errln!("  {problem}"));
-        if count > SHOWN {
-            errln!("  ... and {} more", count - SHOWN);
+    let Problems { first, count } = &contents.problems;
+    if *count > 0 {
+        errln!("{count} {} in {path}:", if *count == 1 { "problem" } else { "problems" });
+        first.iter().for_each(|problem| errln!("  {problem}"));
+        if *count > first.len() {
+            errln!("  ... and {} more", count - first.len());
         }
         return Ok(Outcome::InputRefused);
     }
@@ -104,29 +111,54 @@ pub(crate) async fn run(arguments: Arguments) -> Result<Outcome> {
     Ok(if difference.differ.is_empty() { Outcome::Done } else { Outcome::CheckFailed })
 }
 
-/// Imports a table for the console, or says what would change. The book of `config` has a leader that is notified.
+/// Imports a table for the console, or says what would change. The book of `config` has a leader, which is notified by
+/// this session.
 pub(crate) async fn import_table(
     config: &Config,
+    coordinator: &Coordinator,
     book: &BookStore,
     key: &str,
-    wanted: &allot_console::Import,
-) -> Result<allot_console::Imported> {
-    let contents = file::read(&wanted.table)?;
-    if !contents.problems.is_empty() {
-        let shown = contents.problems.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join("; ");
-        bail!("{} problems in the table: {shown}", contents.problems.len());
+    wanted: &Import,
+) -> Result<Imported> {
+    let contents = file::read(&wanted.table).map_err(|error| Refusal::Wrong(format!("{error:#}")))?;
+    let Problems { first, count } = &contents.problems;
+    if *count > 0 {
+        let why = format!("{count} problems in the table: {}", first.join("; "));
+        return Err(Refusal::Wrong(why).into());
     }
     let (exists, difference) = compare_with_book(book, &contents, wanted.instances).await?;
-    let lines = describe(&difference, wanted.delete);
+    let mut imported = Imported {
+        lines: describe(&difference, wanted.delete),
+        changes: changes(&difference, wanted.delete),
+        applied: false,
+        comparison: digest(&difference, wanted.delete),
+        warning: None,
+    };
     if wanted.dry_run {
-        let changes = changes(&difference, wanted.delete);
-        return Ok(allot_console::Imported { lines, changes, applied: false });
+        return Ok(imported);
     }
-    let changes = apply(book, exists, &difference, wanted.delete, &ProgressBar::hidden()).await?;
-    if changes > 0 && key == config.accounts.book {
-        super::session::notify(config).await?;
+    // Among the changes may be accounts to delete, which the operator has not seen.
+    if wanted.seen.as_ref().is_some_and(|seen| *seen != imported.comparison) {
+        let why = "the book has changed since the comparison, and nothing was imported; compare again";
+        return Err(Refusal::Conflict(why.to_owned()).into());
     }
-    Ok(allot_console::Imported { lines, changes, applied: true })
+    imported.changes = apply(book, exists, &difference, wanted.delete, &ProgressBar::hidden())
+        .await
+        .context("the import was interrupted, and a part of the changes may be made; repeat it")?;
+    imported.applied = true;
+    if imported.changes > 0 && key == config.accounts.book {
+        // The changes are made: what fails from here on is no failure of the import.
+        let notified = super::session::notify_by(coordinator, config, NOTIFY_LIMIT).await;
+        imported.warning = notified.err().map(|error| format!("{error:#}"));
+    }
+    Ok(imported)
+}
+
+/// A digest of what an import would change.
+fn digest(difference: &Difference, delete: bool) -> String {
+    let mut hasher = Xxh3::new();
+    (difference, delete).hash(&mut hasher);
+    format!("{:016x}", hasher.finish())
 }
 
 /// Whether the book exists, and its difference from a file. Creates nothing, not even the book.

@@ -34,7 +34,7 @@ pub(super) const SETTINGS: [Setting; 7] = [
 const PLACES: Setting = setting("places", "instances", "INSTANCES");
 
 /// Values of settings by column, as text. A column that is missing or empty says nothing.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(super) struct ModuleSettings(BTreeMap<&'static str, String>);
 
 impl ModuleSettings {

@@ -8,7 +8,7 @@ use crate::config::{BookSource, Config};
 use crate::coordination;
 use crate::roles::accounts::paths::Paths;
 use allot_client::BookStore;
-use allot_coordination::{Error, Kind};
+use allot_coordination::{Coordinator, Error, Kind};
 
 /// Time limit for a command to notify the leader through ZooKeeper.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -24,8 +24,18 @@ pub(super) async fn open(source: &BookSource) -> Result<(Config, BookStore)> {
 /// Notifies the leader that the inventory has changed. Without the notification the leader notices some seconds
 /// later.
 pub(super) async fn notify(config: &Config) -> Result<()> {
-    let Some(zookeeper) = &config.zookeeper else { return Ok(()) };
+    if config.zookeeper.is_none() {
+        return Ok(());
+    }
     let coordinator = coordination::coordinator(config);
+    let notified = notify_by(&coordinator, config, PATIENCE).await;
+    coordinator.close().await;
+    notified
+}
+
+/// Notifies the leader by a session that is open already, within this time.
+pub(super) async fn notify_by(coordinator: &Coordinator, config: &Config, limit: Duration) -> Result<()> {
+    let Some(zookeeper) = &config.zookeeper else { return Ok(()) };
     let raised = async {
         coordinator.up().await?;
         let (tree, path) = (coordinator.tree(), Paths::new(&config.accounts.root).notify());
@@ -43,8 +53,7 @@ pub(super) async fn notify(config: &Config) -> Result<()> {
             }
         }
     };
-    let raised = tokio::time::timeout(PATIENCE, raised).await.unwrap_or(Err(Error::Offline));
-    coordinator.close().await;
+    let raised = tokio::time::timeout(limit, raised).await.unwrap_or(Err(Error::Offline));
     raised.with_context(|| {
         format!(
             "the book is changed, but ZooKeeper at {} could not be notified; the leader notices the change within some seconds",

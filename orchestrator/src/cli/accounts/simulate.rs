@@ -95,7 +95,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Outcome> {
     let path = &arguments.accounts;
     let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     let contents = file::read(&text).with_context(|| path.display().to_string())?;
-    if let Some(problem) = contents.problems.first() {
+    if let Some(problem) = contents.problems.first.first() {
         bail!("{}: {problem}; `allotd accounts import --dry-run` shows all", path.display());
     }
     let trace = read(&arguments.trace, &arguments.month)?;

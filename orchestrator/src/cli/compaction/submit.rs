@@ -19,6 +19,7 @@ use allot_compaction::schedule::Schedule;
 use allot_compaction::task::{MainTask, RepeatInfo, RetryInfo, State};
 use allot_compaction::task_store::Fault;
 use allot_compaction::window::{Window, own_zone};
+use allot_console::{Refusal, Submission};
 use allot_runtime::time::now_ms;
 
 /// Most bytes of all partitions named in a submission.
@@ -26,82 +27,29 @@ const NAMED: usize = 32 * 1024;
 /// Interval at which a waiting command reads the task.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// The options of a submission.
+/// The delay before failed partitions run again, if a submission names none.
+const RETRY_DELAY: Duration = Duration::from_secs(60);
+
+/// The command line of a submission.
 #[derive(Debug, Args)]
-#[command(group(clap::ArgGroup::new("zoned").args(["cron", "window"]).multiple(true)))]
 pub(crate) struct Arguments {
-    /// Database.
-    db: String,
-    /// Schema.
-    schema: String,
-    /// Table.
-    table: String,
-    /// Only this partition; may be repeated. Without it the manager lists the partitions.
-    #[arg(long = "partition", value_name = "PARTITION")]
-    partitions: Vec<String>,
-    /// Rounds in all; 0 until stopped [default: 1; with --cron, 0]
-    #[arg(long, value_name = "COUNT", requires = "when")]
-    repeat: Option<u64>,
-    /// From the end of a round to the beginning of the next; whole seconds
-    #[arg(long, value_name = "DURATION", group = "when")]
-    every: Option<Span>,
-    /// Begin each round, also the first, at these times: minute, hour, day of month, month, day of week, e.g. "0 2 * * *".
-    /// A time at which the round before still runs is left out.
-    #[arg(long, value_name = "EXPRESSION", group = "when")]
-    cron: Option<String>,
-    /// Time zone of --cron and --window, e.g. Europe/Berlin [default: this machine's]
-    #[arg(long, requires = "zoned")]
-    time_zone: Option<String>,
-    /// Leave out partitions whose score is lower; the partitions program prints the scores.
-    #[arg(long, value_name = "SCORE", allow_negative_numbers = true, conflicts_with = "partitions")]
-    min_score: Option<f64>,
-    /// Compact so many partitions in a round at most, those with the highest scores; 0 for all.
-    #[arg(long, value_name = "COUNT", default_value_t = 0)]
-    budget: u64,
-    /// Time limit of each runner; whole seconds [default: compaction.timeout of the unit]
-    #[arg(long, value_name = "DURATION")]
-    timeout: Option<Span>,
-    /// Wait for the end; the exit code is 1 unless every subtask succeeded. Ctrl-C ends the wait, not the task.
-    #[arg(long)]
-    wait: bool,
-    /// The unit that manages it [default: compaction.node, if a file names it; else by hashing]
-    #[arg(long, value_name = "NODE")]
-    node: Option<String>,
-    /// Processing cluster [default: the unit's, or compaction.pc]
-    #[arg(long)]
-    pc: Option<String>,
-    /// Times that a subtask starts again after its worker was lost [default: compaction.retries]
-    #[arg(long)]
-    retries: Option<u32>,
-    /// Times that partitions which failed run again, after all others of the round.
-    #[arg(long, value_name = "TIMES", default_value_t = 0)]
-    retry_failed: u32,
-    /// Time before failed partitions run again; doubled each time, and up to a quarter shorter or longer. Whole seconds
-    #[arg(long, value_name = "DURATION", requires = "retry_failed", default_value = "1m")]
-    retry_delay: Span,
-    /// If the table has an unfinished task, wait for it instead of failing.
-    #[arg(long)]
-    queue: bool,
-    /// Subtasks of tasks with a higher priority start first.
-    #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
-    priority: i32,
-    /// Time of day in which subtasks may start, e.g. 22:00-06:00; subtasks that run at its end go on.
-    #[arg(long, value_name = "FROM-TO")]
-    window: Option<String>,
+    #[command(flatten)]
+    wanted: Submission,
     /// The earlier name of --time-zone, for the window only.
     #[arg(long, requires = "window", hide = true)]
     zone: Option<String>,
-    /// Subtasks that run at once, at most; 0 for any number.
-    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=1_000_000))]
-    limit: u32,
+    /// Wait for the end; the exit code is 1 unless every subtask succeeded. Ctrl-C ends the wait, not the task.
+    #[arg(long)]
+    wait: bool,
     #[command(flatten)]
     pub(super) common: Common,
 }
 
 /// Submits a task, and waits for its end if asked to.
 pub(super) async fn run(client: &TaskClient, arguments: &Arguments) -> Result<Outcome> {
-    let (id, task) = compose(client, arguments).await?;
-    client.store.submit(id, &task, arguments.queue).await?;
+    let checked = check(arguments)?;
+    let (id, task) = compose(client, &arguments.wanted, checked).await?;
+    client.store.submit(id, &task, arguments.wanted.queue).await?;
     if arguments.common.json {
         terminal::write(&format!(
             "{}\n",
@@ -114,6 +62,9 @@ pub(super) async fn run(client: &TaskClient, arguments: &Arguments) -> Result<Ou
 }
 
 /// Submits a task with these words of a command line. Returns its id.
+///
+/// # Errors
+/// A [`Refusal`] if the words themselves are wrong.
 pub(super) async fn submit_words(client: &TaskClient, words: &[String]) -> Result<TaskId> {
     let definition = Arguments::augment_args(clap::Command::new("submit").no_binary_name(true));
     let arguments = definition
@@ -122,38 +73,60 @@ pub(super) async fn submit_words(client: &TaskClient, words: &[String]) -> Resul
         .map_err(|error| {
             let text = error.to_string();
             let first = text.lines().next().unwrap_or_default();
-            Error::msg(first.trim_start_matches("error: ").to_owned())
+            Refusal::Wrong(first.trim_start_matches("error: ").to_owned())
         })?;
-    let (id, task) = compose(client, &arguments).await?;
-    client.store.submit(id, &task, arguments.queue).await?;
+    let checked = check(&arguments).map_err(|error| Refusal::Wrong(format!("{error:#}")))?;
+    let (id, task) = compose(client, &arguments.wanted, checked).await?;
+    client.store.submit(id, &task, arguments.wanted.queue).await?;
     Ok(id)
 }
 
-async fn compose(client: &TaskClient, arguments: &Arguments) -> Result<(TaskId, MainTask)> {
-    for (name, text) in [("DB", &arguments.db), ("SCHEMA", &arguments.schema), ("TABLE", &arguments.table)] {
+/// The options whose text was read. What is wrong with the command itself is found before the cluster is asked.
+struct Checked {
+    repeat: RepeatInfo,
+    /// The schedule, and the time of its first round in milliseconds since 1970.
+    schedule: Option<(Schedule, u64)>,
+    window: Option<Window>,
+    /// Seconds.
+    timeout: u64,
+    retry_delay: Duration,
+}
+
+fn check(Arguments { wanted, zone, .. }: &Arguments) -> Result<Checked> {
+    for (name, text) in [("DB", &wanted.db), ("SCHEMA", &wanted.schema), ("TABLE", &wanted.table)] {
         check_table_name(name, text).map_err(Error::msg)?;
     }
-    if arguments.partitions.iter().map(String::len).sum::<usize>() > NAMED {
+    if wanted.partitions.iter().map(String::len).sum::<usize>() > NAMED {
         bail!("the named partitions take more than {NAMED} bytes; let compaction.partitions list them");
     }
-    // What is wrong with the command itself comes before what the cluster says of it.
-    let schedule = schedule(arguments)?;
-    let repeat_count = arguments.repeat.unwrap_or(u64::from(schedule.is_none()));
-    let repeat = RepeatInfo { repeat_count, repeat_interval: interval(arguments)? };
-    let zone = arguments.zone.as_deref().or(arguments.time_zone.as_deref());
-    let window = arguments.window.as_deref().map(|text| window(text, zone));
+    let schedule = schedule(wanted)?;
+    let repeat_count = wanted.repeat.unwrap_or(u64::from(schedule.is_none()));
+    let repeat = RepeatInfo { repeat_count, repeat_interval: interval(span(wanted.every.as_deref())?)? };
+    let zone = zone.as_deref().or(wanted.time_zone.as_deref());
+    let window = wanted.window.as_deref().map(|text| window(text, zone));
     let window = window.transpose().map_err(Error::msg)?;
-    let timeout = arguments.timeout.map(timeout).transpose()?.unwrap_or(0);
-    if arguments.min_score.is_some_and(|score| !score.is_finite()) {
+    let timeout = span(wanted.timeout.as_deref())?.map(timeout).transpose()?.unwrap_or(0);
+    let retry_delay = span(wanted.retry_delay.as_deref())?.map_or(RETRY_DELAY, |span| span.0);
+    if wanted.min_score.is_some_and(|score| !score.is_finite()) {
         bail!("--min-score is a number");
     }
+    Ok(Checked { repeat, schedule, window, timeout, retry_delay })
+}
+
+/// A length of time from its text.
+fn span(text: Option<&str>) -> Result<Option<Span>> {
+    text.map(str::parse).transpose().map_err(Error::msg)
+}
+
+async fn compose(client: &TaskClient, wanted: &Submission, checked: Checked) -> Result<(TaskId, MainTask)> {
+    let Checked { repeat, schedule, window, timeout, retry_delay } = checked;
     let units = client.units().await?;
     let config = &client.config.compaction;
-    let wanted = arguments.node.as_ref().or(config.node.as_ref());
-    let pc = arguments.pc.clone().or_else(|| Some(units.live.get(wanted?)?.pc.clone()));
+    let node = wanted.node.as_ref().or(config.node.as_ref());
+    let pc = wanted.pc.clone().or_else(|| Some(units.live.get(node?)?.pc.clone()));
     let pc = pc.unwrap_or_else(|| config.pc.clone());
     let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() as u64;
-    let manager = match wanted {
+    let manager = match node {
         Some(node) if units.live.get(node).is_some_and(|info| info.pc == pc) => node.clone(),
         Some(node) => return Err(Fault::Busy(format!("unit {node} is not there, or not of {pc}")).into()),
         None => {
@@ -162,34 +135,34 @@ async fn compose(client: &TaskClient, arguments: &Arguments) -> Result<(TaskId, 
         }
     };
     let id = TaskId::main(&manager, time);
-    let table = [&arguments.db, &arguments.schema, &arguments.table].map(Clone::clone);
+    let table = [&wanted.db, &wanted.schema, &wanted.table].map(Clone::clone);
     let task = MainTask {
-        repeat_flag: repeat_count != 1,
+        repeat_flag: repeat.repeat_count != 1,
         repeat,
         retry: RetryInfo {
-            limit: arguments.retry_failed,
-            delay: arguments.retry_delay.0.as_secs(),
+            limit: wanted.retry_failed.unwrap_or(0),
+            delay: retry_delay.as_secs(),
             ..RetryInfo::default()
         },
-        retries: arguments.retries.unwrap_or(config.retries),
-        named: arguments.partitions.clone(),
-        priority: arguments.priority,
+        retries: wanted.retries.unwrap_or(config.retries),
+        named: wanted.partitions.clone(),
+        priority: wanted.priority.unwrap_or(0),
         window,
-        limit: arguments.limit,
+        limit: wanted.limit.unwrap_or(0),
         timeout,
         next_at: schedule.as_ref().map_or(0, |(_, first)| *first),
         schedule: schedule.map(|(schedule, _)| schedule),
-        min_score: arguments.min_score,
-        budget: arguments.budget,
+        min_score: wanted.min_score,
+        budget: wanted.budget.unwrap_or(0),
         ..MainTask::new(id, table, manager, pc)
     };
     Ok((id, task))
 }
 
 /// Seconds between two rounds.
-fn interval(arguments: &Arguments) -> Result<u64> {
+fn interval(every: Option<Span>) -> Result<u64> {
     const LONGEST: u64 = 10 * 366 * 24 * 3600;
-    match arguments.every.map(|span| span.0.as_secs()) {
+    match every.map(|span| span.0.as_secs()) {
         None => Ok(0),
         Some(seconds @ 1..=LONGEST) => Ok(seconds),
         Some(_) => bail!("--every is a second at least, and ten years at most"),
@@ -211,9 +184,9 @@ pub(super) fn timeout(span: Span) -> Result<u64> {
 }
 
 /// The schedule, and the time of its first round in milliseconds since 1970.
-fn schedule(arguments: &Arguments) -> Result<Option<(Schedule, u64)>> {
-    let Some(expression) = &arguments.cron else { return Ok(None) };
-    let zone = arguments.time_zone.clone().unwrap_or_else(own_zone);
+fn schedule(wanted: &Submission) -> Result<Option<(Schedule, u64)>> {
+    let Some(expression) = &wanted.cron else { return Ok(None) };
+    let zone = wanted.time_zone.clone().unwrap_or_else(own_zone);
     let schedule = Schedule::new(expression, &zone).map_err(Error::msg)?;
     match schedule.next(now_ms()) {
         Some(first) => Ok(Some((schedule, first))),
