@@ -10,6 +10,7 @@
 mod api;
 mod assets;
 mod feed;
+mod numbers;
 mod operations;
 mod problem;
 mod router;

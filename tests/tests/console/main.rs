@@ -6,6 +6,8 @@ mod accessibility;
 mod actions;
 mod api;
 mod document;
+mod import;
+mod lists;
 mod pages;
 mod security;
 mod tasks;

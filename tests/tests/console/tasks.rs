@@ -63,7 +63,14 @@ fn task_is_submitted_explained_and_retried_on_the_page() {
     let browser = opened(&here.console, "/compaction");
     shows(&browser, "No round runs");
     browser.run("document.querySelector('.submit').open = true");
-    for (name, text) in [("db", "shop"), ("schema", "public"), ("table", "orders")] {
+    for (name, text) in [
+        ("db", "shop"),
+        ("schema", "public"),
+        ("table", "orders"),
+        ("budget", "6"),
+        ("retries", "7"),
+        ("timeout", "9m"),
+    ] {
         fill(&browser, name, text);
     }
     click(&browser, "Submit");
@@ -73,6 +80,12 @@ fn task_is_submitted_explained_and_retried_on_the_page() {
     assert_eq!(browser.run(&format!("return {cells}")), 6);
     click(&browser, "Explain");
     shows(&browser, "worker host0_9876");
+    let task = here.cluster.json(&["list"])[0].clone();
+    assert_eq!(
+        (&task["budget"], &task["retries"], &task["timeout"]),
+        (&json!(6), &json!(7), &json!(540)),
+        "{task}"
+    );
     here.allow("go");
     shows(&browser, "1 failed");
     shows(&browser, "No task runs");
@@ -109,13 +122,22 @@ fn manager_and_waiting_subtask_are_reassigned() {
     let odd = json!({"db": "a", "schema": "b", "table": "c", "window": "late"});
     let odd = here.console.act("compaction/submit", &odd);
     assert_eq!(odd.status, 400, "{}", odd.body);
+    let zoned = json!({"db": "a", "schema": "b", "table": "c", "time_zone": "Europe/Berlin"});
+    let zoned = here.console.act("compaction/submit", &zoned);
+    assert!(zoned.status == 400 && zoned.body.contains("--cron"), "{}", zoned.body);
+    let unknown = json!({"db": "a", "schema": "b", "table": "c", "retrys": 3});
+    let unknown = here.console.act("compaction/submit", &unknown);
+    assert!(unknown.status == 422 && unknown.body.contains("retrys"), "{}", unknown.body);
     assert_eq!(here.console.act("compaction/retry", &json!({"id": id})).status, 409);
     // A waiting partition moves to the other unit.
     let mut waiting = None;
     eventually("a waiting subtask", SOON, || {
         let subtasks = task()["subtasks"].clone();
-        let found = subtasks.as_array().unwrap().iter().find(|sub| sub["CompactTaskState"] == "Init");
-        waiting = found.cloned();
+        let subtasks = subtasks.as_array().unwrap();
+        let (begun, rest): (Vec<_>, Vec<_>) =
+            subtasks.iter().partition(|sub| sub["CompactTaskState"] != "Init");
+        // Until all slots are taken, a subtask that waits may begin at any moment.
+        waiting = rest.first().map(|sub| (*sub).clone()).filter(|_| begun.len() == 2);
         waiting.is_some()
     });
     let waiting = waiting.unwrap();
@@ -138,19 +160,16 @@ fn history_is_paged_and_has_packed_tasks() {
     let ids: Vec<String> = (0..3)
         .map(|at| {
             let id = here.cluster.submit(&["shop", "public", &format!("t{at}")]);
-            eventually("the task to be over", SOON, || {
-                let history = here.cluster.json(&["history"]);
-                history.as_array().unwrap().iter().any(|task| task["CompactTaskId"] == id.as_str())
-            });
+            eventually("the task to be packed", SOON, || here.cluster.json(&["list"]) == json!([]));
             id
         })
         .collect();
-    eventually("the tasks to be packed", SOON, || here.cluster.json(&["list"]) == json!([]));
     let (mut found, mut cursor, mut pages) = (Vec::new(), None::<String>, 0);
     loop {
         let path = cursor.map_or(String::new(), |cursor| format!("?cursor={cursor}"));
         let page = here.console.get(&format!("compaction/history{path}")).json();
         let items = page["items"].as_array().unwrap();
+        assert!(!items.is_empty(), "{page}");
         found.extend(items.iter().map(|task| task["id"].as_str().unwrap().to_owned()));
         pages += 1;
         match page["next"].as_str() {
@@ -158,7 +177,7 @@ fn history_is_paged_and_has_packed_tasks() {
             None => break,
         }
     }
-    assert!(pages > 1, "{pages}");
+    assert_eq!(pages, 3);
     found.reverse();
     assert_eq!(found, ids);
     assert_eq!(here.console.get("compaction/history?cursor=pack:../x").status, 400);
@@ -171,4 +190,49 @@ fn leader_of_compaction_is_on_the_overview_with_its_term() {
     shows(&browser, "host0_9876");
     shows(&browser, "term 1");
     assert_eq!(browser.errors(), Vec::<String>::new());
+}
+
+#[test]
+fn every_option_of_the_command_can_be_submitted() {
+    let here = setting(1, &[]);
+    let document = here.console.get("openapi.json").json();
+    let fields = document["components"]["schemas"]["Submission"]["properties"].clone();
+    let help = here.cluster.run(&["submit", "--help"]).ok().out;
+    for field in fields.as_object().unwrap().keys() {
+        let is_known = match field.as_str() {
+            "db" | "schema" | "table" => true,
+            "partitions" => help.contains("--partition "),
+            option => help.contains(&format!("--{}", option.replace('_', "-"))),
+        };
+        assert!(is_known, "{field} is no option of\n{help}");
+    }
+    let wanted = json!({
+        "db": "shop", "schema": "public", "table": "orders", "cron": "0 2 1 1 *", "time_zone": "Europe/Berlin",
+        "window": "01:00-04:00", "repeat": 3, "min_score": 0.5, "budget": 7, "timeout": "30m", "node": "host0_9876",
+        "retries": 2, "retry_failed": 4, "retry_delay": "5m", "queue": true, "priority": -9, "limit": 5,
+    });
+    let id = here.act("submit", &wanted);
+    let task = here.cluster.json(&["show", id.as_str().unwrap()])["task"].clone();
+    for (path, value) in [
+        ("/schedule", json!("0 2 1 1 * Europe/Berlin")),
+        ("/RepeatInfo/repeatCount", json!(3)),
+        ("/min_score", json!(0.5)),
+        ("/budget", json!(7)),
+        ("/timeout", json!(1800)),
+        ("/retries", json!(2)),
+        ("/retry/limit", json!(4)),
+        ("/retry/delay", json!(300)),
+        ("/priority", json!(-9)),
+        ("/limit", json!(5)),
+    ] {
+        assert_eq!(task.pointer(path), Some(&value), "{path} of {task}");
+    }
+    let other = json!({"db": "shop", "schema": "public", "table": "other", "every": "1h", "repeat": 0, "partitions": ["p1"]});
+    let id = here.act("submit", &other);
+    let task = here.cluster.json(&["show", id.as_str().unwrap()])["task"].clone();
+    assert_eq!(
+        (&task["named"], &task["RepeatInfo"]["repeatInterval"]),
+        (&json!(["p1"]), &json!(3600)),
+        "{task}"
+    );
 }

@@ -132,6 +132,8 @@ fn table_of_accounts_is_imported_on_the_accounts_page() {
     shows(&browser, "no accounts");
     click(&browser, "Apply 2 changes");
     shows(&browser, "2 changes made");
+    click(&browser, "Compare");
+    shows(&browser, "Nothing to change.");
     browser.wait_for("the account", &format!("!{TEXT}.includes('no accounts')"), SOON);
     let info = format!("{:?}", server.raw().call(&["ACCOUNT.INFO", "{b}", "p1"]));
     assert!(info.contains("<i>mail</i>"), "{info}");

@@ -67,7 +67,7 @@ function Tree({ state }) {
       ${(module.attached || []).map((entry) => {
         const instance = fields(entry);
         const mine = state.accounts.filter((account) => account.instance === instance.instance && account.module === module.module).length;
-        return html`<div class="leaf" style=${{ paddingLeft: "38px" }}>${instance.instance} <${Badge} tone=${TONES[instance.state] || "plain"}>${text(instance.state)}</${Badge}> <span class="hint">${number(mine)} accounts</span></div>`;
+        return html`<div class="leaf instance"><span class="name">${instance.instance}</span> <${Badge} tone=${TONES[instance.state] || "plain"}>${text(instance.state)}</${Badge}> <span class="hint">${number(mine)} accounts</span></div>`;
       })}</div>`)}
   </details>`)}</div>`;
 }
@@ -87,15 +87,20 @@ function nextStep(account) {
   return next ? { rest: from - account.used, words: `${next} from ${number(from)}` } : { rest: Infinity, words: "last price" };
 }
 
+/** Moves that are listed; more are a number. */
+const SHOWN_MOVES = 20;
+const NO_MOVES = { items: [], count: 0 };
+
 /** The moves that a rebalance would make now. */
 function Proposed({ name, can, mark }) {
-  const [moves, setMoves] = useState([]);
+  const [{ items: moves, count }, setMoves] = useState(NO_MOVES);
   useEffect(() => {
     let live = true;
-    get("book/proposed", { key: name }).then((found) => live && setMoves(found), () => live && setMoves([]));
+    get("book/proposed", { key: name }).then((found) => live && setMoves(found), () => live && setMoves(NO_MOVES));
     return () => { live = false; };
   }, [name, mark]);
-  return html`<${Panel} title="Rebalance" extra=${html`<${Act} can=${can} path="book/rebalance" disabled=${!moves.length} ask=${`Make ${moves.length} moves?`} body=${() => ({ key: name })}>Rebalance</${Act}>`}>
-    ${moves.length ? html`<ul class="plan">${moves.slice(0, 20).map((move) => html`<li><span>${move.account}: ${text(move.from_instance)} → ${text(move.to_instance)}</span><b>avoids ${text(move.avoided)}</b></li>`)}</ul>` : html`<p class="hint">A rebalance would move nothing now.</p>`}
+  return html`<${Panel} title="Rebalance" extra=${html`<${Act} can=${can} path="book/rebalance" disabled=${!moves.length} ask=${`Make ${number(count)} moves?`} body=${() => ({ key: name })}>Rebalance</${Act}>`}>
+    ${moves.length ? html`<ul class="plan">${moves.slice(0, SHOWN_MOVES).map((move) => html`<li><span>${move.account}: ${text(move.from_instance)} → ${text(move.to_instance)}</span><b>avoids ${text(move.avoided)}</b></li>`)}
+      ${count > SHOWN_MOVES ? html`<li class="hint">${number(count - SHOWN_MOVES)} more</li>` : null}</ul>` : html`<p class="hint">A rebalance would move nothing now.</p>`}
   </${Panel}>`;
 }

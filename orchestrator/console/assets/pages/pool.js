@@ -1,17 +1,17 @@
 // A pool of numbers: what they do now and did before, calls by switch, and what an operator does with them.
 import { html, useMemo } from "../lib/ui.js";
-import { Act, Figure, KeyChoice, Panel, Trouble } from "../lib/parts.js";
+import { Act, Badge, Figure, KeyChoice, Panel, Trouble } from "../lib/parts.js";
 import { Chart } from "../lib/chart.js";
 import { Table } from "../lib/table.js";
 import { useLive } from "../lib/live.js";
 import { fields, number, percent, span, text } from "../lib/format.js";
 
-const PARTS = [["idle_up", "free", "--teal"], ["busy", "in a call", "--blue"], ["cooling", "cooling down", "--violet"], ["idle_down", "not registered", "--strong-line"]];
+const PARTS = [["free", "free", "--teal"], ["busy", "in a call", "--blue"], ["cooling", "cooling down", "--violet"], ["barred", "in quarantine or at the cap", "--amber"], ["absent", "not registered", "--strong-line"]];
 
 export function PoolPage({ keys, chosen, can }) {
   const pools = keys.filter((entry) => entry.kind === "pool");
   const key = chosen.key || pools[0]?.key;
-  const { state, trouble } = useLive(key || null);
+  const { state, trouble, numbers } = useLive(key || null);
   const columns = useMemo(() => [
     { name: "number", title: "Number" },
     { name: "token", title: "Lease", of: (row) => row.token ?? row.lease },
@@ -42,7 +42,7 @@ export function PoolPage({ keys, chosen, can }) {
       <${Panel} title="Over time">
         ${state.points.length < 2 ? html`<p class="hint">The chart begins when somebody looks.</p>` : html`<${Chart} label="Numbers by state" at=${state.points.map((one) => one.at)}
           lines=${[
-            { name: "free", values: state.points.map((one) => one.idle_up), colour: "--teal", fill: true },
+            { name: "free", values: state.points.map((one) => one.free), colour: "--teal", fill: true },
             { name: "in a call", values: state.points.map((one) => one.busy), colour: "--blue", dash: [8, 3] },
             { name: "cooling", values: state.points.map((one) => one.cooling), colour: "--violet", dash: [2, 3] },
             { name: "calls waiting", values: state.points.map((one) => one.waiting), colour: "--amber", dash: [6, 3, 1, 3] },
@@ -73,10 +73,41 @@ export function PoolPage({ keys, chosen, can }) {
             <${Act} can=${can} tone="danger" path="pool/unregister" ask=${`Unregister all numbers of switch ${name}?`} body=${() => ({ key, switch: name })}>Unregister</${Act}>` : null}</span></li>`)}
           ${switches.length ? null : html`<li class="hint">no switch carries a call</li>`}</ul>
       </${Panel}>
+      <${Idle} numbers=${numbers} now=${now} />
       <${Panel} title="Calls" wide extra=${state.more ? html`<span class="hint">the first ${number(leases.length)}</span>` : null}>
         <${Table} id="calls" label="Live calls" columns=${columns} rows=${leases} none="no live calls" />
       </${Panel}>
     </div>`;
+}
+
+const REASONS = { "cool-down": ["cool-down", "plain"], quarantine: ["quarantine", "bad"], cap: ["at its cap", "warn"] };
+
+const FREE = [
+  { name: "number", title: "Number" },
+  { name: "waits", title: "Idle for", right: true, cell: (row) => span(row.waits) },
+  { name: "uses", title: "Calls", right: true, cell: (row) => number(row.uses) },
+  { name: "switch", title: "Switch" },
+];
+
+const RESTING = [
+  { name: "number", title: "Number" },
+  { name: "why", title: "Why", of: (row) => REASONS[row.why][0], cell: (row) => html`<${Badge} tone=${REASONS[row.why][1]}>${REASONS[row.why][0]}</${Badge}>` },
+  { name: "cause", title: "Last cause" },
+  { name: "rest", title: "Free in", right: true, cell: (row) => span(row.rest) },
+];
+
+/** Numbers without a call: those that can be called, and those that rest. */
+function Idle({ numbers, now }) {
+  if (!numbers) return null;
+  const { free, resting, more } = numbers;
+  const cut = more ? html`<span class="hint">of the first 1,000 numbers</span>` : null;
+  const queue = free.map((row) => ({ ...row, waits: now - row.since }));
+  const rests = resting.map((row) => ({ ...row, rest: row.until - now }));
+  return html`
+    <${Panel} title="Free numbers" extra=${cut}>
+      <${Table} id="free" label="Numbers that can be called" columns=${FREE} rows=${queue} none="no number is free" /></${Panel}>
+    <${Panel} title="Cool-downs" extra=${cut}>
+      <${Table} id="resting" label="Numbers that rest" columns=${RESTING} rows=${rests} none="no number rests" /></${Panel}>`;
 }
 
 /** Switches with their calls and the age of the oldest, the busiest first. */

@@ -1,5 +1,5 @@
 // A realm: units as tiles with their leases, conferences on them, what waits for recovery, and one conference over time.
-import { html, useEffect, useMemo, useState } from "../lib/ui.js";
+import { html, useEffect, useState } from "../lib/ui.js";
 import { get } from "../lib/api.js";
 import { choose } from "../lib/address.js";
 import { Act, Badge, KeyChoice, Panel, Trouble } from "../lib/parts.js";
@@ -84,18 +84,11 @@ function UnitPanel({ name, unit, cmu, can, mark }) {
     get("realm/plan", { key: name, down: cmu }).then((found) => { if (live) { setPlan(found); setWrong(""); } }, (error) => live && setWrong(error.message));
     return () => { live = false; };
   }, [name, cmu, changed]);
-  const targets = useMemo(() => {
-    const counts = new Map();
-    for (const entry of plan || []) {
-      const to = entry.cmu || `nowhere: ${text(entry.why)}`;
-      counts.set(to, (counts.get(to) || 0) + 1);
-    }
-    return [...counts.entries()].sort(([, a], [, b]) => b - a);
-  }, [plan]);
+  const targets = (plan?.totals || []).map(({ cmu: to, why, count }) => [to ? host(to) : `nowhere: ${text(why)}`, count]);
   return html`<${Panel} title=${`Unit ${host(cmu)}`} extra=${html`<button type="button" class="quiet" onClick=${() => choose({ cmu: null })}>Close</button>`}>
     ${unit ? html`<p class="hint">joined ${time(unit.joined)}, ${number(unit.conferences)} conferences</p>` : html`<p class="hint">this unit is not on record any more</p>`}
     <h2 style=${{ margin: "12px 0 6px" }}>If this unit died now</h2>
-    ${wrong ? html`<p class="hint">${wrong}</p>` : targets.length ? html`<ul class="plan">${targets.map(([to, count]) => html`<li><span>${host(to)}</span><b>${number(count)}</b></li>`)}</ul>` : html`<p class="hint">nothing would move</p>`}
+    ${wrong ? html`<p class="hint">${wrong}</p>` : targets.length ? html`<ul class="plan">${targets.map(([to, count]) => html`<li><span>${to}</span><b>${number(count)}</b></li>`)}</ul>` : html`<p class="hint">nothing would move</p>`}
     ${unit && can ? html`<div class="acts">
       <${Act} can=${can} path="realm/drain" body=${() => ({ key: name, cmu })}>Drain</${Act}>
       <${Act} can=${can} path="realm/drain" ask=${`Move the conferences of ${cmu} away?`} body=${() => ({ key: name, cmu, move: true })}>Drain and move</${Act}>

@@ -8,6 +8,7 @@ use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
 use super::action::{Answer, Done, act};
+use super::paging::page;
 use crate::operations::{Import, Imported};
 use crate::problem::Problem;
 use crate::security::Caller;
@@ -35,7 +36,7 @@ pub(super) struct Accounts {
 }
 
 /// A book.
-#[derive(Deserialize, IntoParams, ToSchema)]
+#[derive(Deserialize, ToSchema)]
 pub(super) struct Key {
     /// The key of the book.
     key: String,
@@ -53,16 +54,38 @@ pub(super) async fn accounts(
     Ok(Json(Accounts { next, items: items.iter().map(Record::json).collect() }))
 }
 
+/// Which moves.
+#[derive(Deserialize, IntoParams)]
+pub(super) struct Proposed {
+    /// The key of the book.
+    key: String,
+    /// The cursor of the page before; 0, the default, for the first page.
+    #[serde(default)]
+    cursor: usize,
+}
+
+/// A page of moves.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Moves {
+    /// Cursor of the next page; 0 at the end.
+    next: usize,
+    /// How many moves there are in all.
+    count: usize,
+    #[schema(value_type = [Object])]
+    items: Vec<Value>,
+}
+
 /// The moves that a rebalance would make now.
-#[utoipa::path(get, path = "/api/v1/book/proposed", params(Key),
-    responses((status = 200, body = [Object]), (status = 404, body = Problem)))]
+#[utoipa::path(get, path = "/api/v1/book/proposed", params(Proposed),
+    responses((status = 200, body = Moves), (status = 404, body = Problem)))]
 pub(super) async fn proposed(
     State(console): State<Console>,
-    Query(Key { key }): Query<Key>,
-) -> Result<Json<Vec<Value>>, Problem> {
+    Query(Proposed { key, cursor }): Query<Proposed>,
+) -> Result<Json<Moves>, Problem> {
     let moves =
         console.sources.viewer.book(&key, async |book: BookStore| book.rebalance(true, None).await).await?;
-    Ok(Json(moves.iter().map(Record::json).collect()))
+    let (next, items) = page(moves.iter().map(Record::json).collect(), cursor);
+    Ok(Json(Moves { next, count: moves.len(), items }))
 }
 
 /// An account.
@@ -141,7 +164,7 @@ pub(super) async fn import(
                 console.operator.drop_after(&key, error);
             }
         })?;
-        serde_json::to_value(imported).map_err(|error| Problem::bad(error.to_string()))
+        Ok(serde_json::to_value(imported).map_err(anyhow::Error::from)?)
     })
     .await
 }

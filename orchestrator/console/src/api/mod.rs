@@ -3,6 +3,7 @@
 mod action;
 mod book;
 mod events;
+mod paging;
 mod pool;
 mod realm;
 mod session;
@@ -57,6 +58,7 @@ const TABLE: usize = 16 * 1024 * 1024;
         realm::release,
         realm::release_brake,
         pool::leases,
+        pool::numbers,
         pool::hang_up,
         pool::unregister,
         pool::reconcile,
@@ -108,6 +110,7 @@ pub(crate) fn routes() -> Router<Console> {
         .route("/realm/release", post(realm::release))
         .route("/realm/release-brake", post(realm::release_brake))
         .route("/pool/leases", get(pool::leases))
+        .route("/pool/numbers", get(pool::numbers))
         .route("/pool/hang-up", post(pool::hang_up))
         .route("/pool/unregister", post(pool::unregister))
         .route("/pool/reconcile", post(pool::reconcile))

@@ -8,11 +8,12 @@ use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
 use super::action::{Answer, Done, act};
+use crate::numbers::number_page;
 use crate::problem::Problem;
 use crate::security::Caller;
 use crate::state::Console;
 
-/// Calls of one page.
+/// Calls of one page, and numbers that one page examines.
 const PAGE: u32 = 200;
 
 /// Which calls.
@@ -44,6 +45,39 @@ pub(super) async fn leases(
     let ask = async |pool: NumberStore| pool.lease_records(cursor, PAGE).await;
     let (next, items) = console.sources.viewer.pool(&key, ask).await?;
     Ok(Json(Leases { next, items: items.iter().map(Record::json).collect() }))
+}
+
+/// Which numbers.
+#[derive(Deserialize, IntoParams)]
+pub(super) struct WhichNumbers {
+    /// The key of the pool.
+    key: String,
+    /// Only numbers in this state: `idle+up`, `idle+down`, `busy+up`, `busy+down` or `quarantined`.
+    state: Option<String>,
+    /// The cursor of the page before; 0, the default, for the first page.
+    #[serde(default)]
+    cursor: u32,
+}
+
+/// A page of numbers.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Numbers {
+    /// Cursor of the next page; 0 at the end.
+    next: u32,
+    #[schema(value_type = [Object])]
+    items: Vec<Value>,
+}
+
+/// A page of numbers, as `NUMPOOL.GET` gives them. With `state`, a page may be empty before the end.
+#[utoipa::path(get, path = "/api/v1/pool/numbers", params(WhichNumbers),
+    responses((status = 200, body = Numbers), (status = 404, body = Problem)))]
+pub(super) async fn numbers(
+    State(console): State<Console>,
+    Query(WhichNumbers { key, state, cursor }): Query<WhichNumbers>,
+) -> Result<Json<Numbers>, Problem> {
+    let ask = async |pool: NumberStore| number_page(&pool, cursor, PAGE, state.as_deref()).await;
+    let (next, items) = console.sources.viewer.pool(&key, ask).await?;
+    Ok(Json(Numbers { next, items: items.iter().map(Record::json).collect() }))
 }
 
 /// A call.

@@ -1,5 +1,8 @@
 //! Realms: conferences, the recovery plan, and what an operator does with units and conferences.
 
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
 use allot_client::{RealmStore, Record, Session};
 use axum::extract::{Query, State};
 use axum::{Extension, Json};
@@ -10,6 +13,7 @@ use tracing::warn;
 use utoipa::{IntoParams, ToSchema};
 
 use super::action::{Answer, Done, act};
+use super::paging::page;
 use crate::problem::Problem;
 use crate::security::Caller;
 use crate::state::Console;
@@ -97,17 +101,59 @@ pub(super) struct Planned {
     key: String,
     /// Plan for the case that this unit died now.
     down: Option<String>,
+    /// The cursor of the page before; 0, the default, for the first page.
+    #[serde(default)]
+    cursor: usize,
+}
+
+/// A page of a plan, with the counts of the whole plan.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Plan {
+    /// Cursor of the next page; 0 at the end.
+    next: usize,
+    /// How many conferences go where, or nowhere; the most first.
+    totals: Vec<PlanTotal>,
+    /// `CONF.PLAN`.
+    #[schema(value_type = [Object])]
+    items: Vec<Value>,
+}
+
+/// Conferences of a plan with the same outcome.
+#[derive(Serialize, ToSchema)]
+pub(super) struct PlanTotal {
+    /// The unit to which they go; null if they go nowhere.
+    #[schema(value_type = Option<String>)]
+    cmu: Value,
+    /// Why they wait, or go nowhere.
+    #[schema(value_type = Option<String>)]
+    why: Value,
+    count: u64,
+}
+
+fn totals(items: &[Value]) -> Vec<PlanTotal> {
+    let mut counts: HashMap<[String; 2], PlanTotal> = HashMap::new();
+    for item in items {
+        let [cmu, why] = ["cmu", "why"].map(|name| item.get(name).cloned().unwrap_or_default());
+        let outcome = [&cmu, &why].map(Value::to_string);
+        counts.entry(outcome).or_insert(PlanTotal { cmu, why, count: 0 }).count += 1;
+    }
+    let mut totals: Vec<PlanTotal> = counts.into_values().collect();
+    totals.sort_by_key(|total| (Reverse(total.count), total.cmu.to_string(), total.why.to_string()));
+    totals
 }
 
 /// Which conferences wait for recovery and why, or where those of a unit would go if it died now.
 #[utoipa::path(get, path = "/api/v1/realm/plan", params(Planned),
-    responses((status = 200, body = [Object]), (status = 404, body = Problem)))]
+    responses((status = 200, body = Plan), (status = 404, body = Problem)))]
 pub(super) async fn plan(
     State(console): State<Console>,
-    Query(Planned { key, down }): Query<Planned>,
-) -> Result<Json<Vec<Value>>, Problem> {
+    Query(Planned { key, down, cursor }): Query<Planned>,
+) -> Result<Json<Plan>, Problem> {
     let records = console.sources.viewer.realm(&key, async |realm| realm.plan(down.as_deref()).await).await?;
-    Ok(Json(records.iter().map(Record::json).collect()))
+    let all: Vec<Value> = records.iter().map(Record::json).collect();
+    let totals = totals(&all);
+    let (next, items) = page(all, cursor);
+    Ok(Json(Plan { next, totals, items }))
 }
 
 /// A unit.

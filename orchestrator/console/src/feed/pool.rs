@@ -4,11 +4,13 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use allot_client::{NumberStore, Record};
+use allot_client::{Error, NumberStore, Record};
 use serde::Serialize;
 use serde_json::Value as Json;
 
 use super::channel::{Feed, Message, Reader};
+use super::denied::Denied;
+use crate::numbers::number_page;
 use crate::problem::Problem;
 use crate::sources::Sources;
 
@@ -19,15 +21,103 @@ const POINTS: usize = 900;
 /// Live calls that are read for the table by switch.
 const LEASES: u32 = 1000;
 
-/// The counts of a pool at one instant.
+/// Numbers that are examined for the lists of free and resting numbers.
+const EXAMINED: u32 = 1000;
+/// Most entries of each of these lists.
+const LISTED: usize = 200;
+
+/// Numbers without a call, as the page lists them.
+#[derive(Serialize)]
+struct Idle {
+    /// Numbers that can be called, the one that has been without a call longest first. The queue of the pool can have
+    /// another order: a number joins it when it registers, or when its rest ends.
+    free: Vec<FreeNumber>,
+    /// Numbers that cannot be called before some time, the earliest first.
+    resting: Vec<RestingNumber>,
+    /// Whether the lists are cut, or the pool has numbers that were not examined.
+    more: bool,
+}
+
+/// A number that can be called.
+#[derive(Serialize)]
+struct FreeNumber {
+    number: Json,
+    /// Since when it has had no call, in milliseconds since 1970.
+    since: i64,
+    uses: u64,
+    /// The switch that registered it.
+    switch: Json,
+}
+
+/// A number that rests.
+#[derive(Serialize)]
+struct RestingNumber {
+    number: Json,
+    /// When it can be called again, in milliseconds since 1970.
+    until: i64,
+    why: Why,
+    /// The last cause with which a call of it ended.
+    cause: Json,
+}
+
+/// Why a number rests.
+#[derive(Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum Why {
+    CoolDown,
+    Quarantine,
+    Cap,
+}
+
+impl Idle {
+    fn of(records: &[Record], more: bool) -> Result<Self, Error> {
+        let mut idle = Self { free: Vec::new(), resting: Vec::new(), more };
+        for record in records {
+            let state: String = record.get("state")?;
+            if !state.starts_with("idle") {
+                continue;
+            }
+            // Names in a store may be any bytes; as JSON they are text.
+            let shown = record.json();
+            let text = |name: &str| shown.get(name).cloned().unwrap_or_default();
+            let number = text("number");
+            let ends = [
+                (record.get::<Option<i64>>("quarantine_until")?, Why::Quarantine),
+                (record.get("cool_until")?, Why::CoolDown),
+                (record.get("limit_until")?, Why::Cap),
+            ];
+            // A quarantine is shown in both of its fields; the first of equal ends is taken.
+            let rest = ends.into_iter().filter_map(|(until, why)| Some((until?, why)));
+            let rest = rest.reduce(|last, next| if next.0 > last.0 { next } else { last });
+            if let Some((until, why)) = rest {
+                idle.resting.push(RestingNumber { number, until, why, cause: text("cause") });
+            } else if state == "idle+up" {
+                let (since, uses) = (record.get("idle_since")?, record.get("uses")?);
+                idle.free.push(FreeNumber { number, since, uses, switch: text("reg_switch") });
+            }
+        }
+        idle.free.sort_by_key(|entry| entry.since);
+        idle.resting.sort_by_key(|entry| entry.until);
+        idle.more |= idle.free.len().max(idle.resting.len()) > LISTED;
+        idle.free.truncate(LISTED);
+        idle.resting.truncate(LISTED);
+        Ok(idle)
+    }
+}
+
+/// The counts of a pool at one instant. Each number is in one of them.
 #[derive(Serialize, Clone)]
 struct Point {
     /// Milliseconds since 1970.
     at: i64,
-    idle_up: u64,
-    idle_down: u64,
+    /// Numbers that can be called.
+    free: u64,
     busy: u64,
     cooling: u64,
+    /// Numbers in quarantine or at their cap.
+    barred: u64,
+    /// Numbers that are not registered.
+    absent: u64,
     /// Calls that wait for a number.
     waiting: u64,
 }
@@ -49,11 +139,12 @@ pub(super) struct Pool {
     sources: Arc<Sources>,
     key: String,
     points: VecDeque<Point>,
+    denied: Denied,
 }
 
 impl Pool {
     pub(super) fn new(sources: Arc<Sources>, key: String) -> Self {
-        Self { sources, key, points: VecDeque::new() }
+        Self { sources, key, points: VecDeque::new(), denied: Denied::default() }
     }
 }
 
@@ -68,17 +159,26 @@ impl Reader for Pool {
         if self.points.len() >= POINTS {
             self.points.pop_front();
         }
+        let (busy, barred) = (totals.busy_up + totals.busy_down, totals.limited + totals.quarantined);
+        // Resting numbers are among the idle; those that are not registered are counted as resting.
+        let free = totals.idle_up.saturating_sub(totals.cooling + barred);
         self.points.push_back(Point {
             at: now,
-            idle_up: totals.idle_up,
-            idle_down: totals.idle_down,
-            busy: totals.busy_up + totals.busy_down,
+            free,
+            busy,
             cooling: totals.cooling,
+            barred,
+            absent: totals.total.saturating_sub(busy + totals.cooling + barred + free),
             waiting: totals.waiting,
         });
         let leases: Vec<Json> = leases.iter().map(Record::json).collect();
         let state = State { now, info: info.json(), leases: &leases, more: next != 0, points: &self.points };
         feed.send_state(Message::new("state", &state));
+        let read = async |pool: NumberStore| number_page(&pool, 0, EXAMINED, None).await;
+        let read = self.sources.viewer.pool(&self.key, read);
+        if let Some((next, records)) = self.denied.ask("numbers", read).await? {
+            feed.send_kept(Message::new("numbers", &Idle::of(&records, next != 0)?));
+        }
         Ok(PAUSE)
     }
 }

@@ -1,0 +1,162 @@
+//! Lists of the API that are longer than a page, and lists that a user of Redis may not read.
+
+use std::time::Duration;
+
+use allot_tests::consoles::Console;
+use allot_tests::shows::{create, sample_venue};
+use allot_tests::{RedisServer, eventually};
+use serde_json::{Value, json};
+
+use crate::SOON;
+use crate::actions::{opened, shows};
+
+/// All items of a list, page by page, and the number of pages.
+fn all(console: &Console, path: &str) -> (Vec<Value>, usize) {
+    let (mut items, mut pages, mut cursor) = (Vec::new(), 0, 0);
+    loop {
+        let page = console.get(&format!("{path}&cursor={cursor}")).json();
+        items.extend(page["items"].as_array().unwrap_or_else(|| panic!("{page}")).iter().cloned());
+        pages += 1;
+        cursor = page["next"].as_u64().unwrap();
+        if cursor == 0 {
+            return (items, pages);
+        }
+    }
+}
+
+#[test]
+fn plan_of_a_unit_has_pages_and_totals() {
+    let server = RedisServer::start();
+    let mut client = server.raw();
+    client.call(&["CONF.REALM", "{r}"]);
+    client.call(&["CMU.JOIN", "{r}", "u1", "CAPACITY", "2000", "LEASE", "600000"]);
+    for number in 1..=601 {
+        client.call(&["CONF.CREATE", "{r}", &number.to_string(), "END", "99999999999999"]);
+    }
+    client.call(&["CMU.JOIN", "{r}", "u2", "CAPACITY", "2000", "LEASE", "600000"]);
+    let console = Console::start(&server, &[]);
+    let path = "realm/plan?key=%7Br%7D&down=u1";
+    let (items, pages) = all(&console, path);
+    assert_eq!((items.len(), pages), (601, 2));
+    let mut numbers: Vec<&str> = items.iter().map(|item| item["e164"].as_str().unwrap()).collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    assert_eq!(numbers.len(), 601);
+    let totals = console.get(path).json()["totals"].clone();
+    assert_eq!(totals.as_array().unwrap().len(), 1, "{totals}");
+    assert_eq!((&totals[0]["cmu"], &totals[0]["count"]), (&json!("u2"), &json!(601)));
+    let browser = opened(&console, "/realm?key=%7Br%7D&cmu=u1");
+    shows(&browser, "601");
+    assert_eq!(browser.errors(), Vec::<String>::new());
+}
+
+#[test]
+fn numbers_of_a_pool_are_listed_by_state() {
+    let server = RedisServer::start();
+    let numbers: Vec<String> = (1..=450).map(|number| format!("{}", 1000 + number)).collect();
+    let mut client = server.raw();
+    client.call(
+        &[&["NUMPOOL.ADD", "{p}"][..], &numbers.iter().map(String::as_str).collect::<Vec<_>>()].concat(),
+    );
+    server.command("NUMPOOL.REG {p} 1001 1002 1003 SWITCH east");
+    let console = Console::start(&server, &[]);
+    let (items, pages) = all(&console, "pool/numbers?key=%7Bp%7D");
+    assert_eq!((items.len(), pages), (450, 3));
+    let (up, _) = all(&console, "pool/numbers?key=%7Bp%7D&state=idle%2Bup");
+    let mut names: Vec<&str> = up.iter().map(|item| item["number"].as_str().unwrap()).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["1001", "1002", "1003"]);
+    assert_eq!(console.get("pool/numbers?key=%7Bp%7D&state=none").status, 400);
+}
+
+#[test]
+fn free_numbers_and_cool_downs_are_on_the_pool_page() {
+    let server = RedisServer::start();
+    for line in [
+        "NUMPOOL.ADD {p} 1001 1002 1003 1004",
+        "NUMPOOL.REG {p} 1001 1002 1003 SWITCH east",
+        "NUMPOOL.CONFIG {p} COOLDOWN 600000",
+        "NUMPOOL.CAUSE {p} spam COOLDOWN 86400000",
+    ] {
+        server.command(line);
+    }
+    let console = Console::start(&server, &[]);
+    let mut events = console.events("%7Bp%7D");
+    let names = |list: &Value| -> Vec<String> {
+        let list = list.as_array().unwrap().iter();
+        list.map(|entry| entry["number"].as_str().unwrap().to_owned()).collect()
+    };
+    let first = events.next("numbers");
+    assert_eq!(
+        (names(&first["free"]), names(&first["resting"])),
+        (strings(&["1001", "1002", "1003"]), Vec::new())
+    );
+    let browser = opened(&console, "/pool?key=%7Bp%7D");
+    shows(&browser, "no number rests");
+    // The head of the queue gets a call, and rests afterwards.
+    server.command("NUMPOOL.CALL {p} LEASE call-1");
+    server.command("NUMPOOL.HANGUP {p} 1001 LEASE call-1");
+    server.command("NUMPOOL.CALL {p} LEASE call-2");
+    server.command("NUMPOOL.HANGUP {p} 1002 LEASE call-2 CAUSE spam");
+    let mut last = Value::Null;
+    eventually("both numbers to rest", SOON, || {
+        last = events.next("numbers");
+        last["resting"].as_array().unwrap().len() == 2
+    });
+    assert_eq!(
+        (names(&last["free"]), names(&last["resting"])),
+        (strings(&["1003"]), strings(&["1001", "1002"]))
+    );
+    assert_eq!(
+        (&last["resting"][0]["why"], &last["resting"][1]["why"]),
+        (&json!("cool-down"), &json!("quarantine"))
+    );
+    assert_eq!(last["resting"][1]["cause"], "spam");
+    shows(&browser, "quarantine");
+    shows(&browser, "cool-down");
+    let row = "document.querySelector('[aria-label=\"Table: Numbers that can be called\"] tbody').innerText";
+    browser.wait_for("the free number", &format!("/^1003/.test({row})"), SOON);
+    assert_eq!(browser.errors(), Vec::<String>::new());
+}
+
+fn strings(list: &[&str]) -> Vec<String> {
+    list.iter().map(|text| (*text).to_owned()).collect()
+}
+
+#[test]
+fn refused_requests_are_not_repeated() {
+    let server = RedisServer::start();
+    create(&server, "{k}:show", &sample_venue(2, 2));
+    server.command("NUMPOOL.ADD {k}:pool 1001");
+    // The viewer may not read the waiting list, numbers, event streams, nor the mass-failure guard.
+    let rules = "viewer on >change-me ~* +@all -seat.list -numpool.scan -xrevrange -hgetall";
+    server.raw().call(&[&["ACL", "SETUSER"], &rules.split(' ').collect::<Vec<_>>()[..]].concat());
+    let password = server.dir().join("password");
+    std::fs::write(&password, "change-me\n").unwrap();
+    let password = password.to_str().unwrap();
+    let viewer = ["--console-viewer-user", "viewer", "--console-viewer-password-file", password];
+    let console = Console::start(&server, &viewer);
+    let mut events = ["%7Bk%7D:show", "%7Bk%7D:pool", "overview"].map(|key| console.events(key));
+    for _ in 0..6 {
+        events[0].next("sync");
+        events[1].next("state");
+        events[2].next("state");
+    }
+    let rejected = |command: &str| {
+        let stat = server.info("commandstats");
+        let found = stat.iter().find(|(name, _)| name.eq_ignore_ascii_case(&format!("cmdstat_{command}")));
+        let (_, line) = found.unwrap_or_else(|| panic!("{command} was not sent"));
+        line.split(',').find_map(|part| part.strip_prefix("rejected_calls=")).unwrap().to_owned()
+    };
+    for (command, refusals) in
+        [("seat.list", "1"), ("numpool.scan", "1"), ("hgetall", "1"), ("xrevrange", "2")]
+    {
+        assert_eq!(rejected(command), refusals, "{command}");
+    }
+    // What may not be read is not known.
+    assert_eq!(events[2].next("state")["brake_known"], json!(false));
+    let browser = opened(&console, "/");
+    shows(&browser, "unknown");
+    std::thread::sleep(Duration::from_millis(10));
+    assert_eq!(browser.errors(), Vec::<String>::new());
+}
