@@ -42,6 +42,10 @@ def fill(port):
     lines.insert(0, f"SEAT.BLOCK show:train {len(free)} " + " ".join(free))
     lines += [f"NUMPOOL.CALL {{sales}}:pool TTL 1800000 LEASE call-{100 + n} PEER +4930{5550000 + 7919 * n % 99999}"
               for n in range(160)]
+    # Some of these calls end; their numbers cool down, or go into quarantine.
+    lines.append("NUMPOOL.CAUSE {sales}:pool spam COOLDOWN 86400000")
+    lines += [f"NUMPOOL.HANGUP {{sales}}:pool +44207946{1 + n:04} LEASE call-{100 + n} COOLDOWN {120000 + 40000 * n}"
+              + (" CAUSE spam" if n % 4 == 3 else "") for n in range(8)]
     redis(port, "", "\n".join(lines))
 
 

@@ -23,6 +23,18 @@ export function Badge({ tone, children }) {
   return html`<span class=${`badge ${tone}`}>${children}</span>`;
 }
 
+const KINDS = {
+  held: "held", extended: "held", offered: "held", waiting: "warn", confirmed: "sold", released: "free", expired: "free", refunded: "free",
+  blocked: "blocked", unblocked: "free", ended: "plain", draining: "warn", suspect: "warn", creating: "warn", pending: "held",
+};
+
+/** The tone of an event's badge. @param {string} kind */
+export function eventTone(kind) {
+  if (KINDS[kind]) return KINDS[kind];
+  if (/lost|down|failed|unreachable/.test(kind)) return "bad";
+  return /opened|up|granted|joined/.test(kind) ? "good" : "plain";
+}
+
 /** What cannot be read now. @param {{trouble: string | null}} props */
 export function Trouble({ trouble }) {
   return trouble ? html`<p class="trouble" role="alert">${trouble}</p>` : null;

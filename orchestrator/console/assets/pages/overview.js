@@ -2,7 +2,7 @@
 import { html } from "../lib/ui.js";
 import { Chart } from "../lib/chart.js";
 import { link } from "../lib/address.js";
-import { Badge, Figure, Panel, Trouble } from "../lib/parts.js";
+import { Badge, eventTone, Figure, Panel, Trouble } from "../lib/parts.js";
 import { clock, number, size, span, text } from "../lib/format.js";
 
 const KINDS = { show: ["Shows", "show"], realm: ["Realms", "realm"], pool: ["Pools", "pool"], book: ["Accounts", "accounts"] };
@@ -77,7 +77,7 @@ export function Overview({ overview }) {
           ]} />`}
       </${Panel}>
       ${state.events.length ? html`<${Panel} title="Events" wide><ol class="events">${state.events.map((event) => html`<li key=${`${event.key}/${event.id}`}>
-        <time>${clock(Number(event.id.split("-")[0]))}</time> <${Badge} tone="plain">${event.fields.event || "event"}</${Badge}>
+        <time>${clock(Number(event.id.split("-")[0]))}</time> <${Badge} tone=${eventTone(event.fields.event || "")}>${event.fields.event || "event"}</${Badge}>
         <a class="of" href=${pageOf(state.keys, event.key)}>${event.key}</a>
         <span class="who">${Object.entries(event.fields).filter(([name]) => SHOWN.includes(name)).map(([name, value]) => `${name} ${value}`).join(", ")}</span></li>`)}</ol></${Panel}>` : null}
       <${Panel} title="Keys" wide><div class="keys">

@@ -2,7 +2,7 @@
 import { html, useEffect, useState } from "../lib/ui.js";
 import { get } from "../lib/api.js";
 import { choose } from "../lib/address.js";
-import { Act, Badge, KeyChoice, Panel, Trouble } from "../lib/parts.js";
+import { Act, Badge, eventTone, KeyChoice, Panel, Trouble } from "../lib/parts.js";
 import { Table } from "../lib/table.js";
 import { useLive, useTick } from "../lib/live.js";
 import { clock, number, span, text, time } from "../lib/format.js";
@@ -142,7 +142,7 @@ function Timeline({ history, now }) {
 function Events({ events }) {
   return html`<${Panel} title="Events"><ol class="events">
     ${events.slice(0, 12).map((event) => html`<li key=${event.id}><time>${clock(Number(event.id.split("-")[0]))}</time>
-      <${Badge} tone=${TONES[event.fields.event] || (/lost|down|failed|unreachable/.test(event.fields.event) ? "bad" : /opened|up|granted|joined/.test(event.fields.event) ? "good" : "plain")}>${event.fields.event}</${Badge}>
+      <${Badge} tone=${eventTone(event.fields.event || "")}>${event.fields.event}</${Badge}>
       <span class="who">${[event.fields.e164, event.fields.cmu && host(event.fields.cmu)].filter(Boolean).join(" on ")}</span></li>`)}
     ${events.length ? null : html`<li class="hint">none yet</li>`}
   </ol></${Panel}>`;

@@ -1,7 +1,7 @@
 // What stands beside and below the seat map: sales, holds, events, and the map as a table.
 import { html, useEffect, useMemo, useState } from "../lib/ui.js";
 import { get } from "../lib/api.js";
-import { Badge, Panel } from "../lib/parts.js";
+import { Badge, eventTone, Panel } from "../lib/parts.js";
 import { Chart } from "../lib/chart.js";
 import { Table } from "../lib/table.js";
 import { clock, number, percent, span } from "../lib/format.js";
@@ -58,8 +58,6 @@ export function Holds({ name, show, version, now, pick }) {
   </${Panel}>`;
 }
 
-const TONES = { held: "held", extended: "held", confirmed: "sold", released: "free", expired: "free", refunded: "free", blocked: "blocked", unblocked: "free" };
-
 /** The newest events of the show. */
 export function EventList({ events, show, pick }) {
   if (!events.length) return null;
@@ -75,7 +73,7 @@ export function EventList({ events, show, pick }) {
     ${events.slice(0, 14).map((event) => {
       const kind = event.fields.event || "";
       const found = seats(event);
-      return html`<li key=${event.id}><time>${clock(Number(event.id.split("-")[0]))}</time> <${Badge} tone=${TONES[kind] || "plain"}>${kind}</${Badge}>
+      return html`<li key=${event.id}><time>${clock(Number(event.id.split("-")[0]))}</time> <${Badge} tone=${eventTone(kind)}>${kind}</${Badge}>
         <span class="who">${event.fields.user || ""}</span>
         ${found.length ? html`<button type="button" class="quiet" onClick=${() => pick(found.map((id) => show.find(id)).filter((at) => at >= 0))}>${found.length === 1 ? found[0] : `${found.length} seats`}</button>` : null}</li>`;
     })}
