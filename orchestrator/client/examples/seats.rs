@@ -6,7 +6,7 @@ use std::error::Error;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use allot_client::streams::{BLOCK, Commands};
-use allot_client::{Endpoint, HoldRequest, SeatStore, Servers};
+use allot_client::{Endpoint, HoldRequest, SeatChoice, SeatStore, Servers};
 
 const PLAN: &str =
     r#"{"areas":[{"id":"box","rows":[{"label":"1","rank":1,"tier":"gold","seats":"1-4"}]}],"events":1000}"#;
@@ -30,8 +30,8 @@ pub async fn run(url: &str, key: &str) -> Result<(), Box<dyn Error>> {
     // The token is the buyer's own: after a lost answer, the same request again gets the same hold.
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_nanos();
     let token = format!("order-{now}");
-    let request =
-        HoldRequest { user: &token, count: 1, ttl_ms: 60_000, tier: Some("gold"), token: Some(&token) };
+    let choice = SeatChoice { tier: Some("gold"), ..SeatChoice::default() };
+    let request = HoldRequest { user: &token, count: 1, ttl_ms: 60_000, choice, token: Some(&token) };
     let Some(hold) = show.hold(&request).await? else {
         println!("sold out");
         return Ok(());

@@ -12,12 +12,13 @@
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! use allot_client::{Endpoint, HoldRequest, SeatStore, Servers};
+//! use allot_client::{Endpoint, HoldRequest, SeatChoice, SeatStore, Servers};
 //!
 //! let (endpoint, user) = Endpoint::url("redis://127.0.0.1:6379")?;
 //! let session = Servers { user, ..Servers::new(endpoint, "show:1") }.session().await?;
 //! let show = SeatStore::new(session.connection.clone(), "show:1");
-//! let request = HoldRequest { user: "ann", count: 2, ttl_ms: 60_000, tier: Some("gold"), token: Some("order-7") };
+//! let choice = SeatChoice { tier: Some("gold"), ..SeatChoice::default() };
+//! let request = HoldRequest { user: "ann", count: 2, ttl_ms: 60_000, choice, token: Some("order-7") };
 //! match show.hold(&request).await? {
 //!     Some(hold) => println!("sold {}: {:?}", show.confirm(&hold.token, Some("order-7")).await?, hold.seats),
 //!     None => println!("sold out"),
@@ -58,5 +59,7 @@ pub use error::Error;
 pub use keyed::Keyed;
 pub use numbers::{CallRequest, Cap, Cause, Lease, LiveLease, NumberStore, PoolInfo};
 pub use record::Record;
-pub use seats::{Bucket, FindRequest, Hold, HoldRequest, ListFilter, Listed, MapRow, SeatStore, WaitRequest};
+pub use seats::{
+    Bucket, FindRequest, Hold, HoldRequest, ListFilter, Listed, MapRow, SeatChoice, SeatStore, WaitRequest,
+};
 pub use servers::{Servers, Session};

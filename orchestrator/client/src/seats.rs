@@ -17,11 +17,44 @@ pub struct HoldRequest<'a> {
     pub count: u32,
     /// Time to live of the hold, in milliseconds.
     pub ttl_ms: u64,
-    /// Only seats of this tier; `None` for any tier.
-    pub tier: Option<&'a str>,
+    /// How the seats are chosen.
+    pub choice: SeatChoice<'a>,
     /// Name of the hold. If the answer was lost, the same request under the same name returns the same hold. Without a
     /// name the server generates one.
     pub token: Option<&'a str>,
+}
+
+/// How best seating chooses seats; the default is the server's.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SeatChoice<'a> {
+    /// Only seats of this tier; `None` for any tier.
+    pub tier: Option<&'a str>,
+    /// Only seats in these areas; all areas if empty.
+    pub areas: &'a [String],
+    /// `PREFER`, `REQUIRE`, `AREA` or, except for a wait, `IGNORE`; `None` for `PREFER`.
+    pub adjacent: Option<&'a str>,
+    /// `AVOID`, `ALLOW` or `FORBID`; `None` for `AVOID`.
+    pub orphans: Option<&'a str>,
+    /// Flags whose seats may be taken too.
+    pub flags: &'a [String],
+    /// Seats of the party that must have a flag: their number, and the flag. The other seats have no flag that `flags`
+    /// does not name.
+    pub needs: &'a [(u32, String)],
+}
+
+impl SeatChoice<'_> {
+    fn write(&self, command: &mut redis::Cmd) {
+        let options = [("TIER", self.tier), ("ADJACENT", self.adjacent), ("ORPHANS", self.orphans)];
+        with_options(command, &options);
+        for (option, names) in [("AREAS", self.areas), ("FLAGS", self.flags)] {
+            if !names.is_empty() {
+                command.arg(option).arg(names.len()).arg(names);
+            }
+        }
+        for (count, flag) in self.needs {
+            command.arg("NEED").arg(count).arg(flag);
+        }
+    }
 }
 
 /// Seats that are held for a user until a deadline.
@@ -101,16 +134,8 @@ pub struct ListFilter<'a> {
 pub struct FindRequest<'a> {
     /// Seats, 1 to 100.
     pub count: u32,
-    /// Only seats of this tier; `None` for any tier.
-    pub tier: Option<&'a str>,
-    /// Only seats in these areas; all areas if empty.
-    pub areas: &'a [String],
-    /// `PREFER`, `REQUIRE`, `AREA` or `IGNORE`; `None` for `PREFER`.
-    pub adjacent: Option<&'a str>,
-    /// `AVOID`, `ALLOW` or `FORBID`; `None` for `AVOID`.
-    pub orphans: Option<&'a str>,
-    /// Flags whose seats may be taken too.
-    pub flags: &'a [String],
+    /// How the seats are chosen.
+    pub choice: SeatChoice<'a>,
     /// The most offers, 1 to 20.
     pub best: u32,
 }
@@ -132,13 +157,14 @@ pub struct WaitRequest<'a> {
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 /// use std::time::Duration;
 ///
-/// use allot_client::{Endpoint, HoldRequest, SeatStore, Servers};
+/// use allot_client::{Endpoint, HoldRequest, SeatChoice, SeatStore, Servers};
 ///
 /// let (endpoint, user) = Endpoint::url("redis://127.0.0.1:6379")?;
 /// let connection = Servers { user, ..Servers::new(endpoint, "show:1") }.connection(Duration::ZERO).await?;
 /// let show = SeatStore::new(connection, "show:1");
 /// show.create(r#"{"areas":[{"id":"box","rows":[{"label":"1","rank":1,"tier":"gold","seats":"1-4"}]}]}"#).await?;
-/// let request = HoldRequest { user: "ann", count: 2, ttl_ms: 60_000, tier: None, token: Some("order-7") };
+/// let choice = SeatChoice { adjacent: Some("REQUIRE"), ..SeatChoice::default() };
+/// let request = HoldRequest { user: "ann", count: 2, ttl_ms: 60_000, choice, token: Some("order-7") };
 /// if let Some(hold) = show.hold(&request).await? {
 ///     println!("{} as {}", hold.seats.join(", "), hold.token);
 /// }
@@ -177,7 +203,8 @@ impl SeatStore {
     pub async fn hold(&self, request: &HoldRequest<'_>) -> Result<Option<Hold>, Error> {
         let mut command = self.begin("SEAT.HOLD");
         command.arg(request.user).arg(request.count).arg("TTL").arg(request.ttl_ms);
-        with_options(&mut command, &[("TIER", request.tier), ("TOKEN", request.token)]);
+        request.choice.write(&mut command);
+        with_options(&mut command, &[("TOKEN", request.token)]);
         let record = Record::read_nullable(self.ask(&command).await?)?;
         record.map(|record| hold(&record)).transpose()
     }
@@ -190,7 +217,8 @@ impl SeatStore {
         let hold = &request.hold;
         let mut command = self.begin("SEAT.WAIT");
         command.arg(hold.user).arg(hold.count).arg("TTL").arg(hold.ttl_ms).arg("OFFER").arg(request.offer_ms);
-        with_options(&mut command, &[("TIER", hold.tier), ("TOKEN", hold.token)]);
+        hold.choice.write(&mut command);
+        with_options(&mut command, &[("TOKEN", hold.token)]);
         command.arg("PRIORITY").arg(request.priority);
         Record::read(self.ask(&command).await?)
     }
@@ -203,13 +231,21 @@ impl SeatStore {
         self.ask(self.begin("SEAT.UNWAIT").arg(token)).await
     }
 
-    /// Holds exactly these seats, all or none.
+    /// Holds exactly these seats, all or none. `orphans` says whether they may leave a single free seat, `ALLOW` or
+    /// `FORBID`; `None` for the rule of the show.
     ///
     /// # Errors
-    /// [`Error::Refused`] with `BADSTATE` if one of them is not free.
-    pub async fn pick(&self, user: &str, ttl_ms: u64, seats: &[String]) -> Result<Hold, Error> {
+    /// [`Error::Refused`] with `BADSTATE` if one of them is not free, `LIMIT` if a single seat would remain.
+    pub async fn pick(
+        &self,
+        user: &str,
+        ttl_ms: u64,
+        orphans: Option<&str>,
+        seats: &[String],
+    ) -> Result<Hold, Error> {
         let mut command = self.begin("SEAT.PICK");
         command.arg(user).arg("TTL").arg(ttl_ms);
+        with_options(&mut command, &[("ORPHANS", orphans)]);
         command.arg("SEATS").arg(seats.len()).arg(seats);
         hold(&Record::read(self.ask(&command).await?)?)
     }
@@ -342,13 +378,7 @@ impl SeatStore {
     pub async fn find(&self, request: &FindRequest<'_>) -> Result<Vec<Record>, Error> {
         let mut command = self.begin("SEAT.FIND");
         command.arg(request.count);
-        let options = [("TIER", request.tier), ("ADJACENT", request.adjacent), ("ORPHANS", request.orphans)];
-        with_options(&mut command, &options);
-        for (option, names) in [("AREAS", request.areas), ("FLAGS", request.flags)] {
-            if !names.is_empty() {
-                command.arg(option).arg(names.len()).arg(names);
-            }
-        }
+        request.choice.write(&mut command);
         command.arg("BEST").arg(request.best);
         Record::read_list(self.ask(&command).await?)
     }

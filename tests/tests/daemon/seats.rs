@@ -13,6 +13,10 @@ const PLAN: &str = r#"{"areas":[
     {"label":"B","rank":2,"tier":"silver","seats":"1-8"}]}],
   "limits":{"seats_per_user":6}}"#;
 
+const PARTY_PLAN: &str = r#"{"areas":[{"id":"box","rows":[{"label":"1","rank":1,"seats":[
+  {"label":"1","tier":"gold"},{"label":"2","tier":"gold"},{"label":"3","tier":"gold"},
+  {"label":"4","tier":"gold","flags":["wheelchair"]}]}]}]}"#;
+
 fn file(server: &RedisServer, name: &str, text: &str) -> String {
     let path = server.dir().join(name);
     fs::write(&path, text).unwrap();
@@ -178,6 +182,14 @@ fn lists_and_offers_are_printed() {
     let offers = run(&server, &["seats", "find", "show", "3", "--tier", "silver", "--json"]).ok();
     assert_eq!(report(&offers.out)[0]["adjacent"], 1, "{}", offers.out);
     assert_eq!(run(&server, &["seats", "find", "show", "17", "--json"]).ok().out.trim(), "[]");
+    load(&server, PARTY_PLAN, "party");
+    let party = ["seats", "find", "party", "2", "--need", "wheelchair=1", "--orphans", "allow", "--json"];
+    let seats = &report(&run(&server, &party).ok().out)[0]["seats"];
+    assert_eq!(seats, &serde_json::json!(["box-1-3", "box-1-4"]));
+    // The only run leaves seat 1 alone.
+    let strict = ["seats", "find", "party", "3", "--need", "wheelchair=1", "--orphans", "forbid", "--json"];
+    assert_eq!(run(&server, &strict).ok().out.trim(), "[]");
+    assert!(run(&server, &["seats", "find", "party", "2", "--need", "wheelchair"]).err.contains("FLAG=N"));
 }
 
 #[test]

@@ -174,7 +174,7 @@ pub(super) async fn hold(
 ) -> Answer {
     let target = format!("{key} {user} {}", seats.join(" "));
     act(&caller, "SEAT.PICK", target, async {
-        let pick = async |show: SeatStore| show.pick(&user, ttl, &seats).await;
+        let pick = async |show: SeatStore| show.pick(&user, ttl, None, &seats).await;
         Ok(console.operator.show(&key, pick).await?.token)
     })
     .await

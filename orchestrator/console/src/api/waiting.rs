@@ -1,7 +1,7 @@
 //! The waiting list of a show: who waits, and what an operator does with waits. The server itself makes the offers, in the
 //! step in which seats become free.
 
-use allot_client::{HoldRequest, ListFilter, Listed, Record, SeatStore, WaitRequest};
+use allot_client::{HoldRequest, ListFilter, Listed, Record, SeatChoice, SeatStore, WaitRequest};
 use axum::extract::{Query, State};
 use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
@@ -85,7 +85,8 @@ pub(super) async fn wait(
 ) -> Answer {
     let NewWait { key, user, count, tier, ttl, offer, priority } = &wanted;
     act(&caller, "SEAT.WAIT", format!("{key} {user} {count}"), async {
-        let hold = HoldRequest { user, count: *count, ttl_ms: *ttl, tier: tier.as_deref(), token: None };
+        let choice = SeatChoice { tier: tier.as_deref(), ..SeatChoice::default() };
+        let hold = HoldRequest { user, count: *count, ttl_ms: *ttl, choice, token: None };
         let request = WaitRequest { hold, offer_ms: *offer, priority: *priority };
         let ask = async |show: SeatStore| Ok(show.wait(&request).await?.json());
         Ok(console.operator.show(key, ask).await?)

@@ -6,7 +6,7 @@ use clap::Args;
 use crate::cli::outcome::Outcome;
 use crate::cli::table;
 use crate::config::RedisSource;
-use allot_client::{FindRequest, SeatStore};
+use allot_client::{FindRequest, SeatChoice, SeatStore};
 
 /// Arguments of `allotd seats find`.
 #[derive(Debug, Args)]
@@ -30,6 +30,9 @@ pub(crate) struct Arguments {
     /// Also seats with this flag; may be given several times.
     #[arg(long = "flag")]
     flags: Vec<String>,
+    /// So many seats of the party have this flag, as FLAG=N; may be given several times.
+    #[arg(long = "need", value_name = "FLAG=N", value_parser = need)]
+    needs: Vec<(u32, String)>,
     /// The most offers, 1 to 20.
     #[arg(long, default_value_t = 1)]
     best: u32,
@@ -43,16 +46,22 @@ pub(crate) struct Arguments {
 /// Runs the command.
 pub(crate) async fn run(arguments: Arguments) -> Result<Outcome> {
     let show = SeatStore::new(arguments.redis.connect(&arguments.key).await?, &arguments.key);
-    let request = FindRequest {
-        count: arguments.count,
+    let choice = SeatChoice {
         tier: arguments.tier.as_deref(),
         areas: &arguments.areas,
         adjacent: arguments.adjacent.as_deref(),
         orphans: arguments.orphans.as_deref(),
         flags: &arguments.flags,
-        best: arguments.best,
+        needs: &arguments.needs,
     };
+    let request = FindRequest { count: arguments.count, choice, best: arguments.best };
     let offers = show.find(&request).await?;
     let columns = [("seats", "seats"), ("adjacent", "adjacent"), ("groups", "groups"), ("areas", "areas")];
     table::print(&offers, &columns, arguments.json).map(|()| Outcome::Done)
+}
+
+/// Reads `FLAG=N`. A flag may contain a `=`.
+fn need(text: &str) -> Result<(u32, String), String> {
+    let parts = text.rsplit_once('=').and_then(|(flag, count)| Some((count.parse().ok()?, flag.to_owned())));
+    parts.ok_or_else(|| format!("'{text}' is not FLAG=N, for example wheelchair=1"))
 }

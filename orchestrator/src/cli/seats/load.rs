@@ -229,7 +229,7 @@ async fn prepare(
     let bar = progress::bar(sold.len() as u64, "marking sold seats");
     for (seats, number) in sold.chunks(chunk.max(1)).zip(1..) {
         // Each hold has a user of its own, so that limits per user do not apply.
-        let hold = show.pick(&format!("{IMPORTED}-{number}"), ttl_ms, seats).await?;
+        let hold = show.pick(&format!("{IMPORTED}-{number}"), ttl_ms, Some("ALLOW"), seats).await?;
         show.confirm(&hold.token, Some(IMPORTED)).await?;
         bar.inc(seats.len() as u64);
     }

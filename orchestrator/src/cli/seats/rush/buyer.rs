@@ -10,7 +10,7 @@ use tokio::time::sleep;
 
 use super::ledger::Ledger;
 use super::tally::{Operation, Tally};
-use allot_client::{Error, Hold, HoldRequest, SeatStore};
+use allot_client::{Error, Hold, HoldRequest, SeatChoice, SeatStore};
 
 /// Pause before a buyer asks again when nothing was free.
 const RETRY_PAUSE: Duration = Duration::from_millis(10);
@@ -136,7 +136,8 @@ async fn find(test: &LoadTest, show: &SeatStore, holder: u64, count: u32) -> Res
         let sent = Instant::now();
         let ttl_ms = test.ttl.as_millis() as u64;
         let tier = test.tier.as_deref();
-        let reply = show.hold(&HoldRequest { user: &user, count, ttl_ms, tier, token: None }).await;
+        let choice = SeatChoice { tier, ..SeatChoice::default() };
+        let reply = show.hold(&HoldRequest { user: &user, count, ttl_ms, choice, token: None }).await;
         test.tally.took(Operation::Hold, sent.elapsed());
         if let Some(hold) = reply? {
             test.tally.granted(count, &hold);
