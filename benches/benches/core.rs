@@ -75,6 +75,7 @@ fn sell_most(show: &mut Show) {
                     ttl: 1000,
                     token: choice,
                     orphans: None,
+                    from: None,
                     seats: vec![id.as_bytes()],
                 }),
             );
@@ -94,6 +95,7 @@ fn hold<'a>(user: &'a [u8], token: &'a [u8]) -> Request<'a> {
         orphans: Orphans::Avoid,
         flags: vec![],
         needs: vec![],
+        from: None,
         replace: None,
         token: TokenChoice { token, chosen: false },
     })
@@ -136,6 +138,7 @@ fn fill_waiting_list(show: &mut Show, waiters: usize) {
             orphans: Orphans::Avoid,
             flags: vec![],
             needs: vec![],
+            from: None,
             replace: None,
             token: TokenChoice { token: user.as_bytes(), chosen: true },
         };

@@ -12,6 +12,9 @@ use crate::raw::{RawClient, Reply};
 use crate::shows::seats_of;
 use crate::stream::Command;
 
+/// Names of blocks.
+const BLOCKS: [&str; 2] = ["press", "sponsors"];
+
 /// A life that no test outlives.
 pub const LONG_TTL_MS: i64 = 3_600_000;
 
@@ -27,6 +30,8 @@ pub struct SeatWorkload {
     holds: BTreeMap<String, (String, Vec<String>, i64)>,
     sold: Vec<String>,
     blocked: Vec<String>,
+    /// The last end of a block.
+    last_end: i64,
     number: usize,
     /// What the replies said.
     pub done: Vec<String>,
@@ -48,6 +53,7 @@ impl SeatWorkload {
             holds,
             sold,
             blocked,
+            last_end: 0,
             number: 0,
             done,
         }
@@ -122,6 +128,9 @@ impl SeatWorkload {
         }
         if self.random.once_in(4) {
             words.extend(["FLAGS", "1", "wheelchair"]);
+        }
+        if self.random.once_in(4) {
+            words.extend(["FROM", *self.random.of(&BLOCKS)]);
         }
         if !self.random.once_in(4) {
             words.extend(["TOKEN", &token]);
@@ -251,6 +260,39 @@ impl SeatWorkload {
             self.done.push(format!("blocked {seat}"));
             self.blocked.push(seat);
         }
+        self.block_with_name_or_end();
+    }
+
+    /// Blocks and unblocks seats in blocks. Such seats are not unblocked one by one, because holds may take them.
+    fn block_with_name_or_end(&mut self) {
+        let (name, seat) = (*self.random.of(&BLOCKS), self.random.of(&self.seats).clone());
+        let end = time_now() + self.random.within(5, 60) as i64;
+        if self.random.once_in(4) {
+            self.call("SEAT.UNBLOCK", &["NAME", name]);
+            return;
+        }
+        self.last_end = self.last_end.max(end);
+        let end = end.to_string();
+        // On a slow machine an end may have passed when the server reads it.
+        let reply = match self.random.below(3) {
+            0 => self.client.call(&["SEAT.BLOCK", &self.key, "UNTIL", &end, "1", &seat]),
+            1 => self.client.call(&["SEAT.BLOCK", &self.key, "NAME", name, "UNTIL", &end, "1", &seat]),
+            _ => self.call("SEAT.BLOCK", &["NAME", name, "1", &seat]),
+        };
+        if reply == Reply::Int(1) {
+            self.done.push(format!("blocked {seat}"));
+        }
+    }
+
+    /// Ends all blocks with a name or an end, so that none ends by itself later.
+    pub fn end_blocks(&mut self) {
+        while time_now() <= self.last_end {
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        }
+        // Every request ends the blocks whose time is over.
+        for name in BLOCKS {
+            self.call("SEAT.UNBLOCK", &["NAME", name]);
+        }
     }
 
     /// A user waits for seats: mostly for a moment, sometimes for more seats than there are. Offers are not recorded,
@@ -295,8 +337,13 @@ impl SeatWorkload {
 
 /// A time that lasting holds do not expire before.
 fn hold_horizon() -> i64 {
+    time_now() + LONG_TTL_MS / 2
+}
+
+/// Milliseconds since 1970.
+fn time_now() -> i64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a clock");
-    now.as_millis() as i64 + LONG_TTL_MS / 2
+    now.as_millis() as i64
 }
 
 /// A `SEAT.APPLY` as it was replicated: its time, and its events.
@@ -326,11 +373,14 @@ pub fn told(show: &Show, event: &Event) -> Option<String> {
         }
         Event::Released { token, seats } => format!("released {}: {}", text(token), ids(seats)),
         Event::Refunded { seats } => format!("refunded {}", ids(seats)),
-        Event::Blocked { seats } => format!("blocked {}", ids(seats)),
+        Event::Blocked { seats } | Event::BlockedIn { seats, .. } => format!("blocked {}", ids(seats)),
         Event::Unblocked { seats } => format!("unblocked {}", ids(seats)),
         Event::Altered { .. } | Event::Limited { .. } | Event::Arranged { .. } => "altered".to_owned(),
         // Offers come when seats become free, as by expiries.
+        // Blocks end at their times, too.
         Event::Waited(_)
+        | Event::WaitedFrom(_)
+        | Event::BlockEnded { .. }
         | Event::Offered(_)
         | Event::Unwaited { .. }
         | Event::Created { .. }

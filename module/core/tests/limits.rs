@@ -124,7 +124,14 @@ fn numbers_of_a_show_hold_at_their_limits() {
     use seat::request::{Pick, Request};
     let plan = r#"{"events":10,"limits":{"holds_per_user":0},"areas":[{"id":"a","rows":[{"label":"1","rank":1,"tier":"t","seats":"1-9"}]}]}"#;
     let pick = |name, seat, ttl| {
-        Request::Pick(Pick { user: b"ann", ttl, token: token(name), orphans: None, seats: vec![seat] })
+        Request::Pick(Pick {
+            user: b"ann",
+            ttl,
+            token: token(name),
+            orphans: None,
+            from: None,
+            seats: vec![seat],
+        })
     };
     let confirm = |token| Request::Confirm { token, user: Some(b"ann"), order: Some(b"o1") };
     let ask = |request| {

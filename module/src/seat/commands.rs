@@ -51,6 +51,8 @@ const NEEDS: Parameter =
         .optional()
         .many();
 
+const FROM: Parameter = Parameter::name("block").after("FROM").optional();
+
 /// Every command of the family.
 pub(crate) static COMMANDS: &[Command] = &[
     command! {
@@ -79,7 +81,7 @@ pub(crate) static COMMANDS: &[Command] = &[
         flags: "write deny-oom fast",
         keys: RW | ACCESS | UPDATE,
         summary: "Holds the best free seats for a user until a deadline",
-        complexity: "O(C * log(R) + A) with C seats asked for, R rows and A areas",
+        complexity: "O(C * log(R) + A) with C seats asked for, R rows and A areas; with FROM also O(B) with B seats of the block",
         parameters: [
             KEY,
             USER,
@@ -91,6 +93,7 @@ pub(crate) static COMMANDS: &[Command] = &[
             ORPHANS,
             FLAGS,
             NEEDS,
+            FROM,
             Parameter::block("replace", &[
                     Parameter::name("old-token").after("REPLACE"),
                     Parameter::word("other", "OTHER").optional(),
@@ -116,6 +119,7 @@ pub(crate) static COMMANDS: &[Command] = &[
                 ])
             .after("ORPHANS")
             .optional(),
+            FROM,
             TOKEN.after("TOKEN").optional(),
             NAMED_SEATS.or_error("SEATS is missing: name the seats to pick"),
         ],
@@ -147,6 +151,7 @@ pub(crate) static COMMANDS: &[Command] = &[
             ORPHANS,
             FLAGS,
             NEEDS,
+            FROM,
             Parameter::integer("priority").after("PRIORITY").optional(),
             TOKEN.after("TOKEN").optional(),
         ],
@@ -211,18 +216,26 @@ pub(crate) static COMMANDS: &[Command] = &[
         run: writes::block,
         flags: "write deny-oom",
         keys: RW | ACCESS | UPDATE,
-        summary: "Takes free seats off sale",
-        complexity: "O(C * log(R)) with C seats named and R rows",
-        parameters: [KEY, COUNTED_SEATS],
+        summary: "Takes free seats off sale, perhaps in a block with a name or an end",
+        complexity: "O(C * log(R) + B) with C seats named, R rows and B seats of the block",
+        parameters: [
+            KEY,
+            Parameter::name("block").after("NAME").optional(),
+            Parameter::integer("unix-time-milliseconds").after("UNTIL").optional(),
+            COUNTED_SEATS,
+        ],
     },
     command! {
         name: c"SEAT.UNBLOCK",
         run: writes::unblock,
         flags: "write",
         keys: RW | ACCESS | UPDATE,
-        summary: "Puts blocked seats on sale again",
-        complexity: "O(C * log(R)) with C seats named and R rows",
-        parameters: [KEY, COUNTED_SEATS],
+        summary: "Puts blocked seats on sale again, or all seats of a block",
+        complexity: "O(C * log(R) + B) with C seats named or unblocked, R rows and B seats of their blocks",
+        parameters: [
+            KEY,
+            Parameter::one_of("which", &[Parameter::counted("n", &[COUNT, SEATS]), Parameter::name("block").after("NAME")]),
+        ],
     },
     command! {
         name: c"SEAT.GET",
@@ -258,6 +271,7 @@ pub(crate) static COMMANDS: &[Command] = &[
             ORPHANS,
             FLAGS,
             NEEDS,
+            FROM,
             Parameter::integer("k").after("BEST").optional(),
         ],
     },
@@ -280,6 +294,7 @@ pub(crate) static COMMANDS: &[Command] = &[
             TIER,
             AREA.after("AREA").optional(),
             USER.after("USER").optional(),
+            Parameter::name("block").after("BLOCK").optional(),
             Parameter::natural("cursor").after("CURSOR").optional(),
             Parameter::integer("n").after("COUNT").optional(),
         ],

@@ -2,7 +2,7 @@
 
 use allot_core::seat::Show;
 use allot_core::seat::find::MAX_OFFERS;
-use allot_core::seat::list::Filter;
+use allot_core::seat::list::{Filter, block_called};
 use allot_core::seat::plan;
 use allot_core::seat::request::Wanted;
 use allot_core::shared::refusal::{Code, Refusal};
@@ -31,10 +31,10 @@ enum Listed {
     Waiting,
 }
 
-/// `SEAT.LIST key SEATS|HOLDS|ORDERS|WAITING [STATE s] [TIER t] [AREA a] [USER u] [CURSOR c] [COUNT n]`
+/// `SEAT.LIST key SEATS|HOLDS|ORDERS|WAITING [STATE s] [TIER t] [AREA a] [USER u] [BLOCK b] [CURSOR c] [COUNT n]`
 pub(super) fn list(
     call: &Call<'_>,
-    [_, what, state, tier, area, user, cursor, count]: &[Argument<'_>; 8],
+    [_, what, state, tier, area, user, block, cursor, count]: &[Argument<'_>; 9],
 ) -> Done {
     let what = what
         .choice(&[Listed::Seats, Listed::Holds, Listed::Orders, Listed::Waiting])
@@ -43,8 +43,9 @@ pub(super) fn list(
     if state.is_some() && what != Listed::Seats {
         return Err(Refusal::new(Code::Err, "only seats have a STATE"));
     }
-    if what == Listed::Waiting && (tier.is_given() || area.is_given()) {
-        return Err(Refusal::new(Code::Err, "waiters are listed by USER only, not by TIER or AREA"));
+    if what == Listed::Waiting && (tier.is_given() || area.is_given() || block.is_given()) {
+        let text = "waiters are listed by USER only, not by TIER, AREA or BLOCK";
+        return Err(Refusal::new(Code::Err, text));
     }
     let (tier, area, user) = (tier.optional_text(), area.optional_text(), user.optional_text());
     let cursor = cursor.optional_natural().unwrap_or(0);
@@ -54,7 +55,8 @@ pub(super) fn list(
     }
     read::<Show, _>(call.ctx, call.key()?, |show, now| {
         let (tier, area) = known(show, tier, area)?;
-        let (filter, count, ctx) = (Filter { state, tier, area, user }, count as u32, call.ctx);
+        let block = block.optional_text().map(|name| block_called(show, name)).transpose()?;
+        let (filter, count, ctx) = (Filter { state, tier, area, user, block }, count as u32, call.ctx);
         match what {
             Listed::Seats => {
                 let (seats, next) = show.list_seats(filter, cursor, count, now);
@@ -90,7 +92,7 @@ fn reply_part<T>(ctx: Context<'_>, next: u64, records: &[T], reply: impl Fn(&T))
 /// `SEAT.FIND key count [option ...] [BEST k]`
 pub(super) fn find(
     call: &Call<'_>,
-    [_, count, tier, areas, adjacent, orphans, flags, needs, best]: &[Argument<'_>; 9],
+    [_, count, tier, areas, adjacent, orphans, flags, needs, from, best]: &[Argument<'_>; 10],
 ) -> Done {
     check_list("areas", areas, plan::max::AREAS)?;
     check_list("flags", flags, plan::max::FLAGS)?;
@@ -103,6 +105,7 @@ pub(super) fn find(
         orphans: orphans.member()?.unwrap_or_default(),
         flags: flags.words(),
         needs: &needs,
+        from: from.optional_text(),
     };
     check_count(wanted.count)?;
     let best = best.optional_integer().unwrap_or(1);

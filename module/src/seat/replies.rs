@@ -111,7 +111,7 @@ pub(super) fn reply_seat(ctx: Context<'_>, show: &Show, record: &SeatRecord) {
         Some(value) => ctx.reply_string(value),
         None => ctx.reply_null(),
     };
-    ctx.reply_map(11);
+    ctx.reply_map(12);
     let texts = [
         ("id", venue.id(record.seat)),
         ("area", venue.area(venue.area_of(row)).id.to_string()),
@@ -141,4 +141,6 @@ pub(super) fn reply_seat(ctx: Context<'_>, show: &Show, record: &SeatRecord) {
     for flag in flags {
         ctx.reply_string(flag.as_bytes());
     }
+    ctx.reply_string(b"block");
+    maybe(record.block.as_deref());
 }

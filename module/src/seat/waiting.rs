@@ -15,8 +15,8 @@ use crate::engine::{Call, Done, config, token};
 /// `SEAT.WAIT key user count TTL ms OFFER ms [option ...]`
 pub(super) fn wait(
     call: &Call<'_>,
-    [_, user, count, ttl, offer, tier, areas, adjacent, orphans, flags, needs, priority, chosen]: &[Argument<'_>;
-         13],
+    [_, user, count, ttl, offer, tier, areas, adjacent, orphans, flags, needs, from, priority, chosen]: &[Argument<'_>;
+         14],
 ) -> Done {
     check_list("areas", areas, plan::max::AREAS)?;
     check_list("flags", flags, plan::max::FLAGS)?;
@@ -31,6 +31,7 @@ pub(super) fn wait(
         orphans: orphans.member()?.unwrap_or_default(),
         flags: flags.words().to_vec(),
         needs: needs_of(needs)?,
+        from: from.optional_text(),
         replace: None,
         token: token::choice(chosen, &made),
     };

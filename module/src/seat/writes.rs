@@ -93,7 +93,8 @@ pub(super) fn alter(call: &Call<'_>, [_, json]: &[Argument<'_>; 2]) -> Done {
 /// `SEAT.HOLD key user count TTL ms [option ...]`
 pub(super) fn hold(
     call: &Call<'_>,
-    [_, user, count, ttl, tier, areas, adjacent, orphans, flags, needs, replace, chosen]: &[Argument<'_>; 12],
+    [_, user, count, ttl, tier, areas, adjacent, orphans, flags, needs, from, replace, chosen]: &[Argument<'_>;
+         13],
 ) -> Done {
     check_list("areas", areas, plan::max::AREAS)?;
     check_list("flags", flags, plan::max::FLAGS)?;
@@ -109,6 +110,7 @@ pub(super) fn hold(
         orphans: orphans.member()?.unwrap_or_default(),
         flags: flags.words().to_vec(),
         needs: needs_of(needs)?,
+        from: from.optional_text(),
         replace: replace.optional_text().map(replaced),
         token: token::choice(chosen, &made),
     };
@@ -120,14 +122,18 @@ pub(super) fn hold(
     count_refused(record)
 }
 
-/// `SEAT.PICK key user TTL ms [ORPHANS FORBID|ALLOW] [TOKEN token] SEATS n seat ...`
-pub(super) fn pick(call: &Call<'_>, [_, user, ttl, orphans, chosen, seats]: &[Argument<'_>; 6]) -> Done {
+/// `SEAT.PICK key user TTL ms [ORPHANS FORBID|ALLOW] [FROM block] [TOKEN token] SEATS n seat ...`
+pub(super) fn pick(
+    call: &Call<'_>,
+    [_, user, ttl, orphans, from, chosen, seats]: &[Argument<'_>; 7],
+) -> Done {
     let made = token::make_unless(chosen.is_given());
     let pick = Pick {
         user: user.text(),
         ttl: time_to_live(ttl)?,
         token: token::choice(chosen, &made),
         orphans: orphans.choice(&[PickOrphans::Allow, PickOrphans::Forbid]),
+        from: from.optional_text(),
         seats: seats.words().to_vec(),
     };
     check_count(pick.seats.len() as i64)?;
@@ -189,16 +195,33 @@ pub(super) fn refund(call: &Call<'_>, [_, order, seats]: &[Argument<'_>; 3]) -> 
     answer(call, &Request::Refund { order: order.optional_text(), seats: seats.words().to_vec() })
 }
 
-/// `SEAT.BLOCK key n seat ...`
-pub(super) fn block(call: &Call<'_>, [_, seats]: &[Argument<'_>; 2]) -> Done {
+/// `SEAT.BLOCK key [NAME block] [UNTIL ms] n seat ...`
+pub(super) fn block(call: &Call<'_>, [_, name, until, seats]: &[Argument<'_>; 4]) -> Done {
     check_list("seats", seats, LISTED_AT_ONCE)?;
-    answer(call, &Request::Block(seats.words().to_vec()))
+    let (name, until, seats) = (name.optional_text(), until.optional_integer(), seats.words().to_vec());
+    let request = match (name, until) {
+        (None, None) => Request::Block(seats),
+        _ => Request::BlockIn { name, until, seats },
+    };
+    answer(call, &request)
 }
 
-/// `SEAT.UNBLOCK key n seat ...`
-pub(super) fn unblock(call: &Call<'_>, [_, seats]: &[Argument<'_>; 2]) -> Done {
-    check_list("seats", seats, LISTED_AT_ONCE)?;
-    answer(call, &Request::Unblock(seats.words().to_vec()))
+/// What `SEAT.UNBLOCK` names.
+#[derive(Clone, Copy)]
+enum Which {
+    Seats,
+    Block,
+}
+
+/// `SEAT.UNBLOCK key n seat ...` or `SEAT.UNBLOCK key NAME block`
+pub(super) fn unblock(call: &Call<'_>, [_, which]: &[Argument<'_>; 2]) -> Done {
+    match which.choice(&[Which::Seats, Which::Block]) {
+        Some(Which::Block) => answer(call, &Request::EndBlock(which.text())),
+        Some(Which::Seats) | None => {
+            check_list("seats", which, LISTED_AT_ONCE)?;
+            answer(call, &Request::Unblock(which.words().to_vec()))
+        }
+    }
 }
 
 fn time_to_live(ttl: &Argument<'_>) -> Result<i64, Refusal> {

@@ -40,11 +40,18 @@ pub struct SeatChoice<'a> {
     /// Seats of the party that must have a flag: their number, and the flag. The other seats have no flag that `flags`
     /// does not name.
     pub needs: &'a [(u32, String)],
+    /// Only seats of the block of this name; `None` for free seats.
+    pub from: Option<&'a str>,
 }
 
 impl SeatChoice<'_> {
     fn write(&self, command: &mut redis::Cmd) {
-        let options = [("TIER", self.tier), ("ADJACENT", self.adjacent), ("ORPHANS", self.orphans)];
+        let options = [
+            ("TIER", self.tier),
+            ("ADJACENT", self.adjacent),
+            ("ORPHANS", self.orphans),
+            ("FROM", self.from),
+        ];
         with_options(command, &options);
         for (option, names) in [("AREAS", self.areas), ("FLAGS", self.flags)] {
             if !names.is_empty() {
@@ -127,6 +134,8 @@ pub struct ListFilter<'a> {
     pub area: Option<&'a str>,
     /// Only seats, holds and sales of this user.
     pub user: Option<&'a str>,
+    /// Only seats of this block, also those held or sold from it, or holds and sales with one.
+    pub block: Option<&'a str>,
 }
 
 /// A request for offers.
@@ -300,12 +309,37 @@ impl SeatStore {
         self.ask(command.arg(seats.len()).arg(seats)).await
     }
 
-    /// Takes free seats off sale. Returns the number of seats.
+    /// Takes free seats off sale, without an end. Returns the number of seats.
     ///
     /// # Errors
     /// [`Error::Refused`] with `BADSTATE` if one of them is not free.
     pub async fn block(&self, seats: &[String]) -> Result<u64, Error> {
         self.ask(self.begin("SEAT.BLOCK").arg(seats.len()).arg(seats)).await
+    }
+
+    /// Takes free seats off sale, in a block. A block with a name gets further seats, and `until` (milliseconds since 1970)
+    /// changes its end. A block without a name has an end. Returns the number of seats.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with `BADSTATE` if one of them is not free, `LIMIT` if the block would be too large.
+    pub async fn block_in(
+        &self,
+        name: Option<&str>,
+        until: Option<u64>,
+        seats: &[String],
+    ) -> Result<u64, Error> {
+        let mut command = self.begin("SEAT.BLOCK");
+        let until = until.map(|until| until.to_string());
+        with_options(&mut command, &[("NAME", name), ("UNTIL", until.as_deref())]);
+        self.ask(command.arg(seats.len()).arg(seats)).await
+    }
+
+    /// Ends a block. Returns the number of its seats that are free now.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with `NOTFOUND` if there is no such block.
+    pub async fn end_block(&self, name: &str) -> Result<u64, Error> {
+        self.ask(self.begin("SEAT.UNBLOCK").arg("NAME").arg(name)).await
     }
 
     /// Puts blocked seats on sale again. Returns the number of seats.
@@ -362,8 +396,13 @@ impl SeatStore {
             Listed::Orders => "ORDERS",
             Listed::Waiting => "WAITING",
         });
-        let options =
-            [("STATE", filter.state), ("TIER", filter.tier), ("AREA", filter.area), ("USER", filter.user)];
+        let options = [
+            ("STATE", filter.state),
+            ("TIER", filter.tier),
+            ("AREA", filter.area),
+            ("USER", filter.user),
+            ("BLOCK", filter.block),
+        ];
         with_options(&mut command, &options);
         command.arg("CURSOR").arg(cursor).arg("COUNT").arg(count);
         let part = Record::read(self.ask(&command).await?)?;

@@ -160,7 +160,8 @@ fn export_and_load_give_an_equal_plan_and_every_seat() {
     let table = run(&server, &["seats", "export", "show"]).ok();
     assert_eq!(
         table.out,
-        "id,area,row,label,tier,state,user,order\n9005,a,1,1,gold,sold,ann,\"o,1\"\na-1-2,a,1,2,gold,free,,\n"
+        "id,area,row,label,tier,state,user,order,block\n9005,a,1,1,gold,sold,ann,\"o,1\",\n\
+         a-1-2,a,1,2,gold,free,,,\n"
     );
     let exported = run(&server, &["seats", "export", "show", "--format", "json"]).ok();
     assert_eq!(report(&exported.out)["seats"][0]["order"], "o,1");

@@ -127,7 +127,7 @@ fn every_command_is_documented() {
         .flat_map(|argument| argument.record())
         .filter_map(|(name, value)| (name == "token").then(|| value.text()))
         .collect();
-    assert_eq!(tokens, ["TTL", "TIER", "AREAS", "ADJACENT", "ORPHANS", "FLAGS", "TOKEN"]);
+    assert_eq!(tokens, ["TTL", "TIER", "AREAS", "ADJACENT", "ORPHANS", "FLAGS", "FROM", "TOKEN"]);
 }
 
 #[test]

@@ -86,7 +86,7 @@ fn an_append_only_file_cut_anywhere_gives_a_state_that_there_was() {
     let mut stream = ReplicationStream::attach(&server);
     create(&server, "show", &THEATRE.replacen("{\"areas\"", "{\"events\":10,\"areas\"", 1));
     let mut workload = SeatWorkload::new(server.raw(), "show", 21);
-    workload.run(soak(120, 60));
+    workload.run(soak(120, 60)).end_blocks();
     let lasting: usize = workload.lasting().map(|(_, seats)| seats.len()).sum();
     eventually("all short holds to expire", TIMEOUT, || {
         books(&mut server.raw(), b"show").held == lasting as i64

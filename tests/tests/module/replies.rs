@@ -41,7 +41,8 @@ fn records_have_all_fields_in_the_order_of_the_spec() {
     create(&server, "show", THEATRE);
     let [mut resp2, mut resp3] = both(&server);
     let of_hold = ["token", "user", "seats", "adjacent", "groups", "areas", "until"];
-    let of_seat = ["id", "area", "row", "label", "tier", "state", "token", "user", "until", "order", "flags"];
+    let of_seat =
+        ["id", "area", "row", "label", "tier", "state", "token", "user", "until", "order", "flags", "block"];
     let of_stat = ["area", "tier", "priority", "free", "held", "sold", "blocked", "longest"];
     let flat = hold(&mut resp2, "show", "ann", 2, LONG_TTL_MS, "t2");
     let map = hold(&mut resp3, "show", "ann", 2, LONG_TTL_MS, "t3");

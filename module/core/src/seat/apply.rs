@@ -2,7 +2,7 @@
 //! an AOF file, `admits` has checked it.
 
 use super::claims::{MAX_COUNT, Seats, Stage};
-use super::event::{Arrangement, Event, Held, Turn};
+use super::event::{Arrangement, Event, Held, Turn, WaitedFrom};
 use super::plan::{self, Plan};
 use super::state::{Owner, SeatState, Show};
 use super::venue::{Seat, Venue};
@@ -69,7 +69,7 @@ impl Show {
                 let named = areas.iter().all(|area| (1..=MAX_IDENTIFIER).contains(&area.name.len()));
                 ensure(named, "the name of an area is too short or too long")
             }
-            Event::Waited(waited) => self.admits_wait(waited),
+            Event::Waited(waited) | Event::WaitedFrom(WaitedFrom(waited)) => self.admits_wait(waited),
             Event::Unwaited { token, .. } => {
                 ensure(self.waiters.find(token).is_some(), "nobody waits under this token")
             }
@@ -81,12 +81,7 @@ impl Show {
                     waits.is_none_or(|waiter| matches!(event, Event::Offered(_)) && waiter.user == held.user);
                 ensure(served, "the token is in use by a waiting user")?;
                 ensure(held.seats.len() <= MAX_COUNT as usize, "a hold has too many seats")?;
-                let free = held.seats.iter().all(|&seat| {
-                    let owner = self.owner(seat);
-                    self.venue.is_seat(seat)
-                        && (owner == Owner::Free || replaced.is_some_and(|id| owner == Owner::Claim(id)))
-                });
-                ensure(free, "a seat is not free")?;
+                self.admits_hold(&held.seats, replaced)?;
                 // A turn must be that of the area, or of the bucket, of the seats.
                 let takes_turn = held.seats.iter().all(|&seat| match held.turn {
                     Turn::None => true,
@@ -108,6 +103,13 @@ impl Show {
             Event::Refunded { seats } => ensure(all(seats, SeatState::Sold), "a seat is not sold"),
             Event::Blocked { seats } => ensure(all(seats, SeatState::Free), "a seat is not free"),
             Event::Unblocked { seats } => ensure(all(seats, SeatState::Blocked), "a seat is not blocked"),
+            Event::BlockedIn { name, until, seats } => {
+                self.fits_block(name.as_deref(), *until, seats.len())?;
+                ensure(all(seats, SeatState::Free), "a seat is not free")
+            }
+            Event::BlockEnded { name, until, .. } => {
+                ensure(self.blocks.find(name.as_deref(), *until).is_some(), "there is no such block")
+            }
             Event::Flushed { count, .. } => {
                 ensure(*count as usize <= self.outbox.len(), "more messages were written than wait")
             }
@@ -137,7 +139,7 @@ impl Show {
                 self.arrange(areas);
             }
             Event::Held(held) => self.hold(at, held),
-            Event::Waited(waited) => self.wait(at, waited),
+            Event::Waited(waited) | Event::WaitedFrom(WaitedFrom(waited)) => self.wait(at, waited),
             Event::Offered(held) => {
                 if self.waiters.find(&held.token).is_some() {
                     self.unwait(&held.token);
@@ -165,7 +167,7 @@ impl Show {
             Event::Expired { token } => {
                 if let Some(id) = self.claim(token) {
                     let seats = self.claims.remove(id);
-                    self.hand_over(&seats, SeatState::Held, SeatState::Free, Owner::Free);
+                    self.give_up(&seats, SeatState::Held);
                 }
             }
             Event::Refunded { seats } => {
@@ -175,14 +177,17 @@ impl Show {
                         Owner::Free | Owner::Blocked => invariant!("a seat that is refunded is sold"),
                     }
                 }
-                self.hand_over(seats, SeatState::Sold, SeatState::Free, Owner::Free);
+                self.give_up(seats, SeatState::Sold);
             }
             Event::Blocked { seats } => {
                 self.hand_over(seats, SeatState::Free, SeatState::Blocked, Owner::Blocked);
             }
             Event::Unblocked { seats } => {
                 self.hand_over(seats, SeatState::Blocked, SeatState::Free, Owner::Free);
+                self.blocks.drop_seats(seats);
             }
+            Event::BlockedIn { name, until, seats } => self.block_in(name.as_ref(), *until, seats),
+            Event::BlockEnded { name, until, .. } => self.end_block(name.as_deref(), *until),
             Event::Flushed { count, last_id } => self.outbox.sent(*count as usize, *last_id),
         }
         self.follow(event, &users);
@@ -191,8 +196,9 @@ impl Show {
     fn hold(&mut self, at: Millis, held: &Held) {
         if let Some(id) = held.replaced.as_ref().and_then(|token| self.claim(token)) {
             let seats = self.claims.remove(id);
-            self.hand_over(&seats, SeatState::Held, SeatState::Free, Owner::Free);
+            self.give_up(&seats, SeatState::Held);
         }
+        let before = self.state_before_hold(&held.seats);
         let id = self.claims.hold(
             held.token.clone(),
             &held.user,
@@ -201,7 +207,7 @@ impl Show {
             held.fingerprint.0,
             held.seats.clone(),
         );
-        self.hand_over(&held.seats, SeatState::Free, SeatState::Held, Owner::Claim(id));
+        self.hand_over(&held.seats, before, SeatState::Held, Owner::Claim(id));
         match held.turn {
             Turn::None => {}
             Turn::Area(area) => {
@@ -240,7 +246,7 @@ impl Show {
         } else {
             seats.iter().for_each(|&seat| self.claims.drop_seat(id, seat));
         }
-        self.hand_over(seats, SeatState::Held, SeatState::Free, Owner::Free);
+        self.give_up(seats, SeatState::Held);
     }
 
     /// Changes names, priorities and order rules. O(areas), and O(buckets) if a priority changes.

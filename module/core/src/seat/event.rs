@@ -125,6 +125,26 @@ events! {
             /// Whether its time was over.
             expired: bool,
         } = 16, notice c"allot.seat.unwaited";
+        /// A user waits for seats of a block.
+        WaitedFrom(waited: WaitedFrom) = 17, notice c"allot.seat.waiting", count (Counter::Waited, 1);
+        /// Free seats are kept by the house, in a block.
+        BlockedIn {
+            /// Name of the block; `None` for seats that are only blocked until a time.
+            name: Option<Bytes>,
+            /// When the block ends by itself; `None` leaves the end of a block that exists.
+            until: Option<Millis>,
+            /// Which, rising.
+            seats: Seats,
+        } = 18, notice c"allot.seat.blocked";
+        /// A block ended: its blocked seats are free.
+        BlockEnded {
+            /// Name of the block.
+            name: Option<Bytes>,
+            /// End of a block without a name, by which it is found.
+            until: Option<Millis>,
+            /// Whether its time was over.
+            expired: bool,
+        } = 19, notice c"allot.seat.unblocked";
     }
 }
 
@@ -146,6 +166,27 @@ fields! {
         pub offer: Millis,
         /// Hash of the request; 0 if the caller chose no token.
         pub fingerprint: Any<u64>,
+    }
+}
+
+/// The wait of a user for seats of a block; the wish names the block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WaitedFrom(pub Box<Waited>);
+
+/// The wait, then the name of the block.
+impl Field for WaitedFrom {
+    fn encode(&self, out: &mut Writer) {
+        out.field(&self.0);
+        out.field(&self.0.wish.from);
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
+        let mut waited: Box<Waited> = reader.field()?;
+        waited.wish.from = reader.field()?;
+        if waited.wish.from.is_none() {
+            return Err(Damaged("a wait for a block names none"));
+        }
+        Ok(Self(waited))
     }
 }
 

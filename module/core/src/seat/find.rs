@@ -45,7 +45,7 @@ impl Show {
 impl Show {
     /// Makes indexes for a request with flags or needs, called before the request is decided.
     pub fn prepare(&mut self, wanted: &Wanted<'_>) {
-        if wanted.flags.is_empty() && wanted.needs.is_empty() {
+        if wanted.flags.is_empty() && wanted.needs.is_empty() || wanted.from.is_some() {
             return;
         }
         let flags = wanted.flags.iter().fold(0, |all, flag| all | self.venue.flag_bit(flag));

@@ -5,6 +5,7 @@
 //! once, whichever server replies to each call.
 
 use super::claims::{Claim, Stage};
+pub use super::decide::rules::block_called;
 use super::outcome::HoldRecord;
 use super::read::SeatRecord;
 use super::state::{SeatState, Show};
@@ -25,6 +26,8 @@ pub struct Filter<'a> {
     pub area: Option<Area>,
     /// Seats and claims of this user.
     pub user: Option<&'a [u8]>,
+    /// Seats of this block, also those held or sold from it, or claims with one.
+    pub block: Option<u32>,
 }
 
 /// A sale: the seats of one token that are sold and not refunded.
@@ -54,6 +57,7 @@ impl Show {
         let to = from.saturating_add(count).min(range.end);
         let seats = (from..to).filter(|&seat| self.venue.is_seat(seat));
         let seats = seats.filter(|&seat| filter.tier.is_none_or(|tier| self.tier_of(seat) == Some(tier)));
+        let seats = seats.filter(|&seat| filter.block.is_none() || self.blocks.of(seat) == filter.block);
         let found = seats.map(|seat| self.seat_record(seat, now)).filter(|record| {
             filter.state.is_none_or(|state| record.state == state)
                 && filter.user.is_none_or(|user| record.user.as_deref() == Some(user))
@@ -133,9 +137,11 @@ impl Show {
         let in_area = |&seat: &Seat| {
             filter.area.is_none_or(|area| self.venue.area_of(self.venue.row_of(seat)) == area)
                 && filter.tier.is_none_or(|tier| self.tier_of(seat) == Some(tier))
+                && (filter.block.is_none() || self.blocks.of(seat) == filter.block)
         };
+        let every_seat = filter.area.is_none() && filter.tier.is_none() && filter.block.is_none();
         filter.user.is_none_or(|user| self.claims.user(claim.user).name[..] == *user)
-            && (filter.area.is_none() && filter.tier.is_none() || claim.seats.iter().any(in_area))
+            && (every_seat || claim.seats.iter().any(in_area))
     }
 
     /// The tier of a seat; `None` for a break.

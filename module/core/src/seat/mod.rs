@@ -5,9 +5,10 @@
 //! `model` is the state: free seats by bucket (`state`), the layout (`venue`, which `building` makes of a `plan`),
 //! and holds and sales (`claims`); `bits` and `index` find runs of free seats. `snapshot` encodes and decodes the
 //! whole state. `read` has the queries, `list` the listings, and `find` searches without holding. `waiters`
-//! keeps the waiting list (`waiting`) in step with the show.
+//! keeps the waiting list (`waiting`) in step with the show, and `blocking` the `blocks`.
 
 mod apply;
+mod blocking;
 pub mod decide;
 pub mod event;
 pub mod find;
@@ -23,7 +24,7 @@ mod waiters;
 pub use decide::overdue::decide_overdue;
 pub use decide::{decide, decide_due};
 pub use event::Event;
-pub use model::{bits, choice, claims, index, labels, plan, sparse, state, venue, waiting};
+pub use model::{bits, blocks, choice, claims, index, labels, plan, sparse, state, venue, waiting};
 pub use outcome::{Decision, HoldRecord, Reply, WaitRecord};
 pub use request::Request;
 pub use state::Show;

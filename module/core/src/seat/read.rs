@@ -2,7 +2,7 @@
 
 use super::choice::Kind;
 use super::claims::{Seats, Stage};
-use super::event::Event;
+use super::event::{Event, WaitedFrom};
 use super::outcome::HoldRecord;
 use super::state::{Bucket, Owner, SeatState, Show};
 use super::venue::{Area, Row, Seat};
@@ -27,18 +27,35 @@ pub struct SeatRecord {
     pub until: Option<Millis>,
     /// Order of the sale.
     pub order: Option<Bytes>,
+    /// Name of the block to which the seat belongs, also while it is held or sold from the block.
+    pub block: Option<Bytes>,
 }
 
 impl Show {
     /// A seat as it is at `now`: a hold whose deadline has passed has ended, whether or not that was applied.
     pub fn seat_record(&self, seat: Seat, now: Millis) -> SeatRecord {
-        let mut record =
-            SeatRecord { seat, state: self.state(seat), token: None, user: None, until: None, order: None };
-        let Owner::Claim(id) = self.owner(seat) else { return record };
+        let block = self.block_at(seat, now);
+        // The state of a seat that nobody holds.
+        let left = if block.is_some() { SeatState::Blocked } else { SeatState::Free };
+        let mut record = SeatRecord {
+            seat,
+            state: self.state(seat),
+            token: None,
+            user: None,
+            until: None,
+            order: None,
+            block: block.and_then(|block| block.name.clone()),
+        };
+        let Owner::Claim(id) = self.owner(seat) else {
+            if self.blocks.of(seat).is_some() {
+                record.state = left;
+            }
+            return record;
+        };
         let claim = self.claims.get(id);
         match claim.stage {
             Stage::Held { until } if until <= now => {
-                record.state = SeatState::Free;
+                record.state = left;
                 return record;
             }
             Stage::Held { until } => record.until = Some(until),
@@ -133,7 +150,7 @@ impl Show {
             | Event::Arranged { .. } => {
                 vec![self.entry(event, None, &[])]
             }
-            Event::Waited(waited) => {
+            Event::Waited(waited) | Event::WaitedFrom(WaitedFrom(waited)) => {
                 let entry = self.entry(event, None, &[]).with("token", &waited.token);
                 let entry = entry.with("user", &waited.user);
                 vec![entry.with("until", waited.until.to_string().as_bytes())]
@@ -179,6 +196,18 @@ impl Show {
                 sales.iter().map(entry).collect()
             }
             Event::Blocked { seats } | Event::Unblocked { seats } => vec![self.entry(event, None, seats)],
+            Event::BlockedIn { name, until, seats } => {
+                let entry = self.entry(event, None, seats).with_some("block", name.as_deref());
+                let until = until.map(|until| until.to_string());
+                vec![entry.with_some("until", until.as_deref().map(str::as_bytes))]
+            }
+            Event::BlockEnded { name, until, expired } => {
+                let block = self.blocks.find(name.as_deref(), *until);
+                let seats = block.map_or_else(Seats::new, |id| self.blocked_seats(id));
+                let reason: &[u8] = if *expired { b"expired" } else { b"ended" };
+                let entry = self.entry(event, None, &seats).with_some("block", name.as_deref());
+                vec![entry.with("reason", reason)]
+            }
         }
     }
 

@@ -58,8 +58,19 @@ pub enum Request<'a> {
     },
     /// `SEAT.BLOCK`.
     Block(Vec<&'a [u8]>),
+    /// `SEAT.BLOCK` with a name or an end.
+    BlockIn {
+        /// Name of the block.
+        name: Option<&'a [u8]>,
+        /// When the block ends by itself.
+        until: Option<Millis>,
+        /// The seats to block.
+        seats: Vec<&'a [u8]>,
+    },
     /// `SEAT.UNBLOCK`.
     Unblock(Vec<&'a [u8]>),
+    /// `SEAT.UNBLOCK ... NAME`: the name of a block.
+    EndBlock(&'a [u8]),
     /// `SEAT.ALTER`.
     Alter(PlanPart),
     /// `SEAT.WAIT`: the best seats, now or as soon as they are free.
@@ -100,6 +111,8 @@ pub struct Hold<'a> {
     pub flags: Vec<&'a [u8]>,
     /// Seats of the party that must have a flag.
     pub needs: Vec<Need<'a>>,
+    /// Only seats of the block of this name.
+    pub from: Option<&'a [u8]>,
     /// A live hold of the user that the new hold replaces.
     pub replace: Option<Replace<'a>>,
     /// The new hold's token.
@@ -126,6 +139,8 @@ pub struct Pick<'a> {
     pub token: TokenChoice<'a>,
     /// Whether the seats may leave a single one; `None` for what the show says.
     pub orphans: Option<PickOrphans>,
+    /// The block to which the seats belong; `None` for free seats.
+    pub from: Option<&'a [u8]>,
     /// Ids of the seats.
     pub seats: Vec<&'a [u8]>,
 }
@@ -147,6 +162,8 @@ pub struct Wanted<'a> {
     pub flags: &'a [&'a [u8]],
     /// Seats of the party that must have a flag.
     pub needs: &'a [Need<'a>],
+    /// Only seats of the block of this name.
+    pub from: Option<&'a [u8]>,
 }
 
 /// `NEED n flag`
@@ -169,6 +186,7 @@ impl Hold<'_> {
             orphans: self.orphans,
             flags: &self.flags,
             needs: &self.needs,
+            from: self.from,
         }
     }
 
@@ -195,6 +213,7 @@ impl Hold<'_> {
             writer.string(flag);
             writer.signed(count);
         }
+        write_from(&mut writer, self.from);
         hash(&writer)
     }
 }
@@ -231,6 +250,7 @@ impl Pick<'_> {
         if let Some(orphans) = self.orphans {
             writer.unsigned(1 + u64::from(orphans == PickOrphans::Forbid));
         }
+        write_from(&mut writer, self.from);
         hash(&writer)
     }
 }
@@ -247,6 +267,16 @@ fn write_set(writer: &mut Writer, names: &[&[u8]]) {
     names.dedup();
     writer.unsigned(names.len() as u64);
     for name in names {
+        writer.string(name);
+    }
+}
+
+/// Adds the block to a fingerprint. Without one the fingerprint is that of versions without blocks.
+fn write_from(writer: &mut Writer, from: Option<&[u8]>) {
+    // No length of a name is as great.
+    const FROM: u64 = 1 << 32;
+    if let Some(name) = from {
+        writer.unsigned(FROM);
         writer.string(name);
     }
 }

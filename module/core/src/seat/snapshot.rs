@@ -14,8 +14,8 @@ use crate::shared::outbox::Outbox;
 /// Version of the encoding that `encode` writes. `decode` reads this one and every older one.
 ///
 /// Version 2 has the numbers of the claims, so that a cursor over them stays valid on a replica and after a restart.
-/// Version 3 has the waiting list.
-pub const VERSION: u64 = 3;
+/// Version 3 has the waiting list. Version 4 has blocks with a name or an end, and waits for their seats.
+pub const VERSION: u64 = 4;
 
 impl Show {
     /// Encodes the show. O(positions + claims log claims).
@@ -42,6 +42,7 @@ impl Show {
         for (_, claim) in claims {
             self.encode_claim(claim, &mut out);
         }
+        self.encode_blocks(&mut out);
         self.encode_waiters(&mut out);
         self.outbox.encode(&mut out);
         out.bytes
@@ -114,8 +115,11 @@ impl Show {
             last.clone_from(&token);
             show.decode_claim(token, &mut reader)?;
         }
+        if version >= 4 {
+            show.decode_blocks(&mut reader)?;
+        }
         if version >= 3 {
-            show.decode_waiters(&mut reader)?;
+            show.decode_waiters(&mut reader, version >= 4)?;
         }
         show.outbox = Outbox::decode(&mut reader, &[b"evt"])?;
         reader.finish()?;

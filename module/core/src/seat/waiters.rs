@@ -91,6 +91,7 @@ impl Show {
             | Event::Extended { .. }
             | Event::Created { .. }
             | Event::Waited(_)
+            | Event::WaitedFrom(_)
             | Event::Unwaited { .. } => return,
             Event::Altered { .. } | Event::Limited { .. } | Event::Arranged { .. } => {
                 self.recheck_all_limits();
@@ -196,14 +197,19 @@ impl Show {
             });
             out.unsigned(arrival);
             out.field(&waiter.since);
+            out.field(&self.waiters.queue_of(waiter).wish.from);
         }
     }
 
-    /// Decodes the waiting list, after the claims.
+    /// Decodes the waiting list, after the claims. `with_blocks`: waits have the block that they wait for.
     ///
     /// # Errors
     /// Bytes that `encode_waiters` never writes.
-    pub(super) fn decode_waiters(&mut self, reader: &mut Reader<'_>) -> Result<(), Damaged> {
+    pub(super) fn decode_waiters(
+        &mut self,
+        reader: &mut Reader<'_>,
+        with_blocks: bool,
+    ) -> Result<(), Damaged> {
         let arrivals = reader.count()?;
         let count = reader.unsigned()?;
         let numbers = (0..count).map(|_| reader.field()).collect::<Result<Vec<u32>, _>>()?;
@@ -211,8 +217,11 @@ impl Show {
         fit.ok_or(Damaged("the numbers of the waiters contradict each other"))?;
         let (mut last, mut places) = (Bytes::new(), HashSet::new());
         for _ in 0..count {
-            let waited: Waited = reader.field()?;
+            let mut waited: Waited = reader.field()?;
             let (arrival, since) = (reader.count()?, reader.time()?);
+            if with_blocks {
+                waited.wish.from = reader.field()?;
+            }
             if waited.token <= last {
                 return Err(Damaged("the waiters are not in order"));
             }

@@ -112,7 +112,8 @@ fn altered_plan_with_limits_out_of_range_is_refused() {
 fn altered_plan_that_moves_a_held_seat_to_a_tier_is_refused() {
     let mut show = show();
     let token = TokenChoice { token: b"t", chosen: true };
-    let pick = Request::Pick(Pick { user: b"u", ttl: 10, token, orphans: None, seats: vec![b"A-1-7"] });
+    let pick =
+        Request::Pick(Pick { user: b"u", ttl: 10, token, orphans: None, from: None, seats: vec![b"A-1-7"] });
     decide(&show, 1, &pick).unwrap().events.iter().for_each(|event| show.apply(1, event));
     assert!(!admits_change(&show, "/areas/0/rows/0/tier", json!("bronze")));
     assert!(admits_change(&show, "/areas/0/rows/1/tier", json!("bronze")));

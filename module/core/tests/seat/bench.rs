@@ -36,6 +36,7 @@ impl Random {
 }
 
 pub(super) const TIERS: [&str; 3] = ["gold", "silver", "bronze"];
+pub(super) const BLOCKS: [&str; 2] = ["press", "sponsors"];
 pub(super) const FLAGS: [&str; 2] = ["wheelchair", "view"];
 
 pub(super) fn random_plan(random: &mut Random) -> Plan {
@@ -197,6 +198,9 @@ impl Bench {
             assert_eq!(record.state, standing, "{}", seat.id);
             assert_eq!(record.token.as_deref(), token.map(|token| &token[..]));
             assert_eq!(record.order.as_deref(), order.map(|order| &order[..]));
+            let block = self.naive.blocks.iter().find(|block| Some(block.number) == seat.block);
+            let name = block.map(|block| block.name.as_bytes()).filter(|name| !name.is_empty());
+            assert_eq!(record.block.as_deref(), name, "{}", seat.id);
         }
         let waiting: Vec<&[u8]> = self.naive.waiters.iter().map(|waiter| &waiter.token[..]).collect();
         let (waiters, _) = self.show.list_waiters(Filter::default(), 0, u32::MAX, self.now);

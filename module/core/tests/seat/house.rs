@@ -26,6 +26,7 @@ pub(super) fn wish(user: &str, count: i64) -> Hold<'_> {
         orphans: Orphans::Avoid,
         flags: vec![],
         needs: vec![],
+        from: None,
         replace: None,
         token: TokenChoice { token: b"", chosen: false },
     }
@@ -74,7 +75,14 @@ impl House {
     pub(super) fn pick(&mut self, user: &str, token: &str, seats: &[&str]) -> Result<Reply, Refusal> {
         let token = TokenChoice { token: token.as_bytes(), chosen: true };
         let seats = seats.iter().map(|seat| seat.as_bytes()).collect();
-        self.ask(&Request::Pick(Pick { user: user.as_bytes(), ttl: 1000, token, orphans: None, seats }))
+        self.ask(&Request::Pick(Pick {
+            user: user.as_bytes(),
+            ttl: 1000,
+            token,
+            orphans: None,
+            from: None,
+            seats,
+        }))
     }
 
     /// Takes seats away: what is left is what the test is about.

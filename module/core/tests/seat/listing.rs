@@ -163,6 +163,7 @@ fn wanted(count: i64) -> Wanted<'static> {
         orphans: Orphans::Avoid,
         flags: &[],
         needs: &[],
+        from: None,
     }
 }
 

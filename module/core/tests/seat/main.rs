@@ -11,6 +11,7 @@
 mod admission;
 mod bench;
 mod best_seating;
+mod blocks;
 mod exchange;
 mod holds;
 mod house;

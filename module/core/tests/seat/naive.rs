@@ -21,6 +21,24 @@ pub struct Seat {
     pub tier: String,
     pub flags: Vec<String>,
     pub state: State,
+    /// Number of its block, also while it is held or sold from the block.
+    pub block: Option<usize>,
+}
+
+impl Seat {
+    /// Whether a request may take the seat: a free one, or a blocked one of this block.
+    pub fn is_available(&self, block: Option<usize>) -> bool {
+        let state = if block.is_some() { State::Blocked } else { State::Free };
+        self.state == state && self.block == block
+    }
+}
+
+/// A block with a name, or without one (empty) an end.
+#[derive(Clone, Debug)]
+pub struct Block {
+    pub number: usize,
+    pub name: String,
+    pub until: Option<i64>,
 }
 
 #[derive(Clone, Debug)]
@@ -52,6 +70,8 @@ pub struct Naive {
     pub waiters: Vec<Waiter>,
     pub waits_per_user: usize,
     pub pick_orphans: PickOrphans,
+    pub blocks: Vec<Block>,
+    next_block: usize,
     turns: HashMap<(Option<String>, usize), u64>,
     turn: u64,
 }
@@ -80,6 +100,8 @@ pub struct Wish {
     pub flags: Vec<String>,
     /// So many seats with each flag.
     pub needs: Vec<(usize, String)>,
+    /// Name of the block whose seats are wanted.
+    pub from: Option<String>,
 }
 
 impl Wish {
@@ -113,6 +135,7 @@ impl Naive {
                         tier: seat.tier.clone().or(row.tier.clone()).unwrap(),
                         flags: seat.flags.clone(),
                         state: State::Free,
+                        block: None,
                     })
                 });
                 seats.collect()
@@ -128,6 +151,8 @@ impl Naive {
             waiters: Vec::new(),
             waits_per_user: plan.limits.waits_per_user as usize,
             pick_orphans: plan.limits.pick_orphans,
+            blocks: Vec::new(),
+            next_block: 0,
             turns: HashMap::new(),
             turn: 0,
         }
@@ -163,11 +188,55 @@ impl Naive {
             .collect()
     }
 
-    /// Free seats without flags, and without a neighbour of the same tier that is free and has no flags either.
-    pub fn single_seats(&self) -> usize {
+    /// A seat is neither held nor sold any more: it is free, or blocked again.
+    pub fn give_up(&mut self, id: &str) {
+        let seat = self.by_id(id);
+        seat.state = if seat.block.is_some() { State::Blocked } else { State::Free };
+    }
+
+    /// The block of that name; without a name, the one that ends at that time. It may be new.
+    pub fn block_for(&mut self, name: Option<&str>, until: Option<i64>) -> usize {
+        let name = name.unwrap_or_default();
+        let mut blocks = self.blocks.iter_mut();
+        let same = |block: &&mut Block| block.name == name && (!name.is_empty() || block.until == until);
+        if let Some(block) = blocks.find(same) {
+            block.until = until.or(block.until);
+            return block.number;
+        }
+        self.next_block += 1;
+        self.blocks.push(Block { number: self.next_block, name: name.to_owned(), until });
+        self.next_block
+    }
+
+    /// A block ends. Returns how many of its seats are free now.
+    pub fn end_block(&mut self, number: usize) -> i64 {
+        let mut freed = 0;
+        for id in self.ids() {
+            let seat = self.by_id(&id);
+            if seat.block == Some(number) {
+                seat.block = None;
+                if seat.state == State::Blocked {
+                    seat.state = State::Free;
+                    freed += 1;
+                }
+            }
+        }
+        self.forget_blocks();
+        freed
+    }
+
+    /// Blocks without seats end.
+    pub fn forget_blocks(&mut self) {
+        let used: BTreeSet<usize> = self.places().filter_map(|place| self.seat(place).block).collect();
+        self.blocks.retain(|block| used.contains(&block.number));
+    }
+
+    /// Free seats (with a block, those of the block) without flags, and without a neighbour of the same tier that is free
+    /// and has no flags either.
+    pub fn single_seats(&self, block: Option<usize>) -> usize {
         let free = |(a, r, p): Place| {
             let seat = self.areas[a].rows[r].get(p).and_then(Option::as_ref);
-            seat.filter(|seat| seat.state == State::Free && seat.flags.is_empty())
+            seat.filter(|seat| seat.is_available(block) && seat.flags.is_empty())
         };
         let places = self.places().filter_map(|place| Some((place, free(place)?)));
         let alone = places.filter(|((a, r, p), seat)| {
@@ -215,6 +284,10 @@ impl Naive {
 
     pub fn expire(&mut self, now: i64) {
         self.waiters.retain(|waiter| waiter.until > now);
+        let over = self.blocks.iter().filter(|block| block.until.is_some_and(|until| until <= now));
+        for number in over.map(|block| block.number).collect::<Vec<_>>() {
+            self.end_block(number);
+        }
         let due: Vec<Vec<u8>> = self
             .claims
             .iter()
@@ -228,7 +301,7 @@ impl Naive {
 
     pub fn free_claim(&mut self, token: &[u8]) {
         for id in self.seats_of(token) {
-            self.by_id(&id).state = State::Free;
+            self.give_up(&id);
         }
         self.claims.remove(token);
     }
@@ -279,7 +352,12 @@ impl Naive {
     }
 
     fn search(&self, wish: &Wish, replace: Option<(&[u8], bool)>) -> Outcome {
-        let look = Look { show: self, wish, replace, kind: None };
+        let named = |name: &String| self.blocks.iter().find(|block| block.name == *name);
+        let block = wish.from.as_ref().map(named);
+        let Some(block) = block.map_or(Some(None), |found| found.map(|block| Some(block.number))) else {
+            return Outcome::TooFew;
+        };
+        let look = Look { show: self, wish, replace, kind: None, block };
         let all: Vec<usize> = (0..self.areas.len()).collect();
         if !look.enough(&all) {
             return Outcome::TooFew;
@@ -307,6 +385,8 @@ struct Look<'a> {
     replace: Option<(&'a [u8], bool)>,
     /// Only seats of this kind.
     kind: Option<usize>,
+    /// The block whose seats are wanted.
+    block: Option<usize>,
 }
 
 impl Look<'_> {
@@ -344,12 +424,13 @@ impl Look<'_> {
     }
 
     fn is_replaced(&self, seat: &Seat) -> bool {
-        self.replace.is_some_and(|(token, _)| seat.state == State::Held(token.to_vec()))
+        self.replace
+            .is_some_and(|(token, _)| seat.state == State::Held(token.to_vec()) && seat.block == self.block)
     }
 
     /// Free, or as if it were.
     fn free(&self, place: Place) -> bool {
-        self.wanted(place).is_some_and(|seat| seat.state == State::Free || self.is_replaced(seat))
+        self.wanted(place).is_some_and(|seat| seat.is_available(self.block) || self.is_replaced(seat))
     }
 
     fn takeable(&self, place: Place) -> bool {

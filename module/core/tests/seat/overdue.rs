@@ -59,8 +59,14 @@ fn a_request_expires_only_the_holds_it_depends_on() {
         let Ok(Reply::Hold(record)) = answer else { panic!("{adjacent:?}: {answer:?}") };
         assert_eq!(record.seats.len(), 4);
     }
-    let pick =
-        Pick { user: b"bob", ttl: 1000, token, orphans: None, seats: vec![b"gold-3-7", b"gold-9-400"] };
+    let pick = Pick {
+        user: b"bob",
+        ttl: 1000,
+        token,
+        orphans: None,
+        from: None,
+        seats: vec![b"gold-3-7", b"gold-9-400"],
+    };
     let (expired, answer) = expired_for(&house, &Request::Pick(pick));
     assert!(expired == 2 && matches!(answer, Ok(Reply::Hold(_))), "{answer:?}");
     let (expired, answer) = expired_for(&house, &Request::Block(vec![b"gold-0-1", b"gold-0-2"]));

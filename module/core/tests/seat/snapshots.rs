@@ -32,6 +32,23 @@ fn snapshot_of_version_2_is_loaded() {
     assert_eq!(loaded.encode(), house().show.encode());
 }
 
+/// What version 3 wrote for a waiting list: Bob waits for two seats since 1 until 1000, with an offer of 100.
+const WAITERS_OF_VERSION_3: &[u8] =
+    b"\x01\x01\x00\x00\x02w1\x03bob\x02\x00\x00\x00\x00\x00\x00\x00\xd0\x0f\xc8\x01\x00\x00\x02";
+
+#[test]
+fn snapshot_of_version_3_is_loaded_with_its_waiters() {
+    // Version 3 has the waiting list before the outbox, which is empty here.
+    let (before, outbox) = VERSION_2[1..].split_at(VERSION_2.len() - 5);
+    let old = [&[3][..], before, WAITERS_OF_VERSION_3, outbox].concat();
+    let loaded = Show::decode(&old).unwrap();
+    assert_eq!(loaded.check(), Ok(()));
+    let waiter = loaded.waiters().get(loaded.waiters().find(b"w1").unwrap());
+    let wish = &loaded.waiters().queue_of(waiter).wish;
+    assert_eq!((wish.count, &wish.from, waiter.until, waiter.offer), (2, &None, 1000, 100));
+    assert_eq!(Show::decode(&loaded.encode()).unwrap().encode(), loaded.encode());
+}
+
 #[test]
 fn snapshot_of_version_1_is_loaded() {
     // Version 1 has the number of claims, and no numbers of claims and no free ones.

@@ -1,6 +1,6 @@
 //! Random requests, each asked of the show under test and of the naive one.
 
-use super::bench::{Bench, FLAGS, Random, TIERS};
+use super::bench::{BLOCKS, Bench, FLAGS, Random, TIERS};
 use super::naive::{Naive, Outcome, Seat, State, Waiter, Wish};
 use allot_core::seat::Reply;
 use allot_core::seat::plan::PickOrphans;
@@ -35,6 +35,7 @@ pub(super) fn random_wish(bench: &Bench, random: &mut Random) -> Wish {
         orphans: random.pick(&[Orphans::Avoid, Orphans::Avoid, Orphans::Allow, Orphans::Forbid]),
         flags,
         needs,
+        from: random.chance(25).then(|| random.pick(&BLOCKS).to_owned()),
     }
 }
 
@@ -48,6 +49,7 @@ pub(super) fn wait(bench: &mut Bench, random: &mut Random, token: &str) {
     let (ttl, offer) = (random.pick(&[80, 600]), random.pick(&[30, 200, 501]));
     let priority = random.pick(&[0, 0, 0, 5, -5]);
     let (areas, flags, needs) = (wish.areas.clone(), wish.flags.clone(), wish.needs.clone());
+    let from = wish.from.clone();
     let request = Request::Wait(Wait {
         hold: Hold {
             user: user.as_bytes(),
@@ -59,6 +61,7 @@ pub(super) fn wait(bench: &mut Bench, random: &mut Random, token: &str) {
             orphans: wish.orphans,
             flags: flags.iter().map(String::as_bytes).collect(),
             needs: needs_of(&needs),
+            from: from.as_deref().map(str::as_bytes),
             replace: None,
             token: TokenChoice { token: token.as_bytes(), chosen: true },
         },
@@ -122,6 +125,7 @@ pub(super) fn hold(bench: &mut Bench, random: &mut Random, token: &str, tokens: 
         orphans: wish.orphans,
         flags: wish.flags.iter().map(String::as_bytes).collect(),
         needs: needs_of(&wish.needs),
+        from: wish.from.as_deref().map(str::as_bytes),
         replace: replace.as_ref().map(|(token, other)| Replace { token, other: *other }),
         token: TokenChoice { token: token.as_bytes(), chosen: true },
     };
@@ -192,6 +196,7 @@ pub(super) fn expect_hold(
 fn names_unknown(naive: &Naive, wish: &Wish) -> bool {
     let some = |test: &dyn Fn(&Seat) -> bool| naive.places().any(|place| test(naive.seat(place)));
     wish.tier.as_ref().is_some_and(|tier| !some(&|seat| seat.tier == *tier))
+        || wish.from.as_ref().is_some_and(|name| !naive.blocks.iter().any(|block| block.name == *name))
         || wish.needs.iter().any(|(_, flag)| !some(&|seat| seat.flags.contains(flag)))
 }
 
@@ -215,12 +220,24 @@ pub(super) fn pick(bench: &mut Bench, random: &mut Random, token: &str, ids: &[S
     let (now, naive) = (bench.now, &mut bench.naive);
     let full = naive.holds_per_user > 0 && naive.user_holds(b"dee") >= naive.holds_per_user
         || naive.seats_per_user > 0 && naive.user_seats(b"dee") + ids.len() > naive.seats_per_user;
-    let free = ids.iter().all(|id| naive.by_id(id).state == State::Free);
+    let from = random.chance(30).then(|| random.pick(&BLOCKS));
+    let block =
+        from.map(|name| naive.blocks.iter().find(|block| block.name == name).map(|block| block.number));
+    if block == Some(None) {
+        let token = TokenChoice { token: token.as_bytes(), chosen: false };
+        let from = from.map(str::as_bytes);
+        let pick = Pick { user: b"dee", ttl: 100, token, orphans: None, from, seats: bytes(&ids) };
+        let expected = if full { Code::Limit } else { Code::NotFound };
+        assert_eq!(bench.ask(&Request::Pick(pick)), Err(expected));
+        return;
+    }
+    let block = block.flatten();
+    let free = ids.iter().all(|id| naive.by_id(id).is_available(block));
     let orphans = random.pick(&[None, None, Some(PickOrphans::Allow), Some(PickOrphans::Forbid)]);
     let forbids = orphans.unwrap_or(naive.pick_orphans) == PickOrphans::Forbid;
     let mut picked = naive.clone();
     picked.take(&ids, b"dee", token.as_bytes(), now, now + 100);
-    let strands = forbids && picked.single_seats() > naive.single_seats();
+    let strands = forbids && picked.single_seats(block) > naive.single_seats(block);
     let expected = if full || free && strands {
         Err(Code::Limit)
     } else if free {
@@ -230,7 +247,9 @@ pub(super) fn pick(bench: &mut Bench, random: &mut Random, token: &str, ids: &[S
         Err(Code::BadState)
     };
     let token = TokenChoice { token: token.as_bytes(), chosen: false };
-    let got = bench.ask(&Request::Pick(Pick { user: b"dee", ttl: 100, token, orphans, seats: bytes(&ids) }));
+    let from = from.map(str::as_bytes);
+    let pick = Pick { user: b"dee", ttl: 100, token, orphans, from, seats: bytes(&ids) };
+    let got = bench.ask(&Request::Pick(pick));
     assert_eq!(got.map(|_| ()), expected);
 }
 
@@ -274,7 +293,7 @@ pub(super) fn exchange(bench: &mut Bench, random: &mut Random, token: &[u8], ids
                 naive.by_id(id).state = State::Sold(token.to_vec(), Some(order.clone()));
             }
             for id in &ids {
-                naive.by_id(id).state = State::Free;
+                naive.give_up(id);
             }
             naive.forget_empty();
             Ok(seats.len())
@@ -297,7 +316,7 @@ pub(super) fn release(bench: &mut Bench, random: &mut Random, token: &[u8]) {
         Some(claim) if claim.sold => Err(Code::BadState),
         Some(_) => {
             for id in &seats {
-                naive.by_id(id).state = State::Free;
+                naive.give_up(id);
             }
             naive.forget_empty();
             Ok(Reply::Integer(seats.len() as i64))
@@ -315,7 +334,7 @@ pub(super) fn refund(bench: &mut Bench, random: &mut Random, ids: &[String]) {
     let ids = some_ids(random, from);
     let expected = if ids.iter().all(|id| matches!(naive.by_id(id).state, State::Sold(..))) {
         for id in &ids {
-            naive.by_id(id).state = State::Free;
+            naive.give_up(id);
         }
         naive.forget_empty();
         Ok(Reply::Integer(ids.len() as i64))
@@ -327,19 +346,40 @@ pub(super) fn refund(bench: &mut Bench, random: &mut Random, ids: &[String]) {
 
 pub(super) fn block(bench: &mut Bench, random: &mut Random, ids: &[String]) {
     let ids = some_ids(random, ids);
-    let block = random.chance(50);
-    let (from, to) = if block { (State::Free, State::Blocked) } else { (State::Blocked, State::Free) };
+    let block = random.chance(60);
+    let name = random.chance(60).then(|| random.pick(&BLOCKS));
+    let until = random.chance(50).then(|| bench.now + random.pick(&[1, 30, 90]));
+    let from = if block { State::Free } else { State::Blocked };
     let naive = &mut bench.naive;
     let expected = if ids.iter().all(|id| naive.by_id(id).state == from) {
+        let number = (block && (name.is_some() || until.is_some())).then(|| naive.block_for(name, until));
         for id in &ids {
-            naive.by_id(id).state = to.clone();
+            let seat = naive.by_id(id);
+            seat.state = if block { State::Blocked } else { State::Free };
+            seat.block = number;
         }
+        naive.forget_blocks();
         Ok(Reply::Integer(ids.len() as i64))
     } else {
         Err(Code::BadState)
     };
-    let request = if block { Request::Block(bytes(&ids)) } else { Request::Unblock(bytes(&ids)) };
-    assert_eq!(bench.ask(&request), expected);
+    let (name, seats) = (name.map(str::as_bytes), bytes(&ids));
+    let request = match (block, name, until) {
+        (false, ..) => Request::Unblock(seats),
+        (true, None, None) => Request::Block(seats),
+        (true, ..) => Request::BlockIn { name, until, seats },
+    };
+    assert_eq!(bench.ask(&request), expected, "{request:?}");
+}
+
+pub(super) fn end_block(bench: &mut Bench, random: &mut Random) {
+    let name = random.pick(&BLOCKS);
+    let found = bench.naive.blocks.iter().find(|block| block.name == name).map(|block| block.number);
+    let expected = match found {
+        None => Err(Code::NotFound),
+        Some(number) => Ok(Reply::Integer(bench.naive.end_block(number))),
+    };
+    assert_eq!(bench.ask(&Request::EndBlock(name.as_bytes())), expected);
 }
 
 pub(super) fn extend(bench: &mut Bench, token: &[u8]) {

@@ -11,7 +11,7 @@ use crate::config::RedisSource;
 use allot_client::{ListFilter, Listed, Record, SeatStore};
 
 /// The fields of a seat, in the order of the columns.
-const FIELDS: [&str; 8] = ["id", "area", "row", "label", "tier", "state", "user", "order"];
+const FIELDS: [&str; 9] = ["id", "area", "row", "label", "tier", "state", "user", "order", "block"];
 
 /// Arguments of `allotd seats export`.
 #[derive(Debug, Args)]

@@ -33,6 +33,9 @@ pub(crate) struct Arguments {
     /// So many seats of the party have this flag, as FLAG=N; may be given several times.
     #[arg(long = "need", value_name = "FLAG=N", value_parser = need)]
     needs: Vec<(u32, String)>,
+    /// Only seats of the block of this name.
+    #[arg(long)]
+    from: Option<String>,
     /// The most offers, 1 to 20.
     #[arg(long, default_value_t = 1)]
     best: u32,
@@ -53,6 +56,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<Outcome> {
         orphans: arguments.orphans.as_deref(),
         flags: &arguments.flags,
         needs: &arguments.needs,
+        from: arguments.from.as_deref(),
     };
     let request = FindRequest { count: arguments.count, choice, best: arguments.best };
     let offers = show.find(&request).await?;

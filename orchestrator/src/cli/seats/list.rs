@@ -31,6 +31,9 @@ pub(crate) struct Arguments {
     /// Only this user.
     #[arg(long)]
     user: Option<String>,
+    /// Only seats of this block, also those held or sold from it.
+    #[arg(long)]
+    block: Option<String>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -57,6 +60,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<Outcome> {
         tier: arguments.tier.as_deref(),
         area: arguments.area.as_deref(),
         user: arguments.user.as_deref(),
+        block: arguments.block.as_deref(),
     };
     let (what, columns): (_, &[(&str, &str)]) = match arguments.what {
         What::Seats => (
@@ -68,6 +72,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<Outcome> {
                 ("user", "user"),
                 ("until", "until"),
                 ("order", "order"),
+                ("block", "block"),
             ],
         ),
         What::Holds => {

@@ -1,6 +1,8 @@
 //! Decides requests: searches, checks every limit, and changes nothing.
 
 mod alter;
+mod block;
+mod lifted;
 pub(super) mod orphans;
 pub mod overdue;
 mod party;
@@ -11,8 +13,8 @@ pub mod wish;
 
 use self::orphans::{check_orphans, forbids_orphans};
 use self::rules::{
-    Decided, all_are, all_are_of_order, bad_seat, check_user, check_user_limits, deadline, live_hold, named,
-    no_hold, resolve, retried, turn_of,
+    Decided, all_are, all_are_of_order, bad_seat, block_called, check_user, check_user_limits, deadline,
+    live_hold, named, no_hold, resolve, retried, turn_of,
 };
 use self::search::Search;
 use self::wish::Found;
@@ -58,6 +60,8 @@ pub fn decide(show: &Show, now: Millis, request: &Request<'_>) -> Decided {
             let count = seats.len() as i64;
             decided(Event::Blocked { seats }, Reply::Integer(count))
         }
+        Request::BlockIn { name, until, seats } => block::decide_block(show, now, *name, *until, seats),
+        Request::EndBlock(name) => block::decide_end(show, name),
         Request::Unblock(seats) => {
             let seats = named(show, seats)?;
             all_are(show, &seats, Owner::Blocked, "blocked")?;
@@ -70,10 +74,11 @@ pub fn decide(show: &Show, now: Millis, request: &Request<'_>) -> Decided {
     }
 }
 
-/// The events of waits and holds whose deadline has passed, at most `limit`. Call again until none are left. Waits come
-/// first, so that nobody is offered seats after the end of a wait.
+/// The events of waits, blocks and holds whose deadline has passed, at most `limit`. Call again until none are left. Waits
+/// come first, so that nobody is offered seats after the end of a wait.
 pub fn decide_due(show: &Show, now: Millis, limit: usize) -> Events {
     let mut events: Events = wait::overdue_waits(show, now, limit).collect();
+    events.extend(show.overdue_blocks(now, limit - events.len()));
     let holds = show.claims.due(now, limit - events.len());
     events.extend(holds.into_iter().map(|id| Event::Expired { token: show.claims.get(id).token.clone() }));
     events
@@ -122,9 +127,13 @@ fn decide_pick(show: &Show, now: Millis, pick: &Pick<'_>) -> Decided {
     let until = deadline(show, now, now, pick.ttl)?;
     let seats = named(show, &pick.seats)?;
     check_user_limits(show, pick.user, seats.len() as u32, None)?;
-    all_are(show, &seats, Owner::Free, "free")?;
+    let from = pick.from.map(|name| block_called(show, name)).transpose()?;
+    match from {
+        None => all_are(show, &seats, Owner::Free, "free")?,
+        Some(block) => block::all_are_available(show, &seats, block)?,
+    }
     if forbids_orphans(show, pick) {
-        check_orphans(show, &seats)?;
+        check_orphans(show, &seats, from)?;
     }
     decided_hold(pick.user, pick.token.token, until, fingerprint, seats, Turn::None, None)
 }

@@ -4,7 +4,7 @@ use crate::seat::bits::{self, Bits};
 use crate::seat::choice::Kind;
 use crate::seat::plan::PickOrphans;
 use crate::seat::request::Pick;
-use crate::seat::state::Show;
+use crate::seat::state::{Show, Strip};
 use crate::seat::venue::Seat;
 use crate::shared::refusal::{Code, Refusal, refuse};
 use crate::shared::text::quoted;
@@ -15,8 +15,9 @@ pub(in crate::seat) fn forbids_orphans(show: &Show, pick: &Pick<'_>) -> bool {
 }
 
 /// Refuses seats (free, in ascending order) after which more single seats are free than before. Only seats without flags
-/// count: other requests take no others. O(seats words of their rows).
-pub(in crate::seat) fn check_orphans(show: &Show, picked: &[Seat]) -> Result<(), Refusal> {
+/// count: other requests take no others. With a block, only its seats count. O(seats words of their rows); with a block
+/// O(positions of their rows).
+pub(in crate::seat) fn check_orphans(show: &Show, picked: &[Seat], from: Option<u32>) -> Result<(), Refusal> {
     let mut strips: Vec<(u32, u32)> = picked.iter().filter_map(|&seat| show.strip_of(seat)).collect();
     strips.sort_unstable();
     strips.dedup();
@@ -24,7 +25,10 @@ pub(in crate::seat) fn check_orphans(show: &Show, picked: &[Seat]) -> Result<(),
     for (bucket, strip) in strips {
         let Some(strip) = show.strip(bucket, strip) else { continue };
         let base = show.venue.base(strip.row);
-        let mut free = show.takeable(strip, Kind::default());
+        let mut free = match from {
+            None => show.takeable(strip, Kind::default()),
+            Some(block) => available(show, strip, block),
+        };
         let alone: Vec<usize> = single_seats(&free).collect();
         let row = base..base + Seat::from(show.venue.layout(strip.row).len);
         for &seat in picked.iter().filter(|seat| row.contains(seat)) {
@@ -42,6 +46,20 @@ pub(in crate::seat) fn check_orphans(show: &Show, picked: &[Seat]) -> Result<(),
         }
         _ => Ok(()),
     }
+}
+
+/// The seats of a strip without flags that are blocked in a block.
+fn available(show: &Show, strip: Strip, block: u32) -> Bits {
+    let (layout, base, seats) =
+        (show.venue.layout(strip.row), show.venue.base(strip.row), show.seats_of(strip));
+    let mut free: Bits = show.takeable(strip, Kind::default()).iter().map(|_| 0).collect();
+    for position in seats.ones() {
+        let seat = base + position as Seat;
+        if layout.flags_at(position) == 0 && show.is_available(seat, Some(block)) {
+            bits::put(&mut free, position, true);
+        }
+    }
+    free
 }
 
 /// Positions of the runs of one seat.

@@ -31,6 +31,11 @@ pub fn decide_overdue(show: &Show, now: Millis, request: &Request<'_>) -> Events
     if show.next_due().is_none_or(|due| due > now) {
         return Events::new();
     }
+    // Blocks are few, and every request may depend on their seats.
+    let blocks = show.overdue_blocks(now, SLICE);
+    if !blocks.is_empty() {
+        return blocks.into();
+    }
     let mut holds = match request {
         Request::Extend { token, .. }
         | Request::Confirm { token, .. }
@@ -45,9 +50,11 @@ pub fn decide_overdue(show: &Show, now: Millis, request: &Request<'_>) -> Events
             holds.extend(of_user(show, now, pick.user, pick.seats.len() as u32, None));
             holds
         }
-        Request::Block(seats) | Request::Unblock(seats) | Request::Refund { seats, .. } => {
-            owners(show, seats)
-        }
+        Request::Block(seats)
+        | Request::BlockIn { seats, .. }
+        | Request::Unblock(seats)
+        | Request::Refund { seats, .. } => owners(show, seats),
+        Request::EndBlock(name) => of_block(show, now, show.blocks.called(name)),
         Request::Hold(hold) => for_hold(show, now, hold, request),
         Request::Wait(wait) => {
             let hold = as_hold(wait);
@@ -96,6 +103,13 @@ fn of_rows(show: &Show, part: &PlanPart) -> Vec<u32> {
     seats.filter_map(|seat| claim_of(show, seat)).collect()
 }
 
+/// Overdue holds of seats of a block, to which the seats return. O(seats of the block).
+fn of_block(show: &Show, now: Millis, block: Option<u32>) -> Vec<u32> {
+    let seats = block.and_then(|id| show.blocks.get(id)).map_or(&[][..], |block| &block.seats);
+    let holds = seats.iter().filter_map(|&seat| claim_of(show, seat));
+    holds.filter(|&id| is_overdue(show, id, now)).take(SLICE).collect()
+}
+
 /// Overdue holds of a user who would exceed a limit.
 fn of_user(show: &Show, now: Millis, user: &[u8], count: u32, replaced: Option<u32>) -> Vec<u32> {
     let Some(info) = show.claims.user_called(user) else { return Vec::new() };
@@ -125,6 +139,9 @@ fn for_hold(show: &Show, now: Millis, hold: &Hold<'_>, request: &Request<'_>) ->
         Ok(_) | Err(_) => return holds,
     };
     let Ok(wish) = resolve(show, &hold.wanted()) else { return holds };
+    if wish.from.is_some() {
+        return of_block(show, now, wish.from);
+    }
     let scan = Scan { show, now, wish: &wish, replaced, again: hold.replace.is_some_and(|one| !one.other) };
     match (together, hold.adjacent) {
         (false, _) => scan.enough_seats(),
@@ -232,7 +249,9 @@ impl Scan<'_> {
         let mut holds = Vec::new();
         let taken: Bits = seats.words.iter().zip(&free).map(|(seats, free)| seats & !free).collect();
         for position in seats.kept.ones(&taken) {
-            let Owner::Claim(id) = show.owner(base + position as u32) else { continue };
+            let seat = base + position as Seat;
+            // A seat of a block returns to it.
+            let Some(id) = claim_of(show, seat).filter(|_| show.blocks.of(seat).is_none()) else { continue };
             if self.replaced == Some(id) {
                 seats.kept.put(&mut replaced, position, true);
             } else if is_overdue(show, id, self.now) {

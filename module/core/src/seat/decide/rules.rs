@@ -138,8 +138,19 @@ pub(in crate::seat) fn resolve(show: &Show, wanted: &Wanted<'_>) -> Result<Wish,
             flag => needs.push(FlagNeed { count: need.count as u32, flag: Any(flag) }),
         }
     }
+    let from = wanted.from.map(|name| block_called(show, name)).transpose()?;
     let (adjacent, orphans) = (wanted.adjacent, wanted.orphans);
-    Ok(Wish { count: wanted.count as usize, tier, areas, adjacent, orphans, flags, needs })
+    Ok(Wish { count: wanted.count as usize, tier, areas, adjacent, orphans, flags, needs, from })
+}
+
+/// The number of the block of that name.
+///
+/// # Errors
+/// `NOTFOUND` if there is none.
+pub fn block_called(show: &Show, name: &[u8]) -> Result<u32, Refusal> {
+    show.blocks.called(name).ok_or_else(|| {
+        Refusal::new(Code::NotFound, format!("there is no block {}; it may have ended", quoted(name)))
+    })
 }
 
 /// The turn that these seats take: that of their area, if they all lie in one.

@@ -1,5 +1,6 @@
 //! Best seating: chooses the seats of a hold (steps 4 to 9 of "Best seating, exactly" in docs/seats.md).
 
+use super::lifted::{Lifted, lifted_strips};
 use super::wish::{Found, Need, StripSeats, Wish};
 use crate::invariant;
 use crate::seat::bits::{self, Bits};
@@ -9,13 +10,6 @@ use crate::seat::request::{Adjacent, Orphans};
 use crate::seat::state::{Bucket, Show, Strip};
 use crate::seat::venue::{Row, Seat};
 use std::borrow::Cow;
-
-/// A strip with seats of the replaced hold, which count as free.
-struct Lifted {
-    bucket: u32,
-    strip: u32,
-    seats: StripSeats,
-}
 
 /// One search: the show, the request, and the seats of a replaced hold, which count as free.
 pub struct Search<'a> {
@@ -45,35 +39,16 @@ impl<'a> Search<'a> {
     }
 
     fn of_kind(show: &'a Show, wish: &'a Wish, kind: Kind, replaced: &[Seat], again: bool) -> Self {
-        let mut lifted: Vec<Lifted> = Vec::new();
-        for &seat in replaced {
-            let Some((bucket, strip)) = show.strip_of(seat) else {
-                invariant!("a seat of a hold lies in a strip");
-                continue;
-            };
-            let at = lifted.iter().position(|one| one.bucket == bucket && one.strip == strip).unwrap_or_else(
-                || {
-                    let seats = StripSeats::of(show, kind, bucket, strip);
-                    lifted.push(Lifted { bucket, strip, seats });
-                    lifted.len() - 1
-                },
-            );
-            let row = show.venue.row_of(seat);
-            let position = (seat - show.venue.base(row)) as usize;
-            let named = kind.takes(show.venue.layout(row).flags_at(position));
-            // A seat of another kind does not count as free for this request.
-            if let Some(one) = lifted.get_mut(at).filter(|_| named) {
-                bits::put(&mut one.seats.free, position, true);
-                bits::put(&mut one.seats.takeable, position, again);
-            }
-        }
-        lifted.sort_unstable_by_key(|one| (one.bucket, one.strip));
+        let lifted = lifted_strips(show, wish, kind, replaced, again);
         Self { show, wish, kind, lifted, again, parts: Vec::new() }
     }
 
     /// Runs the search. O(count log rows + areas).
     pub fn run(&self) -> Found {
-        let candidates = Self::candidates(self.show, self.wish);
+        let candidates = match self.wish.from {
+            None => Self::candidates(self.show, self.wish),
+            Some(_) => Cow::Owned(self.candidates_in_block()),
+        };
         if !self.has_enough(&candidates) {
             return Found::TooFew;
         }
@@ -112,6 +87,20 @@ impl<'a> Search<'a> {
         some.sort_unstable_by_key(|&bucket| (show.priority(bucket), bucket));
         some.dedup();
         Cow::Owned(some)
+    }
+
+    /// The candidates with seats of the block, in the same order. O(rows of the block).
+    fn candidates_in_block(&self) -> Vec<u32> {
+        let (show, wish) = (self.show, self.wish);
+        let mut buckets: Vec<u32> = self.lifted.iter().map(|one| one.bucket).collect();
+        buckets.dedup();
+        buckets.retain(|&bucket| {
+            let info = show.bucket_at(bucket);
+            wish.tier.is_none_or(|tier| tier == info.tier)
+                && (wish.areas.is_empty() || wish.areas.contains(&info.area))
+        });
+        buckets.sort_unstable_by_key(|&bucket| (show.priority(bucket), bucket));
+        buckets
     }
 
     /// Step 3, PREFER and REQUIRE: the best run in the best level that has one.
@@ -289,11 +278,18 @@ impl<'a> Search<'a> {
     // The functions below take the seats of the replaced hold into account.
 
     fn is_lifted(&self, bucket: u32, strip: u32) -> Option<&Lifted> {
-        self.lifted.iter().find(|one| one.bucket == bucket && one.strip == strip)
+        let found = self.lifted.binary_search_by_key(&(bucket, strip), |one| (one.bucket, one.strip));
+        found.ok().and_then(|at| self.lifted.get(at))
     }
 
     fn lifted_in(&self, bucket: u32) -> impl Iterator<Item = &Lifted> {
-        self.lifted.iter().filter(move |one| one.bucket == bucket)
+        self.lifted_from(bucket, 0)
+    }
+
+    /// The same, from this strip on.
+    fn lifted_from(&self, bucket: u32, strip: u32) -> impl Iterator<Item = &Lifted> {
+        let first = self.lifted.partition_point(|one| (one.bucket, one.strip) < (bucket, strip));
+        self.lifted.iter().skip(first).take_while(move |one| one.bucket == bucket)
     }
 
     pub(super) fn seats(&self, bucket: u32, strip: u32) -> StripSeats {
@@ -313,6 +309,9 @@ impl<'a> Search<'a> {
         let info = self.show.bucket_at(bucket);
         if !self.may_have_some_in(info) {
             return 0;
+        }
+        if self.wish.from.is_some() {
+            return self.lifted_in(bucket).map(|one| bits::count(&one.seats.takeable) as usize).sum();
         }
         let free = match info.view(self.kind) {
             Some(view) => view.free as usize,
@@ -347,6 +346,7 @@ impl<'a> Search<'a> {
             return 0;
         }
         let indexed = match info.view(self.kind) {
+            _ if self.wish.from.is_some() => 0,
             Some(view) => view.runs.all().lengths,
             None => info.strips.iter().fold(0, |all, &strip| all | self.unlifted_lengths(strip)),
         };
@@ -377,7 +377,9 @@ impl<'a> Search<'a> {
     /// Whether a bucket has a row with such a run.
     fn has(&self, bucket: u32, need: Need) -> bool {
         match self.show.bucket_at(bucket).view(self.kind) {
-            Some(view) if self.lifted.is_empty() => view.runs.all().lengths & need.lengths() != 0,
+            Some(view) if self.lifted.is_empty() && self.wish.from.is_none() => {
+                view.runs.all().lengths & need.lengths() != 0
+            }
             _ => self.first(bucket, 0, need).is_some(),
         }
     }
@@ -388,11 +390,11 @@ impl<'a> Search<'a> {
         if !self.may_have_some_in(info) {
             return None;
         }
-        let lifted = self
-            .lifted_in(bucket)
-            .filter(|one| one.strip >= from)
-            .find(|one| need.is_met_by(&one.seats))
-            .map(|one| one.strip);
+        let lifted =
+            self.lifted_from(bucket, from).find(|one| need.is_met_by(&one.seats)).map(|one| one.strip);
+        if self.wish.from.is_some() {
+            return lifted;
+        }
         let mut at = from;
         let indexed = loop {
             let found = match info.view(self.kind) {

@@ -3,7 +3,7 @@
 use super::rules::{Decided, check_user_limits, deadline, resolve, retried, turn_of};
 use super::search::Search;
 use super::wish::{Found, Wish};
-use crate::seat::event::{Event, Held, Waited};
+use crate::seat::event::{Event, Held, Waited, WaitedFrom};
 use crate::seat::outcome::{Reply, WaitRecord};
 use crate::seat::plan::max;
 use crate::seat::request::{Hold, Wait};
@@ -68,7 +68,13 @@ pub(super) fn decide_wait(show: &Show, now: Millis, wait: &Wait<'_>) -> Decided 
     };
     let (priority, offer, fingerprint) = (wait.priority, wait.offer, Any(fingerprint));
     let waited = Waited { token, user, wish, priority, until, offer, fingerprint };
-    decided(Event::Waited(Box::new(waited)), Reply::Wait(record))
+    let waited = Box::new(waited);
+    let event = if waited.wish.from.is_some() {
+        Event::WaitedFrom(WaitedFrom(waited))
+    } else {
+        Event::Waited(waited)
+    };
+    decided(event, Reply::Wait(record))
 }
 
 /// The record of the wait, if an equal request with this token made it before.
@@ -131,6 +137,7 @@ fn queue_wish(wait: &Wait<'_>, wish: &Wish) -> QueueWish {
         orphans: wish.orphans,
         flags: Any(wish.flags),
         needs,
+        from: wait.hold.from.map(Bytes::from_slice),
     }
 }
 
@@ -178,15 +185,20 @@ pub fn next_offer(show: &Show, now: Millis, in_vain: &mut Vec<u32>) -> Option<Ev
     })
 }
 
-/// The wish of a queue with the numbers of today; `None` if no seat has its tier any more.
+/// The wish of a queue with the numbers of today; `None` if no seat has its tier any more, or its
+/// block does not exist.
 fn served_wish(show: &Show, wish: &QueueWish) -> Option<Wish> {
     let tier = match &wish.tier {
         None => None,
         Some(name) => Some(show.venue.tier_called(name)?),
     };
+    let from = match &wish.from {
+        None => None,
+        Some(name) => Some(show.blocks.called(name)?),
+    };
     let (adjacent, orphans, flags) = (wish.adjacent, wish.orphans, wish.flags.0);
     let (areas, needs) = (wish.areas.clone(), wish.needs.clone());
-    Some(Wish { count: wish.count as usize, tier, areas, adjacent, orphans, flags, needs })
+    Some(Wish { count: wish.count as usize, tier, areas, adjacent, orphans, flags, needs, from })
 }
 
 /// The waiters whose time is over, as events, at most `limit`.

@@ -25,6 +25,8 @@ pub struct Wish {
     pub flags: u64,
     /// Seats of the party that must have a flag, with different flags that are not in `flags`.
     pub needs: Vec<FlagNeed>,
+    /// Only seats of this block; `None` for free seats.
+    pub from: Option<u32>,
 }
 
 impl Wish {
@@ -86,6 +88,12 @@ impl StripSeats {
         let strip = show.strip(bucket, strip);
         let seats = strip.map_or_else(Bits::new, |strip| show.takeable(strip, kind));
         Self { takeable: seats.clone(), free: seats }
+    }
+
+    /// Forgets all seats.
+    pub(super) fn clear(&mut self) {
+        self.takeable.fill(0);
+        self.free.fill(0);
     }
 
     pub(super) fn windows(&self, n: usize, clean: bool) -> Bits {

@@ -21,6 +21,7 @@ impl Show {
         self.waiters.check()?;
         self.outbox.check()?;
         self.check_owners()?;
+        self.check_blocks()?;
         self.check_buckets()?;
         self.check_turns()
     }
@@ -340,6 +341,7 @@ mod tests {
             ttl: 100,
             token,
             orphans: None,
+            from: None,
             seats: seats.to_vec(),
         };
         ask(show, &Request::Pick(pick));

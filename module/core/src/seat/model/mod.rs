@@ -1,6 +1,7 @@
 //! The state of a show: venue, owners of seats, claims, and the indexes of free seats.
 
 pub mod bits;
+pub mod blocks;
 mod building;
 mod check;
 pub mod choice;

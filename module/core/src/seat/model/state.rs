@@ -4,6 +4,7 @@ mod buckets;
 mod flags;
 
 use super::bits;
+use super::blocks::Blocks;
 use super::choice::Kind;
 use super::claims::{Claims, Stage};
 use super::index::{RunIndex, Runs};
@@ -49,6 +50,7 @@ pub struct Show {
     pub(in crate::seat) turns: u64,
     pub(in crate::seat) outbox: Outbox,
     pub(in crate::seat) waiters: Waiters,
+    pub(in crate::seat) blocks: Blocks,
 }
 
 const FREE: u32 = u32::MAX;
@@ -151,6 +153,7 @@ impl Show {
             turns: 0,
             outbox: Outbox::default(),
             waiters: Waiters::default(),
+            blocks: Blocks::default(),
         };
         show.build_buckets();
         Ok(show)
@@ -196,13 +199,14 @@ impl Show {
         self.events
     }
 
-    /// The earliest deadline of a hold or a wait; the last time applied while somebody may be servable.
+    /// The earliest deadline of a hold, a wait or a block; the last time applied while somebody may be servable.
     pub fn next_due(&self) -> Option<Millis> {
-        if self.waiters.is_empty() {
+        if self.waiters.is_empty() && self.blocks.is_empty() {
             return self.claims.earliest();
         }
         let unserved = self.waiters.unserved.then_some(self.applied);
-        let earliest = [self.claims.earliest(), self.waiters.deadlines.earliest(), unserved];
+        let waits = self.waiters.deadlines.earliest();
+        let earliest = [self.claims.earliest(), waits, self.blocks.earliest(), unserved];
         earliest.into_iter().flatten().min()
     }
 
@@ -306,6 +310,7 @@ impl Show {
             Owner::Blocked => BLOCKED,
             Owner::Claim(claim) => claim,
         };
+        let changes_free = (from == SeatState::Free) != (to == SeatState::Free);
         let mut touched: Option<(u32, u32)> = None;
         for &seat in seats {
             let place = self.strip_of(seat);
@@ -314,12 +319,15 @@ impl Show {
                 continue;
             };
             *slot = owner;
+            self.bucket_mut(bucket).counts.move_seat(from, to);
+            if !changes_free {
+                continue;
+            }
             if touched.is_some_and(|touched| touched != (bucket, strip)) {
                 self.reindex(touched);
             }
             touched = Some((bucket, strip));
             self.put_free(bucket, strip, seat, to == SeatState::Free);
-            self.bucket_mut(bucket).counts.move_seat(from, to);
         }
         self.reindex(touched);
     }
@@ -395,6 +403,7 @@ impl Show {
             + self.venue.allocated()
             + self.claims.allocated()
             + self.waiters.allocated()
+            + self.blocks.allocated()
             + self.outbox.allocated()
             + self.owners.len() * size_of::<u32>()
             + self.words.len() * size_of::<u64>()
@@ -409,7 +418,11 @@ impl Show {
 
     /// A rough number of allocations, which tells whether freeing is worth a background thread.
     pub fn free_effort(&self) -> usize {
-        1 + self.buckets.len() + self.owners.len() / 4096 + self.claims.holds() + self.waiters.len()
+        1 + self.buckets.len()
+            + self.owners.len() / 4096
+            + self.claims.holds()
+            + self.waiters.len()
+            + self.blocks.len()
     }
 
     /// The largest number of positions a show has.

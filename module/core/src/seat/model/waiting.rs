@@ -3,14 +3,14 @@
 #![allow(clippy::indexing_slicing, reason = "numbers of waiters and queues come from the tables themselves")]
 
 use super::choice::{Adjacent, FlagNeed, Orphans};
-use crate::shared::codec::Writer;
+use crate::shared::codec::{Damaged, Reader, Writer};
 use crate::shared::deadlines::Deadlines;
 use crate::shared::field::{Any, Field};
 use crate::shared::invariant::Checked;
 use crate::shared::names::NameIndex;
 use crate::shared::table::Table;
 use crate::shared::{Bytes, Millis};
-use crate::{ensure, fields, invariant};
+use crate::{ensure, invariant};
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 use std::cmp::Reverse;
@@ -25,24 +25,50 @@ pub const MAX_QUEUES: usize = 1000;
 /// The place of a waiter: the highest priority first, then the earliest arrival.
 pub type Place = (Reverse<i32>, u64);
 
-fields! {
-    /// The seats that a waiter waits for. Waiters with equal wishes share a queue.
-    #[derive(Clone, Debug, PartialEq, Eq)]
-    pub struct QueueWish {
-        /// Seats wanted, 1 to 100.
-        pub count: u32,
-        /// Only this tier, by name: the number of a tier may change.
-        pub tier: Option<Bytes>,
-        /// Only these areas, in ascending order; all areas if empty.
-        pub areas: Vec<u32>,
-        /// How much sitting together matters.
-        pub adjacent: Adjacent,
-        /// Whether a single seat may be left beside the group.
-        pub orphans: Orphans,
-        /// Flags whose seats may be taken too, as bits.
-        pub flags: Any<u64>,
-        /// Seats of the party that have a flag.
-        pub needs: Vec<FlagNeed>,
+/// The seats that a waiter waits for. Waiters with equal wishes share a queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueueWish {
+    /// Seats wanted, 1 to 100.
+    pub count: u32,
+    /// Only this tier, by name: the number of a tier may change.
+    pub tier: Option<Bytes>,
+    /// Only these areas, in ascending order; all areas if empty.
+    pub areas: Vec<u32>,
+    /// How much sitting together matters.
+    pub adjacent: Adjacent,
+    /// Whether a single seat may be left beside the group.
+    pub orphans: Orphans,
+    /// Flags whose seats may be taken too, as bits.
+    pub flags: Any<u64>,
+    /// Seats of the party that have a flag.
+    pub needs: Vec<FlagNeed>,
+    /// Only seats of the block of this name, which need not exist all the time.
+    pub from: Option<Bytes>,
+}
+
+/// All fields but `from`, which the first encoding did not have; events and snapshots write it on its own.
+impl Field for QueueWish {
+    fn encode(&self, out: &mut Writer) {
+        out.field(&self.count);
+        out.field(&self.tier);
+        out.field(&self.areas);
+        out.field(&self.adjacent);
+        out.field(&self.orphans);
+        out.field(&self.flags);
+        out.field(&self.needs);
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
+        Ok(Self {
+            count: reader.field()?,
+            tier: reader.field()?,
+            areas: reader.field()?,
+            adjacent: reader.field()?,
+            orphans: reader.field()?,
+            flags: reader.field()?,
+            needs: reader.field()?,
+            from: None,
+        })
     }
 }
 
@@ -351,5 +377,6 @@ impl Waiters {
 fn encoded(wish: &QueueWish) -> Box<[u8]> {
     let mut writer = Writer::default();
     wish.encode(&mut writer);
+    writer.field(&wish.from);
     writer.bytes.into()
 }

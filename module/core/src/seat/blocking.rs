@@ -1,0 +1,184 @@
+//! Blocks with a name or an end in step with the show: which seats return to a block, what ends it, and its bytes.
+
+use super::blocks::{Block, MAX_BLOCK_SEATS, MAX_BLOCKS};
+use super::claims::Seats;
+use super::event::Event;
+use super::state::{Owner, SeatState, Show};
+use super::venue::Seat;
+use crate::shared::codec::{Damaged, Reader, Writer};
+use crate::shared::invariant::Checked;
+use crate::shared::{Bytes, Millis};
+use crate::{ensure, invariant};
+
+impl Show {
+    /// Blocks with a name or an end.
+    pub fn blocks(&self) -> &super::blocks::Blocks {
+        &self.blocks
+    }
+
+    /// Seats of a hold or sale are given up: they are free, or blocked again while their block exists.
+    pub(super) fn give_up(&mut self, seats: &[Seat], from: SeatState) {
+        if self.blocks.is_empty() {
+            return self.hand_over(seats, from, SeatState::Free, Owner::Free);
+        }
+        let (blocked, free): (Seats, Seats) =
+            seats.iter().copied().partition(|&seat| self.blocks.of(seat).is_some());
+        self.hand_over(&free, from, SeatState::Free, Owner::Free);
+        self.hand_over(&blocked, from, SeatState::Blocked, Owner::Blocked);
+    }
+
+    /// The state of seats before a hold takes them: blocked if they are of a block.
+    pub(super) fn state_before_hold(&self, seats: &[Seat]) -> SeatState {
+        match seats.first().and_then(|&seat| self.blocks.of(seat)) {
+            None => SeatState::Free,
+            Some(_) => SeatState::Blocked,
+        }
+    }
+
+    /// Free seats are blocked, in a block with a name or an end.
+    pub(super) fn block_in(&mut self, name: Option<&Bytes>, until: Option<Millis>, seats: &Seats) {
+        self.hand_over(seats, SeatState::Free, SeatState::Blocked, Owner::Blocked);
+        self.blocks.add(name, until, seats);
+    }
+
+    /// A block ends: its blocked seats are free, and its held and sold seats do not return to it.
+    pub(super) fn end_block(&mut self, name: Option<&[u8]>, until: Option<Millis>) {
+        let Some(id) = self.blocks.find(name, until) else {
+            invariant!("a block that ends exists");
+            return;
+        };
+        let seats = self.blocked_seats(id);
+        self.blocks.remove(id);
+        self.hand_over(&seats, SeatState::Blocked, SeatState::Free, Owner::Free);
+    }
+
+    /// The seats of a block that are neither held nor sold, in ascending order. O(seats of the block).
+    pub(super) fn blocked_seats(&self, id: u32) -> Seats {
+        let seats = self.blocks.get(id).map_or(&[][..], |block| &block.seats);
+        seats.iter().copied().filter(|&seat| self.owner(seat) == Owner::Blocked).collect()
+    }
+
+    /// Whether a request may take a seat: a free one, or with a block a blocked seat of that block.
+    pub(super) fn is_available(&self, seat: Seat, from: Option<u32>) -> bool {
+        let owner = if from.is_some() { Owner::Blocked } else { Owner::Free };
+        self.owner(seat) == owner && self.blocks.of(seat) == from
+    }
+
+    /// The block of a seat at `now`: a block whose end has passed has ended, whether or not that was applied.
+    pub(super) fn block_at(&self, seat: Seat, now: Millis) -> Option<&Block> {
+        let block = self.blocks.of(seat).and_then(|id| self.blocks.get(id));
+        block.filter(|block| block.until.is_none_or(|until| until > now))
+    }
+
+    /// The ends of blocks by `now`, as events: as many as have about `limit` seats, and one at least.
+    pub(super) fn overdue_blocks(&self, now: Millis, limit: usize) -> Vec<Event> {
+        let mut seats = 0;
+        let due = self.blocks.due(now, limit).into_iter().filter_map(|id| self.blocks.get(id));
+        let due = due.take_while(|block| {
+            let fits = seats < limit;
+            seats = seats.saturating_add(block.seats.len());
+            fits
+        });
+        let end = |block: &Block| Event::BlockEnded {
+            name: block.name.clone(),
+            until: block.until.filter(|_| block.name.is_none()),
+            expired: true,
+        };
+        due.map(end).collect()
+    }
+
+    /// Checks whether a hold of these seats could have been decided. `replaced` is the claim that it replaces.
+    ///
+    /// # Errors
+    /// A seat is not free, or not of the same block as the others.
+    pub(super) fn admits_hold(&self, seats: &[Seat], replaced: Option<u32>) -> Result<(), Damaged> {
+        let block = seats.first().and_then(|&seat| self.blocks.of(seat));
+        let available = if block.is_some() { Owner::Blocked } else { Owner::Free };
+        let fits = seats.iter().all(|&seat| {
+            let owner = self.owner(seat);
+            self.venue.is_seat(seat)
+                && self.blocks.of(seat) == block
+                && (owner == available || replaced.is_some_and(|id| owner == Owner::Claim(id)))
+        });
+        let named = block.is_none_or(|id| self.blocks.get(id).is_some_and(|block| block.name.is_some()));
+        if fits && named { Ok(()) } else { Err(Damaged("a seat is not free")) }
+    }
+
+    /// Checks whether seats could be added to a block, or make one; their owners are checked elsewhere.
+    ///
+    /// # Errors
+    /// The block has neither name nor end, or would have too many seats.
+    pub(super) fn fits_block(
+        &self,
+        name: Option<&[u8]>,
+        until: Option<Millis>,
+        seats: usize,
+    ) -> Result<(), Damaged> {
+        if name.is_none() && until.is_none() {
+            return Err(Damaged("a block has neither a name nor an end"));
+        }
+        let block = self.blocks.find(name, until).and_then(|id| self.blocks.get(id));
+        let room = block.map_or_else(|| self.blocks.len() < MAX_BLOCKS, |_| true);
+        let before = block.map_or(0, |block| block.seats.len());
+        if room && before + seats <= MAX_BLOCK_SEATS { Ok(()) } else { Err(Damaged("a block is too large")) }
+    }
+
+    /// Checks that seats of blocks are blocked, or held or sold from a block with a name.
+    pub(super) fn check_blocks(&self) -> Checked {
+        self.blocks.check()?;
+        for (id, block) in self.blocks.iter() {
+            let stray = block.seats.iter().find(|&&seat| !self.may_be_in_block(seat, block.name.is_some()));
+            ensure!(
+                stray.is_none(),
+                "seat {stray:?} of block {id} is {:?}",
+                stray.map(|&seat| self.owner(seat))
+            );
+        }
+        Ok(())
+    }
+
+    fn may_be_in_block(&self, seat: Seat, named: bool) -> bool {
+        match self.owner(seat) {
+            Owner::Blocked => self.venue.is_seat(seat),
+            Owner::Claim(_) => named,
+            Owner::Free => false,
+        }
+    }
+
+    /// Encodes the blocks by name and end.
+    pub(super) fn encode_blocks(&self, out: &mut Writer) {
+        let mut blocks: Vec<&Block> = self.blocks.iter().map(|(_, block)| block).collect();
+        blocks.sort_unstable_by_key(|block| (&block.name, block.until));
+        out.unsigned(blocks.len() as u64);
+        for block in blocks {
+            out.field(&block.name);
+            out.field(&block.until);
+            out.rising(&block.seats);
+        }
+    }
+
+    /// Decodes the blocks, after owners and claims.
+    ///
+    /// # Errors
+    /// Bytes that `encode_blocks` never writes.
+    pub(super) fn decode_blocks(&mut self, reader: &mut Reader<'_>) -> Result<(), Damaged> {
+        let mut last = None;
+        for _ in 0..reader.unsigned()? {
+            let (name, until): (Option<Bytes>, Option<Millis>) = (reader.field()?, reader.field()?);
+            let key = (name.clone(), until.filter(|_| name.is_none()));
+            if last.as_ref().is_some_and(|last| *last >= key) {
+                return Err(Damaged("the blocks are not in order"));
+            }
+            last = Some(key);
+            let seats = reader.rising(MAX_BLOCK_SEATS)?;
+            self.fits_block(name.as_deref(), until, seats.len())?;
+            let fits =
+                |&seat: &Seat| self.may_be_in_block(seat, name.is_some()) && self.blocks.of(seat).is_none();
+            if seats.is_empty() || !seats.iter().all(fits) {
+                return Err(Damaged("a seat of a block is free, or in two blocks"));
+            }
+            self.blocks.add(name.as_ref(), until, &seats);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,197 @@
+//! Blocks with a name, from which requests may take seats, and blocks that end by themselves. Seats that are only blocked
+//! are in no block.
+
+use super::venue::Seat;
+use crate::shared::deadlines::Deadlines;
+use crate::shared::invariant::Checked;
+use crate::shared::names::NameIndex;
+use crate::shared::table::Table;
+use crate::shared::{Bytes, Millis};
+use crate::{ensure, invariant};
+use hashbrown::HashMap;
+use std::collections::BTreeMap;
+
+/// The most seats of one block: ending it takes about 5 ms.
+pub const MAX_BLOCK_SEATS: usize = 20_000;
+
+/// The most blocks of a show.
+pub const MAX_BLOCKS: usize = 10_000;
+
+/// Seats that were blocked together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// Its name; `None` for seats that are only blocked until a time.
+    pub name: Option<Bytes>,
+    /// When it ends by itself; a block without a name always has an end.
+    pub until: Option<Millis>,
+    /// Its seats, in ascending order; never empty. In a block with a name, some may be held or sold.
+    pub seats: Vec<Seat>,
+}
+
+/// All blocks of a show. Their numbers are not part of the state: they may differ on a replica.
+#[derive(Clone, Debug, Default)]
+pub struct Blocks {
+    table: Table<Block>,
+    by_name: NameIndex,
+    /// Blocks without a name, by their end.
+    by_end: BTreeMap<Millis, u32>,
+    of_seat: HashMap<Seat, u32>,
+    deadlines: Deadlines,
+}
+
+impl Blocks {
+    /// Whether there is no block.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.table.is_empty()
+    }
+
+    /// Number of blocks.
+    pub fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// All blocks, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &Block)> {
+        self.table.iter()
+    }
+
+    /// The block of that name.
+    pub fn called(&self, name: &[u8]) -> Option<u32> {
+        self.by_name
+            .find(name, |id| self.table.get(id).is_some_and(|block| block.name.as_deref() == Some(name)))
+    }
+
+    /// The block of that name; without a name, the one that ends at `until`.
+    pub fn find(&self, name: Option<&[u8]>, until: Option<Millis>) -> Option<u32> {
+        match name {
+            Some(name) => self.called(name),
+            None => self.by_end.get(&until?).copied(),
+        }
+    }
+
+    /// The block of that number.
+    pub fn get(&self, id: u32) -> Option<&Block> {
+        self.table.get(id)
+    }
+
+    /// The block of a seat. O(1).
+    #[inline]
+    pub fn of(&self, seat: Seat) -> Option<u32> {
+        if self.is_empty() { None } else { self.of_seat.get(&seat).copied() }
+    }
+
+    /// The earliest end of a block.
+    #[inline]
+    pub fn earliest(&self) -> Option<Millis> {
+        self.deadlines.earliest()
+    }
+
+    /// Blocks whose end has passed by `now`, earliest first, at most `limit`.
+    pub fn due(&self, now: Millis, limit: usize) -> Vec<u32> {
+        self.deadlines.due(now, limit)
+    }
+
+    /// Adds seats (ascending, in no block) to a block, or makes the block. `until` changes the end of a block with a name;
+    /// `None` keeps it. O(seats of the block).
+    pub(in crate::seat) fn add(&mut self, name: Option<&Bytes>, until: Option<Millis>, seats: &[Seat]) {
+        let id = self.find(name.map(|name| &name[..]), until).unwrap_or_else(|| {
+            let id = self.table.insert(Block { name: name.cloned(), until, seats: Vec::new() });
+            match (name, until) {
+                (Some(name), _) => self.by_name.insert(name, id),
+                (None, Some(until)) => _ = self.by_end.insert(until, id),
+                (None, None) => _ = invariant!(false, "a block has a name or an end"),
+            }
+            id
+        });
+        let Some(block) = self.table.get_mut(id) else { return };
+        block.seats.extend_from_slice(seats);
+        block.seats.sort_unstable();
+        block.until = until.or(block.until);
+        if let Some(until) = block.until {
+            self.deadlines.set(id, until);
+        }
+        for &seat in seats {
+            let other = self.of_seat.insert(seat, id);
+            invariant!(other.is_none(), "a seat is in one block");
+        }
+    }
+
+    /// Takes seats out of their blocks, and removes blocks without seats. O(seats of these blocks).
+    pub(in crate::seat) fn drop_seats(&mut self, seats: &[Seat]) {
+        let mut touched: Vec<u32> = seats.iter().filter_map(|seat| self.of_seat.remove(seat)).collect();
+        touched.sort_unstable();
+        touched.dedup();
+        for id in touched {
+            let Some(block) = self.table.get_mut(id) else { continue };
+            block.seats.retain(|seat| self.of_seat.contains_key(seat));
+            if block.seats.is_empty() {
+                self.remove(id);
+            }
+        }
+    }
+
+    /// Removes a block, and returns its seats.
+    pub(in crate::seat) fn remove(&mut self, id: u32) -> Vec<Seat> {
+        let Some(block) = self.table.remove(id) else {
+            invariant!("a block that ends exists");
+            return Vec::new();
+        };
+        self.deadlines.remove(id);
+        match (&block.name, block.until) {
+            (Some(name), _) => self.by_name.remove(name, id),
+            (None, Some(until)) => _ = self.by_end.remove(&until),
+            (None, None) => _ = invariant!(false, "a block has a name or an end"),
+        }
+        for seat in &block.seats {
+            self.of_seat.remove(seat);
+        }
+        block.seats
+    }
+
+    /// Checks blocks, seats, names and ends against one another. O(seats of blocks).
+    ///
+    /// # Errors
+    /// The first contradiction.
+    pub fn check(&self) -> Checked {
+        self.table.check()?;
+        self.deadlines.check()?;
+        let named = self.table.iter().filter_map(|(id, block)| Some((id, &block.name.as_ref()?[..])));
+        self.by_name.check(named)?;
+        let (mut seats, mut ends, mut nameless) = (0, 0, 0);
+        for (id, block) in self.table.iter() {
+            let rising = block.seats.windows(2).all(|pair| matches!(pair, [a, b] if a < b));
+            ensure!(
+                rising && !block.seats.is_empty(),
+                "the seats of block {id} do not rise, or there is none"
+            );
+            ensure!(
+                self.deadlines.get(id) == block.until,
+                "block {id} has another end than {:?}",
+                block.until
+            );
+            let stray = block.seats.iter().find(|&seat| self.of_seat.get(seat) != Some(&id));
+            ensure!(stray.is_none(), "seat {stray:?} of block {id} is not its own");
+            seats += block.seats.len();
+            ends += usize::from(block.until.is_some());
+            if block.name.is_none() {
+                nameless += 1;
+                let found = block.until.and_then(|until| self.by_end.get(&until));
+                ensure!(found == Some(&id), "block {id} is not found by its end");
+            }
+        }
+        ensure!(self.of_seat.len() == seats, "{} seats are in blocks that have {seats}", self.of_seat.len());
+        ensure!(self.by_end.len() == nameless, "{} of {nameless} blocks are found", self.by_end.len());
+        ensure!(self.deadlines.len() == ends, "{ends} blocks have {} ends", self.deadlines.len());
+        Ok(())
+    }
+
+    /// Bytes allocated.
+    pub fn allocated(&self) -> usize {
+        self.table.allocated()
+            + self.table.iter().map(|(_, block)| block.seats.capacity() * size_of::<Seat>()).sum::<usize>()
+            + self.by_name.allocated()
+            + self.of_seat.allocation_size()
+            + self.deadlines.allocated()
+    }
+}

@@ -1,0 +1,142 @@
+//! Blocks with a name or an end.
+
+use super::house::{House, code, wish};
+use allot_core::seat::Reply;
+use allot_core::seat::claims::Seats;
+use allot_core::seat::event::{Event, Held, Turn};
+use allot_core::seat::request::{Hold, Pick, Request};
+use allot_core::seat::state::SeatState;
+use allot_core::shared::Bytes;
+use allot_core::shared::field::Any;
+use allot_core::shared::refusal::Code;
+use allot_core::shared::token::TokenChoice;
+
+impl House {
+    fn block_in(&mut self, name: Option<&str>, until: Option<i64>, seats: &[&str]) -> Result<Reply, Code> {
+        let seats = seats.iter().map(|seat| seat.as_bytes()).collect();
+        let request = Request::BlockIn { name: name.map(str::as_bytes), until, seats };
+        self.ask(&request).map_err(|refusal| refusal.code)
+    }
+}
+
+fn press(user: &str, count: i64) -> Hold<'_> {
+    Hold { from: Some(b"press"), ..wish(user, count) }
+}
+
+#[test]
+fn seats_of_a_block_are_taken_with_from_only_and_return_to_it() {
+    let mut house = House::rows("ltr", &["......"]);
+    assert_eq!(house.block_in(Some("press"), None, &["a-1-1", "a-1-2", "a-1-3"]), Ok(Reply::Integer(3)));
+    assert_eq!(house.hold(wish("ann", 4)), "none");
+    assert_eq!(house.hold(press("ann", 2)), "a-1-1 a-1-2");
+    assert_eq!(house.hold(press("ann", 2)), "none");
+    assert_eq!(house.map(), "hhx...");
+    assert_eq!(house.release("t2"), Ok(Reply::Integer(2)));
+    assert_eq!(house.map(), "xxx...");
+    assert_eq!(house.hold(Hold { from: Some(b"nobody"), ..wish("ann", 1) }), "NOTFOUND");
+    // A refund, too.
+    let token = TokenChoice { token: b"sold", chosen: true };
+    let seats = vec![&b"a-1-2"[..]];
+    let pick =
+        Pick { user: b"ann", ttl: 100, token, orphans: None, from: Some(b"press"), seats: seats.clone() };
+    house.ask(&Request::Pick(pick)).unwrap();
+    house.confirm("sold", None).unwrap();
+    house.ask(&Request::Refund { order: None, seats }).unwrap();
+    assert_eq!(house.map(), "xxx...");
+    assert_eq!(house.show.check(), Ok(()));
+}
+
+#[test]
+fn pick_from_a_block_takes_only_its_blocked_seats() {
+    let mut house = House::rows("ltr", &["......"]);
+    house.block_in(Some("press"), None, &["a-1-1"]).unwrap();
+    house.block(&["a-1-2"]);
+    for seat in [b"a-1-2", b"a-1-3"] {
+        let token = TokenChoice { token: b"t", chosen: true };
+        let from = Some(&b"press"[..]);
+        let pick = Pick { user: b"ann", ttl: 100, token, orphans: None, from, seats: vec![seat] };
+        assert_eq!(code(house.ask(&Request::Pick(pick))), Code::BadState);
+    }
+    assert_eq!(house.pick("ann", "t", &["a-1-1"]).unwrap_err().code, Code::BadState);
+}
+
+#[test]
+fn held_and_sold_seats_of_a_block_that_ended_are_free_when_given_back() {
+    let mut house = House::rows("ltr", &["...."]);
+    house.block_in(Some("press"), None, &["a-1-1", "a-1-2"]).unwrap();
+    assert_eq!(house.hold(press("ann", 1)), "a-1-1");
+    assert_eq!(house.ask(&Request::EndBlock(b"press")), Ok(Reply::Integer(1)));
+    assert_eq!(code(house.ask(&Request::EndBlock(b"press"))), Code::NotFound);
+    assert_eq!(house.map(), "h...");
+    // Another block of the same name has nothing to do with the first.
+    house.block_in(Some("press"), None, &["a-1-4"]).unwrap();
+    house.release("t1").unwrap();
+    assert_eq!(house.map(), "...x");
+}
+
+#[test]
+fn block_ends_at_its_time_and_a_later_end_replaces_the_first() {
+    let mut house = House::rows("ltr", &["....."]);
+    house.block_in(None, Some(100), &["a-1-1"]).unwrap();
+    house.block_in(Some("press"), Some(100), &["a-1-2"]).unwrap();
+    house.block_in(Some("press"), Some(200), &["a-1-3"]).unwrap();
+    house.block_in(Some("press"), None, &["a-1-4"]).unwrap();
+    assert_eq!(house.block_in(None, Some(1), &["a-1-5"]), Err(Code::Err));
+    assert_eq!(house.show.next_due(), Some(100));
+    // A query does not wait for the timer.
+    let state = |house: &House, seat: &[u8], now| {
+        house.show.seat_record(house.show.venue().find(seat).unwrap(), now).state
+    };
+    assert_eq!(state(&house, b"a-1-1", 99), SeatState::Blocked);
+    assert_eq!(state(&house, b"a-1-1", 100), SeatState::Free);
+    house.now = 100;
+    assert_eq!(house.hold(wish("ann", 1)), "a-1-1");
+    assert_eq!(house.map(), "hxxx.");
+    house.now = 200;
+    assert_eq!(house.hold(wish("bob", 3)), "a-1-2 a-1-3 a-1-4");
+    assert!(house.show.blocks().is_empty());
+}
+
+#[test]
+fn replaced_hold_gives_its_seats_only_to_a_request_from_the_same_block() {
+    let mut house = House::rows("ltr", &["..."]);
+    house.block_in(Some("press"), None, &["a-1-1", "a-1-2"]).unwrap();
+    assert_eq!(house.hold(press("ann", 2)), "a-1-1 a-1-2");
+    let replace = |token| Some(allot_core::seat::request::Replace { token, other: false });
+    assert_eq!(house.hold(Hold { replace: replace(b"t1"), ..wish("ann", 2) }), "none");
+    assert_eq!(house.hold(Hold { replace: replace(b"t1"), ..press("ann", 1) }), "a-1-1");
+    assert_eq!(house.map(), "hx.");
+}
+
+#[test]
+fn events_that_mix_seats_of_a_block_with_others_are_refused() {
+    let mut house = House::rows("ltr", &["...."]);
+    house.block_in(Some("press"), None, &["a-1-1"]).unwrap();
+    house.block_in(None, Some(50), &["a-1-3"]).unwrap();
+    let held = |seats: &[u32]| {
+        Event::Held(Held {
+            token: Bytes::from_slice(b"t"),
+            user: Bytes::from_slice(b"ann"),
+            until: 10,
+            fingerprint: Any(0),
+            seats: Seats::from_slice(seats),
+            turn: Turn::None,
+            replaced: None,
+        })
+    };
+    assert!(house.show.admits(&held(&[0])).is_ok());
+    assert!(house.show.admits(&held(&[0, 1])).is_err());
+    assert!(house.show.admits(&held(&[2])).is_err(), "a block without a name");
+    let blocked = |name: Option<&[u8]>, until, seat| Event::BlockedIn {
+        name: name.map(Bytes::from_slice),
+        until,
+        seats: Seats::from_slice(&[seat]),
+    };
+    assert!(house.show.admits(&blocked(None, None, 1)).is_err());
+    assert!(house.show.admits(&blocked(Some(b"press"), None, 0)).is_err());
+    assert!(house.show.admits(&blocked(Some(b"press"), None, 1)).is_ok());
+    let ended =
+        |name: &[u8]| Event::BlockEnded { name: Some(Bytes::from_slice(name)), until: None, expired: false };
+    assert!(house.show.admits(&ended(b"nobody")).is_err());
+    assert!(house.show.admits(&ended(b"press")).is_ok());
+}
