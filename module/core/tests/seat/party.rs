@@ -4,6 +4,7 @@ use super::house::{House, code, wish};
 use allot_core::seat::request::{Adjacent, Hold, Need, Orphans, Request};
 use allot_core::shared::refusal::Code;
 use allot_core::shared::token::TokenChoice;
+use serde_json::json;
 
 fn party(count: i64, wheelchairs: i64) -> Hold<'static> {
     let needs = vec![Need { count: wheelchairs, flag: b"wheelchair" }];
@@ -54,4 +55,15 @@ fn needs_that_contradict_the_request_are_refused() {
     assert_eq!(ask(Hold { needs: twice, ..party(2, 1) }), Code::Err);
     let unknown = vec![Need { count: 1, flag: b"pram" }];
     assert_eq!(ask(Hold { needs: unknown, ..party(2, 1) }), Code::NotFound);
+}
+
+#[test]
+fn scattered_party_takes_seats_of_a_run_of_127_or_more() {
+    // The only seats with the flag are far from the long run, so no run has room for the whole party.
+    let flagged = json!([{"label": "1", "flags": ["wheelchair"]}]);
+    let row = |rank: i32, seats: serde_json::Value| json!({"label": rank.to_string(), "rank": rank, "tier": "gold", "seats": seats});
+    let rows = [row(1, flagged), row(2, json!("1-127")), row(3, json!("1-130")), row(4, json!("1-130"))];
+    let mut house = House::new(&json!({"areas": [{"id": "a", "rows": rows}]}));
+    let needs = vec![Need { count: 1, flag: b"wheelchair" }];
+    assert_eq!(house.hold(Hold { needs, ..wish("ann", 4) }), "a-1-1 a-3-1 a-3-2 a-3-3");
 }

@@ -7,6 +7,7 @@ pub(super) mod orphans;
 pub mod overdue;
 mod party;
 pub(super) mod rules;
+mod scatter;
 pub mod search;
 pub mod wait;
 pub mod wish;

@@ -3,7 +3,7 @@
 use super::lifted::{Lifted, lifted_strips};
 use super::wish::{Found, Need, StripSeats, Wish};
 use crate::invariant;
-use crate::seat::bits::{self, Bits};
+use crate::seat::bits;
 use crate::seat::choice::Kind;
 use crate::seat::claims::Seats;
 use crate::seat::request::{Adjacent, Orphans};
@@ -13,7 +13,7 @@ use std::borrow::Cow;
 
 /// One search: the show, the request, and the seats of a replaced hold, which count as free.
 pub struct Search<'a> {
-    show: &'a Show,
+    pub(super) show: &'a Show,
     pub(super) wish: &'a Wish,
     /// The seats that may be taken.
     kind: Kind,
@@ -143,20 +143,6 @@ impl<'a> Search<'a> {
         one.map_or_else(|| self.scattered_over(candidates), |area| self.scattered_in(area))
     }
 
-    /// Step 5, over several areas: all free seats of each, and in the last only the missing ones.
-    pub(super) fn over_areas(&self, candidates: &[u32], count: usize) -> Seats {
-        let mut seats = Seats::new();
-        for area in self.areas(candidates) {
-            let missing = count - seats.len();
-            if missing == 0 {
-                break;
-            }
-            let free = self.free_of(area);
-            seats.extend(self.fewest_groups(area, missing.min(free)));
-        }
-        seats
-    }
-
     /// Step 4: among the areas of a level that can serve the request, the one served longest ago.
     fn whose_turn<'b>(&'b self, level: &'b [u32], can: impl Fn(&[u32]) -> bool) -> Option<&'b [u32]> {
         self.areas(level).filter(|area| can(area)).min_by_key(|area| self.last_turn(area))
@@ -205,74 +191,6 @@ impl<'a> Search<'a> {
             }
             best.map(|(row, start)| self.window(row, start, n))
         })
-    }
-
-    /// `count` seats of an area that has enough, in as few groups as possible: the longest runs first, and among
-    /// equal runs the best by seat order.
-    pub(super) fn fewest_groups(&self, area: &[u32], count: usize) -> Seats {
-        let mut seats = Seats::new();
-        let lengths = area.iter().fold(0, |all, &bucket| all | self.lengths(bucket));
-        for len in (1..=126).rev().filter(|len| lengths >> len & 1 == 1) {
-            let mut rows = self.rows(area, Need::Exactly(len));
-            while let Some((row, strips)) = rows.next_row() {
-                let (positions, rule) = self.shape(row);
-                for start in self.runs_of(row, &strips, len) {
-                    let missing = count - seats.len();
-                    if missing == 0 {
-                        return seats;
-                    }
-                    let size = missing.min(len);
-                    let inside = (start..=start + len - size).reduce(|best, at| {
-                        if bits::is_better(at, best, size, positions, rule) { at } else { best }
-                    });
-                    seats.extend(self.window(row, inside.unwrap_or(start), size));
-                }
-            }
-        }
-        seats
-    }
-
-    /// Starts of the runs of exactly `len` seats in these strips of a row, the best first.
-    fn runs_of(&self, row: Row, strips: &[(u32, u32)], len: usize) -> Vec<usize> {
-        let (positions, rule) = self.shape(row);
-        let mut runs = Vec::new();
-        for &(bucket, strip) in strips {
-            let seats = self.seats(bucket, strip);
-            runs.extend(bits::runs(&seats.takeable).filter(|run| run.1 == len).map(|run| run.0));
-        }
-        runs.sort_unstable_by(|&a, &b| match bits::is_better(a, b, len, positions, rule) {
-            true => std::cmp::Ordering::Less,
-            false if a == b => std::cmp::Ordering::Equal,
-            false => std::cmp::Ordering::Greater,
-        });
-        runs
-    }
-
-    /// Step 3, IGNORE: the first free seats, areas in priority order.
-    pub(super) fn in_seat_order(&self, candidates: &[u32], count: usize) -> Seats {
-        let mut seats = Seats::new();
-        for area in self.areas(candidates) {
-            if seats.len() == count {
-                break;
-            }
-            let mut rows = self.rows(area, Need::Run(1));
-            while seats.len() < count
-                && let Some((row, strips)) = rows.next_row()
-            {
-                let (positions, rule) = self.shape(row);
-                let mut free = Bits::new();
-                for (bucket, strip) in strips {
-                    let takeable = self.seats(bucket, strip).takeable;
-                    free.resize(takeable.len().max(free.len()), 0);
-                    free.iter_mut().zip(takeable).for_each(|(all, one)| *all |= one);
-                }
-                let base = self.show.venue.base(row);
-                let missing = count - seats.len();
-                let order = bits::in_order(&free, positions, rule);
-                seats.extend(order.into_iter().take(missing).map(|position| base + position as Seat));
-            }
-        }
-        seats
     }
 
     // The functions below take the seats of the replaced hold into account.
@@ -340,7 +258,7 @@ impl<'a> Search<'a> {
     }
 
     /// Lengths of runs that may exist in a bucket, including those that the seats of the replaced hold may form.
-    fn lengths(&self, bucket: u32) -> u128 {
+    pub(super) fn lengths(&self, bucket: u32) -> u128 {
         let info = self.show.bucket_at(bucket);
         if !self.may_have_some_in(info) {
             return 0;
@@ -417,7 +335,7 @@ impl<'a> Search<'a> {
     }
 
     /// Rows of an area that have such a run in one of these buckets, in seat order.
-    fn rows<'b>(&'b self, area: &'b [u32], need: Need) -> Rows<'b, 'a> {
+    pub(super) fn rows<'b>(&'b self, area: &'b [u32], need: Need) -> Rows<'b, 'a> {
         let next = area.iter().map(|&bucket| self.first(bucket, 0, need)).collect();
         Rows { search: self, area, need, next }
     }
@@ -426,7 +344,7 @@ impl<'a> Search<'a> {
         candidates.chunk_by(|&a, &b| self.show.priority(a) == self.show.priority(b))
     }
 
-    fn areas<'b>(&'b self, candidates: &'b [u32]) -> impl Iterator<Item = &'b [u32]> {
+    pub(super) fn areas<'b>(&'b self, candidates: &'b [u32]) -> impl Iterator<Item = &'b [u32]> {
         candidates.chunk_by(|&a, &b| self.show.bucket_at(a).area == self.show.bucket_at(b).area)
     }
 
@@ -447,7 +365,7 @@ impl<'a> Search<'a> {
 }
 
 /// Walks the rows of an area, merging its buckets.
-struct Rows<'b, 'a> {
+pub(super) struct Rows<'b, 'a> {
     search: &'b Search<'a>,
     area: &'b [u32],
     need: Need,
@@ -457,7 +375,7 @@ struct Rows<'b, 'a> {
 
 impl Rows<'_, '_> {
     /// The next row with the needed run, and its strips (bucket, strip) that have one.
-    fn next_row(&mut self) -> Option<(Row, Vec<(u32, u32)>)> {
+    pub(super) fn next_row(&mut self) -> Option<(Row, Vec<(u32, u32)>)> {
         let search = self.search;
         let heads = || {
             self.area.iter().zip(&self.next).filter_map(|(&bucket, next)| next.map(|strip| (bucket, strip)))
