@@ -188,10 +188,53 @@ impl Blocks {
 
     /// Bytes allocated.
     pub fn allocated(&self) -> usize {
+        // An entry of a B-tree whose nodes are two thirds full.
+        const NODE: usize = 18;
+        let seats_and_name = |block: &Block| {
+            let name = block.name.as_ref().filter(|name| name.spilled()).map_or(0, Bytes::capacity);
+            block.seats.capacity() * size_of::<Seat>() + name
+        };
         self.table.allocated()
-            + self.table.iter().map(|(_, block)| block.seats.capacity() * size_of::<Seat>()).sum::<usize>()
+            + self.table.iter().map(|(_, block)| seats_and_name(block)).sum::<usize>()
+            + self.by_end.len() * NODE
             + self.by_name.allocated()
             + self.of_seat.allocation_size()
             + self.deadlines.allocated()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn check_finds_damaged_blocks() {
+        let mut sound = Blocks::default();
+        sound.add(Some(&Bytes::from_slice(b"press")), Some(50), &[1, 4]);
+        sound.add(Some(&Bytes::from_slice(b"house")), None, &[2]);
+        sound.add(None, Some(70), &[3]);
+        assert_eq!(sound.check(), Ok(()));
+        let damages: [fn(&mut Blocks); 15] = [
+            |blocks| blocks.table[0].seats.reverse(),
+            |blocks| blocks.table[0].seats.truncate(1),
+            |blocks| blocks.table[1].seats.clear(),
+            |blocks| blocks.table[0].until = None,
+            |blocks| blocks.table[1].until = Some(9),
+            |blocks| blocks.table[2].until = Some(71),
+            |blocks| _ = blocks.of_seat.insert(1, 1),
+            |blocks| _ = blocks.of_seat.insert(9, 1),
+            |blocks| _ = blocks.of_seat.remove(&2),
+            |blocks| blocks.by_name.remove(b"press", 0),
+            |blocks| blocks.by_name.insert(b"nobody", 0),
+            |blocks| _ = blocks.by_end.remove(&70),
+            |blocks| _ = blocks.by_end.insert(50, 0),
+            |blocks| blocks.deadlines.remove(0),
+            |blocks| blocks.deadlines.set(1, 9),
+        ];
+        for (number, damage) in damages.iter().enumerate() {
+            let mut blocks = sound.clone();
+            damage(&mut blocks);
+            assert!(blocks.check().is_err(), "damage {number} is not found");
+        }
     }
 }

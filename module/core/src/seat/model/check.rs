@@ -308,6 +308,7 @@ mod tests {
     use super::super::plan::{self, Plan};
     use super::*;
     use crate::seat::{Event, Request, decide};
+    use crate::shared::Bytes;
     use crate::shared::token::TokenChoice;
 
     /// A show with a hold of two seats, a sale of one under an order, and a blocked seat.
@@ -326,6 +327,7 @@ mod tests {
         pick(&mut show, b"sold", &[b"A-2-2"]);
         ask(&mut show, &Request::Confirm { token: b"sold", user: None, order: Some(b"order") });
         ask(&mut show, &Request::Block(vec![b"B-1-2"]));
+        ask(&mut show, &Request::BlockIn { name: Some(b"press"), until: None, seats: vec![b"A-2-5"] });
         show
     }
 
@@ -379,6 +381,25 @@ mod tests {
             |show| show.row_strips.swap(0, 2),
             |show| show.row_strips_at[1] = 0,
         ]);
+    }
+
+    #[test]
+    fn check_finds_seats_that_cannot_be_in_their_block() {
+        let seat = |show: &Show, id: &[u8]| show.venue.find(id).unwrap();
+        let press = Bytes::from_slice(b"press");
+        let damages: [(Option<&Bytes>, &[u8]); 3] =
+            [(Some(&press), b"A-1-2"), (None, b"A-1-1"), (None, b"A-2-2")];
+        for (name, id) in damages {
+            let mut show = sample_show();
+            let free = seat(&show, id);
+            show.blocks.add(name, Some(90), &[free]);
+            assert!(show.check().is_err(), "{name:?} {id:?}");
+        }
+        let mut show = sample_show();
+        let aisle = seat(&show, b"A-1-5") + 1;
+        show.owners[aisle as usize] = show.owners[seat(&show, b"B-1-2") as usize];
+        show.blocks.add(Some(&press), None, &[aisle]);
+        assert!(show.check_blocks().is_err(), "a break");
     }
 
     #[test]

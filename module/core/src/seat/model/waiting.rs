@@ -380,3 +380,56 @@ fn encoded(wish: &QueueWish) -> Box<[u8]> {
     writer.field(&wish.from);
     writer.bytes.into()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Ann and Bob wait for two seats, and the limits forbid Bob a hold; Cid waits for three.
+    fn three_waiters() -> Waiters {
+        let mut waiters = Waiters::default();
+        for (arrival, (user, count)) in [(b"ann", 2), (b"bob", 2), (b"cid", 3)].into_iter().enumerate() {
+            let wish = QueueWish {
+                count,
+                tier: None,
+                areas: vec![],
+                adjacent: Adjacent::Prefer,
+                orphans: Orphans::Avoid,
+                flags: Any(0),
+                needs: vec![],
+                from: None,
+            };
+            let (user, place) = (Bytes::from_slice(user), (Reverse(0), arrival as u64));
+            waiters.add(user.clone(), user, &wish, place, [1, 100, 10], 0);
+        }
+        waiters.arrivals = 3;
+        waiters.set_limited(1, true);
+        waiters
+    }
+
+    #[test]
+    fn check_finds_a_damaged_waiting_list() {
+        let sound = three_waiters();
+        assert_eq!(sound.check(), Ok(()));
+        let damages: [fn(&mut Waiters); 13] = [
+            |waiters| waiters.table[0].queue = 1,
+            |waiters| waiters.table[0].limited = true,
+            |waiters| waiters.table[0].place.1 = 7,
+            |waiters| waiters.table[0].until = 101,
+            |waiters| waiters.table[0].user = Bytes::from_slice(b"bob"),
+            |waiters| waiters.arrivals = 2,
+            |waiters| _ = waiters.queues[0].ready.insert((Reverse(0), 9), 2),
+            |waiters| waiters.queues[1].wish.count = 4,
+            |waiters| waiters.by_token.remove(b"ann", 0),
+            |waiters| waiters.by_user.entry(Bytes::from_slice(b"ann")).or_default().push(2),
+            |waiters| _ = waiters.by_wish.insert(Box::default(), 0),
+            |waiters| waiters.deadlines.remove(2),
+            |waiters| waiters.deadlines.set(3, 9),
+        ];
+        for (number, damage) in damages.iter().enumerate() {
+            let mut waiters = sound.clone();
+            damage(&mut waiters);
+            assert!(waiters.check().is_err(), "damage {number} is not found");
+        }
+    }
+}
