@@ -81,6 +81,7 @@ pub(super) fn reply_waiter(ctx: Context<'_>, show: &Show, id: u32) {
         ("user", Field::Text(&waiter.user)),
         ("count", Field::Number(wish.count.into())),
         ("tier", Field::maybe(wish.tier.as_deref())),
+        ("from", Field::maybe(wish.from.as_deref())),
         ("priority", Field::Number(waiter.place.0.0.into())),
         ("since", Field::Number(waiter.since)),
         ("until", Field::Number(waiter.until)),

@@ -25,6 +25,8 @@ fn block_ends_by_itself_and_replica_reload_and_append_only_file_agree() {
     assert_eq!(held.field("token"), Reply::bulk("ann"));
     client.words("SEAT.CONFIRM show ann ORDER o");
     client.words("SEAT.WAIT show bob 2 TTL 600000 OFFER 60000 FROM press TOKEN bob");
+    let waiters = client.words("SEAT.LIST show WAITING");
+    assert_eq!(waiters.field("items").array()[0].field("from"), Reply::bulk("press"));
     let listed = client.words("SEAT.LIST show SEATS BLOCK press");
     let states: Vec<String> =
         listed.field("items").array().iter().map(|seat| seat.field("state").text()).collect();

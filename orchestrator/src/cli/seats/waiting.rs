@@ -29,6 +29,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<Outcome> {
     let show = SeatStore::new(arguments.redis.connect(&arguments.key).await?, &arguments.key);
     let filter = ListFilter { user: arguments.user.as_deref(), ..ListFilter::default() };
     let waiters = list::all(&show, Listed::Waiting, &filter).await?;
-    let columns = ["token", "user", "count", "tier", "priority", "since", "until"].map(|name| (name, name));
+    let columns = ["token", "user", "count", "tier", "from", "priority", "since", "until"];
+    let columns = columns.map(|name| (name, name));
     table::print(&waiters, &columns, arguments.json).map(|()| Outcome::Done)
 }
