@@ -20,6 +20,8 @@ fn plan(seats: usize) -> Plan {
     let rows = seats / 50;
     let areas = rows.div_ceil(500).max(2);
     let area = |number: usize| PlanArea {
+        standing: None,
+        tier: None,
         id: format!("a{number}"),
         name: None,
         priority: number as i32,

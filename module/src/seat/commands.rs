@@ -322,7 +322,7 @@ pub(crate) static COMMANDS: &[Command] = &[
         run: reads::map,
         flags: "readonly",
         keys: RO | ACCESS,
-        summary: "Draws the rows of an area: . free, h held, s sold, x blocked, space a break",
+        summary: "Draws the rows of an area: . free, h held, s sold, x blocked, space a break. Counts the places of a standing area",
         complexity: "O(N) with N positions of the area",
         parameters: [KEY, AREA],
     },

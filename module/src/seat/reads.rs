@@ -1,6 +1,7 @@
 //! The `SEAT.*` commands that only read.
 
 use allot_core::seat::Show;
+use allot_core::seat::state::{Counts, SeatState};
 use allot_core::seat::venue::{Area, Tier};
 use allot_core::shared::refusal::{Code, Refusal};
 use allot_core::shared::text::quoted;
@@ -10,6 +11,7 @@ use crate::engine::argument::Argument;
 use crate::engine::bounds::{LISTED_AT_ONCE, READ_AT_ONCE};
 use crate::engine::step::read;
 use crate::engine::{Call, Done};
+use crate::ffi::Context;
 
 /// `SEAT.GET key seat`
 pub(super) fn get(call: &Call<'_>, [_, seat]: &[Argument<'_>; 2]) -> Done {
@@ -130,6 +132,10 @@ pub(super) fn map(call: &Call<'_>, [_, area]: &[Argument<'_>; 2]) -> Done {
         let Some(area) = venue.area_called(id) else {
             return Err(Refusal::new(Code::NotFound, format!("this show has no area {}", quoted(id))));
         };
+        if venue.area(area).standing {
+            reply_counts(call.ctx, show, area);
+            return Ok(());
+        }
         let rows = venue.area(area).rows.clone();
         call.ctx.reply_array(rows.len());
         let mut text = String::new();
@@ -142,6 +148,24 @@ pub(super) fn map(call: &Call<'_>, [_, area]: &[Argument<'_>; 2]) -> Done {
         }
         Ok(())
     })
+}
+
+/// The map of a standing area: how many places are in each state.
+fn reply_counts(ctx: Context<'_>, show: &Show, area: Area) {
+    let bucket = show.buckets().iter().find(|bucket| bucket.area == area);
+    let counts = bucket.map_or_else(Counts::default, |bucket| bucket.counts);
+    let states = [
+        (SeatState::Free, counts.free),
+        (SeatState::Held, counts.held),
+        (SeatState::Sold, counts.sold),
+        (SeatState::Blocked, counts.blocked),
+    ];
+    ctx.reply_array(states.len());
+    for (state, count) in states {
+        ctx.reply_array(2);
+        ctx.reply_string(state.word().as_bytes());
+        ctx.reply_string(count.to_string().as_bytes());
+    }
 }
 
 /// `SEAT.PLAN key`

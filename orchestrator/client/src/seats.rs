@@ -101,7 +101,7 @@ impl Bucket {
     }
 }
 
-/// A row as `SEAT.MAP` draws it.
+/// A row as `SEAT.MAP` draws it. Of a standing area it is a state and the number of places in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MapRow {
     /// Label of the row.

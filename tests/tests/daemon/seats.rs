@@ -194,6 +194,24 @@ fn lists_and_offers_are_printed() {
 }
 
 #[test]
+fn plan_with_a_standing_area_is_loaded_shown_exported_and_loaded_again() {
+    let server = RedisServer::start();
+    let standing = r#"{"id":"floor","name":"Floor","priority":1,"standing":5000,"tier":"pit"}"#;
+    load(&server, &PLAN.replacen(r#"{"areas":["#, &format!(r#"{{"areas":[{standing},"#), 1), "show");
+    let held = server.raw().words("SEAT.HOLD show ann 2 TTL 600000 TIER pit ADJACENT REQUIRE TOKEN t");
+    assert_eq!(held.field("seats"), Reply::Array(vec![Reply::bulk("floor-1"), Reply::bulk("floor-2")]));
+    let shown = run(&server, &["seats", "show", "show", "--no-color"]).ok().out;
+    assert!(shown.contains("pit: 5000 seats, 4998 free, 2 held, 0 sold, 0 blocked"), "{shown}");
+    assert!(shown.contains("free  4998") && shown.contains("in all: 5016 seats"), "{shown}");
+    let exported = run(&server, &["seats", "export", "show", "--format", "json"]).ok().out;
+    assert_eq!(report(&exported)["seats"].as_array().unwrap().len(), 5016);
+    let path = file(&server, "export.json", &exported);
+    run(&server, &["seats", "load", &path, "--key", "again"]).ok();
+    let plan = |key: &str| server.raw().call(&["SEAT.PLAN", key]);
+    assert_eq!(plan("again"), plan("show"));
+}
+
+#[test]
 fn a_rush_sells_a_show_out_and_the_books_balance() {
     let server = RedisServer::start();
     sample_venue(&server, "show");

@@ -23,6 +23,7 @@ mod plans;
 mod replies;
 mod seat_blocks;
 mod seat_rush;
+mod seat_standing;
 mod seat_waiting;
 mod seat_waiting_rush;
 mod second_keys;

@@ -110,7 +110,11 @@ impl Show {
         for &seat in seats {
             let row = self.venue.row_of(seat);
             let area = self.venue.area_of(row);
-            if last.is_none_or(|(before, last_row, _)| before + 1 != seat || last_row != row) {
+            // The places of a standing area are one group.
+            let same_group = |(before, last_row, last_area): (Seat, Row, Area)| {
+                before + 1 == seat && last_row == row || last_area == area && self.venue.is_standing(row)
+            };
+            if !last.is_some_and(same_group) {
                 groups += 1;
             }
             if last.is_none_or(|(.., last_area)| last_area != area) {
@@ -121,11 +125,14 @@ impl Show {
         (groups, areas)
     }
 
-    /// The longest run of adjacent free seats of a bucket, with any flags.
-    pub fn longest_run(&self, bucket: &Bucket) -> u16 {
+    /// The longest run of adjacent free seats of a bucket, with any flags; all free places of a standing area.
+    pub fn longest_run(&self, bucket: &Bucket) -> u32 {
+        if self.venue.area(bucket.area).standing {
+            return bucket.counts.free;
+        }
         let view = bucket.view(Kind::with(bucket.flags));
         invariant!(view.is_some(), "a bucket has an index for all of its flags");
-        view.map_or(0, |view| view.runs.all().longest)
+        view.map_or(0, |view| view.runs.all().longest.into())
     }
 
     /// Appends a row of the map: one character for each position.

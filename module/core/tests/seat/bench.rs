@@ -78,7 +78,12 @@ pub(super) fn random_plan(random: &mut Random) -> Plan {
         });
         let rows = rows.collect();
         let rule = random.pick(&[Rule::Ltr, Rule::Rtl, Rule::Center]);
-        PlanArea { id: format!("a{area}"), name: None, priority: random.below(2) as i32, rule, rows }
+        let (id, priority) = (format!("a{area}"), random.below(2) as i32);
+        if random.chance(20) {
+            let (standing, tier) = (Some(1 + random.below(12) as u32), Some(random.pick(&TIERS).to_owned()));
+            return PlanArea { id, name: None, priority, rule, standing, tier, rows: vec![] };
+        }
+        PlanArea { id, name: None, priority, rule, standing: None, tier: None, rows }
     });
     let areas = areas.collect();
     let limits = Limits {

@@ -26,5 +26,6 @@ mod party;
 mod plans;
 mod size;
 mod snapshots;
+mod standing;
 mod steps;
 mod waiting;

@@ -3,7 +3,7 @@
 
 #![allow(unreachable_pub, reason = "one test program")]
 
-use allot_core::seat::plan::{PickOrphans, Plan, PlanSeats, Rule};
+use allot_core::seat::plan::{PickOrphans, Plan, PlanArea, PlanSeats, Rule};
 use allot_core::seat::request::{Adjacent, Orphans};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -48,6 +48,8 @@ pub struct Area {
     pub rule: Rule,
     /// By rank; positions, `None` a break.
     pub rows: Vec<Vec<Option<Seat>>>,
+    /// Whether its seats are places of one row that are taken by their numbers, and that are always together.
+    pub standing: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -119,9 +121,24 @@ pub enum Outcome {
     NotAdjacent,
 }
 
+fn standing_area(area: &PlanArea, places: u32) -> Area {
+    let place = |number: u32| Seat {
+        id: format!("{}-{number}", area.id),
+        tier: area.tier.clone().unwrap(),
+        flags: vec![],
+        state: State::Free,
+        block: None,
+    };
+    let row = (1..=places).map(|number| Some(place(number))).collect();
+    Area { id: area.id.clone(), priority: area.priority, rule: Rule::Ltr, rows: vec![row], standing: true }
+}
+
 impl Naive {
     pub fn new(plan: &Plan) -> Self {
         let areas = plan.areas.iter().map(|area| {
+            if let Some(places) = area.standing {
+                return standing_area(area, places);
+            }
             let mut rows: Vec<_> = area.rows.iter().collect();
             rows.sort_by_key(|row| row.rank);
             let rows = rows.into_iter().map(|row| {
@@ -140,7 +157,8 @@ impl Naive {
                 });
                 seats.collect()
             });
-            Area { id: area.id.clone(), priority: area.priority, rule: area.rule, rows: rows.collect() }
+            let (id, priority, rule) = (area.id.clone(), area.priority, area.rule);
+            Area { id, priority, rule, rows: rows.collect(), standing: false }
         });
         Self {
             areas: areas.collect(),
@@ -238,7 +256,8 @@ impl Naive {
             let seat = self.areas[a].rows[r].get(p).and_then(Option::as_ref);
             seat.filter(|seat| seat.is_available(block) && seat.flags.is_empty())
         };
-        let places = self.places().filter_map(|place| Some((place, free(place)?)));
+        let seated = self.places().filter(|&(area, ..)| !self.areas[area].standing);
+        let places = seated.filter_map(|place| Some((place, free(place)?)));
         let alone = places.filter(|((a, r, p), seat)| {
             let near = |p: Option<usize>| {
                 p.and_then(|p| free((*a, *r, p))).is_some_and(|other| other.tier == seat.tier)

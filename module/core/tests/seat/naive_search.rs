@@ -135,6 +135,9 @@ impl Look<'_> {
 
     fn best_run(&self, area: usize, clean: bool) -> Option<Vec<Place>> {
         let n = self.wish.count;
+        if self.show.areas[area].standing {
+            return self.enough(&[area]).then(|| self.first_places(area, n));
+        }
         (0..self.show.areas[area].rows.len()).find_map(|r| {
             let row = self.show.areas[area].rows[r].len();
             let windows = (0..row).map(|s| (area, r, s)).filter(|&w| self.is_window(w, n) && self.fits(w, n));
@@ -207,6 +210,9 @@ impl Look<'_> {
     }
 
     fn fewest_groups(&self, area: usize, count: usize) -> Vec<Place> {
+        if self.show.areas[area].standing {
+            return self.first_places(area, count);
+        }
         let mut runs: Vec<(Place, usize)> = Vec::new();
         for (r, row) in self.show.areas[area].rows.iter().enumerate() {
             let mut s = 0;
@@ -229,6 +235,11 @@ impl Look<'_> {
             }
         }
         seats
+    }
+
+    /// The first places of a standing area.
+    fn first_places(&self, area: usize, count: usize) -> Vec<Place> {
+        self.show.places().filter(|&p| p.0 == area && self.takeable(p)).take(count).collect()
     }
 
     fn in_seat_order(&self, count: usize) -> Vec<Place> {

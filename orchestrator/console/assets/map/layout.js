@@ -31,7 +31,9 @@ export function guess(show) {
  * @returns {Layout}
  */
 export function layout(show, wanted, proportion = 1.6) {
-  const kind = wanted && wanted in KINDS ? wanted : guess(show);
+  const chosen = wanted && wanted in KINDS ? wanted : guess(show);
+  // A show of standing areas alone has nothing to draw.
+  const kind = show.areas.length ? chosen : "blocks";
   const made = {
     x: new Float32Array(show.size), y: new Float32Array(show.size), angle: new Float32Array(show.size),
     pitch: new Float32Array(show.size).fill(1), shapes: [], kind, left: 0, top: 0, right: 1, bottom: 1,

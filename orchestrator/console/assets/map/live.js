@@ -61,7 +61,7 @@ export function follow(key, told) {
       }
       const changed = show.change(changes);
       if (changed === null) load();
-      else if (changed.length) told.changed(changed, show);
+      else if (changed.length || changes.standing?.length) told.changed(changed, show);
     },
     resync: load,
     events: told.events,

@@ -28,7 +28,12 @@ const idOf = (area, row, seat) => seat.id ?? `${area.id}-${row.label}-${seat.lab
 /**
  * @typedef {{label: string, start: number, count: number, seats: ({label: string, id?: string, flags: string[]} | null)[]}} Row
  * @typedef {{id: string, name: string, priority: number, rows: Row[], start: number, end: number, widest: number, seats: number}} Area
+ * @typedef {{at: number, id: string, name: string, priority: number, tier: number, counts: number[]}} StandingArea
+ * its number in the plan, and its places by state
  */
+
+/** The places of a standing area by state, from its four numbers. */
+const placesOf = (drawn) => [0, ...(drawn ?? []).map(Number)];
 
 /** A show: its plan, and the state of every position. */
 export class Show {
@@ -37,6 +42,8 @@ export class Show {
     this.seq = map.seq;
     /** @type {Area[]} */
     this.areas = [];
+    /** Areas that are not drawn. @type {StandingArea[]} */
+    this.standing = [];
     /** @type {string[]} */
     this.tiers = [];
     const tiers = new Map();
@@ -44,6 +51,11 @@ export class Show {
     /** @type {{area: Area, row: Row}[]} */
     this.rows = [];
     map.plan.areas.forEach((planned, at) => {
+      if (planned.standing) {
+        if (!tiers.has(planned.tier)) tiers.set(planned.tier, tiers.size);
+        this.standing.push({ at, id: planned.id, name: planned.name || planned.id, priority: planned.priority ?? 1, tier: tiers.get(planned.tier), counts: placesOf(map.areas[at]) });
+        return;
+      }
       const area = { id: planned.id, name: planned.name || planned.id, priority: planned.priority ?? 1, rows: [], start: states.length, end: 0, widest: 0, seats: 0 };
       // Ranks order rows; equal ranks keep the order of the plan.
       const rows = planned.rows.map((row, place) => ({ row, place })).sort((a, b) => a.row.rank - b.row.rank || a.place - b.place);
@@ -79,11 +91,12 @@ export class Show {
     for (let at = 0; at < this.size; at += 1) {
       if (this.tier[at] !== 255) this.counts[this.tier[at]][this.state[at]] += 1;
     }
+    for (const { tier, counts } of this.standing) counts.forEach((places, state) => { this.counts[tier][state] += places; });
   }
 
   /**
    * Takes over changes. Returns the changed positions; null if messages are missing in between.
-   * @param {{seq: number, free: number[], held: number[], sold: number[], blocked: number[]}} changes
+   * @param {{seq: number, free: number[], held: number[], sold: number[], blocked: number[], standing: [number, string[]][]}} changes
    */
   change(changes) {
     if (changes.seq <= this.seq) return [];
@@ -99,6 +112,13 @@ export class Show {
         this.state[at] = state;
         changed.push(at);
       }
+    }
+    for (const [at, drawn] of changes.standing || []) {
+      const area = this.standing.find((area) => area.at === at);
+      if (!area) continue;
+      const counts = placesOf(drawn);
+      counts.forEach((places, state) => { this.counts[area.tier][state] += places - area.counts[state]; });
+      area.counts = counts;
     }
     return changed;
   }

@@ -25,7 +25,7 @@ export function SeatCard({ name, show, hover, now, room }) {
   }, [hover.at, state]);
   if (!seat) return null;
   const style = { left: `${Math.min(hover.x + 14, (room?.clientWidth || 400) - 220)}px`, top: `${Math.max(6, Math.min(hover.y + 14, (room?.clientHeight || 400) - 150))}px` };
-  const facts = [["user", record?.user], ["token", record?.token], ["order", record?.order], ["until", record?.until && `in ${span(record.until - now())}`], ["flags", seat.flags.length ? seat.flags : null]];
+  const facts = [["user", record?.user], ["token", record?.token], ["order", record?.order], ["until", record?.until && `in ${span(record.until - now())}`], ["flags", seat.flags.length ? seat.flags : null], ["block", record?.block]];
   return html`<div class="card" style=${style} role="status">
     <div class="title">${seat.area.name}</div>
     <div>row ${seat.row}, seat <b>${seat.label}</b></div>

@@ -80,23 +80,29 @@ export function EventList({ events, show, pick }) {
   </ol></${Panel}>`;
 }
 
+/** The counts of an area. A standing area is not on the map: `area` is null. */
+function countsRow({ name, priority }, tiers, [, free, held, sold, blocked], area) {
+  const seats = free + held + sold + blocked;
+  return { area, name, priority, tiers, seats, free, held, sold, blocked, share: seats ? sold / seats : 0 };
+}
+
 /** The map as a table: the counts of every area. */
 export function AreaTable({ show, version, reveal }) {
   const rows = useMemo(() => {
     if (!show) return [];
-    return show.areas.map((area) => {
+    const seated = show.areas.map((area) => {
       const counts = [0, 0, 0, 0, 0], tiers = new Set();
       for (let at = area.start; at < area.end; at += 1) {
         if (show.tier[at] === 255) continue;
         counts[show.state[at]] += 1;
         tiers.add(show.tiers[show.tier[at]]);
       }
-      const [, free, held, sold, blocked] = counts;
-      return { area, name: area.name, priority: area.priority, tiers: [...tiers].join(", "), seats: area.seats, free, held, sold, blocked, share: area.seats ? sold / area.seats : 0 };
+      return countsRow(area, [...tiers].join(", "), counts, area);
     });
+    return [...seated, ...show.standing.map((area) => countsRow(area, show.tiers[area.tier], area.counts, null))];
   }, [show, version]);
   const columns = useMemo(() => [
-    { name: "name", title: "Area", cell: (row) => html`<button type="button" class="quiet link" onClick=${() => { reveal(row.area); scrollTo({ top: 0, behavior: "smooth" }); }}>${row.name}</button>` },
+    { name: "name", title: "Area", cell: (row) => (row.area ? html`<button type="button" class="quiet link" onClick=${() => { reveal(row.area); scrollTo({ top: 0, behavior: "smooth" }); }}>${row.name}</button>` : html`${row.name} <span class="hint">standing</span>`) },
     { name: "tiers", title: "Tiers" },
     { name: "priority", title: "Priority", right: true },
     ...["seats", "free", "held", "sold", "blocked"].map((name) => ({ name, title: name[0].toUpperCase() + name.slice(1), right: true, cell: (row) => number(row[name]) })),

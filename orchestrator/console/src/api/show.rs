@@ -41,7 +41,7 @@ pub(super) struct Map {
     #[schema(value_type = Object)]
     plan: Box<RawValue>,
     /// For each area of the plan its rows in rank order; for each position `.` free, `h` held, `s` sold, `x` blocked, or
-    /// a space for a break.
+    /// a space for a break. For a standing area the numbers of free, held, sold and blocked places.
     areas: Vec<Vec<String>>,
 }
 

@@ -45,10 +45,12 @@ struct Plan {
 #[derive(Deserialize)]
 struct Area {
     id: String,
+    /// Number of standing places; `None` for an area with rows.
+    standing: Option<u32>,
 }
 
 /// Seats that have changed, by their new state. A seat is the number of its position: all areas in the order of the plan,
-/// all rows in rank order, breaks counted.
+/// all rows in rank order, breaks counted. Standing places have no numbers.
 #[derive(Serialize, Default)]
 struct Changes {
     seq: u64,
@@ -57,6 +59,8 @@ struct Changes {
     held: Vec<u32>,
     sold: Vec<u32>,
     blocked: Vec<u32>,
+    /// Standing areas, by their number in the plan, with their free, held, sold and blocked places.
+    standing: Vec<(usize, Vec<String>)>,
 }
 
 /// The users who wait for seats.
@@ -166,12 +170,37 @@ impl Show {
         Ok((replies.map(rows).collect::<Result<_, _>>()?, now))
     }
 
+    /// Whether the area of that number in the plan is a standing area. Its map is the counts of its places.
+    fn is_standing(&self, number: usize) -> bool {
+        self.plan
+            .as_ref()
+            .and_then(|(_, plan, _)| plan.areas.get(number))
+            .is_some_and(|area| area.standing.is_some())
+    }
+
+    /// Whether two maps have the same areas, rows and positions.
+    fn same_shape(&self, old: &[Vec<String>], new: &[Vec<String>]) -> bool {
+        let shape = |areas: &[Vec<String>]| -> Vec<Vec<usize>> {
+            let shape = |(number, rows): (usize, &Vec<String>)| {
+                rows.iter().filter(|_| !self.is_standing(number)).map(String::len).collect()
+            };
+            areas.iter().enumerate().map(shape).collect()
+        };
+        shape(old) == shape(new)
+    }
+
     /// The message that leads from the last snapshot to this one; `None` if nothing has changed.
     fn changes(&self, areas: &[Vec<String>]) -> Option<Changes> {
         let last = self.last.as_ref()?;
         let mut changes = Changes::default();
         let mut position = 0_u32;
-        for (old, new) in last.areas.iter().zip(areas) {
+        for (number, (old, new)) in last.areas.iter().zip(areas).enumerate() {
+            if self.is_standing(number) {
+                if old != new {
+                    changes.standing.push((number, new.clone()));
+                }
+                continue;
+            }
             for (old, new) in old.iter().zip(new) {
                 if old != new {
                     for (at, (before, after)) in old.bytes().zip(new.bytes()).enumerate() {
@@ -198,16 +227,9 @@ impl Changes {
     }
 
     fn is_some(&self) -> bool {
-        [&self.free, &self.held, &self.sold, &self.blocked].iter().any(|list| !list.is_empty())
+        let lists = [&self.free, &self.held, &self.sold, &self.blocked];
+        lists.iter().any(|list| !list.is_empty()) || !self.standing.is_empty()
     }
-}
-
-/// Whether two maps have the same areas, rows and positions.
-fn same_shape(old: &[Vec<String>], new: &[Vec<String>]) -> bool {
-    let shape = |areas: &[Vec<String>]| -> Vec<Vec<usize>> {
-        areas.iter().map(|rows| rows.iter().map(String::len).collect()).collect()
-    };
-    shape(old) == shape(new)
 }
 
 impl Reader for Show {
@@ -240,7 +262,8 @@ impl Show {
         let (areas, now) = self.read_map(show).await?;
         let Some((plan, ..)) = &self.plan else { return Ok(()) };
         let begins = self.last.is_none();
-        let reshaped = replanned || self.last.as_ref().is_none_or(|last| !same_shape(&last.areas, &areas));
+        let reshaped =
+            replanned || self.last.as_ref().is_none_or(|last| !self.same_shape(&last.areas, &areas));
         let changes = if reshaped { None } else { self.changes(&areas) };
         if reshaped || changes.is_some() {
             self.seq += 1;

@@ -220,7 +220,7 @@ fn area_of(area: &CachedArea, places: Places, gaps: Gaps) -> Result<Area> {
         rows.push(Row { label: y.to_string(), rank, source, positions });
     }
     let name = area.name.clone().unwrap_or_else(|| area_id.clone());
-    Ok(Area { id: area_id, name, priority: area.priority, rule: rule(area)?, rows })
+    Ok(Area { id: area_id, name, priority: area.priority, rule: rule(area)?, rows, ..Area::default() })
 }
 
 fn seat(x: i64, tier: String) -> Seat {

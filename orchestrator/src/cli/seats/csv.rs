@@ -6,7 +6,6 @@ use std::collections::HashMap;
 use anyhow::{Context, Result, bail};
 
 use super::draft::{Area, Draft, Row, Seat, SourcePlace};
-use allot_core::seat::plan::Rule;
 
 const NEEDED: [&str; 4] = ["area", "row", "seat", "tier"];
 /// Columns that a table may have.
@@ -58,7 +57,7 @@ pub(crate) fn read(text: &str) -> Result<Draft> {
         let area_index = *areas.entry(area.to_owned()).or_insert_with(|| {
             let priority = draft.areas.len() as i32 + 1;
             let (id, name) = (area.to_owned(), area.to_owned());
-            draft.areas.push(Area { id, name, priority, rule: Rule::Ltr, rows: Vec::new() });
+            draft.areas.push(Area { id, name, priority, ..Area::default() });
             draft.areas.len() - 1
         });
         let Some(area) = draft.areas.get_mut(area_index) else { continue };

@@ -21,13 +21,15 @@ pub(crate) struct Draft {
     pub(crate) notes: Vec<String>,
 }
 
-/// Rows that share a priority and a rule.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Rows that share a priority and a rule, or standing places.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Area {
     pub(crate) id: String,
     pub(crate) name: String,
     pub(crate) priority: i32,
     pub(crate) rule: Rule,
+    /// Number and tier of standing places, as a plan has them.
+    pub(crate) standing: (Option<u32>, Option<String>),
     pub(crate) rows: Vec<Row>,
 }
 
@@ -139,6 +141,8 @@ impl Draft {
             name: Some(area.name.clone()),
             priority: area.priority,
             rule: area.rule,
+            standing: area.standing.0,
+            tier: area.standing.1.clone(),
             rows: area.rows.iter().map(Row::plan).collect(),
         };
         let areas = self.areas.iter().map(area).collect();
@@ -268,7 +272,7 @@ mod tests {
             positions: seats.iter().map(|seat| Some(Seat::new((*seat).to_owned(), "t".into()))).collect(),
         });
         let area =
-            Area { id: "a".into(), name: "A".into(), priority: 1, rule: Rule::Ltr, rows: rows.collect() };
+            Area { id: "a".into(), name: "A".into(), priority: 1, rows: rows.collect(), ..Area::default() };
         Draft { areas: vec![area], ..Draft::default() }
     }
 

@@ -27,7 +27,8 @@ pub(crate) fn read(text: &str) -> Result<Draft> {
         let rows = rows.map(|(row_number, row)| read_row(row, format!("areas[{number}].rows[{row_number}]")));
         let name = area.name.unwrap_or_else(|| area.id.clone());
         let rows = rows.collect::<Result<_>>()?;
-        areas.push(Area { id: area.id, name, priority: area.priority, rule: area.rule, rows });
+        let (id, priority, rule) = (area.id, area.priority, area.rule);
+        areas.push(Area { id, name, priority, rule, standing: (area.standing, area.tier), rows });
     }
     let (limits, events) = (plan.limits, plan.events);
     Ok(Draft { areas, limits, events, lists_breaks: true, notes: Vec::new() })

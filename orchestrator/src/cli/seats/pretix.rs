@@ -112,7 +112,8 @@ pub(crate) fn read(text: &str) -> Result<Draft> {
             rows.push(Row { label, rank, source, positions });
         }
         let priority = zone_index as i32 + 1;
-        draft.areas.push(Area { id: slug(&zone.name), name: zone.name, priority, rule: Rule::Center, rows });
+        let (id, name, rule) = (slug(&zone.name), zone.name, Rule::Center);
+        draft.areas.push(Area { id, name, priority, rule, rows, ..Area::default() });
     }
     draft.drop_unusable_ids();
     Ok(draft)

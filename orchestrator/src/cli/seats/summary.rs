@@ -40,6 +40,11 @@ impl Display for Summary<'_> {
 
 fn tiers(areas: &[Area]) -> BTreeMap<&str, u64> {
     let mut counts = BTreeMap::new();
+    for (places, tier) in areas.iter().map(|area| &area.standing) {
+        if let (Some(places), Some(tier)) = (places, tier) {
+            *counts.entry(tier.as_str()).or_default() += u64::from(*places);
+        }
+    }
     for seat in areas.iter().flat_map(|area| &area.rows).flat_map(super::draft::Row::seats) {
         *counts.entry(seat.plan.tier.as_deref().unwrap_or("(none)")).or_default() += 1;
     }
@@ -86,6 +91,15 @@ mod tests {
         let text = Summary(&draft).to_string();
         assert!(text.contains("in all: 2 areas, 2 rows, 3 seats: gold 2, silver 1"), "{text}");
         assert!(!text.contains("beforehand"), "{text}");
+    }
+
+    #[test]
+    fn summary_of_a_plan_counts_standing_places() {
+        let plan = r#"{"areas": [{"id": "floor", "standing": 5000, "tier": "pit"}]}"#;
+        let draft = super::super::plan::read(plan).unwrap();
+        assert!(draft.build().is_ok());
+        let text = Summary(&draft).to_string();
+        assert!(text.contains("in all: 1 areas, 0 rows, 5000 seats: pit 5000"), "{text}");
     }
 
     #[test]

@@ -29,6 +29,16 @@ pub(super) fn altered_plan(show: &Show, part: &PlanPart) -> Result<Plan, Refusal
         area.name = change.name.clone().or(area.name.take());
         area.priority = change.priority.unwrap_or(area.priority);
         area.rule = change.rule.unwrap_or(area.rule);
+        if let Some(tier) = &change.tier {
+            if area.standing.is_none() {
+                return Err(wrong(
+                    &place,
+                    "tier: only a standing area has one; name the tiers of rows or seats",
+                ));
+            }
+            tiers_change = true;
+            area.tier = Some(tier.clone());
+        }
         for (number, change) in change.rows.iter().enumerate() {
             let place = format!("{place}.rows[{number}]");
             tiers_change = true;

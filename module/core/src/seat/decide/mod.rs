@@ -231,7 +231,7 @@ fn decide_refund(show: &Show, order: Option<&[u8]>, ids: &[&[u8]]) -> Decided {
 }
 
 fn decide_alter(show: &Show, part: &PlanPart) -> Decided {
-    if part.areas.iter().all(|area| area.rows.is_empty()) {
+    if part.areas.iter().all(|area| area.rows.is_empty() && area.tier.is_none()) {
         let limits = alter::altered_limits(show.limits, part);
         limits.check()?;
         let events = part.events.unwrap_or(show.events);

@@ -23,7 +23,8 @@ pub(in crate::seat) fn check_orphans(show: &Show, picked: &[Seat], from: Option<
     strips.dedup();
     let (mut before, mut after, mut left_alone) = (0, 0, None);
     for (bucket, strip) in strips {
-        let Some(strip) = show.strip(bucket, strip) else { continue };
+        let strip = show.strip(bucket, strip).filter(|strip| !show.venue.is_standing(strip.row));
+        let Some(strip) = strip else { continue };
         let base = show.venue.base(strip.row);
         let mut free = match from {
             None => show.takeable(strip, Kind::default()),

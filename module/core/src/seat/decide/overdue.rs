@@ -97,7 +97,10 @@ fn claim_of(show: &Show, seat: Seat) -> Option<u32> {
 fn of_rows(show: &Show, part: &PlanPart) -> Vec<u32> {
     let rows = part.areas.iter().filter_map(|area| Some((area, show.venue.area_called(area.id.as_bytes())?)));
     let rows = rows.flat_map(|(change, area)| {
-        change.rows.iter().flat_map(move |row| show.venue.rows_labelled(area, row.label.as_bytes()))
+        let named =
+            change.rows.iter().flat_map(move |row| show.venue.rows_labelled(area, row.label.as_bytes()));
+        let standing = change.tier.iter().flat_map(move |_| show.venue.area(area).rows.clone());
+        named.chain(standing)
     });
     let seats = rows.flat_map(|row| show.venue.seats_of(row));
     seats.filter_map(|seat| claim_of(show, seat)).collect()
@@ -144,7 +147,7 @@ fn for_hold(show: &Show, now: Millis, hold: &Hold<'_>, request: &Request<'_>) ->
     }
     let scan = Scan { show, now, wish: &wish, replaced, again: hold.replace.is_some_and(|one| !one.other) };
     match (together, hold.adjacent) {
-        (false, _) => scan.enough_seats(),
+        (false, _) => scan.enough_seats(&scan.candidates()),
         (true, Adjacent::Area) if wish.needs.is_empty() => scan.row_with_run_in_best_level(),
         (true, _) => scan.row_with_run(&scan.candidates()),
     }
@@ -171,9 +174,9 @@ struct Expected {
 
 impl Scan<'_> {
     /// Overdue holds with at least as many seats as the request asks for, or with all seats there are.
-    fn enough_seats(&self) -> Vec<u32> {
+    fn enough_seats(&self, buckets: &[u32]) -> Vec<u32> {
         let (mut holds, mut gained) = (Vec::new(), 0);
-        for expected in self.gaining_strips(&self.candidates(), 1) {
+        for expected in self.gaining_strips(buckets, 1) {
             gained += expected.gained;
             holds.extend(expected.holds);
             if gained >= self.wish.count {
@@ -206,6 +209,13 @@ impl Scan<'_> {
 
     /// The overdue holds of the first strip of these buckets that has a suitable run without them.
     fn row_with_run(&self, buckets: &[u32]) -> Vec<u32> {
+        let (standing, seated): (Vec<u32>, Vec<u32>) =
+            buckets.iter().partition(|&&bucket| self.show.is_standing(bucket));
+        // No place has a flag that a party needs.
+        let standing = standing.into_iter().filter(|_| self.wish.needs.is_empty());
+        if let Some(bucket) = standing.into_iter().find(|&bucket| self.may_have_enough_seats(bucket)) {
+            return self.enough_seats(&[bucket]);
+        }
         // For a party with needs a run is not looked at closely: a hold that is overdue may always end.
         let clean = self.wish.orphans == Orphans::Forbid && self.wish.needs.is_empty();
         let n = self.wish.count;
@@ -214,8 +224,14 @@ impl Scan<'_> {
             let windows = if clean { bits::stranding_nobody(&windows, &expected.free, n) } else { windows };
             bits::count(&windows) > 0
         };
-        let found = self.gaining_strips(buckets, n).find(has_run);
+        let found = self.gaining_strips(&seated, n).find(has_run);
         found.map_or_else(Vec::new, |expected| expected.holds)
+    }
+
+    /// Whether a bucket that has fewer seats than the request asks for has enough without its overdue holds.
+    fn may_have_enough_seats(&self, bucket: u32) -> bool {
+        let held = self.show.bucket_at(bucket).counts.held > 0;
+        held && self.has_enough_seats(&[bucket])
     }
 
     fn candidates(&self) -> Cow<'_, [u32]> {

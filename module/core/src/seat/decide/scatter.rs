@@ -4,6 +4,7 @@ use super::search::Search;
 use super::wish::Need;
 use crate::seat::bits::{self, Bits};
 use crate::seat::claims::Seats;
+use crate::seat::plan::Rule;
 use crate::seat::venue::{Row, Seat};
 
 /// The index does not tell runs of this length from longer ones.
@@ -27,6 +28,9 @@ impl Search<'_> {
     /// `count` seats of an area that has enough, in as few groups as possible: the longest runs first, and among
     /// equal runs the best by seat order.
     pub(super) fn fewest_groups(&self, area: &[u32], count: usize) -> Seats {
+        if self.is_standing(area) {
+            return self.in_seat_order(area, count);
+        }
         let mut seats = Seats::new();
         let lengths = area.iter().fold(0, |all, &bucket| all | self.lengths(bucket));
         if lengths >> LONG & 1 == 1
@@ -116,7 +120,10 @@ impl Search<'_> {
                 }
                 let base = self.show.venue.base(row);
                 let missing = count - seats.len();
-                let order = bits::in_order(&free, positions, rule);
+                let order = match rule {
+                    Rule::Ltr => bits::ones(&free).take(missing).collect(),
+                    Rule::Rtl | Rule::Center => bits::in_order(&free, positions, rule),
+                };
                 seats.extend(order.into_iter().take(missing).map(|position| base + position as Seat));
             }
         }

@@ -6,6 +6,7 @@ use crate::invariant;
 use crate::seat::bits;
 use crate::seat::choice::Kind;
 use crate::seat::claims::Seats;
+use crate::seat::plan::Rule;
 use crate::seat::request::{Adjacent, Orphans};
 use crate::seat::state::{Bucket, Show, Strip};
 use crate::seat::venue::{Row, Seat};
@@ -160,10 +161,13 @@ impl<'a> Search<'a> {
 
     /// Step 4: the best run of an area, over all its candidate buckets.
     fn best_run(&self, area: &[u32]) -> Option<Seats> {
+        let n = self.wish.count;
+        if self.is_standing(area) {
+            return self.has_enough(area).then(|| self.first_seats(area));
+        }
         if !self.parts.is_empty() {
             return self.best_run_of_party(area);
         }
-        let n = self.wish.count;
         let needs: &[(Need, bool)] = match self.wish.orphans {
             Orphans::Avoid => &[(Need::Clean(n), true), (Need::Run(n), false)],
             Orphans::Allow => &[(Need::Run(n), false)],
@@ -286,6 +290,9 @@ impl<'a> Search<'a> {
 
     /// Whether an area can seat the request together.
     fn seats_together(&self, area: &[u32], need: Need) -> bool {
+        if self.is_standing(area) {
+            return self.has_enough(area);
+        }
         if self.parts.is_empty() {
             return area.iter().any(|&bucket| self.has(bucket, need));
         }
@@ -352,10 +359,17 @@ impl<'a> Search<'a> {
         self.show.strip(bucket, strip).map_or(0, |strip| strip.row)
     }
 
-    /// Positions of a row, and the rule of its area.
-    pub(super) fn shape(&self, row: Row) -> (usize, crate::seat::plan::Rule) {
+    /// Whether these buckets are of a standing area, in which every party stands together.
+    pub(super) fn is_standing(&self, area: &[u32]) -> bool {
+        area.first().is_some_and(|&bucket| self.show.is_standing(bucket))
+    }
+
+    /// Positions of a row, and the rule of its area; standing places are taken by their numbers.
+    pub(super) fn shape(&self, row: Row) -> (usize, Rule) {
         let venue = &self.show.venue;
-        (usize::from(venue.layout(row).len), venue.area(venue.area_of(row)).rule)
+        let area = venue.area(venue.area_of(row));
+        let rule = if area.standing { Rule::Ltr } else { area.rule };
+        (usize::from(venue.layout(row).len), rule)
     }
 
     pub(super) fn window(&self, row: Row, start: usize, n: usize) -> Seats {

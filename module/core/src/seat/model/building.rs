@@ -5,6 +5,7 @@ use super::labels::{Labels, parse_short_form};
 use super::own_ids::OwnIds;
 use super::plan::{Plan, PlanArea, PlanRow, PlanSeats, identifier, max, wrong};
 use super::sparse::Sparse;
+use super::standing;
 use super::venue::{Area, AreaInfo, Layout, NO_SLOT, Names, Row, RowInfo, Seat, Tier, Venue};
 use crate::invariant;
 use crate::shared::MAX_IDENTIFIER;
@@ -80,6 +81,30 @@ impl Venue {
             if let Some(name) = &area.name {
                 identifier(|| format!("{place}.name"), name)?;
             }
+            let first = venue.rows.len() as Row;
+            if let Some(places) = area.standing {
+                for layout in drafting.standing(area, places, &|| place.clone())? {
+                    let label_at = row_labels.len() as u32;
+                    let row = RowInfo {
+                        base: venue.positions,
+                        layout,
+                        rank: 0,
+                        label_at,
+                        label_len: 0,
+                        area: number as u16,
+                    };
+                    venue.add_row(row, &drafting.layouts);
+                }
+                venue.add_area(area, first);
+                all_drafts.push(Vec::new());
+                continue;
+            }
+            if area.tier.is_some() {
+                return Err(wrong(
+                    &place,
+                    "tier: only a standing area has one; name the tiers of rows or seats",
+                ));
+            }
             if area.rows.is_empty() {
                 return Err(wrong(&place, "rows: is empty"));
             }
@@ -92,29 +117,20 @@ impl Venue {
                 let place = || format!("{place}.rows[{row_place}]");
                 drafts.push(Draft { plan: row, place: row_place, layout: drafting.row(row, area, &place)? });
             }
-            let first = venue.rows.len() as Row;
             for draft in &drafts {
                 let label_at = row_labels.len() as u32;
                 row_labels.push_str(&draft.plan.label);
-                venue.rows.push(RowInfo {
+                let row = RowInfo {
                     base: venue.positions,
                     layout: draft.layout,
                     rank: draft.plan.rank,
                     label_at,
                     label_len: draft.plan.label.len() as u16,
                     area: number as u16,
-                });
-                let layout = drafting.layouts.get(draft.layout as usize);
-                invariant!(layout.is_some(), "a row has a layout");
-                venue.positions += layout.map_or(0, |layout| u32::from(layout.len));
+                };
+                venue.add_row(row, &drafting.layouts);
             }
-            venue.areas.push(AreaInfo {
-                id: area.id.as_str().into(),
-                name: area.name.as_deref().unwrap_or(&area.id).into(),
-                priority: area.priority,
-                rule: area.rule,
-                rows: first..venue.rows.len() as Row,
-            });
+            venue.add_area(area, first);
             all_drafts.push(drafts);
         }
         venue.seats = drafting.seats as u32;
@@ -126,7 +142,28 @@ impl Venue {
         venue.index_rows();
         venue.add_own_ids(&all_drafts)?;
         venue.check_ids(&all_drafts)?;
+        venue.check_ids_of_places()?;
         Ok(venue)
+    }
+
+    /// Adds a row after all others.
+    fn add_row(&mut self, row: RowInfo, layouts: &[Layout]) {
+        let layout = layouts.get(row.layout as usize);
+        invariant!(layout.is_some(), "a row has a layout");
+        self.positions += layout.map_or(0, |layout| u32::from(layout.len));
+        self.rows.push(row);
+    }
+
+    /// Adds an area, with the rows from `first` on.
+    fn add_area(&mut self, area: &PlanArea, first: Row) {
+        self.areas.push(AreaInfo {
+            id: area.id.as_str().into(),
+            name: area.name.as_deref().unwrap_or(&area.id).into(),
+            priority: area.priority,
+            rule: area.rule,
+            rows: first..self.rows.len() as Row,
+            standing: area.standing.is_some(),
+        });
     }
 
     /// Fills the indexes of rows by label and by position.
@@ -152,12 +189,11 @@ impl Venue {
 
     /// Adds the ids that the seats of the plan have of their own. O(seats of the rows in the long notation).
     fn add_own_ids(&mut self, areas: &[Vec<Draft<'_>>]) -> Result<(), Refusal> {
-        let mut row = 0;
         let mut derived = String::new();
         for (area, drafts) in areas.iter().enumerate() {
-            for draft in drafts {
+            let rows = self.area(area as Area).rows.clone();
+            for (draft, row) in drafts.iter().zip(rows) {
                 let base = self.base(row);
-                row += 1;
                 let PlanSeats::List(seats) = &draft.plan.seats else { continue };
                 for (position, seat) in seats.iter().enumerate() {
                     let Some(id) = seat.as_ref().and_then(|seat| seat.id.as_deref()) else { continue };
@@ -280,13 +316,7 @@ impl<'p> Drafting<'p> {
             let Some(tier) = tier.or(row.tier.as_deref()) else {
                 return Err(wrong(&seat_place(), "has no tier, and its row has none"));
             };
-            if !self.tiers.numbers.contains_key(tier.as_bytes()) {
-                identifier(|| format!("{}.tier", seat_place()), tier)?;
-            }
-            let tier = self.tiers.number(tier);
-            if usize::from(tier) >= max::TIERS {
-                return Err(wrong(&seat_place(), &format!("the plan has more than {} tiers", max::TIERS)));
-            }
+            let tier = self.tier(tier, &seat_place)?;
             let slot = self.tier_slot(tier, tiers.len());
             if slot == tiers.len() {
                 tiers.push((tier, Sparse::default()));
@@ -326,6 +356,49 @@ impl<'p> Drafting<'p> {
             self.short_forms.insert(form, number);
         }
         Ok(number)
+    }
+
+    /// The layouts of the rows of a standing area.
+    fn standing(
+        &mut self,
+        area: &PlanArea,
+        places: u32,
+        place: &dyn Fn() -> String,
+    ) -> Result<Vec<u32>, Refusal> {
+        let refuse = |what: &str| Err(wrong(&place(), what));
+        if !area.rows.is_empty() {
+            return refuse("rows: a standing area has none");
+        }
+        if !(1..=max::SEATS as u32).contains(&places) {
+            return refuse(&format!("standing: must be 1 to {} places, not {places}", max::SEATS));
+        }
+        if area.id.len() + 1 + places.to_string().len() > MAX_IDENTIFIER {
+            return refuse(&format!("id: makes ids of places longer than {MAX_IDENTIFIER} bytes"));
+        }
+        let Some(tier) = area.tier.as_deref() else { return refuse("tier: is missing in a standing area") };
+        let tier = self.tier(tier, place)?;
+        let mut layouts = Vec::new();
+        for first in (1..=places).step_by(standing::ROW as usize) {
+            let len = (places - first + 1).min(standing::ROW) as u16;
+            self.count(len.into(), len, place)?;
+            let mut seats = Sparse::default();
+            (0..len).for_each(|position| seats.push(position.into()));
+            let labels = Labels::numbers(first, len);
+            layouts.push(self.intern(Layout::new(len, vec![(tier, seats)], Vec::new(), labels)));
+        }
+        Ok(layouts)
+    }
+
+    /// The number of a tier, which may be new.
+    fn tier(&mut self, name: &str, place: &dyn Fn() -> String) -> Result<Tier, Refusal> {
+        if !self.tiers.numbers.contains_key(name.as_bytes()) {
+            identifier(|| format!("{}.tier", place()), name)?;
+        }
+        let tier = self.tiers.number(name);
+        if usize::from(tier) >= max::TIERS {
+            return Err(wrong(&place(), &format!("the plan has more than {} tiers", max::TIERS)));
+        }
+        Ok(tier)
     }
 
     /// The slot of a tier in the row that is read; `next` if the tier has no seat there so far.

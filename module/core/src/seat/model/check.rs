@@ -264,6 +264,7 @@ impl Venue {
             ensure!(ranks.is_sorted(), "the rows of area {area} are not in the order of their ranks");
         }
         ensure!(next as usize == self.rows.len(), "row {next} is of no area");
+        self.check_standing_areas()?;
         ensure!(self.area_by_id.len() == self.areas.len(), "there are ids of areas that do not exist");
         Ok(())
     }
@@ -349,6 +350,11 @@ mod tests {
         ask(show, &Request::Pick(pick));
     }
 
+    fn swap_owners(show: &mut Show, a: Seat, b: Seat) {
+        let (of_a, of_b) = (show.owners.get(a).unwrap(), show.owners.get(b).unwrap());
+        assert!(of_a != of_b && show.owners.set(a, of_b) && show.owners.set(b, of_a));
+    }
+
     /// Each damage, done to a sound show, is found.
     fn all_are_found(damages: &[fn(&mut Show)]) {
         let sound = sample_show();
@@ -363,8 +369,8 @@ mod tests {
     #[test]
     fn check_finds_damaged_owners_and_buckets() {
         all_are_found(&[
-            |show| show.owners.swap(0, 1),
-            |show| show.owners[5] = show.owners[0],
+            |show| swap_owners(show, 0, 1),
+            |show| swap_owners(show, 0, 5),
             |show| show.words[0] ^= 1,
             |show| show.words[0] ^= 1 << 5,
             |show| show.buckets[0].counts.free += 1,
@@ -397,7 +403,7 @@ mod tests {
         }
         let mut show = sample_show();
         let aisle = seat(&show, b"A-1-5") + 1;
-        show.owners[aisle as usize] = show.owners[seat(&show, b"B-1-2") as usize];
+        show.owners.set(aisle, show.owners.get(seat(&show, b"B-1-2")).unwrap());
         show.blocks.add(Some(&press), None, &[aisle]);
         assert!(show.check_blocks().is_err(), "a break");
     }

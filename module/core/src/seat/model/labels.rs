@@ -45,7 +45,7 @@ fn number_at(first: u32, step: i32, place: u16) -> i64 {
 }
 
 /// A label as the number it spells: decimal, no sign, no leading zero, below 10^9.
-fn as_number(label: &str) -> Option<u32> {
+pub(super) fn as_number(label: &str) -> Option<u32> {
     let plain = label.len() <= 9
         && label.bytes().all(|byte| byte.is_ascii_digit())
         && (label == "0" || !label.starts_with('0'));
@@ -91,6 +91,13 @@ impl Labels {
         texts.sort_unstable();
         let texts = texts.into_iter().map(|(_, position)| position).collect();
         Self { runs: runs.into(), texts }
+    }
+
+    /// The labels `first`, `first + 1`, ... of `count` positions, 1 to 4096.
+    pub(super) fn numbers(first: u32, count: u16) -> Self {
+        let step = i32::from(count > 1);
+        let run = Run { position: 0, count, kind: Kind::Numbers { first, step } };
+        Self { runs: Box::new([run]), texts: Box::default() }
     }
 
     /// Appends the label of the seat at `position`; nothing for a break. O(log runs).

@@ -145,7 +145,7 @@ impl Plan {
     }
 }
 
-/// An area: rows that share a priority and an order rule.
+/// An area: rows that share a priority and an order rule, or standing places.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlanArea {
@@ -157,10 +157,17 @@ pub struct PlanArea {
     /// 1 is best; areas may share one.
     #[serde(default = "first")]
     pub priority: i32,
-    /// Order within a row.
+    /// Order within a row. It plays no part in a standing area.
     #[serde(default)]
     pub rule: Rule,
-    /// At least one.
+    /// Number of places of a standing area, which has no rows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub standing: Option<u32>,
+    /// Tier of all places of a standing area; other areas have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tier: Option<String>,
+    /// At least one, and none in a standing area.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rows: Vec<PlanRow>,
 }
 
@@ -285,6 +292,7 @@ pub struct PartArea {
     pub name: Option<String>,
     pub priority: Option<i32>,
     pub rule: Option<Rule>,
+    pub tier: Option<String>,
     #[serde(default)]
     pub rows: Vec<PartRow>,
 }

@@ -8,6 +8,7 @@ use super::blocks::Blocks;
 use super::choice::Kind;
 use super::claims::{Claims, Stage};
 use super::index::{RunIndex, Runs};
+use super::owners::{FREE, Owners};
 use super::plan::{Limits, Plan, max};
 use super::sparse::Sparse;
 use super::venue::{Area, Row, Seat, Tier, Venue};
@@ -30,7 +31,7 @@ pub struct Show {
     pub(in crate::seat) applied: Millis,
     pub(in crate::seat) claims: Claims,
     /// The owner of each position: `FREE` (for breaks as well), `BLOCKED`, or the number of a claim.
-    pub(in crate::seat) owners: Box<[u32]>,
+    pub(in crate::seat) owners: Owners,
     /// Free seats of all strips as bits: for each strip the words in which it has seats.
     pub(in crate::seat) words: Box<[u64]>,
     /// By area, then tier: the order of `SEAT.STAT`, and of the snapshot.
@@ -53,7 +54,6 @@ pub struct Show {
     pub(in crate::seat) blocks: Blocks,
 }
 
-const FREE: u32 = u32::MAX;
 const BLOCKED: u32 = u32::MAX - 1;
 
 /// The holder of a seat.
@@ -133,7 +133,7 @@ impl Show {
     pub fn new(plan: &Plan, now: Millis) -> Result<Self, Refusal> {
         plan.limits.check()?;
         let venue = Venue::build(plan)?;
-        let owners = vec![FREE; venue.position_count() as usize].into_boxed_slice();
+        let owners = Owners::new(venue.position_count() as usize, venue.has_standing_areas());
         let area_turns = vec![0; venue.areas().len()].into_boxed_slice();
         let mut show = Self {
             venue,
@@ -217,7 +217,7 @@ impl Show {
 
     /// The owner of a seat. A number beyond the end, which an event of another server may contain, is never free.
     pub fn owner(&self, seat: Seat) -> Owner {
-        match self.owners.get(seat as usize).copied().unwrap_or(BLOCKED) {
+        match self.owners.get(seat).unwrap_or(BLOCKED) {
             FREE => Owner::Free,
             BLOCKED => Owner::Blocked,
             claim => Owner::Claim(claim),
@@ -313,12 +313,11 @@ impl Show {
         let changes_free = (from == SeatState::Free) != (to == SeatState::Free);
         let mut touched: Option<(u32, u32)> = None;
         for &seat in seats {
-            let place = self.strip_of(seat);
-            let (Some(slot), Some((bucket, strip))) = (self.owners.get_mut(seat as usize), place) else {
+            let place = self.strip_of(seat).filter(|_| self.owners.set(seat, owner));
+            let Some((bucket, strip)) = place else {
                 invariant!("a seat that changes its owner is one of the show");
                 continue;
             };
-            *slot = owner;
             self.bucket_mut(bucket).counts.move_seat(from, to);
             if !changes_free {
                 continue;
@@ -405,7 +404,7 @@ impl Show {
             + self.waiters.allocated()
             + self.blocks.allocated()
             + self.outbox.allocated()
-            + self.owners.len() * size_of::<u32>()
+            + self.owners.allocated()
             + self.words.len() * size_of::<u64>()
             + self.buckets.capacity() * size_of::<Bucket>()
             + self.buckets.iter().map(bucket).sum::<usize>()

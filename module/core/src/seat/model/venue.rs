@@ -55,6 +55,8 @@ pub struct AreaInfo {
     pub rule: Rule,
     /// Its rows, by rank.
     pub rows: Range<Row>,
+    /// Whether its seats are standing places, see `standing`.
+    pub standing: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -145,16 +147,20 @@ impl Names {
 impl Venue {
     /// The plan of this venue in its normal form: rows by rank, and the short form of rows where possible.
     pub fn areas_as_plan(&self) -> Vec<PlanArea> {
-        self.areas
-            .iter()
-            .map(|area| PlanArea {
-                id: area.id.to_string(),
-                name: Some(area.name.to_string()),
-                priority: area.priority,
-                rule: area.rule,
-                rows: area.rows.clone().map(|row| self.row_as_plan(row)).collect(),
-            })
-            .collect()
+        self.areas.iter().enumerate().map(|(number, area)| self.area_as_plan(number as Area, area)).collect()
+    }
+
+    fn area_as_plan(&self, number: Area, area: &AreaInfo) -> PlanArea {
+        let (id, name) = (area.id.to_string(), Some(area.name.to_string()));
+        let (priority, rule) = (area.priority, area.rule);
+        if area.standing {
+            let tier =
+                self.layout(area.rows.start).tiers.first().map(|&(tier, _)| self.tier_name(tier).to_owned());
+            let standing = Some(self.places_of(number));
+            return PlanArea { id, name, priority, rule, standing, tier, rows: Vec::new() };
+        }
+        let rows = area.rows.clone().map(|row| self.row_as_plan(row)).collect();
+        PlanArea { id, name, priority, rule, standing: None, tier: None, rows }
     }
 
     fn row_as_plan(&self, row: Row) -> PlanRow {
@@ -181,7 +187,7 @@ impl Venue {
         PlanRow { label, rank, tier: None, seats: PlanSeats::List(seats.collect()) }
     }
 
-    /// The seat of that id: its own id, or `area-row-label` if it has none. O(dashes^2) look-ups, usually one.
+    /// The seat of that id: its own id, or `area-row-label` (of a standing place `area-number`) if it has none. O(dashes^2) look-ups, usually one.
     pub fn find(&self, id: &[u8]) -> Option<Seat> {
         if id.len() > MAX_IDENTIFIER {
             return None;
@@ -197,6 +203,13 @@ impl Venue {
         let dashes = || id.iter().enumerate().filter(|&(_, &byte)| byte == b'-').map(|(at, _)| at);
         for first in dashes() {
             let Some(&area) = id.get(..first).and_then(|id| self.area_by_id.get(id)) else { continue };
+            if self.area(area).standing {
+                let place = id.get(first + 1..).and_then(|number| self.place_numbered(area, number));
+                if place.is_some() {
+                    return place;
+                }
+                continue;
+            }
             for second in dashes().filter(|&second| second > first) {
                 let (Some(row), Some(label)) = (id.get(first + 1..second), id.get(second + 1..)) else {
                     continue;
@@ -223,14 +236,17 @@ impl Venue {
         }
     }
 
-    /// Appends `area-row-label`, whether or not the seat has an own id.
+    /// Appends `area-row-label`, of a standing place `area-number`, whether or not the seat has an own id.
     #[inline]
     pub(in crate::seat) fn write_derived_id(&self, seat: Seat, out: &mut String) {
         let row = self.row_of(seat);
-        out.push_str(&self.area(self.area_of(row)).id);
+        let area = self.area(self.area_of(row));
+        out.push_str(&area.id);
         out.push('-');
-        out.push_str(self.row_label(row));
-        out.push('-');
+        if !area.standing {
+            out.push_str(self.row_label(row));
+            out.push('-');
+        }
         self.write_label(seat, out);
     }
 
@@ -251,7 +267,9 @@ impl Venue {
     /// Whether two venues have the same seats with the same ids, flags and order. Names, priorities, rules and tiers
     /// may differ. O(positions).
     pub fn is_of_same_place(&self, other: &Self) -> bool {
-        let same_area = |(one, other): (&AreaInfo, &AreaInfo)| one.id == other.id && one.rows == other.rows;
+        let same_area = |(one, other): (&AreaInfo, &AreaInfo)| {
+            (&one.id, &one.rows, one.standing) == (&other.id, &other.rows, other.standing)
+        };
         let same_row = |row: Row| {
             let (one, two) = (self.layout(row), other.layout(row));
             let flags = |venue: &Self, position: u16| {
