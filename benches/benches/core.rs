@@ -7,7 +7,7 @@
     reason = "a bench stops where it finds something wrong"
 )]
 
-use allot_core::seat::plan::{Limits, Plan, PlanArea, PlanRow, PlanSeats, Rule};
+use allot_core::seat::plan::{Limits, Plan, PlanArea, PlanRow, PlanSeat, PlanSeats, Rule};
 use allot_core::seat::request::{Adjacent, Hold, Orphans, Pick, Request, Wait};
 use allot_core::seat::state::SeatState;
 use allot_core::seat::{Reply, Show, decide};
@@ -126,6 +126,25 @@ fn seats(criterion: &mut Criterion) {
     group.finish();
 }
 
+/// Prints the memory of ids of six digits that all seats of a show have of their own.
+fn print_memory_of_own_ids() {
+    const SEATS: usize = 100_000;
+    let without = plan(SEATS);
+    let mut with = without.clone();
+    let mut number = 900_000;
+    for row in with.areas.iter_mut().flat_map(|area| &mut area.rows) {
+        let seats = (1..=50).map(|label| {
+            number += 1;
+            let (label, id) = (label.to_string(), Some(number.to_string()));
+            Some(PlanSeat { label, id, tier: None, flags: vec![] })
+        });
+        row.seats = PlanSeats::List(seats.collect());
+    }
+    let allocated = |plan: &Plan| Show::new(plan, 0).expect("a plan").allocated();
+    let bytes = allocated(&with) - allocated(&without);
+    println!("{:.1} bytes for each own id of 6 digits", bytes as f64 / SEATS as f64);
+}
+
 /// Lets `waiters` users wait for twenty to twenty-nine seats side by side, which no row has: 50 different wishes.
 fn fill_waiting_list(show: &mut Show, waiters: usize) {
     for number in 0..waiters {
@@ -176,6 +195,7 @@ fn waiting(criterion: &mut Criterion) {
     let seat = show.venue().id(seat.expect("a seat is free"));
     fill_waiting_list(&mut show, WAITERS);
     println!("{} bytes for each waiter", show.waiters().allocated() / WAITERS);
+    print_memory_of_own_ids();
     criterion.bench_function("seat/free a seat with 100000 waiters in 50 queues", |bench| {
         bench.iter_custom(|times| {
             let mut taken = Duration::ZERO;

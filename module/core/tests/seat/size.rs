@@ -1,6 +1,8 @@
 //! Memory and work grow with the seats of a show, with any plan.
 
-use super::house::House;
+use super::house::{House, wish};
+use allot_core::seat::request::{Adjacent, Hold, Request, Wait};
+use allot_core::shared::token::TokenChoice;
 use serde_json::{Value, json};
 
 /// A show whose seats have `tiers` tiers and 60 flags by turns, in rows of 4000.
@@ -26,4 +28,39 @@ fn memory_grows_with_the_seats_and_not_with_seats_times_tiers() {
         assert!(bytes <= 280, "{bytes} bytes for each of {seats} seats of {tiers} tiers");
         assert_eq!(house.show.check(), Ok(()));
     }
+}
+
+#[test]
+fn own_id_and_waiter_take_few_bytes() {
+    const SEATS: usize = 10_000;
+    let plan = |own_ids: bool| {
+        let seat = |number: usize| {
+            let mut seat = json!({"label": (number % 100).to_string()});
+            if own_ids {
+                seat["id"] = json!((900_000 + number).to_string());
+            }
+            seat
+        };
+        let row = |row: usize| {
+            let seats: Vec<Value> = (row * 100..(row + 1) * 100).map(seat).collect();
+            json!({"label": row.to_string(), "rank": row, "tier": "gold", "seats": seats})
+        };
+        let rows: Vec<Value> = (0..SEATS / 100).map(row).collect();
+        House::new(&json!({"areas": [{"id": "a", "rows": rows}]}))
+    };
+    let mut house = plan(false);
+    let bytes = (plan(true).show.allocated() - house.show.allocated()) / SEATS;
+    assert!(bytes <= 34, "{bytes} bytes for each own id of 6 digits");
+    let seats: Vec<String> = (0..SEATS).map(|seat| format!("a-{}-{}", seat / 100, seat % 100)).collect();
+    house.block(&seats.iter().map(String::as_str).collect::<Vec<_>>());
+    for number in 0..SEATS {
+        let user = format!("user{number}");
+        let token = TokenChoice { token: user.as_bytes(), chosen: true };
+        let count = 1 + (number % 50) as i64;
+        let hold = Hold { adjacent: Adjacent::Require, token, ..wish(&user, count) };
+        house.ask(&Request::Wait(Wait { hold, offer: 100, priority: 0 })).unwrap();
+    }
+    assert_eq!((house.show.waiters().len(), house.show.waiters().queues()), (SEATS, 50));
+    let bytes = house.show.waiters().allocated() / SEATS;
+    assert!(bytes <= 400, "{bytes} bytes for each waiter");
 }
