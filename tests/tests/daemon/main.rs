@@ -13,3 +13,4 @@ mod resharding;
 mod run;
 mod seats;
 mod security;
+mod zookeeper_rights;

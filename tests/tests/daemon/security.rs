@@ -1,17 +1,12 @@
-//! Who may do what: the ACL rules of docs/deploy.md, TLS, and the rights on nodes in ZooKeeper.
+//! Who may do what in Redis: the ACL rules of docs/deploy.md, and TLS.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::sync::Arc;
-use std::time::Duration;
 
-use allot_coordination::session::Connector;
-use allot_coordination::zookeeper::ZooKeeper;
-use allot_coordination::{Coordinator, Error, Settings};
 use allot_tests::daemon::command;
 use allot_tests::module::repository;
 use allot_tests::wait::TIMEOUT;
-use allot_tests::{Certificates, Process, RawClient, RedisServer, Reply, ZooKeeperServer, eventually};
+use allot_tests::{Certificates, Process, RawClient, RedisServer, Reply, eventually};
 
 /// The realm of the documentation.
 const REALM: &str = "{allot}:conf";
@@ -413,94 +408,6 @@ fn redis_is_spoken_to_by_tls_and_only_with_a_certificate_that_is_trusted() {
     let doubting = start("doubting", "other.pem");
     eventually("the certificate to be refused", TIMEOUT, || {
         doubting.http("/readyz").is_some_and(|(_, body)| body.to_lowercase().contains("certificate"))
-    });
-}
-
-#[test]
-fn zookeeper_nodes_belong_to_their_user_alone() {
-    let (server, zookeeper) = (RedisServer::start(), ZooKeeperServer::start());
-    let (url, address) = (server.url(), zookeeper.address());
-    let all = Process::new(
-        "all",
-        &[
-            "--roles",
-            "conference,cmu",
-            "--redis-url",
-            &url,
-            "--zookeeper-servers",
-            &address,
-            "--zookeeper-user",
-            "allot",
-            "--cmu-host",
-            "127.0.0.1/z",
-        ],
-    )
-    .with("ALLOT_ZOOKEEPER_PASSWORD", SECRET)
-    .with("ALLOT_LOG", "trace");
-    all.start();
-    eventually("a scheduler and a unit", TIMEOUT, || {
-        all.metric("allot_scheduler_leading") == Some(1.0) && all.is_ready()
-    });
-    let units = format!("/allot/{REALM}/units");
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    let look = |connector: ZooKeeper| {
-        runtime.block_on(async {
-            let connector: Arc<dyn Connector> = Arc::new(connector);
-            let coordinator = Coordinator::start(connector, &Settings::default());
-            coordinator.up().await.unwrap();
-            let tree = coordinator.tree();
-            let seen = tree.children(&units).await;
-            let epoch = tree.get(&format!("/allot/{REALM}/election/epoch")).await;
-            coordinator.close().await;
-            (seen, epoch.map(|node| node.is_some()))
-        })
-    };
-    let anybody = || ZooKeeper::new(&address, Duration::from_secs(30));
-    let (seen, epoch) = look(anybody().with_digest("allot", SECRET));
-    assert_eq!((seen.unwrap().len(), epoch.unwrap()), (1, true));
-    for other in [anybody(), anybody().with_digest("allot", "wrong")] {
-        let (seen, epoch) = look(other);
-        assert!(matches!(seen, Err(Error::Refused { .. })), "{seen:?}");
-        assert!(matches!(epoch, Err(Error::Refused { .. })), "{epoch:?}");
-    }
-    assert!(!all.log().contains(SECRET));
-    all.kill9();
-
-    // Who has the password from a file is that user as well.
-    let file = server.dir().join("zookeeper-password");
-    fs::write(&file, format!("{SECRET}\n")).unwrap();
-    let (path, user) = (file.display().to_string(), ["--zookeeper-user", "allot"]);
-    let stores = ["--redis-url", &url, "--zookeeper-servers", &address, "--zookeeper-password-file", &path];
-    let next = Process::new("next", &[&["--roles", "conference"][..], &stores, &user].concat());
-    next.start();
-    eventually("the next to lead", TIMEOUT, || {
-        next.metric("allot_scheduler_leading") == Some(1.0) && next.is_ready()
-    });
-}
-
-#[test]
-fn a_scheduler_that_may_not_read_the_units_gives_its_lead_up() {
-    let (server, zookeeper) = (RedisServer::start(), ZooKeeperServer::start());
-    let (url, address) = (server.url(), zookeeper.address());
-    let units = format!("/allot/{REALM}/units");
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    let ensure = |connector: ZooKeeper, path: &str| {
-        runtime.block_on(async {
-            let connector: Arc<dyn Connector> = Arc::new(connector);
-            let coordinator = Coordinator::start(connector, &Settings::default());
-            coordinator.up().await.unwrap();
-            coordinator.tree().ensure(path).await.unwrap();
-            coordinator.close().await;
-        });
-    };
-    let anybody = || ZooKeeper::new(&address, Duration::from_secs(30));
-    ensure(anybody(), &format!("/allot/{REALM}"));
-    ensure(anybody().with_digest("another", SECRET), &units);
-    let stores = ["--redis-url", &url, "--zookeeper-servers", &address];
-    let scheduler = Process::new("scheduler", &[&["--roles", "conference"][..], &stores].concat());
-    scheduler.start();
-    eventually("it to give its lead up", TIMEOUT, || {
-        scheduler.log().contains("the units in ZooKeeper cannot be read; giving leadership up")
     });
 }
 
