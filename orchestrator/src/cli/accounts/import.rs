@@ -270,7 +270,7 @@ fn describe(difference: &Difference, delete: bool) -> Vec<String> {
     }
     if !difference.differ.is_empty() {
         lines.push(format!(
-            "! {} accounts are there with another quota or other tiers, which cannot be changed while they are there: {}",
+            "! {} accounts are there with another quota or other tiers, which `allotd accounts tariff` changes: {}",
             difference.differ.len(),
             some(&difference.differ)
         ));
