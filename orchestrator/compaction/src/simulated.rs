@@ -18,9 +18,6 @@ use super::supervisor::{Report, Spec, Why};
 use super::unit::run_unit;
 use super::watch_sessions::WatchSessions;
 
-/// How often a runner looks whether its unit is cut off.
-const TRUST_INTERVAL: Duration = Duration::from_millis(5);
-
 /// Runs a unit whose runners are simulated until the process shuts down. The future does not end the runners of a unit
 /// when it is dropped before: they go on for a while, as those of a killed process do.
 ///
@@ -100,8 +97,13 @@ impl Launch for Runners {
             let runner = Runner::begin(runners, partition);
             let RunSignals { coordinator, mut stop, mut lost, .. } = signals;
             let cut_off = async {
-                while runner::trust(&coordinator).is_some() {
-                    sleep(TRUST_INTERVAL).await;
+                let mut status = coordinator.subscribe();
+                while let Some(until) = runner::trust(&coordinator) {
+                    tokio::select! {
+                        () = sleep_until(until) => {}
+                        // A new session is not trusted before its first answer.
+                        _ = status.changed() => {}
+                    }
                 }
             };
             let why = tokio::select! {

@@ -3,6 +3,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 
 use allot_coordination::random;
 use tokio::runtime::Builder;
@@ -21,7 +22,26 @@ thread_local! {
     /// How far the clock of the running task's process is ahead of the first server's, in milliseconds.
     static AHEAD_MS: Cell<i64> = const { Cell::new(0) };
     /// The same, of all tasks.
-    static TASKS: RefCell<HashMap<tokio::task::Id, i64>> = RefCell::default();
+    static TASKS: RefCell<HashMap<tokio::task::Id, i64, BuildHasherDefault<IdHasher>>> = RefCell::default();
+}
+
+/// Hashes the numbers of tasks, which are looked up at each step of each task.
+#[derive(Default)]
+struct IdHasher(u64);
+
+impl Hasher for IdHasher {
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("the number of a task is one integer")
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        // 2^64 divided by the golden ratio: numbers that follow each other get hashes that differ at both ends.
+        self.0 = number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
 }
 
 /// Begins a simulation on this thread, whose runtime has paused its clock.

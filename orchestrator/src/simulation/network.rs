@@ -2,7 +2,9 @@
 
 use std::fmt;
 use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use allot_client::{ByteStream, Dial};
@@ -10,16 +12,13 @@ use allot_coordination::in_process::line::{Accident, Step, Steps};
 use allot_coordination::random;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use tokio::io::duplex;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use super::redis::{Peer, Redis, SERVERS, host, serve};
+use super::redis::{Connection, Peer, Redis, SERVERS, host};
 
 /// The host name of the Sentinel.
 pub(super) const SENTINEL: &str = "sentinel";
-/// Bytes that a connection holds in each direction.
-const BUFFER: usize = 1 << 12;
 /// The longest way of a request to a server.
 const LATENCY: Duration = Duration::from_millis(3);
 
@@ -83,11 +82,25 @@ impl Link {
         }
     }
 
-    /// Waits until all connections are broken.
-    pub(super) async fn broken(&self) {
-        let mut condition = self.0.subscribe();
-        let breaks = condition.borrow().breaks;
-        let _ = condition.wait_for(|condition| condition.breaks > breaks).await;
+    /// The end of a connection that begins now: all connections are broken, or its server closes it and counts that.
+    pub(super) fn end(&self, server: Option<watch::Receiver<u64>>) -> End {
+        let (link, closings) = (self.0.subscribe(), server.clone());
+        let (mut condition, breaks) = (link.clone(), link.borrow().breaks);
+        let broken = async move { drop(condition.wait_for(|condition| condition.breaks > breaks).await) };
+        let closed = async move {
+            match closings {
+                Some(mut closings) => drop(closings.changed().await),
+                None => std::future::pending().await,
+            }
+        };
+        let end = async move {
+            tokio::select! {
+                biased;
+                () = closed => {}
+                () = broken => {}
+            }
+        };
+        End { link, server, end: end.boxed() }
     }
 
     /// What happens to the next request.
@@ -100,6 +113,33 @@ impl Link {
         } else {
             Fate::BreakAfter
         }
+    }
+}
+
+/// The end of a connection.
+pub(super) struct End {
+    link: watch::Receiver<Condition>,
+    server: Option<watch::Receiver<u64>>,
+    end: BoxFuture<'static, ()>,
+}
+
+impl End {
+    /// Whether it may have come since it was last polled. This is much faster than to poll it.
+    pub(super) fn may_have_come(&self) -> bool {
+        let has_changed = |server: &watch::Receiver<u64>| server.has_changed().unwrap_or(true);
+        self.link.has_changed().unwrap_or(true) || self.server.as_ref().is_some_and(has_changed)
+    }
+}
+
+impl Future for End {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        self.link.mark_unchanged();
+        if let Some(server) = &mut self.server {
+            server.mark_unchanged();
+        }
+        self.end.poll_unpin(context)
     }
 }
 
@@ -126,9 +166,7 @@ impl Dial for Network {
                 None if to == SENTINEL => Peer::Sentinel(redis),
                 None => return Err(io::ErrorKind::NotFound.into()),
             };
-            let (ours, theirs) = duplex(BUFFER);
-            tokio::spawn(serve(peer, theirs, link));
-            Ok(Box::new(ours) as Box<dyn ByteStream>)
+            Ok(Box::new(Connection::open(peer, link)) as Box<dyn ByteStream>)
         }
         .boxed()
     }

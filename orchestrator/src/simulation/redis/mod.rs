@@ -31,7 +31,7 @@ use self::stream_commands::Done;
 use super::clock;
 use super::invariants::Observer;
 
-pub(super) use self::serve::{Peer, serve};
+pub(super) use self::serve::{Connection, Peer};
 
 /// How many servers there are.
 pub(super) const SERVERS: usize = 2;
@@ -88,7 +88,7 @@ impl Traffic {
 struct Server {
     database: Database,
     /// Programs wait here for entries of a stream.
-    readers: BTreeMap<Vec<u8>, Arc<Notify>>,
+    readers: BTreeMap<Vec<u8>, Readers>,
     /// The timer of the values waits here for an earlier deadline, and until when it sleeps.
     timer: Arc<Notify>,
     wake_at: i64,
@@ -108,6 +108,22 @@ impl Default for Server {
             closed: watch::Sender::new(0),
             is_up: true,
         }
+    }
+}
+
+/// The programs that wait for entries of one stream.
+#[derive(Default)]
+struct Readers {
+    /// Those that read the stream without a group: an entry is for all of them.
+    all: Arc<Notify>,
+    /// Those of each group: an entry is for the one that has waited longest.
+    groups: BTreeMap<Vec<u8>, Arc<Notify>>,
+}
+
+impl Readers {
+    /// Where a program of this group, or of none, waits.
+    fn of(&mut self, group: Option<Vec<u8>>) -> Arc<Notify> {
+        group.map_or(&mut self.all, |group| self.groups.entry(group).or_default()).clone()
     }
 }
 
@@ -306,8 +322,8 @@ impl State {
         self.written(server, log);
         match done {
             Some(Done::Reply(reply)) => Answer::Reply(reply),
-            Some(Done::Nothing(stream)) => {
-                Answer::Wait(self.servers[server].readers.entry(stream).or_default().clone())
+            Some(Done::Nothing { stream, group }) => {
+                Answer::Wait(self.servers[server].readers.entry(stream).or_default().of(group))
             }
             None => {
                 let text = format!("ERR unknown command '{}'", command[0].escape_ascii());
@@ -340,7 +356,15 @@ impl State {
             match write {
                 Write::Add { key, .. } => {
                     if let Some(readers) = readers.get(key) {
-                        readers.notify_waiters();
+                        readers.all.notify_waiters();
+                        readers.groups.values().for_each(|group| group.notify_one());
+                    }
+                }
+                Write::Deliver { key, group, .. } => {
+                    if database.streams.get(key).is_some_and(|stream| stream.has_unread(group))
+                        && let Some(next) = readers.get(key).and_then(|readers| readers.groups.get(group))
+                    {
+                        next.notify_one();
                     }
                 }
                 Write::Events { key, touched, .. } => {

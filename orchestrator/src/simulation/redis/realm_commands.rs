@@ -258,9 +258,7 @@ fn conference_record(realm: &Realm, e164: &[u8]) -> Reply {
 fn unit_record(unit: &Unit) -> Reply {
     Reply::record([
         ("cmu", Reply::text(&*unit.cmu)),
-        ("capacity", Reply::number(unit.capacity)),
-        ("used", Reply::number(unit.used)),
-        ("state", Reply::text(unit.word())),
+        ("state", Reply::Name(unit.word())),
         ("lease", Reply::Number(unit.lease)),
         ("conferences", Reply::number(unit.owned.len())),
     ])

@@ -1,5 +1,10 @@
 //! The wire protocol, version 2: commands in, replies out.
 
+use std::io::Write as _;
+
+/// How many bytes a server reads at once, so that a connection may break within a pipeline.
+const READ_AT_ONCE: usize = 1 << 10;
+
 /// A command: its name and its arguments.
 pub(super) type Command = Vec<Vec<u8>>;
 
@@ -11,6 +16,8 @@ pub(super) enum Reply {
     Error(String),
     Number(i64),
     Text(Vec<u8>),
+    /// The name of a field.
+    Name(&'static str),
     Null,
     NullList,
     List(Vec<Reply>),
@@ -30,41 +37,51 @@ impl Reply {
     }
 
     /// Names and values by turns.
-    pub(super) fn record<const N: usize>(fields: [(&str, Reply); N]) -> Self {
-        Self::List(fields.into_iter().flat_map(|(name, value)| [Self::text(name), value]).collect())
+    pub(super) fn record<const N: usize>(fields: [(&'static str, Reply); N]) -> Self {
+        Self::List(fields.into_iter().flat_map(|(name, value)| [Self::Name(name), value]).collect())
     }
 
     /// Appends the reply's bytes.
     pub(super) fn write(&self, out: &mut Vec<u8>) {
         match self {
             Self::Ok => out.extend_from_slice(b"+OK\r\n"),
-            Self::Error(text) => line(out, b'-', text.as_bytes()),
-            Self::Number(number) => line(out, b':', number.to_string().as_bytes()),
-            Self::Text(text) => {
-                line(out, b'$', text.len().to_string().as_bytes());
-                out.extend_from_slice(text);
+            Self::Error(text) => {
+                out.push(b'-');
+                out.extend_from_slice(text.as_bytes());
                 out.extend_from_slice(b"\r\n");
             }
+            Self::Number(number) => line(out, b':', *number),
+            Self::Text(text) => bulk(out, text),
+            Self::Name(name) => bulk(out, name.as_bytes()),
             Self::Null => out.extend_from_slice(b"$-1\r\n"),
             Self::NullList => out.extend_from_slice(b"*-1\r\n"),
             Self::List(items) => {
-                line(out, b'*', items.len().to_string().as_bytes());
+                line(out, b'*', items.len() as i64);
                 items.iter().for_each(|item| item.write(out));
             }
         }
     }
 }
 
-fn line(out: &mut Vec<u8>, kind: u8, text: &[u8]) {
-    out.push(kind);
+/// A text of any bytes.
+fn bulk(out: &mut Vec<u8>, text: &[u8]) {
+    line(out, b'$', text.len() as i64);
     out.extend_from_slice(text);
     out.extend_from_slice(b"\r\n");
 }
 
-/// Takes the complete commands from the front of what was received.
+/// A line with a number.
+fn line(out: &mut Vec<u8>, kind: u8, number: i64) {
+    out.push(kind);
+    write!(out, "{number}\r\n").unwrap();
+}
+
+/// Takes the complete commands from the front of what was received, as many as a server reads at once.
 pub(super) fn take_commands(received: &mut Vec<u8>) -> Vec<Command> {
     let (mut commands, mut used) = (Vec::new(), 0);
-    while let Some((command, length)) = command(&received[used..]) {
+    while used < READ_AT_ONCE
+        && let Some((command, length)) = command(&received[used..])
+    {
         commands.push(command);
         used += length;
     }

@@ -53,6 +53,11 @@ impl Stream {
         self.entries.range((Excluded(id), Unbounded)).take(count).map(|(id, fields)| (*id, fields))
     }
 
+    /// Whether a group has entries that no consumer has taken.
+    pub(super) fn has_unread(&self, group: &[u8]) -> bool {
+        self.groups.get(group).is_some_and(|group| self.after(group.delivered, 1).next().is_some())
+    }
+
     pub(super) fn get(&self, id: Id) -> Option<&Fields> {
         self.entries.get(&id)
     }
@@ -63,7 +68,9 @@ impl Stream {
 
     /// Removes the entries before `id`.
     pub(super) fn trim(&mut self, id: Id) {
-        self.entries = self.entries.split_off(&id);
+        while let Some(first) = self.entries.first_entry().filter(|first| *first.key() < id) {
+            first.remove();
+        }
     }
 
     /// The first entry that a group with a live consumer still has to read or to acknowledge; `None` without one.

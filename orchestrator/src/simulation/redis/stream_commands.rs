@@ -8,8 +8,11 @@ use super::stream::{Fields, Group, Id, Stream};
 /// What came of a command.
 pub(super) enum Done {
     Reply(Reply),
-    /// There is nothing to read yet in this stream.
-    Nothing(Vec<u8>),
+    /// There is nothing to read yet in this stream, by this group if one reads.
+    Nothing {
+        stream: Vec<u8>,
+        group: Option<Vec<u8>>,
+    },
 }
 
 /// Carries a command out; `None` if it is no command of streams or hashes.
@@ -86,7 +89,10 @@ fn read(database: &Database, arguments: &mut Arguments<'_>) -> Done {
         Some(stream) => stream.after(after, count).map(|(id, fields)| entry(id, Some(fields))).collect(),
         None => Vec::new(),
     };
-    if entries.is_empty() { Done::Nothing(key.to_vec()) } else { Done::Reply(of_stream(key, entries)) }
+    if entries.is_empty() {
+        return Done::Nothing { stream: key.to_vec(), group: None };
+    }
+    Done::Reply(of_stream(key, entries))
 }
 
 fn read_group(
@@ -114,7 +120,7 @@ fn read_group(
     if nothing {
         // Only says that the consumer was seen.
         database.apply(&deliver);
-        return Done::Nothing(key.to_vec());
+        return Done::Nothing { stream: key.to_vec(), group: Some(name.to_vec()) };
     }
     write(database, log, deliver);
     Done::Reply(of_stream(key, entries))
