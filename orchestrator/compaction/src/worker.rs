@@ -3,6 +3,7 @@
 //! are recovered before they start again.
 
 mod order;
+mod recovery;
 mod run;
 mod turn;
 
@@ -16,7 +17,7 @@ use futures_util::FutureExt as _;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
-use tracing::{debug, error, info, warn};
+use tracing::{debug, error, warn};
 
 use super::admission::{Admission, AdmissionWatch};
 use super::ids::TaskId;
@@ -458,50 +459,6 @@ impl Worker {
         drop(permit);
         self.let_others_start(id);
         sleep(LOCKED_DELAY).await;
-    }
-
-    /// Recovers a subtask that an earlier lifetime left `Running`. The subtask starts again when that lifetime cannot
-    /// be running it any more: one session timeout after its lock has disappeared.
-    async fn recover(&self, sub: &Found<SubTask>) -> Result<(), Fault> {
-        let path = self.store.lock(&sub.task);
-        let session = self.node_context.session_timeout();
-        let name = sub.id.to_string().into_bytes();
-        loop {
-            let own = self.node_context.coordinator.session_id();
-            match self.store.tree.get(&path).await? {
-                // This session holds the lock without knowing it: the reply to its own start was lost.
-                Some(node) if node.owner.is_some() && node.owner == own && node.data == name => {
-                    return self.requeue_or_discard(sub, own, false).await;
-                }
-                Some(node) if node.data == name => {}
-                _ => break,
-            }
-            if self.pause(session / 4).await {
-                return Ok(());
-            }
-        }
-        if self.pause(session).await {
-            return Ok(());
-        }
-        info!(id = %sub.id, partition = sub.task.partition_name, "requeued a subtask that an earlier lifetime left running");
-        self.requeue_or_discard(sub, None, true).await
-    }
-
-    /// Requeues a `Running` subtask that is not run, or discards it if its task has ended. `holder` is this unit's
-    /// session that still holds its lock, if any; `counted` says whether this uses up a retry.
-    async fn requeue_or_discard(
-        &self,
-        sub: &Found<SubTask>,
-        holder: Option<i64>,
-        counted: bool,
-    ) -> Result<(), Fault> {
-        if self.unfinished_main(sub).await?.is_some() {
-            return self.store.requeue(sub, holder, counted).await;
-        }
-        if let Some(session) = holder {
-            self.store.release(sub, session).await?;
-        }
-        self.store.discard(sub).await
     }
 
     /// Sleeps. Returns whether the session ended or the process began to shut down meanwhile.
