@@ -79,6 +79,7 @@ class Logins:
         self.ttl = int(arguments.session * 3000)
         self.book = arguments.book
         self.client = redis.Redis.from_url(arguments.redis, decode_responses=True, socket_timeout=2) if arguments.redis else None
+        self.until = {}  # epoch of a login -> until when it can be relied on, by our own clock
 
     def attempt(self, act):
         """What comes of it, or nothing where it is refused."""
@@ -100,26 +101,58 @@ class Logins:
             return 0
         return self.attempt(lambda: self.confirmed_login(account, f"t-{instance}", instance))
 
-    def confirmed_login(self, account, terminal, instance):
-        """A login that a failover does not forget: where there are replicas one of them has it."""
+    def waited(self, commands):
+        """The replies, and whether a failover forgets none of the commands: if there are replicas, one has them all."""
         replicas = self.client.execute_command("ROLE")[2]
         one_connection = self.client.pipeline(transaction=False)
-        one_connection.execute_command("ACCOUNT.LOGIN", self.book, account, instance, terminal, "TTL", self.ttl)
+        for command in commands:
+            one_connection.execute_command(*command)
         if replicas:
             one_connection.execute_command("WAIT", 1, 500)
-        reply, *confirmed = one_connection.execute(raise_on_error=False)
+        replies = one_connection.execute(raise_on_error=False)
+        confirmed = not replicas or isinstance(replies[-1], int) and replies[-1] >= 1
+        return replies[:len(commands)], confirmed
+
+    def relied(self, begun):
+        """Until when a login can be relied on: the server grants it later than we asked, and we log out in good time."""
+        return begun + 0.9 * self.ttl / 1000
+
+    def is_over(self, epoch):
+        """Whether a login cannot be relied on any longer. After a failover, somebody else may log in."""
+        return self.client is not None and time.monotonic() >= self.until.get(epoch, 0)
+
+    def confirmed_login(self, account, terminal, instance):
+        """A login that a failover does not forget."""
+        begun = time.monotonic()
+        (reply,), confirmed = self.waited([("ACCOUNT.LOGIN", self.book, account, instance, terminal, "TTL", self.ttl)])
         if isinstance(reply, redis.ResponseError):
             raise reply
         epoch = reply["epoch"] if isinstance(reply, dict) else reply[3]
-        if replicas and not (confirmed and isinstance(confirmed[0], int) and confirmed[0] >= 1):
+        if not confirmed:
             self.logout(account, epoch)
             return None
+        self.until[epoch] = self.relied(begun)
         return epoch
 
-    def renew(self, account, epoch):
-        return self.client is None or self.ask("ACCOUNT.RENEW", account, epoch, "TTL", self.ttl) is not None
+    def renew(self, logins):
+        """Extends logins (account -> epoch). Which of them are over."""
+        if self.client is None or not logins:
+            return []
+        ended = self.attempt(lambda: self.confirmed_renewals(logins))
+        return list(logins) if ended is None else ended
+
+    def confirmed_renewals(self, logins):
+        """As `renew`. A deadline that no replica has does not count: a failover would forget it."""
+        begun = time.monotonic()
+        commands = [("ACCOUNT.RENEW", self.book, account, epoch, "TTL", self.ttl) for account, epoch in logins.items()]
+        replies, confirmed = self.waited(commands)
+        refused = {account for account, reply in zip(logins, replies) if isinstance(reply, redis.ResponseError)}
+        if confirmed:
+            self.until.update({epoch: self.relied(begun) for account, epoch in logins.items() if account not in refused})
+        return list(refused)
 
     def logout(self, account, epoch):
+        self.until.pop(epoch, None)
         if self.client is not None:
             self.ask("ACCOUNT.LOGOUT", account, epoch)
 
@@ -146,7 +179,7 @@ class Instance(threading.Thread):
         self.old = {}  # released entries that a lazy instance leaves in its report
         self.news = threading.Event()
 
-    # --- who has not heard anything for 0.6 of its session uses nothing
+    # --- who has not heard anything for 0.6 of its session uses nothing, nor an account whose login may be over
 
     def is_safe(self):
         return time.monotonic() < self.heard + 0.6 * self.arguments.session
@@ -157,6 +190,8 @@ class Instance(threading.Thread):
             with self.lock:
                 if not self.is_safe():
                     self.drop(list(self.held))
+        with self.lock:
+            self.drop([account for account, epoch in self.held.items() if self.logins.is_over(epoch)])
 
     def drop(self, accounts):
         for account in accounts:
@@ -339,13 +374,13 @@ class Instance(threading.Thread):
         if saying != said and (said is not None or released or unusable or used):
             self.call(client.set_async(alloc, saying.encode()))
             said = saying
-        for account in ours:
-            epoch = self.held.get(account)
-            if epoch is None:
-                self.take(account)
-            elif not self.logins.renew(account, epoch):
-                with self.lock:
-                    self.drop([account])
+        with self.lock:
+            logins = {account: epoch for account, epoch in self.held.items() if account in ours}
+        ended = self.logins.renew(logins)
+        with self.lock:
+            self.drop([account for account in ended if self.held.get(account) == logins[account]])
+        for account in ours.difference(logins):
+            self.take(account)
         return said
 
 

@@ -1,12 +1,13 @@
-//! Logins whose deadlines replicas have confirmed, with the typed client, over a failover.
+//! Logins whose deadlines replicas have confirmed, with the typed client and a client in Python, over a failover.
 
 use std::time::Duration;
 
 use allot_client::{BookStore, Confirmation, Endpoint, Servers};
 use allot_tests::books::{BOOK, Book};
+use allot_tests::proxy::Proxy;
 use allot_tests::raw::Reply;
 use allot_tests::wait::TIMEOUT;
-use allot_tests::{RedisServer, eventually};
+use allot_tests::{Dealing, RedisServer, eventually};
 
 const SHORT: Duration = Duration::from_secs(4);
 const LONG: Duration = Duration::from_secs(60);
@@ -62,4 +63,42 @@ fn failover_that_forgets_a_renewal_breaks_no_deadline_that_was_relied_on() {
         granted > 0
     });
     assert!(granted >= forgotten.until, "{granted} is before {}", forgotten.until);
+}
+
+#[test]
+fn python_client_logs_out_before_the_last_deadline_that_a_replica_confirmed() {
+    let mut system = Dealing::start(0);
+    let (next, lagging) = (RedisServer::start(), RedisServer::start());
+    let wire = Proxy::to(system.redis.port());
+    next.command(&format!("REPLICAOF 127.0.0.1 {}", wire.port()));
+    next.wait_replica_synced();
+    lagging.replica_of(&system.redis);
+    let mut book = system.book();
+    book.ok("MODULE m DEPARTMENT d INSTANCES 1");
+    book.add("m", 0..1);
+    system.add_dealer(&[]);
+    system.until_led();
+    let url = system.redis.url();
+    let client = system.add_clients(&["--redis", &url], &["d/m/one:1"]);
+    system.healthy("the account to be used");
+    system.redis.wait_offset_equal(&next);
+
+    // One replica confirms nothing any more, but the master goes on waiting for it. The other replica becomes a master
+    // that knows all confirmed renewals.
+    lagging.pause();
+    let until = |server: &RedisServer| Book::of(server).account("p0", "until").int();
+    let before = until(&next);
+    eventually("a renewal that the other replica confirms", TIMEOUT, || until(&next) > before);
+    wire.cut();
+    next.command("REPLICAOF NO ONE");
+    let confirmed = until(&next);
+    eventually("a renewal that no replica confirms", TIMEOUT, || until(&system.redis) > confirmed);
+    assert_eq!(system.clients[client].uses()["d/m/one:1"], ["p0"], "the confirmed deadline is yet to come");
+
+    let mut promoted = Book::of(&next);
+    eventually("another login to be granted", TIMEOUT, || {
+        !matches!(promoted.call("LOGIN p0 one:1 other TTL 5000"), Reply::Error(_))
+    });
+    assert!(system.clients[client].uses()["d/m/one:1"].is_empty(), "two are logged in with one account");
+    lagging.resume();
 }
