@@ -4,6 +4,12 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help deps build run test check soak faults bench bench-stalls bench-console package package-test test-programs clean bench-simulation
 
+# The test profile is quick to compile. Random runs that take hours, and what is measured, are worth optimising; the
+# assertions stay.
+OPTIMISED := --config profile.test.opt-level=3 --config profile.test.codegen-units=16 $(foreach package,\
+	allotd allot-client allot-compaction allot-coordination allot-runtime,\
+	--config profile.test.package.$(package).opt-level=3)
+
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
 
@@ -38,8 +44,7 @@ check: deps ## Check formatting, import circles, lints, documentation (all warni
 
 soak: deps ## Run the tests with many more random cases; takes long
 	cargo build --release -p allot-module
-	ALLOT_SOAK=1 ALLOT_MODEL_CASES=50000 cargo test --workspace --no-fail-fast \
-		--config profile.test.package.allot-compaction.opt-level=2
+	ALLOT_SOAK=1 ALLOT_MODEL_CASES=50000 cargo test --workspace --no-fail-fast $(OPTIMISED)
 
 faults: deps ## Plant faults in a copy of the sources, and show that the simulations find them
 	@scripts/planted-faults.py
@@ -48,11 +53,9 @@ bench: deps ## Measure: live servers beside PING, then the core
 	cargo run --release -p allot-benches --bin allot-bench
 	cargo bench -p allot-benches --bench core
 
-# Optimised, which takes minutes to build.
-bench-simulation: ## Measure how many seconds the simulation of a large system simulates in a second
-	cargo test --workspace --bin allotd --config profile.test.package.allotd.opt-level=2 \
-		--config profile.test.package.allot-client.opt-level=2 \
-		--config profile.test.package.allot-coordination.opt-level=2 \
+# The first build takes minutes: it optimises all dependencies.
+bench-simulation: ## Measure the processor time of a simulated hour of a large system
+	cargo test --workspace --bin allotd $(OPTIMISED) \
 		-- --exact simulation::scenarios::simulated_hour --ignored --nocapture
 
 bench-stalls: deps ## Measure how long another client waits for each large request: [GROUP=WORD]
