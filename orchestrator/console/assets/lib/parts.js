@@ -3,9 +3,9 @@ import { html, useEffect, useRef, useState } from "./ui.js";
 import { send } from "./api.js";
 import { choose } from "./address.js";
 
-/** @param {{title: string, extra?: any, children?: any, wide?: boolean, id?: string}} props */
-export function Panel({ title, extra, children, wide, id }) {
-  return html`<section class=${`panel${wide ? " wide" : ""}`} id=${id} aria-label=${title}>
+/** @param {{title: string, extra?: any, children?: any, wide?: boolean, half?: boolean, id?: string}} props */
+export function Panel({ title, extra, children, wide, half, id }) {
+  return html`<section class=${`panel${wide ? " wide" : half ? " half" : ""}`} id=${id} aria-label=${title}>
     <header><h2>${title}</h2>${extra ? html`<div class="extra">${extra}</div>` : null}</header>
     ${children}
   </section>`;

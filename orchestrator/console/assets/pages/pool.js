@@ -67,13 +67,13 @@ export function PoolPage({ keys, chosen, can }) {
         ${info.causes.length ? html`<ul class="plan">${info.causes.map(fields).map((cause) => html`<li><span>${cause.cause}</span><span><b>${number(cause.count)}</b> <span class="hint">${cause.cooldown === null ? "no rule" : `${cause.after} of them: quarantine for ${span(cause.cooldown)}`}</span></span></li>`)}</ul>` : null}
         ${info.caps.map(fields).map((cap) => html`<p class="hint">A number begins at most ${number(cap.count)} calls in ${span(cap.window)}.</p>`)}
       </${Panel}>
-      <${Panel} title="Switches">
+      <${Panel} title="Switches" wide>
         <ul class="plan">${switches.map(([name, calls, oldest]) => html`<li><span>${name}</span><span><b>${number(calls)}</b> <span class="hint">oldest ${span(oldest)}</span>
           ${can && name !== "none" ? html` <${Act} can=${can} tone="danger" path="pool/reconcile" ask=${`End all calls of switch ${name}?`} body=${() => ({ key, switch: name })}>End all</${Act}>
             <${Act} can=${can} tone="danger" path="pool/unregister" ask=${`Unregister all numbers of switch ${name}?`} body=${() => ({ key, switch: name })}>Unregister</${Act}>` : null}</span></li>`)}
           ${switches.length ? null : html`<li class="hint">no switch carries a call</li>`}</ul>
       </${Panel}>
-      <${Idle} numbers=${numbers} now=${now} />
+      <${Idle} numbers=${numbers} total=${info.total} now=${now} />
       <${Panel} title="Calls" wide extra=${state.more ? html`<span class="hint">the first ${number(leases.length)}</span>` : null}>
         <${Table} id="calls" label="Live calls" columns=${columns} rows=${leases} none="no live calls" />
       </${Panel}>
@@ -97,16 +97,17 @@ const RESTING = [
 ];
 
 /** Numbers without a call: those that can be called, and those that rest. */
-function Idle({ numbers, now }) {
+function Idle({ numbers, total, now }) {
   if (!numbers) return null;
   const { free, resting, more } = numbers;
-  const cut = more ? html`<span class="hint">of the first 1,000 numbers</span>` : null;
+  // Either list is cut, or the pool has numbers that were not examined.
+  const cut = (list) => (more ? html`<span class="hint">${list.length < 200 && total > 1000 ? "of the first 1,000 numbers" : list.length < 200 ? "" : `the first ${number(list.length)}`}</span>` : null);
   const queue = free.map((row) => ({ ...row, waits: now - row.since }));
   const rests = resting.map((row) => ({ ...row, rest: row.until - now }));
   return html`
-    <${Panel} title="Free numbers" extra=${cut}>
+    <${Panel} title="Free numbers" half extra=${cut(free)}>
       <${Table} id="free" label="Numbers that can be called" columns=${FREE} rows=${queue} none="no number is free" /></${Panel}>
-    <${Panel} title="Cool-downs" extra=${cut}>
+    <${Panel} title="Cool-downs" half extra=${cut(resting)}>
       <${Table} id="resting" label="Numbers that rest" columns=${RESTING} rows=${rests} none="no number rests" /></${Panel}>`;
 }
 
