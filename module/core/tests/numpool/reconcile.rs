@@ -26,13 +26,13 @@ fn with_calls() -> Bench {
     let mut bench = Bench::of(&names.iter().map(String::as_str).collect::<Vec<_>>());
     for place in 0..CALLS {
         bench.now = 1000 + place as i64 / 10;
-        call(&mut bench, place, if place % 3 == 0 { b"other" } else { b"sw" });
+        call(&mut bench, place, if place.is_multiple_of(3) { b"other" } else { b"sw" });
     }
     bench
 }
 
 fn call(bench: &mut Bench, place: usize, switch: &[u8]) {
-    let ttl = (place.is_multiple_of(5)).then_some(500);
+    let ttl = place.is_multiple_of(5).then_some(500);
     let token = token(place);
     bench.ok(&Request::Call(Call {
         number: Some(n(&number(place % NUMBERS))),
@@ -77,15 +77,16 @@ fn slices_end_the_leases_of_the_time_of_the_request() {
     bench.ok(&Request::Configure(Changes { cooldown: Some(50), ..Changes::default() }));
     let of_switch = |place: &usize| !place.is_multiple_of(3);
     // The switch carries some calls, one of which is another switch's and one of which is none.
-    let carried: Vec<usize> = (0..CALLS).filter(|place| place % 7 == 0).collect();
+    let carried: Vec<usize> = (0..CALLS).filter(|place| place.is_multiple_of(7)).collect();
     let words: Vec<String> = carried.iter().map(|&place| token(place)).chain(["x".to_owned()]).collect();
     let words: Vec<&[u8]> = words.iter().map(String::as_bytes).collect();
     let before = 1000 + CALLS as i64 / 10 - 10;
     bench.begin(9, Some(before), &words).unwrap();
     let young = |place: &usize| 1000 + *place as i64 / 10 >= before;
     let mut expected: BTreeSet<usize> =
-        (0..CALLS).filter(|place| of_switch(place) && place % 7 != 0 && !young(place)).collect();
-    let continued = (0..CALLS).filter(|place| of_switch(place) && (place % 7 == 0 || young(place))).count();
+        (0..CALLS).filter(|place| of_switch(place) && !place.is_multiple_of(7) && !young(place)).collect();
+    let continued =
+        (0..CALLS).filter(|place| of_switch(place) && (place.is_multiple_of(7) || young(place))).count();
     let all_expected = expected.clone();
 
     let (mut ended, mut round) = (BTreeSet::new(), 0);
@@ -154,8 +155,8 @@ fn expired_leases_are_left_to_their_deadline() {
         ended += bench.slice().len();
     }
     let (_, outcome) = bench.pool.take_reconciled().unwrap();
-    let expired = (0..CALLS).filter(|place| place % 5 == 0 && place % 3 != 0).count();
-    let carried = (0..CALLS).filter(|place| place % 3 != 0).count();
+    let expired = (0..CALLS).filter(|place| place.is_multiple_of(5) && !place.is_multiple_of(3)).count();
+    let carried = (0..CALLS).filter(|place| !place.is_multiple_of(3)).count();
     assert_eq!((outcome.kept, outcome.unknown.len()), (1, 1));
     assert_eq!(ended, carried - expired - 1);
     assert_eq!(bench.pool.live_leases(), live - ended);
@@ -181,7 +182,7 @@ fn reconciliations_take_turns_up_to_a_limit_and_copies_have_none() {
         }
     }
     assert_eq!(done, (0..16).collect::<Vec<u64>>());
-    assert_eq!(freed, (0..CALLS as u64).filter(|place| place % 3 != 0).count() as u64);
+    assert_eq!(freed, (0..CALLS as u64).filter(|place| !place.is_multiple_of(3)).count() as u64);
     // A switch that carries nothing has nothing to wait for.
     bench.pool.forget_waiters();
     assert!(!bench.pool.is_reconciled_in_slices(b"sw"));
