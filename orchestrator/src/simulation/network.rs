@@ -93,14 +93,14 @@ impl Link {
                 None => std::future::pending().await,
             }
         };
-        let end = async move {
+        let awaited = async move {
             tokio::select! {
                 biased;
                 () = closed => {}
                 () = broken => {}
             }
         };
-        End { link, server, end: end.boxed() }
+        End { link, server, awaited: awaited.boxed() }
     }
 
     /// What happens to the next request.
@@ -120,7 +120,7 @@ impl Link {
 pub(super) struct End {
     link: watch::Receiver<Condition>,
     server: Option<watch::Receiver<u64>>,
-    end: BoxFuture<'static, ()>,
+    awaited: BoxFuture<'static, ()>,
 }
 
 impl End {
@@ -139,7 +139,7 @@ impl Future for End {
         if let Some(server) = &mut self.server {
             server.mark_unchanged();
         }
-        self.end.poll_unpin(context)
+        self.awaited.poll_unpin(context)
     }
 }
 
