@@ -35,9 +35,10 @@ test-programs: deps
 test: test-programs ## Build and run all tests
 	cargo test --workspace --no-fail-fast
 
-check: deps ## Check formatting, import circles, lints, documentation (all warnings as errors) and the crate allot-client
+check: deps ## Check formatting, import circles, planted faults, lints, documentation (all warnings as errors) and the crate allot-client
 	cargo fmt --all --check
 	python3 scripts/check-imports.py
+	python3 scripts/planted-faults.py --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --document-private-items
 	cargo package -p allot-client --no-verify --allow-dirty --quiet

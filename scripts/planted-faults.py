@@ -5,6 +5,7 @@ the copy until it fails. Each fault takes a check or a rule out of the product.
     scripts/planted-faults.py              all faults
     scripts/planted-faults.py NAME ...     these faults
     scripts/planted-faults.py --list       names and meanings
+    scripts/planted-faults.py --check      only looks whether the sources have the texts that faults replace
     scripts/planted-faults.py --no-run ... only builds the tests, as target/planted-faults/NAME
 
 Prints how many seeds each fault needed. Fails if a simulation does not find a fault, or if the text that a fault
@@ -69,7 +70,13 @@ FAULTS = {
     "scheduler-uses-up-its-rate": (
         "the scheduler never refills the rate limit of recovery",
         SYSTEM,
-        [(ROLES + "scheduler/rate_limiter.rs", "(level + more).min(full)", "(level + more * 0.0).min(full)")],
+        [
+            (
+                ROLES + "scheduler/rate_limiter.rs",
+                "let more = passed.as_secs_f64() * self.per_second;",
+                "let more = 0.0 * passed.as_secs_f64() * self.per_second;",
+            ),
+        ],
     ),
     "proxy-acknowledges-first": (
         "a data proxy acknowledges messages before it has written them",
@@ -103,7 +110,7 @@ FAULTS = {
         COMPACTION,
         [
             (
-                "orchestrator/compaction/src/worker.rs",
+                "orchestrator/compaction/src/worker/recovery.rs",
                 "if self.pause(session).await {",
                 "if self.pause(session.mul_f64(0.0)).await {",
             ),
@@ -126,13 +133,19 @@ def copy_sources(tree: Path) -> None:
             copy.write_bytes(data)
 
 
+def check(tree: Path, name: str, edits: list) -> None:
+    """Ends the program unless the sources have each text that a fault replaces exactly once."""
+    for file, text, _ in edits:
+        count = (tree / file).read_text().count(text)
+        if count != 1:
+            sys.exit(f"{name}: {file} has {count} times, and not once: {text}")
+
+
 def plant(tree: Path, name: str, edits: list) -> None:
+    check(tree, name, edits)
     for file, text, replacement in edits:
         path = tree / file
-        source = path.read_text()
-        if source.count(text) != 1:
-            sys.exit(f"{name}: {file} has {source.count(text)} times, and not once: {text}")
-        path.write_text(source.replace(text, replacement))
+        path.write_text(path.read_text().replace(text, replacement))
 
 
 def build(tree: Path, name: str) -> Path:
@@ -179,6 +192,10 @@ def main() -> None:
     if names == ["--list"]:
         for name, (meaning, *_) in FAULTS.items():
             print(f"{name}: {meaning}")
+        return
+    if names == ["--check"]:
+        for name, (_, _, edits) in FAULTS.items():
+            check(ROOT, name, edits)
         return
     runs = "--no-run" not in names
     names = [name for name in names if name != "--no-run"]
