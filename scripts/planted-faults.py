@@ -120,12 +120,16 @@ FAULTS = {
 
 
 def copy_sources(tree: Path) -> None:
-    """Copies all files of the repository. An unchanged file keeps its time, so that cargo does not build it again."""
+    """Copies all files of the repository. An unchanged file keeps its time, so that cargo does not build it again.
+
+    Not the configuration of cargo: the one of the repository applies to its subfolders. Both together would be another
+    configuration, and cargo would build all dependencies for it.
+    """
     tree.mkdir(parents=True, exist_ok=True)
     names = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True).stdout
     for name in filter(None, names.decode().split("\0")):
         source, copy = ROOT / name, tree / name
-        if not source.exists():
+        if not source.exists() or name.startswith(".cargo/"):
             continue
         data = source.read_bytes()
         if not copy.exists() or copy.read_bytes() != data:
