@@ -200,3 +200,12 @@ fn tier_of_a_standing_area_changes_unless_places_are_held() {
     assert_eq!(house.hold(Hold { tier: Some(b"ring"), ..places(1) }), "floor-1");
     assert_eq!(house.show.check(), Ok(()));
 }
+
+#[test]
+fn last_of_several_areas_gives_its_lowest_places() {
+    let stalls = area("stalls", 0, "ltr", &[".."]);
+    let mut house = House::new(&json!({"areas": [floor(4), stalls]}));
+    house.block(&["floor-2"]);
+    // Neither area has four. Places 3 and 4 are a longer run than place 1.
+    assert_eq!(house.hold(wish("ann", 4)), "floor-1 floor-3 stalls-1-1 stalls-1-2");
+}
