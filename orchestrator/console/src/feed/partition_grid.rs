@@ -235,7 +235,9 @@ mod tests {
         coordinator.up().await.unwrap();
         let store = TaskStore::new(coordinator.tree(), "/c");
         store.prepare().await.unwrap();
-        store.tree.ensure(&store.paths.inbox("u1")).await.unwrap();
+        for path in [store.paths.node("u1"), store.paths.inbox("u1")] {
+            store.tree.ensure(&path).await.unwrap();
+        }
         let tasks = running_tasks(&store, &[1500, 1500, 1500, 1500]).await;
         let mut grid = PartitionGrid::default();
         let found = grid.read(&store, &tasks).await.unwrap();
