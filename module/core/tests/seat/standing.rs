@@ -134,6 +134,21 @@ fn plan_with_a_wrong_standing_area_is_refused() {
 }
 
 #[test]
+fn place_whose_id_ends_in_the_label_of_a_seat_is_refused() {
+    // The label of the row is "b", and that of its seat is "c-1".
+    let plan = |standing: u32, label: &str| {
+        let row = json!({"label": "b", "rank": 1, "tier": "t", "seats": [{"label": label}]});
+        let floor = json!({"id": "a-b-c", "tier": "t", "standing": standing});
+        json!({"areas": [{"id": "a", "rows": [row]}, floor]})
+    };
+    assert_eq!(plan_error(&plan(5, "c-1")), "ERR plan: areas[1]: seat id 'a-b-c-1' occurs twice");
+    // These are no places.
+    for label in ["c-6", "c-01", "c1", "c"] {
+        Show::open(&plan(5, label).to_string(), 0).unwrap();
+    }
+}
+
+#[test]
 fn pick_of_places_may_leave_single_ones() {
     let mut house = festival(5);
     let token = TokenChoice { token: b"t", chosen: true };

@@ -50,19 +50,24 @@ impl Venue {
     }
 
     /// Refuses a place whose id `area-number` is also the id `area-row-label` of a seat. This takes a standing area whose
-    /// own id has a dash.
+    /// own id has a dash, since the id of the seat's area is a part of it.
     pub(super) fn check_ids_of_places(&self) -> Result<(), Refusal> {
         for (number, info) in self.areas.iter().enumerate().filter(|(_, area)| area.standing) {
             let id = info.id.as_bytes();
             for dash in (0..id.len()).filter(|&at| id.get(at) == Some(&b'-')) {
-                let (Some(area), Some(label)) = (id.get(..dash), id.get(dash + 1..)) else { continue };
+                let (Some(area), Some(rest)) = (id.get(..dash), id.get(dash + 1..)) else { continue };
                 let Some(area) = self.area_called(area).filter(|&area| !self.area(area).standing) else {
                     continue;
                 };
-                let seats = self.rows_labelled(area, label).flat_map(|row| self.seats_of(row));
+                // The rest of the id is the label of the row, or this label and the begin of the seat's label.
+                let begins = |row: &Row| {
+                    let rest = rest.strip_prefix(self.row_label(*row).as_bytes());
+                    rest.is_some_and(|rest| rest.first().is_none_or(|&next| next == b'-'))
+                };
+                let seats = self.area(area).rows.clone().filter(begins).flat_map(|row| self.seats_of(row));
                 let mut ids = seats.filter(|&seat| self.own_ids.of(seat).is_none()).map(|seat| self.id(seat));
                 let is_place = |seat: &String| {
-                    let place = seat.as_bytes().get(id.len() + 1..);
+                    let place = seat.as_bytes().strip_prefix(id).and_then(|rest| rest.strip_prefix(b"-"));
                     place.is_some_and(|place| self.place_numbered(number as Area, place).is_some())
                 };
                 if let Some(seat) = ids.find(is_place) {
