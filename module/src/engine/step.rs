@@ -430,10 +430,11 @@ pub(crate) fn tick<F: Family>(ctx: Context<'_>, name: KeyName<'_>, due: i64, sli
     (value.watched != NEVER).then_some(value.watched)
 }
 
-/// Takes a client that no longer waits out of the state of its key.
+/// Takes a client that no longer waits out of the state of its key. A server that became a replica serves nobody, and
+/// must not go on with old requests when it is a master again.
 pub(crate) fn forget_waiter<F: Family>(ctx: Context<'_>, name: KeyName<'_>, waiter: u64) {
     if let Found::Value(value) = ctx.open(name, Mode::Read).value::<Value<F>>() {
-        value.state.forget_waiters(Some(waiter));
+        value.state.forget_waiters(ctx.is_master().then_some(waiter));
     }
 }
 
