@@ -21,9 +21,18 @@ use config::Role;
 use roles::context::RoleContext;
 use roles::{accounts, data_proxy, media_unit, scheduler};
 
-#[tokio::main]
-async fn main() -> ExitCode {
-    cli::main(run_role).await
+fn main() -> ExitCode {
+    let runtime = match tokio::runtime::Runtime::new() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("allotd: the threads of the process cannot be started: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let code = runtime.block_on(cli::main(run_role));
+    // A thread that waits for storage which does not answer must not keep the process.
+    runtime.shutdown_background();
+    code
 }
 
 /// Runs a role until the process shuts down.

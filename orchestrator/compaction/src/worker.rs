@@ -422,8 +422,8 @@ impl Worker {
         self.record_result(&sub, session, result).await
     }
 
-    /// The file of a subtask, or `None` if the unit leaves or loses its session before the storage answers. While the
-    /// storage does not answer, other subtasks may start in the other slots.
+    /// The file of a subtask, or `None` if the unit leaves or loses its session, or the task is stopped, before the
+    /// storage answers. While the storage does not answer, other subtasks may start in the other slots.
     async fn file(&self, sub: &Found<SubTask>) -> Option<String> {
         let mut file = self.node_context.launch.file(&self.node_context.config, &sub.task);
         if let Ok(file) = timeout(STORAGE_PATIENCE, &mut file).await {
@@ -431,7 +431,11 @@ impl Worker {
         }
         warn!(id = %sub.id, partition = sub.task.partition_name, "the storage of a partition does not answer");
         self.let_others_start(sub.id);
-        tokio::select! { file = file => Some(file), () = self.ended() => None }
+        tokio::select! {
+            file = file => Some(file),
+            () = self.ended() => None,
+            () = self.stopped(sub.id.of_main()) => None,
+        }
     }
 
     /// Whether another worker holds a partition's lock, as far as this worker knows, or held it less than one session

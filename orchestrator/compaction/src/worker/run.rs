@@ -40,6 +40,10 @@ impl Worker {
                 checked = check => checked,
                 () = self.ended() => return RunResult::NotStarted,
                 () = self.stopped(sub.id.of_main()) => return RunResult::NotStarted,
+                () = sleep(timeout) => {
+                    let why = "the storage of the partition did not answer within the time limit";
+                    return RunResult::Ended(sub.task.ended(SubState::Failed, why));
+                }
             }
         };
         if let Err(why) = checked {
@@ -77,7 +81,7 @@ impl Worker {
     }
 
     /// Returns when the main task is cancelled or has ended.
-    async fn stopped(&self, main: TaskId) {
+    pub(super) async fn stopped(&self, main: TaskId) {
         let dir = self.store.paths.main(main);
         let mut status_changes = self.node_context.coordinator.subscribe();
         loop {
