@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help deps build run test check soak faults bench bench-stalls bench-console package package-test test-programs clean bench-simulation
+.PHONY: help deps build run test check soak faults bench bench-compare bench-stalls bench-console package package-test test-programs clean bench-simulation
 
 # The test profile is quick to compile. Random runs that take hours, and what is measured, are worth optimising; the
 # assertions stay.
@@ -53,6 +53,15 @@ faults: deps ## Plant faults in a copy of the sources, and show that the simulat
 bench: deps ## Measure: live servers beside PING, then the core
 	cargo run --release -p allot-benches --bin allot-bench
 	cargo bench -p allot-benches --bench core
+
+# The sources of the other revision are in a working tree of their own.
+bench-compare: deps ## Compare the processor time of requests with that of another revision of the module: BASE=REVISION
+	@git worktree add --force --detach target/base $(BASE)
+	cargo build --release -p allot-module --manifest-path target/base/Cargo.toml --target-dir target/base-build
+	@git worktree remove --force target/base
+	cargo build --release -p allot-module
+	cargo run --release -p allot-benches --bin allot-bench -- --compare \
+		$(CURDIR)/target/base-build/release/liballot.so $(CURDIR)/target/release/liballot.so
 
 # The first build takes minutes: it optimises all dependencies.
 bench-simulation: ## Measure the processor time of a simulated hour of a large system

@@ -3,6 +3,7 @@
 //! baseline in the same minute. Compare the ratios, since the speed of a machine changes between runs.
 //!
 //! `allot-bench [TEXT]` measures only the cases with this text in their names; `ALLOT_BENCH_RUNS=1` is a quick run.
+//! `allot-bench --compare OLD NEW` compares two builds of the module.
 #![allow(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -13,6 +14,7 @@
 
 mod accounts;
 mod bench;
+mod compare;
 mod conferences;
 mod load;
 mod numpool;
@@ -25,7 +27,13 @@ use load::{CONNECTIONS, PIPELINE};
 
 fn main() {
     let runs = std::env::var("ALLOT_BENCH_RUNS").ok().and_then(|runs| runs.parse().ok()).unwrap_or(7);
-    let bench = Bench::new(runs, std::env::args().nth(1));
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let [option, old, new] = &arguments[..]
+        && option == "--compare"
+    {
+        return compare::measure(old, new, runs);
+    }
+    let bench = Bench::new(runs, arguments.into_iter().next());
     println!(
         "{CONNECTIONS} connections, {PIPELINE} requests in flight on each where no other number is given, median of \
          {runs} runs\n"
