@@ -33,6 +33,7 @@ static HOOKS: Hooks = Hooks {
     wait_ended: waiting::wait_ended,
     disconnected: waiting::disconnected,
     before_sleep: waiting::before_sleep,
+    demoted: waiting::demoted,
     info: info::write,
     panicked: || info::INTERNAL_ERRORS.add(1),
 };

@@ -1,7 +1,5 @@
 //! The path of a replicated payload: what a master decided, or an AOF file has, is applied without a decision.
 
-use std::time::Instant;
-
 use allot_core::invariant;
 use allot_core::shared::codec::Damaged;
 use allot_core::shared::machine::MachineEvent;
@@ -14,7 +12,7 @@ use super::command::{Call, Done};
 use super::family::Family;
 use super::faults;
 use super::step::{Notices, watch};
-use super::value::Value;
+use super::value::{Value, uptime};
 use crate::ffi::context::{Key, Mode};
 use crate::ffi::value::Found;
 use crate::ffi::{Context, KeyName};
@@ -36,7 +34,7 @@ fn apply_replicated<F: Family>(ctx: Context<'_>, name: KeyName<'_>, payload: &[u
             Err(damaged) => faults::end_process(&cannot_apply(ctx, name, damaged)),
         };
         if let Found::Value(value) = key.value::<Value<F>>() {
-            value.recount(Instant::now());
+            value.recount(uptime());
             let clock = ctx.clock();
             watch(value, ctx.selected_db(), name.as_bytes(), value.now(clock), clock);
         }
@@ -100,6 +98,7 @@ fn apply_events<F: Family>(key: &mut Key<'_>, at: i64, events: &[u8]) -> Result<
     let Found::Value(value) = key.value::<Value<F>>() else {
         return Err(Damaged("the key holds another type"));
     };
+    value.forget_earlier_waiters();
     for event in events {
         value.state.admits(&event)?;
         value.state.observe(at, &event);

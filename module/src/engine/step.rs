@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use super::deadlines::{self, NEVER};
 use super::family::Family;
-use super::value::{Value, lead};
+use super::value::{Value, lead, uptime};
 use super::waiting::{self, Grant};
 use super::{info, outbox};
 use crate::ffi::context::Mode;
@@ -109,8 +109,8 @@ pub(crate) struct Step<'c, 'k, F: Family> {
     now: i64,
     /// The clock when the step began.
     clock: i64,
-    /// When the step began.
-    instant: Instant,
+    /// The uptime when the step began.
+    uptime: i64,
     payload: Writer,
     notices: Notices,
     /// How many messages may still be sent.
@@ -123,8 +123,9 @@ pub(crate) struct Step<'c, 'k, F: Family> {
 
 impl<'c, 'k, F: Family> Step<'c, 'k, F> {
     fn begin(ctx: Context<'c>, name: KeyName<'k>, value: &'k mut Value<F>, clock: i64) -> Self {
-        let instant = Instant::now();
-        let now = value.now_at(clock, instant);
+        value.forget_earlier_waiters();
+        let uptime = uptime();
+        let now = value.now_at(clock, uptime);
         if lead(now, clock) > 0 {
             info::STEPS_AHEAD.add(1);
         }
@@ -136,7 +137,7 @@ impl<'c, 'k, F: Family> Step<'c, 'k, F> {
             value,
             now,
             clock,
-            instant,
+            uptime,
             payload,
             notices: Notices::new(),
             to_send: F::SENT_AT_ONCE,
@@ -284,7 +285,7 @@ impl<'c, 'k, F: Family> Step<'c, 'k, F> {
         self.flush();
         self.value.unsent = self.to_send == 0;
         if !self.payload.bytes.is_empty() {
-            self.value.recount(self.instant);
+            self.value.recount(self.uptime);
             payload::seal(self.name.as_bytes(), &mut self.payload);
         }
         watch(self.value, self.ctx.selected_db(), self.name.as_bytes(), self.now, self.clock);
@@ -430,11 +431,10 @@ pub(crate) fn tick<F: Family>(ctx: Context<'_>, name: KeyName<'_>, due: i64, sli
     (value.watched != NEVER).then_some(value.watched)
 }
 
-/// Takes a client that no longer waits out of the state of its key. A server that became a replica serves nobody, and
-/// must not go on with old requests when it is a master again.
+/// Takes a client that no longer waits out of the state of its key.
 pub(crate) fn forget_waiter<F: Family>(ctx: Context<'_>, name: KeyName<'_>, waiter: u64) {
     if let Found::Value(value) = ctx.open(name, Mode::Read).value::<Value<F>>() {
-        value.state.forget_waiters(ctx.is_master().then_some(waiter));
+        value.state.forget_waiters(Some(waiter));
     }
 }
 
@@ -447,7 +447,7 @@ pub(crate) fn clock<F: Family>(ctx: Context<'_>, name: KeyName<'_>, set_back: bo
     // The time of a key that is idle may be ahead although its last change no longer is.
     if set_back && value.now(clock) > clock {
         value.state.set_back(clock);
-        value.recount(Instant::now());
+        value.recount(uptime());
         // The next maintenance was planned by the time that was ahead.
         value.maintenance_at = F::MAINTENANCE_FROM;
         watch(value, ctx.selected_db(), name.as_bytes(), clock, clock);

@@ -8,6 +8,7 @@ use allot_core::invariant;
 use allot_core::shared::Bytes;
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::info::Counter;
 use crate::ffi::blocking::{BlockedClient, Connection};
@@ -67,6 +68,19 @@ struct Registry {
     /// Waiters whose answer is decided, and is sent before the server sleeps. Until then the server holds that they
     /// wait, so that it answers none of them a second time.
     answered: Vec<u64>,
+}
+
+/// How often this server has become a replica. A count that wraps around still tells two times apart.
+static DEMOTIONS: AtomicU32 = AtomicU32::new(0);
+
+/// The server has become a replica. It has answered all clients that waited.
+pub(crate) fn demoted() {
+    DEMOTIONS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// How often this server has become a replica.
+pub(super) fn demotions() -> u32 {
+    DEMOTIONS.load(Ordering::Relaxed)
 }
 
 thread_local! {

@@ -39,8 +39,9 @@ pub(super) fn not_one_of(
 pub(super) fn is(word: &[u8], keyword: &str) -> bool {
     let keyword = keyword.as_bytes();
     // Most options differ in their length or their first letter.
-    let begins = word.first().map(u8::to_ascii_uppercase) == keyword.first().copied();
-    word.len() == keyword.len() && begins && (word == keyword || word.eq_ignore_ascii_case(keyword))
+    word.len() == keyword.len()
+        && word.first().map(u8::to_ascii_uppercase) == keyword.first().copied()
+        && (word == keyword || word.eq_ignore_ascii_case(keyword))
 }
 
 /// Whether a word is 1 to 256 bytes long.

@@ -28,6 +28,8 @@ pub(crate) struct Hooks {
     pub(crate) disconnected: fn(Context<'_>, u64),
     /// The server has run all commands that it received, and sends the answers next.
     pub(crate) before_sleep: fn(Context<'_>),
+    /// The server was a master and has become a replica, or it is the replica of another master now.
+    pub(crate) demoted: fn(),
     /// A client asked for `INFO`.
     pub(crate) info: fn(&InfoWriter),
     /// A panic was caught.

@@ -73,15 +73,17 @@ impl Registration {
         unsafe { value::register_type::<N>(self.ctx).then_some(()) }
     }
 
-    /// Registers events that concern all keys of a database, and the server's regular work.
+    /// Registers events that concern all keys of a database, the server's role, and its regular work.
     pub(crate) fn server_events(&self) -> Option<()> {
         let swap = RedisModuleEvent { id: raw::REDISMODULE_EVENT_SWAPDB, dataver: 1 };
         let flush = RedisModuleEvent { id: raw::REDISMODULE_EVENT_FLUSHDB, dataver: 1 };
+        let role = RedisModuleEvent { id: raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED, dataver: 1 };
         let class = raw::REDISMODULE_NOTIFY_GENERIC;
         let cron = RedisModuleEvent { id: raw::REDISMODULE_EVENT_CRON_LOOP, dataver: 1 };
         unsafe {
             done(api!(RedisModule_SubscribeToKeyspaceEvents(self.ctx, class, Some(key_event))))?;
             done(api!(RedisModule_SubscribeToServerEvent(self.ctx, cron, Some(cron_loop))))?;
+            done(api!(RedisModule_SubscribeToServerEvent(self.ctx, role, Some(role_changed))))?;
             done(api!(RedisModule_SubscribeToServerEvent(self.ctx, swap, Some(swapped))))?;
             done(api!(RedisModule_SubscribeToServerEvent(self.ctx, flush, Some(flushed))))
         }
@@ -213,6 +215,16 @@ unsafe extern "C" fn cron_loop(ctx: *mut RedisModuleCtx, _: RedisModuleEvent, _:
     guard((), || {
         if let Some(hooks) = hooks() {
             (hooks.cron)(unsafe { Context::lent(ctx) });
+        }
+    });
+}
+
+unsafe extern "C" fn role_changed(_: *mut RedisModuleCtx, _: RedisModuleEvent, role: u64, _: *mut c_void) {
+    guard((), || {
+        if role == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_REPLICA
+            && let Some(hooks) = hooks()
+        {
+            (hooks.demoted)();
         }
     });
 }

@@ -272,6 +272,25 @@ fn idle_key_ahead_of_the_clock_keeps_its_lead() {
 }
 
 #[test]
+fn time_of_a_key_ahead_of_the_clock_continues_under_constant_load() {
+    let server = RedisServer::builder().own_clock().start();
+    create(&server, "show", &sample_venue(2, 5));
+    let mut client = server.raw();
+    server.shift_clock(86_400);
+    hold(&mut client, "show", "ann", 1, LONG_TTL_MS, "ahead");
+    server.shift_clock(0);
+    hold(&mut client, "show", "bob", 1, 700, "short");
+    // Much less than a millisecond lies between two changes.
+    let changes = "for _ = 1, 5000 do redis.call('SEAT.BLOCK', KEYS[1], 1, 'a-2-5') \
+                   redis.call('SEAT.UNBLOCK', KEYS[1], 1, 'a-2-5') end";
+    eventually("the hold to expire under load", TIMEOUT, || {
+        client.call(&["EVAL", changes, "1", "show"]);
+        allot_info(&server, "seat_expired") == 1
+    });
+    no_internal_errors(&server);
+}
+
+#[test]
 fn epochs_grow_though_the_clock_is_set_back() {
     let server = RedisServer::builder().own_clock().start();
     server.shift_clock(86_400);

@@ -110,3 +110,42 @@ fn request_is_sent_again_after_a_failover() {
     assert_eq!(master.digest(), replica.digest());
     no_internal_errors(&replica);
 }
+
+/// Changes the roles of the two servers. The old master becomes a replica without a transfer of all data.
+fn fail_over(old: &RedisServer, new: &RedisServer) {
+    assert_eq!(old.command("FAILOVER"), redis::Value::Okay);
+    eventually("the roles to change", TIMEOUT, || {
+        old.role().as_deref() == Some("slave") && new.role().as_deref() == Some("master")
+    });
+    old.wait_replica_synced();
+    assert_eq!(new.info_field("stats", "sync_full"), "0", "the old master lost its value");
+}
+
+#[test]
+fn master_forgets_its_requests_when_it_becomes_a_replica() {
+    let (first, second) = (server_with_calls("pool"), RedisServer::strict().start());
+    second.replica_of(&first);
+    first.command("CONFIG RESETSTAT");
+    let (mut client, mut control) = (first.raw(), first.raw());
+    client.send(&["NUMPOOL.RECONCILE", "pool", "SWITCH", "sw"]);
+    eventually("the first calls to end", TIMEOUT, || {
+        pool_info(&mut control, "pool", "leases") < LEASES as i64
+    });
+    fail_over(&first, &second);
+    assert!(client.read().error().starts_with("UNBLOCKED "));
+    fail_over(&second, &first);
+
+    let mut client = first.raw();
+    let left = pool_info(&mut client, "pool", "leases");
+    assert!(left > 0, "the request was done before the first failover");
+    // The timer looks at the pool each time that a call expires.
+    for _ in 0..3 {
+        assert!(!client.words("NUMPOOL.CALL pool SWITCH other TTL 20 WAIT 60000").is_null());
+        eventually("the short call to expire", TIMEOUT, || pool_info(&mut client, "pool", "leases") <= left);
+    }
+    assert_eq!(pool_info(&mut client, "pool", "leases"), left, "an old request goes on");
+    first.wait_offset_equal(&second);
+    assert_eq!(second.digest(), first.digest());
+    no_internal_errors(&first);
+    no_internal_errors(&second);
+}
