@@ -280,7 +280,7 @@ pub(crate) static COMMANDS: &[Command] = &[
         flags: "readonly",
         keys: RO | ACCESS,
         summary: "Gives the record of the book, of a module, or of an account",
-        complexity: "O(1); O(N) with N instances for a module",
+        complexity: "O(1); O(N * P) with N instances of a module and P prices in their tariffs; O(N * P + S log S) with S steps of their tariffs until they work again after a change of CAP",
         parameters: [
             KEY,
             Parameter::one_of("name", &[
@@ -313,7 +313,7 @@ pub(crate) static COMMANDS: &[Command] = &[
         flags: "readonly",
         keys: RO | ACCESS,
         summary: "Gives use and cost of a month by department, module or account",
-        complexity: "O(M) with M modules and instances; by account O(C) with C of them",
+        complexity: "O(M * P) with M modules and instances and P prices in their tariffs; O(M * P + S log S) with S steps of their tariffs until they work again after a change of CAP; by account O(C) with C of them",
         parameters: [
             KEY,
             Parameter::one_of("by", &[

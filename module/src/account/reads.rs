@@ -66,12 +66,12 @@ pub(super) fn info(call: &Call<'_>, [_, of]: &[Argument<'_>; 2]) -> Done {
             None => reply_book(call.ctx, book, now),
             Some(Of::Module) => {
                 let module = book.module(known_module(book, name)?);
-                reply_present(call.ctx, module, |module| reply_module(call.ctx, book, module));
+                reply_present(call.ctx, module, |module| reply_module(call.ctx, book, module, now));
             }
             Some(Of::Account) => reply_account(call.ctx, book, known(book, name)?, now),
             Some(Of::Either) => {
                 if let Some(module) = module(name) {
-                    reply_module(call.ctx, book, module);
+                    reply_module(call.ctx, book, module, now);
                 } else if let Some(account) = book.account_called(name) {
                     reply_account(call.ctx, book, account, now);
                 } else {
@@ -147,7 +147,8 @@ fn reply_usages(call: &Call<'_>, book: &Book, (by, month, now): (By, u32, i64), 
             let (found, next) = book.list(None, None, None, cursor, count);
             begin(next, found.len());
             for one in found {
-                reply_usage(call.ctx, &one.name, &book.usage_of(one, month), None);
+                let projected = if running { book.projected_for(one, now) } else { None };
+                reply_usage(call.ctx, &one.name, &book.usage_of(one, month), projected);
             }
         }
         By::Module => {

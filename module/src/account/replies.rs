@@ -2,9 +2,10 @@
 
 use allot_core::account::Book;
 use allot_core::account::place::{Instance, Module, Presence};
-use allot_core::account::read::{Usage, Used};
+use allot_core::account::read::{Forecast, Usage, Used};
 use allot_core::account::rebalance::Shift;
 use allot_core::account::record::{Account, AccountState};
+use allot_core::account::tariff::Amount;
 
 use crate::engine::reply::{Field, present, reply_field, reply_record};
 use crate::ffi::Context;
@@ -52,7 +53,23 @@ pub(super) fn reply_book(ctx: Context<'_>, book: &Book, now: i64) {
     settings.turns.iter().for_each(|&turn| ctx.reply_integer(turn));
 }
 
-pub(super) fn reply_module(ctx: Context<'_>, book: &Book, module: &Module) {
+/// The last fields of a record: the use and the cost that are expected of the month, after so much of both.
+fn reply_projected(ctx: Context<'_>, forecast: Option<Forecast>, used: u128, cost: Amount) {
+    let total = forecast.map(|more| Amount(cost.0.saturating_add(more.cost.0)).to_string());
+    let used = forecast.map_or(Field::Null, |more| large(used.saturating_add(more.more.into())));
+    let cost = Field::maybe(total.as_deref().map(str::as_bytes));
+    for (name, field) in [("projected", used), ("projected_cost", cost)] {
+        ctx.reply_string(name.as_bytes());
+        reply_field(ctx, &field);
+    }
+}
+
+/// A number that is at most the greatest integer of the protocol.
+fn large(value: u128) -> Field<'static> {
+    Field::Number(i64::try_from(value).unwrap_or(i64::MAX))
+}
+
+pub(super) fn reply_module(ctx: Context<'_>, book: &Book, module: &Module, now: i64) {
     let (accounts, free) = module.counts();
     let attached: Vec<&Instance> = module.instances().filter_map(|id| present(book.instance(id))).collect();
     let active = attached.iter().filter(|one| one.presence == Presence::Active).count();
@@ -70,7 +87,9 @@ pub(super) fn reply_module(ctx: Context<'_>, book: &Book, module: &Module) {
         ("lend", Field::Number(module.policy.lend)),
         ("cap", Field::Number(module.policy.cap as i64)),
     ];
-    begin(ctx, &fields, 1);
+    let used = module.usage();
+    let forecast = book.find_module(&module.name).and_then(|id| book.projected_of(id, now));
+    begin(ctx, &fields, 3);
     ctx.reply_string(b"attached");
     ctx.reply_array(attached.len());
     for instance in attached {
@@ -83,6 +102,7 @@ pub(super) fn reply_module(ctx: Context<'_>, book: &Book, module: &Module) {
         ];
         reply_record(ctx, &fields);
     }
+    reply_projected(ctx, forecast, used.used, used.cost);
 }
 
 pub(super) fn reply_department(ctx: Context<'_>, book: &Book, department: &[u8]) {
@@ -90,7 +110,7 @@ pub(super) fn reply_department(ctx: Context<'_>, book: &Book, department: &[u8])
     let fields = [
         ("department", Field::Text(department)),
         ("cap", Field::Number(book.budget(department).map_or(0, |budget| budget.cap as i64))),
-        ("used", Field::Number(i64::try_from(used).unwrap_or(i64::MAX))),
+        ("used", large(used)),
     ];
     reply_record(ctx, &fields);
 }
@@ -118,7 +138,8 @@ pub(super) fn reply_instance(ctx: Context<'_>, book: &Book, instance: &Instance)
 pub(super) fn reply_account(ctx: Context<'_>, book: &Book, one: &Account, now: i64) {
     let (module, instance) = (book.module_name(one.module), book.instance_name(one.instance));
     let (month, login) = (book.month_at(now), one.live_login(now));
-    let (used, cost) = (one.used_in(month), one.cost_in(month).to_string());
+    let (used, cost) = (one.used_in(month), one.cost_in(month));
+    let paid = cost.to_string();
     let steps = one.tariff.steps.iter().map(|step| format!("{} {}", step.upto, step.price));
     let tiers = steps.collect::<Vec<_>>().join(" ");
     let fields = [
@@ -135,10 +156,11 @@ pub(super) fn reply_account(ctx: Context<'_>, book: &Book, one: &Account, now: i
         ("used", Field::Number(used as i64)),
         ("left", Field::Number(one.tariff.left(used) as i64)),
         ("step", Field::Number(one.tariff.step(used) as i64)),
-        ("cost", Field::Text(cost.as_bytes())),
+        ("cost", Field::Text(paid.as_bytes())),
         ("tiers", Field::Text(tiers.as_bytes())),
     ];
-    reply_record(ctx, &fields);
+    begin(ctx, &fields, 2);
+    reply_projected(ctx, book.projected_for(one, now), used.into(), cost);
 }
 
 pub(super) fn reply_login(ctx: Context<'_>, one: &Account) {
@@ -201,19 +223,18 @@ pub(super) fn reply_shifts(ctx: Context<'_>, shifts: &[Shift]) {
 }
 
 /// One line of `ACCOUNT.USAGE`.
-pub(super) fn reply_usage(ctx: Context<'_>, name: &[u8], usage: &Usage, projected: Option<u64>) {
-    let number = |value: u128| Field::Number(i64::try_from(value).unwrap_or(i64::MAX));
+pub(super) fn reply_usage(ctx: Context<'_>, name: &[u8], usage: &Usage, more: Option<Forecast>) {
     let cost = usage.cost.to_string();
     let fields = [
         ("name", Field::Text(name)),
         ("accounts", Field::Number(usage.accounts as i64)),
-        ("quota", number(usage.quota)),
-        ("used", number(usage.used)),
-        ("left", number(usage.left)),
+        ("quota", large(usage.quota)),
+        ("used", large(usage.used)),
+        ("left", large(usage.left)),
         ("cost", Field::Text(cost.as_bytes())),
-        ("projected", projected.map_or(Field::Null, |more| number(usage.used + u128::from(more)))),
     ];
-    reply_record(ctx, &fields);
+    begin(ctx, &fields, 2);
+    reply_projected(ctx, more, usage.used, usage.cost);
 }
 
 pub(super) fn reply_history(ctx: Context<'_>, one: &Account) {

@@ -80,7 +80,7 @@ fn reply(ctx: Context<'_>, book: &Book, now: i64, reply: &Reply, short: bool) {
         Reply::Book => reply_book(ctx, book, now),
         Reply::Module(name) => {
             let module = book.find_module(name).and_then(|id| book.module(id));
-            reply_present(ctx, module, |module| reply_module(ctx, book, module));
+            reply_present(ctx, module, |module| reply_module(ctx, book, module, now));
         }
         Reply::Department(name) => reply_department(ctx, book, name),
         Reply::Instance(module, name) => {

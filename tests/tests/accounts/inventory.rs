@@ -173,26 +173,31 @@ fn status_forecasts_what_the_month_will_cost() {
     let mut book = Book::of(&desk.server);
     book.ok("BOOK");
     book.ok("MODULE m DEPARTMENT d/e INSTANCES 1");
-    book.ok("ADD m QUOTA 1000 TIERS 2 2000 0.5 9000 2 ACCOUNTS 1 p1");
+    book.ok("ADD m QUOTA 1000 TIERS 2 2000 0.5 20000 2 ACCOUNTS 1 p1");
     book.ok("ATTACH m a");
     eventually("the instance to have its account", TIMEOUT, || book.shares("m") == [1]);
     let epoch = book.account("p1", "epoch").int();
-    book.ok(&format!("USE p1 {epoch} COUNT 900"));
+    book.ok(&format!("USE p1 {epoch} COUNT 600"));
     // A tenth of a month of 30 days has passed: 9,000 in the month, of which 1,000 cost 0.5 and 7,000 cost 2.
     desk.server.shift_clock(3 * 24 * 3600);
+    book.ok(&format!("USE p1 {epoch} COUNT 300"));
     let json: Value = serde_json::from_str(&desk.run(&["status", "--json"]).ok().out).unwrap();
     let warning = &json["warnings"][0];
     let forecast = warning["forecast"].as_u64().unwrap();
     assert!((8_990..=9_000).contains(&forecast), "{json}");
-    let expected = (500 + 2 * (forecast - 2_000)).to_string();
-    assert_eq!(warning["forecast_cost"], expected.as_str());
-    assert_eq!(json["use"][0]["forecast_cost"], expected.as_str());
+    let cost = |projected: u64| (500 + 2 * (projected - 2_000)).to_string();
+    assert_eq!(warning["forecast_cost"], cost(forecast).as_str());
+    // The module goes on as in the last 23 to 24 hours.
     let departments = json["departments"].as_array().unwrap();
-    assert!(
-        departments.len() == 2 && departments.iter().all(|one| one["forecast_cost"] == expected.as_str())
-    );
+    assert_eq!(departments.len(), 2);
+    for line in departments.iter().chain(json["use"].as_array().unwrap()) {
+        let projected = line["projected"].as_u64().unwrap();
+        assert!((8_990..=9_360).contains(&projected), "{json}");
+        assert_eq!(line["projected_cost"], cost(projected).as_str());
+    }
     let text = desk.run(&["status"]).ok().out;
     assert!(text.contains("forecast cost") && text.contains("which costs"), "{text}");
+    assert!(text.contains("uses its cheapest accounts first"), "{text}");
 }
 
 #[test]

@@ -48,10 +48,11 @@ impl Family for Accounts {
                 "ACCOUNT.INFO @ MODULE m",
                 "ACCOUNT.INFO @ ACCOUNT p1",
                 "ACCOUNT.LIST @",
+                "ACCOUNT.USAGE @",
+                "ACCOUNT.USAGE @ BY module",
                 "ACCOUNT.USAGE @ BY account",
                 "ACCOUNT.HISTORY @ p1",
             ]),
-            projections: lines(&["ACCOUNT.USAGE @", "ACCOUNT.USAGE @ BY module"]),
             writes: lines(&[
                 "ACCOUNT.BOOK @ CAP 5",
                 "ACCOUNT.MODULE @ m DEPARTMENT d INSTANCES 3 SHARE PRESENT",

@@ -62,7 +62,6 @@ impl Family for Conferences {
                 "CONF.PLAN @ DOWN a:1:1",
                 "CMU.LIST @",
             ]),
-            projections: Vec::new(),
             writes: lines(&[
                 "CONF.REALM @",
                 "CONF.TERM @ 1 l",

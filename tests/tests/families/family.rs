@@ -18,10 +18,8 @@ pub(crate) const OTHER: &str = "{f}:other";
 /// Commands on a sample value. The word `@` stands for its key.
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
-    /// Reads whose replies do not depend on the time.
+    /// Reads whose replies do not depend on the time, except for projections.
     pub(crate) reads: Vec<String>,
-    /// Reads with projections, whose numbers depend on the time.
-    pub(crate) projections: Vec<String>,
     /// Write commands with arguments that can be parsed.
     pub(crate) writes: Vec<String>,
     /// Calls that are refused, repeated or only read: none of them changes the value.
@@ -176,9 +174,21 @@ pub(crate) trait Family {
     fn fill(server: &RedisServer) -> String;
 }
 
-/// Sends a line with the key in the place of `@`.
+/// Sends a line with the key in the place of `@`. The numbers of projections, which depend on the time of the reply, are
+/// taken out.
 pub(crate) fn send(client: &mut RawClient, line: &str, key: &str) -> Reply {
-    client.call(&words(line, key))
+    without_projections(client.call(&words(line, key)))
+}
+
+fn without_projections(reply: Reply) -> Reply {
+    let Reply::Array(items) = reply else { return reply };
+    let mut is_projection = false;
+    let items = items.into_iter().map(|item| {
+        let kept = if is_projection { Reply::Null } else { without_projections(item) };
+        is_projection = matches!(&kept, Reply::Bulk(name) if name.starts_with(b"projected"));
+        kept
+    });
+    Reply::Array(items.collect())
 }
 
 /// Sends a line that must not be refused.

@@ -37,7 +37,6 @@ impl Family for Numbers {
                 "NUMPOOL.SCAN @ 0",
                 "NUMPOOL.LEASES @",
             ]),
-            projections: Vec::new(),
             writes: lines(&[
                 "NUMPOOL.ADD @ 140",
                 "NUMPOOL.DEL @ 13800000002",

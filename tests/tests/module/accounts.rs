@@ -222,6 +222,26 @@ fn use_costs_by_steps_and_months_turn_by_themselves() {
 }
 
 #[test]
+fn account_that_a_pick_moves_is_counted() {
+    let server = RedisServer::start();
+    let mut book = Book::create(&server, 1);
+    book.ok("MODULE m DEPARTMENT d INSTANCES 1 RESERVE 1");
+    book.add("m", 0..2);
+    book.ok("ATTACH m a");
+    eventually("the instance to have its account", TIMEOUT, || book.shares("m") == [1]);
+    let asked = || allot_info(&server, "account_asked");
+    let first = book.ok("PICK m a").array()[0].field("account").text();
+    assert_eq!(asked(), 0);
+    book.ok(&format!("LOGIN {first} a t TTL 1000000"));
+    let second = book.ok("PICK m a").array()[0].field("account").text();
+    assert_ne!(first, second, "from the reserve");
+    assert_eq!((asked(), book.shares("m")), (1, vec![2]));
+    book.ok(&format!("LOGIN {second} a t TTL 1000000"));
+    assert!(book.ok("PICK m a").is_null());
+    assert_eq!(asked(), 1);
+}
+
+#[test]
 fn records_have_all_their_fields_in_both_protocols() {
     let server = RedisServer::start();
     let mut book = Book::create(&server, 1);
@@ -229,7 +249,7 @@ fn records_have_all_their_fields_in_both_protocols() {
     book.ok("ATTACH m a");
     let names =
         |reply: &Reply| reply.record().into_iter().map(|(name, _)| name).collect::<Vec<_>>().join(" ");
-    let account = "account module instance state epoch since terminal login_epoch until quota used left step cost tiers";
+    let account = "account module instance state epoch since terminal login_epoch until quota used left step cost tiers projected projected_cost";
     for protocol in 2..=3 {
         if protocol == 3 {
             book.client.hello3();
@@ -244,14 +264,14 @@ fn records_have_all_their_fields_in_both_protocols() {
         let module = book.ok("INFO m");
         assert_eq!(
             names(&module),
-            "module department instances weight reserve accounts free active min share lend cap attached"
+            "module department instances weight reserve accounts free active min share lend cap attached projected projected_cost"
         );
         assert_eq!(names(&module.field("attached").array()[0]), "instance state dealt revoking target");
         assert_eq!(names(&book.ok("ATTACH m a")), "module instance state since away_until accounts");
         assert_eq!(names(&book.ok("PICK m a").array()[0]), "account epoch used left");
         assert_eq!(names(&book.ok("LOGIN p0 a t TTL 1000000")), "account epoch until");
         assert_eq!(names(&book.ok("HISTORY p0").array()[0]), "epoch module instance from to");
-        let usage = "name accounts quota used left cost projected";
+        let usage = "name accounts quota used left cost projected projected_cost";
         assert_eq!(names(&book.ok("USAGE").array()[1].array()[0]), usage);
         assert_eq!(names(&book.ok("USAGE BY account").array()[1].array()[0]), usage);
     }

@@ -26,6 +26,23 @@ pub struct Used {
     pub cost: Amount,
 }
 
+/// What is still to come until the end of the month.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Forecast {
+    /// Instructions.
+    pub more: u64,
+    /// Their cost beyond the flat price. Instructions beyond the `CAP` of the book cannot be sent, and cost nothing.
+    pub cost: Amount,
+}
+
+impl Forecast {
+    /// The sum of two forecasts.
+    fn with(self, other: Self) -> Self {
+        let cost = Amount(self.cost.0.saturating_add(other.cost.0));
+        Self { more: self.more.saturating_add(other.more), cost }
+    }
+}
+
 impl Used {
     pub(super) fn of(account: &Account, used: u64) -> Self {
         let tariff = &account.tariff;
@@ -126,26 +143,51 @@ impl Book {
         usage
     }
 
-    /// How many more instructions departments will send this month; `None` for a department with an instance of which
-    /// too little is known. O(instances).
-    pub fn projected_by_department(&self, now: Millis) -> BTreeMap<Name, Option<u64>> {
-        let mut sums: BTreeMap<Name, Option<u64>> = BTreeMap::new();
+    /// What an instance will send this month; `None` if too little is known about it. An instance that has no accounts,
+    /// gets none, and has sent nothing this month is expected to send nothing, as long as nothing else is known. Each
+    /// instance sends with its own accounts, the cheapest instructions first. O(prices of its tariffs); after a change
+    /// of the `CAP` of the book O(n log n) with n steps of these tariffs, until an account of the instance comes, goes
+    /// or sends.
+    pub fn projected(&self, instance: u32, now: Millis) -> Option<Forecast> {
+        let instance = self.indexed_instance(instance)?;
+        let forecast = instance.pace.forecast(now, self.month_span(now), self.expected_quota(instance));
+        let is_idle = instance.accounts.is_empty() && instance.incoming == 0 && instance.pace.month == 0;
+        let more = forecast.or_else(|| is_idle.then_some(0))?;
+        Some(Forecast { more, cost: instance.supply.cost(more, self.settings.limit()) })
+    }
+
+    /// What a module will send this month; `None` if too little is known of one of its instances.
+    /// O(instances x prices), with the exception of `projected`.
+    pub fn projected_of(&self, module: u32, now: Millis) -> Option<Forecast> {
+        let instances = self.modules.get(module).into_iter().flat_map(Module::instances);
+        instances
+            .map(|id| self.projected(id, now))
+            .try_fold(Forecast::default(), |sum, projected| Some(sum.with(projected?)))
+    }
+
+    /// What departments will send this month; `None` for a department with an instance of which too little is known.
+    /// O(instances x prices), with the exception of `projected`.
+    pub fn projected_by_department(&self, now: Millis) -> BTreeMap<Name, Option<Forecast>> {
+        let mut sums: BTreeMap<Name, Option<Forecast>> = BTreeMap::new();
         for (&id, module) in self.module_names.values().filter_map(|id| Some((id, self.modules.get(*id)?))) {
             let projected = self.projected_of(id, now);
             for level in levels_of(&module.department) {
-                let sum = sums.entry(Name::from(level)).or_insert(Some(0));
-                *sum = sum.and_then(|sum| Some(sum.saturating_add(projected?)));
+                let sum = sums.entry(Name::from(level)).or_insert_with(|| Some(Forecast::default()));
+                *sum = sum.and_then(|sum| Some(sum.with(projected?)));
             }
         }
         sums
     }
 
-    /// How many more instructions a module will send this month; `None` if too little is known of one of its
-    /// instances.
-    pub fn projected_of(&self, module: u32, now: Millis) -> Option<u64> {
-        let instances = self.modules.get(module).into_iter().flat_map(super::model::place::Module::instances);
-        instances
-            .map(|id| self.projected(id, now))
-            .try_fold(0u64, |sum, projected| Some(sum.saturating_add(projected?)))
+    /// What an account will send this month, at its own average pace; `None` if too little is known about it, and
+    /// between the end of a month and the event that begins the next one. O(steps of its tariff).
+    pub fn projected_for(&self, account: &Account, now: Millis) -> Option<Forecast> {
+        let month = Some(self.month).filter(|&month| month == self.month_at(now))?;
+        let last = month.checked_sub(1).and_then(|last| self.month_start(last));
+        let more = account.forecast(now, (month, self.month_span(now)), last)?;
+        let used = account.used_in(month);
+        let rooms = account.tariff.rooms(used, self.settings.limit().min(used.saturating_add(more)));
+        let cost = rooms.map(|(price, room)| i128::from(room).saturating_mul(price.0)).sum();
+        Some(Forecast { more, cost: Amount(cost) })
     }
 }

@@ -9,6 +9,7 @@
 
 mod admission;
 mod budgets;
+mod forecasts;
 mod frozen;
 mod minimum;
 mod places;

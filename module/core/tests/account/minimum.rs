@@ -146,7 +146,7 @@ fn forecast_is_unknown_until_an_hour_or_a_hundredth_of_the_quota_is_seen() {
     };
     let projected = |rig: &Rig, instance: &[u8]| {
         let id = rig.book.find_instance(rig.book.find_module(b"m").unwrap(), instance).unwrap();
-        rig.book.projected(id, rig.now)
+        rig.book.projected(id, rig.now).map(|projected| projected.more)
     };
     let mut rig = start();
     work(&mut rig, "a", 4);
@@ -177,7 +177,7 @@ fn last_month_counts_by_the_part_of_the_month_that_is_to_come() {
     rig.settle();
     let projected = |rig: &Rig| {
         let id = rig.book.find_instance(rig.book.find_module(b"m").unwrap(), b"a").unwrap();
-        rig.book.projected(id, rig.now).unwrap()
+        rig.book.projected(id, rig.now).unwrap().more
     };
     assert_eq!(projected(&rig), 600, "as last month");
     // A day without use: three quarters of what last month says is to come, and nothing of the pace.

@@ -1,10 +1,12 @@
-//! Properties of rebalancing that hold for random books: instances get their minimum, and no change of an operator is
-//! lost.
+//! Properties of rebalancing that hold for random books: instances get their minimum, each move pays, and no change of
+//! an operator is lost.
 
 use super::rig::{HOUR, Rig, login, name, usage};
 use allot_core::account::place::{Presence, Share};
+use allot_core::account::rebalance::{Reason, Shift};
 use allot_core::account::record::{AccountState, Goal};
-use allot_core::account::request::{ManagerRequest, ModuleSettings};
+use allot_core::account::request::{Changes, ManagerRequest, ModuleSettings};
+use allot_core::account::tariff::Amount;
 use allot_core::account::{Reply, Settings};
 use proptest::prelude::*;
 
@@ -73,16 +75,16 @@ fn begin() -> Rig {
     rig
 }
 
-/// Rebalances, and returns the accounts that move.
-fn rebalance(rig: &mut Rig) -> Vec<Vec<u8>> {
+/// Rebalances, and returns the moves.
+fn rebalance(rig: &mut Rig) -> Vec<Shift> {
     let reply = rig.ask(ManagerRequest::Rebalance { dry_run: false, max_moves: 1000 });
     let Ok(Reply::Moves(moves)) = reply else { panic!("{reply:?}") };
     rig.settle();
-    moves.iter().map(|shift| shift.account.to_vec()).collect()
+    moves
 }
 
-/// Takes a step; returns the accounts that rebalancing moves. Steps that the book refuses change nothing.
-fn take(rig: &mut Rig, step: &Step) -> Vec<Vec<u8>> {
+/// Takes a step; returns the moves of rebalancing. Steps that the book refuses change nothing.
+fn take(rig: &mut Rig, step: &Step) -> Vec<Shift> {
     match *step {
         Step::Attach(module, instance) => {
             let (module, instance) = (MODULES[module].as_bytes(), INSTANCES[instance].as_bytes());
@@ -175,6 +177,24 @@ proptest! {
     }
 
     #[test]
+    fn every_move_avoids_a_cost_or_fills_a_minimum(
+        margin in 0..3i128,
+        steps in prop::collection::vec(step(), 1..60),
+    ) {
+        let mut rig = begin();
+        let margin = Amount(margin * 1_000_000_000);
+        rig.ask(ManagerRequest::Configure(Changes { margin: Some(margin), ..Changes::default() })).unwrap();
+        for step in &steps {
+            for shift in take(&mut rig, step) {
+                match shift.reason {
+                    Reason::Cost => prop_assert!(shift.avoided.0 > 0 && shift.avoided >= margin, "{:?}", shift),
+                    Reason::Min => prop_assert_eq!(shift.avoided, Amount(0)),
+                }
+            }
+        }
+    }
+
+    #[test]
     fn no_change_of_an_operator_is_lost(
         before in prop::collection::vec(step(), 1..50),
         change in prop_oneof![
@@ -214,7 +234,7 @@ proptest! {
             }
             let revoking = exists(&rig, account) && rig.standing(&name(account)) == AccountState::Revoking;
             let moves = take(&mut rig, step);
-            if moves.iter().any(|one| **one == *name(account).as_bytes()) {
+            if moves.iter().any(|shift| *shift.account == *name(account).as_bytes()) {
                 prop_assert!(!revoking, "rebalancing moves an account that the operator moves");
                 moved = true;
             }

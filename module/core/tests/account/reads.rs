@@ -215,11 +215,13 @@ fn use_is_projected_by_the_pace_of_the_last_day() {
         work(&mut rig, 10, 20);
     }
     rig.now = 10 * HOUR;
-    let module =
-        |rig: &Rig, module: &[u8]| rig.book.projected_of(rig.book.find_module(module).unwrap(), rig.now);
+    let module = |rig: &Rig, module: &[u8]| {
+        rig.book.projected_of(rig.book.find_module(module).unwrap(), rig.now).map(|projected| projected.more)
+    };
     assert_eq!([&b"m"[..], b"n", b"o"].map(|name| module(&rig, name)), [Some(900), Some(1800), Some(0)]);
     let sums = rig.book.projected_by_department(rig.now);
-    assert_eq!((sums[&b"d"[..]], sums[&b"e"[..]]), (Some(2700), Some(0)));
+    let more = |department: &[u8]| sums[department].map(|projected| projected.more);
+    assert_eq!((more(b"d"), more(b"e")), (Some(2700), Some(0)));
     // What is older than a day counts no more.
     rig.now = 40 * HOUR;
     assert_eq!(module(&rig, b"m"), Some(0));

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::rig::{HOUR, name, tariff};
 use allot_core::account::request::{InstanceRequest, ManagerRequest, ModuleSettings, Request};
 use allot_core::account::tariff::{Amount, Tariff};
-use allot_core::account::{Book, Reply, Settings, decide, decide_due};
+use allot_core::account::{Book, Event, Reply, Settings, decide, decide_due};
 
 /// Modules, with two instances each.
 const MODULES: usize = 6;
@@ -87,8 +87,10 @@ struct Outcome {
     cost: Amount,
     /// Instructions for which the instance had no account.
     without_account: u64,
-    #[allow(dead_code, reason = "printed, for the table in docs/accounts.md")]
     moves: usize,
+    /// How often an instance got an account after the beginning of the month. Each time costs a login there, and a
+    /// logout at the instance that had the account.
+    logins: usize,
 }
 
 struct Replay {
@@ -98,14 +100,25 @@ struct Replay {
     sent: BTreeMap<Vec<u8>, u64>,
     /// Instructions of each assignment.
     reports: BTreeMap<(String, u64), u64>,
+    /// How often an instance got an account.
+    logins: usize,
 }
 
 impl Replay {
     fn ask<'a>(&mut self, request: impl Into<Request<'a>>) -> Reply {
         let decision = decide(&self.book, self.now, &request.into()).unwrap();
-        decision.events.iter().for_each(|event| self.book.apply(self.now, event));
+        decision.events.iter().for_each(|event| self.apply(event));
         self.settle();
         decision.reply
+    }
+
+    fn apply(&mut self, event: &Event) {
+        self.logins += match event {
+            Event::Dealt { accounts, .. } => accounts.len(),
+            Event::Shifted { .. } => 1,
+            _ => 0,
+        };
+        self.book.apply(self.now, event);
     }
 
     fn settle(&mut self) {
@@ -114,14 +127,15 @@ impl Replay {
             if due.is_empty() {
                 return;
             }
-            due.iter().for_each(|event| self.book.apply(self.now, event));
+            due.iter().for_each(|event| self.apply(event));
         }
     }
 
     fn begin(hours: u64) -> Self {
         let turns = vec![BEGIN + hours as i64 * HOUR];
         let book = Book::open(Settings { turns, ..Settings::default() }, BEGIN);
-        let mut replay = Self { book, now: BEGIN, sent: BTreeMap::new(), reports: BTreeMap::new() };
+        let (sent, reports) = (BTreeMap::new(), BTreeMap::new());
+        let mut replay = Self { book, now: BEGIN, sent, reports, logins: 0 };
         for module in 0..MODULES {
             let (name, instances) = (format!("m{module}"), 2);
             let (module, department) = (name.as_bytes(), &b"d"[..]);
@@ -134,6 +148,7 @@ impl Replay {
         let names: Vec<String> = (0..ACCOUNTS).map(name).collect();
         let accounts = names.iter().map(String::as_bytes).collect();
         replay.ask(ManagerRequest::Add { module: None, tariff: tariff(), accounts });
+        replay.logins = 0;
         replay
     }
 
@@ -208,6 +223,7 @@ fn month(trace: &Trace, hours: u64, rebalanced: bool) -> Outcome {
             outcome.moves += moves.len();
         }
     }
+    outcome.logins = replay.logins;
     outcome.cost = Amount(replay.sent.values().map(|&sent| recounted(&tariff(), sent)).sum());
     if trace.client != Client::Silent {
         let costs = replay.book.usage_by_department(0);
@@ -224,5 +240,8 @@ fn rebalancing_never_costs_more_than_a_static_assignment() {
         println!("{}: static {fixed:?}, rebalanced {rebalanced:?}", trace.name);
         assert_eq!((fixed.without_account, rebalanced.without_account), (0, 0), "{}", trace.name);
         assert!(rebalanced.cost <= fixed.cost, "{}: {rebalanced:?} against {fixed:?}", trace.name);
+        // Nothing undoes a move, and no move has others follow.
+        let logins = fixed.logins + rebalanced.moves;
+        assert_eq!(rebalanced.logins, logins, "{}: {rebalanced:?} against {fixed:?}", trace.name);
     }
 }

@@ -72,9 +72,11 @@ function Tree({ state }) {
   </details>`)}</div>`;
 }
 
-/** What it costs so far, and the use that is projected for the end of the month. */
+/** What it costs so far, and the use and the cost that are projected for the end of the month. */
 function money(line) {
-  return html`<span class="hint">cost ${text(line.cost)}${line.projected === null || line.projected === undefined ? "" : `, projected ${number(line.projected)}`}</span>`;
+  const isKnown = line.projected !== null && line.projected !== undefined;
+  const projection = isKnown ? `; projected use ${number(line.projected)}, cost ${text(line.projected_cost)}` : "";
+  return html`<span class="hint">cost ${text(line.cost)}${projection}</span>`;
 }
 
 /** The use at which the next price begins, and this price. */

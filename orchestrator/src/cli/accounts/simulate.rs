@@ -75,7 +75,8 @@ struct Outcomes {
     moves: usize,
     /// Instructions for which no account was available.
     refused: u64,
-    assignments: Vec<Assignment>,
+    /// The assignments of the rebalanced month, if they are to be written.
+    assignments: Option<Vec<Assignment>>,
 }
 
 /// An account is assigned to an instance: a line of the table of assignments.
@@ -104,8 +105,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<Outcome> {
         instructions.with_context(|| format!("{}: its counts are too large", arguments.trace.display()))?;
     let month = |every| replay(&contents, &trace, arguments, every);
     let (fixed, evened) = (month(None)?, month(Some(arguments.rebalance.0.as_millis() as i64))?);
-    if let Some(path) = &arguments.assignments {
-        write(path, &evened.assignments).with_context(|| format!("cannot write {}", path.display()))?;
+    if let (Some(path), Some(assignments)) = (&arguments.assignments, &evened.assignments) {
+        write(path, assignments).with_context(|| format!("cannot write {}", path.display()))?;
     }
     let tariffs: Vec<Tariff> = contents.accounts.values().map(|line| line.tariff.priced()).collect();
     let least = least_cost(tariffs.iter(), instructions);
@@ -168,7 +169,8 @@ struct Desk {
     now: i64,
     /// The number of the line of the trace that is next or being processed.
     line: usize,
-    assignments: Vec<Assignment>,
+    /// `None` if they are not to be written.
+    assignments: Option<Vec<Assignment>>,
 }
 
 impl Desk {
@@ -182,6 +184,7 @@ impl Desk {
 
     fn apply(&mut self, event: &Event) {
         self.book.apply(self.now, event);
+        let Some(assignments) = &mut self.assignments else { return };
         // Nobody logs in, so each account is assigned at once.
         let (accounts, module, instance) = match event {
             Event::Dealt { module, instance, accounts } => (accounts.as_slice(), module, instance),
@@ -189,7 +192,7 @@ impl Desk {
             _ => return,
         };
         let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
-        self.assignments.extend(accounts.iter().map(|account| Assignment {
+        assignments.extend(accounts.iter().map(|account| Assignment {
             time: (self.now - BEGIN) / 1000,
             line: self.line,
             account: text(account),
@@ -244,7 +247,8 @@ fn replay(
         ..Settings::default()
     };
     let book = Book::open(settings, BEGIN);
-    let mut desk = Desk { book, now: BEGIN, line: FIRST_LINE, assignments: Vec::new() };
+    let assignments = arguments.assignments.as_ref().and(every).map(|_| Vec::new());
+    let mut desk = Desk { book, now: BEGIN, line: FIRST_LINE, assignments };
     let mut instances: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for used in trace {
         instances.entry(&used.module).or_default().insert(&used.instance);

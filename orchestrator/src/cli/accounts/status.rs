@@ -3,12 +3,10 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use allot_core::account::tariff::Amount;
 use anyhow::Result;
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::file;
 use crate::cli::outcome::Outcome;
 use crate::cli::table;
 use crate::cli::terminal;
@@ -17,6 +15,9 @@ use allot_client::Record;
 
 /// Most accounts that are printed; further ones are only counted.
 const SHOWN: usize = 20;
+
+/// Why the table and the warnings may forecast different sums.
+const TWO_FORECASTS: &str = "A module's forecast assumes that each instance uses its cheapest accounts first; a warning assumes that the account is used as before.\n";
 
 /// The options of the status command.
 #[derive(Debug, Args)]
@@ -28,7 +29,7 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// An account that will reach its next price step within the month at its rate so far.
+/// An account that will reach its next price step within the month, as the book expects.
 #[derive(Debug, PartialEq, Eq)]
 struct Warning {
     account: String,
@@ -39,32 +40,27 @@ struct Warning {
     price: String,
     forecast: u64,
     /// What the forecast costs beyond the flat price, for the whole month.
-    cost: Amount,
+    cost: String,
 }
 
 /// Prints the status.
 pub(super) async fn run(arguments: &Arguments) -> Result<Outcome> {
     let (_, store) = super::session::open(&arguments.source).await?;
     let book = store.info().await?;
-    let (seconds, microseconds): (i64, i64) = store.ask(&redis::cmd("TIME")).await?;
-    let now = seconds * 1000 + microseconds / 1000;
     let (departments, modules) = (store.usage("department").await?, store.usage("module").await?);
     let records = store.modules().await?;
-    let (begin, end): (Option<i64>, i64) = (book.get("month_start")?, book.get("month_end")?);
-    let forecasts = forecasts(&store.accounts(None).await?, (begin.unwrap_or(now), end), now)?;
-    let (costs, warnings) = (costs(&forecasts, &records)?, warnings(forecasts));
+    let warnings = warnings(&store.accounts(None).await?)?;
     if arguments.json {
         let all = json!({
             "book": book.json(),
-            "departments": departments.iter().map(|line| Costs::line(line, &costs.departments)).collect::<Vec<_>>(),
-            "use": modules.iter().map(|line| Costs::line(line, &costs.modules)).collect::<Vec<_>>(),
+            "departments": departments.iter().map(Record::json).collect::<Vec<_>>(),
+            "use": modules.iter().map(Record::json).collect::<Vec<_>>(),
             "modules": records.iter().map(module_json).collect::<Result<Vec<_>>>()?,
             "warnings": warnings.iter().map(Warning::json).collect::<Vec<_>>(),
         });
         return terminal::write(&format!("{all}\n")).map(|()| Outcome::Done);
     }
-    terminal::write(&draw(&book, (&departments, &modules), &records, &costs, &warnings)?)
-        .map(|()| Outcome::Done)
+    terminal::write(&draw(&book, (&departments, &modules), &records, &warnings)?).map(|()| Outcome::Done)
 }
 
 fn module_json(record: &Record) -> Result<Value> {
@@ -80,7 +76,7 @@ impl Warning {
     fn json(&self) -> Value {
         json!({
             "account": self.account, "place": self.place, "used": self.used, "end": self.end,
-            "price": self.price, "forecast": self.forecast, "forecast_cost": self.cost.to_string(),
+            "price": self.price, "forecast": self.forecast, "forecast_cost": self.cost,
         })
     }
 }
@@ -89,12 +85,11 @@ fn draw(
     book: &Record,
     (departments, modules): (&[Record], &[Record]),
     records: &[Record],
-    costs: &Costs,
     warnings: &[Warning],
 ) -> Result<String> {
     let titles = ["", "accounts", "dealt", "revoking", "used", "quota", "forecast", "cost", "forecast cost"];
     let mut rows = vec![titles.map(str::to_owned).to_vec()];
-    let usage = |name: String, [dealt, revoking]: [String; 2], line: &Record, cost: Amount| {
+    let usage = |name: String, [dealt, revoking]: [String; 2], line: &Record| {
         let text = |field| line.text(field);
         vec![
             name,
@@ -105,14 +100,13 @@ fn draw(
             text("quota"),
             text("projected"),
             text("cost"),
-            cost.to_string(),
+            text("projected_cost"),
         ]
     };
     let lines: BTreeMap<String, &Record> = modules.iter().map(|line| (line.text("name"), line)).collect();
     for department in departments {
         let name = department.text("name");
-        let cost = costs.departments.get(&name).copied().unwrap_or_default();
-        rows.push(usage(name.clone(), Default::default(), department, cost));
+        rows.push(usage(name.clone(), Default::default(), department));
         for module in records.iter().filter(|module| module.text("department") == name) {
             let attached = Record::read_list(module.get("attached")?)?;
             let sum = |field: &str| -> Result<String> {
@@ -129,8 +123,7 @@ fn draw(
                 module.text("instances")
             );
             if let Some(line) = lines.get(&module.text("module")) {
-                let cost = costs.modules.get(&line.text("name")).copied().unwrap_or_default();
-                rows.push(usage(title, [sum("dealt")?, sum("revoking")?], line, cost));
+                rows.push(usage(title, [sum("dealt")?, sum("revoking")?], line));
             }
             for instance in &attached {
                 let state = instance.text("state");
@@ -153,7 +146,7 @@ fn draw(
     if !warnings.is_empty() {
         let _ = writeln!(
             text,
-            "\n{} accounts reach their next price step this month, by their pace so far:",
+            "\n{} accounts reach their next price step this month if they are used as expected:",
             warnings.len()
         );
         for warning in warnings.iter().take(SHOWN) {
@@ -166,84 +159,28 @@ fn draw(
         if warnings.len() > SHOWN {
             let _ = writeln!(text, "  ... and {} more", warnings.len() - SHOWN);
         }
+        text.push_str(TWO_FORECASTS);
         text.push_str("`allotd accounts rebalance --dry-run` says what can be done about it.\n");
     }
     Ok(text)
 }
 
-/// One hour, in milliseconds.
-const HOUR: i64 = 3_600_000;
-
-/// What an account will have used and cost at the end of the month, at its rate so far.
-struct Forecast {
-    module: String,
-    cost: Amount,
-    /// Present if the account will reach its next price step.
-    warning: Option<Warning>,
-}
-
-/// The forecasts of all accounts, in a month that begins and ends at these times.
-fn forecasts(accounts: &[Record], (begin, end): (i64, i64), now: i64) -> Result<Vec<Forecast>> {
-    // The first minutes of a month allow no forecast, so at least one hour counts as passed.
-    let (passed, whole) = ((now - begin).max(HOUR) as u128, (end - begin).max(HOUR) as u128);
-    let forecast = |record: &Record| {
-        let (quota, used): (u64, u64) = (record.get("quota")?, record.get("used")?);
-        let (module, tiers) = (record.text("module"), record.text("tiers"));
-        let forecast = u64::try_from(u128::from(used) * whole / passed).unwrap_or(u64::MAX).max(used);
-        let cost = file::Tariff { quota, tiers: tiers.clone() }.priced().cost(forecast);
-        let step = next_step(quota, &tiers, used).filter(|&(step_end, _)| forecast > step_end);
-        let warning = step.map(|(end, price)| {
-            let place = format!("{module}/{}", record.text("instance"));
-            Warning { account: record.text("account"), place, used, end, price, forecast, cost }
-        });
-        Ok(Forecast { module, cost, warning })
-    };
-    accounts.iter().map(forecast).collect()
-}
-
 /// The accounts that will reach their next step, those nearest to it first.
-fn warnings(forecasts: Vec<Forecast>) -> Vec<Warning> {
-    let mut all: Vec<Warning> = forecasts.into_iter().filter_map(|forecast| forecast.warning).collect();
+fn warnings(accounts: &[Record]) -> Result<Vec<Warning>> {
+    let mut all = Vec::new();
+    for record in accounts {
+        // Too little is known about an account without a forecast.
+        let Some(forecast) = record.get::<Option<u64>>("projected")? else { continue };
+        let (quota, used): (u64, u64) = (record.get("quota")?, record.get("used")?);
+        let step = next_step(quota, &record.text("tiers"), used);
+        if let Some((end, price)) = step.filter(|&(end, _)| forecast > end) {
+            let place = format!("{}/{}", record.text("module"), record.text("instance"));
+            let (account, cost) = (record.text("account"), record.get("projected_cost")?);
+            all.push(Warning { account, place, used, end, price, forecast, cost });
+        }
+    }
     all.sort_by_key(|warning| warning.end.saturating_sub(warning.used));
-    all
-}
-
-/// The forecast costs of the month, by name.
-#[derive(Default)]
-struct Costs {
-    modules: BTreeMap<String, Amount>,
-    /// A department has the costs of the departments in it as well.
-    departments: BTreeMap<String, Amount>,
-}
-
-impl Costs {
-    /// A line of use, with the forecast cost of its object.
-    fn line(line: &Record, costs: &BTreeMap<String, Amount>) -> Value {
-        let mut all = line.json();
-        let cost = costs.get(&line.text("name")).copied().unwrap_or_default();
-        if let Some(fields) = all.as_object_mut() {
-            fields.insert("forecast_cost".to_owned(), cost.to_string().into());
-        }
-        all
-    }
-}
-
-fn costs(forecasts: &[Forecast], modules: &[Record]) -> Result<Costs> {
-    let mut costs = Costs::default();
-    for forecast in forecasts {
-        let sum = costs.modules.entry(forecast.module.clone()).or_default();
-        sum.0 = sum.0.saturating_add(forecast.cost.0);
-    }
-    for module in modules {
-        let cost = costs.modules.get(&module.text("module")).copied().unwrap_or_default();
-        let department: String = module.get("department")?;
-        let ends = department.match_indices('/').map(|(end, _)| end).chain([department.len()]);
-        for level in ends.filter_map(|end| department.get(..end)) {
-            let sum = costs.departments.entry(level.to_owned()).or_default();
-            sum.0 = sum.0.saturating_add(cost.0);
-        }
-    }
-    Ok(costs)
+    Ok(all)
 }
 
 /// The end of the current step after `used` instructions, and the price of the next step; `None` on the last step.

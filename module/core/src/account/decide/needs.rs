@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::account::model::place::{Instance, Module, Outlook, Presence};
 use crate::account::model::record::{Account, AccountState, Goal, day_of};
+use crate::account::model::rooms::Rooms;
 use crate::account::model::state::{Book, levels_of};
 use crate::account::model::tariff::Amount;
 use crate::shared::Millis;
@@ -96,34 +97,6 @@ impl InstanceNeed {
     }
 }
 
-/// Instructions by price, in ascending order of the price, in billionths.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Rooms(Vec<(i128, i128)>);
-
-impl Rooms {
-    fn add(&mut self, other: &Self, sign: i128) {
-        other.0.iter().for_each(|&(price, room)| self.add_room(price, sign * room));
-    }
-
-    fn add_room(&mut self, price: i128, room: i128) {
-        match self.0.binary_search_by_key(&price, |&(price, _)| price) {
-            Ok(place) => self.0.iter_mut().skip(place).take(1).for_each(|level| level.1 += room),
-            Err(place) => self.0.insert(place, (price, room)),
-        }
-    }
-
-    /// The cost of so many instructions, the cheapest first. Instructions beyond all rooms cannot be sent.
-    fn cost(&self, mut count: i128) -> i128 {
-        let mut cost = 0i128;
-        for &(price, room) in &self.0 {
-            let here = count.min(room);
-            cost = cost.saturating_add(here.saturating_mul(price));
-            count -= here;
-        }
-        cost
-    }
-}
-
 /// What an account may still send.
 #[derive(Clone, Debug)]
 pub(super) struct Value {
@@ -195,7 +168,7 @@ impl Book {
             if rest > 0 {
                 free.spare.push((rest, id));
                 free.left += i128::from(rest);
-            } else if !self.value(account, below).rooms.0.is_empty() {
+            } else if !self.value(account, below).rooms.is_empty() {
                 free.used_up.push(id);
             }
         }
@@ -246,28 +219,22 @@ impl Book {
     }
 
     /// When the current month began, and when it ends.
-    fn month_span(&self, now: Millis) -> (Millis, Millis) {
+    pub(in crate::account) fn month_span(&self, now: Millis) -> (Millis, Millis) {
         (self.month_start(self.month).unwrap_or(now), self.month_end(now))
     }
 
     /// The instructions at the flat price of an instance's accounts, if all accounts of its module were equal.
-    fn expected_quota(&self, instance: &Instance) -> u128 {
+    pub(in crate::account) fn expected_quota(&self, instance: &Instance) -> u128 {
         let Some(module) = self.indexed_module(instance.module) else { return 0 };
         let even = module.sums.quota.checked_div(module.sums.accounts as u128).unwrap_or(0);
         even.saturating_mul(instance.accounts.len() as u128)
-    }
-
-    /// How many more instructions an instance will send this month; `None` if too little is known about it.
-    pub fn projected(&self, instance: u32, now: Millis) -> Option<u64> {
-        let instance = self.indexed_instance(instance)?;
-        instance.pace.forecast(now, self.month_span(now), self.expected_quota(instance))
     }
 
     /// What an account may still send.
     pub(super) fn value(&self, account: &Account, below: Amount) -> Value {
         let mut rooms = Rooms::default();
         let all = account.tariff.rooms(account.used_in(self.month), self.settings.limit());
-        all.filter(|&(_, room)| room > 0).for_each(|(price, room)| rooms.add_room(price.0, room.into()));
+        all.filter(|&(_, room)| room > 0).for_each(|(price, room)| rooms.add_room(price, room.into()));
         Value { rest: self.rest(account, below), rooms }
     }
 

@@ -6,6 +6,7 @@ use super::place::{Instance, Module, Presence};
 
 use super::record::{Account, AccountState, Goal, Name, Rank};
 use super::state::Book;
+use super::supply::Supply;
 use super::usage::{PastUsage, Usage};
 use crate::ensure;
 use crate::shared::codec::Damaged;
@@ -31,6 +32,7 @@ struct Share {
     dealt: u32,
     incoming: u32,
     ready: BTreeSet<(Rank, u32)>,
+    supply: Supply,
 }
 
 impl Book {
@@ -146,6 +148,9 @@ impl Book {
                 share.ready.insert((account.rank(month, limit), id));
             }
         }
+        if let Some(instance) = account.supplied() {
+            shares.entry(instance).or_default().supply.set(account, self.order(), true);
+        }
         if let Some(Goal::Place(place)) = account.goal {
             shares.entry(place).or_default().incoming += 1;
         }
@@ -164,6 +169,13 @@ impl Book {
             instance.incoming == share.incoming,
             "{} accounts are in transit to instance {name}, not as many as counted",
             share.incoming
+        );
+        // The supply is that of an earlier limit until an account of the instance comes, goes or sends.
+        let mut supply = share.supply.clone();
+        supply.follow(instance.supply.limit());
+        ensure!(
+            instance.supply == supply,
+            "the accounts of instance {name} have other tariffs, or have sent something else"
         );
         if instance.ready_order == self.order() {
             ensure!(instance.ready == share.ready, "instance {name} picks accounts in another order");
@@ -367,7 +379,7 @@ mod tests {
             "an account is on its way"
         );
         assert!(sound.modules.iter().all(|(_, module)| module.barred > 0), "an account is barred");
-        let damages: [Damage; 35] = [
+        let damages: [Damage; 36] = [
             ("totals", |book| book.totals.swap(0, 1)),
             ("tariffs", |book| book.tariffs.values_mut().for_each(|count| *count += 1)),
             ("logins", |book| book.logins.set(77, 5)),
@@ -417,6 +429,7 @@ mod tests {
             ("accounts of an instance", |book| instance(book, b"a").accounts.clear()),
             ("accounts dealt", |book| instance(book, b"a").dealt += 1),
             ("accounts on their way", |book| instance(book, b"c").incoming = 0),
+            ("supply", |book| instance(book, b"a").supply = Supply::default()),
             ("pick order", |book| instance(book, b"a").ready.clear()),
             ("offset", |book| instance(book, b"a").offset = 4),
             ("offset without a place", |book| instance(book, b"b").offset = 4),

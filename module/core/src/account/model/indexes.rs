@@ -144,7 +144,8 @@ impl Book {
         instances.into_iter().for_each(|id| self.number_place(id));
     }
 
-    /// The current month and the limit of instructions: the order of ready accounts depends on both.
+    /// The current month and the limit of instructions: the order of ready accounts and the supply of an instance
+    /// depend on both.
     pub(in crate::account) fn order(&self) -> (u32, u64) {
         (self.month, self.settings.limit())
     }
@@ -214,6 +215,7 @@ impl Book {
             }
         }
         self.set_ready(id, on);
+        self.set_supply(id, on);
         if let Some(module) = self.expecting(id).and_then(|module| self.indexed_module_mut(module)) {
             step(&mut module.expected, on);
         }
@@ -226,6 +228,16 @@ impl Book {
         });
         if let Some(Goal::Place(place)) = goal {
             self.with_instance(place, |place| step(&mut place.incoming, on));
+        }
+    }
+
+    /// Adds an account to the supply of its instance, or removes it.
+    pub(super) fn set_supply(&mut self, id: u32, on: bool) {
+        let (Some(account), order) = (self.accounts.get(id), self.order()) else { return };
+        let Some(instance) = account.supplied() else { return };
+        match self.instances.get_mut(instance) {
+            Some(instance) => instance.supply.set(account, order, on),
+            None => invariant!("an account that is dealt or in transit has an instance"),
         }
     }
 

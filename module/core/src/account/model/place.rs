@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::record::{Name, Rank};
+use super::forecast::{EVIDENCE, blend, is_evidence, parts, scaled};
+use super::record::{DAY, Name, Rank};
+use super::supply::Supply;
 use super::tariff::MAX_COUNT;
 use super::usage::{PastUsage, Usage};
 use crate::invariant;
@@ -14,8 +16,6 @@ use crate::words;
 pub const HOUR: Millis = 3_600_000;
 /// Length of the time over which a pace is measured, in hours.
 pub const WINDOW: usize = 24;
-/// A day, in milliseconds.
-const DAY: Millis = WINDOW as Millis * HOUR;
 /// The limit of a module's places, weight and reserve.
 pub const MAX_PLACES: i64 = 1_000_000;
 /// The greatest offset of an instance, positive or negative. Further moves by rebalancing do not change the offset.
@@ -23,8 +23,6 @@ pub(in crate::account) const MAX_OFFSET: i64 = 1 << 40;
 
 /// The limit of the number of accounts that an instance keeps.
 pub const MAX_MIN: u32 = 10_000;
-/// The shortest time after which a pace says something about an instance, in milliseconds.
-const EVIDENCE: Millis = HOUR;
 
 words! {
     /// How the accounts of a module are divided.
@@ -194,6 +192,11 @@ impl Module {
         self.instances.iter().map(|&(_, id)| id)
     }
 
+    /// Use and cost of the module's accounts in the current month.
+    pub fn usage(&self) -> &Usage {
+        &self.sums
+    }
+
     /// The number of accounts of the module, and of those that are free.
     pub fn counts(&self) -> (usize, usize) {
         (self.accounts.len(), self.free.len() + self.barred)
@@ -267,19 +270,11 @@ impl Pace {
     /// How many instructions the instance will send until the month ends: what the pace of the last day and the use of
     /// the last month say, weighted by the part of the month that has passed. `None` if there is neither: the instance
     /// counted nothing in the last month, is younger than an hour, and has used less than 1 % of its `quota`.
-    pub fn forecast(&self, now: Millis, (start, end): (Millis, Millis), quota: u128) -> Option<u64> {
-        let (gone, ahead) = (now.saturating_sub(start).max(0), end.saturating_sub(now).max(0));
+    pub fn forecast(&self, now: Millis, span: (Millis, Millis), quota: u128) -> Option<u64> {
+        let (gone, ahead) = parts(now, span);
         let last = self.last_month.map(|(used, span)| scaled(used.into(), ahead, span));
-        let seen = now.saturating_sub(self.begun) >= EVIDENCE
-            || self.month > 0 && u128::from(self.month) * 100 >= quota;
-        if !seen {
-            return last;
-        }
-        let pace = self.at_pace(now, ahead);
-        let Some(last) = last else { return Some(pace) };
-        let weigh = |number: u64, weight: Millis| u128::from(number) * u128::from(weight.unsigned_abs());
-        let whole = u128::from((gone + ahead).unsigned_abs()).max(1);
-        Some(u64::try_from((weigh(pace, gone) + weigh(last, ahead)) / whole).unwrap_or(u64::MAX))
+        let seen = is_evidence(now.saturating_sub(self.begun), self.month, quota);
+        blend(seen.then(|| self.at_pace(now, ahead)), last, (gone, ahead))
     }
 
     /// What rebalancing expects of the instance; `None` if `forecast` knows too little.
@@ -331,12 +326,6 @@ pub(in crate::account) struct Outlook {
     pub(in crate::account) cautious: u64,
 }
 
-/// A count of a span of time, scaled to another span.
-fn scaled(count: u128, to: Millis, from: Millis) -> u64 {
-    let (to, from) = (u128::from(to.max(0).unsigned_abs()), u128::from(from.max(1).unsigned_abs()));
-    u64::try_from(count.saturating_mul(to) / from).unwrap_or(u64::MAX)
-}
-
 /// An instance: one server of a module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Instance {
@@ -366,6 +355,8 @@ pub struct Instance {
     pub(in crate::account) ready: BTreeSet<(Rank, u32)>,
     /// The month and the limit for which `ready` was sorted.
     pub(in crate::account) ready_order: (u32, u64),
+    /// What its accounts may still send: those that it has, without those that leave it, and those in transit to it.
+    pub(in crate::account) supply: Supply,
     /// Pace of the instance.
     pub pace: Pace,
 }
@@ -394,6 +385,7 @@ impl Instance {
             ready: BTreeSet::new(),
             // No month: the order is made with the first account.
             ready_order: (0, 0),
+            supply: Supply::default(),
             pace: Pace::since(at),
         }
     }

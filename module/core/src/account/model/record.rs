@@ -21,7 +21,7 @@ pub(in crate::account) const LAST_MONTH: u32 = u32::MAX / 2;
 pub const MONTHS: usize = 12;
 
 /// A day, in milliseconds.
-const DAY: Millis = 24 * 3_600_000;
+pub(in crate::account) const DAY: Millis = 24 * 3_600_000;
 
 /// The day of a time, counted from 1970.
 pub(in crate::account) fn day_of(at: Millis) -> i32 {
@@ -267,6 +267,14 @@ impl Account {
     /// The instance that had the account last.
     pub(in crate::account) fn last_holder(&self) -> Option<&Name> {
         self.history.last().map(|stay| &stay.instance)
+    }
+
+    /// The instance that can count on the account: the one that has it, or will get it.
+    pub(in crate::account) fn supplied(&self) -> Option<u32> {
+        match self.state {
+            AccountState::Dealt => Some(self.instance),
+            _ => self.goal.and_then(Goal::place),
+        }
     }
 
     /// Whether a login is possible: the account is assigned to an instance, and has no login.

@@ -374,6 +374,7 @@ impl Book {
             + self.names.allocated()
             + self.logins.allocated()
             + self.instances.allocated()
+            + self.instances.iter().map(|(_, instance)| instance.supply.allocated()).sum::<usize>()
             + self.modules.allocated()
             + self.outbox.allocated()
     }

@@ -57,7 +57,7 @@ impl Book {
 
     /// Counts instructions of an account in the current month, and updates the sums of its module.
     pub(in crate::account) fn count_use(&mut self, id: u32, count: u64) {
-        let month = self.month;
+        let (month, limit) = self.order();
         let Some(account) = self.accounts.get_mut(id) else {
             invariant!("an account that is used is there");
             return;
@@ -67,10 +67,16 @@ impl Book {
             return;
         };
         module.sums.take(account, month);
+        let before = account.used_in(month);
         account.count(month, count);
         module.sums.add(account, month);
+        let (tariff, now) = (account.tariff.clone(), account.used_in(month));
         let department = module.department.clone();
         self.count_in_budgets(&department, count.into(), true);
+        let supplied = self.indexed(id).and_then(Account::supplied);
+        if let Some(instance) = supplied.and_then(|id| self.instances.get_mut(id)) {
+            instance.supply.count(&tariff, (before, now), limit);
+        }
     }
 
     /// Counts instructions in the budgets of a department and of those that contain it, or removes them.
@@ -100,6 +106,7 @@ impl Book {
     /// Gives an account another tariff.
     pub(in crate::account) fn set_tariff(&mut self, id: u32, tariff: Arc<Tariff>) {
         self.set_ready(id, false);
+        self.set_supply(id, false);
         let (Some(account), month) = (self.accounts.get_mut(id), self.month) else { return };
         let Some(module) = self.modules.get_mut(account.module) else {
             invariant!("an account has a module");
@@ -110,6 +117,7 @@ impl Book {
         module.sum(account, month, true);
         *self.tariffs.entry(tariff).or_default() += 1;
         self.forget_tariff(&before);
+        self.set_supply(id, true);
         self.set_ready(id, true);
     }
 
@@ -133,6 +141,7 @@ impl Book {
         for id in 0..self.instances.slots() {
             if let Some(instance) = self.instances.get_mut(id) {
                 instance.pace.turn_month(start, at);
+                instance.supply.begin_month();
             }
         }
         self.departments.values_mut().for_each(|budget| budget.used = 0);
