@@ -152,11 +152,11 @@ impl Pool {
         if self.waiters.are_pending() || !self.reconciliations.is_empty() {
             return Some(self.applied);
         }
-        let leases = self.leases.deadlines();
-        [leases.earliest(), self.registrations.earliest(), self.cool_downs.earliest()]
-            .into_iter()
-            .flatten()
-            .min()
+        let never = Millis::MAX;
+        let leases = self.leases.deadlines().earliest().unwrap_or(never);
+        let registrations = self.registrations.earliest().unwrap_or(never);
+        let cool_downs = self.cool_downs.earliest().unwrap_or(never);
+        Some(leases.min(registrations).min(cool_downs)).filter(|&due| due < never)
     }
 
     /// Unsent messages.
