@@ -16,7 +16,7 @@ use crate::zookeeper::{on_tree, patient};
 use crate::{Ensemble, Process, allotd, eventually};
 
 /// Units are missed soon.
-const SHORT: (&str, &str, &str) = ("ALLOT_ZOOKEEPER_SESSION", "ALLOT_ZOOKEEPER_SESSION", "2s");
+const SHORT: (&str, &str) = ("ALLOT_ZOOKEEPER_SESSION", "2s");
 /// For units that nobody kills: they are missed late, and mind no machine that stands still for a while.
 pub const UNHURRIED: (&str, &str) = ("ALLOT_ZOOKEEPER_SESSION", "20s");
 /// Far more than any of these tests needs.
@@ -98,12 +98,12 @@ impl CompactionCluster {
         for (variable, value) in settings {
             unit = unit.with(variable, value);
         }
-        let defaults =
-            [("ALLOT_COMPACTION_PARTITIONS", "ALLOT_COMPACTION_PARTITIONS", lister.to_str().unwrap()), SHORT];
-        for (given, variable, value) in defaults {
-            if settings.iter().all(|(name, _)| *name != given) {
-                unit = unit.with(variable, value);
-            }
+        let is_given = |name: &str| settings.iter().any(|(given, _)| *given == name);
+        if !is_given(SHORT.0) {
+            unit = unit.with(SHORT.0, SHORT.1);
+        }
+        if !is_given("ALLOT_COMPACTION_PARTITIONS") && !is_given("ALLOT_COMPACTION_PARTITIONS_DIR") {
+            unit = unit.with("ALLOT_COMPACTION_PARTITIONS", lister.to_str().unwrap());
         }
         unit.start();
         unit

@@ -4,13 +4,11 @@ use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
 use std::time::{Duration, Instant};
-use std::{env, fs, thread};
-
-use tempfile::TempDir;
+use std::{env, thread};
 
 use crate::child::ChildProcess;
+use crate::preload;
 use crate::raw::{Reply, read_reply};
 use crate::wait::TIMEOUT;
 
@@ -50,30 +48,12 @@ pub fn free_port() -> u16 {
 /// The file that says how far a server's own clock is ahead.
 pub(crate) const CLOCK: &str = "clock";
 
-/// The library that shifts the clock of a process, built once by the system's C compiler.
-fn clock_library() -> &'static Path {
-    static LIBRARY: OnceLock<(TempDir, PathBuf)> = OnceLock::new();
-    let (_, path) = LIBRARY.get_or_init(|| {
-        let dir = tempfile::tempdir().expect("a temporary folder");
-        let (source, path) = (dir.path().join("clock.c"), dir.path().join("clock.so"));
-        fs::write(&source, include_str!("clock.c")).expect("the temporary folder is writable");
-        let built =
-            Command::new("cc").args(["-shared", "-fPIC", "-O1", "-o"]).arg(&path).arg(&source).status();
-        assert!(
-            built.is_ok_and(|status| status.success()),
-            "cc cannot build clock.c; `make deps` installs it"
-        );
-        (dir, path)
-    });
-    path
-}
-
 /// Starts a server with the `redis.conf` of its folder.
 pub(crate) fn spawn(process: &ChildProcess, dir: &Path) {
     let mut command = Command::new(redis_server_binary());
     command.arg(dir.join("redis.conf"));
     if dir.join(CLOCK).exists() {
-        command.env("LD_PRELOAD", clock_library()).env("ALLOT_CLOCK", dir.join(CLOCK));
+        command.env("LD_PRELOAD", preload::clock()).env("ALLOT_CLOCK", dir.join(CLOCK));
     }
     process.spawn(&mut command);
 }

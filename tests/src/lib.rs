@@ -28,6 +28,7 @@ pub mod launch;
 mod lost_replies;
 pub mod module;
 pub mod pools;
+pub mod preload;
 pub mod process;
 pub mod proxy;
 pub mod random;

@@ -50,6 +50,11 @@ pub(crate) trait Launch: Send + Sync {
     fn file(&self, config: &Settings, sub: &SubTask) -> BoxFuture<'static, String> {
         partitions::file(config, sub).boxed()
     }
+
+    /// Checks the partition of this subtask, as [`partitions::check`] does. Takes as long as the storage takes to answer.
+    fn check<'a>(&self, config: &'a Settings, sub: &'a SubTask) -> BoxFuture<'a, Result<(), String>> {
+        partitions::check(config, sub.table(), &sub.partition_name).boxed()
+    }
 }
 
 /// Runs programs, each under a supervisor, with one watchdog over all of them. The watchdog is needed because a
@@ -92,6 +97,11 @@ pub(crate) fn trust(coordinator: &Coordinator) -> Option<Instant> {
 struct Permission {
     until: Option<Instant>,
     /// Whether this time may have passed before they learned of the next one: then they had to end the runner.
+    ///
+    /// Stays true when later times are told. They answer nothing, so a later time does not prove that the runner lived
+    /// until then: the watchdog may have killed it before. The flag only decides how the end of a runner by a signal is
+    /// counted. If it is true by mistake, a runner that ended by a signal of its own is run again, as after a unit that
+    /// was cut off; if it were false by mistake, a subtask would fail because its unit was cut off.
     may_have_lapsed: bool,
 }
 

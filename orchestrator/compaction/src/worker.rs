@@ -9,15 +9,13 @@ mod turn;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
-use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use futures_util::FutureExt as _;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
-use tracing::{debug, error, warn};
+use tracing::{debug, warn};
 
 use super::admission::{Admission, AdmissionWatch};
 use super::ids::TaskId;
@@ -72,6 +70,8 @@ pub(crate) struct Worker {
     limited: Arc<Mutex<BTreeMap<TaskId, Limited>>>,
     /// The subtasks that are about to start.
     turns: Turns,
+    /// Files of partitions whose storage answered late, of subtasks that may start and have not started since.
+    late_files: Arc<Mutex<BTreeMap<TaskId, String>>>,
     /// Partition locks held by other workers, each with the time when it was first found gone.
     foreign_locks: Arc<Mutex<BTreeMap<String, Option<Instant>>>>,
     /// True when the session is lost.
@@ -93,6 +93,7 @@ pub(crate) async fn run(node_context: NodeContext, notices: mpsc::Sender<TaskId>
             freed: Arc::default(),
             limited: Arc::default(),
             turns: Turns::default(),
+            late_files: Arc::default(),
             foreign_locks: Arc::default(),
             notices: notices.clone(),
             node_context: node_context.clone(),
@@ -252,6 +253,11 @@ impl Worker {
         let now = now_ms();
         let admissions: BTreeMap<TaskId, Admission> =
             watches.iter().map(|(main, watch)| (*main, watch.admission(now))).collect();
+        // What the storage said before a pause may be wrong after it.
+        let may_start = |id: &TaskId| {
+            matches!(admissions.get(&id.of_main()), Some(Admission::Start(_))) && ids.contains(id)
+        };
+        with(&self.late_files, |files| files.retain(|id, _| may_start(id)));
         let opens = admissions.values().filter_map(|admission| match admission {
             Admission::ClosedFor(span) => Some(*span),
             Admission::Start(_) | Admission::Wait | Admission::Cancel => None,
@@ -300,15 +306,7 @@ impl Worker {
     fn spawn_handler(&self, id: TaskId, purpose: Purpose, known: &mut BTreeSet<TaskId>, work: &mut Work) {
         known.insert(id);
         let worker = self.clone();
-        work.spawn(async move {
-            let Ok(well) = AssertUnwindSafe(worker.handle(id, purpose)).catch_unwind().await else {
-                error!(%id, "handling a subtask panicked; trying again");
-                worker.let_others_start(id);
-                sleep(LOCKED_DELAY).await;
-                return (id, false);
-            };
-            (id, well)
-        });
+        work.spawn(async move { (id, worker.handle(id, purpose).await) });
     }
 
     /// A subtask does not start for now, and keeps others no longer from starting.
@@ -413,6 +411,7 @@ impl Worker {
             }
             fence => fence?,
         };
+        with(&self.late_files, |files| files.remove(&sub.id));
         self.let_others_start(sub.id);
         metrics::gauge!("allot_compaction_running").increment(1);
         let began = Instant::now();
@@ -422,9 +421,14 @@ impl Worker {
         self.record_result(&sub, session, result).await
     }
 
-    /// The file of a subtask, or `None` if the unit leaves or loses its session, or the task is stopped, before the
-    /// storage answers. While the storage does not answer, other subtasks may start in the other slots.
+    /// The file of a subtask; `None` if it cannot start now, because the unit leaves or loses its session or the task is
+    /// stopped before the storage answers, or because the storage answers late. While the storage does not answer, other
+    /// subtasks may start in the other slots, and the task may change. So a late answer is kept for the next attempt,
+    /// which reads again what it needs to know, and does not ask the storage again: it may always be late.
     async fn file(&self, sub: &Found<SubTask>) -> Option<String> {
+        if let Some(file) = with(&self.late_files, |files| files.get(&sub.id).cloned()) {
+            return Some(file);
+        }
         let mut file = self.node_context.launch.file(&self.node_context.config, &sub.task);
         if let Ok(file) = timeout(STORAGE_PATIENCE, &mut file).await {
             return Some(file);
@@ -432,10 +436,11 @@ impl Worker {
         warn!(id = %sub.id, partition = sub.task.partition_name, "the storage of a partition does not answer");
         self.let_others_start(sub.id);
         tokio::select! {
-            file = file => Some(file),
-            () = self.ended() => None,
-            () = self.stopped(sub.id.of_main()) => None,
+            file = file => drop(with(&self.late_files, |files| files.insert(sub.id, file))),
+            () = self.ended() => {}
+            () = self.stopped(sub.id.of_main()) => {}
         }
+        None
     }
 
     /// Whether another worker holds a partition's lock, as far as this worker knows, or held it less than one session

@@ -64,7 +64,9 @@ impl From<Fault> for Problem {
     fn from(fault: Fault) -> Self {
         match fault {
             Fault::Refused(why) | Fault::Busy(why) => Self::new(StatusCode::CONFLICT, "refused", why),
-            other => Self::new(StatusCode::SERVICE_UNAVAILABLE, "zookeeper-away", other.to_string()),
+            // Waiting does not help: somebody must look at the data.
+            Fault::Odd(why) => Self::new(StatusCode::INTERNAL_SERVER_ERROR, "damaged-data", why),
+            Fault::Tree(error) => error.into(),
         }
     }
 }
@@ -161,8 +163,13 @@ mod tests {
         assert_eq!(of(Refusal::Conflict("it has changed".to_owned()).into()).0, 409);
         let fault = Fault::Busy("no unit is there".to_owned());
         assert_eq!(of(fault.into()), (409, "refused".to_owned(), "no unit is there".to_owned()));
-        let away = anyhow::Error::from(allot_coordination::Error::Offline);
-        assert_eq!(of(away).0, 503);
+        let away = (503, "zookeeper-away".to_owned(), allot_coordination::Error::Offline.to_string());
+        assert_eq!(of(allot_coordination::Error::Offline.into()), away);
+        assert_eq!(of(Fault::Tree(allot_coordination::Error::Offline).into()), away);
+        let damaged = Fault::Odd("a subtask without a status".to_owned());
+        let (status, code, message) = of(anyhow!(damaged).context("one of two is done"));
+        assert_eq!((status, code.as_str()), (500, "damaged-data"));
+        assert_eq!(message, "one of two is done: a subtask without a status");
         let refused = Error::Refused {
             command: String::new(),
             code: "NOTFOUND".to_owned(),

@@ -1,13 +1,14 @@
 //! Compaction under faults: units, guards, managers, monitors and servers of ZooKeeper that are killed, paused and cut off
 //! while a task runs.
 
+use std::fs;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use allot_coordination::Tree;
 use allot_tests::compaction_cluster::{CAREFUL, CompactionCluster, TASK_TIMEOUT, guards, script};
 use allot_tests::zookeeper::{on_tree, patient};
-use allot_tests::{Ensemble, Process, eventually, soak};
+use allot_tests::{Ensemble, Process, eventually, preload, soak};
 
 #[test]
 fn each_subtask_ends_once_though_every_role_is_killed() {
@@ -51,6 +52,25 @@ fn each_subtask_ends_once_though_every_role_is_killed() {
     let _ = cluster.end(&id);
     cluster.units.iter().filter(|unit| !unit.is_running()).for_each(Process::start);
     cluster.all_well(&id, 200);
+}
+
+#[test]
+fn unit_ends_although_a_thread_waits_for_its_storage() {
+    let home = tempfile::tempdir().unwrap();
+    let data = home.path().join("data");
+    fs::create_dir(&data).unwrap();
+    fs::write(data.join("hung"), "").unwrap();
+    let settings = [
+        ("LD_PRELOAD", preload::hanging_storage().to_str().unwrap()),
+        ("ALLOT_COMPACTION_PARTITIONS_DIR", data.to_str().unwrap()),
+    ];
+    let cluster = CompactionCluster::start_with(1, &script(home.path(), CAREFUL), &settings);
+    let _ = cluster.submit(&["d", "s", "t"]);
+    let unit = &cluster.units[0];
+    eventually("a thread to wait for the storage", TASK_TIMEOUT, || {
+        unit.log().contains("the storage of a partition does not answer")
+    });
+    assert!(unit.terminate().success(), "{}", unit.log());
 }
 
 #[test]

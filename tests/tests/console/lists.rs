@@ -1,6 +1,6 @@
 //! Lists of the API that are longer than a page, and lists that a user of Redis may not read.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use allot_tests::consoles::Console;
 use allot_tests::shows::{create, sample_venue};
@@ -117,6 +117,29 @@ fn free_numbers_and_cool_downs_are_on_the_pool_page() {
     let row = "document.querySelector('[aria-label=\"Table: Numbers that can be called\"] tbody').innerText";
     browser.wait_for("the free number", &format!("/^1003/.test({row})"), SOON);
     assert_eq!(browser.errors(), Vec::<String>::new());
+}
+
+#[test]
+fn lists_of_a_pool_are_read_less_often_than_its_totals() {
+    let server = RedisServer::start();
+    server.command("NUMPOOL.ADD {p} 1001 1002");
+    let console = Console::start(&server, &[]);
+    let mut events = console.events("%7Bp%7D");
+    let first = events.next("numbers");
+    assert_eq!((&first["listed"], &first["examined"]), (&json!(200), &json!(1000)));
+    let scans = || -> u64 {
+        let stat = server.info("commandstats");
+        let found = stat.iter().find(|(name, _)| name.eq_ignore_ascii_case("cmdstat_numpool.scan"));
+        let (_, line) = found.expect("the lists were read");
+        line.strip_prefix("calls=").and_then(|rest| rest.split(',').next()?.parse().ok()).unwrap()
+    };
+    let (before, began) = (scans(), Instant::now());
+    for _ in 0..12 {
+        events.next("state");
+    }
+    // Every five seconds; the totals are read each second.
+    let (read, most) = (scans() - before, 2 + began.elapsed().as_secs() / 5);
+    assert!(read <= most, "{read} reads in {:?}", began.elapsed());
 }
 
 fn strings(list: &[&str]) -> Vec<String> {

@@ -124,7 +124,7 @@ fn manager_and_waiting_subtask_are_reassigned() {
     assert_eq!(odd.status, 400, "{}", odd.body);
     let zoned = json!({"db": "a", "schema": "b", "table": "c", "time_zone": "Europe/Berlin"});
     let zoned = here.console.act("compaction/submit", &zoned);
-    assert!(zoned.status == 400 && zoned.body.contains("required arguments"), "{}", zoned.body);
+    assert!(zoned.status == 400 && zoned.body.contains("|--window <FROM-TO>>"), "{}", zoned.body);
     let unknown = json!({"db": "a", "schema": "b", "table": "c", "retrys": 3});
     let unknown = here.console.act("compaction/submit", &unknown);
     assert!(unknown.status == 422 && unknown.body.contains("retrys"), "{}", unknown.body);

@@ -1,7 +1,6 @@
 //! One run of a subtask: starts its runner, stops it when the main task is cancelled or the worker leaves, and writes the
 //! result.
 
-use std::pin::pin;
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -10,7 +9,6 @@ use tokio::time::{self, sleep};
 use super::{STORAGE_PATIENCE, Worker, order};
 use crate::ids::TaskId;
 use crate::node_context::PAUSE;
-use crate::partitions;
 use crate::runner::{RunSignals, trust};
 use crate::supervisor::Why;
 use crate::task::{Ended, SubState, SubTask};
@@ -30,8 +28,7 @@ impl Worker {
     /// Runs the runner of a subtask until it ends, for `timeout` at most.
     pub(super) async fn run(&self, sub: &Found<SubTask>, fence: i64, timeout: Duration) -> RunResult {
         // Between the listing and now somebody else may have written the task, or changed a link.
-        let config = &self.node_context.config;
-        let mut check = pin!(partitions::check(config, sub.task.table(), &sub.task.partition_name));
+        let mut check = self.node_context.launch.check(&self.node_context.config, &sub.task);
         let checked = if let Ok(checked) = time::timeout(STORAGE_PATIENCE, &mut check).await {
             checked
         } else {

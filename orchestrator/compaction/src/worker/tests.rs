@@ -1,7 +1,8 @@
 //! Tests of a worker on an in-process tree. Its runners run until they are told to end.
 
+mod storage;
+
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
@@ -143,6 +144,15 @@ impl World {
                 Some(sub) if (sub.task.state, sub.task.attempt) == (state, attempt) => return sub,
                 other => assert!(began.elapsed() < SESSION * 10, "{other:?}"),
             }
+            sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// Waits until the unit has left.
+    async fn left(&self) {
+        let (nodes, began) = (self.store.paths.nodes(), Instant::now());
+        while !self.store.children(&nodes).await.unwrap().is_empty() {
+            assert!(began.elapsed() < SESSION * 10, "the unit does not leave");
             sleep(Duration::from_millis(20)).await;
         }
     }
@@ -305,66 +315,6 @@ async fn manager_fails_an_overdue_subtask_of_a_present_worker() {
     assert!(began.elapsed() >= Duration::from_secs(15), "{:?}", began.elapsed());
     assert_eq!((main.state, main.result.failed_count), (State::Done, 1));
     assert_eq!(main.failures[0].message, "its worker did not end it in time");
-}
-
-/// Runners of which the first panics; the others run until they are told to end.
-struct Panicking(AtomicUsize);
-
-impl Launch for Panicking {
-    fn launch(&self, spec: Spec, signals: RunSignals) -> BoxFuture<'static, Result<Report, String>> {
-        assert!(self.0.fetch_add(1, Ordering::Relaxed) > 0, "the first runner panics, as the test wants");
-        Endless.launch(spec, signals)
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn subtask_whose_handling_panics_runs_again() {
-    let world = World::new().await;
-    let (_asked, stop) = allot_runtime::shutdown_channel();
-    let main = world.task("t", 1, SubState::Init, |_| {}).await;
-    let launch = Arc::new(Panicking(AtomicUsize::new(0)));
-    world.live_with(launch.clone(), |settings| (settings.slots, settings.limit) = (1, 1), stop);
-    let began = Instant::now();
-    while launch.0.load(Ordering::Relaxed) < 2 {
-        assert!(began.elapsed() < SESSION * 10, "nothing runs any more");
-        sleep(Duration::from_millis(20)).await;
-    }
-    world.comes_to(main.subtask(1), SubState::Running, 0).await;
-}
-
-/// Storage that never answers for the partitions of one table.
-struct Hanging;
-
-impl Launch for Hanging {
-    fn launch(&self, spec: Spec, signals: RunSignals) -> BoxFuture<'static, Result<Report, String>> {
-        Endless.launch(spec, signals)
-    }
-
-    fn file(&self, _: &Settings, sub: &SubTask) -> BoxFuture<'static, String> {
-        if sub.table_name == "hung" {
-            std::future::pending().boxed()
-        } else {
-            async { String::new() }.boxed()
-        }
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn hung_storage_keeps_neither_others_from_starting_nor_the_unit_from_leaving() {
-    let world = World::new().await;
-    let (asked, stop) = allot_runtime::shutdown_channel();
-    let hung = world.task("hung", 1, SubState::Init, |task| task.priority = 5).await;
-    let other = world.task("other", 1, SubState::Init, |_| {}).await;
-    let nodes = world.store.paths.nodes();
-    world.live_with(Arc::new(Hanging), |settings| (settings.slots, settings.limit) = (2, 9), stop);
-    world.comes_to(other.subtask(1), SubState::Running, 0).await;
-    assert_eq!(world.sub(hung.subtask(1)).await.unwrap().state, SubState::Init);
-    asked.send_replace(true);
-    let began = Instant::now();
-    while !world.store.children(&nodes).await.unwrap().is_empty() {
-        assert!(began.elapsed() < SESSION * 10, "the unit does not leave");
-        sleep(Duration::from_millis(20)).await;
-    }
 }
 
 /// Runners that take longer than a session to end.

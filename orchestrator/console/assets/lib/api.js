@@ -48,6 +48,8 @@ const HIDDEN = 5000;
 export function listen(key, handlers) {
   let source = null, timer, pause = 250;
   const open = () => {
+    // A hidden page listens again once it is seen.
+    if (document.hidden) return;
     source = new EventSource(address("events", { key }));
     for (const [name, handler] of Object.entries(handlers)) {
       if (name === "down" || name === "open") continue;

@@ -9,7 +9,7 @@ const NOTHING = { state: null, trouble: null, at: 0, partitions: { items: [], mo
  * The latest state of a key, of the overview or of compaction.
  * @param {string | null} key
  * @returns {{state: any, trouble: string | null, at: number, partitions: {items: any[], more: boolean}, failures: Record<string, any[]>,
- *           numbers: {free: any[], resting: any[], more: boolean} | null}} `partitions`, and `failures` by task, are those of
+ *           numbers: {free: any[], resting: any[], more: boolean, listed: number, examined: number} | null}} `partitions`, and `failures` by task, are those of
  *          compaction; `numbers` are those of a pool without a call, null if they may not be read
  */
 export function useLive(key) {

@@ -99,9 +99,9 @@ const RESTING = [
 /** Numbers without a call: those that can be called, and those that rest. */
 function Idle({ numbers, total, now }) {
   if (!numbers) return null;
-  const { free, resting, more } = numbers;
+  const { free, resting, more, listed, examined } = numbers;
   // Either list is cut, or the pool has numbers that were not examined.
-  const cut = (list) => (more ? html`<span class="hint">${list.length < 200 && total > 1000 ? "of the first 1,000 numbers" : list.length < 200 ? "" : `the first ${number(list.length)}`}</span>` : null);
+  const cut = (list) => (more ? html`<span class="hint">${list.length === listed ? `the first ${number(listed)}` : total > examined ? `of the first ${number(examined)} numbers` : ""}</span>` : null);
   const queue = free.map((row) => ({ ...row, waits: now - row.since }));
   const rests = resting.map((row) => ({ ...row, rest: row.until - now }));
   return html`

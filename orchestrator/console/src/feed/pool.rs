@@ -7,6 +7,7 @@ use std::time::Duration;
 use allot_client::{Error, NumberStore, Record};
 use serde::Serialize;
 use serde_json::Value as Json;
+use tokio::time::Instant;
 
 use super::channel::{Feed, Message, Reader};
 use super::denied::Denied;
@@ -16,6 +17,8 @@ use crate::sources::Sources;
 
 /// Interval of reads.
 const PAUSE: Duration = Duration::from_secs(1);
+/// Interval at which the lists of free and resting numbers are read: each read sends a command for each number.
+const LISTS_PAUSE: Duration = Duration::from_secs(5);
 /// Points of the chart: fifteen minutes.
 const POINTS: usize = 900;
 /// Live calls that are read for the table by switch.
@@ -36,6 +39,10 @@ struct Idle {
     resting: Vec<RestingNumber>,
     /// Whether the lists are cut, or the pool has numbers that were not examined.
     more: bool,
+    /// How many entries each list has at most.
+    listed: usize,
+    /// How many numbers are examined at most.
+    examined: u32,
 }
 
 /// A number that can be called.
@@ -71,7 +78,8 @@ enum Why {
 
 impl Idle {
     fn of(records: &[Record], more: bool) -> Result<Self, Error> {
-        let mut idle = Self { free: Vec::new(), resting: Vec::new(), more };
+        let (free, resting) = (Vec::new(), Vec::new());
+        let mut idle = Self { free, resting, more, listed: LISTED, examined: EXAMINED };
         for record in records {
             let state: String = record.get("state")?;
             if !state.starts_with("idle") {
@@ -139,12 +147,14 @@ pub(super) struct Pool {
     sources: Arc<Sources>,
     key: String,
     points: VecDeque<Point>,
+    /// When the lists of free and resting numbers were read last.
+    listed: Option<Instant>,
     denied: Denied,
 }
 
 impl Pool {
     pub(super) fn new(sources: Arc<Sources>, key: String) -> Self {
-        Self { sources, key, points: VecDeque::new(), denied: Denied::default() }
+        Self { sources, key, points: VecDeque::new(), listed: None, denied: Denied::default() }
     }
 }
 
@@ -174,6 +184,10 @@ impl Reader for Pool {
         let leases: Vec<Json> = leases.iter().map(Record::json).collect();
         let state = State { now, info: info.json(), leases: &leases, more: next != 0, points: &self.points };
         feed.send_state(Message::new("state", &state));
+        if self.listed.is_some_and(|listed| listed.elapsed() < LISTS_PAUSE) {
+            return Ok(PAUSE);
+        }
+        self.listed = Some(Instant::now());
         let read = async |pool: NumberStore| number_page(&pool, 0, EXAMINED, None).await;
         let read = self.sources.viewer.pool(&self.key, read);
         if let Some((next, records)) = self.denied.ask("numbers", read).await? {

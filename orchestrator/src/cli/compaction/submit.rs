@@ -71,9 +71,10 @@ pub(super) async fn submit_words(client: &TaskClient, words: &[String]) -> Resul
         .try_get_matches_from(words)
         .and_then(|matches| Arguments::from_arg_matches(&matches))
         .map_err(|error| {
+            // After the first blank line clap explains how the command is used. Missing options have a line each.
             let text = error.to_string();
-            let first = text.lines().next().unwrap_or_default();
-            Refusal::Wrong(first.trim_start_matches("error: ").to_owned())
+            let lines: Vec<&str> = text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
+            Refusal::Wrong(lines.join(" ").trim_start_matches("error: ").to_owned())
         })?;
     let checked = check(&arguments).map_err(|error| Refusal::Wrong(format!("{error:#}")))?;
     let (id, task) = compose(client, &arguments.wanted, checked).await?;
