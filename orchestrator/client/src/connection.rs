@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use redis::AsyncConnectionConfig;
 use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Value};
 
 use crate::address::without_password;
 use crate::error::Error;
@@ -34,5 +34,8 @@ pub async fn query<T: redis::FromRedisValue>(
     connection: &mut MultiplexedConnection,
     command: &redis::Cmd,
 ) -> Result<T, Error> {
-    command.query_async(connection).await.map_err(|source| Error::of(command, source))
+    // Not `query_async`, which allocates memory for the future of each request.
+    let reply = connection.send_packed_command(command).await.and_then(Value::extract_error);
+    let reply = reply.and_then(|reply| Ok(redis::from_redis_value(reply)?));
+    reply.map_err(|source| Error::of(command, source))
 }

@@ -2,10 +2,14 @@
 //! at once.
 
 use redis::aio::MultiplexedConnection;
-use redis::{Cmd, Value, cmd};
+use redis::{Cmd, Value};
 
 use crate::connection::query;
 use crate::error::Error;
+
+/// Words and bytes of a usual command.
+const WORDS: usize = 16;
+const BYTES: usize = 256;
 
 /// A connection, and the key that its commands name. Clones share the connection.
 #[derive(Debug, Clone)]
@@ -22,8 +26,9 @@ impl Keyed {
 
     /// A command and the key; the caller adds further arguments.
     pub fn begin(&self, command: &str) -> Cmd {
-        let mut begun = cmd(command);
-        begun.arg(&self.key);
+        // Room for most commands, so that arguments do not move while they are added.
+        let mut begun = Cmd::with_capacity(WORDS, BYTES);
+        begun.arg(command).arg(&self.key);
         begun
     }
 

@@ -109,7 +109,8 @@ impl Servers {
         match &self.endpoint {
             Endpoint::Address(node) => return self.open_session(node.clone(), None).await,
             Endpoint::Sentinels { sentinels, master, tls } => {
-                for (failover, node) in self.ask_sentinels(sentinels, master, *tls).await? {
+                let mut links = vec![None; sentinels.len()];
+                for (failover, node) in self.ask_sentinels(sentinels, &mut links, master, *tls).await? {
                     match self.open_session(node, Some(failover)).await {
                         Ok(session) => return Ok(session),
                         Err(error) => last = error,
@@ -165,6 +166,7 @@ impl Servers {
     /// server may be cut off from Sentinels and replicas, but not from this process, and still act as a master.
     async fn watch_failover(self, node: Node, failover: u64, deposed: watch::Sender<bool>) {
         let Endpoint::Sentinels { sentinels, master, tls } = &self.endpoint else { return };
+        let mut links = vec![None; sentinels.len()];
         loop {
             let poll = async {
                 let jitter = match &self.dial {
@@ -173,7 +175,7 @@ impl Servers {
                 };
                 sleep(SENTINEL_POLL_INTERVAL.mul_f64(jitter)).await;
                 // If no Sentinel answers, the session goes on.
-                self.ask_sentinels(sentinels, master, *tls).await.unwrap_or_default()
+                self.ask_sentinels(sentinels, &mut links, master, *tls).await.unwrap_or_default()
             };
             let found = tokio::select! { found = poll => found, () = deposed.closed() => return };
             if found.iter().any(|(later, other)| *later > failover && *other != node) {
@@ -209,14 +211,16 @@ impl Servers {
 
     /// The masters that Sentinels name, in descending order of failovers: a Sentinel that was cut off from the others
     /// still names the old master, which may still act as one. All Sentinels are asked at once, and the answers of a
-    /// majority are enough.
+    /// majority are enough. `links` has a connection for each Sentinel that has answered before, and keeps it.
     async fn ask_sentinels(
         &self,
         sentinels: &[String],
+        links: &mut [Option<MultiplexedConnection>],
         master: &str,
         tls: bool,
     ) -> Result<Vec<(u64, Node)>, Error> {
-        let asked = sentinels.iter().map(|sentinel| self.ask_sentinel(sentinel, master, tls));
+        let asked = sentinels.iter().zip(links);
+        let asked = asked.map(|(sentinel, link)| self.ask_sentinel(sentinel, link, master, tls));
         let mut asked: FuturesUnordered<_> = asked.collect();
         let (mut found, mut last) = (Vec::new(), None);
         while let Some(answer) = asked.next().await {
@@ -234,15 +238,42 @@ impl Servers {
         Ok(latest_first(found))
     }
 
-    /// The number of the last failover that one Sentinel knows, and the master since then.
-    async fn ask_sentinel(&self, sentinel: &str, master: &str, tls: bool) -> Result<(u64, Node), Error> {
+    /// The number of the last failover that one Sentinel knows, and the master since then. Asks on the connection that
+    /// was kept, if it still works, and otherwise on a new one, which is kept.
+    async fn ask_sentinel(
+        &self,
+        sentinel: &str,
+        link: &mut Option<MultiplexedConnection>,
+        master: &str,
+        tls: bool,
+    ) -> Result<(u64, Node), Error> {
+        if let Some(kept) = link {
+            match self.ask_for_master(kept, master, tls).await {
+                Ok(answer) => return Ok(answer),
+                Err(_) => *link = None,
+            }
+        }
         let login = (None, self.sentinel_password.as_ref());
-        let mut connection = self.connect_as(&Node::at(sentinel, tls)?, self.timeout, login).await?;
-        let command = cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(master).clone();
-        let found: Option<(String, u16)> = query(&mut connection, &command).await?;
+        let connection = self.connect_as(&Node::at(sentinel, tls)?, self.timeout, login).await?;
+        let answer = self.ask_for_master(&connection, master, tls).await?;
+        *link = Some(connection);
+        Ok(answer)
+    }
+
+    /// Asks the Sentinel at the other end of a connection, in one round trip.
+    async fn ask_for_master(
+        &self,
+        sentinel: &MultiplexedConnection,
+        master: &str,
+        tls: bool,
+    ) -> Result<(u64, Node), Error> {
+        let (mut sentinel, mut also) = (sentinel.clone(), sentinel.clone());
+        let address = cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(master).clone();
+        let record = cmd("SENTINEL").arg("MASTER").arg(master).clone();
+        let (found, record) = tokio::join!(query(&mut sentinel, &address), query(&mut also, &record));
+        let found: Option<(String, u16)> = found?;
         let (host, port) = found.ok_or_else(|| Error::NoMaster(self.to_string()))?;
-        let command = cmd("SENTINEL").arg("MASTER").arg(master).clone();
-        let record: HashMap<String, String> = query(&mut connection, &command).await?;
+        let record: HashMap<String, String> = record?;
         let epoch = record.get("config-epoch").and_then(|epoch| epoch.parse().ok()).unwrap_or_default();
         Ok((epoch, Node { host, port, tls, database: 0, protocol: ProtocolVersion::default() }))
     }

@@ -12,13 +12,15 @@ use tracing::{debug, info, warn};
 
 use crate::roles::context::RoleContext as Context;
 use crate::roles::info_stream::{Message, read};
-use allot_client::streams::{BLOCK, Entry, Group};
+use allot_client::streams::{Entry, Group};
 use allot_client::{Error, Node, RealmStore, Session};
 
 /// The name of this part in logs and probes.
 const PART: &str = "data-proxy";
 /// Interval at which consumers that are gone are removed from the group.
 const TIDY_INTERVAL: Duration = Duration::from_secs(60);
+/// Longest time that one request waits for messages. Between two requests the proxy notices a shutdown and a failover.
+const LONGEST_WAIT: Duration = Duration::from_millis(500);
 
 /// Writes details until the process shuts down.
 pub(crate) async fn run(context: Context) -> Result<()> {
@@ -40,7 +42,7 @@ pub(crate) async fn run(context: Context) -> Result<()> {
                 context.session_failed(PART, &error, began).await;
                 if !error.ends_session() {
                     // A group that was deleted is created again by the next session.
-                    tokio::time::sleep(BLOCK).await;
+                    tokio::time::sleep(LONGEST_WAIT).await;
                 }
             }
         }
@@ -62,7 +64,7 @@ impl Proxy<'_> {
     /// One session with Redis; `Ok` only if the process shuts down.
     async fn serve(&mut self, mut session: Session) -> Result<(), Error> {
         let config = &self.context.config.data_proxy;
-        let reader = session.another(BLOCK).await?;
+        let reader = session.another(LONGEST_WAIT).await?;
         let names = (self.store.stream("info"), config.group.clone(), self.context.name.clone());
         let mut group = Group::join(session.connection.clone(), reader, names).await?;
         self.write_own_pending(&mut group).await?;
@@ -80,7 +82,7 @@ impl Proxy<'_> {
         let (mut claimed, mut tidied) = (Instant::now(), Instant::now());
         while !self.context.shutdown.is_requested() {
             session.is_named()?;
-            let entries = group.fresh(self.batch, BLOCK).await?;
+            let entries = group.fresh(self.batch, LONGEST_WAIT).await?;
             self.write(&mut group, &entries).await?;
             if claimed.elapsed() >= config.claim_after / 2 {
                 claimed = Instant::now();

@@ -2,6 +2,7 @@
 //! every tick. It acts upon an observation only in the session of that observation, and only while leadership holds. In
 //! addition, every command carries the term.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -11,6 +12,7 @@ use super::failure_detector::{Evidence, FailureDetector, Liveness, Observation};
 use super::loss_survey::LossSurvey;
 use super::mass_failure_guard::{Decision, Limits, MassFailureGuard, ReleaseReason};
 use super::rate_limiter::RateLimiter;
+use super::unit_list::{Totals, UnitList};
 use super::unit_nodes::UnitNodes;
 use crate::config::ConferenceConfig;
 use crate::roles::context::RoleContext as Context;
@@ -28,6 +30,9 @@ const RATE_LIMITED_TICK: Duration = Duration::from_millis(50);
 const UP: &str = "up";
 /// The most conferences that one command recovers.
 const RECOVERY_BATCH: u32 = 1000;
+/// Interval at which `CONF.RECOVER` is sent although no conference waits: a refusal shows that another scheduler has
+/// claimed the realm.
+const TERM_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Interval at which the realm's `brake` hash is written while the brake holds.
 const BRAKE_REFRESH: Duration = Duration::from_secs(1);
 /// Time for which the realm's `brake` hash outlives the scheduler that writes it. The scheduler writes it every
@@ -48,6 +53,12 @@ pub(super) struct ActiveScheduler<'a> {
     brake: MassFailureGuard,
     rate: RateLimiter,
     survey: LossSurvey,
+    /// The units when they were last listed in this session.
+    units: Option<Arc<UnitList>>,
+    /// How many conferences waited for recovery at the last tick of this session.
+    pending: Option<u64>,
+    /// The time of the last `CONF.RECOVER` of this session.
+    recover_sent: Option<Instant>,
     /// Whether this term has reported the live units to the realm.
     begun: bool,
     /// The time of the last claim of the realm.
@@ -81,6 +92,9 @@ impl<'a> ActiveScheduler<'a> {
             brake: MassFailureGuard::new(limits),
             rate: RateLimiter::new(config.pace, config.burst),
             survey: LossSurvey::default(),
+            units: None,
+            pending: None,
+            recover_sent: None,
             begun: false,
             claimed: Instant::now(),
             observed: Instant::now(),
@@ -114,6 +128,7 @@ impl LeaderRole for ActiveScheduler<'_> {
         let (store, term) = (self.store(session), self.term());
         self.claim(&store).await?;
         self.detector.forget();
+        (self.units, self.pending, self.recover_sent) = (None, None, None);
         // All leases restart, so even dead units look alive for one lease.
         self.brake.store_unwell(self.claimed);
         if self.begun {
@@ -148,9 +163,9 @@ impl LeaderRole for ActiveScheduler<'_> {
     }
 
     async fn check(&mut self, session: &mut Session) -> Result<(), SessionEnd> {
-        let store = self.store(session);
-        let pending = measure(&store).await?;
-        Ok(self.survey.proceed(&store, pending).await?)
+        // Before the first tick nobody knows whether conferences wait.
+        let Some(pending) = self.pending else { return Ok(()) };
+        Ok(self.survey.proceed(&self.store(session), pending).await?)
     }
 
     async fn tick(
@@ -184,7 +199,14 @@ impl ActiveScheduler<'_> {
         session: &mut Session,
     ) -> Result<bool, Error> {
         let store = self.store(session);
-        let units = store.units().await?;
+        let totals = Totals::read(&store).await?;
+        self.pending = Some(totals.pending);
+        let list = match self.units.take().filter(|list| list.is_current(totals)) {
+            Some(list) => list,
+            None => Arc::new(UnitList::read(&store, totals).await?),
+        };
+        self.units = Some(list.clone());
+        let units = list.rows();
         let (present, followed_since) = self.nodes.snapshot(&self.context.coordinator);
         let now = Instant::now();
         // ZooKeeper was unwell also if it was away between two observations.
@@ -192,8 +214,8 @@ impl ActiveScheduler<'_> {
             self.brake.store_unwell(now);
         }
         self.observed = now;
-        self.note_leases(leader, &units);
-        let evidence = Evidence { now, units: &units, present: &present, followed_since };
+        self.note_leases(leader, units);
+        let evidence = Evidence { now, units, present: &present, followed_since };
         let observation = self.detector.observe(&evidence);
         self.release_brake(&store, &observation, now).await?;
         match self.brake.decide(&observation, now) {
@@ -213,7 +235,7 @@ impl ActiveScheduler<'_> {
                     }
                     self.declare_down(&store, cmu, present.contains(cmu)).await?;
                 }
-                self.recover(&store, session, &units, &down).await
+                self.recover(&store, session, &list, &down).await
             }
         }
     }
@@ -244,32 +266,42 @@ impl ActiveScheduler<'_> {
     }
 
     /// Recovers as many conferences as the rate limit of the units allows. Returns whether only the rate limit holds
-    /// more back.
+    /// more back. If no conference waits, the command is sent only every [`TERM_CHECK_INTERVAL`].
     async fn recover(
         &mut self,
         store: &RealmStore,
         session: &mut Session,
-        units: &[UnitRow],
+        list: &UnitList,
         down: &[String],
     ) -> Result<bool, Error> {
-        let targets = units.iter().filter(|unit| unit.state == UP && !down.contains(&unit.cmu));
+        let targets = list.rows().iter().filter(|unit| unit.state == UP && !down.contains(&unit.cmu));
         let targets: Vec<&str> = targets.map(|unit| unit.cmu.as_str()).collect();
         // Without target units nothing can be recovered. The command asks for one conference nevertheless: a refusal
         // shows that another scheduler has claimed the realm.
         let mut probe = u32::from(targets.is_empty());
         self.rate.refill(targets.into_iter(), Instant::now(), || random::within(0.0..1.0));
+        let nothing_waits = self.pending == Some(0) && down.is_empty();
+        if nothing_waits && self.recover_sent.is_some_and(|sent| sent.elapsed() < TERM_CHECK_INTERVAL) {
+            self.rate_limited = false;
+            return Ok(false);
+        }
         let mut recovered = 0;
         while self.leadership.check().is_ok() {
             let count = self.rate.allowance().min(RECOVERY_BATCH).max(std::mem::take(&mut probe));
             if count == 0 {
                 break;
             }
+            self.recover_sent = Some(Instant::now());
             let grants = store.recover(count, self.term()).await?;
             for grant in &grants {
                 let e164 = String::from_utf8_lossy(&grant.e164);
                 debug!(%e164, unit = grant.cmu, epoch = grant.epoch, "conference recovered");
             }
             self.rate.take(&grants);
+            if grants.iter().any(|grant| !list.has(&grant.cmu)) {
+                // The unit has joined since the list was read. The next refill must know its bucket.
+                self.units = None;
+            }
             recovered += grants.len();
             self.rate_limited = grants.len() == count as usize;
             if !self.rate_limited {
@@ -394,22 +426,6 @@ impl ActiveScheduler<'_> {
         self.claimed = Instant::now();
         claimed
     }
-}
-
-/// Sets the metrics of the realm. Returns how many conferences wait for recovery.
-async fn measure(store: &RealmStore) -> Result<u64, Error> {
-    let stat = store.stat().await?;
-    for state in ["waiting", "creating", "open", "pending"] {
-        if let Ok(count) = stat.get::<f64>(state) {
-            metrics::gauge!("allot_scheduler_conferences", "state" => state).set(count);
-        }
-    }
-    for state in [UP, "draining", "suspect", "unreachable", "down"] {
-        if let Ok(count) = stat.get::<f64>(state) {
-            metrics::gauge!("allot_scheduler_units", "state" => state).set(count);
-        }
-    }
-    stat.get("pending")
 }
 
 /// The silent units, for people.

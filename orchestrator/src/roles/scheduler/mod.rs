@@ -11,6 +11,7 @@ mod failure_detector;
 mod loss_survey;
 mod mass_failure_guard;
 mod rate_limiter;
+mod unit_list;
 mod unit_nodes;
 
 use anyhow::{Context as _, Result};

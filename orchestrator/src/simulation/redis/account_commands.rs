@@ -16,7 +16,7 @@ use allot_core::shared::refusal::{Code, Refusal};
 
 use super::arguments::{Arguments, number};
 use super::database::{Database, Step, Write};
-use super::resp::Reply;
+use super::resp::{Reply, Word};
 
 /// The most steps of assignment that a command of a manager performs, as in the module.
 const STEPS: usize = 4;
@@ -25,7 +25,7 @@ const STEPS: usize = 4;
 pub(super) fn run(
     database: &mut Database,
     clock: i64,
-    command: &[Vec<u8>],
+    command: &[Word],
     log: &mut Vec<Write>,
 ) -> Option<Reply> {
     let name = command[0].strip_prefix(b"ACCOUNT.")?;
@@ -83,12 +83,12 @@ fn request<'a>(name: &[u8], arguments: &mut Arguments<'a>) -> Result<Request<'a>
             let tariff =
                 Tariff { quota: arguments.natural_after("QUOTA")?.unwrap_or_default(), steps: Vec::new() };
             let _count = arguments.text_after("ACCOUNTS");
-            let accounts = arguments.rest().iter().map(Vec::as_slice).collect();
+            let accounts = arguments.rest().iter().map(AsRef::as_ref).collect();
             ManagerRequest::Add { module, tariff, accounts }
         }
         b"MOVE" => {
             let (module, _count) = (arguments.text(), arguments.natural()?);
-            ManagerRequest::Move { module, accounts: arguments.rest().iter().map(Vec::as_slice).collect() }
+            ManagerRequest::Move { module, accounts: arguments.rest().iter().map(AsRef::as_ref).collect() }
         }
         b"FREEZE" => {
             let account = arguments.text();

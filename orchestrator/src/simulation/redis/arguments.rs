@@ -2,24 +2,30 @@
 
 use allot_core::shared::refusal::{Code, Refusal};
 
+use super::resp::Word;
+
 pub(super) struct Arguments<'a> {
-    words: &'a [Vec<u8>],
+    words: &'a [Word],
     /// Which words were taken.
     taken: Vec<bool>,
 }
 
 impl<'a> Arguments<'a> {
-    pub(super) fn new(words: &'a [Vec<u8>]) -> Self {
+    pub(super) fn new(words: &'a [Word]) -> Self {
         Self { words, taken: vec![false; words.len()] }
     }
 
     /// The first word that was not taken yet.
     pub(super) fn next(&mut self) -> Option<&'a [u8]> {
+        self.next_word().map(|word| &word[..])
+    }
+
+    fn next_word(&mut self) -> Option<&'a Word> {
         let at = self.taken.iter().position(|taken| !taken)?;
         self.take(at)
     }
 
-    fn take(&mut self, at: usize) -> Option<&'a [u8]> {
+    fn take(&mut self, at: usize) -> Option<&'a Word> {
         let word = self.words.get(at)?;
         self.taken[at] = true;
         Some(word)
@@ -28,6 +34,11 @@ impl<'a> Arguments<'a> {
     /// The next word; empty if there is none.
     pub(super) fn text(&mut self) -> &'a [u8] {
         self.next().unwrap_or_default()
+    }
+
+    /// The next word, as long as needed.
+    pub(super) fn word(&mut self) -> Word {
+        self.next_word().cloned().unwrap_or_default()
     }
 
     pub(super) fn natural(&mut self) -> Result<u64, Refusal> {
@@ -43,7 +54,7 @@ impl<'a> Arguments<'a> {
     pub(super) fn text_after(&mut self, keyword: &str) -> Option<&'a [u8]> {
         let at = self.find(keyword)?;
         self.take(at);
-        self.take(at + 1)
+        self.take(at + 1).map(|word| &word[..])
     }
 
     pub(super) fn integer_after(&mut self, keyword: &str) -> Result<Option<i64>, Refusal> {
@@ -55,14 +66,16 @@ impl<'a> Arguments<'a> {
     }
 
     /// All words behind the taken ones.
-    pub(super) fn rest(&self) -> &'a [Vec<u8>] {
+    pub(super) fn rest(&self) -> &'a [Word] {
         let at = self.taken.iter().position(|taken| !taken).unwrap_or(self.words.len());
         &self.words[at..]
     }
 
     fn find(&self, keyword: &str) -> Option<usize> {
         let free = self.words.iter().zip(&self.taken);
-        free.enumerate().find(|(_, (word, taken))| !**taken && **word == keyword.as_bytes()).map(|(at, _)| at)
+        free.enumerate()
+            .find(|(_, (word, taken))| !**taken && word[..] == *keyword.as_bytes())
+            .map(|(at, _)| at)
     }
 }
 

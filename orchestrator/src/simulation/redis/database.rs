@@ -14,6 +14,7 @@ use allot_core::shared::outbox::Outbox;
 use allot_core::shared::payload::{self, Payload};
 use allot_core::shared::refusal::{Code, Refusal};
 
+use super::resp::Word;
 use super::stream::{Fields, Id, Stream};
 use crate::simulation::invariants::Touched;
 
@@ -30,7 +31,7 @@ const TRIM_AGE_MS: i64 = 600_000;
 const TRIM_LONGEST_MS: i64 = 3_600_000;
 const TRIM_LIVE_MS: i64 = 300_000;
 
-type Key = Vec<u8>;
+type Key = Word;
 
 /// The families of the values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,29 +97,29 @@ pub(super) enum Write {
     },
     CreateGroup {
         key: Key,
-        group: Vec<u8>,
+        group: Word,
         from: Id,
     },
     RemoveConsumer {
         key: Key,
-        group: Vec<u8>,
-        consumer: Vec<u8>,
+        group: Word,
+        consumer: Word,
     },
     Deliver {
         key: Key,
-        group: Vec<u8>,
-        consumer: Vec<u8>,
+        group: Word,
+        consumer: Word,
         ids: Vec<Id>,
         now: i64,
     },
     Acknowledge {
         key: Key,
-        group: Vec<u8>,
+        group: Word,
         ids: Vec<Id>,
     },
     SetHash {
         key: Key,
-        fields: Vec<(Vec<u8>, Vec<u8>)>,
+        fields: Vec<(Word, Word)>,
     },
     ExpireHash {
         key: Key,
@@ -131,7 +132,7 @@ pub(super) enum Write {
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct Hash {
-    pub(super) fields: BTreeMap<Vec<u8>, Vec<u8>>,
+    pub(super) fields: BTreeMap<Word, Word>,
     /// In milliseconds since 1970.
     expires: Option<i64>,
 }
@@ -281,7 +282,7 @@ impl Database {
         let names: Vec<Vec<u8>> = [EVENTS.to_vec(), INFO.to_vec()].into_iter().chain(units).collect();
         let mut missed = Vec::new();
         for name in names {
-            let stream_key = [key, b":", &name].concat();
+            let stream_key = Key::from([key, b":", &name].concat());
             let Some(stream) = self.streams.get(&stream_key) else { continue };
             let aged = ((clock - TRIM_AGE_MS) as u64, 0);
             let limit = ((clock - TRIM_LONGEST_MS) as u64, 0);
@@ -313,7 +314,7 @@ impl Database {
         Ok(Step {
             state,
             streams,
-            key: key.to_vec(),
+            key: Key::copy_from_slice(key),
             now,
             payload: payload_at(now),
             to_send: SENT_AT_ONCE,
@@ -334,7 +335,7 @@ fn payload_at(now: i64) -> Writer {
 /// The write of the events in a payload.
 fn write_of<F: Family>(key: &[u8], mut payload: Writer, touched: Touched) -> Write {
     payload::seal(key, &mut payload);
-    Write::Events { key: key.to_vec(), kind: F::KIND, payload: payload.bytes.into(), touched }
+    Write::Events { key: Key::copy_from_slice(key), kind: F::KIND, payload: payload.bytes.into(), touched }
 }
 
 /// One step of a value, as the module's engine takes it.
@@ -386,7 +387,7 @@ impl<F: Family> Step<'_, F> {
                 if name == HANG_UPS {
                     continue;
                 }
-                let key = [&self.key, &b":"[..], name].concat();
+                let key = Key::from([&self.key, &b":"[..], name].concat());
                 let stream = self.streams.entry(key.clone()).or_default();
                 let mut id = Outbox::next_id(last, self.now);
                 if id > stream.last {
@@ -394,8 +395,10 @@ impl<F: Family> Step<'_, F> {
                 } else {
                     id = Outbox::next_id(stream.last, 0);
                 }
-                let fields: Fields =
-                    message.iter().map(|(name, value)| (name.to_vec(), value.to_vec())).collect();
+                let fields: Fields = message
+                    .iter()
+                    .map(|(name, value)| (Word::copy_from_slice(name), Word::copy_from_slice(value)))
+                    .collect();
                 stream.add(id, fields.clone());
                 self.messages.push(Write::Add { key, id, fields });
             }

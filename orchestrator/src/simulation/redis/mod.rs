@@ -26,7 +26,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep};
 
 use self::database::{Database, Kind, Write};
-use self::resp::{Command, Reply};
+use self::resp::{Command, Reply, Word};
 use self::stream_commands::Done;
 use super::clock;
 use super::invariants::Observer;
@@ -51,8 +51,8 @@ impl fmt::Debug for Redis {
 }
 
 struct State {
-    realm: Vec<u8>,
-    book: Vec<u8>,
+    realm: Word,
+    book: Word,
     servers: [Server; SERVERS],
     /// Which server is the master.
     master: usize,
@@ -88,7 +88,7 @@ impl Traffic {
 struct Server {
     database: Database,
     /// Programs wait here for entries of a stream.
-    readers: BTreeMap<Vec<u8>, Readers>,
+    readers: BTreeMap<Word, Readers>,
     /// The timer of the values waits here for an earlier deadline, and until when it sleeps.
     timer: Arc<Notify>,
     wake_at: i64,
@@ -117,12 +117,12 @@ struct Readers {
     /// Those that read the stream without a group: an entry is for all of them.
     all: Arc<Notify>,
     /// Those of each group: an entry is for the one that has waited longest.
-    groups: BTreeMap<Vec<u8>, Arc<Notify>>,
+    groups: BTreeMap<Word, Arc<Notify>>,
 }
 
 impl Readers {
     /// Where a program of this group, or of none, waits.
-    fn of(&mut self, group: Option<Vec<u8>>) -> Arc<Notify> {
+    fn of(&mut self, group: Option<Word>) -> Arc<Notify> {
         group.map_or(&mut self.all, |group| self.groups.entry(group).or_default()).clone()
     }
 }
@@ -138,8 +138,8 @@ impl Redis {
     /// A master and its replica, for the realm and the book at these keys.
     pub(super) fn start((realm, book): (&str, &str), lag: Duration, observer: Observer) -> Self {
         let state = State {
-            realm: realm.as_bytes().to_vec(),
-            book: book.as_bytes().to_vec(),
+            realm: Word::copy_from_slice(realm.as_bytes()),
+            book: Word::copy_from_slice(book.as_bytes()),
             servers: Default::default(),
             master: 0,
             failovers: 0,
@@ -180,7 +180,7 @@ impl Redis {
 
     /// Sends a command to the master, as an operator would.
     pub(super) fn run(&self, command: &[&str]) -> Result<String, String> {
-        let command: Command = command.iter().map(|word| word.as_bytes().to_vec()).collect();
+        let command: Command = command.iter().map(|word| Word::copy_from_slice(word.as_bytes())).collect();
         let answer = self.with(|state| state.answer(state.master, &command));
         let Answer::Reply(reply) = answer else { return Err("would wait".to_owned()) };
         match reply {
@@ -232,6 +232,14 @@ impl Redis {
             server.closed.send_modify(|closed| *closed += 1);
             server.timer.notify_one();
         });
+    }
+
+    /// Carries out a command that does not wait.
+    fn answer_at_once(&self, server: usize, command: &Command) -> Reply {
+        match self.with(|state| state.answer(server, command)) {
+            Answer::Reply(reply) => reply,
+            Answer::Wait(_) => unreachable!("only reads of streams wait"),
+        }
     }
 
     /// Whether a server accepts connections, and the count of their closings.
@@ -308,7 +316,7 @@ impl State {
             ));
         }
         let database = &mut self.servers[server].database;
-        let done = if command[0] == b"CONF.SET" {
+        let done = if command[0][..] == *b"CONF.SET" {
             let reply = realm_commands::set(database, now, command, &mut log);
             if let Some(wrong) = realm_commands::stale_write(database, command, &reply) {
                 self.observer.violated(wrong);
@@ -334,7 +342,7 @@ impl State {
 
     /// Commands about the server itself.
     fn about_server(&self, server: usize, command: &Command) -> Option<Reply> {
-        match command[0].as_slice() {
+        match &command[0][..] {
             b"CLIENT" | b"PING" | b"SELECT" => Some(Reply::Ok),
             b"ROLE" if server == self.master => {
                 let replica = Reply::texts([host(self.replica()).as_str(), "6379", "0"]);

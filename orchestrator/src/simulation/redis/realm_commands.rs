@@ -13,7 +13,7 @@ use allot_core::shared::refusal::{Code, Refusal};
 
 use super::arguments::Arguments;
 use super::database::{Database, Write};
-use super::resp::Reply;
+use super::resp::{Reply, Word};
 
 /// The lease of a unit that asks for none, in milliseconds.
 const LEASE_MS: i64 = 5000;
@@ -22,10 +22,10 @@ const LEASE_MS: i64 = 5000;
 pub(super) fn run(
     database: &mut Database,
     clock: i64,
-    command: &[Vec<u8>],
+    command: &[Word],
     log: &mut Vec<Write>,
 ) -> Option<Reply> {
-    let name = command[0].as_slice();
+    let name = &command[0][..];
     if !name.starts_with(b"CONF.") && !name.starts_with(b"CMU.") {
         return None;
     }
@@ -82,7 +82,7 @@ fn client_request<'a>(
             ClientRequest::Extend { e164, end: arguments.integer_after("END")?.unwrap_or_default() }
         }
         b"CMU.ASK" => {
-            let details = arguments.rest().last().is_some_and(|what| what == b"DETAILS");
+            let details = arguments.rest().last().is_some_and(|what| what[..] == *b"DETAILS");
             let cmu = (arguments.rest().len() == 2).then(|| arguments.text());
             ClientRequest::Ask { cmu, details }
         }
@@ -151,12 +151,12 @@ fn assignment<'a>(arguments: &mut Arguments<'a>) -> Result<(&'a [u8], u64), Refu
 }
 
 /// `CONF.SET`, whose fields are borrowed as one list.
-pub(super) fn set(database: &mut Database, clock: i64, command: &[Vec<u8>], log: &mut Vec<Write>) -> Reply {
+pub(super) fn set(database: &mut Database, clock: i64, command: &[Word], log: &mut Vec<Write>) -> Reply {
     let mut arguments = Arguments::new(&command[1..]);
     let key = arguments.text();
     let done = notice(&mut arguments).and_then(|AssignmentNotice { e164, cmu, epoch }| {
         let seq = arguments.natural()?;
-        let fields: Vec<&[u8]> = arguments.rest().iter().map(Vec::as_slice).collect();
+        let fields: Vec<&[u8]> = arguments.rest().iter().map(AsRef::as_ref).collect();
         let request = Request::Unit(UnitRequest::Set(Set { e164, cmu, epoch, seq, fields: &fields }));
         database.change(key, clock, log, |realm: &Realm, now| decide(realm, now, &request), |_| (), render)
     });
@@ -164,7 +164,7 @@ pub(super) fn set(database: &mut Database, clock: i64, command: &[Vec<u8>], log:
 }
 
 /// What is wrong with the acceptance of a `CONF.SET`: only the owner may write, at its epoch.
-pub(super) fn stale_write(database: &Database, command: &[Vec<u8>], reply: &Reply) -> Option<String> {
+pub(super) fn stale_write(database: &Database, command: &[Word], reply: &Reply) -> Option<String> {
     let [_, key, e164, cmu, epoch, ..] = command else { return None };
     let realm = database.realms.get(key).filter(|_| !matches!(reply, Reply::Error(_)))?;
     let conference = realm.conference_called(e164)?;

@@ -1,12 +1,19 @@
 //! The wire protocol, version 2: commands in, replies out.
 
-use std::io::Write as _;
+use std::ops::Range;
+
+use bytes::{Bytes, BytesMut};
+
+use super::stream::Fields;
 
 /// How many bytes a server reads at once, so that a connection may break within a pipeline.
 const READ_AT_ONCE: usize = 1 << 10;
 
 /// A command: its name and its arguments.
-pub(super) type Command = Vec<Vec<u8>>;
+pub(super) type Command = Vec<Word>;
+
+/// A word of a command. Clones share the bytes that the server received.
+pub(super) type Word = Bytes;
 
 /// A reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,9 +22,11 @@ pub(super) enum Reply {
     /// Code and text.
     Error(String),
     Number(i64),
-    Text(Vec<u8>),
+    Text(Word),
     /// The name of a field.
     Name(&'static str),
+    /// Fields and values of an entry, by turns.
+    Fields(Fields),
     Null,
     NullList,
     List(Vec<Reply>),
@@ -25,7 +34,7 @@ pub(super) enum Reply {
 
 impl Reply {
     pub(super) fn text(text: impl AsRef<[u8]>) -> Self {
-        Self::Text(text.as_ref().to_vec())
+        Self::Text(Word::copy_from_slice(text.as_ref()))
     }
 
     pub(super) fn texts<T: AsRef<[u8]>>(texts: impl IntoIterator<Item = T>) -> Self {
@@ -53,6 +62,13 @@ impl Reply {
             Self::Number(number) => line(out, b':', *number),
             Self::Text(text) => bulk(out, text),
             Self::Name(name) => bulk(out, name.as_bytes()),
+            Self::Fields(fields) => {
+                line(out, b'*', 2 * fields.len() as i64);
+                fields.iter().for_each(|(name, value)| {
+                    bulk(out, name);
+                    bulk(out, value);
+                });
+            }
             Self::Null => out.extend_from_slice(b"$-1\r\n"),
             Self::NullList => out.extend_from_slice(b"*-1\r\n"),
             Self::List(items) => {
@@ -73,31 +89,32 @@ fn bulk(out: &mut Vec<u8>, text: &[u8]) {
 /// A line with a number.
 fn line(out: &mut Vec<u8>, kind: u8, number: i64) {
     out.push(kind);
-    write!(out, "{number}\r\n").unwrap();
+    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+    out.extend_from_slice(b"\r\n");
 }
 
 /// Takes the complete commands from the front of what was received, as many as a server reads at once.
-pub(super) fn take_commands(received: &mut Vec<u8>) -> Vec<Command> {
+pub(super) fn take_commands(received: &mut BytesMut) -> Vec<Command> {
     let (mut commands, mut used) = (Vec::new(), 0);
     while used < READ_AT_ONCE
-        && let Some((command, length)) = command(&received[used..])
+        && let Some((words, length)) = command(received)
     {
-        commands.push(command);
+        let bytes = received.split_to(length).freeze();
+        commands.push(words.into_iter().map(|word| bytes.slice(word)).collect());
         used += length;
     }
-    received.drain(..used);
     commands
 }
 
-/// The command at the front, and its length in bytes; `None` if it is not complete.
-fn command(bytes: &[u8]) -> Option<(Command, usize)> {
+/// Where the words of the command at the front are, and its length in bytes; `None` if it is not complete.
+fn command(bytes: &[u8]) -> Option<(Vec<Range<usize>>, usize)> {
     let (words, mut at) = header(bytes, b'*')?;
     let mut command = Vec::with_capacity(words);
     for _ in 0..words {
         let (length, begin) = header(bytes.get(at..)?, b'$')?;
-        let word = bytes.get(at + begin..at + begin + length)?;
-        command.push(word.to_vec());
-        at += begin + length + 2;
+        let word = at + begin..at + begin + length;
+        at = word.end + 2;
+        command.push(word);
     }
     (at <= bytes.len()).then_some((command, at))
 }
@@ -118,12 +135,12 @@ mod tests {
     fn commands_are_taken_when_they_are_complete() {
         let whole = redis::cmd("SET").arg("key").arg("a\r\nb").get_packed_command();
         for cut in 0..whole.len() {
-            let mut received = whole[..cut].to_vec();
+            let mut received = BytesMut::from(&whole[..cut]);
             assert!(take_commands(&mut received).is_empty());
             assert_eq!(received.len(), cut);
         }
-        let mut received = [&whole[..], &whole, &whole[..5]].concat();
-        let command = vec![b"SET".to_vec(), b"key".to_vec(), b"a\r\nb".to_vec()];
+        let mut received = BytesMut::from(&[&whole[..], &whole, &whole[..5]].concat()[..]);
+        let command: Command = ["SET", "key", "a\r\nb"].map(Word::from).into();
         assert_eq!(take_commands(&mut received), [command.clone(), command]);
         assert_eq!(received, &whole[..5]);
     }

@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use bytes::BytesMut;
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, select};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -15,6 +16,9 @@ use tokio::time::{Instant, timeout_at};
 use super::resp::{Command, Reply, take_commands};
 use super::{Answer, Redis, host};
 use crate::simulation::network::{End, Fate, Link};
+
+/// Bytes of the usual replies to what a program sends at once.
+const USUAL_REPLIES: usize = 256;
 
 /// What a connection leads to.
 #[derive(Debug, Clone)]
@@ -28,7 +32,7 @@ pub(in crate::simulation) struct Connection {
     peer: Peer,
     link: Link,
     /// What the program has written, and the server has not read.
-    sent: Vec<u8>,
+    sent: BytesMut,
     /// The commands that are on their way to the server or being carried out: their replies; `None` if they break the
     /// connection. The server reads the next ones after that.
     answering: Option<BoxFuture<'static, Option<Vec<u8>>>>,
@@ -46,7 +50,7 @@ impl Connection {
             Peer::Sentinel(_) => Some(None),
         };
         let end = closed.map(|closed| (link.end(closed), None));
-        Self { peer, link, sent: Vec::new(), answering: None, replies: Vec::new(), end }
+        Self { peer, link, sent: BytesMut::new(), answering: None, replies: Vec::new(), end }
     }
 
     /// Whether the connection is closed by now. The task is woken when it is.
@@ -161,10 +165,14 @@ impl Peer {
         if fate == Fate::BreakBefore {
             return None;
         }
-        let mut replies = Vec::new();
+        let mut replies = Vec::with_capacity(USUAL_REPLIES);
         for command in commands {
             let reply = match &self {
-                Self::Server(redis, server) => answer(redis, *server, command).await,
+                // Boxed, because few commands wait: otherwise the future of every command would be as large.
+                Self::Server(redis, server) if may_wait(&command) => {
+                    answer_in_time(redis.clone(), *server, command).boxed().await
+                }
+                Self::Server(redis, server) => redis.answer_at_once(*server, &command),
                 Self::Sentinel(redis) => sentinel(redis, &command),
             };
             reply.write(&mut replies);
@@ -177,11 +185,12 @@ impl Peer {
     }
 }
 
-async fn answer(redis: &Redis, server: usize, command: Command) -> Reply {
-    if command[0] == b"WAIT" {
+/// Carries out a command that may wait: for replicas, or for entries of a stream.
+async fn answer_in_time(redis: Redis, server: usize, command: Command) -> Reply {
+    if command[0][..] == *b"WAIT" {
         return Reply::number(redis.wait(milliseconds(&command[2])).await);
     }
-    let block = command.iter().position(|word| word == b"BLOCK").and_then(|at| command.get(at + 1));
+    let block = command.iter().position(|word| word[..] == *b"BLOCK").and_then(|at| command.get(at + 1));
     let deadline = Instant::now() + block.map_or(Duration::ZERO, |limit| milliseconds(limit));
     loop {
         let waiting = match redis.with(|state| state.answer(server, &command)) {
@@ -196,13 +205,18 @@ async fn answer(redis: &Redis, server: usize, command: Command) -> Reply {
     }
 }
 
+/// Whether a command waits for something, unless it is there already.
+fn may_wait(command: &Command) -> bool {
+    matches!(&command[0][..], b"WAIT" | b"XREAD" | b"XREADGROUP")
+}
+
 fn milliseconds(word: &[u8]) -> Duration {
     Duration::from_millis(std::str::from_utf8(word).unwrap().parse().unwrap())
 }
 
 fn sentinel(redis: &Redis, command: &Command) -> Reply {
     let (master, failovers) = redis.with(|state| (state.master, state.failovers));
-    match command.get(1).map(Vec::as_slice) {
+    match command.get(1).map(AsRef::as_ref) {
         Some(b"GET-MASTER-ADDR-BY-NAME") => Reply::texts([host(master).as_str(), "6379"]),
         Some(b"MASTER") => Reply::record([("config-epoch", Reply::text(failovers.to_string()))]),
         _ => Reply::Ok,

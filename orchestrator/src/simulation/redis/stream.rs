@@ -4,18 +4,20 @@ use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
 
+use super::resp::Word;
+
 /// The id of an entry: milliseconds and sequence number.
 pub(super) type Id = (u64, u64);
 
 /// Fields and values of an entry.
-pub(super) type Fields = Arc<[(Vec<u8>, Vec<u8>)]>;
+pub(super) type Fields = Arc<[(Word, Word)]>;
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct Stream {
     entries: BTreeMap<Id, Fields>,
     /// The greatest id that the stream ever had.
     pub(super) last: Id,
-    pub(super) groups: BTreeMap<Vec<u8>, Group>,
+    pub(super) groups: BTreeMap<Word, Group>,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -25,12 +27,12 @@ pub(super) struct Group {
     /// Entries that were delivered and not acknowledged.
     pub(super) pending: BTreeMap<Id, Pending>,
     /// When each consumer was last seen, in milliseconds since 1970.
-    pub(super) consumers: BTreeMap<Vec<u8>, i64>,
+    pub(super) consumers: BTreeMap<Word, i64>,
 }
 
 #[derive(Debug, Clone)]
 pub(super) struct Pending {
-    pub(super) consumer: Vec<u8>,
+    pub(super) consumer: Word,
     /// When the entry was delivered, in milliseconds since 1970.
     pub(super) since: i64,
 }
@@ -86,11 +88,11 @@ impl Stream {
 
 impl Group {
     /// Gives entries to a consumer.
-    pub(super) fn deliver(&mut self, consumer: &[u8], ids: &[Id], now: i64) {
-        self.consumers.insert(consumer.to_vec(), now);
+    pub(super) fn deliver(&mut self, consumer: &Word, ids: &[Id], now: i64) {
+        self.consumers.insert(consumer.clone(), now);
         for &id in ids {
             self.delivered = self.delivered.max(id);
-            self.pending.insert(id, Pending { consumer: consumer.to_vec(), since: now });
+            self.pending.insert(id, Pending { consumer: consumer.clone(), since: now });
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::arguments::{Arguments, number};
 use super::database::{Database, Write};
-use super::resp::Reply;
+use super::resp::{Reply, Word};
 use super::stream::{Fields, Group, Id, Stream};
 
 /// What came of a command.
@@ -10,8 +10,8 @@ pub(super) enum Done {
     Reply(Reply),
     /// There is nothing to read yet in this stream, by this group if one reads.
     Nothing {
-        stream: Vec<u8>,
-        group: Option<Vec<u8>>,
+        stream: Word,
+        group: Option<Word>,
     },
 }
 
@@ -19,16 +19,16 @@ pub(super) enum Done {
 pub(super) fn run(
     database: &mut Database,
     clock: i64,
-    command: &[Vec<u8>],
+    command: &[Word],
     log: &mut Vec<Write>,
 ) -> Option<Done> {
     let mut arguments = Arguments::new(&command[1..]);
-    let reply = match command[0].as_slice() {
+    let reply = match &command[0][..] {
         b"XREAD" => return Some(read(database, &mut arguments)),
         b"XREADGROUP" => return Some(read_group(database, clock, &mut arguments, log)),
         b"XADD" => add(database, clock, &mut arguments, log),
         b"XACK" => {
-            let (key, group) = (arguments.text().to_vec(), arguments.text().to_vec());
+            let (key, group) = (arguments.word(), arguments.word());
             let ids: Vec<Id> = arguments.rest().iter().map(|id| id_of(id)).collect();
             let count = Reply::number(ids.len());
             write(database, log, Write::Acknowledge { key, group, ids });
@@ -38,7 +38,7 @@ pub(super) fn run(
         b"XAUTOCLAIM" => claim(database, clock, &mut arguments, log),
         b"XINFO" => consumers(database, clock, &mut arguments),
         b"HSET" => {
-            let key = arguments.text().to_vec();
+            let key = arguments.word();
             let fields = pairs(arguments.rest());
             let count = Reply::number(fields.len());
             write(database, log, Write::SetHash { key, fields });
@@ -47,16 +47,16 @@ pub(super) fn run(
         b"HGET" => {
             let (key, field) = (arguments.text(), arguments.text());
             let value = database.hash(key, clock).and_then(|hash| hash.fields.get(field));
-            value.map_or(Reply::Null, Reply::text)
+            value.map_or(Reply::Null, |value| Reply::Text(value.clone()))
         }
         b"EXPIRE" => {
-            let key = arguments.text().to_vec();
+            let key = arguments.word();
             let at = clock + 1000 * number::<i64>(arguments.text()).unwrap();
             write(database, log, Write::ExpireHash { key, at });
             Reply::Number(1)
         }
         b"DEL" => {
-            let key = arguments.text().to_vec();
+            let key = arguments.word();
             let there = database.hash(&key, clock).is_some();
             write(database, log, Write::DeleteHash { key });
             Reply::Number(there.into())
@@ -72,7 +72,7 @@ fn write(database: &mut Database, log: &mut Vec<Write>, write: Write) {
 }
 
 fn add(database: &mut Database, clock: i64, arguments: &mut Arguments<'_>, log: &mut Vec<Write>) -> Reply {
-    let key = arguments.text().to_vec();
+    let key = arguments.word();
     assert_eq!(arguments.text(), b"*", "programs let the server choose ids");
     let id = database.streams.get(&key).map_or((clock as u64, 0), |stream| stream.next_id(clock));
     let fields: Fields = pairs(arguments.rest()).into();
@@ -84,15 +84,15 @@ fn read(database: &Database, arguments: &mut Arguments<'_>) -> Done {
     let count = arguments.integer_after("COUNT").unwrap().unwrap_or(i64::MAX) as usize;
     let _ = arguments.text_after("BLOCK");
     arguments.flag("STREAMS");
-    let (key, after) = (arguments.text(), id_of(arguments.text()));
-    let entries: Vec<Reply> = match database.streams.get(key) {
+    let (key, after) = (arguments.word(), id_of(arguments.text()));
+    let entries: Vec<Reply> = match database.streams.get(&key) {
         Some(stream) => stream.after(after, count).map(|(id, fields)| entry(id, Some(fields))).collect(),
         None => Vec::new(),
     };
     if entries.is_empty() {
-        return Done::Nothing { stream: key.to_vec(), group: None };
+        return Done::Nothing { stream: key, group: None };
     }
-    Done::Reply(of_stream(key, entries))
+    Done::Reply(of_stream(&key, entries))
 }
 
 fn read_group(
@@ -102,32 +102,31 @@ fn read_group(
     log: &mut Vec<Write>,
 ) -> Done {
     arguments.flag("GROUP");
-    let (name, consumer) = (arguments.text(), arguments.text());
+    let (name, consumer) = (arguments.word(), arguments.word());
     let count = arguments.integer_after("COUNT").unwrap().unwrap_or(i64::MAX) as usize;
     let _ = arguments.text_after("BLOCK");
     arguments.flag("STREAMS");
-    let (key, from) = (arguments.text(), arguments.text());
-    let Some((stream, group)) = find(database, key, name) else { return Done::Reply(no_group()) };
+    let (key, from) = (arguments.word(), arguments.text());
+    let Some((stream, group)) = find(database, &key, &name) else { return Done::Reply(no_group()) };
     if from != b">" {
-        let ids = group.pending_of(consumer, id_of(from), count);
-        return Done::Reply(of_stream(key, ids.iter().map(|id| entry(*id, stream.get(*id))).collect()));
+        let ids = group.pending_of(&consumer, id_of(from), count);
+        return Done::Reply(of_stream(&key, ids.iter().map(|id| entry(*id, stream.get(*id))).collect()));
     }
     let (ids, entries): (Vec<Id>, Vec<Reply>) =
         stream.after(group.delivered, count).map(|(id, fields)| (id, entry(id, Some(fields)))).unzip();
     let nothing = ids.is_empty();
-    let (group, consumer) = (name.to_vec(), consumer.to_vec());
-    let deliver = Write::Deliver { key: key.to_vec(), group, consumer, ids, now: clock };
+    let deliver = Write::Deliver { key: key.clone(), group: name.clone(), consumer, ids, now: clock };
     if nothing {
         // Only says that the consumer was seen.
         database.apply(&deliver);
-        return Done::Nothing { stream: key.to_vec(), group: Some(name.to_vec()) };
+        return Done::Nothing { stream: key, group: Some(name) };
     }
     write(database, log, deliver);
-    Done::Reply(of_stream(key, entries))
+    Done::Reply(of_stream(&key, entries))
 }
 
 fn group(database: &mut Database, arguments: &mut Arguments<'_>, log: &mut Vec<Write>) -> Reply {
-    let (what, key, group) = (arguments.text(), arguments.text().to_vec(), arguments.text().to_vec());
+    let (what, key, group) = (arguments.text(), arguments.word(), arguments.word());
     if what == b"CREATE" {
         if find(database, &key, &group).is_some() {
             return Reply::Error("BUSYGROUP Consumer Group name already exists".to_owned());
@@ -136,23 +135,22 @@ fn group(database: &mut Database, arguments: &mut Arguments<'_>, log: &mut Vec<W
         return Reply::Ok;
     }
     assert_eq!(what, b"DELCONSUMER", "programs create groups and remove consumers");
-    let consumer = arguments.text().to_vec();
+    let consumer = arguments.word();
     write(database, log, Write::RemoveConsumer { key, group, consumer });
     Reply::Number(0)
 }
 
 fn claim(database: &mut Database, clock: i64, arguments: &mut Arguments<'_>, log: &mut Vec<Write>) -> Reply {
-    let (key, name, consumer) = (arguments.text(), arguments.text(), arguments.text());
+    let (key, group, consumer) = (arguments.word(), arguments.word(), arguments.word());
     let idle: i64 = number(arguments.text()).unwrap();
     let from = id_of(arguments.text());
     let count = arguments.integer_after("COUNT").unwrap().unwrap_or(100) as usize;
-    let Some((stream, group)) = find(database, key, name) else { return no_group() };
-    let ids = group.idle(from, clock - idle, count);
+    let Some((stream, found)) = find(database, &key, &group) else { return no_group() };
+    let ids = found.idle(from, clock - idle, count);
     let next = if ids.len() == count { ids.last().map(|id| (id.0, id.1 + 1)) } else { None };
     let entries =
         ids.iter().filter_map(|id| stream.get(*id).map(|fields| entry(*id, Some(fields)))).collect();
-    let (group, consumer) = (name.to_vec(), consumer.to_vec());
-    write(database, log, Write::Deliver { key: key.to_vec(), group, consumer, ids, now: clock });
+    write(database, log, Write::Deliver { key, group, consumer, ids, now: clock });
     Reply::List(vec![
         Reply::text(text_of(next.unwrap_or_default())),
         Reply::List(entries),
@@ -164,7 +162,7 @@ fn consumers(database: &Database, clock: i64, arguments: &mut Arguments<'_>) -> 
     arguments.flag("CONSUMERS");
     let (key, name) = (arguments.text(), arguments.text());
     let Some((_, group)) = find(database, key, name) else { return no_group() };
-    let of = |(consumer, seen): (&Vec<u8>, &i64)| {
+    let of = |(consumer, seen): (&Word, &i64)| {
         let pending = group.pending.values().filter(|pending| pending.consumer == *consumer).count();
         Reply::record([
             ("name", Reply::text(consumer)),
@@ -184,23 +182,22 @@ fn no_group() -> Reply {
     Reply::Error("NOGROUP No such key or consumer group".to_owned())
 }
 
-fn of_stream(key: &[u8], entries: Vec<Reply>) -> Reply {
-    Reply::List(vec![Reply::List(vec![Reply::text(key), Reply::List(entries)])])
+fn of_stream(key: &Word, entries: Vec<Reply>) -> Reply {
+    Reply::List(vec![Reply::List(vec![Reply::Text(key.clone()), Reply::List(entries)])])
 }
 
 fn entry(id: Id, fields: Option<&Fields>) -> Reply {
-    let fields = fields.map_or(Reply::NullList, |fields| {
-        Reply::List(fields.iter().flat_map(|(name, value)| [Reply::text(name), Reply::text(value)]).collect())
-    });
+    let fields = fields.map_or(Reply::NullList, |fields| Reply::Fields(fields.clone()));
     Reply::List(vec![Reply::text(text_of(id)), fields])
 }
 
-fn pairs(words: &[Vec<u8>]) -> Vec<(Vec<u8>, Vec<u8>)> {
+fn pairs(words: &[Word]) -> Vec<(Word, Word)> {
     words.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect()
 }
 
-fn text_of(id: Id) -> String {
-    format!("{}-{}", id.0, id.1)
+fn text_of((ms, number): Id) -> String {
+    let (mut digits, mut behind) = (itoa::Buffer::new(), itoa::Buffer::new());
+    [digits.format(ms), "-", behind.format(number)].concat()
 }
 
 /// An id, whose sequence number may be left out.
