@@ -111,7 +111,7 @@ impl SeatWorkload {
         if let Some(replaced) = replaced {
             self.holds.remove(replaced);
         }
-        self.done.push(format!("held {token} by {user} until {until}: {}", seats.join(" ")));
+        self.done.push(format!("held {token} by {user} until {until}: {}", sorted(seats.clone())));
         self.holds.insert(token, (user, seats, until));
     }
 
@@ -223,7 +223,7 @@ impl SeatWorkload {
             Reply::Int(freed) => {
                 let left = seats.split_off(if all { seats.len() } else { part });
                 assert_eq!(freed as usize, seats.len());
-                self.done.push(format!("released {token}: {}", seats.join(" ")));
+                self.done.push(format!("released {token}: {}", sorted(seats)));
                 if left.is_empty() {
                     self.holds.remove(&token);
                 } else {
@@ -246,8 +246,7 @@ impl SeatWorkload {
         let count = seats.len().to_string();
         let words: Vec<&str> = std::iter::once(&*count).chain(seats.iter().map(String::as_str)).collect();
         assert_eq!(self.call("SEAT.REFUND", &words), Reply::Int(seats.len() as i64));
-        seats.sort_by_key(|seat| self.seats.iter().position(|known| known == seat));
-        self.done.push(format!("refunded {}", seats.join(" ")));
+        self.done.push(format!("refunded {}", sorted(seats)));
     }
 
     fn block(&mut self) {
@@ -320,9 +319,14 @@ impl SeatWorkload {
         let (number, priority) = (self.number, self.random.within(1, 3));
         let rule = *self.random.of(&["ltr", "rtl", "center"]);
         let events = [10, 100, 1000][self.random.below(3)];
+        // A new order of the rows gives other numbers to their seats.
+        let rows = match self.random.below(3) {
+            0 => String::new(),
+            rank => format!(r#","rows":[{{"label":"1","rank":{}}}]"#, 2 * rank - 1),
+        };
         let part = format!(
-            r#"{{"areas":[{{"id":"back","name":"n{number}","priority":{priority},"rule":"{rule}"}}],"events":{events},
-                "limits":{{"max_hold_ms":{}}}}}"#,
+            r#"{{"areas":[{{"id":"back","name":"n{number}","priority":{priority},"rule":"{rule}"{rows}}}],
+                "events":{events},"limits":{{"max_hold_ms":{}}}}}"#,
             10 * LONG_TTL_MS + number as i64
         );
         assert_eq!(self.call("SEAT.ALTER", &[&part]), Reply::Simple("OK".into()));
@@ -338,6 +342,12 @@ impl SeatWorkload {
 /// A time that lasting holds do not expire before.
 fn hold_horizon() -> i64 {
     time_now() + LONG_TTL_MS / 2
+}
+
+/// Ids of seats in an order that does not depend on the plan, which changes during a run.
+fn sorted(mut ids: Vec<String>) -> String {
+    ids.sort_unstable();
+    ids.join(" ")
 }
 
 /// Milliseconds since 1970.
@@ -360,7 +370,7 @@ pub fn events_of(command: &Command) -> (i64, Vec<Event>) {
 /// An event in the words of [`SeatWorkload::done`]; nothing for what a reply does not tell of.
 pub fn told(show: &Show, event: &Event) -> Option<String> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let ids = |seats: &[u32]| seats.iter().map(|&seat| show.venue().id(seat)).collect::<Vec<_>>().join(" ");
+    let ids = |seats: &[u32]| sorted(seats.iter().map(|&seat| show.venue().id(seat)).collect());
     Some(match event {
         Event::Held(held) => {
             let (token, user) = (text(&held.token), text(&held.user));

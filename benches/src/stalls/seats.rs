@@ -52,6 +52,9 @@ pub(crate) fn regular(probe: &mut Probe, elements: usize) {
     probe.measure("SEAT.ALTER of a priority", &["SEAT.ALTER", "show", priority]);
     let tier = r#"{"areas":[{"id":"a0","rows":[{"label":"7","tier":"silver"}]}]}"#;
     probe.measure("SEAT.ALTER of the tier of a row", &["SEAT.ALTER", "show", tier]);
+    let row =
+        r#"{"areas":[{"id":"a0","put_rows":[{"label":"new","rank":-1,"tier":"gold","seats":"1-50"}]}]}"#;
+    probe.measure("SEAT.ALTER that adds a row", &["SEAT.ALTER", "show", row]);
     probe.measure("SEAT.PLAN", &["SEAT.PLAN", "show"]);
     probe.measure("SEAT.MAP of 25,000 seats", &["SEAT.MAP", "show", "a0"]);
     probe.measure("SEAT.STAT", &["SEAT.STAT", "show"]);

@@ -71,7 +71,7 @@ pub(crate) static COMMANDS: &[Command] = &[
         flags: "write deny-oom",
         also: "dangerous",
         keys: RW | UPDATE,
-        summary: "Changes limits, names, priorities, order rules, tiers or the event stream of a show",
+        summary: "Changes limits, names, priorities, order rules, tiers or the event stream of a show; adds, removes and reorders areas, rows and seats",
         complexity: "O(N) with N seats in the show",
         parameters: [KEY, Parameter::text("plan-part")],
     },

@@ -205,6 +205,15 @@ impl SeatStore {
         self.ask(self.begin("SEAT.CREATE").arg(plan)).await
     }
 
+    /// Changes the plan while the show is open, by a part of a plan in JSON. Holds, orders and waits go on.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with `BADSTATE` if a seat that is held or sold would be removed or changed, and with `NOTFOUND`
+    /// for an unknown area, row or seat; then nothing changes.
+    pub async fn alter(&self, part: &str) -> Result<(), Error> {
+        self.ask(self.begin("SEAT.ALTER").arg(part)).await
+    }
+
     /// Finds and holds the best free seats; `None` if no such seats are free.
     ///
     /// # Errors

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use allot_tests::consoles::Console;
 use allot_tests::shows::{THEATRE, create, sample_venue, with_events};
-use allot_tests::{RedisServer, eventually};
+use allot_tests::{RedisServer, Reply, eventually};
 use serde_json::{Value, json};
 
 /// The rows of `SEAT.MAP` of an area.
@@ -73,6 +73,21 @@ fn map_and_its_changes_are_the_map_of_redis() {
         }
         assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
     }
+}
+
+#[test]
+fn added_row_is_in_map_and_plan_at_once_without_events() {
+    let server = RedisServer::start();
+    create(&server, "show", &sample_venue(2, 5));
+    let console = Console::start(&server, &[]);
+    let mut events = console.events("show");
+    events.next("sync");
+    let part = r#"{"areas":[{"id":"a","put_rows":[{"label":"3","rank":3,"tier":"t","seats":"1-7"}]}]}"#;
+    assert_eq!(server.raw().call(&["SEAT.ALTER", "show", part]), Reply::Simple("OK".into()));
+    events.next("resync");
+    let answer = console.get("show/map?key=show").json();
+    let rows = |list: &Value| list.as_array().unwrap().len();
+    assert_eq!((rows(&answer["areas"][0]), rows(&answer["plan"]["areas"][0]["rows"])), (3, 3));
 }
 
 #[test]

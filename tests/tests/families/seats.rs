@@ -75,7 +75,6 @@ impl Family for Seats {
                 "SEAT.LIST @ ORDERS",
                 "SEAT.LIST @ WAITING",
             ]),
-            projections: Vec::new(),
             writes: lines(&[
                 "SEAT.HOLD @ bob 1 TTL 1000",
                 "SEAT.PICK @ bob TTL 1000 SEATS 1 back-1-5",
@@ -136,6 +135,8 @@ impl Family for Seats {
                 "SEAT.RELEASE @ need",
                 "SEAT.RELEASE @ t",
                 r#"SEAT.ALTER @ {"limits":{"seats_per_user":9}}"#,
+                r#"SEAT.ALTER @ {"areas":[{"id":"back","rows":[{"label":"1","rank":3}],"put_rows":[{"label":"3","rank":0,"tier":"bronze","seats":"1-4"}]}]}"#,
+                r#"SEAT.ALTER @ {"remove_seats":["back-2-20"],"add_areas":[{"id":"floor","standing":9,"tier":"pit"}]}"#,
             ]),
             toggle: ["SEAT.BLOCK @ 1 back-2-18".into(), "SEAT.UNBLOCK @ 1 back-2-18".into()],
         }
@@ -342,6 +343,8 @@ const GARBAGE: Garbage<'static> = Garbage {
         "SEAT.ZMPOP 2 z k MAX COUNT 1",
         r#"SEAT.ALTER k {"events":3,"limits":{"holds_per_user":2}}"#,
         r#"SEAT.ALTER k {"areas":[{"id":"back","rows":[{"label":"1","tier":"gold"}]}]}"#,
+        r#"SEAT.ALTER k {"remove_seats":["left-A-1"],"add_areas":[{"id":"u","rows":[{"label":"1","rank":1,"tier":"t","seats":"1-3"}]}]}"#,
+        r#"SEAT.ALTER k {"areas":[{"id":"back","remove_rows":["2"],"put_rows":[{"label":"o","rank":2,"tier":"gold","seats":"1-4"}]}]}"#,
         "SEAT.APPLY k payload",
         "ZADD z 1 a 2 b 3 c 100 d 101 e",
         "COPY k k2 REPLACE",

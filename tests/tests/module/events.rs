@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use allot_tests::raw::RawClient;
 use allot_tests::seat_workload::LONG_TTL_MS;
-use allot_tests::shows::{allot_info, create, hold, no_internal_errors, sample_venue_with};
+use allot_tests::shows::{allot_info, clock, create, hold, no_internal_errors, sample_venue_with};
 use allot_tests::wait::TIMEOUT;
 use allot_tests::{RedisServer, ReplicationStream, Reply, SeatWorkload, eventually};
 
@@ -113,9 +113,13 @@ fn replica_and_restarted_server_have_each_stream_entry_once() {
     let mut workload = SeatWorkload::new(server.raw(), "show", 50);
     // The workload sets other lengths now and then; with any length, every entry goes out once.
     workload.run(400).end_blocks();
-    eventually("all short holds to expire", TIMEOUT, || {
+    let mut client = server.raw();
+    eventually("all short waits and holds to end", TIMEOUT, || {
+        let soon = clock(&mut client) + LONG_TTL_MS / 2;
+        let waits = client.words("SEAT.LIST show WAITING COUNT 1000").array()[1].clone();
         let lasting: usize = workload.lasting().map(|(_, seats)| seats.len()).sum();
-        allot_tests::shows::books(&mut server.raw(), b"show").held == lasting as i64
+        waits.array().iter().all(|wait| wait.field("until").int() > soon)
+            && allot_tests::shows::books(&mut client, b"show").held == lasting as i64
     });
     let commands = stream.drain();
     let ids: Vec<(u64, u64)> = commands

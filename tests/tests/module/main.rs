@@ -21,6 +21,7 @@ mod numbers_soak;
 mod numbers_waiting;
 mod plans;
 mod replies;
+mod seat_alter;
 mod seat_blocks;
 mod seat_rush;
 mod seat_standing;

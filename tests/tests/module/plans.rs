@@ -231,7 +231,7 @@ fn alterations_that_cannot_be_are_refused_and_change_nothing() {
         (r#"{"areas":[{"id":"left","name":""}]}"#, "ERR plan: areas[0].name: is empty"),
         (
             r#"{"seats":1}"#,
-            "ERR plan: seats: unknown field `seats`, expected one of `areas`, `limits`, `events` at line 1 column 8",
+            "ERR plan: seats: unknown field `seats`, expected one of `areas`, `add_areas`, `remove_seats`, `limits`, `events` at line 1 column 8",
         ),
     ] {
         assert_eq!(client.call(&["SEAT.ALTER", "show", part]).error(), expected, "{part}");

@@ -10,6 +10,12 @@ fn newest_event(server: &RedisServer) -> Vec<String> {
     entries.array()[0].array()[1].array().iter().map(Reply::text).collect()
 }
 
+/// The states of the seats of the block `press`.
+fn states_of_press(server: &RedisServer) -> Vec<String> {
+    let listed = server.raw().words("SEAT.LIST show SEATS BLOCK press");
+    listed.field("items").array().iter().map(|seat| seat.field("state").text()).collect()
+}
+
 #[test]
 fn block_ends_by_itself_and_replica_reload_and_append_only_file_agree() {
     let server = RedisServer::builder().arg("appendonly", "yes").start();
@@ -27,10 +33,7 @@ fn block_ends_by_itself_and_replica_reload_and_append_only_file_agree() {
     client.words("SEAT.WAIT show bob 2 TTL 600000 OFFER 60000 FROM press TOKEN bob");
     let waiters = client.words("SEAT.LIST show WAITING");
     assert_eq!(waiters.field("items").array()[0].field("from"), Reply::bulk("press"));
-    let listed = client.words("SEAT.LIST show SEATS BLOCK press");
-    let states: Vec<String> =
-        listed.field("items").array().iter().map(|seat| seat.field("state").text()).collect();
-    assert_eq!(states, ["sold", "sold", "blocked"]);
+    assert_eq!(states_of_press(&server), ["sold", "sold", "blocked"]);
     server.wait_offset_equal(&replica);
     assert_eq!(replica.digest(), server.digest());
     // Nobody sends a command that changes the show.
@@ -46,10 +49,13 @@ fn block_ends_by_itself_and_replica_reload_and_append_only_file_agree() {
     let digest = server.digest();
     assert_eq!(replica.digest(), digest);
     assert_eq!(state_of(&mut replica.raw(), "show", "a-2-2"), "free");
-    client.words("DEBUG RELOAD");
-    assert_eq!(server.digest(), digest);
-    client.words("DEBUG LOADAOF");
-    assert_eq!(server.digest(), digest);
+    assert_eq!(states_of_press(&replica), ["held", "sold", "held"]);
+    for reload in ["DEBUG RELOAD", "DEBUG LOADAOF"] {
+        client.words(reload);
+        assert_eq!(server.digest(), digest, "{reload}");
+        // The digest is that of a snapshot, and cannot tell what a snapshot leaves out.
+        assert_eq!(states_of_press(&server), ["held", "sold", "held"], "{reload}");
+    }
     assert_eq!(client.words("SEAT.UNBLOCK show NAME press"), Reply::Int(0));
     assert_eq!(newest_event(&server), ["event", "unblocked", "block", "press", "reason", "ended"]);
     no_internal_errors(&server);

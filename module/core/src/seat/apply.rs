@@ -3,6 +3,7 @@
 
 use super::claims::{MAX_COUNT, Seats, Stage};
 use super::event::{Arrangement, Event, Held, Turn, WaitedFrom};
+use super::moves::Moves;
 use super::plan::{self, Plan};
 use super::state::{Owner, SeatState, Show};
 use super::venue::{Seat, Venue};
@@ -56,9 +57,12 @@ impl Show {
                     plan::parse(plan.as_bytes()).map_err(|_| Damaged("the plan is not well-formed"))?;
                 plan.limits.check().map_err(|_| Damaged("a limit is out of range"))?;
                 let venue = Venue::build(&plan).map_err(|_| Damaged("the plan breaks a rule"))?;
-                ensure(venue.is_of_same_place(&self.venue), "the plan has other seats")?;
-                let moved = self.taken_seat_of_other_tier(&venue);
-                ensure(moved.is_none(), "a seat that is held or sold would change its tier")
+                let moves = Moves::between(&self.venue, &venue);
+                let moves = moves.ok_or(Damaged("an area of the show is missing in the plan"))?;
+                let kept = self.keeps_taken_seats(&venue, &moves);
+                kept.map_err(|_| Damaged("a seat that is held or sold would be removed or changed"))?;
+                let needed = self.waiters_for_lost_flags(&moves).next();
+                ensure(needed.is_none(), "a waiter needs a flag that no seat would have")
             }
             Event::Limited { limits, .. } => limits.check().map_err(|_| Damaged("a limit is out of range")),
             Event::Arranged { limits, areas, .. } => {
@@ -116,7 +120,8 @@ impl Show {
         }
     }
 
-    /// Applies an event at `at`. O(seats named · log rows); `Altered` O(seats of the show).
+    /// Applies an event at `at`. O(seats named · log rows); `Altered` O(seats of the show +
+    /// waiters log waiters).
     pub fn apply(&mut self, at: Millis, event: &Event) {
         self.applied = self.applied.max(at);
         if self.events > 0 {
@@ -125,6 +130,7 @@ impl Show {
             }
         }
         let users = self.users_changed_by(event);
+        let in_blocks = self.adds_to_blocks(event);
         match event {
             // The state that this event makes is `open`'s.
             Event::Created { .. } => {}
@@ -190,7 +196,7 @@ impl Show {
             Event::BlockEnded { name, until, .. } => self.end_block(name.as_deref(), *until),
             Event::Flushed { count, last_id } => self.outbox.sent(*count as usize, *last_id),
         }
-        self.follow(event, &users);
+        self.follow(event, &users, in_blocks);
     }
 
     fn hold(&mut self, at: Millis, held: &Held) {
@@ -265,20 +271,5 @@ impl Show {
         if reordered {
             self.order_buckets();
         }
-    }
-
-    /// Replaces the plan by one with the same seats.
-    fn alter(&mut self, plan: &str) {
-        // `decide` made this plan, or `admits` has checked it.
-        let plan = plan::parse::<Plan>(plan.as_bytes());
-        let Ok((plan, venue)) = plan.and_then(|plan| Venue::build(&plan).map(|venue| (plan, venue))) else {
-            invariant!("a plan that is applied can be read and built");
-            return;
-        };
-        let old = std::mem::replace(&mut self.venue, venue);
-        self.limits = plan.limits;
-        self.events = plan.events;
-        self.rename_tiers(&old);
-        self.build_buckets();
     }
 }

@@ -70,6 +70,11 @@ impl Show {
         block.filter(|block| block.until.is_none_or(|until| until > now))
     }
 
+    /// Whether the end of a block has passed by `now`, but was not applied yet.
+    pub(super) fn has_ended(&self, id: u32, now: Millis) -> bool {
+        self.blocks.get(id).and_then(|block| block.until).is_some_and(|until| until <= now)
+    }
+
     /// The ends of blocks by `now`, as events: as many as have about `limit` seats, and one at least.
     pub(super) fn overdue_blocks(&self, now: Millis, limit: usize) -> Vec<Event> {
         let mut seats = 0;
@@ -79,12 +84,15 @@ impl Show {
             seats = seats.saturating_add(block.seats.len());
             fits
         });
-        let end = |block: &Block| Event::BlockEnded {
-            name: block.name.clone(),
-            until: block.until.filter(|_| block.name.is_none()),
-            expired: true,
-        };
-        due.map(end).collect()
+        due.map(end_of).collect()
+    }
+
+    /// The ends of those of these blocks that have passed their end by `now`, as events.
+    pub(super) fn overdue_among(&self, now: Millis, mut ids: Vec<u32>) -> Vec<Event> {
+        ids.sort_unstable();
+        ids.dedup();
+        ids.retain(|&id| self.has_ended(id, now));
+        ids.into_iter().filter_map(|id| self.blocks.get(id)).map(end_of).collect()
     }
 
     /// Checks whether a hold of these seats could have been decided. `replaced` is the claim that it replaces.
@@ -181,4 +189,10 @@ impl Show {
         }
         Ok(())
     }
+}
+
+/// The end of a block that has passed its end, as an event.
+fn end_of(block: &Block) -> Event {
+    let until = block.until.filter(|_| block.name.is_none());
+    Event::BlockEnded { name: block.name.clone(), until, expired: true }
 }

@@ -43,7 +43,7 @@ events! {
             /// The plan in its normal form, as JSON.
             plan: String,
         } = 1, notice c"allot.seat.created";
-        /// Limits, names, priorities, rules or tiers changed.
+        /// The plan changed. Seats that are in both plans, by their ids, keep their states.
         Altered {
             /// The whole new plan in its normal form, as JSON.
             plan: String,

@@ -1,8 +1,8 @@
 //! `SEAT.LIST`: seats, holds and sales in parts, for clients that compare a show with another system.
 //!
-//! Seats are listed by their numbers, holds and sales by the numbers of their claims. None of these numbers changes while
-//! a thing exists, and they are the same on every replica. So a thing that exists during the whole listing comes exactly
-//! once, whichever server replies to each call.
+//! Seats are listed by their numbers, holds and sales by the numbers of their claims. These numbers are the same on every
+//! replica. That of a claim does not change while the claim exists, and that of a seat only when an `Altered` event changes
+//! the rows. So a thing that exists during the whole listing comes exactly once, whichever server replies to each call.
 
 use super::claims::{Claim, Stage};
 pub use super::decide::rules::block_called;
@@ -56,7 +56,8 @@ impl Show {
         let from = Seat::try_from(cursor).unwrap_or(Seat::MAX).clamp(range.start, range.end);
         let to = from.saturating_add(count).min(range.end);
         let seats = (from..to).filter(|&seat| self.venue.is_seat(seat));
-        let seats = seats.filter(|&seat| filter.tier.is_none_or(|tier| self.tier_of(seat) == Some(tier)));
+        let seats =
+            seats.filter(|&seat| filter.tier.is_none_or(|tier| self.venue.tier_of(seat) == Some(tier)));
         let seats = seats.filter(|&seat| filter.block.is_none() || self.blocks.of(seat) == filter.block);
         let found = seats.map(|seat| self.seat_record(seat, now)).filter(|record| {
             filter.state.is_none_or(|state| record.state == state)
@@ -136,20 +137,12 @@ impl Show {
     fn passes(&self, claim: &Claim, filter: Filter<'_>) -> bool {
         let in_area = |&seat: &Seat| {
             filter.area.is_none_or(|area| self.venue.area_of(self.venue.row_of(seat)) == area)
-                && filter.tier.is_none_or(|tier| self.tier_of(seat) == Some(tier))
+                && filter.tier.is_none_or(|tier| self.venue.tier_of(seat) == Some(tier))
                 && (filter.block.is_none() || self.blocks.of(seat) == filter.block)
         };
         let every_seat = filter.area.is_none() && filter.tier.is_none() && filter.block.is_none();
         filter.user.is_none_or(|user| self.claims.user(claim.user).name[..] == *user)
             && (every_seat || claim.seats.iter().any(in_area))
-    }
-
-    /// The tier of a seat; `None` for a break.
-    pub fn tier_of(&self, seat: Seat) -> Option<Tier> {
-        let row = self.venue.row_of(seat);
-        let layout = self.venue.layout(row);
-        let slot = layout.tier_slot((seat - self.venue.base(row)) as usize)?;
-        layout.tiers.get(slot).map(|&(tier, _)| tier)
     }
 
     fn positions_of(&self, area: Area) -> std::ops::Range<Seat> {

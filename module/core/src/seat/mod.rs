@@ -5,7 +5,8 @@
 //! `model` is the state: free seats by bucket (`state`), the layout (`venue`, which `building` makes of a `plan`),
 //! and holds and sales (`claims`); `bits` and `index` find runs of free seats. `snapshot` encodes and decodes the
 //! whole state. `read` has the queries, `list` the listings, and `find` searches without holding. `waiters`
-//! keeps the waiting list (`waiting`) in step with the show, and `blocking` the `blocks`.
+//! keeps the waiting list (`waiting`) in step with the show, `blocking` the `blocks`, and `replan` everything with a changed
+//! plan.
 
 mod apply;
 mod blocking;
@@ -17,6 +18,7 @@ mod machine;
 mod model;
 pub mod outcome;
 pub mod read;
+mod replan;
 pub mod request;
 pub mod snapshot;
 mod waiters;
@@ -25,6 +27,7 @@ pub use decide::overdue::decide_overdue;
 pub use decide::{decide, decide_due};
 pub use event::Event;
 pub use model::{bits, blocks, choice, claims, index, labels, plan, sparse, state, venue, waiting};
+use model::{moves, owners};
 pub use outcome::{Decision, HoldRecord, Reply, WaitRecord};
 pub use request::Request;
 pub use state::Show;

@@ -7,6 +7,7 @@ use super::event::{Event, Waited};
 use super::outcome::WaitRecord;
 use super::request::Adjacent;
 use super::state::{Owner, Show};
+use super::venue::Seat;
 use super::waiting::{Waiter, Waiters};
 use crate::invariant;
 use crate::shared::codec::{Damaged, Reader, Writer};
@@ -81,8 +82,29 @@ impl Show {
         }
     }
 
-    /// Brings the waiting list in step with an event that was applied.
-    pub(super) fn follow(&mut self, event: &Event, users: &[Bytes]) {
+    /// Whether a block has more seats to take after an event, or other ones; false where nobody waits. Called before the
+    /// event is applied.
+    pub(super) fn adds_to_blocks(&self, event: &Event) -> bool {
+        if self.waiters.is_empty() {
+            return false;
+        }
+        let in_block = |seats: &[Seat]| seats.iter().any(|&seat| self.blocks.of(seat).is_some());
+        let of_hold =
+            |token: &[u8]| self.claims.find(token).is_some_and(|id| in_block(&self.claims.get(id).seats));
+        match event {
+            Event::Altered { .. }
+            | Event::Limited { .. }
+            | Event::Arranged { .. }
+            | Event::BlockedIn { .. } => true,
+            Event::Released { seats, .. } | Event::Refunded { seats } => in_block(seats),
+            Event::Expired { token } => of_hold(token),
+            Event::Held(held) | Event::Offered(held) => held.replaced.as_deref().is_some_and(of_hold),
+            _ => false,
+        }
+    }
+
+    /// Brings the waiting list in step with an event that was applied. `in_blocks`: what `adds_to_blocks` said before.
+    pub(super) fn follow(&mut self, event: &Event, users: &[Bytes], in_blocks: bool) {
         if self.waiters.is_empty() {
             return;
         }
@@ -104,7 +126,7 @@ impl Show {
             _ => false,
         };
         if !only_takes {
-            self.waiters.search_again();
+            self.waiters.search_again(in_blocks);
         }
         self.waiters.unserved = true;
     }
@@ -167,9 +189,12 @@ impl Show {
             return Err(Damaged("a wish is out of range"));
         }
         let needed = wish.needs.iter().try_fold(0_u32, |sum, need| sum.checked_add(need.count));
-        let sound = wish.needs.iter().all(|need| need.count > 0 && need.flag.0.is_power_of_two());
+        let known = |flags: u64| flags & !self.venue.all_flags() == 0;
+        let is_flag = |flag: u64| flag.is_power_of_two() && known(flag);
+        let sound =
+            known(wish.flags.0) && wish.needs.iter().all(|need| need.count > 0 && is_flag(need.flag.0));
         if !sound || needed.is_none_or(|needed| needed > wish.count) {
-            return Err(Damaged("the needs of a wish are out of range"));
+            return Err(Damaged("the flags or needs of a wish are out of range"));
         }
         let rising = wish.areas.windows(2).all(|pair| matches!(pair, [a, b] if a < b));
         let known = wish.areas.last().is_none_or(|&last| (last as usize) < self.venue.areas().len());

@@ -1,8 +1,10 @@
 //! An event from elsewhere that `decide` would never have let through is refused.
 
-use allot_core::seat::event::{Arrangement, Held, Turn};
+use allot_core::seat::choice::FlagNeed;
+use allot_core::seat::event::{Arrangement, Held, Turn, Waited};
 use allot_core::seat::plan::{Limits, Rule};
-use allot_core::seat::request::{Pick, Request};
+use allot_core::seat::request::{Adjacent, Orphans, Pick, Request};
+use allot_core::seat::waiting::QueueWish;
 use allot_core::seat::{Event, Show, decide};
 use allot_core::shared::field::Any;
 use allot_core::shared::token::TokenChoice;
@@ -57,29 +59,83 @@ fn admits_change(show: &Show, at: &str, value: Value) -> bool {
 }
 
 #[test]
-fn altered_plan_with_other_seats_or_ids_is_refused() {
-    let show = show();
+fn altered_plan_without_a_taken_seat_or_an_area_is_refused() {
+    let mut show = show();
+    let token = TokenChoice { token: b"t", chosen: true };
+    let pick = |seat| {
+        Request::Pick(Pick { user: b"u", ttl: 10, token, orphans: None, from: None, seats: vec![seat] })
+    };
+    let hold = |show: &mut Show, seat| {
+        decide(show, 1, &pick(seat)).unwrap().events.iter().for_each(|event| show.apply(1, event));
+    };
     for (at, value) in [
-        ("/areas/0/id", json!("C")),
         ("/areas/0/rows/0/label", json!("3")),
         ("/areas/0/rows/0/rank", json!(2)),
         ("/areas/0/rows/0/seats", json!("101-200")),
-        ("/areas/0/rows/0/seats", json!("1-50,|,51-100")),
+        ("/areas/0/rows/0/seats", json!("2-50,|,51-100")),
         ("/areas/1/rows/0/seats/0/flags", json!(["wheelchair"])),
-        ("/areas/1/rows/0/seats/0/flags", json!([])),
         ("/areas/1/rows/0/seats/0/label", json!("7")),
-    ] {
-        assert!(!admits_change(&show, at, value), "{at}");
-    }
-    for (at, value) in [
-        ("/areas/0/name", json!("Stalls")),
-        ("/areas/0/priority", json!(7)),
-        ("/areas/0/rule", json!("rtl")),
-        ("/areas/0/rows/0/tier", json!("bronze")),
         ("/areas/1/rows/0/seats/0/tier", json!("bronze")),
     ] {
         assert!(admits_change(&show, at, value), "{at}");
     }
+    hold(&mut show, b"A-1-1");
+    assert!(admits_change(&show, "/areas/0/rows/0/seats", json!("1-50,|,51-100")));
+    for (at, value) in [
+        ("/areas/0/rows/0/label", json!("3")),
+        ("/areas/0/rows/0/seats", json!("101-200")),
+        ("/areas/0/rows/0/seats", json!("2-50,|,51-100")),
+        ("/areas/0/rows/0/tier", json!("bronze")),
+        // Areas keep their places.
+        ("/areas/1/id", json!("C")),
+        ("/areas", json!([plan()["areas"][0]])),
+        ("/areas", json!([plan()["areas"][1], plan()["areas"][0]])),
+        ("/areas/1", json!({"id": "B", "standing": 9, "tier": "gold"})),
+    ] {
+        assert!(!admits_change(&show, at, value), "{at}");
+    }
+    let mut show = self::show();
+    hold(&mut show, b"B-1-1");
+    for flags in [json!(["wheelchair"]), json!([]), json!(["view", "wheelchair"])] {
+        assert!(!admits_change(&show, "/areas/1/rows/0/seats/0/flags", flags));
+    }
+}
+
+#[test]
+fn altered_plan_without_a_flag_that_a_waiter_needs_is_refused() {
+    let mut show = show();
+    let without = json!({"label": "1", "tier": "gold"});
+    assert!(admits_change(&show, "/areas/1/rows/0/seats/0", without.clone()));
+    show.apply(1, &waited(1));
+    assert!(!admits_change(&show, "/areas/1/rows/0/seats/0", without));
+}
+
+/// A wait that needs one seat with the flag of this bit.
+fn waited(flag: u64) -> Event {
+    let wish = QueueWish {
+        count: 1,
+        tier: None,
+        areas: vec![],
+        adjacent: Adjacent::Prefer,
+        orphans: Orphans::Avoid,
+        flags: Any(0),
+        needs: vec![FlagNeed { count: 1, flag: Any(flag) }],
+        from: None,
+    };
+    let (token, user) = (b"w"[..].into(), b"u"[..].into());
+    let waited = Waited { token, user, wish, priority: 0, until: 10, offer: 10, fingerprint: Any(0) };
+    Event::Waited(Box::new(waited))
+}
+
+#[test]
+fn wait_with_an_unknown_flag_is_refused() {
+    assert!(show().admits(&waited(1)).is_ok());
+    assert!(show().admits(&waited(2)).is_err());
+    let mut unknown = waited(1);
+    if let Event::Waited(waited) = &mut unknown {
+        waited.wish.flags = Any(2);
+    }
+    assert!(show().admits(&unknown).is_err());
 }
 
 #[test]

@@ -101,6 +101,8 @@ pub(super) struct Bench {
     pub(super) show: Show,
     pub(super) replica: Show,
     pub(super) naive: Naive,
+    /// The plan of the show; every row lists its seats.
+    pub(super) plan: Plan,
     pub(super) now: i64,
     /// The show before the deadlines of the last step were applied.
     pub(super) overdue: Show,

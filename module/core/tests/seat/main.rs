@@ -9,6 +9,8 @@
 )]
 
 mod admission;
+mod alterations;
+mod altering;
 mod bench;
 mod best_seating;
 mod blocks;

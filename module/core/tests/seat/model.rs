@@ -1,6 +1,7 @@
 //! Random shows and random requests: the real state machine, a naive one, a replica that gets the events as
 //! bytes, and a snapshot must agree after every step.
 
+use super::altering::alter;
 use super::bench::{Bench, Random, random_plan};
 use super::naive::Naive;
 use super::steps::{block, confirm, end_block, exchange, extend, hold, pick, refund, release, unwait, wait};
@@ -11,13 +12,18 @@ fn run(seed: u64, steps: usize) {
     let mut random = Random::new(seed);
     let plan = random_plan(&mut random);
     let show = Show::new(&plan, 0).unwrap();
-    let mut bench =
-        Bench { replica: show.clone(), overdue: show.clone(), show, naive: Naive::new(&plan), now: 1000 };
-    let ids = bench.naive.ids();
+    let (replica, overdue, naive) = (show.clone(), show.clone(), Naive::new(&plan));
+    let mut bench = Bench { replica, overdue, show, naive, plan, now: 1000 };
     let waits = random.chance(60);
     for step in 0..steps {
         let by = random.pick(&[0, 1, 40]);
         bench.advance(by);
+        if random.chance(5) {
+            alter(&mut bench, &mut random, step);
+            bench.check();
+            continue;
+        }
+        let ids = bench.naive.ids();
         let tokens: Vec<Vec<u8>> = bench.naive.claims.keys().cloned().collect();
         let any_token = |random: &mut Random| {
             if tokens.is_empty() || random.chance(5) { b"nobody".to_vec() } else { random.pick(&tokens) }

@@ -1,8 +1,8 @@
-//! Overdue holds: a request expires those that its decision depends on, and no others.
+//! Overdue holds and blocks: a request ends those that its decision depends on, and no others.
 
 use super::house::{House, wish};
-use allot_core::seat::plan::{self, PlanPart};
-use allot_core::seat::request::{Adjacent, Hold, Orphans, Pick, Request};
+use allot_core::seat::plan::{self, PickOrphans, PlanPart};
+use allot_core::seat::request::{Adjacent, Hold, Orphans, Pick, Replace, Request};
 use allot_core::seat::{Reply, decide, decide_overdue};
 use allot_core::shared::refusal::{Code, Refusal};
 use allot_core::shared::token::TokenChoice;
@@ -123,4 +123,133 @@ fn a_change_of_tiers_expires_only_holds_of_its_rows() {
     assert_eq!((expired, answer), (100, Ok(Reply::Ok)));
     let (expired, answer) = expired_for(&house, &alter(json!({"areas": [{"id": "gold", "name": "Gold"}]})));
     assert_eq!((expired, answer), (0, Ok(Reply::Ok)));
+}
+
+#[test]
+fn change_of_seats_expires_only_holds_of_these_seats_and_rows() {
+    let house = overdue_house(&["gold", "silver"]);
+    let of_gold = |change: Value| {
+        let mut part = json!({"areas": [{"id": "gold"}]});
+        part["areas"][0].as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+        Request::Alter(plan::parse::<PlanPart>(part.to_string().as_bytes()).unwrap())
+    };
+    let seats = json!({"remove_seats": ["gold-3-7", "gold-4-400"]}).to_string();
+    let remove = Request::Alter(plan::parse::<PlanPart>(seats.as_bytes()).unwrap());
+    let row = json!({"label": "3", "rank": 3, "tier": "gold", "seats": "1-8"});
+    for (request, holds) in [
+        (remove, 2),
+        (of_gold(json!({"remove_rows": ["3", "4"]})), 200),
+        (of_gold(json!({"put_rows": [row]})), 100),
+        (of_gold(json!({"rows": [{"label": "3", "rank": 70}]})), 0),
+    ] {
+        assert_eq!(expired_for(&house, &request), (holds, Ok(Reply::Ok)), "{request:?}");
+    }
+}
+
+/// A show of two areas, gold and silver. All seats of gold are in blocks of 40 seats that ended together: `b30` has the
+/// seats 1 to 40 of row 3, `b31` the next ones.
+fn house_of_ended_blocks() -> House {
+    let mut house = overdue_house(&[]);
+    for block in 0..100 {
+        let (row, first) = (block / 10, block % 10 * 40 + 1);
+        let seats: Vec<String> = (first..first + 40).map(|seat| format!("gold-{row}-{seat}")).collect();
+        let seats = seats.iter().map(String::as_bytes).collect();
+        let name = format!("b{block}");
+        let until = Some(house.now + 50);
+        house.ask(&Request::BlockIn { name: Some(name.as_bytes()), until, seats }).unwrap();
+    }
+    house.now += 50;
+    house
+}
+
+#[test]
+fn a_request_ends_only_the_blocks_it_depends_on() {
+    let token = TokenChoice { token: b"new", chosen: true };
+    let house = house_of_ended_blocks();
+    let pick = |orphans, seats: &[&'static [u8]]| {
+        let seats = seats.to_vec();
+        Request::Pick(Pick { user: b"bob", ttl: 1000, token, orphans, from: None, seats })
+    };
+    let press = |seat: &'static [u8]| Request::BlockIn { name: Some(b"b9"), until: None, seats: vec![seat] };
+    let from = Hold { from: Some(b"b7"), token, ..wish("bob", 1) };
+    let pick_from = Request::Pick(Pick {
+        user: b"bob",
+        ttl: 1000,
+        token,
+        orphans: None,
+        from: Some(b"b7"),
+        seats: vec![b"silver-0-1"],
+    });
+    let cases: [(Request<'_>, usize, Option<Code>); 13] = [
+        (Request::Extend { token: b"t", ttl: 10 }, 0, Some(Code::NotFound)),
+        (Request::Unwait(b"t"), 0, Some(Code::NotFound)),
+        (Request::Refund { order: None, seats: vec![b"gold-0-1"] }, 0, Some(Code::BadState)),
+        (Request::Hold(Hold { token, ..wish("bob", 4) }), 0, None),
+        (pick(None, &[b"gold-3-7", b"gold-3-8"]), 1, None),
+        (pick(None, &[b"gold-3-40", b"gold-3-41"]), 2, None),
+        // Seat 41 stays free beside the picked one, and so it is not single.
+        (pick(Some(PickOrphans::Forbid), &[b"gold-3-40"]), 2, None),
+        (Request::Block(vec![b"gold-0-1"]), 1, None),
+        (Request::Unblock(vec![b"gold-0-1"]), 1, Some(Code::BadState)),
+        (Request::EndBlock(b"b8"), 1, Some(Code::NotFound)),
+        (press(b"silver-0-1"), 1, None),
+        (Request::Hold(from), 1, Some(Code::NotFound)),
+        (pick_from, 1, Some(Code::NotFound)),
+    ];
+    for (request, blocks, code) in cases {
+        let (ended, answer) = expired_for(&house, &request);
+        assert_eq!((ended, answer.err().map(|refusal| refusal.code)), (blocks, code), "{request:?}");
+    }
+}
+
+#[test]
+fn a_hold_that_finds_no_seats_ends_blocks_until_it_does() {
+    let token = TokenChoice { token: b"new", chosen: true };
+    let house = house_of_ended_blocks();
+    let gold = |count| Request::Hold(Hold { tier: Some(b"gold"), token, ..wish("bob", count) });
+    let (ended, answer) = expired_for(&house, &gold(4));
+    assert!((1..=20).contains(&ended) && matches!(answer, Ok(Reply::Hold(_))), "{ended}: {answer:?}");
+    let more = Hold { adjacent: Adjacent::Require, tier: Some(b"gold"), token, ..wish("bob", 100) };
+    let (ended, answer) = expired_for(&house, &Request::Hold(more));
+    assert!((3..=100).contains(&ended) && matches!(answer, Ok(Reply::Hold(_))), "{ended}: {answer:?}");
+}
+
+#[test]
+fn an_exchange_ends_the_block_of_the_seats_that_are_given_up() {
+    let mut house = overdue_house(&[]);
+    let until = Some(house.now + 50);
+    let row: Vec<String> = (1..=40).map(|seat| format!("gold-0-{seat}")).collect();
+    for (name, seats) in [(b"agent", &row[..20]), (b"press", &row[20..])] {
+        let seats = seats.iter().map(String::as_bytes).collect();
+        house.ask(&Request::BlockIn { name: Some(name), until, seats }).unwrap();
+    }
+    let old = TokenChoice { token: b"old", chosen: true };
+    house.hold(Hold { from: Some(b"agent"), token: old, ..wish("bob", 2) });
+    house.now += 50;
+    let replace = Some(Replace { token: b"old", other: false });
+    let token = TokenChoice { token: b"new", chosen: true };
+    let exchange = Request::Hold(Hold { tier: Some(b"gold"), replace, token, ..wish("bob", 3) });
+    let (ended, answer) = expired_for(&house, &exchange);
+    assert!(matches!(answer, Ok(Reply::Hold(_))), "{answer:?}");
+    assert_eq!(
+        ended, 1,
+        "the seats of the old hold are free for the new one, and those of the press are not needed"
+    );
+}
+
+#[test]
+fn a_block_that_has_ended_does_not_count_as_one_of_the_most_blocks() {
+    let row = |row: usize| json!({"label": row.to_string(), "rank": row, "tier": "gold", "seats": "1-4000"});
+    let rows: Vec<Value> = (0..3).map(row).collect();
+    let mut house = House::new(&json!({"areas": [{"id": "gold", "rows": rows}]}));
+    for block in 0..10_000 {
+        let (name, seat) = (format!("b{block}"), format!("gold-{}-{}", block / 4000, block % 4000 + 1));
+        let (until, seats) = (Some(if block == 77 { 50 } else { 100 }), vec![seat.as_bytes()]);
+        house.ask(&Request::BlockIn { name: Some(name.as_bytes()), until, seats }).unwrap();
+    }
+    let one_more = Request::BlockIn { name: Some(b"more"), until: None, seats: vec![b"gold-2-4000"] };
+    let (ended, answer) = expired_for(&house, &one_more);
+    assert_eq!((ended, answer.map_err(|refusal| refusal.code)), (0, Err(Code::Limit)));
+    house.now = 50;
+    assert_eq!(expired_for(&house, &one_more), (1, Ok(Reply::Integer(1))));
 }

@@ -165,6 +165,15 @@ fn party_with_needs_is_not_seated_in_a_standing_area() {
 }
 
 #[test]
+fn scattered_party_with_needs_may_have_places_for_its_other_members() {
+    let mut house = House::new(&json!({"areas": [floor(9), area("stalls", 2, "ltr", &["w"])]}));
+    let needs = vec![Need { count: 1, flag: b"wheelchair" }];
+    let party = Hold { needs, ..wish("ann", 2) };
+    assert_eq!(house.hold(Hold { adjacent: Adjacent::Require, ..party.clone() }), "NOADJACENT");
+    assert_eq!(house.hold(party), "floor-1 stalls-1-1");
+}
+
+#[test]
 fn places_of_a_block_and_of_a_replaced_hold_are_taken_by_number() {
     let mut house = festival(9);
     let seats = vec![&b"floor-8"[..], b"floor-2", b"floor-4"];

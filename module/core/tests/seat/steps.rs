@@ -86,8 +86,11 @@ pub(super) fn wait(bench: &mut Bench, random: &mut Random, token: &str) {
     } else if waits >= most {
         Err(Code::Limit)
     } else {
-        let user = user.as_bytes().to_vec();
-        naive.waiters.push(Waiter { token, user, wish: wish.clone(), until: now + ttl, offer, priority });
+        let (user, mut wish) = (user.as_bytes().to_vec(), wish.clone());
+        // A flag that no seat has means nothing, also if seats get the flag later.
+        let known: Vec<String> = naive.places().flat_map(|place| naive.seat(place).flags.clone()).collect();
+        wish.flags.retain(|flag| known.contains(flag));
+        naive.waiters.push(Waiter { token, user, wish, until: now + ttl, offer, priority });
         Ok(false)
     };
     let got = bench.ask(&request).map(|reply| match reply {

@@ -2,8 +2,8 @@
 
 use super::house::{House, wish};
 use allot_core::seat::list::Filter;
-use allot_core::seat::request::{Hold, Orphans, Request, Wait};
-use allot_core::seat::{Reply, Show, WaitRecord, decide_due};
+use allot_core::seat::request::{Hold, Orphans, Replace, Request, Wait};
+use allot_core::seat::{Reply, Show, WaitRecord, decide, decide_due};
 use allot_core::shared::refusal::{Code, Refusal};
 use allot_core::shared::token::TokenChoice;
 use serde_json::json;
@@ -19,14 +19,14 @@ impl House {
     }
 
     /// Asks, applies deadlines before, and serves the list after it, as a step of the module does.
-    fn step(&mut self, request: &Request<'_>) -> Result<Reply, Refusal> {
+    pub(super) fn step(&mut self, request: &Request<'_>) -> Result<Reply, Refusal> {
         self.settle();
         let reply = self.ask(request);
         self.settle();
         reply
     }
 
-    fn settle(&mut self) {
+    pub(super) fn settle(&mut self) {
         for event in decide_due(&self.show, self.now, usize::MAX) {
             self.show.apply(self.now, &event);
         }
@@ -37,7 +37,7 @@ impl House {
         assert_eq!(self.show.check(), Ok(()));
     }
 
-    fn wait(&mut self, user: &str, hold: Hold<'_>, priority: i32) -> Result<WaitRecord, Code> {
+    pub(super) fn wait(&mut self, user: &str, hold: Hold<'_>, priority: i32) -> Result<WaitRecord, Code> {
         let token = TokenChoice { token: user.as_bytes(), chosen: true };
         let hold = Hold { user: user.as_bytes(), token, ..hold };
         match self.step(&Request::Wait(Wait { hold, offer: 100, priority })) {
@@ -48,7 +48,7 @@ impl House {
     }
 
     /// The seats of a user's live holds.
-    fn seats_of(&self, user: &str) -> usize {
+    pub(super) fn seats_of(&self, user: &str) -> usize {
         self.show.holds_of(user.as_bytes(), self.now).iter().map(|hold| hold.seats.len()).sum()
     }
 }
@@ -218,4 +218,67 @@ fn altered_tiers_serve_those_who_wait_for_them() {
     house.alter(&json!({"areas": [{"id": "a", "rows": [{"label": "2", "tier": "gold"}]}]})).unwrap();
     house.settle();
     assert_eq!(house.seats_of("ann"), 2);
+}
+
+/// A way in which seats return to their block.
+type Return<'a> = &'a dyn Fn(&mut House) -> Result<(), Refusal>;
+
+#[test]
+fn seats_that_return_to_a_block_are_offered_to_those_who_wait_for_it() {
+    let bob = |house: &mut House, request: Request<'_>| house.step(&request).map(|_| ());
+    let release = |house: &mut House| bob(house, Request::Release { token: b"bob", seats: None });
+    let expire = |house: &mut House| {
+        house.now += 100;
+        house.settle();
+        Ok(())
+    };
+    let refund = |house: &mut House| {
+        bob(house, Request::Confirm { token: b"bob", user: None, order: Some(b"order") })?;
+        bob(house, Request::Refund { order: None, seats: vec![b"a-1-1"] })
+    };
+    let exchange = |house: &mut House| {
+        let replace = Some(Replace { token: b"bob", other: false });
+        let token = TokenChoice { token: b"new", chosen: true };
+        let silver = Hold { tier: Some(b"silver"), ttl: 100, replace, token, ..wish("bob", 1) };
+        bob(house, Request::Hold(silver))
+    };
+    let returns: [(&str, Return<'_>); 4] =
+        [("release", &release), ("expire", &expire), ("refund", &refund), ("exchange", &exchange)];
+    for (name, give_back) in returns {
+        let mut house = House::with_seats(4, &json!({}));
+        let seats = vec![&b"a-1-1"[..]];
+        house.step(&Request::BlockIn { name: Some(b"press"), until: None, seats }).unwrap();
+        let press = || Hold { from: Some(b"press"), ..gold(1) };
+        assert!(house.wait("bob", press(), 0).unwrap().offered);
+        assert!(!house.wait("ann", press(), 0).unwrap().offered);
+        // A seat of no block becomes free: the block is searched in vain, and not again until its own seats return.
+        house.pick("eve", "eve", &["a-2-2"]).unwrap();
+        house.step(&Request::Release { token: b"eve", seats: None }).unwrap();
+        give_back(&mut house).unwrap();
+        assert_eq!(house.seats_of("ann"), 1, "{name}");
+    }
+}
+
+#[test]
+fn waiter_from_a_block_that_has_passed_its_end_is_offered_nothing() {
+    let mut house = House::with_seats(4, &json!({}));
+    let block = |until| {
+        let seats = vec![&b"a-1-1"[..]];
+        Request::BlockIn { name: Some(b"press"), until: Some(until), seats }
+    };
+    let press = || Hold { from: Some(b"press"), ..gold(1) };
+    house.step(&block(50)).unwrap();
+    assert!(house.wait("bob", press(), 0).unwrap().offered);
+    assert!(!house.wait("ann", press(), 0).unwrap().offered);
+    house.now = 50;
+    // The seat is given back before the end of the block is applied.
+    let release = Request::Release { token: b"bob", seats: None };
+    for event in decide(&house.show, house.now, &release).unwrap().events {
+        house.show.apply(house.now, &event);
+    }
+    assert!(house.show.follow_up(house.now).is_none());
+    house.settle();
+    assert_eq!(house.seats_of("ann"), 0);
+    house.step(&block(90)).unwrap();
+    assert_eq!(house.seats_of("ann"), 1);
 }

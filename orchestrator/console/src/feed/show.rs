@@ -259,7 +259,12 @@ impl Show {
         if self.plan.as_ref().is_none_or(|(.., read)| read.elapsed() > PLAN_INTERVAL) {
             replanned |= self.read_plan(show).await?;
         }
-        let (areas, now) = self.read_map(show).await?;
+        let (mut areas, mut now) = self.read_map(show).await?;
+        // Without events, only its map says that a plan was altered.
+        if !replanned && self.last.as_ref().is_some_and(|last| !self.same_shape(&last.areas, &areas)) {
+            replanned = self.read_plan(show).await?;
+            (areas, now) = self.read_map(show).await?;
+        }
         let Some((plan, ..)) = &self.plan else { return Ok(()) };
         let begins = self.last.is_none();
         let reshaped =

@@ -1,64 +1,194 @@
 //! `SEAT.ALTER`: the new plan.
 
+use super::rules::Decided;
 use crate::invariant;
-use crate::seat::event::Arrangement;
+use crate::seat::event::{Arrangement, Event, Events};
 use crate::seat::labels::parse_short_form;
-use crate::seat::plan::{Limits, PartRow, Plan, PlanPart, PlanRow, PlanSeat, PlanSeats, identifier, wrong};
+use crate::seat::moves::Moves;
+use crate::seat::outcome::{Decision, Reply};
+use crate::seat::plan::{
+    Limits, PartArea, PartRow, Plan, PlanArea, PlanPart, PlanRow, PlanSeat, PlanSeats, identifier, wrong,
+};
 use crate::seat::state::Show;
-use crate::seat::venue::Venue;
+use crate::seat::venue::{Row, Seat, Venue};
+use crate::shared::Millis;
+use crate::shared::decision::{decided, unchanged};
 use crate::shared::refusal::{Code, Refusal};
 use crate::shared::text::quoted;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// The whole plan of `show` after `part`, in its normal form. O(seats of the show).
+/// Decides a change of the plan. O(areas of the part) if only limits, names, priorities or order rules change, otherwise
+/// O(seats of the show).
 ///
 /// # Errors
-/// `NOTFOUND` for an unknown area, row or seat; `ERR` for an invalid part; `BADSTATE` if a held or sold seat would
-/// change its tier.
-pub(super) fn altered_plan(show: &Show, part: &PlanPart) -> Result<Plan, Refusal> {
+/// `NOTFOUND` for an unknown area, row or seat; `ERR` for an invalid part; `BADSTATE` if a held or sold seat would be
+/// removed or change its tier or flags, or if no seat would have a flag that a waiter needs.
+pub(super) fn decide_alter(show: &Show, now: Millis, part: &PlanPart) -> Decided {
+    if !part.changes_seats() {
+        let limits = altered_limits(show.limits, part);
+        limits.check()?;
+        let events = part.events.unwrap_or(show.events);
+        let areas = arranged_areas(show, part)?;
+        // The events that change only limits do not have all of them.
+        if limits == limits.with_rest_of(show.limits) {
+            return match (areas.is_empty(), limits == show.limits && events == show.events) {
+                (true, true) => unchanged(Reply::Ok),
+                (true, false) => decided(Event::Limited { limits, events }, Reply::Ok),
+                (false, _) => decided(Event::Arranged { limits, events, areas }, Reply::Ok),
+            };
+        }
+    }
+    let (plan, venue) = altered_plan(show, part)?;
+    if plan == show.plan() {
+        return unchanged(Reply::Ok);
+    }
+    let mut events = check_change(show, now, &venue)?;
+    events.push(Event::Altered { plan: plan.to_json() });
+    Ok(Decision { events, reply: Reply::Ok })
+}
+
+/// Checks that the plan of `show` may become `venue`. Returns the ends of those waits that would forbid it, but whose time
+/// is over.
+fn check_change(show: &Show, now: Millis, venue: &Venue) -> Result<Events, Refusal> {
+    let mut events = Events::new();
+    let Some(moves) = Moves::between(&show.venue, venue) else {
+        invariant!("a part of a plan changes no area's id");
+        return Err(wrong("areas", "an area is missing"));
+    };
+    show.keeps_taken_seats(venue, &moves)?;
+    for (waiter, flag) in show.waiters_for_lost_flags(&moves) {
+        if waiter.until > now {
+            let (token, flag) = (quoted(&waiter.token[..]), quoted(flag));
+            let what = format!("the wait {token} needs flag {flag}, and no seat would have it");
+            return Err(Refusal::new(Code::BadState, what));
+        }
+        events.push(Event::Unwaited { token: waiter.token.clone(), expired: true });
+    }
+    Ok(events)
+}
+
+/// The whole plan of `show` after `part`, in its normal form, and its venue. O(seats of the show).
+fn altered_plan(show: &Show, part: &PlanPart) -> Result<(Plan, Venue), Refusal> {
     let mut plan = show.plan();
     plan.limits = altered_limits(plan.limits, part);
     plan.limits.check()?;
     plan.events = part.events.unwrap_or(plan.events);
-    let mut tiers_change = false;
+    remove_seats(&show.venue, &mut plan.areas, &part.remove_seats)?;
     for (number, change) in part.areas.iter().enumerate() {
         let place = format!("areas[{number}]");
         let Some(area) = plan.areas.iter_mut().find(|area| area.id == change.id) else {
             return Err(no_area(&place, &change.id));
         };
-        area.name = change.name.clone().or(area.name.take());
-        area.priority = change.priority.unwrap_or(area.priority);
-        area.rule = change.rule.unwrap_or(area.rule);
-        if let Some(tier) = &change.tier {
-            if area.standing.is_none() {
-                return Err(wrong(
-                    &place,
-                    "tier: only a standing area has one; name the tiers of rows or seats",
-                ));
-            }
-            tiers_change = true;
-            area.tier = Some(tier.clone());
-        }
-        for (number, change) in change.rows.iter().enumerate() {
-            let place = format!("{place}.rows[{number}]");
-            tiers_change = true;
-            change_row(&mut area.rows, change, &place)?;
-        }
+        change_area(area, change, &place)?;
     }
+    if let Some(area) = plan.areas.iter().find(|area| area.rows.is_empty() && area.standing.is_none()) {
+        let what = "would have no row, and areas cannot be removed; block its seats instead";
+        return Err(wrong("areas", &format!("area {} {what}", quoted(&area.id))));
+    }
+    plan.areas.extend(part.add_areas.iter().cloned());
     // Building checks the names, and brings the rows into their normal form.
     let venue = Venue::build(&plan)?;
-    if tiers_change {
-        check_tiers(show, &venue)?;
-    }
     plan.areas = venue.areas_as_plan();
-    Ok(plan)
+    Ok((plan, venue))
+}
+
+/// Makes breaks of seats, and removes rows without seats. `areas` is the plan of `venue`, in its normal form.
+fn remove_seats(venue: &Venue, areas: &mut [PlanArea], ids: &[String]) -> Result<(), Refusal> {
+    let mut by_row: BTreeMap<Row, Vec<Seat>> = BTreeMap::new();
+    for (number, id) in ids.iter().enumerate() {
+        let place = format!("remove_seats[{number}]");
+        let Some(seat) = venue.find(id.as_bytes()) else {
+            let what = format!("{place}: this show has no seat {}", quoted(id));
+            return Err(Refusal::new(Code::NotFound, what));
+        };
+        let row = venue.row_of(seat);
+        if venue.is_standing(row) {
+            let what = format!("{} is a place of a standing area; change its `standing`", quoted(id));
+            return Err(wrong(&place, &what));
+        }
+        by_row.entry(row).or_default().push(seat - venue.base(row));
+    }
+    for (row, positions) in by_row {
+        let number = venue.area_of(row);
+        let area = areas.get_mut(number as usize);
+        // In the normal form, the rows are in the order of their numbers.
+        let row = area.and_then(|area| area.rows.get_mut((row - venue.area(number).rows.start) as usize));
+        let Some(row) = row else {
+            invariant!("a row of the venue is in the plan");
+            continue;
+        };
+        let mut seats = listed(row, "remove_seats")?;
+        for position in positions {
+            if let Some(seat) = seats.get_mut(position as usize) {
+                *seat = None;
+            }
+        }
+        (row.tier, row.seats) = (None, PlanSeats::List(seats));
+    }
+    let has_seat = |row: &PlanRow| match &row.seats {
+        PlanSeats::List(seats) => seats.iter().any(Option::is_some),
+        PlanSeats::Short(_) => true,
+    };
+    areas.iter_mut().for_each(|area| area.rows.retain(has_seat));
+    Ok(())
+}
+
+fn change_area(area: &mut PlanArea, change: &PartArea, place: &str) -> Result<(), Refusal> {
+    area.name = change.name.clone().or(area.name.take());
+    area.priority = change.priority.unwrap_or(area.priority);
+    area.rule = change.rule.unwrap_or(area.rule);
+    for label in &change.remove_rows {
+        let before = area.rows.len();
+        area.rows.retain(|row| row.label != *label);
+        if area.rows.len() == before {
+            return Err(no_row(&format!("{place}.remove_rows"), label));
+        }
+    }
+    put_rows(&mut area.rows, &change.put_rows, &format!("{place}.put_rows"))?;
+    if area.standing.is_none() && (change.standing.is_some() || change.tier.is_some()) {
+        let (field, hint) = match change.standing {
+            Some(_) => ("standing", "add rows or seats to this one"),
+            None => ("tier", "name the tiers of rows or seats"),
+        };
+        return Err(wrong(place, &format!("{field}: only a standing area has one; {hint}")));
+    }
+    area.standing = change.standing.or(area.standing);
+    area.tier = change.tier.clone().or(area.tier.take());
+    for (number, change) in change.rows.iter().enumerate() {
+        change_row(&mut area.rows, change, &format!("{place}.rows[{number}]"))?;
+    }
+    Ok(())
+}
+
+/// Adds rows, or puts them in the places of the rows with their labels.
+fn put_rows(rows: &mut Vec<PlanRow>, put: &[PlanRow], place: &str) -> Result<(), Refusal> {
+    let mut labels = HashSet::new();
+    for (number, row) in put.iter().enumerate() {
+        let refuse = |what: &str| {
+            Err(wrong(&format!("{place}[{number}]"), &format!("row {} {what}", quoted(&row.label))))
+        };
+        if !labels.insert(&row.label) {
+            return refuse("occurs twice");
+        }
+        let mut same = rows.iter_mut().filter(|other| other.label == row.label);
+        match (same.next(), same.next()) {
+            (Some(_), Some(_)) => {
+                return refuse(
+                    "is one of several rows with this label; remove them first with `remove_rows`",
+                );
+            }
+            (Some(other), None) => *other = row.clone(),
+            (None, _) => rows.push(row.clone()),
+        }
+    }
+    Ok(())
 }
 
 /// The areas that `part` changes, in plan order; it names no rows. O(areas of the part).
 ///
 /// # Errors
-/// As `altered_plan`.
-pub(super) fn arranged_areas(show: &Show, part: &PlanPart) -> Result<Vec<Arrangement>, Refusal> {
+/// As `decide_alter`.
+fn arranged_areas(show: &Show, part: &PlanPart) -> Result<Vec<Arrangement>, Refusal> {
     let mut areas = BTreeMap::new();
     for (number, change) in part.areas.iter().enumerate() {
         let Some(area) = show.venue.area_called(change.id.as_bytes()) else {
@@ -93,7 +223,7 @@ fn no_area(place: &str, id: &str) -> Refusal {
 }
 
 /// The limits after `part`.
-pub(super) fn altered_limits(limits: Limits, part: &PlanPart) -> Limits {
+fn altered_limits(limits: Limits, part: &PlanPart) -> Limits {
     Limits {
         seats_per_user: part.limits.seats_per_user.unwrap_or(limits.seats_per_user),
         holds_per_user: part.limits.holds_per_user.unwrap_or(limits.holds_per_user),
@@ -103,14 +233,25 @@ pub(super) fn altered_limits(limits: Limits, part: &PlanPart) -> Limits {
     }
 }
 
-/// Sets the new tiers of all seats, or of the listed seats, in all rows with that label.
+fn no_row(place: &str, label: &str) -> Refusal {
+    Refusal::new(Code::NotFound, format!("{place}: this area has no row {}", quoted(label)))
+}
+
+/// Sets the rank of all rows with that label, and the new tiers of all their seats or of the listed ones.
 fn change_row(rows: &mut [PlanRow], change: &PartRow, place: &str) -> Result<(), Refusal> {
     let mut wanted = wanted_tiers(change, place)?;
     let mut changed = HashSet::new();
     let mut found = false;
     for row in rows.iter_mut().filter(|row| row.label == change.label) {
         found = true;
-        let mut seats = listed(row);
+        row.rank = change.rank.unwrap_or(row.rank);
+        if wanted.is_none() && change.tier.is_none() {
+            if change.rank.is_none() {
+                return Err(wrong(place, "names neither a rank nor a tier nor seats"));
+            }
+            continue;
+        }
+        let mut seats = listed(row, place)?;
         for seat in seats.iter_mut().flatten() {
             match (&mut wanted, &change.tier) {
                 (Some(_), _) if changed.contains(&seat.label) => {
@@ -127,19 +268,17 @@ fn change_row(rows: &mut [PlanRow], change: &PartRow, place: &str) -> Result<(),
                         changed.insert(seat.label.clone());
                     }
                 }
-                (None, Some(tier)) => seat.tier = Some(tier.clone()),
-                (None, None) => return Err(wrong(place, "names neither a tier nor seats")),
+                (None, tier) => seat.tier = tier.clone().or(seat.tier.take()),
             }
         }
-        row.tier = None;
-        row.seats = PlanSeats::List(seats);
+        (row.tier, row.seats) = (None, PlanSeats::List(seats));
     }
-    let missing = |what: String| Err(Refusal::new(Code::NotFound, format!("{place}: {what}")));
     if !found {
-        return missing(format!("this area has no row {}", quoted(&change.label)));
+        return Err(no_row(place, &change.label));
     }
     if let Some(label) = wanted.iter().flat_map(HashMap::keys).min() {
-        return missing(format!("row {} has no seat {}", quoted(&change.label), quoted(label)));
+        let what = format!("{place}: row {} has no seat {}", quoted(&change.label), quoted(label));
+        return Err(Refusal::new(Code::NotFound, what));
     }
     Ok(())
 }
@@ -148,13 +287,13 @@ fn change_row(rows: &mut [PlanRow], change: &PartRow, place: &str) -> Result<(),
 fn wanted_tiers(change: &PartRow, place: &str) -> Result<Option<HashMap<String, String>>, Refusal> {
     let tier_of = |seat: &PlanSeat| {
         if !seat.flags.is_empty() {
-            return Err(wrong(place, "flags cannot be changed while a show is open"));
-        }
-        if seat.id.is_some() {
             return Err(wrong(
                 place,
-                "ids cannot be changed while a show is open; name the seat by its label",
+                "flags change only with the whole row; put the row again with `put_rows`",
             ));
+        }
+        if seat.id.is_some() {
+            return Err(wrong(place, "ids change only with the whole row; name the seat by its label"));
         }
         seat.tier
             .clone()
@@ -174,22 +313,17 @@ fn wanted_tiers(change: &PartRow, place: &str) -> Result<Option<HashMap<String, 
 }
 
 /// The seats of a row in the long notation, each with its own tier.
-fn listed(row: &PlanRow) -> Vec<Option<PlanSeat>> {
-    match &row.seats {
-        PlanSeats::List(seats) => seats.clone(),
-        PlanSeats::Short(text) => {
-            let labels = parse_short_form(text);
-            invariant!(labels.is_ok(), "the short form of a plan that was built is well-formed");
-            let seat = |label| PlanSeat { label, id: None, tier: row.tier.clone(), flags: Vec::new() };
-            labels.unwrap_or_default().into_iter().map(|label| label.map(seat)).collect()
+fn listed(row: &PlanRow, place: &str) -> Result<Vec<Option<PlanSeat>>, Refusal> {
+    let tier = |own: Option<String>| own.or(row.tier.clone());
+    Ok(match &row.seats {
+        PlanSeats::List(seats) => {
+            let seat = |seat: &PlanSeat| PlanSeat { tier: tier(seat.tier.clone()), ..seat.clone() };
+            seats.iter().map(|found| found.as_ref().map(seat)).collect()
         }
-    }
-}
-
-/// Refuses a new tier for a seat that is held or sold.
-fn check_tiers(show: &Show, venue: &Venue) -> Result<(), Refusal> {
-    let Some(seat) = show.taken_seat_of_other_tier(venue) else { return Ok(()) };
-    let state = show.state(seat).word();
-    let what = format!("seat {} is {state}; its tier cannot change", quoted(venue.id(seat)));
-    Err(Refusal::new(Code::BadState, what))
+        PlanSeats::Short(text) => {
+            let labels = parse_short_form(text).map_err(|what| wrong(place, &what))?;
+            let seat = |label| PlanSeat { label, id: None, tier: tier(None), flags: Vec::new() };
+            labels.into_iter().map(|label| label.map(seat)).collect()
+        }
+    })
 }

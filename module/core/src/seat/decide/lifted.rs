@@ -16,30 +16,46 @@ pub(super) struct Lifted {
     pub(super) seats: StripSeats,
 }
 
-/// The lifted strips of a request for seats of this kind, by bucket and strip; none for most requests. The seats of
-/// `replaced` count as free, and may be taken if `again` is set.
-pub(super) fn lifted_strips(
-    show: &Show,
-    wish: &Wish,
-    kind: Kind,
-    replaced: &[Seat],
-    again: bool,
-) -> Vec<Lifted> {
-    let mut lifted: Vec<Lifted> = Vec::new();
+/// A seat of a lifted strip.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct LiftedSeat {
+    bucket: u32,
+    strip: u32,
+    seat: Seat,
+    takeable: bool,
+}
+
+/// The seats of the lifted strips of a request, by bucket and strip; none for most requests. Only seats of the areas and
+/// the tier of the wish. The seats of `replaced` count as free, and may be taken if `again` is set. O(B log B) with B
+/// seats of the block.
+pub(super) fn lifted_seats(show: &Show, wish: &Wish, replaced: &[Seat], again: bool) -> Vec<LiftedSeat> {
     let blocked = wish.from.map_or_else(Seats::new, |block| show.blocked_seats(block));
     // The seats of a replaced hold return to their block.
     let replaced = replaced.iter().filter(|&&seat| show.blocks.of(seat) == wish.from);
     let replaced = replaced.map(|&seat| (seat, again));
-    let mut seats: Vec<(u32, u32, Seat, bool)> = Vec::new();
+    let mut seats: Vec<LiftedSeat> = Vec::new();
     for (seat, takeable) in blocked.into_iter().map(|seat| (seat, true)).chain(replaced) {
         let Some((bucket, strip)) = show.strip_of(seat) else {
             invariant!("a seat of a hold lies in a strip");
             continue;
         };
-        seats.push((bucket, strip, seat, takeable));
+        seats.push(LiftedSeat { bucket, strip, seat, takeable });
     }
     seats.sort_unstable();
-    for (bucket, strip, seat, takeable) in seats {
+    let of_wish = |bucket: u32| {
+        let info = show.bucket_at(bucket);
+        wish.tier.is_none_or(|tier| tier == info.tier)
+            && (wish.areas.is_empty() || wish.areas.contains(&info.area))
+    };
+    let buckets = seats.chunk_by(|one, other| one.bucket == other.bucket);
+    let buckets = buckets.filter(|seats| seats.first().is_some_and(|one| of_wish(one.bucket)));
+    buckets.flatten().copied().collect()
+}
+
+/// The lifted strips for seats of this kind, by bucket and strip.
+pub(super) fn lifted_strips(show: &Show, wish: &Wish, kind: Kind, seats: &[LiftedSeat]) -> Vec<Lifted> {
+    let mut lifted: Vec<Lifted> = Vec::new();
+    for &LiftedSeat { bucket, strip, seat, takeable } in seats {
         if lifted.last().is_none_or(|one| (one.bucket, one.strip) != (bucket, strip)) {
             let mut seats = StripSeats::of(show, kind, bucket, strip);
             if wish.from.is_some() {

@@ -22,7 +22,6 @@ use self::wish::Found;
 use super::claims::{MAX_COUNT, Seats, Stage};
 use super::event::{Event, Events, Held, Turn};
 use super::outcome::{HoldRecord, Reply};
-use super::plan::PlanPart;
 use super::request::{Hold, Orphans, Pick, Request};
 use super::state::{Owner, Show};
 use crate::shared::decision::{decided, unchanged};
@@ -69,7 +68,7 @@ pub fn decide(show: &Show, now: Millis, request: &Request<'_>) -> Decided {
             let count = seats.len() as i64;
             decided(Event::Unblocked { seats }, Reply::Integer(count))
         }
-        Request::Alter(part) => decide_alter(show, part),
+        Request::Alter(part) => alter::decide_alter(show, now, part),
         Request::Wait(wait) => wait::decide_wait(show, now, wait),
         Request::Unwait(token) => wait::decide_unwait(show, token),
     }
@@ -228,28 +227,4 @@ fn decide_refund(show: &Show, order: Option<&[u8]>, ids: &[&[u8]]) -> Decided {
     }
     let count = seats.len() as i64;
     decided(Event::Refunded { seats }, Reply::Integer(count))
-}
-
-fn decide_alter(show: &Show, part: &PlanPart) -> Decided {
-    if part.areas.iter().all(|area| area.rows.is_empty() && area.tier.is_none()) {
-        let limits = alter::altered_limits(show.limits, part);
-        limits.check()?;
-        let events = part.events.unwrap_or(show.events);
-        let areas = alter::arranged_areas(show, part)?;
-        // The events that change only limits do not have all of them.
-        if limits != limits.with_rest_of(show.limits) {
-            let plan = alter::altered_plan(show, part)?;
-            return decided(Event::Altered { plan: plan.to_json() }, Reply::Ok);
-        }
-        return match (areas.is_empty(), limits == show.limits && events == show.events) {
-            (true, true) => unchanged(Reply::Ok),
-            (true, false) => decided(Event::Limited { limits, events }, Reply::Ok),
-            (false, _) => decided(Event::Arranged { limits, events, areas }, Reply::Ok),
-        };
-    }
-    let plan = alter::altered_plan(show, part)?;
-    if plan == show.plan() {
-        return unchanged(Reply::Ok);
-    }
-    decided(Event::Altered { plan: plan.to_json() }, Reply::Ok)
 }

@@ -1,5 +1,6 @@
-//! Overdue holds that a request depends on. After a pause or a restart a million holds may be overdue. The timer
-//! expires them in slices; a request expires only the holds on which its own decision depends.
+//! Overdue holds and blocks that a request depends on. After a pause or a restart a million holds may be overdue, and
+//! many blocks may share one end. The timer ends them in slices; a request ends only those on which its own decision
+//! depends.
 
 use super::decide;
 use super::orphans::forbids_orphans;
@@ -8,6 +9,7 @@ use super::search::Search;
 use super::wait::as_hold;
 use super::wish::Wish;
 use crate::seat::bits::{self, Bits};
+use crate::seat::blocks::MAX_BLOCKS;
 use crate::seat::claims::Stage;
 use crate::seat::event::{Event, Events};
 use crate::seat::outcome::Reply;
@@ -22,21 +24,27 @@ use std::borrow::Cow;
 /// The most holds that expire for one reason at once: about 10 ms of work with an event stream.
 const SLICE: usize = 500;
 
-/// The events of overdue holds on which the decision of `request` depends. Empty when the decision is final: apply
+/// The events of overdue holds and blocks on which the decision of `request` depends. Empty when the decision is final: apply
 /// the events and call again until then. At most one call scans the candidate buckets for each slice of holds.
 ///
 /// A request for best seats is decided on the seats that are free by now. Only when it finds none are the seats of
-/// overdue holds looked for, so that no request is refused because of a hold that has ended.
+/// overdue blocks and holds looked for, so that no request is refused because of one that has ended.
 pub fn decide_overdue(show: &Show, now: Millis, request: &Request<'_>) -> Events {
     if show.next_due().is_none_or(|due| due > now) {
         return Events::new();
     }
-    // Blocks are few, and every request may depend on their seats.
-    let blocks = show.overdue_blocks(now, SLICE);
+    // First the blocks, so that seats of overdue holds do not return to a block that has ended.
+    let blocks = show.overdue_among(now, blocks_of(show, request));
     if !blocks.is_empty() {
         return blocks.into();
     }
-    let mut holds = match request {
+    if matches!(request, Request::BlockIn { .. }) && show.blocks.len() >= MAX_BLOCKS {
+        let one = show.overdue_blocks(now, 1);
+        if !one.is_empty() {
+            return one.into();
+        }
+    }
+    let holds = match request {
         Request::Extend { token, .. }
         | Request::Confirm { token, .. }
         | Request::Exchange { token, .. }
@@ -55,18 +63,65 @@ pub fn decide_overdue(show: &Show, now: Millis, request: &Request<'_>) -> Events
         | Request::Unblock(seats)
         | Request::Refund { seats, .. } => owners(show, seats),
         Request::EndBlock(name) => of_block(show, now, show.blocks.called(name)),
-        Request::Hold(hold) => for_hold(show, now, hold, request),
+        Request::Hold(hold) => return for_hold(show, now, hold, request),
         Request::Wait(wait) => {
             let hold = as_hold(wait);
-            for_hold(show, now, &hold, &Request::Hold(hold.clone()))
+            return for_hold(show, now, &hold, &Request::Hold(hold.clone()));
         }
         Request::Unwait(_) => Vec::new(),
-        Request::Alter(part) => of_rows(show, part),
+        Request::Alter(part) => of_part(show, part),
     };
+    expiries(show, now, holds)
+}
+
+/// The ends of those of these holds that are overdue.
+fn expiries(show: &Show, now: Millis, mut holds: Vec<u32>) -> Events {
     holds.retain(|&id| is_overdue(show, id, now));
     holds.sort_unstable();
     holds.dedup();
     holds.into_iter().map(|id| Event::Expired { token: show.claims.get(id).token.clone() }).collect()
+}
+
+/// The blocks on which a decision depends, even if it finds seats: the block that the request names, and those of the
+/// seats that it names or gives up for others. Only blocks that exist; a block may occur more than once.
+fn blocks_of(show: &Show, request: &Request<'_>) -> Vec<u32> {
+    let named = |name: Option<&[u8]>| name.and_then(|name| show.blocks.called(name));
+    let of_seats = |ids: &[&[u8]]| -> Vec<u32> {
+        let seats = ids.iter().filter_map(|id| show.venue.find(id));
+        seats.filter_map(|seat| show.blocks.of(seat)).collect()
+    };
+    let for_hold = |hold: &Hold<'_>| -> Vec<u32> {
+        let replaced = hold.replace.and_then(|replace| show.claims.find(replace.token));
+        let seats = replaced.map_or(&[][..], |id| &show.claims.get(id).seats[..]);
+        let replaced = seats.iter().filter_map(|&seat| show.blocks.of(seat));
+        replaced.chain(named(hold.from)).collect()
+    };
+    match request {
+        Request::Hold(hold) => for_hold(hold),
+        Request::Wait(wait) => for_hold(&wait.hold),
+        Request::Pick(pick) => {
+            let mut blocks = of_seats(&pick.seats);
+            if forbids_orphans(show, pick) {
+                blocks.extend(near(show, &pick.seats).filter_map(|seat| show.blocks.of(seat)));
+            }
+            blocks.extend(named(pick.from));
+            blocks
+        }
+        Request::Block(seats) | Request::Unblock(seats) => of_seats(seats),
+        Request::BlockIn { name, seats, .. } => {
+            let mut blocks = of_seats(seats);
+            blocks.extend(named(*name));
+            blocks
+        }
+        Request::EndBlock(name) => named(Some(*name)).into_iter().collect(),
+        Request::Extend { .. }
+        | Request::Confirm { .. }
+        | Request::Exchange { .. }
+        | Request::Release { .. }
+        | Request::Refund { .. }
+        | Request::Unwait(_)
+        | Request::Alter(_) => Vec::new(),
+    }
 }
 
 fn is_overdue(show: &Show, id: u32, now: Millis) -> bool {
@@ -79,11 +134,15 @@ fn owners(show: &Show, ids: &[&[u8]]) -> Vec<u32> {
     seats.filter_map(|seat| claim_of(show, seat)).collect()
 }
 
-/// The claims that own a seat at most two places beside these seats: they decide whether a seat stays alone.
+/// The claims that own a seat near these.
 fn neighbours(show: &Show, ids: &[&[u8]]) -> Vec<u32> {
+    near(show, ids).filter_map(|seat| claim_of(show, seat)).collect()
+}
+
+/// The seats at most two places beside these: they decide whether a seat stays alone.
+fn near(show: &Show, ids: &[&[u8]]) -> impl Iterator<Item = Seat> {
     let seats = ids.iter().filter_map(|id| show.venue.find(id));
-    let near = seats.flat_map(|seat| seat.saturating_sub(2)..=seat.saturating_add(2));
-    near.filter_map(|seat| claim_of(show, seat)).collect()
+    seats.flat_map(|seat| seat.saturating_sub(2)..=seat.saturating_add(2))
 }
 
 fn claim_of(show: &Show, seat: Seat) -> Option<u32> {
@@ -93,16 +152,21 @@ fn claim_of(show: &Show, seat: Seat) -> Option<u32> {
     }
 }
 
-/// The claims that own seats of the rows whose tiers change. Names, priorities and order rules depend on no hold.
-fn of_rows(show: &Show, part: &PlanPart) -> Vec<u32> {
-    let rows = part.areas.iter().filter_map(|area| Some((area, show.venue.area_called(area.id.as_bytes())?)));
-    let rows = rows.flat_map(|(change, area)| {
-        let named =
-            change.rows.iter().flat_map(move |row| show.venue.rows_labelled(area, row.label.as_bytes()));
-        let standing = change.tier.iter().flat_map(move |_| show.venue.area(area).rows.clone());
-        named.chain(standing)
+/// The claims that own seats which may be removed, or change their tiers or flags. Names, priorities, order rules and ranks
+/// depend on no hold.
+fn of_part(show: &Show, part: &PlanPart) -> Vec<u32> {
+    let areas =
+        part.areas.iter().filter_map(|area| Some((area, show.venue.area_called(area.id.as_bytes())?)));
+    let rows = areas.flat_map(|(change, area)| {
+        let retiered = change.rows.iter().filter(|row| row.tier.is_some() || row.seats.is_some());
+        let labels = retiered.map(|row| &row.label).chain(change.put_rows.iter().map(|row| &row.label));
+        let labels = labels.chain(&change.remove_rows);
+        let named = labels.flat_map(move |label| show.venue.rows_labelled(area, label.as_bytes()));
+        let places = change.tier.is_some() || change.standing.is_some();
+        named.chain(places.then(|| show.venue.area(area).rows.clone()).into_iter().flatten())
     });
-    let seats = rows.flat_map(|row| show.venue.seats_of(row));
+    let removed = part.remove_seats.iter().filter_map(|id| show.venue.find(id.as_bytes()));
+    let seats = rows.flat_map(|row| show.venue.seats_of(row)).chain(removed);
     seats.filter_map(|seat| claim_of(show, seat)).collect()
 }
 
@@ -123,34 +187,39 @@ fn of_user(show: &Show, now: Millis, user: &[u8], count: u32, replaced: Option<u
     holds.filter(|&id| is_overdue(show, id, now)).take(SLICE).collect()
 }
 
-fn for_hold(show: &Show, now: Millis, hold: &Hold<'_>, request: &Request<'_>) -> Vec<u32> {
+fn for_hold(show: &Show, now: Millis, hold: &Hold<'_>, request: &Request<'_>) -> Events {
     let named = [Some(hold.token.token), hold.replace.map(|replace| replace.token)];
     let mut holds: Vec<u32> =
         named.into_iter().flatten().filter_map(|token| show.claims.find(token)).collect();
     holds.retain(|&id| is_overdue(show, id, now));
     if !holds.is_empty() {
-        return holds;
+        return expiries(show, now, holds);
     }
     let replaced = hold.replace.and_then(|replace| live_hold(show, replace.token, Some(hold.user)).ok());
     let of_user = of_user(show, now, hold.user, hold.count.clamp(0, u32::MAX.into()) as u32, replaced);
     if !of_user.is_empty() {
-        return of_user;
+        return expiries(show, now, of_user);
     }
     let together = match decide(show, now, request) {
         Ok(decision) if decision.reply == Reply::None => false,
         Err(refusal) if refusal.code == Code::NoAdjacent => true,
-        Ok(_) | Err(_) => return holds,
+        Ok(_) | Err(_) => return Events::new(),
     };
-    let Ok(wish) = resolve(show, &hold.wanted()) else { return holds };
+    let Ok(wish) = resolve(show, &hold.wanted()) else { return Events::new() };
     if wish.from.is_some() {
-        return of_block(show, now, wish.from);
+        return expiries(show, now, of_block(show, now, wish.from));
+    }
+    let blocks = show.overdue_blocks(now, SLICE);
+    if !blocks.is_empty() {
+        return blocks.into();
     }
     let scan = Scan { show, now, wish: &wish, replaced, again: hold.replace.is_some_and(|one| !one.other) };
-    match (together, hold.adjacent) {
+    let holds = match (together, hold.adjacent) {
         (false, _) => scan.enough_seats(&scan.candidates()),
         (true, Adjacent::Area) if wish.needs.is_empty() => scan.row_with_run_in_best_level(),
         (true, _) => scan.row_with_run(&scan.candidates()),
-    }
+    };
+    expiries(show, now, holds)
 }
 
 /// Looks through the candidate buckets of a request for best seats. O(held and sold seats of the buckets).

@@ -1,6 +1,6 @@
 //! Best seating: chooses the seats of a hold (steps 4 to 9 of "Best seating, exactly" in docs/seats.md).
 
-use super::lifted::{Lifted, lifted_strips};
+use super::lifted::{Lifted, LiftedSeat, lifted_seats, lifted_strips};
 use super::wish::{Found, Need, StripSeats, Wish};
 use crate::invariant;
 use crate::seat::bits;
@@ -30,17 +30,18 @@ pub struct Search<'a> {
 impl<'a> Search<'a> {
     /// A search over the show; the seats of `replaced` count as free, and may be taken if `again` is set.
     pub fn new(show: &'a Show, wish: &'a Wish, replaced: &[Seat], again: bool) -> Self {
-        let mut search = Self::of_kind(show, wish, wish.kind(), replaced, again);
+        let lifted = lifted_seats(show, wish, replaced, again);
+        let mut search = Self::of_kind(show, wish, wish.kind(), &lifted, again);
         if !wish.needs.is_empty() {
             let parts = wish.parts().into_iter();
-            let part = |(count, kind)| (count, Self::of_kind(show, wish, kind, replaced, again));
+            let part = |(count, kind)| (count, Self::of_kind(show, wish, kind, &lifted, again));
             search.parts = parts.map(part).collect();
         }
         search
     }
 
-    fn of_kind(show: &'a Show, wish: &'a Wish, kind: Kind, replaced: &[Seat], again: bool) -> Self {
-        let lifted = lifted_strips(show, wish, kind, replaced, again);
+    fn of_kind(show: &'a Show, wish: &'a Wish, kind: Kind, lifted: &[LiftedSeat], again: bool) -> Self {
+        let lifted = lifted_strips(show, wish, kind, lifted);
         Self { show, wish, kind, lifted, again, parts: Vec::new() }
     }
 
@@ -92,15 +93,9 @@ impl<'a> Search<'a> {
 
     /// The candidates with seats of the block, in the same order. O(rows of the block).
     fn candidates_in_block(&self) -> Vec<u32> {
-        let (show, wish) = (self.show, self.wish);
         let mut buckets: Vec<u32> = self.lifted.iter().map(|one| one.bucket).collect();
         buckets.dedup();
-        buckets.retain(|&bucket| {
-            let info = show.bucket_at(bucket);
-            wish.tier.is_none_or(|tier| tier == info.tier)
-                && (wish.areas.is_empty() || wish.areas.contains(&info.area))
-        });
-        buckets.sort_unstable_by_key(|&bucket| (show.priority(bucket), bucket));
+        buckets.sort_unstable_by_key(|&bucket| (self.show.priority(bucket), bucket));
         buckets
     }
 

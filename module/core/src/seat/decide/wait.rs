@@ -165,8 +165,8 @@ pub fn next_offer(show: &Show, now: Millis, in_vain: &mut Vec<u32>) -> Option<Ev
         if !queue.may_be_served() {
             return None;
         }
-        let found =
-            served_wish(show, &queue.wish).map(|wish| (Search::new(show, &wish, &[], false).run(), wish));
+        let found = served_wish(show, now, &queue.wish)
+            .map(|wish| (Search::new(show, &wish, &[], false).run(), wish));
         let Some((Found::Seats(seats), wish)) = found else {
             in_vain.push(id);
             return None;
@@ -186,15 +186,15 @@ pub fn next_offer(show: &Show, now: Millis, in_vain: &mut Vec<u32>) -> Option<Ev
 }
 
 /// The wish of a queue with the numbers of today; `None` if no seat has its tier any more, or its
-/// block does not exist.
-fn served_wish(show: &Show, wish: &QueueWish) -> Option<Wish> {
+/// block does not exist, or has passed its end.
+fn served_wish(show: &Show, now: Millis, wish: &QueueWish) -> Option<Wish> {
     let tier = match &wish.tier {
         None => None,
         Some(name) => Some(show.venue.tier_called(name)?),
     };
     let from = match &wish.from {
         None => None,
-        Some(name) => Some(show.blocks.called(name)?),
+        Some(name) => Some(show.blocks.called(name).filter(|&block| !show.has_ended(block, now))?),
     };
     let (adjacent, orphans, flags) = (wish.adjacent, wish.orphans, wish.flags.0);
     let (areas, needs) = (wish.areas.clone(), wish.needs.clone());

@@ -119,12 +119,31 @@ impl Blocks {
 
     /// Takes seats out of their blocks, and removes blocks without seats. O(seats of these blocks).
     pub(in crate::seat) fn drop_seats(&mut self, seats: &[Seat]) {
-        let mut touched: Vec<u32> = seats.iter().filter_map(|seat| self.of_seat.remove(seat)).collect();
-        touched.sort_unstable();
-        touched.dedup();
-        for id in touched {
+        let block_of = |seat: &Seat| Some((self.of_seat.remove(seat)?, *seat));
+        let mut dropped: Vec<(u32, Seat)> = seats.iter().filter_map(block_of).collect();
+        dropped.sort_unstable();
+        for of_block in dropped.chunk_by(|(one, _), (other, _)| one == other) {
+            let Some(&(id, _)) = of_block.first() else { continue };
             let Some(block) = self.table.get_mut(id) else { continue };
-            block.seats.retain(|seat| self.of_seat.contains_key(seat));
+            // Both lists rise, so one walk over them is enough.
+            let mut next = of_block.iter().peekable();
+            block.seats.retain(|seat| next.next_if(|(_, dropped)| dropped == seat).is_none());
+            invariant!(next.peek().is_none(), "a seat that leaves a block is one of its seats");
+            if block.seats.is_empty() {
+                self.remove(id);
+            }
+        }
+    }
+
+    /// Gives the seats of all blocks their new numbers. Seats that are gone leave their blocks, and a block ends with its
+    /// last seat. O(S log S) with S seats of blocks.
+    pub(in crate::seat) fn move_seats(&mut self, to: impl Fn(Seat) -> Option<Seat>) {
+        self.of_seat.clear();
+        for id in 0..self.table.slots() {
+            let Some(block) = self.table.get_mut(id) else { continue };
+            block.seats = block.seats.iter().filter_map(|&seat| to(seat)).collect();
+            block.seats.sort_unstable();
+            self.of_seat.extend(block.seats.iter().map(|&seat| (seat, id)));
             if block.seats.is_empty() {
                 self.remove(id);
             }

@@ -257,6 +257,20 @@ impl Claims {
         seats
     }
 
+    /// Gives the seats of all claims their new numbers. No seat of a claim is gone. O(seats of claims).
+    pub(in crate::seat) fn move_seats(&mut self, to: impl Fn(Seat) -> Option<Seat>) {
+        for id in 0..self.table.slots() {
+            let Some(claim) = self.table.get_mut(id) else { continue };
+            for seat in &mut claim.seats {
+                match to(*seat) {
+                    Some(place) => *seat = place,
+                    None => invariant!("a seat that is held or sold is in the new plan"),
+                }
+            }
+            claim.seats.sort_unstable();
+        }
+    }
+
     /// Bytes allocated.
     pub fn allocated(&self) -> usize {
         let spilled = |bytes: &Bytes| if bytes.spilled() { bytes.capacity() } else { 0 };

@@ -59,8 +59,15 @@ impl OwnIds {
 
     /// Whether one of these seats has an own id. O(log own ids).
     pub(in crate::seat) fn has_one_in(&self, seats: Range<Seat>) -> bool {
+        self.within(seats).next().is_some()
+    }
+
+    /// Those of these seats that have an own id, with their ids, in ascending order. O(log own ids), and O(1) for each.
+    pub(in crate::seat) fn within(&self, seats: Range<Seat>) -> impl Iterator<Item = (Seat, &str)> {
         let first = self.seats.partition_point(|&seat| seat < seats.start);
-        self.seats.get(first).is_some_and(|seat| seats.contains(seat))
+        let rest = self.seats.iter().enumerate().skip(first);
+        let inside = rest.take_while(move |&(_, seat)| seats.contains(seat));
+        inside.map(|(place, &seat)| (seat, self.id_at(place)))
     }
 
     /// Seats with their ids, in ascending order.

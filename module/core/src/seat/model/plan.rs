@@ -263,12 +263,30 @@ pub struct PlanPart {
     /// Areas by id.
     #[serde(default)]
     pub areas: Vec<PartArea>,
+    /// New areas, which follow the others.
+    #[serde(default)]
+    pub add_areas: Vec<PlanArea>,
+    /// Ids of seats that become breaks. A row without seats is removed.
+    #[serde(default)]
+    pub remove_seats: Vec<String>,
     /// Limits to change.
     #[serde(default)]
     pub limits: PartLimits,
     /// Length of the event stream, 0 switches it off.
     #[serde(default)]
     pub events: Option<u32>,
+}
+
+impl PlanPart {
+    /// Whether the part may change areas, rows or seats, and not only limits, names, priorities and order rules.
+    pub(in crate::seat) fn changes_seats(&self) -> bool {
+        let changes_rows = |area: &PartArea| {
+            area.tier.is_some()
+                || area.standing.is_some()
+                || !(area.rows.is_empty() && area.put_rows.is_empty() && area.remove_rows.is_empty())
+        };
+        !self.add_areas.is_empty() || !self.remove_seats.is_empty() || self.areas.iter().any(changes_rows)
+    }
 }
 
 /// Changes of limits. Absent fields stay unchanged.
@@ -283,29 +301,39 @@ pub struct PartLimits {
     pub pick_orphans: Option<PickOrphans>,
 }
 
-/// Changes of one area. Absent fields stay unchanged.
+/// Changes of one area, in the order of these fields from `remove_rows` on. Absent fields stay unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[allow(missing_docs, reason = "the fields are those of PlanArea")]
+#[allow(missing_docs, reason = "the fields without a comment are those of PlanArea")]
 pub struct PartArea {
     pub id: String,
     pub name: Option<String>,
     pub priority: Option<i32>,
     pub rule: Option<Rule>,
+    /// Labels of rows to remove.
+    #[serde(default)]
+    pub remove_rows: Vec<String>,
+    /// Rows to add, or to put in the place of the row with the same label.
+    #[serde(default)]
+    pub put_rows: Vec<PlanRow>,
+    /// The new number of places of a standing area. Fewer places remove the last ones.
+    pub standing: Option<u32>,
     pub tier: Option<String>,
     #[serde(default)]
     pub rows: Vec<PartRow>,
 }
 
-/// New tiers for the rows with that label: for the listed seats, or for all.
+/// A new rank for the rows with that label, or new tiers: for the listed seats, or for all.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PartRow {
     /// Label of the row.
     pub label: String,
+    /// The new rank.
+    pub rank: Option<i32>,
     /// Tier of the seats without a tier of their own.
     pub tier: Option<String>,
-    /// The seats to change; all if absent.
+    /// The seats whose tiers change; all if absent.
     pub seats: Option<PlanSeats>,
 }
 

@@ -311,63 +311,71 @@ impl Show {
             Owner::Claim(claim) => claim,
         };
         let changes_free = (from == SeatState::Free) != (to == SeatState::Free);
-        let mut touched: Option<(u32, u32)> = None;
-        for &seat in seats {
-            let place = self.strip_of(seat).filter(|_| self.owners.set(seat, owner));
-            let Some((bucket, strip)) = place else {
+        let mut rest = seats;
+        while let Some(&seat) = rest.first() {
+            let (found, only_tier) = (self.strip_of(seat), self.positions_of_only_tier(seat));
+            let together = |&&next: &&Seat| match &only_tier {
+                Some(row) => row.contains(&next),
+                None => self.strip_of(next) == found,
+            };
+            let (group, later) = rest.split_at(rest.iter().take_while(together).count().max(1));
+            rest = later;
+            let owned = group.iter().all(|&seat| self.owners.set(seat, owner));
+            let Some((bucket, strip)) = found.filter(|_| owned) else {
                 invariant!("a seat that changes its owner is one of the show");
                 continue;
             };
-            self.bucket_mut(bucket).counts.move_seat(from, to);
-            if !changes_free {
-                continue;
+            self.bucket_mut(bucket).counts.move_seats(from, to, group.len() as u32);
+            if changes_free {
+                self.put_free(bucket, strip, group, to == SeatState::Free);
             }
-            if touched.is_some_and(|touched| touched != (bucket, strip)) {
-                self.reindex(touched);
-            }
-            touched = Some((bucket, strip));
-            self.put_free(bucket, strip, seat, to == SeatState::Free);
         }
-        self.reindex(touched);
+    }
+
+    /// The positions of the row of a seat, if the row has one tier, and so one strip.
+    fn positions_of_only_tier(&self, seat: Seat) -> Option<Range<Seat>> {
+        let row = self.venue.row_of(seat);
+        let (layout, base) = (self.venue.layout(row), self.venue.base(row));
+        (layout.tiers.len() == 1).then(|| base..base + Seat::from(layout.len))
     }
 
     /// Changes the state of seats without changing the owner: a hold becomes a sale.
     pub(in crate::seat) fn recount(&mut self, seats: &[Seat], from: SeatState, to: SeatState) {
         for &seat in seats {
             match self.strip_of(seat) {
-                Some((bucket, _)) => self.bucket_mut(bucket).counts.move_seat(from, to),
+                Some((bucket, _)) => self.bucket_mut(bucket).counts.move_seats(from, to, 1),
                 None => invariant!("a seat that is counted is one of the show"),
             }
         }
     }
 
-    fn put_free(&mut self, bucket: u32, strip: u32, seat: Seat, free: bool) {
-        let Some(strip) = self.strip(bucket, strip) else { return };
-        let position = (seat - self.venue.base(strip.row)) as usize;
-        let place = self.seats_of(strip).kept.place(position);
-        let (Some(words), Some(place)) = (self.words.get_mut(strip.word as usize..), place) else {
-            invariant!("a strip has its words");
-            return;
-        };
-        if !invariant!(
-            bits::is_set(words, place) != free,
-            "a seat that becomes free was taken, and the other way round"
-        ) {
-            return;
-        }
-        bits::put(words, place, free);
-        let flags = self.venue.layout(strip.row).flags_at(position);
-        for view in self.bucket_mut(bucket).views.iter_mut().filter(|view| view.kind.takes(flags)) {
-            if free { view.free += 1 } else { view.free -= 1 }
-        }
-    }
-
-    /// Updates the indexes of a strip from its bits.
-    fn reindex(&mut self, touched: Option<(u32, u32)>) {
-        let Some((bucket, place)) = touched else { return };
+    /// Sets or clears the bits of seats of a strip, and updates the indexes of the strip.
+    fn put_free(&mut self, bucket: u32, place: u32, seats: &[Seat], free: bool) {
         let Some(strip) = self.strip(bucket, place) else { return };
+        let (base, kept) = (self.venue.base(strip.row), self.seats_of(strip).kept);
+        for &seat in seats {
+            let at = kept.place((seat - base) as usize);
+            let (Some(words), Some(at)) = (self.words.get_mut(strip.word as usize..), at) else {
+                invariant!("a strip has its words");
+                return;
+            };
+            if invariant!(
+                bits::is_set(words, at) != free,
+                "a seat that becomes free was taken, and the other way round"
+            ) {
+                bits::put(words, at, free);
+            }
+        }
         let mut views = std::mem::take(&mut self.bucket_mut(bucket).views);
+        let layout = self.venue.layout(strip.row);
         for view in &mut views {
+            let taken = |seat: &&Seat| view.kind.takes(layout.flags_at((**seat - base) as usize));
+            let count = seats.iter().filter(taken).count() as u32;
+            if free {
+                view.free += count;
+            } else {
+                view.free -= count;
+            }
             view.runs.set(place as usize, self.runs_of(strip, &self.takeable_words(strip, view.kind)));
         }
         self.bucket_mut(bucket).views = views;
@@ -455,12 +463,12 @@ impl SeatState {
 }
 
 impl Counts {
-    /// Counts a seat that changes its state.
-    fn move_seat(&mut self, from: SeatState, to: SeatState) {
-        let left = self.of(from).checked_sub(1);
-        invariant!(left.is_some(), "a seat leaves a count that has it");
+    /// Counts seats that change their state.
+    fn move_seats(&mut self, from: SeatState, to: SeatState, seats: u32) {
+        let left = self.of(from).checked_sub(seats);
+        invariant!(left.is_some(), "seats leave a count that has them");
         *self.of(from) = left.unwrap_or(0);
-        *self.of(to) += 1;
+        *self.of(to) += seats;
     }
 
     fn of(&mut self, state: SeatState) -> &mut u32 {

@@ -1,5 +1,5 @@
-//! The venue: areas, rows and seats. While a show is open, only tiers, names, priorities and rules change. Equal rows
-//! share one layout, so a regular plan takes little memory.
+//! The venue: areas, rows and seats. A plan that changes makes a new venue, and `moves` knows where the seats of the old
+//! one are. Equal rows share one layout, so a regular plan takes little memory.
 //!
 //! Inside, a seat is a number (`Seat`): all positions are numbered, by area in plan order, by row in rank order.
 //! Breaks have numbers as well, so adjacent positions have adjacent numbers.
@@ -264,33 +264,6 @@ impl Venue {
         id
     }
 
-    /// Whether two venues have the same seats with the same ids, flags and order. Names, priorities, rules and tiers
-    /// may differ. O(positions).
-    pub fn is_of_same_place(&self, other: &Self) -> bool {
-        let same_area = |(one, other): (&AreaInfo, &AreaInfo)| {
-            (&one.id, &one.rows, one.standing) == (&other.id, &other.rows, other.standing)
-        };
-        let same_row = |row: Row| {
-            let (one, two) = (self.layout(row), other.layout(row));
-            let flags = |venue: &Self, position: u16| {
-                let set = venue.layout(row).flags_at(usize::from(position));
-                let mut names: Vec<String> = venue.flag_names(set).map(str::to_owned).collect();
-                names.sort_unstable();
-                names
-            };
-            self.base(row) == other.base(row)
-                && self.rank(row) == other.rank(row)
-                && self.row_label(row) == other.row_label(row)
-                && (one.len, &one.labels) == (two.len, &two.labels)
-                && self.seats_of(row).eq(other.seats_of(row))
-                && one.flags.iter().chain(&two.flags).all(|&(at, _)| flags(self, at) == flags(other, at))
-        };
-        self.areas.len() == other.areas.len()
-            && self.areas.iter().zip(&other.areas).all(same_area)
-            && self.rows().all(same_row)
-            && self.own_ids.iter().eq(other.own_ids.iter())
-    }
-
     /// Areas in plan order.
     pub fn areas(&self) -> &[AreaInfo] {
         &self.areas
@@ -367,6 +340,20 @@ impl Venue {
         }
     }
 
+    /// The tier of a seat; `None` for a break.
+    pub fn tier_of(&self, seat: Seat) -> Option<Tier> {
+        let row = self.row_of(seat);
+        let layout = self.layout(row);
+        let slot = layout.tier_slot((seat - self.base(row)) as usize)?;
+        layout.tiers.get(slot).map(|&(tier, _)| tier)
+    }
+
+    /// Flags of a seat as bits.
+    pub fn flags_of(&self, seat: Seat) -> u64 {
+        let row = self.row_of(seat);
+        self.layout(row).flags_at((seat - self.base(row)) as usize)
+    }
+
     /// The seats of a row, in physical order.
     pub fn seats_of(&self, row: Row) -> impl Iterator<Item = Seat> {
         let (layout, base) = (self.layout(row), self.base(row));
@@ -414,6 +401,11 @@ impl Venue {
     /// The bit of a flag; 0 if no seat has the flag.
     pub fn flag_bit(&self, name: &[u8]) -> u64 {
         self.flags.names.iter().position(|flag| flag.as_bytes() == name).map_or(0, |number| 1 << number)
+    }
+
+    /// All flags of the venue as bits.
+    pub fn all_flags(&self) -> u64 {
+        self.flags.names.iter().enumerate().fold(0, |all, (number, _)| all | 1 << number)
     }
 
     /// Names of flags given as bits.

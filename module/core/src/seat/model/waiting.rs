@@ -208,11 +208,14 @@ impl Waiters {
         }
     }
 
-    /// Seats may have become free: every wish is searched again.
-    pub(in crate::seat) fn search_again(&mut self) {
+    /// Seats may have become free: every wish is searched again; those for seats of a block only if `in_blocks` is set,
+    /// because each of these searches looks at all seats of its block. O(queues).
+    pub(in crate::seat) fn search_again(&mut self, in_blocks: bool) {
         let numbers: Vec<u32> = self.queues.iter().map(|(number, _)| number).collect();
         for number in numbers {
-            if let Some(queue) = self.queues.get_mut(number) {
+            if let Some(queue) = self.queues.get_mut(number)
+                && (in_blocks || queue.wish.from.is_none())
+            {
                 queue.searched_in_vain = false;
             }
         }
@@ -299,6 +302,23 @@ impl Waiters {
         invariant!(removed == Some(id), "a waiter is in a queue");
         to.insert(place, id);
         !limited
+    }
+
+    /// Changes the wishes of all waiters. Queues whose wishes become equal become one. O(waiters log waiters).
+    pub(in crate::seat) fn change_wishes(&mut self, change: impl Fn(&mut QueueWish)) {
+        let queues = std::mem::take(&mut self.queues);
+        self.by_wish.clear();
+        for (_, queue) in queues.iter() {
+            let mut wish = queue.wish.clone();
+            change(&mut wish);
+            let id = self.queue_or_new(&wish);
+            let joined = &mut self.queues[id];
+            joined.ready.extend(&queue.ready);
+            joined.limited.extend(&queue.limited);
+            for &waiter in queue.ready.values().chain(queue.limited.values()) {
+                self.table[waiter].queue = id;
+            }
+        }
     }
 
     /// Lets the next waiters have these numbers in this order, as `Claims::number`.

@@ -1,6 +1,6 @@
 //! Builds buckets, bits and indexes from the venue and the owners of seats.
 
-use super::{Bucket, Counts, Owner, SeatState, Show, Strip, StripRef, View};
+use super::{Bucket, Counts, SeatState, Show, Strip, StripRef, View};
 use crate::invariant;
 use crate::seat::bits;
 use crate::seat::choice::Kind;
@@ -170,20 +170,5 @@ impl Show {
         let areas = areas.iter().filter_map(|name| self.venue.area_called(name));
         let buckets = areas.flat_map(|area| self.buckets_of(area));
         buckets.filter(|&bucket| tier.is_none_or(|tier| tier == Some(self.bucket_at(bucket).tier))).collect()
-    }
-
-    /// The first held or sold seat whose tier is another in `venue`, which has the same seats. O(seats).
-    pub(in crate::seat) fn taken_seat_of_other_tier(&self, venue: &Venue) -> Option<Seat> {
-        venue.rows().find_map(|row| {
-            let base = venue.base(row);
-            let tier = |venue: &Venue, seat: Seat| {
-                let layout = venue.layout(row);
-                let slot = layout.tier_slot((seat - base) as usize)?;
-                layout.tiers.get(slot).map(|&(tier, _)| venue.tier_name(tier).to_owned())
-            };
-            venue.seats_of(row).find(|&seat| {
-                matches!(self.owner(seat), Owner::Claim(_)) && tier(&self.venue, seat) != tier(venue, seat)
-            })
-        })
     }
 }
