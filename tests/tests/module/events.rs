@@ -116,7 +116,7 @@ fn replica_and_restarted_server_have_each_stream_entry_once() {
     let mut client = server.raw();
     eventually("all short waits and holds to end", TIMEOUT, || {
         let soon = clock(&mut client) + LONG_TTL_MS / 2;
-        let waits = client.words("SEAT.LIST show WAITING COUNT 1000").array()[1].clone();
+        let waits = client.words("SEAT.LIST show WAITING COUNT 1000").field("items");
         let lasting: usize = workload.lasting().map(|(_, seats)| seats.len()).sum();
         waits.array().iter().all(|wait| wait.field("until").int() > soon)
             && allot_tests::shows::books(&mut client, b"show").held == lasting as i64
