@@ -156,6 +156,26 @@ fn free_accounts_of_a_module_without_instances_are_spare_except_its_reserve() {
 }
 
 #[test]
+fn free_account_that_is_lent_avoids_what_its_instructions_cost_elsewhere() {
+    let mut rig = Rig::new(Settings { dwell: 0, turns: vec![110 * HOUR], ..Settings::default() });
+    for (name, accounts) in [("m", 0..2), ("n", 10..11)] {
+        let (module_name, department) = (name.as_bytes(), &b"d"[..]);
+        let wish =
+            ModuleSettings { module: module_name, department, instances: 1, ..ModuleSettings::default() };
+        module(&mut rig, wish);
+        rig.add(name, accounts);
+    }
+    rig.attach("m", "x");
+    rig.pass(10 * HOUR);
+    work(&mut rig, "x", 160);
+    let shifts = rebalance(&mut rig);
+    let moves: Vec<(&[u8], String)> =
+        shifts.iter().map(|one| (&*one.from.0, one.avoided.to_string())).collect();
+    // 100 instructions at 0.5, and 50 at 0.1 that would cost 0.5.
+    assert_eq!(moves, [(&b"n"[..], "70".to_owned())]);
+}
+
+#[test]
 fn lending_stays_within_the_named_level_of_departments() {
     let moves = |lend_level: i64| {
         let mut rig = Rig::new(Settings { dwell: 0, turns: vec![720 * HOUR], ..Settings::default() });

@@ -72,8 +72,11 @@ impl InstanceNeed {
 
     /// Removes an account that goes.
     pub(super) fn lose(&mut self, id: u32, account: &Value) {
-        self.left -= i128::from(account.rest);
-        self.rooms.add(&account.rooms, -1);
+        // Of free accounts, only those that may be lent were counted.
+        if self.id != NONE || self.spare.iter().any(|&(_, spare)| spare == id) {
+            self.left -= i128::from(account.rest);
+            self.rooms.add(&account.rooms, -1);
+        }
         self.spare.retain(|&(_, spare)| spare != id);
         self.gives = self.gives.saturating_sub(1);
         self.given.insert(id);
@@ -164,11 +167,11 @@ impl Book {
         let lasts = |account: &Account| now.saturating_sub(account.since) >= module.policy.lend;
         let all = module.free.iter().filter_map(|&id| Some((id, self.indexed(id)?)));
         for (id, account) in all.filter(|(_, one)| lasts(one) && self.may_move_today(one, now)) {
-            let rest = self.rest(account, below);
-            if rest > 0 {
-                free.spare.push((rest, id));
-                free.left += i128::from(rest);
-            } else if !self.value(account, below).rooms.is_empty() {
+            let value = self.value(account, below);
+            if value.rest > 0 {
+                free.spare.push((value.rest, id));
+                free.gain(&value);
+            } else if !value.rooms.is_empty() {
                 free.used_up.push(id);
             }
         }

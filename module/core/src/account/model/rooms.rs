@@ -13,7 +13,7 @@ impl Rooms {
         other.0.iter().for_each(|&(price, room)| self.add_room(price, sign * room));
     }
 
-    /// Adds instructions of a price, or removes them if `room` is negative. O(log prices), or O(prices) for a price
+    /// Adds instructions of a price, or removes as many as are there if `room` is negative. O(log prices), or O(prices) for a price
     /// that comes or goes.
     pub(in crate::account) fn add_room(&mut self, price: Amount, room: i128) {
         match self.0.binary_search_by_key(&price, |&(price, _)| price) {
@@ -23,12 +23,16 @@ impl Rooms {
                     return;
                 };
                 level.1 += room;
+                invariant!(level.1 >= 0, "only instructions that are there are removed");
                 if level.1 == 0 {
                     self.0.remove(place);
                 }
             }
             Err(_) if room == 0 => {}
-            Err(place) => self.0.insert(place, (price, room)),
+            Err(place) => {
+                invariant!(room > 0, "only instructions that are there are removed");
+                self.0.insert(place, (price, room));
+            }
         }
     }
 
