@@ -12,7 +12,8 @@ import urllib.request
 class Browser:
     """Chromium without a window, by the WebDriver protocol."""
 
-    def __init__(self):
+    def __init__(self, traced=()):
+        """Starts it. With categories of trace events, `trace` returns what the browser has done."""
         self.folder = tempfile.TemporaryDirectory(prefix="allot-screenshots-")
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
@@ -22,7 +23,12 @@ class Browser:
         arguments = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
                      "--disable-background-networking", "--disable-component-update", "--disable-sync",
                      "--hide-scrollbars", f"--user-data-dir={self.folder.name}"]
-        wanted = {"capabilities": {"alwaysMatch": {"goog:chromeOptions": {"args": arguments}}}}
+        options = {"args": arguments}
+        wanted = {"goog:chromeOptions": options}
+        if traced:
+            options["perfLoggingPrefs"] = {"traceCategories": ",".join(traced), "enableNetwork": False}
+            wanted["goog:loggingPrefs"] = {"performance": "ALL"}
+        wanted = {"capabilities": {"alwaysMatch": wanted}}
         for _ in range(100):
             try:
                 self.session = "/session/" + self.call("/session", wanted)["sessionId"]
@@ -58,6 +64,12 @@ class Browser:
 
     def run(self, script):
         return self.call(f"{self.session}/execute/sync", {"script": script, "args": []})
+
+    def trace(self):
+        """The trace events since the start. Chromium traces no further."""
+        entries = self.call(f"{self.session}/se/log", {"type": "performance"})
+        messages = [json.loads(entry["message"])["message"] for entry in entries]
+        return [message["params"] for message in messages if message["method"] == "Tracing.dataCollected"]
 
     def picture(self, whole):
         taken = self.devtools("Page.captureScreenshot", format="png", captureBeyondViewport=whole)

@@ -4,7 +4,7 @@
     make run                                       # in another terminal
     scripts/console-bench.py --redis 6380
 
-Prints the time of the first paint, the time of a draw while the map is moved, the time from a change in Redis until the
+Prints the time of the first paint, the time of a frame while the map is moved, the time from a change in Redis until the
 map has it while 5,000 other seats a second are held and expire, and the calls that one and a hundred listeners cost
 Redis. Needs chromium, chromedriver and redis-cli.
 """
@@ -21,8 +21,12 @@ from chromium import Browser
 
 SHOW = "show:stadium"
 MAP = "document.querySelector('.map')?.view?.show"
-MOVE = """const view = document.querySelector('.map').view; view.times.length = 0; let frames = 0;
-const step = () => { view.pan(3, 2); if (++frames < 120) requestAnimationFrame(step); }; requestAnimationFrame(step);"""
+# Moves the map at each frame, between two marks in the trace.
+MOVE = """const view = document.querySelector('.map').view; let frames = 0; performance.mark('begin');
+const step = () => { view.pan(3, 2); if (++frames < 240) requestAnimationFrame(step); else performance.mark('end'); };
+requestAnimationFrame(step);"""
+# Trace events of marks, of frames, and of the work for a frame.
+TRACED = ["blink.user_timing", "benchmark", "cc", "disabled-by-default-devtools.timeline.frame"]
 
 
 def redis(port, *words):
@@ -56,6 +60,8 @@ class Load(threading.Thread):
                 connection.sendall(lines.encode())
                 sent += batch
                 time.sleep(max(0, began + sent / self.rate - time.monotonic()))
+            connection.shutdown(socket.SHUT_RDWR)
+            answers.join()
 
     @staticmethod
     def discard(connection):
@@ -70,12 +76,31 @@ def first_paint(browser, console):
     print(", ".join(f"{name}: {at:.0f} ms" for name, at in paints))
 
 
-def draws(browser, name):
-    browser.run(MOVE)
-    time.sleep(5)
-    times = sorted(browser.run("return document.querySelector('.map').view.times"))
-    print(f"draw while the map moves, {name}: median {statistics.median(times):.1f} ms, "
-          f"95 % within {times[int(len(times) * 0.95)]:.1f} ms, at most {times[-1]:.1f} ms, of {len(times)}")
+def frames(console, look, name):
+    """Moves the map in a browser of its own, and reads from its trace how long the page's thread worked for each frame:
+    scripts, layout, drawing and hand-over to the compositor."""
+    browser = Browser(TRACED)
+    try:
+        browser.look(1440, 960, "light")
+        browser.go(f"{console}/show?key={SHOW}", MAP)
+        browser.run(look)
+        time.sleep(2)
+        browser.run(MOVE)
+        time.sleep(8)
+        events = browser.trace()
+    finally:
+        browser.close()
+    times = {event["name"]: event["ts"] for event in events if event.get("cat") == "blink.user_timing"}
+    within = [event for event in events if times["begin"] <= event["ts"] <= times["end"]]
+    work = sorted(event["dur"] / 1000 for event in within
+                  if event["name"] == "ProxyMain::BeginMainFrame" and event["ph"] == "X")
+    states = [event["args"]["frame_reporter"] for event in within
+              if event["name"] == "PipelineReporter" and event["ph"] == "b"]
+    dropped = sum(state["state"] == "STATE_DROPPED" and state["affects_smoothness"] for state in states)
+    rate = 1e6 * len(work) / (times["end"] - times["begin"])
+    print(f"frame while the map moves, {name}: median {statistics.median(work):.1f} ms, 95 % within "
+          f"{work[int(len(work) * 0.95)]:.1f} ms, {sum(ms >= 16 for ms in work)} of {len(work)} took 16 ms or more; "
+          f"{rate:.0f} frames a second, {dropped} dropped")
 
 
 def delays(browser, port):
@@ -135,12 +160,11 @@ def main():
     try:
         browser.look(1440, 960, "light")
         first_paint(browser, chosen.console)
-        draws(browser, "whole stadium")
-        browser.run("document.querySelector('.map').view.zoom(4)")
-        draws(browser, "four times enlarged")
         delays(browser, chosen.redis)
     finally:
         browser.close()
+    frames(chosen.console, "", "whole stadium")
+    frames(chosen.console, "document.querySelector('.map').view.zoom(4)", "four times enlarged")
     # The reader of the browser's show ends some seconds after the browser.
     time.sleep(15)
     listeners(chosen.console, chosen.redis, 1)

@@ -37,8 +37,6 @@ export class View {
     this.chosen = new Set();
     this.hovered = -1;
     this.onlyTier = -1;
-    /** Times of the last draws, in milliseconds. */
-    this.times = [];
     this.calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
     this.scheme = matchMedia("(prefers-color-scheme: dark)");
     this.paint = palette(this.scheme.matches);
@@ -206,14 +204,10 @@ export class View {
     });
   }
 
-  /** Draws, and measures how long it took. */
   drawNow() {
-    const began = performance.now();
     this.drawBelow();
     this.drawSeats();
     this.drawAbove();
-    this.times.push(performance.now() - began);
-    if (this.times.length > 120) this.times.shift();
     if (this.flashes.size) this.draw();
   }
 
