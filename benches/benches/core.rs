@@ -60,7 +60,7 @@ fn sell_most(show: &mut Show) {
     for row in show.venue().rows() {
         let ids: Vec<String> = show.venue().seats_of(row).map(|seat| show.venue().id(seat)).collect();
         let mut kept = 0;
-        for (number, id) in ids.iter().enumerate() {
+        for id in &ids {
             if kept == 0 && below(50) == 0 {
                 kept = 1 + below(4);
             }
@@ -68,30 +68,36 @@ fn sell_most(show: &mut Show) {
                 kept -= 1;
                 continue;
             }
-            let token = format!("{row}-{number}");
-            let choice = TokenChoice { token: token.as_bytes(), chosen: false };
-            ask(
-                show,
-                &Request::Pick(Pick {
-                    user: b"house",
-                    ttl: 1000,
-                    token: choice,
-                    orphans: None,
-                    from: None,
-                    seats: vec![id.as_bytes()],
-                }),
-            );
-            ask(show, &Request::Confirm { token: token.as_bytes(), user: None, order: None });
+            sell(show, id);
         }
     }
 }
 
-fn hold<'a>(user: &'a [u8], token: &'a [u8]) -> Request<'a> {
-    Request::Hold(Hold {
+fn sell(show: &mut Show, id: &str) {
+    let token = TokenChoice { token: id.as_bytes(), chosen: false };
+    let seats = vec![id.as_bytes()];
+    ask(show, &Request::Pick(Pick { user: b"house", ttl: 1000, token, orphans: None, from: None, seats }));
+    ask(show, &Request::Confirm { token: id.as_bytes(), user: None, order: None });
+}
+
+/// Sells all seats of an area but one, and returns that one.
+fn sell_all_but_one(show: &mut Show, area: &str) -> String {
+    let venue = show.venue();
+    let rows = venue.area(venue.area_called(area.as_bytes()).expect("the area is there")).rows.clone();
+    let seats = rows.flat_map(|row| venue.seats_of(row)).filter(|&seat| show.state(seat) == SeatState::Free);
+    let mut free: Vec<String> = seats.map(|seat| venue.id(seat)).collect();
+    let kept = free.pop().expect("a seat is free");
+    free.iter().for_each(|id| sell(show, id));
+    kept
+}
+
+/// A wish with the defaults of `SEAT.HOLD`.
+fn wish_of<'a>(user: &'a [u8], count: i64, token: TokenChoice<'a>) -> Hold<'a> {
+    Hold {
         user,
-        count: 2,
-        ttl: 60_000,
-        tier: Some(b"gold"),
+        count,
+        ttl: 3_600_000,
+        tier: None,
         areas: vec![],
         adjacent: Adjacent::Prefer,
         orphans: Orphans::Avoid,
@@ -99,8 +105,13 @@ fn hold<'a>(user: &'a [u8], token: &'a [u8]) -> Request<'a> {
         needs: vec![],
         from: None,
         replace: None,
-        token: TokenChoice { token, chosen: false },
-    })
+        token,
+    }
+}
+
+fn hold<'a>(user: &'a [u8], token: &'a [u8]) -> Request<'a> {
+    let token = TokenChoice { token, chosen: false };
+    Request::Hold(Hold { tier: Some(b"gold"), ..wish_of(user, 2, token) })
 }
 
 fn seats(criterion: &mut Criterion) {
@@ -149,19 +160,11 @@ fn print_memory_of_own_ids() {
 fn fill_waiting_list(show: &mut Show, waiters: usize) {
     for number in 0..waiters {
         let user = format!("user{number}");
+        let token = TokenChoice { token: user.as_bytes(), chosen: true };
         let mut wish = Hold {
-            user: user.as_bytes(),
-            count: 20 + (number % 10) as i64,
-            ttl: 3_600_000,
             tier: Some(b"gold"),
-            areas: vec![],
             adjacent: Adjacent::Require,
-            orphans: Orphans::Avoid,
-            flags: vec![],
-            needs: vec![],
-            from: None,
-            replace: None,
-            token: TokenChoice { token: user.as_bytes(), chosen: true },
+            ..wish_of(user.as_bytes(), 20 + (number % 10) as i64, token)
         };
         match number / 10 % 5 {
             0 => {}
@@ -191,8 +194,7 @@ fn waiting(criterion: &mut Criterion) {
     const WAITERS: usize = 100_000;
     let mut show = Show::new(&plan(100_000), 0).expect("a plan");
     sell_most(&mut show);
-    let seat = show.venue().seats_of(0).find(|&seat| show.state(seat) == SeatState::Free);
-    let seat = show.venue().id(seat.expect("a seat is free"));
+    let seat = sell_all_but_one(&mut show, "a3");
     fill_waiting_list(&mut show, WAITERS);
     println!("{} bytes for each waiter", show.waiters().allocated() / WAITERS);
     print_memory_of_own_ids();
@@ -204,6 +206,24 @@ fn waiting(criterion: &mut Criterion) {
                 let start = Instant::now();
                 free_a_seat(&mut show, seat.as_bytes());
                 taken += start.elapsed();
+            }
+            taken
+        });
+    });
+    let last = TokenChoice { token: b"last", chosen: true };
+    let wish = Hold { areas: vec![b"a3"], ..wish_of(b"last", 1, last) };
+    let wait = Request::Wait(Wait { hold: wish, offer: 60_000, priority: 0 });
+    criterion.bench_function("seat/offer a freed seat to one of 100001 waiters in 51 queues", |bench| {
+        bench.iter_custom(|times| {
+            let mut taken = Duration::ZERO;
+            for _ in 0..times {
+                ask(&mut show, &Request::Block(vec![seat.as_bytes()]));
+                assert!(matches!(ask(&mut show, &wait), Reply::Wait(record) if !record.offered));
+                let start = Instant::now();
+                free_a_seat(&mut show, seat.as_bytes());
+                taken += start.elapsed();
+                assert_eq!(show.waiters().len(), WAITERS);
+                ask(&mut show, &Request::Release { token: b"last", seats: None });
             }
             taken
         });
