@@ -3,7 +3,8 @@
 use super::bench::{Bench, FLAGS, Random, TIERS};
 use super::naive::{Naive, Seat, State};
 use allot_core::seat::plan::{
-    self, PartArea, PartRow, Plan, PlanArea, PlanPart, PlanRow, PlanSeat, PlanSeats, Rule,
+    self, PartArea, PartLimits, PartRow, PickOrphans, Plan, PlanArea, PlanPart, PlanRow, PlanSeat, PlanSeats,
+    Rule,
 };
 use allot_core::seat::request::Request;
 use allot_core::seat::{Reply, Show};
@@ -23,6 +24,9 @@ impl Naive {
             |show: &Self, name: &String| show.places().any(|place| show.seat(place).flags.contains(name));
         let mut altered = self.clone();
         altered.areas.clone_from(&new.areas);
+        (altered.seats_per_user, altered.holds_per_user) = (new.seats_per_user, new.holds_per_user);
+        (altered.waits_per_user, altered.max_hold) = (new.waits_per_user, new.max_hold);
+        altered.pick_orphans = new.pick_orphans;
         for id in altered.ids() {
             let seat = altered.by_id(&id);
             let Some(before) = old.remove(&id[..]) else { continue };
@@ -183,6 +187,38 @@ fn with_sorted_flags(mut plan: Plan) -> Plan {
     plan
 }
 
+/// Other limits, and another length of the event stream.
+fn change_limits(random: &mut Random, plan: &mut Plan, request: &mut PlanPart) {
+    let limits = &mut plan.limits;
+    match random.below(4) {
+        0 => limits.seats_per_user = random.pick(&[0, 4, 8]),
+        1 => limits.holds_per_user = random.pick(&[0, 1, 3]),
+        2 => limits.max_hold_ms = random.pick(&[0, 300]),
+        _ => limits.waits_per_user = random.pick(&[0, 1, 3]),
+    }
+    limits.pick_orphans = random.pick(&[PickOrphans::Allow, PickOrphans::Forbid]);
+    plan.events = random.pick(&[0, 5]);
+    request.limits = PartLimits {
+        seats_per_user: Some(limits.seats_per_user),
+        holds_per_user: Some(limits.holds_per_user),
+        max_hold_ms: Some(limits.max_hold_ms),
+        waits_per_user: Some(limits.waits_per_user),
+        pick_orphans: Some(limits.pick_orphans),
+    };
+    request.events = Some(plan.events);
+}
+
+/// Another name, priority and rule for an area.
+fn rearranged(random: &mut Random, area: &mut PlanArea) -> PartArea {
+    area.name = Some(random.pick(&["one", "two"]).to_owned());
+    (area.priority, area.rule) = (random.below(3) as i32, random.pick(&[Rule::Ltr, Rule::Rtl, Rule::Center]));
+    let mut change: PartArea = part(r#"{"id":""}"#);
+    change.id.clone_from(&area.id);
+    change.name.clone_from(&area.name);
+    (change.priority, change.rule) = (Some(area.priority), Some(area.rule));
+    change
+}
+
 /// A random change of the plan.
 pub(super) fn alter(bench: &mut Bench, random: &mut Random, step: usize) {
     let mut plan = bench.plan.clone();
@@ -194,13 +230,18 @@ pub(super) fn alter(bench: &mut Bench, random: &mut Random, step: usize) {
     // Of equal ranks, the earlier row comes first, also after a change of ranks.
     sort_rows(&mut plan);
     let mut request: PlanPart = part("{}");
-    match random.below(6) {
+    match random.below(8) {
         0 => {
             let area = added_area(random, step);
             request.add_areas.push(area.clone());
             plan.areas.push(area);
         }
         1 => request.remove_seats = remove_seats(random, &mut plan, &bench.naive.ids()),
+        2 => change_limits(random, &mut plan, &mut request),
+        3 => {
+            let at = random.below(plan.areas.len());
+            request.areas.push(rearranged(random, &mut plan.areas[at]));
+        }
         _ => {
             let at = random.below(plan.areas.len());
             let area = &mut plan.areas[at];

@@ -215,6 +215,14 @@ impl Bench {
         let mut listed: Vec<_> = listed.map(|waiter| (waiter.place.1, &waiter.token[..])).collect();
         listed.sort_unstable();
         assert_eq!(listed.into_iter().map(|(_, token)| token).collect::<Vec<_>>(), waiting);
+        for &id in &waiters {
+            let record = self.show.wait_record(id);
+            let place =
+                self.naive.waiters.iter().position(|waiter| waiter.token[..] == *record.token).unwrap();
+            let (waiter, position) = (&self.naive.waiters[place], self.naive.position(place));
+            let expected = (false, position, waiter.since, waiter.until);
+            assert_eq!((record.offered, record.position, record.since, record.until), expected, "{waiter:?}");
+        }
         let bytes = self.show.encode();
         assert_eq!(self.replica.encode(), bytes, "the replica differs");
         let restored = Show::decode(&bytes).unwrap();

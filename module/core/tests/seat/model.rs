@@ -4,7 +4,9 @@
 use super::altering::alter;
 use super::bench::{Bench, Random, random_plan};
 use super::naive::Naive;
-use super::steps::{block, confirm, end_block, exchange, extend, hold, pick, refund, release, unwait, wait};
+use super::steps::{
+    block, confirm, end_block, exchange, extend, find, hold, pick, refund, release, unwait, wait,
+};
 use allot_core::seat::Show;
 use proptest::prelude::*;
 
@@ -28,7 +30,7 @@ fn run(seed: u64, steps: usize) {
         let any_token = |random: &mut Random| {
             if tokens.is_empty() || random.chance(5) { b"nobody".to_vec() } else { random.pick(&tokens) }
         };
-        match random.below(if waits { 20 } else { 15 }) {
+        match random.below(if waits { 21 } else { 16 }) {
             0..=6 => hold(&mut bench, &mut random, &format!("t{step}"), &tokens),
             7 => pick(&mut bench, &mut random, &format!("t{step}"), &ids),
             8 => confirm(&mut bench, &any_token(&mut random), random.pick(&[None, Some(&b"order1"[..])])),
@@ -43,8 +45,9 @@ fn run(seed: u64, steps: usize) {
                 exchange(&mut bench, &mut random, &token, &ids);
             }
             14 => end_block(&mut bench, &mut random),
-            15..=18 => wait(&mut bench, &mut random, &format!("w{step}")),
-            19 => unwait(&mut bench, &mut random),
+            15 => find(&bench, &mut random),
+            16..=19 => wait(&mut bench, &mut random, &format!("w{step}")),
+            20 => unwait(&mut bench, &mut random),
             _ => extend(&mut bench, &any_token(&mut random)),
         }
         bench.check();

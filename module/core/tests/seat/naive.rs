@@ -84,6 +84,7 @@ pub struct Waiter {
     pub token: Vec<u8>,
     pub user: Vec<u8>,
     pub wish: Wish,
+    pub since: i64,
     pub until: i64,
     pub offer: i64,
     pub priority: i32,
@@ -92,7 +93,7 @@ pub struct Waiter {
 /// Area, row, position.
 pub type Place = (usize, usize, usize);
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wish {
     pub count: usize,
     pub tier: Option<String>,
@@ -299,6 +300,16 @@ impl Naive {
             let Some(place) = served else { return };
             self.waiters.remove(place);
         }
+    }
+
+    /// The position of a waiter among those with an equal wish, from 1: by priority and arrival.
+    pub fn position(&self, place: usize) -> u64 {
+        let waiter = &self.waiters[place];
+        let others = self.waiters.iter().enumerate().filter(|(_, other)| other.wish == waiter.wish);
+        let before = |&(at, other): &(usize, &Waiter)| {
+            other.priority > waiter.priority || other.priority == waiter.priority && at < place
+        };
+        1 + others.filter(before).count() as u64
     }
 
     pub fn expire(&mut self, now: i64) {

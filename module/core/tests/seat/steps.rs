@@ -3,8 +3,9 @@
 use super::bench::{BLOCKS, Bench, FLAGS, Random, TIERS};
 use super::naive::{Naive, Outcome, Seat, State, Waiter, Wish};
 use allot_core::seat::Reply;
+use allot_core::seat::claims::Seats;
 use allot_core::seat::plan::PickOrphans;
-use allot_core::seat::request::{Adjacent, Hold, Need, Orphans, Pick, Replace, Request, Wait};
+use allot_core::seat::request::{Adjacent, Hold, Need, Orphans, Pick, Replace, Request, Wait, Wanted};
 use allot_core::shared::refusal::Code;
 use allot_core::shared::token::TokenChoice;
 
@@ -43,6 +44,11 @@ pub(super) fn random_wish(bench: &Bench, random: &mut Random) -> Wish {
 pub(super) fn wait(bench: &mut Bench, random: &mut Random, token: &str) {
     let user = random.pick(&["ann", "bob", "eve", "fay", "gus"]);
     let mut wish = random_wish(bench, random);
+    // Some wait for the same.
+    let waiting = &bench.naive.waiters;
+    if !waiting.is_empty() && random.chance(40) {
+        wish = waiting[random.below(waiting.len())].wish.clone();
+    }
     if wish.adjacent == Adjacent::Ignore {
         wish.adjacent = Adjacent::Require;
     }
@@ -87,10 +93,12 @@ pub(super) fn wait(bench: &mut Bench, random: &mut Random, token: &str) {
         Err(Code::Limit)
     } else {
         let (user, mut wish) = (user.as_bytes().to_vec(), wish.clone());
+        wish.areas.sort();
+        wish.areas.dedup();
         // A flag that no seat has means nothing, also if seats get the flag later.
         let known: Vec<String> = naive.places().flat_map(|place| naive.seat(place).flags.clone()).collect();
         wish.flags.retain(|flag| known.contains(flag));
-        naive.waiters.push(Waiter { token, user, wish, until: now + ttl, offer, priority });
+        naive.waiters.push(Waiter { token, user, wish, since: now, until: now + ttl, offer, priority });
         Ok(false)
     };
     let got = bench.ask(&request).map(|reply| match reply {
@@ -151,6 +159,47 @@ pub(super) fn hold(bench: &mut Bench, random: &mut Random, token: &str, tokens: 
             "a retry gets its hold"
         );
     }
+}
+
+/// Offers without a hold are what holds would get one after the other, each without the areas of those before.
+pub(super) fn find(bench: &Bench, random: &mut Random) {
+    let mut wish = random_wish(bench, random);
+    let (asked, best, naive) = (wish.clone(), 1 + random.below(4), &bench.naive);
+    let (areas, flags, needs) = (bytes(&asked.areas), bytes(&asked.flags), needs_of(&asked.needs));
+    let wanted = Wanted {
+        count: asked.count as i64,
+        tier: asked.tier.as_deref().map(str::as_bytes),
+        areas: &areas,
+        adjacent: asked.adjacent,
+        orphans: asked.orphans,
+        flags: &flags,
+        needs: &needs,
+        from: asked.from.as_deref().map(str::as_bytes),
+    };
+    let found = bench.show.find(&wanted, best).map_err(|refusal| refusal.code);
+    if asked.adjacent == Adjacent::Ignore && asked.orphans == Orphans::Forbid {
+        assert_eq!(found, Err(Code::Err));
+        return;
+    }
+    if names_unknown(naive, &asked) {
+        assert_eq!(found, Err(Code::NotFound));
+        return;
+    }
+    if wish.areas.is_empty() {
+        wish.areas = naive.areas.iter().map(|area| area.id.clone()).collect();
+    }
+    let mut expected = Vec::new();
+    while expected.len() < best
+        && !wish.areas.is_empty()
+        && let Outcome::Seats(ids) = naive.search(&wish, None)
+    {
+        let of_offer = naive.places().filter(|&place| ids.contains(&naive.seat(place).id));
+        let taken: Vec<&String> = of_offer.map(|place| &naive.areas[place.0].id).collect();
+        wish.areas.retain(|area| !taken.contains(&area));
+        expected.push(ids);
+    }
+    let ids = |seats: &Seats| seats.iter().map(|&seat| bench.show.venue().id(seat)).collect::<Vec<_>>();
+    assert_eq!(found.unwrap().iter().map(ids).collect::<Vec<_>>(), expected, "{wanted:?}");
 }
 
 pub(super) fn expect_hold(
