@@ -12,6 +12,7 @@ use super::replies::{reply_hold, reply_places, reply_sale, reply_seat, reply_sea
 use super::writes::{check_count, needs_of};
 use crate::engine::argument::Argument;
 use crate::engine::bounds::check_list;
+use crate::engine::reply::{Field, reply_field};
 use crate::engine::step::read;
 use crate::engine::{Call, Done};
 use crate::ffi::Context;
@@ -43,10 +44,6 @@ pub(super) fn list(
     if state.is_some() && what != Listed::Seats {
         return Err(Refusal::new(Code::Err, "only seats have a STATE"));
     }
-    if what == Listed::Waiting && (tier.is_given() || area.is_given() || block.is_given()) {
-        let text = "waiters are listed by USER only, not by TIER, AREA or BLOCK";
-        return Err(Refusal::new(Code::Err, text));
-    }
     let (tier, area, user) = (tier.optional_text(), area.optional_text(), user.optional_text());
     let cursor = cursor.optional_natural().unwrap_or(0);
     let count = count.optional_integer().unwrap_or(USUAL_COUNT);
@@ -59,7 +56,7 @@ pub(super) fn list(
         let (filter, count, ctx) = (Filter { state, tier, area, user, block }, count as u32, call.ctx);
         match what {
             Listed::Seats => {
-                let (seats, next) = show.list_seats(filter, cursor, count, now);
+                let (seats, next) = show.list_seats(filter, cursor, count, now)?;
                 reply_part(ctx, next, &seats, |record| reply_seat(ctx, show, record));
             }
             Listed::Holds => {
@@ -117,9 +114,11 @@ pub(super) fn find(
         let ctx = call.ctx;
         ctx.reply_array(offers.len());
         for seats in &offers {
-            ctx.reply_map(4);
+            ctx.reply_map(5);
             ctx.reply_string(b"seats");
             reply_seats(ctx, show, seats);
+            ctx.reply_string(b"area");
+            reply_field(ctx, &Field::maybe(show.only_area(seats).map(str::as_bytes)));
             reply_places(ctx, show, seats);
         }
         Ok(())

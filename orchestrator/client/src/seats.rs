@@ -418,8 +418,8 @@ impl SeatStore {
         Ok((Record::read_list(part.get("items")?)?, part.get("cursor")?))
     }
 
-    /// The seats that [`SeatStore::hold`] would choose now, as offers with `seats`, `adjacent`, `groups` and `areas`, the
-    /// best first. Holds nothing.
+    /// The seats that [`SeatStore::hold`] would choose now, as offers with `seats`, `area`, `adjacent`, `groups` and
+    /// `areas`, the best first. Holds nothing.
     ///
     /// # Errors
     /// [`Error::Refused`] with `NOTFOUND` for an unknown tier or area.

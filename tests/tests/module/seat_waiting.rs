@@ -1,8 +1,10 @@
 //! The waiting list on a live server: offers by the timer, events, failover.
 
+use allot_core::seat::Event;
+use allot_tests::seat_workload::events_of;
 use allot_tests::shows::{create, hold, no_internal_errors, sample_venue, with_events};
 use allot_tests::wait::TIMEOUT;
-use allot_tests::{RedisServer, Reply, eventually};
+use allot_tests::{RedisServer, ReplicationStream, Reply, eventually};
 
 /// Two rows of five seats, all held by `first` for `ttl_ms`.
 fn sold_out(server: &RedisServer, ttl_ms: i64) {
@@ -11,7 +13,7 @@ fn sold_out(server: &RedisServer, ttl_ms: i64) {
 }
 
 fn waiting(server: &RedisServer) -> Vec<String> {
-    let items = server.raw().words("SEAT.LIST show WAITING").field("items").array().to_vec();
+    let items = server.raw().words("SEAT.LIST show WAITING COUNT 4000").field("items").array().to_vec();
     items.iter().map(|item| item.field("token").text()).collect()
 }
 
@@ -36,6 +38,35 @@ fn seats_of_an_expired_hold_and_of_an_expired_offer_go_to_the_next_waiter() {
     let expected = ["offered ann", "expired ann", "offered bob", "expired bob", "offered cid"];
     let told: Vec<&str> = events.iter().map(String::as_str).filter(|told| expected.contains(told)).collect();
     assert_eq!(told, expected, "{events:?}");
+    no_internal_errors(&server);
+}
+
+#[test]
+fn offers_of_one_step_are_bounded_and_the_timer_makes_the_others() {
+    const WAITERS: usize = 600;
+    let server = RedisServer::start();
+    create(&server, "show", &sample_venue(6, 100));
+    let mut client = server.raw();
+    let blocked: Vec<String> =
+        (1..=6).flat_map(|row| (1..=100).map(move |seat| format!("a-{row}-{seat}"))).collect();
+    let count = blocked.len().to_string();
+    let mut block = vec!["SEAT.BLOCK", "show", "NAME", "all", &count];
+    block.extend(blocked.iter().map(String::as_str));
+    assert_eq!(client.call(&block), Reply::Int(WAITERS as i64));
+    for user in 0..WAITERS {
+        client.words(&format!("SEAT.WAIT show u{user} 1 TTL 600000 OFFER 600000"));
+    }
+    let mut stream = ReplicationStream::attach(&server);
+    assert_eq!(client.words("SEAT.UNBLOCK show NAME all"), Reply::Int(WAITERS as i64));
+    // Nobody sends another command for the show.
+    eventually("everybody to be served", TIMEOUT, || waiting(&server).is_empty());
+    let is_offer = |event: &&Event| matches!(event, Event::Offered(_));
+    let mut steps = stream.drain();
+    steps.retain(|command| command[0] == b"SEAT.APPLY");
+    let offers: Vec<usize> =
+        steps.iter().map(|step| events_of(step).1.iter().filter(is_offer).count()).collect();
+    assert!(offers.iter().all(|&offers| (1..=250).contains(&offers)), "{offers:?}");
+    assert_eq!(offers.iter().sum::<usize>(), WAITERS);
     no_internal_errors(&server);
 }
 

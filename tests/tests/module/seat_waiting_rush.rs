@@ -2,12 +2,15 @@
 //! of arrival, and no acknowledged place in the list is lost.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::io::{BufReader, Write};
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
+use allot_core::seat::Event;
 use allot_tests::raw::{RawClient, encode, read_reply};
+use allot_tests::seat_workload::events_of;
 use allot_tests::shows::{Books, books, create, no_internal_errors, sample_venue, with_events};
 use allot_tests::wait::TIMEOUT;
 use allot_tests::{Random, RedisServer, Reply, eventually, soak};
@@ -16,9 +19,6 @@ const CONNECTIONS: usize = 16;
 
 /// Seats that each buyer asks for.
 const PARTY: usize = 2;
-
-/// More offers than this follow from one step only later, by the timer.
-const OFFERS_AT_ONCE: usize = 250;
 
 fn try_call(stream: &mut BufReader<TcpStream>, words: &[&str]) -> Option<Reply> {
     stream.get_mut().write_all(&encode(words)).ok()?;
@@ -64,37 +64,52 @@ fn told(client: &mut RawClient) -> Vec<(String, String)> {
     }
 }
 
-/// Follows the stream: who waits in which order, and how many seats are free.
-fn check_order(told: &[(String, String)], seats: usize) -> VecDeque<String> {
-    let (mut queue, mut free) = (VecDeque::new(), seats);
-    // Seats that one step freed by expiries, as long as not all of them are offered.
-    let mut expired = 0;
-    for (event, token) in told {
-        if !matches!(event.as_str(), "offered" | "expired") {
-            let late = expired > OFFERS_AT_ONCE * PARTY;
-            assert!(queue.is_empty() || free < PARTY || late, "{event} {token} came before an offer");
-        }
-        match event.as_str() {
-            "waiting" => queue.push_back(token.clone()),
-            "offered" => {
-                free -= PARTY;
-                if queue.contains(token) {
-                    assert_eq!(queue.pop_front().as_ref(), Some(token), "somebody was passed over");
-                }
-            }
-            "released" => free += PARTY,
-            "expired" => {
-                free += PARTY;
-                expired += PARTY;
-            }
-            "created" | "confirmed" => {}
-            other => panic!("{other} {token}"),
-        }
-        if free < PARTY || queue.is_empty() {
-            expired = 0;
+/// The steps of the server as its append-only file has them: the events of each.
+fn steps(server: &RedisServer) -> Vec<Vec<Event>> {
+    let mut file = BufReader::new(File::open(server.append_only_file()).unwrap());
+    let mut steps = Vec::new();
+    while !file.fill_buf().unwrap().is_empty() {
+        let words = read_reply(&mut file).unwrap();
+        let word = |word: &Reply| match word {
+            Reply::Bulk(bytes) => bytes.clone(),
+            other => panic!("{other:?}"),
+        };
+        let command: Vec<Vec<u8>> = words.array().iter().map(word).collect();
+        if command[0] == b"SEAT.APPLY" {
+            steps.push(events_of(&command).1);
         }
     }
-    queue
+    steps
+}
+
+/// Follows the steps: who waits in which order, and how many seats are free. Each step offers what it freed; after a
+/// step of many expiries the timer goes on, and each step in between offers as well.
+fn check_order(steps: &[Vec<Event>], seats: usize) -> usize {
+    let (mut queue, mut free) = (VecDeque::new(), seats);
+    for step in steps {
+        let mut offers = 0;
+        for event in step {
+            match event {
+                Event::Waited(waited) => queue.push_back(waited.token.clone()),
+                Event::Offered(held) => {
+                    offers += 1;
+                    free -= held.seats.len();
+                    // Without a place in the list the seats are an answer to SEAT.WAIT.
+                    if queue.front() == Some(&held.token) {
+                        queue.pop_front();
+                    } else {
+                        assert!(queue.is_empty(), "{held:?} passed over {:?}", queue.front());
+                    }
+                }
+                Event::Released { seats, .. } => free += seats.len(),
+                Event::Expired { .. } => free += PARTY,
+                Event::Created { .. } | Event::Confirmed { .. } | Event::Flushed { .. } => {}
+                other => panic!("{other:?}"),
+            }
+        }
+        assert!(queue.is_empty() || free < PARTY || offers > 0, "{free} seats are free after {step:?}");
+    }
+    queue.len()
 }
 
 fn waiting(client: &mut RawClient) -> HashSet<String> {
@@ -112,7 +127,8 @@ fn waiting(client: &mut RawClient) -> HashSet<String> {
 #[test]
 fn rush_with_a_waiting_list_loses_no_place_by_a_kill() {
     let (rows, buyers) = (soak(10, 600), soak(3000, 100_000));
-    let server = RedisServer::builder().arg("appendonly", "yes").arg("appendfsync", "always").start();
+    let server = RedisServer::builder().arg("appendonly", "yes").arg("appendfsync", "always");
+    let server = server.arg("auto-aof-rewrite-percentage", "0").start();
     create(&server, "show", &with_events(&sample_venue(rows, 100), 2_000_000));
     let asked = AtomicUsize::new(0);
     let share = buyers / CONNECTIONS;
@@ -151,8 +167,7 @@ fn rush_with_a_waiting_list_loses_no_place_by_a_kill() {
         waiting(&mut client).is_empty()
     });
     assert!(released.values().all(|&times| times <= 1), "a hold was released twice");
-    let left = check_order(&told(&mut client), rows * 100);
-    assert!(left.is_empty(), "{} wait by the stream, nobody by the list", left.len());
+    assert_eq!(check_order(&steps(&server), rows * 100), 0, "users wait by the events, and not by the list");
     eventually("the last offers to be over", TIMEOUT, || {
         let holds = client.words("SEAT.LIST show HOLDS COUNT 4000");
         let tokens: Vec<String> =

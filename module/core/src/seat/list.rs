@@ -1,8 +1,9 @@
 //! `SEAT.LIST`: seats, holds and sales in parts, for clients that compare a show with another system.
 //!
 //! Seats are listed by their numbers, holds and sales by the numbers of their claims. These numbers are the same on every
-//! replica. That of a claim does not change while the claim exists, and that of a seat only when an `Altered` event changes
-//! the rows. So a thing that exists during the whole listing comes exactly once, whichever server replies to each call.
+//! replica. That of a claim does not change while the claim exists. That of a seat changes only when an `Altered` event
+//! changes the rows, and then the cursors of earlier parts are refused. So a thing that exists during the whole listing
+//! comes exactly once, whichever server replies to each call.
 
 use super::claims::{Claim, Stage};
 pub use super::decide::rules::block_called;
@@ -10,7 +11,12 @@ use super::outcome::HoldRecord;
 use super::read::SeatRecord;
 use super::state::{SeatState, Show};
 use super::venue::{Area, Seat, Tier};
+use crate::shared::refusal::{Code, Refusal};
 use crate::shared::{Bytes, Millis};
+
+/// A cursor of seats is the number of the next position, and above it so many bits of the venue's arrangement. Together
+/// they are an integer that every client can read, also as a double.
+const ARRANGEMENT_BITS: u32 = 20;
 
 /// The most seats of the holds and sales in one part: about 5 ms of work.
 const SEATS_AT_ONCE: usize = 10_000;
@@ -20,13 +26,13 @@ const SEATS_AT_ONCE: usize = 10_000;
 pub struct Filter<'a> {
     /// Seats in this state.
     pub state: Option<SeatState>,
-    /// Seats of this tier, or claims with one.
+    /// Seats of this tier, claims with one, or waiters who want it.
     pub tier: Option<Tier>,
-    /// Seats of this area, or claims with one.
+    /// Seats of this area, claims with one, or waiters who want it.
     pub area: Option<Area>,
-    /// Seats and claims of this user.
+    /// Seats, claims and waits of this user.
     pub user: Option<&'a [u8]>,
-    /// Seats of this block, also those held or sold from it, or claims with one.
+    /// Seats of this block, also those held or sold from it, claims with one, or waiters who want it.
     pub block: Option<u32>,
 }
 
@@ -41,19 +47,28 @@ pub struct SaleRecord {
 
 impl Show {
     /// Seats from the cursor on, and the next cursor; 0 begins the list, and 0 ends it. Examines at most `count`
-    /// positions. O(count).
+    /// positions. O(count); the first call after a change of rows O(rows + own ids).
+    ///
+    /// # Errors
+    /// `BADSTATE` if the rows have changed since the cursor was given.
     pub fn list_seats(
         &self,
         filter: Filter<'_>,
         cursor: u64,
         count: u32,
         now: Millis,
-    ) -> (Vec<SeatRecord>, u64) {
+    ) -> Result<(Vec<SeatRecord>, u64), Refusal> {
+        let arrangement = u64::from(self.venue.arrangement() & ((1 << ARRANGEMENT_BITS) - 1));
+        if cursor != 0 && cursor >> Seat::BITS != arrangement {
+            let text =
+                "the rows of the show have changed since this cursor was given; begin again with CURSOR 0";
+            return Err(Refusal::new(Code::BadState, text));
+        }
         let range = match filter.area {
             None => 0..self.venue.position_count(),
             Some(area) => self.positions_of(area),
         };
-        let from = Seat::try_from(cursor).unwrap_or(Seat::MAX).clamp(range.start, range.end);
+        let from = (cursor as Seat).clamp(range.start, range.end);
         let to = from.saturating_add(count).min(range.end);
         let seats = (from..to).filter(|&seat| self.venue.is_seat(seat));
         let seats =
@@ -63,7 +78,8 @@ impl Show {
             filter.state.is_none_or(|state| record.state == state)
                 && filter.user.is_none_or(|user| record.user.as_deref() == Some(user))
         });
-        (found.collect(), if to == range.end { 0 } else { to.into() })
+        let next = if to == range.end { 0 } else { arrangement << Seat::BITS | u64::from(to) };
+        Ok((found.collect(), next))
     }
 
     /// Live holds from the cursor on, and the next cursor, as `list_seats`.
@@ -91,16 +107,22 @@ impl Show {
         })
     }
 
-    /// Waiters from the cursor on, and the next cursor, as `list_seats`. A `tier` or `area` of the filter is ignored.
+    /// Waiters from the cursor on, and the next cursor, as `list_seats`: of those who want seats of the filter's tier,
+    /// area or block, only those who asked for it by name.
     pub fn list_waiters(&self, filter: Filter<'_>, cursor: u64, count: u32, now: Millis) -> (Vec<u32>, u64) {
         let end = self.waiters.table.slots();
         let from = u32::try_from(cursor).unwrap_or(u32::MAX).min(end);
         let to = from.saturating_add(count).min(end);
+        let tier = filter.tier.map(|tier| self.venue.tier_name(tier).as_bytes());
+        let block = filter.block.map(|block| self.blocks.get(block).and_then(|block| block.name.as_deref()));
         let passes = |id: &u32| {
-            let waiter = self.waiters.table.get(*id);
-            waiter.is_some_and(|waiter| {
-                waiter.until > now && filter.user.is_none_or(|user| waiter.user[..] == *user)
-            })
+            let Some(waiter) = self.waiters.table.get(*id) else { return false };
+            let wish = &self.waiters.queue_of(waiter).wish;
+            waiter.until > now
+                && filter.user.is_none_or(|user| waiter.user[..] == *user)
+                && tier.is_none_or(|tier| wish.tier.as_deref() == Some(tier))
+                && filter.area.is_none_or(|area| wish.areas.contains(&area))
+                && block.is_none_or(|block| block.is_some() && wish.from.as_deref() == block)
         };
         ((from..to).filter(passes).collect(), if to == end { 0 } else { to.into() })
     }

@@ -125,6 +125,13 @@ impl Show {
         (groups, areas)
     }
 
+    /// The id of the area of these seats (in ascending order), if they are all in one.
+    pub fn only_area(&self, seats: &[Seat]) -> Option<&str> {
+        let area_of = |seat: &Seat| self.venue.area_of(self.venue.row_of(*seat));
+        let (first, last) = (area_of(seats.first()?), area_of(seats.last()?));
+        (first == last).then(|| &*self.venue.area(first).id)
+    }
+
     /// The longest run of adjacent free seats of a bucket, with any flags; all free places of a standing area.
     pub fn longest_run(&self, bucket: &Bucket) -> u32 {
         if self.venue.area(bucket.area).standing {

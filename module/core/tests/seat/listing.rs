@@ -20,7 +20,7 @@ fn house() -> House {
 fn seats(house: &House, filter: Filter<'_>, count: u32) -> Vec<String> {
     let (mut found, mut cursor) = (Vec::new(), 0);
     loop {
-        let (part, next) = house.show.list_seats(filter, cursor, count, house.now);
+        let (part, next) = house.show.list_seats(filter, cursor, count, house.now).unwrap();
         found.extend(part.iter().map(|record| house.show.venue().id(record.seat)));
         if next == 0 {
             return found;
@@ -37,6 +37,31 @@ fn every_seat_is_listed_once_for_any_parts() {
     assert_eq!(all.len(), 46);
     for count in [1, 7, 20, 21, 42] {
         assert_eq!(seats(&house, Filter::default(), count), all);
+    }
+}
+
+#[test]
+fn cursor_from_before_a_change_of_rows_is_refused() {
+    let mut house = house();
+    let listed = |house: &House, cursor| house.show.list_seats(Filter::default(), cursor, 7, house.now);
+    let (_, cursor) = listed(&house, 0).unwrap();
+    // Names, limits and tiers move no seat.
+    let same = json!({"areas": [{"id": "a", "name": "A", "rows": [{"label": "1", "tier": "silver"}]}]});
+    house.alter(&same).unwrap();
+    let loaded = Show::decode(&house.show.encode()).unwrap();
+    for show in [&house.show, &loaded] {
+        assert!(show.list_seats(Filter::default(), cursor, 7, house.now).is_ok());
+    }
+    let row = |seats: &str| json!({"label": "1", "rank": 1, "tier": "gold", "seats": seats});
+    let put = |seats| json!({"areas": [{"id": "b", "put_rows": [row(seats)]}]});
+    let mut cursor = cursor;
+    for changed in [put("1-6"), put("6-1"), put("6-1,7")] {
+        house.alter(&changed).unwrap();
+        let refusal = listed(&house, cursor).unwrap_err();
+        assert_eq!(refusal.code, Code::BadState);
+        assert!(refusal.text.contains("begin again with CURSOR 0"), "{}", refusal.text);
+        cursor = listed(&house, 0).unwrap().1;
+        assert!(listed(&house, cursor).is_ok());
     }
 }
 

@@ -88,6 +88,66 @@ fn freed_seats_are_offered_in_the_same_step_in_order_of_arrival() {
 }
 
 #[test]
+fn waiters_are_listed_by_what_they_ask_for_by_name() {
+    let mut house = sold_out();
+    house.step(&Request::BlockIn { name: Some(b"press"), until: None, seats: vec![b"a-2-1"] }).unwrap();
+    house.pick("eve", "e", &["a-2-2"]).unwrap();
+    house.wait("any", Hold { tier: None, ..gold(1) }, 0).unwrap();
+    house.wait("ann", gold(1), 0).unwrap();
+    house.wait("bob", Hold { tier: Some(b"silver"), areas: vec![b"a"], ..gold(1) }, 0).unwrap();
+    house.wait("cid", Hold { tier: None, from: Some(b"press"), ..gold(2) }, 0).unwrap();
+    let listed = |filter: Filter<'_>| -> Vec<String> {
+        let (waiters, _) = house.show.list_waiters(filter, 0, 100, house.now);
+        let name = |&id: &u32| String::from_utf8_lossy(&house.show.waiters().get(id).user).into_owned();
+        waiters.iter().map(name).collect()
+    };
+    let all = Filter::default();
+    assert_eq!(listed(all), ["any", "ann", "bob", "cid"]);
+    assert_eq!(listed(Filter { tier: house.show.venue().tier_called(b"gold"), ..all }), ["ann"]);
+    assert_eq!(listed(Filter { area: Some(0), ..all }), ["bob"]);
+    assert_eq!(listed(Filter { block: house.show.blocks().called(b"press"), ..all }), ["cid"]);
+    assert_eq!(listed(Filter { user: Some(b"ann"), area: Some(0), ..all }), [""; 0]);
+}
+
+#[test]
+fn seats_given_back_in_an_exchange_are_offered_in_the_same_step() {
+    let mut house = sold_out();
+    house.confirm("h", Some("old")).unwrap();
+    house.pick("first", "new", &["a-2-1"]).unwrap();
+    house.wait("ann", gold(1), 0).unwrap();
+    // This search is in vain.
+    house.pick("eve", "eve", &["a-2-2"]).unwrap();
+    house.settle();
+    let exchange = Request::Exchange {
+        token: b"new",
+        user: None,
+        order: Some(b"other"),
+        from: b"old",
+        seats: vec![b"a-1-3"],
+    };
+    assert_eq!(house.step(&exchange).unwrap(), Reply::Integer(1));
+    assert_eq!(house.seats_of("ann"), 1);
+}
+
+#[test]
+fn raised_limit_serves_those_whom_it_kept_waiting() {
+    for limit in ["holds_per_user", "seats_per_user"] {
+        let mut house = House::with_seats(4, &json!({"holds_per_user": 1, "seats_per_user": 2}));
+        house.pick("ann", "a", &["a-1-1", "a-1-2"]).unwrap();
+        if limit == "holds_per_user" {
+            // Only the number of holds keeps the user waiting.
+            house.alter(&json!({"limits": {"seats_per_user": 0}})).unwrap();
+        } else {
+            house.alter(&json!({"limits": {"holds_per_user": 0}})).unwrap();
+        }
+        assert!(!house.wait("ann", gold(1), 0).unwrap().offered);
+        house.alter(&json!({"limits": {limit: 3}})).unwrap();
+        house.settle();
+        assert_eq!(house.seats_of("ann"), 3, "{limit}");
+    }
+}
+
+#[test]
 fn higher_priority_is_served_first() {
     let mut house = sold_out();
     house.wait("ann", gold(4), 0).unwrap();

@@ -60,7 +60,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<Outcome> {
     };
     let request = FindRequest { count: arguments.count, choice, best: arguments.best };
     let offers = show.find(&request).await?;
-    let columns = [("seats", "seats"), ("adjacent", "adjacent"), ("groups", "groups"), ("areas", "areas")];
+    let columns = ["seats", "area", "adjacent", "groups", "areas"].map(|name| (name, name));
     table::print(&offers, &columns, arguments.json).map(|()| Outcome::Done)
 }
 

@@ -13,6 +13,7 @@ use crate::shared::refusal::Refusal;
 use crate::shared::text::quoted;
 use hashbrown::{DefaultHashBuilder, HashMap, HashSet, HashTable};
 use std::hash::BuildHasher;
+use std::sync::OnceLock;
 
 /// A plan row in preparation: its place in the plan, for messages, and its layout.
 struct Draft<'a> {
@@ -69,6 +70,7 @@ impl Venue {
             hasher,
             row_of_block: Vec::new(),
             own_ids: OwnIds::default(),
+            arrangement: OnceLock::new(),
         };
         let mut row_labels = String::new();
         let mut all_drafts = Vec::new();

@@ -11,8 +11,10 @@ use super::sparse::Sparse;
 use crate::invariant;
 use crate::shared::MAX_IDENTIFIER;
 use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
-use std::hash::BuildHasher;
+use std::hash::{BuildHasher, Hash, Hasher};
 use std::ops::Range;
+use std::sync::OnceLock;
+use xxhash_rust::xxh3::Xxh3;
 
 /// Number of a position of the show.
 pub type Seat = u32;
@@ -40,6 +42,8 @@ pub struct Venue {
     /// The row of the first position of each block of 64.
     pub(in crate::seat) row_of_block: Vec<Row>,
     pub(in crate::seat) own_ids: OwnIds,
+    /// See `arrangement`.
+    pub(in crate::seat) arrangement: OnceLock<u32>,
 }
 
 /// One area.
@@ -185,6 +189,31 @@ impl Venue {
             Some(PlanSeat { label, id, tier: tier_name(slot), flags })
         });
         PlanRow { label, rank, tier: None, seats: PlanSeats::List(seats.collect()) }
+    }
+
+    /// A hash of which seat, by its id, has which number. It is the same on every server, and differs, but for chance,
+    /// after an alteration that gave a seat another number. The first call takes O(rows + labels of different rows + own
+    /// ids), the others O(1).
+    pub fn arrangement(&self) -> u32 {
+        *self.arrangement.get_or_init(|| {
+            let hash_of = |layout: &Layout| {
+                let mut hash = Xxh3::new();
+                (layout.len, &layout.labels).hash(&mut hash);
+                hash.finish()
+            };
+            let layouts: Vec<u64> = self.layouts.iter().map(hash_of).collect();
+            let mut hash = Xxh3::new();
+            for area in &self.areas {
+                (&area.id, &area.rows).hash(&mut hash);
+            }
+            for (number, row) in self.rows.iter().enumerate() {
+                (row.base, self.row_label(number as Row), layouts.get(row.layout as usize)).hash(&mut hash);
+            }
+            for own in self.own_ids.iter() {
+                own.hash(&mut hash);
+            }
+            hash.finish() as u32
+        })
     }
 
     /// The seat of that id: its own id, or `area-row-label` (of a standing place `area-number`) if it has none. O(dashes^2) look-ups, usually one.
