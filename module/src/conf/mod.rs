@@ -14,7 +14,7 @@ use allot_core::shared::machine::Events;
 use allot_core::shared::outbox::Fields;
 use std::ffi::CStr;
 
-use crate::engine::family::{Family, Shelf};
+use crate::engine::family::{Family, Gauge, Shelf};
 use crate::engine::info::Counter;
 use crate::engine::reply::present;
 use crate::ffi::context::Outcome;
@@ -28,7 +28,8 @@ impl Family for Realm {
     const TYPE: &'static CStr = c"allotconf";
     const ENCODING: i32 = 1;
     const APPLY: &'static CStr = c"CONF.APPLY";
-    const GAUGE: &'static CStr = c"conf_pending";
+    const GAUGES: &'static [Gauge<Self>] =
+        &[Gauge { field: c"conf_pending", part: |realm| realm.pending() as i64 }];
     const COUNTERS: &'static [&'static Counter] = counters::COUNTERS;
     // When a unit goes down, thousands of messages are sent; each takes some microseconds.
     const SENT_AT_ONCE: usize = 512;
@@ -37,10 +38,6 @@ impl Family for Realm {
 
     fn shelf() -> &'static Shelf {
         &SHELF
-    }
-
-    fn gauge(&self) -> i64 {
-        self.pending() as i64
     }
 
     fn observe(&self, at: i64, event: &Event) {

@@ -18,8 +18,8 @@ use crate::ffi::{Context, KeyName};
 pub(crate) struct Shelf {
     /// The server's handle of the value type.
     pub(crate) handle: AtomicPtr<RedisModuleType>,
-    /// Sum of `Family::gauge` over all keys of this process.
-    pub(crate) gauge: AtomicI64,
+    /// Sums of `Family::GAUGES` over all keys of this process.
+    pub(crate) gauges: [AtomicI64; MAX_GAUGES],
     /// Counts of the family's events, by the numbers of their counters.
     pub(crate) events: [Count; MAX_EVENT_COUNTERS],
 }
@@ -27,11 +27,22 @@ pub(crate) struct Shelf {
 /// The most counters that a family's events have.
 const MAX_EVENT_COUNTERS: usize = 16;
 
+/// The most gauges that a family has.
+pub(crate) const MAX_GAUGES: usize = 2;
+
+/// A gauge of a family in `INFO`: live holds, live leases and the like.
+pub(crate) struct Gauge<F> {
+    /// Its field.
+    pub(crate) field: &'static CStr,
+    /// The part of one state.
+    pub(crate) part: fn(&F) -> i64,
+}
+
 impl Shelf {
     pub(crate) const fn new() -> Self {
         Self {
             handle: AtomicPtr::new(null_mut()),
-            gauge: AtomicI64::new(0),
+            gauges: [const { AtomicI64::new(0) }; MAX_GAUGES],
             events: [const { Count::new() }; MAX_EVENT_COUNTERS],
         }
     }
@@ -45,8 +56,8 @@ pub(crate) trait Family: Machine {
     const ENCODING: i32;
     /// The internal command that carries events to replicas and the AOF.
     const APPLY: &'static CStr;
-    /// The gauge's field in `INFO`.
-    const GAUGE: &'static CStr;
+    /// The family's gauges in `INFO`.
+    const GAUGES: &'static [Gauge<Self>];
     /// The family's counters in `INFO` in addition to those of its events.
     const COUNTERS: &'static [&'static Counter];
     /// How many messages a step may send; the timer sends the others.
@@ -57,8 +68,6 @@ pub(crate) trait Family: Machine {
     const MAINTENANCE_FROM: i64 = NEVER;
 
     fn shelf() -> &'static Shelf;
-    /// This state's part of the gauge in `INFO`: its live holds, live leases and the like.
-    fn gauge(&self) -> i64;
 
     /// Counts facts that depend on the state before the event is applied.
     fn observe(&self, _at: i64, _event: &Self::Event) {}
@@ -111,16 +120,17 @@ pub(crate) trait Family: Machine {
     }
 }
 
-/// Registers a family's counters and its gauge for `INFO`; once, at load.
+/// Registers a family's counters and gauges for `INFO`; once, at load.
 pub(crate) fn add_to_info<F: Family>() {
+    const { assert!(F::GAUGES.len() <= MAX_GAUGES) };
     let members = <F::Event as MachineEvent>::Counter::MEMBERS.iter();
     // No word of the module contains a zero byte.
     let field = |word: &str| CString::new(word).unwrap_or_default();
     let events = members.zip(&F::shelf().events).map(|(counter, count)| (field(counter.word()), count));
+    let gauges = F::GAUGES.iter().zip(&F::shelf().gauges).map(|(gauge, sum)| (gauge.field, sum));
     info::add_source(info::Source {
         events: events.collect(),
         counters: F::COUNTERS,
-        gauge: F::GAUGE,
-        value: &F::shelf().gauge,
+        gauges: gauges.collect(),
     });
 }

@@ -68,10 +68,8 @@ pub(crate) struct Source {
     pub(crate) events: Vec<(CString, &'static Count)>,
     /// Its other counters.
     pub(crate) counters: &'static [&'static Counter],
-    /// The field of its gauge.
-    pub(crate) gauge: &'static CStr,
-    /// The value of its gauge.
-    pub(crate) value: &'static AtomicI64,
+    /// Its gauges: the field and the value of each.
+    pub(crate) gauges: Vec<(&'static CStr, &'static AtomicI64)>,
 }
 
 /// The families, in the order of their registration.
@@ -99,7 +97,7 @@ pub(crate) fn write(info: &InfoWriter) {
     }
     if info.section(c"state") {
         for source in sources() {
-            info.signed(source.gauge, source.value.load(Ordering::Relaxed));
+            source.gauges.iter().for_each(|(field, value)| info.signed(field, value.load(Ordering::Relaxed)));
         }
         info.signed(c"keys_waiting_for_timer", deadlines::waiting() as i64);
     }

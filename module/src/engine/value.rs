@@ -7,7 +7,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::config::MAX_CLOCK_LEAD;
 use super::deadlines::NEVER;
-use super::family::Family;
+use super::family::{Family, MAX_GAUGES};
 use super::waiting;
 
 /// A state, and data of this process about it. These data are neither saved nor replicated.
@@ -25,8 +25,8 @@ pub(crate) struct Value<F: Family> {
     pub(crate) maintenance_place: usize,
     /// When the last change was applied, or the value was loaded, by `uptime`.
     changed: i64,
-    /// This state's part of the family's gauge.
-    gauge: i64,
+    /// This state's parts of the family's gauges.
+    gauges: [i64; MAX_GAUGES],
 }
 
 impl<F: Family> Value<F> {
@@ -40,7 +40,7 @@ impl<F: Family> Value<F> {
             maintenance_at: F::MAINTENANCE_FROM,
             maintenance_place: 0,
             changed: uptime,
-            gauge: 0,
+            gauges: [0; MAX_GAUGES],
         };
         value.recount(uptime);
         value
@@ -71,14 +71,16 @@ impl<F: Family> Value<F> {
         }
     }
 
-    /// Records that the state has changed at this uptime: elapsed time counts from then, and the family's gauge is
+    /// Records that the state has changed at this uptime: elapsed time counts from then, and the family's gauges are
     /// updated.
     pub(crate) fn recount(&mut self, uptime: i64) {
         self.changed = uptime;
-        let gauge = self.state.gauge();
-        if gauge != self.gauge {
-            F::shelf().gauge.fetch_add(gauge - self.gauge, Ordering::Relaxed);
-            self.gauge = gauge;
+        for ((gauge, sum), counted) in F::GAUGES.iter().zip(&F::shelf().gauges).zip(&mut self.gauges) {
+            let part = (gauge.part)(&self.state);
+            if part != *counted {
+                sum.fetch_add(part - *counted, Ordering::Relaxed);
+                *counted = part;
+            }
         }
     }
 }
@@ -98,6 +100,8 @@ pub(crate) fn lead(now: i64, clock: i64) -> i64 {
 
 impl<F: Family> Drop for Value<F> {
     fn drop(&mut self) {
-        F::shelf().gauge.fetch_sub(self.gauge, Ordering::Relaxed);
+        for (sum, counted) in F::shelf().gauges.iter().zip(self.gauges) {
+            sum.fetch_sub(counted, Ordering::Relaxed);
+        }
     }
 }

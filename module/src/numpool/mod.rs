@@ -11,7 +11,7 @@ use allot_core::numpool::{Event, Pool};
 use allot_core::shared::machine::Events;
 use std::ffi::CStr;
 
-use crate::engine::family::{Family, Shelf};
+use crate::engine::family::{Family, Gauge, Shelf};
 use crate::engine::info::Counter;
 use crate::engine::waiting::Grant;
 
@@ -24,16 +24,13 @@ impl Family for Pool {
     const TYPE: &'static CStr = c"allotpool";
     const ENCODING: i32 = 1;
     const APPLY: &'static CStr = c"NUMPOOL.APPLY";
-    const GAUGE: &'static CStr = c"numpool_live_leases";
+    const GAUGES: &'static [Gauge<Self>] =
+        &[Gauge { field: c"numpool_live_leases", part: |pool| pool.live_leases() as i64 }];
     const COUNTERS: &'static [&'static Counter] = counters::COUNTERS;
     const DUE_AT_ONCE: usize = 1000;
 
     fn shelf() -> &'static Shelf {
         &SHELF
-    }
-
-    fn gauge(&self) -> i64 {
-        self.live_leases() as i64
     }
 
     fn has_pending_grants(&self) -> bool {

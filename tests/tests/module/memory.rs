@@ -197,28 +197,39 @@ fn info_counts_what_happens_and_what_is() {
         "SEAT.HOLD show ann 1 TTL 1000 TIER x",
         "SEAT.CONFIRM show none",
         "SEAT.HOLD show eve 1 TTL 20 TOKEN e",
+        "SEAT.WAIT show fay 1 TTL 60000 OFFER 60000 TOKEN f",
+        "SEAT.WAIT show gus 100 TTL 60000 OFFER 60000 TOKEN g",
+        "SEAT.WAIT show hal 100 TTL 60000 OFFER 60000 TOKEN h",
+        "SEAT.WAIT show ivy 100 TTL 20 OFFER 60000 TOKEN i",
+        "SEAT.UNWAIT show h",
     ] {
         client.words(line);
     }
     eventually("the short hold to expire", TIMEOUT, || allot_info(&server, "seat_expired") == 1);
+    eventually("the short wait to expire", TIMEOUT, || allot_info(&server, "seat_unwaited") == 2);
     for (field, value) in [
         ("seat_held", 5),
         ("seat_confirmed", 1),
         ("seat_released", 1),
         ("seat_refunded", 1),
+        ("seat_waited", 3),
+        ("seat_offered", 1),
+        ("seat_unwaited", 2),
         ("seat_sold_out", 1),
         ("seat_refused", 2),
         ("outbox_failures", 0),
         ("internal_errors", 0),
-        ("seat_live_holds", 2),
+        ("seat_live_holds", 3),
+        ("seat_waiting", 1),
         ("keys_waiting_for_timer", 1),
     ] {
         assert_eq!(allot_info(&server, field), value, "{field}");
     }
+    let gauges = || (allot_info(&server, "seat_live_holds"), allot_info(&server, "seat_waiting"));
     client.words("DEBUG RELOAD");
-    assert_eq!(allot_info(&server, "seat_live_holds"), 2);
+    assert_eq!(gauges(), (3, 1));
     client.words("COPY show twin");
-    assert_eq!(allot_info(&server, "seat_live_holds"), 4);
+    assert_eq!(gauges(), (6, 2));
     client.words("FLUSHALL");
-    eventually("the gauges to fall", TIMEOUT, || allot_info(&server, "seat_live_holds") == 0);
+    eventually("the gauges to fall", TIMEOUT, || gauges() == (0, 0));
 }

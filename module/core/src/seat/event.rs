@@ -32,6 +32,8 @@ words! {
         Waited => "seat_waited",
         /// Offers to users who waited or asked to wait.
         Offered => "seat_offered",
+        /// Users who stopped waiting without an offer.
+        Unwaited => "seat_unwaited",
     }
 }
 
@@ -124,7 +126,7 @@ events! {
             token: Bytes,
             /// Whether its time was over.
             expired: bool,
-        } = 16, notice c"allot.seat.unwaited";
+        } = 16, notice c"allot.seat.unwaited", count (Counter::Unwaited, 1);
         /// A user waits for seats of a block.
         WaitedFrom(waited: WaitedFrom) = 17, notice c"allot.seat.waiting", count (Counter::Waited, 1);
         /// Free seats are kept by the house, in a block.
