@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use allot_tests::raw::RawClient;
 use allot_tests::seat_workload::LONG_TTL_MS;
-use allot_tests::shows::{allot_info, clock, create, hold, no_internal_errors, sample_venue_with};
+use allot_tests::shows::{allot_info, clock, create, hold, no_internal_errors, sample_venue_with, seats_of};
 use allot_tests::wait::TIMEOUT;
 use allot_tests::{RedisServer, ReplicationStream, Reply, SeatWorkload, eventually};
 
@@ -67,6 +67,57 @@ fn every_event_is_told_once_with_all_its_fields() {
         "event=altered".to_owned(),
         format!(r#"event=held token=t4 user=cid seats=["a-3-5"] until={short}"#),
         r#"event=expired token=t4 user=cid seats=["a-3-5"]"#.to_owned(),
+    ];
+    assert_eq!(texts(&mut client, "show:evt"), expected);
+    no_internal_errors(&server);
+}
+
+/// A show of two seats, of which one has an id of its own.
+const OWN_ID: &str = r#"{"areas":[{"id":"a","rows":[{"label":"1","rank":1,"tier":"t","seats":[
+  {"label":"1","id":"VIP:7"},{"label":"2"}]}]}],"events":100}"#;
+
+#[test]
+fn waits_offers_and_exchanges_are_told_with_own_ids() {
+    let server = RedisServer::start();
+    create(&server, "show", OWN_ID);
+    let mut waiter = server.raw();
+    let mut wait = |user: &str, count: i64, ttl: i64, token: &str| {
+        let line = format!("SEAT.WAIT show {user} {count} TTL {ttl} OFFER 600000 TOKEN {token}");
+        waiter.words(&line).field("until").int()
+    };
+    let ann = wait("ann", 2, LONG_TTL_MS, "w1");
+    let bob = wait("bob", 1, LONG_TTL_MS, "w2");
+    server.command("SEAT.UNWAIT show w2");
+    let cid = wait("cid", 1, 30, "w3");
+    let mut client = server.raw();
+    eventually("the short wait to expire", TIMEOUT, || {
+        texts(&mut client, "show:evt").last().is_some_and(|text| text.contains("expired"))
+    });
+    let dan = wait("dan", 2, LONG_TTL_MS, "w4");
+    assert_eq!(client.words("SEAT.RELEASE show w1 SEATS 1 a-1-2"), Reply::Int(1));
+    assert_eq!(client.words("SEAT.CONFIRM show w1 ORDER o1"), Reply::Int(1));
+    let eve = client.words("SEAT.PICK show eve TTL 3600000 TOKEN p SEATS 1 a-1-2").field("until").int();
+    let fay = wait("fay", 1, LONG_TTL_MS, "w5");
+    assert_eq!(client.words("SEAT.ORDER show o1"), Reply::Array(vec![Reply::bulk("VIP:7")]));
+    assert_eq!(client.words("SEAT.CONFIRM show p ORDER o2 EXCHANGE o1 1 VIP:7"), Reply::Int(1));
+    let offered = client.words("SEAT.HOLDS show fay").array()[0].clone();
+    assert_eq!(seats_of(&offered), ["VIP:7"]);
+    let offer = offered.field("until").int();
+    let expected = [
+        "event=created".to_owned(),
+        format!(r#"event=offered token=w1 user=ann seats=["VIP:7","a-1-2"] until={ann}"#),
+        format!("event=waiting token=w2 user=bob until={bob}"),
+        "event=unwaited token=w2 user=bob reason=left".to_owned(),
+        format!("event=waiting token=w3 user=cid until={cid}"),
+        "event=unwaited token=w3 user=cid reason=expired".to_owned(),
+        format!("event=waiting token=w4 user=dan until={dan}"),
+        r#"event=released token=w1 user=ann seats=["a-1-2"]"#.to_owned(),
+        r#"event=confirmed token=w1 user=ann seats=["VIP:7"] order=o1"#.to_owned(),
+        format!(r#"event=held token=p user=eve seats=["a-1-2"] until={eve}"#),
+        format!("event=waiting token=w5 user=fay until={fay}"),
+        r#"event=confirmed token=p user=eve seats=["a-1-2"] order=o2"#.to_owned(),
+        r#"event=refunded token=w1 user=ann order=o1 seats=["VIP:7"]"#.to_owned(),
+        format!(r#"event=offered token=w5 user=fay seats=["VIP:7"] until={offer}"#),
     ];
     assert_eq!(texts(&mut client, "show:evt"), expected);
     no_internal_errors(&server);
