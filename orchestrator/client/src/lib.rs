@@ -60,6 +60,7 @@ pub use keyed::Keyed;
 pub use numbers::{CallRequest, Cap, Cause, Lease, LiveLease, NumberStore, PoolInfo};
 pub use record::Record;
 pub use seats::{
-    Bucket, FindRequest, Hold, HoldRequest, ListFilter, Listed, MapRow, SeatChoice, SeatStore, WaitRequest,
+    Bucket, FindRequest, Hold, HoldRequest, ListFilter, Listed, MapRow, PickRequest, Sale, SeatChoice,
+    SeatStore, WaitRequest,
 };
 pub use servers::{Servers, Session};

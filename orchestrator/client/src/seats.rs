@@ -119,7 +119,7 @@ pub enum Listed {
     Holds,
     /// Sales: `order`, `token`, `user`, `seats`.
     Orders,
-    /// Users who wait: `token`, `user`, `count`, `tier`, `priority`, `since`, `until`.
+    /// Users who wait: `token`, `user`, `count`, `tier`, `from`, `priority`, `since`, `until`.
     Waiting,
 }
 
@@ -158,6 +158,36 @@ pub struct WaitRequest<'a> {
     pub offer_ms: u64,
     /// The highest priority is served first.
     pub priority: i32,
+}
+
+/// A request for seats that the buyer has chosen.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PickRequest<'a> {
+    /// The buyer; limits per user apply to this name.
+    pub user: &'a str,
+    /// Time to live of the hold, in milliseconds.
+    pub ttl_ms: u64,
+    /// Ids of the seats, 1 to 100.
+    pub seats: &'a [String],
+    /// Whether the pick may leave a single free seat, `ALLOW` or `FORBID`; `None` for the rule of the show.
+    pub orphans: Option<&'a str>,
+    /// The block of which the seats are; `None` for free seats.
+    pub from: Option<&'a str>,
+    /// Name of the hold, as in [`HoldRequest`].
+    pub token: Option<&'a str>,
+}
+
+/// The sale of a hold.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Sale<'a> {
+    /// Token of the hold.
+    pub token: &'a str,
+    /// Only if the hold is of this user; `None` for any user.
+    pub user: Option<&'a str>,
+    /// Order under which the seats are sold.
+    pub order: Option<&'a str>,
+    /// Seats that the buyer gives back in the same step: their order, and their ids.
+    pub exchange: Option<(&'a str, &'a [String])>,
 }
 
 /// The client of one show. Clones share the connection.
@@ -249,22 +279,17 @@ impl SeatStore {
         self.ask(self.begin("SEAT.UNWAIT").arg(token)).await
     }
 
-    /// Holds exactly these seats, all or none. `orphans` says whether they may leave a single free seat, `ALLOW` or
-    /// `FORBID`; `None` for the rule of the show.
+    /// Holds exactly these seats, all or none.
     ///
     /// # Errors
-    /// [`Error::Refused`] with `BADSTATE` if one of them is not free, `LIMIT` if a single seat would remain.
-    pub async fn pick(
-        &self,
-        user: &str,
-        ttl_ms: u64,
-        orphans: Option<&str>,
-        seats: &[String],
-    ) -> Result<Hold, Error> {
+    /// [`Error::Refused`] with `BADSTATE` if one of them is not free, `LIMIT` if a single seat would remain, `NOTFOUND`
+    /// for an unknown seat or block.
+    pub async fn pick(&self, request: &PickRequest<'_>) -> Result<Hold, Error> {
         let mut command = self.begin("SEAT.PICK");
-        command.arg(user).arg("TTL").arg(ttl_ms);
-        with_options(&mut command, &[("ORPHANS", orphans)]);
-        command.arg("SEATS").arg(seats.len()).arg(seats);
+        command.arg(request.user).arg("TTL").arg(request.ttl_ms);
+        let options = [("ORPHANS", request.orphans), ("FROM", request.from), ("TOKEN", request.token)];
+        with_options(&mut command, &options);
+        command.arg("SEATS").arg(request.seats.len()).arg(request.seats);
         hold(&Record::read(self.ask(&command).await?)?)
     }
 
@@ -274,30 +299,22 @@ impl SeatStore {
     /// # Errors
     /// [`Error::Refused`] with `NOTFOUND` if there is no such hold, or it has expired.
     pub async fn confirm(&self, token: &str, order: Option<&str>) -> Result<u64, Error> {
-        let mut command = self.begin("SEAT.CONFIRM");
-        command.arg(token);
-        if let Some(order) = order {
-            command.arg("ORDER").arg(order);
-        }
-        self.ask(&command).await
+        self.sell(&Sale { token, order, ..Sale::default() }).await
     }
 
-    /// Sells the seats of a hold under `order`, and refunds these seats of the order `from` in the same step. Returns the
-    /// number of seats sold. To repeat the command is no error.
+    /// As [`SeatStore::confirm`], only for the user of the hold, or in exchange for seats that were sold before: these
+    /// are free again in the same step. Returns the number of seats sold. To repeat the command is no error.
     ///
     /// # Errors
-    /// [`Error::Refused`] with `NOTOWNER` if a seat is not sold under the order `from`; then nothing changes.
-    pub async fn exchange(
-        &self,
-        token: &str,
-        order: Option<&str>,
-        from: &str,
-        seats: &[&str],
-    ) -> Result<u64, Error> {
+    /// [`Error::Refused`] with `NOTOWNER` if the hold is of another user, or a seat to give back is not sold under its
+    /// order; then nothing changes.
+    pub async fn sell(&self, sale: &Sale<'_>) -> Result<u64, Error> {
         let mut command = self.begin("SEAT.CONFIRM");
-        command.arg(token);
-        with_options(&mut command, &[("ORDER", order)]);
-        command.arg("EXCHANGE").arg(from).arg(seats.len()).arg(seats);
+        command.arg(sale.token);
+        with_options(&mut command, &[("USER", sale.user), ("ORDER", sale.order)]);
+        if let Some((order, seats)) = sale.exchange {
+            command.arg("EXCHANGE").arg(order).arg(seats.len()).arg(seats);
+        }
         self.ask(&command).await
     }
 
@@ -390,7 +407,7 @@ impl SeatStore {
     /// the server examines, 1 to 4000.
     ///
     /// # Errors
-    /// [`Error::Refused`] with `NOTFOUND` for an unknown tier or area.
+    /// [`Error::Refused`] with `NOTFOUND` for an unknown tier, area or block.
     pub async fn list(
         &self,
         what: Listed,
@@ -422,7 +439,7 @@ impl SeatStore {
     /// `areas`, the best first. Holds nothing.
     ///
     /// # Errors
-    /// [`Error::Refused`] with `NOTFOUND` for an unknown tier or area.
+    /// [`Error::Refused`] with `NOTFOUND` for an unknown tier, area or block.
     pub async fn find(&self, request: &FindRequest<'_>) -> Result<Vec<Record>, Error> {
         let mut command = self.begin("SEAT.FIND");
         command.arg(request.count);

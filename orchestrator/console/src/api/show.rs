@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use allot_client::{Record, SeatStore};
+use allot_client::{PickRequest, Record, SeatStore};
 use axum::extract::{Query, State};
 use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
@@ -174,7 +174,8 @@ pub(super) async fn hold(
 ) -> Answer {
     let target = format!("{key} {user} {}", seats.join(" "));
     act(&caller, "SEAT.PICK", target, async {
-        let pick = async |show: SeatStore| show.pick(&user, ttl, None, &seats).await;
+        let request = PickRequest { user: &user, ttl_ms: ttl, seats: &seats, ..PickRequest::default() };
+        let pick = async |show: SeatStore| show.pick(&request).await;
         Ok(console.operator.show(&key, pick).await?.token)
     })
     .await

@@ -16,7 +16,7 @@ use crate::cli::outcome::Outcome;
 use crate::cli::progress;
 use crate::cli::terminal::{errln, out, outln};
 use crate::config::RedisSource;
-use allot_client::{SeatStore, query};
+use allot_client::{PickRequest, SeatStore, query};
 use allot_core::seat::plan::Limits;
 
 /// Order reference of the seats that were sold before the import.
@@ -229,7 +229,10 @@ async fn prepare(
     let bar = progress::bar(sold.len() as u64, "marking sold seats");
     for (seats, number) in sold.chunks(chunk.max(1)).zip(1..) {
         // Each hold has a user of its own, so that limits per user do not apply.
-        let hold = show.pick(&format!("{IMPORTED}-{number}"), ttl_ms, Some("ALLOW"), seats).await?;
+        let user = format!("{IMPORTED}-{number}");
+        let orphans = Some("ALLOW");
+        let request = PickRequest { user: &user, ttl_ms, seats, orphans, ..PickRequest::default() };
+        let hold = show.pick(&request).await?;
         show.confirm(&hold.token, Some(IMPORTED)).await?;
         bar.inc(seats.len() as u64);
     }
