@@ -91,6 +91,27 @@ fn added_row_is_in_map_and_plan_at_once_without_events() {
 }
 
 #[test]
+fn changes_of_a_standing_area_are_its_counts() {
+    let server = RedisServer::start();
+    let floor = json!({"id": "floor", "standing": 50, "tier": "pit"});
+    let stalls = json!({"id": "a", "rows": [{"label": "1", "rank": 1, "tier": "t", "seats": "1-4"}]});
+    create(&server, "show", &json!({"areas": [floor, stalls]}).to_string());
+    let console = Console::start(&server, &[]);
+    let mut events = console.events("show");
+    events.next("sync");
+    let areas = || console.get("show/map?key=show").json()["areas"].clone();
+    assert_eq!(areas(), json!([["50", "0", "0", "0"], ["...."]]));
+    server.command("SEAT.PICK show ann TTL 60000 TOKEN t SEATS 3 floor-1 floor-9 a-1-2");
+    let changes = events.next("changes");
+    assert_eq!(changes["standing"], json!([[0, ["48", "2", "0", "0"]]]));
+    // Places have no positions: the first position of the map is the first seat of the row.
+    assert_eq!(changes["held"], json!([1]));
+    assert_eq!(areas(), json!([["48", "2", "0", "0"], [".h.."]]));
+    server.command("SEAT.BLOCK show 1 floor-2");
+    assert_eq!(events.next("changes")["standing"], json!([[0, ["47", "2", "0", "1"]]]));
+}
+
+#[test]
 fn many_listeners_cost_redis_one_reader() {
     let server = RedisServer::start();
     create(&server, "show:1", &sample_venue(20, 20));

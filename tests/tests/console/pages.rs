@@ -103,6 +103,34 @@ fn seat_with_an_id_of_its_own_is_found_and_blocked() {
 }
 
 #[test]
+fn standing_area_is_a_row_of_counts_that_a_hold_changes() {
+    let server = RedisServer::start();
+    let floor = json!({"id": "floor", "name": "Floor", "standing": 50, "tier": "pit"});
+    let stalls = json!({"id": "a", "rows": [{"label": "1", "rank": 1, "tier": "t", "seats": "1-4"}]});
+    create(&server, "show:1", &json!({"areas": [stalls, floor]}).to_string());
+    // This show has nothing to draw.
+    create(&server, "show:2", &json!({"areas": [floor]}).to_string());
+    let console = Console::start(&server, &[]);
+    let browser = opened(&console, "/");
+    let counts = "[...document.querySelectorAll('main tbody tr')]
+        .map((row) => [...row.cells].slice(0, 7).map((cell) => cell.textContent.trim()).join('|'))
+        .find((row) => row.startsWith('Floor standing'))";
+    for key in ["show:1", "show:2"] {
+        browser.go(&console.address(&format!("/show?key={key}")));
+        let row = |counts: &str| format!("Floor standing|pit|1|50|{counts}");
+        let becomes = |what: &str, wanted: &str| {
+            browser.wait_for(what, &format!("({counts}) === {:?}", row(wanted)), SOON);
+        };
+        becomes("the free places", "50|0|0");
+        server.command(&format!("SEAT.HOLD {key} ann 2 TTL 60000 TIER pit TOKEN t"));
+        becomes("the held places", "48|2|0");
+        server.command(&format!("SEAT.CONFIRM {key} t"));
+        becomes("the sold places", "48|0|2");
+    }
+    assert_eq!(browser.errors(), Vec::<String>::new());
+}
+
+#[test]
 fn waiting_user_is_seen_and_taken_off_the_list() {
     let server = RedisServer::start();
     create(&server, "show:1", &sample_venue(1, 2));

@@ -180,6 +180,17 @@ fn lists_and_offers_are_printed() {
     assert!(sold.out.contains("stalls-A-1  gold  held   ann"), "{}", sold.out);
     let holds = run(&server, &["seats", "list", "show", "holds", "--user", "ann", "--json"]).ok();
     assert_eq!(report(&holds.out)[0]["seats"][0], "stalls-A-1");
+    server.command(
+        "SEAT.WAIT show bob 6 TTL 600000 OFFER 60000 ADJACENT REQUIRE TIER gold PRIORITY 5 TOKEN bob-1",
+    );
+    server.command("SEAT.WAIT show cid 5 TTL 600000 OFFER 60000 ADJACENT REQUIRE TIER gold TOKEN cid-1");
+    let waiting = run(&server, &["seats", "waiting", "show"]).ok();
+    assert_eq!(waiting.out.lines().count(), 3, "{}", waiting.out);
+    assert!(waiting.out.contains("bob-1  bob   6      gold  -     5"), "{}", waiting.out);
+    let waiting = run(&server, &["seats", "waiting", "show", "--user", "cid", "--json"]).ok();
+    let tokens: Vec<_> =
+        report(&waiting.out).as_array().unwrap().iter().map(|w| w["token"].clone()).collect();
+    assert_eq!(tokens, ["cid-1"]);
     let offers = run(&server, &["seats", "find", "show", "3", "--tier", "silver", "--json"]).ok();
     assert_eq!(report(&offers.out)[0]["adjacent"], 1, "{}", offers.out);
     assert_eq!(run(&server, &["seats", "find", "show", "17", "--json"]).ok().out.trim(), "[]");
