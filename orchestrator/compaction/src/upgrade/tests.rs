@@ -1,5 +1,7 @@
 //! Tests of the upgrade from version 1, on an in-process tree.
 
+mod kill_points;
+
 use std::sync::Arc;
 
 use super::*;
@@ -7,9 +9,11 @@ use crate::node::NodeInfo;
 use crate::paths;
 use crate::task_store::Found;
 use allot_coordination::in_process::InProcess;
+use allot_coordination::session::Connector;
 use allot_coordination::{Coordinator, Settings, Tree};
 
 const OLD: &str = "/cluster.compact/Compaction";
+const NEW: &str = "/cluster.compact/Compaction_v2";
 const FIRST: u64 = 1_617_693_156_000;
 
 struct World {
@@ -20,12 +24,17 @@ struct World {
 
 impl World {
     async fn new() -> Self {
-        let tree = InProcess::new(Duration::from_secs(2));
-        let coordinator = Coordinator::start(Arc::new(tree), &Settings::default());
+        let world = Self::at(Arc::new(InProcess::new(Duration::from_secs(2)))).await;
+        world.store.prepare().await.unwrap();
+        world.store.tree.ensure(&format!("{OLD}/Scheduler")).await.unwrap();
+        world
+    }
+
+    /// A client of this tree.
+    async fn at(tree: Arc<dyn Connector>) -> Self {
+        let coordinator = Coordinator::start(tree, &Settings::default());
         coordinator.up().await.unwrap();
-        let store = TaskStore::new(coordinator.tree(), "/cluster.compact/Compaction_v2");
-        store.prepare().await.unwrap();
-        store.tree.ensure(&format!("{OLD}/Scheduler")).await.unwrap();
+        let store = TaskStore::new(coordinator.tree(), NEW);
         Self { coordinator, store, units: Units::default() }
     }
 
