@@ -1,5 +1,6 @@
 //! Tests of a worker on an in-process tree. Its runners run until they are told to end.
 
+mod changes;
 mod storage;
 
 use std::sync::Arc;
