@@ -3,6 +3,7 @@
 
 mod failures;
 mod inboxes;
+mod mains;
 pub mod options;
 mod subtasks;
 
@@ -176,58 +177,6 @@ impl TaskStore {
                 Err(fault) => return Err(fault),
             }
         }
-        Ok(found)
-    }
-
-    /// All main tasks except packed ones, from old to new. A task that cannot be read is skipped and logged.
-    pub async fn mains(&self) -> Result<Vec<Found<MainTask>>, Fault> {
-        self.mains_if(|_| true).await
-    }
-
-    /// All unfinished main tasks, from old to new: one request for each finished task, and two for each other. A task that
-    /// cannot be read is skipped and logged.
-    pub async fn live_mains(&self) -> Result<Vec<Found<MainTask>>, Fault> {
-        let over = [State::Done, State::Cancel].map(paths::status);
-        self.mains_if(|names| !names.iter().any(|name| over.contains(name))).await
-    }
-
-    /// The main tasks for whose nodes `is_wanted` is true, from old to new.
-    async fn mains_if(&self, is_wanted: impl Fn(&[String]) -> bool) -> Result<Vec<Found<MainTask>>, Fault> {
-        let names = self.children(&self.paths.scheduler()).await?;
-        let ids: Vec<TaskId> = names.iter().filter_map(|name| name.parse().ok()).collect();
-        self.mains_of_if(&ids, is_wanted).await
-    }
-
-    /// Of the main tasks `ids`, those that exist, from old to new. A task that cannot be read is skipped and logged.
-    pub async fn mains_of(&self, ids: &[TaskId]) -> Result<Vec<Found<MainTask>>, Fault> {
-        self.mains_of_if(ids, |_| true).await
-    }
-
-    /// Of the main tasks `ids`, those for whose nodes `is_wanted` is true, from old to new.
-    async fn mains_of_if(
-        &self,
-        ids: &[TaskId],
-        is_wanted: impl Fn(&[String]) -> bool,
-    ) -> Result<Vec<Found<MainTask>>, Fault> {
-        let is_wanted = &is_wanted;
-        let reads: Vec<_> =
-            ids.iter()
-                .map(|&id| async move {
-                    self.found_if(id, self.paths.main(id), |names| Ok(is_wanted(names))).await
-                })
-                .collect();
-        let mut reads = futures_util::stream::iter(reads).buffer_unordered(MAX_READS);
-        let mut found = Vec::new();
-        while let Some(read) = reads.next().await {
-            match read {
-                Ok(main) => found.extend(main),
-                Err(fault) if fault.is_node_specific() => {
-                    tracing::warn!(%fault, "skipping a task that cannot be read");
-                }
-                Err(fault) => return Err(fault),
-            }
-        }
-        found.sort_by_key(|main: &Found<MainTask>| main.id);
         Ok(found)
     }
 

@@ -187,6 +187,19 @@ impl Session for InProcessSession {
         self.ask(move |server, _| server.children(&path))
     }
 
+    fn children_of_each(&self, paths: &[String]) -> Answer<Vec<Result<Vec<String>, Error>>> {
+        let paths = paths.to_vec();
+        self.ask(move |server, _| Ok(paths.iter().map(|path| server.children(path)).collect()))
+    }
+
+    fn get_each(&self, paths: &[String]) -> Answer<Vec<Result<Node, Error>>> {
+        let paths = paths.to_vec();
+        self.ask(move |server, _| {
+            let read = |path: &String| server.get(path).ok_or_else(|| Error::NoNode(path.clone()));
+            Ok(paths.iter().map(read).collect())
+        })
+    }
+
     fn watch_children(&self, path: &str) -> Answer<(Vec<String>, Changed)> {
         let path = path.to_owned();
         self.ask(move |server, session| {

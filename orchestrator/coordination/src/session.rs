@@ -56,6 +56,11 @@ pub trait Session: Send + Sync + 'static {
     fn delete(&self, path: &str, version: Version) -> Answer<()>;
     /// The names of a node's children, in no order.
     fn children(&self, path: &str) -> Answer<Vec<String>>;
+    /// The names of the children of each of these nodes, in the same order, in one request. A node that does not exist, or
+    /// that this process may not read, has an error of its own.
+    fn children_of_each(&self, paths: &[String]) -> Answer<Vec<Result<Vec<String>, Error>>>;
+    /// Each of these nodes, in the same order, in one request, with errors as above.
+    fn get_each(&self, paths: &[String]) -> Answer<Vec<Result<Node, Error>>>;
     /// The names of a node's children, and a watch of changes of them and of the node's deletion.
     fn watch_children(&self, path: &str) -> Answer<(Vec<String>, Changed)>;
     /// The node, and a watch of changes of its data and of its deletion.

@@ -117,6 +117,21 @@ impl Tree {
         self.call(&format!("get {path}"), |session| session.get(path)).await.0
     }
 
+    /// Reads these nodes in one request: each node in this order, or why it cannot be read. The answer has all of their data,
+    /// so the caller limits their number.
+    pub async fn get_each(&self, paths: &[String]) -> Result<Vec<Result<Node, Error>>, Error> {
+        self.call("get many nodes", |session| session.get_each(paths)).await.0
+    }
+
+    /// The names of the children of these nodes in one request: those of each node in this order, or why they cannot be
+    /// read.
+    pub async fn children_of_each(
+        &self,
+        paths: &[String],
+    ) -> Result<Vec<Result<Vec<String>, Error>>, Error> {
+        self.call("list many nodes", |session| session.children_of_each(paths)).await.0
+    }
+
     /// Reads these children of a node in parallel. Children that were deleted meanwhile are left out.
     pub async fn get_many(&self, dir: &str, names: Vec<String>) -> Result<Vec<(String, Node)>, Error> {
         let found = self.get_many_readable(dir, names).await?.into_iter();

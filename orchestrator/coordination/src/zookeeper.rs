@@ -136,6 +136,31 @@ impl ZooKeeperSession {
             None => std::future::ready(Err(Error::Closed)).boxed(),
         }
     }
+
+    /// Reads from each of these nodes in one request. `read` takes the answer for one node.
+    fn read_each<T: Send + 'static>(
+        &self,
+        paths: &[String],
+        add: impl Fn(&mut zk::MultiReader<'_>, &str) -> Result<(), zk::Error> + Send + 'static,
+        read: impl Fn(zk::MultiReadResult) -> Option<T> + Send + 'static,
+    ) -> Answer<Vec<Result<T, Error>>> {
+        let paths = paths.to_vec();
+        self.ask(|client| async move {
+            let mut reader = client.new_multi_reader();
+            for path in &paths {
+                add(&mut reader, path).map_err(|error| translate(path, &error))?;
+            }
+            let results = reader.commit().await.map_err(|error| translate("a read of many nodes", &error))?;
+            if results.len() != paths.len() {
+                return Err(Error::Unanswered("an answer has another number of nodes".to_owned()));
+            }
+            let answers = paths.iter().zip(results).map(|(path, result)| match result {
+                zk::MultiReadResult::Error { err } => Ok(Err(translate(path, &err))),
+                result => read(result).map(Ok).ok_or_else(|| Error::Unanswered(path.clone())),
+            });
+            answers.collect()
+        })
+    }
 }
 
 impl Drop for ZooKeeperSession {
@@ -201,6 +226,20 @@ impl Session for ZooKeeperSession {
         let path = path.to_owned();
         self.ask(|client| async move {
             client.list_children(&path).await.map_err(|error| translate(&path, &error))
+        })
+    }
+
+    fn children_of_each(&self, paths: &[String]) -> Answer<Vec<Result<Vec<String>, Error>>> {
+        self.read_each(paths, |reader, path| reader.add_get_children(path), |result| match result {
+            zk::MultiReadResult::Children { children } => Some(children),
+            _ => None,
+        })
+    }
+
+    fn get_each(&self, paths: &[String]) -> Answer<Vec<Result<Node, Error>>> {
+        self.read_each(paths, |reader, path| reader.add_get_data(path), |result| match result {
+            zk::MultiReadResult::Data { data, stat } => Some(node(data, &stat)),
+            _ => None,
         })
     }
 

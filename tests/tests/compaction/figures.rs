@@ -13,6 +13,8 @@ use allot_tests::zookeeper::on_tree;
 use allot_tests::{Ensemble, eventually};
 use futures_util::StreamExt as _;
 
+use crate::many_tasks::create;
+
 const ROOT: &str = "/cluster.compact/Compaction_v2";
 
 /// Time that runners have to end when their task is stopped.
@@ -111,6 +113,21 @@ fn many_subtasks_are_assigned_explained_and_stopped() {
         );
         assert!(stopped <= took * 2 + STOP_LIMIT, "stopping took more than twice as long as assigning");
     });
+}
+
+#[test]
+#[ignore = "a measurement"]
+fn many_tasks_are_listed() {
+    let count = count(20_000);
+    let home = tempfile::tempdir().unwrap();
+    let cluster = CompactionCluster::start(0, &script(home.path(), "#!/bin/sh\n"));
+    on_tree(&cluster.zookeeper.address(), |tree| async move { create(&tree, count).await });
+    for words in [&["list", "--json"][..], &["list", "--live", "--json"]] {
+        let began = Instant::now();
+        let listed = cluster.run(words).ok();
+        println!("{words:?} of {count} tasks in {:.2?}", began.elapsed());
+        assert_eq!(listed.out.matches("\"CompactTaskId\"").count(), count);
+    }
 }
 
 /// What some subtask looks like.

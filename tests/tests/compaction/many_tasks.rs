@@ -1,6 +1,6 @@
 //! Many live tasks at one manager.
 
-use allot_coordination::{Kind, Op};
+use allot_coordination::{Kind, Op, Tree};
 use allot_tests::compaction_cluster::{CompactionCluster, TASK_TIMEOUT, UNHURRIED, numbers, script};
 use allot_tests::eventually;
 use allot_tests::zookeeper::on_tree;
@@ -10,6 +10,14 @@ const COUNT: usize = 10_000;
 
 fn id(n: usize) -> String {
     format!("aaaaffff.16176931.{n:08}.0")
+}
+
+/// Creates so many paused tasks, each of one partition.
+pub(crate) async fn create(tree: &Tree, count: usize) {
+    tree.ensure(&format!("{ROOT}/Scheduler")).await.unwrap();
+    for batch in (0..count).collect::<Vec<_>>().chunks(100) {
+        tree.multi(batch.iter().flat_map(|&n| creation(n)).collect()).await.unwrap();
+    }
 }
 
 /// The operations that create a paused task of one partition.
@@ -34,12 +42,7 @@ fn creation(n: usize) -> Vec<Op> {
 fn manager_of_ten_thousand_live_tasks_reconnects() {
     let home = tempfile::tempdir().unwrap();
     let mut cluster = CompactionCluster::start(0, &script(home.path(), "#!/bin/sh\n"));
-    on_tree(&cluster.zookeeper.address(), |tree| async move {
-        tree.ensure(&format!("{ROOT}/Scheduler")).await.unwrap();
-        for batch in (0..COUNT).collect::<Vec<_>>().chunks(100) {
-            tree.multi(batch.iter().flat_map(|&n| creation(n)).collect()).await.unwrap();
-        }
-    });
+    on_tree(&cluster.zookeeper.address(), |tree| async move { create(&tree, COUNT).await });
     cluster.join_with(1, &home.path().join("runner"), &[UNHURRIED]);
     let unit = &cluster.units[0];
     let managed = || unit.metric("allot_compaction_tasks{state=\"paused\"}");

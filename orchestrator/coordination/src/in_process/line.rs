@@ -349,6 +349,16 @@ impl Session for LineSession {
         self.call("children", path, |session, path| session.children(path))
     }
 
+    fn children_of_each(&self, paths: &[String]) -> Answer<Vec<Result<Vec<String>, Error>>> {
+        let (first, paths) = (paths.first().cloned().unwrap_or_default(), paths.to_vec());
+        self.call("children of each", &first, move |session, _| session.children_of_each(&paths))
+    }
+
+    fn get_each(&self, paths: &[String]) -> Answer<Vec<Result<Node, Error>>> {
+        let (first, paths) = (paths.first().cloned().unwrap_or_default(), paths.to_vec());
+        self.call("get each", &first, move |session, _| session.get_each(&paths))
+    }
+
     fn watch_children(&self, path: &str) -> Answer<(Vec<String>, Changed)> {
         self.watched(self.call("watch children of", path, |session, path| session.watch_children(path)))
     }

@@ -12,6 +12,7 @@ use crate::participants::{Participant, World};
 suite! {
     nodes_are_written_by_version_only
     a_multi_is_done_whole_or_not_at_all
+    many_nodes_are_read_in_one_request
     what_is_too_large_is_refused_before_it_is_sent
     numbers_of_sequential_nodes_grow
     a_directory_says_when_its_children_change
@@ -76,6 +77,27 @@ fn a_multi_is_done_whole_or_not_at_all(world: &dyn World) {
         tree.multi(turn(Version::FIRST)).await.unwrap();
         assert_eq!(tree.children("/m").await.unwrap(), ["next"]);
         assert_eq!(tree.get("/m/next").await.unwrap().unwrap().data, b"running");
+    });
+}
+
+fn many_nodes_are_read_in_one_request(world: &dyn World) {
+    let participant = world.join();
+    participant.run(async |coordinator| {
+        let tree = coordinator.tree();
+        tree.ensure("/e/a/x").await.unwrap();
+        tree.create("/e/b", b"two", Kind::Persistent).await.unwrap();
+        tree.set("/e/b", b"three", Version::FIRST).await.unwrap();
+        let paths = ["/e/b", "/e/none", "/e/a", "/e/b"].map(str::to_owned);
+        let nodes = tree.get_each(&paths).await.unwrap();
+        let b = tree.get("/e/b").await.unwrap().unwrap();
+        assert_eq!((b.data.as_slice(), b.version), (b"three".as_slice(), Version::FIRST.next()));
+        let a = tree.get("/e/a").await.unwrap().unwrap();
+        let none = Error::NoNode("/e/none".into());
+        assert_eq!(nodes, [Ok(b.clone()), Err(none.clone()), Ok(a), Ok(b)]);
+        let names = tree.children_of_each(&paths).await.unwrap();
+        assert_eq!(names, [Ok(vec![]), Err(none), Ok(vec!["x".to_owned()]), Ok(vec![])]);
+        assert_eq!(tree.get_each(&[]).await, Ok(Vec::new()));
+        assert_eq!(tree.children_of_each(&[]).await, Ok(Vec::new()));
     });
 }
 
