@@ -158,3 +158,19 @@ fn task_of_a_schedule_waits_for_its_time() {
     let id = cluster.submit(&["d", "s", "t", "--cron", "* * * * *", "--repeat", "1"]);
     assert_eq!(numbers(&cluster.end(&id)), [1, 0, 0]);
 }
+
+#[test]
+fn packed_task_lists_its_last_failures() {
+    let home = tempfile::tempdir().unwrap();
+    let packed = [("ALLOT_COMPACTION_COMPRESS_AFTER", "1s"), ("ALLOT_COMPACTION_EVERY", "1s")];
+    let runner = script(home.path(), "#!/bin/sh\nexit 3\n");
+    let cluster = CompactionCluster::start_with(1, &runner, &[&[UNHURRIED], &packed[..]].concat());
+    cluster.partitions(7);
+    let id = cluster.submit(&["d", "s", "t"]);
+    eventually("the task to be packed", TASK_TIMEOUT, || cluster.json(&["list"]) == serde_json::json!([]));
+    let listed = cluster.run(&["failures", &id, "--json"]).ok();
+    let failures: Vec<serde_json::Value> = serde_json::from_str(&listed.out).unwrap();
+    assert_eq!(failures.len(), 5);
+    assert!(listed.err.contains("the last 5 of its 7 failures"), "{}", listed.err);
+    assert!(cluster.run(&["failures", "aaaaffff.16176931.56000000.0"]).ended(3).err.contains("is not there"));
+}

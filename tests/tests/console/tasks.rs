@@ -16,6 +16,7 @@ use crate::actions::{click, opened, shows};
 const RUNNER: &str = "#!/bin/sh\n\
     while [ ! -e \"$ALLOT_TEST_DIR/go\" ]; do sleep 0.1; done\n\
     [ -e \"$ALLOT_TEST_DIR/well\" ] && exit 0\n\
+    [ -e \"$ALLOT_TEST_DIR/badly\" ] && exit 4\n\
     case \"$ALLOT_PARTITION\" in *p00001) echo broken >&2; exit 3;; esac\n";
 
 struct Setting {
@@ -98,6 +99,31 @@ fn task_is_submitted_explained_and_retried_on_the_page() {
     shows(&browser, "6 done, 0 failed");
     let id = here.cluster.json(&["list"])[0]["CompactTaskId"].as_str().unwrap().to_owned();
     assert_eq!(here.cluster.end(&id)["ResultInfo"]["successCount"], 6);
+    assert_eq!(browser.errors(), Vec::<String>::new());
+}
+
+#[test]
+fn all_failures_of_a_task_are_shown() {
+    let here = setting(1, &[]);
+    here.allow("badly");
+    here.allow("go");
+    let id = here.cluster.submit(&["shop", "public", "orders"]);
+    assert_eq!(here.cluster.end(&id)["ResultInfo"]["failedCount"], 6);
+    let page = here.console.get(&format!("compaction/failures?id={id}")).json();
+    let failed = page["items"].as_array().unwrap().iter().map(|failure| failure["partition"].as_str().unwrap());
+    let mut failed: Vec<&str> = failed.collect();
+    failed.sort_unstable();
+    assert!(failed.len() == 6 && page["next"].is_null(), "{page}");
+    assert!(failed.iter().enumerate().all(|(n, name)| name.ends_with(&format!("p{n:05}"))), "{page}");
+    let gone = here.console.get("compaction/failures?id=aaaaffff.16176931.56000000.0");
+    assert!(gone.status == 404 && gone.body.contains("history"), "{}", gone.body);
+
+    let browser = opened(&here.console, &format!("/compaction?task={id}"));
+    shows(&browser, "All 6 failures");
+    let shown = "[...document.querySelectorAll('details summary')].filter((one) => one.innerText.includes('exit code 4')).length";
+    assert_eq!(browser.run(&format!("return {shown}")), 5);
+    click(&browser, "All 6 failures");
+    browser.wait_for("the sixth failure", &format!("{shown} === 6"), SOON);
     assert_eq!(browser.errors(), Vec::<String>::new());
 }
 

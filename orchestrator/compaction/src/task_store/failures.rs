@@ -68,28 +68,36 @@ impl TaskStore {
     /// All failures of the current or last round that have not run again. A chunk that cannot be read is skipped and
     /// logged.
     pub async fn failures(&self, main: &Found<MainTask>) -> Result<Vec<Failure>, Fault> {
-        let (dir, log) = (self.paths.failures(main.id), &main.task.failure_log);
-        let reads = (0..log.chunks).map(|number| {
-            let path = format!("{dir}/{}", log.chunk(number));
-            async move {
-                let Some(node) = self.tree.get(&path).await? else {
-                    return Err(Fault::Odd(format!("{path} is not there")));
-                };
-                read::<Vec<Failure>>(&path, &node.data)
-            }
-        });
+        let reads = (0..main.task.failure_log.chunks).map(|number| self.failures_of_chunk(main, number));
         let mut reads = futures_util::stream::iter(reads.collect::<Vec<_>>()).buffered(MAX_READS);
         let mut all = Vec::new();
         while let Some(chunk) = reads.next().await {
-            match chunk {
-                Ok(chunk) => all.extend(chunk),
-                Err(fault) if fault.is_node_specific() => {
-                    tracing::warn!(%fault, "skipping failures that cannot be read");
-                }
-                Err(fault) => return Err(fault),
-            }
+            all.extend(chunk?);
         }
         Ok(all)
+    }
+
+    /// The failures in one chunk of the log, whose chunks are numbered from 0. A chunk that cannot be read is empty, which
+    /// is logged.
+    pub async fn failures_of_chunk(
+        &self,
+        main: &Found<MainTask>,
+        number: u64,
+    ) -> Result<Vec<Failure>, Fault> {
+        let path = format!("{}/{}", self.paths.failures(main.id), main.task.failure_log.chunk(number));
+        let chunk = async {
+            let Some(node) = self.tree.get(&path).await? else {
+                return Err(Fault::Odd(format!("{path} is not there")));
+            };
+            read::<Vec<Failure>>(&path, &node.data)
+        };
+        match chunk.await {
+            Err(fault) if fault.is_node_specific() => {
+                tracing::warn!(%fault, "skipping failures that cannot be read");
+                Ok(Vec::new())
+            }
+            failures => failures,
+        }
     }
 
     /// The operations that append failures to the log of `main`, which becomes `new` in the same multi.

@@ -120,7 +120,20 @@ function Ended({ task, failures, can }) {
     <p>${table}: ${number(done)} done, ${number(failed)} failed, ${number(stopped)} stopped. Created ${time(task.created)}, finished ${time(task.finished)}.</p>
     ${task.error ? html`<p class="hint">${task.error}</p>` : null}
     ${Object.entries(task.sums).map(([name, sum]) => html`<p class="hint">${name}: ${number(sum)}</p>`)}
-    ${(task.failures || failures || []).map((failure) => html`<details><summary>${failure.partition} at ${failure.worker}: ${failure.message}</summary><pre>${failure.output}</pre></details>`)}
+    <${Failures} key=${id} id=${id} failed=${failed} last=${task.failures || failures || []} />
     ${failed && task.over ? html`<div class="acts"><${Act} can=${can} path="compaction/retry" ask=${`Run ${failed} failed partitions of ${table} again?`} body=${() => ({ id })}>Retry failed</${Act}></div>` : null}
   </${Panel}>`;
+}
+
+/** The last failures of a task, and all of them, page by page, for those who ask. */
+function Failures({ id, failed, last }) {
+  const [{ all, next, trouble }, set] = useState({ all: null, next: null, trouble: "" });
+  const read = (cursor) => get("compaction/failures", { id, cursor }).then(
+    (found) => set((old) => ({ all: [...(cursor ? old.all : []), ...found.items], next: found.next, trouble: "" })),
+    (error) => set((old) => ({ ...old, trouble: error.message })),
+  );
+  return html`${(all || last).map((failure) => html`<details><summary>${failure.partition} at ${failure.worker}: ${failure.message}</summary><pre>${failure.output}</pre></details>`)}
+    ${all === null && failed > last.length ? html`<div class="acts"><button type="button" onClick=${() => read(undefined)}>All ${number(failed)} failures</button></div>` : null}
+    ${next === null ? null : html`<div class="acts"><button type="button" onClick=${() => read(next)}>More failures</button></div>`}
+    ${trouble ? html`<p class="hint">${trouble}</p>` : null}`;
 }

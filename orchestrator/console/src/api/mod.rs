@@ -67,6 +67,7 @@ const TABLE: usize = 16 * 1024 * 1024;
         book::freeze,
         book::rebalance,
         tasks::history,
+        tasks::failures,
         tasks::pause,
         tasks::stop,
         tasks::explain,
@@ -119,6 +120,7 @@ pub(crate) fn routes() -> Router<Console> {
         .route("/book/freeze", post(book::freeze))
         .route("/book/rebalance", post(book::rebalance))
         .route("/compaction/history", get(tasks::history))
+        .route("/compaction/failures", get(tasks::failures))
         .route("/compaction/pause", post(tasks::pause))
         .route("/compaction/stop", post(tasks::stop))
         .route("/compaction/explain", get(tasks::explain))

@@ -14,7 +14,7 @@ use crate::problem::Problem;
 use crate::security::Caller;
 use crate::state::Console;
 use crate::submission::Submission;
-use crate::task_view::TaskView;
+use crate::task_view::{FailureView, TaskView};
 
 /// Tasks of one page of history, at most, as long as they are not packed.
 const PAGE: usize = 100;
@@ -80,6 +80,47 @@ pub(super) async fn explain(
 ) -> Result<Json<Vec<String>>, Problem> {
     store(&console)?;
     Ok(Json(console.operations.explain(id(&task)?).await?))
+}
+
+/// The failures of a task.
+#[derive(Deserialize, IntoParams)]
+pub(super) struct OfTask {
+    /// The id of the task.
+    id: String,
+    /// The cursor of the page before; without it, the first page.
+    cursor: Option<u64>,
+}
+
+/// A page of failed partitions.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Failures {
+    /// Cursor of the next page; null at the end.
+    next: Option<u64>,
+    items: Vec<FailureView>,
+}
+
+/// All partitions that failed in the current or last round of a task, from old to new. A task that is packed into history
+/// has only its last failures, which the history shows.
+#[utoipa::path(get, path = "/api/v1/compaction/failures", params(OfTask),
+    responses((status = 200, body = Failures), (status = 404, body = Problem), (status = 503, body = Problem)))]
+pub(super) async fn failures(
+    State(console): State<Console>,
+    Query(OfTask { id: task, cursor }): Query<OfTask>,
+) -> Result<Json<Failures>, Problem> {
+    let store = store(&console)?;
+    let Some(main) = store.main(id(&task)?).await? else {
+        let why = format!("task {task} is not there, or packed into history, which keeps only its last failures");
+        return Err(Problem::absent(why));
+    };
+    let chunks = main.task.failure_log.chunks;
+    let mut page = Failures { next: Some(cursor.unwrap_or(0)), items: Vec::new() };
+    while page.items.is_empty()
+        && let Some(chunk) = page.next.take().filter(|chunk| *chunk < chunks)
+    {
+        page.items = store.failures_of_chunk(&main, chunk).await?.iter().map(FailureView::from).collect();
+        page.next = Some(chunk + 1).filter(|next| *next < chunks);
+    }
+    Ok(Json(page))
 }
 
 /// A task.

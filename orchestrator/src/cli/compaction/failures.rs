@@ -9,8 +9,9 @@ use super::task_client::{TaskClient, gone};
 use super::views;
 use crate::cli::outcome::Outcome;
 use crate::cli::table::lay;
-use crate::cli::terminal::{write, write_data};
+use crate::cli::terminal::{errln, write, write_data};
 use allot_compaction::hashing::choose;
+use allot_compaction::history;
 use allot_compaction::ids::TaskId;
 use allot_compaction::task::Failure;
 use allot_compaction::task_store::Fault;
@@ -33,10 +34,12 @@ fn cells(failure: &Failure) -> [&str; 4] {
     [&failure.id, &failure.partition, &failure.worker, &failure.message]
 }
 
-/// Prints all failures of the current or last round.
+/// Prints all failures of the current or last round; of a packed task, the last ones.
 pub(super) async fn list(client: &TaskClient, id: TaskId, format: Format) -> Result<Outcome> {
-    let Some(main) = client.store.main(id).await? else { return Err(gone(id).into()) };
-    let failures = client.store.failures(&main).await?;
+    let failures = match client.store.main(id).await? {
+        Some(main) => client.store.failures(&main).await?,
+        None => packed(client, id).await?,
+    };
     match format {
         Format::Json => write(&format!("{}\n", json!(failures)))?,
         Format::Table => {
@@ -55,6 +58,17 @@ pub(super) async fn list(client: &TaskClient, id: TaskId, format: Format) -> Res
         }
     }
     Ok(Outcome::Done)
+}
+
+/// The failures that the history has of a packed task. A note says how many it no longer has.
+async fn packed(client: &TaskClient, id: TaskId) -> Result<Vec<Failure>> {
+    let mut tasks = history::all(&client.store).await?.into_iter();
+    let Some(task) = tasks.find(|task| task.id == id.to_string()) else { return Err(gone(id).into()) };
+    let (kept, all) = (task.failures.len() as u64, task.result.failed_count);
+    if kept < all {
+        errln!("allotd: task {id} is packed into history, which keeps the last {kept} of its {all} failures");
+    }
+    Ok(task.failures)
 }
 
 /// Reopens a finished task with its failed partitions, and prints it or waits for its end.
