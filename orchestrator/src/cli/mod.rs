@@ -20,6 +20,8 @@ mod compaction;
 mod config;
 mod console;
 pub(crate) mod console_operations;
+#[cfg(test)]
+mod documented_lines;
 mod generate;
 mod numbers;
 mod outcome;
