@@ -203,8 +203,9 @@ compaction() {
     local data=$PWD/.run/tables-$PORT unit id
     step "six SQLite files full of deleted rows, and two units that run VACUUM on them"
     rm -rf "$data"
-    mkdir -p "$data"
-    python3 - "$data" <<'END'
+    # Each table has a directory of its own.
+    mkdir -p "$data/shop/orders"
+    python3 - "$data/shop/orders" <<'END'
 import sqlite3, sys
 for n in range(6):
     base = sqlite3.connect(f"{sys.argv[1]}/orders-{n}.db")
@@ -217,7 +218,7 @@ END
     du -sh "$data" | cut -f 1
     for unit in 1 2; do
         part "compaction-$unit" --roles compaction --compaction-node "host${unit}_9876" \
-            --compaction-runner "$PWD/examples/compaction/sqlite" --compaction-partitions-dir "$data"
+            --compaction-runner "$PWD/examples/compaction/sqlite" --compaction-partitions-dir "$data/{db}/{table}"
     done
     export ALLOT_ZOOKEEPER=127.0.0.1:$zookeeper_port
     until_true "two units of compaction" units_of_compaction_are 2
