@@ -4,7 +4,7 @@ use std::fs;
 use std::process::Command;
 
 use allot_tests::compaction_cluster::{CompactionCluster, TASK_TIMEOUT, UNHURRIED, numbers, script};
-use allot_tests::eventually;
+use allot_tests::{Process, eventually};
 
 /// A runner that fails at its partition as often as the file `fails` says.
 const FLAKY: &str = r#"#!/bin/sh
@@ -24,6 +24,10 @@ fn partitions_that_fail_twice_end_well_with_retries() {
     let waited =
         cluster.run(&[&["submit", "shop", "public", "orders", "--wait"], &retries[..]].concat()).ok();
     assert!(waited.err.contains("16 well, 0 failed"), "{}", waited.err);
+    // Each of the 16 partitions ran again twice.
+    let retried = |unit: &Process| unit.metric("allot_compaction_retried_total{reason=\"failed\"}");
+    let all = || cluster.units.iter().filter_map(retried).sum::<f64>();
+    eventually("the retries to be counted", TASK_TIMEOUT, || all() == 32.0);
     let id = waited.out.trim().to_owned();
     assert_eq!(cluster.json(&["failures", &id]), serde_json::json!([]));
     assert!(cluster.run(&["retry", &id]).ended(3).err.contains("has no failed partition"));
@@ -132,6 +136,24 @@ fn kill_sleep(cluster: &CompactionCluster) {
         .collect();
     assert_eq!(sleeps.len(), 1);
     assert!(Command::new("kill").args(&sleeps).status().unwrap().success());
+}
+
+#[test]
+fn wrong_options_are_refused_though_no_unit_is_present() {
+    let home = tempfile::tempdir().unwrap();
+    let cluster = CompactionCluster::start(0, &script(home.path(), "#!/bin/sh\n"));
+    let submit = |words: &[&str]| cluster.run(&[&["submit", "d", "s", "t"], words].concat());
+    for (words, why) in [
+        (&["--window", "late"][..], "is no window"),
+        (&["--window", "22:00-06:00", "--time-zone", "Europe/Nowhere"], "is no time zone"),
+        (&["--cron", "0 2 * *"], "has 4 fields"),
+        (&["--timeout", "1500ms"], "whole seconds"),
+    ] {
+        let refused = submit(words).ended(3);
+        assert!(refused.err.contains(why) && !refused.err.contains("unit"), "{}", refused.err);
+    }
+    // A correct submission may succeed later.
+    assert!(submit(&["--window", "22:00-06:00"]).ended(4).err.contains("no unit of default is there"));
 }
 
 #[test]
