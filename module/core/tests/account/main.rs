@@ -18,6 +18,7 @@ mod quality;
 mod random;
 mod reads;
 mod rebalance;
+mod recount;
 mod replays;
 mod reports;
 mod rig;

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use super::recount::Holdings;
 use super::rig::{HOUR, Rig, login, logout, name, tariff, usage};
 use allot_core::account::place::{Presence, Share};
 use allot_core::account::rebalance::Reason;
@@ -120,17 +121,20 @@ impl Run {
         active.collect()
     }
 
-    /// Rebalancing takes no instance below the minimum of its module, and makes no move that avoids nothing.
+    /// Rebalancing takes no instance below the minimum of its module, and makes no move that avoids nothing
+    /// and fills no minimum.
     fn rebalance(&mut self) {
         // A request first does what is due. An even assignment of too few accounts may go below the minimum.
         self.rig.settle();
         let before = self.kept();
+        let mut holdings = Holdings::of(&self.rig, (0..30).map(name));
         let dry_run = self.random.chance(30);
         let request = ManagerRequest::Rebalance { dry_run, max_moves: 5 };
         let Ok(Reply::Moves(moves)) = self.rig.ask(request) else { return };
         for shift in moves {
             let pays = shift.avoided.0 > 0;
             assert_eq!(pays, shift.reason == Reason::Cost, "{shift:?}");
+            holdings.follow(&shift);
         }
         for (instance, (has, min)) in self.kept() {
             let Some(&(had, _)) = before.get(&instance) else { continue };

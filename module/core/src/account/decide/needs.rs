@@ -35,17 +35,18 @@ pub(super) struct InstanceNeed {
     rooms: Rooms,
     /// Accounts that the instance may give, with their rest, in ascending order.
     pub(super) spare: Vec<(u64, u32)>,
-    /// Free accounts that may be lent, and have nothing left at the flat price.
-    pub(super) used_up: Vec<u32>,
+    /// Free accounts that are lent only to an instance without enough accounts: they were not free for long enough, have
+    /// moved too often today, or have nothing left at the flat price.
+    pub(super) lent_last: Vec<u32>,
     /// Accounts that the instance gives in this rebalancing.
     pub(super) given: BTreeSet<u32>,
 }
 
 impl InstanceNeed {
     fn new(id: u32, module: u32, outlook: Option<Outlook>) -> Self {
-        let (spare, used_up, given) = (Vec::new(), Vec::new(), BTreeSet::new());
+        let (spare, lent_last, given) = (Vec::new(), Vec::new(), BTreeSet::new());
         let rooms = Rooms::default();
-        Self { id, module, gives: 0, lacks: 0, outlook, left: 0, rooms, spare, used_up, given }
+        Self { id, module, gives: 0, lacks: 0, outlook, left: 0, rooms, spare, lent_last, given }
     }
 
     /// How many instructions the instance will lack this month, if it runs out of them in the next day; else 0.
@@ -93,6 +94,7 @@ impl InstanceNeed {
     }
 
     fn difference(&self, account: &Value, sign: i128) -> i128 {
+        // Free accounts send nothing.
         let expected = self.outlook.map_or(0, |outlook| i128::from(outlook.month));
         let mut rooms = self.rooms.clone();
         rooms.add(&account.rooms, sign);
@@ -166,13 +168,13 @@ impl Book {
         free.gives = if self.uneven.contains(&id) { 0 } else { over };
         let lasts = |account: &Account| now.saturating_sub(account.since) >= module.policy.lend;
         let all = module.free.iter().filter_map(|&id| Some((id, self.indexed(id)?)));
-        for (id, account) in all.filter(|(_, one)| lasts(one) && self.may_move_today(one, now)) {
+        for (id, account) in all {
             let value = self.value(account, below);
-            if value.rest > 0 {
+            if value.rest > 0 && lasts(account) && self.may_move_today(account, now) {
                 free.spare.push((value.rest, id));
                 free.gain(&value);
             } else if !value.rooms.is_empty() {
-                free.used_up.push(id);
+                free.lent_last.push(id);
             }
         }
         free.spare.sort_unstable();

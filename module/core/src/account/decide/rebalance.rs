@@ -51,37 +51,49 @@ impl Book {
         }
     }
 
-    /// The next move to an instance that lacks accounts. Free accounts of the module come first, without the reserve;
-    /// then free accounts of other modules, and accounts of the instance with the most above its own `min`; then free
-    /// accounts of other modules that can only send at an extra price; and then the reserve of the module.
+    /// The next move to an instance that lacks accounts, the one that lacks most first. An instance that no account can
+    /// be given does not keep the others from theirs.
     fn fill_up(&self, instances: &mut [InstanceNeed], below: Amount) -> Option<Shift> {
-        let taker = (0..instances.len()).max_by_key(|&place| lacks(instances, place))?;
-        if lacks(instances, taker) == 0 {
-            return None;
+        loop {
+            let taker = (0..instances.len()).max_by_key(|&place| lacks(instances, place))?;
+            if lacks(instances, taker) == 0 {
+                return None;
+            }
+            if let Some((giver, account)) = self.source_for(instances, taker) {
+                let source = (giver, account, below);
+                return self.shift(instances, source, taker, Reason::Min, Amount(0));
+            }
+            // Later moves only take more accounts away.
+            instances.get_mut(taker)?.lacks = 0;
         }
+    }
+
+    /// The account that an instance below its `min` gets, and who gives it. Free accounts of the module come first,
+    /// without the reserve; then free accounts of other modules, and accounts of the instance with the most above its
+    /// own `min`; then the other free accounts of other modules, because an instance without accounts can do nothing;
+    /// and then the reserve of the module.
+    fn source_for(&self, instances: &[InstanceNeed], taker: usize) -> Option<(usize, u32)> {
         let module = instances.get(taker)?.module;
         let own = |instance: &InstanceNeed| instance.id == NONE && instance.module == module;
         let order = |instance: &InstanceNeed| (own(instance), instance.id == NONE, instance.gives);
         let mut givers: Vec<(usize, &InstanceNeed)> = instances.iter().enumerate().collect();
         givers.retain(|(_, instance)| instance.gives > 0);
         givers.sort_by_key(|(_, instance)| std::cmp::Reverse(order(instance)));
-        let chosen = givers.into_iter().find_map(|(giver, instance)| {
+        let mut chosen = givers.iter().filter_map(|(giver, instance)| {
             let account = self.next_given(instance, own(instance))?;
-            Some((giver, account))
+            Some((*giver, account))
         });
-        let used_up = || {
-            let mut lenders = instances.iter().enumerate().filter(|(_, instance)| instance.gives > 0);
-            lenders.find_map(|(giver, instance)| {
-                let account = instance.used_up.iter().find(|id| !instance.given.contains(id))?;
-                Some((giver, *account))
+        let lent_last = || {
+            givers.iter().find_map(|(giver, instance)| {
+                let account = instance.lent_last.iter().find(|id| !instance.given.contains(id))?;
+                Some((*giver, *account))
             })
         };
         let reserve = || {
             let (giver, free) = instances.iter().enumerate().find(|(_, instance)| own(instance))?;
             Some((giver, self.next_given(free, true)?))
         };
-        let (giver, account) = chosen.or_else(used_up).or_else(reserve)?;
-        self.shift(instances, (giver, account, below), taker, Reason::Min, Amount(0))
+        chosen.next().or_else(lent_last).or_else(reserve)
     }
 
     /// The next account of an instance that gives one. Of free accounts, another module gets only those that may be

@@ -183,7 +183,9 @@ impl Module {
 
     /// The floor, computed from the number of accounts and of active instances.
     pub(in crate::account) fn computed_floor(&self) -> u32 {
-        let even = self.shared().checked_div(self.levels.len()).unwrap_or(0);
+        // Instances may also have accounts that rebalancing gave them from the reserve.
+        let assigned = self.expected.saturating_sub(self.free.len());
+        let even = self.shared().max(assigned).checked_div(self.levels.len()).unwrap_or(0);
         u32::try_from(even).unwrap_or(u32::MAX).max(1).min(self.policy.min)
     }
 
