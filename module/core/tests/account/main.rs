@@ -22,6 +22,7 @@ mod recount;
 mod replays;
 mod reports;
 mod rig;
+mod sessions;
 mod spec;
 mod targets;
 mod use_of_accounts;

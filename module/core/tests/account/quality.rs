@@ -1,9 +1,13 @@
 //! How good dealing and rebalancing are, on books of real size.
 
+use std::fmt;
+
 use super::rig::{HOUR, name};
+use super::sessions::Sessions;
 use allot_core::account::decide::USUAL_MOVES;
 use allot_core::account::place::Share;
 use allot_core::account::quality::{imbalance, least_cost, least_moves};
+use allot_core::account::rebalance::Shift;
 use allot_core::account::request::{InstanceRequest, ManagerRequest, ModuleSettings, Request};
 use allot_core::account::tariff::{Amount, Step, Tariff};
 use allot_core::account::{Book, Event, Reply, Settings, decide, decide_due};
@@ -12,12 +16,17 @@ use allot_core::account::{Book, Event, Reply, Settings, decide, decide_due};
 struct Plain {
     book: Book,
     now: i64,
+    sessions: Sessions,
 }
 
 impl Plain {
+    fn begin(settings: Settings) -> Self {
+        Self { book: Book::open(settings, 1000), now: 1000, sessions: Sessions::default() }
+    }
+
     fn ask<'a>(&mut self, request: impl Into<Request<'a>>) -> Reply {
         let decision = decide(&self.book, self.now, &request.into()).unwrap();
-        decision.events.iter().for_each(|event| self.book.apply(self.now, event));
+        decision.events.iter().for_each(|event| self.sessions.apply(&mut self.book, self.now, event));
         decision.reply
     }
 
@@ -33,7 +42,7 @@ impl Plain {
                 if let Event::Dealt { accounts, .. } = &event {
                     dealt += accounts.len();
                 }
-                self.book.apply(self.now, &event);
+                self.sessions.apply(&mut self.book, self.now, &event);
             }
         }
     }
@@ -41,7 +50,7 @@ impl Plain {
 
 #[test]
 fn large_assignment_is_even_and_a_join_moves_the_fewest_accounts() {
-    let mut plain = Plain { book: Book::open(Settings::default(), 1000), now: 1000 };
+    let mut plain = Plain::begin(Settings::default());
     let wish = ModuleSettings {
         module: b"m",
         department: b"d",
@@ -80,7 +89,7 @@ fn large_assignment_is_even_and_a_join_moves_the_fewest_accounts() {
 #[ignore = "measures, and asserts nothing"]
 fn first_batch_of_assignments_is_timed() {
     for reserve in [0, 1_000_000] {
-        let mut plain = Plain { book: Book::open(Settings::default(), 1000), now: 1000 };
+        let mut plain = Plain::begin(Settings::default());
         let (module, department, instances) = (b"m", b"d", 1000);
         let (weight, reserve) = (None, Some(reserve));
         plain.ask(ManagerRequest::Module(ModuleSettings {
@@ -143,16 +152,36 @@ impl Demand {
 }
 
 /// What a month came to.
-#[derive(Debug)]
 struct Outcome {
     /// The cost beyond the flat price.
     cost: Amount,
-    #[allow(dead_code, reason = "printed, for the table in docs/accounts.md")]
-    moves: usize,
+    moves: Vec<Shift>,
+    /// After the beginning of the month.
+    sessions: Sessions,
     /// Instructions for which the instance had no account.
     without_account: u64,
     /// The least cost in hindsight, if each account could be anywhere in its department at any time.
     least: Amount,
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (cost, moves, least) = (self.cost, self.moves.len(), self.least);
+        write!(f, "{cost} with {moves} moves, {:?}, at best {least}", self.sessions)
+    }
+}
+
+/// The rules of a month.
+#[derive(Clone, Copy)]
+struct Rules {
+    dwell: i64,
+    share: Option<Share>,
+    rebalanced: bool,
+}
+
+/// The default settings, without rebalancing.
+fn usual() -> Rules {
+    Rules { dwell: Settings::default().dwell, share: None, rebalanced: false }
 }
 
 /// The least cost of the month's instructions, if departments exchange no accounts.
@@ -174,10 +203,9 @@ fn tariff() -> Tariff {
 }
 
 /// A month of 1,000 accounts over 20 modules of three instances each, with `scale` times the demand of a seed.
-fn month(rebalanced: bool, seed: u64, scale: f64) -> Outcome {
-    // Three times as long as from one rebalancing to the next, so that it matters.
-    let settings = Settings { dwell: 3 * HOUR, turns: vec![720 * HOUR + 1000], ..Settings::default() };
-    let mut plain = Plain { book: Book::open(settings, 1000), now: 1000 };
+fn month(rules: Rules, seed: u64, scale: f64) -> Outcome {
+    let settings = Settings { dwell: rules.dwell, turns: vec![720 * HOUR + 1000], ..Settings::default() };
+    let mut plain = Plain::begin(settings);
     let mut places = Vec::new();
     for module in 0..20 {
         let (name, department) = (format!("m{module}"), format!("d{}", module % 4));
@@ -187,7 +215,7 @@ fn month(rebalanced: bool, seed: u64, scale: f64) -> Outcome {
             instances: 3,
             weight: None,
             reserve: None,
-            share: Some(Share::Present),
+            share: rules.share,
             ..ModuleSettings::default()
         }));
         for instance in 0..3 {
@@ -201,8 +229,9 @@ fn month(rebalanced: bool, seed: u64, scale: f64) -> Outcome {
     let accounts = names.iter().map(String::as_bytes).collect();
     plain.ask(ManagerRequest::Add { module: None, tariff: tariff(), accounts });
     plain.settle();
+    plain.sessions = Sessions::default();
     let mut demand = Demand::new(places.len(), seed);
-    let (mut moves, mut without_account) = (0, 0);
+    let (mut moves, mut without_account) = (Vec::new(), 0);
     let mut last_moves = std::collections::BTreeMap::new();
     for hour in 0..720 {
         plain.now = 1000 + hour as i64 * HOUR;
@@ -224,7 +253,7 @@ fn month(rebalanced: bool, seed: u64, scale: f64) -> Outcome {
                 wanted -= part;
             }
         }
-        if rebalanced {
+        if rules.rebalanced {
             let reply = plain.ask(ManagerRequest::Rebalance { dry_run: false, max_moves: USUAL_MOVES });
             let Reply::Moves(shifts) = reply else { panic!() };
             for shift in &shifts {
@@ -232,24 +261,36 @@ fn month(rebalanced: bool, seed: u64, scale: f64) -> Outcome {
                 let dwell = plain.book.settings().dwell;
                 assert!(last.is_none_or(|last| plain.now - last >= dwell), "it moves within its dwell time");
             }
-            moves += shifts.len();
+            moves.extend(shifts);
         }
     }
     let costs = plain.book.usage_by_department(0);
     let cost = Amount(costs.values().map(|usage| usage.cost.0).sum());
     let least = least_by_departments(&plain.book);
-    Outcome { cost, moves, without_account, least }
+    Outcome { cost, moves, sessions: plain.sessions, without_account, least }
+}
+
+/// A month without rebalancing, and with it each hour. Every move causes one login, and a logout if an instance gives
+/// the account; and nobody is without an account.
+fn static_and_rebalanced(rules: Rules, seed: u64, scale: f64) -> [Outcome; 2] {
+    let fixed = month(rules, seed, scale);
+    let rebalanced = month(Rules { rebalanced: true, ..rules }, seed, scale);
+    println!("uneven work, seed {seed}, scale {scale}: static {fixed}, rebalanced {rebalanced}");
+    assert_eq!((fixed.without_account, rebalanced.without_account), (0, 0));
+    assert_eq!(rebalanced.sessions, fixed.sessions.with_moves(&rebalanced.moves));
+    [fixed, rebalanced]
 }
 
 #[test]
 fn hourly_rebalancing_pays_at_most_a_tenth_of_a_static_assignment() {
     let seeds = if std::env::var_os("ALLOT_SOAK").is_some() { 12..40 } else { 12..14 };
-    let others = seeds.map(|seed| (seed, 1.0));
-    for (seed, scale) in [(11, 1.0), (5, 1.2)].into_iter().chain(others) {
-        let fixed = month(false, seed, scale);
-        let rebalanced = month(true, seed, scale);
-        println!("uneven work, seed {seed}: static {fixed:?}, rebalanced {rebalanced:?}");
-        assert_eq!((fixed.without_account, rebalanced.without_account), (0, 0));
+    let others = seeds.map(|seed| (seed, 1.0, usual()));
+    // With this dwell, three rebalancings pass before an account moves again.
+    let slow = Rules { dwell: 3 * HOUR, share: Some(Share::Present), ..usual() };
+    for (seed, scale, rules) in
+        [(11, 1.0, usual()), (5, 1.2, usual()), (11, 1.0, slow)].into_iter().chain(others)
+    {
+        let [fixed, rebalanced] = static_and_rebalanced(rules, seed, scale);
         assert!(fixed.cost.0 > 0);
         assert!(rebalanced.cost.0 * 10 <= fixed.cost.0, "{} against {}", rebalanced.cost, fixed.cost);
     }
@@ -259,10 +300,7 @@ fn hourly_rebalancing_pays_at_most_a_tenth_of_a_static_assignment() {
 fn heavy_demand_costs_hardly_more_than_the_least_possible() {
     // Departments that send more than their accounts include must pay extra with any assignment.
     for (seed, scale) in [(11, 1.4), (5, 1.4), (12, 1.3)] {
-        let fixed = month(false, seed, scale);
-        let rebalanced = month(true, seed, scale);
-        println!("heavy work, seed {seed}: static {fixed:?}, rebalanced {rebalanced:?}");
-        assert_eq!((fixed.without_account, rebalanced.without_account), (0, 0));
+        let [fixed, rebalanced] = static_and_rebalanced(usual(), seed, scale);
         assert_eq!(fixed.least, rebalanced.least, "the same instructions");
         assert!(rebalanced.least.0 > 0);
         let beyond = |month: &Outcome| month.cost.0 - month.least.0;

@@ -2,8 +2,11 @@
 //! that stays as it is.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use super::rig::{HOUR, name, tariff};
+use super::sessions::Sessions;
+use allot_core::account::rebalance::Shift;
 use allot_core::account::request::{InstanceRequest, ManagerRequest, ModuleSettings, Request};
 use allot_core::account::tariff::{Amount, Tariff};
 use allot_core::account::{Book, Event, Reply, Settings, decide, decide_due};
@@ -82,15 +85,21 @@ const TRACES: [Trace; 8] = [
 ];
 
 /// What a month came to.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Outcome {
     cost: Amount,
     /// Instructions for which the instance had no account.
     without_account: u64,
-    moves: usize,
-    /// How often an instance got an account after the beginning of the month. Each time costs a login there, and a
-    /// logout at the instance that had the account.
-    logins: usize,
+    moves: Vec<Shift>,
+    /// After the beginning of the month.
+    sessions: Sessions,
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (cost, moves, sessions) = (self.cost, self.moves.len(), self.sessions);
+        write!(f, "{cost} with {moves} moves, {sessions:?}, {} without an account", self.without_account)
+    }
 }
 
 struct Replay {
@@ -100,8 +109,7 @@ struct Replay {
     sent: BTreeMap<Vec<u8>, u64>,
     /// Instructions of each assignment.
     reports: BTreeMap<(String, u64), u64>,
-    /// How often an instance got an account.
-    logins: usize,
+    sessions: Sessions,
 }
 
 impl Replay {
@@ -113,12 +121,7 @@ impl Replay {
     }
 
     fn apply(&mut self, event: &Event) {
-        self.logins += match event {
-            Event::Dealt { accounts, .. } => accounts.len(),
-            Event::Shifted { .. } => 1,
-            _ => 0,
-        };
-        self.book.apply(self.now, event);
+        self.sessions.apply(&mut self.book, self.now, event);
     }
 
     fn settle(&mut self) {
@@ -135,7 +138,7 @@ impl Replay {
         let turns = vec![BEGIN + hours as i64 * HOUR];
         let book = Book::open(Settings { turns, ..Settings::default() }, BEGIN);
         let (sent, reports) = (BTreeMap::new(), BTreeMap::new());
-        let mut replay = Self { book, now: BEGIN, sent, reports, logins: 0 };
+        let mut replay = Self { book, now: BEGIN, sent, reports, sessions: Sessions::default() };
         for module in 0..MODULES {
             let (name, instances) = (format!("m{module}"), 2);
             let (module, department) = (name.as_bytes(), &b"d"[..]);
@@ -148,7 +151,7 @@ impl Replay {
         let names: Vec<String> = (0..ACCOUNTS).map(name).collect();
         let accounts = names.iter().map(String::as_bytes).collect();
         replay.ask(ManagerRequest::Add { module: None, tariff: tariff(), accounts });
-        replay.logins = 0;
+        replay.sessions = Sessions::default();
         replay
     }
 
@@ -220,10 +223,10 @@ fn month(trace: &Trace, hours: u64, rebalanced: bool) -> Outcome {
         if rebalanced {
             let reply = replay.ask(ManagerRequest::Rebalance { dry_run: false, max_moves: 100 });
             let Reply::Moves(moves) = reply else { panic!("{reply:?}") };
-            outcome.moves += moves.len();
+            outcome.moves.extend(moves);
         }
     }
-    outcome.logins = replay.logins;
+    outcome.sessions = replay.sessions;
     outcome.cost = Amount(replay.sent.values().map(|&sent| recounted(&tariff(), sent)).sum());
     if trace.client != Client::Silent {
         let costs = replay.book.usage_by_department(0);
@@ -237,11 +240,11 @@ fn month(trace: &Trace, hours: u64, rebalanced: bool) -> Outcome {
 fn rebalancing_never_costs_more_than_a_static_assignment() {
     for trace in &TRACES {
         let [fixed, rebalanced] = [false, true].map(|rebalanced| month(trace, 30 * 24, rebalanced));
-        println!("{}: static {fixed:?}, rebalanced {rebalanced:?}", trace.name);
+        println!("{}: static {fixed}, rebalanced {rebalanced}", trace.name);
         assert_eq!((fixed.without_account, rebalanced.without_account), (0, 0), "{}", trace.name);
-        assert!(rebalanced.cost <= fixed.cost, "{}: {rebalanced:?} against {fixed:?}", trace.name);
+        assert!(rebalanced.cost <= fixed.cost, "{}: {rebalanced} against {fixed}", trace.name);
         // Nothing undoes a move, and no move has others follow.
-        let logins = fixed.logins + rebalanced.moves;
-        assert_eq!(rebalanced.logins, logins, "{}: {rebalanced:?} against {fixed:?}", trace.name);
+        let expected = fixed.sessions.with_moves(&rebalanced.moves);
+        assert_eq!(rebalanced.sessions, expected, "{}: {rebalanced} against {fixed}", trace.name);
     }
 }
