@@ -125,10 +125,7 @@ impl Tree {
 
     /// The names of the children of these nodes in one request: those of each node in this order, or why they cannot be
     /// read.
-    pub async fn children_of_each(
-        &self,
-        paths: &[String],
-    ) -> Result<Vec<Result<Vec<String>, Error>>, Error> {
+    pub async fn children_of_each(&self, paths: &[String]) -> Result<Vec<Result<Vec<String>, Error>>, Error> {
         self.call("list many nodes", |session| session.children_of_each(paths)).await.0
     }
 

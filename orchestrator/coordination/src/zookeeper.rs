@@ -230,17 +230,25 @@ impl Session for ZooKeeperSession {
     }
 
     fn children_of_each(&self, paths: &[String]) -> Answer<Vec<Result<Vec<String>, Error>>> {
-        self.read_each(paths, |reader, path| reader.add_get_children(path), |result| match result {
-            zk::MultiReadResult::Children { children } => Some(children),
-            _ => None,
-        })
+        self.read_each(
+            paths,
+            |reader, path| reader.add_get_children(path),
+            |result| match result {
+                zk::MultiReadResult::Children { children } => Some(children),
+                _ => None,
+            },
+        )
     }
 
     fn get_each(&self, paths: &[String]) -> Answer<Vec<Result<Node, Error>>> {
-        self.read_each(paths, |reader, path| reader.add_get_data(path), |result| match result {
-            zk::MultiReadResult::Data { data, stat } => Some(node(data, &stat)),
-            _ => None,
-        })
+        self.read_each(
+            paths,
+            |reader, path| reader.add_get_data(path),
+            |result| match result {
+                zk::MultiReadResult::Data { data, stat } => Some(node(data, &stat)),
+                _ => None,
+            },
+        )
     }
 
     fn watch_children(&self, path: &str) -> Answer<(Vec<String>, Changed)> {

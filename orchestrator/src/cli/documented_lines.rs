@@ -31,7 +31,8 @@ fn lines(text: &str) -> Vec<String> {
     for line in text.lines().map(str::trim) {
         let (rest, goes_on) = line.strip_suffix('\\').map_or((line, false), |rest| (rest, true));
         let rest = rest.split(" # ").next().unwrap_or(rest);
-        if let Some(last) = lines.last_mut().filter(|_| is_continued || (is_command && rest.starts_with('['))) {
+        if let Some(last) = lines.last_mut().filter(|_| is_continued || (is_command && rest.starts_with('[')))
+        {
             last.push(' ');
             last.push_str(rest);
         } else {
@@ -118,7 +119,9 @@ fn documented_command_lines_are_understood() {
     }
     assert!(faults.is_empty(), "{}", faults.join("\n"));
     assert!(count > 60, "only {count} lines are found");
-    for wrong in ["allotd compaction submit d s t --retry-delays 5m", "allotd compaction retry TASK [--waits]"] {
+    for wrong in
+        ["allotd compaction submit d s t --retry-delays 5m", "allotd compaction retry TASK [--waits]"]
+    {
         assert!(fault(wrong).is_some(), "{wrong}");
     }
 }

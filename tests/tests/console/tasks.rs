@@ -110,7 +110,8 @@ fn all_failures_of_a_task_are_shown() {
     let id = here.cluster.submit(&["shop", "public", "orders"]);
     assert_eq!(here.cluster.end(&id)["ResultInfo"]["failedCount"], 6);
     let page = here.console.get(&format!("compaction/failures?id={id}")).json();
-    let failed = page["items"].as_array().unwrap().iter().map(|failure| failure["partition"].as_str().unwrap());
+    let failed =
+        page["items"].as_array().unwrap().iter().map(|failure| failure["partition"].as_str().unwrap());
     let mut failed: Vec<&str> = failed.collect();
     failed.sort_unstable();
     assert!(failed.len() == 6 && page["next"].is_null(), "{page}");

@@ -150,7 +150,9 @@ mod tests {
         let found = store.mains().await.unwrap();
         let requests = calls.0.load(Ordering::Relaxed) - before;
         assert!(requests <= COUNT / 10, "{requests} requests");
-        let states = |found: &[Found<MainTask>]| found.iter().map(|main| (main.id, main.task.state)).collect::<Vec<_>>();
+        let states = |found: &[Found<MainTask>]| {
+            found.iter().map(|main| (main.id, main.task.state)).collect::<Vec<_>>()
+        };
         assert_eq!(states(&found), ids);
 
         let before = calls.0.load(Ordering::Relaxed);

@@ -109,7 +109,8 @@ pub(super) async fn failures(
 ) -> Result<Json<Failures>, Problem> {
     let store = store(&console)?;
     let Some(main) = store.main(id(&task)?).await? else {
-        let why = format!("task {task} is not there, or packed into history, which keeps only its last failures");
+        let why =
+            format!("task {task} is not there, or packed into history, which keeps only its last failures");
         return Err(Problem::absent(why));
     };
     let chunks = main.task.failure_log.chunks;

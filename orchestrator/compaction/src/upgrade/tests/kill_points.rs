@@ -149,9 +149,12 @@ fn check_whole(nodes: &BTreeMap<String, Vec<u8>>, command: Command, when: &str) 
         return;
     }
     assert_eq!(old.len(), 8, "{when}");
-    let ids: HashSet<String> = locks.iter().filter_map(|name| Some(name.parse::<Name>().ok()?.id().to_string())).collect();
-    let skipped = unreadable().iter().filter_map(|name| Some(name.parse::<Name>().ok()?.id().to_string())).collect();
-    let new: HashSet<String> = names(&format!("{NEW}/Scheduler")).into_iter().filter(|name| name != "Compress").collect();
+    let ids: HashSet<String> =
+        locks.iter().filter_map(|name| Some(name.parse::<Name>().ok()?.id().to_string())).collect();
+    let skipped =
+        unreadable().iter().filter_map(|name| Some(name.parse::<Name>().ok()?.id().to_string())).collect();
+    let new: HashSet<String> =
+        names(&format!("{NEW}/Scheduler")).into_iter().filter(|name| name != "Compress").collect();
     assert_eq!(&ids - &skipped, new, "{when}: a task without its lock, or a lock without its task");
 }
 
@@ -175,7 +178,8 @@ async fn killed_at_every_call(before: &[Command], command: Command) -> BTreeMap<
             check_whole(&nodes(&tree), command, &when);
             assert!(!dies(&tree, command, None).await);
             let after = nodes(&tree);
-            let differing: Vec<_> = after.iter().filter(|(path, data)| undisturbed.get(*path) != Some(data)).collect();
+            let differing: Vec<_> =
+                after.iter().filter(|(path, data)| undisturbed.get(*path) != Some(data)).collect();
             assert!(differing.is_empty() && after.len() == undisturbed.len(), "{when}: {differing:?}");
             if !died {
                 assert!(at > 20, "only {at} calls");

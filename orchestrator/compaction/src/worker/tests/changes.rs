@@ -100,7 +100,10 @@ async fn changed_retries_apply_to_the_next_wave() {
     let (_asked, stop) = allot_runtime::shutdown_channel();
     let permits = Arc::new(Semaphore::new(0));
     let context = world.node_context(|settings| (settings.slots, settings.wave) = (1, 2), stop);
-    tokio::spawn(crate::unit::run_unit(NodeContext { launch: Arc::new(Permitted(permits.clone())), ..context }));
+    tokio::spawn(crate::unit::run_unit(NodeContext {
+        launch: Arc::new(Permitted(permits.clone())),
+        ..context
+    }));
     let id = TaskId::main(UNIT, 1_000_000);
     let task = MainTask {
         named: ["p1", "p2", "p3", "p4"].map(str::to_owned).into(),
