@@ -1,5 +1,6 @@
 //! Scenarios: a healthy system, and faults in a given order.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use allot_core::account::Book;
@@ -96,6 +97,38 @@ fn conferences_of_a_dead_unit_are_recovered() {
         let moved = world.observer.epochs().iter().filter(|(e164, epoch)| epochs[*e164] < **epoch).count();
         assert!((1..CONFERENCES).contains(&moved) && world.open() == CONFERENCES, "{moved} moved");
     });
+}
+
+/// The units that were assigned a conference at each millisecond since a time.
+fn assigned_since(realm: &Realm, since: i64) -> BTreeMap<i64, BTreeSet<Vec<u8>>> {
+    let mut assigned: BTreeMap<i64, BTreeSet<Vec<u8>>> = BTreeMap::new();
+    for conference in realm.list(None, None, 0, usize::MAX - 1).0 {
+        for assignment in conference.history.iter().filter(|assignment| assignment.from > since) {
+            assigned.entry(assignment.from).or_default().insert(assignment.cmu.to_vec());
+        }
+    }
+    assigned
+}
+
+#[test]
+fn units_start_recovered_conferences_at_different_moments() {
+    const UNITS: usize = 11;
+    for seed in 20..25 {
+        run_paused(seed, async {
+            let mut world = World::start_open(Size { units: UNITS, ..SMALL }, 50 * UNITS).await;
+            let created = world.servers.redis.realm(|realm| assigned_since(realm, 0)).unwrap();
+            let (&since, _) = created.last_key_value().unwrap();
+            for unit in ["unit-3", "unit-7"] {
+                world.kill(world.process(unit));
+            }
+            world.pass(seconds(30)).await;
+            world.heals().await;
+            let assigned = world.servers.redis.realm(|realm| assigned_since(realm, since)).unwrap();
+            let together: Vec<usize> = assigned.values().map(BTreeSet::len).collect();
+            assert!(together.len() >= 20, "units at each moment: {together:?}");
+            assert!(together.iter().all(|&units| units < UNITS / 2), "units at each moment: {together:?}");
+        });
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 use tracing::{debug, error, info, warn};
 
 use super::failure_detector::{Evidence, FailureDetector, Liveness, Observation};
@@ -24,8 +24,10 @@ use allot_runtime::{LeaderRole, LeaderSession, SessionEnd};
 
 /// The name of this part in logs and probes.
 pub(super) const PART: &str = "conference";
-/// The longest wait for the next tick while the rate limit holds recoveries back.
+/// The longest time from tick to tick while the rate limit holds recoveries back.
 const RATE_LIMITED_TICK: Duration = Duration::from_millis(50);
+/// The mean time between two moments at which conferences are recovered in such a tick.
+const RECOVERY_PAUSE: Duration = Duration::from_millis(2);
 /// The state of a unit that takes conferences.
 const UP: &str = "up";
 /// The most conferences that one command recovers.
@@ -174,7 +176,7 @@ impl LeaderRole for ActiveScheduler<'_> {
         session: &mut Session,
     ) -> Result<Duration, SessionEnd> {
         let rate_limited = self.observe_and_act(leader, session).await?;
-        let tick = if rate_limited { RATE_LIMITED_TICK.min(self.config.tick) } else { self.config.tick };
+        let tick = if rate_limited { RECOVERY_PAUSE.min(self.config.tick) } else { self.config.tick };
         // Jitter: schedulers of many realms must not tick in the same instant.
         Ok(tick.mul_f64(random::within(0.8..1.2)))
     }
@@ -265,8 +267,9 @@ impl ActiveScheduler<'_> {
         }
     }
 
-    /// Recovers as many conferences as the rate limit of the units allows. Returns whether only the rate limit holds
-    /// more back. If no conference waits, the command is sent only every [`TERM_CHECK_INTERVAL`].
+    /// Recovers as many conferences as the rate limit of the units allows, some at each of several random moments, so that
+    /// units do not start their conferences in lockstep. Returns whether only the rate limit holds more back. If no
+    /// conference waits, the command is sent only every [`TERM_CHECK_INTERVAL`].
     async fn recover(
         &mut self,
         store: &RealmStore,
@@ -276,18 +279,41 @@ impl ActiveScheduler<'_> {
     ) -> Result<bool, Error> {
         let targets = list.rows().iter().filter(|unit| unit.state == UP && !down.contains(&unit.cmu));
         let targets: Vec<&str> = targets.map(|unit| unit.cmu.as_str()).collect();
-        // Without target units nothing can be recovered. The command asks for one conference nevertheless: a refusal
-        // shows that another scheduler has claimed the realm.
-        let mut probe = u32::from(targets.is_empty());
-        self.rate.refill(targets.into_iter(), Instant::now(), || random::within(0.0..1.0));
+        let begun = Instant::now();
+        self.rate.refill(targets.iter().copied(), begun);
         let nothing_waits = self.pending == Some(0) && down.is_empty();
         if nothing_waits && self.recover_sent.is_some_and(|sent| sent.elapsed() < TERM_CHECK_INTERVAL) {
             self.rate_limited = false;
             return Ok(false);
         }
+        // Without target units nothing can be recovered. The command asks for one conference nevertheless: a refusal
+        // shows that another scheduler has claimed the realm.
+        let mut recovered = self.recover_part(store, list, u32::from(targets.is_empty())).await?;
+        while self.rate_limited && begun.elapsed() < RATE_LIMITED_TICK && self.leadership.check().is_ok() {
+            sleep(RECOVERY_PAUSE.mul_f64(random::within(0.0..2.0))).await;
+            self.rate.refill(targets.iter().copied(), Instant::now());
+            recovered += self.recover_part(store, list, 0).await?;
+        }
+        if recovered > 0 {
+            metrics::counter!("allot_scheduler_grants_total").increment(recovered as u64);
+            info!(count = recovered, rate_limited = self.rate_limited, "conferences recovered");
+            self.confirm(session).await?;
+        }
+        Ok(self.rate_limited)
+    }
+
+    /// Recovers the conferences of one moment, at least `least`. Returns how many.
+    async fn recover_part(
+        &mut self,
+        store: &RealmStore,
+        list: &UnitList,
+        mut least: u32,
+    ) -> Result<usize, Error> {
+        let part = self.rate.part();
         let mut recovered = 0;
         while self.leadership.check().is_ok() {
-            let count = self.rate.allowance().min(RECOVERY_BATCH).max(std::mem::take(&mut probe));
+            let left = part.saturating_sub(recovered as u32);
+            let count = self.rate.allowance().min(left).min(RECOVERY_BATCH).max(std::mem::take(&mut least));
             if count == 0 {
                 break;
             }
@@ -308,12 +334,7 @@ impl ActiveScheduler<'_> {
                 break;
             }
         }
-        if recovered > 0 {
-            metrics::counter!("allot_scheduler_grants_total").increment(recovered as u64);
-            info!(count = recovered, rate_limited = self.rate_limited, "conferences recovered");
-            self.confirm(session).await?;
-        }
-        Ok(self.rate_limited)
+        Ok(recovered)
     }
 
     /// Waits until replicas confirm the new owners. New owners that no replica confirms in time stay: after a failover
