@@ -135,8 +135,9 @@ fn memory_of_caps_follows_the_traffic() {
     let texts: Vec<String> = (0..20_000).map(|number| format!("138{number:05}")).collect();
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
     let mut bench = Bench::of(&texts);
-    bench.ok(&Request::Configure(caps(&[(10, 5)])));
     let before = bench.pool.allocated();
+    bench.ok(&Request::Configure(caps(&[(10, 5)])));
+    assert_eq!(bench.pool.allocated(), before, "numbers without calls cost nothing");
     for (round, text) in texts.iter().enumerate() {
         bench.now = 1000 + round as i64;
         bench.ok(&Request::Call(Call { number: Some(n(text)), ..any(text) }));
