@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::process::Stdio;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use allot_tests::daemon::{Run, command, run};
 use allot_tests::random::Random;
@@ -47,11 +47,16 @@ fn creation_waits_until_the_conference_is_open_or_has_failed() {
     people(&server, "conference create 4 --request r --wait --timeout 300ms").ok();
 }
 
-/// Opens and ends a conference; every third one is moved before.
+/// How often a conference is moved while it is open: a third of them once, and a third three times.
+fn moves(number: usize) -> usize {
+    [1, 0, 3][number % 3]
+}
+
+/// Opens, moves and ends a conference.
 fn live(realm: &mut Realm, number: usize) {
     let e164 = number.to_string();
     let (mut cmu, mut epoch) = realm.open(&e164);
-    if number.is_multiple_of(3) {
+    for _ in 0..moves(number) {
         epoch = realm.ok(&format!("CONF.MOVE {e164}")).field("moving_epoch").int();
         cmu = if cmu == "a:1:1" { "b:1:1".into() } else { "a:1:1".into() };
         realm.ok(&format!("CONF.ACK {e164} {cmu} {epoch}"));
@@ -63,28 +68,53 @@ fn lines(text: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
+/// The records of a CSV file, as those of JSON.
+fn rows(text: &str) -> Vec<Value> {
+    let mut reader = csv::Reader::from_reader(text.as_bytes());
+    let names = reader.headers().unwrap().clone();
+    let value = |(name, cell): (&str, &str)| {
+        // What is no number, no list and not absent is text.
+        let value = match name {
+            "e164" => cell.into(),
+            _ if cell.is_empty() => Value::Null,
+            _ => serde_json::from_str(cell).unwrap_or_else(|_| cell.into()),
+        };
+        (name.to_owned(), value)
+    };
+    reader.records().map(|row| names.iter().zip(&row.unwrap()).map(value).collect()).collect()
+}
+
 #[test]
 fn each_ended_conference_has_one_record_whenever_the_writer_is_killed() {
     let server = RedisServer::start();
     let mut realm = Realm::create(&server, &["a:1:1", "b:1:1"]);
     let mut random = Random::new(23);
-    let file = server.dir().join("records.json");
-    let written = ["conference", "records", "--output", file.to_str().unwrap(), "--realm", REALM];
+    let file = |name: &str| server.dir().join(name).to_str().unwrap().to_owned();
+    let (json, csv) = (file("records.json"), file("records.csv"));
+    let writers = [
+        ["conference", "records", "--output", &json, "--realm", REALM, "--group", "json", "--format", "json"],
+        ["conference", "records", "--output", &csv, "--realm", REALM, "--group", "csv", "--format", "csv"],
+    ];
     let mut number = 0;
     for _ in 0..25 {
-        let mut writer =
-            command(&server, &[&written[..], &["--follow"]].concat()).stderr(Stdio::null()).spawn().unwrap();
-        let until = std::time::Instant::now() + Duration::from_millis(random.within(20, 300) as u64);
-        while std::time::Instant::now() < until {
-            number += 1;
-            live(&mut realm, number);
+        let mut started = writers.map(|writer| {
+            command(&server, &[&writer[..], &["--follow"]].concat()).stderr(Stdio::null()).spawn().unwrap()
+        });
+        for writer in &mut started {
+            let until = Instant::now() + Duration::from_millis(random.within(20, 300) as u64);
+            while Instant::now() < until {
+                number += 1;
+                live(&mut realm, number);
+            }
+            writer.kill().unwrap();
+            writer.wait().unwrap();
         }
-        writer.kill().unwrap();
-        writer.wait().unwrap();
     }
-    run(&server, &written).ok();
-    run(&server, &written).ok();
-    let records = lines(&fs::read_to_string(&file).unwrap());
+    for writer in [writers, writers].concat() {
+        run(&server, &writer).ok();
+    }
+    let records = lines(&fs::read_to_string(&json).unwrap());
+    assert_eq!(rows(&fs::read_to_string(&csv).unwrap()), records, "CSV and JSON have the same records");
     let of: BTreeMap<usize, &Value> =
         records.iter().map(|record| (record["e164"].as_str().unwrap().parse().unwrap(), record)).collect();
     assert_eq!((records.len(), of.len()), (number, number), "each conference once, none missing");
@@ -95,7 +125,7 @@ fn each_ended_conference_has_one_record_whenever_the_writer_is_killed() {
     for (&e164, record) in &of {
         let history = realm.ok(&format!("CONF.HISTORY {e164}"));
         let segments = record["segments"].as_array().unwrap();
-        assert_eq!(segments.len(), if e164 % 3 == 0 { 2 } else { 1 });
+        assert_eq!(segments.len(), 1 + moves(e164));
         assert_eq!(segments.len(), history.array().len());
         for (segment, entry) in segments.iter().zip(history.array()) {
             assert_eq!(segment["unit"], entry.field("cmu").text());
