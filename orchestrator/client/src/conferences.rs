@@ -23,6 +23,38 @@ pub struct UnitRow {
     pub lease: Duration,
 }
 
+/// A conference that [`RealmStore::create`] asks for. Absent options have the defaults of `CONF.CREATE`.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct CreateRequest<'a> {
+    /// Its number; `*` with `from`.
+    pub e164: &'a str,
+    /// The key of the pool from which a number is called.
+    pub from: Option<&'a str>,
+    /// Its end, in milliseconds since 1970.
+    pub end: Option<u64>,
+    /// Room that it takes.
+    pub size: Option<u32>,
+    /// Licences that it takes.
+    pub licences: Option<u32>,
+    /// Conferences of greater priority are recovered first.
+    pub priority: Option<i64>,
+    /// Zone of the unit that runs it.
+    pub zone: Option<&'a str>,
+    /// Whether it ends, rather than opens on another unit, if its unit is lost.
+    pub no_recover: bool,
+    /// Id of the request. A repeated request with the same id returns the same conference.
+    pub request: Option<&'a str>,
+}
+
+/// What the placement of conferences compares.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Placement {
+    /// The used share of each unit's capacity.
+    Share,
+    /// The greater of this share and the load that the unit reported.
+    Load,
+}
+
 /// A conference placed on a unit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Grant {
@@ -94,6 +126,38 @@ impl RealmStore {
     /// The realm's record. Creates the realm with its defaults if it does not exist.
     pub async fn realm(&self) -> Result<Record, Error> {
         Record::read(self.ask(&self.begin("CONF.REALM")).await?)
+    }
+
+    /// Sets what the placement of conferences compares. Creates the realm if it does not exist.
+    pub async fn set_placement(&self, placement: Placement) -> Result<(), Error> {
+        let word = match placement {
+            Placement::Share => "SHARE",
+            Placement::Load => "LOAD",
+        };
+        self.ask::<Value>(self.begin("CONF.REALM").arg("PLACE").arg(word)).await.map(drop)
+    }
+
+    /// Creates a conference. Returns its record, with the id in the event stream after which its events come.
+    pub async fn create(&self, conference: &CreateRequest<'_>) -> Result<Record, Error> {
+        let mut command = self.begin("CONF.CREATE");
+        command.arg(conference.e164);
+        let numbers = [
+            ("END", conference.end.map(|end| end as i64)),
+            ("SIZE", conference.size.map(i64::from)),
+            ("LICENCES", conference.licences.map(i64::from)),
+            ("PRIORITY", conference.priority),
+        ];
+        for (option, number) in numbers.into_iter().filter_map(|(option, number)| Some((option, number?))) {
+            command.arg(option).arg(number);
+        }
+        let texts = [("FROM", conference.from), ("ZONE", conference.zone), ("REQUEST", conference.request)];
+        for (option, text) in texts.into_iter().filter_map(|(option, text)| Some((option, text?))) {
+            command.arg(option).arg(text);
+        }
+        if conference.no_recover {
+            command.arg("NORECOVER");
+        }
+        Record::read(self.ask(&command).await?)
     }
 
     /// Claims the realm for the term of the elected scheduler.

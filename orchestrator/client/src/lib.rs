@@ -51,13 +51,13 @@ pub use account_logins::{Confirmation, Login};
 pub use account_settings::{BookChanges, ModuleChanges};
 pub use accounts::{AccountRow, BookStore, ModuleRow, Rows};
 pub use address::without_password;
-pub use conferences::{Grant, RealmStore, Reported, UnitRow};
+pub use conferences::{CreateRequest, Grant, Placement, RealmStore, Reported, UnitRow};
 pub use connection::{connect, query};
 pub use dial::{ByteStream, Dial};
 pub use endpoint::{Endpoint, Node, Secret};
 pub use error::Error;
 pub use keyed::Keyed;
-pub use numbers::{CallRequest, Cap, Cause, Lease, LiveLease, NumberStore, PoolInfo};
+pub use numbers::{CallRequest, Cap, Cause, Lease, LiveLease, NumberInfo, NumberStore, PoolInfo};
 pub use record::Record;
 pub use seats::{
     Bucket, FindRequest, Hold, HoldRequest, ListFilter, Listed, MapRow, PickRequest, Sale, SeatChoice,

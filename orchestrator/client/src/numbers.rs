@@ -46,6 +46,37 @@ pub struct PoolInfo {
     pub caps: Vec<Cap>,
     /// Causes with which calls ended, and the rules for them.
     pub causes: Vec<Cause>,
+    /// How many calls ended with causes that the pool does not keep.
+    pub causes_other: u64,
+}
+
+/// A number of a pool. Times are in milliseconds since 1970.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NumberInfo {
+    /// `idle+up`, `idle+down`, `busy+up` or `busy+down`.
+    pub state: String,
+    /// The token of its live call.
+    pub lease: Option<String>,
+    /// The deadline of this call, if it has one.
+    pub until: Option<i64>,
+    /// The switch that registered the number.
+    pub reg_switch: Option<String>,
+    /// The switch that carries the call.
+    pub call_switch: Option<String>,
+    /// The called party; of a number without a call, the last one.
+    pub peer: Option<String>,
+    /// How often the number was given for a call.
+    pub uses: u64,
+    /// Since when the number has had no call.
+    pub idle_since: Option<i64>,
+    /// The end of its cool-down or quarantine.
+    pub cool_until: Option<i64>,
+    /// The last cause with which a call of the number ended.
+    pub cause: Option<String>,
+    /// The end of its quarantine.
+    pub quarantine_until: Option<i64>,
+    /// The time until which the caps forbid another call.
+    pub limit_until: Option<i64>,
 }
 
 /// How many calls a number may begin within a sliding window.
@@ -85,6 +116,10 @@ pub struct CallRequest<'a> {
     pub switch: Option<&'a str>,
     /// The called party.
     pub peer: Option<&'a str>,
+    /// What the number begins with.
+    pub prefix: Option<&'a str>,
+    /// The policy by which the number is picked, for example `LEASTUSED`; the pool's if absent.
+    pub pick: Option<&'a str>,
     /// How long to wait for a number, in milliseconds, 0 without an end; absent: not at all.
     pub wait: Option<u64>,
     /// The priority of a call that waits; higher is served first.
@@ -191,6 +226,29 @@ impl NumberStore {
                     within: cause.get("within")?,
                 })
             })?,
+            causes_other: record.get("causes_other")?,
+        })
+    }
+
+    /// One number of the pool.
+    ///
+    /// # Errors
+    /// The refusal `NOTFOUND` if the number is not in the pool, and any [`Error`] of a request.
+    pub async fn number(&self, number: &str) -> Result<NumberInfo, Error> {
+        let record = Record::read(self.ask(self.begin("NUMPOOL.GET").arg(number)).await?)?;
+        Ok(NumberInfo {
+            state: record.get("state")?,
+            lease: record.get("lease")?,
+            until: record.get("until")?,
+            reg_switch: record.get("reg_switch")?,
+            call_switch: record.get("call_switch")?,
+            peer: record.get("peer")?,
+            uses: record.get("uses")?,
+            idle_since: record.get("idle_since")?,
+            cool_until: record.get("cool_until")?,
+            cause: record.get("cause")?,
+            quarantine_until: record.get("quarantine_until")?,
+            limit_until: record.get("limit_until")?,
         })
     }
 
@@ -202,7 +260,13 @@ impl NumberStore {
     pub async fn call(&self, call: CallRequest<'_>) -> Result<Option<Lease>, Error> {
         let mut command = self.begin("NUMPOOL.CALL");
         command.arg(call.number);
-        let words = [("LEASE", call.lease), ("SWITCH", call.switch), ("PEER", call.peer)];
+        let words = [
+            ("LEASE", call.lease),
+            ("SWITCH", call.switch),
+            ("PEER", call.peer),
+            ("PREFIX", call.prefix),
+            ("PICK", call.pick),
+        ];
         for (option, word) in words.into_iter().filter_map(|(option, word)| Some((option, word?))) {
             command.arg(option).arg(word);
         }

@@ -1,23 +1,29 @@
-//! The example of the client crate does what it says; the typed commands of a show.
+//! The client crate on a live server: its example, and typed commands of shows, number pools and conferences.
 
 use std::time::Duration;
 
 use allot_client::{
-    Endpoint, Error, FindRequest, Hold, HoldRequest, ListFilter, Listed, PickRequest, Record, Sale,
-    SeatChoice, SeatStore, Servers, WaitRequest,
+    CallRequest, Cap, CreateRequest, Endpoint, Error, FindRequest, Hold, HoldRequest, ListFilter, Listed,
+    NumberStore, PickRequest, Placement, RealmStore, Record, Sale, SeatChoice, SeatStore, Servers,
+    WaitRequest,
 };
-use allot_tests::RedisServer;
+use allot_tests::pools::pool_info;
+use allot_tests::wait::TIMEOUT;
+use allot_tests::{RedisServer, eventually};
 
 #[allow(dead_code, unreachable_pub, missing_docs, reason = "a program of its own")]
 #[path = "../../../orchestrator/client/examples/seats.rs"]
 mod seats;
 
+/// A connection whose answers may be late, as those of calls that wait are.
+async fn connect(server: &RedisServer, key: &str) -> redis::aio::MultiplexedConnection {
+    let (endpoint, user) = Endpoint::url(&server.url()).unwrap();
+    Servers { user, ..Servers::new(endpoint, key) }.connection(TIMEOUT).await.unwrap()
+}
+
 /// A show of one row of the seats `box-1-1` to `box-1-4`.
 async fn opened(server: &RedisServer) -> SeatStore {
-    let (endpoint, user) = Endpoint::url(&server.url()).unwrap();
-    let connection =
-        Servers { user, ..Servers::new(endpoint, "show") }.connection(Duration::ZERO).await.unwrap();
-    let show = SeatStore::new(connection, "show");
+    let show = SeatStore::new(connect(server, "show").await, "show");
     show.create(r#"{"areas":[{"id":"box","rows":[{"label":"1","rank":1,"tier":"gold","seats":"1-4"}]}]}"#)
         .await
         .unwrap();
@@ -124,4 +130,116 @@ async fn waiter_is_offered_the_seats_that_another_user_exchanges() {
     show.release("bob").await.unwrap();
     let offers = show.find(&FindRequest { count: 2, best: 3, ..FindRequest::default() }).await.unwrap();
     assert_eq!(offers[0].get::<Vec<String>>("seats").unwrap(), returned);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_wait_for_numbers_and_end_with_causes() {
+    let server = RedisServer::start();
+    let pool = NumberStore::new(connect(&server, "pool").await, "pool");
+    let numbers = ["4930111".to_owned(), "4930112".to_owned()];
+    pool.add(&numbers).await.unwrap();
+    pool.register(&numbers, Some("switch-a")).await.unwrap();
+    pool.set_caps(&[Cap { window: 3_600_000, count: 2 }]).await.unwrap();
+    pool.set_cause("spam", 86_400_000, None).await.unwrap();
+    pool.set_cause("busy", 60_000, Some((5, 600_000))).await.unwrap();
+
+    let request = CallRequest {
+        lease: Some("first"),
+        ttl: Some(60_000),
+        peer: Some("5550100"),
+        prefix: Some("49301"),
+        pick: Some("LEASTUSED"),
+        ..CallRequest::default()
+    };
+    let first = pool.call(request).await.unwrap().unwrap();
+    assert_eq!((&*first.number, &*first.lease, first.until.is_some()), ("4930111", "first", true));
+    assert_eq!(pool.call(request).await.unwrap(), Some(first), "the same lease has the same call");
+    let other = CallRequest { prefix: Some("44"), ..CallRequest::default() };
+    assert_eq!(pool.call(other).await.unwrap(), None, "no number begins with 44");
+    let second = CallRequest { number: Some("4930112"), lease: Some("second"), ..CallRequest::default() };
+    pool.call(second).await.unwrap().unwrap();
+    let brief = CallRequest { wait: Some(20), ..CallRequest::default() };
+    assert_eq!(pool.call(brief).await.unwrap(), None, "no number becomes free");
+
+    // A waiting call blocks its connection.
+    let waiting = NumberStore::new(connect(&server, "pool").await, "pool");
+    let third = CallRequest { lease: Some("third"), wait: Some(0), priority: 1, ..CallRequest::default() };
+    let waiter = tokio::spawn(async move { waiting.call(third).await });
+    eventually("the call to wait", TIMEOUT, || pool_info(&mut server.raw(), "pool", "waiting") == 1);
+    assert!(!pool.hang_up("4930111", "older", Some("spam")).await.unwrap(), "the lease is over");
+    assert!(pool.hang_up("4930111", "first", Some("spam")).await.unwrap());
+    assert!(pool.hang_up("4930112", "second", Some("busy")).await.unwrap());
+    assert_eq!(waiter.await.unwrap().unwrap().unwrap().number, "4930112", "the other is in quarantine");
+    pool.hang_up("4930112", "third", Some("busy")).await.unwrap();
+
+    let quarantined = pool.number("4930111").await.unwrap();
+    assert_eq!((&*quarantined.state, quarantined.cause.as_deref()), ("idle+up", Some("spam")));
+    assert!(quarantined.quarantine_until.is_some() && quarantined.limit_until.is_none(), "{quarantined:?}");
+    assert_eq!((quarantined.peer.as_deref(), quarantined.uses), (Some("5550100"), 1));
+    let limited = pool.number("4930112").await.unwrap();
+    assert!(limited.limit_until.is_some() && limited.quarantine_until.is_none(), "{limited:?}");
+    assert_eq!(pool.number("110").await.unwrap_err().code(), Some("NOTFOUND"));
+    let info = pool.info().await.unwrap();
+    assert_eq!((info.limited, info.quarantined, info.causes_other), (1, 1, 0));
+    let causes: Vec<(&str, u64, Option<i64>, Option<u32>)> =
+        info.causes.iter().map(|cause| (&*cause.cause, cause.count, cause.cooldown, cause.after)).collect();
+    assert_eq!(causes, [("spam", 1, Some(86_400_000), Some(1)), ("busy", 2, Some(60_000), Some(5))]);
+    pool.set_cause("busy", 0, None).await.unwrap();
+    pool.set_caps(&[]).await.unwrap();
+    let info = pool.info().await.unwrap();
+    assert_eq!((info.limited, info.caps.len(), info.causes[1].cooldown), (0, 0, None));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn waiting_call_is_refused_when_it_must_be_sent_again() {
+    let server = RedisServer::start();
+    let pool = NumberStore::new(connect(&server, "pool").await, "pool");
+    pool.add(&["4930111".to_owned()]).await.unwrap();
+    let request = CallRequest { lease: Some("mine"), wait: Some(0), ..CallRequest::default() };
+    let waiter = tokio::spawn(async move { pool.call(request).await });
+    eventually("the call to wait", TIMEOUT, || pool_info(&mut server.raw(), "pool", "waiting") == 1);
+    server.raw().words("DEL pool");
+    assert_eq!(waiter.await.unwrap().unwrap_err().code(), Some("UNBLOCKED"));
+}
+
+#[tokio::test]
+async fn conferences_are_placed_by_load_or_by_share() {
+    let server = RedisServer::start();
+    let realm = RealmStore::new(connect(&server, "{eu}").await, "{eu}");
+    realm.set_placement(Placement::Load).await.unwrap();
+    assert_eq!(realm.realm().await.unwrap().text("place"), "load");
+    for (cmu, load) in [("10.0.0.1:1:1", 90), ("10.0.0.2:1:1", 10)] {
+        realm.join(cmu, 10, Some("berlin"), 60_000).await.unwrap();
+        realm.beat(cmu, Some(load)).await.unwrap();
+    }
+    let request = CreateRequest {
+        e164: "4930200",
+        end: Some(4_000_000_000_000),
+        size: Some(2),
+        licences: Some(3),
+        priority: Some(7),
+        zone: Some("berlin"),
+        no_recover: true,
+        request: Some("r1"),
+        ..CreateRequest::default()
+    };
+    let created = realm.create(&request).await.unwrap();
+    let fields =
+        ["e164", "state", "cmu", "end", "size", "licences", "priority", "zone", "recoverable", "request"];
+    assert_eq!(
+        fields.map(|field| created.text(field)),
+        ["4930200", "creating", "10.0.0.2:1:1", "4000000000000", "2", "3", "7", "berlin", "0", "r1"]
+    );
+    assert!(created.get::<String>("evt").is_ok());
+    let pool = NumberStore::new(connect(&server, "{eu}:pool").await, "{eu}:pool");
+    pool.add(&["4930111".to_owned()]).await.unwrap();
+    pool.register(&["4930111".to_owned()], None).await.unwrap();
+    realm.set_placement(Placement::Share).await.unwrap();
+    let called = CreateRequest { e164: "*", from: Some("{eu}:pool"), ..CreateRequest::default() };
+    let called = realm.create(&called).await.unwrap();
+    assert_eq!((called.text("e164"), called.text("cmu")), ("4930111".into(), "10.0.0.1:1:1".into()));
+    assert_eq!(
+        realm.create(&CreateRequest { request: None, ..request }).await.unwrap_err().code(),
+        Some("EXISTS")
+    );
 }

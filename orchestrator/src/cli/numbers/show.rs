@@ -82,6 +82,9 @@ fn draw(key: &str, info: &PoolInfo, carried: &BTreeMap<Option<String>, (u64, i64
     for cause in &info.causes {
         let _ = writeln!(text, "{}", describe(cause));
     }
+    if info.causes_other > 0 {
+        let _ = writeln!(text, "other causes: {} calls", info.causes_other);
+    }
     if info.waiting > 0 {
         let _ = writeln!(text, "{} calls wait for a number", info.waiting);
     }
@@ -146,6 +149,7 @@ mod tests {
                 after: Some(5),
                 within: Some(600_000),
             }],
+            causes_other: 4,
         };
         let carried = BTreeMap::from([(None, (1, 500)), (Some("sw1".to_owned()), (2, 1000))]);
         let text = draw("p", &info, &carried, 200_000);
@@ -155,7 +159,7 @@ mod tests {
             "  1 of the idle ones cool down\n",
             "  1 go when their call ends\n",
             "  1 of the idle ones have reached a cap\n  2 of the idle ones are in quarantine\n",
-            "cap: 3 calls in 60.0 s\ncause busy: 9 calls, quarantine for 60 min after 5 in 10 min\n",
+            "cap: 3 calls in 60.0 s\ncause busy: 9 calls, quarantine for 60 min after 5 in 10 min\nother causes: 4 calls\n",
             "7 calls wait for a number\n3 live calls\n",
             "lease 60.0 s, cool-down none, registration time-out 2.0 h, pick STICKY\n",
             "  (no switch): 1, the oldest for 3 min\n  sw1: 2,",

@@ -12,7 +12,7 @@ use crate::cli::table::print_one;
 use crate::cli::terminal::errln;
 use crate::config::Confirm;
 use allot_client::streams::{Commands, Entry};
-use allot_client::{Error, Record};
+use allot_client::{CreateRequest, Error, Record};
 
 /// The longest `--timeout` that counts.
 const LONGEST_WAIT: Duration = Duration::from_secs(366 * 24 * 3600);
@@ -65,29 +65,18 @@ pub(crate) struct Create {
 /// Runs the command.
 pub(super) async fn run(arguments: &Create) -> Result<Outcome> {
     let mut changing = Changing::connect(&arguments.realm.source, &arguments.confirm).await?;
-    let mut command = changing.store.begin("CONF.CREATE");
-    command.arg(&arguments.e164);
-    let numbers = [
-        ("END", arguments.end.map(|end| end as i64)),
-        ("SIZE", arguments.size.map(i64::from)),
-        ("LICENCES", arguments.licences.map(i64::from)),
-        ("PRIORITY", arguments.priority),
-    ];
-    for (option, number) in numbers {
-        if let Some(number) = number {
-            command.arg(option).arg(number);
-        }
-    }
-    let texts = [("FROM", &arguments.from), ("ZONE", &arguments.zone), ("REQUEST", &arguments.request)];
-    for (option, text) in texts {
-        if let Some(text) = text {
-            command.arg(option).arg(text);
-        }
-    }
-    if arguments.no_recover {
-        command.arg("NORECOVER");
-    }
-    let mut record = Record::read(changing.store.ask(&command).await?)?;
+    let request = CreateRequest {
+        e164: &arguments.e164,
+        from: arguments.from.as_deref(),
+        end: arguments.end,
+        size: arguments.size,
+        licences: arguments.licences,
+        priority: arguments.priority,
+        zone: arguments.zone.as_deref(),
+        no_recover: arguments.no_recover,
+        request: arguments.request.as_deref(),
+    };
+    let mut record = changing.store.create(&request).await?;
     changing.confirm().await;
     if arguments.until_open {
         match until_open(arguments, changing, &record).await? {
