@@ -270,3 +270,32 @@ fn dead_unit_and_its_conferences_are_seen_on_the_realm_page() {
     browser.wait_for("the conference to wait", "document.querySelector('.pending-box .call.pending')", SOON);
     assert_eq!(browser.errors(), Vec::<String>::new());
 }
+
+#[test]
+fn unit_shows_how_many_of_its_conferences_find_no_room_if_it_dies() {
+    let server = RedisServer::start();
+    let console = Console::start(&server, &[]);
+    for line in [
+        "CONF.REALM {r}:conf CREATETIMEOUT 600000",
+        "CMU.JOIN {r}:conf u1 CAPACITY 3 LEASE 600000",
+        "CMU.JOIN {r}:conf u2 CAPACITY 3 LEASE 600000",
+        "CONF.CREATE {r}:conf 1",
+        "CONF.CREATE {r}:conf 2",
+        "CONF.CREATE {r}:conf 3",
+        "CONF.CREATE {r}:conf 4",
+    ] {
+        server.command(line);
+    }
+    let covers = |wanted: &str| {
+        format!(
+            "[...document.querySelectorAll('.unit .cover')].map((one) => one.textContent).join() === '{wanted}'"
+        )
+    };
+    let browser = opened(&console, "/realm?key=%7Br%7D:conf");
+    let tight = "1 of 2 find no room if it dies";
+    browser.wait_for("the lack of room", &covers(&format!("{tight},{tight}")), SOON);
+    server.command("CMU.JOIN {r}:conf u3 CAPACITY 3 LEASE 600000");
+    let roomy = "0 of 2 find no room if it dies";
+    browser.wait_for("the room of another unit", &covers(&format!("{roomy},{roomy}")), SOON);
+    assert_eq!(browser.errors(), Vec::<String>::new());
+}

@@ -359,6 +359,12 @@ fn one_process_plays_all_roles_without_a_zookeeper_and_says_so() {
     let cmu = units[0]["cmu"].as_str().unwrap();
     let plan = run(&server, &[&["conference", "plan", "--down", cmu], &realm[..]].concat()).ok();
     assert!(plan.out.contains("no room"), "{}", plan.out);
+    for any in ["ANY", "any"] {
+        let losses = run(&server, &[&["conference", "plan", "--down", any], &realm[..]].concat()).ok();
+        let rows: Vec<Vec<&str>> = losses.out.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(rows[0], ["unit", "conferences", "find", "room", "no", "room", "would", "end"]);
+        assert_eq!(rows[1..], [[cmu, "1", "0", "1", "0"]]);
+    }
     let refused = run(&server, &[&["conference", "move", "4930"], &realm[..]].concat()).ended(4);
     assert!(refused.err.contains("CONF.MOVE was refused"), "{}", refused.err);
     let history = run(&server, &[&["conference", "history", "4930"], &realm[..]].concat()).ok();

@@ -3,14 +3,15 @@ import { useEffect, useState } from "./ui.js";
 import { listen } from "./api.js";
 
 /** Before the first message. */
-const NOTHING = { state: null, trouble: null, at: 0, partitions: { items: [], more: false }, failures: {}, numbers: null };
+const NOTHING = { state: null, trouble: null, at: 0, partitions: { items: [], more: false }, failures: {}, numbers: null, losses: {} };
 
 /**
  * The latest state of a key, of the overview or of compaction.
  * @param {string | null} key
  * @returns {{state: any, trouble: string | null, at: number, partitions: {items: any[], more: boolean}, failures: Record<string, any[]>,
- *           numbers: {free: any[], resting: any[], more: boolean, listed: number, examined: number} | null}} `partitions`, and `failures` by task, are those of
- *          compaction; `numbers` are those of a pool without a call, null if they may not be read
+ *           numbers: {free: any[], resting: any[], more: boolean, listed: number, examined: number} | null,
+ *           losses: Record<string, any>}} `partitions`, and `failures` by task, are those of compaction; `numbers` are
+ *          those of a pool without a call, null if they may not be read; `losses` are those of a realm, by unit
  */
 export function useLive(key) {
   const [live, setLive] = useState(NOTHING);
@@ -23,6 +24,7 @@ export function useLive(key) {
       "partition-changes": (changes) => setLive((old) => ({ ...old, partitions: changed(old.partitions, changes) })),
       failures: (failures) => setLive((old) => ({ ...old, failures })),
       numbers: (numbers) => setLive((old) => ({ ...old, numbers })),
+      losses: (losses) => setLive((old) => ({ ...old, losses })),
       trouble: (problem) => setLive((old) => ({ ...old, trouble: problem.message })),
       down: () => setLive((old) => ({ ...old, trouble: "the console does not answer; trying again" })),
     });

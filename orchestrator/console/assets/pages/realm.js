@@ -14,7 +14,7 @@ const DRAWN = 80;
 export function RealmPage({ keys, chosen, can }) {
   const realms = keys.filter((entry) => entry.kind === "realm");
   const key = chosen.key || realms[0]?.key;
-  const { state, trouble, at } = useLive(key || null);
+  const { state, trouble, at, losses } = useLive(key || null);
   useTick(250);
   if (!key) return html`<p class="empty">There is no realm in Redis yet. The first unit or scheduler creates it.</p>`;
   if (!state) return html`<${Trouble} trouble=${trouble} /><h1 class="away">Reading</h1><p class="empty">${trouble ? "" : "Reading the realm…"}</p>`;
@@ -29,7 +29,7 @@ export function RealmPage({ keys, chosen, can }) {
     ${state.brake ? html`<div class="trouble" role="alert">The mass-failure guard holds: ${text(state.brake.units)}.
       <${Act} can=${can} path="realm/release-brake" ask="Lift the mass-failure guard? Units that are silent are then declared down." body=${() => ({ key })}>Lift it</${Act}></div>` : null}
     <div class="units" role="list" aria-label="Units">
-      ${state.units.map((unit) => html`<${Unit} key=${unit.cmu} unit=${unit} now=${now} picked=${chosen.cmu === unit.cmu}
+      ${state.units.map((unit) => html`<${Unit} key=${unit.cmu} unit=${unit} now=${now} picked=${chosen.cmu === unit.cmu} loss=${losses[unit.cmu]}
         conferences=${state.conferences.filter((conference) => conference.cmu === unit.cmu && conference.state !== "ended" && conference.state !== "pending")} />`)}
     </div>
     ${pending.length ? html`<div class="pending-box" role="status"><b>${number(pending.length)} wait for recovery</b>
@@ -59,7 +59,7 @@ function Call({ conference }) {
 const host = (cmu) => /^(.+):\d+:\d+$/.exec(cmu)?.[1] ?? cmu;
 
 /** A unit: a lease that shrinks until the next heartbeat. */
-function Unit({ unit, conferences, now, picked }) {
+function Unit({ unit, conferences, now, picked, loss }) {
   const rest = Math.max(0, (unit.lease_ends || 0) - now);
   const share = unit.state === "down" ? 0 : Math.min(1, rest / (unit.lease || 1));
   const low = share < 0.4 ? (share <= 0 ? "over" : "low") : "";
@@ -69,9 +69,17 @@ function Unit({ unit, conferences, now, picked }) {
     <div class="room"><b>${number(unit.used)}</b> <span class="hint">of ${number(unit.capacity)} used${unit.zone ? `, zone ${unit.zone}` : ""}</span></div>
     <div class=${`lease ${low}`} role="meter" aria-label="Lease" aria-valuemin="0" aria-valuemax=${unit.lease} aria-valuenow=${Math.round(rest)}><span style=${{ width: `${share * 100}%` }}></span></div>
     <div class="hint">${unit.state === "down" ? "declared down" : rest > 0 ? `lease ends in ${(rest / 1000).toFixed(1)} s` : "its lease has expired"}</div>
+    ${unit.state === "down" ? null : html`<${Cover} loss=${loss} />`}
     <div class="calls">${conferences.slice(0, DRAWN).map((conference) => html`<${Call} key=${conference.e164} conference=${conference} />`)}
       ${conferences.length > DRAWN ? html`<span class="hint">+${number(conferences.length - DRAWN)}</span>` : null}</div>
   </div>`;
+}
+
+/** Whether the other units have room for the conferences of a unit, if it died now. */
+function Cover({ loss }) {
+  if (!loss?.conferences) return null;
+  const words = `${number(loss.no_room)} of ${number(loss.conferences)} find no room if it dies`;
+  return html`<div class="cover">${loss.no_room ? html`<${Badge} tone="warn">${words}</${Badge}>` : html`<span class="hint">${words}</span>`}</div>`;
 }
 
 /** A unit with the plan for its death. */

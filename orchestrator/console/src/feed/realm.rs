@@ -1,4 +1,5 @@
-//! The reader of a realm: units, conferences, totals, the mass-failure guard, and the newest events.
+//! The reader of a realm: units, conferences, totals, the mass-failure guard, the newest events, and whether the realm
+//! could lose any one unit.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,6 +10,7 @@ use serde::Serialize;
 use serde_json::Value as Json;
 
 use super::channel::{Feed, Message, Reader};
+use super::denied::Denied;
 use super::events::{Event, newest_events};
 use super::guard::read_brake;
 use crate::problem::Problem;
@@ -18,6 +20,8 @@ use crate::sources::Sources;
 const PAUSE: Duration = Duration::from_millis(200);
 /// Longest time between two reads of the realm: heartbeats, which renew leases, are no events.
 const INTERVAL: Duration = Duration::from_secs(1);
+/// Time between the end of a survey of losses and the next one.
+const SURVEY_PAUSE: Duration = Duration::from_secs(5);
 /// A realm with more conferences sends no list of them: pages ask for what they show.
 const LISTED: u32 = 1000;
 /// Newest events that the page lists.
@@ -41,16 +45,33 @@ struct State {
     events: Vec<Event>,
 }
 
+/// A survey of losses, which is made in parts: how many conferences of each unit would find room elsewhere if the unit
+/// died now.
+#[derive(Default)]
+struct Survey {
+    /// Where it continues; 0 at its beginning.
+    cursor: u64,
+    /// The records of `CONF.PLAN DOWN ANY`, by their units.
+    found: serde_json::Map<String, Json>,
+    /// The earliest time of the next part.
+    due: Option<Instant>,
+}
+
 pub(super) struct Realm {
     sources: Arc<Sources>,
     key: String,
     newest: Option<String>,
     read: Option<Instant>,
+    /// How many conferences waited for recovery at the last read.
+    pending: u64,
+    survey: Survey,
+    denied: Denied,
 }
 
 impl Realm {
     pub(super) fn new(sources: Arc<Sources>, key: String) -> Self {
-        Self { sources, key, newest: None, read: None }
+        let (survey, denied) = (Survey::default(), Denied::default());
+        Self { sources, key, newest: None, read: None, pending: 0, survey, denied }
     }
 
     async fn read_once(&mut self, realm: &RealmStore) -> Result<Option<State>, Error> {
@@ -63,10 +84,12 @@ impl Realm {
         let (seconds, microseconds): (u64, u64) = realm.ask(&cmd("TIME")).await?;
         let units = realm.unit_records().await?;
         let (next, conferences) = realm.conference_page(0, LISTED, None, None).await?;
+        let stat = realm.stat().await?;
+        self.pending = stat.get("pending")?;
         let state = State {
             now: seconds * 1000 + microseconds / 1000,
             units: units.iter().map(Record::json).collect(),
-            stat: realm.stat().await?.json(),
+            stat: stat.json(),
             conferences: conferences.iter().map(Record::json).collect(),
             more: next != 0,
             brake: read_brake(realm).await?,
@@ -74,6 +97,27 @@ impl Realm {
         };
         (self.newest, self.read) = (newest, Some(Instant::now()));
         Ok(Some(state))
+    }
+
+    /// Asks for the next part of the survey, if its time has come. Pending conferences would be considered again for each
+    /// unit, so there is no survey while some wait.
+    async fn survey(&mut self, feed: &Feed) -> Result<(), Problem> {
+        if self.pending > 0 || self.survey.due.is_some_and(|due| Instant::now() < due) {
+            return Ok(());
+        }
+        let cursor = self.survey.cursor;
+        let ask = self.sources.viewer.realm(&self.key, async |realm| realm.loss_page(cursor).await);
+        let (next, units) = self.denied.ask("losses", ask).await?.unwrap_or_default();
+        self.survey.found.extend(units.iter().map(|unit| (unit.text("cmu"), unit.json())));
+        self.survey.cursor = next;
+        let pause = if next == 0 {
+            feed.send_kept(Message::new("losses", &std::mem::take(&mut self.survey.found)));
+            SURVEY_PAUSE
+        } else {
+            INTERVAL
+        };
+        self.survey.due = Some(Instant::now() + pause);
+        Ok(())
     }
 }
 
@@ -87,6 +131,7 @@ impl Reader for Realm {
         if let Some(state) = read? {
             feed.send_state(Message::new("state", &state));
         }
+        self.survey(feed).await?;
         Ok(PAUSE)
     }
 }

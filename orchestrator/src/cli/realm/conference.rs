@@ -7,7 +7,7 @@ use super::create::{self, Create};
 use super::records::{self, Records};
 use super::session::{Changing, Target, connect};
 use crate::cli::outcome::Outcome;
-use crate::cli::table::{print, print_one};
+use crate::cli::table::{lay, print, print_one};
 use crate::cli::terminal::write;
 use crate::config::Confirm;
 use allot_client::Record;
@@ -175,10 +175,20 @@ async fn plan(arguments: &Plan) -> Result<Outcome> {
         let (next, page) = store.loss_page(cursor).await?;
         records.extend(page);
         if next == 0 {
-            return print(&records, &LOSSES, json).map(|()| Outcome::Done);
+            return print_losses(&records, json).map(|()| Outcome::Done);
         }
         cursor = next;
     }
+}
+
+fn print_losses(records: &[Record], json: bool) -> Result<()> {
+    if json {
+        return print(records, &LOSSES, json);
+    }
+    // `ending` is a count here; in the record of a conference it is a time.
+    let mut rows = vec![LOSSES.map(|(_, title)| title.to_owned()).to_vec()];
+    rows.extend(records.iter().map(|record| LOSSES.map(|(field, _)| record.text(field)).to_vec()));
+    write(&lay(&rows))
 }
 
 async fn list(arguments: List) -> Result<Outcome> {
