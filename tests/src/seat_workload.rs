@@ -4,13 +4,11 @@
 use std::collections::BTreeMap;
 
 use allot_core::seat::{Event, Show};
-use allot_core::shared::machine::MachineEvent;
-use allot_core::shared::payload::Payload;
 
 use crate::random::Random;
 use crate::raw::{RawClient, Reply};
 use crate::shows::seats_of;
-use crate::stream::Command;
+use crate::stream::{self, Command};
 
 /// Names of blocks.
 const BLOCKS: [&str; 2] = ["press", "sponsors"];
@@ -359,12 +357,7 @@ fn time_now() -> i64 {
 /// A `SEAT.APPLY` as it was replicated: its time, and its events.
 #[track_caller]
 pub fn events_of(command: &Command) -> (i64, Vec<Event>) {
-    assert_eq!(command.len(), 3, "{command:?}");
-    assert_eq!(command[0], b"SEAT.APPLY");
-    match Payload::read(&command[1], &command[2]) {
-        Ok(Payload::Events { at, events }) => (at, Event::decode_all(events).expect("events").into_vec()),
-        other => panic!("{other:?}"),
-    }
+    stream::events_of("SEAT.APPLY", command)
 }
 
 /// An event in the words of [`SeatWorkload::done`]; nothing for what a reply does not tell of.

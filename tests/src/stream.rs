@@ -4,6 +4,9 @@ use std::io::{BufReader, Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use allot_core::shared::machine::MachineEvent;
+use allot_core::shared::payload::Payload;
+
 use crate::raw::{RawClient, Reply, read_line, read_reply};
 use crate::redis_server::RedisServer;
 use crate::wait::TIMEOUT;
@@ -90,6 +93,16 @@ pub fn readable(commands: &[Command]) -> String {
         command.iter().map(|part| part.escape_ascii().to_string()).collect::<Vec<_>>().join(" ")
     };
     commands.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// Time and events of a replicated `APPLY` command of this name.
+#[track_caller]
+pub fn events_of<E: MachineEvent>(name: &str, command: &Command) -> (i64, Vec<E>) {
+    assert_eq!((command.len(), &command[0][..]), (3, name.as_bytes()), "{command:?}");
+    match Payload::read(&command[1], &command[2]) {
+        Ok(Payload::Events { at, events }) => (at, E::decode_all(events).expect("events").into_vec()),
+        other => panic!("{other:?}"),
+    }
 }
 
 /// Reads over the snapshot, whose end is told by a length or by a mark of forty bytes.

@@ -10,10 +10,8 @@ use std::time::Duration;
 
 use allot_core::conf::Event;
 use allot_core::shared::codec::Reader;
-use allot_core::shared::machine::MachineEvent;
-use allot_core::shared::payload::Payload;
 
-use crate::stream::{Command, ReplicationStream};
+use crate::stream::{self, Command, ReplicationStream};
 
 /// Reads the stream of one master after another.
 #[derive(Debug)]
@@ -91,14 +89,8 @@ fn written(fields: &[u8]) -> Option<(String, u64)> {
 }
 
 fn events_of(command: &Command) -> Vec<Event> {
-    let [name, key, payload] = command.as_slice() else { return Vec::new() };
-    if name != b"CONF.APPLY" {
-        return Vec::new();
-    }
-    match Payload::read(key, payload) {
-        Ok(Payload::Events { events, .. }) => Event::decode_all(events).expect("events").into_vec(),
-        other => panic!("{other:?}"),
-    }
+    const APPLY: &str = "CONF.APPLY";
+    if command[0] == APPLY.as_bytes() { stream::events_of(APPLY, command).1 } else { Vec::new() }
 }
 
 impl Writes {

@@ -19,6 +19,7 @@ mod numbers_library;
 mod numbers_reconcile;
 mod numbers_soak;
 mod numbers_waiting;
+mod numbers_waiting_soak;
 mod plans;
 mod replies;
 mod seat_alter;
