@@ -105,6 +105,58 @@ fn stream_tells_when_steps_and_parts_of_budgets_are_reached() {
 }
 
 #[test]
+fn stream_tells_when_the_budget_of_a_module_and_of_an_account_is_used_up() {
+    let mut rig = rig();
+    let (cap_of_book, events) = (Some(90), Some(1000));
+    rig.ask(ManagerRequest::Configure(Changes { cap: cap_of_book, events, ..Changes::default() })).unwrap();
+    define(
+        &mut rig,
+        ModuleSettings { module: b"m", department: b"a/b", cap: Some(80), ..ModuleSettings::default() },
+    );
+    let fields = ["event", "of", "name", "percent", "used", "cap"];
+    for count in [71, 1, 8] {
+        assert_eq!(use_one(&mut rig, 0, count), "OK");
+    }
+    let mut expected = vec![
+        // 71 are less than 80 % of 90.
+        "budget module m 80 71 80",
+        "budget account pid000000 80 72 90",
+        "budget module m 100 80 80",
+    ];
+    assert_eq!(messages(&rig, &fields), expected);
+    // In one count, both parts.
+    assert_eq!([use_one(&mut rig, 1, 91), use_one(&mut rig, 1, 90)], ["LIMIT", "OK"]);
+    expected.extend(["budget account pid000001 80 90 90", "budget account pid000001 100 90 90"]);
+    assert_eq!(messages(&rig, &fields), expected);
+}
+
+#[test]
+fn stream_tells_of_budgets_that_a_report_exceeds() {
+    let mut rig = rig();
+    let (cap_of_book, events) = (Some(90), Some(1000));
+    rig.ask(ManagerRequest::Configure(Changes { cap: cap_of_book, events, ..Changes::default() })).unwrap();
+    cap(&mut rig, b"a", 200);
+    let account = name(0);
+    let epoch = rig.account(&account).epoch;
+    // Instructions that were sent are counted, also beyond the CAP. What is reported twice is told once.
+    for total in [50, 80, 80, 170, 210] {
+        let report = InstanceRequest::Report { account: account.as_bytes(), epoch, total };
+        assert_eq!(rig.code(report), "OK");
+    }
+    rig.check();
+    assert_eq!(
+        messages(&rig, &["event", "account", "step", "of", "name", "percent", "used", "cap"]),
+        [
+            "budget - - account pid000000 80 80 90",
+            "step pid000000 2 - - - 170 -",
+            "budget - - account pid000000 100 170 90",
+            "budget - - department a 80 170 200",
+            "budget - - department a 100 210 200",
+        ]
+    );
+}
+
+#[test]
 fn stream_tells_what_happens_to_accounts() {
     let mut rig = rig();
     assert_eq!(rig.book.outbox().len(), 0, "no stream unless it is asked for");

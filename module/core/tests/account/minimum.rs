@@ -188,3 +188,85 @@ fn last_month_counts_by_the_part_of_the_month_that_is_to_come() {
     rig.check();
     assert_eq!(projected(&rig), 150, "no use in the last day, and half a month is to come");
 }
+
+/// A month of a hundred hours, and a module of two places with ten accounts. The instance `first` sends 81 with
+/// each of its five accounts. Then it leaves, unless it `stays` and the other one leaves; and `b` comes.
+fn late_arrival(first: &str, stays: bool) -> Rig {
+    let mut rig = month(100);
+    let settings =
+        ModuleSettings { module: b"m", department: b"d", instances: 2, ..ModuleSettings::default() };
+    rig.ask(ManagerRequest::Module(settings)).unwrap();
+    for instance in [first, "idle"] {
+        rig.attach("m", instance);
+    }
+    rig.add("m", 0..10);
+    rig.settle();
+    rig.now = 3 * HOUR;
+    for account in (0..10).map(name).filter(|account| rig.holder(account) == first).collect::<Vec<_>>() {
+        let epoch = rig.account(&account).epoch;
+        rig.ask(usage(&account, epoch, 81)).unwrap();
+    }
+    rig.detach("m", if stays { "idle" } else { first }, 0);
+    rig.now = 6 * HOUR;
+    rig.attach("m", "b");
+    rig
+}
+
+/// Where rebalancing moves accounts: just before `b` has been there for an hour, and when it has.
+fn moves_around_an_hour(rig: &mut Rig) -> [Vec<(String, String)>; 2] {
+    let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
+    [HOUR - 1, 1].map(|later| {
+        rig.pass(later);
+        let moves = rebalance(rig);
+        let mut moves: Vec<_> = moves.iter().map(|one| (text(&one.from.1), text(&one.to.1))).collect();
+        moves.dedup();
+        moves
+    })
+}
+
+#[test]
+fn instance_whose_need_is_unknown_gives_no_account() {
+    // 19 of each of its accounts are left to `busy`, and b has sent nothing with its five.
+    let mut rig = late_arrival("busy", true);
+    let moved = [("b".to_owned(), "busy".to_owned())];
+    assert_eq!(moves_around_an_hour(&mut rig), [vec![], moved.to_vec()]);
+}
+
+#[test]
+fn instance_whose_need_is_unknown_gets_no_account() {
+    // b takes the share of an instance that left 19 of each account, and sends 4 of its 500 in its first hour: 91 are
+    // left, and 96 are needed in the next day.
+    let mut rig = late_arrival("gone", false);
+    work(&mut rig, "b", 4);
+    let moved = [("idle".to_owned(), "b".to_owned())];
+    assert_eq!(moves_around_an_hour(&mut rig), [vec![], moved.to_vec()]);
+}
+
+#[test]
+fn forecast_does_not_depend_on_the_minute_of_the_hour() {
+    const TENTH: i64 = HOUR / 10;
+    let mut paces = Vec::new();
+    for minute in (0..60).step_by(7) {
+        let mut rig = month(100);
+        module(&mut rig, "m", 1, None);
+        rig.now = 7 * HOUR + minute * MINUTE;
+        rig.attach("m", "a");
+        rig.add("m", 0..10);
+        rig.settle();
+        // Three each six minutes.
+        for tenths in 1..=230 {
+            rig.pass(TENTH);
+            work(&mut rig, "a", 3);
+            if tenths < 10 {
+                continue;
+            }
+            let id = rig.book.find_instance(rig.book.find_module(b"m").unwrap(), b"a").unwrap();
+            let more = rig.book.projected(id, rig.now).unwrap().more;
+            let hours = (100 * HOUR - rig.now) as f64 / HOUR as f64;
+            paces.push((more as f64 / hours, minute, tenths));
+        }
+    }
+    let by_pace = |one: &&(f64, i64, i32), other: &&(f64, i64, i32)| one.0.total_cmp(&other.0);
+    let ends = (paces.iter().min_by(by_pace).unwrap(), paces.iter().max_by(by_pace).unwrap());
+    assert!(ends.0.0 > 29.5 && ends.1.0 < 30.5, "30 an hour were sent: {ends:?}");
+}

@@ -192,3 +192,24 @@ fn pick_that_finds_nothing_gets_an_account_of_the_module() {
     }
     assert_eq!(rig.shares("m"), [4, 2]);
 }
+
+#[test]
+fn pick_that_finds_nothing_asks_the_instance_with_the_most_to_spare() {
+    // Instance a is logged in with its three accounts, b and c with so many of theirs. Which instance gives one to a?
+    let giver = |b: usize, c: usize| {
+        let mut rig = Rig::with(3, 9, &["a", "b", "c"]);
+        for (instance, count) in [("a", 3), ("b", b), ("c", c)] {
+            for account in rig.picked("m", instance).iter().take(count) {
+                rig.login(account, instance, HOUR);
+            }
+        }
+        let before = rig.shares("m");
+        rig.ask(InstanceRequest::Pick { module: b"m", instance: b"a", count: 1 }).unwrap();
+        rig.settle();
+        rig.check();
+        let after = rig.shares("m");
+        (0..3).filter(|&place| after[place] < before[place]).collect::<Vec<_>>()
+    };
+    assert_eq!([giver(0, 1), giver(1, 0), giver(2, 1), giver(3, 2)], [[1], [2], [2], [2]]);
+    assert!(giver(3, 3).is_empty());
+}
