@@ -230,25 +230,17 @@ impl Session for ZooKeeperSession {
     }
 
     fn children_of_each(&self, paths: &[String]) -> Answer<Vec<Result<Vec<String>, Error>>> {
-        self.read_each(
-            paths,
-            |reader, path| reader.add_get_children(path),
-            |result| match result {
-                zk::MultiReadResult::Children { children } => Some(children),
-                _ => None,
-            },
-        )
+        self.read_each(paths, add_children, |result| match result {
+            zk::MultiReadResult::Children { children } => Some(children),
+            _ => None,
+        })
     }
 
     fn get_each(&self, paths: &[String]) -> Answer<Vec<Result<Node, Error>>> {
-        self.read_each(
-            paths,
-            |reader, path| reader.add_get_data(path),
-            |result| match result {
-                zk::MultiReadResult::Data { data, stat } => Some(node(data, &stat)),
-                _ => None,
-            },
-        )
+        self.read_each(paths, add_data, |result| match result {
+            zk::MultiReadResult::Data { data, stat } => Some(node(data, &stat)),
+            _ => None,
+        })
     }
 
     fn watch_children(&self, path: &str) -> Answer<(Vec<String>, Changed)> {
@@ -331,6 +323,14 @@ fn add(writer: &mut zk::MultiWriter<'_>, op: &Op, access: zk::Acls<'static>) -> 
         Op::Set { path, data, version } => writer.add_set_data(path, data, Some(version.0)),
         Op::Delete { path, version } => writer.add_delete(path, version.map(|version| version.0)),
     }
+}
+
+fn add_children(reader: &mut zk::MultiReader<'_>, path: &str) -> Result<(), zk::Error> {
+    reader.add_get_children(path)
+}
+
+fn add_data(reader: &mut zk::MultiReader<'_>, path: &str) -> Result<(), zk::Error> {
+    reader.add_get_data(path)
 }
 
 /// Translates an error of the client library. An error that does not prove that nothing was changed counts as

@@ -78,7 +78,9 @@ fn fill(words: Vec<String>, allotd: &Command) -> Vec<String> {
     let mut command = allotd;
     let mut filled: Vec<String> = Vec::new();
     for word in words {
-        let option = filled.last().and_then(|before| before.strip_prefix("--"));
+        let before = filled.last().and_then(|before| before.strip_prefix("--"));
+        let of = |name| command.get_arguments().find(|argument| argument.get_long() == Some(name));
+        let option = before.and_then(of).filter(|option| option.get_action().takes_values());
         let is_placeholder = word.chars().all(|char| char.is_ascii_uppercase());
         filled.push(match word.as_str() {
             "..." if option.is_none() => continue,
@@ -86,8 +88,7 @@ fn fill(words: Vec<String>, allotd: &Command) -> Vec<String> {
             "FLAG=N" => "FLAG=1".to_owned(),
             "SUBTASK" => format!("{}3", TASK.trim_end_matches('0')),
             _ if is_placeholder || word == "..." => {
-                let of = |name| command.get_arguments().find(|argument| argument.get_long() == Some(name));
-                let values = option.and_then(of).map(Arg::get_possible_values).unwrap_or_default();
+                let values = option.map(Arg::get_possible_values).unwrap_or_default();
                 values.first().map_or("1", |value| value.get_name()).to_owned()
             }
             _ => {

@@ -26,8 +26,8 @@ fn partitions_that_fail_twice_end_well_with_retries() {
     assert!(waited.err.contains("16 well, 0 failed"), "{}", waited.err);
     // Each of the 16 partitions ran again twice.
     let retried = |unit: &Process| unit.metric("allot_compaction_retried_total{reason=\"failed\"}");
-    let all = || cluster.units.iter().filter_map(retried).sum::<f64>();
-    eventually("the retries to be counted", TASK_TIMEOUT, || all() == 32.0);
+    let all = || cluster.units.iter().filter_map(retried).sum::<f64>() as u64;
+    eventually("the retries to be counted", TASK_TIMEOUT, || all() == 32);
     let id = waited.out.trim().to_owned();
     assert_eq!(cluster.json(&["failures", &id]), serde_json::json!([]));
     assert!(cluster.run(&["retry", &id]).ended(3).err.contains("has no failed partition"));

@@ -60,9 +60,9 @@ impl Cluster {
     }
 
     /// The sum of a metric of compaction over the units that are there.
-    fn metric(&self, name: &str) -> f64 {
+    fn metric(&self, name: &str) -> u64 {
         let of = |unit: &Process| unit.metric(&format!("allot_compaction_{name}"));
-        self.cluster.units.iter().filter_map(of).sum()
+        self.cluster.units.iter().filter_map(of).sum::<f64>() as u64
     }
 
     fn unit(&self, name: &str) -> &Process {
@@ -124,7 +124,7 @@ fn runner_ends_before_its_partition_is_given_to_another() {
     let cluster = Cluster::start(2, &[]);
     // Once without being asked for it.
     cluster.survives_with(&[], "killed", |unit| unit.kill9(), Process::start);
-    eventually("the retry to be counted", TASK_TIMEOUT, || cluster.metric(RETRIED) == 1.0);
+    eventually("the retry to be counted", TASK_TIMEOUT, || cluster.metric(RETRIED) == 1);
     cluster.survives("stopped", |unit| unit.pause(), |unit| unit.resume());
     let mut stopped = Vec::new();
     cluster.survives(
@@ -146,7 +146,7 @@ fn runner_of_a_killed_guard_is_ended_and_started_again() {
     let cluster = Cluster::start(1, &[]);
     let kill = |unit: &Process| signal("-KILL", &guards(unit));
     cluster.survives_with(&[], "guard killed", kill, |_| {});
-    eventually("the retry to be counted", TASK_TIMEOUT, || cluster.metric(RETRIED) == 1.0);
+    eventually("the retry to be counted", TASK_TIMEOUT, || cluster.metric(RETRIED) == 1);
 }
 
 #[test]
@@ -254,7 +254,7 @@ fn draining_unit_is_not_taken_for_lost_while_its_runners_end() {
     let task: serde_json::Value = serde_json::from_str(&stopped.out).unwrap();
     assert_eq!(numbers(&task["task"]), [0, 0, 1], "{task}");
     let stopped = "subtasks_total{outcome=\"stopped\"}";
-    eventually("the stopped subtask to be counted", TASK_TIMEOUT, || cluster.metric(stopped) == 1.0);
+    eventually("the stopped subtask to be counted", TASK_TIMEOUT, || cluster.metric(stopped) == 1);
     assert_eq!(cluster.cluster.noted("doubled"), Vec::<String>::new());
 }
 

@@ -1,7 +1,7 @@
 //! The commands of the upgrade on a tree with two unreadable tasks. A process of each command dies before and after each
 //! of its calls to the tree. A process that repeats the command then leaves the same tree as a process that never died.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 
 use super::*;
@@ -78,10 +78,10 @@ async fn old_tree() -> InProcess {
 fn nodes(tree: &InProcess) -> BTreeMap<String, Vec<u8>> {
     let mut nodes: BTreeMap<String, Vec<u8>> = tree.nodes("/").into_iter().collect();
     for (path, data) in &mut nodes {
-        if path.ends_with(".lock") {
+        if path.starts_with(&format!("{NEW}/TaskUpgradeLock/")) {
             let lock = match Lock::read(data) {
                 Lock::Upgraded(_) => Lock::Upgraded(0),
-                skipped => skipped,
+                skipped @ Lock::Skipped(_) => skipped,
             };
             *data = lock.data(0);
         }
@@ -130,17 +130,21 @@ async fn dies(tree: &InProcess, command: Command, death: Option<Death>) -> bool 
     died
 }
 
+/// The ids that tasks of these old names have in version 2.
+fn new_ids<'a>(names: impl IntoIterator<Item = &'a String>) -> BTreeSet<String> {
+    names.into_iter().filter_map(|name| Some(name.parse::<Name>().ok()?.id().to_string())).collect()
+}
+
 /// What holds at each point: a task and its lock are written together, and deleted together.
 fn check_whole(nodes: &BTreeMap<String, Vec<u8>>, command: Command, when: &str) {
-    let names = |dir: &str| {
+    let names = |dir: &str| -> BTreeSet<String> {
         let below = nodes.keys().filter_map(|path| path.strip_prefix(dir)?.strip_prefix('/'));
-        below.filter(|name| !name.contains('/')).map(str::to_owned).collect::<Vec<_>>()
+        below.filter(|name| !name.contains('/')).map(str::to_owned).collect()
     };
     let old = names(&format!("{OLD}/Scheduler"));
-    let locks: Vec<String> = names(&format!("{NEW}/TaskUpgradeLock"))
-        .iter()
-        .map(|name| name.strip_suffix(".lock").unwrap().to_owned())
-        .collect();
+    let locks = names(&format!("{NEW}/TaskUpgradeLock"));
+    let locks: BTreeSet<String> =
+        locks.iter().map(|name| name.strip_suffix(".lock").unwrap().to_owned()).collect();
     if command == Command::Finalize {
         assert_eq!(old, locks, "{when}");
         let is_left = |path: &str| nodes.keys().any(|node| node.starts_with(&format!("{OLD}/{path}")));
@@ -149,13 +153,10 @@ fn check_whole(nodes: &BTreeMap<String, Vec<u8>>, command: Command, when: &str) 
         return;
     }
     assert_eq!(old.len(), 8, "{when}");
-    let ids: HashSet<String> =
-        locks.iter().filter_map(|name| Some(name.parse::<Name>().ok()?.id().to_string())).collect();
-    let skipped =
-        unreadable().iter().filter_map(|name| Some(name.parse::<Name>().ok()?.id().to_string())).collect();
-    let new: HashSet<String> =
-        names(&format!("{NEW}/Scheduler")).into_iter().filter(|name| name != "Compress").collect();
-    assert_eq!(&ids - &skipped, new, "{when}: a task without its lock, or a lock without its task");
+    let taken = &new_ids(&locks) - &new_ids(&unreadable());
+    let mut new = names(&format!("{NEW}/Scheduler"));
+    new.remove("Compress");
+    assert_eq!(taken, new, "{when}: a task without its lock, or a lock without its task");
 }
 
 /// Kills a command, which follows these others, at each of its calls, and repeats it. Returns the tree in the end.
