@@ -14,7 +14,7 @@ fn plan(events: usize) -> String {
 }
 
 /// The entries of the stream: id, and `field=value` for each field.
-fn entries(client: &mut RawClient, key: &str) -> Vec<(String, String)> {
+pub(crate) fn entries(client: &mut RawClient, key: &str) -> Vec<(String, String)> {
     let reply = client.call(&["XRANGE", key, "-", "+"]);
     let entry = |entry: &Reply| {
         let fields = entry.array()[1].array();
@@ -24,7 +24,7 @@ fn entries(client: &mut RawClient, key: &str) -> Vec<(String, String)> {
     reply.array().iter().map(entry).collect()
 }
 
-fn texts(client: &mut RawClient, key: &str) -> Vec<String> {
+pub(crate) fn texts(client: &mut RawClient, key: &str) -> Vec<String> {
     entries(client, key).into_iter().map(|(_, text)| text).collect()
 }
 

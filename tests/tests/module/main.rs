@@ -1,5 +1,6 @@
 //! The module on live Redis servers: replies, deadlines, streams of events, failovers and memory of each family.
 
+mod account_events;
 mod accounts;
 mod bounds;
 mod cluster;
