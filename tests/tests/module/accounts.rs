@@ -189,6 +189,36 @@ fn commands_that_use_accounts_assign_none() {
 }
 
 #[test]
+fn each_of_a_thousand_attaching_instances_assigns_a_bounded_number_of_accounts() {
+    /// Four steps of 256 accounts.
+    const BOUND: i64 = 1024;
+    let server = RedisServer::start();
+    let mut book = Book::create(&server, 1000);
+    for batch in 0..30 {
+        book.add("m", batch * 4000..(batch + 1) * 4000);
+    }
+    // Nobody comes between the commands of a transaction, nor does the timer.
+    book.client.words("MULTI");
+    for instance in 0..1000 {
+        book.call(&format!("ATTACH m i{instance}"));
+        book.client.words("INFO allot");
+    }
+    let replies = book.client.words("EXEC");
+    let (mut before, mut most) = (0, 0);
+    for pair in replies.array().chunks(2) {
+        assert_eq!(pair[0].field("state").text(), "active");
+        let info = pair[1].text();
+        let dealt = info.lines().find_map(|line| line.strip_prefix("allot_account_dealt:")).unwrap();
+        let dealt = dealt.parse::<i64>().unwrap();
+        most = most.max(dealt - before);
+        before = dealt;
+    }
+    assert_eq!(most, BOUND);
+    eventually("the timer to do the rest", TIMEOUT, || book.shares("m") == vec![120; 1000]);
+    no_internal_errors(&server);
+}
+
+#[test]
 fn use_costs_by_steps_and_months_turn_by_themselves() {
     let server = RedisServer::start();
     let mut book = Book::create(&server, 1);
