@@ -1,5 +1,5 @@
 //! The core alone, without a server: the time of a decision and its event in shows of three sizes that are 95 %
-//! sold and fragmented.
+//! sold and fragmented, and the time of a hangup that serves a waiting call.
 #![allow(
     clippy::expect_used,
     clippy::missing_panics_doc,
@@ -7,6 +7,7 @@
     reason = "a bench stops where it finds something wrong"
 )]
 
+use allot_core::numpool::{self, Number, Pool, Settings};
 use allot_core::seat::plan::{Limits, Plan, PlanArea, PlanRow, PlanSeat, PlanSeats, Rule};
 use allot_core::seat::request::{Adjacent, Hold, Orphans, Pick, Request, Wait};
 use allot_core::seat::state::SeatState;
@@ -230,5 +231,63 @@ fn waiting(criterion: &mut Criterion) {
     });
 }
 
-criterion_group!(benches, seats, waiting);
+fn ask_pool(pool: &mut Pool, request: &numpool::Request<'_>) {
+    let decision = numpool::decide(pool, 1, request).expect("the request is granted");
+    decision.events.iter().for_each(|event| pool.apply(1, event));
+}
+
+fn call(token: &[u8]) -> numpool::request::Call<'_> {
+    numpool::request::Call {
+        number: None,
+        ttl: None,
+        endless: false,
+        lease: TokenChoice { token, chosen: true },
+        switch: None,
+        peer: None,
+        prefix: None,
+        pick: None,
+        random: 0,
+    }
+}
+
+/// A hangup and the grant that follows from it. Before each, another call begins to wait.
+fn hangups(criterion: &mut Criterion) {
+    let numbers: Vec<Number> =
+        (0..100).filter_map(|number| Number::parse(format!("138{number:08}").as_bytes())).collect();
+    for waiting in [1, 10_000] {
+        let mut pool = Pool::new(Settings::default(), 0);
+        ask_pool(&mut pool, &numpool::Request::Add(&numbers));
+        ask_pool(&mut pool, &numpool::Request::Reg { numbers: &numbers, ttl: None, switch: None });
+        for number in &numbers {
+            ask_pool(&mut pool, &numpool::Request::Call(call(number.to_string().as_bytes())));
+        }
+        let mut arrived = 0;
+        let mut wait = |pool: &mut Pool| {
+            arrived += 1;
+            pool.wait(arrived, &call(&u64::to_le_bytes(arrived)), (arrived % 3) as i32);
+        };
+        (1..waiting).for_each(|_| wait(&mut pool));
+        let mut hangup = |times: u64| {
+            let mut taken = Duration::ZERO;
+            for &number in numbers.iter().cycle().take(times as usize) {
+                wait(&mut pool);
+                let start = Instant::now();
+                let request = numpool::Request::HangUp { number, lease: None, cooldown: None, cause: None };
+                ask_pool(&mut pool, &request);
+                while let Some(grant) = pool.next_grant(1, 0, |_| true) {
+                    let events = grant.outcome.expect("a number is free").events;
+                    events.iter().for_each(|event| pool.apply(1, event));
+                }
+                taken += start.elapsed();
+                assert_eq!(pool.waiting_calls() as u64, waiting - 1);
+            }
+            taken
+        };
+        criterion.bench_function(&format!("numpool/hangup with {waiting} waiting"), |bench| {
+            bench.iter_custom(&mut hangup);
+        });
+    }
+}
+
+criterion_group!(benches, seats, waiting, hangups);
 criterion_main!(benches);
