@@ -91,10 +91,10 @@ impl Callers {
                 ..CallRequest::default()
             };
             let lease = loop {
-                match pool.call(request).await {
-                    Ok(lease) => break lease,
-                    Err(_) => (url, pool) = self.connect().await,
+                if let Ok(lease) = pool.call(request).await {
+                    break lease;
                 }
+                (url, pool) = self.connect().await;
             };
             let number = lease.map_or_else(|| "null".to_owned(), |lease| lease.number);
             if number == "null" && wait > 0 {
@@ -314,7 +314,9 @@ fn waiting_calls_keep_their_order_over_kills_and_a_failover() {
     fs::write(folder.join("master"), replica.url()).unwrap();
     most_wait(&replica);
     run(&mut new);
-    processes.iter().for_each(|process| process.kill9());
+    for process in &processes {
+        process.kill9();
+    }
     let mut control = replica.raw();
     eventually("all leases to end", TIMEOUT, || {
         pool_info(&mut control, POOL, "waiting") == 0 && pool_info(&mut control, POOL, "leases") == 0
