@@ -86,6 +86,8 @@ fn fill(words: Vec<String>, allotd: &Command) -> Vec<String> {
             "..." if option.is_none() => continue,
             "TASK" => TASK.to_owned(),
             "FLAG=N" => "FLAG=1".to_owned(),
+            "TIME=CALLS" => "1h=1".to_owned(),
+            "TIME" => "1h".to_owned(),
             "SUBTASK" => format!("{}3", TASK.trim_end_matches('0')),
             _ if is_placeholder || word == "..." => {
                 let values = option.map(Arg::get_possible_values).unwrap_or_default();

@@ -77,6 +77,40 @@ fn a_pool_is_shown_with_its_calls_by_switch() {
     assert!(absent.err.contains("NOKEY"), "{}", absent.err);
 }
 
+#[test]
+fn caps_and_causes_are_set_and_shown() {
+    let server = RedisServer::start();
+    server.raw().words("NUMPOOL.ADD pool 1 2");
+    run(&server, &["numbers", "caps", "pool", "1h=20", "1d=100"]).ok();
+    run(
+        &server,
+        &["numbers", "cause", "pool", "busy", "--cooldown", "1h", "--after", "5", "--within", "10m"],
+    )
+    .ok();
+    run(&server, &["numbers", "cause", "pool", "spam", "--cooldown", "1d"]).ok();
+    let shown = || run(&server, &["numbers", "show", "pool"]).ok().out;
+    let text = shown();
+    for part in [
+        "cap: 20 calls in 60 min\n",
+        "cap: 100 calls in 24.0 h\n",
+        "cause busy: 0 calls, quarantine for 60 min after 5 in 10 min\n",
+        "cause spam: 0 calls, quarantine for 24.0 h\n",
+    ] {
+        assert!(text.contains(part), "no {part:?} in:\n{text}");
+    }
+    run(&server, &["numbers", "cause", "pool", "spam", "--cooldown", "0s"]).ok();
+    run(&server, &["numbers", "caps", "pool", "--none"]).ok();
+    let text = shown();
+    assert!(!text.contains("cap: ") && text.contains("cause spam: 0 calls\n"), "{text}");
+    for odd in [&["pool"][..], &["pool", "1h"], &["pool", "1h=x"], &["pool", "1h=1", "--none"]] {
+        run(&server, &[&["numbers", "caps"], odd].concat()).ended(2);
+    }
+    assert!(
+        run(&server, &["numbers", "caps", "pool", "0s=5"]).ended(4).err.contains("CAPS"),
+        "the server refuses it"
+    );
+}
+
 /// A list and a hash as scripts of years leave them.
 fn old_pool(server: &RedisServer) {
     let mut client = server.raw();

@@ -1,7 +1,8 @@
-//! `allotd numbers`: fills number pools from a file, prints them, and migrates them from the list and the hash of
-//! an existing system.
+//! `allotd numbers`: fills number pools from a file, prints them, sets their caps and causes, and migrates them from the
+//! list and the hash of an existing system.
 
 mod file;
+mod limits;
 mod load;
 mod migrate;
 mod show;
@@ -18,6 +19,10 @@ pub(crate) enum Command {
     Load(load::Arguments),
     /// Print a pool: totals, settings, and who carries its calls.
     Show(show::Arguments),
+    /// Set how many calls a number may begin within a time.
+    Caps(limits::Caps),
+    /// Set after which calls a number goes into quarantine, and for how long.
+    Cause(limits::CauseRule),
     /// Take over the list and the hash of an existing system into a pool, in one step.
     Migrate(migrate::Arguments),
 }
@@ -27,6 +32,8 @@ pub(crate) async fn run(command: Command) -> Result<Outcome> {
     match command {
         Command::Load(arguments) => load::run(arguments).await,
         Command::Show(arguments) => show::run(arguments).await,
+        Command::Caps(arguments) => limits::set_caps(arguments).await,
+        Command::Cause(arguments) => limits::set_cause(arguments).await,
         Command::Migrate(arguments) => migrate::run(arguments).await,
     }
 }
