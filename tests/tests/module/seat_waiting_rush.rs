@@ -112,10 +112,11 @@ fn check_order(steps: &[Vec<Event>], seats: usize) -> usize {
     queue.len()
 }
 
-fn waiting(client: &mut RawClient) -> HashSet<String> {
+/// The tokens of a whole list.
+fn listed(client: &mut RawClient, list: &str) -> HashSet<String> {
     let (mut tokens, mut cursor) = (HashSet::new(), "0".to_owned());
     loop {
-        let part = client.call(&["SEAT.LIST", "show", "WAITING", "CURSOR", &cursor, "COUNT", "4000"]);
+        let part = client.call(&["SEAT.LIST", "show", list, "CURSOR", &cursor, "COUNT", "4000"]);
         tokens.extend(part.field("items").array().iter().map(|item| item.field("token").text()));
         cursor = part.field("cursor").int().to_string();
         if cursor == "0" {
@@ -146,7 +147,7 @@ fn rush_with_a_waiting_list_loses_no_place_by_a_kill() {
     server.restart();
     let mut client = server.raw();
     // Nothing that was acknowledged is lost: who was not offered seats still waits.
-    let still = waiting(&mut client);
+    let still = listed(&mut client, "WAITING");
     let events = told(&mut client);
     let offered: HashSet<&String> =
         events.iter().filter(|(event, _)| event == "offered").map(|(_, token)| token).collect();
@@ -157,9 +158,7 @@ fn rush_with_a_waiting_list_loses_no_place_by_a_kill() {
     // All holds are released until nobody waits: the list empties in the order of arrival.
     let mut released = HashMap::new();
     eventually("nobody to wait", TIMEOUT * 10, || {
-        let holds = client.words("SEAT.LIST show HOLDS COUNT 4000");
-        let holds = holds.field("items");
-        let tokens: Vec<String> = holds.array().iter().map(|hold| hold.field("token").text()).collect();
+        let tokens = listed(&mut client, "HOLDS");
         // All at once: the server writes to its disk before it answers.
         tokens.iter().for_each(|token| client.send(&["SEAT.RELEASE", "show", token]));
         for token in tokens {
@@ -167,14 +166,12 @@ fn rush_with_a_waiting_list_loses_no_place_by_a_kill() {
             let reply = client.read();
             *released.entry(token).or_insert(0) += i64::from(matches!(reply, Reply::Int(_)));
         }
-        waiting(&mut client).is_empty()
+        listed(&mut client, "WAITING").is_empty()
     });
     assert!(released.values().all(|&times| times <= 1), "a hold was released twice");
     assert_eq!(check_order(&steps(&server), rows * 100), 0, "users wait by the events, and not by the list");
     eventually("the last offers to be over", TIMEOUT, || {
-        let holds = client.words("SEAT.LIST show HOLDS COUNT 4000");
-        let tokens: Vec<String> =
-            holds.field("items").array().iter().map(|hold| hold.field("token").text()).collect();
+        let tokens = listed(&mut client, "HOLDS");
         tokens.iter().for_each(|token| drop(client.call(&["SEAT.RELEASE", "show", token])));
         books(&mut client, b"show").held == 0
     });

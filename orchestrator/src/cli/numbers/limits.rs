@@ -9,7 +9,7 @@ use allot_client::{Cap, NumberStore};
 
 /// Arguments of `allotd numbers caps`.
 #[derive(Debug, Args)]
-pub(crate) struct Caps {
+pub(crate) struct CapsArguments {
     /// Key of the pool.
     key: String,
     /// The most calls that a number begins within any such time, as TIME=CALLS, for example 1h=20; may be given several
@@ -25,7 +25,7 @@ pub(crate) struct Caps {
 
 /// Arguments of `allotd numbers cause`.
 #[derive(Debug, Args)]
-pub(crate) struct CauseRule {
+pub(crate) struct CauseArguments {
     /// Key of the pool.
     key: String,
     /// The cause of a hangup.
@@ -44,14 +44,14 @@ pub(crate) struct CauseRule {
 }
 
 /// Runs `allotd numbers caps`.
-pub(crate) async fn set_caps(arguments: Caps) -> Result<Outcome> {
+pub(crate) async fn set_caps(arguments: CapsArguments) -> Result<Outcome> {
     let pool = NumberStore::new(arguments.redis.connect(&arguments.key).await?, &arguments.key);
     pool.set_caps(&arguments.caps).await?;
     Ok(Outcome::Done)
 }
 
 /// Runs `allotd numbers cause`.
-pub(crate) async fn set_cause(arguments: CauseRule) -> Result<Outcome> {
+pub(crate) async fn set_cause(arguments: CauseArguments) -> Result<Outcome> {
     let pool = NumberStore::new(arguments.redis.connect(&arguments.key).await?, &arguments.key);
     let after = arguments.after.zip(arguments.within).map(|(calls, within)| (calls, milliseconds(within)));
     pool.set_cause(&arguments.cause, milliseconds(arguments.cooldown), after).await?;

@@ -20,9 +20,9 @@ pub(crate) enum Command {
     /// Print a pool: totals, settings, and who carries its calls.
     Show(show::Arguments),
     /// Set how many calls a number may begin within a time.
-    Caps(limits::Caps),
+    Caps(limits::CapsArguments),
     /// Set after which calls a number goes into quarantine, and for how long.
-    Cause(limits::CauseRule),
+    Cause(limits::CauseArguments),
     /// Take over the list and the hash of an existing system into a pool, in one step.
     Migrate(migrate::Arguments),
 }
