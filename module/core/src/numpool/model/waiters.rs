@@ -102,6 +102,11 @@ impl Waiters {
         replaced
     }
 
+    /// The request of a waiter.
+    pub(in crate::numpool) fn wish(&self, id: u64) -> Option<&Wish> {
+        self.0.as_ref()?.waiters.get(&id).map(|waiter| &waiter.wish)
+    }
+
     /// Takes a waiter out, if it still waits. O(log n).
     pub(in crate::numpool) fn leave(&mut self, id: u64) -> Option<Waiter> {
         let waiter = self.take(id);
