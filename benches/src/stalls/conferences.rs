@@ -21,10 +21,16 @@ fn request(line: &str) -> Vec<String> {
 
 /// The list that a unit reports: its conferences, and their epochs.
 fn list_of(realm: &mut Realm, unit: &str) -> String {
-    let page = realm.ok(&format!("CONF.LIST CMU {unit} COUNT 10000"));
-    let records = page.array()[1].array().to_vec();
     let row = |record: &Reply| format!("{} {}", record.field("e164").text(), record.field("epoch").int());
-    records.iter().map(row).collect::<Vec<_>>().join(" ")
+    let (mut rows, mut cursor) = (Vec::new(), 0);
+    loop {
+        let page = realm.ok(&format!("CONF.LIST CMU {unit} COUNT 10000 CURSOR {cursor}"));
+        rows.extend(page.array()[1].array().iter().map(row));
+        cursor = page.array()[0].int();
+        if cursor == 0 {
+            return rows.join(" ");
+        }
+    }
 }
 
 /// Fills a realm and measures.

@@ -340,7 +340,7 @@ pub(crate) static COMMANDS: &[Command] = &[
         name: c"SEAT.ZMPOP",
         by: zmpop::zmpop,
         flags: "write",
-        also: "sortedset",
+        also: "sortedset dangerous",
         keys: RW | ACCESS | DELETE,
         summary: "As ZMPOP; with ADJACENT pops only members whose scores follow one another",
         complexity: "O(K + M * log(N)) as ZMPOP; with ADJACENT O(N) at worst",

@@ -417,6 +417,17 @@ fn lasting_conference_is_listed_once_while_others_come_and_go() {
 }
 
 #[test]
+fn page_of_a_list_has_a_bound_whatever_its_count() {
+    let server = RedisServer::start();
+    let mut realm = Realm::create(&server, &["a:1:1"]);
+    (0..4100).for_each(|number| drop(realm.begin(&format!("c{number}"), "")));
+    let page = realm.ok("CONF.LIST COUNT 10000");
+    assert_eq!(page.array()[1].array().len(), 4000);
+    let rest = realm.ok(&format!("CONF.LIST COUNT 10000 CURSOR {}", page.array()[0].int()));
+    assert_eq!((rest.array()[0].int(), rest.array()[1].array().len()), (0, 100));
+}
+
+#[test]
 fn wrong_calls_are_refused_with_the_word_that_is_wrong() {
     let server = RedisServer::start();
     let mut realm = Realm::create(&server, &["a:1:1"]);
