@@ -9,6 +9,7 @@
 
 mod api;
 mod assets;
+mod command_words;
 mod feed;
 mod numbers;
 mod operations;
@@ -21,16 +22,19 @@ mod sources;
 mod state;
 mod store;
 mod submission;
+mod task_change;
 mod task_view;
 mod values;
 
 use anyhow::Result;
 use tracing::info;
 
+pub use command_words::words;
 pub use operations::{Import, Imported, Operations, Refusal};
 pub use settings::{Places, Settings};
 use state::Console;
 pub use submission::Submission;
+pub use task_change::TaskChange;
 
 /// Name of the role in probes and metrics.
 const PART: &str = "console";

@@ -5,12 +5,14 @@ use std::fmt;
 
 use allot_client::BookStore;
 use allot_compaction::ids::TaskId;
+use allot_compaction::task::MainTask;
 use anyhow::Result;
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::submission::Submission;
+use crate::task_change::TaskChange;
 
 /// What the program does for the console.
 pub trait Operations: Send + Sync {
@@ -19,6 +21,9 @@ pub trait Operations: Send + Sync {
 
     /// Submits a task of compaction. Returns its id.
     fn submit(&self, wanted: Submission) -> BoxFuture<'_, Result<String>>;
+
+    /// Changes options of an unfinished task of compaction. Returns the task as it is now.
+    fn set(&self, wanted: TaskChange) -> BoxFuture<'_, Result<MainTask>>;
 
     /// Runs the failed partitions of a finished task again.
     fn retry(&self, task: TaskId) -> BoxFuture<'_, Result<()>>;

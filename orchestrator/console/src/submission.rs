@@ -3,8 +3,9 @@
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 use utoipa::ToSchema;
+
+use crate::command_words::length;
 
 /// A task of compaction to submit. An option that is absent has its default.
 #[derive(Debug, Args, Serialize, Deserialize, ToSchema)]
@@ -74,55 +75,13 @@ pub struct Submission {
     pub limit: Option<u32>,
 }
 
-/// A length of time, as it was written.
-fn length(text: &str) -> Result<String, String> {
-    match humantime::parse_duration(text) {
-        Ok(_) => Ok(text.to_owned()),
-        Err(error) => Err(format!("{error}; write a number and a unit, e.g. 30s, 5m, 1h")),
-    }
-}
-
-impl Submission {
-    /// The submission as words of `allotd compaction submit`, whose parser checks which options go together. Each value
-    /// is part of the word of its option, and the names follow `--`, so that no value is taken for an option.
-    ///
-    /// # Errors
-    /// The submission cannot be written as JSON.
-    pub fn words(&self) -> serde_json::Result<Vec<String>> {
-        let fields: Map<String, Value> = serde_json::from_value(serde_json::to_value(self)?)?;
-        let (mut words, mut names) = (Vec::new(), vec!["--".to_owned()]);
-        for argument in Self::augment_args(clap::Command::new("submit")).get_arguments() {
-            let value = fields.get(argument.get_id().as_str()).unwrap_or(&Value::Null);
-            match argument.get_long() {
-                Some(option) => words.extend(option_words(option, value)),
-                None => names.push(text(value)),
-            }
-        }
-        words.append(&mut names);
-        Ok(words)
-    }
-}
-
-/// An option with its value; none if it is absent, and one for each element of a list.
-fn option_words(option: &str, value: &Value) -> Vec<String> {
-    match value {
-        Value::Null | Value::Bool(false) => Vec::new(),
-        Value::Bool(true) => vec![format!("--{option}")],
-        Value::Array(values) => values.iter().flat_map(|value| option_words(option, value)).collect(),
-        value => vec![format!("--{option}={}", text(value))],
-    }
-}
-
-fn text(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
-}
-
 #[cfg(test)]
 mod tests {
     use clap::FromArgMatches as _;
     use serde_json::json;
 
     use super::*;
+    use crate::command_words::words;
 
     #[test]
     fn names_of_a_submission_are_never_options() {
@@ -131,7 +90,7 @@ mod tests {
             "window": "22:00-06:00", "budget": null, "queue": true,
         }))
         .unwrap();
-        let mut words = wanted.words().unwrap();
+        let mut words = words(&wanted).unwrap();
         assert_eq!(words.split_off(words.len() - 4), ["--", "--queue", "public", "t"]);
         words.sort_unstable();
         let options = [
@@ -154,7 +113,7 @@ mod tests {
         });
         let wanted: Submission = serde_json::from_value(all.clone()).unwrap();
         let command = Submission::augment_args(clap::Command::new("submit").no_binary_name(true));
-        let matches = command.try_get_matches_from(wanted.words().unwrap()).unwrap();
+        let matches = command.try_get_matches_from(words(&wanted).unwrap()).unwrap();
         let read = Submission::from_arg_matches(&matches).unwrap();
         assert_eq!(serde_json::to_value(read).unwrap(), all);
     }

@@ -20,6 +20,14 @@ pub(crate) struct TaskView {
     /// Whether it is being stopped.
     stopping: bool,
     priority: i32,
+    /// Subtasks that run at once, at most; 0 for any number.
+    limit: u32,
+    /// The window in which subtasks may start, with its time zone; null for the whole day.
+    window: Option<String>,
+    /// Time limit of each runner in seconds; 0 for that of the unit's settings.
+    timeout: u64,
+    /// Times that a subtask starts again after its worker was lost.
+    retries: u32,
     manager: String,
     pc: String,
     round: u64,
@@ -68,6 +76,10 @@ impl TaskView {
             paused: task.paused,
             stopping: task.cancelling,
             priority: task.priority,
+            limit: task.limit,
+            window: task.window.as_ref().map(ToString::to_string),
+            timeout: task.timeout,
+            retries: task.retries,
             manager: task.manager.clone(),
             pc: task.pc.clone(),
             round: task.round,

@@ -2,7 +2,8 @@
 
 use allot_client::BookStore;
 use allot_compaction::ids::TaskId;
-use allot_console::{Import, Imported, Operations, Submission};
+use allot_compaction::task::MainTask;
+use allot_console::{Import, Imported, Operations, Submission, TaskChange, words};
 use allot_coordination::Coordinator;
 use anyhow::Result;
 use futures_util::FutureExt as _;
@@ -31,8 +32,13 @@ impl Operations for ConsoleOperations {
 
     fn submit(&self, wanted: Submission) -> BoxFuture<'_, Result<String>> {
         let (config, coordinator) = self.parts();
-        async move { Ok(compaction::submit(config, coordinator, &wanted.words()?).await?.to_string()) }
+        async move { Ok(compaction::submit(config, coordinator, &words(&wanted)?).await?.to_string()) }
             .boxed()
+    }
+
+    fn set(&self, wanted: TaskChange) -> BoxFuture<'_, Result<MainTask>> {
+        let (config, coordinator) = self.parts();
+        async move { compaction::set(config, coordinator, &words(&wanted)?).await }.boxed()
     }
 
     fn retry(&self, task: TaskId) -> BoxFuture<'_, Result<()>> {

@@ -179,6 +179,63 @@ fn manager_and_waiting_subtask_are_reassigned() {
 }
 
 #[test]
+fn options_of_an_unfinished_task_are_changed() {
+    let here = setting(1, &[]);
+    let id = here.cluster.submit(&["shop", "public", "orders"]);
+    let task = || here.cluster.json(&["show", &id])["task"].clone();
+    let all = json!({
+        "id": id, "priority": -4, "limit": 2, "window": "01:00-04:00", "time_zone": "Europe/Berlin", "timeout": "9m",
+        "retries": 5,
+    });
+    let changed = here.act("set", &all);
+    for now in [changed, task()] {
+        for (option, value) in [
+            ("priority", json!(-4)),
+            ("limit", json!(2)),
+            ("window", json!("01:00-04:00 Europe/Berlin")),
+            ("timeout", json!(540)),
+            ("retries", json!(5)),
+        ] {
+            assert_eq!(now[option], value, "{option} of {now}");
+        }
+    }
+    here.act("set", &json!({"id": id, "window": "any"}));
+    assert!(task()["window"].is_null() && task()["limit"] == 2, "{}", task());
+
+    for (odd, why) in [
+        (json!({"id": id}), "--priority <PRIORITY>|"),
+        (json!({"id": id, "limit": 1_000_001}), "1000000"),
+        (json!({"id": id, "window": "late"}), "22:00-06:00"),
+        (json!({"id": id, "time_zone": "Europe/Berlin"}), "--window"),
+        (json!({"id": id, "timeout": "1500ms"}), "whole seconds"),
+        (json!({"id": "--priority=9", "limit": 1}), "aaaaffff"),
+    ] {
+        let refused = here.console.act("compaction/set", &odd);
+        assert!(refused.status == 400 && refused.body.contains(why), "{odd}: {}", refused.body);
+    }
+    let unknown = here.console.act("compaction/set", &json!({"id": id, "retrys": 3}));
+    assert!(unknown.status == 422 && unknown.body.contains("retrys"), "{}", unknown.body);
+    let absent = json!({"id": "aaaaffff.16176931.56000000.0", "limit": 1});
+    let absent = here.console.act("compaction/set", &absent);
+    assert!(absent.status == 409 && absent.body.contains("is not there"), "{}", absent.body);
+    assert_eq!((&task()["priority"], &task()["limit"]), (&json!(-4), &json!(2)));
+
+    let browser = opened(&here.console, "/compaction");
+    shows(&browser, "priority -4");
+    fill(&browser, "priority", "8");
+    fill(&browser, "timeout", "3m");
+    click(&browser, "Change");
+    shows(&browser, "priority 8");
+    assert_eq!((&task()["priority"], &task()["timeout"]), (&json!(8), &json!(180)));
+    assert_eq!(browser.errors(), Vec::<String>::new());
+    here.allow("well");
+    here.allow("go");
+    assert_eq!(here.cluster.end(&id)["ResultInfo"]["successCount"], 6);
+    let over = here.console.act("compaction/set", &json!({"id": id, "limit": 1}));
+    assert!(over.status == 409 && over.body.contains("is over"), "{}", over.body);
+}
+
+#[test]
 fn history_is_paged_and_has_packed_tasks() {
     let packs = [("ALLOT_COMPACTION_COMPRESS_AFTER", "1s"), ("ALLOT_COMPACTION_EVERY", "1s")];
     let here = setting(1, &packs);

@@ -7,6 +7,7 @@ import { Chart } from "../lib/chart.js";
 import { Table } from "../lib/table.js";
 import { useLive } from "../lib/live.js";
 import { number, percent, size, text, time } from "../lib/format.js";
+import { Change } from "./change.js";
 import { Grid, taskOf } from "./partitions.js";
 import { Submit } from "./submit.js";
 
@@ -94,6 +95,7 @@ function Task({ task, running, units, can }) {
       <${Act} can=${can} path="compaction/pause" body=${() => ({ id, resume: task.paused })}>${task.paused ? "Resume" : "Pause"}</${Act}>
       <${Reassign} can=${can} id=${id} units=${units.filter((unit) => unit.pc === task.pc && unit.node !== task.manager)} />
       <${Act} can=${can} tone="danger" path="compaction/stop" ask=${`Stop the task on ${table}?`} body=${() => ({ id })}>Stop</${Act}></div>
+    <${Change} can=${can} task=${task} />
     ${reasons ? html`<ul class="reasons" role="status">${reasons.map((reason) => html`<li>${reason}</li>`)}</ul>` : null}
   </details></div>`;
 }

@@ -72,6 +72,7 @@ const TABLE: usize = 16 * 1024 * 1024;
         tasks::stop,
         tasks::explain,
         tasks::submit,
+        tasks::set,
         tasks::retry,
         tasks::reassign,
         book::import,
@@ -125,6 +126,7 @@ pub(crate) fn routes() -> Router<Console> {
         .route("/compaction/stop", post(tasks::stop))
         .route("/compaction/explain", get(tasks::explain))
         .route("/compaction/submit", post(tasks::submit))
+        .route("/compaction/set", post(tasks::set))
         .route("/compaction/retry", post(tasks::retry))
         .route("/compaction/reassign", post(tasks::reassign))
         .layer(RequestBodyLimitLayer::new(BODY))

@@ -14,6 +14,7 @@ use crate::problem::Problem;
 use crate::security::Caller;
 use crate::state::Console;
 use crate::submission::Submission;
+use crate::task_change::TaskChange;
 use crate::task_view::{FailureView, TaskView};
 
 /// Tasks of one page of history, at most, as long as they are not packed.
@@ -176,6 +177,21 @@ pub(super) async fn submit(
     act(&caller, "submit", target, async {
         store(&console)?;
         Ok(console.operations.submit(wanted).await?)
+    })
+    .await
+}
+
+/// Changes options of an unfinished task, for the subtasks that have not begun. The result is the task.
+#[utoipa::path(post, path = "/api/v1/compaction/set", request_body = TaskChange,
+    responses((status = 200, body = Done), (status = 400, body = Problem), (status = 409, body = Problem)))]
+pub(super) async fn set(
+    State(console): State<Console>,
+    Extension(caller): Extension<Caller>,
+    Json(wanted): Json<TaskChange>,
+) -> Answer {
+    act(&caller, "set", wanted.id.clone(), async {
+        store(&console)?;
+        Ok(json!(TaskView::from(&console.operations.set(wanted).await?)))
     })
     .await
 }

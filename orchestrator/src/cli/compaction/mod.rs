@@ -10,13 +10,14 @@ mod submit;
 mod task_client;
 mod upgrade;
 mod views;
+mod words;
 
 use anyhow::Result;
 use clap::Subcommand;
 
 use crate::cli::outcome::Outcome;
 use allot_compaction::ids::TaskId;
-pub(crate) use operations::{explain, reassign, retry, submit};
+pub(crate) use operations::{explain, reassign, retry, set, submit};
 use task_client::{Common, TaskClient};
 
 /// The commands.

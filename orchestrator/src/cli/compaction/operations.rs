@@ -3,9 +3,10 @@
 use anyhow::Result;
 
 use super::task_client::TaskClient;
-use super::{explain as explained, failures, reassign as reassigned, submit as submitted};
+use super::{explain as explained, failures, reassign as reassigned, set as changed, submit as submitted};
 use crate::config::Config;
 use allot_compaction::ids::TaskId;
+use allot_compaction::task::MainTask;
 use allot_coordination::Coordinator;
 
 /// Why a task is not running, or not finished.
@@ -16,6 +17,11 @@ pub(crate) async fn explain(config: Config, coordinator: Coordinator, id: TaskId
 /// Submits a task with the words of `allotd compaction submit`. Returns its id.
 pub(crate) async fn submit(config: Config, coordinator: Coordinator, words: &[String]) -> Result<TaskId> {
     submitted::submit_words(&TaskClient::new(config, coordinator), words).await
+}
+
+/// Changes an unfinished task with the words of `allotd compaction set`. Returns the task as it is now.
+pub(crate) async fn set(config: Config, coordinator: Coordinator, words: &[String]) -> Result<MainTask> {
+    changed::set_words(&TaskClient::new(config, coordinator), words).await
 }
 
 /// Runs the failed partitions of a finished task again.

@@ -3,59 +3,58 @@
 use anyhow::{Error, Result};
 use clap::Args;
 
-use super::submit::{timeout, window};
+use super::submit::{span, timeout, window};
 use super::task_client::{Common, TaskClient};
 use super::views;
+use super::words::{parsed, wrong};
 use crate::cli::outcome::Outcome;
-use crate::config::Span;
 use allot_compaction::ids::TaskId;
+use allot_compaction::task::MainTask;
 use allot_compaction::task_store::options::Change;
+use allot_console::TaskChange;
 
 /// The value of --window that removes the window.
 const ANY: &str = "any";
 
-/// The options that can be changed.
+/// The command line of a change.
 #[derive(Debug, Args)]
-#[command(group = clap::ArgGroup::new("change").required(true).multiple(true))]
 pub(crate) struct Arguments {
-    /// The task.
-    task: TaskId,
-    /// Subtasks of tasks with a higher priority start first.
-    #[arg(long, allow_negative_numbers = true, group = "change")]
-    priority: Option<i32>,
-    /// Subtasks that run at once, at most; 0 for any number.
-    #[arg(long, value_parser = clap::value_parser!(u32).range(..=1_000_000), group = "change")]
-    limit: Option<u32>,
-    /// Time of day in which subtasks may start, e.g. 22:00-06:00; any for the whole day.
-    #[arg(long, value_name = "FROM-TO", group = "change")]
-    window: Option<String>,
-    /// Time zone of the window, e.g. Europe/Berlin [default: this machine's]
-    #[arg(long, alias = "zone", requires = "window")]
-    time_zone: Option<String>,
-    /// Time limit of each runner; whole seconds, 0s for compaction.timeout of the unit.
-    #[arg(long, value_name = "DURATION", group = "change")]
-    timeout: Option<Span>,
-    /// Times that a subtask starts again after its worker was lost; for the subtasks of the next wave.
-    #[arg(long, group = "change")]
-    retries: Option<u32>,
+    #[command(flatten)]
+    wanted: TaskChange,
     #[command(flatten)]
     pub(super) common: Common,
 }
 
 /// Changes the task, and prints it.
 pub(super) async fn run(client: &TaskClient, arguments: &Arguments) -> Result<Outcome> {
-    let window = match arguments.window.as_deref() {
+    let (id, change) = check(&arguments.wanted)?;
+    client.store.set(id, &change).await?;
+    views::show(client, id, arguments.common.json).await
+}
+
+/// Changes a task with these words of a command line. Returns the task as it is now.
+///
+/// # Errors
+/// A refusal if the words themselves are wrong.
+pub(super) async fn set_words(client: &TaskClient, words: &[String]) -> Result<MainTask> {
+    let (id, change) = check(&parsed(words)?).map_err(|error| wrong(&error))?;
+    Ok(client.store.set(id, &change).await?)
+}
+
+/// The task, and the options whose text was read.
+fn check(wanted: &TaskChange) -> Result<(TaskId, Change)> {
+    let id = wanted.id.parse().map_err(Error::msg)?;
+    let window = match wanted.window.as_deref() {
         None => None,
         Some(ANY) => Some(None),
-        Some(text) => Some(Some(window(text, arguments.time_zone.as_deref()).map_err(Error::msg)?)),
+        Some(text) => Some(Some(window(text, wanted.time_zone.as_deref()).map_err(Error::msg)?)),
     };
     let change = Change {
-        priority: arguments.priority,
-        limit: arguments.limit,
+        priority: wanted.priority,
+        limit: wanted.limit,
         window,
-        timeout: arguments.timeout.map(timeout).transpose()?,
-        retries: arguments.retries,
+        timeout: span(wanted.timeout.as_deref())?.map(timeout).transpose()?,
+        retries: wanted.retries,
     };
-    client.store.set(arguments.task, &change).await?;
-    views::show(client, arguments.task, arguments.common.json).await
+    Ok((id, change))
 }

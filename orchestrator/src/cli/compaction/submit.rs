@@ -3,11 +3,12 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Error, Result, bail};
-use clap::{Args, FromArgMatches as _};
+use clap::Args;
 use indicatif::ProgressBar;
 use tokio::time::sleep;
 
 use super::task_client::{Common, TaskClient, gone};
+use super::words::{parsed, wrong};
 use crate::cli::outcome::Outcome;
 use crate::cli::progress;
 use crate::cli::terminal::{self, errln};
@@ -19,7 +20,7 @@ use allot_compaction::schedule::Schedule;
 use allot_compaction::task::{MainTask, RepeatInfo, RetryInfo, State};
 use allot_compaction::task_store::Fault;
 use allot_compaction::window::{Window, own_zone};
-use allot_console::{Refusal, Submission};
+use allot_console::Submission;
 use allot_runtime::time::now_ms;
 
 /// Most bytes of all partitions named in a submission.
@@ -64,19 +65,10 @@ pub(super) async fn run(client: &TaskClient, arguments: &Arguments) -> Result<Ou
 /// Submits a task with these words of a command line. Returns its id.
 ///
 /// # Errors
-/// A [`Refusal`] if the words themselves are wrong.
+/// A refusal if the words themselves are wrong.
 pub(super) async fn submit_words(client: &TaskClient, words: &[String]) -> Result<TaskId> {
-    let definition = Arguments::augment_args(clap::Command::new("submit").no_binary_name(true));
-    let arguments = definition
-        .try_get_matches_from(words)
-        .and_then(|matches| Arguments::from_arg_matches(&matches))
-        .map_err(|error| {
-            // After the first blank line clap explains how the command is used. Missing options have a line each.
-            let text = error.to_string();
-            let lines: Vec<&str> = text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
-            Refusal::Wrong(lines.join(" ").trim_start_matches("error: ").to_owned())
-        })?;
-    let checked = check(&arguments).map_err(|error| Refusal::Wrong(format!("{error:#}")))?;
+    let arguments: Arguments = parsed(words)?;
+    let checked = check(&arguments).map_err(|error| wrong(&error))?;
     let (id, task) = compose(client, &arguments.wanted, checked).await?;
     client.store.submit(id, &task, arguments.wanted.queue).await?;
     Ok(id)
@@ -115,7 +107,7 @@ fn check(Arguments { wanted, zone, .. }: &Arguments) -> Result<Checked> {
 }
 
 /// A length of time from its text.
-fn span(text: Option<&str>) -> Result<Option<Span>> {
+pub(super) fn span(text: Option<&str>) -> Result<Option<Span>> {
     text.map(str::parse).transpose().map_err(Error::msg)
 }
 
