@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use redis::{Cmd, ToRedisArgs};
+use redis::ToRedisArgs;
 
 use crate::accounts::BookStore;
+use crate::arguments::{milliseconds, option};
 use crate::error::Error;
 use crate::record::Record;
 
@@ -131,15 +132,4 @@ impl BookStore {
         }
         self.ask(command.arg("ACCOUNTS").arg(accounts.len()).arg(accounts)).await
     }
-}
-
-/// Adds a keyword and its value, if there is one.
-fn option(command: &mut Cmd, keyword: &str, value: Option<impl ToRedisArgs>) {
-    if let Some(value) = value {
-        command.arg(keyword).arg(value);
-    }
-}
-
-fn milliseconds(span: Duration) -> u64 {
-    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }

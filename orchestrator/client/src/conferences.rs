@@ -46,15 +46,6 @@ pub struct CreateRequest<'a> {
     pub request: Option<&'a str>,
 }
 
-/// What the placement of conferences compares.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Placement {
-    /// The used share of each unit's capacity.
-    Share,
-    /// The greater of this share and the load that the unit reported.
-    Load,
-}
-
 /// A conference placed on a unit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Grant {
@@ -126,15 +117,6 @@ impl RealmStore {
     /// The realm's record. Creates the realm with its defaults if it does not exist.
     pub async fn realm(&self) -> Result<Record, Error> {
         Record::read(self.ask(&self.begin("CONF.REALM")).await?)
-    }
-
-    /// Sets what the placement of conferences compares. Creates the realm if it does not exist.
-    pub async fn set_placement(&self, placement: Placement) -> Result<(), Error> {
-        let word = match placement {
-            Placement::Share => "SHARE",
-            Placement::Load => "LOAD",
-        };
-        self.ask::<Value>(self.begin("CONF.REALM").arg("PLACE").arg(word)).await.map(drop)
     }
 
     /// Creates a conference. Returns its record, with the id in the event stream after which its events come.

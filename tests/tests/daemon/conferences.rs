@@ -47,6 +47,40 @@ fn creation_waits_until_the_conference_is_open_or_has_failed() {
     people(&server, "conference create 4 --request r --wait --timeout 300ms").ok();
 }
 
+#[test]
+fn settings_of_a_realm_are_printed_and_changed() {
+    let server = RedisServer::start();
+    let settings = |more: &str| people(&server, &format!("conference settings --json{more}"));
+    let printed = |more: &str| serde_json::from_str::<Value>(&settings(more).ok().out).unwrap();
+    // Settings that are only read create no realm.
+    let absent = settings("").ended(4);
+    assert!(absent.err.contains(REALM), "{}", absent.err);
+    assert_eq!(server.raw().call(&["EXISTS", REALM]).int(), 0);
+
+    let all = " --licences 10 --retry 1m --window 20m --policy keep --create-timeout 4s --release-timeout 2s \
+               --wait-timeout 7s --tombstone 30s --place load";
+    let mut record = printed(all);
+    for (setting, value) in [
+        ("licences", 10.into()),
+        ("retry", 60_000.into()),
+        ("window", 1_200_000.into()),
+        ("policy", "keep".into()),
+        ("createtimeout", 4000.into()),
+        ("releasetimeout", 2000.into()),
+        ("waittimeout", 7000.into()),
+        ("tombstone", 30_000.into()),
+        ("place", Value::from("load")),
+    ] {
+        assert_eq!(record[setting], value, "{setting} of {record}");
+    }
+    record["place"] = "share".into();
+    assert_eq!(printed(" --place share"), record, "the other settings stay");
+    assert_eq!(printed(""), record);
+    assert_eq!(Realm::of(&server).ok("CONF.REALM").field("place").text(), "share");
+    let odd = settings(" --place most").ended(2);
+    assert!(odd.err.contains("share, load"), "{}", odd.err);
+}
+
 /// How often a conference is moved while it is open: a third of them once, and a third three times.
 fn moves(number: usize) -> usize {
     [1, 0, 3][number % 3]

@@ -6,6 +6,7 @@ use clap::{Args, Subcommand};
 use super::create::{self, Create};
 use super::records::{self, Records};
 use super::session::{Changing, Target, connect};
+use super::settings::{self, Settings};
 use crate::cli::outcome::Outcome;
 use crate::cli::table::{lay, print, print_one};
 use crate::cli::terminal::write;
@@ -31,6 +32,8 @@ pub(crate) enum Command {
     Move(Move),
     /// Write a record of each conference that has ended, with its segments, each record once.
     Records(Records),
+    /// Print the settings of the realm, or change them.
+    Settings(Settings),
     /// Accept schedulers of earlier terms again, after ZooKeeper was rebuilt.
     Unclaim(Target),
 }
@@ -154,6 +157,7 @@ pub(crate) async fn run(command: Command) -> Result<Outcome> {
             changing.confirm().await;
             print_one(&record, arguments.realm.json).map(|()| Outcome::Done)
         }
+        Command::Settings(arguments) => settings::run(arguments).await,
         Command::Unclaim(realm) => {
             let store = connect(&realm.source).await?;
             let mut command = store.begin("CONF.TERM");

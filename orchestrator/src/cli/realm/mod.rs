@@ -6,6 +6,7 @@ mod create;
 mod record_file;
 mod records;
 mod session;
+mod settings;
 mod units;
 
 pub(crate) use conference::{Command as ConferenceCommand, run as conference};
