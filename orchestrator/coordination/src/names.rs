@@ -7,6 +7,10 @@ pub fn node_name(name: &str) -> String {
 
 /// The name of which [`node_name`] made this node name.
 pub fn name_of_node(node: &str) -> String {
+    // Schedulers ask for the names of all units all the time, and few names are encoded.
+    if !node.contains('%') {
+        return node.to_owned();
+    }
     node.replace("%2F", "/").replace("%25", "%")
 }
 

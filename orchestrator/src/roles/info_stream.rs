@@ -1,8 +1,11 @@
 //! The messages of the stream `info`, by which units send details of conferences to the data proxies. No clock, no I/O.
 
 use allot_client::streams::Entry;
-use redis::{Cmd, cmd};
+use redis::Cmd;
 
+/// Words of a message without its details, and bytes of a usual message.
+const WORDS: usize = 13;
+const BYTES: usize = 256;
 /// The event of a message with details.
 const SET: &str = "SET";
 
@@ -31,8 +34,9 @@ pub(crate) fn details(
     seq: u64,
     details: &[(String, String)],
 ) -> Cmd {
-    let mut message = cmd("XADD");
-    message.arg(stream).arg("*").arg("event").arg(SET).arg("e164").arg(e164);
+    // Room for the whole message, so that arguments do not move while they are added.
+    let mut message = Cmd::with_capacity(WORDS + 2 * details.len(), BYTES);
+    message.arg("XADD").arg(stream).arg("*").arg("event").arg(SET).arg("e164").arg(e164);
     message.arg("cmu").arg(cmu).arg("epoch").arg(epoch).arg("seq").arg(seq);
     for (field, value) in details {
         message.arg(field).arg(value);

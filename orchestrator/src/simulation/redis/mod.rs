@@ -16,7 +16,6 @@ mod tests;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -24,6 +23,7 @@ use allot_core::account::Book;
 use allot_core::conf::Realm;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use self::database::{Database, Kind, Write};
 use self::resp::{Command, Reply, Word};
@@ -79,9 +79,11 @@ pub(super) struct Traffic {
 
 impl Traffic {
     fn note(&mut self, server: usize, command: &Command) {
-        let mut hasher = DefaultHasher::new();
-        (self.hash, clock::elapsed_ms(), server, command).hash(&mut hasher);
-        *self = Self { commands: self.commands + 1, hash: hasher.finish() };
+        let begun = [self.hash, clock::elapsed_ms(), server as u64, command.len() as u64];
+        let begun = begun.into_iter().fold(0, |hash, number| xxh3_64_with_seed(&number.to_le_bytes(), hash));
+        // Each word by itself: words that are joined in another way have another hash.
+        let hash = command.iter().fold(begun, |hash, word| xxh3_64_with_seed(word, hash));
+        *self = Self { commands: self.commands + 1, hash };
     }
 }
 

@@ -123,7 +123,8 @@ fn command(bytes: &[u8]) -> Option<(Vec<Range<usize>>, usize)> {
 fn header(bytes: &[u8], kind: u8) -> Option<(usize, usize)> {
     let end = bytes.iter().position(|&byte| byte == b'\n')?;
     assert_eq!(bytes[0], kind, "a client sends arrays of texts");
-    let number = std::str::from_utf8(&bytes[1..end - 1]).unwrap().parse().unwrap();
+    let digits = bytes[1..end - 1].iter();
+    let number = digits.fold(0, |number, digit| 10 * number + usize::from(digit - b'0'));
     Some((number, end + 1))
 }
 

@@ -83,6 +83,7 @@ impl Connection {
                 match answering.poll_unpin(context) {
                     Poll::Pending => return,
                     Poll::Ready(None) => return self.close(),
+                    Poll::Ready(Some(replies)) if self.replies.is_empty() => self.replies = replies,
                     Poll::Ready(Some(replies)) => self.replies.extend_from_slice(&replies),
                 }
                 self.answering = None;
