@@ -5,10 +5,16 @@ SHELL := /bin/bash
 .PHONY: help deps build run test check soak faults bench bench-compare bench-stalls bench-console package package-test test-programs clean bench-simulation
 
 # The test profile is quick to compile. Random runs that take hours, and what is measured, are worth optimising; the
-# assertions stay.
-OPTIMISED := --config profile.test.opt-level=3 --config profile.test.codegen-units=16 $(foreach package,\
-	allotd allot-client allot-compaction allot-coordination allot-runtime,\
-	--config profile.test.package.$(package).opt-level=3)
+# assertions of Allot's own crates stay. The dependencies in which simulations spend their time are named one by one:
+# all others have the profile of `cargo build`, so that they are not built again.
+OPTIMISED := --config profile.test.opt-level=3 --config profile.test.codegen-units=16 \
+	$(foreach package,allotd allot-client allot-compaction allot-coordination allot-runtime,\
+	--config profile.test.package.$(package).opt-level=3) \
+	$(foreach package,bytes combine futures-core futures-util itoa libmimalloc-sys memchr mimalloc redis tokio \
+	tokio-util xxhash-rust,\
+	--config profile.test.package.$(package).opt-level=3 \
+	--config profile.test.package.$(package).debug-assertions=false \
+	--config profile.test.package.$(package).overflow-checks=false)
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
