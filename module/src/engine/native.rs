@@ -50,7 +50,8 @@ impl<F: Family> Native for Value<F> {
         self.watched = NEVER;
         self.state.forget_waiters(None);
         let clock = clock();
-        watch(self, db, name, self.now(clock), clock);
+        let now = self.now(clock);
+        watch(self, || (db, name), now, clock);
     }
 
     fn displaced(&self, db: i32, name: &[u8]) {

@@ -36,7 +36,8 @@ fn apply_replicated<F: Family>(ctx: Context<'_>, name: KeyName<'_>, payload: &[u
         if let Found::Value(value) = key.value::<Value<F>>() {
             value.recount(uptime());
             let clock = ctx.clock();
-            watch(value, ctx.selected_db(), name.as_bytes(), value.now(clock), clock);
+            let now = value.now(clock);
+            watch(value, || (ctx.selected_db(), name.as_bytes()), now, clock);
         }
         ctx.replicate_verbatim();
         ctx.signal_modified(name);

@@ -37,10 +37,20 @@ fn wake_at<F: Family>(value: &Value<F>, now: i64, clock: i64) -> i64 {
     }
 }
 
-/// Has the timer look at a key, whose time is `now`, at its next due time.
-pub(super) fn watch<F: Family>(value: &mut Value<F>, db: i32, name: &[u8], now: i64, clock: i64) {
+/// Has the timer look at a key, whose time is `now`, at its next due time. `place` gives its database and name, which are
+/// only needed if the timer is to look earlier than it would.
+#[inline]
+pub(super) fn watch<'a, F: Family>(
+    value: &mut Value<F>,
+    place: impl FnOnce() -> (i32, &'a [u8]),
+    now: i64,
+    clock: i64,
+) {
     let due = deadlines::capped(wake_at(value, now, clock), clock);
-    deadlines::watch(&mut value.watched, due, db, name, tick::<F>);
+    if due < value.watched {
+        let (db, name) = place();
+        deadlines::watch(&mut value.watched, due, db, name, tick::<F>);
+    }
 }
 
 /// A refusal because the key holds another type.
@@ -254,14 +264,24 @@ impl<'c, 'k, F: Family> Step<'c, 'k, F> {
     }
 
     /// Applies the events that follow from the changes of this step; the timer applies those beyond a bound.
+    #[inline]
     pub(crate) fn settle(&mut self) {
-        let mut begun = None;
-        for _ in 0..FOLLOW_UPS_AT_ONCE {
-            let Some(event) = self.value.state.follow_up(self.now) else { return };
-            self.apply(&event);
-            if begun.get_or_insert_with(Instant::now).elapsed() > FOLLOW_UP_TIME {
+        if let Some(first) = self.value.state.follow_up(self.now) {
+            self.follow(&first);
+        }
+    }
+
+    /// Applies an event that follows from others, and those after it.
+    #[cold]
+    fn follow(&mut self, first: &F::Event) {
+        let begun = Instant::now();
+        self.apply(first);
+        for _ in 1..FOLLOW_UPS_AT_ONCE {
+            if begun.elapsed() > FOLLOW_UP_TIME {
                 return;
             }
+            let Some(event) = self.value.state.follow_up(self.now) else { return };
+            self.apply(&event);
         }
     }
 
@@ -288,7 +308,8 @@ impl<'c, 'k, F: Family> Step<'c, 'k, F> {
             self.value.recount(self.uptime);
             payload::seal(self.name.as_bytes(), &mut self.payload);
         }
-        watch(self.value, self.ctx.selected_db(), self.name.as_bytes(), self.now, self.clock);
+        let (ctx, name) = (self.ctx, self.name);
+        watch(self.value, || (ctx.selected_db(), name.as_bytes()), self.now, self.clock);
         if !self.payload.bytes.is_empty() {
             self.ctx.replicate_payload(F::APPLY, self.name, &self.payload.bytes);
             self.ctx.signal_modified(self.name);
@@ -450,7 +471,7 @@ pub(crate) fn clock<F: Family>(ctx: Context<'_>, name: KeyName<'_>, set_back: bo
         value.recount(uptime());
         // The next maintenance was planned by the time that was ahead.
         value.maintenance_at = F::MAINTENANCE_FROM;
-        watch(value, ctx.selected_db(), name.as_bytes(), clock, clock);
+        watch(value, || (ctx.selected_db(), name.as_bytes()), clock, clock);
         ctx.replicate_payload(F::APPLY, name, &snapshot_payload(name.as_bytes(), &value.state));
         ctx.signal_modified(name);
     }

@@ -33,6 +33,7 @@ impl Show {
         if self.waiters.unserved { self.serve_next(now) } else { None }
     }
 
+    #[cold]
     fn serve_next(&mut self, now: Millis) -> Option<Event> {
         let mut in_vain = Vec::new();
         let event = next_offer(self, now, &mut in_vain);
