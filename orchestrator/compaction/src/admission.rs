@@ -25,7 +25,8 @@ pub(crate) enum Admission {
     Wait,
     /// The window is closed for this long.
     ClosedFor(Duration),
-    /// The subtasks must be ended: the task is cancelled, has ended, or no longer exists.
+    /// The subtasks must be ended: the task has ended, or no longer exists. Those of a task that is being stopped wait for
+    /// the manager, which ends many at once.
     Cancel,
 }
 
@@ -41,10 +42,10 @@ enum Seen {
 impl Admission {
     /// The admission of a task at `now` (milliseconds since 1970).
     pub(crate) fn of(task: &MainTask, now: u64) -> Self {
-        if task.cancelling || task.state.is_over() {
+        if task.state.is_over() {
             return Self::Cancel;
         }
-        if task.paused {
+        if task.cancelling || task.paused {
             return Self::Wait;
         }
         match task.window.as_ref().and_then(|window| window.shut_for(now)) {
@@ -143,14 +144,18 @@ mod tests {
     use crate::task::State;
 
     #[test]
-    fn cancelled_or_finished_task_ends_its_subtasks_though_paused() {
+    fn finished_task_ends_its_subtasks_though_paused() {
         let id = TaskId::main("u_1", 1_000_000);
         let table = ["d", "s", "t"].map(str::to_owned);
         let task = MainTask { priority: 7, ..MainTask::new(id, table, "u_1".into(), "default".into()) };
         assert_eq!(Admission::of(&task, 0), Admission::Start(7));
-        let paused = MainTask { paused: true, ..task };
+        let paused = MainTask { paused: true, ..task.clone() };
         assert_eq!(Admission::of(&paused, 0), Admission::Wait);
-        assert_eq!(Admission::of(&MainTask { cancelling: true, ..paused.clone() }, 0), Admission::Cancel);
+        assert_eq!(
+            Admission::of(&MainTask { cancelling: true, ..task.clone() }, 0),
+            Admission::Wait,
+            "the manager ends them"
+        );
         for state in [State::Done, State::Cancel] {
             assert_eq!(Admission::of(&MainTask { state, ..paused.clone() }, 0), Admission::Cancel);
         }

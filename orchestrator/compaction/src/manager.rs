@@ -31,6 +31,8 @@ mod overdue;
 const REASSIGN_BATCH: usize = 50;
 /// Pause of the manager after a listing of partitions failed between two rounds.
 const LISTING_RETRY_DELAY: Duration = Duration::from_secs(60);
+/// How often a manager looks for waiting subtasks of a task that is being stopped.
+const STOP_LOOK: Duration = Duration::from_secs(1);
 /// The longest wait of a manager that waits for events only.
 const MAX_WAIT: Duration = Duration::from_secs(24 * 3600);
 
@@ -113,8 +115,6 @@ struct TaskManager {
     lost_worker_check: Option<Instant>,
     /// The check for workers that hang.
     overdue: OverdueCheck,
-    /// Whether the waiting subtasks of the stopped task have been stopped.
-    has_stopped_waiting: bool,
     /// The task in the metrics of this unit.
     counted: CountedTask,
     /// Number of subtasks that had finished before this unit became the manager, until that is logged.
@@ -141,7 +141,6 @@ impl TaskManager {
             plan: None,
             lost_worker_check: Some(Instant::now()),
             overdue: OverdueCheck::new(),
-            has_stopped_waiting: false,
             counted: CountedTask::default(),
             before: Some(0),
         }
@@ -338,11 +337,9 @@ impl TaskManager {
         Ok(Next::Again)
     }
 
-    /// Stops all waiting subtasks, once. The workers end what runs, and any subtask that this misses.
+    /// Stops all waiting subtasks, in batches: no worker does, which would take a request for each. Workers end those that
+    /// run. One that is queued again meanwhile is found by the next look.
     async fn stop_waiting(&mut self, main: &mut Found<MainTask>, due: Duration) -> Result<Next, Fault> {
-        if self.has_stopped_waiting {
-            return Ok(Next::Wait(due));
-        }
         let mut stopped = 0;
         for name in self.store.children(&self.store.paths.assigned()).await? {
             let worker = super::paths::decode(&name);
@@ -351,8 +348,10 @@ impl TaskManager {
                 stopped += self.store.stop_waiting(main, &worker, &mut ids).await?;
             }
         }
-        self.has_stopped_waiting = true;
-        info!(id = %self.id, stopped, "stopped the waiting subtasks of a task");
+        if stopped == 0 {
+            return Ok(Next::Wait(due.min(STOP_LOOK)));
+        }
+        info!(id = %self.id, stopped, "stopped waiting subtasks of a task");
         Ok(Next::Again)
     }
 

@@ -37,12 +37,17 @@ fn lister(dir: &Path, count: usize) -> PathBuf {
     path
 }
 
-/// The main task as it stands in the tree.
-async fn task(tree: &Tree, id: &str) -> serde_json::Value {
+/// The node of a main task. To list a folder of 100,000 subtasks keeps the server busy, so it is looked up once.
+async fn task_node(tree: &Tree, id: &str) -> String {
     let dir = format!("{ROOT}/Scheduler/{id}");
     let names = tree.children(&dir).await.unwrap();
     let info = names.iter().find(|name| name.starts_with("TaskInfo")).unwrap();
-    serde_json::from_slice(&tree.get(&format!("{dir}/{info}")).await.unwrap().unwrap().data).unwrap()
+    format!("{dir}/{info}")
+}
+
+/// A main task as it stands in the tree.
+async fn task(tree: &Tree, node: &str) -> serde_json::Value {
+    serde_json::from_slice(&tree.get(node).await.unwrap().unwrap().data).unwrap()
 }
 
 #[test]
@@ -52,18 +57,20 @@ fn many_subtasks_are_assigned_explained_and_stopped() {
     let home = tempfile::tempdir().unwrap();
     let lister = lister(home.path(), count);
     let runner = script(home.path(), "#!/bin/sh\nexec sleep 600\n");
+    let wave = count.to_string();
     let settings = [
         ("ALLOT_COMPACTION_PARTITIONS", lister.to_str().unwrap()),
-        ("ALLOT_COMPACTION_WAVE", "20000"),
+        ("ALLOT_COMPACTION_WAVE", &wave),
         ("ALLOT_COMPACTION_STOP_LIMIT", "1s"),
     ];
     let cluster = &CompactionCluster::start_on(durable(), 5, &runner, &settings);
     let id = cluster.submit(&["d", "s", "t"]);
     on_tree(&cluster.zookeeper.address(), |tree| async move {
         let tree = &tree;
+        let node = task_node(tree, &id).await;
         let mut begun = None;
         let took = loop {
-            let now = task(tree, &id).await;
+            let now = task(tree, &node).await;
             if !now["listing"].is_null() && begun.is_none() {
                 begun = Some((Instant::now(), now["cursor"].as_u64().unwrap()));
             }
@@ -71,6 +78,7 @@ fn many_subtasks_are_assigned_explained_and_stopped() {
                 break at.elapsed().mul_f64(count as f64 / (count as u64 - from) as f64);
             }
             assert_ne!(now["CompactTaskState"], "Cancel", "{now}");
+            tokio::time::sleep(Duration::from_millis(10)).await;
         };
         let sub = task_data(tree).await;
         // The same nodes by a bare client: as many creates on their way as the client lets.
@@ -103,7 +111,7 @@ fn many_subtasks_are_assigned_explained_and_stopped() {
         println!("explained in {:.2?}: {}", began.elapsed(), explained.out);
         let began = Instant::now();
         let _ = cluster.run(&["stop", &id]).ok();
-        while task(tree, &id).await["CompactTaskState"] != "Cancel" {
+        while task(tree, &node).await["CompactTaskState"] != "Cancel" {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         let stopped = began.elapsed();

@@ -251,6 +251,9 @@ impl TaskStore {
             match self.write(main, new, ops).await {
                 Err(Fault::Tree(Error::NoNode(_) | Error::NotEmpty(_))) => {
                     batch = self.in_state(worker, &batch, SubState::Init).await?;
+                    if batch.is_empty() {
+                        return Ok(0);
+                    }
                 }
                 done => return done.map(|()| batch.len() as u64),
             }

@@ -193,28 +193,26 @@ async fn subtask_left_running_is_requeued_though_paused_or_without_slot() {
     world.comes_to(waiting.subtask(1), SubState::Init, 1).await;
 }
 
-/// With these settings the subtasks of other tasks block the subtasks of a stopped task.
-async fn stops_at_once(change: impl FnOnce(&mut Settings)) {
+/// A stopped task's subtasks need neither a slot nor a permit to end: the manager ends those that wait.
+#[tokio::test(start_paused = true)]
+async fn waiting_subtasks_of_a_stopped_task_are_left_to_its_manager() {
     let world = World::new().await;
     let (_asked, stop) = allot_runtime::shutdown_channel();
     let busy = world.task("busy", 1, SubState::Init, |task| task.priority = 1).await;
-    let other = world.task("other", 30, SubState::Init, |_| {}).await;
-    world.live(change, stop);
+    let other = world.task("other", 30, SubState::Init, |task| task.cursor = 30).await;
+    world.live(|settings| (settings.slots, settings.limit) = (9, 1), stop);
     world.comes_to(busy.subtask(1), SubState::Running, 0).await;
-    sleep(SESSION).await;
     world.store.stop(other).await.unwrap();
-    assert_eq!(world.ended(other, 30).await, vec![SubState::Stopped; 30]);
+    sleep(SESSION * 2).await;
+    let mut ids = world.store.at(UNIT, Some(other)).await.unwrap();
+    assert_eq!(ids.len(), 30);
+    let mut main = world.store.main(other).await.unwrap().unwrap();
+    while !ids.is_empty() {
+        world.store.stop_waiting(&mut main, UNIT, &mut ids).await.unwrap();
+    }
+    assert_eq!(world.store.at(UNIT, Some(other)).await.unwrap(), []);
+    assert_eq!(main.task.outstanding(), 0);
     assert_eq!(world.sub(busy.subtask(1)).await.unwrap().state, SubState::Running);
-}
-
-#[tokio::test(start_paused = true)]
-async fn subtasks_of_a_stopped_task_need_no_slot_to_end() {
-    stops_at_once(|settings| settings.slots = 1).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn subtasks_of_a_stopped_task_need_no_permit_to_end() {
-    stops_at_once(|settings| (settings.slots, settings.limit) = (9, 1)).await;
 }
 
 #[tokio::test(start_paused = true)]
