@@ -1,9 +1,11 @@
 //! Starting a redis-server on a port, and waiting until it answers.
 
+use std::collections::HashSet;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use std::{env, thread};
 
@@ -35,14 +37,27 @@ pub fn redis_server_binary() -> PathBuf {
         })
 }
 
-/// A port that nobody listens on just now, below those that a system gives to outgoing connections (on Linux from 32768
-/// on): one of them would sit on the port of a server that was killed and is to come back, or, where clients try that very
-/// port again and again, be connected to itself. The bus of a cluster's node, 10,000 above, is below them as well.
+/// How many ports `free_port` chooses from.
+const PORTS: u16 = 12_000;
+
+/// A port that nobody listens on just now, and that this process was not given lately: a server takes a second until
+/// it listens, and other tests start servers meanwhile. It is below those that a system gives to outgoing connections
+/// (on Linux from 32768 on): one of them would sit on the port of a server that was killed and is to come back, or,
+/// where clients try that very port again and again, be connected to itself. The bus of a cluster's node, 10,000
+/// above, is below them as well.
 pub fn free_port() -> u16 {
+    static GIVEN: Mutex<Option<HashSet<u16>>> = Mutex::new(None);
+    let mut given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let given = given.get_or_insert_default();
+    if given.len() > usize::from(PORTS / 2) {
+        given.clear();
+    }
     let random = || RandomState::new().build_hasher().finish();
-    let ports = std::iter::repeat_with(|| 10_000 + (random() % 12_000) as u16).take(1000);
-    let free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
-    ports.into_iter().find(free).expect("loopback has a free port")
+    let ports = std::iter::repeat_with(|| 10_000 + (random() % u64::from(PORTS)) as u16).take(1000);
+    let free = |port: &u16| !given.contains(port) && TcpListener::bind(("127.0.0.1", *port)).is_ok();
+    let port = ports.into_iter().find(free).expect("loopback has a free port");
+    given.insert(port);
+    port
 }
 
 /// The file that says how far a server's own clock is ahead.
