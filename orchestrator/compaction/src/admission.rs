@@ -25,7 +25,7 @@ pub(crate) enum Admission {
     Wait,
     /// The window is closed for this long.
     ClosedFor(Duration),
-    /// The subtasks must be ended: the task has ended, or no longer exists. Those of a task that is being stopped wait for
+    /// The subtasks must be removed: the task has ended, or no longer exists. Those of a task that is being stopped wait for
     /// the manager, which ends many at once.
     Cancel,
 }

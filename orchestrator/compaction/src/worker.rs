@@ -34,14 +34,14 @@ const LOCKED_DELAY: Duration = Duration::from_secs(1);
 const STORAGE_PATIENCE: Duration = Duration::from_secs(2);
 /// How long a unit that leaves tries to withdraw its announcement.
 const WITHDRAWAL_LIMIT: Duration = Duration::from_secs(1);
-/// Number of subtasks of cancelled tasks that are ended at once.
+/// Number of subtasks of tasks that have ended that are removed at once.
 const MAX_CANCELLATIONS: usize = 16;
 
 /// The reason that the worker handles a subtask.
 enum Purpose {
     /// The subtask's state is `Running`, but this lifetime does not run it.
     Left,
-    /// The subtask's main task is cancelled.
+    /// The subtask's main task has ended, or is gone.
     End(
         #[expect(dead_code, reason = "holding the permit limits the number of cancellations")]
         OwnedSemaphorePermit,
@@ -62,7 +62,7 @@ pub(crate) struct Worker {
     /// Notices of main tasks that this unit was given to manage.
     notices: mpsc::Sender<TaskId>,
     slots: Arc<Semaphore>,
-    /// Limits concurrent cancellations, which need no slot.
+    /// Limits concurrent removals, which need no slot.
     cancellations: Arc<Semaphore>,
     /// Signals that a slot is free although its subtask has not ended, or that a main task has changed.
     freed: Arc<Notify>,
@@ -240,7 +240,7 @@ impl Worker {
         }
     }
 
-    /// Ends the subtasks of cancelled tasks, and starts ready subtasks while slots are free: by priority, then the
+    /// Removes the subtasks of tasks that have ended, and starts ready subtasks while slots are free: by priority, then the
     /// older first. Returns after how long the next closed window opens, and the highest priority of the subtasks that
     /// have not started though a slot is free.
     fn start_ready(
