@@ -14,7 +14,7 @@ use crate::engine::{Call, Done};
 
 /// The greatest COUNT of `CONF.LIST`.
 const MAX_LIST: i64 = 10_000;
-/// The most conferences of one page, however great COUNT is: about 7 ms.
+/// The most conferences of one page, however great COUNT is: 10,000 took 18 ms.
 const MAX_PAGE: usize = 4_000;
 /// The entries of a list if the caller gives no COUNT.
 const USUAL_COUNT: i64 = 100;
