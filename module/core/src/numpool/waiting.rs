@@ -87,20 +87,11 @@ impl Pool {
         self.waiters.are_pending()
     }
 
-    /// Whether no number at all is free for a call, so that its class can stay closed. O(1).
-    fn is_hopeless(&self, wish: &Wish) -> bool {
-        wish.number.is_none() && self.queue.is_empty() && self.leases.find(&wish.token).is_none()
-    }
-
     /// The first waiter for whom a number is free now, with its answer. Apply the events, and call again until there is
     /// none. Waiters that are not alive are dropped. O(log n), plus the choice of the number.
     pub fn next_grant(&mut self, now: Millis, random: u64, is_alive: impl Fn(u64) -> bool) -> Option<Grant> {
-        while let Some(id) = self.waiters.next() {
-            if self.waiters.wish(id).is_some_and(|wish| self.is_hopeless(wish)) {
-                continue;
-            }
-            let Some(waiter) = self.waiters.take(id) else { continue };
-            if !is_alive(id) {
+        while let Some(waiter) = self.waiters.next(!self.queue.is_empty()) {
+            if !is_alive(waiter.id) {
                 self.waiters.follow(&waiter);
                 continue;
             }
@@ -111,11 +102,11 @@ impl Pool {
             let outcome = decide(self, now, &Request::Call(call));
             if is_worth_waiting(&outcome) {
                 // Nothing is free for its class, which stays closed.
-                self.waiters.put_back(id, waiter);
+                self.waiters.put_back(waiter);
                 continue;
             }
             self.waiters.follow(&waiter);
-            return Some(Grant { waiter: id, outcome });
+            return Some(Grant { waiter: waiter.id, outcome });
         }
         None
     }

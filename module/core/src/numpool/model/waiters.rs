@@ -5,6 +5,9 @@
 
 use super::number::Number;
 use super::settings::Policy;
+use crate::invariant;
+use crate::shared::names::NameIndex;
+use crate::shared::table::Table;
 use crate::shared::{Bytes, Millis};
 use hashbrown::HashMap;
 use std::cmp::Reverse;
@@ -49,6 +52,7 @@ impl Wish {
 /// A call that waits.
 #[derive(Clone, Debug)]
 pub(in crate::numpool) struct Waiter {
+    pub(in crate::numpool) id: u64,
     pub(in crate::numpool) wish: Wish,
     rank: Rank,
 }
@@ -64,17 +68,20 @@ impl Clone for Waiters {
     }
 }
 
+/// Waiters lie in a table in the order of their arrival, and all else refers to their places there: serving the first
+/// of many touches little memory.
 #[derive(Debug, Default)]
 struct Queues {
-    waiters: HashMap<u64, Waiter>,
-    classes: HashMap<Class, BTreeMap<Rank, u64>>,
-    by_token: HashMap<Bytes, u64>,
+    waiters: Table<Waiter>,
+    places: HashMap<u64, u32>,
+    classes: HashMap<Class, BTreeMap<Rank, u32>>,
+    by_token: NameIndex,
     /// How many classes are prefixes.
     prefixes: usize,
     arrivals: u64,
     /// Classes for which a number may be free, each with the rank of its first waiter at that time.
     open: BTreeSet<(Rank, Class)>,
-    /// Waiters whose token became the token of a live lease by another request.
+    /// Waiters, by their ids, whose token became the token of a live lease by another request.
     leased: Vec<u64>,
 }
 
@@ -94,34 +101,27 @@ impl Waiters {
     /// place if the priorities are equal; the id of the earlier waiter is returned. O(log n).
     pub(in crate::numpool) fn join(&mut self, id: u64, wish: Wish, priority: i32) -> Option<u64> {
         let queues = self.0.get_or_insert_default();
-        let replaced = queues.by_token.get(&wish.token).copied();
-        let before = replaced.and_then(|id| queues.remove(id)).map(|waiter| waiter.rank);
+        let replaced = queues.with_token(&wish.token).and_then(|place| queues.remove(place));
         queues.arrivals += 1;
-        let rank = before.filter(|rank| rank.0.0 == priority).unwrap_or((Reverse(priority), queues.arrivals));
-        queues.insert(id, Waiter { wish, rank });
-        replaced
-    }
-
-    /// The request of a waiter.
-    pub(in crate::numpool) fn wish(&self, id: u64) -> Option<&Wish> {
-        self.0.as_ref()?.waiters.get(&id).map(|waiter| &waiter.wish)
+        let before = replaced.as_ref().map(|waiter| waiter.rank).filter(|rank| rank.0.0 == priority);
+        let rank = before.unwrap_or((Reverse(priority), queues.arrivals));
+        queues.insert(Waiter { id, wish, rank });
+        replaced.map(|waiter| waiter.id)
     }
 
     /// Takes a waiter out, if it still waits. O(log n).
-    pub(in crate::numpool) fn leave(&mut self, id: u64) -> Option<Waiter> {
-        let waiter = self.take(id);
-        self.trim();
-        waiter
-    }
-
-    /// As `leave`, for a waiter that may be put back.
-    pub(in crate::numpool) fn take(&mut self, id: u64) -> Option<Waiter> {
-        self.0.as_mut()?.remove(id)
+    pub(in crate::numpool) fn leave(&mut self, id: u64) {
+        if let Some(queues) = &mut self.0
+            && let Some(&place) = queues.places.get(&id)
+        {
+            queues.remove(place);
+            self.trim();
+        }
     }
 
     /// Puts a waiter back into its place.
-    pub(in crate::numpool) fn put_back(&mut self, id: u64, waiter: Waiter) {
-        self.0.get_or_insert_default().insert(id, waiter);
+    pub(in crate::numpool) fn put_back(&mut self, waiter: Waiter) {
+        self.0.get_or_insert_default().insert(waiter);
     }
 
     /// Frees the memory when no call waits any more.
@@ -148,15 +148,16 @@ impl Waiters {
     #[inline]
     pub(in crate::numpool) fn lease_began(&mut self, token: &Bytes) {
         if let Some(queues) = &mut self.0
-            && let Some(&id) = queues.by_token.get(token)
+            && let Some(waiter) = queues.with_token(token).and_then(|place| queues.waiters.get(place))
         {
-            queues.leased.push(id);
+            queues.leased.push(waiter.id);
         }
     }
 
-    /// The next waiter to serve; its class is closed until it is opened again.
-    pub(in crate::numpool) fn next(&mut self) -> Option<u64> {
-        self.0.as_mut()?.next()
+    /// Takes the next waiter to serve out; its class is closed until it is opened again. While no number at all is free,
+    /// classes that leave the choice of the number are closed at once. O(log n) in all for each number that was freed.
+    pub(in crate::numpool) fn next(&mut self, some_are_free: bool) -> Option<Waiter> {
+        self.0.as_mut()?.next(some_are_free)
     }
 
     /// A waiter that was taken does not come back: the next one of its class may be served, too.
@@ -169,27 +170,37 @@ impl Waiters {
 
     /// Ids of all waiters, the first to be served first.
     pub(in crate::numpool) fn in_order(&self) -> Vec<u64> {
-        let waiters = self.0.iter().flat_map(|queues| &queues.waiters);
-        let mut ranked: Vec<(Rank, u64)> = waiters.map(|(&id, waiter)| (waiter.rank, id)).collect();
+        let waiters = self.0.iter().flat_map(|queues| queues.waiters.iter());
+        let mut ranked: Vec<(Rank, u64)> = waiters.map(|(_, waiter)| (waiter.rank, waiter.id)).collect();
         ranked.sort_unstable();
         ranked.into_iter().map(|(_, id)| id).collect()
     }
 }
 
 impl Queues {
-    fn insert(&mut self, id: u64, waiter: Waiter) {
-        let class = waiter.wish.class();
+    fn with_token(&self, token: &[u8]) -> Option<u32> {
+        let is = |place| self.waiters.get(place).is_some_and(|waiter| waiter.wish.token[..] == *token);
+        self.by_token.find(token, is)
+    }
+
+    fn insert(&mut self, waiter: Waiter) {
+        let (id, rank, class) = (waiter.id, waiter.rank, waiter.wish.class());
+        let place = self.waiters.insert(waiter);
         let queue = self.classes.entry(class).or_default();
         if queue.is_empty() && matches!(class, Class::Prefix(_)) {
             self.prefixes += 1;
         }
-        queue.insert(waiter.rank, id);
-        self.by_token.insert(waiter.wish.token.clone(), id);
-        self.waiters.insert(id, waiter);
+        queue.insert(rank, place);
+        self.places.insert(id, place);
+        if let Some(waiter) = self.waiters.get(place) {
+            self.by_token.insert(&waiter.wish.token, place);
+        }
     }
 
-    fn remove(&mut self, id: u64) -> Option<Waiter> {
-        let waiter = self.waiters.remove(&id)?;
+    fn remove(&mut self, place: u32) -> Option<Waiter> {
+        let waiter = self.waiters.remove(place);
+        invariant!(waiter.is_some(), "a waiter that is taken out is in the table");
+        let waiter = waiter?;
         let class = waiter.wish.class();
         if let Some(queue) = self.classes.get_mut(&class) {
             queue.remove(&waiter.rank);
@@ -198,7 +209,8 @@ impl Queues {
                 self.prefixes -= usize::from(matches!(class, Class::Prefix(_)));
             }
         }
-        self.by_token.remove(&waiter.wish.token);
+        self.by_token.remove(&waiter.wish.token, place);
+        self.places.remove(&waiter.id);
         Some(waiter)
     }
 
@@ -210,24 +222,30 @@ impl Queues {
         }
     }
 
-    fn open(&mut self, class: Class) {
+    fn first(&self, class: Class) -> Option<(Rank, u32)> {
         let first = self.classes.get(&class).and_then(BTreeMap::first_key_value);
-        if let Some((&rank, _)) = first {
+        first.map(|(&rank, &place)| (rank, place))
+    }
+
+    fn open(&mut self, class: Class) {
+        if let Some((rank, _)) = self.first(class) {
             self.open.insert((rank, class));
         }
     }
 
-    fn next(&mut self) -> Option<u64> {
+    fn next(&mut self, some_are_free: bool) -> Option<Waiter> {
         while let Some(id) = self.leased.pop() {
-            if self.waiters.contains_key(&id) {
-                return Some(id);
+            if let Some(&place) = self.places.get(&id) {
+                return self.remove(place);
             }
         }
         loop {
             let (rank, class) = self.open.pop_first()?;
-            let first = self.classes.get(&class).and_then(BTreeMap::first_key_value);
-            match first {
-                Some((&first, &id)) if first == rank => return Some(id),
+            if !some_are_free && !matches!(class, Class::Number(_)) {
+                continue;
+            }
+            match self.first(class) {
+                Some((first, place)) if first == rank => return self.remove(place),
                 // Its first waiter has left, or another came before it.
                 _ => self.open(class),
             }
