@@ -7,6 +7,7 @@ use std::ffi::CStr;
 use super::argument::Argument;
 use super::parameter::{Kind, Parameter, fewest, has_later_keys};
 use super::parse::parse;
+use super::syntax::Syntax;
 use super::word::{integer, wrong_number};
 use crate::ffi::command::{ArgumentInfo, ArgumentKind, CommandInfo, Entry, KeyPlace, KeySpec};
 use crate::ffi::string::Names;
@@ -42,6 +43,7 @@ macro_rules! command {
         parameters: [$($parameter:expr),* $(,)?] $(,)?
     ) => {{
         const PARAMETERS: &[$crate::engine::parameter::Parameter] = &[$($parameter),*];
+        static SYNTAX: $crate::engine::syntax::Syntax = $crate::engine::syntax::Syntax::of(PARAMETERS);
 
         #[allow(unsafe_code, reason = "the one shape in which the server calls a command")]
         unsafe extern "C" fn entry(
@@ -53,7 +55,7 @@ macro_rules! command {
                 $crate::ffi::command::run_command(ctx, argv, argc, |ctx, words, names| {
                     let call = $crate::engine::command::Call::new(ctx, words, names);
                     if const { $crate::engine::parameter::has_later_keys(PARAMETERS) } && ctx.asks_for_keys() {
-                        call.tell_keys(PARAMETERS);
+                        call.tell_keys(&SYNTAX);
                         return Ok(());
                     }
                     $crate::engine::command::command!(@$how call, $handler).map_err(|refusal| refusal.to_string())
@@ -74,7 +76,7 @@ macro_rules! command {
     (@run $call:ident, $handler:path) => {
         {
             let mut arguments = [$crate::engine::argument::Argument::NONE; PARAMETERS.len()];
-            $call.parse(PARAMETERS, &mut arguments).and_then(|()| $handler(&$call, &arguments))
+            $call.parse(&SYNTAX, &mut arguments).and_then(|()| $handler(&$call, &arguments))
         }
     };
     (@by $call:ident, $handler:path) => { $handler(&$call) };
@@ -157,16 +159,16 @@ impl<'a> Call<'a> {
     }
 
     /// Reads the arguments of this call, parameter by parameter.
-    pub(crate) fn parse(&self, parameters: &'static [Parameter], arguments: &mut [Argument<'a>]) -> Done {
-        parse(parameters, self.words, arguments)
+    pub(crate) fn parse(&self, syntax: &'static Syntax, arguments: &mut [Argument<'a>]) -> Done {
+        parse(syntax, self.words, arguments)
     }
 
     /// Tells the server which arguments are keys. A call whose words cannot be read has the first argument as its only
     /// key, and is refused when it runs.
-    pub(crate) fn tell_keys(&self, parameters: &'static [Parameter]) {
-        match parameters {
+    pub(crate) fn tell_keys(&self, syntax: &'static Syntax) {
+        match syntax.parameters {
             [_, Parameter { kind: Kind::Key, many: true, .. }, ..] => self.tell_counted_keys(),
-            _ => self.tell_keys_by_name(parameters),
+            _ => self.tell_keys_by_name(syntax),
         }
     }
 
@@ -178,9 +180,10 @@ impl<'a> Call<'a> {
         (2..end.unwrap_or(2)).for_each(|place| self.ctx.key_is_at(place));
     }
 
-    fn tell_keys_by_name(&self, parameters: &'static [Parameter]) {
+    fn tell_keys_by_name(&self, syntax: &'static Syntax) {
+        let parameters = syntax.parameters;
         let mut arguments = vec![Argument::NONE; parameters.len()];
-        if parse(parameters, self.words, &mut arguments).is_err() {
+        if parse(syntax, self.words, &mut arguments).is_err() {
             self.ctx.key_is_at(1);
             return;
         }

@@ -1,11 +1,12 @@
 //! Code that the families share. Imports `ffi` and the shared parts of allot-core, never a family.
 //!
 //! `command` is the table entry of a command. Its documentation follows from its parameters (`parameter`), and so does
-//! the parser (`parse`, `word`) that hands a call's arguments (`argument`) to the handler. `family` is the interface of
-//! a family's state machine to the module, `value` is the value of a key, and `step` is the path of every request:
-//! find, apply due events, decide, apply, replicate, publish. `replicated` is the path of what a master decided.
-//! `deadlines`, `outbox`, `waiting`, `info`, `config`, `token` and `reply` serve both. `faults` counts and logs bugs, `check` has `ALLOT.CHECK` and `ALLOT.CLOCK`, `bounds` limits
-//! the lists of one call, and `number_source` lets one family take numbers from another.
+//! the parser (`syntax`, `parse`, `word`) that hands a call's arguments (`argument`) to the handler. `family` is the
+//! interface of a family's state machine to the module, `value` is the value of a key, and `step` is the path of every
+//! request: find, apply due events, decide, apply, replicate, publish. `replicated` is the path of what a master
+//! decided. `deadlines`, `outbox`, `waiting`, `info`, `config`, `token` and `reply` serve both. `faults` counts and logs
+//! bugs, `check` has `ALLOT.CHECK` and `ALLOT.CLOCK`, `bounds` limits the lists of one call, and `number_source` lets
+//! one family take numbers from another.
 
 pub(crate) mod argument;
 pub(crate) mod bounds;
@@ -24,6 +25,7 @@ pub(crate) mod parse;
 pub(crate) mod replicated;
 pub(crate) mod reply;
 pub(crate) mod step;
+pub(crate) mod syntax;
 pub(crate) mod token;
 pub(crate) mod value;
 pub(crate) mod waiting;

@@ -4,6 +4,7 @@ use super::word::{integer, is, is_identifier, natural_number};
 
 /// A parameter of a command.
 #[derive(Clone, Copy)]
+#[allow(clippy::struct_excessive_bools, reason = "each tells something of its own")]
 pub(crate) struct Parameter {
     pub(crate) name: &'static str,
     pub(crate) kind: Kind,
@@ -12,6 +13,8 @@ pub(crate) struct Parameter {
     pub(crate) optional: bool,
     /// Whether it may be repeated.
     pub(crate) many: bool,
+    /// Whether its value is one word. Follows from the rest.
+    pub(super) is_plain: bool,
     /// The keyword that it begins with: its own, or that of a block's first part. Follows from the rest.
     pub(super) keyword: Option<&'static str>,
     /// Whether it begins with a keyword and may come in any order among its neighbours that do. Follows from the rest.
@@ -50,7 +53,18 @@ impl Parameter {
             Kind::Block([first, ..]) => (first.keyword, first.is_option),
             _ => (None, false),
         };
-        Self { name, kind, token: None, optional: false, many: false, keyword, is_option, missing: "" }
+        let is_compound = matches!(kind, Kind::Word | Kind::Block(_) | Kind::Counted(_) | Kind::OneOf(_));
+        Self {
+            name,
+            kind,
+            token: None,
+            optional: false,
+            many: false,
+            is_plain: !is_compound,
+            keyword,
+            is_option,
+            missing: "",
+        }
     }
 
     pub(crate) const fn key(name: &'static str) -> Self {
@@ -103,7 +117,7 @@ impl Parameter {
 
     /// The parameter, any number of times; at least once, unless it is optional.
     pub(crate) const fn many(self) -> Self {
-        Self { many: true, ..self }
+        Self { many: true, is_plain: false, ..self }
     }
 
     /// The parameter, with its keyword only at this place.
@@ -157,14 +171,6 @@ impl Parameter {
             Kind::OneOf(inner) => position(inner, |one| one.begins_with(word).is_some()),
             _ => None,
         }
-    }
-
-    /// Whether its value is one word.
-    #[inline]
-    pub(super) fn is_plain(&self) -> bool {
-        let is_compound =
-            matches!(self.kind, Kind::Word | Kind::Block(_) | Kind::Counted(_) | Kind::OneOf(_));
-        !is_compound && !self.many
     }
 
     /// The number that a word stands for; 0 if the parameter is no number; `None` if the word is not allowed.

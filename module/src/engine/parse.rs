@@ -10,6 +10,7 @@ use allot_core::shared::text::quoted;
 
 use super::argument::Argument;
 use super::parameter::{Kind, Parameter, fewest, position, tokens};
+use super::syntax::Syntax;
 use super::word::{fault, integer, is_identifier, not_natural, not_one_of, wrong_number};
 
 /// How an error message names a parameter.
@@ -28,32 +29,31 @@ struct Parser<'a> {
 
 /// Reads the arguments of a call, parameter by parameter.
 pub(crate) fn parse<'a>(
-    parameters: &'static [Parameter],
+    syntax: &'static Syntax,
     words: &'a [&'a [u8]],
     arguments: &mut [Argument<'a>],
 ) -> Result<(), Refusal> {
     let mut parser = Parser { words, next: 1 };
-    let (mut left, mut places) = (parameters, &mut *arguments);
-    while let (Some((first, later)), [place, ..]) = (left.split_first(), &mut *places) {
-        let done = if first.is_option {
-            let count = left.iter().take_while(|parameter| parameter.is_option).count();
-            let (options, _) = left.split_at(count);
-            parser.options(options, places)?;
-            count
-        } else if first.is_plain() && !first.optional && first.token.is_none() {
-            *place = parser.plain(first, Label::Name(first.name))?;
-            1
+    let mut at = 0;
+    while let (Some(parameter), Some(argument)) = (syntax.parameters.get(at), arguments.get_mut(at)) {
+        at += 1;
+        if parameter.is_option {
+            parser.options(syntax, arguments)?;
+            at = syntax.options.end;
+        } else if parameter.is_plain && !parameter.optional && parameter.token.is_none() {
+            parser.plain(parameter, Label::Name(parameter.name), argument)?;
         } else {
-            parser.positional(first, later, place)?;
-            1
-        };
-        left = left.get(done..).unwrap_or_default();
-        places = places.get_mut(done..).unwrap_or_default();
+            parser.positional(parameter, syntax.parameters.get(at..).unwrap_or_default(), argument)?;
+        }
     }
     if let Some(word) = parser.peek() {
         return Err(unexpected(word));
     }
-    let mut pairs = parameters.iter().zip(arguments);
+    // The parameters that are no options are there, or are optional.
+    if !syntax.needs_option {
+        return Ok(());
+    }
+    let mut pairs = syntax.parameters.iter().zip(arguments);
     match pairs.find(|(parameter, argument)| !parameter.optional && !argument.is_given()) {
         Some((parameter, _)) => Err(missing(parameter)),
         None => Ok(()),
@@ -80,16 +80,13 @@ impl<'a> Parser<'a> {
     }
 
     /// Reads options in any order, up to the first word that is none of them.
-    fn options(
-        &mut self,
-        options: &'static [Parameter],
-        arguments: &mut [Argument<'a>],
-    ) -> Result<(), Refusal> {
+    fn options(&mut self, syntax: &'static Syntax, arguments: &mut [Argument<'a>]) -> Result<(), Refusal> {
         while let Some(word) = self.peek() {
-            let found = options.iter().zip(&mut *arguments).find_map(|(option, argument)| {
-                option.begins_with(word).map(|which| (option, which, argument))
-            });
-            let Some((option, which, argument)) = found else { break };
+            let Some((at, which)) = syntax.option(word) else { break };
+            let (Some(option), Some(argument)) = (syntax.parameters.get(at), arguments.get_mut(at)) else {
+                invariant!("an option that was found is a parameter with an argument");
+                break;
+            };
             if argument.is_given() {
                 // Two different alternatives exclude each other.
                 let again = option.token.is_some() || argument.number == which;
@@ -97,11 +94,11 @@ impl<'a> Parser<'a> {
                 return Err(if again { twice() } else { unexpected(word) });
             }
             self.next += 1;
-            *argument = if option.is_plain() {
-                self.plain(option, Label::Option(word))?
+            if option.is_plain {
+                self.plain(option, Label::Option(word), argument)?;
             } else {
-                self.behind(option, which, word)?
-            };
+                *argument = self.behind(option, which, word)?;
+            }
         }
         Ok(())
     }
@@ -265,13 +262,19 @@ impl<'a> Parser<'a> {
 
     /// Reads the value of a parameter that is one word, as most are.
     #[inline]
-    fn plain(&mut self, parameter: &'static Parameter, label: Label<'a>) -> Result<Argument<'a>, Refusal> {
+    fn plain(
+        &mut self,
+        parameter: &'static Parameter,
+        label: Label<'a>,
+        argument: &mut Argument<'a>,
+    ) -> Result<(), Refusal> {
         let from = self.next;
         let Some(number) = self.peek().and_then(|word| parameter.read(word)) else {
             return Err(self.unread(parameter, label));
         };
         self.next += 1;
-        Ok(self.give(parameter, from, number))
+        *argument = self.give(parameter, from, number);
+        Ok(())
     }
 
     /// Reads one word; its number, if it is one.
