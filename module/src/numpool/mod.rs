@@ -34,11 +34,12 @@ impl Family for Pool {
     }
 
     fn has_pending_grants(&self) -> bool {
-        self.has_pending_grants() || self.has_reconciled()
+        self.has_grants() || self.has_sliced()
     }
 
     fn continue_requests(&mut self, now: i64, limit: usize) -> Events<Event> {
-        self.continue_reconciliation(now, limit)
+        self.continue_preparation(now);
+        self.continue_sliced(now, limit)
     }
 
     fn grant(&mut self, now: i64) -> Option<Grant<Events<Event>>> {

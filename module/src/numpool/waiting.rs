@@ -1,5 +1,6 @@
 //! Calls that wait until a number is free for them.
 
+use allot_core::invariant;
 use allot_core::numpool::request::{self, Request};
 use allot_core::numpool::{Event, LeaseRecord, Pool, Reply, decide};
 use allot_core::shared::machine::Events;
@@ -62,10 +63,28 @@ impl Wait {
     }
 }
 
-/// The next waiter of a pool to answer.
+/// Has the client of a call wait until the work is done that the choice of its number needs.
+pub(super) fn postpone(
+    ctx: Context<'_>,
+    name: KeyName<'_>,
+    step: &mut Step<'_, '_, Pool>,
+    call: &request::Call<'_>,
+) {
+    let id = waiting::block(ctx, name, 0, forget_waiter::<Pool>, None);
+    step.state_mut().postpone(id, call);
+}
+
+/// The next client that waits for a pool to be answered.
 pub(super) fn grant(pool: &mut Pool, now: i64) -> Option<Grant<Events<Event>>> {
-    if let Some((waiter, outcome)) = pool.take_reconciled() {
-        let answer = Box::new(move |ctx: Context<'_>| reply_reconciled(ctx, &outcome));
+    if let Some((waiter, outcome)) = pool.take_sliced() {
+        let answer = Box::new(move |ctx: Context<'_>| match outcome {
+            Reply::Reconciled(outcome) => reply_reconciled(ctx, &outcome),
+            Reply::Integer(count) => ctx.reply_integer(count),
+            Reply::Ok | Reply::None | Reply::Lease(_) => {
+                invariant!("a request in slices ends with a count or with what became of leases");
+                ctx.reply_nothing();
+            }
+        });
         return Some(Grant { waiter, events: Events::new(), answer, granted: None, undo: None });
     }
     let grant = pool.next_grant(now, token::random(), waiting::is_alive)?;
@@ -73,6 +92,7 @@ pub(super) fn grant(pool: &mut Pool, now: i64) -> Option<Grant<Events<Event>>> {
     let decision = match grant.outcome {
         Ok(decision) => decision,
         Err(refusal) => {
+            counters::NUMPOOL_REFUSED.add(1);
             let line = refusal.to_string();
             let answer = Box::new(move |ctx: Context<'_>| ctx.reply_error(&line));
             return Some(Grant { waiter, events: Events::new(), answer, granted: None, undo: None });
@@ -84,9 +104,13 @@ pub(super) fn grant(pool: &mut Pool, now: i64) -> Option<Grant<Events<Event>>> {
         _ => (None, None),
     };
     let granted = record.as_ref().map(|record| record.token.clone());
-    let answer = Box::new(move |ctx: Context<'_>| match &record {
-        Some(record) => reply_lease(ctx, record),
-        None => ctx.reply_nothing(),
+    let answer = Box::new(move |ctx: Context<'_>| {
+        if let Some(record) = &record {
+            reply_lease(ctx, record);
+        } else {
+            counters::NUMPOOL_NONE_FREE.add(1);
+            ctx.reply_nothing();
+        }
     });
     Some(Grant { waiter, events: decision.events, answer, granted, undo })
 }

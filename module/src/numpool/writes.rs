@@ -13,7 +13,7 @@ use allot_core::shared::token::TokenChoice;
 
 use super::counters;
 use super::replies::{reply_lease, reply_reconciled};
-use super::waiting::Wait;
+use super::waiting::{Wait, postpone};
 use crate::engine::argument::Argument;
 use crate::engine::bounds::{LISTED_AT_ONCE, check_list};
 use crate::engine::number_source::Take;
@@ -103,9 +103,15 @@ enum Which {
 /// `NUMPOOL.UNREG key number [number ...]` or `NUMPOOL.UNREG key SWITCH id`
 pub(super) fn unreg(call: &Call<'_>, [_, which]: &[Argument<'_>; 2]) -> Done {
     match which.choice(&[Which::Numbers, Which::Switch]) {
-        Some(Which::Switch) => answer(call, &Request::UnregSwitch(which.text())),
+        Some(Which::Switch) => unreg_switch(call, which.text()),
         Some(Which::Numbers) | None => answer(call, &Request::Unreg(&all(which)?)),
     }
+}
+
+fn unreg_switch(call: &Call<'_>, switch: &[u8]) -> Done {
+    answer_or_slice(call, &Request::UnregSwitch(switch), |pool, _, wait| {
+        pool.is_unregistered_in_slices(switch).then(|| pool.begin_unregistration(switch, wait))
+    })
 }
 
 /// `NUMPOOL.CALL key [number] [option ...]`
@@ -125,23 +131,30 @@ pub(super) fn call(
         pick: pick.member()?,
         random: 0,
     };
-    let Some(wait) = Wait::of(wait, priority)? else {
-        let outcome = change::<Pool, _>(call.ctx, call.key()?, |step| {
-            let decision = decide_call(step, &mut request)?;
-            Ok(settle(step, decision))
-        });
-        return reply(call, outcome);
-    };
+    let wait = Wait::of(wait, priority)?;
     let outcome = change::<Pool, _>(call.ctx, call.key()?, |step| {
-        let decision = decide_call(step, &mut request);
-        if !is_worth_waiting(&decision) {
-            return decision.map(|decision| Some(settle(step, decision)));
+        draw(step, &mut request);
+        let now = step.now();
+        let postponed = step.state_mut().is_postponed(now, &request) && call.ctx.may_block();
+        match (&wait, postponed) {
+            (None, true) => postpone(call.ctx, call.key()?, step, &request),
+            (None, false) => {
+                let decision = decide_call(step, &request)?;
+                return Ok(Some(settle(step, decision)));
+            }
+            (Some(wait), true) => wait.begin(call.ctx, call.key()?, step, &request),
+            (Some(wait), false) => {
+                let decision = decide_call(step, &request);
+                if !is_worth_waiting(&decision) {
+                    return decision.map(|decision| Some(settle(step, decision)));
+                }
+                if !call.ctx.may_block() {
+                    return Ok(Some(Reply::None));
+                }
+                wait.begin(call.ctx, call.key()?, step, &request);
+            }
         }
-        let waits = call.ctx.may_block();
-        if waits {
-            wait.begin(call.ctx, call.key()?, step, &request);
-        }
-        Ok((!waits).then_some(Reply::None))
+        Ok(None)
     });
     match outcome.transpose() {
         Some(outcome) => reply(call, outcome),
@@ -149,12 +162,16 @@ pub(super) fn call(
     }
 }
 
-/// Decides a call. Before that it sets the random choice, or prepares the indexes of the pool, if the call needs them.
-/// Numbers that became free because a deadline has passed go to calls that wait first.
-fn decide_call(step: &mut Step<'_, '_, Pool>, request: &mut request::Call<'_>) -> Result<Decision, Refusal> {
+/// Sets the random choice of a call that needs one.
+fn draw(step: &Step<'_, '_, Pool>, request: &mut request::Call<'_>) {
     if request.pick.unwrap_or(step.state().settings().pick) == Policy::Random {
         request.random = token::random();
     }
+}
+
+/// Decides a call. Before that it prepares the orders of the pool that the call needs. Numbers that became free because
+/// a deadline has passed go to calls that wait first.
+fn decide_call(step: &mut Step<'_, '_, Pool>, request: &request::Call<'_>) -> Result<Decision, Refusal> {
     if request.number.is_none() {
         step.state_mut().prepare(request.pick, request.prefix);
     }
@@ -190,9 +207,10 @@ pub(crate) fn call_number(ctx: Context<'_>, pool: KeyName<'_>, lease: &[u8], tak
         random: 0,
     };
     change::<Pool, _>(ctx, pool, |step| {
+        draw(step, &mut request);
         let mut others = None;
         loop {
-            let decision = decide_call(step, &mut request)?;
+            let decision = decide_call(step, &request)?;
             let Reply::Lease(record) = &decision.reply else {
                 counters::NUMPOOL_NONE_FREE.add(1);
                 let name = quoted(pool.as_bytes());
@@ -242,15 +260,29 @@ pub(super) fn renew(call: &Call<'_>, [_, called, lease, ttl]: &[Argument<'_>; 4]
 /// `NUMPOOL.RECONCILE key SWITCH id [BEFORE ms] [LEASE token ...]`
 pub(super) fn reconcile(call: &Call<'_>, [_, switch, before, leases]: &[Argument<'_>; 4]) -> Done {
     let (switch, before, leases) = (switch.text(), before.optional_integer(), leases.words());
-    let outcome = change::<Pool, _>(call.ctx, call.key()?, |step| {
-        if step.state().is_reconciled_in_slices(switch) && call.ctx.may_block() {
-            let (name, now) = (call.key()?, step.now());
-            let forget = forget_waiter::<Pool>;
-            let wait = || waiting::block(call.ctx, name, 0, forget, None);
-            step.state_mut().begin_reconciliation(now, switch, before, leases, wait)?;
-            return Ok(None);
+    answer_or_slice(call, &Request::Reconcile { switch, before, leases }, |pool, now, wait| {
+        let in_slices = pool.is_reconciled_in_slices(switch);
+        in_slices.then(|| pool.begin_reconciliation(now, switch, before, leases, wait))
+    })
+}
+
+/// Answers a request. `begin` begins one that is too much for one step, to be carried out in slices, unless its client
+/// cannot wait.
+fn answer_or_slice(
+    call: &Call<'_>,
+    request: &Request<'_>,
+    begin: impl FnOnce(&mut Pool, i64, &dyn Fn() -> u64) -> Option<Result<(), Refusal>>,
+) -> Done {
+    let name = call.key()?;
+    let outcome = change::<Pool, _>(call.ctx, name, |step| {
+        let wait = || waiting::block(call.ctx, name, 0, forget_waiter::<Pool>, None);
+        let now = step.now();
+        if call.ctx.may_block()
+            && let Some(begun) = begin(step.state_mut(), now, &wait)
+        {
+            return begun.map(|()| None);
         }
-        let decision = decided(step, &Request::Reconcile { switch, before, leases })?;
+        let decision = decided(step, request)?;
         Ok(Some(settle(step, decision)))
     });
     match outcome.transpose() {

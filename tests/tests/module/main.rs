@@ -17,6 +17,7 @@ mod memory;
 mod numbers;
 mod numbers_caps;
 mod numbers_library;
+mod numbers_postponed;
 mod numbers_reconcile;
 mod numbers_soak;
 mod numbers_waiting;

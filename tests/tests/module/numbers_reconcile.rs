@@ -1,6 +1,7 @@
-//! `NUMPOOL.RECONCILE` of many leases, on live servers: it goes on in slices, and its client waits for the outcome.
+//! `NUMPOOL.RECONCILE` of many leases and `NUMPOOL.UNREG` of many numbers, on live servers: they go on in slices, and the
+//! client waits for the outcome.
 
-use allot_tests::pools::{fill, pool_info};
+use allot_tests::pools::{fill, number, pool_info, state_of};
 use allot_tests::raw::RawClient;
 use allot_tests::shows::no_internal_errors;
 use allot_tests::wait::TIMEOUT;
@@ -148,4 +149,34 @@ fn master_forgets_its_requests_when_it_becomes_a_replica() {
     assert_eq!(second.digest(), first.digest());
     no_internal_errors(&first);
     no_internal_errors(&second);
+}
+
+#[test]
+fn switch_unregisters_its_numbers_in_slices() {
+    let (server, replica) =
+        (RedisServer::builder().module_arg("timer-slice 1").start(), RedisServer::strict().start());
+    replica.replica_of(&server);
+    let (mut client, mut other) = (server.raw(), server.raw());
+    fill(&mut client, "pool", LEASES);
+    assert!(!client.words("NUMPOOL.CALL pool LEASE a").is_null());
+    client.send(&["NUMPOOL.UNREG", "pool", "SWITCH", "sw0"]);
+    let is_up =
+        |client: &mut RawClient, place: usize| state_of(client, "pool", &number(place)) != "idle+down";
+    eventually("the first registrations to end", TIMEOUT, || !is_up(&mut other, 1));
+    assert!(is_up(&mut other, LEASES - 1), "it was done at once");
+    // Registered meanwhile in the same way, a number stays registered.
+    let last = number(LEASES - 1);
+    other.call(&["NUMPOOL.REG", "pool", &last, "SWITCH", "sw0"]);
+    assert_eq!(client.read(), Reply::Int(LEASES as i64 - 1));
+    assert_eq!(state_of(&mut other, "pool", &number(0)), "busy+down");
+    assert_eq!(other.words("NUMPOOL.CALL pool").field("number").text(), last);
+    assert!(other.words("NUMPOOL.CALL pool").is_null());
+    server.wait_offset_equal(&replica);
+    assert_eq!(replica.digest(), server.digest());
+
+    fill(&mut client, "again", LEASES);
+    client.words("MULTI");
+    client.words("NUMPOOL.UNREG again SWITCH sw0");
+    assert_eq!(client.words("EXEC").array(), [Reply::Int(LEASES as i64)]);
+    no_internal_errors(&server);
 }

@@ -271,6 +271,7 @@ impl Pool {
 
     /// Records the switch that registered a number, which is usually the same as before.
     pub(super) fn registered_by(&mut self, id: u32, switch: Option<&[u8]>) {
+        self.sliced.registered(id);
         if self.switches.name(self.switches.of(id)) != switch {
             self.switches.unlist(id);
             self.switches.assign(id, switch);

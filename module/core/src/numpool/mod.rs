@@ -5,7 +5,7 @@
 //! `model` is the state: which numbers there are (`directory`, whose names are `number`s), a `record` for each, the
 //! state machine of a number as a table (`cells`), the queue, live calls (`leases`), the switches that registered
 //! numbers and the peers they called (`groups`), and an `order` over free numbers that exists from the first choice
-//! by prefix or by use. `snapshot` encodes and decodes the whole state, and `read` has the queries.
+//! by prefix or by use (a `tree`; `preparation` makes it). `snapshot` encodes and decodes the whole state, and `read` has the queries.
 //! `waiting` serves calls that wait, which are kept in the state (`waiters`) but are no part of it.
 
 mod apply;
@@ -14,6 +14,7 @@ pub mod event;
 mod machine;
 mod model;
 pub mod outcome;
+pub mod preparation;
 pub mod read;
 pub mod request;
 pub mod snapshot;
@@ -21,8 +22,8 @@ pub mod waiting;
 
 pub use decide::{decide, decide_due, decide_overdue};
 pub use event::Event;
-pub use model::{causes, cells, directory, groups, leases, number, order, settings, state};
-use model::{reconciliations, record};
+use model::record;
+pub use model::{causes, cells, directory, groups, leases, number, settings, state};
 pub use number::Number;
 pub use outcome::{Decision, LeaseRecord, Reply};
 pub use request::Request;

@@ -26,7 +26,7 @@ pub fn is_worth_waiting(outcome: &Result<Decision, Refusal>) -> bool {
     }
 }
 
-fn wish_of(call: &Call<'_>) -> Wish {
+pub(super) fn wish_of(call: &Call<'_>) -> Wish {
     Wish {
         number: call.number,
         ttl: call.ttl,
@@ -39,7 +39,7 @@ fn wish_of(call: &Call<'_>) -> Wish {
     }
 }
 
-fn call_of(wish: &Wish, random: u64) -> Call<'_> {
+pub(super) fn call_of(wish: &Wish, random: u64) -> Call<'_> {
     Call {
         number: wish.number,
         ttl: wish.ttl,
@@ -68,7 +68,8 @@ impl Pool {
     /// The pool has another name, for which nobody waits.
     pub fn forget_waiters(&mut self) {
         self.waiters.clear();
-        self.reconciliations.clear();
+        self.postponed.clear();
+        self.sliced.clear();
     }
 
     /// How many calls wait. O(1).
@@ -81,14 +82,21 @@ impl Pool {
         self.waiters.in_order()
     }
 
-    /// Whether `next_grant` may find a waiter to serve. O(1), one comparison in a pool without waiters.
+    /// Whether numbers may be free for calls that wait. O(1), one comparison in a pool without waiters.
     #[inline]
     pub fn has_pending_grants(&self) -> bool {
         self.waiters.are_pending()
     }
 
-    /// The first waiter for whom a number is free now, with its answer. Apply the events, and call again until there is
-    /// none. Waiters that are not alive are dropped. O(log n), plus the choice of the number.
+    /// Whether `next_grant` may find a call to answer. O(1).
+    #[inline]
+    pub fn has_grants(&self) -> bool {
+        self.has_pending_grants() || self.postponed.are_ready()
+    }
+
+    /// The first waiter for whom a number is free now, or else the first postponed call whose number can be chosen now,
+    /// with its answer. Apply the events, and call again until there is none. Those that are not alive are dropped.
+    /// O(log n), plus the choice of the number.
     pub fn next_grant(&mut self, now: Millis, random: u64, is_alive: impl Fn(u64) -> bool) -> Option<Grant> {
         while let Some(waiter) = self.waiters.next(!self.queue.is_empty()) {
             if !is_alive(waiter.id) {
@@ -96,8 +104,10 @@ impl Pool {
                 continue;
             }
             let call = call_of(&waiter.wish, random);
-            if call.number.is_none() {
-                self.prepare(call.pick, call.prefix);
+            if call.number.is_none() && self.needs_work(now, &call) {
+                // All classes are opened when the work is done.
+                self.waiters.put_back(waiter);
+                continue;
             }
             let outcome = decide(self, now, &Request::Call(call));
             if is_worth_waiting(&outcome) {
@@ -108,6 +118,6 @@ impl Pool {
             self.waiters.follow(&waiter);
             return Some(Grant { waiter: waiter.id, outcome });
         }
-        None
+        self.next_postponed(now, random, is_alive)
     }
 }

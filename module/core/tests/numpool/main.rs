@@ -15,6 +15,7 @@ mod cells;
 mod model;
 mod naive;
 mod overdue;
+mod postponed;
 mod reconcile;
 mod spec;
 mod waiting;

@@ -1,8 +1,9 @@
-//! Reconciliation in slices: it ends the leases that one step would have ended, although other requests come between.
+//! Requests in slices: they end what one step would have ended, although other requests come between.
 
 use super::spec::{Bench, any, n};
+use allot_core::numpool::outcome::Reconciled;
 use allot_core::numpool::request::{Call, Changes, Request};
-use allot_core::numpool::{Event, Reply};
+use allot_core::numpool::{Event, Number, Reply};
 use allot_core::shared::refusal::Code;
 use std::collections::BTreeSet;
 
@@ -56,14 +57,22 @@ impl Bench {
     /// Applies the next slice. Returns the numbers whose calls it ended.
     fn slice(&mut self) -> Vec<String> {
         let mut ended = Vec::new();
-        for event in self.pool.continue_reconciliation(self.now, SLICE) {
-            let Event::Ended { numbers, .. } = &event else { panic!("{event:?} ends no call") };
+        for event in self.pool.continue_sliced(self.now, SLICE) {
+            let (Event::Ended { numbers, .. } | Event::Unregistered(numbers)) = &event else {
+                panic!("{event:?} ends nothing")
+            };
             ended.extend(numbers.iter().map(ToString::to_string));
             self.pool.apply(self.now, &event);
         }
         assert!(ended.len() <= SLICE);
         assert_eq!(self.pool.check(), Ok(()));
         ended
+    }
+
+    fn take_reconciled(&mut self) -> Option<(u64, Reconciled)> {
+        let (waiter, reply) = self.pool.take_sliced()?;
+        let Reply::Reconciled(outcome) = reply else { panic!("{reply:?}") };
+        Some((waiter, outcome))
     }
 
     fn is_live(&self, place: usize) -> bool {
@@ -90,7 +99,7 @@ fn slices_end_the_leases_of_the_time_of_the_request() {
     let all_expected = expected.clone();
 
     let (mut ended, mut round) = (BTreeSet::new(), 0);
-    while !bench.pool.has_reconciled() {
+    while !bench.pool.has_sliced() {
         assert_eq!(bench.pool.next_due(), Some(bench.now), "the timer goes on at once");
         ended.extend(bench.slice());
         // Calls end and begin between the slices: the new ones get the ids of leases that have ended, at the time of
@@ -114,11 +123,11 @@ fn slices_end_the_leases_of_the_time_of_the_request() {
     let others = (0..CALLS).filter(|place| !all_expected.contains(place));
     assert!(newer.chain(others).all(|place| bench.is_live(place)));
 
-    let (waiter, outcome) = bench.pool.take_reconciled().unwrap();
+    let (waiter, outcome) = bench.take_reconciled().unwrap();
     assert_eq!((waiter, outcome.kept, outcome.freed), (9, continued as u64, expected.len() as u64));
     let unknown = carried.iter().filter(|&place| !of_switch(place)).count() + 1;
     assert_eq!(outcome.unknown.len(), unknown);
-    assert_eq!(bench.pool.take_reconciled().map(|(waiter, _)| waiter), None);
+    assert_eq!(bench.take_reconciled().map(|(waiter, _)| waiter), None);
     assert_ne!(bench.pool.next_due(), Some(bench.now));
 }
 
@@ -134,10 +143,10 @@ fn slices_have_the_outcome_of_one_step() {
     {
         let (mut whole, mut sliced) = (with_calls(), with_calls());
         sliced.begin(1, before, &carried).unwrap();
-        while !sliced.pool.has_reconciled() {
+        while !sliced.pool.has_sliced() {
             sliced.slice();
         }
-        let (_, outcome) = sliced.pool.take_reconciled().unwrap();
+        let (_, outcome) = sliced.take_reconciled().unwrap();
         assert_eq!(outcome, outcome_at_once(&mut whole, before, &carried));
         assert!((0..CALLS).all(|place| whole.is_live(place) == sliced.is_live(place)));
     }
@@ -151,10 +160,10 @@ fn expired_leases_are_left_to_their_deadline() {
     // A call that has expired is no live one.
     bench.begin(1, None, &[b"call-5", b"call-1"]).unwrap();
     let mut ended = 0;
-    while !bench.pool.has_reconciled() {
+    while !bench.pool.has_sliced() {
         ended += bench.slice().len();
     }
-    let (_, outcome) = bench.pool.take_reconciled().unwrap();
+    let (_, outcome) = bench.take_reconciled().unwrap();
     let expired = (0..CALLS).filter(|place| place.is_multiple_of(5) && !place.is_multiple_of(3)).count();
     let carried = (0..CALLS).filter(|place| !place.is_multiple_of(3)).count();
     assert_eq!((outcome.kept, outcome.unknown.len()), (1, 1));
@@ -170,13 +179,13 @@ fn reconciliations_take_turns_up_to_a_limit_and_copies_have_none() {
     }
     assert_eq!(bench.begin(16, None, &[]), Err(Code::Limit));
     assert_eq!(bench.begin(17, None, &[&[b'x'; 300]]), Err(Code::Limit));
-    assert!(!bench.pool.clone().has_reconciled());
-    assert_eq!(bench.pool.clone().continue_reconciliation(bench.now, SLICE).len(), 0);
+    assert!(!bench.pool.clone().has_sliced());
+    assert_eq!(bench.pool.clone().continue_sliced(bench.now, SLICE).len(), 0);
     let mut done = Vec::new();
     let mut freed = 0;
     for _ in 0..60 {
         bench.slice();
-        if let Some((waiter, outcome)) = bench.pool.take_reconciled() {
+        if let Some((waiter, outcome)) = bench.take_reconciled() {
             done.push(waiter);
             freed += outcome.freed;
         }
@@ -187,7 +196,57 @@ fn reconciliations_take_turns_up_to_a_limit_and_copies_have_none() {
     bench.pool.forget_waiters();
     assert!(!bench.pool.is_reconciled_in_slices(b"sw"));
     let begun = bench.pool.begin_reconciliation(bench.now, b"nobody", None, &[b"a"], || 1);
-    assert!(begun.is_ok() && bench.pool.has_reconciled());
-    let (_, outcome) = bench.pool.take_reconciled().unwrap();
+    assert!(begun.is_ok() && bench.pool.has_sliced());
+    let (_, outcome) = bench.take_reconciled().unwrap();
     assert_eq!((outcome.kept, outcome.freed, outcome.unknown.len()), (0, 0, 1));
+}
+
+#[test]
+fn slices_end_the_registrations_of_the_time_of_the_request() {
+    let mut bench = Bench::of(&[]);
+    let numbers: Vec<Number> = (0..NUMBERS).map(|place| n(&number(place))).collect();
+    bench.ok(&Request::Add(&numbers));
+    for (place, number) in numbers.iter().enumerate() {
+        let switch: &[u8] = if place.is_multiple_of(3) { b"other" } else { b"sw" };
+        let ttl = place.is_multiple_of(5).then_some(500);
+        bench.ok(&Request::Reg { numbers: &[*number], ttl, switch: Some(switch) });
+    }
+    (0..1000).for_each(|place| call(&mut bench, place, b"other"));
+    bench.now += 1000;
+    let is_up = |bench: &Bench, place: usize| bench.pool.state_of(numbers[place]).is_up();
+    let mut expected: BTreeSet<usize> =
+        (0..NUMBERS).filter(|place| !place.is_multiple_of(3) && !place.is_multiple_of(5)).collect();
+    assert!(!bench.pool.is_unregistered_in_slices(b"sw"));
+    bench.pool.begin_unregistration(b"sw", || 4).unwrap();
+    let (mut ended, mut again, mut round) = (0, Vec::new(), 0);
+    while !bench.pool.has_sliced() {
+        assert!(bench.pool.next_due() <= Some(bench.now), "the timer goes on at once");
+        ended += bench.slice().len();
+        // Numbers are registered again in the same way, before and behind the place that was reached; and some leave.
+        for place in [NUMBERS - 2 - 3 * round, round * 30 + 1] {
+            let at_end = is_up(&bench, place);
+            let request = Request::Reg { numbers: &[numbers[place]], ttl: None, switch: Some(b"sw") };
+            bench.ok(&request);
+            again.push(place);
+            if at_end {
+                expected.remove(&place);
+            }
+        }
+        let gone = NUMBERS - 1000 - 3 * round;
+        if is_up(&bench, gone) && expected.remove(&gone) {
+            bench.ok(&Request::Unreg(&[numbers[gone]]));
+        }
+        round += 1;
+    }
+    assert!(round > 10, "{round} slices");
+    let Some((4, Reply::Integer(count))) = bench.pool.take_sliced() else { panic!("no count") };
+    assert_eq!(count, ended as i64);
+    assert_eq!(ended, expected.len());
+    assert!(expected.iter().all(|place| again.contains(place) || !is_up(&bench, *place)));
+    assert!(again.iter().all(|&place| is_up(&bench, place)), "registered after the request");
+    let other_or_late = |place: &usize| place.is_multiple_of(3) || place.is_multiple_of(5);
+    assert!(
+        (0..NUMBERS).filter(other_or_late).all(|place| is_up(&bench, place)),
+        "left to others and the timer"
+    );
 }

@@ -9,12 +9,12 @@ use allot_core::shared::refusal::Code;
 
 impl Bench {
     /// Has a call wait; none may be free for it.
-    fn wait(&mut self, id: u64, priority: i32, call: Call<'_>) -> Option<u64> {
+    pub(super) fn wait(&mut self, id: u64, priority: i32, call: Call<'_>) -> Option<u64> {
         self.pool.wait(id, &call, priority)
     }
 
-    /// Serves the waiters that are alive: who gets which number, or which error.
-    fn serve_alive(&mut self, is_alive: impl Fn(u64) -> bool) -> Vec<(u64, String)> {
+    /// Serves the calls that are alive: who gets which number, none, or which error.
+    pub(super) fn serve_alive(&mut self, is_alive: impl Fn(u64) -> bool) -> Vec<(u64, String)> {
         let mut served = Vec::new();
         while let Some(Grant { waiter, outcome }) = self.pool.next_grant(self.now, 0, &is_alive) {
             let answer = match outcome {
@@ -23,6 +23,7 @@ impl Bench {
                     decision.events.iter().for_each(|event| self.pool.apply(self.now, event));
                     match decision.reply {
                         Reply::Lease(record) => record.number.to_string(),
+                        Reply::None => "none".into(),
                         other => panic!("{other:?}"),
                     }
                 }
@@ -33,7 +34,7 @@ impl Bench {
         served
     }
 
-    fn serve(&mut self) -> Vec<(u64, String)> {
+    pub(super) fn serve(&mut self) -> Vec<(u64, String)> {
         self.serve_alive(|_| true)
     }
 

@@ -5,12 +5,13 @@ mod due;
 mod overdue;
 mod pick;
 mod reconcile;
+mod sliced;
 
 use self::batches::each_some;
 use self::due::deadline;
 pub use self::due::decide_due;
 pub use self::overdue::decide_overdue;
-use self::pick::Selection;
+pub(super) use self::pick::Selection;
 use self::reconcile::decide_reconcile;
 use super::causes::{MAX_CAUSES, MAX_WORD, Rule, is_cause};
 use super::cells::{Cell, State, Trigger, cell};
@@ -180,9 +181,9 @@ fn decide_reg(
         };
         if pool.directory.get(id).state().is_up() {
             // The same again changes nothing.
-            let same =
-                pool.registrations.get(id) == until && pool.switches.name(pool.switches.of(id)) == switch;
-            return !same;
+            let by = pool.switches.of(id);
+            let same = pool.registrations.get(id) == until && pool.switches.name(by) == switch;
+            return !same || pool.sliced.end_registration(id, by);
         }
         came_up += 1;
         true

@@ -2,6 +2,7 @@
 
 use crate::invariant;
 use crate::numpool::cells::State;
+use crate::numpool::model::tree::Tree;
 use crate::numpool::number::Number;
 use crate::numpool::request::{Call, Policy};
 use crate::numpool::state::{ByDigits, ByPeer, Pool};
@@ -10,7 +11,7 @@ use crate::shared::list::NONE;
 
 /// The conditions and the policy of a choice.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Selection<'a> {
+pub(in crate::numpool) struct Selection<'a> {
     pub(super) policy: Policy,
     pub(super) prefix: Option<Number>,
     pub(super) peer: Option<&'a [u8]>,
@@ -19,7 +20,7 @@ pub(super) struct Selection<'a> {
 
 impl<'a> Selection<'a> {
     /// What a call that names no number asks for.
-    pub(super) fn of(pool: &Pool, call: &Call<'a>) -> Self {
+    pub(in crate::numpool) fn of(pool: &Pool, call: &Call<'a>) -> Self {
         let policy = call.pick.unwrap_or(pool.settings.pick);
         Self { policy, prefix: call.prefix, peer: call.peer, random: call.random }
     }
@@ -34,8 +35,7 @@ impl Pool {
         if !self.has_lapsed(id, now) {
             return Some(id);
         }
-        let up = self.counted(State::IdleUp) + self.counted(State::BusyUp);
-        if self.registrations.len() == up as usize && self.registrations.have_all_passed(now) {
+        if self.all_have_lapsed(now) {
             return None;
         }
         let mut registered = self.walk(selection.prefix).filter(|&id| !self.has_lapsed(id, now));
@@ -53,8 +53,19 @@ impl Pool {
         }
     }
 
+    /// Whether the choice among all numbers in the queue is one whose registration has lapsed.
+    pub(in crate::numpool) fn first_choice_has_lapsed(&self, selection: &Selection<'_>, now: Millis) -> bool {
+        self.pick_with_lapsed(selection).is_some_and(|id| self.has_lapsed(id, now))
+    }
+
+    /// Whether the registrations of all numbers have lapsed. O(n), about a nanosecond each; usually much less.
+    pub(in crate::numpool) fn all_have_lapsed(&self, now: Millis) -> bool {
+        let up = self.counted(State::IdleUp) + self.counted(State::BusyUp);
+        self.registrations.len() == up as usize && self.registrations.have_all_passed(now)
+    }
+
     /// Whether the registration of a number has passed its deadline.
-    fn has_lapsed(&self, id: u32, now: Millis) -> bool {
+    pub(super) fn has_lapsed(&self, id: u32, now: Millis) -> bool {
         self.registrations.get(id).is_some_and(|until| until <= now)
     }
 
@@ -78,9 +89,13 @@ impl Pool {
         self.queue.iter(&self.directory).filter(fits)
     }
 
+    fn by_digits(&self) -> Option<&Tree> {
+        self.by_digits.as_ref()?.whole()
+    }
+
     fn oldest(&self, prefix: Option<Number>) -> u32 {
         let Some(prefix) = prefix else { return self.queue.head };
-        match &self.by_digits {
+        match self.by_digits() {
             Some(tree) => {
                 let (least, greatest) = prefix.beginning_with();
                 tree.best((0, least), (0, greatest), &ByDigits(&self.directory)).oldest
@@ -90,7 +105,7 @@ impl Pool {
     }
 
     fn least_used(&self, prefix: Option<Number>) -> u32 {
-        let Some(tree) = &self.by_digits else {
+        let Some(tree) = self.by_digits() else {
             let uses = |id: &u32| self.directory.get(*id).uses;
             return self.walk(prefix).min_by_key(uses).unwrap_or(NONE);
         };
@@ -106,7 +121,7 @@ impl Pool {
         let Some(prefix) = prefix else {
             return self.peers.get(peer).map_or(NONE, |group| group.members.head);
         };
-        if let Some(tree) = &self.by_peer {
+        if let Some(tree) = self.by_peer.as_ref().and_then(|order| order.whole()) {
             let (least, greatest) = prefix.beginning_with();
             tree.best((peer, least), (peer, greatest), &ByPeer(&self.directory, &self.peers)).oldest
         } else {
@@ -123,7 +138,7 @@ impl Pool {
 
     fn random(&self, prefix: Option<Number>, random: u64) -> u32 {
         let Some(prefix) = prefix else { return self.random_of_all(random) };
-        if let Some(tree) = &self.by_digits {
+        if let Some(tree) = self.by_digits() {
             let (least, greatest) = prefix.beginning_with();
             let data = ByDigits(&self.directory);
             match tree.best((0, least), (0, greatest), &data).count {

@@ -32,11 +32,11 @@ impl Pool {
         self.switches.check(slots, |_| true, carriers)?;
         self.peers.check(slots, |id| self.directory.get(id).is_queued(), [].into_iter())?;
         let queue = || self.queue.iter(&self.directory);
-        if let Some(tree) = &self.by_digits {
-            tree.check(queue(), &ByDigits(&self.directory))?;
+        if let Some(order) = &self.by_digits {
+            order.check(queue(), &ByDigits(&self.directory))?;
         }
-        if let Some(tree) = &self.by_peer {
-            tree.check(queue(), &ByPeer(&self.directory, &self.peers))?;
+        if let Some(order) = &self.by_peer {
+            order.check(queue(), &ByPeer(&self.directory, &self.peers))?;
         }
         Ok(())
     }
@@ -155,6 +155,7 @@ impl Pool {
 #[cfg(test)]
 mod tests {
     use super::super::number::Number;
+    use super::super::order::Order;
     use super::super::state::Rest;
     use super::*;
     use crate::numpool::request::{Call, Policy, Request};
@@ -222,7 +223,7 @@ mod tests {
             |pool| _ = pool.cooling.insert(Rest { number: 0, reason: RestReason::CoolDown }),
             |pool| pool.switches.unlist(0),
             |pool| pool.peers.list(4),
-            |pool| pool.by_digits = Some(Box::default()),
+            |pool| pool.by_digits = Some(Box::new(Order::new(List::default()))),
         ];
         for (number, damage) in damages.iter().enumerate() {
             let mut pool = sound.clone();

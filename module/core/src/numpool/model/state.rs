@@ -9,15 +9,16 @@ use super::groups::Groups;
 use super::history::History;
 use super::leases::{Called, Leases};
 use super::number::Number;
-use super::order::{Key, NumberData, Tree};
-use super::reconciliations::Reconciliations;
+use super::order::Order;
+use super::postponed::Postponed;
 use super::record::{Place, Record};
 use super::settings::{Caps, Settings};
+use super::sliced::SlicedRequests;
+use super::tree::{Key, NumberData};
 use super::waiters::Waiters;
-use crate::numpool::request::Policy;
 use crate::shared::Millis;
 use crate::shared::deadlines::Deadlines;
-use crate::shared::list::{List, NONE};
+use crate::shared::list::{Links, List, NONE};
 use crate::shared::outbox::Outbox;
 use crate::shared::table::Table;
 use crate::{invariant, words};
@@ -48,13 +49,15 @@ pub struct Pool {
     pub(in crate::numpool) leases: Leases,
     pub(in crate::numpool) switches: Groups,
     pub(in crate::numpool) peers: Groups,
-    pub(in crate::numpool) by_digits: Option<Box<Tree>>,
-    pub(in crate::numpool) by_peer: Option<Box<Tree>>,
+    pub(in crate::numpool) by_digits: Option<Box<Order>>,
+    pub(in crate::numpool) by_peer: Option<Box<Order>>,
     pub(in crate::numpool) outbox: Outbox,
     /// Calls that wait for a number, on this server.
     pub(in crate::numpool) waiters: Waiters,
-    /// Reconciliations that go on in slices, on this server.
-    pub(in crate::numpool) reconciliations: Reconciliations,
+    /// Calls that are answered when the timer has done the work that they need, on this server.
+    pub(in crate::numpool) postponed: Postponed,
+    /// Requests that are carried out in slices, on this server.
+    pub(in crate::numpool) sliced: SlicedRequests,
 }
 
 words! {
@@ -147,11 +150,16 @@ impl Pool {
         self.applied.max(clock)
     }
 
-    /// The earliest deadline. While a call that waits may be served, or a reconciliation goes on, this is now.
+    /// The earliest deadline. While a call that waits may be served, or work goes on in slices, this is now.
     pub fn next_due(&self) -> Option<Millis> {
-        if self.waiters.are_pending() || !self.reconciliations.is_empty() {
+        if self.waiters.are_pending() || !self.sliced.is_empty() || self.is_preparing() {
             return Some(self.applied);
         }
+        self.earliest_deadline()
+    }
+
+    /// The earliest deadline.
+    pub(in crate::numpool) fn earliest_deadline(&self) -> Option<Millis> {
         let never = Millis::MAX;
         let leases = self.leases.deadlines().earliest().unwrap_or(never);
         let registrations = self.registrations.earliest().unwrap_or(never);
@@ -186,7 +194,7 @@ impl Pool {
 
     /// Bytes allocated.
     pub fn allocated(&self) -> usize {
-        let trees = self.by_digits.iter().chain(&self.by_peer);
+        let orders = self.by_digits.iter().chain(&self.by_peer);
         self.directory.allocated()
             + self.registrations.allocated()
             + self.cooling.allocated()
@@ -196,27 +204,13 @@ impl Pool {
             + self.leases.allocated()
             + self.switches.allocated()
             + self.peers.allocated()
-            + trees.map(|tree| size_of::<Tree>() + tree.allocated()).sum::<usize>()
+            + orders.map(|order| order.allocated()).sum::<usize>()
             + self.outbox.allocated()
     }
 
     /// A rough number of allocations, which tells whether freeing is worth a background thread.
     pub fn free_effort(&self) -> usize {
         1 + self.directory.slots() as usize / 1024 + self.leases.len()
-    }
-
-    /// Makes the order that a call with this way of picking needs, if there is none yet. The first time O(n log n);
-    /// from then on every event costs O(log n).
-    pub fn prepare(&mut self, pick: Option<Policy>, prefix: Option<Number>) {
-        let pick = pick.unwrap_or(self.settings.pick);
-        if self.by_digits.is_none() && (prefix.is_some() || pick == Policy::LeastUsed) {
-            let tree = Tree::of(self.queue.iter(&self.directory), &ByDigits(&self.directory));
-            self.by_digits = Some(Box::new(tree));
-        }
-        if self.by_peer.is_none() && prefix.is_some() && pick == Policy::Sticky {
-            let tree = Tree::of(self.queue.iter(&self.directory), &ByPeer(&self.directory, &self.peers));
-            self.by_peer = Some(Box::new(tree));
-        }
     }
 
     /// The number of an id that has one.
@@ -313,11 +307,11 @@ impl Pool {
         self.queue.join(&mut self.directory, id);
         self.waiters.touch(|| name_of(&self.directory, id));
         self.peers.list(id);
-        if let Some(tree) = &mut self.by_digits {
-            tree.join(id, &ByDigits(&self.directory));
+        if let Some(order) = &mut self.by_digits {
+            order.joined(id, &ByDigits(&self.directory));
         }
-        if let Some(tree) = &mut self.by_peer {
-            tree.join(id, &ByPeer(&self.directory, &self.peers));
+        if let Some(order) = &mut self.by_peer {
+            order.joined(id, &ByPeer(&self.directory, &self.peers));
         }
     }
 
@@ -326,14 +320,15 @@ impl Pool {
         if !self.directory.get(id).is_queued() {
             return;
         }
+        let [_, behind] = self.directory.links(id);
         self.queue.leave(&mut self.directory, id);
         self.directory.at(id).put(Place::Nowhere, NONE);
         self.peers.unlist(id);
-        if let Some(tree) = &mut self.by_digits {
-            tree.leave(id, &ByDigits(&self.directory));
+        if let Some(order) = &mut self.by_digits {
+            order.left(id, behind, &ByDigits(&self.directory));
         }
-        if let Some(tree) = &mut self.by_peer {
-            tree.leave(id, &ByPeer(&self.directory, &self.peers));
+        if let Some(order) = &mut self.by_peer {
+            order.left(id, behind, &ByPeer(&self.directory, &self.peers));
         }
     }
 
@@ -349,7 +344,7 @@ impl Pool {
         let has_peer = called.peer.is_some();
         self.waiters.lease_began(&called.token);
         let lease = self.leases.grant(called.token.clone(), id, switch, context.at, called.until, has_peer);
-        self.reconciliations.lease_began(lease);
+        self.sliced.lease_began(lease);
         let record = self.directory.at(id);
         record.put(Place::Call, lease);
         record.uses = record.uses.saturating_add(1);

@@ -154,6 +154,14 @@ impl Waiters {
         }
     }
 
+    /// Any number may concern any waiter now. O(classes log classes).
+    pub(in crate::numpool) fn open_all(&mut self) {
+        if let Some(queues) = &mut self.0 {
+            let classes: Vec<Class> = queues.classes.keys().copied().collect();
+            classes.into_iter().for_each(|class| queues.open(class));
+        }
+    }
+
     /// Takes the next waiter to serve out; its class is closed until it is opened again. While no number at all is free,
     /// classes that leave the choice of the number are closed at once. O(log n) in all for each number that was freed.
     pub(in crate::numpool) fn next(&mut self, some_are_free: bool) -> Option<Waiter> {
