@@ -239,7 +239,7 @@ impl Pool {
     }
 
     /// Drops the orders of free numbers if a batch changes so many numbers that building the orders again costs less.
-    fn mind_orders(&mut self, changes: usize) {
+    pub(super) fn mind_orders(&mut self, changes: usize) {
         if changes > MANY && changes > self.queue.len() as usize / 8 {
             (self.by_digits, self.by_peer) = (None, None);
         }

@@ -61,6 +61,8 @@ impl Pool {
     /// As a request that is decided at once; `LIMIT` if too many are in progress.
     pub fn begin_unregistration(&mut self, switch: &[u8], wait: impl FnOnce() -> u64) -> Result<(), Refusal> {
         let switch = self.sliced_switch(switch)?;
+        let count = self.switches.get(switch).map_or(0, |group| group.members.len());
+        self.mind_orders(count as usize);
         let end = if switch == NONE { 0 } else { self.directory.slots() };
         let (ends, exempt) = (Ends::Registrations, HashSet::new());
         self.sliced.begin(wait(), Sliced { switch, ends, exempt, next: 0, end, kept: 0, ended: 0 });
