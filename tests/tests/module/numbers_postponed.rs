@@ -87,7 +87,7 @@ fn client_that_leaves_leaves_no_lease_and_one_whose_key_goes_is_told() {
         let reply = client.read();
         assert_eq!(client.words("PING"), Reply::Simple("PONG".into()));
         let told = matches!(&reply, Reply::Error(line) if line.starts_with("UNBLOCKED "));
-        // The order is made all the same, for the next call.
+        // The order is still made, for the next call.
         assert!(!control.words("NUMPOOL.CALL other PREFIX 138").is_null());
         told
     });

@@ -28,10 +28,13 @@ impl Pool {
     /// postponed calls come first. The work begins. O(1) for a pool whose orders are whole and whose registrations have
     /// not lapsed.
     pub fn is_postponed(&mut self, now: Millis, call: &Call<'_>) -> bool {
-        if call.number.is_some() || self.has_lease(call.lease.token) {
+        if call.number.is_some() {
             return false;
         }
-        self.postponed.are_ready() || self.needs_work(now, call)
+        let must_wait = self.postponed.are_ready() || self.needs_work(now, call);
+        // A call that waits behind the others is looked at again.
+        self.postponed.is_awaited |= must_wait;
+        must_wait && !self.has_lease(call.lease.token)
     }
 
     /// Postpones a call: when the work is done it is answered, even if no number is free. O(1).

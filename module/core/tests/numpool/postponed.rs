@@ -129,6 +129,9 @@ fn postponed_calls_are_answered_in_the_order_in_which_they_came() {
     // Calls that come now are behind.
     assert!(bench.pool.is_postponed(bench.now, &any("d")));
     bench.pool.postpone(6, &any("d"));
+    let late = Call { prefix: Some(n("12")), ..any("v") };
+    assert!(bench.pool.is_postponed(bench.now, &late));
+    bench.wait(7, 0, late);
     let oldest = bench.pool.waiting().find(|number| *number != n(&free(0)) && *number != n(&free(1)));
     let served = bench.serve_alive(|id| id != 3);
     let expected =
@@ -136,6 +139,10 @@ fn postponed_calls_are_answered_in_the_order_in_which_they_came() {
     assert_eq!(served, expected);
     assert!(!bench.pool.is_postponed(bench.now, &any("e")));
     assert!(!bench.pool.has_grants());
+    let expected = bench.expected(late);
+    bench.tick(0);
+    assert_eq!(bench.serve(), [(7, expected)], "a call that waits, and came behind them");
+    assert_ne!(bench.pool.next_due(), Some(bench.now));
 
     // A key that gets another name has none of them.
     let mut bench = large();

@@ -2,7 +2,6 @@
 
 use super::batches::each_some;
 use super::reconcile::{ended, listed};
-use crate::invariant;
 use crate::numpool::event::{Event, Events};
 use crate::numpool::model::sliced::{Ends, Sliced};
 use crate::numpool::outcome::{Reconciled, Reply};
@@ -85,22 +84,15 @@ impl Pool {
     /// before the next call. Those whose deadline has passed are left to the timer.
     pub fn continue_sliced(&mut self, now: Millis, limit: usize) -> Events {
         let mut sliced = std::mem::take(&mut self.sliced);
-        let events = match sliced.first_mut() {
-            Some(first) if matches!(first.ends, Ends::Registrations) => {
-                self.end_registrations(first, now, limit)
-            }
-            Some(first) => self.end_leases(first, now, limit),
-            None => Events::new(),
-        };
+        let events = sliced.first_mut().map_or_else(Events::new, |first| match first.ends {
+            Ends::Leases { before, .. } => self.end_leases(first, before, now, limit),
+            Ends::Registrations => self.end_registrations(first, now, limit),
+        });
         self.sliced = sliced;
         events
     }
 
-    fn end_leases(&self, request: &mut Sliced, now: Millis, limit: usize) -> Events {
-        let Ends::Leases { before, .. } = request.ends else {
-            invariant!("a reconciliation ends leases");
-            return Events::new();
-        };
+    fn end_leases(&self, request: &mut Sliced, before: Option<Millis>, now: Millis, limit: usize) -> Events {
         let mut calls = Vec::new();
         for id in request.next..request.end.min(request.next.saturating_add(LOOKED_AT)) {
             if calls.len() >= limit {

@@ -25,7 +25,10 @@ impl Order {
 
     /// Adds at most `count` of the numbers that it lacks. O(count log n).
     pub(in crate::numpool) fn grow(&mut self, count: usize, queue: &impl Links, data: &impl NumberData) {
-        let mut ids = Vec::with_capacity(count.min(1 << 20));
+        if self.next == NONE {
+            return;
+        }
+        let mut ids = Vec::new();
         while self.next != NONE && ids.len() < count {
             ids.push(self.next);
             [_, self.next] = queue.links(self.next);

@@ -27,8 +27,8 @@ pub(in crate::numpool) struct Sliced {
     /// the same switch.
     pub(in crate::numpool) switch: u32,
     pub(in crate::numpool) ends: Ends,
-    /// What goes on, by the ids of leases or numbers: leases that the switch still carries, and whatever began after
-    /// the request.
+    /// What goes on, by the ids of leases or numbers: leases that the switch still carries, and what began after the
+    /// request.
     pub(in crate::numpool) exempt: HashSet<u32>,
     /// The next lease or number to look at, in the order of ids.
     pub(in crate::numpool) next: u32,

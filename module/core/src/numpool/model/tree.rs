@@ -340,7 +340,7 @@ impl Tree {
         }
     }
 
-    /// Joins two trees, whatever the order of their numbers. O(m log(n / m)) for m numbers and n.
+    /// Joins two trees whose numbers may stand between each other. O(m log(n / m)) for m numbers and n.
     fn unite(&mut self, a: u32, b: u32, data: &impl NumberData) -> u32 {
         if a == NONE {
             return b;
