@@ -152,7 +152,7 @@ fn begin(setup: Setup, margin: Amount) -> World {
 /// Rebalances, and returns the moves. Each avoids a cost or fills a minimum.
 fn rebalance(world: &mut World) -> Vec<Shift> {
     let World { rig, sent, margin, .. } = world;
-    let holdings = Holdings::of(rig, (0..ACCOUNTS).map(name));
+    let holdings = Holdings::of(rig);
     let check = sent.checker(rig, holdings, *margin);
     let reply = rig.ask(ManagerRequest::Rebalance { dry_run: false, max_moves: 1000 });
     let Ok(Reply::Moves(moves)) = reply else { panic!("{reply:?}") };

@@ -127,7 +127,7 @@ impl Run {
         // A request first does what is due. An even assignment of too few accounts may go below the minimum.
         self.rig.settle();
         let before = self.kept();
-        let mut holdings = Holdings::of(&self.rig, (0..30).map(name));
+        let mut holdings = Holdings::of(&self.rig);
         let dry_run = self.random.chance(30);
         let request = ManagerRequest::Rebalance { dry_run, max_moves: 5 };
         let Ok(Reply::Moves(moves)) = self.rig.ask(request) else { return };

@@ -26,8 +26,8 @@ pub(crate) struct Holdings {
 }
 
 impl Holdings {
-    /// The holdings of a book whose accounts are among these.
-    pub(crate) fn of(rig: &Rig, accounts: impl Iterator<Item = String>) -> Self {
+    /// The holdings of a book of few accounts. The names are the book's own: damaged bytes may have changed one.
+    pub(crate) fn of(rig: &Rig) -> Self {
         let minimum = |module: &Module| (module.name.clone(), module.policy.min as usize);
         let minima = rig.book.modules().map(minimum).collect();
         let mut holdings = Self { accounts: BTreeMap::new(), minima };
@@ -36,7 +36,7 @@ impl Holdings {
             .modules()
             .map(|module| (rig.book.find_module(&module.name).unwrap(), &module.name))
             .collect();
-        for account in accounts.filter_map(|name| rig.book.account_called(name.as_bytes())) {
+        for account in rig.book.list(None, None, None, 0, usize::MAX).0 {
             let place = match (account.state, account.goal.and_then(Goal::place)) {
                 (AccountState::Dealt, _) => place_of(rig, account.instance),
                 (AccountState::Revoking, Some(instance)) => place_of(rig, instance),
