@@ -10,7 +10,7 @@ use super::venue::{Seat, Venue};
 use crate::invariant;
 use crate::shared::codec::Damaged;
 use crate::shared::refusal::Refusal;
-use crate::shared::{MAX_IDENTIFIER, Millis};
+use crate::shared::{MAX_IDENTIFIER, Millis, copied};
 
 impl Show {
     /// The show that a `Created` event opens.
@@ -161,7 +161,7 @@ impl Show {
             Event::Confirmed { token, order } => {
                 if let Some(id) = self.claim(token) {
                     self.claims.sell(id, order.as_deref());
-                    let seats = self.claims.get(id).seats.clone();
+                    let seats = copied(&self.claims.get(id).seats);
                     self.recount(&seats, SeatState::Held, SeatState::Sold);
                 }
             }
@@ -206,12 +206,12 @@ impl Show {
         }
         let before = self.state_before_hold(&held.seats);
         let id = self.claims.hold(
-            held.token.clone(),
+            copied(&held.token),
             &held.user,
             at,
             held.until,
             held.fingerprint.0,
-            held.seats.clone(),
+            copied(&held.seats),
         );
         self.hand_over(&held.seats, before, SeatState::Held, Owner::Claim(id));
         match held.turn {

@@ -25,6 +25,15 @@ pub mod words;
 /// allocation, which is what tokens and user ids mostly are.
 pub type Bytes = smallvec::SmallVec<[u8; 24]>;
 
+/// A copy of a short list, byte for byte. The `clone` of such a list goes item by item.
+#[inline]
+pub(crate) fn copied<A>(list: &smallvec::SmallVec<A>) -> smallvec::SmallVec<A>
+where
+    A: smallvec::Array<Item: Copy>,
+{
+    smallvec::SmallVec::from_slice(list)
+}
+
 /// The longest identifier a client may use, in bytes.
 pub const MAX_IDENTIFIER: usize = 256;
 

@@ -29,7 +29,7 @@ use crate::shared::list::NONE;
 use crate::shared::refusal::{Code, Refusal, refuse};
 use crate::shared::text::quoted;
 use crate::shared::token::{MAX_TTL, check_identifier, check_ttl};
-use crate::shared::{Bytes, Millis};
+use crate::shared::{Bytes, Millis, copied};
 use hashbrown::HashSet;
 use smallvec::smallvec;
 
@@ -248,7 +248,7 @@ fn decide_call(pool: &Pool, now: Millis, call: &Call<'_>) -> Decided {
     let token = Bytes::from_slice(call.lease.token);
     let switch = call.switch.or_else(|| pool.switches.name(pool.switches.of(id))).map(Bytes::from_slice);
     let peer = call.peer.map(Bytes::from_slice);
-    let record = LeaseRecord { number, token: token.clone(), until };
+    let record = LeaseRecord { number, token: copied(&token), until };
     decided(Event::Called(Called { number, token, until, switch, peer }), Reply::Lease(record))
 }
 
@@ -262,7 +262,7 @@ fn decide_repeated_call(pool: &Pool, call: &Call<'_>, id: u32) -> Decided {
     if call.number.is_some_and(|wanted| wanted != number) || !call.lease.chosen {
         return refuse(Code::Exists, format!("lease {} is live on number {number}", quoted(&lease.token)));
     }
-    let token = lease.token.clone();
+    let token = copied(&lease.token);
     unchanged(Reply::Lease(LeaseRecord { number, token, until: pool.leases.until(id) }))
 }
 
@@ -296,13 +296,16 @@ fn decide_hangup(
 ) -> Decided {
     cooldown.map_or(Ok(()), |cooldown| check_span("COOLDOWN", cooldown))?;
     cause.map_or(Ok(()), check_cause)?;
-    if let Some(token) = token {
-        check_identifier("LEASE", token)?;
-        if !carries(pool, number, token) {
-            return unchanged(Reply::Integer(0));
+    match token {
+        None => allowed(pool, number, Trigger::HangUp)?,
+        Some(token) => {
+            check_identifier("LEASE", token)?;
+            // A number that carries a call can be hung up.
+            if !carries(pool, number, token) {
+                return unchanged(Reply::Integer(0));
+            }
         }
     }
-    allowed(pool, number, Trigger::HangUp)?;
     let cool_until = deadline(
         now,
         cooldown.filter(|&cooldown| cooldown > 0),

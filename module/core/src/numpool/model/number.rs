@@ -42,14 +42,14 @@ impl Number {
             return None;
         }
         let mut bits = 0u128;
-        for (place, &byte) in text.iter().enumerate() {
+        for &byte in text {
             let code = code(byte);
             if code == 0 {
                 return None;
             }
-            bits |= u128::from(code) << (124 - 4 * place);
+            bits = bits << 4 | u128::from(code);
         }
-        Some(Self(bits))
+        Some(Self(bits << (4 * (MAX_LEN - text.len()))))
     }
 
     /// Whether a word is made as a number is, of any length: the keywords of a command never are.
@@ -59,15 +59,20 @@ impl Number {
 
     /// Its text.
     pub fn text(self) -> Text {
-        let mut text = Text::new();
+        let mut text = [0; MAX_LEN];
+        let mut len = 0;
         let mut bits = self.0;
-        while bits != 0 {
+        for byte in &mut text {
+            if bits == 0 {
+                break;
+            }
+            len += 1;
             let code = (bits >> 124) as usize;
             let symbol = code.checked_sub(1).and_then(|at| SYMBOLS.get(at));
-            text.push(symbol.copied().unwrap_or(NO_SYMBOL));
+            *byte = symbol.copied().unwrap_or(NO_SYMBOL);
             bits <<= 4;
         }
-        text
+        Text::from_buf_and_len(text, len)
     }
 
     /// The least and the greatest number that begin with this one.

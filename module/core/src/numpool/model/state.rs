@@ -16,11 +16,11 @@ use super::settings::{Caps, Settings};
 use super::sliced::SlicedRequests;
 use super::tree::{Key, NumberData};
 use super::waiters::Waiters;
-use crate::shared::Millis;
 use crate::shared::deadlines::Deadlines;
 use crate::shared::list::{Links, List, NONE};
 use crate::shared::outbox::Outbox;
 use crate::shared::table::Table;
+use crate::shared::{Millis, copied};
 use crate::{invariant, words};
 
 /// A pool of numbers.
@@ -343,7 +343,7 @@ impl Pool {
         }
         let has_peer = called.peer.is_some();
         self.waiters.lease_began(&called.token);
-        let lease = self.leases.grant(called.token.clone(), id, switch, context.at, called.until, has_peer);
+        let lease = self.leases.grant(copied(&called.token), id, switch, context.at, called.until, has_peer);
         self.sliced.lease_began(lease);
         let record = self.directory.at(id);
         record.put(Place::Call, lease);

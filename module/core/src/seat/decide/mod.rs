@@ -29,7 +29,7 @@ use crate::shared::field::Any;
 use crate::shared::refusal::{Code, refuse};
 use crate::shared::text::quoted;
 use crate::shared::token::check_identifier;
-use crate::shared::{Bytes, Millis};
+use crate::shared::{Bytes, Millis, copied};
 
 /// Decides a request at `now`, which is not before the last time applied. The overdue holds of
 /// `overdue::decide_overdue` have expired before.
@@ -112,7 +112,7 @@ fn decide_hold(show: &Show, now: Millis, hold: &Hold<'_>) -> Decided {
         Found::Seats(seats) => seats,
     };
     let turn = turn_of(show, &wish, &seats);
-    let replaced = lifted.map(|claim| claim.token.clone());
+    let replaced = lifted.map(|claim| copied(&claim.token));
     decided_hold(hold.user, hold.token.token, until, fingerprint, seats, turn, replaced)
 }
 
@@ -148,7 +148,7 @@ fn decided_hold(
     replaced: Option<Bytes>,
 ) -> Decided {
     let (token, user) = (Bytes::from_slice(token), Bytes::from_slice(user));
-    let record = HoldRecord { token: token.clone(), user: user.clone(), seats: seats.clone(), until };
+    let record = HoldRecord { token: copied(&token), user: copied(&user), seats: copied(&seats), until };
     let held = Held { token, user, until, fingerprint: Any(fingerprint), seats, turn, replaced };
     decided(Event::Held(held), Reply::Hold(record))
 }
@@ -168,7 +168,7 @@ fn decide_confirm(show: &Show, token: &[u8], user: Option<&[u8]>, order: Option<
     check_user(show, id, user)?;
     match claim.stage {
         Stage::Held { .. } => {
-            let event = Event::Confirmed { token: claim.token.clone(), order: order.map(Bytes::from_slice) };
+            let event = Event::Confirmed { token: copied(&claim.token), order: order.map(Bytes::from_slice) };
             decided(event, Reply::Integer(claim.seats.len() as i64))
         }
         Stage::Sold { order: filed, bought } => {
@@ -189,7 +189,7 @@ fn decide_release(show: &Show, token: &[u8], seats: Option<&[&[u8]]>) -> Decided
     let id = live_hold(show, token, None)?;
     let claim = show.claims.get(id);
     let seats = match seats {
-        None => claim.seats.clone(),
+        None => copied(&claim.seats),
         Some(ids) => {
             let seats = named(show, ids)?;
             if let Some(&seat) = seats.iter().find(|seat| !claim.seats.contains(seat)) {
@@ -202,7 +202,7 @@ fn decide_release(show: &Show, token: &[u8], seats: Option<&[&[u8]]>) -> Decided
         }
     };
     let count = seats.len() as i64;
-    decided(Event::Released { token: claim.token.clone(), seats }, Reply::Integer(count))
+    decided(Event::Released { token: copied(&claim.token), seats }, Reply::Integer(count))
 }
 
 fn decide_refund(show: &Show, order: Option<&[u8]>, ids: &[&[u8]]) -> Decided {
