@@ -52,7 +52,7 @@ macro_rules! command {
             argc: std::os::raw::c_int,
         ) -> std::os::raw::c_int {
             unsafe {
-                $crate::ffi::command::run_command(ctx, argv, argc, |ctx, words, names| {
+                $crate::ffi::command::run_command(ctx, argv, argc, &|ctx, words, names| {
                     let call = $crate::engine::command::Call::new(ctx, words, names);
                     if const { $crate::engine::parameter::has_later_keys(PARAMETERS) } && ctx.asks_for_keys() {
                         call.tell_keys(&SYNTAX);

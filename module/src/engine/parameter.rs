@@ -2,23 +2,24 @@
 
 use super::word::{integer, is, is_identifier, natural_number};
 
-/// A parameter of a command.
+/// A parameter of a command. What the parser reads in every call comes first, in one line of the processor's cache.
 #[derive(Clone, Copy)]
+#[repr(C, align(64))]
 #[allow(clippy::struct_excessive_bools, reason = "each tells something of its own")]
 pub(crate) struct Parameter {
-    pub(crate) name: &'static str,
-    pub(crate) kind: Kind,
-    /// The keyword before it.
-    pub(crate) token: Option<&'static str>,
+    /// Whether it begins with a keyword and may come in any order among its neighbours that do. Follows from the rest.
+    pub(super) is_option: bool,
+    /// Whether its value is one word. Follows from the rest.
+    pub(super) is_plain: bool,
     pub(crate) optional: bool,
     /// Whether it may be repeated.
     pub(crate) many: bool,
-    /// Whether its value is one word. Follows from the rest.
-    pub(super) is_plain: bool,
+    pub(crate) kind: Kind,
     /// The keyword that it begins with: its own, or that of a block's first part. Follows from the rest.
     pub(super) keyword: Option<&'static str>,
-    /// Whether it begins with a keyword and may come in any order among its neighbours that do. Follows from the rest.
-    pub(super) is_option: bool,
+    /// The keyword before it.
+    pub(crate) token: Option<&'static str>,
+    pub(crate) name: &'static str,
     /// The error message if the parameter, or the second word of a pair, is missing; empty for a general message.
     pub(crate) missing: &'static str,
 }

@@ -7,6 +7,7 @@ use allot_core::invariant;
 use allot_core::shared::MAX_IDENTIFIER;
 use allot_core::shared::refusal::Refusal;
 use allot_core::shared::text::quoted;
+use std::ops::Range;
 
 use super::argument::Argument;
 use super::parameter::{Kind, Parameter, fewest, position, tokens};
@@ -27,6 +28,14 @@ struct Parser<'a> {
     next: usize,
 }
 
+/// The argument of these words, the first of which is at `from`.
+#[inline]
+fn given<'a>(parameter: &'static Parameter, words: &'a [&'a [u8]], from: usize, number: i64) -> Argument<'a> {
+    // The handler of a key needs the server's string, and finds it by the place of the word.
+    let number = if matches!(parameter.kind, Kind::Key) { from as i64 } else { number };
+    Argument { parameter: Some(parameter), words, number }
+}
+
 /// Reads the arguments of a call, parameter by parameter.
 pub(crate) fn parse<'a>(
     syntax: &'static Syntax,
@@ -34,17 +43,14 @@ pub(crate) fn parse<'a>(
     arguments: &mut [Argument<'a>],
 ) -> Result<(), Refusal> {
     let mut parser = Parser { words, next: 1 };
-    let mut at = 0;
-    while let (Some(parameter), Some(argument)) = (syntax.parameters.get(at), arguments.get_mut(at)) {
-        at += 1;
-        if parameter.is_option {
-            parser.options(syntax, arguments)?;
-            at = syntax.options.end;
-        } else if parameter.is_plain && !parameter.optional && parameter.token.is_none() {
-            parser.plain(parameter, Label::Name(parameter.name), argument)?;
-        } else {
-            parser.positional(parameter, syntax.parameters.get(at..).unwrap_or_default(), argument)?;
-        }
+    let Range { start, end } = syntax.options;
+    parser.in_order(syntax.parameters, arguments.iter_mut().take(start))?;
+    if start < end {
+        parser.options(syntax, arguments)?;
+    }
+    if let (Some(after @ [_, ..]), Some(arguments)) = (syntax.parameters.get(end..), arguments.get_mut(end..))
+    {
+        parser.in_order(after, arguments.iter_mut())?;
     }
     if let Some(word) = parser.peek() {
         return Err(unexpected(word));
@@ -73,10 +79,30 @@ impl<'a> Parser<'a> {
     /// Records the words from `from` up to here as the argument for a parameter.
     #[inline]
     fn give(&self, parameter: &'static Parameter, from: usize, number: i64) -> Argument<'a> {
-        let words = self.words.get(from..self.next).unwrap_or_default();
-        // The handler of a key needs the server's string, and finds it by the place of the word.
-        let number = if matches!(parameter.kind, Kind::Key) { from as i64 } else { number };
-        Argument { parameter: Some(parameter), words, number }
+        given(parameter, self.words.get(from..self.next).unwrap_or_default(), from, number)
+    }
+
+    /// Reads parameters without a keyword: as many as there are arguments to fill.
+    #[inline]
+    fn in_order<'b>(
+        &mut self,
+        parameters: &'static [Parameter],
+        arguments: impl Iterator<Item = &'b mut Argument<'a>>,
+    ) -> Result<(), Refusal>
+    where
+        'a: 'b,
+    {
+        let mut rest = parameters;
+        for argument in arguments {
+            let [parameter, later @ ..] = rest else { break };
+            rest = later;
+            if parameter.is_plain && !parameter.optional && parameter.token.is_none() {
+                self.plain(parameter, Label::Name(parameter.name), argument)?;
+            } else {
+                self.positional(parameter, later, argument)?;
+            }
+        }
+        Ok(())
     }
 
     /// Reads options in any order, up to the first word that is none of them.
@@ -269,11 +295,10 @@ impl<'a> Parser<'a> {
         argument: &mut Argument<'a>,
     ) -> Result<(), Refusal> {
         let from = self.next;
-        let Some(number) = self.peek().and_then(|word| parameter.read(word)) else {
-            return Err(self.unread(parameter, label));
-        };
+        let read = self.words.get(from).and_then(|word| Some((word, parameter.read(word)?)));
+        let Some((word, number)) = read else { return Err(self.unread(parameter, label)) };
         self.next += 1;
-        *argument = self.give(parameter, from, number);
+        *argument = given(parameter, std::slice::from_ref(word), from, number);
         Ok(())
     }
 

@@ -18,7 +18,7 @@ use super::family::Family;
 use super::value::{Value, lead, uptime};
 use super::waiting::{self, Grant};
 use super::{info, outbox};
-use crate::ffi::context::Mode;
+use crate::ffi::context::{Key, Mode};
 use crate::ffi::guard::AbortOnUnwind;
 use crate::ffi::value::Found;
 use crate::ffi::{Context, KeyName};
@@ -80,15 +80,10 @@ pub(crate) fn read<F: Family, T>(
     look: impl FnOnce(&F, i64) -> Result<T, Refusal>,
 ) -> Result<T, Refusal> {
     let mut key = ctx.open(name, Mode::Read);
-    match key.value::<Value<F>>() {
-        Found::Nothing => Err(no_key(name)),
-        Found::OtherType => Err(wrong_type()),
-        Found::Value(value) => {
-            // On a replica the master decides when events are due.
-            let now = if ctx.is_master() { value.now(ctx.clock()) } else { value.state.now(0) };
-            name.during(F::TYPE, || look(&value.state, now))
-        }
-    }
+    let value = existing::<F>(&mut key, name)?;
+    // On a replica the master decides when events are due.
+    let now = if ctx.is_master() { value.now(ctx.clock()) } else { value.state.now(0) };
+    name.during(F::TYPE, || look(&value.state, now))
 }
 
 /// Notifications of a step.
@@ -154,6 +149,15 @@ impl<'c, 'k, F: Family> Step<'c, 'k, F> {
             grants: Vec::new(),
             abort_on_unwind: None,
         }
+    }
+
+    /// Begins the step of a request: applies the due events that must come before it.
+    #[inline(never)]
+    fn begin_request(ctx: Context<'c>, name: KeyName<'k>, value: &'k mut Value<F>) -> Self {
+        let mut step = Self::begin(ctx, name, value, ctx.clock());
+        step.apply_due_before_all(F::DUE_AT_ONCE);
+        step.settle();
+        step
     }
 
     /// The state as it is in this step.
@@ -224,7 +228,19 @@ impl<'c, 'k, F: Family> Step<'c, 'k, F> {
 
     /// Applies overdue deadlines on which a request depends. Returns whether `overdue` found some: then there may be
     /// more.
+    #[inline]
     pub(crate) fn apply_overdue(&mut self, overdue: impl Fn(&F, i64) -> Events<F::Event>) -> bool {
+        self.is_due() && self.apply_those_overdue(overdue)
+    }
+
+    /// Whether a deadline of the state has passed.
+    #[inline]
+    fn is_due(&self) -> bool {
+        self.value.state.next_due().is_some_and(|due| due <= self.now)
+    }
+
+    #[cold]
+    fn apply_those_overdue(&mut self, overdue: impl Fn(&F, i64) -> Events<F::Event>) -> bool {
         let events = overdue(&self.value.state, self.now);
         for event in &events {
             self.apply(event);
@@ -255,7 +271,7 @@ impl<'c, 'k, F: Family> Step<'c, 'k, F> {
 
     /// Applies the due events that must come before a command, at most `limit`.
     fn apply_due_before_all(&mut self, limit: usize) {
-        if self.value.state.next_due().is_none_or(|due| due > self.now) {
+        if !self.is_due() {
             return;
         }
         for event in self.value.state.due_before_all(self.now, limit) {
@@ -339,17 +355,23 @@ pub(crate) fn change<F: Family, T>(
     decide: impl FnOnce(&mut Step<'_, '_, F>) -> Result<T, Refusal>,
 ) -> Result<T, Refusal> {
     let mut key = ctx.open(name, Mode::Write);
+    let value = existing::<F>(&mut key, name)?;
+    name.during(F::TYPE, || {
+        let mut step = Step::begin_request(ctx, name, value);
+        let decided = decide(&mut step);
+        step.finish();
+        decided
+    })
+}
+
+/// The value of a key that is open.
+// Not inlined, like all that requests share: the processor's instruction cache is the limit of a request.
+#[inline(never)]
+fn existing<'a, F: Family>(key: &'a mut Key<'_>, name: KeyName<'_>) -> Result<&'a mut Value<F>, Refusal> {
     match key.value::<Value<F>>() {
         Found::Nothing => Err(no_key(name)),
         Found::OtherType => Err(wrong_type()),
-        Found::Value(value) => name.during(F::TYPE, || {
-            let mut step = Step::begin(ctx, name, value, ctx.clock());
-            step.apply_due_before_all(F::DUE_AT_ONCE);
-            step.settle();
-            let decided = decide(&mut step);
-            step.finish();
-            decided
-        }),
+        Found::Value(value) => Ok(value),
     }
 }
 

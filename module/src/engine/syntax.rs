@@ -9,7 +9,7 @@ const HASHES: usize = 64;
 /// The parameters of a command. Its options follow one another; other parameters may be before and after them.
 pub(crate) struct Syntax {
     pub(crate) parameters: &'static [Parameter],
-    /// The places of its options.
+    /// The places of its options; empty behind the last parameter if it has none.
     pub(super) options: Range<usize>,
     /// Whether one of its options must be given.
     pub(super) needs_option: bool,
@@ -29,16 +29,16 @@ const fn hash(word: &[u8]) -> usize {
 impl Syntax {
     #[allow(clippy::indexing_slicing, reason = "computed when the module is built")]
     pub(crate) const fn of(parameters: &'static [Parameter]) -> Self {
-        let mut syntax = Self { parameters, options: 0..0, needs_option: false, first: [u8::MAX; HASHES] };
         // From the last to the first, so that the first with a hash stays.
         let mut at = parameters.len();
+        let mut syntax = Self { parameters, options: at..at, needs_option: false, first: [u8::MAX; HASHES] };
         while at > 0 {
             at -= 1;
             let parameter = &parameters[at];
             if !parameter.is_option {
                 continue;
             }
-            if syntax.options.end == 0 {
+            if syntax.options.start == syntax.options.end {
                 syntax.options = at..at + 1;
             }
             assert!(at + 1 >= syntax.options.start, "the options of a command follow one another");

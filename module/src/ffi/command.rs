@@ -4,8 +4,8 @@ use redis_module::raw::{
     self, RedisModuleCommandArg, RedisModuleCommandArgType, RedisModuleCommandInfo,
     RedisModuleCommandInfoVersion, RedisModuleCommandKeySpec, RedisModuleCtx, RedisModuleString,
 };
-use smallvec::SmallVec;
 use std::ffi::{CStr, CString};
+use std::mem::MaybeUninit;
 use std::os::raw::{c_char, c_int};
 use std::ptr::null;
 
@@ -79,23 +79,42 @@ pub(crate) enum ArgumentKind {
     OneOf(Vec<ArgumentInfo>),
 }
 
+/// Calls with at most so many words, their names included, take no memory for the list of them.
+const FEW_WORDS: usize = 16;
+
+/// Handles a call of a command: its words, and the same as strings of the server's. It replies, or returns the line of
+/// an error.
+type Run<'r> = dyn Fn(Context<'_>, &[&[u8]], Names<'_>) -> Result<(), String> + 'r;
+
 /// Runs a command: hands its arguments to `run`, and replies the error line that `run` may return.
 ///
 /// # Safety
 /// Called by the server with its context and arguments.
+// One function for all commands: the processor's instruction cache is the limit of a request.
 pub(crate) unsafe fn run_command(
     ctx: *mut RedisModuleCtx,
     argv: *mut *mut RedisModuleString,
     argc: c_int,
-    run: impl FnOnce(Context<'_>, &[&[u8]], Names<'_>) -> Result<(), String>,
+    run: &Run<'_>,
 ) -> c_int {
     let ctx = unsafe { Context::lent(ctx) };
     let strings: &[*mut RedisModuleString] =
         unsafe { std::slice::from_raw_parts(argv, argc.max(0) as usize) };
     let outcome = guard(None, || {
-        let words: SmallVec<[&[u8]; 16]> =
-            strings.iter().map(|&string| unsafe { bytes_of(string) }).collect();
-        Some(run(ctx, &words, unsafe { Names::lent(strings) }))
+        let mut few = [const { MaybeUninit::uninit() }; FEW_WORDS];
+        let mut many = Vec::new();
+        let places = if let Some(few) = few.get_mut(..strings.len()) {
+            few
+        } else {
+            many.resize_with(strings.len(), MaybeUninit::uninit);
+            &mut many[..]
+        };
+        for (place, &string) in places.iter_mut().zip(strings) {
+            place.write(unsafe { bytes_of(string) });
+        }
+        // SAFETY: there is a place for each string, and all were written.
+        let words: &[&[u8]] = unsafe { std::slice::from_raw_parts(places.as_ptr().cast(), places.len()) };
+        Some(run(ctx, words, unsafe { Names::lent(strings, words) }))
     });
     match outcome {
         Some(Ok(())) => {}

@@ -3,7 +3,6 @@
 use redis_module::raw::{RedisModuleCtx, RedisModuleString};
 use std::cell::{Cell, RefCell};
 use std::ffi::CStr;
-use std::marker::PhantomData;
 use std::os::raw::c_char;
 use std::ptr::null_mut;
 
@@ -13,19 +12,19 @@ use super::api::api;
 #[derive(Clone, Copy)]
 pub(crate) struct KeyName<'a> {
     pub(super) raw: *mut RedisModuleString,
-    lent: PhantomData<&'a ()>,
+    bytes: &'a [u8],
 }
 
 impl<'a> KeyName<'a> {
     /// # Safety
     /// `raw` is a string that lives as long as `'a`.
     pub(super) unsafe fn lent(raw: *mut RedisModuleString) -> Self {
-        Self { raw, lent: PhantomData }
+        // SAFETY: the string outlives 'a, and the server does not change one that is lent.
+        Self { raw, bytes: unsafe { bytes_of(raw) } }
     }
 
     pub(crate) fn as_bytes(self) -> &'a [u8] {
-        // SAFETY: the string outlives 'a, and the server does not change one that is lent.
-        unsafe { bytes_of(self.raw) }
+        self.bytes
     }
 }
 
@@ -61,19 +60,19 @@ pub(crate) fn current() -> Option<(&'static CStr, Vec<u8>)> {
 #[derive(Clone, Copy)]
 pub(crate) struct Names<'a> {
     raw: &'a [*mut RedisModuleString],
+    bytes: &'a [&'a [u8]],
 }
 
 impl<'a> Names<'a> {
     /// # Safety
-    /// All of `raw` are strings that live as long as `'a`.
-    pub(super) unsafe fn lent(raw: &'a [*mut RedisModuleString]) -> Self {
-        Self { raw }
+    /// All of `raw` are strings that live as long as `'a`, and `bytes` are theirs.
+    pub(super) unsafe fn lent(raw: &'a [*mut RedisModuleString], bytes: &'a [&'a [u8]]) -> Self {
+        Self { raw, bytes }
     }
 
     /// The argument at that place.
     pub(crate) fn get(self, place: usize) -> Option<KeyName<'a>> {
-        // SAFETY: as for self.
-        self.raw.get(place).map(|&raw| unsafe { KeyName::lent(raw) })
+        Some(KeyName { raw: *self.raw.get(place)?, bytes: self.bytes.get(place)? })
     }
 }
 

@@ -23,11 +23,11 @@ use crate::engine::{Call, Done, config, outbox, token, waiting};
 use crate::ffi::{Context, KeyName};
 
 /// Applies the events of a decision. The reply is true only after that.
-fn settle(step: &mut Step<'_, '_, Pool>, decision: Decision) -> Reply {
-    for event in &decision.events {
+fn settle(step: &mut Step<'_, '_, Pool>, decision: Result<Decision, Refusal>) -> Result<Reply, Refusal> {
+    for event in decision.iter().flat_map(|decision| &decision.events) {
         step.apply(event);
     }
-    decision.reply
+    decision.map(|decision| decision.reply)
 }
 
 /// Applies the overdue deadlines on which a request depends, and decides the request.
@@ -39,8 +39,8 @@ fn decided(step: &mut Step<'_, '_, Pool>, request: &Request<'_>) -> Result<Decis
 /// Decides a request, applies its events and replies.
 fn answer(call: &Call<'_>, request: &Request<'_>) -> Done {
     let outcome = change::<Pool, _>(call.ctx, call.key()?, |step| {
-        let decision = decided(step, request)?;
-        Ok(settle(step, decision))
+        let decision = decided(step, request);
+        settle(step, decision)
     });
     reply(call, outcome)
 }
@@ -49,8 +49,8 @@ fn answer(call: &Call<'_>, request: &Request<'_>) -> Done {
 fn answer_or_create(call: &Call<'_>, settings: Settings, request: &Request<'_>) -> Done {
     let created = Event::Created(settings);
     let outcome = change_or_create::<Pool, _>(call.ctx, call.key()?, &created, |step| {
-        let decision = decided(step, request)?;
-        Ok(settle(step, decision))
+        let decision = decided(step, request);
+        settle(step, decision)
     });
     reply(call, outcome)
 }
@@ -139,14 +139,14 @@ pub(super) fn call(
         match (&wait, postponed) {
             (None, true) => postpone(call.ctx, call.key()?, step, &request),
             (None, false) => {
-                let decision = decide_call(step, &request)?;
-                return Ok(Some(settle(step, decision)));
+                let decision = decide_call(step, &request);
+                return settle(step, decision).map(Some);
             }
             (Some(wait), true) => wait.begin(call.ctx, call.key()?, step, &request),
             (Some(wait), false) => {
                 let decision = decide_call(step, &request);
                 if !is_worth_waiting(&decision) {
-                    return decision.map(|decision| Some(settle(step, decision)));
+                    return settle(step, decision).map(Some);
                 }
                 if !call.ctx.may_block() {
                     return Ok(Some(Reply::None));
@@ -222,8 +222,7 @@ pub(crate) fn call_number(ctx: Context<'_>, pool: KeyName<'_>, lease: &[u8], tak
                 Err(refusal) if refusal.code == Code::Exists => refusal,
                 Err(refusal) => return Err(refusal),
                 Ok(()) => {
-                    settle(step, decision);
-                    return Ok(());
+                    return settle(step, Ok(decision)).map(|_| ());
                 }
             };
             let others = others.get_or_insert_with(|| {
@@ -282,8 +281,8 @@ fn answer_or_slice(
         {
             return begun.map(|()| None);
         }
-        let decision = decided(step, request)?;
-        Ok(Some(settle(step, decision)))
+        let decision = decided(step, request);
+        settle(step, decision).map(Some)
     });
     match outcome.transpose() {
         Some(outcome) => reply(call, outcome),
