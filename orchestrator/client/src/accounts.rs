@@ -2,8 +2,8 @@
 
 use std::ops::Deref;
 
+use redis::Value;
 use redis::aio::MultiplexedConnection;
-use redis::{Cmd, Value};
 
 use super::keyed::Keyed;
 use crate::error::Error;
@@ -132,7 +132,7 @@ impl BookStore {
             Ok(command)
         };
         let commands = usage.iter().map(ask).collect::<Result<Vec<_>, Error>>()?;
-        let records = self.ask_all(&commands).await?.into_iter();
+        let records = self.ask_all(commands).await?.into_iter();
         records.map(|record| Record::read(record?)).collect()
     }
 
@@ -179,7 +179,7 @@ impl BookStore {
     /// For each of these accounts, the epochs of its last assignments; none if the account does not exist.
     pub async fn epochs(&self, accounts: &[&str]) -> Result<Vec<Vec<u64>>, Error> {
         let ask = |account: &&str| self.begin("ACCOUNT.HISTORY").arg(*account).clone();
-        let commands: Vec<Cmd> = accounts.iter().map(ask).collect();
+        let commands = accounts.iter().map(ask).collect();
         let epochs = |history: Result<Value, Error>| match history {
             Ok(history) => {
                 let assignments = Record::read_list(history)?;
@@ -188,7 +188,7 @@ impl BookStore {
             Err(error) if error.code() == Some("NOTFOUND") => Ok(Vec::new()),
             Err(error) => Err(error),
         };
-        self.ask_all(&commands).await?.into_iter().map(epochs).collect()
+        self.ask_all(commands).await?.into_iter().map(epochs).collect()
     }
 
     /// Rebalances projected use. Returns the moves.

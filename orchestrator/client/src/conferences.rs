@@ -111,7 +111,7 @@ impl RealmStore {
 
     /// The name of one of the realm's streams.
     pub fn stream(&self, name: &str) -> String {
-        format!("{}:{name}", self.key)
+        [&self.key, ":", name].concat()
     }
 
     /// The realm's record. Creates the realm with its defaults if it does not exist.

@@ -26,6 +26,18 @@ pub async fn connect(url: &str) -> Result<MultiplexedConnection, Error> {
     client.get_multiplexed_async_connection_with_config(&config).await.map_err(link)
 }
 
+/// Words and bytes of a usual command.
+const WORDS: usize = 16;
+const BYTES: usize = 256;
+
+/// A command; the caller adds its arguments. It has room for most commands, so arguments do not move while they are
+/// added.
+pub(crate) fn command(name: &str) -> redis::Cmd {
+    let mut begun = redis::Cmd::with_capacity(WORDS, BYTES);
+    begun.arg(name);
+    begun
+}
+
 /// Sends a command and reads its reply.
 ///
 /// # Errors
@@ -35,7 +47,67 @@ pub async fn query<T: redis::FromRedisValue>(
     command: &redis::Cmd,
 ) -> Result<T, Error> {
     // Not `query_async`, which allocates memory for the future of each request.
-    let reply = connection.send_packed_command(command).await.and_then(Value::extract_error);
+    let reply = connection.send_packed_command(command).await;
+    // `extract_error` builds the whole reply again.
+    let reply = reply.and_then(|reply| if has_error(&reply) { reply.extract_error() } else { Ok(reply) });
     let reply = reply.and_then(|reply| Ok(redis::from_redis_value(reply)?));
     reply.map_err(|source| Error::of(command, source))
+}
+
+/// Sends commands in one round trip; each has its own result.
+///
+/// # Errors
+/// [`Error::Link`] if the connection broke; a refusal is the result of its own command.
+pub(crate) async fn query_all(
+    connection: &mut MultiplexedConnection,
+    commands: Vec<redis::Cmd>,
+) -> Result<Vec<Result<Value, Error>>, Error> {
+    if commands.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut pipe = redis::Pipeline::with_capacity(commands.len());
+    for command in commands {
+        pipe.add_command(command);
+    }
+    // Not `query_async`, which allocates memory for the future of each pipeline.
+    let replies = connection.send_packed_commands(&pipe, 0, pipe.len()).await;
+    let replies =
+        replies.map_err(|source| Error::Link { what: "the requests got no answer".to_owned(), source })?;
+    let results = replies.into_iter().zip(pipe.cmd_iter()).map(|(reply, command)| match reply {
+        Value::ServerError(error) => Err(Error::of(command, error.into())),
+        reply => Ok(reply),
+    });
+    Ok(results.collect())
+}
+
+/// Whether a reply is an error, or may have one in it.
+fn has_error(reply: &Value) -> bool {
+    match reply {
+        Value::ServerError(_) | Value::Attribute { .. } | Value::Push { .. } => true,
+        Value::Array(items) | Value::Set(items) => items.iter().any(has_error),
+        Value::Map(pairs) => pairs.iter().any(|(name, value)| has_error(name) || has_error(value)),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn error_anywhere_in_a_reply_is_found() {
+        let replies: [&[u8]; 7] = [
+            b"-ERR no\r\n",
+            b"*2\r\n:1\r\n*1\r\n-ERR no\r\n",
+            b"%1\r\n+a\r\n-ERR no\r\n",
+            b"~1\r\n-ERR no\r\n",
+            b"+OK\r\n",
+            b"*3\r\n:1\r\n$1\r\na\r\n*-1\r\n",
+            b"%1\r\n+a\r\n_\r\n",
+        ];
+        for reply in replies {
+            let reply = redis::parse_redis_value(reply).unwrap();
+            assert_eq!(has_error(&reply), reply.clone().extract_error().is_err(), "{reply:?}");
+        }
+    }
 }

@@ -4,12 +4,8 @@
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Value};
 
-use crate::connection::query;
+use crate::connection::{command, query, query_all};
 use crate::error::Error;
-
-/// Words and bytes of a usual command.
-const WORDS: usize = 16;
-const BYTES: usize = 256;
 
 /// A connection, and the key that its commands name. Clones share the connection.
 #[derive(Debug, Clone)]
@@ -25,10 +21,9 @@ impl Keyed {
     }
 
     /// A command and the key; the caller adds further arguments.
-    pub fn begin(&self, command: &str) -> Cmd {
-        // Room for most commands, so that arguments do not move while they are added.
-        let mut begun = Cmd::with_capacity(WORDS, BYTES);
-        begun.arg(command).arg(&self.key);
+    pub fn begin(&self, name: &str) -> Cmd {
+        let mut begun = command(name);
+        begun.arg(&self.key);
         begun
     }
 
@@ -55,20 +50,7 @@ impl Keyed {
     ///
     /// # Errors
     /// [`Error::Link`] if the connection broke; a refusal is the result of its own command.
-    pub async fn ask_all(&self, commands: &[Cmd]) -> Result<Vec<Result<Value, Error>>, Error> {
-        if commands.is_empty() {
-            return Ok(Vec::new());
-        }
-        let mut pipe = redis::pipe();
-        for command in commands {
-            pipe.add_command(command.clone());
-        }
-        let results: Vec<redis::RedisResult<Value>> = pipe
-            .ignore_errors()
-            .query_async(&mut self.connection.clone())
-            .await
-            .map_err(|source| Error::Link { what: "the requests got no answer".to_owned(), source })?;
-        let sorted = results.into_iter().zip(commands);
-        Ok(sorted.map(|(result, command)| result.map_err(|error| Error::of(command, error))).collect())
+    pub async fn ask_all(&self, commands: Vec<Cmd>) -> Result<Vec<Result<Value, Error>>, Error> {
+        query_all(&mut self.connection.clone(), commands).await
     }
 }

@@ -381,8 +381,8 @@ impl SeatStore {
     /// # Errors
     /// [`Error::Refused`] with `NOTFOUND` if the show has no such seat.
     pub async fn seats(&self, seats: &[String]) -> Result<Vec<Record>, Error> {
-        let commands: Vec<_> = seats.iter().map(|seat| self.begin("SEAT.GET").arg(seat).clone()).collect();
-        let replies = self.ask_all(&commands).await?.into_iter();
+        let commands = seats.iter().map(|seat| self.begin("SEAT.GET").arg(seat).clone()).collect();
+        let replies = self.ask_all(commands).await?.into_iter();
         replies.map(|reply| Record::read(reply?)).collect()
     }
 

@@ -17,15 +17,15 @@ use futures_util::stream::FuturesUnordered;
 use rand::Rng as _;
 use redis::aio::MultiplexedConnection;
 use redis::{
-    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion,
-    RedisConnectionInfo, TlsCertificates, Value, cmd,
+    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, FromRedisValue, IntoConnectionInfo,
+    ProtocolVersion, RedisConnectionInfo, TlsCertificates, Value,
 };
 
 use tokio::net::{UdpSocket, lookup_host};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
-use crate::connection::query;
+use crate::connection::{command, query, query_all};
 use crate::dial::{self, Dial};
 use crate::endpoint::{Endpoint, Node, Secret};
 use crate::error::Error;
@@ -267,13 +267,18 @@ impl Servers {
         master: &str,
         tls: bool,
     ) -> Result<(u64, Node), Error> {
-        let (mut sentinel, mut also) = (sentinel.clone(), sentinel.clone());
-        let address = cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(master).clone();
-        let record = cmd("SENTINEL").arg("MASTER").arg(master).clone();
-        let (found, record) = tokio::join!(query(&mut sentinel, &address), query(&mut also, &record));
-        let found: Option<(String, u16)> = found?;
+        let ask = |what| {
+            let mut command = command("SENTINEL");
+            command.arg(what).arg(master);
+            command
+        };
+        let asked = vec![ask("GET-MASTER-ADDR-BY-NAME"), ask("MASTER")];
+        let mut answers = query_all(&mut sentinel.clone(), asked).await?.into_iter();
+        let mut next = || answers.next().unwrap_or_else(|| Err(Error::NoMaster(self.to_string())));
+        let (found, record) = (next()?, next());
+        let found: Option<(String, u16)> = read(found)?;
         let (host, port) = found.ok_or_else(|| Error::NoMaster(self.to_string()))?;
-        let record: HashMap<String, String> = record?;
+        let record: HashMap<String, String> = read(record?)?;
         let epoch = record.get("config-epoch").and_then(|epoch| epoch.parse().ok()).unwrap_or_default();
         Ok((epoch, Node { host, port, tls, database: 0, protocol: ProtocolVersion::default() }))
     }
@@ -282,8 +287,8 @@ impl Servers {
     async fn ask_node(&self, node: &str, tls: bool) -> Result<Node, Error> {
         let asked = Node::at(node, tls)?;
         let mut connection = self.connect(&asked, self.timeout).await?;
-        let slot: i64 = query(&mut connection, cmd("CLUSTER").arg("KEYSLOT").arg(&self.key)).await?;
-        let slots: Value = query(&mut connection, cmd("CLUSTER").arg("SLOTS")).await?;
+        let slot: i64 = query(&mut connection, command("CLUSTER").arg("KEYSLOT").arg(&self.key)).await?;
+        let slots: Value = query(&mut connection, command("CLUSTER").arg("SLOTS")).await?;
         let (host, port) = master_of(&slots, slot).ok_or_else(|| Error::NoMaster(self.to_string()))?;
         let host = if host.is_empty() { asked.host } else { host };
         Ok(Node { host, port, tls, database: 0, protocol: ProtocolVersion::default() })
@@ -369,7 +374,7 @@ impl Session {
             return Ok(true);
         }
         let confirmed: u32 =
-            query(&mut self.connection, cmd("WAIT").arg(count).arg(limit.as_millis() as u64)).await?;
+            query(&mut self.connection, command("WAIT").arg(count).arg(limit.as_millis() as u64)).await?;
         Ok(confirmed >= count)
     }
 }
@@ -380,6 +385,10 @@ async fn address_towards(server: &str) -> std::io::Result<IpAddr> {
     let socket = UdpSocket::bind(if server.is_ipv6() { "[::]:0" } else { "0.0.0.0:0" }).await?;
     socket.connect(server).await?;
     Ok(socket.local_addr()?.ip())
+}
+
+fn read<T: FromRedisValue>(reply: Value) -> Result<T, Error> {
+    redis::from_redis_value(reply).map_err(|error| Error::Shape(error.to_string()))
 }
 
 /// The distinct nodes, each with its latest failover, in descending order of failovers.
@@ -396,7 +405,7 @@ fn latest_first(mut found: Vec<(u64, Node)>) -> Vec<(u64, Node)> {
 
 /// Number of a master's replicas; `None` if the server is no master.
 async fn role(connection: &mut MultiplexedConnection) -> Result<Option<usize>, Error> {
-    let role: Vec<Value> = query(connection, &cmd("ROLE")).await?;
+    let role: Vec<Value> = query(connection, &command("ROLE")).await?;
     let is_master = matches!(role.first(), Some(Value::BulkString(word)) if word == b"master");
     let replicas = match role.get(2) {
         Some(Value::Array(replicas)) => replicas.len(),

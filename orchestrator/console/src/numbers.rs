@@ -17,9 +17,8 @@ pub(crate) async fn number_page(
     }
     let (next, numbers): (u32, Vec<Vec<u8>>) = pool.ask(scan.arg("COUNT").arg(count)).await?;
     let request = |number: Vec<u8>| pool.begin("NUMPOOL.GET").arg(number).clone();
-    let requests: Vec<_> = numbers.into_iter().map(request).collect();
     let mut records = Vec::new();
-    for reply in pool.ask_all(&requests).await? {
+    for reply in pool.ask_all(numbers.into_iter().map(request).collect()).await? {
         match reply {
             Ok(record) => records.push(Record::read(record)?),
             // The number was deleted after the scan.

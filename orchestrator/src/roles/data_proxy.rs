@@ -147,7 +147,7 @@ impl Proxy<'_> {
             }
         }
         let (mut written, mut refused) = (0, 0);
-        for result in self.store.ask_all(&writes).await? {
+        for result in self.store.ask_all(writes).await? {
             match result {
                 Ok(_) => written += 1,
                 Err(error) if error.ends_session() => return Err(error),

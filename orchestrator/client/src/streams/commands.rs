@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use redis::Value;
 use redis::aio::MultiplexedConnection;
-use redis::{Value, cmd};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
 use super::entry::{Entry, read_reply};
-use crate::connection::query;
+use crate::connection::{command, query};
 use crate::error::Error;
 
 /// Longest time that one request waits for entries. The server answers earlier when there are entries, so a longer wait
@@ -73,7 +73,7 @@ async fn take(
     stream: &str,
     position: &str,
 ) -> Result<Vec<Entry>, Error> {
-    let mut command = cmd("XREAD");
+    let mut command = command("XREAD");
     command.arg("COUNT").arg(BATCH).arg("BLOCK").arg(BLOCK.as_millis() as u64);
     command.arg("STREAMS").arg(stream).arg(position);
     read_reply(query::<Value>(connection, &command).await?)

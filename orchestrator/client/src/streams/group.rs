@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use redis::Value;
 use redis::aio::MultiplexedConnection;
-use redis::{Value, cmd};
 
 use super::entry::{Entry, read_list, read_reply};
-use crate::connection::query;
+use crate::connection::{command, query};
 use crate::error::Error;
 use crate::record::Record;
 
@@ -42,7 +42,7 @@ impl Group {
     /// Creates the group, which starts at the stream's first entry. Returns whether the group is new.
     async fn ensure(&mut self) -> Result<bool, Error> {
         let command =
-            cmd("XGROUP").arg("CREATE").arg(&self.stream).arg(&self.name).arg(0).arg("MKSTREAM").clone();
+            command("XGROUP").arg("CREATE").arg(&self.stream).arg(&self.name).arg(0).arg("MKSTREAM").clone();
         match query::<Value>(&mut self.connection, &command).await {
             Err(error) if error.code() == Some("BUSYGROUP") => Ok(false),
             result => result.map(|_| true),
@@ -51,7 +51,7 @@ impl Group {
 
     /// Entries that no consumer has taken yet; waits for them for at most `block`.
     pub async fn fresh(&mut self, count: u32, block: Duration) -> Result<Vec<Entry>, Error> {
-        let mut command = cmd("XREADGROUP");
+        let mut command = command("XREADGROUP");
         command.arg("GROUP").arg(&self.name).arg(&self.consumer).arg("COUNT").arg(count);
         command.arg("BLOCK").arg(block.as_millis() as u64).arg("STREAMS").arg(&self.stream).arg(">");
         read_reply(query(&mut self.taking, &command).await?)
@@ -59,7 +59,7 @@ impl Group {
 
     /// Entries after `id` that this consumer took earlier and did not acknowledge.
     pub async fn own(&mut self, count: u32, after: &str) -> Result<Vec<Entry>, Error> {
-        let mut command = cmd("XREADGROUP");
+        let mut command = command("XREADGROUP");
         command.arg("GROUP").arg(&self.name).arg(&self.consumer).arg("COUNT").arg(count);
         command.arg("STREAMS").arg(&self.stream).arg(after);
         read_reply(query(&mut self.taking, &command).await?)
@@ -73,7 +73,7 @@ impl Group {
         cursor: &str,
         count: u32,
     ) -> Result<(String, Vec<Entry>), Error> {
-        let mut command = cmd("XAUTOCLAIM");
+        let mut command = command("XAUTOCLAIM");
         command.arg(&self.stream).arg(&self.name).arg(&self.consumer).arg(idle.as_millis() as u64);
         command.arg(cursor).arg("COUNT").arg(count);
         let reply: Vec<Value> = query(&mut self.connection, &command).await?;
@@ -88,7 +88,7 @@ impl Group {
     /// it have the entry as well, so a `WAIT` on that connection covers the entry. A `WAIT` after mere reads does not:
     /// servers since Redis 7.2 wait only for what the connection has written.
     pub async fn take_again(&mut self, entry: &Entry) -> Result<(), Error> {
-        let mut command = cmd("XCLAIM");
+        let mut command = command("XCLAIM");
         command.arg(&self.stream).arg(&self.name).arg(&self.consumer).arg(0).arg(&entry.id).arg("JUSTID");
         query::<Value>(&mut self.connection, &command).await.map(drop)
     }
@@ -98,7 +98,7 @@ impl Group {
         if entries.is_empty() {
             return Ok(());
         }
-        let mut command = cmd("XACK");
+        let mut command = command("XACK");
         command.arg(&self.stream).arg(&self.name);
         entries.iter().for_each(|entry| {
             command.arg(&entry.id);
@@ -109,15 +109,15 @@ impl Group {
     /// Removes consumers that are gone. A consumer with unacknowledged entries stays until others have claimed these
     /// entries.
     pub async fn tidy(&mut self) -> Result<(), Error> {
-        let command = cmd("XINFO").arg("CONSUMERS").arg(&self.stream).arg(&self.name).clone();
-        for consumer in Record::read_list(query(&mut self.connection, &command).await?)? {
+        let list = command("XINFO").arg("CONSUMERS").arg(&self.stream).arg(&self.name).clone();
+        for consumer in Record::read_list(query(&mut self.connection, &list).await?)? {
             let (name, pending, idle): (String, u64, u64) =
                 (consumer.get("name")?, consumer.get("pending")?, consumer.get("idle")?);
             let gone = Duration::from_millis(idle) > FORGET_AFTER && pending == 0;
             if gone && name != self.consumer {
-                let command =
-                    cmd("XGROUP").arg("DELCONSUMER").arg(&self.stream).arg(&self.name).arg(&name).clone();
-                query::<Value>(&mut self.connection, &command).await?;
+                let mut remove = command("XGROUP");
+                remove.arg("DELCONSUMER").arg(&self.stream).arg(&self.name).arg(&name);
+                query::<Value>(&mut self.connection, &remove).await?;
             }
         }
         Ok(())

@@ -69,7 +69,7 @@ pub(super) async fn apply_changes(
         sent.push(change);
     }
     let mut attached = Vec::new();
-    for (change, result) in sent.into_iter().zip(store.ask_all(&commands).await?) {
+    for (change, result) in sent.into_iter().zip(store.ask_all(commands).await?) {
         match result {
             Ok(_) => {
                 if let Change::Attach { id, created, .. } = change {

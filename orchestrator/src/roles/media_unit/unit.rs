@@ -444,7 +444,7 @@ impl<'a> Unit<'a> {
             commands.push(info_stream::details(&stream, &number, &self.cmu, epoch, seq, &fields));
         }
         let mut refused = 0;
-        for result in store.ask_all(&commands).await? {
+        for result in store.ask_all(commands).await? {
             match result {
                 // A server without memory for details may still have messages for this unit.
                 Err(error) if error.ends_session() && error.code() != Some("OOM") => return Err(error),

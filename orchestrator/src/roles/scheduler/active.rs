@@ -387,7 +387,7 @@ impl ActiveScheduler<'_> {
         write.arg("units").arg(names(observation));
         let mut expire = redis::cmd("EXPIRE");
         expire.arg(&key).arg(BRAKE_TTL_S);
-        for result in store.ask_all(&[write, expire]).await? {
+        for result in store.ask_all(vec![write, expire]).await? {
             // The brake holds in this process even if operators cannot see it.
             if let Err(error) = result {
                 debug!(%error, "the realm's brake cannot be written");

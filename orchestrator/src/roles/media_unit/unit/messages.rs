@@ -49,7 +49,7 @@ impl Unit<'_> {
         if matches!(self.pending_report, Some((PendingReport::ListAndDetails, _))) {
             replies.retain(|reply| reply.opened.is_none());
         }
-        self.send_replies(store, &replies).await
+        self.send_replies(store, replies).await
     }
 
     /// Makes sure that the release of a conference survives a failover: a master without it would still assign the
@@ -178,10 +178,11 @@ impl Unit<'_> {
     /// Sends replies. If the realm refuses one, it also sends a message that tells the unit what to do instead. An ACK
     /// that is answered with RELEASE ends the copy at once: a report that lists the copy would claim a conference that
     /// the unit is about to end.
-    async fn send_replies(&mut self, store: &RealmStore, replies: &[Reply]) -> Result<(), Error> {
-        let commands: Vec<Cmd> = replies.iter().map(|reply| reply.command.clone()).collect();
-        for (result, reply) in store.ask_all(&commands).await?.into_iter().zip(replies) {
-            match (result, &reply.opened) {
+    async fn send_replies(&mut self, store: &RealmStore, replies: Vec<Reply>) -> Result<(), Error> {
+        let (commands, opened): (Vec<Cmd>, Vec<_>) =
+            replies.into_iter().map(|reply| (reply.command, reply.opened)).unzip();
+        for (result, opened) in store.ask_all(commands).await?.into_iter().zip(opened) {
+            match (result, opened) {
                 (Err(error), _) if error.ends_session() => return Err(error),
                 (Err(error), _) => debug!(unit = self.cmu, %error, "a reply was refused"),
                 (Ok(Value::BulkString(answer)), Some((e164, epoch))) if answer == b"RELEASE" => {
@@ -189,7 +190,7 @@ impl Unit<'_> {
                         unit = self.cmu,
                         e164, epoch, "the conference is no longer this unit's; ending it"
                     );
-                    self.handle_message(Message::Release { e164: e164.clone(), epoch: *epoch });
+                    self.handle_message(Message::Release { e164, epoch });
                 }
                 (Ok(_), _) => {}
             }

@@ -16,7 +16,7 @@ impl Unit<'_> {
     /// Sends the ends that were not sent yet.
     pub(super) async fn send_ends(&mut self, store: &RealmStore) -> Result<(), Error> {
         let ends = self.ends.to_send(store);
-        for result in store.ask_all(&ends).await? {
+        for result in store.ask_all(ends).await? {
             match result {
                 Err(error) if error.ends_session() => return Err(error),
                 Err(error) => debug!(unit = self.cmu, %error, "an end was refused"),
