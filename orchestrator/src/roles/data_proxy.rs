@@ -32,6 +32,8 @@ pub(crate) async fn run(context: Context) -> Result<()> {
             context: &context,
             batch,
             details_requested_from,
+            messages: ["written", "refused", "odd"]
+                .map(|outcome| metrics::counter!("allot_proxy_messages_total", "outcome" => outcome)),
         };
         let began = Instant::now();
         match proxy.serve(session).await {
@@ -58,6 +60,8 @@ struct Proxy<'a> {
     batch: u32,
     /// The server on which all units were last asked for all their details.
     details_requested_from: Option<Node>,
+    /// The metrics that count messages: written, refused, and of an unknown form. They are looked up only once.
+    messages: [metrics::Counter; 3],
 }
 
 impl Proxy<'_> {
@@ -161,8 +165,8 @@ impl Proxy<'_> {
             warn!("messages of units were lost before a proxy could read them; requesting all details");
             self.store.ask_units(None, "DETAILS").await?;
         }
-        for (outcome, count) in [("written", written), ("refused", refused), ("odd", unknown)] {
-            metrics::counter!("allot_proxy_messages_total", "outcome" => outcome).increment(count);
+        for (counter, count) in self.messages.iter().zip([written, refused, unknown]) {
+            counter.increment(count);
         }
         group.acknowledge(entries).await?;
         if !entries.is_empty() {

@@ -46,12 +46,20 @@ impl Details {
             warn!(e164, field, "detail ignored: entries of streams begin with a field of this name");
             return;
         }
-        let all = self.all.entry(e164.to_owned()).or_default();
-        if all.len() >= MAX_FIELDS && !all.contains_key(field) {
-            warn!(e164, field, "detail ignored: a conference has at most {MAX_FIELDS}");
-            return;
+        // Most details have earlier values, so names are rarely copied.
+        let all = match self.all.get_mut(e164) {
+            Some(all) => all,
+            None => self.all.entry(e164.to_owned()).or_default(),
+        };
+        let is_full = all.len() >= MAX_FIELDS;
+        match all.get_mut(field) {
+            Some(detail) => *detail = value,
+            None if is_full => {
+                warn!(e164, field, "detail ignored: a conference has at most {MAX_FIELDS}");
+                return;
+            }
+            None => drop(all.insert(field.to_owned(), value)),
         }
-        all.insert(field.to_owned(), value);
         self.pending.entry(e164.to_owned()).or_default().insert(field.to_owned());
     }
 

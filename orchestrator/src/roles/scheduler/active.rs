@@ -12,7 +12,7 @@ use super::failure_detector::{Evidence, FailureDetector, Liveness, Observation};
 use super::loss_survey::LossSurvey;
 use super::mass_failure_guard::{Decision, Limits, MassFailureGuard, ReleaseReason};
 use super::rate_limiter::RateLimiter;
-use super::unit_list::{Totals, UnitList};
+use super::unit_list::{Totals, TotalsMetrics, UnitList};
 use super::unit_nodes::UnitNodes;
 use crate::config::ConferenceConfig;
 use crate::roles::context::RoleContext as Context;
@@ -55,6 +55,7 @@ pub(super) struct ActiveScheduler<'a> {
     brake: MassFailureGuard,
     rate: RateLimiter,
     survey: LossSurvey,
+    totals_metrics: TotalsMetrics,
     /// The units when they were last listed in this session.
     units: Option<Arc<UnitList>>,
     /// How many conferences waited for recovery at the last tick of this session.
@@ -94,6 +95,7 @@ impl<'a> ActiveScheduler<'a> {
             brake: MassFailureGuard::new(limits),
             rate: RateLimiter::new(config.pace, config.burst),
             survey: LossSurvey::default(),
+            totals_metrics: TotalsMetrics::new(),
             units: None,
             pending: None,
             recover_sent: None,
@@ -201,7 +203,7 @@ impl ActiveScheduler<'_> {
         session: &mut Session,
     ) -> Result<bool, Error> {
         let store = self.store(session);
-        let totals = Totals::read(&store).await?;
+        let totals = Totals::read(&store, &self.totals_metrics).await?;
         self.pending = Some(totals.pending);
         let list = match self.units.take().filter(|list| list.is_current(totals)) {
             Some(list) => list,
@@ -277,15 +279,15 @@ impl ActiveScheduler<'_> {
         list: &UnitList,
         down: &[String],
     ) -> Result<bool, Error> {
-        let targets = list.rows().iter().filter(|unit| unit.state == UP && !down.contains(&unit.cmu));
-        let targets: Vec<&str> = targets.map(|unit| unit.cmu.as_str()).collect();
-        let begun = Instant::now();
-        self.rate.refill(targets.iter().copied(), begun);
         let nothing_waits = self.pending == Some(0) && down.is_empty();
         if nothing_waits && self.recover_sent.is_some_and(|sent| sent.elapsed() < TERM_CHECK_INTERVAL) {
             self.rate_limited = false;
             return Ok(false);
         }
+        let targets = list.rows().iter().filter(|unit| unit.state == UP && !down.contains(&unit.cmu));
+        let targets: Vec<&str> = targets.map(|unit| unit.cmu.as_str()).collect();
+        let begun = Instant::now();
+        self.rate.refill(targets.iter().copied(), begun);
         // Without target units nothing can be recovered. The command asks for one conference nevertheless: a refusal
         // shows that another scheduler has claimed the realm.
         let mut recovered = self.recover_part(store, list, u32::from(targets.is_empty())).await?;

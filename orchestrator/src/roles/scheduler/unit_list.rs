@@ -23,18 +23,26 @@ pub(super) struct Totals {
     pub(super) pending: u64,
 }
 
+/// The metrics that show the totals, by state. They are set at every tick, so they are looked up only once.
+pub(super) struct TotalsMetrics(Vec<(&'static str, metrics::Gauge)>);
+
+impl TotalsMetrics {
+    pub(super) fn new() -> Self {
+        let conferences = ["waiting", "creating", "open", "pending"]
+            .map(|state| (state, metrics::gauge!("allot_scheduler_conferences", "state" => state)));
+        let units = ["up", "draining", "suspect", "unreachable", "down"]
+            .map(|state| (state, metrics::gauge!("allot_scheduler_units", "state" => state)));
+        Self(conferences.into_iter().chain(units).collect())
+    }
+}
+
 impl Totals {
     /// Reads the totals of a realm, and sets the metrics that show them.
-    pub(super) async fn read(store: &RealmStore) -> Result<Self, Error> {
+    pub(super) async fn read(store: &RealmStore, metrics: &TotalsMetrics) -> Result<Self, Error> {
         let stat = store.stat().await?;
-        for state in ["waiting", "creating", "open", "pending"] {
+        for (state, gauge) in &metrics.0 {
             if let Ok(count) = stat.get::<f64>(state) {
-                metrics::gauge!("allot_scheduler_conferences", "state" => state).set(count);
-            }
-        }
-        for state in ["up", "draining", "suspect", "unreachable", "down"] {
-            if let Ok(count) = stat.get::<f64>(state) {
-                metrics::gauge!("allot_scheduler_units", "state" => state).set(count);
+                gauge.set(count);
             }
         }
         Self::of(&stat)
