@@ -33,10 +33,12 @@ where
 /// A value of a range that is not empty.
 pub fn within<T: SampleUniform + PartialOrd>(range: Range<T>) -> T {
     #[cfg(feature = "simulation")]
-    if let Some(mut seeded) = SEEDED.take() {
-        let value = seeded.random_range(range);
-        SEEDED.set(Some(seeded));
-        return value;
-    }
+    let range = match SEEDED.with_borrow_mut(|seeded| match seeded {
+        Some(seeded) => Ok(seeded.random_range(range)),
+        None => Err(range),
+    }) {
+        Ok(value) => return value,
+        Err(range) => range,
+    };
     rand::rng().random_range(range)
 }

@@ -170,8 +170,12 @@ impl Line {
     }
 
     async fn goes_on(&self) {
-        let mut condition = self.condition.subscribe();
-        let _ = condition.wait_for(|condition| !condition.stalled && !condition.dead).await;
+        let goes_on = |condition: &Condition| !condition.stalled && !condition.dead;
+        // Without the cost of a subscription, as nearly always.
+        if goes_on(&self.condition.borrow()) {
+            return;
+        }
+        let _ = self.condition.subscribe().wait_for(goes_on).await;
     }
 }
 
