@@ -61,7 +61,7 @@ struct Known {
     /// The epoch of each live conference.
     epochs: BTreeMap<Vec<u8>, u64>,
     /// Which unit got a conference at which epoch, on the present master or one before.
-    owners: BTreeMap<(Vec<u8>, u64), Vec<u8>>,
+    owners: BTreeMap<Vec<u8>, BTreeMap<u64, Vec<u8>>>,
     /// Conferences that operators have released, or people ended. All others must live.
     released: BTreeSet<Vec<u8>>,
     /// Conferences that a replica has had open. They must outlive a failover.
@@ -150,7 +150,10 @@ impl Observer {
                 if !conference.is_live() {
                     known.ended.insert(conference.e164.to_vec());
                 } else if conference.opened.is_some() {
-                    known.confirmed.insert(conference.e164.to_vec());
+                    // Names are copied only once, here and below: this is done for each write.
+                    if !known.confirmed.contains(&*conference.e164) {
+                        known.confirmed.insert(conference.e164.to_vec());
+                    }
                 }
             }
         });
@@ -190,24 +193,31 @@ impl Known {
     fn check(&mut self, realm: &Realm, touched: &Touched) -> Vec<String> {
         let mut wrong = Vec::new();
         for conference in touched.of(realm) {
-            let e164 = conference.e164.to_vec();
+            let e164 = &*conference.e164;
             if let Err(damaged) = realm.check_conference(conference) {
                 wrong.push(format!("{}: {}", describe(conference), damaged.0));
             }
+            let owners = match self.owners.get_mut(e164) {
+                Some(owners) => owners,
+                None => self.owners.entry(e164.to_vec()).or_default(),
+            };
             for assignment in &conference.history {
-                let owner = self.owners.entry((e164.clone(), assignment.epoch));
+                let owner = owners.entry(assignment.epoch);
                 if *owner.or_insert_with(|| assignment.cmu.to_vec()) != *assignment.cmu {
                     wrong.push(format!("{} has two owners at one epoch", describe(conference)));
                 }
             }
             if conference.is_live() {
-                if self.ended.contains(&e164) {
+                if self.ended.contains(e164) {
                     wrong.push(format!("{} lives again", describe(conference)));
                 }
-                self.epochs.insert(e164, conference.epoch);
+                match self.epochs.get_mut(e164) {
+                    Some(epoch) => *epoch = conference.epoch,
+                    None => drop(self.epochs.insert(e164.to_vec(), conference.epoch)),
+                }
             } else {
-                self.epochs.remove(&e164);
-                if self.confirmed.contains(&e164) && !self.released.contains(&e164) {
+                self.epochs.remove(e164);
+                if self.confirmed.contains(e164) && !self.released.contains(e164) {
                     wrong.push(format!("{}, and nobody ended it", describe(conference)));
                 }
             }

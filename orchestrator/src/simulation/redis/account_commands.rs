@@ -16,7 +16,7 @@ use allot_core::shared::refusal::{Code, Refusal};
 
 use super::arguments::{Arguments, number};
 use super::database::{Database, Step, Write};
-use super::resp::{Reply, Word};
+use super::resp::{Command, Reply};
 
 /// The most steps of assignment that a command of a manager performs, as in the module.
 const STEPS: usize = 4;
@@ -25,12 +25,12 @@ const STEPS: usize = 4;
 pub(super) fn run(
     database: &mut Database,
     clock: i64,
-    command: &[Word],
+    command: &Command,
     log: &mut Vec<Write>,
 ) -> Option<Reply> {
-    let name = command[0].strip_prefix(b"ACCOUNT.")?;
-    let mut arguments = Arguments::new(&command[1..]);
-    let key = arguments.text();
+    let name = command.name().strip_prefix(b"ACCOUNT.")?;
+    let mut arguments = Arguments::new(command);
+    let key = &arguments.word();
     let done = match name {
         b"BOOK" if !database.books.contains_key(key) => {
             Settings::default().with(&Changes::default(), clock).map(|settings| {
@@ -62,7 +62,7 @@ fn request<'a>(name: &[u8], arguments: &mut Arguments<'a>) -> Result<Request<'a>
     let manager = match name {
         b"BOOK" => {
             let turns = arguments.flag("TURNS").then(|| arguments.rest());
-            let turns = turns.map(|turns| turns.iter().map(|turn| number(turn)).collect::<Result<_, _>>());
+            let turns = turns.map(|turns| turns.map(number).collect::<Result<_, _>>());
             ManagerRequest::Configure(Changes { turns: turns.transpose()?, ..Changes::default() })
         }
         b"TERM" => {
@@ -83,12 +83,12 @@ fn request<'a>(name: &[u8], arguments: &mut Arguments<'a>) -> Result<Request<'a>
             let tariff =
                 Tariff { quota: arguments.natural_after("QUOTA")?.unwrap_or_default(), steps: Vec::new() };
             let _count = arguments.text_after("ACCOUNTS");
-            let accounts = arguments.rest().iter().map(AsRef::as_ref).collect();
+            let accounts = arguments.rest().collect();
             ManagerRequest::Add { module, tariff, accounts }
         }
         b"MOVE" => {
             let (module, _count) = (arguments.text(), arguments.natural()?);
-            ManagerRequest::Move { module, accounts: arguments.rest().iter().map(AsRef::as_ref).collect() }
+            ManagerRequest::Move { module, accounts: arguments.rest().collect() }
         }
         b"FREEZE" => {
             let account = arguments.text();

@@ -2,33 +2,35 @@
 
 use allot_core::shared::refusal::{Code, Refusal};
 
-use super::resp::Word;
+use super::resp::{Command, Word};
 
 pub(super) struct Arguments<'a> {
-    words: &'a [Word],
+    command: &'a Command,
     /// Which words were taken.
     taken: Vec<bool>,
 }
 
 impl<'a> Arguments<'a> {
-    pub(super) fn new(words: &'a [Word]) -> Self {
-        Self { words, taken: vec![false; words.len()] }
+    pub(super) fn new(command: &'a Command) -> Self {
+        let mut taken = vec![false; command.len()];
+        taken[0] = true;
+        Self { command, taken }
     }
 
     /// The first word that was not taken yet.
     pub(super) fn next(&mut self) -> Option<&'a [u8]> {
-        self.next_word().map(|word| &word[..])
+        self.take(self.first())
     }
 
-    fn next_word(&mut self) -> Option<&'a Word> {
-        let at = self.taken.iter().position(|taken| !taken)?;
-        self.take(at)
-    }
-
-    fn take(&mut self, at: usize) -> Option<&'a Word> {
-        let word = self.words.get(at)?;
+    fn take(&mut self, at: usize) -> Option<&'a [u8]> {
+        let word = self.command.get(at)?;
         self.taken[at] = true;
         Some(word)
+    }
+
+    /// The place of the first word that was not taken yet.
+    pub(super) fn first(&self) -> usize {
+        self.taken.iter().position(|taken| !taken).unwrap_or(self.taken.len())
     }
 
     /// The next word; empty if there is none.
@@ -38,7 +40,9 @@ impl<'a> Arguments<'a> {
 
     /// The next word, as long as needed.
     pub(super) fn word(&mut self) -> Word {
-        self.next_word().cloned().unwrap_or_default()
+        let at = self.first();
+        self.take(at);
+        self.command.word(at).unwrap_or_default()
     }
 
     pub(super) fn natural(&mut self) -> Result<u64, Refusal> {
@@ -54,7 +58,7 @@ impl<'a> Arguments<'a> {
     pub(super) fn text_after(&mut self, keyword: &str) -> Option<&'a [u8]> {
         let at = self.find(keyword)?;
         self.take(at);
-        self.take(at + 1).map(|word| &word[..])
+        self.take(at + 1)
     }
 
     pub(super) fn integer_after(&mut self, keyword: &str) -> Result<Option<i64>, Refusal> {
@@ -66,16 +70,14 @@ impl<'a> Arguments<'a> {
     }
 
     /// All words behind the taken ones.
-    pub(super) fn rest(&self) -> &'a [Word] {
-        let at = self.taken.iter().position(|taken| !taken).unwrap_or(self.words.len());
-        &self.words[at..]
+    pub(super) fn rest(&self) -> impl ExactSizeIterator<Item = &'a [u8]> + use<'a> {
+        let command = self.command;
+        (self.first()..command.len()).map(|at| command.get(at).unwrap_or_default())
     }
 
     fn find(&self, keyword: &str) -> Option<usize> {
-        let free = self.words.iter().zip(&self.taken);
-        free.enumerate()
-            .find(|(_, (word, taken))| !**taken && word[..] == *keyword.as_bytes())
-            .map(|(at, _)| at)
+        let is_free = |at: &usize| !self.taken[*at] && self.command.get(*at) == Some(keyword.as_bytes());
+        (0..self.taken.len()).find(is_free)
     }
 }
 

@@ -31,6 +31,9 @@ const TRIM_AGE_MS: i64 = 600_000;
 const TRIM_LONGEST_MS: i64 = 3_600_000;
 const TRIM_LIVE_MS: i64 = 300_000;
 
+/// Bytes of the events of a usual step.
+const USUAL_PAYLOAD: usize = 128;
+
 type Key = Word;
 
 /// The families of the values.
@@ -176,7 +179,7 @@ impl Database {
             }
             Write::Acknowledge { key, group, ids } => {
                 if let Some(group) = self.streams.entry(key.clone()).or_default().groups.get_mut(group) {
-                    group.pending.retain(|id, _| !ids.contains(id));
+                    ids.iter().for_each(|id| drop(group.pending.remove(id)));
                 }
             }
             Write::SetHash { key, fields } => {
@@ -217,7 +220,7 @@ impl Database {
     }
 
     /// Creates a value by its first event.
-    pub(super) fn open<F: Family>(&mut self, key: &[u8], event: &F::Event, clock: i64, log: &mut Vec<Write>) {
+    pub(super) fn open<F: Family>(&mut self, key: &Key, event: &F::Event, clock: i64, log: &mut Vec<Write>) {
         let mut payload = payload_at(clock);
         event.encode(&mut payload);
         let write = write_of::<F>(key, payload, Touched::default());
@@ -229,7 +232,7 @@ impl Database {
     /// messages. What was due stays done if `decide` refuses.
     pub(super) fn change<F: Family, R, T>(
         &mut self,
-        key: &[u8],
+        key: &Key,
         clock: i64,
         log: &mut Vec<Write>,
         decide: impl FnOnce(&F, i64) -> Result<Decision<F::Event, R>, Refusal>,
@@ -259,7 +262,7 @@ impl Database {
         }
     }
 
-    fn tick_one<F: Family>(&mut self, key: &[u8], clock: i64, log: &mut Vec<Write>) {
+    fn tick_one<F: Family>(&mut self, key: &Key, clock: i64, log: &mut Vec<Write>) {
         let Ok(mut step) = self.step::<F>(key, clock) else { return };
         step.apply_due();
         step.finish(log);
@@ -276,13 +279,13 @@ impl Database {
     }
 
     /// Trims the streams of a realm by age, as the module does.
-    fn trim(&mut self, key: &[u8], clock: i64, log: &mut Vec<Write>) {
+    fn trim(&mut self, key: &Key, clock: i64, log: &mut Vec<Write>) {
         let Some(realm) = self.realms.get(key) else { return };
         let units = realm.units().map(|unit| command_stream(&unit.cmu));
         let names: Vec<Vec<u8>> = [EVENTS.to_vec(), INFO.to_vec()].into_iter().chain(units).collect();
         let mut missed = Vec::new();
         for name in names {
-            let stream_key = Key::from([key, b":", &name].concat());
+            let stream_key = Key::from([&key[..], b":", &name].concat());
             let Some(stream) = self.streams.get(&stream_key) else { continue };
             let aged = ((clock - TRIM_AGE_MS) as u64, 0);
             let limit = ((clock - TRIM_LONGEST_MS) as u64, 0);
@@ -305,7 +308,7 @@ impl Database {
         step.finish(log);
     }
 
-    fn step<F: Family>(&mut self, key: &[u8], clock: i64) -> Result<Step<'_, F>, Refusal> {
+    fn step<F: Family>(&mut self, key: &Key, clock: i64) -> Result<Step<'_, F>, Refusal> {
         let (values, streams) = F::parts(self);
         let Some(state) = values.get_mut(key) else {
             return Err(Refusal::new(Code::NoKey, format!("there is no key '{}'", key.escape_ascii())));
@@ -314,7 +317,7 @@ impl Database {
         Ok(Step {
             state,
             streams,
-            key: Key::copy_from_slice(key),
+            key: key.clone(),
             now,
             payload: payload_at(now),
             to_send: SENT_AT_ONCE,
@@ -327,15 +330,15 @@ impl Database {
 
 /// The beginning of a payload of events of this time.
 fn payload_at(now: i64) -> Writer {
-    let mut payload = Writer::default();
+    let mut payload = Writer { bytes: Vec::with_capacity(USUAL_PAYLOAD) };
     payload::begin_events(now, &mut payload);
     payload
 }
 
 /// The write of the events in a payload.
-fn write_of<F: Family>(key: &[u8], mut payload: Writer, touched: Touched) -> Write {
+fn write_of<F: Family>(key: &Key, mut payload: Writer, touched: Touched) -> Write {
     payload::seal(key, &mut payload);
-    Write::Events { key: Key::copy_from_slice(key), kind: F::KIND, payload: payload.bytes.into(), touched }
+    Write::Events { key: key.clone(), kind: F::KIND, payload: payload.bytes.into(), touched }
 }
 
 /// One step of a value, as the module's engine takes it.
@@ -395,10 +398,7 @@ impl<F: Family> Step<'_, F> {
                 } else {
                     id = Outbox::next_id(stream.last, 0);
                 }
-                let fields: Fields = message
-                    .iter()
-                    .map(|(name, value)| (Word::copy_from_slice(name), Word::copy_from_slice(value)))
-                    .collect();
+                let fields = Fields::new(message.iter());
                 stream.add(id, fields.clone());
                 self.messages.push(Write::Add { key, id, fields });
             }
@@ -421,6 +421,8 @@ impl<F: Family> Step<'_, F> {
         self.flush();
         log.append(&mut self.messages);
         if self.changed {
+            // Most commands write once.
+            log.reserve_exact(1);
             log.push(write_of::<F>(&self.key, self.payload, self.touched));
         }
     }

@@ -78,12 +78,10 @@ pub(super) struct Traffic {
 }
 
 impl Traffic {
-    fn note(&mut self, server: usize, command: &Command) {
-        let begun = [self.hash, clock::elapsed_ms(), server as u64, command.len() as u64];
+    fn note(&mut self, server: usize, elapsed_ms: u64, command: &Command) {
+        let begun = [self.hash, elapsed_ms, server as u64];
         let begun = begun.into_iter().fold(0, |hash, number| xxh3_64_with_seed(&number.to_le_bytes(), hash));
-        // Each word by itself: words that are joined in another way have another hash.
-        let hash = command.iter().fold(begun, |hash, word| xxh3_64_with_seed(word, hash));
-        *self = Self { commands: self.commands + 1, hash };
+        *self = Self { commands: self.commands + 1, hash: xxh3_64_with_seed(&command.bytes, begun) };
     }
 }
 
@@ -182,7 +180,7 @@ impl Redis {
 
     /// Sends a command to the master, as an operator would.
     pub(super) fn run(&self, command: &[&str]) -> Result<String, String> {
-        let command: Command = command.iter().map(|word| Word::copy_from_slice(word.as_bytes())).collect();
+        let command = Command::new(command);
         let answer = self.with(|state| state.answer(state.master, &command));
         let Answer::Reply(reply) = answer else { return Err("would wait".to_owned()) };
         match reply {
@@ -306,9 +304,10 @@ impl State {
 
     /// Carries out a command at a server.
     fn answer(&mut self, server: usize, command: &Command) -> Answer {
-        let now = clock::server_ms(server);
+        let elapsed_ms = clock::elapsed_ms();
+        let now = clock::server_ms_at(elapsed_ms, server);
         let mut log = Vec::new();
-        self.traffic.note(server, command);
+        self.traffic.note(server, elapsed_ms, command);
         if let Some(reply) = self.about_server(server, command) {
             return Answer::Reply(reply);
         }
@@ -318,7 +317,7 @@ impl State {
             ));
         }
         let database = &mut self.servers[server].database;
-        let done = if command[0][..] == *b"CONF.SET" {
+        let done = if command.name() == b"CONF.SET" {
             let reply = realm_commands::set(database, now, command, &mut log);
             if let Some(wrong) = realm_commands::stale_write(database, command, &reply) {
                 self.observer.violated(wrong);
@@ -336,7 +335,7 @@ impl State {
                 Answer::Wait(self.servers[server].readers.entry(stream).or_default().of(group))
             }
             None => {
-                let text = format!("ERR unknown command '{}'", command[0].escape_ascii());
+                let text = format!("ERR unknown command '{}'", command.name().escape_ascii());
                 Answer::Reply(Reply::Error(text))
             }
         }
@@ -344,7 +343,7 @@ impl State {
 
     /// Commands about the server itself.
     fn about_server(&self, server: usize, command: &Command) -> Option<Reply> {
-        match &command[0][..] {
+        match command.name() {
             b"CLIENT" | b"PING" | b"SELECT" => Some(Reply::Ok),
             b"ROLE" if server == self.master => {
                 let replica = Reply::texts([host(self.replica()).as_str(), "6379", "0"]);

@@ -13,7 +13,7 @@ use allot_core::shared::refusal::{Code, Refusal};
 
 use super::arguments::Arguments;
 use super::database::{Database, Write};
-use super::resp::{Reply, Word};
+use super::resp::{Command, Reply};
 
 /// The lease of a unit that asks for none, in milliseconds.
 const LEASE_MS: i64 = 5000;
@@ -22,15 +22,15 @@ const LEASE_MS: i64 = 5000;
 pub(super) fn run(
     database: &mut Database,
     clock: i64,
-    command: &[Word],
+    command: &Command,
     log: &mut Vec<Write>,
 ) -> Option<Reply> {
-    let name = &command[0][..];
+    let name = command.name();
     if !name.starts_with(b"CONF.") && !name.starts_with(b"CMU.") {
         return None;
     }
-    let mut arguments = Arguments::new(&command[1..]);
-    let key = arguments.text();
+    let mut arguments = Arguments::new(command);
+    let key = &arguments.word();
     let done = match name {
         b"CONF.REALM" if !database.realms.contains_key(key) => changes(&mut arguments).and_then(|changes| {
             let settings = Settings::default().with(&changes)?;
@@ -82,7 +82,7 @@ fn client_request<'a>(
             ClientRequest::Extend { e164, end: arguments.integer_after("END")?.unwrap_or_default() }
         }
         b"CMU.ASK" => {
-            let details = arguments.rest().last().is_some_and(|what| what[..] == *b"DETAILS");
+            let details = arguments.rest().last() == Some(b"DETAILS");
             let cmu = (arguments.rest().len() == 2).then(|| arguments.text());
             ClientRequest::Ask { cmu, details }
         }
@@ -111,7 +111,7 @@ fn unit_request<'a>(name: &[u8], arguments: &mut Arguments<'a>) -> Result<Option
             let count = arguments.integer_after("ENDED")?.unwrap_or_default();
             let ended = (0..count).map(|_| assignment(arguments)).collect::<Result<_, _>>()?;
             let mut list = Vec::new();
-            while !arguments.rest().is_empty() {
+            while arguments.rest().len() > 0 {
                 list.push(assignment(arguments)?);
             }
             UnitRequest::Report(Report { cmu, highest, ended, list })
@@ -151,12 +151,12 @@ fn assignment<'a>(arguments: &mut Arguments<'a>) -> Result<(&'a [u8], u64), Refu
 }
 
 /// `CONF.SET`, whose fields are borrowed as one list.
-pub(super) fn set(database: &mut Database, clock: i64, command: &[Word], log: &mut Vec<Write>) -> Reply {
-    let mut arguments = Arguments::new(&command[1..]);
-    let key = arguments.text();
+pub(super) fn set(database: &mut Database, clock: i64, command: &Command, log: &mut Vec<Write>) -> Reply {
+    let mut arguments = Arguments::new(command);
+    let key = &arguments.word();
     let done = notice(&mut arguments).and_then(|AssignmentNotice { e164, cmu, epoch }| {
         let seq = arguments.natural()?;
-        let fields: Vec<&[u8]> = arguments.rest().iter().map(AsRef::as_ref).collect();
+        let fields: Vec<&[u8]> = arguments.rest().collect();
         let request = Request::Unit(UnitRequest::Set(Set { e164, cmu, epoch, seq, fields: &fields }));
         database.change(key, clock, log, |realm: &Realm, now| decide(realm, now, &request), |_| (), render)
     });
@@ -164,12 +164,12 @@ pub(super) fn set(database: &mut Database, clock: i64, command: &[Word], log: &m
 }
 
 /// What is wrong with the acceptance of a `CONF.SET`: only the owner may write, at its epoch.
-pub(super) fn stale_write(database: &Database, command: &[Word], reply: &Reply) -> Option<String> {
-    let [_, key, e164, cmu, epoch, ..] = command else { return None };
+pub(super) fn stale_write(database: &Database, command: &Command, reply: &Reply) -> Option<String> {
+    let (key, e164, cmu, epoch) = (command.get(1)?, command.get(2)?, command.get(3)?, command.get(4)?);
     let realm = database.realms.get(key).filter(|_| !matches!(reply, Reply::Error(_)))?;
     let conference = realm.conference_called(e164)?;
     let owner = conference.owner.and_then(|unit| realm.unit(unit));
-    let is_owner = owner.is_some_and(|owner| *owner.cmu == **cmu);
+    let is_owner = owner.is_some_and(|owner| *owner.cmu == *cmu);
     let is_current = conference.epoch.to_string().as_bytes() == epoch;
     (!is_owner || !is_current).then(|| {
         format!("{} was written by {} at {}", e164.escape_ascii(), cmu.escape_ascii(), epoch.escape_ascii())

@@ -17,9 +17,6 @@ use super::resp::{Command, Reply, take_commands};
 use super::{Answer, Redis, host};
 use crate::simulation::network::{End, Fate, Link};
 
-/// Bytes of the usual replies to what a program sends at once.
-const USUAL_REPLIES: usize = 256;
-
 /// What a connection leads to.
 #[derive(Debug, Clone)]
 pub(in crate::simulation) enum Peer {
@@ -95,7 +92,9 @@ impl Connection {
             if commands.is_empty() {
                 return;
             }
-            self.answering = Some(self.peer.clone().answer_all(commands, self.link.clone()).boxed());
+            // The memory of earlier replies is used again.
+            let empty = if self.replies.is_empty() { std::mem::take(&mut self.replies) } else { Vec::new() };
+            self.answering = Some(self.peer.clone().answer_all(commands, self.link.clone(), empty).boxed());
         }
     }
 }
@@ -159,14 +158,13 @@ impl AsyncWrite for Connection {
 }
 
 impl Peer {
-    /// Carries out commands in their order; their replies, or `None` if the connection breaks.
-    async fn answer_all(self, commands: Vec<Command>, link: Link) -> Option<Vec<u8>> {
+    /// Carries out commands in their order, and adds their replies to `replies`; `None` if the connection breaks.
+    async fn answer_all(self, commands: Vec<Command>, link: Link, mut replies: Vec<u8>) -> Option<Vec<u8>> {
         link.pass().await;
         let fate = link.fate();
         if fate == Fate::BreakBefore {
             return None;
         }
-        let mut replies = Vec::with_capacity(USUAL_REPLIES);
         for command in commands {
             let reply = match &self {
                 // Boxed, because few commands wait: otherwise the future of every command would be as large.
@@ -188,11 +186,12 @@ impl Peer {
 
 /// Carries out a command that may wait: for replicas, or for entries of a stream.
 async fn answer_in_time(redis: Redis, server: usize, command: Command) -> Reply {
-    if command[0][..] == *b"WAIT" {
-        return Reply::number(redis.wait(milliseconds(&command[2])).await);
+    if command.name() == b"WAIT" {
+        return Reply::number(redis.wait(milliseconds(command.get(2).unwrap())).await);
     }
-    let block = command.iter().position(|word| word[..] == *b"BLOCK").and_then(|at| command.get(at + 1));
-    let deadline = Instant::now() + block.map_or(Duration::ZERO, |limit| milliseconds(limit));
+    let block = (0..command.len()).find(|at| command.get(*at) == Some(b"BLOCK"));
+    let block = block.and_then(|at| command.get(at + 1)).map(milliseconds);
+    let deadline = Instant::now() + block.unwrap_or_default();
     loop {
         let waiting = match redis.with(|state| state.answer(server, &command)) {
             Answer::Reply(reply) => return reply,
@@ -208,7 +207,7 @@ async fn answer_in_time(redis: Redis, server: usize, command: Command) -> Reply 
 
 /// Whether a command waits for something, unless it is there already.
 fn may_wait(command: &Command) -> bool {
-    matches!(&command[0][..], b"WAIT" | b"XREAD" | b"XREADGROUP")
+    matches!(command.name(), b"WAIT" | b"XREAD" | b"XREADGROUP")
 }
 
 fn milliseconds(word: &[u8]) -> Duration {
@@ -217,7 +216,7 @@ fn milliseconds(word: &[u8]) -> Duration {
 
 fn sentinel(redis: &Redis, command: &Command) -> Reply {
     let (master, failovers) = redis.with(|state| (state.master, state.failovers));
-    match command.get(1).map(AsRef::as_ref) {
+    match command.get(1) {
         Some(b"GET-MASTER-ADDR-BY-NAME") => Reply::texts([host(master).as_str(), "6379"]),
         Some(b"MASTER") => Reply::record([("config-epoch", Reply::text(failovers.to_string()))]),
         _ => Reply::Ok,

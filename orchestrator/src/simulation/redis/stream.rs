@@ -2,15 +2,33 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Unbounded};
-use std::sync::Arc;
 
-use super::resp::Word;
+use bytes::Bytes;
+
+use super::resp::{Word, bulk};
 
 /// The id of an entry: milliseconds and sequence number.
 pub(super) type Id = (u64, u64);
 
-/// Fields and values of an entry.
-pub(super) type Fields = Arc<[(Word, Word)]>;
+/// Fields and values of an entry, by turns. The server sends them as it has received them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Fields {
+    /// How many fields and values there are.
+    pub(super) words: usize,
+    /// They, as texts of the wire protocol.
+    pub(super) bytes: Bytes,
+}
+
+impl Fields {
+    pub(super) fn new<'a>(fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Self {
+        let (mut words, mut bytes) = (0, Vec::new());
+        for word in fields.flat_map(|(field, value)| [field, value]) {
+            words += 1;
+            bulk(&mut bytes, word);
+        }
+        Self { words, bytes: bytes.into() }
+    }
+}
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct Stream {
@@ -89,7 +107,10 @@ impl Stream {
 impl Group {
     /// Gives entries to a consumer.
     pub(super) fn deliver(&mut self, consumer: &Word, ids: &[Id], now: i64) {
-        self.consumers.insert(consumer.clone(), now);
+        match self.consumers.get_mut(consumer) {
+            Some(seen) => *seen = now,
+            None => drop(self.consumers.insert(consumer.clone(), now)),
+        }
         for &id in ids {
             self.delivered = self.delivered.max(id);
             self.pending.insert(id, Pending { consumer: consumer.clone(), since: now });

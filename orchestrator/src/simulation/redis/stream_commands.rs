@@ -2,7 +2,7 @@
 
 use super::arguments::{Arguments, number};
 use super::database::{Database, Write};
-use super::resp::{Reply, Word};
+use super::resp::{Command, Reply, Word};
 use super::stream::{Fields, Group, Id, Stream};
 
 /// What came of a command.
@@ -19,17 +19,17 @@ pub(super) enum Done {
 pub(super) fn run(
     database: &mut Database,
     clock: i64,
-    command: &[Word],
+    command: &Command,
     log: &mut Vec<Write>,
 ) -> Option<Done> {
-    let mut arguments = Arguments::new(&command[1..]);
-    let reply = match &command[0][..] {
+    let mut arguments = Arguments::new(command);
+    let reply = match command.name() {
         b"XREAD" => return Some(read(database, &mut arguments)),
         b"XREADGROUP" => return Some(read_group(database, clock, &mut arguments, log)),
-        b"XADD" => add(database, clock, &mut arguments, log),
+        b"XADD" => add(database, clock, command, &mut arguments, log),
         b"XACK" => {
             let (key, group) = (arguments.word(), arguments.word());
-            let ids: Vec<Id> = arguments.rest().iter().map(|id| id_of(id)).collect();
+            let ids: Vec<Id> = arguments.rest().map(id_of).collect();
             let count = Reply::number(ids.len());
             write(database, log, Write::Acknowledge { key, group, ids });
             count
@@ -39,7 +39,7 @@ pub(super) fn run(
         b"XINFO" => consumers(database, clock, &mut arguments),
         b"HSET" => {
             let key = arguments.word();
-            let fields = pairs(arguments.rest());
+            let fields = pairs(&mut arguments);
             let count = Reply::number(fields.len());
             write(database, log, Write::SetHash { key, fields });
             count
@@ -68,16 +68,23 @@ pub(super) fn run(
 
 fn write(database: &mut Database, log: &mut Vec<Write>, write: Write) {
     database.apply(&write);
+    // Most commands write once.
+    log.reserve_exact(1);
     log.push(write);
 }
 
-fn add(database: &mut Database, clock: i64, arguments: &mut Arguments<'_>, log: &mut Vec<Write>) -> Reply {
+fn add(
+    database: &mut Database,
+    clock: i64,
+    command: &Command,
+    arguments: &mut Arguments<'_>,
+    log: &mut Vec<Write>,
+) -> Reply {
     let key = arguments.word();
     assert_eq!(arguments.text(), b"*", "programs let the server choose ids");
     let id = database.streams.get(&key).map_or((clock as u64, 0), |stream| stream.next_id(clock));
-    let fields: Fields = pairs(arguments.rest()).into();
-    write(database, log, Write::Add { key, id, fields });
-    Reply::text(text_of(id))
+    write(database, log, Write::Add { key, id, fields: command.fields(arguments.first()) });
+    Reply::Id(id)
 }
 
 fn read(database: &Database, arguments: &mut Arguments<'_>) -> Done {
@@ -151,11 +158,7 @@ fn claim(database: &mut Database, clock: i64, arguments: &mut Arguments<'_>, log
     let entries =
         ids.iter().filter_map(|id| stream.get(*id).map(|fields| entry(*id, Some(fields)))).collect();
     write(database, log, Write::Deliver { key, group, consumer, ids, now: clock });
-    Reply::List(vec![
-        Reply::text(text_of(next.unwrap_or_default())),
-        Reply::List(entries),
-        Reply::List(Vec::new()),
-    ])
+    Reply::List(vec![Reply::Id(next.unwrap_or_default()), Reply::List(entries), Reply::List(Vec::new())])
 }
 
 fn consumers(database: &Database, clock: i64, arguments: &mut Arguments<'_>) -> Reply {
@@ -188,16 +191,12 @@ fn of_stream(key: &Word, entries: Vec<Reply>) -> Reply {
 
 fn entry(id: Id, fields: Option<&Fields>) -> Reply {
     let fields = fields.map_or(Reply::NullList, |fields| Reply::Fields(fields.clone()));
-    Reply::List(vec![Reply::text(text_of(id)), fields])
+    Reply::List(vec![Reply::Id(id), fields])
 }
 
-fn pairs(words: &[Word]) -> Vec<(Word, Word)> {
-    words.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect()
-}
-
-fn text_of((ms, number): Id) -> String {
-    let (mut digits, mut behind) = (itoa::Buffer::new(), itoa::Buffer::new());
-    [digits.format(ms), "-", behind.format(number)].concat()
+fn pairs(arguments: &mut Arguments<'_>) -> Vec<(Word, Word)> {
+    let count = arguments.rest().len() / 2;
+    (0..count).map(|_| (arguments.word(), arguments.word())).collect()
 }
 
 /// An id, whose sequence number may be left out.
