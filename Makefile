@@ -13,6 +13,7 @@ OPTIMISED := --config profile.test.opt-level=3 --config profile.test.codegen-uni
 	$(foreach package,bytes combine futures-core futures-util itoa libmimalloc-sys memchr mimalloc redis tokio \
 	tokio-util xxhash-rust,\
 	--config profile.test.package.$(package).opt-level=3 \
+	--config profile.test.package.$(package).codegen-units=1 \
 	--config profile.test.package.$(package).debug-assertions=false \
 	--config profile.test.package.$(package).overflow-checks=false)
 
@@ -70,9 +71,9 @@ bench-compare: deps ## Compare the processor time of requests with that of anoth
 	cargo run --release -p allot-benches --bin allot-bench -- --compare \
 		$(CURDIR)/target/base-build/release/liballot.so $(CURDIR)/target/release/liballot.so
 
-# The first build takes minutes: it optimises all dependencies.
+# The first build takes minutes: it builds all dependencies for optimisation at link time.
 bench-simulation: ## Measure the processor time of a simulated hour of a large system
-	cargo test --workspace --bin allotd $(OPTIMISED) \
+	cargo test --workspace --bin allotd $(OPTIMISED) --config 'profile.test.lto="thin"' \
 		-- --exact simulation::scenarios::simulated_hour --ignored --nocapture
 
 bench-stalls: deps ## Measure how long another client waits for each large request: [GROUP=WORD]
