@@ -7,30 +7,57 @@ use std::hash::BuildHasher;
 
 /// An index from names to numbers. The names stay where the things are; the index keeps half of each hash, so
 /// that growing it (which a rush does at the worst time) reads the index alone and not a million names.
+///
+/// A large index has several tables, and grows by one table at a time: a table of a million entries that doubles would
+/// keep the server busy for tens of milliseconds. The tables are divided as in linear hashing: the first, then the
+/// second, and so on, until there are twice as many.
 #[derive(Clone, Debug, Default)]
 pub struct NameIndex {
-    table: HashTable<(u32, u32)>,
+    first: HashTable<Entry>,
+    /// The second table and those after it.
+    more: Vec<HashTable<Entry>>,
+    names: usize,
     hasher: DefaultHashBuilder,
 }
+
+/// Half a hash, and a number.
+type Entry = (u32, u32);
+
+/// How many names the index has for each of its tables before it gets another one. The tables that are not divided yet
+/// have up to twice as many, for which hashbrown allocates 65,536 places.
+const NAMES_OF_A_TABLE: usize = 28_000;
+
+/// The bits of a half below these choose the place in a table, and the highest ones are a tag.
+const TABLE_SHIFT: u32 = 16;
+/// The bits between choose the table.
+const MAX_TABLES: usize = 1 << 9;
 
 impl NameIndex {
     /// The number of a name; `is` tells whether a number has it. O(1).
     pub fn find(&self, name: &[u8], is: impl Fn(u32) -> bool) -> Option<u32> {
         let half = self.half(name);
-        self.table.find(spread(half), |&(other, id)| other == half && is(id)).map(|&(_, id)| id)
+        let found = self.table(half).find(spread(half), |&(other, id)| other == half && is(id));
+        found.map(|&(_, id)| id)
     }
 
-    /// Adds a name that is not there. O(1).
+    /// Adds a name that is not there. O(1); for a large index at most a millisecond, to divide a table.
     pub fn insert(&mut self, name: &[u8], id: u32) {
+        if self.names >= self.tables() * NAMES_OF_A_TABLE && self.tables() < MAX_TABLES {
+            self.add_table();
+        }
         let half = self.half(name);
-        self.table.insert_unique(spread(half), (half, id), |&(half, _)| spread(half));
+        put(self.table_mut(half), (half, id));
+        self.names += 1;
     }
 
     /// Takes a name out that is there. O(1).
     pub fn remove(&mut self, name: &[u8], id: u32) {
         let half = self.half(name);
-        match self.table.find_entry(spread(half), |&(_, other)| other == id) {
-            Ok(entry) => _ = entry.remove(),
+        match self.table_mut(half).find_entry(spread(half), |&(_, other)| other == id) {
+            Ok(entry) => {
+                entry.remove();
+                self.names -= 1;
+            }
             Err(_) => invariant!("a name that is taken out of its index is there"),
         }
     }
@@ -45,18 +72,81 @@ impl NameIndex {
             count += 1;
             ensure!(self.find(name, |other| other == id) == Some(id), "the name of {id} is not in its index");
         }
-        ensure!(self.table.len() == count, "an index has {} names of {count}", self.table.len());
+        let entries = self.all().map(HashTable::len).sum::<usize>();
+        ensure!(entries == count, "an index has {entries} names of {count}");
+        ensure!(self.names == entries, "an index has {entries} names and counts {}", self.names);
         Ok(())
     }
 
     /// Bytes allocated.
     pub fn allocated(&self) -> usize {
-        self.table.allocation_size()
+        self.more.capacity() * size_of::<HashTable<Entry>>()
+            + self.all().map(HashTable::allocation_size).sum::<usize>()
     }
 
     fn half(&self, name: &[u8]) -> u32 {
         self.hasher.hash_one(name) as u32
     }
+
+    fn tables(&self) -> usize {
+        1 + self.more.len()
+    }
+
+    fn all(&self) -> impl Iterator<Item = &HashTable<Entry>> {
+        std::iter::once(&self.first).chain(&self.more)
+    }
+
+    /// The table that has the names of this half.
+    #[inline]
+    fn table(&self, half: u32) -> &HashTable<Entry> {
+        let place = place_in_more(half, self.more.len());
+        place.and_then(|place| self.more.get(place)).unwrap_or(&self.first)
+    }
+
+    #[inline]
+    fn table_mut(&mut self, half: u32) -> &mut HashTable<Entry> {
+        let place = place_in_more(half, self.more.len());
+        place.and_then(|place| self.more.get_mut(place)).unwrap_or(&mut self.first)
+    }
+
+    /// Adds a table, and divides the one that has its names.
+    #[cold]
+    fn add_table(&mut self) {
+        let added = self.tables();
+        let divided = added & ((added + 1).next_power_of_two() - 1) >> 1;
+        let table = match divided.checked_sub(1) {
+            None => Some(&mut self.first),
+            Some(place) => self.more.get_mut(place),
+        };
+        let Some(table) = table else {
+            invariant!("a table is divided before there are twice as many");
+            return;
+        };
+        let entries = std::mem::take(table);
+        // Both get new memory, for half as many names each: a table does not give its own back.
+        table.reserve(entries.len() / 2, |&(half, _)| spread(half));
+        self.more.push(HashTable::with_capacity(entries.len() / 2));
+        for entry in entries {
+            put(self.table_mut(entry.0), entry);
+        }
+    }
+}
+
+fn put(table: &mut HashTable<Entry>, entry: Entry) {
+    table.insert_unique(spread(entry.0), entry, |&(half, _)| spread(half));
+}
+
+/// Which table of so many behind the first one has the names of this half; `None` for the first one.
+#[inline]
+fn place_in_more(half: u32, more: usize) -> Option<usize> {
+    if more == 0 {
+        return None;
+    }
+    let all = (more + 1).next_power_of_two() - 1;
+    let at = (half >> TABLE_SHIFT) as usize & all;
+    // A table that does not exist yet has its names in that which will be divided.
+    let at = if at <= more { at } else { at & (all >> 1) };
+    at.checked_sub(1)
 }
 
 /// A whole hash from its half: the table takes a place from the low bits and a tag from the high ones.
@@ -86,7 +176,7 @@ mod tests {
 
     #[test]
     fn names_are_found_until_they_are_removed() {
-        let names: Vec<String> = (0..5000).map(|number| format!("name-{number}")).collect();
+        let names: Vec<String> = (0..200_000).map(|number| format!("name-{number}")).collect();
         let mut index = NameIndex::default();
         let find =
             |index: &NameIndex, name: &str| index.find(name.as_bytes(), |id| names[id as usize] == name);
@@ -94,10 +184,27 @@ mod tests {
             assert_eq!(find(&index, name), None);
             index.insert(name.as_bytes(), id as u32);
         }
+        assert_eq!(index.tables(), 8);
+        assert_eq!(index.check((0..).zip(names.iter().map(String::as_bytes))), Ok(()));
         for (id, name) in names.iter().enumerate() {
             assert_eq!(find(&index, name), Some(id as u32));
             index.remove(name.as_bytes(), id as u32);
             assert_eq!(find(&index, name), None);
         }
+    }
+
+    #[test]
+    fn no_table_of_a_growing_index_grows_beyond_its_places() {
+        let mut index = NameIndex::default();
+        let mut names = 0u32;
+        while index.tables() < 64 {
+            index.insert(&names.to_le_bytes(), names);
+            names += 1;
+        }
+        let most = index.all().map(HashTable::capacity).max();
+        assert!(most <= Some(57_344), "{most:?} places");
+        // No more memory than one table would have just after it has doubled.
+        let single = 9 * (2 * names as usize * 8 / 7).next_power_of_two();
+        assert!(index.allocated() < single, "{} for {names} names", index.allocated());
     }
 }
