@@ -2,7 +2,7 @@
 
 use super::house::{House, wish};
 use allot_core::seat::plan::{self, PickOrphans, PlanPart};
-use allot_core::seat::request::{Adjacent, Hold, Orphans, Pick, Replace, Request};
+use allot_core::seat::request::{Adjacent, Hold, Need, Orphans, Pick, Replace, Request};
 use allot_core::seat::{Reply, decide, decide_overdue};
 use allot_core::shared::refusal::{Code, Refusal};
 use allot_core::shared::token::TokenChoice;
@@ -252,4 +252,156 @@ fn a_block_that_has_ended_does_not_count_as_one_of_the_most_blocks() {
     assert_eq!((ended, answer.map_err(|refusal| refusal.code)), (0, Err(Code::Limit)));
     house.now = 50;
     assert_eq!(expired_for(&house, &one_more), (1, Ok(Reply::Integer(1))));
+}
+
+/// A show of one area with 40 rows of 50 seats, each seat in a hold of its own until 1000. Every tenth seat is for
+/// wheelchairs.
+fn house_of_single_holds() -> House {
+    let seat = |seat: usize| {
+        let flags = if seat % 10 == 0 { vec!["wheelchair"] } else { vec![] };
+        json!({"label": seat.to_string(), "flags": flags})
+    };
+    let row = |row: usize| json!({"label": row.to_string(), "rank": row, "tier": "gold", "seats": (0..50).map(seat).collect::<Vec<_>>()});
+    let rows: Vec<Value> = (0..40).map(row).collect();
+    let mut house =
+        House::new(&json!({"areas": [{"id": "a", "rows": rows}], "limits": {"holds_per_user": 0}}));
+    for seat in 0..2000 {
+        let (id, token) = (format!("a-{}-{}", seat / 50, seat % 50), format!("h{seat}"));
+        house.pick("ann", &token, &[&id]).unwrap();
+    }
+    house.now = 2000;
+    house
+}
+
+#[test]
+fn holds_that_would_not_help_a_party_do_not_end() {
+    let token = TokenChoice { token: b"new", chosen: true };
+    let house = house_of_single_holds();
+    let wheelchairs = |count| vec![Need { count, flag: b"wheelchair" }];
+    let party = |count, needed| Hold { needs: wheelchairs(needed), token, ..wish("bob", count) };
+    for (adjacent, orphans) in [
+        (Adjacent::Require, Orphans::Avoid),
+        (Adjacent::Prefer, Orphans::Forbid),
+        (Adjacent::Area, Orphans::Forbid),
+    ] {
+        // No two seats for wheelchairs are side by side.
+        let apart = Request::Hold(Hold { adjacent, orphans, ..party(4, 2) });
+        let (ended, answer) = expired_for(&house, &apart);
+        assert_eq!(answer.map_err(|refusal| refusal.code), Err(Code::NoAdjacent), "{adjacent:?}");
+        assert!(ended <= 4, "{ended} holds ended in vain for {adjacent:?}");
+        let together = Request::Hold(Hold { adjacent, orphans, ..party(4, 1) });
+        let (ended, answer) = expired_for(&house, &together);
+        assert!(matches!(answer, Ok(Reply::Hold(_))), "{adjacent:?}: {answer:?}");
+        assert!((4..=12).contains(&ended), "{ended} holds ended for {adjacent:?}");
+    }
+    // Only the seats for wheelchairs are missing.
+    let mut house = house_of_single_holds();
+    let sold = |seat: &usize| seat % 10 == 0;
+    for seat in (0..2000).filter(sold) {
+        house.now = 900;
+        house.confirm(&format!("h{seat}"), None).unwrap();
+    }
+    house.now = 2000;
+    assert_eq!(expired_for(&house, &Request::Hold(party(4, 1))), (0, Ok(Reply::None)));
+}
+
+#[test]
+fn a_hold_ends_only_the_holds_of_its_run_and_beside_it() {
+    let token = TokenChoice { token: b"new", chosen: true };
+    let house = house_of_single_holds();
+    for orphans in [Orphans::Allow, Orphans::Avoid, Orphans::Forbid] {
+        let hold = Hold { adjacent: Adjacent::Require, orphans, token, ..wish("bob", 4) };
+        let (ended, answer) = expired_for(&house, &Request::Hold(hold));
+        assert!(matches!(answer, Ok(Reply::Hold(_))), "{orphans:?}: {answer:?}");
+        assert!((4..=8).contains(&ended), "{ended} holds ended for {orphans:?}");
+    }
+    let long = Hold { adjacent: Adjacent::Require, token, ..wish("bob", 10) };
+    let (ended, answer) = expired_for(&house, &Request::Hold(long));
+    assert_eq!(answer.map_err(|refusal| refusal.code), Err(Code::NoAdjacent), "the row has runs of nine");
+    assert!(ended <= 10, "{ended} holds ended in vain");
+}
+
+#[test]
+fn blocks_that_would_not_help_a_hold_do_not_end() {
+    let token = TokenChoice { token: b"new", chosen: true };
+    // Every second seat of gold is in a block that has ended, ten seats a block; the others are sold.
+    let mut house = overdue_house(&[]);
+    for block in 0..200 {
+        let seats: Vec<String> =
+            (0..10).map(|seat| format!("gold-{}-{}", block / 20, block % 20 * 20 + seat * 2 + 1)).collect();
+        let (name, seats) = (format!("b{block}"), seats.iter().map(String::as_bytes).collect());
+        let until = Some(house.now + 50);
+        house.ask(&Request::BlockIn { name: Some(name.as_bytes()), until, seats }).unwrap();
+    }
+    for row in 0..10 {
+        let seats: Vec<String> = (1..=200).map(|seat| format!("gold-{row}-{}", seat * 2)).collect();
+        house.ask(&Request::Block(seats.iter().map(String::as_bytes).collect())).unwrap();
+    }
+    house.now += 50;
+    let gold = Hold { tier: Some(b"gold"), token, ..wish("bob", 4) };
+    let apart = Hold { adjacent: Adjacent::Require, ..gold.clone() };
+    let (ended, answer) = expired_for(&house, &Request::Hold(apart));
+    assert_eq!(answer.map_err(|refusal| refusal.code), Err(Code::NoAdjacent));
+    assert!(ended <= 1, "{ended} blocks ended in vain");
+    let (ended, answer) = expired_for(&house, &Request::Hold(gold));
+    assert!(matches!(answer, Ok(Reply::Hold(_))), "{answer:?}");
+    assert_eq!(ended, 1, "a block has ten seats");
+}
+
+#[test]
+fn a_hold_from_a_block_ends_only_the_holds_that_it_needs() {
+    let token = TokenChoice { token: b"new", chosen: true };
+    let mut house = overdue_house(&[]);
+    // Every second seat of a row, so that no two are side by side, and two seats that are.
+    let seats: Vec<String> = (1..=400).step_by(2).chain([2]).map(|seat| format!("gold-0-{seat}")).collect();
+    let of_block = seats.iter().map(String::as_bytes).collect();
+    house.ask(&Request::BlockIn { name: Some(b"press"), until: None, seats: of_block }).unwrap();
+    for (number, seat) in seats.iter().enumerate() {
+        let name = format!("p{number}");
+        let token = TokenChoice { token: name.as_bytes(), chosen: true };
+        let (from, seats) = (Some(&b"press"[..]), vec![seat.as_bytes()]);
+        house
+            .ask(&Request::Pick(Pick { user: b"ann", ttl: 1000, token, orphans: None, from, seats }))
+            .unwrap();
+    }
+    house.now += 1000;
+    let press =
+        |count| Hold { from: Some(b"press"), adjacent: Adjacent::Require, token, ..wish("bob", count) };
+    let (ended, answer) = expired_for(&house, &Request::Hold(press(3)));
+    assert!(matches!(answer, Ok(Reply::Hold(_))), "{answer:?}");
+    assert!((3..=4).contains(&ended), "{ended} holds ended");
+    let (ended, answer) = expired_for(&house, &Request::Hold(press(4)));
+    assert_eq!(answer.map_err(|refusal| refusal.code), Err(Code::NoAdjacent));
+    assert!(ended <= 4, "{ended} holds ended in vain");
+}
+
+#[test]
+fn holds_end_in_large_steps_while_others_wait_for_their_seats() {
+    let mut house = overdue_house(&["gold"]);
+    house.now = 900;
+    for user in 0..400 {
+        let user = format!("u{user}");
+        let hold = Hold { tier: Some(b"gold"), ttl: 10_000, ..wish("", 4) };
+        house.wait(&user, hold, 0).unwrap();
+    }
+    house.now = 2000;
+    let token = TokenChoice { token: b"new", chosen: true };
+    for adjacent in [Adjacent::Prefer, Adjacent::Require] {
+        let request = Request::Hold(Hold { tier: Some(b"gold"), adjacent, token, ..wish("bob", 4) });
+        let (mut show, mut steps) = (house.show.clone(), 0);
+        loop {
+            let events = decide_overdue(&show, house.now, &request);
+            if events.is_empty() {
+                break;
+            }
+            steps += 1;
+            events.iter().for_each(|event| show.apply(house.now, event));
+            while let Some(event) = show.follow_up(house.now) {
+                show.apply(house.now, &event);
+            }
+        }
+        let reply = decide(&show, house.now, &request).unwrap().reply;
+        assert!(matches!(reply, Reply::Hold(_)), "{reply:?}");
+        assert!(steps <= 10, "{steps} steps for {adjacent:?}");
+    }
 }

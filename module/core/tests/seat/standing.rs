@@ -201,7 +201,7 @@ fn overdue_places_serve_a_request_for_seats_together() {
     let (mut show, now) = (house.show.clone(), 20);
     assert_eq!(decide(&show, now, &request).unwrap_err().code, Code::NoAdjacent);
     let expired = decide_overdue(&show, now, &request);
-    assert_eq!(expired.len(), 4);
+    assert_eq!(expired.len(), 3);
     expired.iter().for_each(|event| show.apply(now, event));
     let Ok(Reply::Hold(record)) = decide(&show, now, &request).map(|decision| decision.reply) else {
         panic!("no places are held");

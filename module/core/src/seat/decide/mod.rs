@@ -2,6 +2,7 @@
 
 mod alter;
 mod block;
+mod expected;
 mod lifted;
 pub(super) mod orphans;
 pub mod overdue;

@@ -3,32 +3,30 @@
 //! depends.
 
 use super::decide;
+use super::expected::Expected;
 use super::orphans::forbids_orphans;
 use super::rules::{check_user_limits, live_hold, resolve};
-use super::search::Search;
 use super::wait::as_hold;
-use super::wish::Wish;
-use crate::seat::bits::{self, Bits};
 use crate::seat::blocks::MAX_BLOCKS;
 use crate::seat::claims::Stage;
 use crate::seat::event::{Event, Events};
 use crate::seat::outcome::Reply;
 use crate::seat::plan::PlanPart;
-use crate::seat::request::{Adjacent, Hold, Orphans, Request};
-use crate::seat::state::{Owner, Show, Strip};
+use crate::seat::request::{Hold, Request};
+use crate::seat::state::{Owner, Show};
 use crate::seat::venue::Seat;
 use crate::shared::Millis;
 use crate::shared::refusal::Code;
-use std::borrow::Cow;
 
 /// The most holds that expire for one reason at once: about 10 ms of work with an event stream.
-const SLICE: usize = 500;
+pub(super) const SLICE: usize = 500;
 
 /// The events of overdue holds and blocks on which the decision of `request` depends. Empty when the decision is final: apply
-/// the events and call again until then. At most one call scans the candidate buckets for each slice of holds.
+/// the events and call again until then.
 ///
 /// A request for best seats is decided on the seats that are free by now. Only when it finds none are the seats of
-/// overdue blocks and holds looked for, so that no request is refused because of one that has ended.
+/// overdue blocks and holds looked for, so that no request is refused because of one that has ended. Those that would not
+/// help it do not end.
 pub fn decide_overdue(show: &Show, now: Millis, request: &Request<'_>) -> Events {
     if show.next_due().is_none_or(|due| due > now) {
         return Events::new();
@@ -75,7 +73,7 @@ pub fn decide_overdue(show: &Show, now: Millis, request: &Request<'_>) -> Events
 }
 
 /// The ends of those of these holds that are overdue.
-fn expiries(show: &Show, now: Millis, mut holds: Vec<u32>) -> Events {
+pub(super) fn expiries(show: &Show, now: Millis, mut holds: Vec<u32>) -> Events {
     holds.retain(|&id| is_overdue(show, id, now));
     holds.sort_unstable();
     holds.dedup();
@@ -145,7 +143,7 @@ fn near(show: &Show, ids: &[&[u8]]) -> impl Iterator<Item = Seat> {
     seats.flat_map(|seat| seat.saturating_sub(2)..=seat.saturating_add(2))
 }
 
-fn claim_of(show: &Show, seat: Seat) -> Option<u32> {
+pub(super) fn claim_of(show: &Show, seat: Seat) -> Option<u32> {
     match show.owner(seat) {
         Owner::Claim(id) => Some(id),
         Owner::Free | Owner::Blocked => None,
@@ -206,154 +204,6 @@ fn for_hold(show: &Show, now: Millis, hold: &Hold<'_>, request: &Request<'_>) ->
         Ok(_) | Err(_) => return Events::new(),
     };
     let Ok(wish) = resolve(show, &hold.wanted()) else { return Events::new() };
-    if wish.from.is_some() {
-        return expiries(show, now, of_block(show, now, wish.from));
-    }
-    let blocks = show.overdue_blocks(now, SLICE);
-    if !blocks.is_empty() {
-        return blocks.into();
-    }
-    let scan = Scan { show, now, wish: &wish, replaced, again: hold.replace.is_some_and(|one| !one.other) };
-    let holds = match (together, hold.adjacent) {
-        (false, _) => scan.enough_seats(&scan.candidates()),
-        (true, Adjacent::Area) if wish.needs.is_empty() => scan.row_with_run_in_best_level(),
-        (true, _) => scan.row_with_run(&scan.candidates()),
-    };
-    expiries(show, now, holds)
-}
-
-/// Looks through the candidate buckets of a request for best seats. O(held and sold seats of the buckets).
-struct Scan<'a> {
-    show: &'a Show,
-    now: Millis,
-    wish: &'a Wish,
-    /// The hold that the request replaces, and whether its seats may be taken again.
-    replaced: Option<u32>,
-    again: bool,
-}
-
-/// The seats of a strip, as if its overdue holds had expired.
-struct Expected {
-    takeable: Bits,
-    free: Bits,
-    /// Seats of overdue holds that the request may take.
-    gained: usize,
-    holds: Vec<u32>,
-}
-
-impl Scan<'_> {
-    /// Overdue holds with at least as many seats as the request asks for, or with all seats there are.
-    fn enough_seats(&self, buckets: &[u32]) -> Vec<u32> {
-        let (mut holds, mut gained) = (Vec::new(), 0);
-        for expected in self.gaining_strips(buckets, 1) {
-            gained += expected.gained;
-            holds.extend(expected.holds);
-            if gained >= self.wish.count {
-                break;
-            }
-        }
-        holds
-    }
-
-    /// The overdue holds of a strip that has a suitable run without them, in the best level in which an area has enough
-    /// seats without any overdue hold: no other level can serve a request for the best area.
-    fn row_with_run_in_best_level(&self) -> Vec<u32> {
-        let (show, candidates) = (self.show, self.candidates());
-        let mut levels = candidates.chunk_by(|&a, &b| show.priority(a) == show.priority(b));
-        let area_of = |bucket: u32| show.bucket_at(bucket).area;
-        let best = levels.find(|level| {
-            level.chunk_by(|&a, &b| area_of(a) == area_of(b)).any(|area| self.has_enough_seats(area))
-        });
-        best.map_or_else(Vec::new, |level| self.row_with_run(level))
-    }
-
-    /// Whether these buckets have as many seats without overdue holds as the request asks for.
-    fn has_enough_seats(&self, buckets: &[u32]) -> bool {
-        let mut missing = self.wish.count;
-        self.strips(buckets).any(|strip| {
-            missing = missing.saturating_sub(bits::count(&self.expected(strip).takeable) as usize);
-            missing == 0
-        })
-    }
-
-    /// The overdue holds of the first strip of these buckets that has a suitable run without them.
-    fn row_with_run(&self, buckets: &[u32]) -> Vec<u32> {
-        let (standing, seated): (Vec<u32>, Vec<u32>) =
-            buckets.iter().partition(|&&bucket| self.show.is_standing(bucket));
-        // No place has a flag that a party needs.
-        let standing = standing.into_iter().filter(|_| self.wish.needs.is_empty());
-        if let Some(bucket) = standing.into_iter().find(|&bucket| self.may_have_enough_seats(bucket)) {
-            return self.enough_seats(&[bucket]);
-        }
-        // For a party with needs a run is not looked at closely: a hold that is overdue may always end.
-        let clean = self.wish.orphans == Orphans::Forbid && self.wish.needs.is_empty();
-        let n = self.wish.count;
-        let has_run = |expected: &Expected| {
-            let windows = bits::windows(&expected.takeable, n);
-            let windows = if clean { bits::stranding_nobody(&windows, &expected.free, n) } else { windows };
-            bits::count(&windows) > 0
-        };
-        let found = self.gaining_strips(&seated, n).find(has_run);
-        found.map_or_else(Vec::new, |expected| expected.holds)
-    }
-
-    /// Whether a bucket that has fewer seats than the request asks for has enough without its overdue holds.
-    fn may_have_enough_seats(&self, bucket: u32) -> bool {
-        let held = self.show.bucket_at(bucket).counts.held > 0;
-        held && self.has_enough_seats(&[bucket])
-    }
-
-    fn candidates(&self) -> Cow<'_, [u32]> {
-        Search::candidates(self.show, self.wish)
-    }
-
-    /// All strips of these buckets.
-    fn strips(&self, buckets: &[u32]) -> impl Iterator<Item = Strip> {
-        buckets.iter().flat_map(|&bucket| self.show.bucket_at(bucket).strips.iter().copied())
-    }
-
-    /// The strips of these buckets that have an overdue hold whose seats the request may take, and that are long enough
-    /// for a run of `n`.
-    fn gaining_strips(&self, buckets: &[u32], n: usize) -> impl Iterator<Item = Expected> {
-        let held = buckets.iter().filter(|&&bucket| self.show.bucket_at(bucket).counts.held > 0);
-        let strips = held.flat_map(|bucket| self.strips(std::slice::from_ref(bucket)));
-        let long = move |strip: Strip| {
-            let seats = self.show.seats_of(strip);
-            n == 1 || seats.kept.runs(&seats.words).any(|len| len >= n)
-        };
-        let strips = strips.filter(move |&strip| long(strip)).map(|strip| self.expected(strip));
-        strips.filter(|expected| expected.gained > 0)
-    }
-
-    fn expected(&self, strip: Strip) -> Expected {
-        let (show, base) = (self.show, self.show.venue.base(strip.row));
-        let (seats, len) = (show.seats_of(strip), usize::from(show.venue.layout(strip.row).len));
-        let mut free = Bits::from_slice(show.free_seats(strip));
-        let mut overdue: Bits = free.iter().map(|_| 0).collect();
-        let mut replaced = overdue.clone();
-        let mut holds = Vec::new();
-        let taken: Bits = seats.words.iter().zip(&free).map(|(seats, free)| seats & !free).collect();
-        for position in seats.kept.ones(&taken) {
-            let seat = base + position as Seat;
-            // A seat of a block returns to it.
-            let Some(id) = claim_of(show, seat).filter(|_| show.blocks.of(seat).is_none()) else { continue };
-            if self.replaced == Some(id) {
-                seats.kept.put(&mut replaced, position, true);
-            } else if is_overdue(show, id, self.now) {
-                seats.kept.put(&mut overdue, position, true);
-                holds.push(id);
-            }
-        }
-        for seats in [&mut free, &mut overdue, &mut replaced] {
-            show.hide_flagged(strip, self.wish.kind().allowed, seats);
-        }
-        let gained = bits::count(&overdue) as usize;
-        let all =
-            |one: &Bits, two: &Bits| -> Bits { one.iter().zip(two).map(|(one, two)| one | two).collect() };
-        let without_replaced = all(&free, &overdue);
-        let with_replaced = seats.kept.dense(&all(&without_replaced, &replaced), len);
-        let takeable =
-            if self.again { with_replaced.clone() } else { seats.kept.dense(&without_replaced, len) };
-        Expected { takeable, free: with_replaced, gained, holds }
-    }
+    let again = hold.replace.is_some_and(|replace| !replace.other);
+    Expected::new(show, now, &wish, replaced, again).to_end(together)
 }

@@ -105,23 +105,32 @@ impl Search<'_> {
         let n = self.wish.count;
         let parts: Vec<(usize, StripSeats)> =
             self.parts.iter().map(|(count, part)| (*count, part.seats(bucket, strip))).collect();
-        // A seat with two needed flags is of no kind, so it is not in the union.
-        let mut all = StripSeats { takeable: Bits::new(), free: Bits::new() };
-        for (_, seats) in &parts {
-            unite(&mut all.takeable, &seats.takeable);
-            unite(&mut all.free, &seats.free);
-        }
-        let mut starts = all.windows(n, clean);
-        for start in bits::ones(&starts.clone()) {
-            let fits = parts
-                .iter()
-                .all(|(count, seats)| bits::count_in(&seats.takeable, start..start + n) == *count);
-            if !fits {
-                bits::put(&mut starts, start, false);
-            }
-        }
-        starts
+        windows_of_kinds(&parts, n, clean)
     }
+}
+
+/// Starts of the runs of `n` seats that have as many seats of each kind as these parts; if `clean`, of those that strand
+/// no seat.
+pub(super) fn windows_of_kinds(parts: &[(usize, StripSeats)], n: usize, clean: bool) -> Bits {
+    if let [(_, only)] = parts {
+        return only.windows(n, clean);
+    }
+    // A seat with two needed flags is of no kind, so it is not in the union.
+    let mut all = StripSeats { takeable: Bits::new(), free: Bits::new() };
+    for (_, seats) in parts {
+        unite(&mut all.takeable, &seats.takeable);
+        unite(&mut all.free, &seats.free);
+    }
+    let mut starts = all.windows(n, clean);
+    for start in bits::ones(&starts.clone()) {
+        // The last parts have the fewest seats.
+        let mut parts = parts.iter().rev();
+        let fits = parts.all(|(count, seats)| bits::count_in(&seats.takeable, start..start + n) == *count);
+        if !fits {
+            bits::put(&mut starts, start, false);
+        }
+    }
+    starts
 }
 
 fn unite(all: &mut Bits, more: &Bits) {

@@ -48,6 +48,10 @@ pub fn count(bits: &[u64]) -> u32 {
 
 /// Number of set bits of a range. O(words of the range).
 pub fn count_in(bits: &[u64], range: Range<usize>) -> usize {
+    if let ([word], 0..64) = (bits, range.end) {
+        // The fast path for rows of one word, the usual case.
+        return (word & ((1 << range.end) - 1) & (u64::MAX << range.start)).count_ones() as usize;
+    }
     // The lowest bits of a word, before this place.
     let below = |place: usize, word: usize| match place.saturating_sub(word * 64) {
         bits @ 0..64 => (1u64 << bits) - 1,

@@ -67,6 +67,7 @@ impl Show {
             ensure!(place(bucket) == place(sound), "bucket {number} is of another area or tier");
             ensure!(bucket.strips == sound.strips, "bucket {number} has other strips");
             ensure!(bucket.flags == sound.flags, "bucket {number} has other flags");
+            ensure!(bucket.longest == sound.longest, "bucket {number} has another longest run of seats");
             let (counts, expected) = (bucket.counts, sound.counts);
             ensure!(counts == expected, "bucket {number} counts {counts:?}, and its seats are {expected:?}");
             self.check_views(number, bucket)?;
@@ -375,6 +376,7 @@ mod tests {
             |show| show.words[0] ^= 1 << 5,
             |show| show.buckets[0].counts.free += 1,
             |show| show.buckets[0].flags = 1,
+            |show| show.buckets[0].longest += 1,
             |show| show.buckets[0].views[0].free -= 1,
             |show| _ = show.buckets[1].views.pop(),
             |show| show.buckets[0].views[0].runs.set(0, Runs::default()),

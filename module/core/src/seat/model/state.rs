@@ -78,6 +78,8 @@ pub struct Bucket {
     pub(in crate::seat) strips: Box<[Strip]>,
     /// All flags that some seat of the bucket has.
     pub(in crate::seat) flags: u64,
+    /// The most seats side by side in a strip, free or not.
+    pub(in crate::seat) longest: u16,
     /// Seats by state.
     pub counts: Counts,
     /// Views: first the one without flags, then the one with all flags (if there are any), then those that requests

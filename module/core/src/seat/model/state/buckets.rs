@@ -93,7 +93,11 @@ impl Show {
     fn bucket(&self, draft: Draft, turns: &HashMap<(Area, Tier), u64>) -> Bucket {
         let Draft { area, tier, strips, counts, flags } = draft;
         let turn = turns.get(&(area, tier)).copied().unwrap_or(0);
-        let mut bucket = Bucket { area, tier, strips: strips.into(), flags, counts, views: Vec::new(), turn };
+        let runs =
+            strips.iter().map(|&strip| self.seats_of(strip)).flat_map(|seats| seats.kept.runs(&seats.words));
+        let longest = runs.max().unwrap_or(0) as u16;
+        let (strips, views) = (strips.into(), Vec::new());
+        let mut bucket = Bucket { area, tier, strips, flags, longest, counts, views, turn };
         bucket.views.push(self.view(&bucket, Kind::default()));
         if flags != 0 {
             bucket.views.push(self.view(&bucket, Kind::with(flags)));

@@ -43,11 +43,17 @@ impl Show {
             return Words::Borrowed(free);
         }
         let mut seats = Bits::from_slice(free);
-        self.hide_flagged(strip, kind.allowed, &mut seats);
-        if kind.carried != 0 {
-            self.keep_flagged(strip, kind, &mut seats);
-        }
+        self.keep_kind(strip, kind, &mut seats);
         Words::Copied(seats)
+    }
+
+    /// Clears those seats of a strip, given by its kept words, that are not of a kind. O(kept words), and the cost of
+    /// `hide_flagged`.
+    pub(in crate::seat) fn keep_kind(&self, strip: Strip, kind: Kind, seats: &mut Bits) {
+        self.hide_flagged(strip, kind.allowed, seats);
+        if kind.carried != 0 {
+            self.keep_flagged(strip, kind, seats);
+        }
     }
 
     /// Clears all seats of a strip, given by its kept words, but those of a kind that carries a flag. O(flagged seats of
@@ -67,7 +73,7 @@ impl Show {
 
     /// Clears those seats of a strip, given by its kept words, that have a flag which is not in the request.
     /// O(kept words), and at most O(log seats) for each of these seats or of the row's flags, whichever are fewer.
-    pub(in crate::seat) fn hide_flagged(&self, strip: Strip, allowed: u64, seats: &mut [u64]) {
+    fn hide_flagged(&self, strip: Strip, allowed: u64, seats: &mut [u64]) {
         let (layout, kept) = (self.venue.layout(strip.row), self.seats_of(strip).kept);
         if layout.flags.is_empty() {
             return;
