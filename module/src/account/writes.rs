@@ -19,23 +19,20 @@ use crate::engine::step::change;
 use crate::engine::{Call, Done, config};
 use crate::ffi::Context;
 
-/// The most steps of assignment that a command of a manager performs; the timer performs the others.
-const STEPS: usize = 4;
-
-/// How many steps of assignment a request performs. A request of an instance performs none while an assignment is in
-/// progress, because the timer continues this assignment. Otherwise it performs the one step that it makes possible,
-/// for example by a logout.
-fn steps(book: &Book, request: &Request<'_>) -> usize {
+/// Whether a request performs a step of assignment; the timer performs the others. A request of an instance performs none
+/// while an assignment is in progress, because the timer continues this assignment. Otherwise it performs the one step
+/// that it makes possible, for example by a logout.
+fn assigns(book: &Book, request: &Request<'_>) -> bool {
     match request {
-        Request::Instance(_) => usize::from(book.is_even()),
-        Request::Manager(..) => STEPS,
+        Request::Instance(_) => book.is_even(),
+        Request::Manager(..) => true,
     }
 }
 
-/// Decides a request, applies its events, performs steps of assignment and replies.
+/// Decides a request, applies its events, performs a step of assignment and replies.
 pub(super) fn answer(call: &Call<'_>, request: &Request<'_>) -> Done {
     let done = change::<Book, _>(call.ctx, call.key()?, |step| {
-        let steps = steps(step.state(), request);
+        let assigns = assigns(step.state(), request);
         let decision = decide(step.state(), step.now(), request)?;
         for event in &decision.events {
             step.apply(event);
@@ -43,11 +40,8 @@ pub(super) fn answer(call: &Call<'_>, request: &Request<'_>) -> Done {
         if matches!(decision.reply, Reply::Picked(..)) {
             counters::ACCOUNT_ASKED.add(decision.events.len() as u64);
         }
-        for _ in 0..steps {
+        if assigns {
             let events = step.state().decide_assignment(STEP);
-            if events.is_empty() {
-                break;
-            }
             events.iter().for_each(|event| step.apply(event));
         }
         let short = matches!(

@@ -183,15 +183,15 @@ fn commands_that_use_accounts_assign_none() {
     let replies = book.client.words("EXEC");
     let attached = replies.array().last().unwrap().field("attached");
     let shares: Vec<i64> = attached.array().iter().map(|one| one.field("dealt").int()).collect();
-    assert_eq!(shares, [20_000 - 1024, 1024], "four steps of who came");
+    assert_eq!(shares, [20_000 - 256, 256], "a step of who came");
     eventually("the timer to do the rest", TIMEOUT, || book.shares("m") == [10_000, 10_000]);
     no_internal_errors(&server);
 }
 
 #[test]
 fn each_of_a_thousand_attaching_instances_assigns_a_bounded_number_of_accounts() {
-    /// Four steps of 256 accounts.
-    const BOUND: i64 = 1024;
+    /// A step.
+    const BOUND: i64 = 256;
     let server = RedisServer::start();
     let mut book = Book::create(&server, 1000);
     for batch in 0..30 {
