@@ -42,8 +42,12 @@ impl Pool {
         self.postponed.push(id, wish_of(call));
     }
 
-    /// Does a slice of the work, if there is some.
+    /// Does a slice of the work, if there is some. A pool that picks by use gets its order before a call needs it: a
+    /// caller of another family cannot wait.
     pub fn continue_preparation(&mut self, now: Millis) {
+        if self.lacks_usual_order() {
+            self.begin_to_order(None, None);
+        }
         self.grow_orders(ORDERED_AT_ONCE);
         if self.postponed.is_awaited && self.is_prepared(now) {
             self.postponed.done();
@@ -54,7 +58,12 @@ impl Pool {
     /// Whether there is work for `continue_preparation`. O(1).
     #[inline]
     pub(super) fn is_preparing(&self) -> bool {
-        self.postponed.is_awaited || !self.orders_are_whole()
+        self.postponed.is_awaited || !self.orders_are_whole() || self.lacks_usual_order()
+    }
+
+    /// Whether free numbers are not in the order by which the pool picks. O(1).
+    fn lacks_usual_order(&self) -> bool {
+        self.settings.pick == Policy::LeastUsed && self.by_digits.is_none() && !self.queue.is_empty()
     }
 
     /// Whether the choice for a call needs work that the timer does. If so, the work begins.

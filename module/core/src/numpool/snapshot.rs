@@ -12,6 +12,7 @@ use super::model::causes::read_word;
 use super::model::history::Entry;
 use super::number::Number;
 use super::record::{LATEST, Place, Record};
+use super::request::Policy;
 use super::state::{Pool, RestReason};
 use crate::invariant;
 use crate::shared::codec::{Damaged, Reader, Writer};
@@ -226,6 +227,10 @@ impl Pool {
             pool.decode_history(&mut reader)?;
         }
         reader.finish()?;
+        // While a server loads, nobody waits for it.
+        if pool.settings.pick == Policy::LeastUsed {
+            pool.prepare(None, None);
+        }
         Ok(pool)
     }
 

@@ -1,8 +1,8 @@
 //! Calls that are postponed until the timer has done the work that the choice of a number needs.
 
 use super::spec::{Bench, any, n};
-use allot_core::numpool::request::{Call, Policy, Request};
-use allot_core::numpool::{Number, Reply, decide, decide_due};
+use allot_core::numpool::request::{Call, Changes, Policy, Request};
+use allot_core::numpool::{Number, Pool, Reply, decide, decide_due};
 
 /// More numbers than an order gets in one slice.
 const NUMBERS: usize = 35_000;
@@ -184,4 +184,29 @@ fn call_does_not_pass_over_thousands_of_lapsed_registrations() {
     assert_eq!(bench.serve(), []);
     bench.tick(500);
     assert_eq!(bench.serve(), [(1, "77".into()), (2, "none".into())]);
+}
+
+#[test]
+fn pool_that_picks_by_use_has_its_order_before_a_call_needs_it() {
+    let Bench { pool, now } = large();
+    let mut bench = Bench { pool, now };
+    assert_ne!(bench.pool.next_due(), Some(bench.now), "the pool picks the longest waiting number");
+    bench.ok(&Request::Configure(Changes { pick: Some(Policy::LeastUsed), ..Changes::default() }));
+    let mut slices = 0;
+    while bench.pool.next_due() == Some(bench.now) {
+        bench.tick(0);
+        slices += 1;
+        assert!(slices < 10, "the work ends");
+    }
+    assert!(slices > 2, "{slices} slices");
+    let is_postponed = |pool: &Pool| pool.clone().is_postponed(bench.now, &any("a"));
+    assert!(!is_postponed(&bench.pool));
+    assert!(!is_postponed(&Pool::decode(&bench.pool.encode()).unwrap()), "loading makes the order");
+    // A batch of changes drops the order, and the timer makes it again.
+    let some: Vec<Number> = bench.pool.waiting().take(10_000).collect();
+    bench.ok(&Request::Unreg(&some));
+    bench.ok(&Request::Reg { numbers: &some, ttl: None, switch: None });
+    assert_eq!(bench.pool.next_due(), Some(bench.now));
+    (0..slices).for_each(|_| bench.tick(0));
+    assert_ne!(bench.pool.next_due(), Some(bench.now));
 }
