@@ -1,19 +1,22 @@
 //! The show as if all that is overdue had ended, as a request for best seats sees it: which overdue holds and blocks must
 //! end so that the request finds seats. Nothing ends for a request in vain: the timer ends the others in slices.
 
-use super::overdue::{SLICE, claim_of, expiries};
 use super::party::windows_of_kinds;
 use super::search::Search;
 use super::wish::{StripSeats, Wish};
 use crate::invariant;
 use crate::seat::bits::{self, Bits};
 use crate::seat::choice::Kind;
-use crate::seat::event::Events;
+use crate::seat::claims::Stage;
+use crate::seat::event::{Event, Events};
 use crate::seat::request::{Adjacent, Orphans};
 use crate::seat::state::{Owner, Show, Strip};
 use crate::seat::venue::Seat;
 use crate::shared::Millis;
 use smallvec::SmallVec;
+
+/// The most holds that expire for one reason at once: about 10 ms of work with an event stream.
+pub(super) const SLICE: usize = 500;
 
 /// A set of small numbers: a bit for each.
 struct Set(Vec<u64>);
@@ -305,4 +308,23 @@ impl<'a> Expected<'a> {
 /// The bits of either.
 fn all(one: &Bits, other: &Bits) -> Bits {
     one.iter().zip(other).map(|(one, other)| one | other).collect()
+}
+
+/// The ends of those of these holds that are overdue.
+pub(super) fn expiries(show: &Show, now: Millis, mut holds: Vec<u32>) -> Events {
+    holds.retain(|&id| is_overdue(show, id, now));
+    holds.sort_unstable();
+    holds.dedup();
+    holds.into_iter().map(|id| Event::Expired { token: show.claims.get(id).token.clone() }).collect()
+}
+
+pub(super) fn is_overdue(show: &Show, id: u32, now: Millis) -> bool {
+    matches!(show.claims.get(id).stage, Stage::Held { until } if until <= now)
+}
+
+pub(super) fn claim_of(show: &Show, seat: Seat) -> Option<u32> {
+    match show.owner(seat) {
+        Owner::Claim(id) => Some(id),
+        Owner::Free | Owner::Blocked => None,
+    }
 }

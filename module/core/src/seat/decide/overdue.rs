@@ -3,23 +3,19 @@
 //! depends.
 
 use super::decide;
-use super::expected::Expected;
+use super::expected::{Expected, SLICE, claim_of, expiries, is_overdue};
 use super::orphans::forbids_orphans;
 use super::rules::{check_user_limits, live_hold, resolve};
 use super::wait::as_hold;
 use crate::seat::blocks::MAX_BLOCKS;
-use crate::seat::claims::Stage;
-use crate::seat::event::{Event, Events};
+use crate::seat::event::Events;
 use crate::seat::outcome::Reply;
 use crate::seat::plan::PlanPart;
 use crate::seat::request::{Hold, Request};
-use crate::seat::state::{Owner, Show};
+use crate::seat::state::Show;
 use crate::seat::venue::Seat;
 use crate::shared::Millis;
 use crate::shared::refusal::Code;
-
-/// The most holds that expire for one reason at once: about 10 ms of work with an event stream.
-pub(super) const SLICE: usize = 500;
 
 /// The events of overdue holds and blocks on which the decision of `request` depends. Empty when the decision is final: apply
 /// the events and call again until then.
@@ -72,14 +68,6 @@ pub fn decide_overdue(show: &Show, now: Millis, request: &Request<'_>) -> Events
     expiries(show, now, holds)
 }
 
-/// The ends of those of these holds that are overdue.
-pub(super) fn expiries(show: &Show, now: Millis, mut holds: Vec<u32>) -> Events {
-    holds.retain(|&id| is_overdue(show, id, now));
-    holds.sort_unstable();
-    holds.dedup();
-    holds.into_iter().map(|id| Event::Expired { token: show.claims.get(id).token.clone() }).collect()
-}
-
 /// The blocks on which a decision depends, even if it finds seats: the block that the request names, and those of the
 /// seats that it names or gives up for others. Only blocks that exist; a block may occur more than once.
 fn blocks_of(show: &Show, request: &Request<'_>) -> Vec<u32> {
@@ -122,10 +110,6 @@ fn blocks_of(show: &Show, request: &Request<'_>) -> Vec<u32> {
     }
 }
 
-fn is_overdue(show: &Show, id: u32, now: Millis) -> bool {
-    matches!(show.claims.get(id).stage, Stage::Held { until } if until <= now)
-}
-
 /// The claims that own these seats. Unknown seats are left to the decision.
 fn owners(show: &Show, ids: &[&[u8]]) -> Vec<u32> {
     let seats = ids.iter().filter_map(|id| show.venue.find(id));
@@ -141,13 +125,6 @@ fn neighbours(show: &Show, ids: &[&[u8]]) -> Vec<u32> {
 fn near(show: &Show, ids: &[&[u8]]) -> impl Iterator<Item = Seat> {
     let seats = ids.iter().filter_map(|id| show.venue.find(id));
     seats.flat_map(|seat| seat.saturating_sub(2)..=seat.saturating_add(2))
-}
-
-pub(super) fn claim_of(show: &Show, seat: Seat) -> Option<u32> {
-    match show.owner(seat) {
-        Owner::Claim(id) => Some(id),
-        Owner::Free | Owner::Blocked => None,
-    }
 }
 
 /// The claims that own seats which may be removed, or change their tiers or flags. Names, priorities, order rules and ranks
