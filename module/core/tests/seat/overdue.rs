@@ -258,7 +258,7 @@ fn a_block_that_has_ended_does_not_count_as_one_of_the_most_blocks() {
 /// wheelchairs.
 fn house_of_single_holds() -> House {
     let seat = |seat: usize| {
-        let flags = if seat % 10 == 0 { vec!["wheelchair"] } else { vec![] };
+        let flags = if seat.is_multiple_of(10) { vec!["wheelchair"] } else { vec![] };
         json!({"label": seat.to_string(), "flags": flags})
     };
     let row = |row: usize| json!({"label": row.to_string(), "rank": row, "tier": "gold", "seats": (0..50).map(seat).collect::<Vec<_>>()});
@@ -296,7 +296,7 @@ fn holds_that_would_not_help_a_party_do_not_end() {
     }
     // Only the seats for wheelchairs are missing.
     let mut house = house_of_single_holds();
-    let sold = |seat: &usize| seat % 10 == 0;
+    let sold = |seat: &usize| seat.is_multiple_of(10);
     for seat in (0..2000).filter(sold) {
         house.now = 900;
         house.confirm(&format!("h{seat}"), None).unwrap();
