@@ -119,13 +119,18 @@ impl Layout {
         self.slots.get(position).filter(|&&slot| slot != NO_SLOT).map(|&slot| usize::from(slot))
     }
 
-    /// Flags of a position as bits.
+    /// Flags of a position as bits. O(log flagged seats of the row), O(1) if all seats up to this one have flags.
     pub fn flags_at(&self, position: usize) -> u64 {
-        self.flags
-            .binary_search_by_key(&position, |&(at, _)| usize::from(at))
-            .ok()
-            .and_then(|found| self.flags.get(found))
-            .map_or(0, |&(_, set)| set)
+        // No entry is behind the place of its position, since each position has at most one.
+        let last = position.min(self.flags.len().saturating_sub(1));
+        match self.flags.get(..=last) {
+            None => 0,
+            Some([.., (at, set)]) if usize::from(*at) == position => *set,
+            Some(flags) => {
+                let found = flags.binary_search_by_key(&position, |&(at, _)| usize::from(at)).ok();
+                found.and_then(|found| flags.get(found)).map_or(0, |&(_, set)| set)
+            }
+        }
     }
 }
 
@@ -470,5 +475,27 @@ impl Venue {
 
     pub(in crate::seat) fn label_hash(&self, area: Area, label: &[u8]) -> u64 {
         self.hasher.hash_one((area, label))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_of_a_position_are_those_of_its_entry() {
+        let all: Vec<u16> = (0..100).collect();
+        let sparse: Vec<u16> = all.iter().copied().filter(|at| at % 7 == 3).collect();
+        let gap: Vec<u16> = all.iter().copied().filter(|at| *at != 40).collect();
+        let late: Vec<u16> = (90..100).collect();
+        for flagged in [all, sparse, gap, late, vec![99], Vec::new()] {
+            let flags: Vec<(u16, u64)> = flagged.iter().map(|&at| (at, 1 << (at % 60))).collect();
+            let layout = Layout::new(100, Vec::new(), flags, Labels::default());
+            for position in 0..120 {
+                let named = flagged.iter().any(|&at| usize::from(at) == position);
+                let expected = if named { 1 << (position % 60) } else { 0 };
+                assert_eq!(layout.flags_at(position), expected, "{position} of {flagged:?}");
+            }
+        }
     }
 }

@@ -34,7 +34,7 @@ impl Show {
         self.seats_of(strip).kept.dense(&self.takeable_words(strip, kind), len)
     }
 
-    /// The kept words of these seats. O(kept words), and the cost of `hide_flagged`.
+    /// The kept words of these seats. O(kept words), and the cost of `keep_kind`.
     #[inline]
     pub(in crate::seat) fn takeable_words(&self, strip: Strip, kind: Kind) -> Words<'_> {
         let free = self.free_seats(strip);
@@ -47,50 +47,34 @@ impl Show {
         Words::Copied(seats)
     }
 
-    /// Clears those seats of a strip, given by its kept words, that are not of a kind. O(kept words), and the cost of
-    /// `hide_flagged`.
+    /// Clears those seats of a strip, given by its kept words, that are not of a kind. O(kept words), and at most
+    /// O(log seats) for each of these seats or of the row's flags, whichever are fewer.
     pub(in crate::seat) fn keep_kind(&self, strip: Strip, kind: Kind, seats: &mut Bits) {
-        self.hide_flagged(strip, kind.allowed, seats);
-        if kind.carried != 0 {
-            self.keep_flagged(strip, kind, seats);
-        }
-    }
-
-    /// Clears all seats of a strip, given by its kept words, but those of a kind that carries a flag. O(flagged seats of
-    /// the row).
-    fn keep_flagged(&self, strip: Strip, kind: Kind, seats: &mut Bits) {
-        let mut kept: Bits = seats.iter().map(|_| 0).collect();
-        for &(position, flags) in &self.venue.layout(strip.row).flags {
-            if kind.takes(flags)
-                && let Some(place) = self.seats_of(strip).kept.place(usize::from(position))
-                && bits::is_set(seats, place)
-            {
-                bits::put(&mut kept, place, true);
-            }
-        }
-        *seats = kept;
-    }
-
-    /// Clears those seats of a strip, given by its kept words, that have a flag which is not in the request.
-    /// O(kept words), and at most O(log seats) for each of these seats or of the row's flags, whichever are fewer.
-    fn hide_flagged(&self, strip: Strip, allowed: u64, seats: &mut [u64]) {
         let (layout, kept) = (self.venue.layout(strip.row), self.seats_of(strip).kept);
-        if layout.flags.is_empty() {
-            return;
-        }
         // A strip of few seats must not cost as much as the whole row.
         if (bits::count(seats) as usize) < layout.flags.len() {
-            let flagged = |position: &usize| layout.flags_at(*position) & !allowed != 0;
-            let hidden: Positions = kept.ones(seats).filter(flagged).collect();
+            let other = |position: &usize| !kind.takes(layout.flags_at(*position));
+            let hidden: Positions = kept.ones(seats).filter(other).collect();
             hidden.into_iter().for_each(|position| kept.put(seats, position, false));
-            return;
-        }
-        for &(position, set) in &layout.flags {
-            if set & !allowed != 0
-                && let Some(place) = kept.place(usize::from(position))
-            {
-                bits::put(seats, place, false);
+        } else if kind.carried == 0 {
+            for &(position, flags) in &layout.flags {
+                if !kind.takes(flags)
+                    && let Some(place) = kept.place(usize::from(position))
+                {
+                    bits::put(seats, place, false);
+                }
             }
+        } else {
+            let mut some: Bits = seats.iter().map(|_| 0).collect();
+            for &(position, flags) in &layout.flags {
+                if kind.takes(flags)
+                    && let Some(place) = kept.place(usize::from(position))
+                    && bits::is_set(seats, place)
+                {
+                    bits::put(&mut some, place, true);
+                }
+            }
+            *seats = some;
         }
     }
 }
