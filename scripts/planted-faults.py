@@ -154,7 +154,9 @@ def build(tree: Path, name: str) -> Path:
     copy_sources(tree)
     plant(tree, name, edits)
     command = ["cargo", "test", "-p", package, "--no-run", "--message-format", "json-render-diagnostics"]
-    environment = os.environ | {"CARGO_TARGET_DIR": str(ROOT / "target")}
+    # Not the folder of the repository's builds: cargo takes a package of the copy for that of the repository, and would
+    # run the tests of the copy there, faults and all, whatever changes in the repository afterwards.
+    environment = os.environ | {"CARGO_TARGET_DIR": str(tree.parent / "build")}
     done = subprocess.run(command, cwd=tree, env=environment, stdout=subprocess.PIPE, text=True)
     if done.returncode:
         sys.exit(f"{name}: the sources with this fault do not compile")
