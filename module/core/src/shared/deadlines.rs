@@ -15,6 +15,8 @@ pub struct Deadlines {
     /// The heap; only the first `len` entries count.
     heap: Column<Entry>,
     len: usize,
+    /// The earliest deadline, if there is one: every request asks for it, and it is not always in the processor's cache.
+    first: i64,
     /// Place in the heap by number, counted from 1; 0 without a deadline.
     place: Column<u32>,
 }
@@ -66,10 +68,10 @@ impl Deadlines {
         }
     }
 
-    /// The earliest deadline.
+    /// The earliest deadline. O(1).
     #[inline]
     pub fn earliest(&self) -> Option<i64> {
-        self.entry(0).map(Entry::due)
+        (self.len > 0).then_some(self.first)
     }
 
     /// The deadline of `id`, if it has one. O(1).
@@ -123,6 +125,8 @@ impl Deadlines {
     pub fn check(&self) -> Checked {
         self.heap.check()?;
         self.place.check()?;
+        let first = self.entry(0).map(Entry::due);
+        ensure!(self.earliest() == first, "the first deadline is {first:?}, and not {:?}", self.earliest());
         for (at, entry) in self.entries().enumerate() {
             ensure!(
                 self.place_of(entry.id) == Some(at),
@@ -187,6 +191,9 @@ impl Deadlines {
     /// Puts an entry to a place, and records the place.
     #[inline]
     fn put(&mut self, at: usize, entry: Entry) {
+        if at == 0 {
+            self.first = entry.due();
+        }
         self.heap.set(at as u32, entry);
         self.place.set(entry.id, at as u32 + 1);
     }
@@ -241,7 +248,8 @@ mod tests {
         (0..30).for_each(|id| sound.set(id, i64::from(id * 7 % 31)));
         sound.remove(4);
         assert_eq!(sound.check(), Ok(()));
-        let damages: [fn(&mut Deadlines); 5] = [
+        let damages: [fn(&mut Deadlines); 6] = [
+            |deadlines| deadlines.first -= 1,
             |deadlines| deadlines.heap.at(20).due = deadlines.heap.get(0).due,
             |deadlines| deadlines.heap.at(20).id = 0,
             |deadlines| deadlines.place.set(4, 4),
