@@ -120,8 +120,8 @@ pub(crate) struct Step<'c, 'k, F: Family> {
     notices: Notices,
     /// How many messages may still be sent.
     to_send: usize,
-    /// Clients that waited for the key and are answered at the end of the step.
-    grants: Vec<Grant<Events<F::Event>>>,
+    /// Clients that waited for the key and are answered at the end of the step; `None` without any, as in most steps.
+    grants: Option<Vec<Grant<Events<F::Event>>>>,
     /// Set from the first event applied until all of them are replicated and published.
     abort_on_unwind: Option<AbortOnUnwind>,
 }
@@ -146,18 +146,16 @@ impl<'c, 'k, F: Family> Step<'c, 'k, F> {
             payload,
             notices: Notices::new(),
             to_send: F::SENT_AT_ONCE,
-            grants: Vec::new(),
+            grants: None,
             abort_on_unwind: None,
         }
     }
 
-    /// Begins the step of a request: applies the due events that must come before it.
+    /// Applies the due events that must come before a request.
     #[inline(never)]
-    fn begin_request(ctx: Context<'c>, name: KeyName<'k>, value: &'k mut Value<F>) -> Self {
-        let mut step = Self::begin(ctx, name, value, ctx.clock());
-        step.apply_due_before_all(F::DUE_AT_ONCE);
-        step.settle();
-        step
+    fn apply_due_before_request(&mut self) {
+        self.apply_due_before_all(F::DUE_AT_ONCE);
+        self.settle();
     }
 
     /// The state as it is in this step.
@@ -260,12 +258,12 @@ impl<'c, 'k, F: Family> Step<'c, 'k, F> {
 
     #[cold]
     fn serve_waiting(&mut self) {
-        while self.grants.len() < SERVED_AT_ONCE {
+        while self.grants.as_ref().map_or(0, Vec::len) < SERVED_AT_ONCE {
             let Some(mut grant) = self.value.state.grant(self.now) else { return };
             for event in std::mem::take(&mut grant.events) {
                 self.apply(&event);
             }
-            self.grants.push(grant);
+            self.grants.get_or_insert_default().push(grant);
         }
     }
 
@@ -330,8 +328,8 @@ impl<'c, 'k, F: Family> Step<'c, 'k, F> {
             self.ctx.replicate_payload(F::APPLY, self.name, &self.payload.bytes);
             self.ctx.signal_modified(self.name);
         }
-        if !self.grants.is_empty() {
-            waiting::deliver(self.ctx, self.name, std::mem::take(&mut self.grants));
+        if let Some(grants) = self.grants.take() {
+            waiting::deliver(self.ctx, self.name, grants);
         }
         if !self.payload.bytes.is_empty() {
             // Last, because a listener may call commands of this module.
@@ -357,7 +355,8 @@ pub(crate) fn change<F: Family, T>(
     let mut key = ctx.open(name, Mode::Write);
     let value = existing::<F>(&mut key, name)?;
     name.during(F::TYPE, || {
-        let mut step = Step::begin_request(ctx, name, value);
+        let mut step = Step::begin(ctx, name, value, ctx.clock());
+        step.apply_due_before_request();
         let decided = decide(&mut step);
         step.finish();
         decided

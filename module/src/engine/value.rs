@@ -55,8 +55,8 @@ impl<F: Family> Value<F> {
 
     /// As `now`, at an uptime that was read before.
     pub(crate) fn now_at(&self, clock: i64, uptime: i64) -> i64 {
-        let elapsed = uptime.saturating_sub(self.changed);
-        let continued = self.state.now(0).saturating_add(elapsed).min(LAST_REACHED);
+        let elapsed = uptime - self.changed;
+        let continued = (self.state.now(0) + elapsed).min(LAST_REACHED);
         // While a key is idle, the lead of the time that continues stays the same. The lead of the last change shrinks
         // as the clock advances, and the time would fall back.
         if lead(continued, clock) > 0 { continued } else { self.state.now(clock) }
@@ -89,12 +89,12 @@ impl<F: Family> Value<F> {
 /// milliseconds, so that the time between frequent changes adds up exactly.
 pub(crate) fn uptime() -> i64 {
     let time = clock_gettime(ClockId::MonotonicCoarse);
-    time.tv_sec.saturating_mul(1000).saturating_add(time.tv_nsec / 1_000_000)
+    time.tv_sec * 1000 + time.tv_nsec / 1_000_000
 }
 
 /// How far a time of a state is ahead of the clock, if it continues with elapsed time; otherwise 0.
 pub(crate) fn lead(now: i64, clock: i64) -> i64 {
-    let lead = now.saturating_sub(clock);
+    let lead = now - clock;
     if lead > MAX_CLOCK_LEAD.get() { lead } else { 0 }
 }
 
