@@ -2,7 +2,7 @@
 
 use allot_core::numpool::cells::State;
 use allot_core::numpool::decide::{Decision, configured};
-use allot_core::numpool::event::{Events, Numbers};
+use allot_core::numpool::event::Numbers;
 use allot_core::numpool::request::{Cap, Caps, Changes, Policy, Request, Rule};
 use allot_core::numpool::settings::MAX_CAPS;
 use allot_core::numpool::waiting::is_worth_waiting;
@@ -24,10 +24,11 @@ use crate::ffi::{Context, KeyName};
 
 /// Applies the events of a decision. The reply is true only after that.
 fn settle(step: &mut Step<'_, '_, Pool>, decision: Result<Decision, Refusal>) -> Result<Reply, Refusal> {
-    for event in decision.iter().flat_map(|decision| &decision.events) {
+    let decision = decision?;
+    for event in &decision.events {
         step.apply(event);
     }
-    decision.map(|decision| decision.reply)
+    Ok(decision.reply)
 }
 
 /// Applies the overdue deadlines on which a request depends, and decides the request.
@@ -135,7 +136,11 @@ pub(super) fn call(
     let outcome = change::<Pool, _>(call.ctx, call.key()?, |step| {
         draw(step, &mut request);
         let now = step.now();
-        let postponed = step.state_mut().is_postponed(now, &request) && call.ctx.may_block();
+        let needs_work = step.state_mut().is_postponed(now, &request);
+        let postponed = needs_work && call.ctx.may_block();
+        if needs_work && !postponed {
+            step.state_mut().prepare(request.pick, request.prefix);
+        }
         match (&wait, postponed) {
             (None, true) => postpone(call.ctx, call.key()?, step, &request),
             (None, false) => {
@@ -169,12 +174,9 @@ fn draw(step: &Step<'_, '_, Pool>, request: &mut request::Call<'_>) {
     }
 }
 
-/// Decides a call. Before that it prepares the orders of the pool that the call needs. Numbers that became free because
-/// a deadline has passed go to calls that wait first.
+/// Decides a call, for which the orders of the pool that it needs are prepared. Numbers that became free because a
+/// deadline has passed go to calls that wait first.
 fn decide_call(step: &mut Step<'_, '_, Pool>, request: &request::Call<'_>) -> Result<Decision, Refusal> {
-    if request.number.is_none() {
-        step.state_mut().prepare(request.pick, request.prefix);
-    }
     let lease = request.lease.token;
     let request = Request::Call(*request);
     while step.apply_overdue(|pool, now| decide_overdue(pool, now, &request)) {
@@ -183,7 +185,7 @@ fn decide_call(step: &mut Step<'_, '_, Pool>, request: &request::Call<'_>) -> Re
     step.serve();
     if step.state().has_pending_grants() && !step.state().has_lease(lease) {
         // More calls wait than one step serves, and the free numbers are theirs.
-        return Ok(Decision { events: Events::new(), reply: Reply::None });
+        return Ok(Decision::unchanged(Reply::None));
     }
     decide(step.state(), step.now(), &request)
 }
@@ -208,6 +210,7 @@ pub(crate) fn call_number(ctx: Context<'_>, pool: KeyName<'_>, lease: &[u8], tak
     };
     change::<Pool, _>(ctx, pool, |step| {
         draw(step, &mut request);
+        step.state_mut().prepare(request.pick, request.prefix);
         let mut others = None;
         loop {
             let decision = decide_call(step, &request)?;
