@@ -10,7 +10,7 @@ use super::parse::parse;
 use super::syntax::Syntax;
 use super::word::{integer, wrong_number};
 use crate::ffi::command::{ArgumentInfo, ArgumentKind, CommandInfo, Entry, KeyPlace, KeySpec};
-use crate::ffi::string::Names;
+use crate::ffi::string::Words;
 use crate::ffi::{Context, KeyName};
 
 /// The result of a handler: it has replied, or it refuses before it has replied or changed anything.
@@ -52,8 +52,8 @@ macro_rules! command {
             argc: std::os::raw::c_int,
         ) -> std::os::raw::c_int {
             unsafe {
-                $crate::ffi::command::run_command(ctx, argv, argc, &|ctx, words, names| {
-                    let call = $crate::engine::command::Call::new(ctx, words, names);
+                $crate::ffi::command::run_command(ctx, argv, argc, &|ctx, words| {
+                    let call = $crate::engine::command::Call::new(ctx, words);
                     if const { $crate::engine::parameter::has_later_keys(PARAMETERS) } && ctx.asks_for_keys() {
                         call.tell_keys(&SYNTAX);
                         return Ok(());
@@ -149,18 +149,17 @@ fn documented(parameters: &[Parameter]) -> Vec<ArgumentInfo> {
 /// One call of a command.
 pub(crate) struct Call<'a> {
     pub(crate) ctx: Context<'a>,
-    words: &'a [&'a [u8]],
-    names: Names<'a>,
+    words: Words<'a>,
 }
 
 impl<'a> Call<'a> {
-    pub(crate) fn new(ctx: Context<'a>, words: &'a [&'a [u8]], names: Names<'a>) -> Self {
-        Self { ctx, words, names }
+    pub(crate) fn new(ctx: Context<'a>, words: Words<'a>) -> Self {
+        Self { ctx, words }
     }
 
     /// Reads the arguments of this call, parameter by parameter.
     pub(crate) fn parse(&self, syntax: &'static Syntax, arguments: &mut [Argument<'a>]) -> Done {
-        parse(syntax, self.words, arguments)
+        parse(syntax, self.words(), arguments)
     }
 
     /// Tells the server which arguments are keys. A call whose words cannot be read has the first argument as its only
@@ -175,15 +174,15 @@ impl<'a> Call<'a> {
     /// The first argument says how many keys follow it.
     fn tell_counted_keys(&self) {
         let count =
-            self.words.get(1).and_then(|word| integer(word)).and_then(|count| usize::try_from(count).ok());
-        let end = count.and_then(|count| count.checked_add(2)).filter(|&end| end <= self.words.len());
+            self.words().get(1).and_then(|word| integer(word)).and_then(|count| usize::try_from(count).ok());
+        let end = count.and_then(|count| count.checked_add(2)).filter(|&end| end <= self.words().len());
         (2..end.unwrap_or(2)).for_each(|place| self.ctx.key_is_at(place));
     }
 
     fn tell_keys_by_name(&self, syntax: &'static Syntax) {
         let parameters = syntax.parameters;
         let mut arguments = vec![Argument::NONE; parameters.len()];
-        if parse(syntax, self.words, &mut arguments).is_err() {
+        if parse(syntax, self.words(), &mut arguments).is_err() {
             self.ctx.key_is_at(1);
             return;
         }
@@ -202,11 +201,11 @@ impl<'a> Call<'a> {
 
     /// The word at this place, as the name of a key.
     pub(crate) fn key_at(&self, place: usize) -> Result<KeyName<'a>, Refusal> {
-        self.names.get(place).ok_or_else(|| wrong_number(self.words))
+        self.words.name(place).ok_or_else(|| wrong_number(self.words()))
     }
 
     /// All words, the command's name included.
     pub(crate) fn words(&self) -> &'a [&'a [u8]] {
-        self.words
+        self.words.bytes()
     }
 }

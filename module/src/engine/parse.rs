@@ -7,7 +7,6 @@ use allot_core::invariant;
 use allot_core::shared::MAX_IDENTIFIER;
 use allot_core::shared::refusal::Refusal;
 use allot_core::shared::text::quoted;
-use std::ops::Range;
 
 use super::argument::Argument;
 use super::parameter::{Kind, Parameter, fewest, position, tokens};
@@ -43,14 +42,20 @@ pub(crate) fn parse<'a>(
     arguments: &mut [Argument<'a>],
 ) -> Result<(), Refusal> {
     let mut parser = Parser { words, next: 1 };
-    let Range { start, end } = syntax.options;
-    parser.in_order(syntax.parameters, arguments.iter_mut().take(start))?;
-    if start < end {
-        parser.options(syntax, arguments)?;
-    }
-    if let (Some(after @ [_, ..]), Some(arguments)) = (syntax.parameters.get(end..), arguments.get_mut(end..))
-    {
-        parser.in_order(after, arguments.iter_mut())?;
+    let mut at = 0;
+    while let (Some(parameter), Some(argument)) = (syntax.parameters.get(at), arguments.get_mut(at)) {
+        if at == syntax.options.start {
+            parser.options(syntax, arguments)?;
+            at = syntax.options.end;
+            continue;
+        }
+        at += 1;
+        if parameter.is_plain && !parameter.optional && parameter.token.is_none() {
+            parser.plain(parameter, Label::Name(parameter.name), argument)?;
+        } else {
+            let later = syntax.parameters.get(at..).unwrap_or_default();
+            parser.positional(parameter, later, argument)?;
+        }
     }
     if let Some(word) = parser.peek() {
         return Err(unexpected(word));
@@ -82,35 +87,12 @@ impl<'a> Parser<'a> {
         given(parameter, self.words.get(from..self.next).unwrap_or_default(), from, number)
     }
 
-    /// Reads parameters without a keyword: as many as there are arguments to fill.
-    #[inline]
-    fn in_order<'b>(
-        &mut self,
-        parameters: &'static [Parameter],
-        arguments: impl Iterator<Item = &'b mut Argument<'a>>,
-    ) -> Result<(), Refusal>
-    where
-        'a: 'b,
-    {
-        let mut rest = parameters;
-        for argument in arguments {
-            let [parameter, later @ ..] = rest else { break };
-            rest = later;
-            if parameter.is_plain && !parameter.optional && parameter.token.is_none() {
-                self.plain(parameter, Label::Name(parameter.name), argument)?;
-            } else {
-                self.positional(parameter, later, argument)?;
-            }
-        }
-        Ok(())
-    }
-
     /// Reads options in any order, up to the first word that is none of them.
     fn options(&mut self, syntax: &'static Syntax, arguments: &mut [Argument<'a>]) -> Result<(), Refusal> {
         while let Some(word) = self.peek() {
-            let Some((at, which)) = syntax.option(word) else { break };
-            let (Some(option), Some(argument)) = (syntax.parameters.get(at), arguments.get_mut(at)) else {
-                invariant!("an option that was found is a parameter with an argument");
+            let Some((at, option, which)) = syntax.option(word) else { break };
+            let Some(argument) = arguments.get_mut(at) else {
+                invariant!("each parameter has an argument");
                 break;
             };
             if argument.is_given() {

@@ -57,11 +57,11 @@ impl Syntax {
         syntax
     }
 
-    /// The place of the option that begins with a word, and the index of the keyword if the option has several.
+    /// The option that begins with a word, its place, and the index of the keyword if the option has several.
     #[inline]
-    pub(super) fn option(&self, word: &[u8]) -> Option<(usize, i64)> {
+    pub(super) fn option(&self, word: &[u8]) -> Option<(usize, &'static Parameter, i64)> {
         let first = self.first.get(hash(word)).copied().map_or(usize::MAX, usize::from);
         let options = self.parameters.get(first..self.options.end)?;
-        options.iter().zip(first..).find_map(|(option, at)| Some((at, option.begins_with(word)?)))
+        options.iter().zip(first..).find_map(|(option, at)| Some((at, option, option.begins_with(word)?)))
     }
 }

@@ -13,7 +13,7 @@ use super::api::api;
 use super::context::Context;
 use super::guard::guard;
 use super::register::{Registration, done};
-use super::string::{Names, bytes_of};
+use super::string::{Words, bytes_of};
 
 pub(crate) use redis_module::raw::{
     REDISMODULE_CMD_KEY_ACCESS as ACCESS, REDISMODULE_CMD_KEY_DELETE as DELETE,
@@ -82,9 +82,8 @@ pub(crate) enum ArgumentKind {
 /// Calls with at most so many words, their names included, take no memory for the list of them.
 const FEW_WORDS: usize = 16;
 
-/// Handles a call of a command: its words, and the same as strings of the server's. It replies, or returns the line of
-/// an error.
-type Run<'r> = dyn Fn(Context<'_>, &[&[u8]], Names<'_>) -> Result<(), String> + 'r;
+/// Handles a call of a command: replies, or returns the line of an error.
+type Run<'r> = dyn Fn(Context<'_>, Words<'_>) -> Result<(), String> + 'r;
 
 /// Runs a command: hands its arguments to `run`, and replies the error line that `run` may return.
 ///
@@ -114,7 +113,7 @@ pub(crate) unsafe fn run_command(
         }
         // SAFETY: there is a place for each string, and all were written.
         let words: &[&[u8]] = unsafe { std::slice::from_raw_parts(places.as_ptr().cast(), places.len()) };
-        Some(run(ctx, words, unsafe { Names::lent(strings, words) }))
+        Some(run(ctx, unsafe { Words::lent(strings, words) }))
     });
     match outcome {
         Some(Ok(())) => {}

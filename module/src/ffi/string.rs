@@ -56,22 +56,27 @@ pub(crate) fn current() -> Option<(&'static CStr, Vec<u8>)> {
     CURRENT.get().map(|(kind, name)| (kind, unsafe { bytes_of(name) }.to_vec()))
 }
 
-/// The arguments of a call as strings of the server's.
+/// The words of a call, its name included, also as strings of the server's.
 #[derive(Clone, Copy)]
-pub(crate) struct Names<'a> {
+pub(crate) struct Words<'a> {
     raw: &'a [*mut RedisModuleString],
     bytes: &'a [&'a [u8]],
 }
 
-impl<'a> Names<'a> {
+impl<'a> Words<'a> {
     /// # Safety
     /// All of `raw` are strings that live as long as `'a`, and `bytes` are theirs.
     pub(super) unsafe fn lent(raw: &'a [*mut RedisModuleString], bytes: &'a [&'a [u8]]) -> Self {
         Self { raw, bytes }
     }
 
-    /// The argument at that place.
-    pub(crate) fn get(self, place: usize) -> Option<KeyName<'a>> {
+    /// The words' bytes.
+    pub(crate) fn bytes(self) -> &'a [&'a [u8]] {
+        self.bytes
+    }
+
+    /// The word at that place, as the name of a key.
+    pub(crate) fn name(self, place: usize) -> Option<KeyName<'a>> {
         Some(KeyName { raw: *self.raw.get(place)?, bytes: self.bytes.get(place)? })
     }
 }
