@@ -15,6 +15,7 @@ use allot_runtime::telemetry::LogFormat;
 use super::sections::{self, AccountsConfig, CmuConfig, ConferenceConfig, DataProxyConfig, Given, Role};
 use allot_client::{Endpoint, Secret, Servers, without_password};
 use allot_coordination::session::Connector;
+use allot_core::invariant;
 
 /// The settings of a process.
 #[derive(Debug, Clone)]
@@ -313,7 +314,7 @@ fn accounts(given: &Given) -> Result<AccountsConfig> {
 
 /// A secret from the first line of a file, or from the environment: a list of processes shows neither.
 fn secret(file: Option<&Path>, name: &str, variable: &str) -> Result<Option<Secret>> {
-    debug_assert!(program::SECRETS.contains(&variable), "programs would inherit {variable}");
+    invariant!(program::SECRETS.contains(&variable), "programs inherit no secret");
     let text = match file {
         Some(path) => {
             let text = fs::read_to_string(path).with_context(|| format!("{name} {}", path.display()))?;

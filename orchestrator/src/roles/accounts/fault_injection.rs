@@ -1,11 +1,16 @@
 //! Fault points for the tests of a take-over: places where a process can be made to abort, and small batches so that
 //! it can abort between two of them. A release build contains none of this.
 
+use std::sync::OnceLock;
+
+use allot_core::shared::invariant::PANICS;
+
 /// Aborts the process if `ALLOT_FAULT_POINT` is `accounts:<name>`.
-#[cfg(debug_assertions)]
 pub(super) fn point(name: &str) {
-    use std::sync::OnceLock;
     static WANTED: OnceLock<Option<String>> = OnceLock::new();
+    if !PANICS {
+        return;
+    }
     let wanted = WANTED.get_or_init(|| std::env::var("ALLOT_FAULT_POINT").ok());
     let here = wanted.as_deref().and_then(|wanted| wanted.strip_prefix("accounts:")) == Some(name);
     if here {
@@ -14,21 +19,12 @@ pub(super) fn point(name: &str) {
     }
 }
 
-/// Does nothing in a release build.
-#[cfg(not(debug_assertions))]
-pub(super) fn point(_: &str) {}
-
 /// The most operations of one multi: the value of `ALLOT_FAULT_BATCH` if it is set, so that little work makes
 /// many batches.
-#[cfg(debug_assertions)]
 pub(super) fn batch(usual: usize) -> usize {
-    use std::sync::OnceLock;
     static WANTED: OnceLock<Option<usize>> = OnceLock::new();
+    if !PANICS {
+        return usual;
+    }
     WANTED.get_or_init(|| std::env::var("ALLOT_FAULT_BATCH").ok()?.parse().ok()).unwrap_or(usual)
-}
-
-/// The usual size in a release build.
-#[cfg(not(debug_assertions))]
-pub(super) fn batch(usual: usize) -> usize {
-    usual
 }

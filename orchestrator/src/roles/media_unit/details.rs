@@ -7,6 +7,7 @@ use std::ops::Bound::{Excluded, Unbounded};
 use tracing::warn;
 
 use allot_core::conf::conference::RESERVED_DETAILS;
+use allot_core::invariant;
 use allot_runtime::time::now_ms;
 
 /// The most details of a conference: as many fields as one `CONF.SET` takes.
@@ -96,14 +97,14 @@ impl Details {
             let Some((e164, mut names)) = self.pending.remove_entry(&e164.clone()) else { break };
             self.last_sent.clone_from(&e164);
             let Some(all) = self.all.get(&e164) else {
-                debug_assert!(false, "pending details of a conference that was removed");
+                invariant!("a conference with pending details has details");
                 continue;
             };
             bytes += MESSAGE_OVERHEAD;
             let mut fields = Vec::new();
             while let Some(name) = names.pop_first() {
                 let Some(value) = all.get(&name) else {
-                    debug_assert!(false, "pending detail that was never set");
+                    invariant!("a pending detail was set");
                     continue;
                 };
                 bytes += name.len() + value.len();

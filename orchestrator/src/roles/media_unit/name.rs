@@ -3,6 +3,8 @@
 
 use std::fmt::Write as _;
 
+use allot_core::invariant;
+
 /// A name as text: bytes that are not UTF-8, and `\`, are written as `\xNN`.
 pub(crate) fn text(name: &[u8]) -> String {
     let mut text = String::with_capacity(name.len());
@@ -28,7 +30,7 @@ pub(crate) fn bytes(text: &str) -> Vec<u8> {
     let mut name = parts.next().unwrap_or_default().as_bytes().to_vec();
     for part in parts {
         let byte = part.get(..2).and_then(|digits| u8::from_str_radix(digits, 16).ok());
-        debug_assert!(byte.is_some(), "two digits follow each escape in {text}");
+        invariant!(byte.is_some(), "two digits follow each escape");
         name.extend(byte);
         name.extend_from_slice(part.get(2..).unwrap_or_default().as_bytes());
     }

@@ -28,6 +28,7 @@ use allot_client::streams::{self, Commands};
 use allot_client::{Error, RealmStore, Session};
 use allot_coordination::Membership;
 use allot_coordination::node_name;
+use allot_core::invariant;
 use allot_runtime::time::now_ms;
 pub(super) use unacknowledged_ends::UnacknowledgedEnds;
 
@@ -394,7 +395,7 @@ impl<'a> Unit<'a> {
                 self.media.stop(&e164);
                 self.details.remove(&e164);
                 let Some(epochs) = self.conferences.remove(&e164) else {
-                    debug_assert!(false, "media of a conference that the unit does not have");
+                    invariant!("media ends of a conference that the unit has");
                     warn!(
                         unit = self.cmu,
                         e164, "media ended of a conference that the unit does not have; ignored"
