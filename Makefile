@@ -4,12 +4,16 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help deps build run test check soak faults bench bench-compare bench-stalls bench-console package package-test test-programs clean bench-simulation
 
-# The test profile is quick to compile. Random runs that take hours, and what is measured, are worth optimising; the
-# assertions of Allot's own crates stay. The dependencies in which simulations spend their time are named one by one:
-# all others have the profile of `cargo build`, so that they are not built again.
+# The test profile is quick to compile. Random runs that take hours, and what is measured, are worth optimising. The
+# invariants of Allot's own crates stay, since they are those of allot-core, and so do their overflow checks. In the
+# other crates, debug assertions would only be those of the standard library about unsafe code, which they do not have.
+# The dependencies in which simulations spend their time are named one by one: all others have the profile of
+# `cargo build`, so that they are not built again.
 OPTIMISED := --config profile.test.opt-level=3 --config profile.test.codegen-units=16 \
 	$(foreach package,allotd allot-client allot-compaction allot-coordination allot-runtime,\
-	--config profile.test.package.$(package).opt-level=3) \
+	--config profile.test.package.$(package).opt-level=3 \
+	--config profile.test.package.$(package).codegen-units=1 \
+	--config profile.test.package.$(package).debug-assertions=false) \
 	$(foreach package,bytes combine futures-core futures-util itoa libmimalloc-sys memchr mimalloc redis tokio \
 	tokio-util xxhash-rust,\
 	--config profile.test.package.$(package).opt-level=3 \
