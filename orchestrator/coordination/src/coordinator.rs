@@ -185,6 +185,8 @@ async fn follow_session(shared: &Shared, session: &Arc<dyn Session>) {
 /// probe is a `sync`, because a server that is cut off from its ensemble still answers reads.
 async fn probe(shared: &Shared, session: &dyn Session) {
     let mut link = session.link();
+    let pause = sleep(Duration::ZERO);
+    tokio::pin!(pause);
     loop {
         if link.wait_for(|state| state.link == Link::Up).await.is_err() {
             // The session is being dropped, which `follow_session` notices.
@@ -196,6 +198,11 @@ async fn probe(shared: &Shared, session: &dyn Session) {
         }
         // A connection that comes up again is probed at once.
         let attached = link.borrow().attached;
-        let _ = timeout(session.timeout() / 8, link.wait_for(|state| state.attached != attached)).await;
+        pause.as_mut().reset(Instant::now() + session.timeout() / 8);
+        tokio::select! {
+            biased;
+            _ = link.wait_for(|state| state.attached != attached) => {}
+            () = &mut pause => {}
+        }
     }
 }

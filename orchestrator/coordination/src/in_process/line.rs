@@ -75,23 +75,30 @@ impl Condition {
 
 /// The line of one process to the tree. Clones share it.
 #[derive(Clone)]
-pub struct Line {
+pub struct Line(Arc<Shared>);
+
+struct Shared {
     tree: InProcess,
     steps: Arc<dyn Steps>,
-    condition: Arc<watch::Sender<Condition>>,
+    condition: watch::Sender<Condition>,
     /// All sessions of the process. They outlive the process.
-    sessions: Arc<Mutex<Vec<Arc<dyn Session>>>>,
+    sessions: Mutex<Vec<Arc<dyn Session>>>,
 }
 
 impl Line {
     /// A line without accidents so far.
     pub fn new(tree: InProcess, steps: Arc<dyn Steps>) -> Self {
-        Self { tree, steps, condition: Arc::default(), sessions: Arc::default() }
+        Self(Arc::new(Shared {
+            tree,
+            steps,
+            condition: watch::Sender::default(),
+            sessions: Mutex::default(),
+        }))
     }
 
     /// Returns when the process has died.
     pub async fn died(&self) {
-        let mut condition = self.condition.subscribe();
+        let mut condition = self.0.condition.subscribe();
         let _ = condition.wait_for(|condition| condition.dead).await;
     }
 
@@ -108,28 +115,28 @@ impl Line {
     /// Ends all sessions of the process at the tree.
     pub fn expire_all(&self) {
         let sessions: Vec<_> = self.sessions().drain(..).collect();
-        sessions.iter().for_each(|session| self.tree.expire(session.id()));
+        sessions.iter().for_each(|session| self.0.tree.expire(session.id()));
     }
 
     fn kill(&self) {
-        self.condition.send_modify(|condition| condition.dead = true);
+        self.0.condition.send_modify(|condition| condition.dead = true);
     }
 
     /// Cuts the process off for this long. Its sessions end if that is longer than they live.
     pub fn cut(&self, span: Duration) {
-        self.condition.send_modify(|condition| {
+        self.0.condition.send_modify(|condition| {
             condition.cut = true;
             condition.cuts += 1;
         });
         let (line, lifetime, end) = (self.clone(), self.lifetime(), Instant::now() + span);
-        let cuts = self.condition.borrow().cuts;
+        let cuts = self.0.condition.borrow().cuts;
         tokio::spawn(async move {
             if span >= lifetime {
                 sleep(lifetime).await;
                 line.expire_all();
             }
             sleep_until(end).await;
-            line.condition.send_if_modified(|condition| {
+            line.0.condition.send_if_modified(|condition| {
                 let last = condition.cuts == cuts;
                 condition.cut &= !last;
                 last
@@ -139,17 +146,17 @@ impl Line {
 
     /// Stalls the process, or lets it go on. Its sessions end when it has stalled for longer than they live.
     pub fn stall(&self, stalled: bool) {
-        self.condition.send_modify(|condition| {
+        self.0.condition.send_modify(|condition| {
             condition.stalled = stalled;
             condition.stalls += u64::from(stalled);
         });
         if !stalled {
             return;
         }
-        let (line, lifetime, stalls) = (self.clone(), self.lifetime(), self.condition.borrow().stalls);
+        let (line, lifetime, stalls) = (self.clone(), self.lifetime(), self.0.condition.borrow().stalls);
         tokio::spawn(async move {
             sleep(lifetime).await;
-            let now = *line.condition.borrow();
+            let now = *line.0.condition.borrow();
             if now.stalled && now.stalls == stalls {
                 line.expire_all();
             }
@@ -157,25 +164,25 @@ impl Line {
     }
 
     fn sessions(&self) -> MutexGuard<'_, Vec<Arc<dyn Session>>> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lifetime(&self) -> Duration {
-        self.tree.session_timeout().mul_f64(self.steps.lifetime())
+        self.0.tree.session_timeout().mul_f64(self.0.steps.lifetime())
     }
 
     async fn hears(&self) {
-        let mut condition = self.condition.subscribe();
+        let mut condition = self.0.condition.subscribe();
         let _ = condition.wait_for(|condition| condition.hears()).await;
     }
 
     async fn goes_on(&self) {
         let goes_on = |condition: &Condition| !condition.stalled && !condition.dead;
         // Without the cost of a subscription, as nearly always.
-        if goes_on(&self.condition.borrow()) {
+        if goes_on(&self.0.condition.borrow()) {
             return;
         }
-        let _ = self.condition.subscribe().wait_for(goes_on).await;
+        let _ = self.0.condition.subscribe().wait_for(goes_on).await;
     }
 }
 
@@ -184,21 +191,21 @@ impl Connector for Line {
         let line = self.clone();
         async move {
             line.hears().await;
-            let inner = line.tree.connect().await?;
+            let inner = line.0.tree.connect().await?;
             line.sessions().push(inner.clone());
             let (sender, link) = watch::channel(*inner.link().borrow());
-            tokio::spawn(forward(inner.link(), line.condition.subscribe(), sender));
+            tokio::spawn(forward(inner.link(), line.0.condition.subscribe(), sender));
             Ok(Arc::new(LineSession { inner, link, line }) as Arc<dyn Session>)
         }
         .boxed()
     }
 
     fn describe(&self) -> String {
-        self.tree.describe()
+        self.0.tree.describe()
     }
 
     fn session_timeout(&self) -> Duration {
-        self.tree.session_timeout()
+        self.0.tree.session_timeout()
     }
 }
 
@@ -241,7 +248,7 @@ impl LineSession {
         path: &str,
         call: impl FnOnce(&dyn Session, &str) -> Answer<T> + Send + 'static,
     ) -> Answer<T> {
-        if !self.line.condition.borrow().stalled {
+        if !self.line.0.condition.borrow().stalled {
             return request(&self.inner, &self.line, what, path, call);
         }
         // The process wrote the request before it stalled: it is sent even if nobody waits for the answer.
@@ -278,21 +285,21 @@ fn request<T: Send + 'static>(
     path: &str,
     call: impl FnOnce(&dyn Session, &str) -> Answer<T>,
 ) -> Answer<T> {
-    let condition = *line.condition.borrow();
+    let condition = *line.0.condition.borrow();
     if condition.dead {
         return std::future::pending().boxed();
     }
     if condition.cut {
         return std::future::ready(Err(Error::Offline)).boxed();
     }
-    match line.steps.next(what, path) {
+    match line.0.steps.next(what, path) {
         Step::Answered(pause) => {
             let (answer, line, path) = (call(&**inner, path), line.clone(), path.to_owned());
             async move {
                 sleep(pause).await;
                 let answer = answer.await;
                 line.goes_on().await;
-                let now = *line.condition.borrow();
+                let now = *line.0.condition.borrow();
                 if now.dead {
                     return std::future::pending().await;
                 }
@@ -378,7 +385,7 @@ impl Session for LineSession {
 
     fn sync(&self) -> Answer<()> {
         // A heartbeat is sent all the time and changes nothing, so it is no step.
-        let before = *self.line.condition.borrow();
+        let before = *self.line.0.condition.borrow();
         if before.dead {
             return std::future::pending().boxed();
         }
@@ -389,13 +396,17 @@ impl Session for LineSession {
         async move {
             line.goes_on().await;
             answer.await?;
-            let same = line.condition.borrow().cuts == before.cuts;
+            let same = line.0.condition.borrow().cuts == before.cuts;
             if same { Ok(()) } else { Err(Error::Unanswered("sync".to_owned())) }
         }
         .boxed()
     }
 
     fn close(&self) -> BoxFuture<'static, ()> {
-        if self.line.condition.borrow().hears() { self.inner.close() } else { std::future::ready(()).boxed() }
+        if self.line.0.condition.borrow().hears() {
+            self.inner.close()
+        } else {
+            std::future::ready(()).boxed()
+        }
     }
 }
