@@ -73,9 +73,25 @@ fn read(entry: Value) -> Result<Entry, Error> {
     let id = String::from_redis_value(id).map_err(|error| Error::Shape(error.to_string()))?;
     let fields = match fields {
         Value::Nil => Vec::new(),
+        Value::Array(words) => pairs(words)?,
         fields => Vec::from_redis_value(fields).map_err(|error| Error::Shape(error.to_string()))?,
     };
     Ok(Entry { id, fields })
+}
+
+type Fields = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// Fields and values by turns. Most of what a reader of streams gets is this, so no word is copied.
+fn pairs(words: Vec<Value>) -> Result<Fields, Error> {
+    let mut pairs = Vec::with_capacity(words.len() / 2);
+    let mut words = words.into_iter();
+    while let Some(field) = words.next() {
+        match (field, words.next()) {
+            (Value::BulkString(field), Some(Value::BulkString(value))) => pairs.push((field, value)),
+            (field, value) => return Err(Error::Shape(format!("no field and value: {field:?}, {value:?}"))),
+        }
+    }
+    Ok(pairs)
 }
 
 fn odd(value: &Value) -> Error {
@@ -111,6 +127,10 @@ mod tests {
         assert!(read_reply(Value::Int(1)).is_err());
         assert!(read_reply(Value::Array(vec![Value::Int(1)])).is_err());
         assert!(read_list(Value::Array(vec![Value::Array(vec![bulk("1-0")])])).is_err());
+        for odd in [vec![bulk("event")], vec![bulk("epoch"), Value::Int(7)]] {
+            let entry = Value::Array(vec![bulk("1-0"), Value::Array(odd)]);
+            assert!(read_list(Value::Array(vec![entry])).is_err());
+        }
         let trimmed = Value::Array(vec![Value::Array(vec![bulk("1-0"), Value::Nil])]);
         assert_eq!(read_list(trimmed).unwrap(), [Entry { id: "1-0".into(), fields: Vec::new() }]);
     }
