@@ -1,7 +1,7 @@
 //! What must always hold for conferences. Each step of the master, and each write that reaches the replica, is checked for
 //! the conferences that it changes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use allot_core::account::Book;
@@ -58,21 +58,28 @@ pub(super) struct Observer(Arc<Mutex<Known>>);
 
 #[derive(Default)]
 struct Known {
-    /// The epoch of each live conference.
-    epochs: BTreeMap<Vec<u8>, u64>,
-    /// Which unit got a conference at which epoch, on the present master or one before.
-    owners: BTreeMap<Vec<u8>, BTreeMap<u64, Vec<u8>>>,
-    /// Conferences that operators have released, or people ended. All others must live.
-    released: BTreeSet<Vec<u8>>,
-    /// Conferences that a replica has had open. They must outlive a failover.
-    confirmed: BTreeSet<Vec<u8>>,
-    /// Conferences whose end a replica has had. They must not live again.
-    ended: BTreeSet<Vec<u8>>,
+    /// By their names. Each step looks for the conferences that it has changed.
+    conferences: HashMap<Vec<u8>, Record>,
     /// Whether conferences or units have changed since the indexes of the realm were checked.
     is_unchecked: bool,
     violations: Vec<String>,
     /// The history of the run: time, conference if it is about one, and what happened.
     history: Vec<(u64, Option<Bytes>, String)>,
+}
+
+/// What a run knows about a conference.
+#[derive(Default)]
+struct Record {
+    /// Its epoch; `None` if it does not live.
+    epoch: Option<u64>,
+    /// Which unit got it at which epoch, on the present master or one before.
+    owners: BTreeMap<u64, Vec<u8>>,
+    /// Whether operators have released it, or people ended it. If not, it must live.
+    released: bool,
+    /// Whether a replica has had it open. It must outlive a failover.
+    confirmed: bool,
+    /// Whether a replica has had its end. It must not live again.
+    ended: bool,
 }
 
 impl Observer {
@@ -82,12 +89,15 @@ impl Observer {
 
     /// The epochs of the conferences that live.
     pub(super) fn epochs(&self) -> BTreeMap<Vec<u8>, u64> {
-        self.with(|known| known.epochs.clone())
+        self.with(|known| {
+            let live = known.conferences.iter();
+            live.filter_map(|(e164, record)| Some((e164.clone(), record.epoch?))).collect()
+        })
     }
 
     /// From now on this conference may end.
     pub(super) fn may_end(&self, e164: &[u8]) {
-        self.with(|known| known.released.insert(e164.to_vec()));
+        self.with(|known| known.update(e164, |record| record.released = true));
     }
 
     /// Something is wrong.
@@ -147,25 +157,23 @@ impl Observer {
         self.with(|known| {
             for conference in touched.of(realm) {
                 // A conference that its first unit does not open in time ends.
-                if !conference.is_live() {
-                    known.ended.insert(conference.e164.to_vec());
-                } else if conference.opened.is_some() {
-                    // Names are copied only once, here and below: this is done for each write.
-                    if !known.confirmed.contains(&*conference.e164) {
-                        known.confirmed.insert(conference.e164.to_vec());
-                    }
-                }
+                known.update(&conference.e164, |record| {
+                    record.ended |= !conference.is_live();
+                    record.confirmed |= conference.is_live() && conference.opened.is_some();
+                });
             }
         });
     }
 
     /// Another server is the master.
     pub(super) fn failed_over(&self, realm: &Realm) {
-        self.with(|known| known.epochs.clear());
+        self.with(|known| known.conferences.values_mut().for_each(|record| record.epoch = None));
         self.changed(realm, &Touched { all: true, ..Touched::default() });
-        let lost: Vec<String> = self.with(|known| {
-            let lost = known.confirmed.difference(&known.released);
-            lost.filter(|e164| realm.conference_called(e164).is_none()).map(|e164| name(e164)).collect()
+        let lost = self.with(|known| {
+            let is_lost = |e164: &[u8], record: &Record| {
+                record.confirmed && !record.released && realm.conference_called(e164).is_none()
+            };
+            known.names(is_lost).iter().map(|e164| name(e164)).collect::<Vec<String>>()
         });
         lost.into_iter().for_each(|e164| self.violated(format!("{e164} is gone")));
     }
@@ -174,6 +182,23 @@ impl Observer {
 impl Known {
     fn note(&mut self, e164: Option<Bytes>, what: String) {
         self.history.push((clock::elapsed_ms(), e164, what));
+    }
+
+    /// Changes what is known about a conference. Its name is copied only once: this is done for each write.
+    fn update(&mut self, e164: &[u8], change: impl FnOnce(&mut Record)) {
+        match self.conferences.get_mut(e164) {
+            Some(record) => change(record),
+            None => change(self.conferences.entry(e164.to_vec()).or_default()),
+        }
+    }
+
+    /// The names of the conferences of which this is true, in their order.
+    fn names(&self, is_one: impl Fn(&[u8], &Record) -> bool) -> Vec<&[u8]> {
+        let all = self.conferences.iter().map(|(e164, record)| (e164.as_slice(), record));
+        let mut names: Vec<&[u8]> =
+            all.filter(|(e164, record)| is_one(e164, record)).map(|(e164, _)| e164).collect();
+        names.sort_unstable();
+        names
     }
 
     fn note_changes(&mut self, realm: &Realm, touched: &Touched) {
@@ -197,38 +222,30 @@ impl Known {
             if let Err(damaged) = realm.check_conference(conference) {
                 wrong.push(format!("{}: {}", describe(conference), damaged.0));
             }
-            let owners = match self.owners.get_mut(e164) {
-                Some(owners) => owners,
-                None => self.owners.entry(e164.to_vec()).or_default(),
-            };
-            for assignment in &conference.history {
-                let owner = owners.entry(assignment.epoch);
-                if *owner.or_insert_with(|| assignment.cmu.to_vec()) != *assignment.cmu {
-                    wrong.push(format!("{} has two owners at one epoch", describe(conference)));
+            self.update(e164, |record| {
+                for assignment in &conference.history {
+                    let owner = record.owners.entry(assignment.epoch);
+                    if *owner.or_insert_with(|| assignment.cmu.to_vec()) != *assignment.cmu {
+                        wrong.push(format!("{} has two owners at one epoch", describe(conference)));
+                    }
                 }
-            }
-            if conference.is_live() {
-                if self.ended.contains(e164) {
+                record.epoch = conference.is_live().then_some(conference.epoch);
+                if conference.is_live() && record.ended {
                     wrong.push(format!("{} lives again", describe(conference)));
                 }
-                match self.epochs.get_mut(e164) {
-                    Some(epoch) => *epoch = conference.epoch,
-                    None => drop(self.epochs.insert(e164.to_vec(), conference.epoch)),
-                }
-            } else {
-                self.epochs.remove(e164);
-                if self.confirmed.contains(e164) && !self.released.contains(e164) {
+                if !conference.is_live() && record.confirmed && !record.released {
                     wrong.push(format!("{}, and nobody ended it", describe(conference)));
                 }
-            }
+            });
         }
         if touched.all {
             // An event about units may end conferences.
-            let ends = self
-                .epochs
-                .keys()
-                .filter(|e164| realm.conference_called(e164).is_none_or(|conference| !conference.is_live()));
-            let conferences: Vec<_> = ends.map(|e164| (e164.as_slice().into(), "ended")).collect();
+            let has_ended = |e164: &[u8], record: &Record| {
+                let lives = realm.conference_called(e164).is_some_and(Conference::is_live);
+                record.epoch.is_some() && !lives
+            };
+            let ends = self.names(has_ended).into_iter();
+            let conferences: Vec<_> = ends.map(|e164| (e164.into(), "ended")).collect();
             if !conferences.is_empty() {
                 wrong.extend(self.check(realm, &Touched { conferences, ..Touched::default() }));
             }

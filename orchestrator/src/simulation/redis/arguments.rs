@@ -6,31 +6,36 @@ use super::resp::{Command, Word};
 
 pub(super) struct Arguments<'a> {
     command: &'a Command,
-    /// Which words were taken.
-    taken: Vec<bool>,
+    /// All words before this one were taken, and it was not.
+    first: usize,
+    /// The words behind it that were taken: nearly always none, since programs send arguments in one order.
+    ahead: Vec<usize>,
 }
 
 impl<'a> Arguments<'a> {
     pub(super) fn new(command: &'a Command) -> Self {
-        let mut taken = vec![false; command.len()];
-        taken[0] = true;
-        Self { command, taken }
+        Self { command, first: 1, ahead: Vec::new() }
     }
 
     /// The first word that was not taken yet.
     pub(super) fn next(&mut self) -> Option<&'a [u8]> {
-        self.take(self.first())
+        self.take(self.first)
     }
 
     fn take(&mut self, at: usize) -> Option<&'a [u8]> {
         let word = self.command.get(at)?;
-        self.taken[at] = true;
+        if at > self.first {
+            self.ahead.push(at);
+        }
+        while at == self.first || self.ahead.contains(&self.first) {
+            self.first += 1;
+        }
         Some(word)
     }
 
     /// The place of the first word that was not taken yet.
     pub(super) fn first(&self) -> usize {
-        self.taken.iter().position(|taken| !taken).unwrap_or(self.taken.len())
+        self.first
     }
 
     /// The next word; empty if there is none.
@@ -40,7 +45,7 @@ impl<'a> Arguments<'a> {
 
     /// The next word, as long as needed.
     pub(super) fn word(&mut self) -> Word {
-        let at = self.first();
+        let at = self.first;
         self.take(at);
         self.command.word(at).unwrap_or_default()
     }
@@ -72,12 +77,12 @@ impl<'a> Arguments<'a> {
     /// All words behind the taken ones.
     pub(super) fn rest(&self) -> impl ExactSizeIterator<Item = &'a [u8]> + use<'a> {
         let command = self.command;
-        (self.first()..command.len()).map(|at| command.get(at).unwrap_or_default())
+        (self.first..command.len()).map(|at| command.get(at).unwrap_or_default())
     }
 
     fn find(&self, keyword: &str) -> Option<usize> {
-        let is_free = |at: &usize| !self.taken[*at] && self.command.get(*at) == Some(keyword.as_bytes());
-        (0..self.taken.len()).find(is_free)
+        let is_it = |at: &usize| self.command.get(*at) == Some(keyword.as_bytes());
+        (self.first..self.command.len()).find(|at| is_it(at) && !self.ahead.contains(at))
     }
 }
 

@@ -1,7 +1,7 @@
 //! The data of one server. A master decides what a command writes; the writes change its data and, later, those of its
 //! replica. Of a realm or a book, a replica gets the encoded events.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use allot_core::account::Book;
@@ -53,7 +53,7 @@ pub(super) trait Family: Machine {
     }
 
     /// The values of a server, and its streams.
-    fn parts(database: &mut Database) -> (&mut BTreeMap<Key, Self>, &mut BTreeMap<Key, Stream>);
+    fn parts(database: &mut Database) -> (&mut BTreeMap<Key, Self>, &mut HashMap<Key, Stream>);
 
     /// Notes what an event changes.
     fn note(_touched: &mut Touched, _event: &Self::Event) {}
@@ -62,7 +62,7 @@ pub(super) trait Family: Machine {
 impl Family for Realm {
     const KIND: Kind = Kind::Realm;
 
-    fn parts(database: &mut Database) -> (&mut BTreeMap<Key, Self>, &mut BTreeMap<Key, Stream>) {
+    fn parts(database: &mut Database) -> (&mut BTreeMap<Key, Self>, &mut HashMap<Key, Stream>) {
         (&mut database.realms, &mut database.streams)
     }
 
@@ -74,7 +74,7 @@ impl Family for Realm {
 impl Family for Book {
     const KIND: Kind = Kind::Book;
 
-    fn parts(database: &mut Database) -> (&mut BTreeMap<Key, Self>, &mut BTreeMap<Key, Stream>) {
+    fn parts(database: &mut Database) -> (&mut BTreeMap<Key, Self>, &mut HashMap<Key, Stream>) {
         (&mut database.books, &mut database.streams)
     }
 }
@@ -144,7 +144,7 @@ pub(super) struct Hash {
 pub(super) struct Database {
     pub(super) realms: BTreeMap<Key, Realm>,
     pub(super) books: BTreeMap<Key, Book>,
-    pub(super) streams: BTreeMap<Key, Stream>,
+    pub(super) streams: HashMap<Key, Stream>,
     hashes: BTreeMap<Key, Hash>,
     /// When the streams of the realms are trimmed next.
     trim_at: i64,
@@ -344,7 +344,7 @@ fn write_of<F: Family>(key: &Key, mut payload: Writer, touched: Touched) -> Writ
 /// One step of a value, as the module's engine takes it.
 pub(super) struct Step<'a, F> {
     pub(super) state: &'a mut F,
-    streams: &'a mut BTreeMap<Key, Stream>,
+    streams: &'a mut HashMap<Key, Stream>,
     key: Key,
     now: i64,
     payload: Writer,
@@ -384,14 +384,14 @@ impl<F: Family> Step<'_, F> {
         let (mut last, mut sent) = (outbox.last_id, Vec::new());
         for (name, waiting) in outbox.lanes() {
             let mut count = 0;
+            let key = Key::from([&self.key, &b":"[..], name].concat());
+            let stream = self.streams.entry(key.clone()).or_default();
             for message in waiting.take(self.to_send) {
                 count += 1;
                 // No pools of numbers are simulated.
                 if name == HANG_UPS {
                     continue;
                 }
-                let key = Key::from([&self.key, &b":"[..], name].concat());
-                let stream = self.streams.entry(key.clone()).or_default();
                 let mut id = Outbox::next_id(last, self.now);
                 if id > stream.last {
                     last = id;
@@ -400,7 +400,7 @@ impl<F: Family> Step<'_, F> {
                 }
                 let fields = Fields::new(message.iter());
                 stream.add(id, fields.clone());
-                self.messages.push(Write::Add { key, id, fields });
+                self.messages.push(Write::Add { key: key.clone(), id, fields });
             }
             self.to_send -= count as usize;
             if count > 0 {

@@ -14,7 +14,7 @@ mod stream;
 mod stream_commands;
 mod tests;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -88,7 +88,7 @@ impl Traffic {
 struct Server {
     database: Database,
     /// Programs wait here for entries of a stream.
-    readers: BTreeMap<Word, Readers>,
+    readers: HashMap<Word, Readers>,
     /// The timer of the values waits here for an earlier deadline, and until when it sleeps.
     timer: Arc<Notify>,
     wake_at: i64,
@@ -102,7 +102,7 @@ impl Default for Server {
     fn default() -> Self {
         Self {
             database: Database::default(),
-            readers: BTreeMap::new(),
+            readers: HashMap::new(),
             timer: Arc::default(),
             wake_at: i64::MAX,
             closed: watch::Sender::new(0),

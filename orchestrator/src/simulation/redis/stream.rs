@@ -1,6 +1,6 @@
 //! Streams with consumer groups, as far as Allot uses them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound::{Excluded, Unbounded};
 
 use bytes::Bytes;
@@ -32,7 +32,8 @@ impl Fields {
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct Stream {
-    entries: BTreeMap<Id, Fields>,
+    /// In the order of their ids.
+    entries: VecDeque<(Id, Fields)>,
     /// The greatest id that the stream ever had.
     pub(super) last: Id,
     pub(super) groups: BTreeMap<Word, Group>,
@@ -65,31 +66,34 @@ impl Stream {
     pub(super) fn add(&mut self, id: Id, fields: Fields) {
         assert!(id > self.last, "ids of a stream grow");
         self.last = id;
-        self.entries.insert(id, fields);
+        self.entries.push_back((id, fields));
     }
 
     /// The first entries behind `id`.
     pub(super) fn after(&self, id: Id, count: usize) -> impl Iterator<Item = (Id, &Fields)> {
-        self.entries.range((Excluded(id), Unbounded)).take(count).map(|(id, fields)| (*id, fields))
+        let first = self.entries.partition_point(|(at, _)| *at <= id);
+        self.entries.range(first..).take(count).map(|(id, fields)| (*id, fields))
     }
 
     /// Whether a group has entries that no consumer has taken.
     pub(super) fn has_unread(&self, group: &[u8]) -> bool {
-        self.groups.get(group).is_some_and(|group| self.after(group.delivered, 1).next().is_some())
+        let last = self.entries.back().map(|(id, _)| *id);
+        self.groups.get(group).is_some_and(|group| last > Some(group.delivered))
     }
 
     pub(super) fn get(&self, id: Id) -> Option<&Fields> {
-        self.entries.get(&id)
+        let at = self.entries.binary_search_by_key(&id, |(id, _)| *id).ok()?;
+        self.entries.get(at).map(|(_, fields)| fields)
     }
 
     pub(super) fn first(&self) -> Option<Id> {
-        self.entries.keys().next().copied()
+        self.entries.front().map(|(id, _)| *id)
     }
 
     /// Removes the entries before `id`.
     pub(super) fn trim(&mut self, id: Id) {
-        while let Some(first) = self.entries.first_entry().filter(|first| *first.key() < id) {
-            first.remove();
+        while self.first().is_some_and(|first| first < id) {
+            self.entries.pop_front();
         }
     }
 
