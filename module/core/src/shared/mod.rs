@@ -14,6 +14,7 @@ pub mod list;
 pub mod machine;
 pub mod names;
 pub mod outbox;
+pub mod parts;
 pub mod payload;
 pub mod refusal;
 pub mod table;

@@ -1,6 +1,7 @@
 //! Finding numbered things by name: tokens, users, orders, numbers.
 
 use super::invariant::Checked;
+use super::parts::Parts;
 use crate::{ensure, invariant};
 use hashbrown::{DefaultHashBuilder, HashTable};
 use std::hash::BuildHasher;
@@ -9,13 +10,10 @@ use std::hash::BuildHasher;
 /// that growing it (which a rush does at the worst time) reads the index alone and not a million names.
 ///
 /// A large index has several tables, and grows by one table at a time: a table of a million entries that doubles would
-/// keep the server busy for tens of milliseconds. The tables are divided as in linear hashing: the first, then the
-/// second, and so on, until there are twice as many.
+/// keep the server busy for tens of milliseconds.
 #[derive(Clone, Debug, Default)]
 pub struct NameIndex {
-    first: HashTable<Entry>,
-    /// The second table and those after it.
-    more: Vec<HashTable<Entry>>,
+    tables: Parts<HashTable<Entry>>,
     names: usize,
     hasher: DefaultHashBuilder,
 }
@@ -36,24 +34,24 @@ impl NameIndex {
     /// The number of a name; `is` tells whether a number has it. O(1).
     pub fn find(&self, name: &[u8], is: impl Fn(u32) -> bool) -> Option<u32> {
         let half = self.half(name);
-        let found = self.table(half).find(spread(half), |&(other, id)| other == half && is(id));
+        let found =
+            self.tables.of(half >> TABLE_SHIFT).find(spread(half), |&(other, id)| other == half && is(id));
         found.map(|&(_, id)| id)
     }
 
     /// Adds a name that is not there. O(1); for a large index at most a millisecond, to divide a table.
     pub fn insert(&mut self, name: &[u8], id: u32) {
-        if self.names >= self.tables() * NAMES_OF_A_TABLE && self.tables() < MAX_TABLES {
+        if self.names >= self.tables.count() * NAMES_OF_A_TABLE && self.tables.count() < MAX_TABLES {
             self.add_table();
         }
-        let half = self.half(name);
-        put(self.table_mut(half), (half, id));
+        self.put((self.half(name), id));
         self.names += 1;
     }
 
     /// Takes a name out that is there. O(1).
     pub fn remove(&mut self, name: &[u8], id: u32) {
         let half = self.half(name);
-        match self.table_mut(half).find_entry(spread(half), |&(_, other)| other == id) {
+        match self.tables.of_mut(half >> TABLE_SHIFT).find_entry(spread(half), |&(_, other)| other == id) {
             Ok(entry) => {
                 entry.remove();
                 self.names -= 1;
@@ -72,7 +70,7 @@ impl NameIndex {
             count += 1;
             ensure!(self.find(name, |other| other == id) == Some(id), "the name of {id} is not in its index");
         }
-        let entries = self.all().map(HashTable::len).sum::<usize>();
+        let entries = self.tables.iter().map(HashTable::len).sum::<usize>();
         ensure!(entries == count, "an index has {entries} names of {count}");
         ensure!(self.names == entries, "an index has {entries} names and counts {}", self.names);
         Ok(())
@@ -80,73 +78,28 @@ impl NameIndex {
 
     /// Bytes allocated.
     pub fn allocated(&self) -> usize {
-        self.more.capacity() * size_of::<HashTable<Entry>>()
-            + self.all().map(HashTable::allocation_size).sum::<usize>()
+        self.tables.allocated() + self.tables.iter().map(HashTable::allocation_size).sum::<usize>()
     }
 
     fn half(&self, name: &[u8]) -> u32 {
         self.hasher.hash_one(name) as u32
     }
 
-    fn tables(&self) -> usize {
-        1 + self.more.len()
-    }
-
-    fn all(&self) -> impl Iterator<Item = &HashTable<Entry>> {
-        std::iter::once(&self.first).chain(&self.more)
-    }
-
-    /// The table that has the names of this half.
     #[inline]
-    fn table(&self, half: u32) -> &HashTable<Entry> {
-        let place = place_in_more(half, self.more.len());
-        place.and_then(|place| self.more.get(place)).unwrap_or(&self.first)
-    }
-
-    #[inline]
-    fn table_mut(&mut self, half: u32) -> &mut HashTable<Entry> {
-        let place = place_in_more(half, self.more.len());
-        place.and_then(|place| self.more.get_mut(place)).unwrap_or(&mut self.first)
+    fn put(&mut self, entry: Entry) {
+        let table = self.tables.of_mut(entry.0 >> TABLE_SHIFT);
+        table.insert_unique(spread(entry.0), entry, |&(half, _)| spread(half));
     }
 
     /// Adds a table, and divides the one that has its names.
     #[cold]
     fn add_table(&mut self) {
-        let added = self.tables();
-        let divided = added & ((added + 1).next_power_of_two() - 1) >> 1;
-        let table = match divided.checked_sub(1) {
-            None => Some(&mut self.first),
-            Some(place) => self.more.get_mut(place),
-        };
-        let Some(table) = table else {
-            invariant!("a table is divided before there are twice as many");
-            return;
-        };
-        let entries = std::mem::take(table);
         // Both get new memory, for half as many names each: a table does not give its own back.
-        table.reserve(entries.len() / 2, |&(half, _)| spread(half));
-        self.more.push(HashTable::with_capacity(entries.len() / 2));
-        for entry in entries {
-            put(self.table_mut(entry.0), entry);
+        let divided = self.tables.divide(|table| HashTable::with_capacity(table.len() / 2));
+        for entry in divided {
+            self.put(entry);
         }
     }
-}
-
-fn put(table: &mut HashTable<Entry>, entry: Entry) {
-    table.insert_unique(spread(entry.0), entry, |&(half, _)| spread(half));
-}
-
-/// Which table of so many behind the first one has the names of this half; `None` for the first one.
-#[inline]
-fn place_in_more(half: u32, more: usize) -> Option<usize> {
-    if more == 0 {
-        return None;
-    }
-    let all = (more + 1).next_power_of_two() - 1;
-    let at = (half >> TABLE_SHIFT) as usize & all;
-    // A table that does not exist yet has its names in that which will be divided.
-    let at = if at <= more { at } else { at & (all >> 1) };
-    at.checked_sub(1)
 }
 
 /// A whole hash from its half: the table takes a place from the low bits and a tag from the high ones.
@@ -184,7 +137,7 @@ mod tests {
             assert_eq!(find(&index, name), None);
             index.insert(name.as_bytes(), id as u32);
         }
-        assert_eq!(index.tables(), 8);
+        assert_eq!(index.tables.count(), 8);
         assert_eq!(index.check((0..).zip(names.iter().map(String::as_bytes))), Ok(()));
         for (id, name) in names.iter().enumerate() {
             assert_eq!(find(&index, name), Some(id as u32));
@@ -197,11 +150,11 @@ mod tests {
     fn no_table_of_a_growing_index_grows_beyond_its_places() {
         let mut index = NameIndex::default();
         let mut names = 0u32;
-        while index.tables() < 64 {
+        while index.tables.count() < 64 {
             index.insert(&names.to_le_bytes(), names);
             names += 1;
         }
-        let most = index.all().map(HashTable::capacity).max();
+        let most = index.tables.iter().map(HashTable::capacity).max();
         assert!(most <= Some(57_344), "{most:?} places");
         // No more memory than one table would have just after it has doubled.
         let single = 9 * (2 * names as usize * 8 / 7).next_power_of_two();
