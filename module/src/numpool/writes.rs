@@ -174,8 +174,7 @@ fn draw(step: &Step<'_, '_, Pool>, request: &mut request::Call<'_>) {
     }
 }
 
-/// Decides a call, for which the orders of the pool that it needs are prepared. Numbers that became free because a
-/// deadline has passed go to calls that wait first.
+/// Decides a call. Numbers that became free because a deadline has passed go to calls that wait first.
 fn decide_call(step: &mut Step<'_, '_, Pool>, request: &request::Call<'_>) -> Result<Decision, Refusal> {
     let lease = request.lease.token;
     let request = Request::Call(*request);
@@ -210,7 +209,8 @@ pub(crate) fn call_number(ctx: Context<'_>, pool: KeyName<'_>, lease: &[u8], tak
     };
     change::<Pool, _>(ctx, pool, |step| {
         draw(step, &mut request);
-        step.state_mut().prepare(request.pick, request.prefix);
+        // The other family cannot wait for the order to be whole.
+        step.state_mut().prepare_a_part();
         let mut others = None;
         loop {
             let decision = decide_call(step, &request)?;

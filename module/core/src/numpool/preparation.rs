@@ -24,6 +24,14 @@ impl Pool {
         }
     }
 
+    /// Does a slice of this work, for a caller that cannot wait: until the order is whole, a choice by use takes O(numbers).
+    pub fn prepare_a_part(&mut self) {
+        if self.lacks_usual_order() {
+            self.begin_to_order(None, None);
+        }
+        self.grow_orders(ORDERED_AT_ONCE);
+    }
+
     /// Whether a call is to be postponed, unless its caller cannot wait: its number cannot be chosen in one step, or
     /// postponed calls come first. The work begins. O(1) for a pool whose orders are whole and whose registrations have
     /// not lapsed.
@@ -45,10 +53,7 @@ impl Pool {
     /// Does a slice of the work, if there is some. A pool that picks by use gets its order before a call needs it: a
     /// caller of another family cannot wait.
     pub fn continue_preparation(&mut self, now: Millis) {
-        if self.lacks_usual_order() {
-            self.begin_to_order(None, None);
-        }
-        self.grow_orders(ORDERED_AT_ONCE);
+        self.prepare_a_part();
         if self.postponed.is_awaited && self.is_prepared(now) {
             self.postponed.done();
             self.waiters.open_all();

@@ -65,9 +65,41 @@ impl Bench {
     fn expected(&self, call: Call<'_>) -> String {
         let mut prepared = self.pool.clone();
         prepared.prepare(call.pick, call.prefix);
-        match decide(&prepared, self.now, &Request::Call(call)).unwrap().reply {
-            Reply::Lease(record) => record.number.to_string(),
-            other => panic!("{other:?}"),
+        number_for(&prepared, self.now, call)
+    }
+}
+
+/// What a call gets at once, with the order as it is.
+fn number_for(pool: &Pool, now: i64, call: Call<'_>) -> String {
+    match decide(pool, now, &Request::Call(call)).unwrap().reply {
+        Reply::Lease(record) => record.number.to_string(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_caller_that_cannot_wait_gets_the_number_used_least_while_the_order_is_made() {
+    let call = Call { pick: Some(Policy::LeastUsed), ..any("a") };
+    // Places in the queue of the numbers that were used once; the others were used twice.
+    for once in
+        [vec![34_999], vec![34_000, 20_000, 34_999], vec![5000, 20_000], vec![9999], vec![10_000, 30_000]]
+    {
+        let mut bench = Bench::of(&[]);
+        let numbers: Vec<Number> = (0..NUMBERS).map(number).collect();
+        for part in numbers.chunks(10_000) {
+            bench.ok(&Request::Add(part));
+            bench.ok(&Request::Reg { numbers: part, ttl: None, switch: None });
+        }
+        let twice = (0..NUMBERS).filter(|place| !once.contains(place));
+        for place in twice.chain(0..NUMBERS) {
+            call_one(&mut bench, numbers[place]);
+            hang_up(&mut bench, numbers[place]);
+        }
+        bench.ok(&Request::Configure(Changes { pick: Some(Policy::LeastUsed), ..Changes::default() }));
+        for slice in 0..6 {
+            assert_eq!(number_for(&bench.pool, bench.now, call), bench.expected(call), "{slice} slices");
+            bench.pool.prepare_a_part();
+            assert_eq!(bench.pool.check(), Ok(()));
         }
     }
 }

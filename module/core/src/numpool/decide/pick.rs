@@ -7,7 +7,7 @@ use crate::numpool::number::Number;
 use crate::numpool::request::{Call, Policy};
 use crate::numpool::state::{ByDigits, ByPeer, Pool};
 use crate::shared::Millis;
-use crate::shared::list::NONE;
+use crate::shared::list::{List, NONE};
 
 /// The conditions and the policy of a choice.
 #[derive(Clone, Copy, Debug)]
@@ -105,12 +105,45 @@ impl Pool {
     }
 
     fn least_used(&self, prefix: Option<Number>) -> u32 {
-        let Some(tree) = self.by_digits() else {
-            let uses = |id: &u32| self.directory.get(*id).uses;
-            return self.walk(prefix).min_by_key(uses).unwrap_or(NONE);
-        };
-        let (least, greatest) = prefix.map_or((Number::LEAST, Number::GREATEST), Number::beginning_with);
-        tree.best((0, least), (0, greatest), &ByDigits(&self.directory)).least
+        let uses = |id: &u32| self.directory.get(*id).uses;
+        match (self.by_digits(), prefix) {
+            (Some(tree), None) => tree.least_used(),
+            (Some(tree), Some(prefix)) => {
+                let (least, greatest) = prefix.beginning_with();
+                tree.best((0, least), (0, greatest), &ByDigits(&self.directory)).least
+            }
+            (None, None) => self.least_used_without_order(),
+            (None, Some(_)) => self.walk(prefix).min_by_key(uses).unwrap_or(NONE),
+        }
+    }
+
+    /// The number used least while the order is being made, or there is none. O(numbers), one beside the other in memory.
+    /// If several were used least, also a walk along the queue, from the first number that is not in the order yet to the
+    /// first of them.
+    fn least_used_without_order(&self) -> u32 {
+        let uses = |id: u32| self.directory.get(id).uses;
+        let (ordered, next) =
+            self.by_digits.as_ref().map_or((NONE, self.queue.head), |order| order.least_used_so_far());
+        if ordered != NONE && uses(ordered) == 0 {
+            return ordered;
+        }
+        let (mut least, mut found, mut is_alone) = (u32::MAX, NONE, true);
+        for (id, record) in self.directory.values().filter(|(_, record)| record.is_queued()) {
+            if found == NONE || record.uses < least {
+                (least, found, is_alone) = (record.uses, id, true);
+            } else if record.uses == least {
+                is_alone = false;
+            }
+        }
+        // The numbers in the order have waited longer than all others.
+        if ordered != NONE && uses(ordered) == least {
+            return ordered;
+        }
+        if is_alone {
+            return found;
+        }
+        let mut others = List::iter_from(next, &self.directory);
+        others.find(|&id| uses(id) == least).unwrap_or(NONE)
     }
 
     /// The longest waiting number whose last peer is this one, or `NONE`.

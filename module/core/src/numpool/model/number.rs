@@ -33,8 +33,6 @@ const fn code(byte: u8) -> u8 {
 impl Number {
     /// Before all numbers.
     pub(in crate::numpool) const LEAST: Self = Self(0);
-    /// Behind all numbers.
-    pub(in crate::numpool) const GREATEST: Self = Self(u128::MAX);
 
     /// The number of a text; `None` for a text that is none. O(characters).
     pub fn parse(text: &[u8]) -> Option<Self> {

@@ -23,6 +23,12 @@ impl Order {
         (self.next == NONE).then_some(&self.tree)
     }
 
+    /// The number used least of those in the order, and the first of the queue that is not; each may be `NONE`. The numbers
+    /// in the order have waited longer than the others.
+    pub(in crate::numpool) fn least_used_so_far(&self) -> (u32, u32) {
+        (self.tree.least_used(), self.next)
+    }
+
     /// Adds at most `count` of the numbers that it lacks. O(count log n).
     pub(in crate::numpool) fn grow(&mut self, count: usize, queue: &impl Links, data: &impl NumberData) {
         if self.next == NONE {

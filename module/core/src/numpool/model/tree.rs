@@ -143,6 +143,11 @@ impl Tree {
         best
     }
 
+    /// Who was used least of all, of equals who joined first, or `NONE`. O(1).
+    pub(in crate::numpool) fn least_used(&self) -> u32 {
+        if self.root == NONE { NONE } else { self.nodes.get(self.root).least }
+    }
+
     /// The number at a place, counted from 0, among those from `least` on. O(log n).
     pub(in crate::numpool) fn at(&self, least: Key, place: u32, data: &impl NumberData) -> u32 {
         let mut place = place + self.before(least, data);
