@@ -1,5 +1,6 @@
 //! Strips whose seats a search does not take from the index: those with seats of a replaced hold, and those of a block.
 
+use super::whole_areas::WholeAreas;
 use super::wish::{StripSeats, Wish};
 use crate::invariant;
 use crate::seat::bits;
@@ -28,7 +29,14 @@ pub(super) struct LiftedSeat {
 /// The seats of the lifted strips of a request, by bucket and strip; none for most requests. Only seats of the areas and
 /// the tier of the wish. The seats of `replaced` count as free, and may be taken if `again` is set. O(B log B) with B
 /// seats of the block.
-pub(super) fn lifted_seats(show: &Show, wish: &Wish, replaced: &[Seat], again: bool) -> Vec<LiftedSeat> {
+/// Those of areas that are read as a whole lie in strips of halves.
+pub(super) fn lifted_seats(
+    show: &Show,
+    wish: &Wish,
+    replaced: &[Seat],
+    again: bool,
+    whole: Option<&WholeAreas<'_>>,
+) -> Vec<LiftedSeat> {
     let blocked = wish.from.map_or_else(Seats::new, |block| show.blocked_seats(block));
     // The seats of a replaced hold return to their block.
     let replaced = replaced.iter().filter(|&&seat| show.blocks.of(seat) == wish.from);
@@ -49,15 +57,29 @@ pub(super) fn lifted_seats(show: &Show, wish: &Wish, replaced: &[Seat], again: b
     };
     let buckets = seats.chunk_by(|one, other| one.bucket == other.bucket);
     let buckets = buckets.filter(|seats| seats.first().is_some_and(|one| of_wish(one.bucket)));
-    buckets.flatten().copied().collect()
+    let mut seats: Vec<LiftedSeat> = buckets.flatten().copied().collect();
+    if let Some(whole) = whole {
+        for one in &mut seats {
+            (one.bucket, one.strip) = whole.strip_of(one.seat).unwrap_or((one.bucket, one.strip));
+        }
+        seats.sort_unstable();
+    }
+    seats
 }
 
 /// The lifted strips for seats of this kind, by bucket and strip.
-pub(super) fn lifted_strips(show: &Show, wish: &Wish, kind: Kind, seats: &[LiftedSeat]) -> Vec<Lifted> {
+/// `seats_of` has the free ones of a strip.
+pub(super) fn lifted_strips(
+    show: &Show,
+    wish: &Wish,
+    kind: Kind,
+    seats: &[LiftedSeat],
+    seats_of: impl Fn(u32, u32) -> StripSeats,
+) -> Vec<Lifted> {
     let mut lifted: Vec<Lifted> = Vec::new();
     for &LiftedSeat { bucket, strip, seat, takeable } in seats {
         if lifted.last().is_none_or(|one| (one.bucket, one.strip) != (bucket, strip)) {
-            let mut seats = StripSeats::of(show, kind, bucket, strip);
+            let mut seats = seats_of(bucket, strip);
             if wish.from.is_some() {
                 seats.clear();
             }

@@ -11,6 +11,7 @@ pub(super) mod rules;
 mod scatter;
 pub mod search;
 pub mod wait;
+mod whole_areas;
 pub mod wish;
 
 use self::orphans::{check_orphans, forbids_orphans};

@@ -22,7 +22,7 @@ impl Wish {
 
 impl Search<'_> {
     pub(super) fn has_enough_of_each_kind(&self, buckets: &[u32]) -> bool {
-        self.parts.iter().all(|(count, part)| part.free_of(buckets) >= *count)
+        self.parts.iter().all(|(count, part)| part.free_of(buckets, *count) >= *count)
     }
 
     /// The seats of each kind in as few groups as possible, all in one area.

@@ -19,7 +19,7 @@ impl Search<'_> {
             if missing == 0 {
                 break;
             }
-            let free = self.free_of(area);
+            let free = self.free_of(area, missing);
             seats.extend(self.fewest_groups(area, missing.min(free)));
         }
         seats

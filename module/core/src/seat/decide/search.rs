@@ -1,6 +1,7 @@
 //! Best seating: chooses the seats of a hold (steps 4 to 9 of "Best seating, exactly" in docs/seats.md).
 
 use super::lifted::{Lifted, LiftedSeat, lifted_seats, lifted_strips};
+use super::whole_areas::{Half, Kinds, WholeAreas};
 use super::wish::{Found, Need, StripSeats, Wish};
 use crate::invariant;
 use crate::seat::bits;
@@ -9,8 +10,9 @@ use crate::seat::claims::Seats;
 use crate::seat::plan::Rule;
 use crate::seat::request::{Adjacent, Orphans};
 use crate::seat::state::{Bucket, Show, Strip};
-use crate::seat::venue::{Row, Seat};
+use crate::seat::venue::{Area, Row, Seat};
 use std::borrow::Cow;
+use std::rc::Rc;
 
 /// One search: the show, the request, and the seats of a replaced hold, which count as free.
 pub struct Search<'a> {
@@ -18,6 +20,9 @@ pub struct Search<'a> {
     pub(super) wish: &'a Wish,
     /// The seats that may be taken.
     kind: Kind,
+    /// The areas that are searched without views, and the number of the kind there.
+    whole: Option<Rc<WholeAreas<'a>>>,
+    kind_number: usize,
     /// By bucket and strip.
     lifted: Vec<Lifted>,
     /// Whether the seats of the replaced hold may be taken again.
@@ -30,25 +35,35 @@ pub struct Search<'a> {
 impl<'a> Search<'a> {
     /// A search over the show; the seats of `replaced` count as free, and may be taken if `again` is set.
     pub fn new(show: &'a Show, wish: &'a Wish, replaced: &[Seat], again: bool) -> Self {
-        let lifted = lifted_seats(show, wish, replaced, again);
-        let mut search = Self::of_kind(show, wish, wish.kind(), &lifted, again);
+        let whole = whole_areas(show, wish).map(Rc::new);
+        let lifted = lifted_seats(show, wish, replaced, again, whole.as_deref());
+        let of_kind = |number, kind| Self::of_kind(show, wish, (number, kind), &lifted, again, whole.clone());
+        let mut search = of_kind(0, wish.kind());
         if !wish.needs.is_empty() {
-            let parts = wish.parts().into_iter();
-            let part = |(count, kind)| (count, Self::of_kind(show, wish, kind, &lifted, again));
-            search.parts = parts.map(part).collect();
+            let parts = wish.parts().into_iter().zip(1..);
+            search.parts = parts.map(|((count, kind), number)| (count, of_kind(number, kind))).collect();
         }
         search
     }
 
-    fn of_kind(show: &'a Show, wish: &'a Wish, kind: Kind, lifted: &[LiftedSeat], again: bool) -> Self {
-        let lifted = lifted_strips(show, wish, kind, lifted);
-        Self { show, wish, kind, lifted, again, parts: Vec::new() }
+    fn of_kind(
+        show: &'a Show,
+        wish: &'a Wish,
+        (kind_number, kind): (usize, Kind),
+        lifted: &[LiftedSeat],
+        again: bool,
+        whole: Option<Rc<WholeAreas<'a>>>,
+    ) -> Self {
+        let mut search =
+            Self { show, wish, kind, whole, kind_number, lifted: Vec::new(), again, parts: Vec::new() };
+        search.lifted = lifted_strips(show, wish, kind, lifted, |bucket, strip| search.seats(bucket, strip));
+        search
     }
 
     /// Runs the search. O(count log rows + areas).
     pub fn run(&self) -> Found {
         let candidates = match self.wish.from {
-            None => Self::candidates(self.show, self.wish),
+            None => self.candidates_and_halves(),
             Some(_) => Cow::Owned(self.candidates_in_block()),
         };
         if !self.has_enough(&candidates) {
@@ -89,6 +104,15 @@ impl<'a> Search<'a> {
         some.sort_unstable_by_key(|&bucket| (show.priority(bucket), bucket));
         some.dedup();
         Cow::Owned(some)
+    }
+
+    /// The candidates; the halves of areas that are read as a whole instead of their buckets.
+    fn candidates_and_halves(&self) -> Cow<'a, [u32]> {
+        let buckets = Self::candidates(self.show, self.wish);
+        match &self.whole {
+            None => buckets,
+            Some(whole) => Cow::Owned(whole.halves_for(&buckets)),
+        }
     }
 
     /// The candidates with seats of the block, in the same order. O(rows of the block).
@@ -145,10 +169,13 @@ impl<'a> Search<'a> {
     }
 
     fn last_turn(&self, area: &[u32]) -> u64 {
-        let bucket = area.first().map(|&bucket| self.show.bucket_at(bucket));
-        let turn = bucket.and_then(|bucket| match self.wish.tier {
-            Some(_) => Some(bucket.turn),
-            None => self.show.area_turns.get(bucket.area as usize).copied(),
+        let turn = area.first().and_then(|&bucket| match (self.wish.tier, self.half(bucket)) {
+            (None, _) => self.show.area_turns.get(self.area_of(bucket) as usize).copied(),
+            (Some(_), None) => Some(self.show.bucket_at(bucket).turn),
+            (Some(tier), Some((_, half))) => {
+                let mut buckets = self.show.buckets_of(half.area).map(|bucket| self.show.bucket_at(bucket));
+                buckets.find(|bucket| bucket.tier == tier).map(|bucket| bucket.turn)
+            }
         });
         invariant!(turn.is_some(), "an area of the candidates has a bucket and a turn");
         turn.unwrap_or(0)
@@ -192,6 +219,16 @@ impl<'a> Search<'a> {
         })
     }
 
+    /// The half of that number, with the areas that are read as a whole; `None` for a bucket.
+    fn half(&self, number: u32) -> Option<(&WholeAreas<'a>, Half)> {
+        let whole = self.whole.as_deref()?;
+        Some((whole, whole.half(number)?))
+    }
+
+    fn area_of(&self, bucket: u32) -> Area {
+        self.half(bucket).map_or_else(|| self.show.bucket_at(bucket).area, |(_, half)| half.area)
+    }
+
     // The functions below take the seats of the replaced hold into account.
 
     fn is_lifted(&self, bucket: u32, strip: u32) -> Option<&Lifted> {
@@ -213,7 +250,10 @@ impl<'a> Search<'a> {
         if let Some(lifted) = self.is_lifted(bucket, strip) {
             return StripSeats { takeable: lifted.seats.takeable.clone(), free: lifted.seats.free.clone() };
         }
-        StripSeats::of(self.show, self.kind, bucket, strip)
+        match self.half(bucket) {
+            None => StripSeats::of(self.show, self.kind, bucket, strip),
+            Some((whole, half)) => StripSeats::all(whole.seats(half, self.kind_number, strip)),
+        }
     }
 
     /// Whether some seat of a bucket has the flag that is needed.
@@ -221,18 +261,14 @@ impl<'a> Search<'a> {
         self.kind.carried & !bucket.flags == 0
     }
 
-    /// Seats of a bucket that the request may take.
-    fn free(&self, bucket: u32) -> usize {
-        let info = self.show.bucket_at(bucket);
-        if !self.may_have_some_in(info) {
-            return 0;
-        }
+    /// Seats of a bucket that the request may take; counted only until there are `enough`, if that is cheaper.
+    fn free(&self, bucket: u32, enough: usize) -> usize {
         if self.wish.from.is_some() {
             return self.lifted_in(bucket).map(|one| bits::count(&one.seats.takeable) as usize).sum();
         }
-        let free = match info.view(self.kind) {
-            Some(view) => view.free as usize,
-            None => (0..info.strips.len() as u32).map(|strip| self.unlifted_count(bucket, strip)).sum(),
+        let free = match self.half(bucket) {
+            Some((whole, half)) => whole.free(half, self.kind_number, enough),
+            None => self.free_in_bucket(bucket),
         };
         if !self.again {
             return free;
@@ -242,7 +278,21 @@ impl<'a> Search<'a> {
         free + self.lifted_in(bucket).map(lifted).sum::<usize>()
     }
 
+    fn free_in_bucket(&self, bucket: u32) -> usize {
+        let info = self.show.bucket_at(bucket);
+        if !self.may_have_some_in(info) {
+            return 0;
+        }
+        match info.view(self.kind) {
+            Some(view) => view.free as usize,
+            None => (0..info.strips.len() as u32).map(|strip| self.unlifted_count(bucket, strip)).sum(),
+        }
+    }
+
     fn unlifted_count(&self, bucket: u32, strip: u32) -> usize {
+        if let Some((whole, half)) = self.half(bucket) {
+            return bits::count(&whole.seats(half, self.kind_number, strip)) as usize;
+        }
         let strip = self.show.strip(bucket, strip);
         strip.map_or(0, |strip| bits::count(&self.show.takeable_words(strip, self.kind)) as usize)
     }
@@ -252,23 +302,34 @@ impl<'a> Search<'a> {
         self.show.runs_of(strip, &self.show.takeable_words(strip, self.kind)).lengths
     }
 
-    pub(super) fn free_of(&self, area: &[u32]) -> usize {
-        area.iter().map(|&bucket| self.free(bucket)).sum()
+    /// Seats of these buckets that the request may take; counted only until there are `enough`.
+    pub(super) fn free_of(&self, area: &[u32], enough: usize) -> usize {
+        let mut free: usize = 0;
+        area.iter().any(|&bucket| {
+            free += self.free(bucket, enough - free);
+            free >= enough
+        });
+        free
     }
 
     /// Lengths of runs that may exist in a bucket, including those that the seats of the replaced hold may form.
     pub(super) fn lengths(&self, bucket: u32) -> u128 {
-        let info = self.show.bucket_at(bucket);
-        if !self.may_have_some_in(info) {
-            return 0;
-        }
-        let indexed = match info.view(self.kind) {
+        let indexed = match self.half(bucket) {
             _ if self.wish.from.is_some() => 0,
-            Some(view) => view.runs.all().lengths,
-            None => info.strips.iter().fold(0, |all, &strip| all | self.unlifted_lengths(strip)),
+            Some((whole, half)) => whole.lengths(half, self.kind_number),
+            None => self.lengths_in_bucket(bucket),
         };
         let lifted = |one: &Lifted| crate::seat::index::Runs::of(&one.seats.takeable).lengths;
         self.lifted_in(bucket).fold(indexed, |all, one| all | lifted(one))
+    }
+
+    fn lengths_in_bucket(&self, bucket: u32) -> u128 {
+        let info = self.show.bucket_at(bucket);
+        match info.view(self.kind) {
+            _ if !self.may_have_some_in(info) => 0,
+            Some(view) => view.runs.all().lengths,
+            None => info.strips.iter().fold(0, |all, &strip| all | self.unlifted_lengths(strip)),
+        }
     }
 
     /// Whether these buckets have enough seats for the request.
@@ -276,11 +337,7 @@ impl<'a> Search<'a> {
         if !self.parts.is_empty() {
             return self.has_enough_of_each_kind(buckets);
         }
-        let mut free = 0;
-        buckets.iter().any(|&bucket| {
-            free += self.free(bucket);
-            free >= self.wish.count
-        })
+        self.free_of(buckets, self.wish.count) >= self.wish.count
     }
 
     /// Whether an area can seat the request together.
@@ -296,20 +353,17 @@ impl<'a> Search<'a> {
 
     /// Whether a bucket has a row with such a run.
     fn has(&self, bucket: u32, need: Need) -> bool {
+        if !self.lifted.is_empty() || self.wish.from.is_some() || self.half(bucket).is_some() {
+            return self.first(bucket, 0, need).is_some();
+        }
         match self.show.bucket_at(bucket).view(self.kind) {
-            Some(view) if self.lifted.is_empty() && self.wish.from.is_none() => {
-                view.runs.all().lengths & need.lengths() != 0
-            }
-            _ => self.first(bucket, 0, need).is_some(),
+            Some(view) => view.runs.all().lengths & need.lengths() != 0,
+            None => self.first(bucket, 0, need).is_some(),
         }
     }
 
     /// The first strip of a bucket from `from` on that has such a run. O(log rows + lifted).
     pub(super) fn first(&self, bucket: u32, from: u32, need: Need) -> Option<u32> {
-        let info = self.show.bucket_at(bucket);
-        if !self.may_have_some_in(info) {
-            return None;
-        }
         let lifted =
             self.lifted_from(bucket, from).find(|one| need.is_met_by(&one.seats)).map(|one| one.strip);
         if self.wish.from.is_some() {
@@ -317,12 +371,9 @@ impl<'a> Search<'a> {
         }
         let mut at = from;
         let indexed = loop {
-            let found = match info.view(self.kind) {
-                Some(view) => view.runs.first(at as usize, need.lengths()).map(|strip| strip as u32),
-                None => info.strips.get(at as usize..).and_then(|strips| {
-                    let wanted = |strip: &Strip| self.unlifted_lengths(*strip) & need.lengths() != 0;
-                    strips.iter().position(wanted).map(|found| at + found as u32)
-                }),
+            let found = match self.half(bucket) {
+                Some((whole, half)) => whole.first(half, self.kind_number, at, need.lengths()),
+                None => self.first_in_bucket(bucket, at, need),
             };
             match found {
                 // The index does not know the seats of the replaced hold.
@@ -336,6 +387,18 @@ impl<'a> Search<'a> {
         }
     }
 
+    fn first_in_bucket(&self, bucket: u32, from: u32, need: Need) -> Option<u32> {
+        let info = self.show.bucket_at(bucket);
+        match info.view(self.kind) {
+            _ if !self.may_have_some_in(info) => None,
+            Some(view) => view.runs.first(from as usize, need.lengths()).map(|strip| strip as u32),
+            None => info.strips.get(from as usize..).and_then(|strips| {
+                let wanted = |strip: &Strip| self.unlifted_lengths(*strip) & need.lengths() != 0;
+                strips.iter().position(wanted).map(|found| from + found as u32)
+            }),
+        }
+    }
+
     /// Rows of an area that have such a run in one of these buckets, in seat order.
     pub(super) fn rows<'b>(&'b self, area: &'b [u32], need: Need) -> Rows<'b, 'a> {
         let next = area.iter().map(|&bucket| self.first(bucket, 0, need)).collect();
@@ -343,20 +406,27 @@ impl<'a> Search<'a> {
     }
 
     fn levels<'b>(&'b self, candidates: &'b [u32]) -> impl Iterator<Item = &'b [u32]> {
-        candidates.chunk_by(|&a, &b| self.show.priority(a) == self.show.priority(b))
+        candidates.chunk_by(|&a, &b| self.priority(a) == self.priority(b))
     }
 
     pub(super) fn areas<'b>(&'b self, candidates: &'b [u32]) -> impl Iterator<Item = &'b [u32]> {
-        candidates.chunk_by(|&a, &b| self.show.bucket_at(a).area == self.show.bucket_at(b).area)
+        candidates.chunk_by(|&a, &b| self.area_of(a) == self.area_of(b))
+    }
+
+    fn priority(&self, bucket: u32) -> i32 {
+        self.show.venue.area(self.area_of(bucket)).priority
     }
 
     pub(super) fn row(&self, bucket: u32, strip: u32) -> Row {
-        self.show.strip(bucket, strip).map_or(0, |strip| strip.row)
+        match self.half(bucket) {
+            Some((whole, half)) => whole.row(half, strip),
+            None => self.show.strip(bucket, strip).map_or(0, |strip| strip.row),
+        }
     }
 
     /// Whether these buckets are of a standing area, in which every party stands together.
     pub(super) fn is_standing(&self, area: &[u32]) -> bool {
-        area.first().is_some_and(|&bucket| self.show.is_standing(bucket))
+        area.first().is_some_and(|&bucket| self.show.venue.area(self.area_of(bucket)).standing)
     }
 
     /// Positions of a row, and the rule of its area; standing places are taken by their numbers.
@@ -399,4 +469,18 @@ impl Rows<'_, '_> {
         }
         Some((row, strips))
     }
+}
+
+/// The areas that a request searches without views: those in which a bucket lacks one. None for a request of a block, or
+/// without flags.
+fn whole_areas<'a>(show: &'a Show, wish: &Wish) -> Option<WholeAreas<'a>> {
+    let has_flags = wish.flags != 0 || !wish.needs.is_empty();
+    if !has_flags || wish.from.is_some() {
+        return None;
+    }
+    let mut kinds: Kinds = std::iter::once(wish.kind()).collect();
+    if !wish.needs.is_empty() {
+        kinds.extend(wish.parts().into_iter().map(|(_, kind)| kind));
+    }
+    WholeAreas::among(show, wish.tier, &Search::candidates(show, wish), kinds)
 }

@@ -86,7 +86,11 @@ pub(super) struct StripSeats {
 impl StripSeats {
     pub(super) fn of(show: &Show, kind: Kind, bucket: u32, strip: u32) -> Self {
         let strip = show.strip(bucket, strip);
-        let seats = strip.map_or_else(Bits::new, |strip| show.takeable(strip, kind));
+        Self::all(strip.map_or_else(Bits::new, |strip| show.takeable(strip, kind)))
+    }
+
+    /// All of these may be taken.
+    pub(super) fn all(seats: Bits) -> Self {
         Self { takeable: seats.clone(), free: seats }
     }
 

@@ -6,6 +6,7 @@ mod building;
 mod check;
 pub mod choice;
 pub mod claims;
+mod halves;
 pub mod index;
 pub mod labels;
 pub(super) mod moves;

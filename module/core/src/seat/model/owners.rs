@@ -48,6 +48,22 @@ impl Owners {
         }
     }
 
+    /// Clears the bits of positions that have an owner; bit 0 of the first word is the position `first`.
+    pub(in crate::seat) fn keep_free(&self, first: Seat, words: &mut [u64]) {
+        for (word, begin) in words.iter_mut().zip((first..).step_by(64)) {
+            let bit_if_free = |owner: u32, bit: usize| u64::from(owner == FREE) << bit;
+            *word &= match self {
+                Self::Flat(owners) => {
+                    let owners = owners.get(begin as usize..).unwrap_or_default().iter().take(64);
+                    owners.enumerate().fold(0, |free, (bit, &owner)| free | bit_if_free(owner, bit))
+                }
+                Self::Chunked { .. } => (0..64).fold(0, |free, bit| {
+                    free | self.get(begin + bit as Seat).map_or(0, |owner| bit_if_free(owner, bit))
+                }),
+            };
+        }
+    }
+
     /// Changes the owner of a position. Returns whether there is such a position. O(1).
     #[inline]
     pub(in crate::seat) fn set(&mut self, seat: Seat, owner: u32) -> bool {
@@ -80,6 +96,7 @@ impl Owners {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::seat::bits::is_set;
 
     #[test]
     fn chunked_owners_say_the_same_as_flat_ones() {
@@ -88,6 +105,12 @@ mod tests {
         for (seat, owner) in [(0, 7), (511, 8), (512, 9), (1299, 1), (512, FREE), (1300, 5), (1500, 5)] {
             assert_eq!(chunked.set(seat, owner), flat.set(seat, owner), "{seat}");
             assert!((0..2000).all(|seat| chunked.get(seat) == flat.get(seat)), "{seat}");
+            for owners in [&flat, &chunked] {
+                let mut words = [!0; 21];
+                owners.keep_free(7, &mut words);
+                let is_free = |bit: Seat| owners.get(7 + bit) == Some(FREE);
+                assert!((0..21 * 64).all(|bit| is_set(&words, bit as usize) == is_free(bit)), "{seat}");
+            }
         }
         assert_eq!(chunked.len(), flat.len());
     }

@@ -465,6 +465,11 @@ impl SeatState {
 }
 
 impl Counts {
+    /// All seats.
+    pub(in crate::seat) fn all(self) -> u32 {
+        self.free + self.held + self.sold + self.blocked
+    }
+
     /// Counts seats that change their state.
     fn move_seats(&mut self, from: SeatState, to: SeatState, seats: u32) {
         let left = self.of(from).checked_sub(seats);
@@ -480,13 +485,5 @@ impl Counts {
             SeatState::Sold => &mut self.sold,
             SeatState::Blocked => &mut self.blocked,
         }
-    }
-}
-
-impl Bucket {
-    /// The view of this kind of seats, if there is one.
-    pub(in crate::seat) fn view(&self, kind: Kind) -> Option<&View> {
-        let kind = Kind { allowed: kind.allowed & self.flags, ..kind };
-        self.views.iter().find(|view| view.kind == kind)
     }
 }

@@ -97,18 +97,8 @@ pub(in crate::seat) const NO_SLOT: u16 = u16::MAX;
 impl Layout {
     /// A layout of `len` positions. O(positions).
     pub fn new(len: u16, tiers: Vec<(Tier, Sparse)>, flags: Vec<(u16, u64)>, labels: Labels) -> Self {
-        let mut slots = Vec::new();
-        if tiers.len() > FEW_TIERS {
-            slots.resize(usize::from(len), NO_SLOT);
-            for (slot, (_, seats)) in tiers.iter().enumerate() {
-                for position in seats.ones() {
-                    if let Some(entry) = slots.get_mut(position) {
-                        *entry = slot as u16;
-                    }
-                }
-            }
-        }
-        Self { len, tiers: tiers.into(), flags: flags.into(), labels, slots: slots.into() }
+        let slots = if tiers.len() > FEW_TIERS { Self::slots_of(len.into(), &tiers) } else { Box::default() };
+        Self { len, tiers: tiers.into(), flags: flags.into(), labels, slots }
     }
 
     /// The tier of a position, as an index into `tiers`; `None` for a break.
