@@ -357,10 +357,8 @@ fn failing_units_neither_lose_nor_duplicate_work() {
     let usual = if std::env::var_os("ALLOT_SOAK").is_some() { 10_000 } else { 150 };
     let (first, count) = (set("ALLOT_SEED").unwrap_or(0), set("ALLOT_SEEDS").unwrap_or(usual));
     let mut ends = BTreeMap::new();
-    for seed in first..first + count {
-        for state in run(seed, Trace::default()) {
-            *ends.entry(state.to_string()).or_insert(0) += 1;
-        }
+    for state in random::with_each_seed(first..first + count, |seed| run(seed, Trace::default())).concat() {
+        *ends.entry(state.to_string()).or_insert(0) += 1;
     }
     println!("tasks by how they ended: {ends:?}");
     assert!(ends.len() == 2, "some are stopped, and not all: {ends:?}");
