@@ -9,6 +9,10 @@
     reason = "a test fails where it finds something wrong"
 )]
 
+/// The search for all reachable states mostly copies realms.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 mod admission;
 mod check;
 mod ended_by_people;
