@@ -38,10 +38,9 @@ run: deps ## Start a server and a conference system, load shows and numbers, use
 
 # Tests are built in the development profile, which links twenty binaries in the time that the release profile
 # links one; the module itself is always tested as it is shipped. The module and allotd are built first, so that
-# the first test does not wait for the compiler.
+# the first test does not wait for the compiler. The end of the module's build occupies one processor only.
 test-programs: deps
-	cargo build --release -p allot-module
-	cargo build --profile test --workspace --test rig --bin allotd
+	cargo build --release -p allot-module & cargo build --profile test --workspace --test rig --bin allotd && wait $$!
 
 # Tests of whole systems mostly wait for servers, so twice as many as processors run at once.
 test: test-programs ## Build and run all tests
