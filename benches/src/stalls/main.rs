@@ -30,9 +30,10 @@ fn main() {
         "| request, {elements} elements | longest wait of another client, ms | server CPU, ms | reply |"
     );
     println!("|---|---|---|---|");
-    let groups: [(&str, Group); 7] = [
+    let groups: [(&str, Group); 8] = [
         ("seats", seats::regular),
         ("tiers", seats::many_tiers),
+        ("flags", seats::flagged),
         ("holds", seats::holds),
         ("zmpop", seats::zmpop),
         ("numbers", numbers::measure),

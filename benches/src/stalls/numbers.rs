@@ -1,6 +1,7 @@
 //! Number pools: lists, listings, leases of a switch, and the indexes that the first choice builds.
 
 use allot_tests::raw::encode;
+use allot_tests::realms::{REALM, Realm};
 use std::time::Duration;
 
 use crate::probe::Probe;
@@ -18,6 +19,19 @@ fn parts(elements: usize) -> impl Iterator<Item = std::ops::Range<usize>> {
     (0..elements).step_by(10_000).map(move |first| first..(first + 10_000).min(elements))
 }
 
+/// Creates conferences on numbers of the pool while the order of its numbers is made.
+fn create_conferences(probe: &mut Probe) {
+    Realm::create(&probe.server, &["a:1:1"]);
+    let set = |pick| encode(&["NUMPOOL.CONFIG", "pool", "PICK", pick]);
+    let create = ["CONF.CREATE", REALM, "*", "FROM", "pool"];
+    probe.measure_all("CONF.CREATE FROM a pool without an order", &[set("LEASTUSED"), encode(&create)]);
+    let more = (0..200).map(|_| create.map(str::to_owned).to_vec());
+    probe.longest("CONF.CREATE FROM a pool whose order is made", more);
+    probe.fill(std::iter::once(["DEL", REALM].map(str::to_owned).to_vec()));
+    probe.fill(std::iter::once(["NUMPOOL.CONFIG", "pool", "PICK", "LONGEST"].map(str::to_owned).to_vec()));
+    probe.fill(std::iter::once(["NUMPOOL.RECONCILE", "pool", "SWITCH", "sw"].map(str::to_owned).to_vec()));
+}
+
 /// Fills a pool and measures.
 pub(crate) fn measure(probe: &mut Probe, elements: usize) {
     for command in ["NUMPOOL.ADD", "NUMPOOL.REG", "NUMPOOL.DEL"] {
@@ -25,8 +39,16 @@ pub(crate) fn measure(probe: &mut Probe, elements: usize) {
         probe.measure(&format!("{command} of 20,000"), &with_numbers(command, 0..20_000, &[]));
     }
     probe.measure("DEL of an empty pool", &["DEL", "pool"]);
+    // More than the elements, as the indexes grow at numbers of their own.
+    let single = |command: &'static str| {
+        (0..elements + elements / 2).map(move |place| with_numbers(command, place..place + 1, &[]))
+    };
+    for command in ["NUMPOOL.ADD", "NUMPOOL.REG", "NUMPOOL.UNREG", "NUMPOOL.DEL"] {
+        probe.longest(&format!("{command} of one number"), single(command));
+    }
     probe.fill(parts(elements).map(|part| with_numbers("NUMPOOL.ADD", part, &[])));
     probe.fill(parts(elements).map(|part| with_numbers("NUMPOOL.REG", part, &["SWITCH", "sw"])));
+    create_conferences(probe);
     for pick in ["LEASTUSED", "STICKY"] {
         let call = ["NUMPOOL.CALL", "pool", "PEER", "bob", "PICK", pick];
         probe.measure(&format!("first NUMPOOL.CALL with {pick}"), &call);

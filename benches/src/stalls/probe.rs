@@ -38,6 +38,21 @@ impl Probe {
         }
     }
 
+    /// Sends many requests, and prints the longest time that the server took for one of them, by its slow log.
+    pub(crate) fn longest(&mut self, name: &str, requests: impl Iterator<Item = Vec<String>>) {
+        // The log has the requests of more than this many microseconds.
+        for line in ["CONFIG SET slowlog-log-slower-than 100 slowlog-max-len 1000000", "SLOWLOG RESET"] {
+            self.client.words(line);
+        }
+        let cpu = self.processor_time();
+        let mut count = 0;
+        self.fill(requests.inspect(|_| count += 1));
+        let cpu = (self.processor_time() - cpu) * 1000.0;
+        let log = self.client.words("SLOWLOG GET -1");
+        let longest = log.array().iter().map(|entry| entry.array()[2].int()).max().unwrap_or(100);
+        println!("| {name}, the longest of {count} | {:.1} | {cpu:.1} | |", longest as f64 / 1000.0);
+    }
+
     /// Measures one request.
     pub(crate) fn measure<A: AsRef<[u8]>>(&mut self, name: &str, request: &[A]) {
         self.measure_all(name, &[encode(request)]);

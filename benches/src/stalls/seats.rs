@@ -74,6 +74,35 @@ pub(crate) fn regular(probe: &mut Probe, elements: usize) {
     probe.measure("DEL of the show", &["DEL", "show"]);
 }
 
+fn flags(numbers: std::ops::Range<usize>) -> String {
+    numbers.map(|number| format!("f{number}")).collect::<Vec<_>>().join(" ")
+}
+
+/// A plan of one tier and rows of 50 seats, each listed, which carry 60 flags by turns.
+fn flagged_plan(seats: usize) -> Value {
+    let seat = |seat: usize| json!({"label": seat.to_string(), "tier": "gold", "flags": [format!("f{}", seat % 60)]});
+    let row = |row: usize| json!({"label": row.to_string(), "rank": row, "seats": (row * 50..(row + 1) * 50).map(seat).collect::<Vec<_>>()});
+    json!({"areas": [{"id": "a", "rows": (0..seats / 50).map(row).collect::<Vec<_>>()}], "limits": {"holds_per_user": 0}})
+}
+
+/// A show of one tier in which each seat is listed and has a flag.
+pub(crate) fn flagged(probe: &mut Probe, elements: usize) {
+    let plan = flagged_plan(elements).to_string();
+    probe.fill(std::iter::once(vec!["SEAT.CREATE".into(), "show".into(), plan]));
+    let hold = ["SEAT.HOLD", "show", "ann", "3", "TTL", "1000", "ADJACENT", "REQUIRE"];
+    for (name, options) in [
+        ("new FLAGS", "FLAGS 2 f1 f2"),
+        ("new FLAGS, one tier", "TIER gold FLAGS 2 f4 f5"),
+        ("new NEED", "NEED 1 f11 NEED 1 f15 FLAGS 1 f13"),
+        ("new NEED, one tier", "TIER gold NEED 1 f21 NEED 1 f25 FLAGS 1 f23"),
+    ] {
+        let request: Vec<&str> = hold.into_iter().chain(options.split(' ')).collect();
+        for again in ["", " again"] {
+            probe.measure(&format!("SEAT.HOLD with {name} in vain{again}, each seat with a flag"), &request);
+        }
+    }
+}
+
 /// A show of 4000 tiers in which each seat is listed.
 pub(crate) fn many_tiers(probe: &mut Probe, elements: usize) {
     let plan = irregular_plan(elements).to_string();
@@ -86,8 +115,19 @@ pub(crate) fn many_tiers(probe: &mut Probe, elements: usize) {
     probe.measure("SEAT.STAT of 4000 buckets", &["SEAT.STAT", "show"]);
     let hold = ["SEAT.HOLD", "show", "ann", "4", "TTL", "1000"];
     probe.measure("SEAT.HOLD, 4000 tiers", &hold);
-    let flagged: Vec<&str> = hold.into_iter().chain(["FLAGS", "2", "f1", "f2"]).collect();
-    probe.measure("SEAT.HOLD with new flags, 4000 tiers", &flagged);
+    let mut measure = |name: &str, options: &str| {
+        let request: Vec<&str> = hold.into_iter().chain(options.split(' ')).collect();
+        probe.measure(&format!("SEAT.HOLD with {name}, 4000 tiers"), &request);
+    };
+    measure("new FLAGS", "FLAGS 2 f1 f2");
+    measure("new FLAGS in vain", "ADJACENT REQUIRE FLAGS 2 f3 f4");
+    measure("the same FLAGS in vain", "ADJACENT REQUIRE FLAGS 2 f3 f4");
+    measure("almost all FLAGS in vain", &format!("ADJACENT REQUIRE FLAGS 59 {}", flags(1..60)));
+    measure("new NEED", "NEED 1 f11 NEED 1 f12 FLAGS 1 f13");
+    measure("new NEED in vain", "ADJACENT REQUIRE NEED 1 f21 NEED 1 f22 FLAGS 1 f23");
+    measure("the same NEED in vain", "ADJACENT REQUIRE NEED 1 f21 NEED 1 f22 FLAGS 1 f23");
+    let most = format!("ADJACENT REQUIRE NEED 1 f1 NEED 1 f2 NEED 1 f3 NEED 1 f4 FLAGS 55 {}", flags(5..60));
+    measure("new NEED and almost all FLAGS in vain", &most);
     probe.measure("DEL of the show, 4000 tiers", &["DEL", "show"]);
     let few = irregular_plan(60_000).to_string();
     probe.measure("SEAT.CREATE, 60,000 seats of 4000 tiers", &["SEAT.CREATE", "few", &few]);
@@ -118,6 +158,24 @@ pub(crate) fn holds(probe: &mut Probe, elements: usize) {
     probe.measure("SEAT.HOLD of the best area that finds nothing", &nobody);
     let tier = r#"{"areas":[{"id":"a0","rows":[{"label":"7","tier":"silver"}]}]}"#;
     probe.measure("SEAT.ALTER of a tier, many holds overdue", &["SEAT.ALTER", "show", tier]);
+    // Every third hold is overdue, so that no two seats side by side can be had.
+    probe.fill(std::iter::once(["DEL", "show"].map(str::to_owned).to_vec()));
+    probe.fill(std::iter::once(vec![
+        "SEAT.CREATE".into(),
+        "show".into(),
+        regular_plan(elements).to_string(),
+    ]));
+    let hold = |number: usize| {
+        let ttl = if number.is_multiple_of(3) { ttl } else { 86_400_000 };
+        ["SEAT.HOLD", "show", "ann", "1", "TTL", &ttl.to_string()].map(str::to_owned).to_vec()
+    };
+    probe.fill((0..elements).map(hold));
+    let pause = format!("CLIENT PAUSE {} WRITE", ttl * 2);
+    probe.fill(std::iter::once(pause.split(' ').map(str::to_owned).collect()));
+    std::thread::sleep(std::time::Duration::from_millis(ttl as u64 + 1000));
+    let pair = encode(&["SEAT.HOLD", "show", "bob", "2", "TTL", "600000", "ADJACENT", "REQUIRE"]);
+    let requests = [encode(&["CLIENT", "UNPAUSE"]), pair];
+    probe.measure_all("SEAT.HOLD of two that finds nothing, each third hold overdue", &requests);
     // One order of many sales.
     let end = elements / 4;
     probe.fill(std::iter::once(["DEL", "show"].map(str::to_owned).to_vec()));
