@@ -5,6 +5,7 @@ use super::plan::{PickOrphans, PlanPart};
 use crate::shared::Millis;
 use crate::shared::codec::Writer;
 use crate::shared::token::TokenChoice;
+use std::cell::Cell;
 
 /// A request that may change a show.
 #[derive(Clone, Debug)]
@@ -196,25 +197,26 @@ impl Hold<'_> {
         if !self.token.chosen {
             return 0;
         }
-        let mut writer = fingerprint_writer();
-        writer.unsigned(1);
-        writer.string(self.user);
-        writer.signed(self.count);
-        writer.optional(self.tier);
-        writer.unsigned(self.adjacent.number());
-        writer.unsigned(self.orphans.number());
-        write_set(&mut writer, &self.areas);
-        write_set(&mut writer, &self.flags);
-        writer.optional(self.replace.map(|replace| replace.token));
-        writer.unsigned(self.replace.map_or(0, |replace| u64::from(replace.other)));
-        let mut needs: Vec<(&[u8], i64)> = self.needs.iter().map(|need| (need.flag, need.count)).collect();
-        needs.sort_unstable();
-        for (flag, count) in needs {
-            writer.string(flag);
-            writer.signed(count);
-        }
-        write_from(&mut writer, self.from);
-        hash(&writer)
+        hash_of(|writer| {
+            writer.unsigned(1);
+            writer.string(self.user);
+            writer.signed(self.count);
+            writer.optional(self.tier);
+            writer.unsigned(self.adjacent.number());
+            writer.unsigned(self.orphans.number());
+            write_set(writer, &self.areas);
+            write_set(writer, &self.flags);
+            writer.optional(self.replace.map(|replace| replace.token));
+            writer.unsigned(self.replace.map_or(0, |replace| u64::from(replace.other)));
+            let mut needs: Vec<(&[u8], i64)> =
+                self.needs.iter().map(|need| (need.flag, need.count)).collect();
+            needs.sort_unstable();
+            for (flag, count) in needs {
+                writer.string(flag);
+                writer.signed(count);
+            }
+            write_from(writer, self.from);
+        })
     }
 }
 
@@ -224,12 +226,13 @@ impl Wait<'_> {
         if !self.hold.token.chosen {
             return 0;
         }
-        let mut writer = fingerprint_writer();
-        writer.unsigned(3);
-        writer.unsigned(self.hold.fingerprint());
-        writer.signed(self.offer);
-        writer.signed(self.priority.into());
-        hash(&writer)
+        let hold = self.hold.fingerprint();
+        hash_of(|writer| {
+            writer.unsigned(3);
+            writer.unsigned(hold);
+            writer.signed(self.offer);
+            writer.signed(self.priority.into());
+        })
     }
 }
 
@@ -239,19 +242,19 @@ impl Pick<'_> {
         if !self.token.chosen {
             return 0;
         }
-        let mut writer = fingerprint_writer();
-        writer.unsigned(2);
-        writer.string(self.user);
-        let mut seats = self.seats.clone();
-        seats.sort_unstable();
-        for seat in seats {
-            writer.string(seat);
-        }
-        if let Some(orphans) = self.orphans {
-            writer.unsigned(1 + u64::from(orphans == PickOrphans::Forbid));
-        }
-        write_from(&mut writer, self.from);
-        hash(&writer)
+        hash_of(|writer| {
+            writer.unsigned(2);
+            writer.string(self.user);
+            let mut seats = self.seats.clone();
+            seats.sort_unstable();
+            for seat in seats {
+                writer.string(seat);
+            }
+            if let Some(orphans) = self.orphans {
+                writer.unsigned(1 + u64::from(orphans == PickOrphans::Forbid));
+            }
+            write_from(writer, self.from);
+        })
     }
 }
 
@@ -281,11 +284,22 @@ fn write_from(writer: &mut Writer, from: Option<&[u8]>) {
     }
 }
 
-/// Has room for what most requests write.
-fn fingerprint_writer() -> Writer {
-    Writer { bytes: Vec::with_capacity(64) }
+/// The largest buffer that is kept for the next fingerprint.
+const KEPT_BUFFER: usize = 4096;
+
+thread_local! {
+    /// The buffer of a fingerprint, kept from one to the next.
+    static BUFFER: Cell<Writer> = const { Cell::new(Writer { bytes: Vec::new() }) };
 }
 
-fn hash(writer: &Writer) -> u64 {
-    xxhash_rust::xxh3::xxh3_64(&writer.bytes).max(1)
+/// The hash of what `write` writes; never 0.
+fn hash_of(write: impl FnOnce(&mut Writer)) -> u64 {
+    let mut writer = BUFFER.take();
+    writer.bytes.clear();
+    write(&mut writer);
+    let hash = xxhash_rust::xxh3::xxh3_64(&writer.bytes).max(1);
+    if writer.bytes.capacity() <= KEPT_BUFFER {
+        BUFFER.set(writer);
+    }
+    hash
 }

@@ -332,6 +332,8 @@ impl Pool {
         }
     }
 
+    // Not inlined, like the other actions that are not for every transition: they would cost all others time.
+    #[inline(never)]
     fn begin_lease(&mut self, id: u32, context: TransitionContext<'_>) {
         let Some(called) = context.called else {
             invariant!("a call has a lease");
@@ -353,6 +355,7 @@ impl Pool {
         }
     }
 
+    #[inline(never)]
     fn drop_lease(&mut self, id: u32, context: TransitionContext<'_>) {
         let record = self.directory.at(id);
         let lease = record.lease();
@@ -369,6 +372,7 @@ impl Pool {
     }
 
     /// Removes a number that is in no queue and has no lease.
+    #[inline(never)]
     fn forget(&mut self, id: u32) {
         self.stop_resting(id);
         self.registrations.remove(id);

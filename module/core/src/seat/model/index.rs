@@ -94,10 +94,14 @@ impl Level {
     /// The union of the nodes below node `at` of the level above.
     fn group(&self, at: usize) -> Runs {
         let group = at * FANOUT..(at * FANOUT + FANOUT).min(self.lengths.len());
-        Runs {
-            lengths: self.lengths.get(group.clone()).unwrap_or(&[]).iter().fold(0, |all, one| all | one),
-            longest: self.longest.get(group).unwrap_or(&[]).iter().copied().max().unwrap_or(0),
-        }
+        let lengths = self.lengths.get(group.clone()).unwrap_or(&[]).iter().fold(0, |all, one| all | one);
+        // Only runs of 127 and more are not told apart by their bits.
+        let longest = if lengths >> 127 == 0 {
+            lengths.checked_ilog2().unwrap_or(0) as u16
+        } else {
+            self.longest.get(group).unwrap_or(&[]).iter().copied().max().unwrap_or(0)
+        };
+        Runs { lengths, longest }
     }
 
     /// The first node from `from` to the end of its group of siblings that has one of `wanted`.

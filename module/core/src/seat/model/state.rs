@@ -292,7 +292,12 @@ impl Show {
     /// The bucket and the strip of a seat; `None` for a break.
     #[inline]
     pub(in crate::seat) fn strip_of(&self, seat: Seat) -> Option<(u32, u32)> {
-        let row = self.venue.row_of(seat);
+        self.strip_in_row(self.venue.row_of(seat), seat)
+    }
+
+    /// As `strip_of`, for a seat of this row.
+    #[inline]
+    fn strip_in_row(&self, row: Row, seat: Seat) -> Option<(u32, u32)> {
         let slot = self.venue.layout(row).tier_slot((seat - self.venue.base(row)) as usize)?;
         let at = *self.row_strips_at.get(row as usize)? as usize + slot;
         self.row_strips.get(at).map(|found| (found.bucket, found.strip))
@@ -315,7 +320,8 @@ impl Show {
         let changes_free = (from == SeatState::Free) != (to == SeatState::Free);
         let mut rest = seats;
         while let Some(&seat) = rest.first() {
-            let (found, only_tier) = (self.strip_of(seat), self.positions_of_only_tier(seat));
+            let row = self.venue.row_of(seat);
+            let (found, only_tier) = (self.strip_in_row(row, seat), self.positions_of_only_tier(row));
             let together = |&&next: &&Seat| match &only_tier {
                 Some(row) => row.contains(&next),
                 None => self.strip_of(next) == found,
@@ -334,9 +340,8 @@ impl Show {
         }
     }
 
-    /// The positions of the row of a seat, if the row has one tier, and so one strip.
-    fn positions_of_only_tier(&self, seat: Seat) -> Option<Range<Seat>> {
-        let row = self.venue.row_of(seat);
+    /// The positions of a row, if it has one tier, and so one strip.
+    fn positions_of_only_tier(&self, row: Row) -> Option<Range<Seat>> {
         let (layout, base) = (self.venue.layout(row), self.venue.base(row));
         (layout.tiers.len() == 1).then(|| base..base + Seat::from(layout.len))
     }
