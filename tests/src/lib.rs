@@ -43,7 +43,7 @@ pub mod system;
 pub mod tls;
 pub mod usage;
 pub mod wait;
-mod writes;
+pub mod writes;
 pub mod zookeeper;
 
 pub use child::ChildProcess;

@@ -43,35 +43,50 @@ impl Shared {
         let mut stream = ReplicationStream::try_attach(port, |link| {
             *self.link.lock().unwrap_or_else(PoisonError::into_inner) = link.try_clone().ok();
         })?;
-        let mut epochs: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
+        let mut assignments = Assignments::default();
         while !self.stop.load(Ordering::SeqCst) && port == self.port.load(Ordering::SeqCst) {
             for event in events_of(&stream.next()?) {
-                self.look(&event, &mut epochs);
+                assignments.judge(&event).into_iter().for_each(|verdict| self.note(verdict));
             }
         }
         Ok(())
     }
 
-    fn look(&self, event: &Event, epochs: &mut BTreeMap<Vec<u8>, u64>) {
+    fn note(&self, verdict: Result<(), String>) {
+        self.seen.fetch_add(1, Ordering::SeqCst);
+        if let Err(fault) = verdict {
+            self.faults.lock().unwrap_or_else(PoisonError::into_inner).push(fault);
+        }
+    }
+}
+
+/// The newest assignment of each conference, by its epoch, as the stream of one master tells it.
+#[derive(Debug, Default)]
+pub struct Assignments(BTreeMap<Vec<u8>, u64>);
+
+impl Assignments {
+    /// Looks at the next event. For a write that names its unit and epoch: whether it may follow what came before,
+    /// otherwise what is wrong with it.
+    pub fn judge(&mut self, event: &Event) -> Option<Result<(), String>> {
         match event {
-            Event::Created(created) => drop(epochs.insert(created.e164.to_vec(), created.epoch)),
+            Event::Created(created) => drop(self.0.insert(created.e164.to_vec(), created.epoch)),
             Event::Granted { e164, epoch, .. } | Event::Adopted { e164, epoch, .. } => {
-                epochs.insert(e164.to_vec(), *epoch);
+                self.0.insert(e164.to_vec(), *epoch);
             }
             Event::Set { e164, fields, .. } => {
-                let Some((cmu, epoch)) = written(fields) else { return };
-                self.seen.fetch_add(1, Ordering::SeqCst);
+                let (cmu, epoch) = written(fields)?;
                 // A move changes the owner later, and by a word of its own; then the number rises by itself.
-                let newest = epochs.entry(e164.to_vec()).or_insert(epoch);
-                if epoch < *newest {
+                let newest = self.0.entry(e164.to_vec()).or_insert(epoch);
+                let fault = (epoch < *newest).then(|| {
                     let e164 = String::from_utf8_lossy(e164);
-                    let fault = format!("{e164}: a write of {cmu} at {epoch} was accepted after {newest}");
-                    self.faults.lock().unwrap_or_else(PoisonError::into_inner).push(fault);
-                }
+                    format!("{e164}: a write of {cmu} at {epoch} was accepted after {newest}")
+                });
                 *newest = epoch.max(*newest);
+                return Some(fault.map_or(Ok(()), Err));
             }
             _ => {}
         }
+        None
     }
 }
 
@@ -136,34 +151,5 @@ impl Drop for Writes {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use allot_core::shared::codec::Writer;
-
-    use super::*;
-
-    #[test]
-    fn a_write_of_an_older_assignment_after_a_newer_one_is_noticed() {
-        let shared = Shared::default();
-        let mut epochs = BTreeMap::new();
-        let e164 = || b"49".as_slice().into();
-        let set = |epoch: u64| {
-            let mut fields = Writer::default();
-            for part in ["a", "b", "chatter", &format!("unit {epoch} 1 2")] {
-                fields.string(part.as_bytes());
-            }
-            Event::Set { e164: e164(), seq: 1, fields: fields.bytes }
-        };
-        let granted = |epoch| Event::Granted { e164: e164(), cmu: b"unit".as_slice().into(), epoch };
-        for event in [set(4), granted(5), set(5), set(6)] {
-            shared.look(&event, &mut epochs);
-        }
-        assert!(shared.faults.lock().unwrap().is_empty());
-        shared.look(&granted(7), &mut epochs);
-        shared.look(&set(6), &mut epochs);
-        assert_eq!((shared.faults.lock().unwrap().len(), shared.seen.load(Ordering::SeqCst)), (1, 4));
     }
 }

@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
+use allot_core::conf::Event;
+use allot_core::shared::codec::Writer;
 use allot_tests::stream::readable;
 use allot_tests::wait::TIMEOUT;
+use allot_tests::writes::Assignments;
 use allot_tests::{Cluster, RedisServer, ReplicationStream, Reply, allotd, eventually, liballot};
 
 fn plain() -> RedisServer {
@@ -165,4 +168,29 @@ fn wait_that_times_out_names_its_condition() {
 fn the_module_and_the_daemon_are_built_and_found() {
     assert!(liballot().ends_with("liballot.so"), "{}", liballot().display());
     assert!(allotd().ends_with("allotd"), "{}", allotd().display());
+}
+
+#[test]
+fn a_write_of_an_older_assignment_after_a_newer_one_is_noticed() {
+    let mut assignments = Assignments::default();
+    let e164 = || b"49".as_slice().into();
+    let set = |epoch: u64| {
+        let mut fields = Writer::default();
+        for part in ["a", "b", "chatter", &format!("unit {epoch} 1 2")] {
+            fields.string(part.as_bytes());
+        }
+        Event::Set { e164: e164(), seq: 1, fields: fields.bytes }
+    };
+    let granted = |epoch| Event::Granted { e164: e164(), cmu: b"unit".as_slice().into(), epoch };
+    for (event, expected) in [
+        (set(4), Some(Ok(()))),
+        (granted(5), None),
+        (set(5), Some(Ok(()))),
+        (set(6), Some(Ok(()))),
+        (granted(7), None),
+    ] {
+        assert_eq!(assignments.judge(&event), expected, "{event:?}");
+    }
+    let verdict = assignments.judge(&set(6));
+    assert_eq!(verdict, Some(Err("49: a write of unit at 6 was accepted after 7".to_owned())));
 }
