@@ -10,7 +10,7 @@ use std::os::raw::c_int;
 use crate::engine::command::Command;
 use crate::engine::family::Family;
 use crate::engine::value::Value;
-use crate::engine::{check, config, deadlines, family, faults, info, number_source, step, waiting};
+use crate::engine::{check, config, deadlines, family, faults, info, number_source, waiting};
 use crate::ffi::guard::Hooks;
 use crate::ffi::register::{Registration, load_arguments};
 use crate::{account, conf, numpool, seat};
@@ -68,7 +68,7 @@ pub(crate) unsafe fn register(
 fn family<F: Family>(server: &Registration) -> Option<()> {
     server.value_type::<Value<F>>()?;
     family::add_to_info::<F>();
-    check::add_family(step::check::<F>, step::clock::<F>);
+    check::add_family::<F>();
     Some(())
 }
 

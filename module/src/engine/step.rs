@@ -2,7 +2,6 @@
 
 use allot_core::invariant;
 use allot_core::shared::codec::Writer;
-use allot_core::shared::invariant::Checked;
 use allot_core::shared::machine::{Events, MachineEvent};
 use allot_core::shared::outbox::Outbox;
 use allot_core::shared::payload;
@@ -477,33 +476,5 @@ pub(crate) fn tick<F: Family>(ctx: Context<'_>, name: KeyName<'_>, due: i64, sli
 pub(crate) fn forget_waiter<F: Family>(ctx: Context<'_>, name: KeyName<'_>, waiter: u64) {
     if let Found::Value(value) = ctx.open(name, Mode::Read).value::<Value<F>>() {
         value.state.forget_waiters(Some(waiter));
-    }
-}
-
-/// The time of a key and of the clock. With `set_back` a key whose time is ahead of the clock follows the clock again;
-/// its deadlines stay as they are. `None` if the key holds another type.
-pub(crate) fn clock<F: Family>(ctx: Context<'_>, name: KeyName<'_>, set_back: bool) -> Option<(i64, i64)> {
-    let clock = ctx.clock();
-    let mut key = ctx.open(name, if set_back { Mode::Write } else { Mode::Read });
-    let Found::Value(value) = key.value::<Value<F>>() else { return None };
-    // The time of a key that is idle may be ahead although its last change no longer is.
-    if set_back && value.now(clock) > clock {
-        value.state.set_back(clock);
-        value.recount(uptime());
-        // The next maintenance was planned by the time that was ahead.
-        value.maintenance_at = F::MAINTENANCE_FROM;
-        watch(value, || (ctx.selected_db(), name.as_bytes()), clock, clock);
-        ctx.replicate_payload(F::APPLY, name, &snapshot_payload(name.as_bytes(), &value.state));
-        ctx.signal_modified(name);
-    }
-    Some((value.now(clock), clock))
-}
-
-/// Checks all cross-references and sums of a value. O(size of the value). `None` if the key holds another type.
-pub(crate) fn check<F: Family>(ctx: Context<'_>, name: KeyName<'_>) -> Option<Checked> {
-    let mut key = ctx.open(name, Mode::Read);
-    match key.value::<Value<F>>() {
-        Found::Value(value) => Some(name.during(F::TYPE, || value.state.check())),
-        Found::Nothing | Found::OtherType => None,
     }
 }
