@@ -141,7 +141,9 @@ impl<'a> WholeAreas<'a> {
     pub(super) fn free(&self, half: Half, kind: usize, enough: usize) -> usize {
         let mut free = 0;
         (0..self.strips(half)).any(|strip| {
-            free += bits::count(&self.seats(half, kind, strip)) as usize;
+            free += self.with_row(half.area, strip, |rows, row| {
+                self.words(rows, row, half, kind).map(|word| word.count_ones() as usize).sum::<usize>()
+            });
             free >= enough
         });
         free
@@ -184,9 +186,19 @@ impl<'a> WholeAreas<'a> {
     }
 
     fn seats_in(&self, rows: &Rows, row: usize, half: Half, kind: usize) -> Bits {
-        let of_half = |first: u64| if half.second { !first } else { first };
+        self.words(rows, row, half, kind).collect()
+    }
+
+    fn words<'b>(
+        &self,
+        rows: &'b Rows,
+        row: usize,
+        half: Half,
+        kind: usize,
+    ) -> impl Iterator<Item = u64> + use<'b> {
         let words = self.part(rows, row, 1 + kind).iter().zip(self.part(rows, row, 0));
-        words.map(|(seats, &first)| seats & of_half(first)).collect()
+        let other = if half.second { !0 } else { 0 };
+        words.map(move |(seats, first)| seats & (first ^ other))
     }
 
     fn longest(&self, rows: &Rows, row: usize, half: Half, kind: usize) -> u8 {
@@ -233,10 +245,9 @@ impl Rows {
                 let plain = if kind.carried == 0 { !flagged } else { 0 };
                 *word = (*word | plain) & free;
             }
-            let half = |second: u64| -> Bits {
-                words.iter().zip(&*first_half).map(|(word, first)| word & (first ^ second)).collect()
-            };
-            self.longest.push([longest_run(&half(0)), longest_run(&half(!0))]);
+            let half =
+                |other: u64| words.iter().zip(&*first_half).map(move |(word, first)| word & (first ^ other));
+            self.longest.push([longest_run(half(0)), longest_run(half(!0))]);
         }
     }
 }
@@ -273,9 +284,19 @@ fn put_flagged(layout: &Layout, kinds: &[Kind], taken: &mut [u64], count: usize)
 }
 
 /// The length of the longest run; 127 if it is longer.
-fn longest_run(seats: &[u64]) -> u8 {
+fn longest_run(seats: impl Iterator<Item = u64> + Clone) -> u8 {
+    let mut words = seats.clone();
+    if let (Some(mut word), None) = (words.next(), words.next()) {
+        // Most rows have one word. Each step makes all runs shorter by one.
+        let mut longest = 0;
+        while word != 0 {
+            word &= word << 1;
+            longest += 1;
+        }
+        return longest;
+    }
     let (mut some, mut pairs, mut last) = (0, 0, 0);
-    for &word in seats {
+    for word in seats.clone() {
         some |= word;
         pairs |= word & (word << 1 | last);
         last = word >> 63;
@@ -283,6 +304,6 @@ fn longest_run(seats: &[u64]) -> u8 {
     match (some, pairs) {
         (0, _) => 0,
         (_, 0) => 1,
-        _ => Runs::of(seats).longest.min(127) as u8,
+        _ => Runs::of(&seats.collect::<Bits>()).longest.min(127) as u8,
     }
 }
