@@ -1,6 +1,6 @@
 //! The leading scheduler. Each session with Redis begins with a claim of the realm; then the leader observes and acts at
 //! every tick. It acts upon an observation only in the session of that observation, and only while leadership holds. In
-//! addition, every command carries the term.
+//! addition, every command that changes assignments carries the term.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -263,8 +263,9 @@ impl ActiveScheduler<'_> {
                 metrics::counter!("allot_scheduler_downs_total").increment(1);
                 Ok(())
             }
-            // The unit was forgotten or replaced since it was observed.
-            Err(error) if error.code() == Some("NOTFOUND") => Ok(()),
+            // The unit was forgotten, or another run on its host has replaced it, since it was observed. `STALE` may also
+            // mean that a later term has claimed the realm: then `CONF.RECOVER`, which follows, is refused as well.
+            Err(error) if matches!(error.code(), Some("NOTFOUND" | "STALE")) => Ok(()),
             Err(error) => Err(error),
         }
     }
