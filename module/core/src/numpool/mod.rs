@@ -5,8 +5,9 @@
 //! `model` is the state: which numbers there are (`directory`, whose names are `number`s), a `record` for each, the
 //! state machine of a number as a table (`cells`), the queue, live calls (`leases`), the switches that registered
 //! numbers and the peers they called (`groups`), and an `order` over free numbers that exists from the first choice
-//! by prefix or by use (a `tree`; `preparation` makes it). `snapshot` encodes and decodes the whole state, and `read` has the queries.
-//! `waiting` serves calls that wait, which are kept in the state (`waiters`) but are no part of it.
+//! by prefix or by use (a `tree`; `preparation` makes it in slices, and decides the calls that waited for it).
+//! `snapshot` encodes and decodes the whole state, and `read` has the queries. `waiting` serves calls that wait for a
+//! number, which are kept in the state (`waiters`) but are no part of it.
 
 mod apply;
 pub mod decide;

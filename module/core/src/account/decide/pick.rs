@@ -28,7 +28,7 @@ pub(super) fn decide_pick(book: &Book, module: &[u8], instance: &[u8], count: us
 impl Book {
     /// An account below the cap for an instance that finds none: a free account of the module, also of its reserve, or
     /// an account without a login of the instance with the most of them. That instance keeps the `min` of the module,
-    /// and has no fewer accounts below the cap than the instance that asks.
+    /// and has no fewer accounts than the instance that asks has below the cap.
     fn account_for(&self, module: &Module, id: u32, asker: &Instance) -> Option<&Account> {
         let (month, limit) = self.order();
         let is_open = |account: &&Account| account.rank(month, limit).is_open();

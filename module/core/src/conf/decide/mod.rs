@@ -1,6 +1,7 @@
 //! Decides requests: checks every condition and limit, and returns events and a reply, or a refusal. Nothing changes
-//! before the events are applied. This file decides the messages of units, except their reports (`reconcile_report`);
-//! `manager_commands` decides the requests of clients and schedulers.
+//! before the events are applied. This file decides the messages of units, except their reports (`reconcile_report`), and
+//! the requests that concern a unit or the settings; `manager_commands` decides the other requests of clients and
+//! schedulers.
 
 mod due;
 mod lookups;
