@@ -8,7 +8,7 @@ use allot_core::conf::Realm;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::world::{Size, World};
-use super::{clock, is_soak, run_paused};
+use super::{REALM, clock, is_soak, run_paused};
 
 const SMALL: Size =
     Size { units: 6, schedulers: 3, proxies: 2, account_leaders: 0, instances: 0, workers: 0 };
@@ -204,6 +204,22 @@ fn failover_to_a_replica_behind_by_more_than_a_lease_ends_no_conference() {
         world.servers.redis.fail_over();
         world.pass(seconds(20)).await;
         world.heals().await;
+        assert_eq!(world.open(), CONFERENCES);
+    });
+}
+
+/// Another run on the host joins after the scheduler has observed that the unit is silent, and before `CMU.DOWN`.
+#[test]
+fn scheduler_goes_on_when_a_silent_unit_was_replaced() {
+    run_paused(10, async {
+        let mut world = World::start_open(SMALL, CONFERENCES).await;
+        let redis = world.servers.redis.clone();
+        redis.run_before("CMU.DOWN", &["CMU.JOIN", REALM, "unit-3:0:0", "CAPACITY", "0"]);
+        redis.run_before("CONF.TERM", &["CONF.STAT", REALM]);
+        world.kill(world.process("unit-3"));
+        world.pass(seconds(20)).await;
+        assert!(!redis.awaits("CMU.DOWN"), "the unit was declared down");
+        assert!(redis.awaits("CONF.TERM"), "the leader claims the realm again");
         assert_eq!(world.open(), CONFERENCES);
     });
 }

@@ -64,6 +64,8 @@ struct State {
     lag: Duration,
     /// Whether the replica is connected to its master; since when.
     connected: Option<Instant>,
+    /// What an operator sends to the master just before the first command of a name arrives there.
+    before: HashMap<String, Command>,
     traffic: Traffic,
     observer: Observer,
 }
@@ -146,6 +148,7 @@ impl Redis {
             log: VecDeque::new(),
             lag,
             connected: Some(Instant::now()),
+            before: HashMap::new(),
             traffic: Traffic::default(),
             observer,
         };
@@ -187,6 +190,16 @@ impl Redis {
             Reply::Error(error) => Err(error),
             reply => Ok(format!("{reply:?}")),
         }
+    }
+
+    /// Sends a command to the master, as an operator would, just before the next command of this name arrives there.
+    pub(super) fn run_before(&self, name: &str, command: &[&str]) {
+        self.with(|state| state.before.insert(name.to_owned(), Command::new(command)));
+    }
+
+    /// Whether no command of this name has arrived since [`run_before`](Self::run_before).
+    pub(super) fn awaits(&self, name: &str) -> bool {
+        self.with(|state| state.before.contains_key(name))
     }
 
     /// What programs have sent.
@@ -315,6 +328,11 @@ impl State {
             return Answer::Reply(Reply::Error(
                 "READONLY You can't write against a read only replica.".to_owned(),
             ));
+        }
+        if !self.before.is_empty()
+            && let Some(before) = self.before.remove(&*String::from_utf8_lossy(command.name()))
+        {
+            self.answer(server, &before);
         }
         let database = &mut self.servers[server].database;
         let done = if command.name() == b"CONF.SET" {
