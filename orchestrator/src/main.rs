@@ -1,5 +1,5 @@
 //! `allotd`: the daemon and command line of Allot. This file is the only one that knows all roles.
-#![warn(missing_docs)]
+#![warn(missing_docs, clippy::disallowed_types)]
 
 mod cli;
 mod config;

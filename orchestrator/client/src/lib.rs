@@ -31,6 +31,8 @@
 //!
 //! The example `seats` holds and sells a seat under a token and follows the event stream.
 
+#![warn(clippy::disallowed_types)]
+
 mod account_logins;
 mod account_settings;
 mod accounts;

@@ -7,6 +7,8 @@
 //!
 //! docs/compaction.md describes the behaviour.
 
+#![warn(clippy::disallowed_types)]
+
 mod admission;
 mod counters;
 mod fault;

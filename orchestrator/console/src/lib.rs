@@ -7,6 +7,8 @@
 //!
 //! docs/console.md describes the behaviour.
 
+#![warn(clippy::disallowed_types)]
+
 mod api;
 mod assets;
 mod command_words;

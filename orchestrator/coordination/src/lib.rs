@@ -5,6 +5,8 @@
 //!
 //! `docs/concepts.md` describes the guarantees and how they are kept.
 
+#![warn(clippy::disallowed_types)]
+
 mod coordinator;
 mod election;
 mod error;

@@ -4,6 +4,8 @@
 //!
 //! This crate knows no role. The roles of `allotd` and `allot-compaction` build on it.
 
+#![warn(clippy::disallowed_types)]
+
 pub mod child;
 mod context;
 mod health;

@@ -5,8 +5,10 @@
 //!
 //! A run that fails is made smaller: fewer and shorter faults, fewer conferences and processes, as long as it fails.
 
+use std::future::poll_fn;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
 use std::time::Duration;
 
 use allot_coordination::random;
@@ -287,6 +289,22 @@ fn run_plan(plan: &Plan) -> Run {
 /// Runs a seed.
 pub(super) fn run(seed: u64) -> Run {
     run_plan(&Plan::of(seed))
+}
+
+/// Runs a seed on a machine that stops for a while in the middle of the run.
+pub(super) fn run_with_a_stop(seed: u64) -> Run {
+    let mut simulation = pin!(simulate(Plan::of(seed)));
+    let mut polls = 0;
+    let stopping = poll_fn(|context| {
+        polls += 1;
+        if polls == 10 {
+            std::thread::sleep(Duration::from_secs(2));
+        }
+        simulation.as_mut().poll(context)
+    });
+    let done = run_paused(seed, stopping);
+    assert!(polls >= 10, "the run has ended before the stop");
+    done
 }
 
 /// The smallest plan found that still fails, and its report.

@@ -266,11 +266,12 @@ fn accounts_move_safely_while_instances_hang_and_servers_fail_over() {
     });
 }
 
-/// Two runs of a seed send the same commands at the same times.
+/// Two runs of a seed send the same commands at the same times, and also if the machine stops during one of them.
 #[test]
 #[cfg_attr(not(tokio_unstable), ignore = "built without --cfg tokio_unstable, which .cargo/config.toml sets")]
 fn same_seed_repeats_the_same_run() {
-    let [first, second] = [(), ()].map(|()| super::faults::run(11));
+    let first = super::faults::run(11);
     assert!(first.traffic.commands > 1000, "{first:?}");
-    assert_eq!(first, second);
+    assert_eq!(first, super::faults::run(11));
+    assert_eq!(first, super::faults::run_with_a_stop(11));
 }

@@ -2,12 +2,13 @@
 //! could lose any one unit.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use allot_client::{Error, RealmStore, Record};
 use redis::cmd;
 use serde::Serialize;
 use serde_json::Value as Json;
+use tokio::time::Instant;
 
 use super::channel::{Feed, Message, Reader};
 use super::denied::Denied;

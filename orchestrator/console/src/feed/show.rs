@@ -5,12 +5,13 @@
 //! more than a few maps a second. The event stream, if the show has one, tells whether anything has changed at all.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use allot_client::{ListFilter, Listed, Record, SeatStore};
 use redis::Value;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use tokio::time::Instant;
 
 use super::channel::{Feed, Message, Reader};
 use super::denied::Denied;

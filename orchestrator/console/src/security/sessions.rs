@@ -3,12 +3,13 @@
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use allot_client::Secret;
 use rand::Rng as _;
 use serde::Serialize;
 use subtle::ConstantTimeEq as _;
+use tokio::time::Instant;
 use utoipa::ToSchema;
 
 /// Name of the session cookie.

@@ -199,7 +199,7 @@ mod tests {
         // The child exits at once at SIGTERM; its own child needs half a second.
         let (child, group) =
             script("(trap 'sleep 0.5; exit 0' TERM; echo up; while :; do sleep 0.02; done) & wait").await;
-        let began = std::time::Instant::now();
+        let began = Instant::now();
         child.stop(Duration::from_secs(20)).await;
         assert!(!runs(group) && began.elapsed() >= Duration::from_millis(400), "{:?}", began.elapsed());
     }

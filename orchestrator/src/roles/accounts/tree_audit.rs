@@ -2,7 +2,9 @@
 //! What another program changed is repaired. No watch covers these nodes, since there are too many of them.
 
 use std::ops::Bound::{Excluded, Unbounded};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use super::observed_tree::{InstanceId, ObservedTree};
 use super::tree_writer::TreeWriter;

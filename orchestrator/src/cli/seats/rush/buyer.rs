@@ -2,11 +2,11 @@
 //! the hold expire. A buyer has one request in progress at a time.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::ledger::Ledger;
 use super::tally::{Operation, Tally};

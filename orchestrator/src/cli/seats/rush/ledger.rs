@@ -19,7 +19,8 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
+
+use tokio::time::Instant;
 
 /// Number of shards: enough that buyers seldom wait for each other.
 const SHARDS: usize = 256;

@@ -3,9 +3,10 @@
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hdrhistogram::Histogram;
+use tokio::time::Instant;
 
 use super::ledger::Double;
 use allot_client::{Error, Hold};
