@@ -22,6 +22,7 @@ use allot_core::conf::state::Settings;
 use allot_core::conf::unit::{Name, UnitState};
 use allot_core::conf::{Event, Realm, decide, decide_due};
 use allot_core::shared::Bytes;
+use std::rc::Rc;
 
 /// Who runs what: host a, then host b, two incarnations each.
 pub(crate) const UNITS: [&str; 4] = ["a:1:1", "a:1:2", "b:1:1", "b:1:2"];
@@ -81,7 +82,8 @@ pub(crate) struct Local {
 /// The realm and what is around it.
 #[derive(Clone, Debug)]
 pub(crate) struct World {
-    pub(crate) realm: Realm,
+    /// Steps that do not change it share it.
+    pub(crate) realm: Rc<Realm>,
     pub(crate) locals: [Local; 4],
     /// The highest epoch of a write that was accepted.
     pub(crate) accepted: u8,
@@ -126,7 +128,7 @@ impl World {
             ..Settings::default()
         };
         let mut world = Self {
-            realm: Realm::open(settings, NOW),
+            realm: Rc::new(Realm::open(settings, NOW)),
             locals: [Local::default(); 4],
             accepted: 0,
             ended: 0,
@@ -166,12 +168,16 @@ impl World {
             Event::Forgotten { cmu },
         ] {
             self.realm.admits(&event).unwrap();
-            self.realm.apply(NOW, &event);
+            self.change(&event);
         }
         let sent =
             self.realm.outbox().lanes().map(|(stream, lane)| (stream.to_vec(), lane.len() as u32)).collect();
-        self.realm.apply(NOW, &Event::Flushed { sent, last_id: (0, 0) });
+        self.change(&Event::Flushed { sent, last_id: (0, 0) });
         assert_eq!(self.realm.last_epoch(), BASE);
+    }
+
+    fn change(&mut self, event: &Event) {
+        Rc::make_mut(&mut self.realm).apply(NOW, event);
     }
 
     pub(crate) fn conference(&self) -> Option<&allot_core::conf::conference::Conference> {
@@ -202,7 +208,7 @@ impl World {
                 panic!("{event:?} is not admitted: {damaged} in {self:?}");
             }
             world.check_end(event);
-            world.realm.apply(NOW, event);
+            world.change(event);
         }
         world.deliver();
         world.settle();
@@ -248,7 +254,7 @@ impl World {
                 }
             }
         }
-        self.realm.apply(NOW, &Event::Flushed { sent, last_id: (0, 0) });
+        self.change(&Event::Flushed { sent, last_id: (0, 0) });
     }
 
     /// Everything that can happen next. A unit follows its protocol (docs/conferences.md, Units).
@@ -439,7 +445,7 @@ impl World {
     /// Whether some unit has it or none, the conference can be brought to its end and be forgotten: its manager
     /// releases it, and time passes.
     pub(crate) fn can_end(&self) -> bool {
-        let mut realm = self.realm.clone();
+        let mut realm = Realm::clone(&self.realm);
         let mut now = NOW;
         if let Ok(decision) = decide(&realm, now, &Request::Client(ClientRequest::Release { e164: E164 })) {
             decision.events.iter().for_each(|event| realm.apply(now, event));

@@ -4,6 +4,7 @@
 use super::{Epochs, Local, UNITS, World, bits, small};
 use allot_core::conf::Realm;
 use allot_core::conf::conference::State;
+use std::rc::Rc;
 
 /// Bytes of a unit in the encoding of a world.
 const LOCAL_BYTES: usize = 14;
@@ -159,7 +160,7 @@ impl World {
             ended: rest[1],
             wrong: None,
             terms: rest[2],
-            realm: Realm::decode(&rest[3..]).expect("what was encoded is decoded"),
+            realm: Rc::new(Realm::decode(&rest[3..]).expect("what was encoded is decoded")),
         }
     }
 }
