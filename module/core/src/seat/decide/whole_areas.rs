@@ -13,10 +13,11 @@ use crate::seat::index::Runs;
 use crate::seat::state::{Bucket, Show};
 use crate::seat::venue::{Area, Layout, Row, Seat, Tier};
 use hashbrown::HashMap;
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 use std::cell::RefCell;
 
-/// The kinds of seats of a request.
+/// The kinds of seats of a request: the seats that it may take, and then its parts (`Wish::parts`) if it has needs. The
+/// former has all seats of the parts, which have no seat in common.
 pub(super) type Kinds = SmallVec<[Kind; 6]>;
 
 /// The words of a row of any length.
@@ -263,24 +264,35 @@ fn is_large_part(show: &Show, bucket: &Bucket) -> bool {
 
 /// Sets, for each kind, the bits of the row's flagged seats that are of this kind. Returns all flagged seats.
 fn put_flagged(layout: &Layout, kinds: &[Kind], taken: &mut [u64], count: usize) -> Words {
-    let mut flagged: Words = smallvec![0; count];
-    let some_allows = kinds.iter().fold(0, |all, kind| all | kind.allowed);
-    for &(position, flags) in &layout.flags {
-        let (word, bit) = (usize::from(position / 64), 1 << (position % 64));
-        if let Some(word) = flagged.get_mut(word) {
-            *word |= bit;
-        }
-        // Most flagged seats are for nobody who asks for other flags.
-        if flags & !some_allows != 0 {
-            continue;
-        }
-        for (number, _) in kinds.iter().enumerate().filter(|(_, kind)| kind.takes(flags)) {
-            if let Some(word) = taken.get_mut(number * count + word) {
-                *word |= bit;
+    let Some((all, parts)) = kinds.split_first() else { return Words::new() };
+    let flagged = (0..count).map(|word| {
+        // What most seats change is kept in registers.
+        let (mut flagged, mut of_all, mut of_first) = (0, 0, 0);
+        for &(position, flags) in layout.flagged(word).seats() {
+            let bit = 1 << (position % 64);
+            flagged |= bit;
+            if !all.takes(flags) {
+                continue;
+            }
+            of_all |= bit;
+            match parts.iter().position(|kind| kind.takes(flags)) {
+                None => {}
+                Some(0) => of_first |= bit,
+                Some(part) => {
+                    if let Some(taken) = taken.get_mut((1 + part) * count + word) {
+                        *taken |= bit;
+                    }
+                }
             }
         }
-    }
-    flagged
+        for (kind, of_kind) in [of_all, of_first].into_iter().enumerate() {
+            if let Some(taken) = taken.get_mut(kind * count + word) {
+                *taken |= of_kind;
+            }
+        }
+        flagged
+    });
+    flagged.collect()
 }
 
 /// The length of the longest run; 127 if it is longer.

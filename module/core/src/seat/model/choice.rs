@@ -71,6 +71,7 @@ impl Kind {
 
     /// Whether a seat with these flags is of this kind.
     pub fn takes(self, flags: u64) -> bool {
-        flags & !self.allowed == 0 && flags & self.carried == self.carried
+        // Of the flags that it must have, or may not have, it has the former only.
+        flags & !(self.allowed & !self.carried) == self.carried
     }
 }

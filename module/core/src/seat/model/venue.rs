@@ -4,6 +4,7 @@
 //! Inside, a seat is a number (`Seat`): all positions are numbered, by area in plan order, by row in rank order.
 //! Breaks have numbers as well, so adjacent positions have adjacent numbers.
 
+use super::choice::Kind;
 use super::labels::Labels;
 use super::own_ids::OwnIds;
 use super::plan::{PlanArea, PlanRow, PlanSeat, PlanSeats, Rule};
@@ -94,6 +95,29 @@ const FEW_TIERS: usize = 8;
 /// No tier: the slot of a break.
 pub(in crate::seat) const NO_SLOT: u16 = u16::MAX;
 
+/// The seats with flags in a word of a row.
+#[derive(Clone, Copy)]
+pub struct Flagged<'a>(&'a [(u16, u64)]);
+
+impl<'a> Flagged<'a> {
+    /// Positions in the row, and flags as bits.
+    pub fn seats(self) -> &'a [(u16, u64)] {
+        self.0
+    }
+
+    /// These seats, as bits of the word. O(seats).
+    pub fn all(self) -> u64 {
+        self.0.iter().fold(0, |all, &(position, _)| all | 1 << (position % 64))
+    }
+
+    /// Those of a kind, as bits of the word. O(seats).
+    pub fn of_kind(self, kind: Kind) -> u64 {
+        // Without branches, this is several seats at once.
+        let bit = |&(position, flags): &(u16, u64)| u64::from(kind.takes(flags)) << (position % 64);
+        self.0.iter().map(bit).fold(0, |all, bit| all | bit)
+    }
+}
+
 impl Layout {
     /// A layout of `len` positions. O(positions).
     pub fn new(len: u16, tiers: Vec<(Tier, Sparse)>, flags: Vec<(u16, u64)>, labels: Labels) -> Self {
@@ -107,6 +131,19 @@ impl Layout {
             return self.tiers.iter().position(|(_, seats)| seats.contains(position));
         }
         self.slots.get(position).filter(|&&slot| slot != NO_SLOT).map(|&slot| usize::from(slot))
+    }
+
+    /// The seats with flags in a word of the row. O(log flagged seats of the row), O(1) in a row of one word, or if all
+    /// seats up to the end of the word have flags.
+    pub fn flagged(&self, word: usize) -> Flagged<'_> {
+        if usize::from(self.len) <= 64 {
+            return Flagged(if word == 0 { &self.flags } else { &[] });
+        }
+        let before = |end: usize| match self.flags.get(end) {
+            Some(&(at, _)) if usize::from(at) == end => end,
+            _ => self.flags.partition_point(|&(at, _)| usize::from(at) < end),
+        };
+        Flagged(self.flags.get(before(word * 64)..before(word * 64 + 64)).unwrap_or_default())
     }
 
     /// Flags of a position as bits. O(log flagged seats of the row), O(1) if all seats up to this one have flags.

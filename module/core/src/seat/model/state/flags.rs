@@ -56,25 +56,12 @@ impl Show {
             let other = |position: &usize| !kind.takes(layout.flags_at(*position));
             let hidden: Positions = kept.ones(seats).filter(other).collect();
             hidden.into_iter().for_each(|position| kept.put(seats, position, false));
-        } else if kind.carried == 0 {
-            for &(position, flags) in &layout.flags {
-                if !kind.takes(flags)
-                    && let Some(place) = kept.place(usize::from(position))
-                {
-                    bits::put(seats, place, false);
-                }
-            }
-        } else {
-            let mut some: Bits = seats.iter().map(|_| 0).collect();
-            for &(position, flags) in &layout.flags {
-                if kind.takes(flags)
-                    && let Some(place) = kept.place(usize::from(position))
-                    && bits::is_set(seats, place)
-                {
-                    bits::put(&mut some, place, true);
-                }
-            }
-            *seats = some;
+            return;
+        }
+        for (word, seats) in bits::ones_of(kept.0).zip(seats.iter_mut()) {
+            let flagged = layout.flagged(word);
+            let plain = if kind.carried == 0 { !flagged.all() } else { 0 };
+            *seats &= plain | flagged.of_kind(kind);
         }
     }
 }
