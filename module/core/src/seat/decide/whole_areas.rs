@@ -216,12 +216,26 @@ impl<'a> WholeAreas<'a> {
 }
 
 impl Rows {
+    /// Makes room for the area of a row, since most areas are read to their end.
+    fn reserve(&mut self, whole: &WholeAreas<'_>, row: Row) {
+        let (venue, kinds) = (&whole.show.venue, whole.kinds.len());
+        let area = venue.area_of(row);
+        let rows = venue.area(area).rows.len();
+        // At most this: each row may end inside a word.
+        let words = positions_of(whole.show, area) as usize / 64 + rows;
+        self.starts.reserve_exact(rows);
+        self.words.reserve_exact(words * (1 + kinds));
+        self.longest.reserve_exact(rows * kinds);
+    }
+
     /// Reads the next row. O(positions + flagged seats * kinds).
     fn read(&mut self, whole: &WholeAreas<'_>, row: Row) {
         let WholeAreas { show, kinds, .. } = whole;
         let layout = show.venue.layout(row);
-        let positions = usize::from(layout.len);
-        let count = positions.div_ceil(64);
+        let count = usize::from(layout.len).div_ceil(64);
+        if self.starts.is_empty() {
+            self.reserve(whole, row);
+        }
         let start = self.words.len();
         self.starts.push(start as u32);
         let mut free: Words = match whole.tier {
@@ -255,11 +269,15 @@ impl Rows {
 
 /// Whether an eighth of the area's positions, or more, are seats of a bucket.
 fn is_large_part(show: &Show, bucket: &Bucket) -> bool {
-    let rows = &show.venue.area(bucket.area).rows;
-    let Some(last) = rows.clone().last() else { return false };
-    let positions =
-        show.venue.base(last) + Seat::from(show.venue.layout(last).len) - show.venue.base(rows.start);
-    bucket.counts.all() >= positions / 8
+    bucket.counts.all() >= positions_of(show, bucket.area) / 8
+}
+
+/// The positions of an area.
+fn positions_of(show: &Show, area: Area) -> Seat {
+    let rows = &show.venue.area(area).rows;
+    rows.clone().last().map_or(0, |last| {
+        show.venue.base(last) + Seat::from(show.venue.layout(last).len) - show.venue.base(rows.start)
+    })
 }
 
 /// Sets, for each kind, the bits of the row's flagged seats that are of this kind. Returns all flagged seats.
