@@ -282,7 +282,10 @@ fn positions_of(show: &Show, area: Area) -> Seat {
 
 /// Sets, for each kind, the bits of the row's flagged seats that are of this kind. Returns all flagged seats.
 fn put_flagged(layout: &Layout, kinds: &[Kind], taken: &mut [u64], count: usize) -> Words {
-    let Some((all, parts)) = kinds.split_first() else { return Words::new() };
+    let Some((all, parts)) = kinds.split_first() else {
+        invariant!("a request that reads whole areas has a kind of seats");
+        return Words::new();
+    };
     let flagged = (0..count).map(|word| {
         // What most seats change is kept in registers.
         let (mut flagged, mut of_all, mut of_first) = (0, 0, 0);
