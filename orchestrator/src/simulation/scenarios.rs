@@ -218,7 +218,7 @@ fn scheduler_goes_on_when_a_silent_unit_was_replaced() {
         redis.run_before("CONF.TERM", &["CONF.STAT", REALM]);
         world.kill(world.process("unit-3"));
         world.pass(seconds(20)).await;
-        assert!(!redis.awaits("CMU.DOWN"), "the unit was declared down");
+        assert!(!redis.awaits("CMU.DOWN"), "the unit was not declared down");
         assert!(redis.awaits("CONF.TERM"), "the leader claims the realm again");
         assert_eq!(world.open(), CONFERENCES);
     });
