@@ -8,8 +8,10 @@ use super::api::api;
 use super::context::{Context, detached_context};
 use super::guard::{guard, hooks};
 
-/// The longest time for which a timer is set.
-const LONGEST_WAIT_MS: i64 = 3_600_000;
+/// The longest time for which a timer is set. Redis 7.0 computes in an `int` for how many microseconds it may sleep when
+/// a timer has fired and another is set. From 36 minutes on, this overflows, and the event loop polls without sleeping
+/// (redis/redis#12474).
+const LONGEST_WAIT_MS: i64 = 1_800_000;
 
 /// A timer that has not fired yet. It is stopped when it is dropped.
 pub(crate) struct Timer {
@@ -21,7 +23,7 @@ impl Timer {
     pub(crate) fn at(due: i64) -> Self {
         // SAFETY: the detached context lives as long as the module.
         unsafe {
-            // The server's times are ints. A timer that fires early does no harm.
+            // A timer that fires early does no harm.
             let wait = due.saturating_sub(api!(RedisModule_Milliseconds())).clamp(1, LONGEST_WAIT_MS);
             Self { id: api!(RedisModule_CreateTimer(detached_context(), wait, Some(ring), null_mut())) }
         }

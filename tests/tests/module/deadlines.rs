@@ -334,3 +334,22 @@ fn deadlines_that_the_clock_has_jumped_over_expire() {
     eventually("the hold to expire", TIMEOUT, || allot_info(&server, "seat_expired") == 1);
     no_internal_errors(&server);
 }
+
+/// Redis 7.0 computes in an `int` for how many microseconds it may sleep when a timer has fired and another is set. After
+/// an overflow, its event loop does not sleep at all.
+#[test]
+fn server_sleeps_while_the_next_deadline_is_an_hour_away() {
+    let server = RedisServer::start();
+    create(&server, "show", &sample_venue(2, 5));
+    let mut client = server.raw();
+    hold(&mut client, "show", "ann", 1, LONG_TTL_MS, "long");
+    hold(&mut client, "show", "bob", 1, 40, "short");
+    eventually("the short hold to expire", TIMEOUT, || allot_info(&server, "seat_expired") == 1);
+    let slept = || {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
+        let count = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        count.unwrap().trim().parse::<u64>().unwrap()
+    };
+    let before = slept();
+    eventually("the server to sleep ten times", TIMEOUT, || slept() >= before + 10);
+}
