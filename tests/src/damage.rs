@@ -3,13 +3,25 @@
 use crate::random::Random;
 use crate::raw::{RawClient, Reply};
 
+/// The remainder of each byte, of the polynomial of Jones, reflected.
+const REMAINDERS: [u64; 256] = {
+    let mut remainders = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let (mut crc, mut bit) = (byte as u64, 0);
+        while bit < 8 {
+            crc = if crc & 1 == 1 { crc >> 1 ^ 0x95ac_9329_ac4b_c9b5 } else { crc >> 1 };
+            bit += 1;
+        }
+        remainders[byte] = crc;
+        byte += 1;
+    }
+    remainders
+};
+
 /// The checksum of `DUMP` payloads: CRC-64 of Jones, reflected.
 pub fn crc64(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0, |crc, &byte| {
-        (0..8).fold(crc ^ u64::from(byte), |crc, _| {
-            if crc & 1 == 1 { crc >> 1 ^ 0x95ac_9329_ac4b_c9b5 } else { crc >> 1 }
-        })
-    })
+    bytes.iter().fold(0, |crc, &byte| crc >> 8 ^ REMAINDERS[usize::from(crc as u8 ^ byte)])
 }
 
 /// A `DUMP` taken apart: type and module id, the value, and the version of the format.
