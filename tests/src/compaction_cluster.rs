@@ -264,45 +264,27 @@ pub fn numbers(task: &Value) -> [u64; 3] {
 }
 
 /// A runner that checks by a lock of its own, which the system takes from it when it is dead, that nobody else is at its
-/// partition, and notes each end.
-pub const CAREFUL: &str = r#"#!/usr/bin/env python3
-import fcntl, os, sys, time
-base, partition = os.environ["ALLOT_TEST_DIR"], os.path.basename(os.environ["ALLOT_PARTITION"])
-def note(kind, text=partition):
-    with open(f"{base}/{kind}", "a") as f:
-        f.write(f"{text}\n")
-lock = open(f"{base}/lock.{partition}", "w")
-try:
-    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-except BlockingIOError:
-    note("doubled")
-    sys.exit(9)
-note("begun")
-time.sleep(0.3)
-note("ended")
+/// partition, and notes each end. In the language of the shell, which starts in a tenth of the time of others.
+pub const CAREFUL: &str = r#"#!/bin/sh
+partition=${ALLOT_PARTITION##*/}
+note() { echo "$partition" >>"$ALLOT_TEST_DIR/$1"; }
+exec 9>"$ALLOT_TEST_DIR/lock.$partition"
+flock -n 9 || { note doubled; exit 9; }
+note begun
+sleep 0.3 9>&-
+note ended
 "#;
 
 /// The same, but the first attempt takes longer than any unit that hangs or dies goes unnoticed, and minds no signal; it
 /// notes who it is, by whom it was begun, which attempt it is, and its fencing token.
-pub const LASTING: &str = r#"#!/usr/bin/env python3
-import fcntl, os, signal, sys, time
-base, partition = os.environ["ALLOT_TEST_DIR"], os.path.basename(os.environ["ALLOT_PARTITION"])
-who = " ".join([str(os.getpid())] + [os.environ["ALLOT_" + name] for name in ("NODE", "ATTEMPT", "FENCE")])
-def note(kind, text):
-    with open(f"{base}/{kind}", "a") as f:
-        f.write(f"{text}\n")
-lock = open(f"{base}/lock.{partition}", "w")
-try:
-    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-except BlockingIOError:
-    note("doubled", who)
-    sys.exit(9)
-signal.signal(signal.SIGTERM, lambda *_: None)
-note("begun", who)
-until = time.monotonic() + (60 if os.environ["ALLOT_ATTEMPT"] == "0" else 0)
-while time.monotonic() < until:
-    time.sleep(0.05)
-note("ended", who)
+pub const LASTING: &str = r#"#!/bin/sh
+note() { echo "$$ $ALLOT_NODE $ALLOT_ATTEMPT $ALLOT_FENCE" >>"$ALLOT_TEST_DIR/$1"; }
+exec 9>"$ALLOT_TEST_DIR/lock.${ALLOT_PARTITION##*/}"
+flock -n 9 || { note doubled; exit 9; }
+trap '' TERM
+note begun
+[ "$ALLOT_ATTEMPT" != 0 ] || sleep 60 9>&-
+note ended
 "#;
 
 /// The lines of a file; none where it is not there.

@@ -204,7 +204,7 @@ fn two_tasks_on_the_same_partitions_take_turns_though_their_worker_dies() {
     let home = tempfile::tempdir().unwrap();
     // Of each partition both tasks' subtasks find the lock of the life before; which is the first to see it gone is up to
     // chance.
-    let slow = CAREFUL.replace("time.sleep(0.3)", "time.sleep(4)");
+    let slow = CAREFUL.replace("sleep 0.3", "sleep 4");
     assert_ne!(slow, CAREFUL);
     let cluster =
         CompactionCluster::start_with(1, &script(home.path(), &slow), &[("ALLOT_COMPACTION_SLOTS", "16")]);

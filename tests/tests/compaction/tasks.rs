@@ -67,17 +67,16 @@ fn any_command_is_a_runner() {
 }
 
 /// A runner that knows how many of its kind run, of its table and in all, and notes it.
-const COUNTING: &str = r#"#!/usr/bin/env python3
-import os, sys, time
-base, table, sub = os.environ["ALLOT_TEST_DIR"], os.environ["ALLOT_TABLE"], os.environ["ALLOT_SUBTASK"]
-own = f"{base}/run/{table}.{sub}"
-os.makedirs(f"{base}/run", exist_ok=True)
-open(own, "w").close()
-now = os.listdir(f"{base}/run")
-with open(f"{base}/counts", "a") as f:
-    f.write(f"{table} {sum(name.startswith(table + '.') for name in now)} {len(now)} {os.environ['ALLOT_FENCE']}\n")
-time.sleep(0.4)
-os.remove(own)
+const COUNTING: &str = r#"#!/bin/sh
+running=$ALLOT_TEST_DIR/run
+mkdir -p "$running"
+: >"$running/$ALLOT_TABLE.$ALLOT_SUBTASK"
+set -- "$running"/*
+all=$#
+set -- "$running/$ALLOT_TABLE".*
+echo "$ALLOT_TABLE $# $all $ALLOT_FENCE" >>"$ALLOT_TEST_DIR/counts"
+sleep 0.4
+rm "$running/$ALLOT_TABLE.$ALLOT_SUBTASK"
 "#;
 
 #[test]
@@ -399,11 +398,10 @@ fn waiting_terminal_shows_how_many_subtasks_are_done() {
 }
 
 /// A runner that says far more than anybody wants to read, and fails.
-const TALKATIVE: &str = r#"#!/usr/bin/env python3
-for n in range(20000):
-    print(f"line {n:06}")
-raise SystemExit(3)
-"#;
+const TALKATIVE: &str = "#!/bin/sh
+seq -f 'line %06.0f' 0 19999
+exit 3
+";
 
 #[test]
 fn last_output_of_a_runner_is_kept_in_the_tree_and_on_disk() {
