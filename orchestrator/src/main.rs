@@ -22,6 +22,9 @@ use roles::context::RoleContext;
 use roles::{accounts, data_proxy, media_unit, scheduler};
 
 fn main() -> ExitCode {
+    if let Some(code) = allot_runtime::child::program::exec_if_child() {
+        return code;
+    }
     let runtime = match tokio::runtime::Runtime::new() {
         Ok(runtime) => runtime,
         Err(error) => {

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
-use allot_runtime::child::{program, watchdog};
+use allot_runtime::child::watchdog;
 use allot_runtime::telemetry;
 use allot_runtime::telemetry::LogFormat;
 
@@ -85,9 +85,6 @@ enum Family {
     /// The watchdog of a process's programs; `allotd` starts it itself.
     #[command(hide = true)]
     Watchdog,
-    /// Runs a program that is killed when its parent process dies; `allotd` starts it itself.
-    #[command(hide = true)]
-    ExecChild(program::Arguments),
     /// Write man pages or shell completion from this command line; packages are built with it.
     #[command(hide = true, subcommand)]
     Generate(generate::Command),
@@ -115,7 +112,6 @@ pub(crate) async fn main(run_role: daemon::RunRole) -> ExitCode {
         Family::Accounts(command) => accounts::run(command).await,
         Family::CompactionGuard => hidden(allot_compaction::run_supervisor().await),
         Family::Watchdog => hidden(watchdog::run().await),
-        Family::ExecChild(arguments) => hidden(program::run(&arguments)),
         Family::Generate(command) => generate::run(&command, Cli::command()),
         Family::Seats(command) => seats::run(command).await,
         Family::Numbers(command) => numbers::run(command).await,

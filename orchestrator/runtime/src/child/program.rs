@@ -5,15 +5,15 @@
 //! `exec-child`), asks for the signal, and then replaces itself with the program. Processes that the program starts do
 //! not inherit the signal; they are killed with their process group.
 
+use std::ffi::OsString;
 use std::io::{self, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{ExitCode, Stdio};
 
 use anyhow::{Context as _, Result, bail};
-use clap::Args;
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 use tokio::io::{AsyncReadExt as _, BufReader, Lines};
 use tokio::net::unix::pipe;
@@ -37,16 +37,8 @@ pub const SECRETS: [&str; 8] = [
 /// if the program cannot be executed.
 const REPORT_EXEC: &str = "ALLOT_REPORT_EXEC";
 
-/// Arguments of the hidden command.
-#[derive(Debug, Args)]
-pub struct Arguments {
-    /// Process that must be the parent of this process.
-    #[arg(long)]
-    parent: i32,
-    /// The program and its arguments.
-    #[arg(last = true, required = true)]
-    argv: Vec<String>,
-}
+/// The hidden command that replaces itself with a program: `allotd exec-child PARENT PROGRAM [ARGUMENT...]`.
+const EXEC_CHILD: &str = "exec-child";
 
 /// A command that runs this executable with one of its hidden subcommands. The process has a group of its own, so that
 /// a signal from a terminal does not reach the process.
@@ -65,8 +57,8 @@ pub fn allotd_command(subcommand: &str) -> io::Result<Command> {
 /// A program that the kernel kills when this process dies, as a process group of its own. Must be spawned by a thread
 /// that lives as long as the process, as those of the runtime do: the signal is bound to the parent's *thread*.
 pub fn command_with_parent_death_signal(argv: &[String]) -> io::Result<Command> {
-    let mut command = allotd_command("exec-child")?;
-    command.arg("--parent").arg(std::process::id().to_string()).arg("--").args(argv);
+    let mut command = allotd_command(EXEC_CHILD)?;
+    command.arg(std::process::id().to_string()).args(argv);
     SECRETS.iter().for_each(|secret| {
         command.env_remove(secret);
     });
@@ -121,16 +113,32 @@ pub fn ignore_termination_signals() -> Result<()> {
     Ok(())
 }
 
-/// The hidden command: asks for the parent-death signal, and replaces itself with the program.
-pub fn run(arguments: &Arguments) -> Result<()> {
-    let Some((program, argv)) = arguments.argv.split_first() else { bail!("no program") };
+/// If this process is the hidden command `exec-child`, replaces it with the program, and returns only if that fails.
+/// To be called before anything else: each program of an operator waits for it.
+pub fn exec_if_child() -> Option<ExitCode> {
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments.next()? != EXEC_CHILD {
+        return None;
+    }
+    Some(exec_child(arguments).unwrap_or_else(|error| {
+        eprintln!("allotd {EXEC_CHILD}: {error:#}");
+        ExitCode::FAILURE
+    }))
+}
+
+/// Asks for the parent-death signal, and replaces this process with the program. Returns the exit code of a shell that
+/// cannot execute a program.
+fn exec_child(mut arguments: impl Iterator<Item = OsString>) -> Result<ExitCode> {
+    let parent = arguments.next().context("no parent process")?;
+    let parent: i32 = parent.to_str().and_then(|pid| pid.parse().ok()).context("no parent process")?;
+    let program = arguments.next().context("no program")?;
     set_parent_process_death_signal(Some(Signal::KILL)).context("asking for the parent-death signal")?;
     // The parent may have died before the signal was asked for.
-    if getppid().map(Pid::as_raw_pid) != Some(arguments.parent) {
+    if getppid().map(Pid::as_raw_pid) != Some(parent) {
         bail!("the process that started us is gone");
     }
-    let mut command = std::process::Command::new(program);
-    command.args(argv);
+    let mut command = std::process::Command::new(&program);
+    command.args(arguments);
     let report =
         std::env::var_os(REPORT_EXEC).map(|_| std::io::stdin().as_fd().try_clone_to_owned()).transpose();
     let report = report.context("standard input")?;
@@ -142,9 +150,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     if let Some(report) = report {
         let _ = std::fs::File::from(report).write_all(error.to_string().as_bytes());
     }
-    eprintln!("{program} does not start: {error}");
-    // The exit code of a shell that cannot execute a program.
-    std::process::exit(127)
+    eprintln!("{} does not start: {error}", program.display());
+    Ok(ExitCode::from(127))
 }
 
 #[cfg(test)]
