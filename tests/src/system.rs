@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::audit::{Auditor, audit};
@@ -16,8 +16,30 @@ use crate::wait::{TIMEOUT, eventually};
 use crate::writes::Writes;
 use crate::zookeeper::Ensemble;
 
-/// One system at a time: they would take each other the time that they keep.
-static ONE: Mutex<()> = Mutex::new(());
+/// How many more systems may run: with many, none would be on time.
+static FREE: Mutex<usize> = Mutex::new(3);
+/// Woken when a system has ended.
+static ENDED: Condvar = Condvar::new();
+
+/// A system's place among those that may run.
+#[derive(Debug)]
+struct Place;
+
+impl Place {
+    /// Waits for one.
+    fn take() -> Self {
+        let free = FREE.lock().unwrap_or_else(PoisonError::into_inner);
+        *ENDED.wait_while(free, |free| *free == 0).unwrap_or_else(PoisonError::into_inner) -= 1;
+        Self
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        *FREE.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        ENDED.notify_one();
+    }
+}
 
 /// How large a system is, and what its processes are told in addition.
 #[derive(Debug, Clone)]
@@ -98,14 +120,14 @@ pub struct System {
     roster: BTreeMap<String, bool>,
     auditor: Auditor,
     writes: Writes,
-    _one: MutexGuard<'static, ()>,
+    _place: Place,
 }
 
 impl System {
     /// Started, joined and led.
     #[track_caller]
     pub fn start(plan: &Plan) -> Self {
-        let one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = Place::take();
         let zookeeper = Ensemble::start_with(&plan.zookeeper);
         let redis = [RedisServer::start(), RedisServer::start()];
         Realm::create(&redis[0], &[]);
@@ -128,7 +150,7 @@ impl System {
             roster: BTreeMap::new(),
             auditor,
             writes,
-            _one: one,
+            _place: place,
         };
         eventually("all processes to be ready", TIMEOUT, || system.processes().all(Process::is_ready));
         eventually("all units to be up", TIMEOUT, || system.realm().stat("up") == plan.units as i64);
