@@ -121,7 +121,7 @@ pub fn exec_if_child() -> Option<ExitCode> {
         return None;
     }
     Some(exec_child(arguments).unwrap_or_else(|error| {
-        eprintln!("allotd {EXEC_CHILD}: {error:#}");
+        let _ = writeln!(io::stderr(), "allotd {EXEC_CHILD}: {error:#}");
         ExitCode::FAILURE
     }))
 }
@@ -150,7 +150,7 @@ fn exec_child(mut arguments: impl Iterator<Item = OsString>) -> Result<ExitCode>
     if let Some(report) = report {
         let _ = std::fs::File::from(report).write_all(error.to_string().as_bytes());
     }
-    eprintln!("{} does not start: {error}", program.display());
+    let _ = writeln!(io::stderr(), "{} does not start: {error}", program.display());
     Ok(ExitCode::from(127))
 }
 
