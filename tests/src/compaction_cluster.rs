@@ -264,7 +264,7 @@ pub fn numbers(task: &Value) -> [u64; 3] {
 }
 
 /// A runner that checks by a lock of its own, which the system takes from it when it is dead, that nobody else is at its
-/// partition, and notes each end. In the language of the shell, which starts in a tenth of the time of others.
+/// partition, and notes each end. A shell starts sooner than other interpreters.
 pub const CAREFUL: &str = r#"#!/bin/sh
 partition=${ALLOT_PARTITION##*/}
 note() { echo "$partition" >>"$ALLOT_TEST_DIR/$1"; }

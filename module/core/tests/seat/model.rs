@@ -56,7 +56,9 @@ fn run(seed: u64, steps: usize) {
 
 /// How many random shows each of the two tests has, which run at once: few by default, many in a soak.
 fn cases() -> u32 {
-    std::env::var("ALLOT_MODEL_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(1500) / 2
+    let both: u32 =
+        std::env::var("ALLOT_MODEL_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(1500);
+    both.div_ceil(2)
 }
 
 proptest! {
