@@ -72,6 +72,9 @@ pub struct Garbage<'a> {
     pub document: Option<&'a str>,
 }
 
+/// How many calls are sent at once.
+const BATCH: usize = 20;
+
 impl Garbage<'_> {
     fn word(&self, random: &mut Random) -> Vec<u8> {
         match random.below(9) {
@@ -120,8 +123,8 @@ impl Garbage<'_> {
         call
     }
 
-    /// Sends so many calls, by turns over these connections. Before every 500 of them `begin` checks what is there and
-    /// makes a new value. Each call is answered; a refusal has a code of the contract and readable text, and is never
+    /// Sends so many calls, 20 at once, by turns over these connections. Before every 500 of them `begin` checks what
+    /// is there and makes a new value. Each call is answered; a refusal has a code of the contract and readable text, and is never
     /// `internal`.
     #[track_caller]
     pub fn pour(
@@ -133,15 +136,19 @@ impl Garbage<'_> {
     ) {
         let mut random = Random::new(seed);
         let (mut fine, mut refused) = (0, 0);
-        for step in 0..steps {
-            let at = step % clients.len();
+        for batch in 0..steps / BATCH {
+            let at = batch % clients.len();
             let client = &mut clients[at];
-            if step % 500 == 0 {
+            if (batch * BATCH).is_multiple_of(500) {
                 client.words("SET s text");
                 begin(client);
             }
-            let call = self.call(&mut random);
-            if let Reply::Error(text) = client.call(&call) {
+            let calls: Vec<_> = (0..BATCH).map(|_| self.call(&mut random)).collect();
+            for (call, reply) in calls.iter().zip(client.pipeline(&calls)) {
+                let Reply::Error(text) = reply else {
+                    fine += 1;
+                    continue;
+                };
                 refused += 1;
                 let code = text.split(' ').next().unwrap_or_default();
                 assert!(
@@ -149,8 +156,6 @@ impl Garbage<'_> {
                     "{call:?} was answered {text:?}"
                 );
                 assert!(text.is_ascii() && text.len() < 2000, "{text:?}");
-            } else {
-                fine += 1;
             }
         }
         assert!(fine > steps / 60 && refused > steps / 60, "{fine} fine, {refused} refused");

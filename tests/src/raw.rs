@@ -184,6 +184,12 @@ impl RawClient {
         self.call(&line.split_ascii_whitespace().collect::<Vec<_>>())
     }
 
+    /// Sends these commands at once and reads their replies.
+    pub fn pipeline<A: AsRef<[u8]>>(&mut self, calls: &[Vec<A>]) -> Vec<Reply> {
+        self.send_bytes(&calls.iter().map(|call| encode(call)).collect::<Vec<_>>().concat());
+        calls.iter().map(|_| self.read()).collect()
+    }
+
     /// Sends one command and does not wait.
     pub fn send<A: AsRef<[u8]>>(&mut self, arguments: &[A]) {
         self.send_bytes(&encode(arguments));

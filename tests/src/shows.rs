@@ -86,12 +86,10 @@ pub fn books(client: &mut RawClient, key: &[u8]) -> Books {
     let mut areas: Vec<String> = stat.array().iter().map(|bucket| bucket.field("area").text()).collect();
     areas.dedup();
     // In one transaction, for a hold may end by itself between two questions.
-    client.words("MULTI");
-    client.call(&[b"SEAT.STAT", key]);
-    for area in &areas {
-        client.call(&[b"SEAT.MAP", key, area.as_bytes()]);
-    }
-    let replies = client.words("EXEC");
+    let mut calls: Vec<Vec<&[u8]>> = vec![vec![b"MULTI"], vec![b"SEAT.STAT", key]];
+    calls.extend(areas.iter().map(|area| vec![&b"SEAT.MAP"[..], key, area.as_bytes()]));
+    calls.push(vec![b"EXEC"]);
+    let replies = client.pipeline(&calls).pop().expect("a reply to each command");
     let (stat, maps) = replies.array().split_first().expect("as many replies as commands");
     let mut books = Books::default();
     for bucket in stat.array() {

@@ -8,7 +8,7 @@ use allot_tests::raw::{RawClient, Reply};
 use allot_tests::wait::TIMEOUT;
 use allot_tests::{RedisServer, eventually};
 
-use crate::family::{Family, Lines, lines, send, send_ok, state};
+use crate::family::{Family, Lines, lines, send_all, send_ok, state};
 
 /// The family of `ACCOUNT` commands.
 pub(crate) struct Accounts;
@@ -173,7 +173,7 @@ impl Family for Accounts {
     }
 
     fn use_value(client: &mut RawClient, key: &str) {
-        for line in [
+        let lines = [
             "ACCOUNT.INFO @",
             "ACCOUNT.LIST @ COUNT 1000",
             "ACCOUNT.USAGE @ BY module",
@@ -191,10 +191,11 @@ impl Family for Accounts {
             "ACCOUNT.DETACH @ m b",
             "ACCOUNT.DEL @ 2 p3 q1",
             "ACCOUNT.INFO @ m",
-        ] {
-            if let Reply::Error(text) = send(client, line, key) {
+        ];
+        let codes = ["LIMIT", "EXISTS", "STALE", "NOTFOUND", "BADSTATE", "NOTOWNER", "ERR"];
+        for (line, reply) in lines.iter().zip(send_all(client, &lines, key)) {
+            if let Reply::Error(text) = reply {
                 let code = text.split(' ').next().unwrap_or_default();
-                let codes = ["LIMIT", "EXISTS", "STALE", "NOTFOUND", "BADSTATE", "NOTOWNER", "ERR"];
                 assert!(codes.contains(&code) && !text.contains("internal"), "{line}: {text}");
             }
         }

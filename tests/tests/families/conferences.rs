@@ -10,7 +10,7 @@ use allot_tests::realms::{REALM, Realm, RealmWorkload, UNITS};
 use allot_tests::wait::TIMEOUT;
 use allot_tests::{RedisServer, eventually};
 
-use crate::family::{Family, Lines, lines, send, send_ok, state};
+use crate::family::{Family, Lines, lines, send_all, send_ok, state};
 
 /// The family of `CONF` and `CMU` commands.
 pub(crate) struct Conferences;
@@ -199,7 +199,7 @@ impl Family for Conferences {
     }
 
     fn use_value(client: &mut RawClient, key: &str) {
-        for line in [
+        let lines = [
             "CONF.STAT @",
             "CMU.LIST @",
             "CONF.LIST @ COUNT 1000",
@@ -218,10 +218,11 @@ impl Family for Conferences {
             "CMU.REPORT @ new:1:1 HIGHEST 9000000000000000",
             "CONF.LIST @ STATE ended",
             "CONF.PLAN @",
-        ] {
-            if let Reply::Error(text) = send(client, line, key) {
+        ];
+        let codes = ["LIMIT", "EXISTS", "STALE", "NOTFOUND", "BADSTATE", "ERR"];
+        for (line, reply) in lines.iter().zip(send_all(client, &lines, key)) {
+            if let Reply::Error(text) = reply {
                 let code = text.split(' ').next().unwrap_or_default();
-                let codes = ["LIMIT", "EXISTS", "STALE", "NOTFOUND", "BADSTATE", "ERR"];
                 assert!(codes.contains(&code) && !text.contains("internal"), "{line}: {text}");
             }
         }

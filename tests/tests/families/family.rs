@@ -180,6 +180,11 @@ pub(crate) fn send(client: &mut RawClient, line: &str, key: &str) -> Reply {
     without_projections(client.call(&words(line, key)))
 }
 
+/// Sends these lines at once, with the key in the place of `@`, and reads the replies to all of them.
+pub(crate) fn send_all(client: &mut RawClient, lines: &[&str], key: &str) -> Vec<Reply> {
+    client.pipeline(&lines.iter().map(|line| words(line, key)).collect::<Vec<_>>())
+}
+
 fn without_projections(reply: Reply) -> Reply {
     let Reply::Array(items) = reply else { return reply };
     let mut is_projection = false;

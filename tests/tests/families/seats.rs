@@ -11,7 +11,7 @@ use allot_tests::shows::{THEATRE, books, create, hold, sample_venue, with_events
 use allot_tests::wait::TIMEOUT;
 use allot_tests::{RedisServer, SeatWorkload, eventually};
 
-use crate::family::{Family, Lines, lines, send, send_ok, state};
+use crate::family::{Family, Lines, lines, send_all, send_ok, state};
 
 /// The family of `SEAT` commands.
 pub(crate) struct Seats;
@@ -244,8 +244,10 @@ impl Family for Seats {
         let Reply::Bulk(plan) = client.call(&["SEAT.PLAN", key]) else { panic!("no plan") };
         assert_eq!(client.call(&[&b"SEAT.CREATE"[..], b"empty", &plan]), Reply::Simple("OK".into()));
         assert_eq!(books(client, b"empty").all(), all);
-        match &send(client, "SEAT.HOLD @ me 1 TTL 60000 TOKEN mine", key) {
-            Reply::Array(_) => assert_eq!(client.call(&["SEAT.CONFIRM", key, "mine"]), Reply::Int(1)),
+        let lines = ["SEAT.HOLD @ me 1 TTL 60000 TOKEN mine", "SEAT.CONFIRM @ mine", "DEL empty"];
+        let replies = send_all(client, &lines, key);
+        match &replies[0] {
+            Reply::Array(_) => assert_eq!(replies[1], Reply::Int(1)),
             Reply::NullArray => {}
             Reply::Error(text) => {
                 assert!(text.starts_with("LIMIT ") || text.starts_with("EXISTS "), "{text}");
@@ -253,7 +255,6 @@ impl Family for Seats {
             other => panic!("{other:?}"),
         }
         assert_eq!(books(client, key.as_bytes()).all(), all);
-        client.words("DEL empty");
     }
 
     fn begin_garbage(client: &mut RawClient) {
