@@ -14,7 +14,7 @@
 mod reduction;
 
 use allot_core::conf::conference::{Cause, State};
-use allot_core::conf::event::Created;
+use allot_core::conf::event::{Created, Events};
 use allot_core::conf::request::{
     AssignmentNotice, Claim, ClientRequest, Create, End, Report, Request, SchedulerRequest, UnitRequest,
 };
@@ -258,7 +258,8 @@ impl World {
     }
 
     /// Everything that can happen next. A unit follows its protocol (docs/conferences.md, Units).
-    pub(crate) fn next(&self, bounds: Bounds, mut found: impl FnMut(Self)) {
+    pub(crate) fn next(&self, bounds: Bounds, tell: impl FnMut(Self)) {
+        let mut found = Found { tell, tried: Vec::new() };
         let full = small(self.realm.last_epoch()) >= bounds.epochs;
         for (unit, cmu) in UNITS.iter().map(|cmu| cmu.as_bytes()).enumerate() {
             self.unit_acts(unit, &mut found);
@@ -266,17 +267,16 @@ impl World {
             // A unit that never had anything to do with the conference goes on as it is: nothing tells it from
             // one that went and came back.
             if self.locals[unit & !1].involved && unit % 2 < bounds.incarnations {
-                self.ask(&join(unit)).map(&mut found);
+                found.ask(self, &join(unit));
             }
             if self.locals[unit].involved {
-                self.ask(&Request::Scheduler { term: None, request: SchedulerRequest::Down { cmu } })
-                    .map(&mut found);
+                found.ask(self, &Request::Scheduler { term: None, request: SchedulerRequest::Down { cmu } });
             }
         }
-        self.ask(&Request::Client(ClientRequest::Release { e164: E164 })).map(&mut found);
+        found.ask(self, &Request::Client(ClientRequest::Release { e164: E164 }));
         if !full {
             for request in [&b"1"[..], b"2"] {
-                self.ask(&Request::Client(ClientRequest::Create(create(request)))).map(&mut found);
+                found.ask(self, &Request::Client(ClientRequest::Create(create(request))));
             }
             self.recovers(bounds, &mut found);
         }
@@ -284,7 +284,7 @@ impl World {
         self.time_passes(bounds, &mut found);
     }
 
-    fn recovers(&self, bounds: Bounds, found: &mut impl FnMut(Self)) {
+    fn recovers(&self, bounds: Bounds, found: &mut Found<impl FnMut(Self)>) {
         // Who is no leader any more may try; only one that claimed the realm is heard.
         for term in 0..=u64::from(self.terms) {
             let request =
@@ -295,26 +295,28 @@ impl World {
                 && !decision.events.is_empty()
             {
                 assert_eq!(term, self.realm.leader().0, "a deposed scheduler is heard");
-                found(self.after(&decision.events));
+                found.decided(self, decision.events);
             }
             if bounds.moves {
-                self.ask(&Request::Scheduler {
-                    term: Some(term),
-                    request: SchedulerRequest::Move { e164: E164, to: None },
-                })
-                .map(&mut *found);
+                found.ask(
+                    self,
+                    &Request::Scheduler {
+                        term: Some(term),
+                        request: SchedulerRequest::Move { e164: E164, to: None },
+                    },
+                );
             }
         }
     }
 
-    fn restarts(&self, bounds: Bounds, found: &mut impl FnMut(Self)) {
+    fn restarts(&self, bounds: Bounds, found: &mut Found<impl FnMut(Self)>) {
         if self.terms < bounds.schedulers {
             let leader = [b'0' + self.terms];
             let claim =
                 Request::Claim(Claim { term: u64::from(self.terms) + 1, leader: &leader, force: false });
             if let Some(mut world) = self.ask(&claim) {
                 world.terms += 1;
-                found(world);
+                found.state(world);
             }
         }
         if self.terms == 0 {
@@ -323,16 +325,18 @@ impl World {
         // It finds every unit, or only those of one host; leases of the others decide.
         for live in [&UNITS[..], &UNITS[..2], &UNITS[2..]] {
             let live = live.iter().map(|unit| unit.as_bytes()).collect();
-            self.ask(&Request::Scheduler {
-                term: Some(self.terms.into()),
-                request: SchedulerRequest::Restart { live },
-            })
-            .map(&mut *found);
+            found.ask(
+                self,
+                &Request::Scheduler {
+                    term: Some(self.terms.into()),
+                    request: SchedulerRequest::Restart { live },
+                },
+            );
         }
     }
 
     /// One thing that is due, of any kind, as if its time had come before that of any other.
-    fn time_passes(&self, bounds: Bounds, found: &mut impl FnMut(Self)) {
+    fn time_passes(&self, bounds: Bounds, found: &mut Found<impl FnMut(Self)>) {
         for now in [CREATE, RELEASE, WAIT, WINDOW, TOMBSTONE, LEASE, END] {
             if now >= LEASE && !bounds.leases {
                 continue;
@@ -343,7 +347,7 @@ impl World {
                 let forgotten = matches!(event, Event::Forgotten { .. });
                 let idle = matches!(&event, Event::Lapsed { cmu, .. } if !self.is_involved(cmu));
                 if !(suspect || idle || forgotten && !bounds.leases) {
-                    found(self.after(&[event]));
+                    found.decided(self, Events::from_buf([event]));
                 }
             }
         }
@@ -362,23 +366,23 @@ impl World {
     }
 
     /// What a unit does: it handles a command, people end its conference, it makes a report.
-    fn unit_acts(&self, unit: usize, found: &mut impl FnMut(Self)) {
+    fn unit_acts(&self, unit: usize, found: &mut Found<impl FnMut(Self)>) {
         let local = self.locals[unit];
         let news = |set: Epochs| bits(set).filter(move |&epoch| epoch > local.highest);
         for epoch in news(local.create) {
-            found(self.with(unit, |local| {
+            found.state(self.with(unit, |local| {
                 (local.copy, local.highest, local.people) = (epoch, epoch, false);
                 local.had |= 1 << epoch;
                 local.acks |= 1 << epoch;
             }));
-            found(self.with(unit, |local| {
+            found.state(self.with(unit, |local| {
                 // It has no room, or its media fails; an older copy would be ended as well.
                 (local.copy, local.highest, local.people) = (0, epoch, false);
                 local.nacks |= 1 << epoch;
             }));
         }
         for epoch in news(local.epoch) {
-            found(self.with(unit, |local| {
+            found.state(self.with(unit, |local| {
                 local.highest = epoch;
                 if local.copy == 0 && local.people {
                     local.ends |= 1 << epoch;
@@ -391,13 +395,13 @@ impl World {
             }));
         }
         if local.copy != 0 {
-            found(self.with(unit, |local| {
+            found.state(self.with(unit, |local| {
                 local.ends |= 1 << local.copy;
                 (local.copy, local.people) = (0, true);
             }));
         }
         if local.copy != 0 && local.release >> local.copy & 1 == 1 {
-            found(self.with(unit, |local| {
+            found.state(self.with(unit, |local| {
                 local.given_up |= 1 << local.copy;
                 (local.copy, local.people) = (0, false);
             }));
@@ -405,22 +409,22 @@ impl World {
     }
 
     /// What a unit once said reaches the realm.
-    fn words_arrive(&self, unit: usize, full: bool, found: &mut impl FnMut(Self)) {
+    fn words_arrive(&self, unit: usize, full: bool, found: &mut Found<impl FnMut(Self)>) {
         let local = self.locals[unit];
         let cmu = UNITS[unit].as_bytes();
         let word = |epoch: u8| AssignmentNotice { e164: E164, cmu, epoch: BASE + u64::from(epoch) };
         let row = |epoch: u8| (E164, BASE + u64::from(epoch));
         for epoch in bits(local.acks) {
-            self.ask(&Request::Unit(UnitRequest::Ack(word(epoch)))).map(&mut *found);
+            found.ask(self, &Request::Unit(UnitRequest::Ack(word(epoch))));
         }
         for epoch in bits(local.nacks) {
-            self.ask(&Request::Unit(UnitRequest::Nack(word(epoch), None))).map(&mut *found);
+            found.ask(self, &Request::Unit(UnitRequest::Nack(word(epoch), None)));
         }
         for epoch in bits(local.ends) {
-            self.ask(&Request::Unit(UnitRequest::Ended(word(epoch), End::People))).map(&mut *found);
+            found.ask(self, &Request::Unit(UnitRequest::Ended(word(epoch), End::People)));
         }
         for epoch in bits(local.given_up) {
-            self.ask(&Request::Unit(UnitRequest::Ended(word(epoch), End::Released))).map(&mut *found);
+            found.ask(self, &Request::Unit(UnitRequest::Ended(word(epoch), End::Released)));
         }
         // A unit names all that people ended; that it names nothing is what a unit does that was started again.
         let ended: Vec<(&[u8], u64)> = bits(local.ends).map(row).collect();
@@ -429,15 +433,19 @@ impl World {
             let report = Report { cmu, highest, ended: vec![], list: vec![row(copy)] };
             // A report may adopt; beyond the last epoch that is cut off.
             let after = self.ask(&Request::Unit(UnitRequest::Report(report)));
-            after
-                .filter(|world| !full || world.realm.last_epoch() == self.realm.last_epoch())
-                .map(&mut *found);
+            if let Some(world) = after
+                && (!full || world.realm.last_epoch() == self.realm.last_epoch())
+            {
+                found.state(world);
+            }
         }
         for highest in (0..8u8).filter(|bit| local.lacks >> bit & 1 == 1) {
             let highest = BASE + u64::from(highest);
             for ended in [vec![], ended.clone()] {
-                self.ask(&Request::Unit(UnitRequest::Report(Report { cmu, highest, ended, list: vec![] })))
-                    .map(&mut *found);
+                found.ask(
+                    self,
+                    &Request::Unit(UnitRequest::Report(Report { cmu, highest, ended, list: vec![] })),
+                );
             }
         }
     }
@@ -466,6 +474,32 @@ impl World {
             return true;
         }
         decide_due(&self.realm, NOW + 1000, usize::MAX).iter().any(|event| event.e164().is_some())
+    }
+}
+
+/// Who is told of the states that can come next. Different requests can have the same effect, as can the same request
+/// at different times: their state is told once.
+struct Found<F> {
+    tell: F,
+    tried: Vec<Events>,
+}
+
+impl<F: FnMut(World)> Found<F> {
+    fn state(&mut self, world: World) {
+        (self.tell)(world);
+    }
+
+    fn decided(&mut self, from: &World, events: Events) {
+        if !events.is_empty() && !self.tried.contains(&events) {
+            (self.tell)(from.after(&events));
+            self.tried.push(events);
+        }
+    }
+
+    fn ask(&mut self, from: &World, request: &Request<'_>) {
+        if let Ok(decision) = decide(&from.realm, NOW, request) {
+            self.decided(from, decision.events);
+        }
     }
 }
 
