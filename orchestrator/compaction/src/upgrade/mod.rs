@@ -54,6 +54,9 @@ pub struct Upgrade {
     packed: HashSet<String>,
     /// Tasks that existed when the run began.
     known: HashSet<TaskId>,
+    /// The locks that existed when the run began, by their path. A lock is never changed; it is deleted with its old
+    /// task.
+    locks: HashMap<String, Lock>,
     /// Tasks that a dry run would have written so far.
     would_exist: Mutex<HashSet<TaskId>>,
     /// The last unfinished task of each table, for which no other task waits yet.
@@ -76,13 +79,17 @@ impl Upgrade {
             store.prepare().await?;
             store.tree.ensure(&store.paths.upgrade_locks()).await?;
         }
+        let dir = store.paths.upgrade_locks();
+        let locks = store.tree.get_many(&dir, store.children(&dir).await?).await?;
+        let locks = locks.into_iter().map(|(name, node)| (format!("{dir}/{name}"), Lock::read(&node.data)));
+        let locks = locks.collect();
         let mains = store.mains().await?;
         let known = mains.iter().map(|main| main.id).collect();
         let tables = mains.iter().filter(|main| !main.task.state.is_over()).map(|main| main.task.table());
         let last = |table| Some((<[&str; 3]>::map(table, str::to_owned), last_of(&mains, table)?));
         let live = tables.filter_map(last).collect();
         let (would_exist, live) = (Mutex::default(), Mutex::new(live));
-        Ok(Self { store, source, units, pc, delete_after, dry, packed, known, would_exist, live })
+        Ok(Self { store, source, units, pc, delete_after, dry, packed, known, locks, would_exist, live })
     }
 
     /// The names of the old tasks.
@@ -181,7 +188,11 @@ impl Upgrade {
     }
 
     async fn lock(&self, old: &str) -> Result<Option<Lock>, Fault> {
-        let node = self.store.tree.get(&self.store.paths.upgrade_lock(old)).await?;
+        let path = self.store.paths.upgrade_lock(old);
+        if let Some(lock) = self.locks.get(&path) {
+            return Ok(Some(lock.clone()));
+        }
+        let node = self.store.tree.get(&path).await?;
         Ok(node.map(|node| Lock::read(&node.data)))
     }
 
@@ -233,7 +244,9 @@ impl Upgrade {
 
     /// Whether a task exists in the tree or in packed history, or would after what a dry run has found so far.
     async fn exists(&self, id: TaskId) -> Result<bool, Fault> {
-        if self.would_exist.lock().unwrap_or_else(PoisonError::into_inner).contains(&id) {
+        if self.known.contains(&id)
+            || self.would_exist.lock().unwrap_or_else(PoisonError::into_inner).contains(&id)
+        {
             return Ok(true);
         }
         Ok(self.packed.contains(&id.to_string()) || self.store.main(id).await?.is_some())

@@ -19,6 +19,9 @@ const INFO: &str = "TaskInfo";
 
 /// The status node of a running subtask.
 const RUNNING: &str = "Status.Running";
+
+/// The nodes that one request reads.
+const BATCH: usize = 32;
 /// The children that every old tree has.
 const PARTS: [&str; 2] = ["Scheduler", "TaskAssigned"];
 
@@ -188,21 +191,19 @@ impl Source {
     /// finding.
     pub async fn sign_of_life(&self) -> Result<Option<(String, &'static str)>, Fault> {
         let Self::Tree(tree, root) = self else { return Ok(None) };
-        let mut rest = vec![root.clone()];
-        while let Some(path) = rest.pop() {
-            let names = match tree.children(&path).await {
-                Err(Error::NoNode(_)) => continue,
-                names => names?,
-            };
-            for (name, node) in tree.get_many(&path, names).await? {
-                let path = format!("{path}/{name}");
-                if node.owner.is_some() {
-                    return Ok(Some((path, "lives with a session")));
+        for paths in below(tree, root).await?.chunks(BATCH) {
+            for (path, node) in paths.iter().zip(tree.get_each(paths).await?) {
+                match node {
+                    Err(Error::NoNode(_)) => {}
+                    Err(error) => return Err(error.into()),
+                    Ok(node) if node.owner.is_some() => {
+                        return Ok(Some((path.clone(), "lives with a session")));
+                    }
+                    Ok(_) if path.rsplit('/').next() == Some(RUNNING) => {
+                        return Ok(Some((path.clone(), "says that a runner runs")));
+                    }
+                    Ok(_) => {}
                 }
-                if name == RUNNING {
-                    return Ok(Some((path, "says that a runner runs")));
-                }
-                rest.push(path);
             }
         }
         Ok(None)
@@ -226,18 +227,28 @@ impl Source {
     }
 }
 
-/// The operations that delete a node and everything below it, the deepest first.
-pub async fn removal(tree: &Tree, path: &str) -> Result<Vec<Op>, Fault> {
+/// The paths of a node and of all nodes below it, each after its parent.
+async fn below(tree: &Tree, path: &str) -> Result<Vec<String>, Fault> {
     let mut found = vec![path.to_owned()];
-    let mut next = 0;
-    while let Some(path) = found.get(next).cloned() {
-        next += 1;
-        match tree.children(&path).await {
-            Ok(names) => found.extend(names.into_iter().map(|name| format!("{path}/{name}"))),
-            Err(Error::NoNode(_)) => {}
-            Err(error) => return Err(error.into()),
+    let mut listed = 0;
+    loop {
+        let paths: Vec<String> = found.iter().skip(listed).take(BATCH).cloned().collect();
+        if paths.is_empty() {
+            return Ok(found);
+        }
+        listed += paths.len();
+        for (path, names) in paths.iter().zip(tree.children_of_each(&paths).await?) {
+            match names {
+                Err(Error::NoNode(_)) => {}
+                names => found.extend(names?.into_iter().map(|name| format!("{path}/{name}"))),
+            }
         }
     }
+}
+
+/// The operations that delete a node and everything below it, the deepest first.
+pub async fn removal(tree: &Tree, path: &str) -> Result<Vec<Op>, Fault> {
+    let found = below(tree, path).await?;
     Ok(found.into_iter().rev().map(|path| Op::Delete { path, version: None::<Version> }).collect())
 }
 

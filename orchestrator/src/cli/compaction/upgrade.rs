@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
-use futures_util::StreamExt as _;
+use futures_util::{StreamExt as _, TryStreamExt as _};
 
 use super::task_client::{Common, TaskClient};
 use crate::cli::outcome::Outcome;
@@ -16,7 +16,7 @@ use allot_compaction::task_store::Fault;
 use allot_compaction::upgrade::version_1::{ROOTS, Source};
 use allot_compaction::upgrade::{Step, Upgrade};
 
-/// Tasks that are upgraded concurrently.
+/// Tasks that are upgraded, or removed, concurrently.
 const AT_ONCE: usize = 32;
 
 /// The options of an upgrade.
@@ -181,10 +181,8 @@ async fn finalize(upgrade: &Upgrade, arguments: &Arguments, place: &str) -> Resu
         return Ok(Outcome::Done);
     }
     let bar = progress::bar(names.len() as u64, "removing");
-    for name in &names {
-        upgrade.remove(name).await?;
-        bar.inc(1);
-    }
+    let remove = async |name: &String| upgrade.remove(name).await.inspect(|()| bar.inc(1));
+    futures_util::stream::iter(&names).map(Ok).try_for_each_concurrent(AT_ONCE, remove).await?;
     upgrade.remove_rest().await?;
     bar.finish_and_clear();
     write(&format!("{} old tasks, {place} and the locks are removed\n", names.len()))?;
