@@ -40,6 +40,6 @@ mod worker;
 
 pub use fault::Fault;
 pub use settings::Settings;
-pub use supervisor::run as run_supervisor;
+pub use supervisor::{COMMAND as SUPERVISOR_COMMAND, run as run_supervisor};
 pub use unit::run;
 pub use watch_sessions::OpenSession;

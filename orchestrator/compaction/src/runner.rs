@@ -15,7 +15,7 @@ use tokio::time::{interval, sleep, timeout};
 
 use super::partitions;
 use super::settings::Settings;
-use super::supervisor::{Report, Spec, SupervisorCommand, SupervisorEvent, Why};
+use super::supervisor::{self, Report, Spec, SupervisorCommand, SupervisorEvent, Why};
 use super::task::SubTask;
 use allot_coordination::Coordinator;
 use allot_runtime::child::program;
@@ -127,7 +127,7 @@ impl Runner {
     /// Starts a supervisor, which starts the runner.
     async fn start(spec: &Spec, watchdog: Watchdog) -> Result<Self, String> {
         // Signals that are meant for `allotd` must not end the supervisor, which has to end the runner.
-        let mut child = program::allotd_command("compaction-guard")
+        let mut child = program::allotd_command(supervisor::COMMAND)
             .map_err(|error| format!("allotd does not know its program: {error}"))?
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -1,4 +1,4 @@
-//! The supervisor (the hidden command `compaction-guard`): a small process around each runner, which does not let the
+//! The supervisor (the hidden command [`COMMAND`]): a small process around each runner, which does not let the
 //! runner outlive its permission. It kills the runner's whole process group in four cases: `allotd` is gone (their
 //! pipe closes); `allotd` hangs or has had no answer from ZooKeeper for too long (no heartbeat comes); the runner's
 //! time is up; `allotd` orders a stop.
@@ -20,6 +20,9 @@ use allot_runtime::child::program;
 use allot_runtime::child::supervised::SupervisedChild;
 use allot_runtime::child::watchdog::Watchdog;
 use allot_runtime::time::MonotonicTime;
+
+/// The hidden command of `allotd` that is a supervisor.
+pub const COMMAND: &str = "compaction-guard";
 
 /// Bytes of a runner's output that are kept on disk.
 const MAX_LOG_BYTES: usize = 64 * 1024;

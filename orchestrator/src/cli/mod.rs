@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
+use futures_util::FutureExt as _;
 
 use allot_runtime::child::watchdog;
 use allot_runtime::telemetry;
@@ -79,12 +80,6 @@ enum Family {
     /// Import, export, show, rebalance and simulate accounts.
     #[command(subcommand)]
     Accounts(accounts::Command),
-    /// The supervisor of a runner; `allotd` starts it itself.
-    #[command(hide = true)]
-    CompactionGuard,
-    /// The watchdog of a process's programs; `allotd` starts it itself.
-    #[command(hide = true)]
-    Watchdog,
     /// Write man pages or shell completion from this command line; packages are built with it.
     #[command(hide = true, subcommand)]
     Generate(generate::Command),
@@ -98,23 +93,9 @@ enum Family {
 
 /// Runs the command.
 pub(crate) async fn main(run_role: daemon::RunRole) -> ExitCode {
-    let cli = Cli::parse();
-    if !matches!(cli.family, Family::Run(_) | Family::Console(_)) {
-        telemetry::init(cli.global.verbose, "warn", LogFormat::Text);
-    }
-    let result = match cli.family {
-        Family::Run(source) => run(cli.global.verbose, *source, run_role).await,
-        Family::Console(arguments) => console::run(cli.global.verbose, *arguments, run_role).await,
-        Family::Config(command) => config::run(command),
-        Family::Conference(command) => realm::conference(command).await,
-        Family::Units(arguments) => realm::units(arguments).await,
-        Family::Compaction(command) => compaction::run(command).await,
-        Family::Accounts(command) => accounts::run(command).await,
-        Family::CompactionGuard => hidden(allot_compaction::run_supervisor().await),
-        Family::Watchdog => hidden(watchdog::run().await),
-        Family::Generate(command) => generate::run(&command, Cli::command()),
-        Family::Seats(command) => seats::run(command).await,
-        Family::Numbers(command) => numbers::run(command).await,
+    let result = match supervisor_command().await {
+        Some(result) => result.map(|()| Outcome::Done),
+        None => command(Cli::parse(), run_role).await,
     };
     if let Err(error) = &result {
         let unreachable = |cause: &(dyn std::error::Error + 'static)| {
@@ -126,9 +107,35 @@ pub(crate) async fn main(run_role: daemon::RunRole) -> ExitCode {
     ExitCode::from(exit_code(&result))
 }
 
-/// The exit code of a process that `allotd` starts itself.
-fn hidden(result: Result<()>) -> Result<Outcome> {
-    result.map(|()| Outcome::Done)
+/// Runs this process if it is one that `allotd` starts itself: the supervisor of a runner, or the watchdog of a
+/// process's programs. Each runner waits for these, and reading the command line would take most of their start.
+async fn supervisor_command() -> Option<Result<()>> {
+    let command = std::env::args_os().nth(1)?;
+    let process = match command.to_str()? {
+        watchdog::COMMAND => watchdog::run().boxed(),
+        allot_compaction::SUPERVISOR_COMMAND => allot_compaction::run_supervisor().boxed(),
+        _ => return None,
+    };
+    telemetry::init(0, "warn", LogFormat::Text);
+    Some(process.await)
+}
+
+async fn command(cli: Cli, run_role: daemon::RunRole) -> Result<Outcome> {
+    if !matches!(cli.family, Family::Run(_) | Family::Console(_)) {
+        telemetry::init(cli.global.verbose, "warn", LogFormat::Text);
+    }
+    match cli.family {
+        Family::Run(source) => run(cli.global.verbose, *source, run_role).await,
+        Family::Console(arguments) => console::run(cli.global.verbose, *arguments, run_role).await,
+        Family::Config(command) => config::run(command),
+        Family::Conference(command) => realm::conference(command).await,
+        Family::Units(arguments) => realm::units(arguments).await,
+        Family::Compaction(command) => compaction::run(command).await,
+        Family::Accounts(command) => accounts::run(command).await,
+        Family::Generate(command) => generate::run(&command, Cli::command()),
+        Family::Seats(command) => seats::run(command).await,
+        Family::Numbers(command) => numbers::run(command).await,
+    }
 }
 
 async fn run(verbose: u8, source: Source, run_role: daemon::RunRole) -> Result<Outcome> {

@@ -19,6 +19,9 @@ use tracing::error;
 use super::program;
 use crate::time::MonotonicTime;
 
+/// The hidden command of `allotd` that is a watchdog.
+pub const COMMAND: &str = "watchdog";
+
 /// Time limit for the watchdog to read a command.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Pause before a watchdog that did not start is started again.
@@ -69,7 +72,7 @@ struct Process {
 impl Process {
     fn start() -> Result<Self, String> {
         let start = || -> std::io::Result<Child> {
-            program::allotd_command("watchdog")?.stdin(Stdio::piped()).stdout(Stdio::null()).spawn()
+            program::allotd_command(COMMAND)?.stdin(Stdio::piped()).stdout(Stdio::null()).spawn()
         };
         let mut child = start().map_err(|error| error.to_string())?;
         let input = child.stdin.take().ok_or("it has no standard input")?;
