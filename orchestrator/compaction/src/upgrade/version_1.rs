@@ -19,11 +19,10 @@ const INFO: &str = "TaskInfo";
 
 /// The status node of a running subtask.
 const RUNNING: &str = "Status.Running";
-
-/// The nodes that one request reads.
-const BATCH: usize = 32;
 /// The children that every old tree has.
 const PARTS: [&str; 2] = ["Scheduler", "TaskAssigned"];
+/// The nodes that one request reads. The node of a task usually has 1 KiB.
+const BATCH: usize = 32;
 
 /// The name of a main task of version 1.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -219,3 +219,21 @@ async fn deletion_of_the_old_tree_killed_at_any_call_is_completed_by_the_next() 
     assert!(!nodes.contains_key(&format!("{NEW}/TaskUpgradeLock")));
     assert_eq!(nodes.keys().filter(|path| path.ends_with("/TaskInfo.default.d")).count(), 5);
 }
+
+#[tokio::test(start_paused = true)]
+async fn repeated_upgrade_asks_for_no_task_by_itself() {
+    let tree = old_tree().await;
+    assert!(!dies(&tree, Command::Skip, None).await);
+    let fate = Arc::new(Fate { death: None, calls: Mutex::default() });
+    let world = World::at(Arc::new(Line::new(tree, fate.clone()))).await;
+    let upgrade = world.upgrade().await;
+    let names = upgrade.names().await.unwrap();
+    let begun = *fate.calls.lock().unwrap();
+    for name in &names {
+        let step = upgrade.step(name).await.unwrap();
+        assert!(matches!(step, Step::Passed | Step::Skipped(_)), "{name}: {step:?}");
+    }
+    // To list the names again is the one call.
+    assert_eq!(upgrade.missing().await.unwrap(), Vec::<String>::new());
+    assert_eq!(*fate.calls.lock().unwrap(), begun + 1);
+}
