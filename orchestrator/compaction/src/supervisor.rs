@@ -21,7 +21,7 @@ use allot_runtime::child::supervised::SupervisedChild;
 use allot_runtime::child::watchdog::Watchdog;
 use allot_runtime::time::MonotonicTime;
 
-/// The hidden command of `allotd` that is a supervisor.
+/// The hidden command of `allotd` that runs the supervisor.
 pub const COMMAND: &str = "compaction-guard";
 
 /// Bytes of a runner's output that are kept on disk.

@@ -4,7 +4,6 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
-use futures_util::FutureExt as _;
 
 use allot_runtime::child::watchdog;
 use allot_runtime::telemetry;
@@ -93,9 +92,9 @@ enum Family {
 
 /// Runs the command.
 pub(crate) async fn main(run_role: daemon::RunRole) -> ExitCode {
-    let result = match supervisor_command().await {
+    let result = match run_if_child().await {
         Some(result) => result.map(|()| Outcome::Done),
-        None => command(Cli::parse(), run_role).await,
+        None => run_command(Cli::parse(), run_role).await,
     };
     if let Err(error) = &result {
         let unreachable = |cause: &(dyn std::error::Error + 'static)| {
@@ -107,20 +106,19 @@ pub(crate) async fn main(run_role: daemon::RunRole) -> ExitCode {
     ExitCode::from(exit_code(&result))
 }
 
-/// Runs this process if it is one that `allotd` starts itself: the supervisor of a runner, or the watchdog of a
-/// process's programs. Each runner waits for these, and reading the command line would take most of their start.
-async fn supervisor_command() -> Option<Result<()>> {
+/// If `allotd` started this process as a supervisor or as a watchdog, runs it. The command line is not parsed: a unit
+/// starts a supervisor for each subtask, and parsing would take most of the supervisor's start.
+async fn run_if_child() -> Option<Result<()>> {
     let command = std::env::args_os().nth(1)?;
-    let process = match command.to_str()? {
-        watchdog::COMMAND => watchdog::run().boxed(),
-        allot_compaction::SUPERVISOR_COMMAND => allot_compaction::run_supervisor().boxed(),
-        _ => return None,
-    };
+    let is_supervisor = command == allot_compaction::SUPERVISOR_COMMAND;
+    if !is_supervisor && command != watchdog::COMMAND {
+        return None;
+    }
     telemetry::init(0, "warn", LogFormat::Text);
-    Some(process.await)
+    Some(if is_supervisor { allot_compaction::run_supervisor().await } else { watchdog::run().await })
 }
 
-async fn command(cli: Cli, run_role: daemon::RunRole) -> Result<Outcome> {
+async fn run_command(cli: Cli, run_role: daemon::RunRole) -> Result<Outcome> {
     if !matches!(cli.family, Family::Run(_) | Family::Console(_)) {
         telemetry::init(cli.global.verbose, "warn", LogFormat::Text);
     }

@@ -9,7 +9,7 @@ use allot_coordination::{Error, Kind, Op, Tree};
 use allot_tests::compaction_cluster::{CompactionCluster, TASK_TIMEOUT, script};
 use allot_tests::daemon::on_terminal;
 use allot_tests::wait::TIMEOUT;
-use allot_tests::zookeeper::{self, on_tree, patient};
+use allot_tests::zookeeper::{on_tree, patient};
 use allot_tests::{Random, eventually};
 
 const OLD: &str = "/cluster.compact/Compaction";
@@ -319,11 +319,9 @@ fn ten_thousand_tasks_from_files_are_packed_and_each_is_found() {
         .collect();
     assert_eq!(ids.len(), COUNT);
     cluster.join_with(1, &runner, &[("ALLOT_COMPACTION_COMPRESS_AFTER", "1s")]);
-    // Listing ten thousand tasks again and again would take more than packing them.
-    let (address, scheduler) = (cluster.zookeeper.address(), format!("{NEW}/Scheduler"));
-    eventually("only packs to be left", TASK_TIMEOUT, || {
-        zookeeper::children(&address, &scheduler) == ["Compress"]
-    });
+    // Listing ten thousand tasks again and again would take longer than packing them.
+    let scheduler = format!("{NEW}/Scheduler");
+    eventually("all to be packed", TASK_TIMEOUT, || cluster.zookeeper_names(&scheduler) == ["Compress"]);
     assert!(cluster.json(&["list"]).as_array().unwrap().is_empty());
     let history = cluster.json(&["history"]);
     let found: BTreeSet<String> = history

@@ -15,7 +15,7 @@ use crate::ids::TaskId;
 use crate::node::Units;
 use crate::task::{MainTask, State};
 use crate::task_store::{Fault, TaskStore, last_of};
-use allot_coordination::{Error, Kind, MULTI_LIMIT, Op};
+use allot_coordination::{Error, Kind, MULTI_LIMIT, Node, Op};
 use allot_runtime::time::now_ms;
 use lock::Lock;
 use version_1::{Name, Old, Source, convert, removal};
@@ -54,8 +54,8 @@ pub struct Upgrade {
     packed: HashSet<String>,
     /// Tasks that existed when the run began.
     known: HashSet<TaskId>,
-    /// The locks that existed when the run began, by their path. A lock is never changed; it is deleted with its old
-    /// task.
+    /// The locks that existed when the run began, by path. They may be cached: no process changes a lock, and only
+    /// finalizing deletes one.
     locks: HashMap<String, Lock>,
     /// Tasks that a dry run would have written so far.
     would_exist: Mutex<HashSet<TaskId>>,
@@ -74,15 +74,18 @@ impl Upgrade {
         delete_after: Duration,
         dry: bool,
     ) -> Result<Self, Fault> {
-        let packed = history::packed(&store).await?.into_iter().map(|task| task.id).collect();
         if !dry {
             store.prepare().await?;
             store.tree.ensure(&store.paths.upgrade_locks()).await?;
         }
         let dir = store.paths.upgrade_locks();
-        let locks = store.tree.get_many(&dir, store.children(&dir).await?).await?;
-        let locks = locks.into_iter().map(|(name, node)| (format!("{dir}/{name}"), Lock::read(&node.data)));
-        let locks = locks.collect();
+        let nodes = store.tree.get_many_readable(&dir, store.children(&dir).await?).await?.into_iter();
+        // A lock that cannot be read is an error only for its own task, if this run comes to it.
+        let read = |(name, node): (_, Result<Node, _>)| {
+            Some((format!("{dir}/{name}"), Lock::read(&node.ok()?.data)))
+        };
+        let locks = nodes.filter_map(read).collect();
+        let packed = history::packed(&store).await?.into_iter().map(|task| task.id).collect();
         let mains = store.mains().await?;
         let known = mains.iter().map(|main| main.id).collect();
         let tables = mains.iter().filter(|main| !main.task.state.is_over()).map(|main| main.task.table());
@@ -187,6 +190,7 @@ impl Upgrade {
         Err(Fault::Busy(format!("old task {old} changes all the time; try again")))
     }
 
+    /// The lock of an old task. A lock that is not cached may have been created since the run began.
     async fn lock(&self, old: &str) -> Result<Option<Lock>, Fault> {
         let path = self.store.paths.upgrade_lock(old);
         if let Some(lock) = self.locks.get(&path) {
@@ -242,14 +246,12 @@ impl Upgrade {
         Err(Fault::Busy(format!("old task {old} changes all the time; try again")))
     }
 
-    /// Whether a task exists in the tree or in packed history, or would after what a dry run has found so far.
+    /// Whether a task exists in the tree or in packed history, existed when the run began, or would exist after what a
+    /// dry run has found so far.
     async fn exists(&self, id: TaskId) -> Result<bool, Fault> {
-        if self.known.contains(&id)
-            || self.would_exist.lock().unwrap_or_else(PoisonError::into_inner).contains(&id)
-        {
-            return Ok(true);
-        }
-        Ok(self.packed.contains(&id.to_string()) || self.store.main(id).await?.is_some())
+        let would_exist = self.would_exist.lock().unwrap_or_else(PoisonError::into_inner).contains(&id);
+        let is_known = would_exist || self.known.contains(&id) || self.packed.contains(&id.to_string());
+        Ok(is_known || self.store.main(id).await?.is_some())
     }
 
     /// Records that an unfinished task that was upgraded is now the last one of its table, whether this process or

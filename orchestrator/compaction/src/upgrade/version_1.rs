@@ -21,7 +21,7 @@ const INFO: &str = "TaskInfo";
 const RUNNING: &str = "Status.Running";
 /// The children that every old tree has.
 const PARTS: [&str; 2] = ["Scheduler", "TaskAssigned"];
-/// The nodes that one request reads. The node of a task usually has 1 KiB.
+/// Number of nodes that one request reads or lists. The node of a task usually has 1 KiB, and at most 1 MiB.
 const BATCH: usize = 32;
 
 /// The name of a main task of version 1.
@@ -190,20 +190,26 @@ impl Source {
     /// finding.
     pub async fn sign_of_life(&self) -> Result<Option<(String, &'static str)>, Fault> {
         let Self::Tree(tree, root) = self else { return Ok(None) };
-        for paths in below(tree, root).await?.chunks(BATCH) {
-            for (path, node) in paths.iter().zip(tree.get_each(paths).await?) {
-                match node {
-                    Err(Error::NoNode(_)) => {}
-                    Err(error) => return Err(error.into()),
-                    Ok(node) if node.owner.is_some() => {
+        let mut rest = vec![root.clone()];
+        while !rest.is_empty() {
+            let parents = rest.split_off(rest.len().saturating_sub(BATCH));
+            let paths = children_of(tree, &parents).await?;
+            // The name is enough: when the node is read, the subtask may have ended, and others may have begun.
+            if let Some(path) = paths.iter().find(|path| path.rsplit('/').next() == Some(RUNNING)) {
+                return Ok(Some((path.clone(), "says that a runner runs")));
+            }
+            for paths in paths.chunks(BATCH) {
+                for (path, node) in paths.iter().zip(tree.get_each(paths).await?) {
+                    let node = match node {
+                        Err(Error::NoNode(_)) => continue,
+                        node => node?,
+                    };
+                    if node.owner.is_some() {
                         return Ok(Some((path.clone(), "lives with a session")));
                     }
-                    Ok(_) if path.rsplit('/').next() == Some(RUNNING) => {
-                        return Ok(Some((path.clone(), "says that a runner runs")));
-                    }
-                    Ok(_) => {}
                 }
             }
+            rest.extend(paths);
         }
         Ok(None)
     }
@@ -226,28 +232,26 @@ impl Source {
     }
 }
 
-/// The paths of a node and of all nodes below it, each after its parent.
-async fn below(tree: &Tree, path: &str) -> Result<Vec<String>, Fault> {
-    let mut found = vec![path.to_owned()];
-    let mut listed = 0;
-    loop {
-        let paths: Vec<String> = found.iter().skip(listed).take(BATCH).cloned().collect();
-        if paths.is_empty() {
-            return Ok(found);
-        }
-        listed += paths.len();
-        for (path, names) in paths.iter().zip(tree.children_of_each(&paths).await?) {
-            match names {
-                Err(Error::NoNode(_)) => {}
-                names => found.extend(names?.into_iter().map(|name| format!("{path}/{name}"))),
-            }
+/// The paths of the children of these nodes, of which there are at most [`BATCH`].
+async fn children_of(tree: &Tree, parents: &[String]) -> Result<Vec<String>, Fault> {
+    let mut found = Vec::new();
+    for (parent, names) in parents.iter().zip(tree.children_of_each(parents).await?) {
+        match names {
+            Err(Error::NoNode(_)) => {}
+            names => found.extend(names?.into_iter().map(|name| format!("{parent}/{name}"))),
         }
     }
+    Ok(found)
 }
 
 /// The operations that delete a node and everything below it, the deepest first.
 pub async fn removal(tree: &Tree, path: &str) -> Result<Vec<Op>, Fault> {
-    let found = below(tree, path).await?;
+    let (mut found, mut listed) = (vec![path.to_owned()], 0);
+    while listed < found.len() {
+        let parents: Vec<String> = found.iter().skip(listed).take(BATCH).cloned().collect();
+        listed += parents.len();
+        found.extend(children_of(tree, &parents).await?);
+    }
     Ok(found.into_iter().rev().map(|path| Op::Delete { path, version: None::<Version> }).collect())
 }
 

@@ -40,7 +40,7 @@ const REPORT_EXEC: &str = "ALLOT_REPORT_EXEC";
 /// The hidden command that replaces itself with a program: `allotd exec-child PARENT PROGRAM [ARGUMENT...]`.
 const EXEC_CHILD: &str = "exec-child";
 
-/// A command that runs this executable with one of its hidden subcommands. The process has a group of its own, so that
+/// A command that runs this executable with one of its hidden commands. The process has a group of its own, so that
 /// a signal from a terminal does not reach the process.
 pub fn allotd_command(subcommand: &str) -> io::Result<Command> {
     // An upgrade may replace the file on disk; this link stays the executable that runs.

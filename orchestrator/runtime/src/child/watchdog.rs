@@ -19,7 +19,7 @@ use tracing::error;
 use super::program;
 use crate::time::MonotonicTime;
 
-/// The hidden command of `allotd` that is a watchdog.
+/// The hidden command of `allotd` that runs the watchdog.
 pub const COMMAND: &str = "watchdog";
 
 /// Time limit for the watchdog to read a command.

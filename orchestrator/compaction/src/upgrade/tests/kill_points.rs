@@ -1,5 +1,6 @@
 //! The commands of the upgrade on a tree with two unreadable tasks. A process of each command dies before and after each
-//! of its calls to the tree. A process that repeats the command then leaves the same tree as a process that never died.
+//! of its calls to the tree. A process that repeats the command then leaves the same tree as a process that never died. A
+//! last test counts the requests of a repeated upgrade.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -221,19 +222,19 @@ async fn deletion_of_the_old_tree_killed_at_any_call_is_completed_by_the_next() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn repeated_upgrade_asks_for_no_task_by_itself() {
+async fn repeated_upgrade_sends_no_request_per_task() {
     let tree = old_tree().await;
     assert!(!dies(&tree, Command::Skip, None).await);
     let fate = Arc::new(Fate { death: None, calls: Mutex::default() });
     let world = World::at(Arc::new(Line::new(tree, fate.clone()))).await;
     let upgrade = world.upgrade().await;
     let names = upgrade.names().await.unwrap();
-    let begun = *fate.calls.lock().unwrap();
+    let before = *fate.calls.lock().unwrap();
     for name in &names {
         let step = upgrade.step(name).await.unwrap();
         assert!(matches!(step, Step::Passed | Step::Skipped(_)), "{name}: {step:?}");
     }
-    // To list the names again is the one call.
+    // The one request lists the names of the old tasks.
     assert_eq!(upgrade.missing().await.unwrap(), Vec::<String>::new());
-    assert_eq!(*fate.calls.lock().unwrap(), begun + 1);
+    assert_eq!(*fate.calls.lock().unwrap(), before + 1);
 }
