@@ -215,25 +215,30 @@ fn soak(short: u8, long: u8) -> u8 {
 #[test]
 fn invariants_hold_with_moves_incarnations_and_deposed_schedulers() {
     let bounds = Bounds { epochs: soak(3, 4), incarnations: 2, moves: true, leases: false, schedulers: 2 };
-    visit_all(bounds, Policy::Earliest, 700_000);
+    visit_all(bounds, Policy::Earliest, 1_300_000);
 }
 
 #[test]
 fn invariants_hold_with_expiring_leases_and_end_times() {
     let bounds = Bounds { epochs: soak(2, 3), incarnations: 2, moves: true, leases: true, schedulers: 2 };
-    visit_all(bounds, Policy::Earliest, 300_000);
+    visit_all(bounds, Policy::Earliest, 330_000);
 }
 
 #[test]
 fn invariants_hold_under_the_policy_keep() {
-    let bounds =
-        Bounds { epochs: 3, incarnations: soak(1, 2).into(), moves: true, leases: false, schedulers: 1 };
-    visit_all(bounds, Policy::Keep, 100_000);
+    let bounds = Bounds {
+        epochs: 3,
+        incarnations: soak(1, 2).into(),
+        moves: true,
+        leases: false,
+        schedulers: soak(1, 2).into(),
+    };
+    visit_all(bounds, Policy::Keep, 300_000);
 }
 
 /// What the search finds with a weaker check of writes.
 fn found_with(check: Check) -> String {
-    let bounds = Bounds { epochs: 3, incarnations: 1, moves: false, leases: false, schedulers: 0 };
+    let bounds = Bounds { epochs: 3, incarnations: 1, moves: false, leases: false, schedulers: 1 };
     let visited = Search::new(check, bounds).run(Policy::Earliest);
     visited.fault.expect("a fault is found")
 }

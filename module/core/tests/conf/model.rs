@@ -91,8 +91,6 @@ pub(crate) struct World {
     pub(crate) ended: Epochs,
     /// What was wrong with the step that led here.
     pub(crate) wrong: Option<String>,
-    /// Schedulers that were there: the one with the highest term leads, others are deposed.
-    terms: u8,
 }
 
 /// What may happen, and how much of it.
@@ -106,8 +104,9 @@ pub(crate) struct Bounds {
     pub(crate) moves: bool,
     /// Whether leases run out, units are forgotten, and end times come.
     pub(crate) leases: bool,
-    /// Schedulers, one after the other; each but the last is deposed and does not know it.
-    pub(crate) schedulers: u8,
+    /// Schedulers, one after the other; each but the last is deposed and does not know it. The first leads from the
+    /// beginning.
+    pub(crate) schedulers: u64,
 }
 
 fn bits(set: Epochs) -> impl Iterator<Item = u8> {
@@ -133,9 +132,9 @@ impl World {
             accepted: 0,
             ended: 0,
             wrong: None,
-            terms: 0,
         };
         world.start_epochs();
+        world = world.ask(&claim(1)).expect("a scheduler claims the realm");
         for unit in [0, 2] {
             world = world.ask(&join(unit)).expect("a unit joins");
         }
@@ -259,11 +258,11 @@ impl World {
 
     /// Everything that can happen next. A unit follows its protocol (docs/conferences.md, Units).
     pub(crate) fn next(&self, bounds: Bounds, tell: impl FnMut(Self)) {
-        let mut found = Found { tell, tried: Vec::new() };
+        let mut found = Found { tell, tried: Vec::new(), epochs: bounds.epochs };
         let full = small(self.realm.last_epoch()) >= bounds.epochs;
         for (unit, cmu) in UNITS.iter().map(|cmu| cmu.as_bytes()).enumerate() {
             self.unit_acts(unit, &mut found);
-            self.words_arrive(unit, full, &mut found);
+            self.words_arrive(unit, &mut found);
             // A unit that never had anything to do with the conference goes on as it is: nothing tells it from
             // one that went and came back.
             if self.locals[unit & !1].involved && unit % 2 < bounds.incarnations {
@@ -285,8 +284,10 @@ impl World {
     }
 
     fn recovers(&self, bounds: Bounds, found: &mut Found<impl FnMut(Self)>) {
-        // Who is no leader any more may try; only one that claimed the realm is heard.
-        for term in 0..=u64::from(self.terms) {
+        // Schedulers with an older term, and one that never claimed a term (0), send the request too. The realm accepts
+        // it only from the leader.
+        let leader = self.realm.leader().0;
+        for term in 0..=leader {
             let request =
                 Request::Scheduler { term: Some(term), request: SchedulerRequest::Recover { count: 1 } };
             // By now every retry time has come.
@@ -294,7 +295,7 @@ impl World {
             if let Ok(decision) = later
                 && !decision.events.is_empty()
             {
-                assert_eq!(term, self.realm.leader().0, "a deposed scheduler is heard");
+                assert_eq!(term, leader, "the realm accepts a request of a deposed scheduler");
                 found.decided(self, decision.events);
             }
             if bounds.moves {
@@ -310,27 +311,16 @@ impl World {
     }
 
     fn restarts(&self, bounds: Bounds, found: &mut Found<impl FnMut(Self)>) {
-        if self.terms < bounds.schedulers {
-            let leader = [b'0' + self.terms];
-            let claim =
-                Request::Claim(Claim { term: u64::from(self.terms) + 1, leader: &leader, force: false });
-            if let Some(mut world) = self.ask(&claim) {
-                world.terms += 1;
-                found.state(world);
-            }
-        }
-        if self.terms == 0 {
-            return;
+        let leader = self.realm.leader().0;
+        if leader < bounds.schedulers {
+            found.ask(self, &claim(leader + 1));
         }
         // It finds every unit, or only those of one host; leases of the others decide.
         for live in [&UNITS[..], &UNITS[..2], &UNITS[2..]] {
             let live = live.iter().map(|unit| unit.as_bytes()).collect();
             found.ask(
                 self,
-                &Request::Scheduler {
-                    term: Some(self.terms.into()),
-                    request: SchedulerRequest::Restart { live },
-                },
+                &Request::Scheduler { term: Some(leader), request: SchedulerRequest::Restart { live } },
             );
         }
     }
@@ -409,7 +399,7 @@ impl World {
     }
 
     /// What a unit once said reaches the realm.
-    fn words_arrive(&self, unit: usize, full: bool, found: &mut Found<impl FnMut(Self)>) {
+    fn words_arrive(&self, unit: usize, found: &mut Found<impl FnMut(Self)>) {
         let local = self.locals[unit];
         let cmu = UNITS[unit].as_bytes();
         let word = |epoch: u8| AssignmentNotice { e164: E164, cmu, epoch: BASE + u64::from(epoch) };
@@ -431,13 +421,7 @@ impl World {
         for copy in bits(local.has) {
             let highest = BASE + u64::from(copy);
             let report = Report { cmu, highest, ended: vec![], list: vec![row(copy)] };
-            // A report may adopt; beyond the last epoch that is cut off.
-            let after = self.ask(&Request::Unit(UnitRequest::Report(report)));
-            if let Some(world) = after
-                && (!full || world.realm.last_epoch() == self.realm.last_epoch())
-            {
-                found.state(world);
-            }
+            found.ask(self, &Request::Unit(UnitRequest::Report(report)));
         }
         for highest in (0..8u8).filter(|bit| local.lacks >> bit & 1 == 1) {
             let highest = BASE + u64::from(highest);
@@ -482,6 +466,8 @@ impl World {
 struct Found<F> {
     tell: F,
     tried: Vec<Events>,
+    /// The highest epoch. A step that assigns a higher one is not followed; an adoption may be such a step.
+    epochs: u8,
 }
 
 impl<F: FnMut(World)> Found<F> {
@@ -491,7 +477,10 @@ impl<F: FnMut(World)> Found<F> {
 
     fn decided(&mut self, from: &World, events: Events) {
         if !events.is_empty() && !self.tried.contains(&events) {
-            (self.tell)(from.after(&events));
+            let world = from.after(&events);
+            if world.wrong.is_some() || small(world.realm.last_epoch()) <= self.epochs {
+                (self.tell)(world);
+            }
             self.tried.push(events);
         }
     }
@@ -505,6 +494,11 @@ impl<F: FnMut(World)> Found<F> {
 
 fn join(unit: usize) -> Request<'static> {
     Request::Unit(UnitRequest::Join { cmu: UNITS[unit].as_bytes(), capacity: 1, zone: None, lease: LEASE })
+}
+
+/// The scheduler with that term takes over.
+fn claim(term: u64) -> Request<'static> {
+    Request::Claim(Claim { term, leader: b"scheduler", force: false })
 }
 
 fn create(request: &[u8]) -> Create<'_> {

@@ -91,7 +91,7 @@ impl World {
             out.extend([local.release, local.people.into(), local.given_up]);
             out.extend([local.acks, local.nacks, local.ends, local.has, local.lacks]);
         }
-        out.extend([self.accepted, self.ended, self.terms, self.realm.leader().0 as u8]);
+        out.extend([self.accepted, self.ended, self.realm.leader().0 as u8]);
         out.push(small(self.realm.last_epoch()));
         for name in UNITS {
             out.push(match self.realm.unit_called(name.as_bytes()) {
@@ -140,7 +140,7 @@ impl World {
             out.extend([local.epoch, local.acks, local.nacks, local.ends, local.has, local.lacks]);
             out.extend([local.release, local.people.into(), local.given_up]);
         }
-        out.extend([self.accepted, self.ended, self.terms]);
+        out.extend([self.accepted, self.ended]);
         out.extend(self.realm.encode());
     }
 
@@ -159,8 +159,7 @@ impl World {
             accepted: rest[0],
             ended: rest[1],
             wrong: None,
-            terms: rest[2],
-            realm: Rc::new(Realm::decode(&rest[3..]).expect("what was encoded is decoded")),
+            realm: Rc::new(Realm::decode(&rest[2..]).expect("what was encoded is decoded")),
         }
     }
 }
