@@ -9,6 +9,7 @@ use std::time::Duration;
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
+use futures_util::StreamExt as _;
 use tracing::{info, warn};
 
 use super::ids::TaskId;
@@ -21,6 +22,9 @@ use allot_runtime::time::now_ms;
 const FILL: usize = 100 * 1024;
 /// Most bytes of a pack after decompression.
 const LARGEST: u64 = 64 * 1024 * 1024;
+/// Most tasks whose nodes are listed at once. Far below the number of requests in flight: a list that waits while a
+/// pack is written may hold the right to one.
+const AT_ONCE: usize = 16;
 
 fn odd(path: &str, error: impl std::fmt::Display) -> Fault {
     Fault::Odd(format!("{path} does not read as packed history: {error}"))
@@ -71,9 +75,11 @@ pub async fn pack(store: &TaskStore, after: Duration) -> Result<usize, Fault> {
     let limit = now_ms().saturating_sub(after.as_millis() as u64);
     let mains = store.mains().await?;
     let old = mains.into_iter().filter(|main| main.task.state.is_over() && main.task.finished <= limit);
+    let prepare = |main: Found<MainTask>| async move { (prepare_removal(store, &main).await, main.task) };
+    let mut removals = futures_util::stream::iter(old).map(prepare).buffered(AT_ONCE);
     let (mut batch, mut size, mut count): (Vec<Removal>, _, _) = (Vec::new(), 0, 0);
-    for main in old {
-        let removal = match prepare_removal(store, &main).await {
+    while let Some((removal, task)) = removals.next().await {
+        let removal = match removal {
             Err(fault) if fault.is_node_specific() => {
                 warn!(%fault, "cannot pack a task into history");
                 continue;
@@ -81,14 +87,14 @@ pub async fn pack(store: &TaskStore, after: Duration) -> Result<usize, Fault> {
             removal => removal?,
         };
         // The size is counted before compression, which is an upper bound.
-        let more = removal.iter().map(Op::size).sum::<usize>() + write(&main.task).len();
+        let more = removal.iter().map(Op::size).sum::<usize>() + write(&task).len();
         if !batch.is_empty() && size + more > FILL {
             count += pack_these(store, &batch).await?;
             batch.clear();
             size = 0;
         }
         size += more;
-        batch.push((main.task, removal));
+        batch.push((task, removal));
     }
     if !batch.is_empty() {
         count += pack_these(store, &batch).await?;
