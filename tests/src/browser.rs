@@ -1,35 +1,74 @@
 //! A real browser: Chromium without a window, driven by its `chromedriver` (the WebDriver protocol, which is JSON by HTTP).
 
-use std::process::Command;
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
-use crate::child::ChildProcess;
 use crate::http::request;
-use crate::launch::free_port;
 use crate::wait::{TIMEOUT, eventually};
 
-/// A browser with one page.
+/// Browsers that no test uses at the moment. Most tests take less processor time than the start of a browser.
+static IDLE: Mutex<Vec<Running>> = Mutex::new(Vec::new());
+
+/// A page of a browser that no other test uses.
 pub struct Browser {
-    port: u16,
-    session: String,
-    _driver: ChildProcess,
-    _dir: TempDir,
+    running: Option<Running>,
 }
 
-impl Browser {
-    /// Starts a browser with a page of this size, in pixels.
+/// A driver and its browser. Both end when this value is dropped, and when the test program ends.
+struct Running {
+    port: u16,
+    session: String,
+    _driver: Child,
+}
+
+/// Runs `chromedriver` in a folder until standard input ends, and deletes the folder then. A browser that is driven by
+/// a pipe ends with its driver. It may still write for a moment.
+const DRIVER: &str = r#"trap : INT TERM HUP
+command -v chromedriver || exit
+chromedriver --port=0 &
+read -r _
+kill $!
+wait $!
+for _ in 1 2 3 4 5 6 7 8 9 10; do
+    rm -rf "$TMPDIR"
+    sleep 1
+    [ -e "$TMPDIR" ] || break
+done"#;
+
+/// The size of a page, in pixels.
+const SIZE: (u32, u32) = (1300, 900);
+
+impl Running {
     #[track_caller]
-    pub fn start(width: u32, height: u32) -> Self {
-        let dir = tempfile::Builder::new().prefix("allot-browser-").tempdir().expect("a temporary folder");
-        let port = free_port();
-        let driver = ChildProcess::new("chromedriver", dir.path().join("log"));
-        driver.spawn(Command::new("chromedriver").arg(format!("--port={port}")));
+    fn start() -> Self {
+        let dir =
+            tempfile::Builder::new().prefix("allot-browser-").tempdir().expect("a temporary folder").keep();
+        let path = dir.join("log");
+        let log = File::create(&path).expect("the temporary folder is writable");
+        let driver = Command::new("sh")
+            .args(["-c", DRIVER])
+            .env("TMPDIR", &dir)
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(log.try_clone().expect("the log opens"))
+            .stderr(log)
+            .spawn();
+        let mut driver = driver.expect("a shell runs");
+        let mut port = None;
         eventually("chromedriver to listen", TIMEOUT, || {
-            std::net::TcpStream::connect(("127.0.0.1", port)).is_ok()
+            let log = fs::read_to_string(&path).unwrap_or_default();
+            assert!(matches!(driver.try_wait(), Ok(None)), "chromedriver does not run (`make deps`): {log}");
+            let told = log.split("successfully on port ").nth(1).and_then(|rest| rest.split('.').next());
+            port = told.and_then(|port| port.parse().ok());
+            port.is_some()
         });
+        let port = port.expect("it was waited for");
+        let mut running = Self { port, session: String::new(), _driver: driver };
         let arguments = [
             "--headless".to_owned(),
             "--no-sandbox".to_owned(),
@@ -39,15 +78,15 @@ impl Browser {
             "--disable-background-networking".to_owned(),
             "--disable-component-update".to_owned(),
             "--disable-sync".to_owned(),
-            format!("--window-size={width},{height}"),
-            format!("--user-data-dir={}", dir.path().join("profile").display()),
+            "--remote-debugging-pipe".to_owned(),
+            format!("--window-size={},{}", SIZE.0, SIZE.1),
+            format!("--user-data-dir={}", dir.join("profile").display()),
         ];
         let wanted = json!({"capabilities": {"alwaysMatch": {
             "goog:chromeOptions": {"args": arguments}, "goog:loggingPrefs": {"browser": "ALL"}}}});
-        let mut browser = Self { port, session: String::new(), _driver: driver, _dir: dir };
-        let opened = browser.call("POST /session", &wanted);
-        opened["sessionId"].as_str().expect("a session").clone_into(&mut browser.session);
-        browser
+        let opened = running.call("POST /session", &wanted);
+        opened["sessionId"].as_str().expect("a session").clone_into(&mut running.session);
+        running
     }
 
     #[track_caller]
@@ -58,18 +97,43 @@ impl Browser {
         assert_eq!(answer.status, 200, "{what}: {}", answer.body);
         answer.json()["value"].clone()
     }
+}
+
+impl Browser {
+    /// A browser with an empty page of 1300 x 900 pixels.
+    #[track_caller]
+    pub fn start() -> Self {
+        let idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        Self { running: Some(idle.unwrap_or_else(Running::start)) }
+    }
+
+    /// Resets the browser for the next test.
+    fn clear(&self) {
+        self.go("about:blank");
+        self.debugger("Emulation.setEmulatedMedia", &json!({"features": []}));
+        self.debugger("Emulation.clearDeviceMetricsOverride", &json!({}));
+        self.debugger("Network.clearBrowserCookies", &json!({}));
+        self.errors();
+    }
+
+    /// Calls the driver: a method and a path below the session.
+    #[track_caller]
+    fn call(&self, method: &str, path: &str, body: &Value) -> Value {
+        let running = self.running.as_ref().expect("it is there until this is dropped");
+        running.call(&format!("{method} /session/{}/{path}", running.session), body)
+    }
 
     /// Goes to an address.
     #[track_caller]
     pub fn go(&self, address: &str) {
-        self.call(&format!("POST /session/{}/url", self.session), &json!({"url": address}));
+        self.call("POST", "url", &json!({"url": address}));
     }
 
     /// Runs a function body in the page, and returns what it returns.
     #[track_caller]
     pub fn run(&self, script: &str) -> Value {
         let body = json!({"script": script, "args": []});
-        self.call(&format!("POST /session/{}/execute/sync", self.session), &body)
+        self.call("POST", "execute/sync", &body)
     }
 
     /// Waits until an expression is true in the page.
@@ -82,7 +146,7 @@ impl Browser {
     #[track_caller]
     fn debugger(&self, method: &str, parameters: &Value) {
         let body = json!({"cmd": method, "params": parameters});
-        self.call(&format!("POST /session/{}/goog/cdp/execute", self.session), &body);
+        self.call("POST", "goog/cdp/execute", &body);
     }
 
     /// Gives pages the colour scheme `light` or `dark`.
@@ -102,7 +166,7 @@ impl Browser {
     /// Errors that the page has logged.
     #[track_caller]
     pub fn errors(&self) -> Vec<String> {
-        let log = self.call(&format!("POST /session/{}/se/log", self.session), &json!({"type": "browser"}));
+        let log = self.call("POST", "se/log", &json!({"type": "browser"}));
         let entries = log.as_array().cloned().unwrap_or_default();
         let severe = entries.iter().filter(|entry| entry["level"] == "SEVERE");
         severe.map(|entry| entry["message"].as_str().unwrap_or_default().to_owned()).collect()
@@ -111,8 +175,10 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        if !self.session.is_empty() && !std::thread::panicking() {
-            request(self.port, &format!("DELETE /session/{}", self.session), &[], "");
+        // A browser of a failed test is ended, since its state is unknown.
+        if !std::thread::panicking() {
+            self.clear();
+            IDLE.lock().unwrap_or_else(PoisonError::into_inner).extend(self.running.take());
         }
     }
 }

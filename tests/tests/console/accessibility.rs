@@ -54,7 +54,7 @@ fn axe_finds_no_serious_fault_on_any_page() {
     let console = Console::start(&server, &[]);
     let axe = allot_tests::module::repository().join("tests/vendor/axe.js");
     let axe = fs::read_to_string(axe).expect("axe-core is part of the repository");
-    let browser = Browser::start(1300, 900);
+    let browser = Browser::start();
     for scheme in ["light", "dark"] {
         browser.prefer(scheme);
         for (page, ready) in PAGES {
@@ -73,7 +73,7 @@ fn no_page_is_wider_than_a_phone() {
     let server = RedisServer::start();
     filled(&server);
     let console = Console::start(&server, &[]);
-    let browser = Browser::start(1300, 900);
+    let browser = Browser::start();
     browser.narrow(390, 844);
     for (page, ready) in PAGES {
         browser.go(&console.address(page));

@@ -9,7 +9,7 @@ use crate::SOON;
 pub(crate) const TEXT: &str = "document.querySelector('main').innerText";
 
 pub(crate) fn opened(console: &Console, path: &str) -> Browser {
-    let browser = Browser::start(1300, 900);
+    let browser = Browser::start();
     browser.go(&console.address(path));
     browser
 }

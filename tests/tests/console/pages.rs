@@ -256,7 +256,7 @@ fn dead_unit_and_its_conferences_are_seen_on_the_realm_page() {
     let server = RedisServer::start();
     let console = Console::start(&server, &[]);
     for line in [
-        "CONF.REALM {r}:conf",
+        "CONF.REALM {r}:conf CREATETIMEOUT 600000",
         "CMU.JOIN {r}:conf u1 CAPACITY 5 LEASE 60000",
         "CMU.REPORT {r}:conf u1 HIGHEST 0",
         "CONF.CREATE {r}:conf 4930 END 99999999999999",

@@ -87,7 +87,7 @@ fn page_of_a_viewer_has_no_buttons_that_act() {
     let server = RedisServer::start();
     create(&server, "show:1", THEATRE);
     let console = with_tokens(&server);
-    let browser = Browser::start(1300, 900);
+    let browser = Browser::start();
     for (token, buttons) in [(VIEWER, "0"), (OPERATOR, "1")] {
         browser.go(&console.address("/show?key=show:1&seat=left-A-1"));
         browser.wait_for("the form", "document.querySelector('.login')", SOON);
