@@ -4,6 +4,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use allot_coordination::{Op, Tree};
+use allot_tests::books::Book;
 use allot_tests::proxy::Proxy;
 use allot_tests::wait::TIMEOUT;
 use allot_tests::zookeeper::patient;
@@ -280,8 +281,8 @@ fn changes_of_modules_apply_with_and_without_a_leader() {
     system.healthy("what a standby leaves behind to be gone");
 }
 
-#[test]
-fn a_leader_may_die_at_any_step_and_wake_up_when_it_was_replaced() {
+/// Two modules of ten accounts each, numbered from 0 on, and the program of the instances that come and go.
+fn two_modules() -> (Dealing, Book, usize) {
     let mut system = Dealing::start(1);
     let mut book = system.book();
     for module in ["a", "b"] {
@@ -293,24 +294,16 @@ fn a_leader_may_die_at_any_step_and_wake_up_when_it_was_replaced() {
     let clients = system.add_clients(&[], &["d/a/three:3", "d/b/four:4", "d/b/five:5"]);
     eventually("all to be attached", TIMEOUT, || book.shares("a").len() + book.shares("b").len() == 5);
     system.healthy("all to be dealt");
-    // Two come at once in every other turn, among them that of `half-introduced`.
-    let points = [
-        "claimed",
-        "read",
-        "changed",
-        "taken",
-        "barrier",
-        "introduced",
-        "shown",
-        "half-introduced",
-        "half-shown",
-        "half-taken",
-        "settled",
-        "recorded",
-    ];
+    (system, book, clients)
+}
+
+/// One leader after the other dies at these steps, and the next finishes its work. While nobody leads, the test moves
+/// accounts, adds accounts, and lets two instances leave or return, in alternation.
+#[track_caller]
+fn leaders_die_at(points: &[&str]) {
+    let (mut system, mut book, clients) = two_modules();
     let (mut next, mut there) = (20, true);
     for point in points {
-        // While nobody leads: accounts that move and are new, and an instance that comes or goes.
         let leader = system.until_led();
         system.dealers[leader].kill9();
         let (from, to) = if there { ("a", "b") } else { ("b", "a") };
@@ -348,25 +341,12 @@ fn a_leader_may_die_at_any_step_and_wake_up_when_it_was_replaced() {
         let took = system.healthy(point);
         println!("a leader that died at '{point}': well again after {took:.1?}");
     }
+    notify_is_recorded(&mut system);
+}
 
-    // One that slept through its own replacement changes nothing when it wakes.
-    eventually("the first to lead", TIMEOUT, || {
-        system.dealers[0].metric("allot_accounts_leading") == Some(1.0)
-    });
-    let other = system.add_dealer(&[]);
-    system.dealers[0].pause();
-    eventually("another to lead", TIMEOUT, || {
-        system.dealers[other].metric("allot_accounts_leading") == Some(1.0)
-    });
-    book.add("b", next..next + 5);
-    system.healthy("the other to deal");
-    let before = system.versions();
-    system.dealers[0].resume();
-    eventually("the first to know", TIMEOUT, || {
-        system.dealers[0].metric("allot_accounts_leading") == Some(0.0)
-    });
-    assert_eq!(system.versions(), before, "who was replaced wrote");
-    system.healthy("all to be as it was");
+/// Waits until the version of the `notify` node that the leader dealt with is on record.
+#[track_caller]
+fn notify_is_recorded(system: &mut Dealing) {
     let recorded = async |tree: Tree| {
         let notify = tree.get("/resource/notify").await.ok().flatten()?.version;
         let node = tree.get("/resource/notify/processed").await.ok().flatten()?;
@@ -375,4 +355,38 @@ fn a_leader_may_die_at_any_step_and_wake_up_when_it_was_replaced() {
     eventually("the version that was dealt with to be on record", TIMEOUT, || {
         system.with_tree(recorded) == Some(true)
     });
+}
+
+#[test]
+fn a_leader_may_die_at_its_first_steps() {
+    leaders_die_at(&["claimed", "read", "changed", "taken", "barrier", "introduced"]);
+}
+
+#[test]
+fn a_leader_may_die_at_its_last_steps_and_between_two_batches() {
+    // Two instances return in every second round, also in the round of `half-introduced`.
+    leaders_die_at(&["shown", "half-introduced", "half-shown", "half-taken", "settled", "recorded"]);
+}
+
+#[test]
+fn a_leader_that_wakes_up_after_its_replacement_changes_nothing() {
+    let (mut system, mut book, _) = two_modules();
+    eventually("the first to lead", TIMEOUT, || {
+        system.dealers[0].metric("allot_accounts_leading") == Some(1.0)
+    });
+    let other = system.add_dealer(&[]);
+    system.dealers[0].pause();
+    eventually("another to lead", TIMEOUT, || {
+        system.dealers[other].metric("allot_accounts_leading") == Some(1.0)
+    });
+    book.add("b", 20..25);
+    system.healthy("the other to deal");
+    let before = system.versions();
+    system.dealers[0].resume();
+    eventually("the first to know", TIMEOUT, || {
+        system.dealers[0].metric("allot_accounts_leading") == Some(0.0)
+    });
+    assert_eq!(system.versions(), before, "who was replaced wrote");
+    system.healthy("all to be as it was");
+    notify_is_recorded(&mut system);
 }
