@@ -1,13 +1,15 @@
 //! A wire with scissors: a port on loopback that leads to a server, until the test cuts it, or leads it elsewhere.
 //! While it is cut nothing gets through and nothing is closed, as when a cable is pulled.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock, Weak};
 
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
+
+use crate::wait::{TIMEOUT, eventually};
 
 /// Where the wire leads, and whether it is whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,6 +24,8 @@ pub struct Proxy {
     port: u16,
     state: watch::Sender<State>,
     task: AbortHandle,
+    /// Each connection has a copy while bytes get through.
+    open: Arc<()>,
 }
 
 fn runtime() -> &'static Runtime {
@@ -38,8 +42,9 @@ impl Proxy {
         let listener =
             runtime().block_on(TcpListener::bind(("127.0.0.1", 0))).expect("loopback has a free port");
         let port = listener.local_addr().expect("a bound socket has an address").port();
-        let task = runtime().spawn(accept(listener, watched)).abort_handle();
-        Self { port, state, task }
+        let open = Arc::new(());
+        let task = runtime().spawn(accept(listener, watched, Arc::downgrade(&open))).abort_handle();
+        Self { port, state, task, open }
     }
 
     /// Its port.
@@ -50,6 +55,8 @@ impl Proxy {
     /// Nothing gets through from now on.
     pub fn cut(&self) {
         self.state.send_modify(|state| state.cut = true);
+        // A connection may be busy with bytes, and would let those through that come next.
+        eventually("no bytes to get through", TIMEOUT, || Arc::strong_count(&self.open) == 1);
     }
 
     /// New connections get through again; those that were there are gone.
@@ -69,25 +76,28 @@ impl Drop for Proxy {
     }
 }
 
-async fn accept(listener: TcpListener, state: watch::Receiver<State>) {
+async fn accept(listener: TcpListener, state: watch::Receiver<State>, open: Weak<()>) {
     loop {
         let Ok((client, _)) = listener.accept().await else { return };
-        tokio::spawn(carry(client, state.clone()));
+        tokio::spawn(carry(client, state.clone(), open.clone()));
     }
 }
 
-async fn carry(mut client: TcpStream, mut state: watch::Receiver<State>) {
+async fn carry(mut client: TcpStream, mut state: watch::Receiver<State>, open: Weak<()>) {
     let begun = *state.borrow_and_update();
     if !begun.cut {
         let Ok(mut server) = TcpStream::connect(("127.0.0.1", begun.target)).await else { return };
         let _ = (client.set_nodelay(true), server.set_nodelay(true));
+        let is_open = open.upgrade();
         tokio::select! {
-            _ = copy_bidirectional(&mut client, &mut server) => return,
+            biased;
             changed = state.wait_for(|now| *now != begun) => match changed {
                 Ok(now) if now.cut => {}
                 _ => return,
-            }
+            },
+            _ = copy_bidirectional(&mut client, &mut server) => return,
         }
+        drop(is_open);
         // Both ends stay open, and hear nothing.
         let _ = state.wait_for(|now| !now.cut).await;
         return;
