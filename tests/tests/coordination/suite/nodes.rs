@@ -5,6 +5,7 @@ use std::time::Duration;
 use allot_coordination::{Error, Kind, MULTI_LIMIT, NODE_LIMIT, Op, Settings, Version};
 use allot_tests::eventually;
 use allot_tests::wait::TIMEOUT;
+use tokio::task::JoinHandle;
 
 use super::answered;
 use crate::participants::{Participant, World};
@@ -291,8 +292,8 @@ fn is_read_back(world: &dyn World, participant: &Participant, dir: &str) -> bool
         ];
         // Long enough for every call to have given up on its answer; a shorter while would test less.
         tokio::time::sleep(Duration::from_millis(400)).await;
-        let cut_off = coordinator.status() != before;
-        assert!(cut_off || asked.iter().all(|ask| !ask.is_finished()));
+        // A call that is cut off may end before the status tells.
+        let cut_off = asked.iter().any(JoinHandle::is_finished) || coordinator.status() != before;
         (asked, cut_off)
     });
     world.thaw();
