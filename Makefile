@@ -42,9 +42,8 @@ run: deps ## Start a server and a conference system, load shows and numbers, use
 test-programs: deps
 	cargo build --release -p allot-module & cargo build --profile test --workspace --test rig --bin allotd && wait $$!
 
-# Tests of whole systems mostly wait for servers, so twice as many as processors run at once.
 test: test-programs ## Build and run all tests
-	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$$((2 * $$(nproc)))} cargo test --workspace --no-fail-fast
+	cargo test --workspace --no-fail-fast --config "target.'cfg(all())'.runner = 'scripts/run-tests.sh'"
 
 check: deps ## Check formatting, import circles, planted faults, lints, documentation (all warnings as errors) and the crate allot-client
 	cargo fmt --all --check
