@@ -1,7 +1,7 @@
 //! The `NUMPOOL.*` commands that change a pool: they read the arguments, have the state machine decide, and reply.
 
 use allot_core::numpool::cells::State;
-use allot_core::numpool::decide::{Decision, configured};
+use allot_core::numpool::decide::{Decision, MAX_AT_ONCE, configured};
 use allot_core::numpool::event::Numbers;
 use allot_core::numpool::request::{Cap, Caps, Changes, Policy, Request, Rule};
 use allot_core::numpool::settings::MAX_CAPS;
@@ -110,9 +110,9 @@ pub(super) fn unreg(call: &Call<'_>, [_, which]: &[Argument<'_>; 2]) -> Done {
 }
 
 fn unreg_switch(call: &Call<'_>, switch: &[u8]) -> Done {
-    answer_or_slice(call, &Request::UnregSwitch(switch), |pool, _, wait| {
-        pool.is_unregistered_in_slices(switch).then(|| pool.begin_unregistration(switch, wait))
-    })
+    let in_slices = |pool: &Pool| pool.is_unregistered_in_slices(switch);
+    let begin = |pool: &mut Pool, _, wait: &dyn Fn() -> u64| pool.begin_unregistration(switch, wait);
+    answer_or_slice(call, &Request::UnregSwitch(switch), in_slices, begin)
 }
 
 /// `NUMPOOL.CALL key [number] [option ...]`
@@ -135,29 +135,27 @@ pub(super) fn call(
     let wait = Wait::of(wait, priority)?;
     let outcome = change::<Pool, _>(call.ctx, call.key()?, |step| {
         draw(step, &mut request);
-        let now = step.now();
-        let needs_work = step.state_mut().is_postponed(now, &request);
-        let postponed = needs_work && call.ctx.may_block();
-        if needs_work && !postponed {
-            step.state_mut().prepare(request.pick, request.prefix);
-        }
-        match (&wait, postponed) {
-            (None, true) => postpone(call.ctx, call.key()?, step, &request),
-            (None, false) => {
-                let decision = decide_call(step, &request);
-                return settle(step, decision).map(Some);
+        let may_wait = call.ctx.may_block();
+        let is_early = if may_wait {
+            step.state_mut().is_postponed(&request)
+        } else {
+            step.state_mut().lacks_order(&request) && !step.state().has_lease(request.lease.token)
+        };
+        let decision = if is_early { None } else { decide_call(step, &request) };
+        match (decision, &wait) {
+            (None, _) if !may_wait => {
+                let advice = "send the call again in a moment, or outside of the transaction or the script";
+                return Err(too_much(advice));
             }
-            (Some(wait), true) => wait.begin(call.ctx, call.key()?, step, &request),
-            (Some(wait), false) => {
-                let decision = decide_call(step, &request);
-                if !is_worth_waiting(&decision) {
-                    return settle(step, decision).map(Some);
-                }
-                if !call.ctx.may_block() {
+            (None, None) => postpone(call.ctx, call.key()?, step, &request),
+            (None, Some(wait)) => wait.begin(call.ctx, call.key()?, step, &request),
+            (Some(decision), Some(wait)) if is_worth_waiting(&decision) => {
+                if !may_wait {
                     return Ok(Some(Reply::None));
                 }
                 wait.begin(call.ctx, call.key()?, step, &request);
             }
+            (Some(decision), _) => return settle(step, decision).map(Some),
         }
         Ok(None)
     });
@@ -174,23 +172,45 @@ fn draw(step: &Step<'_, '_, Pool>, request: &mut request::Call<'_>) {
     }
 }
 
-/// Decides a call. Numbers that became free because a deadline has passed go to calls that wait first.
-fn decide_call(step: &mut Step<'_, '_, Pool>, request: &request::Call<'_>) -> Result<Decision, Refusal> {
+/// A refusal of a call whose caller cannot wait.
+fn too_much(advice: &str) -> Refusal {
+    let why = "the choice of a number takes more than one step: the pool's index is being built, or thousands of deadlines \
+               are overdue";
+    Refusal::new(Code::Limit, format!("{why}; {advice}"))
+}
+
+/// How many slices of overdue deadlines one call applies.
+const OVERDUE_SLICES: usize = 3;
+
+/// Decides a call; `None` if it depends on more deadlines than one step applies. Numbers that became free because a
+/// deadline has passed go to calls that wait first.
+fn decide_call(
+    step: &mut Step<'_, '_, Pool>,
+    request: &request::Call<'_>,
+) -> Option<Result<Decision, Refusal>> {
     let lease = request.lease.token;
     let request = Request::Call(*request);
+    let mut slices = 0;
     while step.apply_overdue(|pool, now| decide_overdue(pool, now, &request)) {
         step.serve();
+        slices += 1;
+        if slices == OVERDUE_SLICES {
+            step.state_mut().await_deadlines();
+            return None;
+        }
     }
     step.serve();
     if step.state().has_pending_grants() && !step.state().has_lease(lease) {
         // More calls wait than one step serves, and the free numbers are theirs.
-        return Ok(Decision::unchanged(Reply::None));
+        return Some(Ok(Decision::unchanged(Reply::None)));
     }
-    decide(step.state(), step.now(), &request)
+    Some(decide(step.state(), step.now(), &request))
 }
 
 /// How many further numbers are tried if `take` refuses a number with `EXISTS`.
 const TRIED: usize = 64;
+/// How many numbers are looked at for that.
+const LOOKED_AT: usize = 1000;
 
 /// Calls a number of a pool for another family, which hangs the number up later. If `take` refuses the number, it is
 /// not called: both happen, or neither. If `take` refuses with `EXISTS`, other numbers are tried, the longest waiting
@@ -213,7 +233,10 @@ pub(crate) fn call_number(ctx: Context<'_>, pool: KeyName<'_>, lease: &[u8], tak
         step.state_mut().prepare_a_part();
         let mut others = None;
         loop {
-            let decision = decide_call(step, &request)?;
+            let Some(decision) = decide_call(step, &request) else {
+                return Err(too_much("send the command again in a moment"));
+            };
+            let decision = decision?;
             let Reply::Lease(record) = &decision.reply else {
                 counters::NUMPOOL_NONE_FREE.add(1);
                 let name = quoted(pool.as_bytes());
@@ -234,8 +257,9 @@ pub(crate) fn call_number(ctx: Context<'_>, pool: KeyName<'_>, lease: &[u8], tak
                 let is_up = |number| {
                     state.number_record(number, now).is_some_and(|record| record.state == State::IdleUp)
                 };
-                let waiting = state.waiting().filter(|other| *other != number && is_up(*other)).take(TRIED);
-                waiting.collect::<Vec<_>>().into_iter()
+                let waiting =
+                    state.waiting().take(LOOKED_AT).filter(|other| *other != number && is_up(*other));
+                waiting.take(TRIED).collect::<Vec<_>>().into_iter()
             });
             request.number = others.next();
             if request.number.is_none() {
@@ -262,27 +286,33 @@ pub(super) fn renew(call: &Call<'_>, [_, called, lease, ttl]: &[Argument<'_>; 4]
 /// `NUMPOOL.RECONCILE key SWITCH id [BEFORE ms] [LEASE token ...]`
 pub(super) fn reconcile(call: &Call<'_>, [_, switch, before, leases]: &[Argument<'_>; 4]) -> Done {
     let (switch, before, leases) = (switch.text(), before.optional_integer(), leases.words());
-    answer_or_slice(call, &Request::Reconcile { switch, before, leases }, |pool, now, wait| {
-        let in_slices = pool.is_reconciled_in_slices(switch);
-        in_slices.then(|| pool.begin_reconciliation(now, switch, before, leases, wait))
-    })
+    let in_slices = |pool: &Pool| pool.is_reconciled_in_slices(switch);
+    let begin = |pool: &mut Pool, now, wait: &dyn Fn() -> u64| {
+        pool.begin_reconciliation(now, switch, before, leases, wait)
+    };
+    answer_or_slice(call, &Request::Reconcile { switch, before, leases }, in_slices, begin)
 }
 
-/// Answers a request. `begin` begins one that is too much for one step, to be carried out in slices, unless its client
-/// cannot wait.
+/// Answers a request about a switch. `begin` begins one that is too much for one step, to be carried out in slices.
 fn answer_or_slice(
     call: &Call<'_>,
     request: &Request<'_>,
-    begin: impl FnOnce(&mut Pool, i64, &dyn Fn() -> u64) -> Option<Result<(), Refusal>>,
+    in_slices: impl FnOnce(&Pool) -> bool,
+    begin: impl FnOnce(&mut Pool, i64, &dyn Fn() -> u64) -> Result<(), Refusal>,
 ) -> Done {
     let name = call.key()?;
     let outcome = change::<Pool, _>(call.ctx, name, |step| {
-        let wait = || waiting::block(call.ctx, name, 0, forget_waiter::<Pool>, None);
-        let now = step.now();
-        if call.ctx.may_block()
-            && let Some(begun) = begin(step.state_mut(), now, &wait)
-        {
-            return begun.map(|()| None);
+        if in_slices(step.state()) {
+            if !call.ctx.may_block() {
+                let text = format!(
+                    "the switch has more than {MAX_AT_ONCE} numbers or calls, too many for one step; send the command \
+                     outside of the transaction or the script, where it is carried out in slices"
+                );
+                return Err(Refusal::new(Code::Limit, text));
+            }
+            let wait = || waiting::block(call.ctx, name, 0, forget_waiter::<Pool>, None);
+            let now = step.now();
+            return begin(step.state_mut(), now, &wait).map(|()| None);
         }
         let decision = decided(step, request);
         settle(step, decision).map(Some)

@@ -1,13 +1,16 @@
 //! Calls whose number cannot be chosen in one step, on live servers: they are answered when the timer has done the work,
 //! and other clients are served meanwhile.
 
-use allot_tests::pools::{fill, number, pool_info};
+use allot_tests::pools::{fill, number, pool_info, state_of};
+use allot_tests::raw::RawClient;
 use allot_tests::shows::no_internal_errors;
 use allot_tests::wait::TIMEOUT;
 use allot_tests::{RedisServer, Reply, eventually};
 
 /// So many numbers that the timer works on their order for a while.
 const NUMBERS: usize = 400_000;
+/// More lapsed registrations than one step ends.
+const LAPSED: usize = 50_000;
 
 /// A pool whose first numbers were called once.
 fn server_with_pool() -> RedisServer {
@@ -48,20 +51,80 @@ fn call_gets_its_number_when_the_order_is_made() {
     no_internal_errors(&server);
 }
 
+/// A call in a transaction, when the work is done that its choice needs; until then it is refused.
+fn called_in_transaction(client: &mut RawClient, call: &str) -> Reply {
+    let mut refused = 0;
+    let mut reply = Reply::Int(0);
+    eventually("a call in a transaction to get a number", TIMEOUT, || {
+        client.words("MULTI");
+        client.words(call);
+        reply = client.words("EXEC").array()[0].clone();
+        let is_refused = matches!(reply, Reply::Error(_));
+        if is_refused {
+            let line = reply.error();
+            assert!(line.starts_with("LIMIT the choice of a number takes more than one step"), "{line}");
+            refused += 1;
+        }
+        !is_refused
+    });
+    assert!(refused > 0, "{call}");
+    reply
+}
+
 #[test]
-fn transactions_and_scripts_are_answered_at_once() {
+fn call_in_a_transaction_or_a_script_is_refused_until_its_number_can_be_chosen_in_one_step() {
     let server = server_with_pool();
     let mut client = server.raw();
-    client.words("MULTI");
-    client.words("NUMPOOL.CALL pool PICK LEASTUSED WAIT 1000");
-    client.words("NUMPOOL.CALL pool PREFIX 1380000000 PICK STICKY");
-    let replies = client.words("EXEC");
-    let numbers: Vec<String> = replies.array().iter().map(|reply| reply.field("number").text()).collect();
-    assert_eq!(numbers, [number(3), number(4)]);
+    let used = called_in_transaction(&mut client, "NUMPOOL.CALL pool PICK LEASTUSED WAIT 1000 LEASE a");
+    assert_eq!(used.field("number").text(), number(3));
+    let sticky =
+        called_in_transaction(&mut client, "NUMPOOL.CALL pool PREFIX 1380000000 PICK STICKY PEER bob");
+    assert_eq!(sticky.field("number").text(), number(4));
+    assert_eq!(pool_info(&mut client, "pool", "leases"), 2);
     client.words("DEL pool");
-    fill(&mut client, "pool", 20_000);
+    fill(&mut client, "pool", 9000);
     let script = "return redis.call('NUMPOOL.CALL', 'pool', 'PICK', 'LEASTUSED')[2]";
-    assert_eq!(client.call(&["EVAL", script, "1", "pool"]).text(), number(0));
+    assert_eq!(
+        client.call(&["EVAL", script, "1", "pool"]).text(),
+        number(0),
+        "a short order is made at once"
+    );
+    no_internal_errors(&server);
+}
+
+#[test]
+fn call_does_not_end_thousands_of_lapsed_registrations_in_one_step() {
+    let server = RedisServer::builder().module_arg("timer-slice 1").start();
+    let (mut control, mut client, mut other) = (server.raw(), server.raw(), server.raw());
+    fill(&mut control, "pool", LAPSED);
+    control.words("NUMPOOL.ADD pool 77");
+    control.words("NUMPOOL.REG pool 77");
+    // In one transaction, so that none lapses before the pause.
+    control.words("MULTI");
+    for first in (0..LAPSED).step_by(10_000) {
+        let numbers: Vec<String> = (first..first + 10_000).map(number).collect();
+        let numbers = numbers.iter().map(String::as_str);
+        let register: Vec<&str> =
+            ["NUMPOOL.REG", "pool"].into_iter().chain(numbers).chain(["TTL", "1"]).collect();
+        control.call(&register);
+    }
+    control.words("CLIENT PAUSE 60000 WRITE");
+    control.words("EXEC");
+    let last = number(LAPSED - 1);
+    eventually("the registrations to lapse", TIMEOUT, || {
+        state_of(&mut control, "pool", &last) == "idle+down"
+    });
+    for words in ["MULTI", "NUMPOOL.CALL pool LEASE a", "EXEC"] {
+        client.send(&words.split(' ').collect::<Vec<_>>());
+    }
+    other.send(&["NUMPOOL.CALL", "pool", "LEASE", "b"]);
+    control.words("CLIENT UNPAUSE");
+    assert_eq!(client.read(), Reply::Simple("OK".into()));
+    assert_eq!(client.read(), Reply::Simple("QUEUED".into()));
+    let refused = client.read().array()[0].error().to_owned();
+    assert!(refused.starts_with("LIMIT the choice of a number takes more than one step"), "{refused}");
+    assert_eq!(other.read().field("number").text(), "77", "when the timer has ended them");
+    assert_eq!(pool_info(&mut control, "pool", "leases"), 1);
     no_internal_errors(&server);
 }
 

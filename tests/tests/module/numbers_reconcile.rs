@@ -53,16 +53,28 @@ fn other_clients_are_served_between_the_slices() {
 }
 
 #[test]
-fn transactions_and_scripts_reconcile_at_once() {
+fn transactions_and_scripts_are_refused_what_takes_more_than_one_step() {
     let server = server_with_calls("pool");
     let mut client = server.raw();
+    fill(&mut client, "idle", LEASES);
+    client.words("NUMPOOL.ADD short 1");
+    client.words("NUMPOOL.REG short 1 SWITCH sw");
+    client.words("NUMPOOL.CALL short");
     client.words("MULTI");
-    client.words("NUMPOOL.RECONCILE pool SWITCH sw BEFORE 1");
     client.words("NUMPOOL.RECONCILE pool SWITCH sw");
+    client.words("NUMPOOL.UNREG idle SWITCH sw0");
+    client.words("NUMPOOL.RECONCILE short SWITCH sw");
+    client.words("NUMPOOL.UNREG short SWITCH sw");
     let replies = client.words("EXEC");
-    assert_eq!(outcome(&replies.array()[0]), (LEASES as i64, 0));
-    assert_eq!(outcome(&replies.array()[1]), (0, LEASES as i64));
-    assert_eq!(pool_info(&mut client, "pool", "leases"), 0);
+    let script = "return redis.call('NUMPOOL.RECONCILE', 'pool', 'SWITCH', 'sw')";
+    let in_script = client.call(&["EVAL", script, "1", "pool"]);
+    for refused in [&replies.array()[0], &replies.array()[1], &in_script] {
+        let line = refused.error();
+        assert!(line.contains("LIMIT the switch has more than 10000 numbers or calls"), "{line}");
+    }
+    assert_eq!((outcome(&replies.array()[2]), &replies.array()[3]), ((0, 1), &Reply::Int(1)));
+    assert_eq!(pool_info(&mut client, "pool", "leases"), LEASES as i64);
+    assert_eq!(pool_info(&mut client, "idle", "idle_up"), LEASES as i64);
     no_internal_errors(&server);
 }
 
@@ -173,10 +185,5 @@ fn switch_unregisters_its_numbers_in_slices() {
     assert!(other.words("NUMPOOL.CALL pool").is_null());
     server.wait_offset_equal(&replica);
     assert_eq!(replica.digest(), server.digest());
-
-    fill(&mut client, "again", LEASES);
-    client.words("MULTI");
-    client.words("NUMPOOL.UNREG again SWITCH sw0");
-    assert_eq!(client.words("EXEC").array(), [Reply::Int(LEASES as i64)]);
     no_internal_errors(&server);
 }

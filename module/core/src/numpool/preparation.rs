@@ -1,6 +1,6 @@
 //! Work that the choice of a number needs first: the order of the free numbers, for a choice by prefix or by use, and
-//! the end of registrations that have lapsed. What is too much for one step is done by the timer in slices, and the
-//! calls that need it are postponed until then.
+//! overdue deadlines. What is too much for one step is done by the timer in slices, and the calls that need it are
+//! postponed until then.
 
 use super::decide::{Selection, decide};
 use super::model::order::Order;
@@ -12,8 +12,6 @@ use crate::shared::Millis;
 
 /// The most numbers that an order gets in one slice: about 2 ms of work.
 const ORDERED_AT_ONCE: usize = 10_000;
-/// The most lapsed registrations that a call passes over.
-const PASSED_OVER: usize = 1000;
 
 impl Pool {
     /// Makes the order that a call with this way of picking needs, if there is none yet. The first time O(n log n);
@@ -32,17 +30,24 @@ impl Pool {
         self.grow_orders(ORDERED_AT_ONCE);
     }
 
-    /// Whether a call is to be postponed, unless its caller cannot wait: its number cannot be chosen in one step, or
-    /// postponed calls come first. The work begins. O(1) for a pool whose orders are whole and whose registrations have
-    /// not lapsed.
-    pub fn is_postponed(&mut self, now: Millis, call: &Call<'_>) -> bool {
-        if call.number.is_some() {
-            return false;
-        }
-        let must_wait = self.postponed.are_ready() || self.needs_work(now, call);
+    /// Whether a call is to be postponed: the order for its choice is not whole, or calls that were postponed, or that wait
+    /// for this work, come first. O(1) for a pool whose orders are whole.
+    pub fn is_postponed(&mut self, call: &Call<'_>) -> bool {
+        let are_first = self.postponed.are_ready() || self.postponed.is_awaited && self.waiting_calls() > 0;
+        let must_wait = self.lacks_order(call) || call.number.is_none() && are_first;
         // A call that waits behind the others is looked at again.
         self.postponed.is_awaited |= must_wait;
         must_wait && !self.has_lease(call.lease.token)
+    }
+
+    /// Whether the order for the choice of a call is not whole. If so, the timer makes it. O(1).
+    pub fn lacks_order(&mut self, call: &Call<'_>) -> bool {
+        call.number.is_none() && !self.begin_to_order(call.pick, call.prefix)
+    }
+
+    /// Has calls that wait looked at again when all that is overdue was applied. O(1).
+    pub fn await_deadlines(&mut self) {
+        self.postponed.is_awaited = true;
     }
 
     /// Postpones a call: when the work is done it is answered, even if no number is free. O(1).
@@ -71,10 +76,15 @@ impl Pool {
         self.settings.pick == Policy::LeastUsed && self.by_digits.is_none() && !self.queue.is_empty()
     }
 
-    /// Whether the choice for a call needs work that the timer does. If so, the work begins.
+    /// Whether the choice for a call that names no number needs work that the timer does: the order is not whole, or the
+    /// registration of the first choice has lapsed. If so, the call is looked at again when that is done.
     pub(super) fn needs_work(&mut self, now: Millis, call: &Call<'_>) -> bool {
-        let is_ordered = self.begin_to_order(call.pick, call.prefix);
-        let needs = !is_ordered || self.passes_over_many(now, call);
+        let has_lapsed = |pool: &Self| {
+            pool.registrations.earliest().is_some_and(|due| due <= now)
+                && pool.first_choice_has_lapsed(&Selection::of(pool, call), now)
+                && !pool.all_have_lapsed(now)
+        };
+        let needs = self.lacks_order(call) || has_lapsed(self);
         self.postponed.is_awaited |= needs;
         needs
     }
@@ -141,14 +151,5 @@ impl Pool {
         if let Some(order) = &mut self.by_peer {
             order.grow(count, &self.directory, &ByPeer(&self.directory, &self.peers));
         }
-    }
-
-    /// Whether the choice for a call passes over more registrations that have lapsed than one step should.
-    fn passes_over_many(&self, now: Millis, call: &Call<'_>) -> bool {
-        let lapsed = || self.first_choice_has_lapsed(&Selection::of(self, call), now);
-        self.registrations.earliest().is_some_and(|due| due <= now)
-            && lapsed()
-            && !self.all_have_lapsed(now)
-            && self.registrations.due(now, PASSED_OVER + 1).len() > PASSED_OVER
     }
 }

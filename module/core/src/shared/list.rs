@@ -101,12 +101,7 @@ impl List {
 
     /// All of them, from the head on.
     pub fn iter<L: Links>(self, links: &L) -> impl Iterator<Item = u32> + Clone {
-        Self::iter_from(self.head, links)
-    }
-
-    /// Those from `first` on; none if it is `NONE`.
-    pub fn iter_from<L: Links>(first: u32, links: &L) -> impl Iterator<Item = u32> + Clone {
-        std::iter::successors((first != NONE).then_some(first), |&id| {
+        std::iter::successors((self.head != NONE).then_some(self.head), |&id| {
             let [_, behind] = links.links(id);
             (behind != NONE).then_some(behind)
         })

@@ -203,6 +203,11 @@ impl Bench {
     /// A request gets the same answer where only the overdue deadlines that it depends on were applied. A call that
     /// names no number may get another one.
     fn ask_with_overdue_deadlines(&self, mut pool: Pool, request: &Request<'_>) {
+        if let Request::Call(call) = request
+            && call.number.is_none()
+        {
+            pool.prepare(call.pick, call.prefix);
+        }
         loop {
             let events = decide_overdue(&pool, self.now, request);
             if events.is_empty() {

@@ -49,11 +49,12 @@ fn a_request_applies_only_the_deadlines_it_depends_on() {
     assert_eq!(applied(&bench, &Request::Call(any("new"))), 0);
     bench.ok(&Request::Call(any("new")));
     bench.ok(&Request::Call(any("newer")));
-    assert_eq!(applied_for(&bench, &Request::Call(any("newest"))), (1, Ok(Reply::None)), "one lease ended");
+    // Each of the others must go before it is certain that none is free.
+    assert_eq!(applied_for(&bench, &Request::Call(any("newest"))), (5001, Ok(Reply::None)));
 }
 
 #[test]
-fn a_call_passes_over_numbers_whose_registration_has_lapsed() {
+fn a_call_ends_registrations_that_have_lapsed_only_if_it_would_get_their_numbers() {
     let mut bench = Bench::of(&[]);
     let numbers: Vec<Number> = (0..3000).map(|number| n(&format!("138{number:05}"))).collect();
     bench.ok(&Request::Add(&numbers));
@@ -66,10 +67,30 @@ fn a_call_passes_over_numbers_whose_registration_has_lapsed() {
         let call = Call { pick: Some(pick), prefix, peer: Some(b"bob"), random: u64::MAX / 3, ..any("new") };
         let (applied, answer) = applied_for(&bench, &Request::Call(call));
         let Ok(Reply::Lease(record)) = answer else { panic!("{pick:?}: {answer:?}") };
-        assert_eq!((applied, record.number), (0, n("99")), "{pick:?} {prefix:?}");
-        let lapsed = Request::Call(Call { prefix: Some(n("138")), ..call });
-        assert_eq!(applied_for(&bench, &lapsed), (0, Ok(Reply::None)), "{pick:?}");
+        let expected = if prefix.is_some() { 0 } else { 3000 };
+        assert_eq!((applied, record.number), (expected, n("99")), "{pick:?} {prefix:?}");
+        let lapsed = Call { prefix: Some(n("138")), ..call };
+        bench.pool.prepare(Some(pick), lapsed.prefix);
+        assert_eq!(applied_for(&bench, &Request::Call(lapsed)), (3000, Ok(Reply::None)), "{pick:?}");
     }
     bench.ok(&Request::Unreg(&[n("99")]));
     assert_eq!(applied_for(&bench, &Request::Call(any("new"))), (0, Ok(Reply::None)));
+}
+
+#[test]
+fn a_call_ends_no_leases_if_the_registrations_of_all_numbers_have_lapsed() {
+    let mut bench = Bench::of(&[]);
+    let numbers: Vec<Number> = (0..3000).map(|number| n(&format!("138{number:05}"))).collect();
+    bench.ok(&Request::Add(&numbers));
+    bench.ok(&Request::Reg { numbers: &numbers, ttl: Some(500), switch: None });
+    for number in &numbers {
+        bench.ok(&Request::Call(Call { ttl: Some(400), ..any(&number.to_string()) }));
+    }
+    bench.now = 9000;
+    assert_eq!(applied_for(&bench, &Request::Call(any("new"))), (0, Ok(Reply::None)));
+    bench.ok(&Request::Add(&[n("99")]));
+    bench.ok(&Request::Reg { numbers: &[n("99")], ttl: None, switch: None });
+    bench.ok(&Request::Call(any("99")));
+    let (applied, answer) = applied_for(&bench, &Request::Call(any("new")));
+    assert_eq!((applied, answer), (6000, Ok(Reply::None)), "one of them might be free");
 }

@@ -357,7 +357,7 @@ fn the_order_by_digits_makes_no_difference_but_speed() {
         if prepared {
             bench.pool.prepare(Some(Policy::Sticky), Some(n("1")));
         }
-        let call = |token| Call { prefix: Some(n("1")), pick: Some(Policy::LeastUsed), ..any(token) };
+        let call = |token| Call { pick: Some(Policy::LeastUsed), ..any(token) };
         let ask = |bench: &mut Bench, token| format!("{:?}", bench.ok(&Request::Call(call(token))));
         [ask(&mut bench, "a"), ask(&mut bench, "b"), ask(&mut bench, "c"), ask(&mut bench, "d")]
     };

@@ -13,6 +13,7 @@ pub use self::due::decide_due;
 pub use self::overdue::decide_overdue;
 pub(super) use self::pick::Selection;
 use self::reconcile::decide_reconcile;
+pub use self::sliced::MAX_AT_ONCE;
 use super::causes::{MAX_CAUSES, MAX_WORD, Rule, is_cause};
 use super::cells::{Cell, State, Trigger, cell};
 use super::directory::MAX_NUMBERS;

@@ -1,7 +1,7 @@
 //! Overdue deadlines that a request depends on. After a pause or a restart a million deadlines may be overdue. The
 //! timer applies them in slices; a request applies only the deadlines on which its own decision depends.
 
-use super::due::{Due, cool_down_due, due_events, lease_due, number_due};
+use super::due::{Due, cool_down_due, due_events, lease_due, number_due, registration_due};
 use super::pick::Selection;
 use crate::numpool::event::Events;
 use crate::numpool::number::Number;
@@ -17,7 +17,8 @@ const SLICE: usize = 1000;
 /// the events and call again until then.
 ///
 /// A call that names no number gets one of the numbers that are free by now. Only when there is none are the ends of
-/// leases and cool-downs looked for, so that no call is refused because of a deadline that has passed.
+/// leases and cool-downs looked for, so that no call is refused because of a deadline that has passed. Registrations end
+/// if the call would get a number whose registration has lapsed.
 pub fn decide_overdue(pool: &Pool, now: Millis, request: &Request<'_>) -> Events {
     if pool.next_due().is_none_or(|due| due > now) {
         return Events::new();
@@ -74,7 +75,16 @@ fn for_call(pool: &Pool, now: Millis, call: &Call<'_>) -> Vec<Due> {
     if let Some(number) = call.number {
         return of_numbers(pool, now, &[number]);
     }
-    if pool.pick(&Selection::of(pool, call), now).is_some() {
+    // No number can be free.
+    if pool.all_have_lapsed(now) {
+        return Vec::new();
+    }
+    let selection = Selection::of(pool, call);
+    if pool.first_choice_has_lapsed(&selection, now) {
+        let lapsed = pool.registrations.due(now, SLICE).into_iter();
+        return lapsed.filter_map(|id| registration_due(pool, id)).collect();
+    }
+    if pool.pick(&selection, now).is_some() {
         return Vec::new();
     }
     let cooled = pool.cool_downs.due(now, SLICE).into_iter();

@@ -2,14 +2,15 @@
 
 use crate::invariant;
 use crate::numpool::cells::State;
-use crate::numpool::model::tree::Tree;
+use crate::numpool::model::order::Order;
+use crate::numpool::model::tree::{Best, Tree};
 use crate::numpool::number::Number;
 use crate::numpool::request::{Call, Policy};
 use crate::numpool::state::{ByDigits, ByPeer, Pool};
 use crate::shared::Millis;
-use crate::shared::list::{List, NONE};
+use crate::shared::list::NONE;
 
-/// The conditions and the policy of a choice.
+/// The conditions and the policy of a choice. For a choice by prefix, the pool was prepared.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::numpool) struct Selection<'a> {
     pub(super) policy: Policy,
@@ -27,35 +28,15 @@ impl<'a> Selection<'a> {
 }
 
 impl Pool {
-    /// The id of the number for a selection, if one is free and its registration has not lapsed by `now`. O(1); by
-    /// prefix or by use O(log n) in a pool that was prepared for it, otherwise a walk along the queue. Also a walk if
-    /// the registration of the first choice has lapsed and the timer has not ended it yet.
+    /// The id of the number for a selection, if one is free. The registration of the first choice has lapsed by `now` only
+    /// if all have: `decide_overdue` ends it before. O(1); by prefix or by use O(log n).
     pub(super) fn pick(&self, selection: &Selection<'_>, now: Millis) -> Option<u32> {
-        let id = self.pick_with_lapsed(selection)?;
-        if !self.has_lapsed(id, now) {
-            return Some(id);
-        }
-        if self.all_have_lapsed(now) {
-            return None;
-        }
-        let mut registered = self.walk(selection.prefix).filter(|&id| !self.has_lapsed(id, now));
-        match selection.policy {
-            Policy::Longest => registered.next(),
-            Policy::LeastUsed => registered.min_by_key(|&id| self.directory.get(id).uses),
-            Policy::Random => {
-                let all: Vec<u32> = registered.collect();
-                all.get(below(selection.random, all.len() as u32) as usize).copied()
-            }
-            Policy::Sticky => {
-                let mut of_peer = self.of_peer(selection.peer, selection.prefix);
-                of_peer.find(|&id| !self.has_lapsed(id, now)).or_else(|| registered.next())
-            }
-        }
+        self.first_choice(selection).filter(|&id| !self.has_lapsed(id, now))
     }
 
     /// Whether the choice among all numbers in the queue is one whose registration has lapsed.
     pub(in crate::numpool) fn first_choice_has_lapsed(&self, selection: &Selection<'_>, now: Millis) -> bool {
-        self.pick_with_lapsed(selection).is_some_and(|id| self.has_lapsed(id, now))
+        self.first_choice(selection).is_some_and(|id| self.has_lapsed(id, now))
     }
 
     /// Whether the registrations of all numbers have lapsed. O(n), about a nanosecond each; usually much less.
@@ -70,7 +51,7 @@ impl Pool {
     }
 
     /// The choice among all numbers in the queue.
-    fn pick_with_lapsed(&self, selection: &Selection<'_>) -> Option<u32> {
+    fn first_choice(&self, selection: &Selection<'_>) -> Option<u32> {
         let id = match selection.policy {
             Policy::Longest => self.oldest(selection.prefix),
             Policy::Random => self.random(selection.prefix, selection.random),
@@ -83,108 +64,72 @@ impl Pool {
         (id != NONE).then_some(id)
     }
 
-    /// Free numbers with a prefix, the longest waiting first, by a walk along the queue.
-    fn walk(&self, prefix: Option<Number>) -> impl Iterator<Item = u32> + '_ {
-        let fits = move |id: &u32| prefix.is_none_or(|prefix| self.number(*id).begins_with(prefix));
-        self.queue.iter(&self.directory).filter(fits)
+    /// The order for a choice by prefix, unless no number is free.
+    fn whole<'a>(&self, order: Option<&'a Order>) -> Option<&'a Tree> {
+        let tree = order.and_then(Order::whole);
+        invariant!(tree.is_some() || self.queue.is_empty(), "the order for a choice by prefix is whole");
+        tree
     }
 
-    fn by_digits(&self) -> Option<&Tree> {
-        self.by_digits.as_ref()?.whole()
+    /// The best of the numbers with a prefix.
+    fn best(&self, prefix: Number) -> Best {
+        let (least, greatest) = prefix.beginning_with();
+        let tree = self.whole(self.by_digits.as_deref());
+        let best = tree.map(|tree| tree.best((0, least), (0, greatest), &ByDigits(&self.directory)));
+        best.unwrap_or_default()
     }
 
     fn oldest(&self, prefix: Option<Number>) -> u32 {
-        let Some(prefix) = prefix else { return self.queue.head };
-        match self.by_digits() {
-            Some(tree) => {
-                let (least, greatest) = prefix.beginning_with();
-                tree.best((0, least), (0, greatest), &ByDigits(&self.directory)).oldest
-            }
-            None => self.walk(Some(prefix)).next().unwrap_or(NONE),
-        }
+        prefix.map_or(self.queue.head, |prefix| self.best(prefix).oldest)
     }
 
     fn least_used(&self, prefix: Option<Number>) -> u32 {
-        let uses = |id: &u32| self.directory.get(*id).uses;
-        match (self.by_digits(), prefix) {
-            (Some(tree), None) => tree.least_used(),
-            (Some(tree), Some(prefix)) => {
-                let (least, greatest) = prefix.beginning_with();
-                tree.best((0, least), (0, greatest), &ByDigits(&self.directory)).least
-            }
-            (None, None) => self.least_used_without_order(),
-            (None, Some(_)) => self.walk(prefix).min_by_key(uses).unwrap_or(NONE),
+        match prefix {
+            Some(prefix) => self.best(prefix).least,
+            None => self.least_used_of_all(),
         }
     }
 
-    /// The number used least while the order is being made, or there is none. O(numbers), one beside the other in memory.
-    /// If several were used least, also a walk along the queue, from the first number that is not in the order yet to the
-    /// first of them.
-    fn least_used_without_order(&self) -> u32 {
+    /// The number used least. O(1); while the order is being made, or there is none, O(numbers), one beside the other in
+    /// memory. Then, of those used equally little, the number that has been idle for longest may have joined the queue behind
+    /// another.
+    fn least_used_of_all(&self) -> u32 {
+        let so_far = match self.by_digits.as_deref() {
+            Some(order) if order.whole().is_some() => return order.least_used_so_far(),
+            order => order.map_or(NONE, Order::least_used_so_far),
+        };
         let uses = |id: u32| self.directory.get(id).uses;
-        let (ordered, next) =
-            self.by_digits.as_ref().map_or((NONE, self.queue.head), |order| order.least_used_so_far());
-        if ordered != NONE && uses(ordered) == 0 {
-            return ordered;
+        if so_far != NONE && uses(so_far) == 0 {
+            return so_far;
         }
-        let (mut least, mut found, mut is_alone) = (u32::MAX, NONE, true);
+        let (mut least, mut since, mut found) = (u32::MAX, Millis::MAX, NONE);
         for (id, record) in self.directory.values().filter(|(_, record)| record.is_queued()) {
-            if found == NONE || record.uses < least {
-                (least, found, is_alone) = (record.uses, id, true);
-            } else if record.uses == least {
-                is_alone = false;
+            if record.uses < least || record.uses == least && record.since() < since {
+                (least, since, found) = (record.uses, record.since(), id);
             }
         }
         // The numbers in the order have waited longer than all others.
-        if ordered != NONE && uses(ordered) == least {
-            return ordered;
-        }
-        if is_alone {
-            return found;
-        }
-        let mut others = List::iter_from(next, &self.directory);
-        others.find(|&id| uses(id) == least).unwrap_or(NONE)
+        if so_far != NONE && uses(so_far) == least { so_far } else { found }
     }
 
     /// The longest waiting number whose last peer is this one, or `NONE`.
     fn oldest_of_peer(&self, peer: Option<&[u8]>, prefix: Option<Number>) -> u32 {
-        let Some((name, peer)) = peer.and_then(|name| Some((name, self.peers.find(name)?))) else {
-            return NONE;
-        };
+        let Some(peer) = peer.and_then(|name| self.peers.find(name)) else { return NONE };
         let Some(prefix) = prefix else {
             return self.peers.get(peer).map_or(NONE, |group| group.members.head);
         };
-        if let Some(tree) = self.by_peer.as_ref().and_then(|order| order.whole()) {
-            let (least, greatest) = prefix.beginning_with();
-            tree.best((peer, least), (peer, greatest), &ByPeer(&self.directory, &self.peers)).oldest
-        } else {
-            self.of_peer(Some(name), Some(prefix)).next().unwrap_or(NONE)
-        }
-    }
-
-    /// Free numbers whose last peer is this one, the longest waiting first, by a walk.
-    fn of_peer(&self, peer: Option<&[u8]>, prefix: Option<Number>) -> impl Iterator<Item = u32> + '_ {
-        let peer = peer.and_then(|peer| self.peers.find(peer)).unwrap_or(NONE);
-        let fits = move |id: &u32| prefix.is_none_or(|prefix| self.number(*id).begins_with(prefix));
-        self.peers.listed(peer).filter(fits)
+        let (least, greatest) = prefix.beginning_with();
+        let tree = self.whole(self.by_peer.as_deref());
+        let best = tree
+            .map(|tree| tree.best((peer, least), (peer, greatest), &ByPeer(&self.directory, &self.peers)));
+        best.unwrap_or_default().oldest
     }
 
     fn random(&self, prefix: Option<Number>, random: u64) -> u32 {
         let Some(prefix) = prefix else { return self.random_of_all(random) };
-        if let Some(tree) = self.by_digits() {
-            let (least, greatest) = prefix.beginning_with();
-            let data = ByDigits(&self.directory);
-            match tree.best((0, least), (0, greatest), &data).count {
-                0 => NONE,
-                count => tree.at((0, least), below(random, count), &data),
-            }
-        } else {
-            let count = self.walk(Some(prefix)).count() as u32;
-            if count == 0 {
-                return NONE;
-            }
-            self.nth(Some(prefix), below(random, count))
-        }
+        let (count, (least, _)) = (self.best(prefix).count, prefix.beginning_with());
+        let tree = self.whole(self.by_digits.as_deref()).filter(|_| count > 0);
+        tree.map_or(NONE, |tree| tree.at((0, least), below(random, count), &ByDigits(&self.directory)))
     }
 
     /// Any free number. Ids are drawn until one is free, which takes a try or two while a good part of the pool
@@ -206,14 +151,9 @@ impl Pool {
                 random = next(random);
             }
         }
-        self.nth(None, below(random, free))
-    }
-
-    /// The number at a place of those with a prefix, counted from 0, the longest waiting first; it is there.
-    fn nth(&self, prefix: Option<Number>, place: u32) -> u32 {
-        let id = self.walk(prefix).nth(place as usize);
-        invariant!(id.is_some(), "as many numbers are in the queue as were counted");
-        id.unwrap_or(NONE)
+        let chosen = self.queue.iter(&self.directory).nth(below(random, free) as usize);
+        invariant!(chosen.is_some(), "as many numbers are in the queue as it counts");
+        chosen.unwrap_or(NONE)
     }
 }
 

@@ -13,7 +13,7 @@ use crate::shared::token::check_identifier;
 use hashbrown::HashSet;
 
 /// The most leases or registrations of a switch that one step ends: about 5 ms of work.
-const AT_ONCE: u32 = 10_000;
+pub const MAX_AT_ONCE: u32 = 10_000;
 /// How many ids a slice looks at.
 const LOOKED_AT: u32 = 10_000;
 /// The most requests of a pool that are in progress.
@@ -23,13 +23,13 @@ impl Pool {
     /// Whether a switch carries more leases than one step ends. O(1).
     pub fn is_reconciled_in_slices(&self, switch: &[u8]) -> bool {
         let switch = self.switches.find(switch);
-        switch.is_some_and(|switch| self.leases.count_carried_by(switch) > AT_ONCE)
+        switch.is_some_and(|switch| self.leases.count_carried_by(switch) > MAX_AT_ONCE)
     }
 
     /// Whether a switch has registered more numbers than one step unregisters. O(1).
     pub fn is_unregistered_in_slices(&self, switch: &[u8]) -> bool {
         let group = self.switches.find(switch).and_then(|switch| self.switches.get(switch));
-        group.is_some_and(|group| group.members.len() > AT_ONCE)
+        group.is_some_and(|group| group.members.len() > MAX_AT_ONCE)
     }
 
     /// Begins a reconciliation in slices. When it is done, its outcome is for the waiter that `wait` returns, which is

@@ -23,10 +23,9 @@ impl Order {
         (self.next == NONE).then_some(&self.tree)
     }
 
-    /// The number used least of those in the order, and the first of the queue that is not; each may be `NONE`. The numbers
-    /// in the order have waited longer than the others.
-    pub(in crate::numpool) fn least_used_so_far(&self) -> (u32, u32) {
-        (self.tree.least_used(), self.next)
+    /// The number used least of those in the order, or `NONE`. They have waited longer than the others.
+    pub(in crate::numpool) fn least_used_so_far(&self) -> u32 {
+        self.tree.least_used()
     }
 
     /// Adds at most `count` of the numbers that it lacks. O(count log n).

@@ -43,7 +43,7 @@ impl Default for Node {
     }
 }
 
-/// The best of some numbers.
+/// The best of some numbers; of none by default.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::numpool) struct Best {
     /// Who joined first, or `NONE`.
@@ -52,6 +52,12 @@ pub(in crate::numpool) struct Best {
     pub(in crate::numpool) least: u32,
     /// How many they are.
     pub(in crate::numpool) count: u32,
+}
+
+impl Default for Best {
+    fn default() -> Self {
+        Self { oldest: NONE, least: NONE, count: 0 }
+    }
 }
 
 /// A treap: a search tree whose shape depends on a hash of each id, so that its depth is O(log n). It takes 24 bytes

@@ -51,7 +51,7 @@ impl Bench {
             pick: if self.random.chance(40) { Some(self.random.pick(&Policy::ALL)) } else { None },
         };
         let random = self.random.next();
-        if self.random.chance(5) {
+        if wish.number.is_none() {
             self.pool.prepare(wish.pick, wish.prefix);
         }
         let call = Call {
