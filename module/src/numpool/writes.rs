@@ -135,11 +135,11 @@ pub(super) fn call(
     let wait = Wait::of(wait, priority)?;
     let outcome = change::<Pool, _>(call.ctx, call.key()?, |step| {
         draw(step, &mut request);
-        let may_wait = call.ctx.may_block();
+        let (now, may_wait) = (step.now(), call.ctx.may_block());
         let is_early = if may_wait {
-            step.state_mut().is_postponed(&request)
+            step.state_mut().is_postponed(now, &request)
         } else {
-            step.state_mut().lacks_order(&request) && !step.state().has_lease(request.lease.token)
+            step.state_mut().lacks_order(&request) && !step.state().has_lease(request.lease.token, now)
         };
         let decision = if is_early { None } else { decide_call(step, &request) };
         match (decision, &wait) {
@@ -174,33 +174,38 @@ fn draw(step: &Step<'_, '_, Pool>, request: &mut request::Call<'_>) {
 
 /// A refusal of a call whose caller cannot wait.
 fn too_much(advice: &str) -> Refusal {
-    let why = "the choice of a number takes more than one step: the pool's index is being built, or thousands of deadlines \
-               are overdue";
+    let why = "the choice of a number takes more than one step, because thousands of deadlines are overdue or the \
+               pool's index is being built";
     Refusal::new(Code::Limit, format!("{why}; {advice}"))
 }
 
-/// How many slices of overdue deadlines one call applies.
+/// After so many slices of overdue deadlines, of 1,000 or 2,000 each, the rest is left to the timer.
 const OVERDUE_SLICES: usize = 3;
 
-/// Decides a call; `None` if it depends on more deadlines than one step applies. Numbers that became free because a
-/// deadline has passed go to calls that wait first.
+/// Decides a call; `None` if it may depend on more deadlines than one step applies, which one that names its number does
+/// not. Numbers that became free because a deadline has passed go to calls that wait first.
 fn decide_call(
     step: &mut Step<'_, '_, Pool>,
     request: &request::Call<'_>,
 ) -> Option<Result<Decision, Refusal>> {
-    let lease = request.lease.token;
+    let (lease, names_a_number) = (request.lease.token, request.number.is_some());
     let request = Request::Call(*request);
-    let mut slices = 0;
+    let (now, mut slices) = (step.now(), 0);
+    // Not behind the last look: others could take the number that was found.
+    step.serve();
     while step.apply_overdue(|pool, now| decide_overdue(pool, now, &request)) {
+        step.state_mut().finish_preparation(now);
         step.serve();
         slices += 1;
-        if slices == OVERDUE_SLICES {
+        if slices == OVERDUE_SLICES && !names_a_number {
             step.state_mut().await_deadlines();
             return None;
         }
+        if slices == OVERDUE_SLICES {
+            break;
+        }
     }
-    step.serve();
-    if step.state().has_pending_grants() && !step.state().has_lease(lease) {
+    if step.state().has_pending_grants() && !step.state().has_lease(lease, now) {
         // More calls wait than one step serves, and the free numbers are theirs.
         return Some(Ok(Decision::unchanged(Reply::None)));
     }

@@ -95,7 +95,7 @@ fn call_in_a_transaction_or_a_script_is_refused_until_its_number_can_be_chosen_i
 #[test]
 fn call_does_not_end_thousands_of_lapsed_registrations_in_one_step() {
     let server = RedisServer::builder().module_arg("timer-slice 1").start();
-    let (mut control, mut client, mut other) = (server.raw(), server.raw(), server.raw());
+    let [mut control, mut client, mut other, mut later] = std::array::from_fn(|_| server.raw());
     fill(&mut control, "pool", LAPSED);
     control.words("NUMPOOL.ADD pool 77");
     control.words("NUMPOOL.REG pool 77");
@@ -118,12 +118,19 @@ fn call_does_not_end_thousands_of_lapsed_registrations_in_one_step() {
         client.send(&words.split(' ').collect::<Vec<_>>());
     }
     other.send(&["NUMPOOL.CALL", "pool", "LEASE", "b"]);
+    // Redis goes on with paused clients in their order.
+    eventually("the call to be paused", TIMEOUT, || server.info_field("clients", "blocked_clients") == "2");
+    later.send(&["NUMPOOL.CALL", "pool", "LEASE", "c"]);
+    eventually("the later call to be paused", TIMEOUT, || {
+        server.info_field("clients", "blocked_clients") == "3"
+    });
     control.words("CLIENT UNPAUSE");
     assert_eq!(client.read(), Reply::Simple("OK".into()));
     assert_eq!(client.read(), Reply::Simple("QUEUED".into()));
     let refused = client.read().array()[0].error().to_owned();
     assert!(refused.starts_with("LIMIT the choice of a number takes more than one step"), "{refused}");
     assert_eq!(other.read().field("number").text(), "77", "when the timer has ended them");
+    assert!(later.read().is_null(), "it came behind");
     assert_eq!(pool_info(&mut control, "pool", "leases"), 1);
     no_internal_errors(&server);
 }
@@ -146,6 +153,8 @@ fn client_that_leaves_leaves_no_lease_and_one_whose_key_goes_is_told() {
         fill(&mut control, "pool", NUMBERS);
         let mut client = server.raw();
         client.send(&["NUMPOOL.CALL", "pool", "PREFIX", "138"]);
+        // Soon, unless it was answered before this is seen.
+        let _ = (0..100).any(|_| server.info_field("clients", "blocked_clients") == "1");
         control.words("RENAME pool other");
         let reply = client.read();
         assert_eq!(client.words("PING"), Reply::Simple("PONG".into()));

@@ -30,14 +30,13 @@ impl Pool {
         self.grow_orders(ORDERED_AT_ONCE);
     }
 
-    /// Whether a call is to be postponed: the order for its choice is not whole, or calls that were postponed, or that wait
-    /// for this work, come first. O(1) for a pool whose orders are whole.
-    pub fn is_postponed(&mut self, call: &Call<'_>) -> bool {
-        let are_first = self.postponed.are_ready() || self.postponed.is_awaited && self.waiting_calls() > 0;
-        let must_wait = self.lacks_order(call) || call.number.is_none() && are_first;
+    /// Whether a call is to be postponed: the order for its choice is not whole, or postponed calls come first. O(1) for a
+    /// pool whose orders are whole.
+    pub fn is_postponed(&mut self, now: Millis, call: &Call<'_>) -> bool {
+        let must_wait = self.lacks_order(call) || call.number.is_none() && self.postponed.are_ready();
         // A call that waits behind the others is looked at again.
         self.postponed.is_awaited |= must_wait;
-        must_wait && !self.has_lease(call.lease.token)
+        must_wait && !self.has_lease(call.lease.token, now)
     }
 
     /// Whether the order for the choice of a call is not whole. If so, the timer makes it. O(1).
@@ -47,7 +46,7 @@ impl Pool {
 
     /// Has calls that wait looked at again when all that is overdue was applied. O(1).
     pub fn await_deadlines(&mut self) {
-        self.postponed.is_awaited = true;
+        self.postponed.await_deadlines();
     }
 
     /// Postpones a call: when the work is done it is answered, even if no number is free. O(1).
@@ -59,6 +58,11 @@ impl Pool {
     /// caller of another family cannot wait.
     pub fn continue_preparation(&mut self, now: Millis) {
         self.prepare_a_part();
+        self.finish_preparation(now);
+    }
+
+    /// Has the calls that wait for this work looked at again if it is done. O(1), plus the classes of waiters.
+    pub fn finish_preparation(&mut self, now: Millis) {
         if self.postponed.is_awaited && self.is_prepared(now) {
             self.postponed.done();
             self.waiters.open_all();
@@ -79,14 +83,17 @@ impl Pool {
     /// Whether the choice for a call that names no number needs work that the timer does: the order is not whole, or the
     /// registration of the first choice has lapsed. If so, the call is looked at again when that is done.
     pub(super) fn needs_work(&mut self, now: Millis, call: &Call<'_>) -> bool {
-        let has_lapsed = |pool: &Self| {
-            pool.registrations.earliest().is_some_and(|due| due <= now)
-                && pool.first_choice_has_lapsed(&Selection::of(pool, call), now)
-                && !pool.all_have_lapsed(now)
-        };
-        let needs = self.lacks_order(call) || has_lapsed(self);
-        self.postponed.is_awaited |= needs;
-        needs
+        if self.lacks_order(call) {
+            self.postponed.is_awaited = true;
+            return true;
+        }
+        let has_lapsed = self.registrations.earliest().is_some_and(|due| due <= now)
+            && self.first_choice_has_lapsed(&Selection::of(self, call), now)
+            && !self.all_have_lapsed(now);
+        if has_lapsed {
+            self.await_deadlines();
+        }
+        has_lapsed
     }
 
     /// The first postponed call, with its answer, if the work is done.

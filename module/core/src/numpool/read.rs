@@ -210,9 +210,10 @@ impl Pool {
         (if end == self.directory.slots() { 0 } else { end }, shown)
     }
 
-    /// Whether a lease with this token is live. O(1).
-    pub fn has_lease(&self, token: &[u8]) -> bool {
-        self.leases.find(token).is_some()
+    /// Whether a lease with this token is live at `now`. O(1).
+    pub fn has_lease(&self, token: &[u8], now: Millis) -> bool {
+        let until = self.leases.find(token).map(|lease| self.leases.until(lease));
+        until.is_some_and(|until| until.is_none_or(|until| until > now))
     }
 
     /// Leases that live at `now`, from a cursor on, as `scan`; with `switch` only those that it carries. O(count).

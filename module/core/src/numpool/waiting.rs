@@ -57,7 +57,13 @@ impl Pool {
     /// Has a call wait under an id that no other waiter has. The call was decided before, and is worth waiting. A call
     /// with the token of an earlier waiter takes the place of this waiter, whose id is returned. O(log n).
     pub fn wait(&mut self, id: u64, call: &Call<'_>, priority: i32) -> Option<u64> {
-        self.waiters.join(id, wish_of(call), priority)
+        let replaced = self.waiters.join(id, wish_of(call), priority);
+        // More calls wait than one step serves, so a number may be free for this one. Or it is looked at with all others
+        // when the work is done that they wait for.
+        if self.has_pending_grants() && !self.postponed.is_awaited {
+            self.waiters.open_all();
+        }
+        replaced
     }
 
     /// A waiter has left, for example because its connection has ended. O(log n).
@@ -104,7 +110,8 @@ impl Pool {
                 continue;
             }
             let call = call_of(&waiter.wish, random);
-            if call.number.is_none() && self.needs_work(now, &call) {
+            let is_repeated = self.has_lease(call.lease.token, now);
+            if call.number.is_none() && !is_repeated && self.needs_work(now, &call) {
                 // All classes are opened when the work is done.
                 self.waiters.put_back(waiter);
                 continue;

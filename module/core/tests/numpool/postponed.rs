@@ -2,7 +2,7 @@
 
 use super::spec::{Bench, any, n};
 use allot_core::numpool::request::{Call, Changes, Policy, Request};
-use allot_core::numpool::{Number, Pool, Reply, decide, decide_due};
+use allot_core::numpool::{Event, Number, Pool, Reply, decide, decide_due, decide_overdue};
 
 /// More numbers than an order gets in one slice.
 const NUMBERS: usize = 35_000;
@@ -48,7 +48,7 @@ fn choices() -> impl Iterator<Item = Call<'static>> {
 
 impl Bench {
     fn postpone(&mut self, id: u64, call: &Call<'_>) {
-        assert!(self.pool.is_postponed(call));
+        assert!(self.pool.is_postponed(self.now, call));
         self.pool.postpone(id, call);
     }
 
@@ -94,12 +94,11 @@ fn a_caller_that_cannot_wait_gets_the_number_used_least_while_the_order_is_made(
         for place in twice.chain(0..NUMBERS) {
             call_one(&mut bench, numbers[place]);
             hang_up(&mut bench, numbers[place]);
+            bench.now += 1;
         }
         bench.ok(&Request::Configure(Changes { pick: Some(Policy::LeastUsed), ..Changes::default() }));
         for slice in 0..6 {
-            let got = n(&number_for(&bench.pool, bench.now, call));
-            let record = bench.pool.number_record(got, bench.now).unwrap();
-            assert_eq!(record.uses, 1, "{slice} slices");
+            assert_eq!(number_for(&bench.pool, bench.now, call), bench.expected(call), "{slice} slices");
             bench.pool.prepare_a_part();
             assert_eq!(bench.pool.check(), Ok(()));
         }
@@ -132,7 +131,7 @@ fn slices_make_the_order_that_one_step_makes_while_numbers_come_and_go() {
         assert!(rounds > 2, "{rounds} slices");
         let expected = bench.expected(call);
         assert_eq!(bench.serve(), [(7, expected)], "{call:?}");
-        assert!(!bench.pool.is_postponed(&Call { lease: any("next").lease, ..call }));
+        assert!(!bench.pool.is_postponed(bench.now, &Call { lease: any("next").lease, ..call }));
         assert_ne!(bench.pool.next_due(), Some(bench.now), "the work is done");
     }
 }
@@ -147,13 +146,12 @@ fn postponed_calls_are_answered_in_the_order_in_which_they_came() {
     bench.postpone(3, &Call { lease: any("c").lease, ..used });
     // The same call again, after its connection was lost.
     bench.postpone(4, &used);
-    // This call needs nothing.
-    assert!(!bench.pool.is_postponed(&any("d")));
-    // A call that waits, and needs the same work: others come behind it.
-    assert!(bench.pool.is_postponed(&Call { lease: any("w").lease, ..used }));
+    // A call that waits, and needs the same work.
+    assert!(bench.pool.is_postponed(bench.now, &Call { lease: any("w").lease, ..used }));
     bench.wait(5, 0, Call { lease: any("w").lease, ..used });
-    assert!(bench.pool.is_postponed(&any("d")));
-    assert!(!bench.pool.is_postponed(&Call { number: Some(number(3)), ..used }));
+    // These need nothing.
+    assert!(!bench.pool.is_postponed(bench.now, &any("d")));
+    assert!(!bench.pool.is_postponed(bench.now, &Call { number: Some(number(3)), ..used }));
     assert!(!bench.pool.clone().has_grants(), "a copy has no connections");
     while !bench.pool.has_grants() {
         assert_eq!(bench.serve(), []);
@@ -162,22 +160,21 @@ fn postponed_calls_are_answered_in_the_order_in_which_they_came() {
     assert!(!bench.pool.clone().has_grants(), "a copy has no connections");
     let free = |place: usize| number(place * 4 + 3).to_string();
     // Calls that come now are behind.
-    assert!(bench.pool.is_postponed(&any("d")));
+    assert!(bench.pool.is_postponed(bench.now, &any("d")));
     bench.pool.postpone(6, &any("d"));
     let late = Call { prefix: Some(n("12")), ..any("v") };
-    assert!(bench.pool.is_postponed(&late));
+    assert!(bench.pool.is_postponed(bench.now, &late));
     bench.wait(7, 0, late);
     let oldest = bench.pool.waiting().find(|number| *number != n(&free(0)) && *number != n(&free(1)));
     let served = bench.serve_alive(|id| id != 3);
     let expected =
         [(5, free(0)), (1, free(1)), (2, "none".into()), (4, free(1)), (6, oldest.unwrap().to_string())];
     assert_eq!(served, expected);
-    assert!(bench.pool.is_postponed(&any("e")), "behind the one that waits");
+    assert!(!bench.pool.is_postponed(bench.now, &any("e")));
     assert!(!bench.pool.has_grants());
     let expected = bench.expected(late);
     bench.tick(0);
     assert_eq!(bench.serve(), [(7, expected)], "a call that waits, and came behind them");
-    assert!(!bench.pool.is_postponed(&any("e")));
     assert_ne!(bench.pool.next_due(), Some(bench.now));
 
     // A key that gets another name has none of them.
@@ -199,7 +196,7 @@ fn postponed_call_is_answered_when_all_that_is_overdue_was_applied() {
     bench.ok(&Request::Add(&[n("77")]));
     bench.ok(&Request::Reg { numbers: &[n("77")], ttl: None, switch: None });
     bench.now = 9000;
-    assert!(!bench.pool.is_postponed(&any("a")), "it may be answered at once");
+    assert!(!bench.pool.is_postponed(bench.now, &any("a")), "it may be answered at once");
     bench.pool.postpone(1, &any("a"));
     bench.pool.postpone(2, &any("b"));
     let mut rounds = 0;
@@ -229,11 +226,27 @@ fn waiter_gets_a_number_behind_one_whose_registration_has_lapsed_before_calls_th
     bench.ok(&Request::Add(&[n("2")]));
     bench.ok(&Request::Reg { numbers: &[n("2")], ttl: None, switch: None });
     assert_eq!(bench.serve(), []);
-    assert!(bench.pool.is_postponed(&any("late")));
-    assert!(!bench.pool.is_postponed(&Call { number: Some(n("2")), ..any("named") }));
+    // So this does not end before the waiter has its turn, whether the call names a number or not.
+    for call in [any("late"), Call { number: Some(n("2")), ..any("named") }] {
+        let mut bench = Bench { pool: bench.pool.clone(), now: bench.now };
+        bench.pool.await_deadlines();
+        let due = decide_overdue(&bench.pool, bench.now, &Request::Call(call));
+        assert!(matches!(due.as_slice(), [Event::Lapsed(numbers)] if numbers[..] == [n("1")]), "{due:?}");
+    }
     bench.tick(500);
     assert_eq!(bench.serve(), [(7, "2".into())]);
-    assert!(!bench.pool.is_postponed(&any("late")));
+    let due = decide_overdue(&bench.pool, bench.now, &Request::Call(any("late")));
+    assert!(due.is_empty(), "{due:?}");
+}
+
+#[test]
+fn repeated_call_is_postponed_if_its_lease_has_ended() {
+    let mut bench = large();
+    let call = Call { prefix: Some(n("12")), ttl: Some(500), ..any("a") };
+    bench.ok(&Request::Call(Call { prefix: None, ..call }));
+    assert!(!bench.pool.is_postponed(bench.now, &call), "its lease is the answer");
+    bench.now += 1000;
+    assert!(bench.pool.is_postponed(bench.now, &call), "nobody has noticed yet that the lease has ended");
 }
 
 #[test]
@@ -249,7 +262,7 @@ fn pool_that_picks_by_use_has_its_order_before_a_call_needs_it() {
         assert!(slices < 10, "the work ends");
     }
     assert!(slices > 2, "{slices} slices");
-    let is_postponed = |pool: &Pool| pool.clone().is_postponed(&any("a"));
+    let is_postponed = |pool: &Pool| pool.clone().is_postponed(bench.now, &any("a"));
     assert!(!is_postponed(&bench.pool));
     assert!(!is_postponed(&Pool::decode(&bench.pool.encode()).unwrap()), "loading makes the order");
     // A batch of changes drops the order, and the timer makes it again.

@@ -76,7 +76,7 @@ impl Bench {
     }
 
     fn is_live(&self, place: usize) -> bool {
-        self.pool.has_lease(token(place).as_bytes())
+        self.pool.has_lease(token(place).as_bytes(), self.now)
     }
 }
 

@@ -351,7 +351,7 @@ fn random_takes_every_free_number_as_often() {
 }
 
 #[test]
-fn the_order_by_digits_makes_no_difference_but_speed() {
+fn choice_by_use_is_the_same_without_the_order_for_it() {
     let run = |prepared: bool| {
         let mut bench = Bench::of(&["21", "11", "12", "22", "13"]);
         if prepared {

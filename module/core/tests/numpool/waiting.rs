@@ -117,6 +117,28 @@ fn waiter_that_was_alone_keeps_its_place_when_nothing_is_free_for_it() {
 }
 
 #[test]
+fn waiter_that_comes_while_others_are_being_served_has_its_turn() {
+    let mut bench = Bench::of(&[]);
+    bench.wait(1, 0, any("a"));
+    bench.ok(&Request::Add(&[n("1"), n("2"), n("3")]));
+    bench.ok(&Request::Reg { numbers: &[n("1"), n("2"), n("3")], ttl: None, switch: None });
+    assert!(bench.pool.has_pending_grants());
+    bench.pool.prepare(None, Some(n("3")));
+    bench.wait(2, 0, Call { prefix: Some(n("3")), ..any("b") });
+    assert_eq!(bench.serve(), [(1, "1".to_owned()), (2, "3".to_owned())]);
+}
+
+#[test]
+fn postponed_calls_keep_the_timer_busy_until_all_are_answered() {
+    let mut bench = Bench::of(&["1"]);
+    bench.pool.postpone(1, &any("a"));
+    bench.pool.postpone(2, &any("b"));
+    bench.tick(1);
+    let first = bench.pool.next_grant(bench.now, 0, |_| true).unwrap();
+    assert_eq!((first.waiter, bench.pool.next_due()), (1, Some(bench.now)));
+}
+
+#[test]
 fn numbers_that_come_up_together_go_to_the_waiters_in_order() {
     let mut bench = Bench::of(&[]);
     let numbers: Vec<Number> = (10..20).map(|number| n(&number.to_string())).collect();

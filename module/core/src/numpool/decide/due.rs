@@ -12,10 +12,15 @@ use smallvec::smallvec;
 /// The events of deadlines up to `now`, in the order of their times, for at most `limit` numbers. Call again until
 /// none are left.
 pub fn decide_due(pool: &Pool, now: Millis, limit: usize) -> Events {
-    let mut due: Vec<Due> = Vec::new();
     if pool.next_due().is_none_or(|earliest| earliest > now) {
         return Events::new();
     }
+    due_events(pool, all_due(pool, now, limit))
+}
+
+/// The deadlines that have passed by `now`, the earliest first, at most `limit`.
+pub(super) fn all_due(pool: &Pool, now: Millis, limit: usize) -> Vec<Due> {
+    let mut due: Vec<Due> = Vec::new();
     let leases = pool.leases.deadlines().due(now, limit).into_iter();
     due.extend(leases.filter_map(|id| lease_due(pool, id, now)));
     let cool_downs = pool.cool_downs.due(now, limit).into_iter();
@@ -24,7 +29,7 @@ pub fn decide_due(pool: &Pool, now: Millis, limit: usize) -> Events {
     due.extend(registrations.filter_map(|id| registration_due(pool, id)));
     due.sort_unstable_by_key(Due::order);
     due.truncate(limit);
-    due_events(pool, due)
+    due
 }
 
 /// The end of a lease whose deadline has passed by `now`.

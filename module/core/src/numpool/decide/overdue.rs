@@ -1,7 +1,7 @@
 //! Overdue deadlines that a request depends on. After a pause or a restart a million deadlines may be overdue. The
 //! timer applies them in slices; a request applies only the deadlines on which its own decision depends.
 
-use super::due::{Due, cool_down_due, due_events, lease_due, number_due, registration_due};
+use super::due::{Due, all_due, cool_down_due, due_events, lease_due, number_due, registration_due};
 use super::pick::Selection;
 use crate::numpool::event::Events;
 use crate::numpool::number::Number;
@@ -18,7 +18,8 @@ const SLICE: usize = 1000;
 ///
 /// A call that names no number gets one of the numbers that are free by now. Only when there is none are the ends of
 /// leases and cool-downs looked for, so that no call is refused because of a deadline that has passed. Registrations end
-/// if the call would get a number whose registration has lapsed.
+/// if the call would get a number whose registration has lapsed. While other calls wait for all overdue deadlines to be
+/// applied, a call applies them as well.
 pub fn decide_overdue(pool: &Pool, now: Millis, request: &Request<'_>) -> Events {
     if pool.next_due().is_none_or(|due| due > now) {
         return Events::new();
@@ -73,19 +74,26 @@ fn for_call(pool: &Pool, now: Millis, call: &Call<'_>) -> Vec<Due> {
         return expired.flatten().into_iter().collect();
     }
     if let Some(number) = call.number {
-        return of_numbers(pool, now, &[number]);
+        let due = of_numbers(pool, now, &[number]);
+        if !due.is_empty() || !pool.postponed.awaits_deadlines() {
+            return due;
+        }
+    }
+    // Others wait for all of them, and come first.
+    if pool.postponed.awaits_deadlines() {
+        let due = all_due(pool, now, SLICE);
+        if !due.is_empty() || call.number.is_some() {
+            return due;
+        }
     }
     // No number can be free.
     if pool.all_have_lapsed(now) {
         return Vec::new();
     }
-    let selection = Selection::of(pool, call);
-    if pool.first_choice_has_lapsed(&selection, now) {
-        let lapsed = pool.registrations.due(now, SLICE).into_iter();
-        return lapsed.filter_map(|id| registration_due(pool, id)).collect();
-    }
-    if pool.pick(&selection, now).is_some() {
-        return Vec::new();
+    if let Some(first) = pool.first_choice(&Selection::of(pool, call)) {
+        let lapsed =
+            if pool.has_lapsed(first, now) { pool.registrations.due(now, SLICE) } else { Vec::new() };
+        return lapsed.into_iter().filter_map(|id| registration_due(pool, id)).collect();
     }
     let cooled = pool.cool_downs.due(now, SLICE).into_iter();
     let cooled = cooled.filter_map(|id| cool_down_due(pool, id, now));

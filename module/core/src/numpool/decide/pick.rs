@@ -28,8 +28,8 @@ impl<'a> Selection<'a> {
 }
 
 impl Pool {
-    /// The id of the number for a selection, if one is free. The registration of the first choice has lapsed by `now` only
-    /// if all have: `decide_overdue` ends it before. O(1); by prefix or by use O(log n).
+    /// The id of the number for a selection, if one is free: the first choice, unless its registration has lapsed by `now`.
+    /// `decide_overdue` ends those in its way before, unless all have lapsed. O(1); by prefix or by use O(log n).
     pub(super) fn pick(&self, selection: &Selection<'_>, now: Millis) -> Option<u32> {
         self.first_choice(selection).filter(|&id| !self.has_lapsed(id, now))
     }
@@ -51,7 +51,7 @@ impl Pool {
     }
 
     /// The choice among all numbers in the queue.
-    fn first_choice(&self, selection: &Selection<'_>) -> Option<u32> {
+    pub(super) fn first_choice(&self, selection: &Selection<'_>) -> Option<u32> {
         let id = match selection.policy {
             Policy::Longest => self.oldest(selection.prefix),
             Policy::Random => self.random(selection.prefix, selection.random),

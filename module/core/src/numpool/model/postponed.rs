@@ -12,6 +12,8 @@ pub(in crate::numpool) struct Postponed {
     calls: VecDeque<(u64, Wish)>,
     /// Whether a call waits for the work to be done; it may be a waiter.
     pub(in crate::numpool) is_awaited: bool,
+    /// Whether a call waits for overdue deadlines to be applied. Those that come later are behind it.
+    awaits_deadlines: bool,
     /// Whether the work is done, and the calls can be answered.
     is_ready: bool,
 }
@@ -36,9 +38,19 @@ impl Postponed {
         self.is_awaited |= !self.is_ready;
     }
 
+    /// A call waits until all that is overdue was applied.
+    pub(in crate::numpool) fn await_deadlines(&mut self) {
+        (self.is_awaited, self.awaits_deadlines) = (true, true);
+    }
+
+    /// Whether a call waits for that.
+    pub(in crate::numpool) fn awaits_deadlines(&self) -> bool {
+        self.awaits_deadlines
+    }
+
     /// The work is done.
     pub(in crate::numpool) fn done(&mut self) {
-        self.is_awaited = false;
+        (self.is_awaited, self.awaits_deadlines) = (false, false);
         self.is_ready = !self.calls.is_empty();
     }
 
@@ -52,7 +64,8 @@ impl Postponed {
     /// Puts back a call that was taken out: there is more work to do.
     pub(in crate::numpool) fn put_back(&mut self, call: (u64, Wish)) {
         self.calls.push_front(call);
-        (self.is_awaited, self.is_ready) = (true, false);
+        self.is_ready = false;
+        self.await_deadlines();
     }
 
     /// Forgets all of them.

@@ -152,7 +152,7 @@ impl Pool {
 
     /// The earliest deadline. While a call that waits may be served, or work goes on in slices, this is now.
     pub fn next_due(&self) -> Option<Millis> {
-        if self.waiters.are_pending() || !self.sliced.is_empty() || self.is_preparing() {
+        if self.has_grants() || !self.sliced.is_empty() || self.is_preparing() {
             return Some(self.applied);
         }
         self.earliest_deadline()

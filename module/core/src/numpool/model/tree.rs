@@ -2,7 +2,7 @@
 //! longest waiting and the least used number below them.
 //!
 //! A pool has no order until the first such choice (`preparation`); from then on every event costs O(log n). The order
-//! does not change which number is picked, so it is not part of the state: replicas and snapshots have none.
+//! does not change which number is picked, but for ties by use, so it is not part of the state: replicas and snapshots have none.
 
 use super::number::Number;
 use crate::shared::column::Column;
