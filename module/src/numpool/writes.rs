@@ -136,16 +136,17 @@ pub(super) fn call(
     let outcome = change::<Pool, _>(call.ctx, call.key()?, |step| {
         draw(step, &mut request);
         let (now, may_wait) = (step.now(), call.ctx.may_block());
-        let is_early = if may_wait {
+        let must_wait = if may_wait {
             step.state_mut().is_postponed(now, &request)
         } else {
             step.state_mut().lacks_order(&request) && !step.state().has_lease(request.lease.token, now)
         };
-        let decision = if is_early { None } else { decide_call(step, &request) };
+        let decision = if must_wait { None } else { decide_call(step, &request) };
         match (decision, &wait) {
             (None, _) if !may_wait => {
+                let why = "thousands of deadlines are overdue or the pool's index is being built";
                 let advice = "send the call again in a moment, or outside of the transaction or the script";
-                return Err(too_much(advice));
+                return Err(too_much(why, advice));
             }
             (None, None) => postpone(call.ctx, call.key()?, step, &request),
             (None, Some(wait)) => wait.begin(call.ctx, call.key()?, step, &request),
@@ -173,17 +174,16 @@ fn draw(step: &Step<'_, '_, Pool>, request: &mut request::Call<'_>) {
 }
 
 /// A refusal of a call whose caller cannot wait.
-fn too_much(advice: &str) -> Refusal {
-    let why = "the choice of a number takes more than one step, because thousands of deadlines are overdue or the \
-               pool's index is being built";
-    Refusal::new(Code::Limit, format!("{why}; {advice}"))
+fn too_much(why: &str, advice: &str) -> Refusal {
+    let text = format!("the choice of a number takes more than one step, because {why}; {advice}");
+    Refusal::new(Code::Limit, text)
 }
 
 /// After so many slices of overdue deadlines, of 1,000 or 2,000 each, the rest is left to the timer.
 const OVERDUE_SLICES: usize = 3;
 
-/// Decides a call; `None` if it may depend on more deadlines than one step applies, which one that names its number does
-/// not. Numbers that became free because a deadline has passed go to calls that wait first.
+/// Decides a call; `None` if it names no number, and may depend on more deadlines than one step applies. Numbers that
+/// became free because a deadline has passed go to calls that wait first.
 fn decide_call(
     step: &mut Step<'_, '_, Pool>,
     request: &request::Call<'_>,
@@ -191,7 +191,8 @@ fn decide_call(
     let (lease, names_a_number) = (request.lease.token, request.number.is_some());
     let request = Request::Call(*request);
     let (now, mut slices) = (step.now(), 0);
-    // Not behind the last look: others could take the number that was found.
+    // Those who wait are served before each look at the numbers: afterwards they could take the one that was found.
+    step.state_mut().finish_preparation(now);
     step.serve();
     while step.apply_overdue(|pool, now| decide_overdue(pool, now, &request)) {
         step.state_mut().finish_preparation(now);
@@ -239,7 +240,10 @@ pub(crate) fn call_number(ctx: Context<'_>, pool: KeyName<'_>, lease: &[u8], tak
         let mut others = None;
         loop {
             let Some(decision) = decide_call(step, &request) else {
-                return Err(too_much("send the command again in a moment"));
+                return Err(too_much(
+                    "thousands of deadlines are overdue",
+                    "send the command again in a moment",
+                ));
             };
             let decision = decision?;
             let Reply::Lease(record) = &decision.reply else {

@@ -80,20 +80,28 @@ impl Pool {
         self.settings.pick == Policy::LeastUsed && self.by_digits.is_none() && !self.queue.is_empty()
     }
 
-    /// Whether the choice for a call that names no number needs work that the timer does: the order is not whole, or the
-    /// registration of the first choice has lapsed. If so, the call is looked at again when that is done.
+    /// Whether the decision of a call that waits needs work that the timer does: the order is not whole, or the lease of its
+    /// token or the registration of its number has ended and nobody has noticed. If so, the call is looked at again when that
+    /// is done.
     pub(super) fn needs_work(&mut self, now: Millis, call: &Call<'_>) -> bool {
-        if self.lacks_order(call) {
+        let repeated = self.leases.find(call.lease.token);
+        if repeated.is_none() && self.lacks_order(call) {
             self.postponed.is_awaited = true;
             return true;
         }
-        let has_lapsed = self.registrations.earliest().is_some_and(|due| due <= now)
-            && self.first_choice_has_lapsed(&Selection::of(self, call), now)
-            && !self.all_have_lapsed(now);
-        if has_lapsed {
+        let is_overdue = match (repeated, call.number) {
+            (Some(lease), _) => self.leases.until(lease).is_some_and(|until| until <= now),
+            (None, Some(number)) => self.directory.find(number).is_some_and(|id| self.has_lapsed(id, now)),
+            (None, None) => {
+                self.registrations.earliest().is_some_and(|due| due <= now)
+                    && self.first_choice_has_lapsed(&Selection::of(self, call), now)
+                    && (self.postponed.awaits_deadlines() || !self.all_have_lapsed(now))
+            }
+        };
+        if is_overdue {
             self.await_deadlines();
         }
-        has_lapsed
+        is_overdue
     }
 
     /// The first postponed call, with its answer, if the work is done.

@@ -57,13 +57,10 @@ impl Pool {
     /// Has a call wait under an id that no other waiter has. The call was decided before, and is worth waiting. A call
     /// with the token of an earlier waiter takes the place of this waiter, whose id is returned. O(log n).
     pub fn wait(&mut self, id: u64, call: &Call<'_>, priority: i32) -> Option<u64> {
-        let replaced = self.waiters.join(id, wish_of(call), priority);
-        // More calls wait than one step serves, so a number may be free for this one. Or it is looked at with all others
-        // when the work is done that they wait for.
-        if self.has_pending_grants() && !self.postponed.is_awaited {
-            self.waiters.open_all();
-        }
-        replaced
+        // While more calls wait than one step serves, a number may be free for this one. If they wait for work, all of them
+        // are looked at when it is done.
+        let may_be_served = self.has_pending_grants() && !self.postponed.is_awaited;
+        self.waiters.join(id, wish_of(call), priority, may_be_served)
     }
 
     /// A waiter has left, for example because its connection has ended. O(log n).
@@ -110,8 +107,7 @@ impl Pool {
                 continue;
             }
             let call = call_of(&waiter.wish, random);
-            let is_repeated = self.has_lease(call.lease.token, now);
-            if call.number.is_none() && !is_repeated && self.needs_work(now, &call) {
+            if self.needs_work(now, &call) {
                 // All classes are opened when the work is done.
                 self.waiters.put_back(waiter);
                 continue;

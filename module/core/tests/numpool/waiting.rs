@@ -129,6 +129,31 @@ fn waiter_that_comes_while_others_are_being_served_has_its_turn() {
 }
 
 #[test]
+fn waiter_is_not_answered_by_a_lease_or_a_registration_that_has_ended_unnoticed() {
+    let mut bench = Bench::of(&["1", "2"]);
+    bench.ok(&Request::Call(Call { ttl: Some(500), ..any("again") }));
+    bench.now += 1000;
+    bench.wait(7, 0, any("again"));
+    bench.ok(&Request::Add(&[n("3")]));
+    bench.ok(&Request::Reg { numbers: &[n("3")], ttl: None, switch: None });
+    assert_eq!(bench.serve(), []);
+    bench.tick(500);
+    assert_eq!(bench.serve(), got(7, "2"));
+
+    let mut bench = Bench::of(&["5"]);
+    bench.ok(&Request::Reg { numbers: &[n("5")], ttl: Some(2000), switch: None });
+    bench.ok(&Request::Call(Call { ttl: Some(500), ..any("first") }));
+    bench.wait(8, 0, Call { number: Some(n("5")), ..any("named") });
+    bench.now += 5000;
+    bench.tick(1);
+    assert_eq!(bench.serve(), [], "its lease has ended, and its registration, which nobody has noticed");
+    bench.tick(500);
+    assert_eq!(bench.serve(), []);
+    bench.ok(&Request::Reg { numbers: &[n("5")], ttl: None, switch: None });
+    assert_eq!(bench.serve(), got(8, "5"));
+}
+
+#[test]
 fn postponed_calls_keep_the_timer_busy_until_all_are_answered() {
     let mut bench = Bench::of(&["1"]);
     bench.pool.postpone(1, &any("a"));

@@ -86,14 +86,14 @@ fn for_call(pool: &Pool, now: Millis, call: &Call<'_>) -> Vec<Due> {
             return due;
         }
     }
-    // No number can be free.
-    if pool.all_have_lapsed(now) {
+    let first = pool.first_choice(&Selection::of(pool, call));
+    // The choice is final, or no number can be free.
+    if first.is_some_and(|first| !pool.has_lapsed(first, now)) || pool.all_have_lapsed(now) {
         return Vec::new();
     }
-    if let Some(first) = pool.first_choice(&Selection::of(pool, call)) {
-        let lapsed =
-            if pool.has_lapsed(first, now) { pool.registrations.due(now, SLICE) } else { Vec::new() };
-        return lapsed.into_iter().filter_map(|id| registration_due(pool, id)).collect();
+    if first.is_some() {
+        let lapsed = pool.registrations.due(now, SLICE).into_iter();
+        return lapsed.filter_map(|id| registration_due(pool, id)).collect();
     }
     let cooled = pool.cool_downs.due(now, SLICE).into_iter();
     let cooled = cooled.filter_map(|id| cool_down_due(pool, id, now));

@@ -46,7 +46,7 @@ impl Pool {
     }
 
     /// Whether the registration of a number has passed its deadline.
-    pub(super) fn has_lapsed(&self, id: u32, now: Millis) -> bool {
+    pub(in crate::numpool) fn has_lapsed(&self, id: u32, now: Millis) -> bool {
         self.registrations.get(id).is_some_and(|until| until <= now)
     }
 

@@ -12,7 +12,7 @@ pub(in crate::numpool) struct Postponed {
     calls: VecDeque<(u64, Wish)>,
     /// Whether a call waits for the work to be done; it may be a waiter.
     pub(in crate::numpool) is_awaited: bool,
-    /// Whether a call waits for overdue deadlines to be applied. Those that come later are behind it.
+    /// Whether a call waits for overdue deadlines to be applied, or has to wait again. Those that come later are behind it.
     awaits_deadlines: bool,
     /// Whether the work is done, and the calls can be answered.
     is_ready: bool,

@@ -1,8 +1,8 @@
 //! The free numbers in the order of their digits, for choices by prefix or by use: a search tree whose nodes know the
 //! longest waiting and the least used number below them.
 //!
-//! A pool has no order until the first such choice (`preparation`); from then on every event costs O(log n). The order
-//! does not change which number is picked, but for ties by use, so it is not part of the state: replicas and snapshots have none.
+//! A pool has no order until the first such choice (`preparation`); from then on every event costs O(log n). An order can
+//! be made from the queue at any time, so it is not part of the state: replicas and snapshots have none.
 
 use super::number::Number;
 use crate::shared::column::Column;

@@ -98,14 +98,25 @@ impl Waiters {
     }
 
     /// Has a call wait under an id. A call with the token of an earlier waiter replaces this waiter, and keeps its
-    /// place if the priorities are equal; the id of the earlier waiter is returned. O(log n).
-    pub(in crate::numpool) fn join(&mut self, id: u64, wish: Wish, priority: i32) -> Option<u64> {
+    /// place if the priorities are equal; the id of the earlier waiter is returned. `may_be_served` opens its class.
+    /// O(log n).
+    pub(in crate::numpool) fn join(
+        &mut self,
+        id: u64,
+        wish: Wish,
+        priority: i32,
+        may_be_served: bool,
+    ) -> Option<u64> {
         let queues = self.0.get_or_insert_default();
         let replaced = queues.with_token(&wish.token).and_then(|place| queues.remove(place));
         queues.arrivals += 1;
         let before = replaced.as_ref().map(|waiter| waiter.rank).filter(|rank| rank.0.0 == priority);
         let rank = before.unwrap_or((Reverse(priority), queues.arrivals));
+        let class = wish.class();
         queues.insert(Waiter { id, wish, rank });
+        if may_be_served {
+            queues.open(class);
+        }
         replaced.map(|waiter| waiter.id)
     }
 
