@@ -29,7 +29,7 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// How often all indexes of the realm are checked against each other. What a step changes is checked at each step.
 const INDEX_CHECK_INTERVAL: Duration = Duration::from_secs(20);
 /// The settings of all processes.
-const SETTINGS: &str = "[cmu]\nchatter = \"60s\"\n[accounts]\ngrace = \"10s\"\nmax-ttl = \"60s\"";
+const SETTINGS: &str = "[accounts]\ngrace = \"10s\"\nmax-ttl = \"60s\"";
 
 /// How many processes of each role there are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
