@@ -130,7 +130,8 @@ fn copy_ends_only_after_a_replica_has_the_reason() {
     let mut client = Realm::of(&replica);
     assert_eq!(client.place("1"), (cmu, epoch, "open".to_owned()));
     assert!(!master.dir().join("media.1.bye").exists(), "its media was ended");
-    assert_eq!(unit.metric("allot_unit_conferences"), Some(1.0));
+    // The metric is set with the next heartbeat.
+    eventually("the unit to count it", TIMEOUT, || unit.metric("allot_unit_conferences") == Some(1.0));
 
     // Where no replica is there nobody is waited for.
     client.ok("CONF.RELEASE 1");
