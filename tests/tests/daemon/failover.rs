@@ -31,20 +31,25 @@ fn daemon(name: &str, more: &[&str]) -> Process {
     process
 }
 
-/// Whether the conference is open, and tells more than it told before.
-fn goes_on(port: u16, told: &mut String) -> bool {
-    let Some(mut client) = RawClient::try_connect(port) else { return false };
+/// What the conference has told a server last, if it is open there.
+fn told(port: u16) -> Option<String> {
+    let mut client = RawClient::try_connect(port)?;
     let mut ask = |words: &[&str]| client.try_call(words);
-    let Some(record @ (Reply::Array(_) | Reply::Map(_))) = ask(&["CONF.INFO", REALM, "49"]) else {
-        return false;
-    };
-    let Some(Reply::Array(values)) = ask(&["CONF.GET", REALM, "49", "chatter"]) else { return false };
-    if values[0].is_null() || record.field("state").text() != "open" {
-        return false;
-    }
-    let (before, now) = (std::mem::take(told), values[0].text());
-    told.clone_from(&now);
-    !before.is_empty() && before != now
+    let record @ (Reply::Array(_) | Reply::Map(_)) = ask(&["CONF.INFO", REALM, "49"])? else { return None };
+    let Reply::Array(values) = ask(&["CONF.GET", REALM, "49", "chatter"])? else { return None };
+    (!values[0].is_null() && record.field("state").text() == "open").then(|| values[0].text())
+}
+
+/// Waits until a server is the master and is told more than it knew then: a replica knows what its master was told.
+#[track_caller]
+fn wait_until_told(server: &RedisServer) {
+    eventually("the server to be the master", TIMEOUT, || server.role().as_deref() == Some("master"));
+    let mut known = None;
+    eventually("the conference to tell the master more", TIMEOUT, || {
+        let now = told(server.port());
+        let known = std::mem::replace(&mut known, now.clone());
+        known.is_some() && now.is_some() && known != now
+    });
 }
 
 #[test]
@@ -55,20 +60,17 @@ fn after_a_failover_by_sentinel_all_roles_go_on_with_the_new_master() {
     sentinel.knows_replicas(1);
     let all = daemon("all", &["--redis-sentinels", &sentinel.address(), "--redis-master", "main"]);
     master.raw().words(&format!("CONF.CREATE {REALM} 49"));
-    let mut told = String::new();
-    eventually("the conference to tell", TIMEOUT, || goes_on(master.port(), &mut told));
+    wait_until_told(&master);
     master.wait_offset_equal(&replica);
     master.kill9();
-    eventually("the conference to tell the new master", TIMEOUT, || {
-        replica.role().as_deref() == Some("master") && goes_on(replica.port(), &mut told)
-    });
+    wait_until_told(&replica);
     eventually("the daemon to be ready again", TIMEOUT, || all.is_ready());
     let history = replica.raw().words(&format!("CONF.HISTORY {REALM} 49"));
     assert_eq!(history.array().len(), 1, "{history:?}");
     // The old master comes back, and is made a replica; nobody falls for it.
     master.restart();
     eventually("the old master to follow", TIMEOUT, || master.role().as_deref() == Some("slave"));
-    eventually("the conference to go on", TIMEOUT, || goes_on(replica.port(), &mut told));
+    wait_until_told(&replica);
 }
 
 #[test]
@@ -81,15 +83,12 @@ fn old_master_is_left_for_the_one_that_sentinels_name() {
     sentinel.knows_replicas(1);
     let all = daemon("all", &["--redis-sentinels", &sentinel.address(), "--redis-master", "main"]);
     master.raw().words(&format!("CONF.CREATE {REALM} 49"));
-    let mut told = String::new();
-    eventually("the conference to tell", TIMEOUT, || goes_on(master.port(), &mut told));
+    wait_until_told(&master);
     master.wait_offset_equal(&replica);
     eventually("the failover to begin", TIMEOUT, || {
         sentinel.ask("FAILOVER") == Some(Reply::Simple("OK".into()))
     });
-    eventually("the conference to tell the new master", TIMEOUT, || {
-        replica.role().as_deref() == Some("master") && goes_on(replica.port(), &mut told)
-    });
+    wait_until_told(&replica);
     assert_eq!(master.info_field("replication", "role"), "master", "the old one was told");
     eventually("the daemon to be ready again", TIMEOUT, || all.is_ready());
 }
@@ -187,8 +186,7 @@ fn sentinels_may_have_a_password_of_their_own() {
     let way = ["--redis-sentinels", &address, "--redis-master", "main"];
     let all = daemon("all", &[&way[..], &["--redis-sentinel-password-file", &file]].concat());
     master.raw().words(&format!("CONF.CREATE {REALM} 49"));
-    let mut told = String::new();
-    eventually("the conference to tell", TIMEOUT, || goes_on(master.port(), &mut told));
+    wait_until_told(&master);
     assert!(!all.log().contains("watchword"), "{}", all.log());
     // Who does not have it is not told where the master is, and says so.
     let other = Process::new("other", &[&["--roles", "data-proxy", "--realm", REALM], &way[..]].concat());
@@ -219,8 +217,7 @@ fn sentinels_and_the_nodes_of_a_cluster_are_spoken_to_by_tls() {
             all.log()
         );
         server.raw().words(&format!("CONF.CREATE {REALM} 49"));
-        let mut told = String::new();
-        eventually("the conference to tell", TIMEOUT, || goes_on(server.port(), &mut told));
+        wait_until_told(server);
         // Without TLS nothing answers there.
         let plain = Process::new("plain", &[&["--roles", "data-proxy", "--realm", REALM], way].concat());
         plain.start();
@@ -252,11 +249,10 @@ fn in_a_cluster_the_slots_master_is_found_and_found_again() {
     let all = daemon("all", &["--redis-cluster", &nodes.join(",")]);
     let (master, replica) = (&cluster.masters()[owner], &cluster.replicas()[owner]);
     master.raw().words(&format!("CONF.CREATE {REALM} 49"));
-    let mut told = String::new();
-    eventually("the conference to tell", TIMEOUT, || goes_on(master.port(), &mut told));
+    wait_until_told(master);
     master.wait_offset_equal(replica);
     master.kill9();
-    eventually("the conference to tell the new master", TIMEOUT, || goes_on(replica.port(), &mut told));
+    wait_until_told(replica);
     eventually("the daemon to be ready again", TIMEOUT, || all.is_ready());
     let history = replica.raw().words(&format!("CONF.HISTORY {REALM} 49"));
     assert_eq!(history.array().len(), 1, "{history:?}");
@@ -269,8 +265,7 @@ fn in_a_cluster_an_operator_moves_the_master_while_all_roles_are_at_work() {
     let (master, replica) = (&cluster.masters()[owner], &cluster.replicas()[owner]);
     let _all = daemon("all", &["--redis-cluster", &format!("127.0.0.1:{}", master.port())]);
     master.raw().words(&format!("CONF.CREATE {REALM} 49"));
-    let mut told = String::new();
-    eventually("the conference to tell", TIMEOUT, || goes_on(master.port(), &mut told));
+    wait_until_told(master);
     // Masters that have not heard yet whose replica this is do not vote for it; after five seconds it may ask again.
     let mut asked = None::<Instant>;
     eventually("the replica to be the master", TIMEOUT, || {
@@ -283,5 +278,5 @@ fn in_a_cluster_an_operator_moves_the_master_while_all_roles_are_at_work() {
         }
         false
     });
-    eventually("the conference to tell the new master", TIMEOUT, || goes_on(replica.port(), &mut told));
+    wait_until_told(replica);
 }
