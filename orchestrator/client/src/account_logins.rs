@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::accounts::BookStore;
 use crate::error::Error;
 use crate::record::Record;
-use crate::servers::Session;
+use crate::session::Session;
 
 /// Replicas that must confirm a login before its holder relies on it.
 #[derive(Debug)]

@@ -48,7 +48,9 @@ mod numbers;
 mod realm_settings;
 mod record;
 mod seats;
+mod sentinels;
 mod servers;
+mod session;
 pub mod streams;
 
 pub use account_logins::{Confirmation, Login};
@@ -68,4 +70,5 @@ pub use seats::{
     Bucket, FindRequest, Hold, HoldRequest, ListFilter, Listed, MapRow, PickRequest, Sale, SeatChoice,
     SeatStore, WaitRequest,
 };
-pub use servers::{Servers, Session};
+pub use servers::Servers;
+pub use session::Session;
