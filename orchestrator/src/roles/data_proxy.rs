@@ -12,15 +12,15 @@ use tracing::{debug, info, warn};
 
 use crate::roles::context::RoleContext as Context;
 use crate::roles::info_stream::{Message, read};
-use allot_client::streams::{Entry, Group};
+use allot_client::streams::{self, Entry, Group};
 use allot_client::{Error, Node, RealmStore, Session};
 
 /// The name of this part in logs and probes.
 const PART: &str = "data-proxy";
 /// Interval at which consumers that are gone are removed from the group.
 const TIDY_INTERVAL: Duration = Duration::from_secs(60);
-/// Longest time that one request waits for messages. Between two requests the proxy notices a shutdown and a failover.
-const LONGEST_WAIT: Duration = Duration::from_millis(500);
+/// Pause before the group is joined again after a request was refused.
+const REJOIN_PAUSE: Duration = Duration::from_millis(500);
 
 /// Writes details until the process shuts down.
 pub(crate) async fn run(context: Context) -> Result<()> {
@@ -44,7 +44,7 @@ pub(crate) async fn run(context: Context) -> Result<()> {
                 context.session_failed(PART, &error, began).await;
                 if !error.ends_session() {
                     // A group that was deleted is created again by the next session.
-                    tokio::time::sleep(LONGEST_WAIT).await;
+                    tokio::time::sleep(REJOIN_PAUSE).await;
                 }
             }
         }
@@ -68,7 +68,7 @@ impl Proxy<'_> {
     /// One session with Redis; `Ok` only if the process shuts down.
     async fn serve(&mut self, mut session: Session) -> Result<(), Error> {
         let config = &self.context.config.data_proxy;
-        let reader = session.another(LONGEST_WAIT).await?;
+        let reader = session.another(streams::BLOCK).await?;
         let names = (self.store.stream("info"), config.group.clone(), self.context.name.clone());
         let mut group = Group::join(session.connection.clone(), reader, names).await?;
         self.write_own_pending(&mut group).await?;
@@ -84,9 +84,13 @@ impl Proxy<'_> {
         self.context.health.ready(PART);
         info!(server = %session.node, group = config.group, consumer = self.context.name, "writing details");
         let (mut claimed, mut tidied) = (Instant::now(), Instant::now());
-        while !self.context.shutdown.is_requested() {
+        let mut shutdown = self.context.shutdown.clone();
+        loop {
             session.is_named()?;
-            let entries = group.fresh(self.batch, LONGEST_WAIT).await?;
+            let entries = tokio::select! {
+                entries = group.fresh(self.batch, streams::BLOCK) => entries?,
+                () = shutdown.requested() => break,
+            };
             self.write(&mut group, &entries).await?;
             if claimed.elapsed() >= config.claim_after / 2 {
                 claimed = Instant::now();
@@ -99,10 +103,11 @@ impl Proxy<'_> {
                 group.tidy().await?;
             }
         }
-        Ok(())
+        // Messages may have been on their way when the shutdown was requested.
+        self.write_own_pending(&mut group).await
     }
 
-    /// Writes the messages that this consumer took in an earlier session and did not acknowledge.
+    /// Writes the messages that this consumer took and did not acknowledge, in an earlier session or in this one.
     async fn write_own_pending(&mut self, group: &mut Group) -> Result<(), Error> {
         let mut after = "0".to_owned();
         loop {

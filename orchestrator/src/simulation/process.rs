@@ -1,6 +1,7 @@
 //! A process: a role with its own connections to Redis and ZooKeeper, or an instance that uses accounts.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use allot_client::Endpoint;
 use allot_compaction::simulated;
@@ -10,6 +11,7 @@ use allot_coordination::in_process::line::Line;
 use allot_runtime::{Health, Shutdown, shutdown_channel};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
+use tokio::time::sleep;
 
 use super::accounts::{self, Accounts};
 use super::network::{Link, Network, SENTINEL};
@@ -47,7 +49,7 @@ pub(super) struct Process {
     pub(super) line: Line,
     task: AbortHandle,
     /// Sends the request to shut down.
-    _shutdown: watch::Sender<bool>,
+    shutdown: watch::Sender<bool>,
 }
 
 impl Process {
@@ -80,7 +82,7 @@ impl Process {
                 tokio::spawn(async move { run_role(role, context).await.unwrap() })
             }
         };
-        Self { name: name.to_owned(), program, link, line, task: running.abort_handle(), _shutdown: shutdown }
+        Self { name: name.to_owned(), program, link, line, task: running.abort_handle(), shutdown }
     }
 }
 
@@ -116,6 +118,14 @@ impl Process {
     pub(super) fn stall(&self, stalls: bool) {
         self.link.stall(stalls);
         self.line.stall(stalls);
+    }
+
+    /// Asks the process to shut down, and waits until it is over.
+    pub(super) async fn shut_down(&self) {
+        self.shutdown.send_replace(true);
+        while !self.task.is_finished() {
+            sleep(Duration::from_millis(1)).await;
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use allot_core::account::Book;
 use allot_core::conf::Realm;
 use rustix::time::{ClockId, clock_gettime};
+use tokio::time::sleep;
 
 use super::world::{Size, World};
 use super::{REALM, clock, is_soak, run_paused};
@@ -274,4 +275,30 @@ fn same_seed_repeats_the_same_run() {
     assert!(first.traffic.commands > 1000, "{first:?}");
     assert_eq!(first, super::faults::run(11));
     assert_eq!(first, super::faults::run_with_a_stop(11));
+}
+
+#[test]
+fn proxy_that_shuts_down_leaves_no_message_to_others() {
+    for seed in 0..20 {
+        run_paused(seed, async {
+            let world = World::start_open(Size { proxies: 1, ..SMALL }, CONFERENCES).await;
+            let proxy = &world.processes[world.process("proxy-0")];
+            // Until the network delays a message that the server has given to the proxy.
+            loop {
+                proxy.stall(true);
+                sleep(seconds(1)).await;
+                if world.servers.redis.unacknowledged() > 0 {
+                    break;
+                }
+                proxy.stall(false);
+                sleep(seconds(5)).await;
+            }
+            let delay = async {
+                sleep(Duration::from_millis(100)).await;
+                proxy.stall(false);
+            };
+            tokio::join!(proxy.shut_down(), delay);
+            assert_eq!(world.servers.redis.unacknowledged(), 0, "seed {seed}");
+        });
+    }
 }

@@ -57,12 +57,12 @@ impl Group {
         read_reply(query(&mut self.taking, &command).await?)
     }
 
-    /// Entries after `id` that this consumer took earlier and did not acknowledge.
+    /// Entries after the id `after` that this consumer took earlier and did not acknowledge.
     pub async fn own(&mut self, count: u32, after: &str) -> Result<Vec<Entry>, Error> {
         let mut command = command("XREADGROUP");
         command.arg("GROUP").arg(&self.name).arg(&self.consumer).arg("COUNT").arg(count);
         command.arg("STREAMS").arg(&self.stream).arg(after);
-        read_reply(query(&mut self.taking, &command).await?)
+        read_reply(query(&mut self.connection, &command).await?)
     }
 
     /// Takes over entries that other consumers took and did not acknowledge for this long. The second value is the

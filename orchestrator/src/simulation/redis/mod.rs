@@ -173,6 +173,14 @@ impl Redis {
         self.with(|state| state.servers[state.master].database.books.get(&state.book).map(look))
     }
 
+    /// How many entries consumers of the master's streams took and did not acknowledge.
+    pub(super) fn unacknowledged(&self) -> usize {
+        self.with(|state| {
+            let streams = state.servers[state.master].database.streams.values();
+            streams.flat_map(|stream| stream.groups.values()).map(|group| group.pending.len()).sum()
+        })
+    }
+
     /// Looks at the realm as the replica has it now.
     pub(super) fn replica<T>(&self, look: impl FnOnce(&Realm) -> T) -> Option<T> {
         self.with(|state| {
