@@ -80,6 +80,11 @@ pub(crate) async fn query_all(
     Ok(results.collect())
 }
 
+/// A reply as a value of Rust.
+pub(crate) fn read<T: redis::FromRedisValue>(reply: Value) -> Result<T, Error> {
+    redis::from_redis_value(reply).map_err(|error| Error::Shape(error.to_string()))
+}
+
 /// Whether a reply is an error, or may have one in it.
 fn has_error(reply: &Value) -> bool {
     match reply {

@@ -12,19 +12,19 @@ use redis::{ProtocolVersion, Value};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use crate::connection::{command, query, query_all};
+use crate::connection::{command, query, query_all, read};
 use crate::endpoint::Node;
 use crate::error::Error;
-use crate::servers::{Servers, read};
+use crate::servers::Servers;
 
 /// Interval at which Sentinels are asked whether they made another server the master.
 const POLL_INTERVAL: Duration = Duration::from_secs(4);
-/// What asks a Sentinel for the master's address.
+/// The subcommand of `SENTINEL` that returns the master's address.
 const ADDRESS: &str = "GET-MASTER-ADDR-BY-NAME";
 
 /// The server that a Sentinel names as the master.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Named {
+pub(crate) struct NamedMaster {
     pub(crate) node: Node,
     /// The number of the failover that made it the master.
     failover: u64,
@@ -32,12 +32,12 @@ pub(crate) struct Named {
 
 /// The Sentinels of one master.
 pub(crate) struct Sentinels {
-    of: Master,
-    each: Vec<Sentinel>,
+    query: MasterQuery,
+    sentinels: Vec<Sentinel>,
 }
 
 /// What Sentinels are asked for.
-struct Master {
+struct MasterQuery {
     servers: Servers,
     name: String,
     tls: bool,
@@ -55,26 +55,31 @@ impl Sentinels {
     pub(crate) fn new(servers: &Servers, addresses: &[String], name: &str, tls: bool) -> Self {
         let sentinel = |address: &String| Sentinel { address: address.clone(), link: None };
         Self {
-            of: Master { servers: servers.clone(), name: name.to_owned(), tls },
-            each: addresses.iter().map(sentinel).collect(),
+            query: MasterQuery { servers: servers.clone(), name: name.to_owned(), tls },
+            sentinels: addresses.iter().map(sentinel).collect(),
         }
     }
 
     /// The masters that Sentinels name, in descending order of failovers: a Sentinel that was cut off from the others
-    /// still names the old master, which may still act as one. All Sentinels are asked at once, and the answers of a
-    /// majority are enough. Answers that agree with `current` cost the least.
-    pub(crate) async fn masters(&mut self, current: Option<&Named>) -> Result<Vec<Named>, Error> {
-        let majority = self.each.len() / 2 + 1;
-        let asked = self.each.iter_mut().map(|sentinel| sentinel.master(&self.of, current));
-        let mut asked: FuturesUnordered<_> = asked.collect();
+    /// still names the old master, which may still act as one. The answers of a majority are enough. Sentinels without a
+    /// connection are asked only if the others are too few, or too few of them answer: a connection costs more than the
+    /// question. A Sentinel that names the `current` master is not asked for the number of the failover, so `current` is
+    /// its answer.
+    pub(crate) async fn masters(&mut self, current: Option<&NamedMaster>) -> Result<Vec<NamedMaster>, Error> {
+        let majority = self.sentinels.len() / 2 + 1;
         let (mut found, mut last) = (Vec::new(), None);
-        while let Some(answer) = asked.next().await {
-            match answer {
-                Ok(answer) => found.push(answer),
-                Err(error) => last = Some(error),
-            }
-            if found.len() >= majority {
-                break;
+        let (linked, others): (Vec<_>, Vec<_>) =
+            self.sentinels.iter_mut().partition(|sentinel| sentinel.link.is_some());
+        for some in [linked, others] {
+            let asked = some.into_iter().map(|sentinel| sentinel.master(&self.query, current));
+            let mut asked: FuturesUnordered<_> = asked.collect();
+            while found.len() < majority
+                && let Some(answer) = asked.next().await
+            {
+                match answer {
+                    Ok(answer) => found.push(answer),
+                    Err(error) => last = Some(error),
+                }
             }
         }
         if let (Some(error), true) = (last, found.is_empty()) {
@@ -85,10 +90,10 @@ impl Sentinels {
 
     /// Asks Sentinels, as long as somebody listens to `deposed`, whether they have made another server the master: the
     /// current one may be cut off from Sentinels and replicas, but not from this process, and still act as a master.
-    pub(crate) async fn watch(mut self, current: Named, deposed: watch::Sender<bool>) {
+    pub(crate) async fn watch_failover(mut self, current: NamedMaster, deposed: watch::Sender<bool>) {
         loop {
             let poll = async {
-                let jitter = match &self.of.servers.dial {
+                let jitter = match &self.query.servers.dial {
                     Some(dial) => dial.jitter(),
                     None => rand::rng().random_range(0.8..1.2),
                 };
@@ -108,30 +113,34 @@ impl Sentinels {
 impl Sentinel {
     /// The master by this Sentinel. Asks on the connection that was kept, if it still works, and otherwise on a new one,
     /// which is kept.
-    async fn master(&mut self, of: &Master, current: Option<&Named>) -> Result<Named, Error> {
+    async fn master(
+        &mut self,
+        query: &MasterQuery,
+        current: Option<&NamedMaster>,
+    ) -> Result<NamedMaster, Error> {
         if let Some(kept) = &mut self.link {
-            match of.ask(kept, current).await {
+            match query.ask(kept, current).await {
                 Ok(named) => return Ok(named),
                 Err(_) => self.link = None,
             }
         }
-        let login = (None, of.servers.sentinel_password.as_ref());
-        let node = Node::at(&self.address, of.tls)?;
-        let mut connection = of.servers.connect_as(&node, of.servers.timeout, login).await?;
-        let named = of.ask(&mut connection, current).await?;
+        let login = (None, query.servers.sentinel_password.as_ref());
+        let node = Node::at(&self.address, query.tls)?;
+        let mut connection = query.servers.connect_as(&node, query.servers.timeout, login).await?;
+        let named = query.ask(&mut connection, current).await?;
         self.link = Some(connection);
         Ok(named)
     }
 }
 
-impl Master {
-    /// Asks the Sentinel at the other end of a connection. As long as it names the `current` master, nearly always, the
-    /// address is all that is asked. The number of the failover is in a record of forty fields.
+impl MasterQuery {
+    /// Asks the Sentinel at the other end of a connection. As long as it names the `current` master, which is nearly
+    /// always, it is asked for the address alone: the number of the failover is in a record of forty fields.
     async fn ask(
         &self,
         sentinel: &mut MultiplexedConnection,
-        current: Option<&Named>,
-    ) -> Result<Named, Error> {
+        current: Option<&NamedMaster>,
+    ) -> Result<NamedMaster, Error> {
         let about = |what| command("SENTINEL").arg(what).arg(&self.name).clone();
         if let Some(current) = current
             && self.node(query(sentinel, &about(ADDRESS)).await?)? == current.node
@@ -145,7 +154,7 @@ impl Master {
         let node = self.node(address)?;
         let record: HashMap<String, String> = read(record?)?;
         let failover = record.get("config-epoch").and_then(|epoch| epoch.parse().ok()).unwrap_or_default();
-        Ok(Named { node, failover })
+        Ok(NamedMaster { node, failover })
     }
 
     /// The master at the address in a reply.
@@ -161,9 +170,9 @@ impl Master {
 }
 
 /// The distinct nodes, each with its latest failover, in descending order of failovers.
-fn latest_first(mut found: Vec<Named>) -> Vec<Named> {
+fn latest_first(mut found: Vec<NamedMaster>) -> Vec<NamedMaster> {
     found.sort_by_key(|named| Reverse(named.failover));
-    let mut nodes: Vec<Named> = Vec::new();
+    let mut nodes: Vec<NamedMaster> = Vec::new();
     for named in found {
         if !nodes.iter().any(|known| known.node == named.node) {
             nodes.push(named);
@@ -178,8 +187,10 @@ mod tests {
 
     #[test]
     fn sentinel_of_the_latest_failover_is_believed_first() {
-        let named =
-            |failover, host: &str| Named { node: Node::at(&format!("{host}:1"), false).unwrap(), failover };
+        let named = |failover, host: &str| NamedMaster {
+            node: Node::at(&format!("{host}:1"), false).unwrap(),
+            failover,
+        };
         let found = vec![named(3, "old"), named(5, "new"), named(4, "old"), named(5, "new")];
         assert_eq!(latest_first(found), [named(5, "new"), named(4, "old")]);
     }

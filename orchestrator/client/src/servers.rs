@@ -1,4 +1,5 @@
-//! The way to a master: to its address, by Sentinels or by the nodes of a cluster, over TCP or TLS, as an ACL user.
+//! How a master is reached: at an address, through Sentinels or through the nodes of a cluster; over TCP or TLS, as an ACL
+//! user.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -7,8 +8,8 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{
-    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, FromRedisValue, IntoConnectionInfo,
-    ProtocolVersion, RedisConnectionInfo, TlsCertificates, Value,
+    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion,
+    RedisConnectionInfo, TlsCertificates, Value,
 };
 use tokio::net::{UdpSocket, lookup_host};
 
@@ -158,10 +159,6 @@ async fn address_towards(server: &str) -> std::io::Result<IpAddr> {
     let socket = UdpSocket::bind(if server.is_ipv6() { "[::]:0" } else { "0.0.0.0:0" }).await?;
     socket.connect(server).await?;
     Ok(socket.local_addr()?.ip())
-}
-
-pub(crate) fn read<T: FromRedisValue>(reply: Value) -> Result<T, Error> {
-    redis::from_redis_value(reply).map_err(|error| Error::Shape(error.to_string()))
 }
 
 /// The master of a slot by `CLUSTER SLOTS`.

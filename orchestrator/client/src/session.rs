@@ -42,15 +42,15 @@ impl Servers {
     pub async fn session(&self) -> Result<Session, Error> {
         let mut last = Error::NoMaster(self.to_string());
         match &self.endpoint {
-            Endpoint::Address(node) => return self.open_session(node.clone()).await,
+            Endpoint::Address(node) => return self.open_session(node.clone(), never_deposed()).await,
             Endpoint::Sentinels { sentinels, master, tls } => {
                 let mut sentinels = Sentinels::new(self, sentinels, master, *tls);
                 for named in sentinels.masters(None).await? {
-                    match self.open_session(named.node.clone()).await {
+                    let (sender, deposed) = watch::channel(false);
+                    match self.open_session(named.node.clone(), deposed).await {
                         Ok(session) => {
-                            let (sender, deposed) = watch::channel(false);
-                            tokio::spawn(sentinels.watch(named, sender));
-                            return Ok(Session { deposed, ..session });
+                            tokio::spawn(sentinels.watch_failover(named, sender));
+                            return Ok(session);
                         }
                         Err(error) => last = error,
                     }
@@ -62,7 +62,7 @@ impl Servers {
                 let first = rand::rng().random_range(0..nodes.len().max(1));
                 for guide in nodes.iter().cycle().skip(first).take(nodes.len()) {
                     let found = match self.ask_node(guide, *tls).await {
-                        Ok(node) => self.open_session(node).await,
+                        Ok(node) => self.open_session(node, never_deposed()).await,
                         Err(error) => Err(error),
                     };
                     match found {
@@ -89,11 +89,10 @@ impl Servers {
         }
     }
 
-    /// Opens a session with this server, which no Sentinel deposes.
-    async fn open_session(&self, node: Node) -> Result<Session, Error> {
+    /// Opens a session with this server, until it is `deposed`.
+    async fn open_session(&self, node: Node, deposed: watch::Receiver<bool>) -> Result<Session, Error> {
         let mut connection = self.connect(&node, self.timeout).await?;
         let replicas = role(&mut connection).await?.ok_or_else(|| Error::NoMaster(node.to_string()))?;
-        let (_, deposed) = watch::channel(false);
         Ok(Session { connection, node, replicas, replicas_lost_at: None, deposed, servers: self.clone() })
     }
 }
@@ -110,6 +109,13 @@ impl Session {
     /// [`Error::NoMaster`] if Sentinels have named another master.
     pub fn is_named(&self) -> Result<(), Error> {
         if *self.deposed.borrow() { Err(Error::NoMaster(self.node.to_string())) } else { Ok(()) }
+    }
+
+    /// Waits until Sentinels name another master; for ever if the master was not found through Sentinels.
+    pub async fn until_deposed(&mut self) {
+        if self.deposed.wait_for(|deposed| *deposed).await.is_err() {
+            std::future::pending::<()>().await;
+        }
     }
 
     /// Asks the server again whether it is the master, and counts its replicas again.
@@ -137,6 +143,11 @@ impl Session {
             query(&mut self.connection, command("WAIT").arg(count).arg(limit.as_millis() as u64)).await?;
         Ok(confirmed >= count)
     }
+}
+
+/// Of a master that was not found through Sentinels.
+fn never_deposed() -> watch::Receiver<bool> {
+    watch::channel(false).1
 }
 
 /// Number of a master's replicas; `None` if the server is no master.

@@ -86,10 +86,11 @@ impl Proxy<'_> {
         let (mut claimed, mut tidied) = (Instant::now(), Instant::now());
         let mut shutdown = self.context.shutdown.clone();
         loop {
-            session.is_named()?;
             let entries = tokio::select! {
-                entries = group.fresh(self.batch, streams::BLOCK) => entries?,
+                biased;
                 () = shutdown.requested() => break,
+                () = session.until_deposed() => return session.is_named(),
+                entries = group.fresh(self.batch, streams::BLOCK) => entries?,
             };
             self.write(&mut group, &entries).await?;
             if claimed.elapsed() >= config.claim_after / 2 {
@@ -103,8 +104,12 @@ impl Proxy<'_> {
                 group.tidy().await?;
             }
         }
-        // Messages may have been on their way when the shutdown was requested.
-        self.write_own_pending(&mut group).await
+        // The last request may have taken messages whose reply did not arrive.
+        group.stop_taking();
+        if let Err(error) = self.write_own_pending(&mut group).await {
+            warn!(%error, "the last messages that this proxy took are left to another proxy");
+        }
+        Ok(())
     }
 
     /// Writes the messages that this consumer took and did not acknowledge, in an earlier session or in this one.

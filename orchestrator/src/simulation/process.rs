@@ -11,7 +11,7 @@ use allot_coordination::in_process::line::Line;
 use allot_runtime::{Health, Shutdown, shutdown_channel};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::accounts::{self, Accounts};
 use super::network::{Link, Network, SENTINEL};
@@ -22,6 +22,9 @@ use crate::config::{Config, Role};
 use crate::coordination::coordinator;
 use crate::roles::context::RoleContext;
 use crate::run_role;
+
+/// The longest time that a shutdown may take.
+const SHUTDOWN_LIMIT: Duration = Duration::from_secs(60);
 
 /// What a process runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,7 +126,9 @@ impl Process {
     /// Asks the process to shut down, and waits until it is over.
     pub(super) async fn shut_down(&self) {
         self.shutdown.send_replace(true);
+        let limit = Instant::now() + SHUTDOWN_LIMIT;
         while !self.task.is_finished() {
+            assert!(Instant::now() < limit, "{} hangs in its shutdown", self.name);
             sleep(Duration::from_millis(1)).await;
         }
     }

@@ -40,15 +40,16 @@ fn told(port: u16) -> Option<String> {
     (!values[0].is_null() && record.field("state").text() == "open").then(|| values[0].text())
 }
 
-/// Waits until a server is the master and is told more than it knew then: a replica knows what its master was told.
+/// Waits until the server is the master and the conference has told it something new. What it knows first may have come
+/// from the old master.
 #[track_caller]
 fn wait_until_told(server: &RedisServer) {
     eventually("the server to be the master", TIMEOUT, || server.role().as_deref() == Some("master"));
     let mut known = None;
     eventually("the conference to tell the master more", TIMEOUT, || {
         let now = told(server.port());
-        let known = std::mem::replace(&mut known, now.clone());
-        known.is_some() && now.is_some() && known != now
+        let before = std::mem::replace(&mut known, now.clone());
+        before.is_some() && now.is_some() && before != now
     });
 }
 
