@@ -1,7 +1,8 @@
 //! Entries of streams, as they come over the wire, and as messages: `event`, `e164`, `cmu`, `epoch`, and more.
 
-use redis::{FromRedisValue, Value};
+use redis::Value;
 
+use crate::connection;
 use crate::error::Error;
 
 /// An entry of a stream.
@@ -70,11 +71,11 @@ fn read(entry: Value) -> Result<Entry, Error> {
     let (Some(id), Some(fields)) = (parts.next(), parts.next()) else {
         return Err(Error::Shape("an entry of a stream without id or fields".to_owned()));
     };
-    let id = String::from_redis_value(id).map_err(|error| Error::Shape(error.to_string()))?;
+    let id = connection::read(id)?;
     let fields = match fields {
         Value::Nil => Vec::new(),
         Value::Array(words) => pairs(words)?,
-        fields => Vec::from_redis_value(fields).map_err(|error| Error::Shape(error.to_string()))?,
+        fields => connection::read(fields)?,
     };
     Ok(Entry { id, fields })
 }
