@@ -284,14 +284,14 @@ fn proxy_that_shuts_down_leaves_no_message_to_others() {
             let world = World::start_open(Size { proxies: 1, ..SMALL }, CONFERENCES).await;
             let proxy = &world.processes[world.process("proxy-0")];
             // Until the network delays a message that the server has given to the proxy.
-            loop {
-                proxy.stall(true);
-                sleep(seconds(1)).await;
-                if world.servers.redis.unacknowledged() > 0 {
-                    break;
-                }
+            proxy.stall(true);
+            sleep(seconds(1)).await;
+            while world.servers.redis.unacknowledged() == 0 {
+                assert!(clock::elapsed_ms() < 600_000, "no message is delayed");
                 proxy.stall(false);
                 sleep(seconds(5)).await;
+                proxy.stall(true);
+                sleep(seconds(1)).await;
             }
             let delay = async {
                 sleep(Duration::from_millis(100)).await;
