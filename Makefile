@@ -14,8 +14,7 @@ OPTIMISED := --config profile.test.opt-level=3 --config profile.test.codegen-uni
 	--config profile.test.package.$(package).opt-level=3 \
 	--config profile.test.package.$(package).codegen-units=1 \
 	--config profile.test.package.$(package).debug-assertions=false) \
-	$(foreach package,bytes combine futures-core futures-util itoa libmimalloc-sys memchr mimalloc redis tokio \
-	tokio-util xxhash-rust,\
+	$(foreach package,bytes futures-core futures-util itoa libmimalloc-sys mimalloc redis tokio xxhash-rust,\
 	--config profile.test.package.$(package).opt-level=3 \
 	--config profile.test.package.$(package).codegen-units=1 \
 	--config profile.test.package.$(package).debug-assertions=false \

@@ -3,9 +3,9 @@
 use std::ops::Deref;
 
 use redis::Value;
-use redis::aio::MultiplexedConnection;
 
 use super::keyed::Keyed;
+use crate::connection::Connection;
 use crate::error::Error;
 use crate::record::Record;
 
@@ -98,7 +98,7 @@ impl Deref for BookStore {
 
 impl BookStore {
     /// The client of the book at `key`.
-    pub fn new(connection: MultiplexedConnection, key: &str) -> Self {
+    pub fn new(connection: impl Into<Connection>, key: &str) -> Self {
         Self(Keyed::new(connection, key))
     }
 

@@ -4,9 +4,9 @@ use std::ops::Deref;
 use std::time::Duration;
 
 use redis::Value;
-use redis::aio::MultiplexedConnection;
 
 use super::keyed::Keyed;
+use crate::connection::Connection;
 use crate::error::Error;
 use crate::record::Record;
 
@@ -105,7 +105,7 @@ impl RealmStore {
     pub const LIFT: &str = "lift";
 
     /// The client of the realm at `key`.
-    pub fn new(connection: MultiplexedConnection, key: &str) -> Self {
+    pub fn new(connection: impl Into<Connection>, key: &str) -> Self {
         Self(Keyed::new(connection, key))
     }
 

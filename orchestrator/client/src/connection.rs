@@ -2,28 +2,110 @@
 
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Value};
+use futures_util::FutureExt as _;
+use redis::aio::{ConnectionLike, MultiplexedConnection};
+use redis::{AsyncConnectionConfig, Cmd, Pipeline, RedisError, RedisFuture, RedisResult, Value};
 
 use crate::address::without_password;
+use crate::dial::Dialed;
 use crate::error::Error;
 
 /// A large plan takes the server seconds to build.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// A connection to one server. Clones share it. All commands of the crate [`redis`] can be sent on it.
+#[derive(Debug, Clone)]
+pub struct Connection(Way);
+
+#[derive(Debug, Clone)]
+enum Way {
+    Network(MultiplexedConnection),
+    Dialed(Dialed),
+}
+
+impl From<MultiplexedConnection> for Connection {
+    fn from(connection: MultiplexedConnection) -> Self {
+        Self(Way::Network(connection))
+    }
+}
+
+impl From<Dialed> for Connection {
+    fn from(connection: Dialed) -> Self {
+        Self(Way::Dialed(connection))
+    }
+}
+
+impl Connection {
+    async fn send(&mut self, command: &Cmd) -> RedisResult<Value> {
+        match &mut self.0 {
+            Way::Network(connection) => connection.send_packed_command(command).await,
+            Way::Dialed(connection) => {
+                let replies = connection.send(&mut std::iter::once(command));
+                replies.await?.into_iter().next().ok_or_else(|| unexpected("a command got no reply"))
+            }
+        }
+    }
+
+    /// Sends a pipeline, and leaves out the first replies.
+    async fn send_all(
+        &mut self,
+        pipeline: &Pipeline,
+        left_out: usize,
+        count: usize,
+    ) -> RedisResult<Vec<Value>> {
+        match &mut self.0 {
+            Way::Network(connection) => connection.send_packed_commands(pipeline, left_out, count).await,
+            Way::Dialed(_) if pipeline.is_transaction() => {
+                Err(unexpected("transactions need a connection of a network"))
+            }
+            Way::Dialed(connection) => {
+                let replies = connection.send(&mut pipeline.cmd_iter());
+                Ok(replies.await?.into_iter().skip(left_out).take(count).collect())
+            }
+        }
+    }
+}
+
+fn unexpected(what: &'static str) -> RedisError {
+    (redis::ErrorKind::Client, what).into()
+}
+
+impl ConnectionLike for Connection {
+    fn req_packed_command<'a>(&'a mut self, command: &'a Cmd) -> RedisFuture<'a, Value> {
+        self.send(command).boxed()
+    }
+
+    fn req_packed_commands<'a>(
+        &'a mut self,
+        pipeline: &'a Pipeline,
+        offset: usize,
+        count: usize,
+    ) -> RedisFuture<'a, Vec<Value>> {
+        self.send_all(pipeline, offset, count).boxed()
+    }
+
+    fn get_db(&self) -> i64 {
+        match &self.0 {
+            Way::Network(connection) => connection.get_db(),
+            Way::Dialed(_) => 0,
+        }
+    }
+}
+
 /// Connects to the server at `url`, which may have a user and a password in it. Replies are understood in RESP2 and in RESP3
 /// (`?protocol=resp3`).
 ///
 /// # Errors
 /// [`Error::Link`] if `url` is no address, or the server is out of reach or refuses the login.
-pub async fn connect(url: &str) -> Result<MultiplexedConnection, Error> {
+pub async fn connect(url: &str) -> Result<Connection, Error> {
     let link = |source| Error::Link { what: format!("cannot connect to {}", without_password(url)), source };
     let client = redis::Client::open(url).map_err(link)?;
     let config = AsyncConnectionConfig::new()
         .set_connection_timeout(Some(CONNECTION_TIMEOUT))
         .set_response_timeout(Some(RESPONSE_TIMEOUT));
-    client.get_multiplexed_async_connection_with_config(&config).await.map_err(link)
+    let connected = client.get_multiplexed_async_connection_with_config(&config).await;
+    connected.map(Connection::from).map_err(link)
 }
 
 /// Words and bytes of a usual command.
@@ -32,8 +114,8 @@ const BYTES: usize = 256;
 
 /// A command; the caller adds its arguments. It has room for most commands, so arguments do not move while they are
 /// added.
-pub(crate) fn command(name: &str) -> redis::Cmd {
-    let mut begun = redis::Cmd::with_capacity(WORDS, BYTES);
+pub(crate) fn command(name: &str) -> Cmd {
+    let mut begun = Cmd::with_capacity(WORDS, BYTES);
     begun.arg(name);
     begun
 }
@@ -42,12 +124,9 @@ pub(crate) fn command(name: &str) -> redis::Cmd {
 ///
 /// # Errors
 /// Any [`Error`] of a request.
-pub async fn query<T: redis::FromRedisValue>(
-    connection: &mut MultiplexedConnection,
-    command: &redis::Cmd,
-) -> Result<T, Error> {
+pub async fn query<T: redis::FromRedisValue>(connection: &mut Connection, command: &Cmd) -> Result<T, Error> {
     // Not `query_async`, which allocates memory for the future of each request.
-    let reply = connection.send_packed_command(command).await;
+    let reply = connection.send(command).await;
     // `extract_error` builds the whole reply again.
     let reply = reply.and_then(|reply| if has_error(&reply) { reply.extract_error() } else { Ok(reply) });
     let reply = reply.and_then(|reply| Ok(redis::from_redis_value(reply)?));
@@ -59,18 +138,18 @@ pub async fn query<T: redis::FromRedisValue>(
 /// # Errors
 /// [`Error::Link`] if the connection broke; a refusal is the result of its own command.
 pub(crate) async fn query_all(
-    connection: &mut MultiplexedConnection,
-    commands: Vec<redis::Cmd>,
+    connection: &mut Connection,
+    commands: Vec<Cmd>,
 ) -> Result<Vec<Result<Value, Error>>, Error> {
     if commands.is_empty() {
         return Ok(Vec::new());
     }
-    let mut pipe = redis::Pipeline::with_capacity(commands.len());
+    let mut pipe = Pipeline::with_capacity(commands.len());
     for command in commands {
         pipe.add_command(command);
     }
     // Not `query_async`, which allocates memory for the future of each pipeline.
-    let replies = connection.send_packed_commands(&pipe, 0, pipe.len()).await;
+    let replies = connection.send_all(&pipe, 0, pipe.len()).await;
     let replies =
         replies.map_err(|source| Error::Link { what: "the requests got no answer".to_owned(), source })?;
     let results = replies.into_iter().zip(pipe.cmd_iter()).map(|(reply, command)| match reply {

@@ -1,42 +1,182 @@
-//! Another way to servers than TCP. A simulation connects programs to servers of its own with it.
+//! Another way to servers than a network. A simulation connects programs to servers of its own with it.
 
-use std::fmt::Debug;
+use std::fmt::{self, Debug};
 use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, RedisConnectionInfo, RedisResult};
-use tokio::io::{AsyncRead, AsyncWrite};
+use redis::{Cmd, Value};
+use tokio::runtime::Handle;
 use tokio::time::timeout;
-
-/// A connection to a server, as a stream of bytes.
-pub trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin + 'static {}
-
-impl<T: AsyncRead + AsyncWrite + Send + Unpin + 'static> ByteStream for T {}
 
 /// Opens connections to servers.
 pub trait Dial: Debug + Send + Sync + 'static {
     /// A new connection to the server at this address.
-    fn dial(&self, host: &str, port: u16) -> BoxFuture<'static, io::Result<Box<dyn ByteStream>>>;
+    fn dial(&self, host: &str, port: u16) -> BoxFuture<'static, io::Result<Arc<dyn Server>>>;
 
     /// A random factor of a waiting time, from 0.8 to 1.2.
     fn jitter(&self) -> f64;
 }
 
-/// A connection to the server at this address, which must accept the login within `limit`.
-pub(crate) async fn connect(
-    dial: &dyn Dial,
-    (host, port): (&str, u16),
-    login: &RedisConnectionInfo,
-    config: AsyncConnectionConfig,
+/// The server at the other end of one connection.
+pub trait Server: Send + Sync + 'static {
+    /// Sends commands in one piece. The result is a reply to each command, which may be an error of the server
+    /// ([`Value::ServerError`]); it is an error if the connection breaks. Replies arrive in the order in which their
+    /// commands were sent.
+    fn send(&self, commands: &mut dyn Iterator<Item = &Cmd>) -> BoxFuture<'static, io::Result<Vec<Value>>>;
+}
+
+/// A connection that was dialed. Clones share it.
+#[derive(Clone)]
+pub(crate) struct Dialed {
+    server: Arc<dyn Server>,
+    /// Time limit for replies.
     limit: Duration,
-) -> RedisResult<MultiplexedConnection> {
-    let opened = timeout(limit, async {
-        let stream = dial.dial(host, port).await?;
-        MultiplexedConnection::new_with_config(login, stream, config).await
-    });
-    let (connection, driver) = opened.await.map_err(io::Error::from)??;
-    tokio::spawn(driver);
-    Ok(connection)
+}
+
+impl Debug for Dialed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Dialed").field("limit", &self.limit).finish_non_exhaustive()
+    }
+}
+
+impl Dialed {
+    /// Connects to the server at this address within `connected`. Replies may take `limit`.
+    pub(crate) async fn connect(
+        dial: &dyn Dial,
+        (host, port): (&str, u16),
+        (connected, limit): (Duration, Duration),
+    ) -> io::Result<Self> {
+        let server = timeout(connected, dial.dial(host, port)).await??;
+        Ok(Self { server, limit })
+    }
+
+    /// Sends commands, and waits for their replies.
+    pub(crate) fn send(
+        &self,
+        commands: &mut dyn Iterator<Item = &Cmd>,
+    ) -> impl Future<Output = io::Result<Vec<Value>>> + use<> {
+        let replies = timeout(self.limit, Sent(Some(self.server.send(commands))));
+        async move { replies.await? }
+    }
+}
+
+/// Commands that were sent. They are carried out even if nobody waits for their replies any more.
+struct Sent(Option<BoxFuture<'static, io::Result<Vec<Value>>>>);
+
+impl Future for Sent {
+    type Output = io::Result<Vec<Value>>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Some(replies) = &mut self.0 else { return Poll::Pending };
+        let replies = std::task::ready!(replies.poll_unpin(context));
+        self.0 = None;
+        Poll::Ready(replies)
+    }
+}
+
+impl Drop for Sent {
+    fn drop(&mut self) {
+        if let (Some(replies), Ok(runtime)) = (self.0.take(), Handle::try_current()) {
+            runtime.spawn(replies);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use tokio::time::{Instant, sleep};
+
+    use super::*;
+    use crate::{Endpoint, RealmStore, Servers};
+
+    const ANSWERS_AFTER: Duration = Duration::from_secs(1);
+
+    /// A server that answers each piece with the number of the commands that it has carried out.
+    #[derive(Debug, Default, Clone)]
+    struct Counter(Arc<AtomicUsize>);
+
+    impl Dial for Counter {
+        fn dial(&self, host: &str, _port: u16) -> BoxFuture<'static, io::Result<Arc<dyn Server>>> {
+            let opened = if host == "counter" {
+                Ok(Arc::new(self.clone()) as Arc<dyn Server>)
+            } else {
+                Err(io::ErrorKind::NotFound.into())
+            };
+            async move { opened }.boxed()
+        }
+
+        fn jitter(&self) -> f64 {
+            1.0
+        }
+    }
+
+    impl Server for Counter {
+        fn send(
+            &self,
+            commands: &mut dyn Iterator<Item = &Cmd>,
+        ) -> BoxFuture<'static, io::Result<Vec<Value>>> {
+            let (carried_out, count) = (self.0.clone(), commands.count());
+            async move {
+                sleep(ANSWERS_AFTER).await;
+                let before = carried_out.fetch_add(count, Ordering::Relaxed);
+                Ok((1..=count).map(|number| Value::Int((before + number) as i64)).collect())
+            }
+            .boxed()
+        }
+    }
+
+    async fn connect(
+        counter: &Counter,
+        address: &str,
+        timeout: Duration,
+    ) -> Result<RealmStore, crate::Error> {
+        let (endpoint, _) = Endpoint::url(address)?;
+        let dial = Some(Arc::new(counter.clone()) as Arc<dyn Dial>);
+        let servers = Servers { timeout, dial, ..Servers::new(endpoint, "realm") };
+        Ok(RealmStore::new(servers.connection(Duration::ZERO).await?, "realm"))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_command_gets_its_reply() {
+        let counter = Counter::default();
+        let store = connect(&counter, "redis://counter:6379", Servers::TIMEOUT).await.unwrap();
+        assert_eq!(store.ask::<i64>(&store.begin("FIRST")).await.unwrap(), 1);
+        let replies = store.ask_all(vec![store.begin("SECOND"), store.begin("THIRD")]).await.unwrap();
+        let replies: Vec<Value> = replies.into_iter().map(Result::unwrap).collect();
+        assert_eq!(replies, [Value::Int(2), Value::Int(3)]);
+        let mut pipe = redis::pipe();
+        pipe.add_command(store.begin("FOURTH")).ignore().add_command(store.begin("FIFTH"));
+        assert_eq!(store.ask_pipe::<Vec<i64>>(&pipe).await.unwrap(), [5]);
+        assert!(store.ask_pipe::<Vec<i64>>(pipe.atomic()).await.is_err(), "no transactions");
+        assert_eq!(counter.0.load(Ordering::Relaxed), 5);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn unknown_server_is_not_reached() {
+        let error = connect(&Counter::default(), "redis://nowhere:6379", Servers::TIMEOUT).await.unwrap_err();
+        assert!(error.ends_session(), "{error}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn late_reply_ends_the_session_and_the_command_is_carried_out() {
+        let counter = Counter::default();
+        let (endpoint, _) = Endpoint::url("redis://counter:6379").unwrap();
+        let timeout = ANSWERS_AFTER / 2;
+        let servers =
+            Servers { dial: Some(Arc::new(counter.clone())), timeout, ..Servers::new(endpoint, "") };
+        let store = RealmStore::new(servers.connection(Duration::ZERO).await.unwrap(), "realm");
+        let asked = Instant::now();
+        let error = store.ask::<i64>(&store.begin("LATE")).await.unwrap_err();
+        assert!(error.ends_session(), "{error}");
+        assert_eq!((asked.elapsed(), counter.0.load(Ordering::Relaxed)), (timeout, 0));
+        sleep(ANSWERS_AFTER).await;
+        assert_eq!(counter.0.load(Ordering::Relaxed), 1);
+    }
 }

@@ -1,23 +1,22 @@
 //! The common part of the clients of all keys: sends commands whose first argument is the key, one at a time or many
 //! at once.
 
-use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Value};
 
-use crate::connection::{command, query, query_all};
+use crate::connection::{Connection, command, query, query_all};
 use crate::error::Error;
 
 /// A connection, and the key that its commands name. Clones share the connection.
 #[derive(Debug, Clone)]
 pub struct Keyed {
-    pub(crate) connection: MultiplexedConnection,
+    pub(crate) connection: Connection,
     pub(crate) key: String,
 }
 
 impl Keyed {
     /// The client of the value at `key`.
-    pub(crate) fn new(connection: MultiplexedConnection, key: &str) -> Self {
-        Self { connection, key: key.to_owned() }
+    pub(crate) fn new(connection: impl Into<Connection>, key: &str) -> Self {
+        Self { connection: connection.into(), key: key.to_owned() }
     }
 
     /// A command and the key; the caller adds further arguments.

@@ -2,10 +2,10 @@
 
 use std::ops::Deref;
 
-use redis::aio::MultiplexedConnection;
 use redis::{Value, cmd};
 
 use super::keyed::Keyed;
+use crate::connection::Connection;
 use crate::error::Error;
 use crate::record::Record;
 
@@ -177,7 +177,7 @@ impl Deref for NumberStore {
 
 impl NumberStore {
     /// The client of the pool at `key`.
-    pub fn new(connection: MultiplexedConnection, key: &str) -> Self {
+    pub fn new(connection: impl Into<Connection>, key: &str) -> Self {
         Self(Keyed::new(connection, key))
     }
 

@@ -2,9 +2,8 @@
 
 use std::ops::Deref;
 
-use redis::aio::MultiplexedConnection;
-
 use super::keyed::Keyed;
+use crate::connection::Connection;
 use crate::error::Error;
 use crate::record::Record;
 
@@ -223,7 +222,7 @@ impl Deref for SeatStore {
 
 impl SeatStore {
     /// The client of the show at `key`.
-    pub fn new(connection: MultiplexedConnection, key: &str) -> Self {
+    pub fn new(connection: impl Into<Connection>, key: &str) -> Self {
         Self(Keyed::new(connection, key))
     }
 

@@ -7,12 +7,11 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use rand::Rng as _;
-use redis::aio::MultiplexedConnection;
 use redis::{ProtocolVersion, Value};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use crate::connection::{command, query, query_all, read};
+use crate::connection::{Connection, command, query, query_all, read};
 use crate::endpoint::Node;
 use crate::error::Error;
 use crate::servers::Servers;
@@ -47,7 +46,7 @@ struct MasterQuery {
 struct Sentinel {
     address: String,
     /// The connection on which it was last asked, if it answered.
-    link: Option<MultiplexedConnection>,
+    link: Option<Connection>,
 }
 
 impl Sentinels {
@@ -138,7 +137,7 @@ impl MasterQuery {
     /// always, it is asked for the address alone: the number of the failover is in a record of forty fields.
     async fn ask(
         &self,
-        sentinel: &mut MultiplexedConnection,
+        sentinel: &mut Connection,
         current: Option<&NamedMaster>,
     ) -> Result<NamedMaster, Error> {
         let about = |what| command("SENTINEL").arg(what).arg(&self.name).clone();

@@ -6,15 +6,14 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
 use redis::{
     AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion,
     RedisConnectionInfo, TlsCertificates, Value,
 };
 use tokio::net::{UdpSocket, lookup_host};
 
-use crate::connection::{command, query};
-use crate::dial::{self, Dial};
+use crate::connection::{Connection, command, query};
+use crate::dial::{Dial, Dialed};
 use crate::endpoint::{Endpoint, Node, Secret};
 use crate::error::Error;
 
@@ -35,7 +34,7 @@ pub struct Servers {
     pub timeout: Duration,
     /// The key whose master is wanted; only a cluster has more than one master.
     pub key: String,
-    /// What opens connections; TCP if `None`.
+    /// What opens connections, without a login; the network if `None`.
     pub dial: Option<Arc<dyn Dial>>,
 }
 
@@ -105,11 +104,7 @@ impl Servers {
         Ok(Node { host, port, tls, database: 0, protocol: ProtocolVersion::default() })
     }
 
-    pub(crate) async fn connect(
-        &self,
-        node: &Node,
-        timeout: Duration,
-    ) -> Result<MultiplexedConnection, Error> {
+    pub(crate) async fn connect(&self, node: &Node, timeout: Duration) -> Result<Connection, Error> {
         self.connect_as(node, timeout, (self.user.as_ref(), self.password.as_ref())).await
     }
 
@@ -118,8 +113,12 @@ impl Servers {
         node: &Node,
         timeout: Duration,
         (user, password): (Option<&String>, Option<&Secret>),
-    ) -> Result<MultiplexedConnection, Error> {
+    ) -> Result<Connection, Error> {
         let link = |source| Error::Link { what: format!("cannot connect to {node}"), source };
+        if let Some(dial) = &self.dial {
+            let dialed = Dialed::connect(dial.as_ref(), (&node.host, node.port), (self.timeout, timeout));
+            return dialed.await.map(Connection::from).map_err(|error| link(error.into()));
+        }
         let mut login = RedisConnectionInfo::default().set_db(node.database).set_protocol(node.protocol);
         if let Some(user) = user {
             login = login.set_username(user);
@@ -130,13 +129,9 @@ impl Servers {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(self.timeout))
             .set_response_timeout(Some(timeout));
-        if let Some(dialed) = &self.dial {
-            return dial::connect(dialed.as_ref(), (&node.host, node.port), &login, config, self.timeout)
-                .await
-                .map_err(link);
-        }
         let client = self.client(node, login).map_err(link)?;
-        client.get_multiplexed_async_connection_with_config(&config).await.map_err(link)
+        let connected = client.get_multiplexed_async_connection_with_config(&config).await;
+        connected.map(Connection::from).map_err(link)
     }
 
     fn client(&self, node: &Node, login: RedisConnectionInfo) -> redis::RedisResult<Client> {

@@ -8,11 +8,10 @@ use std::time::Duration;
 
 use rand::Rng as _;
 use redis::Value;
-use redis::aio::MultiplexedConnection;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::connection::{command, query};
+use crate::connection::{Connection, command, query};
 use crate::endpoint::{Endpoint, Node};
 use crate::error::Error;
 use crate::sentinels::Sentinels;
@@ -25,7 +24,7 @@ const REPLICAS_LOST: Duration = Duration::from_secs(30);
 #[derive(Debug, Clone)]
 pub struct Session {
     /// The connection, for commands that do not block.
-    pub connection: MultiplexedConnection,
+    pub connection: Connection,
     /// The address of the master.
     pub node: Node,
     /// Number of replicas of the master when they were last counted.
@@ -80,7 +79,7 @@ impl Servers {
     ///
     /// # Errors
     /// [`Error::Link`] if no server can be reached, [`Error::NoMaster`] if no master is known.
-    pub async fn connection(&self, longer: Duration) -> Result<MultiplexedConnection, Error> {
+    pub async fn connection(&self, longer: Duration) -> Result<Connection, Error> {
         match &self.endpoint {
             Endpoint::Address(node) => self.connect(node, self.timeout + longer).await,
             Endpoint::Sentinels { .. } | Endpoint::Cluster { .. } => {
@@ -99,7 +98,7 @@ impl Servers {
 
 impl Session {
     /// Another connection to the same server, whose answers may take `longer` than the timeout.
-    pub async fn another(&self, longer: Duration) -> Result<MultiplexedConnection, Error> {
+    pub async fn another(&self, longer: Duration) -> Result<Connection, Error> {
         self.servers.connect(&self.node, self.servers.timeout + longer).await
     }
 
@@ -151,7 +150,7 @@ fn never_deposed() -> watch::Receiver<bool> {
 }
 
 /// Number of a master's replicas; `None` if the server is no master.
-async fn role(connection: &mut MultiplexedConnection) -> Result<Option<usize>, Error> {
+async fn role(connection: &mut Connection) -> Result<Option<usize>, Error> {
     let role: Vec<Value> = query(connection, &command("ROLE")).await?;
     let is_master = matches!(role.first(), Some(Value::BulkString(word)) if word == b"master");
     let replicas = match role.get(2) {

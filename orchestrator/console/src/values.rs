@@ -1,7 +1,7 @@
 //! The keys of a server that hold values of Allot.
 
+use allot_client::Connection;
 use allot_client::{Error, query};
-use redis::aio::MultiplexedConnection;
 use redis::cmd;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -26,7 +26,7 @@ pub(crate) struct Key {
 }
 
 /// The keys of this server that hold values of Allot, at most [`MOST`] of each type, sorted.
-pub(crate) async fn keys(connection: &mut MultiplexedConnection) -> Result<Vec<Key>, Error> {
+pub(crate) async fn keys(connection: &mut Connection) -> Result<Vec<Key>, Error> {
     let mut all = Vec::new();
     for (name, kind) in TYPES {
         let (mut cursor, mut found) = (0_u64, Vec::new());

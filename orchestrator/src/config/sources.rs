@@ -4,10 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use allot_client::Connection;
 use anyhow::{Context, Result, anyhow};
 use clap::builder::StyledStr;
 use clap::{Args, Command};
-use redis::aio::MultiplexedConnection;
 
 use super::resolve::{self, Config};
 use super::sections::{
@@ -71,7 +71,7 @@ const LARGE_REQUEST: Duration = Duration::from_secs(60);
 
 impl RedisSource {
     /// A connection to the server that has this key.
-    pub(crate) async fn connect(&self, key: &str) -> Result<MultiplexedConnection> {
+    pub(crate) async fn connect(&self, key: &str) -> Result<Connection> {
         let given = Given { redis: self.redis.clone(), ..Given::default() };
         let mut servers = resolve::servers(&merge(given, self.config.as_deref())?)?;
         key.clone_into(&mut servers.key);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use allot_client::{ByteStream, Dial};
+use allot_client::{Dial, Server};
 use allot_coordination::in_process::line::{Accident, Step, Steps};
 use allot_coordination::random;
 use futures_util::FutureExt as _;
@@ -156,17 +156,18 @@ impl fmt::Debug for Network {
 }
 
 impl Dial for Network {
-    fn dial(&self, to: &str, _port: u16) -> BoxFuture<'static, io::Result<Box<dyn ByteStream>>> {
+    fn dial(&self, to: &str, _port: u16) -> BoxFuture<'static, io::Result<Arc<dyn Server>>> {
         let (redis, link, to) = (self.redis.clone(), self.link.clone(), to.to_owned());
         async move {
-            link.is_open().await;
+            link.pass().await;
             let server = (0..SERVERS).find(|server| host(*server) == to);
             let peer = match server {
                 Some(server) => Peer::Server(redis, server),
                 None if to == SENTINEL => Peer::Sentinel(redis),
                 None => return Err(io::ErrorKind::NotFound.into()),
             };
-            Ok(Box::new(Connection::open(peer, link)) as Box<dyn ByteStream>)
+            let opened = Connection::open(peer, link).ok_or(io::ErrorKind::ConnectionRefused)?;
+            Ok(Arc::new(opened) as Arc<dyn Server>)
         }
         .boxed()
     }

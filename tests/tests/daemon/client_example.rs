@@ -16,7 +16,7 @@ use allot_tests::{RedisServer, eventually};
 mod seats;
 
 /// A connection whose answers may be late, as those of calls that wait are.
-async fn connect(server: &RedisServer, key: &str) -> redis::aio::MultiplexedConnection {
+async fn connect(server: &RedisServer, key: &str) -> allot_client::Connection {
     let (endpoint, user) = Endpoint::url(&server.url()).unwrap();
     Servers { user, ..Servers::new(endpoint, key) }.connection(TIMEOUT).await.unwrap()
 }

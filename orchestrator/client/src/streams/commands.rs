@@ -3,12 +3,11 @@
 use std::time::Duration;
 
 use redis::Value;
-use redis::aio::MultiplexedConnection;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
 use super::entry::{Entry, read_reply};
-use crate::connection::{command, query};
+use crate::connection::{Connection, command, query};
 use crate::error::Error;
 
 /// Longest time that one request waits for entries. The server answers earlier when there are entries, so a longer wait
@@ -35,12 +34,12 @@ impl Commands {
     /// Reads `stream` from its first entry on. A new session has to start there, too: the ids of a server that took over
     /// may be lower than those read before, so a program must recognise entries that it has handled already. The
     /// connection's answers must be allowed to take [`BLOCK`] longer.
-    pub fn read(connection: MultiplexedConnection, stream: String) -> Self {
+    pub fn read(connection: Connection, stream: String) -> Self {
         Self::read_after(connection, stream, "0-0".to_owned())
     }
 
     /// As [`Commands::read`], from the first entry after this id.
-    pub fn read_after(mut connection: MultiplexedConnection, stream: String, mut position: String) -> Self {
+    pub fn read_after(mut connection: Connection, stream: String, mut position: String) -> Self {
         let (sender, entries) = mpsc::channel(1);
         let task = tokio::spawn(async move {
             loop {
@@ -68,11 +67,7 @@ impl Commands {
     }
 }
 
-async fn take(
-    connection: &mut MultiplexedConnection,
-    stream: &str,
-    position: &str,
-) -> Result<Vec<Entry>, Error> {
+async fn take(connection: &mut Connection, stream: &str, position: &str) -> Result<Vec<Entry>, Error> {
     let mut command = command("XREAD");
     command.arg("COUNT").arg(BATCH).arg("BLOCK").arg(BLOCK.as_millis() as u64);
     command.arg("STREAMS").arg(stream).arg(position);

@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use redis::Value;
-use redis::aio::MultiplexedConnection;
 
 use super::entry::{Entry, read_list, read_reply};
-use crate::connection::{command, query};
+use crate::connection::{Connection, command, query};
 use crate::error::Error;
 use crate::record::Record;
 
@@ -17,9 +16,9 @@ const FORGET_AFTER: Duration = Duration::from_secs(3600);
 #[derive(Debug, Clone)]
 pub struct Group {
     /// The connection for requests that wait for entries.
-    taking: MultiplexedConnection,
+    taking: Connection,
     /// The connection for all other requests.
-    connection: MultiplexedConnection,
+    connection: Connection,
     stream: String,
     name: String,
     consumer: String,
@@ -30,8 +29,8 @@ pub struct Group {
 impl Group {
     /// Joins the group. Creates stream and group if they do not exist.
     pub async fn join(
-        connection: MultiplexedConnection,
-        taking: MultiplexedConnection,
+        connection: Connection,
+        taking: Connection,
         (stream, name, consumer): (String, String, String),
     ) -> Result<Self, Error> {
         let mut joined = Self { taking, connection, stream, name, consumer, made: false };

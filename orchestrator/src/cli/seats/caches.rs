@@ -9,9 +9,9 @@
 
 use std::collections::BTreeMap;
 
+use allot_client::Connection;
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
-use redis::aio::MultiplexedConnection;
 use redis::cmd;
 use serde::Deserialize;
 
@@ -87,7 +87,7 @@ struct CachedSeat {
 type Places = BTreeMap<i64, BTreeMap<i64, CachedSeat>>;
 
 /// Reads the caches and drafts a show.
-pub(crate) async fn read(connection: &mut MultiplexedConnection, names: &Names) -> Result<Draft> {
+pub(crate) async fn read(connection: &mut Connection, names: &Names) -> Result<Draft> {
     let tiers = tiers(connection, &names.tiers_key).await.context("the list of tiers")?;
     if tiers.is_empty() {
         bail!("the list '{}' is empty or absent; --tiers-key names the list of tiers", names.tiers_key);
@@ -130,7 +130,7 @@ pub(crate) async fn read(connection: &mut MultiplexedConnection, names: &Names) 
 }
 
 /// The tiers of a show: a list, or a text with a JSON array or with names between commas.
-async fn tiers(connection: &mut MultiplexedConnection, key: &str) -> Result<Vec<String>> {
+async fn tiers(connection: &mut Connection, key: &str) -> Result<Vec<String>> {
     let kind: String = query(connection, cmd("TYPE").arg(key)).await?;
     if kind != "string" {
         return Ok(query(connection, cmd("LRANGE").arg(key).arg(0).arg(-1)).await?);
@@ -149,7 +149,7 @@ fn tiers_in(text: &str) -> Result<Vec<String>> {
     Ok(names.map(str::to_owned).collect())
 }
 
-async fn areas(connection: &mut MultiplexedConnection, key: &str) -> Result<Vec<CachedArea>> {
+async fn areas(connection: &mut Connection, key: &str) -> Result<Vec<CachedArea>> {
     let text: Option<String> = query(connection, cmd("GET").arg(key)).await?;
     let text =
         text.with_context(|| format!("key '{key}' is absent; --areas-key is the pattern of its name"))?;

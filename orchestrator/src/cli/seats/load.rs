@@ -4,9 +4,9 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use allot_client::Connection;
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
-use redis::aio::MultiplexedConnection;
 use redis::cmd;
 
 use super::draft::Draft;
@@ -174,7 +174,7 @@ fn hold_ms(limits: Limits) -> u64 {
 /// Creates a show in which some seats are sold before any client can see it: the show is prepared under another
 /// name in the same slot, and renamed when all these seats are sold.
 async fn open_with_sold(
-    mut connection: MultiplexedConnection,
+    mut connection: Connection,
     key: &str,
     plan: &str,
     sold: &[String],
@@ -216,7 +216,7 @@ async fn open_with_sold(
 }
 
 async fn prepare(
-    connection: &mut MultiplexedConnection,
+    connection: &mut Connection,
     show: &SeatStore,
     key: &str,
     plan: &str,

@@ -15,8 +15,9 @@ use allot_core::account::{
 use allot_core::shared::refusal::{Code, Refusal};
 
 use super::arguments::{Arguments, number};
+use super::command::Command;
 use super::database::{Database, Step, Write};
-use super::resp::{Command, Reply};
+use super::reply::{self, Reply};
 
 /// The most steps of assignment that a command of a manager performs, as in the module.
 const STEPS: usize = 4;
@@ -54,7 +55,7 @@ pub(super) fn run(
             database.change(key, clock, log, decide, assign, render)
         }),
     };
-    Some(done.unwrap_or_else(|refusal| Reply::Error(refusal.to_string())))
+    Some(done.unwrap_or_else(|refusal| reply::error(&refusal.to_string())))
 }
 
 fn request<'a>(name: &[u8], arguments: &mut Arguments<'a>) -> Result<Request<'a>, Refusal> {
@@ -147,19 +148,19 @@ fn read(
             let count = arguments.natural_after("COUNT")?.unwrap_or(100) as usize;
             let (found, next) = book.list(None, None, None, cursor, count);
             let found = found.into_iter().map(|account| account_record(book, account, now)).collect();
-            Reply::List(vec![Reply::number(next), Reply::List(found)])
+            Reply::Array(vec![reply::number(next), Reply::Array(found)])
         }
         b"USAGE" => {
             let modules: BTreeMap<_, _> = book.usage_by_module(book.month());
-            let lines = modules.keys().map(|module| Reply::record([("name", Reply::text(&**module))]));
-            Reply::List(vec![Reply::Number(0), Reply::List(lines.collect())])
+            let lines = modules.keys().map(|module| reply::record([("name", reply::text(&**module))]));
+            Reply::Array(vec![Reply::Int(0), Reply::Array(lines.collect())])
         }
         _ => {
             let name = arguments.text();
             let account = book.account_called(name).ok_or_else(|| not_found(name))?;
             let stays =
-                account.history.iter().map(|stay| Reply::record([("epoch", Reply::number(stay.epoch))]));
-            Reply::List(stays.collect())
+                account.history.iter().map(|stay| reply::record([("epoch", reply::number(stay.epoch))]));
+            Reply::Array(stays.collect())
         }
     })
 }
@@ -171,57 +172,57 @@ fn not_found(name: &[u8]) -> Refusal {
 /// The replies of the commands of managers; programs read no other.
 fn render(book: &Book, now: i64, reply: &Outcome) -> Reply {
     match reply {
-        Outcome::Integer(number) => Reply::Number(*number),
+        Outcome::Integer(number) => Reply::Int(*number),
         Outcome::Book => book_record(book, now),
-        Outcome::Moves(moves) => Reply::List(moves.iter().map(|_| Reply::List(Vec::new())).collect()),
-        _ => Reply::Ok,
+        Outcome::Moves(moves) => Reply::Array(moves.iter().map(|_| Reply::Array(Vec::new())).collect()),
+        _ => Reply::Okay,
     }
 }
 
 fn book_record(book: &Book, now: i64) -> Reply {
     let (term, leader) = book.leader();
     let ([free, dealt, revoking, frozen], instances, modules) = book.totals();
-    let turns = book.settings().turns.iter().map(|turn| Reply::Number(*turn));
-    Reply::record([
-        ("term", Reply::number(term)),
-        ("leader", leader.map_or(Reply::Null, Reply::text)),
-        ("last_epoch", Reply::number(book.last_epoch())),
-        ("month", Reply::number(book.month())),
-        ("month_start", book.month_start(book.month()).map_or(Reply::Null, Reply::Number)),
-        ("month_end", Reply::Number(book.month_end(now))),
-        ("modules", Reply::number(modules)),
-        ("instances", Reply::number(instances)),
-        ("accounts", Reply::number(free + dealt + revoking + frozen)),
-        ("free", Reply::number(free)),
-        ("dealt", Reply::number(dealt)),
-        ("revoking", Reply::number(revoking)),
-        ("frozen", Reply::number(frozen)),
-        ("turns", Reply::List(turns.collect())),
+    let turns = book.settings().turns.iter().map(|turn| Reply::Int(*turn));
+    reply::record([
+        ("term", reply::number(term)),
+        ("leader", leader.map_or(Reply::Nil, reply::text)),
+        ("last_epoch", reply::number(book.last_epoch())),
+        ("month", reply::number(book.month())),
+        ("month_start", book.month_start(book.month()).map_or(Reply::Nil, Reply::Int)),
+        ("month_end", Reply::Int(book.month_end(now))),
+        ("modules", reply::number(modules)),
+        ("instances", reply::number(instances)),
+        ("accounts", reply::number(free + dealt + revoking + frozen)),
+        ("free", reply::number(free)),
+        ("dealt", reply::number(dealt)),
+        ("revoking", reply::number(revoking)),
+        ("frozen", reply::number(frozen)),
+        ("turns", Reply::Array(turns.collect())),
     ])
 }
 
 fn module_record(book: &Book, module: &Module) -> Reply {
     let attached = module.instances().filter_map(|id| book.instance(id)).map(|instance| {
-        let state = Reply::text(instance.presence.word());
-        Reply::record([("instance", Reply::text(&*instance.name)), ("state", state)])
+        let state = reply::text(instance.presence.word());
+        reply::record([("instance", reply::text(&*instance.name)), ("state", state)])
     });
-    Reply::record([
-        ("module", Reply::text(&*module.name)),
-        ("department", Reply::text(&*module.department)),
-        ("attached", Reply::List(attached.collect())),
+    reply::record([
+        ("module", reply::text(&*module.name)),
+        ("department", reply::text(&*module.department)),
+        ("attached", Reply::Array(attached.collect())),
     ])
 }
 
 fn account_record(book: &Book, account: &Account, now: i64) -> Reply {
     let instance = book.instance_name(account.instance);
-    let instance = if instance.is_empty() { Reply::Null } else { Reply::text(&*instance) };
-    let login = account.live_login(now).map_or(Reply::Null, |login| Reply::number(login.epoch));
-    Reply::record([
-        ("account", Reply::text(&*account.name)),
-        ("module", Reply::text(&*book.module_name(account.module))),
+    let instance = if instance.is_empty() { Reply::Nil } else { reply::text(&*instance) };
+    let login = account.live_login(now).map_or(Reply::Nil, |login| reply::number(login.epoch));
+    reply::record([
+        ("account", reply::text(&*account.name)),
+        ("module", reply::text(&*book.module_name(account.module))),
         ("instance", instance),
-        ("state", Reply::text(account.state.word())),
-        ("epoch", Reply::number(account.epoch)),
+        ("state", reply::text(account.state.word())),
+        ("epoch", reply::number(account.epoch)),
         ("login_epoch", login),
     ])
 }

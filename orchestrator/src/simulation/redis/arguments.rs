@@ -2,7 +2,7 @@
 
 use allot_core::shared::refusal::{Code, Refusal};
 
-use super::resp::{Command, Word};
+use super::command::{Command, Word};
 
 pub(super) struct Arguments<'a> {
     command: &'a Command,

@@ -14,7 +14,7 @@ use allot_core::shared::outbox::Outbox;
 use allot_core::shared::payload::{self, Payload};
 use allot_core::shared::refusal::{Code, Refusal};
 
-use super::resp::Word;
+use super::command::Word;
 use super::stream::{Fields, Id, Stream};
 use crate::simulation::invariants::Touched;
 

@@ -1,14 +1,15 @@
 //! Redis with the module, within this process: a master and a replica that lags behind it, with the real state machines
-//! of `allot-core` and the real wire protocol. Programs connect through [`Network`](super::network::Network).
+//! of `allot-core`. Programs connect through [`Network`](super::network::Network).
 //!
 //! Replication is computed when it matters: a write has reached the replica once the lag has passed, unless the
 //! replica was cut off. A failover makes the replica the master with what had reached it; the rest is lost.
 
 mod account_commands;
 mod arguments;
+mod command;
 mod database;
 mod realm_commands;
-mod resp;
+mod reply;
 mod serve;
 mod stream;
 mod stream_commands;
@@ -25,8 +26,9 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+use self::command::{Command, Word};
 use self::database::{Database, Kind, Write};
-use self::resp::{Command, Reply, Word};
+use self::reply::Reply;
 use self::stream_commands::Done;
 use super::clock;
 use super::invariants::Observer;
@@ -83,7 +85,7 @@ impl Traffic {
     fn note(&mut self, server: usize, elapsed_ms: u64, command: &Command) {
         let begun = [self.hash, elapsed_ms, server as u64];
         let begun = begun.into_iter().fold(0, |hash, number| xxh3_64_with_seed(&number.to_le_bytes(), hash));
-        *self = Self { commands: self.commands + 1, hash: xxh3_64_with_seed(&command.bytes, begun) };
+        *self = Self { commands: self.commands + 1, hash: xxh3_64_with_seed(command.bytes(), begun) };
     }
 }
 
@@ -190,14 +192,10 @@ impl Redis {
     }
 
     /// Sends a command to the master, as an operator would.
-    pub(super) fn run(&self, command: &[&str]) -> Result<String, String> {
+    pub(super) fn run(&self, command: &[&str]) -> redis::RedisResult<Reply> {
         let command = Command::new(command);
-        let answer = self.with(|state| state.answer(state.master, &command));
-        let Answer::Reply(reply) = answer else { return Err("would wait".to_owned()) };
-        match reply {
-            Reply::Error(error) => Err(error),
-            reply => Ok(format!("{reply:?}")),
-        }
+        let master = self.with(|state| state.master);
+        self.answer_at_once(master, &command).extract_error()
     }
 
     /// Sends a command to the master, as an operator would, just before the next command of this name arrives there.
@@ -333,9 +331,7 @@ impl State {
             return Answer::Reply(reply);
         }
         if server != self.master {
-            return Answer::Reply(Reply::Error(
-                "READONLY You can't write against a read only replica.".to_owned(),
-            ));
+            return Answer::Reply(reply::error("READONLY You can't write against a read only replica."));
         }
         if !self.before.is_empty()
             && let Some(before) = self.before.remove(&*String::from_utf8_lossy(command.name()))
@@ -362,7 +358,7 @@ impl State {
             }
             None => {
                 let text = format!("ERR unknown command '{}'", command.name().escape_ascii());
-                Answer::Reply(Reply::Error(text))
+                Answer::Reply(reply::error(&text))
             }
         }
     }
@@ -370,13 +366,12 @@ impl State {
     /// Commands about the server itself.
     fn about_server(&self, server: usize, command: &Command) -> Option<Reply> {
         match command.name() {
-            b"CLIENT" | b"PING" | b"SELECT" => Some(Reply::Ok),
             b"ROLE" if server == self.master => {
-                let replica = Reply::texts([host(self.replica()).as_str(), "6379", "0"]);
+                let replica = reply::texts([host(self.replica()).as_str(), "6379", "0"]);
                 let replicas = if self.connected.is_some() { vec![replica] } else { Vec::new() };
-                Some(Reply::List(vec![Reply::text("master"), Reply::Number(0), Reply::List(replicas)]))
+                Some(Reply::Array(vec![reply::text("master"), Reply::Int(0), Reply::Array(replicas)]))
             }
-            b"ROLE" => Some(Reply::texts(["slave", &host(self.master), "6379", "connected", "0"])),
+            b"ROLE" => Some(reply::texts(["slave", &host(self.master), "6379", "connected", "0"])),
             _ => None,
         }
     }

@@ -12,8 +12,9 @@ use allot_core::conf::{Event, Realm, Reply as Outcome, decide};
 use allot_core::shared::refusal::{Code, Refusal};
 
 use super::arguments::Arguments;
+use super::command::Command;
 use super::database::{Database, Write};
-use super::resp::{Command, Reply};
+use super::reply::{self, Reply};
 
 /// The lease of a unit that asks for none, in milliseconds.
 const LEASE_MS: i64 = 5000;
@@ -37,14 +38,14 @@ pub(super) fn run(
             database.open::<Realm>(key, &Event::Opened { settings }, clock, log);
             Ok(realm_record(&database.realms[key]))
         }),
-        b"CMU.LIST" => read(database, key, |realm| Reply::List(realm.units().map(unit_record).collect())),
+        b"CMU.LIST" => read(database, key, |realm| Reply::Array(realm.units().map(unit_record).collect())),
         b"CONF.STAT" => read(database, key, stat),
         _ => request(name, &mut arguments).and_then(|request| {
             let decide = |realm: &Realm, now| decide(realm, now, &request);
             database.change(key, clock, log, decide, |_| (), render)
         }),
     };
-    Some(done.unwrap_or_else(|refusal| Reply::Error(refusal.to_string())))
+    Some(done.unwrap_or_else(|refusal| reply::error(&refusal.to_string())))
 }
 
 fn read(database: &Database, key: &[u8], read: impl FnOnce(&Realm) -> Reply) -> Result<Reply, Refusal> {
@@ -160,13 +161,13 @@ pub(super) fn set(database: &mut Database, clock: i64, command: &Command, log: &
         let request = Request::Unit(UnitRequest::Set(Set { e164, cmu, epoch, seq, fields: &fields }));
         database.change(key, clock, log, |realm: &Realm, now| decide(realm, now, &request), |_| (), render)
     });
-    done.unwrap_or_else(|refusal| Reply::Error(refusal.to_string()))
+    done.unwrap_or_else(|refusal| reply::error(&refusal.to_string()))
 }
 
 /// What is wrong with the acceptance of a `CONF.SET`: only the owner may write, at its epoch.
 pub(super) fn stale_write(database: &Database, command: &Command, reply: &Reply) -> Option<String> {
     let (key, e164, cmu, epoch) = (command.get(1)?, command.get(2)?, command.get(3)?, command.get(4)?);
-    let realm = database.realms.get(key).filter(|_| !matches!(reply, Reply::Error(_)))?;
+    let realm = database.realms.get(key).filter(|_| !matches!(reply, Reply::ServerError(_)))?;
     let conference = realm.conference_called(e164)?;
     let owner = conference.owner.and_then(|unit| realm.unit(unit));
     let is_owner = owner.is_some_and(|owner| *owner.cmu == *cmu);
@@ -211,78 +212,78 @@ fn create<'a>(arguments: &mut Arguments<'a>) -> Result<Create<'a>, Refusal> {
 
 fn render(realm: &Realm, _: i64, reply: &Outcome) -> Reply {
     match reply {
-        Outcome::Ok => Reply::Ok,
-        Outcome::Released => Reply::text("RELEASE"),
-        Outcome::Integer(number) => Reply::Number(*number),
+        Outcome::Ok => Reply::Okay,
+        Outcome::Released => reply::text("RELEASE"),
+        Outcome::Integer(number) => Reply::Int(*number),
         Outcome::Realm => realm_record(realm),
         Outcome::Conference(e164) => conference_record(realm, e164),
         // No program reads a field of it.
-        Outcome::Unit(_) => Reply::record([]),
+        Outcome::Unit(_) => reply::record([]),
         Outcome::Reported(reported) => reported_record(reported),
-        Outcome::Grants(grants) => Reply::List(
+        Outcome::Grants(grants) => Reply::Array(
             grants
                 .iter()
                 .map(|grant| {
-                    let (e164, cmu) = (Reply::text(&*grant.e164), Reply::text(&*grant.cmu));
-                    Reply::List(vec![e164, cmu, Reply::number(grant.epoch)])
+                    let (e164, cmu) = (reply::text(&*grant.e164), reply::text(&*grant.cmu));
+                    Reply::Array(vec![e164, cmu, reply::number(grant.epoch)])
                 })
                 .collect(),
         ),
         Outcome::Moves(moves, left) => {
-            Reply::record([("moves", Reply::Number(*moves)), ("left", Reply::Number(*left))])
+            reply::record([("moves", Reply::Int(*moves)), ("left", Reply::Int(*left))])
         }
     }
 }
 
 fn realm_record(realm: &Realm) -> Reply {
     let (term, leader) = realm.leader();
-    Reply::record([
-        ("licences", Reply::number(realm.settings().licences)),
-        ("licences_used", Reply::number(realm.licences_used())),
-        ("term", Reply::number(term)),
-        ("leader", leader.map_or(Reply::Null, Reply::text)),
-        ("last_epoch", Reply::number(realm.last_epoch())),
+    reply::record([
+        ("licences", reply::number(realm.settings().licences)),
+        ("licences_used", reply::number(realm.licences_used())),
+        ("term", reply::number(term)),
+        ("leader", leader.map_or(Reply::Nil, reply::text)),
+        ("last_epoch", reply::number(realm.last_epoch())),
     ])
 }
 
 fn conference_record(realm: &Realm, e164: &[u8]) -> Reply {
-    let Some(conference) = realm.conference_called(e164) else { return Reply::Null };
+    let Some(conference) = realm.conference_called(e164) else { return Reply::Nil };
     let owner = conference.owner.and_then(|unit| realm.unit(unit));
-    Reply::record([
-        ("e164", Reply::text(e164)),
-        ("state", Reply::text(conference.state.word())),
-        ("cmu", owner.map_or(Reply::Null, |unit| Reply::text(&*unit.cmu))),
-        ("epoch", Reply::number(conference.epoch)),
+    reply::record([
+        ("e164", reply::text(e164)),
+        ("state", reply::text(conference.state.word())),
+        ("cmu", owner.map_or(Reply::Nil, |unit| reply::text(&*unit.cmu))),
+        ("epoch", reply::number(conference.epoch)),
     ])
 }
 
 fn unit_record(unit: &Unit) -> Reply {
-    Reply::record([
-        ("cmu", Reply::text(&*unit.cmu)),
-        ("state", Reply::Name(unit.word())),
-        ("lease", Reply::Number(unit.lease)),
-        ("conferences", Reply::number(unit.owned.len())),
+    reply::record([
+        ("cmu", reply::text(&*unit.cmu)),
+        ("state", reply::text(unit.word())),
+        ("lease", Reply::Int(unit.lease)),
+        ("conferences", reply::number(unit.owned.len())),
     ])
 }
 
 fn reported_record(reported: &Reported) -> Reply {
     let adopted = reported.adopted.iter().map(|(e164, old, new)| {
-        Reply::List(vec![Reply::text(&**e164), Reply::number(*old), Reply::number(*new)])
+        Reply::Array(vec![reply::text(&**e164), reply::number(*old), reply::number(*new)])
     });
-    Reply::record([
-        ("kept", Reply::Number(reported.kept)),
-        ("adopted", Reply::List(adopted.collect())),
-        ("released", Reply::texts(reported.released.iter().map(|e164| &**e164))),
-        ("ended", Reply::texts(reported.ended.iter().map(|e164| &**e164))),
-        ("lost", Reply::texts(reported.lost.iter().map(|e164| &**e164))),
+    reply::record([
+        ("kept", Reply::Int(reported.kept)),
+        ("adopted", Reply::Array(adopted.collect())),
+        ("released", reply::texts(reported.released.iter().map(|e164| &**e164))),
+        ("ended", reply::texts(reported.ended.iter().map(|e164| &**e164))),
+        ("lost", reply::texts(reported.lost.iter().map(|e164| &**e164))),
     ])
 }
 
 fn stat(realm: &Realm) -> Reply {
     let totals = realm.totals();
-    let [waiting, creating, open, pending, ended] = totals.states.map(Reply::number);
-    let [up, suspect, unreachable, down] = totals.units.map(Reply::number);
-    Reply::record([
+    let [waiting, creating, open, pending, ended] = totals.states.map(reply::number);
+    let [up, suspect, unreachable, down] = totals.units.map(reply::number);
+    reply::record([
         ("waiting", waiting),
         ("creating", creating),
         ("open", open),
@@ -292,6 +293,6 @@ fn stat(realm: &Realm) -> Reply {
         ("suspect", suspect),
         ("unreachable", unreachable),
         ("down", down),
-        ("draining", Reply::number(totals.draining)),
+        ("draining", reply::number(totals.draining)),
     ])
 }

@@ -1,21 +1,25 @@
-//! A connection of a program to a server or to a Sentinel. The server works whenever the program's end is polled, in the
-//! task of the program: a task for each connection would take longer than all that servers do.
+//! A connection of a program to a server or to a Sentinel. The server works in the task of the program that waits for
+//! the reply: a task for each connection would take longer than all that servers do.
 
 use std::io;
-use std::pin::Pin;
-use std::task::{Context, Poll, Waker};
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
-use bytes::BytesMut;
+use allot_client::Server;
 use futures_util::FutureExt as _;
-use futures_util::future::{BoxFuture, select};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::runtime::Handle;
+use futures_util::future::{BoxFuture, poll_fn};
+use redis::Cmd;
 use tokio::time::{Instant, timeout_at};
 
-use super::resp::{Command, Reply, take_commands};
+use super::command::Command;
+use super::reply::{self, Reply};
 use super::{Answer, Redis, host};
 use crate::simulation::network::{End, Fate, Link};
+
+/// How many commands of a pipeline a server reads at once, so that a connection may break within a pipeline.
+const READ_AT_ONCE: usize = 16;
 
 /// What a connection leads to.
 #[derive(Debug, Clone)]
@@ -24,183 +28,115 @@ pub(in crate::simulation) enum Peer {
     Sentinel(Redis),
 }
 
-/// The program's end of a connection, and what the server does with it.
-pub(in crate::simulation) struct Connection {
+/// A connection of a program.
+pub(in crate::simulation) struct Connection(Arc<Shared>);
+
+struct Shared {
     peer: Peer,
     link: Link,
-    /// What the program has written, and the server has not read.
-    sent: BytesMut,
-    /// The commands that are on their way to the server or being carried out: their replies; `None` if they break the
-    /// connection. The server reads the next ones after that.
-    answering: Option<BoxFuture<'static, Option<Vec<u8>>>>,
-    /// What the program has not read of the replies.
-    replies: Vec<u8>,
+    /// Whose commands are carried out. Those that were sent earlier come first.
+    turn: tokio::sync::Mutex<()>,
     /// What ends the connection from outside, and the task that is woken then; `None` when the connection is closed.
-    end: Option<(End, Option<Waker>)>,
+    end: Mutex<Option<(End, Option<Waker>)>>,
 }
 
 impl Connection {
-    /// A connection on this link. A server that is not up closes it at once.
-    pub(in crate::simulation) fn open(peer: Peer, link: Link) -> Self {
+    /// A connection on this link; `None` if the server is not up.
+    pub(in crate::simulation) fn open(peer: Peer, link: Link) -> Option<Self> {
         let closed = match &peer {
-            Peer::Server(redis, server) => redis.accept(*server).map(Some),
-            Peer::Sentinel(_) => Some(None),
+            Peer::Server(redis, server) => Some(redis.accept(*server)?),
+            Peer::Sentinel(_) => None,
         };
-        let end = closed.map(|closed| (link.end(closed), None));
-        Self { peer, link, sent: BytesMut::new(), answering: None, replies: Vec::new(), end }
+        let (turn, end) = (tokio::sync::Mutex::new(()), Mutex::new(Some((link.end(closed), None))));
+        Some(Self(Arc::new(Shared { peer, link, turn, end })))
     }
+}
 
+impl Server for Connection {
+    fn send(&self, commands: &mut dyn Iterator<Item = &Cmd>) -> BoxFuture<'static, io::Result<Vec<Reply>>> {
+        let (shared, commands) = (self.0.clone(), commands.map(Command::of).collect());
+        async move { shared.answer(commands).await.ok_or_else(|| io::ErrorKind::BrokenPipe.into()) }.boxed()
+    }
+}
+
+impl Shared {
     /// Whether the connection is closed by now. The task is woken when it is.
-    fn is_closed(&mut self, context: &mut Context<'_>) -> bool {
-        let Some((end, task)) = &mut self.end else { return true };
+    fn is_closed(&self, context: &mut Context<'_>) -> bool {
+        let mut open = self.end.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some((end, task)) = &mut *open else { return true };
         let is_known = task.as_ref().is_some_and(|task| task.will_wake(context.waker()));
         if is_known && !end.may_have_come() {
             return false;
         }
         *task = Some(context.waker().clone());
         if end.poll_unpin(context).is_ready() {
-            self.close();
+            *open = None;
         }
-        self.end.is_none()
+        open.is_none()
     }
 
-    fn close(&mut self) {
-        (self.end, self.answering) = (None, None);
-    }
-
-    /// Whether there is something to read: replies, or the end of the connection.
-    fn is_readable(&self) -> bool {
-        !self.replies.is_empty() || self.end.is_none()
-    }
-
-    /// The server goes on with what the program has sent, as far as it can now.
-    fn work(&mut self, context: &mut Context<'_>) {
-        while !self.is_closed(context) {
-            if let Some(answering) = &mut self.answering {
-                match answering.poll_unpin(context) {
-                    Poll::Pending => return,
-                    Poll::Ready(None) => return self.close(),
-                    Poll::Ready(Some(replies)) if self.replies.is_empty() => self.replies = replies,
-                    Poll::Ready(Some(replies)) => self.replies.extend_from_slice(&replies),
-                }
-                self.answering = None;
+    /// The replies to commands, when it is their turn; `None` if the connection is closed before they arrive.
+    async fn answer(&self, commands: Vec<Command>) -> Option<Vec<Reply>> {
+        let _turn = self.turn.lock().await;
+        let mut replies = pin!(self.carry_out(commands));
+        poll_fn(|context| {
+            if self.is_closed(context) {
+                return Poll::Ready(None);
             }
-            if self.sent.is_empty() {
-                return;
+            let replies = ready!(replies.as_mut().poll(context));
+            if replies.is_none() {
+                *self.end.lock().unwrap_or_else(PoisonError::into_inner) = None;
             }
-            let commands = take_commands(&mut self.sent);
-            if commands.is_empty() {
-                return;
+            Poll::Ready(replies)
+        })
+        .await
+    }
+
+    /// Carries out commands in their order; `None` if the connection breaks.
+    async fn carry_out(&self, commands: Vec<Command>) -> Option<Vec<Reply>> {
+        let mut replies = Vec::with_capacity(commands.len());
+        for commands in commands.chunks(READ_AT_ONCE) {
+            self.link.pass().await;
+            let fate = self.link.fate();
+            if fate == Fate::BreakBefore {
+                return None;
             }
-            // The memory of earlier replies is used again.
-            let empty = if self.replies.is_empty() { std::mem::take(&mut self.replies) } else { Vec::new() };
-            self.answering = Some(self.peer.clone().answer_all(commands, self.link.clone(), empty).boxed());
-        }
-    }
-}
-
-/// A server carries out what it was sent, even if the program does not wait for the answer.
-impl Drop for Connection {
-    fn drop(&mut self) {
-        if let (Some((end, _)), Some(answering)) = (self.end.take(), self.answering.take())
-            && let Ok(runtime) = Handle::try_current()
-        {
-            runtime.spawn(select(end, answering).map(drop));
-        }
-    }
-}
-
-impl AsyncRead for Connection {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        if self.replies.is_empty() {
-            self.work(context);
-        }
-        if !self.is_readable() {
-            return Poll::Pending;
-        }
-        let count = self.replies.len().min(buffer.remaining());
-        buffer.put_slice(&self.replies[..count]);
-        self.replies.drain(..count);
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl AsyncWrite for Connection {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        if self.is_closed(context) {
-            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
-        }
-        self.sent.extend_from_slice(bytes);
-        Poll::Ready(Ok(bytes.len()))
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.answering.is_none() {
-            self.work(context);
-            if self.is_readable() {
-                context.waker().wake_by_ref();
+            for command in commands {
+                replies.push(match &self.peer {
+                    // Boxed, because few commands wait: otherwise the future of every command would be as large.
+                    Peer::Server(redis, server) if may_wait(command) => {
+                        answer_in_time(redis, *server, command).boxed().await
+                    }
+                    Peer::Server(redis, server) => redis.answer_at_once(*server, command),
+                    Peer::Sentinel(redis) => sentinel(redis, command),
+                });
             }
+            if fate == Fate::BreakAfter {
+                return None;
+            }
+            self.link.is_open().await;
         }
-        Poll::Ready(Ok(()))
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl Peer {
-    /// Carries out commands in their order, and adds their replies to `replies`; `None` if the connection breaks.
-    async fn answer_all(self, commands: Vec<Command>, link: Link, mut replies: Vec<u8>) -> Option<Vec<u8>> {
-        link.pass().await;
-        let fate = link.fate();
-        if fate == Fate::BreakBefore {
-            return None;
-        }
-        for command in commands {
-            let reply = match &self {
-                // Boxed, because few commands wait: otherwise the future of every command would be as large.
-                Self::Server(redis, server) if may_wait(&command) => {
-                    answer_in_time(redis.clone(), *server, command).boxed().await
-                }
-                Self::Server(redis, server) => redis.answer_at_once(*server, &command),
-                Self::Sentinel(redis) => sentinel(redis, &command),
-            };
-            reply.write(&mut replies);
-        }
-        if fate == Fate::BreakAfter {
-            return None;
-        }
-        link.is_open().await;
         Some(replies)
     }
 }
 
 /// Carries out a command that may wait: for replicas, or for entries of a stream.
-async fn answer_in_time(redis: Redis, server: usize, command: Command) -> Reply {
+async fn answer_in_time(redis: &Redis, server: usize, command: &Command) -> Reply {
     if command.name() == b"WAIT" {
-        return Reply::number(redis.wait(milliseconds(command.get(2).unwrap())).await);
+        return reply::number(redis.wait(milliseconds(command.get(2).unwrap())).await);
     }
     let block = (0..command.len()).find(|at| command.get(*at) == Some(b"BLOCK"));
     let block = block.and_then(|at| command.get(at + 1)).map(milliseconds);
     let deadline = Instant::now() + block.unwrap_or_default();
     loop {
-        let waiting = match redis.with(|state| state.answer(server, &command)) {
+        let waiting = match redis.with(|state| state.answer(server, command)) {
             Answer::Reply(reply) => return reply,
-            Answer::Wait(_) if block.is_none() => return Reply::NullList,
+            Answer::Wait(_) if block.is_none() => return Reply::Nil,
             Answer::Wait(waiting) => waiting,
         };
         // Nothing can be written between the attempt and this wait: there is one thread.
         if timeout_at(deadline, waiting.notified()).await.is_err() {
-            return Reply::NullList;
+            return Reply::Nil;
         }
     }
 }
@@ -217,8 +153,8 @@ fn milliseconds(word: &[u8]) -> Duration {
 fn sentinel(redis: &Redis, command: &Command) -> Reply {
     let (master, failovers) = redis.with(|state| (state.master, state.failovers));
     match command.get(1) {
-        Some(b"GET-MASTER-ADDR-BY-NAME") => Reply::texts([host(master).as_str(), "6379"]),
-        Some(b"MASTER") => Reply::record([("config-epoch", Reply::text(failovers.to_string()))]),
-        _ => Reply::Ok,
+        Some(b"GET-MASTER-ADDR-BY-NAME") => reply::texts([host(master).as_str(), "6379"]),
+        Some(b"MASTER") => reply::record([("config-epoch", reply::text(failovers.to_string()))]),
+        _ => reply::error("ERR unknown subcommand"),
     }
 }

@@ -3,30 +3,27 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound::{Excluded, Unbounded};
 
-use bytes::Bytes;
-
-use super::resp::{Word, bulk};
+use super::command::{Word, Words};
 
 /// The id of an entry: milliseconds and sequence number.
 pub(super) type Id = (u64, u64);
 
-/// Fields and values of an entry, by turns. The server sends them as it has received them.
+/// Fields and values of an entry, by turns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Fields {
-    /// How many fields and values there are.
-    pub(super) words: usize,
-    /// They, as texts of the wire protocol.
-    pub(super) bytes: Bytes,
+    /// Words of the command that added the entry, if one did.
+    pub(super) words: Words,
+    /// The first of the words that belongs to the entry.
+    pub(super) first: usize,
 }
 
 impl Fields {
     pub(super) fn new<'a>(fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Self {
-        let (mut words, mut bytes) = (0, Vec::new());
-        for word in fields.flat_map(|(field, value)| [field, value]) {
-            words += 1;
-            bulk(&mut bytes, word);
-        }
-        Self { words, bytes: bytes.into() }
+        Self { words: Words::new(fields.flat_map(|(field, value)| [field, value])), first: 0 }
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        (self.first..self.words.len()).filter_map(|at| self.words.get(at))
     }
 }
 

@@ -1,8 +1,9 @@
 //! The commands of streams and hashes. Like those of realms, they decide writes, which then change the data.
 
 use super::arguments::{Arguments, number};
+use super::command::{Command, Word};
 use super::database::{Database, Write};
-use super::resp::{Command, Reply, Word};
+use super::reply::{self, Reply};
 use super::stream::{Fields, Group, Id, Stream};
 
 /// What came of a command.
@@ -30,7 +31,7 @@ pub(super) fn run(
         b"XACK" => {
             let (key, group) = (arguments.word(), arguments.word());
             let ids: Vec<Id> = arguments.rest().map(id_of).collect();
-            let count = Reply::number(ids.len());
+            let count = reply::number(ids.len());
             write(database, log, Write::Acknowledge { key, group, ids });
             count
         }
@@ -40,26 +41,26 @@ pub(super) fn run(
         b"HSET" => {
             let key = arguments.word();
             let fields = pairs(&mut arguments);
-            let count = Reply::number(fields.len());
+            let count = reply::number(fields.len());
             write(database, log, Write::SetHash { key, fields });
             count
         }
         b"HGET" => {
             let (key, field) = (arguments.text(), arguments.text());
             let value = database.hash(key, clock).and_then(|hash| hash.fields.get(field));
-            value.map_or(Reply::Null, |value| Reply::Text(value.clone()))
+            value.map_or(Reply::Nil, reply::text)
         }
         b"EXPIRE" => {
             let key = arguments.word();
             let at = clock + 1000 * number::<i64>(arguments.text()).unwrap();
             write(database, log, Write::ExpireHash { key, at });
-            Reply::Number(1)
+            Reply::Int(1)
         }
         b"DEL" => {
             let key = arguments.word();
             let there = database.hash(&key, clock).is_some();
             write(database, log, Write::DeleteHash { key });
-            Reply::Number(there.into())
+            Reply::Int(there.into())
         }
         _ => return None,
     };
@@ -84,7 +85,7 @@ fn add(
     assert_eq!(arguments.text(), b"*", "programs let the server choose ids");
     let id = database.streams.get(&key).map_or((clock as u64, 0), |stream| stream.next_id(clock));
     write(database, log, Write::Add { key, id, fields: command.fields(arguments.first()) });
-    Reply::Id(id)
+    reply::id(id)
 }
 
 fn read(database: &Database, arguments: &mut Arguments<'_>) -> Done {
@@ -136,15 +137,15 @@ fn group(database: &mut Database, arguments: &mut Arguments<'_>, log: &mut Vec<W
     let (what, key, group) = (arguments.text(), arguments.word(), arguments.word());
     if what == b"CREATE" {
         if find(database, &key, &group).is_some() {
-            return Reply::Error("BUSYGROUP Consumer Group name already exists".to_owned());
+            return reply::error("BUSYGROUP Consumer Group name already exists");
         }
         write(database, log, Write::CreateGroup { key, group, from: id_of(arguments.text()) });
-        return Reply::Ok;
+        return Reply::Okay;
     }
     assert_eq!(what, b"DELCONSUMER", "programs create groups and remove consumers");
     let consumer = arguments.word();
     write(database, log, Write::RemoveConsumer { key, group, consumer });
-    Reply::Number(0)
+    Reply::Int(0)
 }
 
 fn claim(database: &mut Database, clock: i64, arguments: &mut Arguments<'_>, log: &mut Vec<Write>) -> Reply {
@@ -158,7 +159,7 @@ fn claim(database: &mut Database, clock: i64, arguments: &mut Arguments<'_>, log
     let entries =
         ids.iter().filter_map(|id| stream.get(*id).map(|fields| entry(*id, Some(fields)))).collect();
     write(database, log, Write::Deliver { key, group, consumer, ids, now: clock });
-    Reply::List(vec![Reply::Id(next.unwrap_or_default()), Reply::List(entries), Reply::List(Vec::new())])
+    Reply::Array(vec![reply::id(next.unwrap_or_default()), Reply::Array(entries), Reply::Array(Vec::new())])
 }
 
 fn consumers(database: &Database, clock: i64, arguments: &mut Arguments<'_>) -> Reply {
@@ -167,13 +168,13 @@ fn consumers(database: &Database, clock: i64, arguments: &mut Arguments<'_>) -> 
     let Some((_, group)) = find(database, key, name) else { return no_group() };
     let of = |(consumer, seen): (&Word, &i64)| {
         let pending = group.pending.values().filter(|pending| pending.consumer == *consumer).count();
-        Reply::record([
-            ("name", Reply::text(consumer)),
-            ("pending", Reply::number(pending)),
-            ("idle", Reply::Number(clock - seen)),
+        reply::record([
+            ("name", reply::text(consumer)),
+            ("pending", reply::number(pending)),
+            ("idle", Reply::Int(clock - seen)),
         ])
     };
-    Reply::List(group.consumers.iter().map(of).collect())
+    Reply::Array(group.consumers.iter().map(of).collect())
 }
 
 fn find<'a>(database: &'a Database, key: &[u8], group: &[u8]) -> Option<(&'a Stream, &'a Group)> {
@@ -182,16 +183,16 @@ fn find<'a>(database: &'a Database, key: &[u8], group: &[u8]) -> Option<(&'a Str
 }
 
 fn no_group() -> Reply {
-    Reply::Error("NOGROUP No such key or consumer group".to_owned())
+    reply::error("NOGROUP No such key or consumer group")
 }
 
 fn of_stream(key: &Word, entries: Vec<Reply>) -> Reply {
-    Reply::List(vec![Reply::List(vec![Reply::Text(key.clone()), Reply::List(entries)])])
+    Reply::Array(vec![Reply::Array(vec![reply::text(key), Reply::Array(entries)])])
 }
 
 fn entry(id: Id, fields: Option<&Fields>) -> Reply {
-    let fields = fields.map_or(Reply::NullList, |fields| Reply::Fields(fields.clone()));
-    Reply::List(vec![Reply::Id(id), fields])
+    let fields = fields.map_or(Reply::Nil, reply::fields);
+    Reply::Array(vec![reply::id(id), fields])
 }
 
 fn pairs(arguments: &mut Arguments<'_>) -> Vec<(Word, Word)> {
