@@ -14,35 +14,36 @@ use crate::error::Error;
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A connection to one server. Clones share it. All commands of the crate [`redis`] can be sent on it.
+/// A connection to one server, over the network or dialed by a [`Dial`](crate::Dial). Clones share it. Requests of the
+/// crate [`redis`] can be sent on it; only a network connection carries out transactions.
 #[derive(Debug, Clone)]
-pub struct Connection(Way);
+pub struct Connection(Kind);
 
 #[derive(Debug, Clone)]
-enum Way {
+enum Kind {
     Network(MultiplexedConnection),
     Dialed(Dialed),
 }
 
 impl From<MultiplexedConnection> for Connection {
     fn from(connection: MultiplexedConnection) -> Self {
-        Self(Way::Network(connection))
+        Self(Kind::Network(connection))
     }
 }
 
 impl From<Dialed> for Connection {
     fn from(connection: Dialed) -> Self {
-        Self(Way::Dialed(connection))
+        Self(Kind::Dialed(connection))
     }
 }
 
 impl Connection {
     async fn send(&mut self, command: &Cmd) -> RedisResult<Value> {
         match &mut self.0 {
-            Way::Network(connection) => connection.send_packed_command(command).await,
-            Way::Dialed(connection) => {
+            Kind::Network(connection) => connection.send_packed_command(command).await,
+            Kind::Dialed(connection) => {
                 let replies = connection.send(&mut std::iter::once(command));
-                replies.await?.into_iter().next().ok_or_else(|| unexpected("a command got no reply"))
+                replies.await?.into_iter().next().ok_or_else(|| misused("a command got no reply"))
             }
         }
     }
@@ -55,11 +56,11 @@ impl Connection {
         count: usize,
     ) -> RedisResult<Vec<Value>> {
         match &mut self.0 {
-            Way::Network(connection) => connection.send_packed_commands(pipeline, left_out, count).await,
-            Way::Dialed(_) if pipeline.is_transaction() => {
-                Err(unexpected("transactions need a connection of a network"))
+            Kind::Network(connection) => connection.send_packed_commands(pipeline, left_out, count).await,
+            Kind::Dialed(_) if pipeline.is_transaction() => {
+                Err(misused("transactions need a network connection"))
             }
-            Way::Dialed(connection) => {
+            Kind::Dialed(connection) => {
                 let replies = connection.send(&mut pipeline.cmd_iter());
                 Ok(replies.await?.into_iter().skip(left_out).take(count).collect())
             }
@@ -67,8 +68,9 @@ impl Connection {
     }
 }
 
-fn unexpected(what: &'static str) -> RedisError {
-    (redis::ErrorKind::Client, what).into()
+/// An error of the program, which another connection would not help.
+fn misused(what: &'static str) -> RedisError {
+    (redis::ErrorKind::UnexpectedReturnType, what).into()
 }
 
 impl ConnectionLike for Connection {
@@ -87,8 +89,8 @@ impl ConnectionLike for Connection {
 
     fn get_db(&self) -> i64 {
         match &self.0 {
-            Way::Network(connection) => connection.get_db(),
-            Way::Dialed(_) => 0,
+            Kind::Network(connection) => connection.get_db(),
+            Kind::Dialed(_) => 0,
         }
     }
 }

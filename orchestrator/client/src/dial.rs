@@ -1,4 +1,5 @@
-//! Another way to servers than a network. A simulation connects programs to servers of its own with it.
+//! Replaces the network: a simulation connects programs to its own servers through [`Dial`]. All of it needs a runtime of
+//! tokio.
 
 use std::fmt::{self, Debug};
 use std::io;
@@ -16,43 +17,44 @@ use tokio::time::timeout;
 /// Opens connections to servers.
 pub trait Dial: Debug + Send + Sync + 'static {
     /// A new connection to the server at this address.
-    fn dial(&self, host: &str, port: u16) -> BoxFuture<'static, io::Result<Arc<dyn Server>>>;
+    fn dial(&self, host: &str, port: u16) -> BoxFuture<'static, io::Result<Arc<dyn Transport>>>;
 
     /// A random factor of a waiting time, from 0.8 to 1.2.
     fn jitter(&self) -> f64;
 }
 
-/// The server at the other end of one connection.
-pub trait Server: Send + Sync + 'static {
+/// Carries commands to the server at the other end of one connection, and their replies back.
+pub trait Transport: Send + Sync + 'static {
     /// Sends commands in one piece. The result is a reply to each command, which may be an error of the server
-    /// ([`Value::ServerError`]); it is an error if the connection breaks. Replies arrive in the order in which their
-    /// commands were sent.
+    /// ([`Value::ServerError`]); it is an error if the connection breaks. Commands are carried out in the order in which
+    /// they were sent. If the program stops waiting, the result is polled in a task of its own: a server carries out
+    /// what it was sent. Unlike a connection of the network, this one stands still while the program neither polls nor
+    /// drops a result.
     fn send(&self, commands: &mut dyn Iterator<Item = &Cmd>) -> BoxFuture<'static, io::Result<Vec<Value>>>;
 }
 
 /// A connection that was dialed. Clones share it.
 #[derive(Clone)]
 pub(crate) struct Dialed {
-    server: Arc<dyn Server>,
-    /// Time limit for replies.
-    limit: Duration,
+    transport: Arc<dyn Transport>,
+    response_timeout: Duration,
 }
 
 impl Debug for Dialed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Dialed").field("limit", &self.limit).finish_non_exhaustive()
+        f.debug_struct("Dialed").field("response_timeout", &self.response_timeout).finish_non_exhaustive()
     }
 }
 
 impl Dialed {
-    /// Connects to the server at this address within `connected`. Replies may take `limit`.
+    /// Connects to the server at this address.
     pub(crate) async fn connect(
         dial: &dyn Dial,
         (host, port): (&str, u16),
-        (connected, limit): (Duration, Duration),
+        (connection_timeout, response_timeout): (Duration, Duration),
     ) -> io::Result<Self> {
-        let server = timeout(connected, dial.dial(host, port)).await??;
-        Ok(Self { server, limit })
+        let transport = timeout(connection_timeout, dial.dial(host, port)).await??;
+        Ok(Self { transport, response_timeout })
     }
 
     /// Sends commands, and waits for their replies.
@@ -60,8 +62,13 @@ impl Dialed {
         &self,
         commands: &mut dyn Iterator<Item = &Cmd>,
     ) -> impl Future<Output = io::Result<Vec<Value>>> + use<> {
-        let replies = timeout(self.limit, Sent(Some(self.server.send(commands))));
-        async move { replies.await? }
+        let mut count = 0;
+        let sent = self.transport.send(&mut commands.inspect(|_| count += 1));
+        let replies = timeout(self.response_timeout, Sent(Some(sent)));
+        async move {
+            let replies = replies.await??;
+            if replies.len() == count { Ok(replies) } else { Err(io::ErrorKind::InvalidData.into()) }
+        }
     }
 }
 
@@ -72,7 +79,7 @@ impl Future for Sent {
     type Output = io::Result<Vec<Value>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let Some(replies) = &mut self.0 else { return Poll::Pending };
+        let Some(replies) = &mut self.0 else { unreachable!("polled after its end") };
         let replies = std::task::ready!(replies.poll_unpin(context));
         self.0 = None;
         Poll::Ready(replies)
@@ -103,9 +110,9 @@ mod tests {
     struct Counter(Arc<AtomicUsize>);
 
     impl Dial for Counter {
-        fn dial(&self, host: &str, _port: u16) -> BoxFuture<'static, io::Result<Arc<dyn Server>>> {
+        fn dial(&self, host: &str, _port: u16) -> BoxFuture<'static, io::Result<Arc<dyn Transport>>> {
             let opened = if host == "counter" {
-                Ok(Arc::new(self.clone()) as Arc<dyn Server>)
+                Ok(Arc::new(self.clone()) as Arc<dyn Transport>)
             } else {
                 Err(io::ErrorKind::NotFound.into())
             };
@@ -117,7 +124,7 @@ mod tests {
         }
     }
 
-    impl Server for Counter {
+    impl Transport for Counter {
         fn send(
             &self,
             commands: &mut dyn Iterator<Item = &Cmd>,

@@ -59,7 +59,7 @@ pub use accounts::{AccountRow, BookStore, ModuleRow, Rows};
 pub use address::without_password;
 pub use conferences::{CreateRequest, Grant, RealmStore, Reported, UnitRow};
 pub use connection::{Connection, connect, query};
-pub use dial::{Dial, Server};
+pub use dial::{Dial, Transport};
 pub use endpoint::{Endpoint, Node, Secret};
 pub use error::Error;
 pub use keyed::Keyed;

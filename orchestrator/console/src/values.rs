@@ -1,7 +1,6 @@
 //! The keys of a server that hold values of Allot.
 
-use allot_client::Connection;
-use allot_client::{Error, query};
+use allot_client::{Connection, Error, query};
 use redis::cmd;
 use serde::Serialize;
 use utoipa::ToSchema;

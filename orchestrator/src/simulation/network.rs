@@ -7,12 +7,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use allot_client::{Dial, Server};
+use allot_client::{Dial, Transport};
 use allot_coordination::in_process::line::{Accident, Step, Steps};
 use allot_coordination::random;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use tokio::sync::watch;
+use tokio::task::unconstrained;
 use tokio::time::sleep;
 
 use super::redis::{Connection, Peer, Redis, SERVERS, host};
@@ -37,7 +38,7 @@ pub(super) enum Fate {
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Condition {
-    /// Whether bytes move. Connections stay open.
+    /// Whether nothing arrives. Connections stay open.
     stalls: bool,
     /// How often all connections were broken.
     breaks: u64,
@@ -54,7 +55,7 @@ impl Link {
         Self(Arc::new(watch::Sender::new(Condition { stalls: false, breaks: 0, unreliable: 0.0 })))
     }
 
-    /// Stops all bytes, or lets them move again.
+    /// Stops all requests and replies, or lets them arrive again.
     pub(super) fn stall(&self, stalls: bool) {
         self.0.send_modify(|condition| condition.stalls = stalls);
     }
@@ -75,7 +76,7 @@ impl Link {
         self.is_open().await;
     }
 
-    /// Waits until bytes move.
+    /// Waits until requests and replies arrive.
     pub(super) async fn is_open(&self) {
         if self.0.borrow().stalls {
             let _ = self.0.subscribe().wait_for(|condition| !condition.stalls).await;
@@ -100,7 +101,8 @@ impl Link {
                 () = broken => {}
             }
         };
-        End { link, server, awaited: awaited.boxed() }
+        // A task with no budget left must not miss the end, so waiting costs no budget.
+        End { link, server, awaited: unconstrained(awaited).boxed() }
     }
 
     /// What happens to the next request.
@@ -156,18 +158,17 @@ impl fmt::Debug for Network {
 }
 
 impl Dial for Network {
-    fn dial(&self, to: &str, _port: u16) -> BoxFuture<'static, io::Result<Arc<dyn Server>>> {
+    fn dial(&self, to: &str, _port: u16) -> BoxFuture<'static, io::Result<Arc<dyn Transport>>> {
         let (redis, link, to) = (self.redis.clone(), self.link.clone(), to.to_owned());
         async move {
-            link.pass().await;
             let server = (0..SERVERS).find(|server| host(*server) == to);
             let peer = match server {
                 Some(server) => Peer::Server(redis, server),
                 None if to == SENTINEL => Peer::Sentinel(redis),
                 None => return Err(io::ErrorKind::NotFound.into()),
             };
-            let opened = Connection::open(peer, link).ok_or(io::ErrorKind::ConnectionRefused)?;
-            Ok(Arc::new(opened) as Arc<dyn Server>)
+            let opened = Connection::open(peer, link).await.ok_or(io::ErrorKind::ConnectionRefused)?;
+            Ok(Arc::new(opened) as Arc<dyn Transport>)
         }
         .boxed()
     }
@@ -189,5 +190,26 @@ impl Steps for Link {
             Fate::BreakBefore => hit(false),
             Fate::BreakAfter => hit(true),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::task::coop::{consume_budget, has_budget_remaining};
+
+    use super::*;
+    use crate::simulation::run_paused;
+
+    #[test]
+    fn task_without_budget_notices_the_end_of_a_connection() {
+        run_paused(1, async {
+            let link = Link::new();
+            let end = link.end(None);
+            link.break_all();
+            while has_budget_remaining() {
+                consume_budget().await;
+            }
+            assert_eq!(end.now_or_never(), Some(()));
+        });
     }
 }

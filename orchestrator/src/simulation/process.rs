@@ -117,7 +117,7 @@ fn context(name: &str, settings: &str, network: Network, line: &Line, shutdown: 
 }
 
 impl Process {
-    /// Stops all bytes of the process, or lets them move again.
+    /// Stops all requests and replies of the process, or lets them arrive again.
     pub(super) fn stall(&self, stalls: bool) {
         self.link.stall(stalls);
         self.line.stall(stalls);

@@ -34,12 +34,13 @@ impl Commands {
     /// Reads `stream` from its first entry on. A new session has to start there, too: the ids of a server that took over
     /// may be lower than those read before, so a program must recognise entries that it has handled already. The
     /// connection's answers must be allowed to take [`BLOCK`] longer.
-    pub fn read(connection: Connection, stream: String) -> Self {
+    pub fn read(connection: impl Into<Connection>, stream: String) -> Self {
         Self::read_after(connection, stream, "0-0".to_owned())
     }
 
     /// As [`Commands::read`], from the first entry after this id.
-    pub fn read_after(mut connection: Connection, stream: String, mut position: String) -> Self {
+    pub fn read_after(connection: impl Into<Connection>, stream: String, mut position: String) -> Self {
+        let mut connection = connection.into();
         let (sender, entries) = mpsc::channel(1);
         let task = tokio::spawn(async move {
             loop {

@@ -29,10 +29,11 @@ pub struct Group {
 impl Group {
     /// Joins the group. Creates stream and group if they do not exist.
     pub async fn join(
-        connection: Connection,
-        taking: Connection,
+        connection: impl Into<Connection>,
+        taking: impl Into<Connection>,
         (stream, name, consumer): (String, String, String),
     ) -> Result<Self, Error> {
+        let (connection, taking) = (connection.into(), taking.into());
         let mut joined = Self { taking, connection, stream, name, consumer, made: false };
         joined.made = joined.ensure().await?;
         Ok(joined)

@@ -9,7 +9,6 @@
 
 use std::collections::BTreeMap;
 
-use allot_client::Connection;
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use redis::cmd;
@@ -17,7 +16,7 @@ use serde::Deserialize;
 
 use super::draft::{Area, Draft, Row, Seat, SourcePlace};
 use crate::cli::progress;
-use allot_client::query;
+use allot_client::{Connection, query};
 use allot_core::seat::plan::{Rule, max};
 
 /// The distance between the scores of two rows; all scores of one row lie within it.

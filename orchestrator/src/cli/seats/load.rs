@@ -4,7 +4,6 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use allot_client::Connection;
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use redis::cmd;
@@ -16,7 +15,7 @@ use crate::cli::outcome::Outcome;
 use crate::cli::progress;
 use crate::cli::terminal::{errln, out, outln};
 use crate::config::RedisSource;
-use allot_client::{PickRequest, SeatStore, query};
+use allot_client::{Connection, PickRequest, SeatStore, query};
 use allot_core::seat::plan::Limits;
 
 /// Order reference of the seats that were sold before the import.

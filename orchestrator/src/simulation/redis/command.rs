@@ -7,18 +7,18 @@ use redis::Arg;
 
 use super::stream::Fields;
 
-/// A word of a command. Clones share the bytes that the server received.
+/// A word of a command. Clones share its bytes.
 pub(super) type Word = Bytes;
 
-/// A command. Clones share its words.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A command.
+#[derive(Debug)]
 pub(super) struct Command(Words);
 
 /// How many bytes the words of most commands have.
 const USUAL_LENGTH: usize = 128;
 
 /// Words, one behind the other. Clones share them.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(super) struct Words {
     bytes: Bytes,
     /// Where each word ends.
@@ -70,9 +70,8 @@ impl Command {
         self.get(0).unwrap_or_default()
     }
 
-    /// The bytes of all words.
-    pub(super) fn bytes(&self) -> &[u8] {
-        &self.0.bytes
+    pub(super) fn words(&self) -> impl Iterator<Item = &[u8]> {
+        (0..self.len()).filter_map(|at| self.get(at))
     }
 
     /// How many words it has, with its name.

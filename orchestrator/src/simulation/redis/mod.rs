@@ -85,7 +85,8 @@ impl Traffic {
     fn note(&mut self, server: usize, elapsed_ms: u64, command: &Command) {
         let begun = [self.hash, elapsed_ms, server as u64];
         let begun = begun.into_iter().fold(0, |hash, number| xxh3_64_with_seed(&number.to_le_bytes(), hash));
-        *self = Self { commands: self.commands + 1, hash: xxh3_64_with_seed(command.bytes(), begun) };
+        let hash = command.words().fold(begun, |hash, word| xxh3_64_with_seed(word, hash));
+        *self = Self { commands: self.commands + 1, hash };
     }
 }
 
@@ -366,6 +367,7 @@ impl State {
     /// Commands about the server itself.
     fn about_server(&self, server: usize, command: &Command) -> Option<Reply> {
         match command.name() {
+            b"PING" => Some(Reply::Okay),
             b"ROLE" if server == self.master => {
                 let replica = reply::texts([host(self.replica()).as_str(), "6379", "0"]);
                 let replicas = if self.connected.is_some() { vec![replica] } else { Vec::new() };

@@ -1,5 +1,6 @@
 //! A connection of a program to a server or to a Sentinel. The server works in the task of the program that waits for
-//! the reply: a task for each connection would take longer than all that servers do.
+//! the reply: a task for each connection would take longer than all that servers do. If the program stops waiting, the
+//! server goes on in a task of its own.
 
 use std::io;
 use std::pin::pin;
@@ -7,19 +8,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
-use allot_client::Server;
+use allot_client::Transport;
+use allot_coordination::random;
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, poll_fn};
 use redis::Cmd;
+use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
 use super::command::Command;
 use super::reply::{self, Reply};
 use super::{Answer, Redis, host};
 use crate::simulation::network::{End, Fate, Link};
-
-/// How many commands of a pipeline a server reads at once, so that a connection may break within a pipeline.
-const READ_AT_ONCE: usize = 16;
 
 /// What a connection leads to.
 #[derive(Debug, Clone)]
@@ -34,25 +34,36 @@ pub(in crate::simulation) struct Connection(Arc<Shared>);
 struct Shared {
     peer: Peer,
     link: Link,
-    /// Whose commands are carried out. Those that were sent earlier come first.
-    turn: tokio::sync::Mutex<()>,
+    /// Held while a request is carried out: the others follow in the order in which they were sent.
+    in_order: tokio::sync::Mutex<()>,
+    /// Whether the program has left the connection, so that nobody reads replies.
+    is_left: watch::Sender<bool>,
     /// What ends the connection from outside, and the task that is woken then; `None` when the connection is closed.
     end: Mutex<Option<(End, Option<Waker>)>>,
 }
 
 impl Connection {
-    /// A connection on this link; `None` if the server is not up.
-    pub(in crate::simulation) fn open(peer: Peer, link: Link) -> Option<Self> {
+    /// A connection on this link; `None` if the server is not up, or if the connection breaks while it is opened.
+    pub(in crate::simulation) async fn open(peer: Peer, link: Link) -> Option<Self> {
         let closed = match &peer {
             Peer::Server(redis, server) => Some(redis.accept(*server)?),
             Peer::Sentinel(_) => None,
         };
-        let (turn, end) = (tokio::sync::Mutex::new(()), Mutex::new(Some((link.end(closed), None))));
-        Some(Self(Arc::new(Shared { peer, link, turn, end })))
+        let end = Mutex::new(Some((link.end(closed), None)));
+        let (in_order, is_left) = (tokio::sync::Mutex::default(), watch::Sender::new(false));
+        let opened = Self(Arc::new(Shared { peer, link, in_order, is_left, end }));
+        opened.0.answer(vec![Command::new(&["PING"])]).await?;
+        Some(opened)
     }
 }
 
-impl Server for Connection {
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.0.is_left.send_replace(true);
+    }
+}
+
+impl Transport for Connection {
     fn send(&self, commands: &mut dyn Iterator<Item = &Cmd>) -> BoxFuture<'static, io::Result<Vec<Reply>>> {
         let (shared, commands) = (self.0.clone(), commands.map(Command::of).collect());
         async move { shared.answer(commands).await.ok_or_else(|| io::ErrorKind::BrokenPipe.into()) }.boxed()
@@ -75,9 +86,9 @@ impl Shared {
         open.is_none()
     }
 
-    /// The replies to commands, when it is their turn; `None` if the connection is closed before they arrive.
+    /// The replies to commands, after those that were sent before; `None` if the connection is closed before they arrive.
     async fn answer(&self, commands: Vec<Command>) -> Option<Vec<Reply>> {
-        let _turn = self.turn.lock().await;
+        let _in_order = self.in_order.lock().await;
         let mut replies = pin!(self.carry_out(commands));
         poll_fn(|context| {
             if self.is_closed(context) {
@@ -92,20 +103,25 @@ impl Shared {
         .await
     }
 
-    /// Carries out commands in their order; `None` if the connection breaks.
+    /// Carries out commands in their order; `None` if the connection breaks. A pipeline arrives in pieces of random sizes,
+    /// so that the connection may break within it.
     async fn carry_out(&self, commands: Vec<Command>) -> Option<Vec<Reply>> {
         let mut replies = Vec::with_capacity(commands.len());
-        for commands in commands.chunks(READ_AT_ONCE) {
+        let mut unread = &commands[..];
+        while !unread.is_empty() && !*self.is_left.borrow() {
+            let count = if unread.len() == 1 { 1 } else { random::within(1..unread.len() + 1) };
+            let (piece, rest) = unread.split_at(count);
+            unread = rest;
             self.link.pass().await;
             let fate = self.link.fate();
             if fate == Fate::BreakBefore {
                 return None;
             }
-            for command in commands {
+            for command in piece {
                 replies.push(match &self.peer {
                     // Boxed, because few commands wait: otherwise the future of every command would be as large.
                     Peer::Server(redis, server) if may_wait(command) => {
-                        answer_in_time(redis, *server, command).boxed().await
+                        answer_in_time(redis, *server, command, &self.is_left).boxed().await
                     }
                     Peer::Server(redis, server) => redis.answer_at_once(*server, command),
                     Peer::Sentinel(redis) => sentinel(redis, command),
@@ -120,8 +136,14 @@ impl Shared {
     }
 }
 
-/// Carries out a command that may wait: for replicas, or for entries of a stream.
-async fn answer_in_time(redis: &Redis, server: usize, command: &Command) -> Reply {
+/// Carries out a command that may wait: for replicas, or for entries of a stream. A server forgets a read that waits when
+/// the program leaves the connection.
+async fn answer_in_time(
+    redis: &Redis,
+    server: usize,
+    command: &Command,
+    is_left: &watch::Sender<bool>,
+) -> Reply {
     if command.name() == b"WAIT" {
         return reply::number(redis.wait(milliseconds(command.get(2).unwrap())).await);
     }
@@ -134,9 +156,12 @@ async fn answer_in_time(redis: &Redis, server: usize, command: &Command) -> Repl
             Answer::Wait(_) if block.is_none() => return Reply::Nil,
             Answer::Wait(waiting) => waiting,
         };
+        let mut is_left = is_left.subscribe();
         // Nothing can be written between the attempt and this wait: there is one thread.
-        if timeout_at(deadline, waiting.notified()).await.is_err() {
-            return Reply::Nil;
+        tokio::select! {
+            biased;
+            _ = is_left.wait_for(|is_left| *is_left) => return Reply::Nil,
+            woken = timeout_at(deadline, waiting.notified()) => if woken.is_err() { return Reply::Nil },
         }
     }
 }
@@ -155,6 +180,7 @@ fn sentinel(redis: &Redis, command: &Command) -> Reply {
     match command.get(1) {
         Some(b"GET-MASTER-ADDR-BY-NAME") => reply::texts([host(master).as_str(), "6379"]),
         Some(b"MASTER") => reply::record([("config-epoch", reply::text(failovers.to_string()))]),
-        _ => reply::error("ERR unknown subcommand"),
+        None => Reply::Okay,
+        Some(_) => reply::error("ERR unknown subcommand"),
     }
 }

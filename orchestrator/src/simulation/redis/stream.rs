@@ -9,11 +9,11 @@ use super::command::{Word, Words};
 pub(super) type Id = (u64, u64);
 
 /// Fields and values of an entry, by turns.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(super) struct Fields {
-    /// Words of the command that added the entry, if one did.
+    /// All words of the `XADD`, or only the fields and values if the server itself added the entry.
     pub(super) words: Words,
-    /// The first of the words that belongs to the entry.
+    /// Where the fields and values begin.
     pub(super) first: usize,
 }
 

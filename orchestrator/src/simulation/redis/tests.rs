@@ -1,11 +1,12 @@
 //! The simulated Redis against the real client.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use allot_client::streams::{BLOCK, Commands, Group};
 use allot_client::{Endpoint, RealmStore, Servers, Session};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::Redis;
 use crate::simulation::invariants::Observer;
@@ -115,6 +116,72 @@ fn group_shares_messages_and_claims_what_others_left() {
 }
 
 #[test]
+fn read_that_waits_takes_nothing_when_its_connection_is_left() {
+    run_paused(1, async {
+        let client = client();
+        let (session, store) = client.session().await;
+        let stream = store.stream("info");
+        let join = async |consumer: &str| {
+            let names = (stream.clone(), "proxies".to_owned(), consumer.to_owned());
+            let reader = session.another(BLOCK).await.unwrap();
+            Group::join(session.connection.clone(), reader, names).await.unwrap()
+        };
+        let (mut first, mut second) = (join("1").await, join("2").await);
+        timeout(Duration::from_millis(100), first.fresh(1, BLOCK)).await.unwrap_err();
+        first.stop_taking();
+        let add = redis::cmd("XADD").arg(&stream).arg("*").arg("number").arg(1).clone();
+        store.ask::<redis::Value>(&add).await.unwrap();
+        assert_eq!(second.fresh(1, BLOCK).await.unwrap().len(), 1);
+        assert_eq!(first.own(1, "0").await.unwrap(), []);
+    });
+}
+
+#[test]
+fn connection_that_breaks_while_it_is_opened_opens_no_session() {
+    run_paused(1, async {
+        let client = client();
+        let (session, _) = client.session().await;
+        client.link.set_unreliable(1.0);
+        assert!(session.another(BLOCK).await.unwrap_err().ends_session());
+        assert!(client.servers.session().await.unwrap_err().ends_session());
+        client.link.set_unreliable(0.0);
+        client.redis.set_master_up(false);
+        assert!(client.servers.session().await.unwrap_err().ends_session());
+        client.redis.set_master_up(true);
+        client.servers.session().await.unwrap();
+    });
+}
+
+#[test]
+fn pipeline_may_break_anywhere() {
+    const JOINED: usize = 4;
+    run_paused(1, async {
+        let client = client();
+        let (_, store) = client.session().await;
+        store.realm().await.unwrap();
+        let mut carried_out = BTreeSet::new();
+        for run in 0..200 {
+            let (_, store) = client.session().await;
+            let join = |unit| {
+                store.begin("CMU.JOIN").arg(format!("{run}-{unit}:1:1")).arg("CAPACITY").arg(9).clone()
+            };
+            client.link.set_unreliable(0.5);
+            let broke = store.ask_all((0..JOINED).map(join).collect()).await.is_err();
+            client.link.set_unreliable(0.0);
+            let is_known = |unit: &usize| {
+                let name = format!("{run}-{unit}:1:1");
+                client.redis.realm(|realm| realm.unit_called(name.as_bytes()).is_some()).unwrap()
+            };
+            let known: Vec<usize> = (0..JOINED).filter(is_known).collect();
+            assert_eq!(known, (0..known.len()).collect::<Vec<_>>(), "the first ones");
+            assert!(broke || known.len() == JOINED);
+            carried_out.extend(broke.then_some(known.len()));
+        }
+        assert_eq!(carried_out.into_iter().collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
+    });
+}
+
+#[test]
 fn failover_loses_what_the_replica_did_not_have() {
     run_paused(1, async {
         let client = client();
@@ -182,7 +249,7 @@ fn broken_connection_hides_whether_the_request_was_carried_out() {
 }
 
 #[test]
-fn stalled_connection_answers_when_bytes_move_again() {
+fn stalled_connection_answers_when_it_moves_again() {
     run_paused(1, async {
         let client = client();
         let (_, store) = client.session().await;
