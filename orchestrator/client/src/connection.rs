@@ -1,10 +1,11 @@
 //! One connection to one server.
 
+use std::io;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use redis::aio::{ConnectionLike, MultiplexedConnection};
-use redis::{AsyncConnectionConfig, Cmd, Pipeline, RedisError, RedisFuture, RedisResult, Value};
+use redis::{AsyncConnectionConfig, Cmd, Pipeline, RedisFuture, RedisResult, Value};
 
 use crate::address::without_password;
 use crate::dial::Dialed;
@@ -14,8 +15,9 @@ use crate::error::Error;
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A connection to one server, over the network or dialed by a [`Dial`](crate::Dial). Clones share it. Requests of the
-/// crate [`redis`] can be sent on it; only a network connection carries out transactions.
+/// A connection to one server, over the network or dialed by a [`Dial`](crate::Dial). Clones share it. Commands and
+/// pipelines of the crate [`redis`] can be sent on a connection. Only a network connection supports transactions
+/// (`MULTI`).
 #[derive(Debug, Clone)]
 pub struct Connection(Kind);
 
@@ -43,7 +45,11 @@ impl Connection {
             Kind::Network(connection) => connection.send_packed_command(command).await,
             Kind::Dialed(connection) => {
                 let replies = connection.send(&mut std::iter::once(command));
-                replies.await?.into_iter().next().ok_or_else(|| misused("a command got no reply"))
+                replies
+                    .await?
+                    .into_iter()
+                    .next()
+                    .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData).into())
             }
         }
     }
@@ -58,7 +64,8 @@ impl Connection {
         match &mut self.0 {
             Kind::Network(connection) => connection.send_packed_commands(pipeline, left_out, count).await,
             Kind::Dialed(_) if pipeline.is_transaction() => {
-                Err(misused("transactions need a network connection"))
+                // Not an error of the connection: a new session would not help.
+                Err((redis::ErrorKind::UnexpectedReturnType, "transactions need a network connection").into())
             }
             Kind::Dialed(connection) => {
                 let replies = connection.send(&mut pipeline.cmd_iter());
@@ -66,11 +73,6 @@ impl Connection {
             }
         }
     }
-}
-
-/// An error of the program, which another connection would not help.
-fn misused(what: &'static str) -> RedisError {
-    (redis::ErrorKind::UnexpectedReturnType, what).into()
 }
 
 impl ConnectionLike for Connection {

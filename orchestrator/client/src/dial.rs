@@ -1,5 +1,5 @@
-//! Replaces the network: a simulation connects programs to its own servers through [`Dial`]. All of it needs a runtime of
-//! tokio.
+//! Replaces the network: a simulation connects programs to its own servers through [`Dial`]. Dialed connections work only
+//! within a Tokio runtime.
 
 use std::fmt::{self, Debug};
 use std::io;
@@ -25,11 +25,11 @@ pub trait Dial: Debug + Send + Sync + 'static {
 
 /// Carries commands to the server at the other end of one connection, and their replies back.
 pub trait Transport: Send + Sync + 'static {
-    /// Sends commands in one piece. The result is a reply to each command, which may be an error of the server
-    /// ([`Value::ServerError`]); it is an error if the connection breaks. Commands are carried out in the order in which
-    /// they were sent. If the program stops waiting, the result is polled in a task of its own: a server carries out
-    /// what it was sent. Unlike a connection of the network, this one stands still while the program neither polls nor
-    /// drops a result.
+    /// Sends commands together. The future returns one reply for each command; a reply may be an error of the server
+    /// ([`Value::ServerError`]). The future returns an error if the connection breaks. Requests are carried out in the
+    /// order in which their futures are first polled. If the program drops the future, the client polls it in a task of
+    /// its own, because a server carries out what it has received. A request makes progress only while its future is
+    /// polled, and later requests on the same connection wait for it.
     fn send(&self, commands: &mut dyn Iterator<Item = &Cmd>) -> BoxFuture<'static, io::Result<Vec<Value>>>;
 }
 
@@ -63,7 +63,9 @@ impl Dialed {
         commands: &mut dyn Iterator<Item = &Cmd>,
     ) -> impl Future<Output = io::Result<Vec<Value>>> + use<> {
         let mut count = 0;
-        let sent = self.transport.send(&mut commands.inspect(|_| count += 1));
+        let mut counted = commands.inspect(|_| count += 1);
+        let sent = self.transport.send(&mut counted);
+        counted.for_each(drop);
         let replies = timeout(self.response_timeout, Sent(Some(sent)));
         async move {
             let replies = replies.await??;
@@ -101,7 +103,7 @@ mod tests {
     use tokio::time::{Instant, sleep};
 
     use super::*;
-    use crate::{Endpoint, RealmStore, Servers};
+    use crate::{Connection, Endpoint, RealmStore, Servers};
 
     const ANSWERS_AFTER: Duration = Duration::from_secs(1);
 
@@ -161,8 +163,27 @@ mod tests {
         let mut pipe = redis::pipe();
         pipe.add_command(store.begin("FOURTH")).ignore().add_command(store.begin("FIFTH"));
         assert_eq!(store.ask_pipe::<Vec<i64>>(&pipe).await.unwrap(), [5]);
-        assert!(store.ask_pipe::<Vec<i64>>(pipe.atomic()).await.is_err(), "no transactions");
+        let refused = store.ask_pipe::<Vec<i64>>(pipe.atomic()).await.unwrap_err();
+        assert!(!refused.ends_session(), "{refused}");
         assert_eq!(counter.0.load(Ordering::Relaxed), 5);
+    }
+
+    /// A server that answers nothing.
+    struct Mute;
+
+    impl Transport for Mute {
+        fn send(&self, _: &mut dyn Iterator<Item = &Cmd>) -> BoxFuture<'static, io::Result<Vec<Value>>> {
+            async { Ok(Vec::new()) }.boxed()
+        }
+    }
+
+    #[tokio::test]
+    async fn missing_reply_ends_the_session() {
+        let dialed = Dialed { transport: Arc::new(Mute), response_timeout: Servers::TIMEOUT };
+        let store = RealmStore::new(Connection::from(dialed), "realm");
+        let (one, two) = (store.begin("ONE"), store.begin("TWO"));
+        assert!(store.ask::<i64>(&one).await.unwrap_err().ends_session());
+        assert!(store.ask_all(vec![one, two]).await.unwrap_err().ends_session());
     }
 
     #[tokio::test(start_paused = true)]

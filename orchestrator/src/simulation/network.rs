@@ -20,8 +20,8 @@ use super::redis::{Connection, Peer, Redis, SERVERS, host};
 
 /// The host name of the Sentinel.
 pub(super) const SENTINEL: &str = "sentinel";
-/// The longest way of a request to a server.
-const LATENCY: Duration = Duration::from_millis(3);
+/// The longest way of a request to a server, in milliseconds.
+const LATENCY_MS: u64 = 3;
 
 /// How long a broken connection with ZooKeeper is away at most.
 const RECONNECTED: Duration = Duration::from_secs(1);
@@ -42,7 +42,7 @@ struct Condition {
     stalls: bool,
     /// How often all connections were broken.
     breaks: u64,
-    /// The probability that a request breaks its connection.
+    /// The probability that a request, or a piece of a pipeline, breaks its connection.
     unreliable: f64,
 }
 
@@ -65,14 +65,17 @@ impl Link {
         self.0.send_modify(|condition| condition.breaks += 1);
     }
 
-    /// From now on each request breaks its connection with this probability.
+    /// From now on each request, and each piece of a pipeline, breaks its connection with this probability.
     pub(super) fn set_unreliable(&self, probability: f64) {
         self.0.send_modify(|condition| condition.unreliable = probability);
     }
 
     /// A request is on its way.
     pub(super) async fn pass(&self) {
-        sleep(random::within(Duration::ZERO..LATENCY)).await;
+        let latency = latency();
+        if !latency.is_zero() {
+            sleep(latency).await;
+        }
         self.is_open().await;
     }
 
@@ -116,6 +119,11 @@ impl Link {
             Fate::BreakAfter
         }
     }
+}
+
+/// How long a request is on its way. Tokio's timers wait for whole milliseconds, so this has no fractions.
+fn latency() -> Duration {
+    Duration::from_millis(random::within(0..LATENCY_MS + 1))
 }
 
 /// The end of a connection.
@@ -186,7 +194,7 @@ impl Steps for Link {
             Step::Hit { carried_out, accident }
         };
         match self.fate() {
-            Fate::Answered => Step::Answered(random::within(Duration::ZERO..LATENCY)),
+            Fate::Answered => Step::Answered(latency()),
             Fate::BreakBefore => hit(false),
             Fate::BreakAfter => hit(true),
         }

@@ -45,6 +45,7 @@ struct Shared {
 impl Connection {
     /// A connection on this link; `None` if the server is not up, or if the connection breaks while it is opened.
     pub(in crate::simulation) async fn open(peer: Peer, link: Link) -> Option<Self> {
+        link.pass().await;
         let closed = match &peer {
             Peer::Server(redis, server) => Some(redis.accept(*server)?),
             Peer::Sentinel(_) => None,
@@ -108,7 +109,7 @@ impl Shared {
     async fn carry_out(&self, commands: Vec<Command>) -> Option<Vec<Reply>> {
         let mut replies = Vec::with_capacity(commands.len());
         let mut unread = &commands[..];
-        while !unread.is_empty() && !*self.is_left.borrow() {
+        while !unread.is_empty() {
             let count = if unread.len() == 1 { 1 } else { random::within(1..unread.len() + 1) };
             let (piece, rest) = unread.split_at(count);
             unread = rest;
@@ -121,7 +122,7 @@ impl Shared {
                 replies.push(match &self.peer {
                     // Boxed, because few commands wait: otherwise the future of every command would be as large.
                     Peer::Server(redis, server) if may_wait(command) => {
-                        answer_in_time(redis, *server, command, &self.is_left).boxed().await
+                        self.answer_in_time(redis, *server, command).boxed().await?
                     }
                     Peer::Server(redis, server) => redis.answer_at_once(*server, command),
                     Peer::Sentinel(redis) => sentinel(redis, command),
@@ -134,34 +135,35 @@ impl Shared {
         }
         Some(replies)
     }
-}
 
-/// Carries out a command that may wait: for replicas, or for entries of a stream. A server forgets a read that waits when
-/// the program leaves the connection.
-async fn answer_in_time(
-    redis: &Redis,
-    server: usize,
-    command: &Command,
-    is_left: &watch::Sender<bool>,
-) -> Reply {
-    if command.name() == b"WAIT" {
-        return reply::number(redis.wait(milliseconds(command.get(2).unwrap())).await);
-    }
-    let block = (0..command.len()).find(|at| command.get(*at) == Some(b"BLOCK"));
-    let block = block.and_then(|at| command.get(at + 1)).map(milliseconds);
-    let deadline = Instant::now() + block.unwrap_or_default();
-    loop {
-        let waiting = match redis.with(|state| state.answer(server, command)) {
-            Answer::Reply(reply) => return reply,
-            Answer::Wait(_) if block.is_none() => return Reply::Nil,
-            Answer::Wait(waiting) => waiting,
-        };
-        let mut is_left = is_left.subscribe();
-        // Nothing can be written between the attempt and this wait: there is one thread.
-        tokio::select! {
-            biased;
-            _ = is_left.wait_for(|is_left| *is_left) => return Reply::Nil,
-            woken = timeout_at(deadline, waiting.notified()) => if woken.is_err() { return Reply::Nil },
+    /// Carries out a command that may wait: for replicas, or for entries of a stream; `None` if the program leaves the
+    /// connection meanwhile, for a server forgets a client that waits.
+    async fn answer_in_time(&self, redis: &Redis, server: usize, command: &Command) -> Option<Reply> {
+        let mut is_left = self.is_left.subscribe();
+        if command.name() == b"WAIT" {
+            let confirmed = redis.wait(milliseconds(command.get(2).unwrap())).await;
+            return (!*is_left.borrow()).then(|| reply::number(confirmed));
+        }
+        let block = (0..command.len()).find(|at| command.get(*at) == Some(b"BLOCK"));
+        let block = block.and_then(|at| command.get(at + 1)).map(milliseconds);
+        let deadline = Instant::now() + block.unwrap_or_default();
+        loop {
+            let waiting = match redis.with(|state| state.answer(server, command)) {
+                Answer::Reply(reply) => return Some(reply),
+                Answer::Wait(_) if block.is_none() => return Some(Reply::Nil),
+                Answer::Wait(waiting) => waiting,
+            };
+            // A link that stalls also holds back the news that the program has left.
+            let left = async {
+                let _ = is_left.wait_for(|is_left| *is_left).await;
+                self.link.is_open().await;
+            };
+            // Nothing can be written between the attempt and this wait: there is one thread.
+            tokio::select! {
+                biased;
+                () = left => return None,
+                woken = timeout_at(deadline, waiting.notified()) => if woken.is_err() { return Some(Reply::Nil) },
+            }
         }
     }
 }
@@ -180,7 +182,7 @@ fn sentinel(redis: &Redis, command: &Command) -> Reply {
     match command.get(1) {
         Some(b"GET-MASTER-ADDR-BY-NAME") => reply::texts([host(master).as_str(), "6379"]),
         Some(b"MASTER") => reply::record([("config-epoch", reply::text(failovers.to_string()))]),
-        None => Reply::Okay,
-        Some(_) => reply::error("ERR unknown subcommand"),
+        _ if command.name() == b"PING" => Reply::Okay,
+        _ => reply::error("ERR unknown subcommand"),
     }
 }

@@ -147,8 +147,35 @@ fn connection_that_breaks_while_it_is_opened_opens_no_session() {
         client.link.set_unreliable(0.0);
         client.redis.set_master_up(false);
         assert!(client.servers.session().await.unwrap_err().ends_session());
+        client.link.stall(true);
+        let asked = Instant::now();
+        session.another(BLOCK).await.unwrap_err();
+        assert_eq!(asked.elapsed(), Servers::TIMEOUT, "nothing arrives, so no refusal either");
+        client.link.stall(false);
         client.redis.set_master_up(true);
         client.servers.session().await.unwrap();
+    });
+}
+
+#[test]
+fn requests_that_nobody_waits_for_are_carried_out() {
+    run_paused(1, async {
+        let client = client();
+        let (session, store) = client.session().await;
+        store.realm().await.unwrap();
+        client.link.stall(true);
+        let join = |unit| store.begin("CMU.JOIN").arg(format!("{unit}:1:1")).arg("CAPACITY").arg(9).clone();
+        let (four, last) = ((0..4).map(join).collect(), join(4));
+        let (some, other) = tokio::join!(store.ask_all(four), store.ask::<redis::Value>(&last));
+        assert!(some.unwrap_err().ends_session() && other.unwrap_err().ends_session(), "no answer in time");
+        drop((session, store));
+        client.link.stall(false);
+        sleep(Duration::from_secs(1)).await;
+        let is_known = |unit: &i32| {
+            let name = format!("{unit}:1:1");
+            client.redis.realm(|realm| realm.unit_called(name.as_bytes()).is_some()).unwrap()
+        };
+        assert!((0..5).all(|unit| is_known(&unit)));
     });
 }
 
