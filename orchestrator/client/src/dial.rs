@@ -195,11 +195,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn late_reply_ends_the_session_and_the_command_is_carried_out() {
         let counter = Counter::default();
-        let (endpoint, _) = Endpoint::url("redis://counter:6379").unwrap();
         let timeout = ANSWERS_AFTER / 2;
-        let servers =
-            Servers { dial: Some(Arc::new(counter.clone())), timeout, ..Servers::new(endpoint, "") };
-        let store = RealmStore::new(servers.connection(Duration::ZERO).await.unwrap(), "realm");
+        let store = connect(&counter, "redis://counter:6379", timeout).await.unwrap();
         let asked = Instant::now();
         let error = store.ask::<i64>(&store.begin("LATE")).await.unwrap_err();
         assert!(error.ends_session(), "{error}");

@@ -42,6 +42,13 @@ impl Client {
     }
 }
 
+/// A consumer of a group of proxies.
+async fn join(session: &Session, stream: &str, consumer: &str) -> Group {
+    let reader = session.another(BLOCK).await.unwrap();
+    let names = (stream.to_owned(), "proxies".to_owned(), consumer.to_owned());
+    Group::join(session.connection.clone(), reader, names).await.unwrap()
+}
+
 async fn create(store: &RealmStore, e164: &str) {
     store.ask::<redis::Value>(store.begin("CONF.CREATE").arg(e164)).await.unwrap();
 }
@@ -91,12 +98,8 @@ fn group_shares_messages_and_claims_what_others_left() {
         let client = client();
         let (session, store) = client.session().await;
         let stream = store.stream("info");
-        let join = async |consumer: &str| {
-            let reader = session.another(BLOCK).await.unwrap();
-            let names = (stream.clone(), "proxies".to_owned(), consumer.to_owned());
-            Group::join(session.connection.clone(), reader, names).await.unwrap()
-        };
-        let (mut first, mut second) = (join("1").await, join("2").await);
+        let (mut first, mut second) =
+            (join(&session, &stream, "1").await, join(&session, &stream, "2").await);
         assert!(first.made && !second.made);
         for number in 0..3 {
             let add = redis::cmd("XADD").arg(&stream).arg("*").arg("number").arg(number).clone();
@@ -121,12 +124,8 @@ fn read_that_waits_takes_nothing_when_its_connection_is_left() {
         let client = client();
         let (session, store) = client.session().await;
         let stream = store.stream("info");
-        let join = async |consumer: &str| {
-            let names = (stream.clone(), "proxies".to_owned(), consumer.to_owned());
-            let reader = session.another(BLOCK).await.unwrap();
-            Group::join(session.connection.clone(), reader, names).await.unwrap()
-        };
-        let (mut first, mut second) = (join("1").await, join("2").await);
+        let (mut first, mut second) =
+            (join(&session, &stream, "1").await, join(&session, &stream, "2").await);
         timeout(Duration::from_millis(100), first.fresh(1, BLOCK)).await.unwrap_err();
         first.stop_taking();
         let add = redis::cmd("XADD").arg(&stream).arg("*").arg("number").arg(1).clone();
