@@ -6,8 +6,8 @@ use allot_coordination::Error;
 
 macro_rules! suite {
     ($($name:ident)*) => {
-        mod in_process { $(#[test] fn $name() { super::$name(&crate::participants::Local::new()); })* }
-        mod zookeeper { $(#[test] fn $name() { super::$name(&crate::participants::Real::new()); })* }
+        mod in_process { $(#[test] fn $name() { super::$name(&crate::coordination::participants::Local::new()); })* }
+        mod zookeeper { $(#[test] fn $name() { super::$name(&crate::coordination::participants::Real::new()); })* }
     };
 }
 

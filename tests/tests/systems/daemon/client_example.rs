@@ -12,7 +12,7 @@ use allot_tests::wait::TIMEOUT;
 use allot_tests::{RedisServer, eventually};
 
 #[allow(dead_code, unreachable_pub, missing_docs, reason = "a program of its own")]
-#[path = "../../../orchestrator/client/examples/seats.rs"]
+#[path = "../../../../orchestrator/client/examples/seats.rs"]
 mod seats;
 
 /// A connection whose answers may be late, as those of calls that wait are.

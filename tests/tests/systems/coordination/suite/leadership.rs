@@ -7,7 +7,7 @@ use allot_tests::eventually;
 use allot_tests::wait::TIMEOUT;
 
 use super::answered;
-use crate::participants::{Participant, World};
+use crate::coordination::participants::{Participant, World};
 
 suite! {
     one_candidate_leads_and_each_term_is_greater
@@ -65,7 +65,7 @@ fn a_leader_that_vanishes_is_replaced_and_its_name_with_it(world: &dyn World) {
     let lead_b = b.run(async |_| second.elected().await.unwrap());
     println!(
         "take-over after a leader vanished, session timeout {:?}: {:?}",
-        crate::participants::SESSION,
+        crate::coordination::participants::SESSION,
         vanished.elapsed()
     );
     assert!(lead_b.term() > lead_a.term());

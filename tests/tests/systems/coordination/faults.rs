@@ -9,7 +9,7 @@ use allot_coordination::{Election, Error, Kind, LeadershipState, Link, Settings}
 use allot_tests::wait::TIMEOUT;
 use allot_tests::{Ensemble, ZooKeeperServer, eventually};
 
-use crate::participants::{Participant, SESSION};
+use crate::coordination::participants::{Participant, SESSION};
 
 fn join(ensemble: &Ensemble, session: Duration) -> Participant {
     let connector: Arc<dyn Connector> = Arc::new(ZooKeeper::new(&ensemble.address(), session));

@@ -8,7 +8,7 @@ use allot_tests::wait::TIMEOUT;
 use tokio::task::JoinHandle;
 
 use super::answered;
-use crate::participants::{Participant, World};
+use crate::coordination::participants::{Participant, World};
 
 suite! {
     nodes_are_written_by_version_only
