@@ -9,7 +9,7 @@ SHELL := /bin/bash
 # other crates, debug assertions would only be those of the standard library about unsafe code, which they do not have.
 # The dependencies in which simulations spend their time are named one by one: all others have the profile of
 # `cargo build`, so that they are not built again.
-OPTIMISED := --config profile.test.opt-level=3 --config profile.test.codegen-units=16 \
+OPTIMISED := --config profile.test.opt-level=3 \
 	$(foreach package,allotd allot-client allot-compaction allot-coordination allot-runtime,\
 	--config profile.test.package.$(package).opt-level=3 \
 	--config profile.test.package.$(package).codegen-units=1 \
