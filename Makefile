@@ -7,8 +7,8 @@ SHELL := /bin/bash
 # The test profile is quick to compile. Random runs that take hours, and what is measured, are worth optimising. The
 # invariants of Allot's own crates stay, since they are those of allot-core, and so do their overflow checks. In the
 # other crates, debug assertions would only be those of the standard library about unsafe code, which they do not have.
-# The dependencies in which simulations spend their time are named one by one: all others have the profile of
-# `cargo build`, so that they are not built again.
+# The dependencies in which simulations spend their time are named one by one: the other settings would only make the
+# rest take longer to build.
 OPTIMISED := --config profile.test.opt-level=3 \
 	$(foreach package,allotd allot-client allot-compaction allot-coordination allot-runtime,\
 	--config profile.test.package.$(package).opt-level=3 \
