@@ -1,7 +1,7 @@
 //! Figures of allotd, measured when asked for:
 //!
 //!     cargo build --profile daemon -p allotd
-//!     ALLOT_ALLOTD=target/daemon/allotd cargo test -p allot-tests --test systems figures -- --ignored --nocapture
+//!     ALLOT_ALLOTD=target/daemon/allotd cargo test -p allot-tests --test systems figures -- --ignored --nocapture --test-threads=1
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
