@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help deps build run test check soak faults bench bench-compare bench-stalls bench-console package package-test test-programs clean bench-simulation
+.PHONY: help deps build run test check soak faults bench bench-compare bench-instructions bench-stalls bench-console package package-test test-programs clean bench-simulation
 
 # The test profile is quick to compile. Random runs that take hours, and what is measured, are worth optimising. The
 # invariants of Allot's own crates stay, since they are those of allot-core, and so do their overflow checks. In the
@@ -64,13 +64,22 @@ bench: deps ## Measure: live servers beside PING, then the core
 	cargo bench -p allot-benches --bench core
 
 # The sources of the other revision are in a working tree of their own.
-bench-compare: deps ## Compare the processor time of requests with that of another revision of the module: BASE=REVISION
+define other-module
 	@git worktree add --force --detach target/base $(BASE)
 	cargo build --release -p allot-module --manifest-path target/base/Cargo.toml --target-dir target/base-build
 	@git worktree remove --force target/base
 	cargo build --release -p allot-module
-	cargo run --release -p allot-benches --bin allot-bench -- --compare \
-		$(CURDIR)/target/base-build/release/liballot.so $(CURDIR)/target/release/liballot.so
+endef
+OTHER_MODULES := $(CURDIR)/target/base-build/release/liballot.so $(CURDIR)/target/release/liballot.so
+
+bench-compare: deps ## Compare the processor time of requests with that of another revision of the module: BASE=REVISION
+	$(other-module)
+	cargo run --release -p allot-benches --bin allot-bench -- --compare $(OTHER_MODULES)
+
+bench-instructions: ## As bench-compare, in instructions, which another load on the machine does not change: BASE=REVISION
+	@scripts/deps.sh --valgrind
+	$(other-module)
+	scripts/bench-instructions.py $(OTHER_MODULES)
 
 # The first build takes minutes: it builds all dependencies for optimisation at link time.
 bench-simulation: ## Measure the processor time of a simulated hour of a large system

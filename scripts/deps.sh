@@ -5,6 +5,7 @@
 #   --clients        install also the languages and client libraries of examples/clients/
 #   --package        install also what make package needs
 #   --package-test   install also what make package-test needs
+#   --valgrind       install also what make bench-instructions needs
 #
 # Never installed by this script: Rust itself (https://rustup.rs).
 set -euo pipefail
@@ -19,11 +20,13 @@ NODE=target/node
 clients=
 package=
 package_test=
+valgrind=
 for option in "$@"; do
     case $option in
         --clients) clients=1 ;;
         --package) package=1 ;;
         --package-test) package=1 package_test=1 ;;
+        --valgrind) valgrind=1 ;;
         *) echo "deps: there is no option $option; see the first lines of $0" >&2; exit 1 ;;
     esac
 done
@@ -125,6 +128,7 @@ missing_packages() {
     missing_client_packages
     missing_packaging_packages
     missing_packaging_test_packages
+    [ -z "$valgrind" ] || has valgrind || echo valgrind
     has_redis_server || echo redis-server
     has redis-cli || echo redis-tools
     has make || echo make
