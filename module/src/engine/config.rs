@@ -37,20 +37,26 @@ impl Setting {
 
 /// The most seats that one `SEAT.HOLD` or `SEAT.PICK` may ask for.
 pub(crate) static SEAT_MAX_COUNT: Setting = Setting::new(c"seat-max-count", 100, 1, 100);
-/// The longest `TTL` of a hold, even if its show allows more; in milliseconds.
+/// The longest time in milliseconds that a `TTL` of `SEAT.*` may name, even if the show allows more. The default is ten
+/// years.
 pub(crate) static SEAT_MAX_TTL: Setting = Setting::new(c"seat-max-ttl", MAX_TTL, 1, MAX_TTL);
-/// The longest `TTL` of a lease or a registration of a number, in milliseconds.
+/// The longest time in milliseconds that a `TTL` of `NUMPOOL.CALL`, `NUMPOOL.RENEW` or `NUMPOOL.REG` may name. The
+/// default is ten years.
 pub(crate) static NUMPOOL_MAX_TTL: Setting = Setting::new(c"numpool-max-ttl", MAX_TTL, 1, MAX_TTL);
-/// The longest `TTL` of a login, in milliseconds.
+/// The longest time in milliseconds that a `TTL` of `ACCOUNT.LOGIN` or `ACCOUNT.RENEW` may name. The default is ten
+/// years.
 pub(crate) static ACCOUNT_MAX_TTL: Setting = Setting::new(c"account-max-ttl", MAX_TTL, 1, MAX_TTL);
-/// How many deadlines of one key a run of the timer applies before other clients have their turn.
+/// How many expired holds, leases, registrations and cool-downs of one key the timer ends before the server serves its
+/// clients again.
 pub(crate) static TIMER_SLICE: Setting = Setting::new(c"timer-slice", 500, 1, 100_000);
 
-/// The age at which entries of a realm's streams are trimmed, in milliseconds. Entries that a live consumer group has
-/// not read are kept longer.
+/// The age in milliseconds after which entries of a realm's streams are deleted, unless a live consumer group still has
+/// to read them.
 pub(crate) static CONF_STREAM_AGE: Setting = Setting::new(c"conf-stream-age", 600_000, 1000, 3_600_000);
 
-/// How far the time of a key may be ahead of the clock before it continues with elapsed time; in milliseconds.
+/// How far, in milliseconds, the time of a key may be ahead of the server's clock. Up to this lead, the key's time stands
+/// still until the clock has caught up. Beyond it, the key's time advances with the time that elapses
+/// ([clocks](operate.md#clocks)).
 pub(crate) static MAX_CLOCK_LEAD: Setting = Setting::new(c"max-clock-lead", 5000, 0, 3_600_000);
 
 /// All settings, in the order of `CONFIG GET allot.*`.

@@ -34,7 +34,7 @@ pub async fn serve(address: SocketAddr, health: Health) -> Result<()> {
     let seconds = Matcher::Full("allot_compaction_subtask_seconds".to_owned());
     let builder = PrometheusBuilder::new().set_buckets_for_metric(seconds, &SUBTASK_SECONDS);
     let metrics = builder.context("metrics")?.install_recorder().context("metrics")?;
-    describe();
+    crate::metrics::describe();
     let listener = TcpListener::bind(address)
         .await
         .with_context(|| format!("http.listen {address} cannot be listened on"))?;
@@ -109,55 +109,6 @@ fn ready(health: &Health) -> (StatusCode, String) {
     } else {
         (StatusCode::SERVICE_UNAVAILABLE, format!("{}\n", troubles.join("\n")))
     }
-}
-
-fn describe() {
-    use metrics::{describe_counter, describe_gauge, describe_histogram};
-    describe_gauge!("allot_ready", "1 where a part of the process has what it needs");
-    describe_gauge!("allot_scheduler_leading", "1 in the scheduler that leads");
-    describe_gauge!("allot_scheduler_term", "Term of the leading scheduler");
-    describe_gauge!("allot_scheduler_brake", "1 while the brake (mass-failure guard) holds");
-    describe_gauge!("allot_scheduler_units", "Units by state");
-    describe_gauge!("allot_scheduler_conferences", "Conferences by state");
-    describe_counter!("allot_scheduler_downs_total", "Units declared down");
-    describe_counter!("allot_scheduler_grants_total", "Conferences recovered: assigned to another unit");
-    describe_counter!(
-        "allot_scheduler_unconfirmed_total",
-        "Changes of owner that no replica confirmed in time"
-    );
-    describe_counter!("allot_store_faults_total", "Sessions with Redis that failed");
-    describe_counter!(
-        "allot_proxy_messages_total",
-        "Messages by outcome: written, refused, odd (of unknown form)"
-    );
-    describe_counter!("allot_proxy_claimed_total", "Messages taken over from other consumers");
-    describe_gauge!("allot_compaction_running", "Subtasks that this unit runs");
-    describe_gauge!("allot_compaction_monitor", "1 in the unit that is the monitor");
-    describe_gauge!("allot_compaction_waiting", "Subtasks that wait in this unit's inbox");
-    describe_gauge!(
-        "allot_compaction_watch_sessions",
-        "Further sessions of this unit, which only watch tasks"
-    );
-    describe_gauge!("allot_compaction_tasks", "Unfinished tasks that this unit manages, by state");
-    describe_counter!("allot_compaction_tasks_ended_total", "Tasks that this unit ended, by state");
-    describe_counter!("allot_compaction_subtasks_total", "Subtasks that this unit counted, by outcome");
-    describe_counter!(
-        "allot_compaction_retried_total",
-        "Subtasks that start again, by reason: failed, lost (worker)"
-    );
-    describe_histogram!("allot_compaction_subtask_seconds", "Durations of the runners of this unit");
-    describe_counter!("allot_compaction_bytes_before_total", "Sum of 'before' in the results of runners");
-    describe_counter!("allot_compaction_bytes_after_total", "Sum of 'after' in the results of runners");
-    describe_gauge!("allot_compaction_history_packs", "Packs of history, in the unit that is the monitor");
-    describe_gauge!("allot_compaction_history_bytes", "Bytes of these packs");
-    describe_gauge!("allot_unit_conferences", "Conferences of this unit");
-    describe_counter!("allot_unit_commands_total", "Commands to this unit by event");
-    describe_counter!("allot_unit_reports_total", "Reports of this unit");
-    describe_counter!("allot_unit_untold_total", "Batches of details of this unit that Redis refused");
-    describe_counter!(
-        "allot_unit_unconfirmed_total",
-        "Writes of this unit that no replica confirmed in time"
-    );
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ mod context;
 mod health;
 pub mod http;
 pub mod leader;
+pub mod metrics;
 mod repeats;
 pub mod telemetry;
 pub mod time;

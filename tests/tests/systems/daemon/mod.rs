@@ -7,6 +7,7 @@ mod conferences;
 mod connections;
 mod documentation;
 mod failover;
+mod generated_tables;
 mod numbers;
 mod plans;
 mod resharding;
