@@ -10,7 +10,7 @@ SHELL := /bin/bash
 # The dependencies in which simulations spend their time are named one by one: the other settings would only make the
 # rest take longer to build.
 OPTIMISED := --config profile.test.opt-level=3 \
-	$(foreach package,allotd allot-client allot-compaction allot-coordination allot-runtime,\
+	$(foreach package,allotd allot-client allot-compaction allot-coordination allot-runtime allot-simulation,\
 	--config profile.test.package.$(package).opt-level=3 \
 	--config profile.test.package.$(package).codegen-units=1 \
 	--config profile.test.package.$(package).debug-assertions=false) \
@@ -29,17 +29,17 @@ deps: ## Install missing packages: redis-server, clang, a C compiler, Python's r
 # One call of cargo for each package: the tests build the module alone as well, and cargo would choose other features
 # for shared dependencies if both were built at once, and so build them twice.
 # The two profiles have folders of their own, so the two builds do not wait for each other.
-build: deps ## Build the module and allotd, as they are shipped
-	cargo build --profile daemon -p allotd & cargo build --release -p allot-module && wait $$!
+build: deps ## Build the module, allotd and allot, as they are shipped
+	cargo build --profile daemon -p allotd -p allot-cli & cargo build --release -p allot-module && wait $$!
 
 run: deps ## Start a server and a conference system, load shows and numbers, use them, kill a unit: [PLAN=FILE] [LOAD=OPTIONS] [PORT=N]
 	@PLAN='$(PLAN)' LOAD='$(LOAD)' PORT='$(PORT)' scripts/run.sh
 
 # Tests are built in the development profile, which links twenty binaries in the time that the release profile
-# links one; the module itself is always tested as it is shipped. The module and allotd are built first, so that
+# links one; the module itself is always tested as it is shipped. The module, allotd and allot are built first, so that
 # the first test does not wait for the compiler. The end of the module's build occupies one processor only.
 test-programs: deps
-	cargo build --release -p allot-module & cargo build --profile test --workspace --test rig --bin allotd && wait $$!
+	cargo build --release -p allot-module & cargo build --profile test --workspace --test rig --bin allotd --bin allot && wait $$!
 
 test: test-programs ## Build and run all tests
 	cargo test --workspace --no-fail-fast --config "target.'cfg(all())'.runner = 'scripts/run-tests.sh'"
@@ -83,8 +83,8 @@ bench-instructions: ## As bench-compare, in instructions, which another load on 
 
 # The first build takes minutes: it builds all dependencies for optimisation at link time.
 bench-simulation: ## Measure the processor time of a simulated hour of a large system
-	cargo test --workspace --bin allotd $(OPTIMISED) --config 'profile.test.lto="thin"' \
-		-- --exact simulation::scenarios::simulated_hour --ignored --nocapture
+	cargo test --workspace --test simulation $(OPTIMISED) --config 'profile.test.lto="thin"' \
+		-- --exact scenarios::simulated_hour --ignored --nocapture
 
 bench-stalls: deps ## Measure how long another client waits for each large request: [GROUP=WORD]
 	cargo build --release -p allot-module

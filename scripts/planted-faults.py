@@ -23,9 +23,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 CONF = "module/core/src/conf/"
-ROLES = "orchestrator/src/roles/"
+ROLES = "orchestrator/daemon/src/roles/"
 MESSAGES = ROLES + "media_unit/unit/messages.rs"
-SYSTEM = ("allotd", "simulation::faults::nothing_is_lost_or_used_twice")
+SYSTEM = ("allot-simulation", "faults::nothing_is_lost_or_used_twice")
 COMPACTION = ("allot-compaction", "simulation::failing_units_neither_lose_nor_duplicate_work")
 # The most seeds that a fault may need.
 SEEDS = 2000
@@ -173,7 +173,7 @@ def run(tree: Path, name: str, executable: Path) -> bool:
     meaning, (package, test), _ = FAULTS[name]
     began = time.monotonic()
     environment = os.environ | {"ALLOT_SEEDS": str(SEEDS), "RUST_BACKTRACE": "0"}
-    folder = tree / "orchestrator" / ("compaction" if package == "allot-compaction" else "")
+    folder = tree / "orchestrator" / package.removeprefix("allot-")
     done = subprocess.run([executable, "--exact", test], cwd=folder, env=environment, capture_output=True, text=True)
     output = done.stdout + done.stderr
     executable.with_suffix(".log").write_text(output)

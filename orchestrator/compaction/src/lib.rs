@@ -33,7 +33,6 @@ mod supervisor;
 pub mod task;
 pub mod task_store;
 mod unit;
-pub mod upgrade;
 mod watch_sessions;
 pub mod window;
 mod worker;

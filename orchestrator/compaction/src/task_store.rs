@@ -69,7 +69,7 @@ fn create(path: String, data: Vec<u8>) -> Op {
 }
 
 /// The last unfinished task in the queue of a table: the one for which no other waits. The next task waits for it.
-pub(crate) fn last_of(mains: &[Found<MainTask>], table: [&str; 3]) -> Option<TaskId> {
+pub fn last_of(mains: &[Found<MainTask>], table: [&str; 3]) -> Option<TaskId> {
     let live = || mains.iter().filter(|main| !main.task.state.is_over() && main.task.table() == table);
     let awaited = |id: &TaskId| live().any(|main| main.task.after == Some(id.to_string()));
     live().map(|main| main.id).rev().find(|id| !awaited(id))

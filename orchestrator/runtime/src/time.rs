@@ -18,6 +18,14 @@ pub fn simulate(clock: Option<fn() -> u64>) {
     SIMULATED.set(clock);
 }
 
+/// Whether a simulation provides the wall clock of this thread.
+pub fn is_simulated() -> bool {
+    #[cfg(feature = "simulation")]
+    return SIMULATED.get().is_some();
+    #[cfg(not(feature = "simulation"))]
+    false
+}
+
 /// Wall-clock time in milliseconds since 1970.
 pub fn now_ms() -> u64 {
     #[cfg(feature = "simulation")]

@@ -1,0 +1,189 @@
+//! `allotd compaction explain`: why a task is not running, or not finished.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::Result;
+
+use super::task_client::{TaskClient, gone};
+use super::views::time;
+use crate::outcome::Outcome;
+use crate::terminal::write;
+use allot_compaction::ids::TaskId;
+use allot_compaction::node::Units;
+use allot_compaction::paths::decode;
+use allot_compaction::permits;
+use allot_compaction::task::MainTask;
+use allot_runtime::time::now_ms;
+
+/// Prints the reasons, one on each line.
+pub(super) async fn run(client: &TaskClient, id: TaskId, json: bool) -> Result<Outcome> {
+    let reasons = explain(client, id).await?;
+    if json {
+        write(&format!("{}\n", serde_json::json!({"task": id.to_string(), "reasons": reasons})))?;
+    } else {
+        write(&format!("{}\n", reasons.join("\n")))?;
+    }
+    Ok(Outcome::Done)
+}
+
+/// The reasons why a task is not running, or not finished.
+pub(super) async fn explain(client: &TaskClient, id: TaskId) -> Result<Vec<String>> {
+    let Some(main) = client.store.main(id).await? else { return Err(gone(id).into()) };
+    let units = client.units().await?;
+    let subs = count_subtasks(client, id).await?;
+    let before = match main.task.after.as_ref().and_then(|id| id.parse::<TaskId>().ok()) {
+        Some(before) => client.store.main(before).await?.filter(|before| !before.task.state.is_over()),
+        None => None,
+    };
+    let limits = limits(client, &main.task, &units).await?;
+    let away =
+        client.store.inboxes().await?.into_iter().filter_map(|(unit, inbox)| Some((unit, inbox.away?)));
+    let there = Presences { units: &units, away: away.collect() };
+    Ok(reasons(&main.task, before.map(|before| before.id), &limits, &subs, &there, now_ms()))
+}
+
+/// How many subtasks of a task run and wait at each worker.
+type Counts = BTreeMap<String, Count>;
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Count {
+    running: usize,
+    waiting: usize,
+}
+
+/// Counts the subtasks of a task: by the inboxes, and by the locks of the partitions that run. So the cost depends on the
+/// number of workers and of running subtasks, and not on that of waiting ones.
+async fn count_subtasks(client: &TaskClient, id: TaskId) -> Result<Counts> {
+    let store = &client.store;
+    let locks = store.children(&store.paths.locks()).await?;
+    let locks = store.tree.get_many(&store.paths.locks(), locks).await?.into_iter();
+    let running = locks.filter_map(|(_, lock)| String::from_utf8(lock.data).ok()?.parse::<TaskId>().ok());
+    let running: BTreeSet<TaskId> = running.filter(|sub| sub.of_main() == id).collect();
+    let mut counts = Counts::new();
+    for name in store.children(&store.paths.assigned()).await? {
+        let worker = decode(&name);
+        let ids = store.at(&worker, Some(id)).await?;
+        if !ids.is_empty() {
+            let running = ids.iter().filter(|sub| running.contains(sub)).count();
+            counts.insert(worker, Count { running, waiting: ids.len() - running });
+        }
+    }
+    Ok(counts)
+}
+
+/// The present units, and since when the others are away, as the monitor recorded it.
+struct Presences<'a> {
+    units: &'a Units,
+    away: BTreeMap<String, u64>,
+}
+
+impl Presences<'_> {
+    fn since(&self, unit: &str) -> String {
+        self.away.get(unit).map(|at| format!(" since {}", time(*at))).unwrap_or_default()
+    }
+}
+
+/// A limit: its scope, its value, and how many of its permits are taken.
+type Limit = (&'static str, u32, u32);
+
+async fn limits(client: &TaskClient, task: &MainTask, units: &Units) -> Result<Vec<Limit>> {
+    let taken = permits::taken(&client.store).await?;
+    // Each unit applies the limit of its own settings; if they differ, the lowest one is shown.
+    let of_all = units.live.values().map(|unit| unit.limit).filter(|limit| *limit > 0).min();
+    let scopes = permits::needed(task, of_all.unwrap_or(0)).into_iter();
+    Ok(scopes
+        .map(|(scope, limit)| {
+            let what = if scope == permits::ALL { "all tasks" } else { "the task" };
+            let of = taken.iter().filter(|name| name.rsplit_once('.').is_some_and(|(of, _)| of == scope));
+            (what, limit, of.count() as u32)
+        })
+        .collect())
+}
+
+fn reasons(
+    task: &MainTask,
+    before: Option<TaskId>,
+    limits: &[Limit],
+    subs: &Counts,
+    there: &Presences<'_>,
+    now: u64,
+) -> Vec<String> {
+    if task.state.is_over() {
+        let why = if task.error.is_empty() { String::new() } else { format!(": {}", task.error) };
+        return vec![format!("it is over, {} since {}{why}", task.state, time(task.finished))];
+    }
+    let mut all = Vec::new();
+    if !there.units.live.contains_key(&task.manager) {
+        let (manager, since) = (&task.manager, there.since(&task.manager));
+        all.push(format!(
+            "its manager {manager} is away{since}; the monitor gives it to another after the grace"
+        ));
+    }
+    if there.units.bins(&task.pc).is_empty() {
+        all.push(format!("no unit of its processing cluster {} is there", task.pc));
+    }
+    if task.paused {
+        all.push("it is paused; allotd compaction resume lets it go on".to_owned());
+    }
+    if let Some(window) = &task.window
+        && let Some(span) = window.shut_for(now)
+    {
+        all.push(format!(
+            "it is outside of its window {window}, which opens at {}",
+            time(now + span.as_millis() as u64)
+        ));
+    }
+    if let Some(before) = before {
+        all.push(format!("it waits for task {before} on the same table"));
+    }
+    all.extend(
+        limits
+            .iter()
+            .filter(|(_, limit, taken)| taken >= limit)
+            .map(|(what, limit, taken)| format!("{taken} subtasks of {what} run, and {limit} is the limit")),
+    );
+    if task.cancelling {
+        all.push(format!("it is being stopped: {} subtasks are not over", task.outstanding()));
+    }
+    if task.listing.is_none() {
+        if task.retry.at > now {
+            let (count, at) = (task.result.failed_count, time(task.retry.at));
+            all.push(format!("{count} failed partitions of round {} run again at {at}", task.round));
+        } else if task.next_at > now {
+            all.push(format!("round {} is due at {}", task.round + 1, time(task.next_at)));
+        } else if before.is_none() && !task.paused {
+            all.push("its manager lists its partitions".to_owned());
+        }
+        if !task.error.is_empty() {
+            all.push(task.error.clone());
+        }
+    }
+    let rest = task.count().saturating_sub(task.cursor);
+    if rest > 0 {
+        all.push(format!("{rest} partitions of the round are not assigned yet"));
+    }
+    all.extend(by_worker(subs, there));
+    let present: usize = subs.values().map(|count| count.running + count.waiting).sum();
+    let finished = task.outstanding().saturating_sub(present as u64);
+    if finished > 0 {
+        all.push(format!("{finished} subtasks are over, and not counted yet"));
+    }
+    all
+}
+
+fn by_worker(subs: &Counts, there: &Presences<'_>) -> Vec<String> {
+    let line = |(worker, &Count { running, waiting }): (&String, &Count)| {
+        let Some(info) = there.units.live.get(worker) else {
+            return format!(
+                "worker {worker} is away{}: {} subtasks wait until it counts as lost",
+                there.since(worker),
+                running + waiting
+            );
+        };
+        // Otherwise one of the reasons above applies, or the subtasks are about to start.
+        let full = running >= info.slots as usize;
+        let why = if waiting > 0 && full { "; they wait for a free slot" } else { "" };
+        format!("worker {worker}, {} slots: {running} running, {waiting} waiting{why}", info.slots)
+    };
+    subs.iter().map(line).collect()
+}

@@ -1,0 +1,194 @@
+//! `allotd seats rush`: a load test that sells seats of a show, and checks that no seat is given to two buyers at
+//! once.
+
+mod buyer;
+mod ledger;
+mod report;
+mod tally;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use self::buyer::{LoadTest, StopCondition};
+use self::ledger::Ledger;
+use self::report::{Books, Report};
+use self::tally::Tally;
+use crate::outcome::Outcome;
+use crate::terminal::{out, outln};
+use allot_client::{self, SeatStore};
+use allotd::config::RedisSource;
+
+/// Time limit for a busy server to expire the holds that were neither bought nor released.
+const SETTLING: Duration = Duration::from_secs(10);
+const MAX_GROUP: u32 = 100;
+
+/// Arguments of `allotd seats rush`.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// Key of the show.
+    key: String,
+    /// Buyers at a time; each has one request under way.
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    buyers: u64,
+    /// Connections that the buyers share.
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    connections: u16,
+    /// Seats of a purchase, `N` or `N-M`.
+    #[arg(long, default_value = "1-6", value_parser = group_size, value_name = "N-M")]
+    seats: (u32, u32),
+    /// Buy seats of this tier only.
+    #[arg(long)]
+    tier: Option<String>,
+    /// Share of the holds that are bought.
+    #[arg(long, default_value_t = 0.8, value_parser = share)]
+    confirm: f64,
+    /// Share of the holds that are released; the other holds expire.
+    #[arg(long, default_value_t = 0.1, value_parser = share)]
+    release: f64,
+    /// Time to live of a hold, in milliseconds.
+    #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
+    ttl: u64,
+    /// Go on until no seat is free and no hold is left that could free one; without this and --duration every
+    /// buyer makes one purchase.
+    #[arg(long, conflicts_with = "duration")]
+    until_sold_out: bool,
+    /// Go on for this many seconds.
+    #[arg(long, value_name = "S")]
+    duration: Option<u64>,
+    /// Makes the buyers' choices the same from run to run.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Print the report as JSON.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    redis: RedisSource,
+}
+
+fn group_size(text: &str) -> Result<(u32, u32), String> {
+    let (smallest, largest) = text.split_once('-').unwrap_or((text, text));
+    match (smallest.parse(), largest.parse()) {
+        (Ok(smallest), Ok(largest)) if (1..=largest).contains(&smallest) && largest <= MAX_GROUP => {
+            Ok((smallest, largest))
+        }
+        _ => Err(format!("'{text}' is no size of a party; write 4, or 1-6 ({MAX_GROUP} at most)")),
+    }
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    let share = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));
+    share.ok_or_else(|| format!("'{text}' is no share between 0 and 1"))
+}
+
+/// Runs the buyers.
+pub(crate) async fn run(arguments: Arguments) -> Result<Outcome> {
+    let stop = stop_condition(&arguments)?;
+    let mut shows = Vec::new();
+    for _ in 0..arguments.connections {
+        shows.push(SeatStore::new(arguments.redis.connect(&arguments.key).await?, &arguments.key));
+    }
+    let control = shows.first().cloned().context("there is one connection at least")?;
+    // Totals of all tiers: a seat of another tier that changes its state is a fault as well.
+    let before = Books::of(&control.stat(None, None).await?);
+    let test = Arc::new(LoadTest {
+        group_size: arguments.seats,
+        tier: arguments.tier.clone(),
+        ttl: Duration::from_millis(arguments.ttl),
+        confirm: arguments.confirm,
+        release: arguments.release,
+        stop,
+        seed: arguments.seed.unwrap_or_else(rand::random),
+        run: rand::random(),
+        ledger: Ledger::new(),
+        tally: Tally::new(),
+        outstanding: AtomicU64::new(0),
+        purchases: AtomicU64::new(0),
+        broken: AtomicBool::new(false),
+    });
+    run_buyers(&test, &shows, arguments.buyers).await;
+    let after = settle(&control, before, test.ttl).await?;
+    let connections = usize::from(arguments.connections);
+    let report = Report::new(&arguments.key, (arguments.buyers, connections), &test.tally, (before, after));
+    if arguments.json {
+        outln!("{}", serde_json::to_string_pretty(&report)?);
+    } else {
+        out!("{}", report.text());
+    }
+    match test.tally.first_error() {
+        _ if !report.holds() => Ok(Outcome::CheckFailed),
+        Some(error) => Err(allot_client::Error::Stopped(error).into()),
+        None => Ok(Outcome::Done),
+    }
+}
+
+fn stop_condition(arguments: &Arguments) -> Result<StopCondition> {
+    if arguments.confirm + arguments.release > 1.0 + f64::EPSILON {
+        bail!("--confirm {} and --release {} are more than all holds", arguments.confirm, arguments.release);
+    }
+    if arguments.until_sold_out && arguments.confirm <= 0.0 {
+        bail!("--until-sold-out would never end with --confirm 0");
+    }
+    Ok(match arguments.duration {
+        _ if arguments.until_sold_out => StopCondition::SoldOut,
+        Some(seconds) => StopCondition::At(Instant::now() + Duration::from_secs(seconds)),
+        None => StopCondition::Once,
+    })
+}
+
+/// Starts all buyers at the same time, and waits until all have stopped.
+async fn run_buyers(test: &Arc<LoadTest>, shows: &[SeatStore], buyers: u64) {
+    let (start, started) = watch::channel(false);
+    let mut tasks = JoinSet::new();
+    for (number, show) in (0..buyers).zip(shows.iter().cycle()) {
+        let (test, show, mut started) = (Arc::clone(test), show.clone(), started.clone());
+        tasks.spawn(async move {
+            // The sender lives until all buyers have stopped, so waiting cannot fail.
+            let _ = started.wait_for(|start| *start).await;
+            buyer::run(&test, &show, number).await;
+        });
+    }
+    let _ = start.send(true);
+    while let Some(ended) = tasks.join_next().await {
+        if let Err(error) = ended {
+            test.tally.error(&allot_client::Error::Shape(format!("a buyer failed: {error}")));
+        }
+    }
+}
+
+/// The totals when the last hold has ended. If others use the show as well, their holds may remain: the totals are
+/// then those at the time limit.
+async fn settle(control: &SeatStore, before: Books, ttl: Duration) -> Result<Books> {
+    let limit = Instant::now() + ttl + SETTLING;
+    loop {
+        let books = Books::of(&control.stat(None, None).await?);
+        if books.held == 0 || !before.fresh() || Instant::now() >= limit {
+            return Ok(books);
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_of_parties_and_shares_are_checked() {
+        assert_eq!(group_size("4"), Ok((4, 4)));
+        assert_eq!(group_size("1-6"), Ok((1, 6)));
+        for bad in ["0", "6-1", "1-101", "a", "1-", ""] {
+            assert!(group_size(bad).is_err(), "{bad}");
+        }
+        assert_eq!(share("0.5"), Ok(0.5));
+        for bad in ["1.1", "-0.1", "NaN", "x"] {
+            assert!(share(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Checks that settings fit together, and that the roles of a process have the settings that they need.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+
+use super::resolve::Config;
+use super::sections::Role;
+use super::span::Span;
+
+impl Config {
+    /// Checks that the process can run its roles: required settings are present, and the times of these roles fit
+    /// together. Commands that use a file only for its servers skip this check.
+    pub fn check_roles(&self) -> Result<()> {
+        let plays = |role| self.roles.contains(&role);
+        if plays(Role::Scheduler) || plays(Role::MediaUnit) {
+            self.check_leases()?;
+            self.check_confirmation()?;
+        }
+        if plays(Role::Scheduler) {
+            self.check_tick()?;
+        }
+        if plays(Role::Accounts) {
+            self.check_wait("accounts.wait", self.accounts.wait)?;
+        }
+        if plays(Role::Console) {
+            self.console.check()?;
+        }
+        ensure!(
+            self.zookeeper.is_some() || !self.roles.contains(&Role::Accounts),
+            "the accounts role needs a ZooKeeper, where client systems come: set zookeeper.servers"
+        );
+        if self.roles.contains(&Role::Compaction) {
+            ensure!(
+                self.zookeeper.is_some(),
+                "the compaction role needs a ZooKeeper, by which tasks are submitted: set zookeeper.servers"
+            );
+            ensure!(
+                !self.compaction.runner.is_empty(),
+                "compaction.runner is not set: the program that compacts a partition"
+            );
+            ensure!(
+                self.compaction.node.is_some(),
+                "compaction.node is not set: the unit's name, <host>_<port>"
+            );
+        }
+        Ok(())
+    }
+
+    /// Checks that units do not seem silent only because a server answers slowly.
+    fn check_leases(&self) -> Result<()> {
+        let cmu = &self.cmu;
+        ensure!(
+            cmu.beat * 2 <= cmu.lease,
+            "cmu.beat is {}, and cmu.lease {}: a unit must be able to miss a heartbeat, so at most half of the lease",
+            Span(cmu.beat),
+            Span(cmu.lease)
+        );
+        let most = cmu.lease.saturating_sub(cmu.beat) / 2;
+        ensure!(
+            self.servers.timeout <= most,
+            "redis.timeout is {}: with cmu.lease {} and cmu.beat {} it may be {} at most, or a slow server would \
+             look like silent units",
+            Span(self.servers.timeout),
+            Span(cmu.lease),
+            Span(cmu.beat),
+            Span(most)
+        );
+        let Some(self_stop) = cmu.self_stop else { return Ok(()) };
+        ensure!(
+            self_stop >= cmu.beat * 2,
+            "cmu.self-stop is {}: less than two beats would end media at the first lost one",
+            Span(self_stop)
+        );
+        let most = cmu.lease.saturating_sub(self.servers.timeout);
+        ensure!(
+            self_stop <= most,
+            "cmu.self-stop is {}: with cmu.lease {} and redis.timeout {} it may be {} at most, or media would still \
+             run where its conference is open elsewhere already",
+            Span(self_stop),
+            Span(cmu.lease),
+            Span(self.servers.timeout),
+            Span(most)
+        );
+        Ok(())
+    }
+
+    /// Checks that a tick is shorter than a session. Otherwise the scheduler would assume that it had been suspended,
+    /// and declare no unit down.
+    fn check_tick(&self) -> Result<()> {
+        let (tick, session) = (self.conference.tick, self.session());
+        let whose =
+            if self.zookeeper.is_some() { "with zookeeper.session" } else { "without a ZooKeeper, session" };
+        ensure!(
+            tick * 2 <= session,
+            "conference.tick is {}: {whose} {} it may be {} at most, or the scheduler would look as if it had slept, \
+             and declare no unit down",
+            Span(tick),
+            Span(session),
+            Span(session / 2)
+        );
+        Ok(())
+    }
+
+    /// Checks that the wait for replicas ends within the time limit of an answer.
+    pub(super) fn check_confirmation(&self) -> Result<()> {
+        self.check_wait("conference.wait", self.conference.wait)
+    }
+
+    fn check_wait(&self, name: &str, wait: Duration) -> Result<()> {
+        ensure!(
+            wait < self.servers.timeout,
+            "{name} is {}, and redis.timeout {}: a replica that is late would end the session",
+            Span(wait),
+            Span(self.servers.timeout)
+        );
+        Ok(())
+    }
+}

@@ -1,0 +1,424 @@
+//! The definition of every setting of the daemon. The macro in `setting` derives flags, variables, defaults, help and
+//! the example file from it.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use allot_runtime::telemetry::LogFormat;
+use clap::{Args, ValueEnum};
+use serde::Deserialize;
+
+use super::setting::section;
+use super::span::Span;
+use super::zone::Zone;
+
+/// A role that a process can have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    /// Places and recovers conferences; one scheduler leads.
+    #[value(alias = "conference")]
+    #[serde(alias = "conference")]
+    Scheduler,
+    /// Writes the details that units send of their conferences.
+    DataProxy,
+    /// Runs conferences.
+    #[value(alias = "cmu")]
+    #[serde(alias = "cmu")]
+    MediaUnit,
+    /// A compaction unit.
+    Compaction,
+    /// Assigns accounts to client systems; one process with this role leads.
+    Accounts,
+    /// Serves the web console.
+    Console,
+}
+
+impl Role {
+    /// The role's name in flags, in the file and in logs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Scheduler => "scheduler",
+            Self::DataProxy => "data-proxy",
+            Self::MediaUnit => "media-unit",
+            Self::Compaction => "compaction",
+            Self::Accounts => "accounts",
+            Self::Console => "console",
+        }
+    }
+
+    /// The role's name in probes and metrics.
+    pub fn part(self) -> &'static str {
+        match self {
+            Self::Scheduler => "conference",
+            Self::MediaUnit => "cmu",
+            Self::DataProxy | Self::Compaction | Self::Accounts | Self::Console => self.name(),
+        }
+    }
+}
+
+section! {
+    /// The process.
+    Process "allotd" => ProcessConfig {
+        /// Name of this process in logs and elections; unique. Without it, HOST:PID:START
+        name: String = "name", "ALLOT_NAME", example r#""scheduler-1""#;
+        /// Roles of this process: scheduler, data-proxy, media-unit, compaction, accounts, console. Older names
+        /// are conference (scheduler) and cmu (media-unit)
+        #[arg(value_delimiter = ',')]
+        roles: Vec<Role> = "roles", "ALLOT_ROLES", given r#"["scheduler", "data-proxy", "media-unit"]"#;
+    }
+}
+
+section! {
+    /// The Redis server, and allotd's user on it.
+    Redis "redis" => RedisConfig {
+        /// Address of a Redis server: redis://HOST:PORT, or rediss://HOST:PORT for TLS. One of three ways to the
+        /// master, in addition to Sentinels and a cluster. Only an address in the variable ALLOT_REDIS, a short name of
+        /// ALLOT_REDIS_URL, may have a password
+        #[arg(visible_alias = "redis", value_name = "URL")]
+        url: String = "redis-url", "ALLOT_REDIS_URL", shown "redis://127.0.0.1:6379";
+        /// Addresses (HOST:PORT) of Sentinels, which are asked for the master
+        #[arg(value_delimiter = ',')]
+        sentinels: Vec<String> = "redis-sentinels", "ALLOT_REDIS_SENTINELS", example r#"["10.0.0.1:26379", "10.0.0.2:26379", "10.0.0.3:26379"]"#;
+        /// The name by which the Sentinels know the master
+        master: String = "redis-master", "ALLOT_REDIS_MASTER", example r#""mymaster""#;
+        /// Addresses (HOST:PORT) of some nodes of a Redis Cluster
+        #[arg(value_delimiter = ',')]
+        cluster: Vec<String> = "redis-cluster", "ALLOT_REDIS_CLUSTER", example r#"["10.0.0.1:6379", "10.0.0.2:6379"]"#;
+        /// Whether Sentinels and nodes of a cluster speak TLS
+        tls: bool = "redis-tls", "ALLOT_REDIS_TLS", default false;
+        /// File with the certificates (PEM) that must have signed the server's certificate. Without it, the system's
+        ca_file: PathBuf = "redis-ca-file", "ALLOT_REDIS_CA_FILE", example r#""/etc/allot/ca.pem""#;
+        /// ACL user
+        user: String = "redis-user", "ALLOT_REDIS_USER", example r#""scheduler""#;
+        /// File with the user's password in its first line. The password itself can also be in the variable
+        /// ALLOT_REDIS_PASSWORD, but not in this file, in an address or on a command line
+        password_file: PathBuf = "redis-password-file", "ALLOT_REDIS_PASSWORD_FILE", example r#""/etc/allot/redis-password""#;
+        /// File with the password of the Sentinels in its first line; or ALLOT_SENTINEL_PASSWORD
+        sentinel_password_file: PathBuf = "redis-sentinel-password-file", "ALLOT_SENTINEL_PASSWORD_FILE", example r#""/etc/allot/sentinel-password""#;
+        /// Time limit for an answer. For media units and schedulers, at most half of the time that the lease leaves
+        /// after a heartbeat
+        timeout: Span = "redis-timeout", "ALLOT_REDIS_TIMEOUT", default "1500ms", in "1ns"..="1000years";
+    }
+}
+
+/// An address in the environment. It may have a password, since other users cannot read the environment.
+pub(super) fn redis_address() -> Option<String> {
+    std::env::var("ALLOT_REDIS").ok().filter(|url| !url.is_empty())
+}
+
+impl Redis {
+    /// Whether one of the three ways to the server is given.
+    pub(super) fn names_a_server(&self) -> bool {
+        self.url.is_some() || self.sentinels.is_some() || self.cluster.is_some()
+    }
+}
+
+section! {
+    /// ZooKeeper, and allotd's user on it.
+    ZooKeeper "zookeeper" => ZooKeeperSettings {
+        /// Servers, HOST:PORT with commas between. Without any, coordination stays within this process: for one machine
+        /// and for development
+        servers: String = "zookeeper-servers", "ALLOT_ZOOKEEPER", example r#""10.0.0.1:2181,10.0.0.2:2181,10.0.0.3:2181""#;
+        /// Session timeout; at least twice the servers' tickTime
+        session: Span = "zookeeper-session", "ALLOT_ZOOKEEPER_SESSION", default "4s", in "1ns"..="1000years";
+        /// Path of allotd's nodes
+        root: String = "zookeeper-root", "ALLOT_ZOOKEEPER_ROOT", default "/allot";
+        /// User of digest authentication. The nodes can then be read and written by this user alone
+        user: String = "zookeeper-user", "ALLOT_ZOOKEEPER_USER", example r#""allot""#;
+        /// File with the user's password in its first line; or ALLOT_ZOOKEEPER_PASSWORD
+        password_file: PathBuf = "zookeeper-password-file", "ALLOT_ZOOKEEPER_PASSWORD_FILE", example r#""/etc/allot/zookeeper-password""#;
+    }
+}
+
+section! {
+    /// The realm of conferences.
+    Realm "realm" => RealmConfig {
+        /// Key of the realm. In a cluster it needs a hash tag, so that its streams lie beside it
+        key: String = "realm", "ALLOT_REALM", shown "{allot}:conf";
+    }
+}
+
+section! {
+    /// The scheduler.
+    Conference "conference" => ConferenceConfig {
+        /// Interval at which units and the recovery queue are examined
+        tick: Span = "conference-tick", "ALLOT_CONFERENCE_TICK", default "250ms", in "1ns"..="1000years";
+        /// Time that the scheduler waits for a unit whose lease has expired while its ZooKeeper node exists
+        grace: Span = "conference-grace", "ALLOT_CONFERENCE_GRACE", default "10s", in "1ns"..="1000years";
+        /// Conferences that one unit is assigned per second during recovery, at most
+        pace: u32 = "conference-pace", "ALLOT_CONFERENCE_PACE", default 50, in "1"..="4294967295";
+        /// Conferences that one unit is assigned at once during recovery, at most
+        burst: u32 = "conference-burst", "ALLOT_CONFERENCE_BURST", default 10, in "1"..="4294967295";
+        /// Mass-failure guard (brake): if more than this percentage of the units, and at least brake-least units, would
+        /// be declared down within brake-window, no unit is declared down
+        brake_percent: u32 = "conference-brake-percent", "ALLOT_CONFERENCE_BRAKE_PERCENT", default 30;
+        /// Units that must be silent, at least, before the brake holds
+        brake_least: u32 = "conference-brake-least", "ALLOT_CONFERENCE_BRAKE_LEAST", default 2;
+        /// The window in which failures count together for the brake
+        brake_window: Span = "conference-brake-window", "ALLOT_CONFERENCE_BRAKE_WINDOW", default "10s", in "1ns"..="1000years";
+        /// The brake is lifted after Redis and ZooKeeper were well for this time, or by an operator
+        brake_lift: Span = "conference-brake-lift", "ALLOT_CONFERENCE_BRAKE_LIFT", default "60s", in "1ns"..="1000years";
+        /// Replicas that must confirm a change of owner. If fewer confirm it, the log reports that and the change
+        /// stays. A master without replicas needs no confirmation
+        wait_replicas: u32 = "conference-wait-replicas", "ALLOT_CONFERENCE_WAIT_REPLICAS", default 1;
+        /// Time limit of the wait for replicas
+        wait: Span = "conference-wait", "ALLOT_CONFERENCE_WAIT", default "100ms", in "1ns"..="1000years";
+    }
+}
+
+section! {
+    /// The data proxy.
+    DataProxy "data-proxy" => DataProxyConfig {
+        /// Name of the consumer group. The proxies of one group share the work
+        group: String = "data-proxy-group", "ALLOT_DATA_PROXY_GROUP", default "proxies";
+        /// Messages taken at once
+        batch: u32 = "data-proxy-batch", "ALLOT_DATA_PROXY_BATCH", default 512, in "1"..="10000";
+        /// Messages that another consumer took and did not acknowledge are taken over after this time
+        claim_after: Span = "data-proxy-claim-after", "ALLOT_DATA_PROXY_CLAIM_AFTER", default "30s", in "1ns"..="1000years";
+    }
+}
+
+section! {
+    /// The media unit.
+    Cmu "cmu" => CmuConfig {
+        /// The unit's host, the first part of its identity HOST:PID:START. A unit that joins replaces any other of its
+        /// host. If several units share an address, a name follows it: 10.0.0.1/b. Without it, the address of this
+        /// machine towards Redis
+        host: String = "cmu-host", "ALLOT_CMU_HOST", example r#""10.0.0.1/b""#;
+        /// Room for conferences
+        capacity: u32 = "cmu-capacity", "ALLOT_CMU_CAPACITY", shown 100, in "1"..="1000000000";
+        /// The unit's zone; conferences can require one
+        zone: String = "cmu-zone", "ALLOT_CMU_ZONE", example r#""berlin""#;
+        /// Time for which the unit counts as alive after a heartbeat
+        lease: Span = "cmu-lease", "ALLOT_CMU_LEASE", default "5s", in "1ms"..="10years";
+        /// Interval at which the unit sends heartbeats; at most half of the lease
+        beat: Span = "cmu-beat", "ALLOT_CMU_BEAT", default "1s", in "1ns"..="1000years";
+        /// If Redis has not answered for this time, the unit ends its media, so that no media runs twice, and joins
+        /// again as a new unit. Without it, never
+        self_stop: Span = "cmu-self-stop", "ALLOT_CMU_SELF_STOP", example r#""3s""#;
+        /// Program, and its arguments, that is started for each conference and stopped with it. Without one, a
+        /// conference has no program
+        #[arg(value_delimiter = ' ')]
+        program: Vec<String> = "cmu-program", "ALLOT_CMU_PROGRAM", list r#"["/usr/local/bin/media", "--quiet"]"#;
+        /// Time that a program has to end after SIGTERM, before SIGKILL
+        stop_limit: Span = "cmu-stop-limit", "ALLOT_CMU_STOP_LIMIT", default "4s", in "1ns"..="1000years";
+        /// Whether the unit's conferences are moved away before it ends at SIGTERM
+        drain: bool = "cmu-drain", "ALLOT_CMU_DRAIN", default false;
+        /// Time limit for moving the conferences away
+        drain_limit: Span = "cmu-drain-limit", "ALLOT_CMU_DRAIN_LIMIT", default "60s", in "1ns"..="1000years";
+        /// Program, and its arguments, that prints the unit's load in percent (0 to 100). It is started at heartbeats and
+        /// must end within the lease. Without one, the unit reports the CPU load of its host. The load counts where
+        /// the realm places conferences by load (`CONF.REALM PLACE LOAD`)
+        #[arg(value_delimiter = ' ')]
+        load_program: Vec<String> = "cmu-load-program", "ALLOT_CMU_LOAD_PROGRAM", list r#"["/usr/local/bin/media-load"]"#;
+        /// For demonstrations: each conference sends a new detail at this interval. Without it, never
+        chatter: Span = "cmu-chatter", "ALLOT_CMU_CHATTER", example r#""1s""#;
+    }
+}
+
+/// Compaction keeps its own defaults.
+fn compaction() -> allot_compaction::Settings {
+    allot_compaction::Settings::default()
+}
+
+section! {
+    /// The compaction unit.
+    Compaction "compaction" => CompactionConfig {
+        /// Name of the compaction unit, HOST_PORT; each unit needs its own
+        node: String = "compaction-node", "ALLOT_COMPACTION_NODE", example r#""xcloud24_9876""#;
+        /// Processing cluster of the unit. A task runs only on units of its own cluster
+        pc: String = "compaction-pc", "ALLOT_COMPACTION_PC", default compaction().pc;
+        /// Subtasks that the unit runs at once
+        slots: u32 = "compaction-slots", "ALLOT_COMPACTION_SLOTS", default compaction().slots, in "1"..="10000";
+        /// Subtasks that run at once in the whole cluster, at most; the same for all units. 0 is no limit
+        limit: u32 = "compaction-limit", "ALLOT_COMPACTION_LIMIT", default compaction().limit, in "0"..="1000000";
+        /// Program, and its arguments, that compacts a partition; examples/compaction has two
+        #[arg(value_delimiter = ' ')]
+        runner: Vec<String> = "compaction-runner", "ALLOT_COMPACTION_RUNNER", list r#"["/usr/local/lib/allot/sqlite"]"#;
+        /// Program, and its arguments, that prints the partitions of a table, a line each
+        #[arg(value_delimiter = ' ')]
+        partitions: Vec<String> = "compaction-partitions", "ALLOT_COMPACTION_PARTITIONS", list r#"["/usr/local/lib/allot/partitions"]"#;
+        /// Directory whose files are the partitions, in place of a program. {db}, {schema} and {table} are replaced by
+        /// the task's
+        partitions_dir: String = "compaction-partitions-dir", "ALLOT_COMPACTION_PARTITIONS_DIR", example r#""/data/{db}/{table}""#;
+        /// Time limit of a runner
+        timeout: Span = "compaction-timeout", "ALLOT_COMPACTION_TIMEOUT", default Span(compaction().timeout), in "1ns"..="1000years";
+        /// Time that a runner has to end after SIGTERM, before SIGKILL
+        stop_limit: Span = "compaction-stop-limit", "ALLOT_COMPACTION_STOP_LIMIT", default Span(compaction().stop_limit), in "1ns"..="1000years";
+        /// Retries of a subtask after its worker was lost, if its task does not set them
+        retries: u32 = "compaction-retries", "ALLOT_COMPACTION_RETRIES", default compaction().retries;
+        /// Time that a manager may be away before its tasks are moved. Without it, one ZooKeeper session timeout
+        grace: Span = "compaction-grace", "ALLOT_COMPACTION_GRACE", example r#""4s""#;
+        /// Interval at which the monitor examines all tasks and packs history
+        every: Span = "compaction-every", "ALLOT_COMPACTION_EVERY", default Span(compaction().every), in "1ns"..="1000years";
+        /// Subtasks of one task that are assigned and not finished, at most
+        wave: u32 = "compaction-wave", "ALLOT_COMPACTION_WAVE", default compaction().wave, in "1"..="100000";
+        /// Time between the end of a task and its packing into history
+        compress_after: Span = "compaction-compress-after", "ALLOT_COMPACTION_COMPRESS_AFTER", default Span(compaction().compress_after), in "1ns"..="1000years";
+        /// Time for which packed history is kept
+        delete_after: Span = "compaction-delete-after", "ALLOT_COMPACTION_DELETE_AFTER", default Span(compaction().delete_after), in "1ns"..="1000years";
+        /// Directory for the last 64 KiB of each runner's output; the latest 1000 are kept. Without it,
+        /// allot-compaction/NODE among temporary files
+        output_dir: PathBuf = "compaction-output-dir", "ALLOT_COMPACTION_OUTPUT_DIR", example r#""/var/lib/allot/output""#;
+        /// Path of compaction's nodes in ZooKeeper
+        root: String = "compaction-root", "ALLOT_COMPACTION_ROOT", default compaction().root;
+    }
+}
+
+section! {
+    /// The assignment of accounts.
+    Accounts "accounts" => AccountsConfig {
+        /// Key of the book of accounts
+        book: String = "accounts-book", "ALLOT_ACCOUNTS_BOOK", default "{acme}:accounts";
+        /// Path in ZooKeeper where client systems register
+        root: String = "accounts-root", "ALLOT_ACCOUNTS_ROOT", default "/resource";
+        /// Time for which the accounts of an instance that has gone are kept for it
+        grace: Span = "accounts-grace", "ALLOT_ACCOUNTS_GRACE", default "30s";
+        /// Time that a new leader waits for instances to return revoked accounts before it assigns any
+        barrier: Span = "accounts-barrier", "ALLOT_ACCOUNTS_BARRIER", default "10s";
+        /// Interval at which the book is examined
+        tick: Span = "accounts-tick", "ALLOT_ACCOUNTS_TICK", default "250ms", in "1ns"..="1000years";
+        /// The longest login that client systems ask for; the server's allot.account-max-ttl bounds it, too
+        max_ttl: Span = "accounts-max-ttl", "ALLOT_ACCOUNTS_MAX_TTL", default "1h", in "1ns"..="1000years";
+        /// Time zone whose months count, by its name in the IANA database
+        time_zone: Zone = "accounts-time-zone", "ALLOT_ACCOUNTS_TIME_ZONE", default "UTC";
+        /// Interval at which projected use is rebalanced
+        rebalance: Span = "accounts-rebalance", "ALLOT_ACCOUNTS_REBALANCE", default "1h", in "1ns"..="1000years";
+        /// Replicas that must confirm an assignment before it is published. A master without replicas needs no
+        /// confirmation
+        wait_replicas: u32 = "accounts-wait-replicas", "ALLOT_ACCOUNTS_WAIT_REPLICAS", default 1;
+        /// Time limit of one wait for replicas
+        wait: Span = "accounts-wait", "ALLOT_ACCOUNTS_WAIT", default "500ms", in "1ns"..="1000years";
+    }
+}
+
+section! {
+    /// Metrics and probes.
+    Http "http" => HttpConfig {
+        /// Address and port of the HTTP server: /metrics for Prometheus, /healthz and /readyz for a supervisor. Without
+        /// it, no port
+        listen: SocketAddr = "http-listen", "ALLOT_HTTP_LISTEN", example r#""127.0.0.1:9464""#;
+    }
+}
+
+section! {
+    /// The web console.
+    Console "console" => ConsoleConfig {
+        /// Address and port of the console. An address that is not loopback needs both token files
+        listen: SocketAddr = "console-listen", "ALLOT_CONSOLE_LISTEN", default "127.0.0.1:8470";
+        /// Addresses of the console as browsers write them, if they differ from `listen`: behind a proxy, by a name, or
+        /// if `listen` is 0.0.0.0. Requests to other names are refused
+        #[arg(value_delimiter = ',')]
+        origins: Vec<String> = "console-origins", "ALLOT_CONSOLE_ORIGINS", list r#"["https://allot.example.com"]"#;
+        /// File with the token of people who may look, in its first line; at least 16 bytes
+        viewer_token_file: PathBuf = "console-viewer-token-file", "ALLOT_CONSOLE_VIEWER_TOKEN_FILE", example r#""/etc/allot/viewer-token""#;
+        /// File with the token of people who may also act
+        operator_token_file: PathBuf = "console-operator-token-file", "ALLOT_CONSOLE_OPERATOR_TOKEN_FILE", example r#""/etc/allot/operator-token""#;
+        /// ACL user of Redis for everything that the console reads. Without it, redis.user
+        viewer_user: String = "console-viewer-user", "ALLOT_CONSOLE_VIEWER_USER", example r#""viewer""#;
+        /// File with the password of `viewer-user`
+        viewer_password_file: PathBuf = "console-viewer-password-file", "ALLOT_CONSOLE_VIEWER_PASSWORD_FILE", example r#""/etc/allot/viewer-password""#;
+        /// ACL user of Redis for actions. Without it, redis.user
+        operator_user: String = "console-operator-user", "ALLOT_CONSOLE_OPERATOR_USER", example r#""operator""#;
+        /// File with the password of `operator-user`
+        operator_password_file: PathBuf = "console-operator-password-file", "ALLOT_CONSOLE_OPERATOR_PASSWORD_FILE", example r#""/etc/allot/operator-password""#;
+        /// File with the certificate chain (PEM); with tls-key, the console speaks HTTPS
+        tls_cert: PathBuf = "console-tls-cert", "ALLOT_CONSOLE_TLS_CERT", example r#""/etc/allot/console.pem""#;
+        /// File with the key of the certificate (PEM)
+        tls_key: PathBuf = "console-tls-key", "ALLOT_CONSOLE_TLS_KEY", example r#""/etc/allot/console-key.pem""#;
+    }
+}
+
+section! {
+    /// The log.
+    Log "log" => LogConfig {
+        /// Log lines for people (text) or for machines (json), on standard error. ALLOT_LOG=debug prints more
+        #[arg(value_enum)]
+        format: LogFormat = "log-format", "ALLOT_LOG_FORMAT", default "text";
+    }
+}
+
+/// All settings as given.
+#[derive(Debug, Clone, Default, PartialEq, Args, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Given {
+    #[command(flatten, next_help_heading = "Process")]
+    #[serde(rename = "allotd")]
+    pub(crate) process: Process,
+    #[command(flatten, next_help_heading = "Redis")]
+    pub(crate) redis: Redis,
+    #[command(flatten, next_help_heading = "ZooKeeper")]
+    pub(crate) zookeeper: ZooKeeper,
+    #[command(flatten, next_help_heading = "Realm")]
+    pub(crate) realm: Realm,
+    #[command(flatten, next_help_heading = "Scheduler")]
+    #[serde(alias = "scheduler")]
+    pub(crate) conference: Conference,
+    #[command(flatten, next_help_heading = "Data proxy")]
+    pub(crate) data_proxy: DataProxy,
+    #[command(flatten, next_help_heading = "Media unit")]
+    #[serde(alias = "media-unit")]
+    pub(crate) cmu: Cmu,
+    #[command(flatten, next_help_heading = "Compaction")]
+    pub(crate) compaction: Compaction,
+    #[command(flatten, next_help_heading = "Accounts")]
+    pub(crate) accounts: Accounts,
+    #[command(flatten, next_help_heading = "Metrics and probes")]
+    pub(crate) http: Http,
+    #[command(flatten, next_help_heading = "Console")]
+    pub(crate) console: Console,
+    #[command(flatten, next_help_heading = "Log")]
+    pub(crate) log: Log,
+}
+
+impl Given {
+    /// These settings; an absent setting is taken from `under`.
+    pub fn over(self, under: Self) -> Self {
+        Self {
+            process: self.process.over(under.process),
+            redis: self.redis.over(under.redis),
+            zookeeper: self.zookeeper.over(under.zookeeper),
+            realm: self.realm.over(under.realm),
+            conference: self.conference.over(under.conference),
+            data_proxy: self.data_proxy.over(under.data_proxy),
+            cmu: self.cmu.over(under.cmu),
+            compaction: self.compaction.over(under.compaction),
+            accounts: self.accounts.over(under.accounts),
+            http: self.http.over(under.http),
+            console: self.console.over(under.console),
+            log: self.log.over(under.log),
+        }
+    }
+
+    /// The example file: every setting, with its default or an example.
+    pub fn example() -> String {
+        let sections = [
+            Process::example(),
+            Redis::example(),
+            ZooKeeper::example(),
+            Realm::example(),
+            Conference::example(),
+            DataProxy::example(),
+            Cmu::example(),
+            Compaction::example(),
+            Accounts::example(),
+            Http::example(),
+            Console::example(),
+            Log::example(),
+        ];
+        format!("{EXAMPLE}\n{}", sections.join("\n"))
+    }
+}
+
+/// The head of the example file.
+const EXAMPLE: &str = "\
+# Settings of `allotd run --config allot.toml`: the output of `allotd config example`. All settings are here; those behind
+# `#:` show their default, or an example if there is none. Each can also be given as a flag or in the environment:
+# `[cmu] capacity` is --cmu-capacity and ALLOT_CMU_CAPACITY. Shorter are ALLOT_ZOOKEEPER (`[zookeeper] servers`), --realm and
+# ALLOT_REALM (`[realm] key`), --name and --roles (`[allotd]`; ALLOT_NAME and ALLOT_ROLES), and ALLOT_SENTINEL_PASSWORD_FILE
+# (`[redis] sentinel-password-file`). A flag overrides the environment, and the environment overrides this file.
+# `[scheduler]` is another name of `[conference]`, and `[media-unit]` of `[cmu]`.
+#
+# `allotd config check allot.toml` prints what the file makes of a process.
+";

@@ -1,0 +1,255 @@
+//! One definition per setting: the macro `section!` makes of it the flag, the environment variable, the key in the file, the
+//! default, the range, the help text and the lines of the example file.
+
+use std::net::SocketAddr;
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use allot_runtime::telemetry::LogFormat;
+use anyhow::{Result, anyhow, ensure};
+use clap::ValueEnum as _;
+
+use super::span::Span;
+
+/// A type that a setting can have.
+pub trait Setting: Sized {
+    /// The type of the setting in the resolved settings.
+    type Value;
+
+    /// Reads a setting as it is written in a flag.
+    fn read(text: &str) -> Result<Self, String>;
+
+    /// The setting in the form of the resolved settings.
+    fn value(self) -> Self::Value;
+
+    /// A text as this type is written in the file.
+    fn toml(text: &str) -> String {
+        format!("\"{text}\"")
+    }
+}
+
+macro_rules! plain {
+    ($($type:ty, $toml:literal;)*) => { $(
+        impl Setting for $type {
+            type Value = Self;
+
+            fn read(text: &str) -> Result<Self, String> {
+                text.parse().map_err(|error| format!("'{text}': {error}"))
+            }
+
+            fn value(self) -> Self {
+                self
+            }
+
+            fn toml(text: &str) -> String {
+                format!($toml, text)
+            }
+        }
+    )* };
+}
+
+plain! {
+    String, "\"{}\"";
+    PathBuf, "\"{}\"";
+    SocketAddr, "\"{}\"";
+    u32, "{}";
+    bool, "{}";
+}
+
+impl Setting for Span {
+    type Value = Duration;
+
+    fn read(text: &str) -> Result<Self, String> {
+        text.parse()
+    }
+
+    fn value(self) -> Duration {
+        self.0
+    }
+}
+
+impl Setting for LogFormat {
+    type Value = Self;
+
+    fn read(text: &str) -> Result<Self, String> {
+        Self::from_str(text, false)
+    }
+
+    fn value(self) -> Self {
+        self
+    }
+}
+
+/// A list is written with commas or spaces between its items, as its setting says. Its default is the empty list.
+impl<T> Setting for Vec<T> {
+    type Value = Self;
+
+    fn read(_: &str) -> Result<Self, String> {
+        Ok(Self::new())
+    }
+
+    fn value(self) -> Self {
+        self
+    }
+}
+
+/// The default of a setting, which is written as in a flag.
+pub(super) fn default_of<T: Setting>(name: &str, default: &str) -> Result<T> {
+    T::read(default).map_err(|error| anyhow!("default of {name}: {error}"))
+}
+
+/// Refuses a setting that is out of its range. The ends are written as in a flag.
+pub(super) fn check_range<T>(name: &str, value: &T, (least, most): (&str, &str)) -> Result<()>
+where
+    T: Setting + PartialOrd + std::fmt::Display,
+{
+    let range: RangeInclusive<T> = default_of(name, least)?..=default_of(name, most)?;
+    ensure!(range.contains(value), "{name} is {value}; it may be {least} to {most}");
+    Ok(())
+}
+
+/// A range in a help text. The range of most lengths of time, longer than zero, is obvious and not printed.
+pub(super) fn range_text(least: &str, most: &str) -> String {
+    match (least, most) {
+        ("1ns", _) => String::new(),
+        (least, "4294967295") => format!(" [{least} or more]"),
+        _ => format!(" [{least} to {most}]"),
+    }
+}
+
+/// The lines of a doc comment as one text.
+pub(super) fn joined(lines: &[&str]) -> String {
+    lines.iter().map(|line| line.trim()).collect::<Vec<_>>().join(" ")
+}
+
+/// A text as comment lines of the example file.
+pub(super) fn comment(text: &str) -> String {
+    const WIDTH: usize = 118;
+    let mut lines = String::from("#");
+    let mut length = 1;
+    for word in text.split(' ') {
+        if length + 1 + word.chars().count() > WIDTH {
+            lines += "\n#";
+            length = 1;
+        }
+        lines += " ";
+        lines += word;
+        length += 1 + word.chars().count();
+    }
+    lines + "\n"
+}
+
+/// Makes a section. Each setting is one entry:
+///
+/// `/// meaning` `name: Type = "flag", "VARIABLE", kind value [, in "least"..="most"];`
+///
+/// The kind determines the value if the setting is absent: `default` a value; `shown` the same, and the example file
+/// sets it; `example` nothing, and the value is an example in TOML; `given` the same, and the example file sets it;
+/// `list` an empty list.
+macro_rules! section {
+    ($(#[$meta:meta])* $name:ident $section:literal => $resolved:ident {
+        $( $(#[doc = $doc:literal])+ $(#[arg($($arg:tt)*)])? $field:ident: $type:ty = $flag:literal, $env:literal,
+           $kind:ident $value:expr $(, in $least:literal..=$most:literal)?; )*
+    }) => {
+        $(#[$meta])*
+        /// The section as given. A setting that is neither in a flag nor in the environment nor in the file is `None`.
+        #[derive(Debug, Clone, Default, PartialEq, clap::Args, serde::Deserialize)]
+        #[serde(deny_unknown_fields, rename_all = "kebab-case")]
+        pub struct $name {
+            $( $(#[doc = $doc])+
+            #[arg(id = $flag, long = $flag, env = $env, hide_env_values = true, $($($arg)*)?)]
+            #[arg(help = section!(@help $kind, $crate::config::setting::joined(&[$($doc),+]), $value
+                $(, $least, $most)?))]
+            pub $field: Option<$type>, )*
+        }
+
+        $(#[$meta])*
+        #[derive(Debug, Clone)]
+        #[allow(dead_code, reason = "the definition has all settings, and not every process uses each")]
+        pub struct $resolved {
+            $( $(#[doc = $doc])+ pub $field: section!(@type $kind $type), )*
+        }
+
+        impl $name {
+            /// These settings; an absent setting is taken from `under`.
+            pub(super) fn over(self, under: Self) -> Self {
+                Self { $( $field: self.$field.or(under.$field), )* }
+            }
+
+            /// These settings with their defaults.
+            ///
+            /// # Errors
+            /// A setting that is out of its range.
+            pub(super) fn resolve(&self) -> anyhow::Result<$resolved> {
+                $( let $field = {
+                    let name = concat!($section, ".", stringify!($field)).replace('_', "-");
+                    let given: Option<$type> = match self.$field.clone() {
+                        None => section!(@default $kind $type, &name, $value),
+                        given => given,
+                    };
+                    $( if let Some(value) = &given {
+                        $crate::config::setting::check_range(&name, value, ($least, $most))?;
+                    } )?
+                    section!(@resolve $kind given)
+                }; )*
+                Ok($resolved { $($field),* })
+            }
+
+            /// The section in the example file.
+            pub(super) fn example() -> String {
+                let mut text = concat!("[", $section, "]\n").to_owned();
+                $( {
+                    let about = $crate::config::setting::joined(&[$($doc),+]);
+                    text += &$crate::config::setting::comment(&about);
+                    let mark = section!(@mark $kind);
+                    let key = stringify!($field).replace('_', "-");
+                    text += &format!("{mark}{key} = {}\n", section!(@toml $kind $type, $value));
+                } )*
+                text
+            }
+        }
+    };
+
+    (@type default $type:ty) => { <$type as $crate::config::setting::Setting>::Value };
+    (@type shown $type:ty) => { <$type as $crate::config::setting::Setting>::Value };
+    (@type list $type:ty) => { $type };
+    (@type $kind:ident $type:ty) => { Option<<$type as $crate::config::setting::Setting>::Value> };
+
+    (@default default $type:ty, $name:expr, $value:expr) => {
+        Some($crate::config::setting::default_of::<$type>($name, &$value.to_string())?)
+    };
+    (@default shown $type:ty, $name:expr, $value:expr) => {
+        Some($crate::config::setting::default_of::<$type>($name, &$value.to_string())?)
+    };
+    (@default $kind:ident $type:ty, $name:expr, $value:expr) => {{
+        let _ = $name;
+        None
+    }};
+
+    (@resolve default $given:ident) => {
+        $given.map($crate::config::setting::Setting::value).ok_or_else(|| anyhow::anyhow!("a setting without its default"))?
+    };
+    (@resolve shown $given:ident) => { section!(@resolve default $given) };
+    (@resolve list $given:ident) => { $given.unwrap_or_default() };
+    (@resolve $kind:ident $given:ident) => { $given.map($crate::config::setting::Setting::value) };
+
+    (@help default, $about:expr, $value:expr) => { format!("{} [default: {}]", $about, $value) };
+    (@help default, $about:expr, $value:expr, $least:literal, $most:literal) => {
+        format!("{}{} [default: {}]", $about, $crate::config::setting::range_text($least, $most), $value)
+    };
+    (@help shown, $($rest:tt)*) => { section!(@help default, $($rest)*) };
+    (@help $kind:ident, $about:expr, $value:expr $(, $least:literal, $most:literal)?) => { $about };
+
+    (@mark shown) => { "" };
+    (@mark given) => { "" };
+    (@mark $kind:ident) => { "#:" };
+
+    (@toml default $type:ty, $value:expr) => {
+        <$type as $crate::config::setting::Setting>::toml(&$value.to_string())
+    };
+    (@toml shown $type:ty, $value:expr) => { section!(@toml default $type, $value) };
+    (@toml $kind:ident $type:ty, $value:expr) => { $value };
+}
+
+pub(super) use section;

@@ -1,0 +1,31 @@
+//! Opens the session with the coordination service that the settings name.
+
+use std::sync::Arc;
+
+use allot_coordination::in_process::InProcess;
+use allot_coordination::session::Connector;
+use allot_coordination::zookeeper::ZooKeeper;
+use allot_coordination::{Coordinator, Settings};
+use tracing::warn;
+
+use crate::config::Config;
+
+/// Opens the session with the coordination service that these settings name.
+pub fn coordinator(config: &Config) -> Coordinator {
+    let connector: Arc<dyn Connector> = if let Some(connector) = &config.connector {
+        connector.clone()
+    } else if let Some(zookeeper) = &config.zookeeper {
+        let ensemble = ZooKeeper::new(&zookeeper.servers, zookeeper.session);
+        Arc::new(match &zookeeper.digest {
+            Some((user, password)) => ensemble.with_digest(user, password.reveal()),
+            None => ensemble,
+        })
+    } else {
+        warn!(
+            "no ZooKeeper is configured: coordination is within this process, and units of other processes are \
+             judged by their leases alone. Set zookeeper.servers for more than one machine"
+        );
+        Arc::new(InProcess::new(config.session()))
+    };
+    Coordinator::start(connector, &Settings::default())
+}

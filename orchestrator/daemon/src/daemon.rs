@@ -1,0 +1,190 @@
+//! `allotd run`: starts the process, runs its roles, and shuts them down. At SIGTERM or SIGINT each role hands its work
+//! over; a second signal ends the process at once. This file does not know the roles: `main.rs` passes them in.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use futures_util::future::BoxFuture;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tracing::{error, info, warn};
+
+use crate::config::{Config, Role, describe};
+use crate::coordination::coordinator;
+use crate::roles::context::RoleContext;
+use allot_runtime::http;
+use allot_runtime::time::now_ms;
+use allot_runtime::{Health, shutdown_channel};
+
+/// Runs a role until the process shuts down.
+pub type RunRole = fn(Role, RoleContext) -> BoxFuture<'static, Result<()>>;
+
+/// The name of the session with the coordination service in probes.
+const COORDINATION: &str = "coordination";
+/// Time limit for finding the address that is part of this process's name.
+const NAME_TIMEOUT: Duration = Duration::from_secs(1);
+/// Time limit for roles to hand their work over, in addition to the time limits of their settings.
+const HANDOVER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Aborts the process when any task panics: other parts would wait for the failed part for ever. A process may die at
+/// any moment, and its service manager restarts it.
+fn abort_on_panic() {
+    let default_hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        default_hook(panic);
+        let message = panic.payload().downcast_ref::<String>().map(String::as_str);
+        if panic.location().is_some_and(|location| is_known_panic(location.file(), message)) {
+            return;
+        }
+        eprintln!("allotd: this is a bug, please report it");
+        std::process::abort();
+    }));
+}
+
+/// Whether this is the known panic of the ZooKeeper client, in a watch whose session ended before the watch could
+/// report that. This panic is caught where it can happen.
+fn is_known_panic(file: &str, message: Option<&str>) -> bool {
+    file.contains("zookeeper-client")
+        && file.ends_with("session/watch.rs")
+        && message.is_some_and(|message| message.contains("Canceled"))
+}
+
+/// Runs the configured roles until a signal or an error ends one of them.
+pub async fn run(config: Config, run_role: RunRole) -> Result<()> {
+    if config.roles.is_empty() {
+        bail!(
+            "no role: name some in allotd.roles of the file, or by --roles scheduler,data-proxy,media-unit,compaction,accounts,console"
+        );
+    }
+    abort_on_panic();
+    // Signals are handled before any role starts: a role that has taken work must hand it over, however early the
+    // signal comes.
+    let mut signals = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let health = Health::default();
+    for part in config.roles.iter().map(|role| role.part()).chain([COORDINATION]) {
+        health.not_ready(part, "starting");
+    }
+    if let Some(address) = config.http {
+        http::serve(address, health.clone()).await?;
+    }
+    for line in describe(&config).lines() {
+        info!("{line}");
+    }
+    let (request_shutdown, shutdown) = shutdown_channel();
+    let coordinator = coordinator(&config);
+    let name = match &config.name {
+        Some(name) => name.clone(),
+        None => format!("{}:{}:{}", host_for_people(&config).await, std::process::id(), now_ms()),
+    };
+    let process = allot_runtime::Context {
+        name,
+        servers: config.servers.clone(),
+        host: config.cmu.host.clone(),
+        coordinator: coordinator.clone(),
+        standalone: config.zookeeper.is_none(),
+        health,
+        shutdown,
+    };
+    let context = RoleContext { process, config: Arc::new(config) };
+    let watching = tokio::spawn(watch_coordination(context.process.clone()));
+    let mut roles = JoinSet::new();
+    for role in context.config.roles.clone() {
+        let context = context.clone();
+        roles.spawn(async move {
+            info!(role = role.name(), name = context.name, "role starts");
+            let result = run_role(role, context).await;
+            (role, result.with_context(|| format!("role {}", role.name())))
+        });
+    }
+    let ended = tokio::select! {
+        ended = roles.join_next() => Some(ended),
+        _ = signals.0.recv() => None,
+        _ = signals.1.recv() => None,
+    };
+    let result = match ended {
+        None => {
+            info!("signal received; handing over");
+            Ok(())
+        }
+        Some(ended) => role_ended(ended),
+    };
+    request_shutdown.send_replace(true);
+    let limit = HANDOVER_TIMEOUT + context.config.hand_over();
+    tokio::select! {
+        done = timeout(limit, async { while roles.join_next().await.is_some() {} }) => if done.is_err() {
+            warn!(?limit, "not all roles have handed over in time; ending");
+        },
+        _ = signals.0.recv() => warn!("asked again by a second signal; ending at once"),
+        _ = signals.1.recv() => warn!("asked again by a second signal; ending at once"),
+    }
+    roles.abort_all();
+    watching.abort();
+    let _ = timeout(Duration::from_secs(2), coordinator.close()).await;
+    info!("ended");
+    result
+}
+
+/// The result of the process when a role has ended without a signal.
+fn role_ended(ended: Option<Result<(Role, Result<()>), tokio::task::JoinError>>) -> Result<()> {
+    match ended {
+        Some(Ok((role, Err(fault)))) => {
+            error!(role = role.name(), error = format!("{fault:#}"), "a role failed; shutting down");
+            Err(fault)
+        }
+        Some(Ok((role, Ok(())))) => {
+            warn!(role = role.name(), "a role has ended; shutting down");
+            Ok(())
+        }
+        Some(Err(fault)) => {
+            error!(%fault, "a role panicked: this is a bug, please report it");
+            Err(fault.into())
+        }
+        // At least one role was spawned.
+        None => bail!("no role runs: this is a bug, please report it"),
+    }
+}
+
+/// The host part of the process's name, which only people read.
+async fn host_for_people(config: &Config) -> String {
+    match &config.cmu.host {
+        Some(host) => host.clone(),
+        None => match timeout(NAME_TIMEOUT, config.servers.own_address()).await {
+            Ok(Ok(address)) => address.to_string(),
+            _ => "unknown".to_owned(),
+        },
+    }
+}
+
+/// Reports the state of the session with the coordination service to the probes.
+async fn watch_coordination(context: allot_runtime::Context) {
+    let mut status = context.coordinator.subscribe();
+    loop {
+        if status.borrow_and_update().is_up() {
+            context.health.ready(COORDINATION);
+        } else {
+            context.health.not_ready(COORDINATION, "no session with ZooKeeper");
+        }
+        if status.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_one_panic_of_the_zookeeper_client_is_known() {
+        let of = |file: &str, message| {
+            is_known_panic(&format!("/registry/zookeeper-client-0.11.2/src/{file}"), message)
+        };
+        let canceled = Some("called `Result::unwrap()` on an `Err` value: Canceled");
+        assert!(of("session/watch.rs", canceled));
+        assert!(!of("session/mod.rs", canceled));
+        assert!(!of("session/watch.rs", Some("called `Option::unwrap()` on a `None` value")));
+        assert!(!is_known_panic("src/session/watch.rs", canceled));
+    }
+}

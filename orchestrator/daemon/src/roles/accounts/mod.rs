@@ -1,0 +1,74 @@
+//! The accounts role: assigns the accounts of one book to instances of client systems that speak only ZooKeeper. Of
+//! all processes with this role one is elected leader. The leader watches which instances are present, updates the
+//! book (`ACCOUNT.*` commands in Redis), and makes the ZooKeeper tree equal to the book. All state is in Redis and
+//! ZooKeeper, so the next leader continues after a crash at any instruction.
+//!
+//! `reconcile` decides without clock or I/O. `watcher` reports what client systems do, `tree_writer` reads and writes
+//! the tree, `book_reader` reads the book, and `leader_session` is the loop of a leader.
+
+mod actions;
+mod billing_cycles;
+mod book_reader;
+mod fault_injection;
+mod leader_session;
+mod node_reader;
+mod notifications;
+mod observed_tree;
+pub mod paths;
+mod periodic_tasks;
+mod protocol;
+mod reconcile;
+#[cfg(test)]
+mod reconcile_fixtures;
+#[cfg(test)]
+mod reconcile_simulation;
+#[cfg(test)]
+mod reconcile_tests;
+mod tree_audit;
+mod tree_writer;
+mod watch_events;
+mod watcher;
+mod write_backoff;
+
+use std::sync::Arc;
+
+use anyhow::Result;
+use tracing::info;
+
+use crate::roles::context::RoleContext as Context;
+use allot_coordination::Leadership;
+use allot_runtime::{Candidate, LeaderSession, campaign};
+
+use leader_session::AccountsLeader;
+use paths::own_dir;
+
+/// The name of this role in logs and health checks.
+const PART: &str = "accounts";
+
+/// Takes part in the election, and leads when elected, until the process shuts down.
+pub(crate) async fn run(mut context: Context) -> Result<()> {
+    // In a Redis Cluster the book may be on another master than the realm.
+    context.config = Arc::new(context.config.for_book());
+    context.process.servers = context.config.servers.clone();
+    context.health.ready(PART);
+    let dir = format!("{}/election", own_dir(&context.config));
+    campaign(&context.coordinator, &context.shutdown, &dir, &context.name, &mut Accounts(&context)).await?;
+    Ok(())
+}
+
+struct Accounts<'a>(&'a Context);
+
+impl Candidate for Accounts<'_> {
+    async fn lead(&mut self, leadership: Leadership) {
+        let (context, term) = (self.0, leadership.term().0);
+        info!(term, "this process assigns accounts");
+        metrics::gauge!("allot_accounts_leading").set(1.0);
+        metrics::gauge!("allot_accounts_term").set(term as f64);
+        if let Some(mut leader) = AccountsLeader::new(context, &leadership) {
+            LeaderSession::new(context, PART, leadership, context.config.cmu.lease).run(&mut leader).await;
+        }
+        metrics::gauge!("allot_accounts_leading").set(0.0);
+        info!(term, "this process stopped assigning accounts");
+        context.health.ready(PART);
+    }
+}

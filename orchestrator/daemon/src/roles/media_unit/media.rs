@@ -1,0 +1,486 @@
+//! The media of conferences: one program of the operator per conference, which runs as long as the conference does. Each
+//! line `field=value` on the program's standard output is a detail of the conference. If the program exits by itself with
+//! code 0, people have ended the conference. A program that fails is restarted after a pause. Programs do not outlive
+//! the unit (see [`allot_runtime::child`]).
+//!
+//! Without a configured program a conference exists without media.
+
+#[cfg(any(test, feature = "simulation"))]
+pub mod simulated;
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::process::Stdio;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
+use tokio::process::{ChildStdout, Command};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::{sleep, timeout};
+use tracing::{debug, warn};
+
+use super::conferences::ConferenceParams;
+use super::name;
+use allot_runtime::child::program::{self, ExecResult};
+use allot_runtime::child::supervised::SupervisedChild;
+use allot_runtime::child::watchdog::{Watchdog, WatchdogCommand};
+use allot_runtime::time::MonotonicTime;
+
+/// Pause before a program that failed is restarted.
+const RESTART_PAUSE: Duration = Duration::from_secs(1);
+/// The longest value of a detail, in bytes. Longer values, and longer lines, are cut.
+const MAX_VALUE: usize = 65_536;
+/// The longest name of a detail, in bytes.
+const MAX_FIELD: usize = 256;
+/// How long to wait until a program is executed.
+const EXEC_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long output is read after the program has ended.
+const OUTPUT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// An event of a program.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum MediaEvent {
+    /// The program wrote a detail.
+    Detail {
+        /// Number of the conference.
+        e164: String,
+        /// Which start of the conference's media.
+        start: u64,
+        /// Name of the field.
+        field: String,
+        /// Value of the field.
+        value: String,
+    },
+    /// The program ended by itself with code 0.
+    Ended {
+        /// Number of the conference.
+        e164: String,
+        /// Which start of the conference's media.
+        start: u64,
+    },
+}
+
+/// The configured media program.
+#[derive(Debug, Clone)]
+pub(crate) struct MediaProgram {
+    /// The program and its arguments; empty for conferences without media.
+    pub(crate) argv: Vec<String>,
+    /// How long the program may take to end after SIGTERM.
+    pub(crate) stop_limit: Duration,
+}
+
+/// The media of all conferences of a unit. Dropping it kills the programs.
+pub(crate) struct Media {
+    program: MediaProgram,
+    /// `None` if no program is configured.
+    watchdog: Option<Watchdog>,
+    running: BTreeMap<String, RunningMedia>,
+    /// Programs that were asked to end and may still run, by conference.
+    stopping: BTreeMap<String, ProgramEnd>,
+    starts: u64,
+    events: mpsc::Sender<MediaEvent>,
+}
+
+struct RunningMedia {
+    start: u64,
+    /// `None` if no program is configured, or it could not be started.
+    supervisor: Option<Supervisor>,
+}
+
+/// The task that supervises a program.
+struct Supervisor {
+    /// Dropped to end the program.
+    stop: oneshot::Sender<()>,
+    end: ProgramEnd,
+}
+
+/// The end of a program with everything that it started.
+#[derive(Debug, Clone)]
+pub(crate) struct ProgramEnd {
+    /// Closed at the end.
+    ended: watch::Receiver<()>,
+    /// How long ending may take.
+    limit: Duration,
+}
+
+impl ProgramEnd {
+    /// Waits until the program has ended, or the limit has passed: not even SIGKILL ends a process that is stuck in the
+    /// kernel.
+    pub(crate) async fn wait(mut self) {
+        let _ = timeout(self.limit, async { while self.ended.changed().await.is_ok() {} }).await;
+    }
+
+    fn has_come(&self) -> bool {
+        self.ended.has_changed().is_err()
+    }
+}
+
+impl Media {
+    /// No media yet. Events of programs are sent to `events`.
+    pub(crate) fn new(program: MediaProgram, events: mpsc::Sender<MediaEvent>) -> Self {
+        let watchdog = (!program.argv.is_empty()).then(Watchdog::start);
+        Self { program, watchdog, running: BTreeMap::new(), stopping: BTreeMap::new(), starts: 0, events }
+    }
+
+    /// From now on the watchdog kills all programs after `limit`, unless this is called again before. Without any call,
+    /// programs run without limit.
+    pub(crate) fn allow_for(&self, limit: Duration) {
+        if let Some(watchdog) = &self.watchdog {
+            watchdog.send(WatchdogCommand::RunUntil(MonotonicTime::after(limit)));
+        }
+    }
+
+    /// Starts the media of a conference once the conference's earlier media has ended. Returns the number of this
+    /// start, and a future that waits until the program was executed or tells why it could not be.
+    pub(crate) fn start(
+        &mut self,
+        cmu: &str,
+        e164: &str,
+        epoch: u64,
+        params: &ConferenceParams,
+    ) -> (u64, impl Future<Output = Result<(), String>> + use<>) {
+        self.starts += 1;
+        let start = self.starts;
+        let (supervisor, executed) = match self.program_of(cmu, e164, epoch, params) {
+            Ok(Some(program)) => {
+                let (supervisor, executed) = program.supervise(self.stopping.get(e164).cloned());
+                (Some(supervisor), Ok(Some(executed)))
+            }
+            Ok(None) => (self.simulated_program_of(cmu, e164), Ok(None)),
+            Err(reason) => (None, Err(reason)),
+        };
+        self.running.insert(e164.to_owned(), RunningMedia { start, supervisor });
+        let started = async move {
+            let Some(executed) = executed? else { return Ok(()) };
+            // A program that was stopped before it was spawned has no result.
+            let Ok(executed) = executed.await else { return Ok(()) };
+            // A machine that takes longer is slow; the program may still be executed.
+            timeout(EXEC_TIMEOUT, executed?.wait()).await.unwrap_or(Ok(()))
+        };
+        let name = self.program.argv.first().cloned().unwrap_or_default();
+        (start, async move { started.await.map_err(|reason: String| format!("{name}: {reason}")) })
+    }
+
+    /// The program of a conference, not spawned yet; `None` if no program is configured.
+    fn program_of(
+        &self,
+        cmu: &str,
+        e164: &str,
+        epoch: u64,
+        params: &ConferenceParams,
+    ) -> Result<Option<ConferenceProgram>, String> {
+        let Some(watchdog) = &self.watchdog else { return Ok(None) };
+        let mut command = program::command_with_parent_death_signal(&self.program.argv)
+            .map_err(|error| error.to_string())?;
+        command.stdout(Stdio::piped()).kill_on_drop(true);
+        command.env("ALLOT_E164", OsStr::from_bytes(&name::bytes(e164)));
+        command.env("ALLOT_CMU", cmu).env("ALLOT_EPOCH", epoch.to_string());
+        command.env("ALLOT_END", &params.end).env("ALLOT_SIZE", &params.size);
+        command.env("ALLOT_REQUEST", &params.request);
+        command.env("ALLOT_RECOVERING", if params.recovering { "1" } else { "0" });
+        Ok(Some(ConferenceProgram {
+            command,
+            e164: e164.to_owned(),
+            start: self.starts,
+            stop_limit: self.program.stop_limit,
+            events: self.events.clone(),
+            watchdog: watchdog.clone(),
+        }))
+    }
+
+    /// Ends the media of a conference, in the background.
+    pub(crate) fn stop(&mut self, e164: &str) {
+        self.stopping.retain(|_, end| !end.has_come());
+        let Some(RunningMedia { supervisor: Some(supervisor), .. }) = self.running.remove(e164) else {
+            return;
+        };
+        drop(supervisor.stop);
+        self.stopping.insert(e164.to_owned(), supervisor.end);
+    }
+
+    /// The end of a conference's earlier media, if it has not come yet.
+    pub(crate) fn stopping(&self, e164: &str) -> Option<ProgramEnd> {
+        self.stopping.get(e164).filter(|end| !end.has_come()).cloned()
+    }
+
+    /// Ends all media; the future waits until it has ended. The media still counts as current: a program that ended by
+    /// itself before it was asked to end may only be heard now.
+    pub(crate) fn stop_all(&mut self) -> impl Future<Output = ()> + use<> {
+        for (e164, running) in &mut self.running {
+            if let Some(supervisor) = running.supervisor.take() {
+                drop(supervisor.stop);
+                self.stopping.insert(e164.clone(), supervisor.end);
+            }
+        }
+        let ends = std::mem::take(&mut self.stopping);
+        async { drop(join_all(ends.into_values().map(ProgramEnd::wait)).await) }
+    }
+
+    /// Whether an event comes from the media that the conference has now, not from earlier media.
+    pub(crate) fn is_current(&self, e164: &str, start: u64) -> bool {
+        self.running.get(e164).is_some_and(|running| running.start == start)
+    }
+
+    /// The program of a conference in a simulation of programs; else none.
+    #[cfg(any(test, feature = "simulation"))]
+    fn simulated_program_of(&self, cmu: &str, e164: &str) -> Option<Supervisor> {
+        let (stop, stopped) = oneshot::channel();
+        let (e164, cmu) = (e164.to_owned(), cmu.to_owned());
+        let earlier = self.stopping.get(&e164).cloned();
+        let limit =
+            earlier.as_ref().map_or(simulated::STOP_LIMIT, |earlier| earlier.limit + simulated::STOP_LIMIT);
+        let program = simulated::Program { e164, cmu, start: self.starts, events: self.events.clone() };
+        let ended = simulated::start(program, earlier, stopped)?;
+        Some(Supervisor { stop, end: ProgramEnd { ended, limit } })
+    }
+
+    #[cfg(not(any(test, feature = "simulation")))]
+    #[allow(clippy::unused_self, reason = "simulations run in tests")]
+    fn simulated_program_of(&self, _cmu: &str, _e164: &str) -> Option<Supervisor> {
+        None
+    }
+
+    /// Where programs send their events.
+    #[cfg(test)]
+    pub(crate) fn event_sender(&self) -> mpsc::Sender<MediaEvent> {
+        self.events.clone()
+    }
+
+    /// Gives a conference that has no program a program that ends when the result is dropped.
+    #[cfg(test)]
+    pub(crate) fn fake_program(&mut self, e164: &str) -> watch::Sender<()> {
+        let (program, ended) = watch::channel(());
+        let end = ProgramEnd { ended, limit: Duration::from_secs(60) };
+        let running = self.running.get_mut(e164).unwrap();
+        running.supervisor = Some(Supervisor { stop: oneshot::channel().0, end });
+        program
+    }
+}
+
+/// The program of one conference.
+struct ConferenceProgram {
+    command: Command,
+    e164: String,
+    start: u64,
+    stop_limit: Duration,
+    events: mpsc::Sender<MediaEvent>,
+    watchdog: Watchdog,
+}
+
+/// Whether a program could be spawned, and then whether it could be executed.
+type Spawned = Result<ExecResult, String>;
+
+impl ConferenceProgram {
+    /// Spawns and supervises the program in the background, after `earlier` has ended. The receiver gets nothing if
+    /// the program is stopped before it is spawned.
+    fn supervise(self, earlier: Option<ProgramEnd>) -> (Supervisor, oneshot::Receiver<Spawned>) {
+        let (stop, mut stopped) = oneshot::channel();
+        let (report_spawned, spawned) = oneshot::channel();
+        let (running, ended) = watch::channel(());
+        let limit = self.stop_limit + OUTPUT_TIMEOUT;
+        // The earlier program may take its own limit to end.
+        let limit = earlier.as_ref().map_or(limit, |earlier| earlier.limit + limit);
+        tokio::spawn(async move {
+            if let Some(earlier) = earlier {
+                earlier.wait().await;
+            }
+            if matches!(stopped.try_recv(), Err(oneshot::error::TryRecvError::Empty)) {
+                self.run(report_spawned, stopped).await;
+            }
+            drop(running);
+        });
+        (Supervisor { stop, end: ProgramEnd { ended, limit } }, spawned)
+    }
+
+    fn spawn(&mut self) -> std::io::Result<(SupervisedChild, ExecResult)> {
+        SupervisedChild::spawn(&mut self.command, self.watchdog.clone())
+    }
+
+    async fn run(mut self, report_spawned: oneshot::Sender<Spawned>, mut stop: oneshot::Receiver<()>) {
+        let mut child = match self.spawn() {
+            Ok((child, exec_result)) => {
+                let _ = report_spawned.send(Ok(exec_result));
+                child
+            }
+            Err(error) => {
+                let _ = report_spawned.send(Err(error.to_string()));
+                return;
+            }
+        };
+        loop {
+            let mut output = tokio::spawn(self.read_output(child.take_stdout()));
+            let status = tokio::select! {
+                biased;
+                // First: a program that has ended was not asked to.
+                status = child.wait() => status,
+                _ = &mut stop => {
+                    // Output is read to its end: a program whose output is closed may die before it has ended properly.
+                    child.stop(self.stop_limit).await;
+                    output.abort();
+                    return;
+                }
+            };
+            // Kills what the program left behind.
+            drop(child);
+            // A process that escaped from the group may hold the output open and never write again.
+            let _ = timeout(OUTPUT_TIMEOUT, &mut output).await;
+            output.abort();
+            if status.as_ref().is_ok_and(std::process::ExitStatus::success) {
+                // Even if the program was asked to end meanwhile: people ended the conference before.
+                let _ = self.events.send(MediaEvent::Ended { e164: self.e164, start: self.start }).await;
+                return;
+            }
+            warn!(e164 = self.e164, ?status, "the program of a conference failed; restarting it");
+            child = loop {
+                tokio::select! { _ = &mut stop => return, () = sleep(RESTART_PAUSE) => {} }
+                match self.spawn() {
+                    Ok((child, _)) => break child,
+                    Err(error) => {
+                        warn!(e164 = self.e164, %error, "the program of a conference does not start; retrying");
+                    }
+                }
+            };
+        }
+    }
+
+    /// Sends an event for each detail that the program writes, until the program closes its output.
+    fn read_output(&self, output: Option<ChildStdout>) -> impl Future<Output = ()> + Send + 'static {
+        let (e164, start, events) = (self.e164.clone(), self.start, self.events.clone());
+        async move {
+            let Some(mut output) = output.map(BufReader::new) else {
+                warn!(e164, "the program of a conference has no output; its details are unknown");
+                return;
+            };
+            let (mut line, mut at_line_start) = (Vec::new(), true);
+            loop {
+                line.clear();
+                match (&mut output).take(MAX_VALUE as u64).read_until(b'\n', &mut line).await {
+                    Ok(0) | Err(_) => return,
+                    Ok(_) => {}
+                }
+                // The rest of a line that is too long is skipped.
+                if !std::mem::replace(&mut at_line_start, line.ends_with(b"\n")) {
+                    continue;
+                }
+                let Some((field, value)) = parse_detail(&line) else {
+                    debug!(e164, "ignoring a line of a program that is not of the form field=value");
+                    continue;
+                };
+                // Output is read even if nobody receives events any more: the program must not block on it.
+                let _ = events.send(MediaEvent::Detail { e164: e164.clone(), start, field, value }).await;
+            }
+        }
+    }
+}
+
+/// A line of the form `field=value`.
+fn parse_detail(line: &[u8]) -> Option<(String, String)> {
+    let text = String::from_utf8_lossy(line);
+    let (field, value) = text.trim_end().split_once('=')?;
+    let (field, value) = (field.trim(), cut(value.trim()));
+    (1..=MAX_FIELD).contains(&field.len()).then(|| (field.to_owned(), value.to_owned()))
+}
+
+/// At most [`MAX_VALUE`] bytes of a value. A line may have become longer: each invalid byte became three.
+fn cut(value: &str) -> &str {
+    let end = (0..=value.len().min(MAX_VALUE)).rev().find(|&end| value.is_char_boundary(end));
+    end.and_then(|end| value.get(..end)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A shell script as the program of conference 1, not spawned yet.
+    fn shell(script: &str, start: u64, events: &mpsc::Sender<MediaEvent>) -> ConferenceProgram {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).process_group(0).stdout(Stdio::piped()).kill_on_drop(true);
+        let watchdog = Watchdog::disconnected();
+        let stop_limit = Duration::from_secs(10);
+        ConferenceProgram {
+            command,
+            e164: "1".to_owned(),
+            start,
+            stop_limit,
+            events: events.clone(),
+            watchdog,
+        }
+    }
+
+    async fn next_detail(events: &mut mpsc::Receiver<MediaEvent>) -> (u64, String) {
+        let event = timeout(Duration::from_secs(10), events.recv()).await.unwrap();
+        let Some(MediaEvent::Detail { start, field, .. }) = event else { panic!("{event:?}") };
+        (start, field)
+    }
+
+    const SLOW: &str = "trap 'sleep 0.5; echo bye=1; exit 0' TERM; echo up=1; while :; do sleep 0.02; done";
+
+    #[tokio::test]
+    async fn program_starts_only_after_the_conferences_earlier_program_has_ended() {
+        let (sender, mut events) = mpsc::channel(16);
+        let (first, _) = shell(SLOW, 1, &sender).supervise(None);
+        assert_eq!(next_detail(&mut events).await, (1, "up".to_owned()));
+        drop(first.stop);
+        // The second is stopped before it is spawned, and never runs.
+        let (second, spawned) = shell(SLOW, 2, &sender).supervise(Some(first.end.clone()));
+        drop(second.stop);
+        let (third, third_spawned) = shell(SLOW, 3, &sender).supervise(Some(second.end.clone()));
+        assert!(!first.end.has_come() && !second.end.has_come());
+        assert_eq!(next_detail(&mut events).await, (1, "bye".to_owned()));
+        assert_eq!(next_detail(&mut events).await, (3, "up".to_owned()));
+        assert!(first.end.has_come() && second.end.has_come() && !third.end.has_come());
+        assert!(spawned.await.is_err());
+        assert!(third_spawned.await.unwrap().is_ok());
+        drop(third.stop);
+        third.end.clone().wait().await;
+        assert!(third.end.has_come());
+    }
+
+    #[tokio::test]
+    async fn program_that_does_not_start_reports_why_and_has_ended() {
+        let (sender, _events) = mpsc::channel(16);
+        let mut program = shell("", 1, &sender);
+        program.command = Command::new("/nowhere/media");
+        let (supervisor, spawned) = program.supervise(None);
+        assert!(matches!(spawned.await, Ok(Err(_))));
+        supervisor.end.wait().await;
+    }
+
+    #[tokio::test]
+    async fn program_gets_the_bytes_of_a_name_that_is_not_utf8() {
+        let program = MediaProgram { argv: vec!["true".to_owned()], stop_limit: Duration::from_secs(1) };
+        let media = Media::new(program, mpsc::channel(1).0);
+        let program = media.program_of("a:1:1", "7\\xff", 5, &ConferenceParams::default()).unwrap().unwrap();
+        let mut set = program.command.as_std().get_envs();
+        let name = set.find(|(name, _)| *name == "ALLOT_E164").and_then(|(_, value)| value);
+        assert_eq!(name, Some(OsStr::from_bytes(b"7\xff")));
+    }
+
+    #[tokio::test]
+    async fn end_by_people_counts_if_the_program_is_stopped_after_it_ended() {
+        let (sender, mut events) = mpsc::channel(16);
+        for start in 1..9 {
+            // A process outside of the group holds the output open for longer than it is read.
+            let (program, _) = shell("setsid sleep 3 & sleep 0.2; echo up=1", start, &sender).supervise(None);
+            assert_eq!(next_detail(&mut events).await, (start, "up".to_owned()));
+            // The program itself ends at once.
+            sleep(Duration::from_millis(300)).await;
+            drop(program.stop);
+            program.end.wait().await;
+            assert_eq!(events.try_recv(), Ok(MediaEvent::Ended { e164: "1".to_owned(), start }));
+        }
+    }
+
+    #[test]
+    fn value_is_cut_to_the_limit_even_if_it_is_not_utf8() {
+        let line = [&b"odd="[..], &vec![0xff; MAX_VALUE]].concat();
+        let (field, value) = parse_detail(&line).unwrap();
+        assert_eq!((field.as_str(), value.len()), ("odd", MAX_VALUE / 3 * 3));
+        assert!(value.chars().all(|char| char == char::REPLACEMENT_CHARACTER));
+        assert_eq!(parse_detail(b" members = 2 \n"), Some(("members".to_owned(), "2".to_owned())));
+        assert_eq!(parse_detail(b"no detail"), None);
+        assert_eq!(parse_detail(&[&[0xff; 100][..], b"=1"].concat()), None, "the name is too long");
+    }
+}
