@@ -4,11 +4,13 @@
 //! the command table and its parser, the path of a request (decide, apply, replicate, publish), timer, outbox, settings
 //! and counters. Each family is a folder that imports `engine` and no other family: `commands` is its table, `writes`
 //! and `reads` are the handlers, `replies` writes their replies, and `mod.rs` connects its state machine (crate
-//! allot-core) to `engine`. Only `register` knows all families.
+//! allot-core) to `engine`. Only `families`, the table of the families, knows
+//! all of them, and `register` goes through it.
 
 mod account;
 mod conf;
 mod engine;
+mod families;
 mod ffi;
 mod numpool;
 mod register;

@@ -1,25 +1,20 @@
-//! The members of the module: one line for each value type, and one for each command table.
+//! Registers the module with the server: its hooks, the families of the table, their commands, and the settings.
 
-use allot_core::account::Book;
-use allot_core::conf::Realm;
-use allot_core::numpool::Pool;
-use allot_core::seat::Show;
 use redis_module::raw::{RedisModuleCtx, RedisModuleString};
 use std::os::raw::c_int;
 
 use crate::engine::command::Command;
-use crate::engine::family::Family;
-use crate::engine::value::Value;
-use crate::engine::{check, config, deadlines, family, faults, info, number_source, waiting};
+use crate::engine::{config, deadlines, faults, info, number_source, waiting};
+use crate::families::{self, FAMILIES};
 use crate::ffi::guard::Hooks;
 use crate::ffi::register::{Registration, load_arguments};
-use crate::{account, conf, numpool, seat};
+use crate::numpool;
 
 /// Version as the server knows it: major * 10000 + minor * 100 + patch.
 const VERSION: c_int = 100;
 
 static HOOKS: Hooks = Hooks {
-    timer: deadlines::run,
+    timer: |ctx| deadlines::run(ctx, &FAMILIES),
     cron: deadlines::catch_up,
     flushed: |db| {
         deadlines::flushed(db);
@@ -34,7 +29,7 @@ static HOOKS: Hooks = Hooks {
     disconnected: waiting::disconnected,
     before_sleep: waiting::before_sleep,
     demoted: waiting::demoted,
-    info: info::write,
+    info: |info| info::write(info, &FAMILIES),
     panicked: || info::INTERNAL_ERRORS.add(1),
 };
 
@@ -50,26 +45,14 @@ pub(crate) unsafe fn register(
 ) -> Option<()> {
     let server = unsafe { Registration::begin(ctx, c"allot", VERSION, &HOOKS) }?;
     faults::receive();
-    family::<Show>(&server)?;
-    family::<Pool>(&server)?;
-    family::<Realm>(&server)?;
-    family::<Book>(&server)?;
     number_source::provide(numpool::call_number);
-    commands(&server, check::COMMANDS)?;
-    commands(&server, seat::COMMANDS)?;
-    commands(&server, numpool::COMMANDS)?;
-    commands(&server, conf::CONF_COMMANDS)?;
-    commands(&server, conf::CMU_COMMANDS)?;
-    commands(&server, account::COMMANDS)?;
+    commands(&server, families::COMMANDS)?;
+    for family in &FAMILIES {
+        (family.register)(&server)?;
+        family.commands.iter().try_for_each(|table| commands(&server, table))?;
+    }
     server.server_events()?;
     settings(&server, &unsafe { load_arguments(argv, argc) })
-}
-
-fn family<F: Family>(server: &Registration) -> Option<()> {
-    server.value_type::<Value<F>>()?;
-    family::add_to_info::<F>();
-    check::add_family::<F>();
-    Some(())
 }
 
 fn commands(server: &Registration, table: &[Command]) -> Option<()> {

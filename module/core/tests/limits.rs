@@ -98,9 +98,11 @@ fn every_number_at_its_limit<M: Machine>(sample: &M, ask: impl Fn(&M, i64) -> As
 /// A state after these requests, each with what is due before it.
 fn grown<M: Machine>(mut state: M, now: i64, requests: &[Ask<'_, M>]) -> M {
     for request in requests {
-        let due = |state: &M| state.due(now, 1000);
         loop {
-            let events = due(&state);
+            let mut events = state.due(now, 1000);
+            if events.is_empty() {
+                events = state.continue_work(now, 1000);
+            }
             if events.is_empty() {
                 break;
             }

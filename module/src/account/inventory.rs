@@ -7,10 +7,9 @@ use allot_core::account::{Book, Event, ManagerRequest, Settings};
 use allot_core::shared::refusal::{Code, Refusal};
 use allot_core::shared::text::quoted;
 
-use super::writes::answer;
 use crate::engine::argument::Argument;
 use crate::engine::outbox::check_stream;
-use crate::engine::step;
+use crate::engine::step::{self, answer};
 use crate::engine::value::Value;
 use crate::engine::word::{integer, natural};
 use crate::engine::{Call, Done};
@@ -41,12 +40,12 @@ pub(super) fn book(
         Found::Value(_) => true,
     };
     if exists {
-        return answer(call, &ManagerRequest::Configure(changes).into());
+        return answer::<Book>(call, &ManagerRequest::Configure(changes).into());
     }
     let settings = Settings::default().with(&changes, call.ctx.clock())?;
     step::create::<Book>(call.ctx, name, &Event::Opened(settings))?;
     // The event that opens a book has not all settings.
-    answer(call, &ManagerRequest::Configure(changes).into())
+    answer::<Book>(call, &ManagerRequest::Configure(changes).into())
 }
 
 /// An amount of money that an option names.
@@ -60,7 +59,7 @@ fn amount(option: &str, text: &[u8]) -> Result<Amount, Refusal> {
 /// `ACCOUNT.TERM key term leader [FORCE]`
 pub(super) fn claim(call: &Call<'_>, [_, term, leader, force]: &[Argument<'_>; 4]) -> Done {
     let (term, leader) = (term.natural(), leader.text());
-    answer(call, &ManagerRequest::Claim { term, leader, force: force.is_given() }.into())
+    answer::<Book>(call, &ManagerRequest::Claim { term, leader, force: force.is_given() }.into())
 }
 
 /// `ACCOUNT.MODULE key module DEPARTMENT d INSTANCES n [WEIGHT w] [RESERVE n] [MIN n] [SHARE places|present]
@@ -80,26 +79,26 @@ pub(super) fn module(
         lend: lend.optional_integer(),
         cap: cap.optional_integer(),
     };
-    answer(call, &ManagerRequest::Module(settings).in_term(term.optional_natural()))
+    answer::<Book>(call, &ManagerRequest::Module(settings).in_term(term.optional_natural()))
 }
 
 /// `ACCOUNT.DELMODULE key module [TERM t]`
 pub(super) fn remove_module(call: &Call<'_>, [_, module, term]: &[Argument<'_>; 3]) -> Done {
     let request = ManagerRequest::RemoveModule { module: module.text() };
-    answer(call, &request.in_term(term.optional_natural()))
+    answer::<Book>(call, &request.in_term(term.optional_natural()))
 }
 
 /// `ACCOUNT.DEPARTMENT key department CAP n [TERM t]`
 pub(super) fn department(call: &Call<'_>, [_, department, cap, term]: &[Argument<'_>; 4]) -> Done {
     let request = ManagerRequest::Department { department: department.text(), cap: cap.integer() };
-    answer(call, &request.in_term(term.optional_natural()))
+    answer::<Book>(call, &request.in_term(term.optional_natural()))
 }
 
 /// `ACCOUNT.TARIFF key QUOTA n [TIERS n upto price ...] ACCOUNTS n account ... [TERM t]`
 pub(super) fn tariff(call: &Call<'_>, [_, quota, tiers, accounts, term]: &[Argument<'_>; 5]) -> Done {
     let tariff = Tariff { quota: quota.natural(), steps: steps(tiers)? };
     let accounts = accounts.words().to_vec();
-    answer(call, &ManagerRequest::Reprice { tariff, accounts }.in_term(term.optional_natural()))
+    answer::<Book>(call, &ManagerRequest::Reprice { tariff, accounts }.in_term(term.optional_natural()))
 }
 
 /// `ACCOUNT.ADD key module QUOTA n [TIERS n upto price ...] ACCOUNTS n account ... [TERM t]`
@@ -107,7 +106,7 @@ pub(super) fn add(call: &Call<'_>, [_, module, quota, tiers, accounts, term]: &[
     let tariff = Tariff { quota: quota.natural(), steps: steps(tiers)? };
     let module = Some(module.text()).filter(|&module| module != b"*");
     let accounts = accounts.words().to_vec();
-    answer(call, &ManagerRequest::Add { module, tariff, accounts }.in_term(term.optional_natural()))
+    answer::<Book>(call, &ManagerRequest::Add { module, tariff, accounts }.in_term(term.optional_natural()))
 }
 
 /// The end and the price of each step.
@@ -122,7 +121,7 @@ fn steps(tiers: &Argument<'_>) -> Result<Vec<Step>, Refusal> {
 
 /// `ACCOUNT.DEL key n account ... [TERM t]`
 pub(super) fn del(call: &Call<'_>, [_, accounts, term]: &[Argument<'_>; 3]) -> Done {
-    answer(
+    answer::<Book>(
         call,
         &ManagerRequest::Del { accounts: accounts.words().to_vec() }.in_term(term.optional_natural()),
     )
@@ -131,11 +130,11 @@ pub(super) fn del(call: &Call<'_>, [_, accounts, term]: &[Argument<'_>; 3]) -> D
 /// `ACCOUNT.MOVE key module n account ... [TERM t]`
 pub(super) fn move_to(call: &Call<'_>, [_, module, accounts, term]: &[Argument<'_>; 4]) -> Done {
     let (module, accounts) = (module.text(), accounts.words().to_vec());
-    answer(call, &ManagerRequest::Move { module, accounts }.in_term(term.optional_natural()))
+    answer::<Book>(call, &ManagerRequest::Move { module, accounts }.in_term(term.optional_natural()))
 }
 
 /// `ACCOUNT.FREEZE key account [OFF] [TERM t]`
 pub(super) fn freeze(call: &Call<'_>, [_, account, off, term]: &[Argument<'_>; 4]) -> Done {
     let (account, on) = (account.text(), !off.is_given());
-    answer(call, &ManagerRequest::Freeze { account, on }.in_term(term.optional_natural()))
+    answer::<Book>(call, &ManagerRequest::Freeze { account, on }.in_term(term.optional_natural()))
 }

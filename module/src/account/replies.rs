@@ -7,7 +7,7 @@ use allot_core::account::rebalance::Shift;
 use allot_core::account::record::{Account, AccountState};
 use allot_core::account::tariff::Amount;
 
-use crate::engine::reply::{Field, present, reply_field, reply_record};
+use crate::engine::reply::{Field, expect_present, reply_field, reply_record};
 use crate::ffi::Context;
 
 /// Begins a record whose last fields are written by hand.
@@ -71,7 +71,8 @@ fn large(value: u128) -> Field<'static> {
 
 pub(super) fn reply_module(ctx: Context<'_>, book: &Book, module: &Module, now: i64) {
     let (accounts, free) = module.counts();
-    let attached: Vec<&Instance> = module.instances().filter_map(|id| present(book.instance(id))).collect();
+    let attached: Vec<&Instance> =
+        module.instances().filter_map(|id| expect_present(book.instance(id))).collect();
     let active = attached.iter().filter(|one| one.presence == Presence::Active).count();
     let fields = [
         ("module", Field::Text(&module.name)),
@@ -127,7 +128,7 @@ pub(super) fn reply_instance(ctx: Context<'_>, book: &Book, instance: &Instance)
     begin(ctx, &fields, 1);
     ctx.reply_string(b"accounts");
     ctx.reply_array(instance.dealt as usize);
-    let accounts = instance.accounts.iter().filter_map(|&id| present(book.account(id)));
+    let accounts = instance.accounts.iter().filter_map(|&id| expect_present(book.account(id)));
     for one in accounts.filter(|one| one.state == AccountState::Dealt) {
         ctx.reply_array(2);
         ctx.reply_string(&one.name);

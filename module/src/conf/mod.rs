@@ -9,35 +9,60 @@ mod units;
 mod writes;
 
 use allot_core::conf::messages::HANG_UPS;
-use allot_core::conf::{Event, Realm};
+use allot_core::conf::{Event, Realm, Reply, Request};
 use allot_core::shared::machine::Events;
 use allot_core::shared::outbox::Fields;
-use std::ffi::CStr;
+use allot_core::shared::refusal::Refusal;
 
-use crate::engine::family::{Family, Gauge, Shelf};
+use self::replies::{reply_conference, reply_realm, reply_reported, reply_unit};
+use crate::engine::family::{Family, FamilyStatics};
 use crate::engine::info::Counter;
-use crate::engine::reply::present;
+use crate::engine::reply::{Field, expect_present, reply_present, reply_record};
 use crate::ffi::context::Outcome;
 use crate::ffi::{Context, KeyName};
 
 pub(crate) use commands::{CMU_COMMANDS, CONF_COMMANDS};
 
-static SHELF: Shelf = Shelf::new();
+static STATICS: FamilyStatics = FamilyStatics::new();
 
 impl Family for Realm {
-    const TYPE: &'static CStr = c"allotconf";
-    const ENCODING: i32 = 1;
-    const APPLY: &'static CStr = c"CONF.APPLY";
-    const GAUGES: &'static [Gauge<Self>] =
-        &[Gauge { field: c"conf_pending", part: |realm| realm.pending() as i64 }];
+    const NUMBER: u8 = 2;
     const COUNTERS: &'static [&'static Counter] = counters::COUNTERS;
-    // When a unit goes down, thousands of messages are sent; each takes some microseconds.
-    const SENT_AT_ONCE: usize = 512;
-    const DUE_AT_ONCE: usize = 1000;
     const MAINTENANCE_FROM: i64 = 0;
 
-    fn shelf() -> &'static Shelf {
-        &SHELF
+    fn statics() -> &'static FamilyStatics {
+        &STATICS
+    }
+
+    fn reply(&self, ctx: Context<'_>, _: KeyName<'_>, _: i64, _: &Request<'_>, reply: &Reply) {
+        match reply {
+            Reply::Ok => ctx.reply_ok(),
+            Reply::Released => ctx.reply_string(b"RELEASE"),
+            Reply::Integer(value) => ctx.reply_integer(*value),
+            Reply::Realm => reply_realm(ctx, self),
+            Reply::Conference(e164) => {
+                let conference = self.conference_called(e164);
+                reply_present(ctx, conference, |conference| reply_conference(ctx, self, conference, None));
+            }
+            Reply::Unit(cmu) => reply_present(ctx, self.unit_called(cmu), |unit| reply_unit(ctx, unit)),
+            Reply::Reported(reported) => reply_reported(ctx, reported),
+            Reply::Grants(grants) => {
+                ctx.reply_array(grants.len());
+                for grant in grants {
+                    ctx.reply_array(3);
+                    ctx.reply_string(&grant.e164);
+                    ctx.reply_string(&grant.cmu);
+                    ctx.reply_integer(grant.epoch as i64);
+                }
+            }
+            Reply::Moves(moves, left) => {
+                reply_record(ctx, &[("moves", Field::Number(*moves)), ("left", Field::Number(*left))]);
+            }
+        }
+    }
+
+    fn count_refusal(_: &Refusal) {
+        counters::CONF_REFUSED.add(1);
     }
 
     fn observe(&self, at: i64, event: &Event) {
@@ -72,7 +97,7 @@ impl Family for Realm {
 /// Hangs up a number that was called for a conference. Returns whether the message is done with, which is also so if
 /// the pool no longer exists.
 fn hang_up(ctx: Context<'_>, message: &Fields) -> bool {
-    let value = |name: &str| present(message.get(name.as_bytes())).unwrap_or_default();
+    let value = |name: &str| expect_present(message.get(name.as_bytes())).unwrap_or_default();
     let arguments = [value("pool"), value("number"), b"LEASE", value("lease")];
     match ctx.call_and_replicate(c"NUMPOOL.HANGUP", &arguments) {
         Outcome::Done => true,

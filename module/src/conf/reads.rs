@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 use super::replies::{reply_conference, reply_history, reply_unit};
 use crate::engine::argument::Argument;
-use crate::engine::reply::{Field, present, reply_record};
+use crate::engine::reply::{Field, expect_present, reply_record};
 use crate::engine::step::read;
 use crate::engine::{Call, Done};
 
@@ -137,7 +137,7 @@ pub(super) fn plan(call: &Call<'_>, [_, down, cursor]: &[Argument<'_>; 3]) -> Do
     }
     read::<Realm, _>(call.ctx, call.key()?, |realm, now| {
         let line = |id: u32, cmu: Option<&[u8]>, why: Option<&str>| {
-            let Some(conference) = present(realm.conference(id)) else { return call.ctx.reply_null() };
+            let Some(conference) = expect_present(realm.conference(id)) else { return call.ctx.reply_null() };
             let fields = [
                 ("e164", Field::Text(&conference.e164)),
                 ("cmu", Field::maybe(cmu)),

@@ -1,12 +1,13 @@
 //! Notices of units about a conference (`CONF.ACK`, `CONF.NACK`, `CONF.ENDED`), and `CMU.*`.
 
+use allot_core::conf::Realm;
 use allot_core::conf::request::{
     AssignmentNotice, ClientRequest, End, Report, Request, SchedulerRequest, UnitRequest,
 };
 use allot_core::shared::refusal::Refusal;
 
-use super::writes::answer;
 use crate::engine::argument::Argument;
+use crate::engine::step::answer;
 use crate::engine::word::natural;
 use crate::engine::{Call, Done};
 
@@ -19,36 +20,39 @@ fn notice<'a>(e164: &Argument<'a>, cmu: &Argument<'a>, epoch: &Argument<'a>) -> 
 
 /// `CONF.ACK key e164 cmu epoch`
 pub(super) fn ack(call: &Call<'_>, [_, e164, cmu, epoch]: &[Argument<'_>; 4]) -> Done {
-    answer(call, &Request::Unit(UnitRequest::Ack(notice(e164, cmu, epoch))))
+    answer::<Realm>(call, &Request::Unit(UnitRequest::Ack(notice(e164, cmu, epoch))))
 }
 
 /// `CONF.NACK key e164 cmu epoch [reason]`
 pub(super) fn nack(call: &Call<'_>, [_, e164, cmu, epoch, reason]: &[Argument<'_>; 5]) -> Done {
-    answer(call, &Request::Unit(UnitRequest::Nack(notice(e164, cmu, epoch), reason.optional_text())))
+    answer::<Realm>(call, &Request::Unit(UnitRequest::Nack(notice(e164, cmu, epoch), reason.optional_text())))
 }
 
 /// `CONF.ENDED key e164 cmu epoch [RELEASED]`
 pub(super) fn ended(call: &Call<'_>, [_, e164, cmu, epoch, released]: &[Argument<'_>; 5]) -> Done {
     let end = if released.is_given() { End::Released } else { End::People };
-    answer(call, &Request::Unit(UnitRequest::Ended(notice(e164, cmu, epoch), end)))
+    answer::<Realm>(call, &Request::Unit(UnitRequest::Ended(notice(e164, cmu, epoch), end)))
 }
 
 /// `CMU.JOIN key cmu CAPACITY n [ZONE z] [LEASE ms]`
 pub(super) fn join(call: &Call<'_>, [_, cmu, capacity, zone, lease]: &[Argument<'_>; 5]) -> Done {
     let (cmu, capacity, zone) = (cmu.text(), capacity.integer(), zone.optional_text());
     let lease = lease.optional_integer().unwrap_or(LEASE_MS);
-    answer(call, &Request::Unit(UnitRequest::Join { cmu, capacity, zone, lease }))
+    answer::<Realm>(call, &Request::Unit(UnitRequest::Join { cmu, capacity, zone, lease }))
 }
 
 /// `CMU.BEAT key cmu [LOAD n]`
 pub(super) fn beat(call: &Call<'_>, [_, cmu, load]: &[Argument<'_>; 3]) -> Done {
-    answer(call, &Request::Unit(UnitRequest::Beat { cmu: cmu.text(), load: load.optional_integer() }))
+    answer::<Realm>(
+        call,
+        &Request::Unit(UnitRequest::Beat { cmu: cmu.text(), load: load.optional_integer() }),
+    )
 }
 
 /// `CMU.REPORT key cmu HIGHEST epoch [ENDED n e164 epoch ...] [e164 epoch ...]`
 pub(super) fn report(call: &Call<'_>, [_, cmu, highest, ended, list]: &[Argument<'_>; 5]) -> Done {
     let (ended, list) = (assignments(ended)?, assignments(list)?);
-    answer(
+    answer::<Realm>(
         call,
         &Request::Unit(UnitRequest::Report(Report {
             cmu: cmu.text(),
@@ -68,7 +72,7 @@ fn assignments<'a>(rows: &Argument<'a>) -> Result<Vec<(&'a [u8], u64)>, Refusal>
 /// `CMU.ASK key [cmu] LIST|DETAILS`
 pub(super) fn ask(call: &Call<'_>, [_, cmu, what]: &[Argument<'_>; 3]) -> Done {
     let details = what.choice(&[false, true]) == Some(true);
-    answer(call, &Request::Client(ClientRequest::Ask { cmu: cmu.optional_text(), details }))
+    answer::<Realm>(call, &Request::Client(ClientRequest::Ask { cmu: cmu.optional_text(), details }))
 }
 
 /// The mode of `CMU.DRAIN`.
@@ -82,7 +86,7 @@ enum Drain {
 pub(super) fn drain(call: &Call<'_>, [_, cmu, how, term]: &[Argument<'_>; 4]) -> Done {
     let how = how.choice(&[Drain::Off, Drain::Move]);
     let (on, moves) = (how != Some(Drain::Off), how == Some(Drain::Move));
-    answer(
+    answer::<Realm>(
         call,
         &Request::Scheduler {
             term: term.optional_natural(),
@@ -93,7 +97,7 @@ pub(super) fn drain(call: &Call<'_>, [_, cmu, how, term]: &[Argument<'_>; 4]) ->
 
 /// `CMU.DOWN key cmu [TERM t]`
 pub(super) fn down(call: &Call<'_>, [_, cmu, term]: &[Argument<'_>; 3]) -> Done {
-    answer(
+    answer::<Realm>(
         call,
         &Request::Scheduler {
             term: term.optional_natural(),

@@ -6,81 +6,22 @@ use allot_core::conf::request::{
     Changes, Claim, ClientRequest, Create, Request, SchedulerRequest, Set, UnitRequest,
 };
 use allot_core::conf::state::Settings;
-use allot_core::conf::{Event, Realm, Reply, decide};
+use allot_core::conf::{Event, Realm, Reply};
+use allot_core::invariant;
 use allot_core::shared::decision::Decision;
 use allot_core::shared::refusal::{Code, Refusal};
 
 use super::counters;
-use super::replies::{reply_conference, reply_realm, reply_reported, reply_unit};
+use super::replies::{reply_conference, reply_realm};
 use crate::engine::argument::Argument;
 use crate::engine::number_source::call_number;
-use crate::engine::reply::{Field, reply_present, reply_record};
-use crate::engine::step::{self, Step, change};
+use crate::engine::reply::reply_present;
+use crate::engine::step::{self, Step, answer, change, count_refused};
 use crate::engine::value::Value;
 use crate::engine::{Call, Done, outbox, token};
 use crate::ffi::context::Mode;
 use crate::ffi::value::Found;
 use crate::ffi::{Context, KeyName};
-
-/// Decides a request, applies its events and replies.
-pub(super) fn answer(call: &Call<'_>, request: &Request<'_>) -> Done {
-    answer_with(call, |step| decide(step.state(), step.now(), request))
-}
-
-/// As `answer`, for a decision that needs more than the realm.
-fn answer_with(call: &Call<'_>, decide: impl FnOnce(&Step<'_, '_, Realm>) -> Decided) -> Done {
-    carry_out(call, decide, |realm, answer, _| reply(call.ctx, realm, answer))
-}
-
-/// Decides, applies and replies. `reply` also gets the id after which the messages of this step are in their streams.
-fn carry_out(
-    call: &Call<'_>,
-    decide: impl FnOnce(&Step<'_, '_, Realm>) -> Decided,
-    reply: impl FnOnce(&Realm, &Reply, (u64, u64)),
-) -> Done {
-    let done = change::<Realm, _>(call.ctx, call.key()?, |step| {
-        let before = step.state().outbox().last_id;
-        let decision = decide(step)?;
-        for event in &decision.events {
-            step.apply(event);
-        }
-        reply(step.state(), &decision.reply, before);
-        Ok(())
-    });
-    if done.is_err() {
-        counters::CONF_REFUSED.add(1);
-    }
-    done
-}
-
-fn reply(ctx: Context<'_>, realm: &Realm, reply: &Reply) {
-    match reply {
-        Reply::Ok => ctx.reply_ok(),
-        Reply::Released => ctx.reply_string(b"RELEASE"),
-        Reply::Integer(value) => ctx.reply_integer(*value),
-        Reply::Realm => reply_realm(ctx, realm),
-        Reply::Conference(e164) => {
-            let conference = realm.conference_called(e164);
-            reply_present(ctx, conference, |conference| reply_conference(ctx, realm, conference, None));
-        }
-        Reply::Unit(cmu) => {
-            reply_present(ctx, realm.unit_called(cmu), |unit| reply_unit(ctx, unit));
-        }
-        Reply::Reported(reported) => reply_reported(ctx, reported),
-        Reply::Grants(grants) => {
-            ctx.reply_array(grants.len());
-            for grant in grants {
-                ctx.reply_array(3);
-                ctx.reply_string(&grant.e164);
-                ctx.reply_string(&grant.cmu);
-                ctx.reply_integer(grant.epoch as i64);
-            }
-        }
-        Reply::Moves(moves, left) => {
-            reply_record(ctx, &[("moves", Field::Number(*moves)), ("left", Field::Number(*left))]);
-        }
-    }
-}
 
 /// `CONF.REALM key [option value ...]`
 pub(super) fn realm(
@@ -114,7 +55,7 @@ pub(super) fn realm(
         return reply_settings(call, name);
     }
     if exists {
-        return answer(call, &Request::Client(ClientRequest::Configure(changes)));
+        return answer::<Realm>(call, &Request::Client(ClientRequest::Configure(changes)));
     }
     check_hash_tag(call.ctx, name)?;
     let settings = Settings::default().with(&changes)?;
@@ -142,7 +83,7 @@ fn check_hash_tag(ctx: Context<'_>, name: KeyName<'_>) -> Done {
 /// `CONF.TERM key term leader [FORCE]`
 pub(super) fn claim(call: &Call<'_>, [_, term, leader, force]: &[Argument<'_>; 4]) -> Done {
     let (term, leader) = (term.natural(), leader.text());
-    answer(call, &Request::Claim(Claim { term, leader, force: force.is_given() }))
+    answer::<Realm>(call, &Request::Claim(Claim { term, leader, force: force.is_given() }))
 }
 
 /// `CONF.CREATE key e164 [END ms] [SIZE n] ...` or `CONF.CREATE key * FROM pool ...`
@@ -163,9 +104,7 @@ pub(super) fn create(
     };
     let pool = pool.place_of_key().map(|place| call.key_at(place)).transpose()?;
     match (create.e164 == b"*", pool) {
-        (false, None) => answer_created(call, |step| {
-            decide(step.state(), step.now(), &Request::Client(ClientRequest::Create(create)))
-        }),
+        (false, None) => answer_created(call, |step| step.decide(&created(create))),
         (true, Some(pool)) => create_from(call, &create, pool),
         (true, None) => {
             Err(Refusal::new(Code::Err, "* stands for a number that is called: say FROM which pool"))
@@ -176,17 +115,21 @@ pub(super) fn create(
     }
 }
 
-/// As `answer_with`, for a creation: the reply says after which id the event stream has the events of the conference.
-fn answer_created(call: &Call<'_>, decide: impl FnOnce(&Step<'_, '_, Realm>) -> Decided) -> Done {
-    carry_out(call, decide, |realm, answer, before| match answer {
-        Reply::Conference(e164) => {
-            let conference = realm.conference_called(e164);
-            reply_present(call.ctx, conference, |conference| {
-                reply_conference(call.ctx, realm, conference, Some(before));
-            });
-        }
-        answer => reply(call.ctx, realm, answer),
-    })
+/// Creates a conference. The reply says after which id the event stream has the events of the conference.
+fn answer_created(call: &Call<'_>, decide: impl FnOnce(&mut Step<'_, '_, Realm>) -> Decided) -> Done {
+    count_refused::<Realm>(change::<Realm, _>(call.ctx, call.key()?, |step| {
+        let before = step.state().outbox().last_id;
+        let decided = decide(step);
+        let Reply::Conference(e164) = step.apply_decision(decided)? else {
+            invariant!("a creation is answered with a conference");
+            return Err(Refusal::new(Code::Err, "internal: no conference was created"));
+        };
+        let realm = step.state();
+        reply_present(call.ctx, realm.conference_called(&e164), |conference| {
+            reply_conference(call.ctx, realm, conference, Some(before));
+        });
+        Ok(())
+    }))
 }
 
 /// Creates a conference on a number of a pool: the number is called and the conference created, or neither.
@@ -199,24 +142,22 @@ fn create_from(call: &Call<'_>, create: &Create<'_>, pool: KeyName<'_>) -> Done 
         if let Some(known) = create.request.and_then(|request| step.state().asked_for(request)) {
             return Ok(Decision::unchanged(Reply::Conference(known.e164.clone())));
         }
-        call_number(call.ctx, pool, &lease, |number| {
-            decide(
-                step.state(),
-                step.now(),
-                &Request::Client(ClientRequest::Create(Create { e164: number, ..create })),
-            )
-        })
+        call_number(call.ctx, pool, &lease, |number| step.decide(&created(Create { e164: number, ..create })))
     })
+}
+
+fn created(create: Create<'_>) -> Request<'_> {
+    Request::Client(ClientRequest::Create(create))
 }
 
 /// `CONF.RELEASE key e164`
 pub(super) fn release(call: &Call<'_>, [_, e164]: &[Argument<'_>; 2]) -> Done {
-    answer(call, &Request::Client(ClientRequest::Release { e164: e164.text() }))
+    answer::<Realm>(call, &Request::Client(ClientRequest::Release { e164: e164.text() }))
 }
 
 /// `CONF.EXTEND key e164 END ms`
 pub(super) fn extend(call: &Call<'_>, [_, e164, end]: &[Argument<'_>; 3]) -> Done {
-    answer(call, &Request::Client(ClientRequest::Extend { e164: e164.text(), end: end.integer() }))
+    answer::<Realm>(call, &Request::Client(ClientRequest::Extend { e164: e164.text(), end: end.integer() }))
 }
 
 /// `CONF.SET key e164 cmu epoch seq field value [field value ...]`: the hot path.
@@ -224,22 +165,15 @@ pub(super) fn set(call: &Call<'_>, [_, e164, cmu, epoch, seq, fields]: &[Argumen
     let (e164, cmu, fields) = (e164.text(), cmu.text(), fields.words());
     let (epoch, seq) = (epoch.natural(), seq.natural());
     let set = Set { e164, cmu, epoch, seq, fields };
-    let mut fault = None;
-    let done = change::<Realm, _>(call.ctx, call.key()?, |step| {
-        let decided = decide(step.state(), step.now(), &Request::Unit(UnitRequest::Set(set)));
-        let decision = decided.inspect_err(|refusal| {
-            fault = Some((refusal.code, step.state().may_write(e164, cmu, epoch).is_ok()));
-        })?;
-        for event in &decision.events {
-            step.apply(event);
+    change::<Realm, _>(call.ctx, call.key()?, |step| {
+        let request = Request::Unit(UnitRequest::Set(set));
+        let done = step.answer(&request);
+        if let Err(refusal) = &done {
+            let was_owner = step.state().may_write(e164, cmu, epoch).is_ok();
+            counters::write_refused(refusal.code, was_owner);
         }
-        reply(call.ctx, step.state(), &decision.reply);
-        Ok(())
-    });
-    if let Some((code, was_owner)) = fault {
-        counters::write_refused(code, was_owner);
-    }
-    done
+        done
+    })
 }
 
 /// The most conferences that `CONF.RECOVER` places if the caller gives no COUNT.
@@ -248,7 +182,7 @@ const USUAL_COUNT: i64 = 100;
 /// `CONF.RECOVER key [COUNT n] [TERM t]`
 pub(super) fn recover(call: &Call<'_>, [_, count, term]: &[Argument<'_>; 3]) -> Done {
     let count = count.optional_integer().unwrap_or(USUAL_COUNT);
-    answer(
+    answer::<Realm>(
         call,
         &Request::Scheduler { term: term.optional_natural(), request: SchedulerRequest::Recover { count } },
     )
@@ -257,7 +191,7 @@ pub(super) fn recover(call: &Call<'_>, [_, count, term]: &[Argument<'_>; 3]) -> 
 /// `CONF.RESTART key LIVE n cmu ... [TERM t]`
 pub(super) fn restart(call: &Call<'_>, [_, live, term]: &[Argument<'_>; 3]) -> Done {
     let live = live.words().to_vec();
-    answer(
+    answer::<Realm>(
         call,
         &Request::Scheduler { term: term.optional_natural(), request: SchedulerRequest::Restart { live } },
     )
@@ -266,7 +200,7 @@ pub(super) fn restart(call: &Call<'_>, [_, live, term]: &[Argument<'_>; 3]) -> D
 /// `CONF.MOVE key e164 [TO cmu] [TERM t]`
 pub(super) fn move_(call: &Call<'_>, [_, e164, to, term]: &[Argument<'_>; 4]) -> Done {
     let (e164, to) = (e164.text(), to.optional_text());
-    answer(
+    answer::<Realm>(
         call,
         &Request::Scheduler { term: term.optional_natural(), request: SchedulerRequest::Move { e164, to } },
     )

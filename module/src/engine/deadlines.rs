@@ -11,8 +11,9 @@ use std::time::{Duration, Instant};
 use allot_core::invariant;
 
 use super::config;
+use super::entry::FamilyEntry;
 use crate::ffi::timer::Timer;
-use crate::ffi::{Context, KeyName, OwnedString};
+use crate::ffi::{Context, OwnedString};
 
 /// A deadline that never comes.
 pub(crate) const NEVER: i64 = i64::MAX;
@@ -27,24 +28,19 @@ const BUDGET: Duration = Duration::from_millis(4);
 /// key that no longer exists.
 const HORIZON_MS: i64 = 3_600_000;
 
-/// The function that the timer calls for a key at the time for which it was watched. Takes this time, and how many
-/// events it may apply. Returns the next time to look at the key, if there is one.
-pub(crate) type Tick = fn(Context<'_>, KeyName<'_>, i64, usize) -> Option<i64>;
-
 /// A key at which the timer will look.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Entry {
     due: i64,
     db: i32,
     name: Box<[u8]>,
-    /// Place in `ticks`.
-    tick: usize,
+    /// Number of the family.
+    family: u8,
 }
 
 #[derive(Default)]
 struct Registry {
     entries: BTreeSet<Entry>,
-    ticks: Vec<Tick>,
     timer: Option<(i64, Timer)>,
     /// A server that may not apply deadlines now (a replica, or during a pause) looks again then, and not before.
     not_before: i64,
@@ -56,14 +52,13 @@ thread_local! {
 }
 
 /// Has the timer look at a key at `due`, unless it does so earlier; `watched` is the time for which it knows the key.
-pub(crate) fn watch(watched: &mut i64, due: i64, db: i32, name: &[u8], tick: Tick) {
+pub(crate) fn watch(watched: &mut i64, due: i64, db: i32, name: &[u8], family: u8) {
     if due >= *watched {
         return;
     }
     let before = std::mem::replace(watched, due);
     REGISTRY.with_borrow_mut(|registry| {
-        let tick = registry.number_of(tick);
-        let mut entry = Entry { due: before, db, name: name.into(), tick };
+        let mut entry = Entry { due: before, db, name: name.into(), family };
         if before != NEVER {
             registry.entries.remove(&entry);
         }
@@ -74,13 +69,12 @@ pub(crate) fn watch(watched: &mut i64, due: i64, db: i32, name: &[u8], tick: Tic
 }
 
 /// Forgets a key that was deleted or overwritten, or that is about to be renamed.
-pub(crate) fn forget(watched: i64, db: i32, name: &[u8], tick: Tick) {
+pub(crate) fn forget(watched: i64, db: i32, name: &[u8], family: u8) {
     if watched == NEVER {
         return;
     }
     REGISTRY.with_borrow_mut(|registry| {
-        let tick = registry.number_of(tick);
-        registry.entries.remove(&Entry { due: watched, db, name: name.into(), tick });
+        registry.entries.remove(&Entry { due: watched, db, name: name.into(), family });
     });
 }
 
@@ -116,14 +110,14 @@ pub(crate) fn swapped(first: i32, second: i32) {
 }
 
 /// Runs when the timer fires: looks at the keys that are due, the earliest first, until its time is used up.
-pub(crate) fn run(ctx: Context<'_>) {
+pub(crate) fn run(ctx: Context<'_>, families: &[FamilyEntry]) {
     let now = ctx.clock();
     let waits = !ctx.is_master() || ctx.must_not_replicate();
     let slice = config::TIMER_SLICE.get() as usize;
     let start = Instant::now();
     REGISTRY.with_borrow_mut(|registry| {
         if let Some((_, timer)) = registry.timer.take() {
-            timer.rang();
+            timer.forget_fired();
         }
         // A server that may not apply deadlines now keeps its entries unchanged and looks again later: there may be
         // many.
@@ -131,13 +125,17 @@ pub(crate) fn run(ctx: Context<'_>) {
     });
     while !waits
         && start.elapsed() < BUDGET
-        && let Some((mut entry, tick)) = REGISTRY.with_borrow_mut(|registry| registry.take_due(now))
+        && let Some(mut entry) = REGISTRY.with_borrow_mut(|registry| registry.take_due(now))
     {
+        let Some(family) = families.get(usize::from(entry.family)) else {
+            invariant!("a watched key is of a family of the table");
+            continue;
+        };
         if !ctx.select_db(entry.db) {
             continue;
         }
         let name = OwnedString::new(&entry.name);
-        if let Some(next) = tick(ctx, name.name(), entry.due, slice) {
+        if let Some(next) = (family.tick)(ctx, name.name(), entry.due, slice) {
             entry.due = next;
             REGISTRY.with_borrow_mut(|registry| registry.entries.insert(entry));
         }
@@ -164,24 +162,10 @@ pub(crate) fn catch_up(ctx: Context<'_>) {
 }
 
 impl Registry {
-    /// The number of a family's function.
-    fn number_of(&mut self, tick: Tick) -> usize {
-        let known = self.ticks.iter().position(|known| std::ptr::fn_addr_eq(*known, tick));
-        known.unwrap_or_else(|| {
-            self.ticks.push(tick);
-            self.ticks.len() - 1
-        })
-    }
-
     /// Takes out the earliest entry, if it is due.
-    fn take_due(&mut self, now: i64) -> Option<(Entry, Tick)> {
+    fn take_due(&mut self, now: i64) -> Option<Entry> {
         self.entries.first().filter(|entry| entry.due <= now)?;
-        let entry = self.entries.pop_first()?;
-        let Some(&tick) = self.ticks.get(entry.tick) else {
-            invariant!("a watched key has a function");
-            return None;
-        };
-        Some((entry, tick))
+        self.entries.pop_first()
     }
 
     /// Sets the server's timer to the earliest entry.

@@ -1,10 +1,10 @@
 //! `INFO allot`: counters of events in this process, and gauges of its state (docs/operate.md).
 
-use std::ffi::{CStr, CString};
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::ffi::CStr;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::deadlines;
+use super::entry::FamilyEntry;
 use crate::ffi::info::InfoWriter;
 
 /// A count since the process started. Not part of any state: a replica counts what it applied.
@@ -61,44 +61,19 @@ counters! {
     INTERNAL_ERRORS = c"internal_errors";
 }
 
-/// The fields of a family in `INFO`.
-#[derive(Clone)]
-pub(crate) struct Source {
-    /// The counters of its events: the field and the count of each.
-    pub(crate) events: Vec<(CString, &'static Count)>,
-    /// Its other counters.
-    pub(crate) counters: &'static [&'static Counter],
-    /// Its gauges: the field and the value of each.
-    pub(crate) gauges: Vec<(&'static CStr, &'static AtomicI64)>,
-}
-
-/// The families, in the order of their registration.
-static SOURCES: Mutex<Vec<Source>> = Mutex::new(Vec::new());
-
-fn sources() -> Vec<Source> {
-    // A panic elsewhere while the list was locked does it no harm.
-    SOURCES.lock().unwrap_or_else(PoisonError::into_inner).clone()
-}
-
-/// Registers a source of fields for `INFO`; once, at load.
-pub(crate) fn add_source(source: Source) {
-    SOURCES.lock().unwrap_or_else(PoisonError::into_inner).push(source);
+/// Writes counters.
+pub(crate) fn write_counters(info: &InfoWriter, counters: &[&Counter]) {
+    counters.iter().for_each(|counter| info.unsigned(counter.name, counter.count.get()));
 }
 
 /// Writes the counters and the gauges of this process.
-pub(crate) fn write(info: &InfoWriter) {
+pub(crate) fn write(info: &InfoWriter, families: &[FamilyEntry]) {
     if info.section(c"stats") {
-        let told = |counter: &Counter| info.unsigned(counter.name, counter.count.get());
-        for source in sources() {
-            source.events.iter().for_each(|(field, count)| info.unsigned(field, count.get()));
-            source.counters.iter().copied().for_each(told);
-        }
-        COUNTERS.iter().copied().for_each(told);
+        families.iter().for_each(|family| (family.write_counters)(info));
+        write_counters(info, COUNTERS);
     }
     if info.section(c"state") {
-        for source in sources() {
-            source.gauges.iter().for_each(|(field, value)| info.signed(field, value.load(Ordering::Relaxed)));
-        }
+        families.iter().for_each(|family| (family.write_gauges)(info));
         info.signed(c"keys_waiting_for_timer", deadlines::waiting() as i64);
     }
 }

@@ -10,10 +10,10 @@
 
 pub(crate) mod argument;
 pub(crate) mod bounds;
-pub(crate) mod check;
 pub(crate) mod command;
 pub(crate) mod config;
 pub(crate) mod deadlines;
+pub(crate) mod entry;
 pub(crate) mod family;
 pub(crate) mod faults;
 pub(crate) mod info;

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicPtr;
 
 use super::deadlines::{self, NEVER};
 use super::family::Family;
-use super::step::{snapshot_payload, tick, watch};
+use super::step::{snapshot_payload, watch};
 use super::value::Value;
 use super::waiting;
 use crate::ffi::context::clock;
@@ -18,7 +18,7 @@ impl<F: Family> Native for Value<F> {
     const REWRITE: &'static CStr = F::APPLY;
 
     fn handle() -> &'static AtomicPtr<RedisModuleType> {
-        &F::shelf().handle
+        &F::statics().handle
     }
 
     fn load(bytes: &[u8]) -> Result<Self, String> {
@@ -55,7 +55,7 @@ impl<F: Family> Native for Value<F> {
     }
 
     fn displaced(&self, db: i32, name: &[u8]) {
-        deadlines::forget(self.watched, db, name, tick::<F>);
+        deadlines::forget(self.watched, db, name, F::NUMBER);
         waiting::key_gone(db, name);
     }
 }

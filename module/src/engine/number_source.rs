@@ -26,7 +26,7 @@ pub(crate) fn call_number<T>(
     ctx: Context<'_>,
     pool: KeyName<'_>,
     lease: &[u8],
-    take: impl Fn(&[u8]) -> Result<T, Refusal>,
+    mut take: impl FnMut(&[u8]) -> Result<T, Refusal>,
 ) -> Result<T, Refusal> {
     let internal = || Refusal::new(Code::Err, "internal: no number was called");
     let Some(source) = SOURCE.get() else {

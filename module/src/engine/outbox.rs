@@ -5,8 +5,7 @@
 //! cannot be written (its key has another type, or its slot is migrating), no command fails: the messages stay in the
 //! outbox, the failure is counted, and the timer tries again.
 
-use allot_core::invariant;
-use allot_core::shared::outbox::{Fields, Outbox};
+use allot_core::shared::outbox::{Fields, Outbox, Sent};
 use allot_core::shared::refusal::{Code, Refusal};
 
 use super::family::Family;
@@ -14,32 +13,21 @@ use super::info;
 use crate::ffi::context::{Answer, Outcome};
 use crate::ffi::{Context, KeyName};
 
-/// How many messages a step may gather before it sends them.
-pub(crate) const FLUSH_AT: usize = allot_core::shared::outbox::CAPACITY / 4;
-
 /// How long a message waits before its stream is tried again.
 pub(crate) const RETRY_MS: i64 = 1000;
 
-/// The result of sending.
-pub(crate) struct Sent<E> {
-    /// The event that records which messages are in their streams now; `None` if none was sent.
-    pub(crate) event: Option<E>,
-    /// How many messages were sent.
-    pub(crate) messages: usize,
-}
-
-/// Sends at most `limit` messages. A stream that cannot be written does not delay other streams.
+/// Sends at most `limit` messages, and returns those that were sent. A stream that cannot be written does not delay other
+/// streams.
 pub(crate) fn flush<F: Family>(
     ctx: Context<'_>,
     name: KeyName<'_>,
     state: &F,
-    outbox: &Outbox,
     now: i64,
     limit: usize,
-) -> Sent<F::Event> {
-    let (mut sent, mut messages, mut last) = (Vec::new(), 0, outbox.last_id);
+) -> Sent {
+    let (mut streams, mut messages, mut last) = (Vec::new(), 0, state.outbox().last_id);
     let away = ctx.is_cluster() && !has_hash_tag(name.as_bytes());
-    for (stream, waiting) in outbox.lanes() {
+    for (stream, waiting) in state.outbox().lanes() {
         if away {
             info::OUTBOX_FAILURES.add(1);
             break;
@@ -62,15 +50,13 @@ pub(crate) fn flush<F: Family>(
         }
         if count > 0 {
             messages += count as usize;
-            sent.push((stream.to_vec(), count));
+            streams.push((stream.to_vec(), count));
         }
         if messages >= limit {
             break;
         }
     }
-    let event = if messages > 0 { F::flushed(sent, last) } else { None };
-    invariant!(event.is_some() == (messages > 0), "a family that sends messages has an event for it");
-    Sent { event, messages }
+    Sent { streams, last_id: last }
 }
 
 /// Puts one message into its stream. A message without fields ends the stream.

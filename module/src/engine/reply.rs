@@ -39,14 +39,14 @@ pub(crate) fn reply_record(ctx: Context<'_>, fields: &[(&str, Field<'_>)]) {
 
 /// Replies with the record of something that the state must hold, since the request has just found or made it.
 pub(crate) fn reply_present<T>(ctx: Context<'_>, found: Option<T>, reply: impl FnOnce(T)) {
-    match present(found) {
+    match expect_present(found) {
         Some(found) => reply(found),
         None => ctx.reply_null(),
     }
 }
 
 /// Something that a reference in the state leads to, and that the state must hold for that reason.
-pub(crate) fn present<T>(found: Option<T>) -> Option<T> {
+pub(crate) fn expect_present<T>(found: Option<T>) -> Option<T> {
     invariant!(found.is_some(), "what a reply or a reference names is in the state");
     found
 }

@@ -2,8 +2,9 @@
 
 use allot_core::invariant;
 use allot_core::shared::codec::Writer;
+use allot_core::shared::decision::Decided;
 use allot_core::shared::machine::{Events, MachineEvent};
-use allot_core::shared::outbox::Outbox;
+use allot_core::shared::outbox::FLUSH_AT;
 use allot_core::shared::payload;
 use allot_core::shared::refusal::{Code, Refusal};
 use allot_core::shared::text::quoted;
@@ -12,6 +13,7 @@ use std::cell::Cell;
 use std::ffi::CStr;
 use std::time::{Duration, Instant};
 
+use super::command::{Call, Done};
 use super::deadlines::{self, NEVER};
 use super::family::Family;
 use super::value::{Value, lead, uptime};
@@ -27,7 +29,7 @@ use crate::ffi::{Context, KeyName};
 fn wake_at<F: Family>(value: &Value<F>, now: i64, clock: i64) -> i64 {
     let due = value.state.next_due().unwrap_or(NEVER).min(value.maintenance_at);
     let due = if due == NEVER { due } else { due.saturating_sub(lead(now, clock)) };
-    if value.state.outbox().is_none_or(Outbox::is_empty) {
+    if value.state.outbox().is_empty() {
         due
     } else if value.unsent {
         due.min(clock)
@@ -39,7 +41,7 @@ fn wake_at<F: Family>(value: &Value<F>, now: i64, clock: i64) -> i64 {
 /// Has the timer look at a key, whose time is `now`, at its next due time. `place` gives its database and name, which are
 /// only needed if the timer is to look earlier than it would.
 #[inline]
-pub(super) fn watch<'a, F: Family>(
+pub(crate) fn watch<'a, F: Family>(
     value: &mut Value<F>,
     place: impl FnOnce() -> (i32, &'a [u8]),
     now: i64,
@@ -48,7 +50,7 @@ pub(super) fn watch<'a, F: Family>(
     let due = deadlines::capped(wake_at(value, now, clock), clock);
     if due < value.watched {
         let (db, name) = place();
-        deadlines::watch(&mut value.watched, due, db, name, tick::<F>);
+        deadlines::watch(&mut value.watched, due, db, name, F::NUMBER);
     }
 }
 
@@ -153,8 +155,10 @@ impl<'c, 'k, F: Family> Step<'c, 'k, F> {
     /// Applies the due events that must come before a request.
     #[inline(never)]
     fn apply_due_before_request(&mut self) {
-        self.apply_due_before_all(F::DUE_AT_ONCE);
-        self.settle();
+        if self.is_due() {
+            self.apply_due(F::DUE_AT_ONCE);
+        }
+        self.apply_follow_ups();
     }
 
     /// The state as it is in this step.
@@ -179,20 +183,20 @@ impl<'c, 'k, F: Family> Step<'c, 'k, F> {
         self.value.state.apply(self.now, event);
         self.write(event);
         // A step of thousands of events must not exceed the capacity of the outbox.
-        if self.value.state.outbox().is_some_and(|outbox| outbox.len() >= outbox::FLUSH_AT) {
+        if self.value.state.outbox().len() >= FLUSH_AT {
             self.flush();
         }
     }
 
     /// Sends the messages of the outbox whose streams can be written.
     fn flush(&mut self) {
-        let Some(waiting) = self.value.state.outbox() else { return };
-        if waiting.is_empty() || self.to_send == 0 {
+        if self.value.state.outbox().is_empty() || self.to_send == 0 {
             return;
         }
-        let sent = outbox::flush(self.ctx, self.name, &self.value.state, waiting, self.now, self.to_send);
-        self.to_send -= sent.messages.min(self.to_send);
-        if let Some(flushed) = sent.event {
+        let sent = outbox::flush(self.ctx, self.name, &self.value.state, self.now, self.to_send);
+        self.to_send -= (sent.count() as usize).min(self.to_send);
+        if sent.count() > 0 {
+            let flushed = F::flushed(sent);
             self.value.state.apply(self.now, &flushed);
             self.write(&flushed);
         }
@@ -216,18 +220,54 @@ impl<'c, 'k, F: Family> Step<'c, 'k, F> {
         }
     }
 
-    /// Goes on with requests that are carried out in slices.
-    fn continue_requests(&mut self, limit: usize) {
-        for event in self.value.state.continue_requests(self.now, limit) {
+    /// Goes on with the work that is carried out in slices.
+    fn continue_work(&mut self, limit: usize) {
+        for event in self.value.state.continue_work(self.now, limit) {
             self.apply(&event);
         }
     }
 
-    /// Applies overdue deadlines on which a request depends. Returns whether `overdue` found some: then there may be
-    /// more.
+    /// Applies overdue deadlines on which a request depends. Returns whether there were some: then there may be more.
     #[inline]
-    pub(crate) fn apply_overdue(&mut self, overdue: impl Fn(&F, i64) -> Events<F::Event>) -> bool {
-        self.is_due() && self.apply_those_overdue(overdue)
+    pub(crate) fn apply_overdue(&mut self, request: &F::Request<'_>) -> bool {
+        self.is_due() && self.apply_those_overdue(request)
+    }
+
+    /// Decides a request, after what it depends on.
+    pub(crate) fn decide(&mut self, request: &F::Request<'_>) -> Decided<F::Event, F::Reply> {
+        self.value.state.prepare(request);
+        while self.apply_overdue(request) {}
+        self.value.state.decide(self.now, request)
+    }
+
+    /// Applies the events of a decision. The reply is true only after that.
+    pub(crate) fn apply_decision(
+        &mut self,
+        decided: Decided<F::Event, F::Reply>,
+    ) -> Result<F::Reply, Refusal> {
+        let decision = decided?;
+        for event in &decision.events {
+            self.apply(event);
+        }
+        F::count_decision(&decision);
+        Ok(decision.reply)
+    }
+
+    /// Decides a request, applies its events and replies.
+    pub(crate) fn answer(&mut self, request: &F::Request<'_>) -> Done {
+        let work = self.value.state.work_with(request);
+        let decided = self.decide(request);
+        let reply = self.apply_decision(decided)?;
+        if work > 0 {
+            self.continue_work(work);
+        }
+        self.reply(request, &reply);
+        Ok(())
+    }
+
+    /// Writes the reply to a request whose decision was applied.
+    pub(crate) fn reply(&self, request: &F::Request<'_>, reply: &F::Reply) {
+        self.value.state.reply(self.ctx, self.name, self.now, request, reply);
     }
 
     /// Whether a deadline of the state has passed.
@@ -237,12 +277,12 @@ impl<'c, 'k, F: Family> Step<'c, 'k, F> {
     }
 
     #[cold]
-    fn apply_those_overdue(&mut self, overdue: impl Fn(&F, i64) -> Events<F::Event>) -> bool {
-        let events = overdue(&self.value.state, self.now);
+    fn apply_those_overdue(&mut self, request: &F::Request<'_>) -> bool {
+        let events = self.value.state.overdue(self.now, request);
         for event in &events {
             self.apply(event);
         }
-        self.settle();
+        self.apply_follow_ups();
         !events.is_empty()
     }
 
@@ -266,19 +306,9 @@ impl<'c, 'k, F: Family> Step<'c, 'k, F> {
         }
     }
 
-    /// Applies the due events that must come before a command, at most `limit`.
-    fn apply_due_before_all(&mut self, limit: usize) {
-        if !self.is_due() {
-            return;
-        }
-        for event in self.value.state.due_before_all(self.now, limit) {
-            self.apply(&event);
-        }
-    }
-
     /// Applies the events that follow from the changes of this step; the timer applies those beyond a bound.
     #[inline]
-    pub(crate) fn settle(&mut self) {
+    pub(crate) fn apply_follow_ups(&mut self) {
         if let Some(first) = self.value.state.follow_up(self.now) {
             self.follow(&first);
         }
@@ -313,7 +343,7 @@ impl<'c, 'k, F: Family> Step<'c, 'k, F> {
 
     /// Replicates, notifies, sends the outbox, and has the timer watch the next deadline.
     fn finish(mut self) {
-        self.settle();
+        self.apply_follow_ups();
         self.serve();
         self.flush();
         self.value.unsent = self.to_send == 0;
@@ -360,6 +390,25 @@ pub(crate) fn change<F: Family, T>(
         step.finish();
         decided
     })
+}
+
+/// Answers a call: decides its request, applies the events and replies.
+pub(crate) fn answer<F: Family>(call: &Call<'_>, request: &F::Request<'_>) -> Done {
+    count_refused::<F>(change::<F, _>(call.ctx, call.key()?, |step| step.answer(request)))
+}
+
+/// As `answer`. If the key does not exist, `first` creates it, unless the request is refused.
+pub(crate) fn answer_or_create<F: Family>(
+    call: &Call<'_>,
+    first: &F::Event,
+    request: &F::Request<'_>,
+) -> Done {
+    count_refused::<F>(change_or_create::<F, _>(call.ctx, call.key()?, first, |step| step.answer(request)))
+}
+
+/// Counts a refusal.
+pub(crate) fn count_refused<F: Family>(done: Done) -> Done {
+    done.inspect_err(F::count_refusal)
 }
 
 /// The value of a key that is open.
@@ -461,7 +510,7 @@ pub(crate) fn tick<F: Family>(ctx: Context<'_>, name: KeyName<'_>, due: i64, sli
         // `finish` must not watch the key, because this function returns its next deadline.
         step.value.watched = i64::MIN;
         step.apply_due(slice);
-        step.continue_requests(slice);
+        step.continue_work(slice);
         step.maintain();
         step.finish();
     });

@@ -75,7 +75,7 @@ impl<F: Family> Value<F> {
     /// updated.
     pub(crate) fn recount(&mut self, uptime: i64) {
         self.changed = uptime;
-        for ((gauge, sum), counted) in F::GAUGES.iter().zip(&F::shelf().gauges).zip(&mut self.gauges) {
+        for ((gauge, sum), counted) in F::GAUGES.iter().zip(&F::statics().gauges).zip(&mut self.gauges) {
             let part = (gauge.part)(&self.state);
             if part != *counted {
                 sum.fetch_add(part - *counted, Ordering::Relaxed);
@@ -100,7 +100,7 @@ pub(crate) fn lead(now: i64, clock: i64) -> i64 {
 
 impl<F: Family> Drop for Value<F> {
     fn drop(&mut self) {
-        for (sum, counted) in F::shelf().gauges.iter().zip(self.gauges) {
+        for (sum, counted) in F::statics().gauges.iter().zip(self.gauges) {
             sum.fetch_sub(counted, Ordering::Relaxed);
         }
     }

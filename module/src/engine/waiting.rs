@@ -146,8 +146,9 @@ pub(crate) fn answer(id: u64, answer: Answer) {
     });
 }
 
-/// A client has been told of what was granted under this name: a grant of the same to a client that is gone stays.
-pub(crate) fn keep(db: i32, key: KeyName<'_>, name: &[u8]) {
+/// A client has been told of what was granted under this name, so the same grant to a client that is gone is not taken
+/// back.
+pub(crate) fn cancel_undo(db: i32, key: KeyName<'_>, name: &[u8]) {
     REGISTRY.with_borrow_mut(|registry| {
         if !registry.granted.is_empty() {
             registry
@@ -162,7 +163,7 @@ pub(crate) fn deliver<E>(ctx: Context<'_>, name: KeyName<'_>, grants: Vec<Grant<
     let db = ctx.selected_db();
     for Grant { waiter, answer: reply, granted, undo, .. } in grants {
         match (granted, undo) {
-            (Some(granted), None) => keep(db, name, &granted),
+            (Some(granted), None) => cancel_undo(db, name, &granted),
             (Some(granted), Some(undo)) => REGISTRY.with_borrow_mut(|registry| {
                 if let Some(Waiter { connection, .. }) = registry.waiters.get(&waiter) {
                     let (connection, place) = (*connection, (db, name.as_bytes().into()));

@@ -31,7 +31,7 @@ impl Timer {
 
     /// Forgets the timer that is firing. The server frees it after its callback, so a timer that is stopped during the
     /// callback would be freed twice.
-    pub(crate) fn rang(self) {
+    pub(crate) fn forget_fired(self) {
         std::mem::forget(self);
     }
 }

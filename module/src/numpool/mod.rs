@@ -7,39 +7,54 @@ mod replies;
 mod waiting;
 mod writes;
 
-use allot_core::numpool::{Event, Pool};
+use allot_core::numpool::{Decision, Event, Pool, Reply, Request};
 use allot_core::shared::machine::Events;
-use std::ffi::CStr;
+use allot_core::shared::refusal::Refusal;
 
-use crate::engine::family::{Family, Gauge, Shelf};
+use crate::engine::family::{Family, FamilyStatics};
 use crate::engine::info::Counter;
-use crate::engine::waiting::Grant;
+use crate::engine::waiting::{Grant, cancel_undo};
+use crate::ffi::{Context, KeyName};
 
 pub(crate) use commands::COMMANDS;
 pub(crate) use writes::call_number;
 
-static SHELF: Shelf = Shelf::new();
+static STATICS: FamilyStatics = FamilyStatics::new();
 
 impl Family for Pool {
-    const TYPE: &'static CStr = c"allotpool";
-    const ENCODING: i32 = 1;
-    const APPLY: &'static CStr = c"NUMPOOL.APPLY";
-    const GAUGES: &'static [Gauge<Self>] =
-        &[Gauge { field: c"numpool_live_leases", part: |pool| pool.live_leases() as i64 }];
+    const NUMBER: u8 = 1;
     const COUNTERS: &'static [&'static Counter] = counters::COUNTERS;
-    const DUE_AT_ONCE: usize = 1000;
 
-    fn shelf() -> &'static Shelf {
-        &SHELF
+    fn statics() -> &'static FamilyStatics {
+        &STATICS
+    }
+
+    fn reply(&self, ctx: Context<'_>, name: KeyName<'_>, _: i64, _: &Request<'_>, reply: &Reply) {
+        match reply {
+            Reply::Ok => ctx.reply_ok(),
+            Reply::None => ctx.reply_nothing(),
+            Reply::Integer(value) => ctx.reply_integer(*value),
+            Reply::Lease(record) => {
+                // Perhaps the retry of a call whose connection ended before the answer was sent.
+                cancel_undo(ctx.selected_db(), name, &record.token);
+                replies::reply_lease(ctx, record);
+            }
+            Reply::Reconciled(outcome) => replies::reply_reconciled(ctx, outcome),
+        }
+    }
+
+    fn count_refusal(_: &Refusal) {
+        counters::NUMPOOL_REFUSED.add(1);
+    }
+
+    fn count_decision(decision: &Decision) {
+        if decision.reply == Reply::None {
+            counters::NUMPOOL_NONE_FREE.add(1);
+        }
     }
 
     fn has_pending_grants(&self) -> bool {
         self.has_grants() || self.has_sliced()
-    }
-
-    fn continue_requests(&mut self, now: i64, limit: usize) -> Events<Event> {
-        self.continue_preparation(now);
-        self.continue_sliced(now, limit)
     }
 
     fn grant(&mut self, now: i64) -> Option<Grant<Events<Event>>> {

@@ -6,92 +6,35 @@ use allot_core::numpool::event::Numbers;
 use allot_core::numpool::request::{Cap, Caps, Changes, Policy, Request, Rule};
 use allot_core::numpool::settings::MAX_CAPS;
 use allot_core::numpool::waiting::is_worth_waiting;
-use allot_core::numpool::{Event, Number, Pool, Reply, Settings, decide, decide_overdue, request};
+use allot_core::numpool::{Event, Number, Pool, Reply, Settings, decide, request};
 use allot_core::shared::refusal::{Code, Refusal};
 use allot_core::shared::text::quoted;
 use allot_core::shared::token::TokenChoice;
 
 use super::counters;
-use super::replies::{reply_lease, reply_reconciled};
 use super::waiting::{Wait, postpone};
 use crate::engine::argument::Argument;
 use crate::engine::bounds::{LISTED_AT_ONCE, check_list};
 use crate::engine::number_source::Take;
-use crate::engine::step::{Step, change, change_or_create, forget_waiter};
+use crate::engine::step::{Step, answer, answer_or_create, change, count_refused, forget_waiter};
 use crate::engine::word::integer;
 use crate::engine::{Call, Done, config, outbox, token, waiting};
 use crate::ffi::{Context, KeyName};
 
-/// Applies the events of a decision. The reply is true only after that.
-fn settle(step: &mut Step<'_, '_, Pool>, decision: Result<Decision, Refusal>) -> Result<Reply, Refusal> {
-    let decision = decision?;
-    for event in &decision.events {
-        step.apply(event);
-    }
-    Ok(decision.reply)
-}
-
-/// Applies the overdue deadlines on which a request depends, and decides the request.
-fn decided(step: &mut Step<'_, '_, Pool>, request: &Request<'_>) -> Result<Decision, Refusal> {
-    while step.apply_overdue(|pool, now| decide_overdue(pool, now, request)) {}
-    decide(step.state(), step.now(), request)
-}
-
-/// Decides a request, applies its events and replies.
-fn answer(call: &Call<'_>, request: &Request<'_>) -> Done {
-    let outcome = change::<Pool, _>(call.ctx, call.key()?, |step| {
-        let decision = decided(step, request);
-        settle(step, decision)
-    });
-    reply(call, outcome)
-}
-
-/// As `answer`, for a request that creates the pool with these settings if it does not exist.
-fn answer_or_create(call: &Call<'_>, settings: Settings, request: &Request<'_>) -> Done {
-    let created = Event::Created(settings);
-    let outcome = change_or_create::<Pool, _>(call.ctx, call.key()?, &created, |step| {
-        let decision = decided(step, request);
-        settle(step, decision)
-    });
-    reply(call, outcome)
-}
-
-fn reply(call: &Call<'_>, outcome: Result<Reply, Refusal>) -> Done {
-    match outcome {
-        Err(refusal) => {
-            counters::NUMPOOL_REFUSED.add(1);
-            return Err(refusal);
-        }
-        Ok(Reply::Ok) => call.ctx.reply_ok(),
-        Ok(Reply::None) => {
-            counters::NUMPOOL_NONE_FREE.add(1);
-            call.ctx.reply_nothing();
-        }
-        Ok(Reply::Integer(value)) => call.ctx.reply_integer(value),
-        Ok(Reply::Lease(record)) => {
-            // Perhaps the retry of a call whose connection ended before the answer was sent.
-            waiting::keep(call.ctx.selected_db(), call.key()?, &record.token);
-            reply_lease(call.ctx, &record);
-        }
-        Ok(Reply::Reconciled(outcome)) => reply_reconciled(call.ctx, &outcome),
-    }
-    Ok(())
-}
-
 /// `NUMPOOL.ADD key number [number ...]`
 pub(super) fn add(call: &Call<'_>, [_, numbers]: &[Argument<'_>; 2]) -> Done {
-    answer_or_create(call, Settings::default(), &Request::Add(&all(numbers)?))
+    answer_or_create::<Pool>(call, &Event::Created(Settings::default()), &Request::Add(&all(numbers)?))
 }
 
 /// `NUMPOOL.DEL key number [number ...] [DRAIN]`
 pub(super) fn del(call: &Call<'_>, [_, numbers, drain]: &[Argument<'_>; 3]) -> Done {
-    answer(call, &Request::Del { numbers: &all(numbers)?, drain: drain.is_given() })
+    answer::<Pool>(call, &Request::Del { numbers: &all(numbers)?, drain: drain.is_given() })
 }
 
 /// `NUMPOOL.REG key number [number ...] [TTL ms] [SWITCH id]`
 pub(super) fn reg(call: &Call<'_>, [_, numbers, ttl, switch]: &[Argument<'_>; 4]) -> Done {
     let (numbers, ttl) = (all(numbers)?, time_to_live("TTL", ttl)?);
-    answer(call, &Request::Reg { numbers: &numbers, ttl, switch: switch.optional_text() })
+    answer::<Pool>(call, &Request::Reg { numbers: &numbers, ttl, switch: switch.optional_text() })
 }
 
 /// The argument of `NUMPOOL.UNREG`.
@@ -105,7 +48,7 @@ enum Which {
 pub(super) fn unreg(call: &Call<'_>, [_, which]: &[Argument<'_>; 2]) -> Done {
     match which.choice(&[Which::Numbers, Which::Switch]) {
         Some(Which::Switch) => unreg_switch(call, which.text()),
-        Some(Which::Numbers) | None => answer(call, &Request::Unreg(&all(which)?)),
+        Some(Which::Numbers) | None => answer::<Pool>(call, &Request::Unreg(&all(which)?)),
     }
 }
 
@@ -133,7 +76,7 @@ pub(super) fn call(
         random: 0,
     };
     let wait = Wait::of(wait, priority)?;
-    let outcome = change::<Pool, _>(call.ctx, call.key()?, |step| {
+    count_refused::<Pool>(change::<Pool, _>(call.ctx, call.key()?, |step| {
         draw(step, &mut request);
         let (now, may_wait) = (step.now(), call.ctx.may_block());
         let must_wait = if may_wait {
@@ -150,20 +93,18 @@ pub(super) fn call(
             }
             (None, None) => postpone(call.ctx, call.key()?, step, &request),
             (None, Some(wait)) => wait.begin(call.ctx, call.key()?, step, &request),
-            (Some(decision), Some(wait)) if is_worth_waiting(&decision) => {
-                if !may_wait {
-                    return Ok(Some(Reply::None));
-                }
+            (Some(decision), Some(wait)) if may_wait && is_worth_waiting(&decision) => {
                 wait.begin(call.ctx, call.key()?, step, &request);
             }
-            (Some(decision), _) => return settle(step, decision).map(Some),
+            (Some(decision), wait) => {
+                let refused_for_now = wait.is_some() && is_worth_waiting(&decision);
+                let decision = if refused_for_now { Ok(Decision::unchanged(Reply::None)) } else { decision };
+                let reply = step.apply_decision(decision)?;
+                step.reply(&Request::Call(request), &reply);
+            }
         }
-        Ok(None)
-    });
-    match outcome.transpose() {
-        Some(outcome) => reply(call, outcome),
-        None => Ok(()),
-    }
+        Ok(())
+    }))
 }
 
 /// Sets the random choice of a call that needs one.
@@ -194,7 +135,7 @@ fn decide_call(
     // Those who wait are served before each look at the numbers: afterwards they could take the one that was found.
     step.state_mut().finish_preparation(now);
     step.serve();
-    while step.apply_overdue(|pool, now| decide_overdue(pool, now, &request)) {
+    while step.apply_overdue(&request) {
         step.state_mut().finish_preparation(now);
         step.serve();
         slices += 1;
@@ -256,9 +197,7 @@ pub(crate) fn call_number(ctx: Context<'_>, pool: KeyName<'_>, lease: &[u8], tak
             let refusal = match take(&number.text()) {
                 Err(refusal) if refusal.code == Code::Exists => refusal,
                 Err(refusal) => return Err(refusal),
-                Ok(()) => {
-                    return settle(step, Ok(decision)).map(|_| ());
-                }
+                Ok(()) => return step.apply_decision(Ok(decision)).map(|_| ()),
             };
             let others = others.get_or_insert_with(|| {
                 let (state, now) = (step.state(), step.now());
@@ -282,14 +221,14 @@ pub(crate) fn call_number(ctx: Context<'_>, pool: KeyName<'_>, lease: &[u8], tak
 pub(super) fn hangup(call: &Call<'_>, [_, called, lease, cooldown, cause]: &[Argument<'_>; 5]) -> Done {
     let (lease, cooldown) = (lease.optional_text(), cooldown.optional_integer());
     let cause = cause.optional_text();
-    answer(call, &Request::HangUp { number: number(called.text())?, lease, cooldown, cause })
+    answer::<Pool>(call, &Request::HangUp { number: number(called.text())?, lease, cooldown, cause })
 }
 
 /// `NUMPOOL.RENEW key number LEASE token TTL ms`
 pub(super) fn renew(call: &Call<'_>, [_, called, lease, ttl]: &[Argument<'_>; 4]) -> Done {
     let number = number(called.text())?;
     let ttl = config::check_ttl(&config::NUMPOOL_MAX_TTL, "TTL", ttl.integer())?;
-    answer(call, &Request::Renew { number, lease: lease.text(), ttl })
+    answer::<Pool>(call, &Request::Renew { number, lease: lease.text(), ttl })
 }
 
 /// `NUMPOOL.RECONCILE key SWITCH id [BEFORE ms] [LEASE token ...]`
@@ -310,26 +249,21 @@ fn answer_or_slice(
     begin: impl FnOnce(&mut Pool, i64, &dyn Fn() -> u64) -> Result<(), Refusal>,
 ) -> Done {
     let name = call.key()?;
-    let outcome = change::<Pool, _>(call.ctx, name, |step| {
-        if in_slices(step.state()) {
-            if !call.ctx.may_block() {
-                let text = format!(
-                    "the switch has more than {MAX_AT_ONCE} numbers or calls, too many for one step; send the command \
-                     outside of the transaction or the script, where it is carried out in slices"
-                );
-                return Err(Refusal::new(Code::Limit, text));
-            }
-            let wait = || waiting::block(call.ctx, name, 0, forget_waiter::<Pool>, None);
-            let now = step.now();
-            return begin(step.state_mut(), now, &wait).map(|()| None);
+    count_refused::<Pool>(change::<Pool, _>(call.ctx, name, |step| {
+        if !in_slices(step.state()) {
+            return step.answer(request);
         }
-        let decision = decided(step, request);
-        settle(step, decision).map(Some)
-    });
-    match outcome.transpose() {
-        Some(outcome) => reply(call, outcome),
-        None => Ok(()),
-    }
+        if !call.ctx.may_block() {
+            let text = format!(
+                "the switch has more than {MAX_AT_ONCE} numbers or calls, too many for one step; send the command \
+                 outside of the transaction or the script, where it is carried out in slices"
+            );
+            return Err(Refusal::new(Code::Limit, text));
+        }
+        let wait = || waiting::block(call.ctx, name, 0, forget_waiter::<Pool>, None);
+        let now = step.now();
+        begin(step.state_mut(), now, &wait)
+    }))
 }
 
 /// `NUMPOOL.CONFIG key [LEASE ms] [COOLDOWN ms] [REGTTL ms] [PICK policy] [EVENTS n] [CAPS n [window-ms count] ...]`
@@ -354,7 +288,7 @@ pub(super) fn configure(
     }
     // A new pool is created with these settings, so that its first event contains all of them.
     let settings = configured(Settings::default(), &changes)?;
-    answer_or_create(call, settings, &Request::Configure(changes))
+    answer_or_create::<Pool>(call, &Event::Created(settings), &Request::Configure(changes))
 }
 
 /// The caps of a list of windows and counts.
@@ -382,7 +316,7 @@ pub(super) fn cause(call: &Call<'_>, [_, word, cooldown, after, within]: &[Argum
     // A count that is out of range is refused with the rule.
     let after = after.optional_integer().map_or(1, |after| u32::try_from(after).unwrap_or(0));
     let rule = Rule { cooldown: cooldown.integer(), after, within: within.optional_integer().unwrap_or(0) };
-    answer(call, &Request::Cause { word: word.text(), rule })
+    answer::<Pool>(call, &Request::Cause { word: word.text(), rule })
 }
 
 /// The numbers of a list.

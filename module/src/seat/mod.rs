@@ -9,28 +9,42 @@ mod waiting;
 mod writes;
 mod zmpop;
 
-use allot_core::seat::Show;
-use std::ffi::CStr;
+use allot_core::seat::{Decision, Reply, Request, Show};
+use allot_core::shared::refusal::Refusal;
 
-use crate::engine::family::{Family, Gauge, Shelf};
+use crate::engine::family::{Family, FamilyStatics};
 use crate::engine::info::Counter;
+use crate::ffi::{Context, KeyName};
 
 pub(crate) use commands::COMMANDS;
 
-static SHELF: Shelf = Shelf::new();
+static STATICS: FamilyStatics = FamilyStatics::new();
 
 impl Family for Show {
-    const TYPE: &'static CStr = c"allotseat";
-    const ENCODING: i32 = 1;
-    const APPLY: &'static CStr = c"SEAT.APPLY";
-    const GAUGES: &'static [Gauge<Self>] = &[
-        Gauge { field: c"seat_live_holds", part: |show| show.claims().holds() as i64 },
-        Gauge { field: c"seat_waiting", part: |show| show.waiters().len() as i64 },
-    ];
+    const NUMBER: u8 = 0;
     const COUNTERS: &'static [&'static Counter] = counters::COUNTERS;
-    const DUE_AT_ONCE: usize = 500;
 
-    fn shelf() -> &'static Shelf {
-        &SHELF
+    fn statics() -> &'static FamilyStatics {
+        &STATICS
+    }
+
+    fn reply(&self, ctx: Context<'_>, _: KeyName<'_>, _: i64, _: &Request<'_>, reply: &Reply) {
+        match reply {
+            Reply::Ok => ctx.reply_ok(),
+            Reply::None => ctx.reply_nothing(),
+            Reply::Integer(value) => ctx.reply_integer(*value),
+            Reply::Hold(record) => replies::reply_hold(ctx, self, record),
+            Reply::Wait(record) => replies::reply_wait(ctx, record),
+        }
+    }
+
+    fn count_refusal(_: &Refusal) {
+        counters::SEAT_REFUSED.add(1);
+    }
+
+    fn count_decision(decision: &Decision) {
+        if decision.reply == Reply::None {
+            counters::SEAT_SOLD_OUT.add(1);
+        }
     }
 }

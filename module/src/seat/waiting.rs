@@ -1,15 +1,13 @@
 //! `SEAT.WAIT` and `SEAT.UNWAIT`.
 
-use allot_core::invariant;
 use allot_core::seat::request::{Hold, Request, Wait};
-use allot_core::seat::{Reply, Show, plan};
+use allot_core::seat::{Show, plan};
 use allot_core::shared::refusal::{Code, Refusal};
 
-use super::replies::reply_wait;
-use super::writes::{answer, check_count, count_refused, decided, needs_of};
+use super::writes::{check_count, needs_of};
 use crate::engine::argument::Argument;
 use crate::engine::bounds::check_list;
-use crate::engine::step::change;
+use crate::engine::step::answer;
 use crate::engine::{Call, Done, config, token};
 
 /// `SEAT.WAIT key user count TTL ms OFFER ms [option ...]`
@@ -40,23 +38,10 @@ pub(super) fn wait(
     let priority = priority.optional_integer().unwrap_or(0);
     let priority = i32::try_from(priority)
         .map_err(|_| Refusal::new(Code::Err, format!("PRIORITY {priority} does not fit 32 bits")))?;
-    count_refused(change::<Show, _>(call.ctx, call.key()?, |step| {
-        step.state_mut().prepare(&hold.wanted());
-        let decision = decided(step, &Request::Wait(Wait { hold, offer, priority }))?;
-        for event in &decision.events {
-            step.apply(event);
-        }
-        if let Reply::Wait(record) = decision.reply {
-            reply_wait(call.ctx, &record);
-        } else {
-            invariant!("a request to wait is answered with a wait record");
-            call.ctx.reply_nothing();
-        }
-        Ok(())
-    }))
+    answer::<Show>(call, &Request::Wait(Wait { hold, offer, priority }))
 }
 
 /// `SEAT.UNWAIT key token`
 pub(super) fn unwait(call: &Call<'_>, [_, token]: &[Argument<'_>; 2]) -> Done {
-    answer(call, &Request::Unwait(token.text()))
+    answer::<Show>(call, &Request::Unwait(token.text()))
 }

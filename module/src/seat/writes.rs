@@ -1,56 +1,19 @@
 //! The `SEAT.*` commands that change a show: they read the arguments, have the state machine decide, and reply.
 
-use allot_core::invariant;
 use allot_core::seat::plan::{self, PickOrphans, Plan};
 use allot_core::seat::request::{Hold, Need, Pick, Replace, Request};
-use allot_core::seat::{Decision, Event, Reply, Show, decide, decide_overdue};
+use allot_core::seat::{Event, Show};
 use allot_core::shared::refusal::{Code, Refusal};
 use allot_core::shared::text::quoted;
 
-use super::counters;
-use super::replies::reply_hold;
 use crate::engine::argument::Argument;
 use crate::engine::bounds::{LISTED_AT_ONCE, check_list};
-use crate::engine::step::{self, Step, change};
+use crate::engine::step::{self, answer};
 use crate::engine::value::Value;
 use crate::engine::word::integer;
 use crate::engine::{Call, Done, config, outbox, token};
 use crate::ffi::context::Mode;
 use crate::ffi::value::Found;
-use crate::ffi::{Context, KeyName};
-
-/// Expires the overdue holds on which a request depends, and decides the request.
-pub(super) fn decided(step: &mut Step<'_, '_, Show>, request: &Request<'_>) -> Result<Decision, Refusal> {
-    while step.apply_overdue(|show, now| decide_overdue(show, now, request)) {}
-    decide(step.state(), step.now(), request)
-}
-
-/// Decides a request and applies its events. The reply is true only after that.
-fn settle(ctx: Context<'_>, name: KeyName<'_>, request: &Request<'_>) -> Result<Reply, Refusal> {
-    let outcome = change::<Show, _>(ctx, name, |step| {
-        let decision = decided(step, request)?;
-        for event in &decision.events {
-            step.apply(event);
-        }
-        Ok(decision.reply)
-    });
-    if outcome.is_err() {
-        counters::SEAT_REFUSED.add(1);
-    }
-    outcome
-}
-
-pub(super) fn answer(call: &Call<'_>, request: &Request<'_>) -> Done {
-    match settle(call.ctx, call.key()?, request)? {
-        Reply::Ok => call.ctx.reply_ok(),
-        Reply::None => call.ctx.reply_nothing(),
-        Reply::Integer(value) => call.ctx.reply_integer(value),
-        Reply::Hold(_) | Reply::Wait(_) => {
-            invariant!("only a request for a hold or a wait is answered with one");
-        }
-    }
-    Ok(())
-}
 
 /// `SEAT.CREATE key plan`
 pub(super) fn create(call: &Call<'_>, [_, json]: &[Argument<'_>; 2]) -> Done {
@@ -87,7 +50,7 @@ pub(super) fn alter(call: &Call<'_>, [_, json]: &[Argument<'_>; 2]) -> Done {
     if part.events.is_some_and(|events| events > 0) {
         outbox::check_stream(call.ctx, call.key()?, "plan: events")?;
     }
-    answer(call, &Request::Alter(part))
+    answer::<Show>(call, &Request::Alter(part))
 }
 
 /// `SEAT.HOLD key user count TTL ms [option ...]`
@@ -115,11 +78,7 @@ pub(super) fn hold(
         token: token::choice(chosen, &made),
     };
     check_count(hold.count)?;
-    let record = change::<Show, _>(call.ctx, call.key()?, |step| {
-        step.state_mut().prepare(&hold.wanted());
-        grant(call.ctx, step, &Request::Hold(hold))
-    });
-    count_refused(record)
+    answer::<Show>(call, &Request::Hold(hold))
 }
 
 /// `SEAT.PICK key user TTL ms [ORPHANS FORBID|ALLOW] [FROM block] [TOKEN token] SEATS n seat ...`
@@ -137,47 +96,23 @@ pub(super) fn pick(
         seats: seats.words().to_vec(),
     };
     check_count(pick.seats.len() as i64)?;
-    count_refused(change::<Show, _>(call.ctx, call.key()?, |step| {
-        grant(call.ctx, step, &Request::Pick(pick))
-    }))
-}
-
-/// Decides a request for a hold, applies it and replies.
-fn grant(ctx: Context<'_>, step: &mut Step<'_, '_, Show>, request: &Request<'_>) -> Done {
-    let decision = decided(step, request)?;
-    for event in &decision.events {
-        step.apply(event);
-    }
-    if let Reply::Hold(record) = decision.reply {
-        reply_hold(ctx, step.state(), &record);
-    } else {
-        counters::SEAT_SOLD_OUT.add(1);
-        ctx.reply_nothing();
-    }
-    Ok(())
-}
-
-pub(super) fn count_refused(outcome: Done) -> Done {
-    if outcome.is_err() {
-        counters::SEAT_REFUSED.add(1);
-    }
-    outcome
+    answer::<Show>(call, &Request::Pick(pick))
 }
 
 /// `SEAT.EXTEND key token TTL ms`
 pub(super) fn extend(call: &Call<'_>, [_, token, ttl]: &[Argument<'_>; 3]) -> Done {
     let ttl = time_to_live(ttl)?;
-    answer(call, &Request::Extend { token: token.text(), ttl })
+    answer::<Show>(call, &Request::Extend { token: token.text(), ttl })
 }
 
 /// `SEAT.CONFIRM key token [USER user] [ORDER ref] [EXCHANGE ref n seat ...]`
 pub(super) fn confirm(call: &Call<'_>, [_, token, user, order, exchange]: &[Argument<'_>; 5]) -> Done {
     let (token, user, order) = (token.text(), user.optional_text(), order.optional_text());
     match exchange.value_and_list() {
-        None => answer(call, &Request::Confirm { token, user, order }),
+        None => answer::<Show>(call, &Request::Confirm { token, user, order }),
         Some((from, seats)) => {
             check_list("seats", exchange, LISTED_AT_ONCE)?;
-            answer(call, &Request::Exchange { token, user, order, from, seats: seats.to_vec() })
+            answer::<Show>(call, &Request::Exchange { token, user, order, from, seats: seats.to_vec() })
         }
     }
 }
@@ -186,13 +121,13 @@ pub(super) fn confirm(call: &Call<'_>, [_, token, user, order, exchange]: &[Argu
 pub(super) fn release(call: &Call<'_>, [_, token, seats]: &[Argument<'_>; 3]) -> Done {
     check_list("seats", seats, LISTED_AT_ONCE)?;
     let seats = seats.optional_words().map(<[_]>::to_vec);
-    answer(call, &Request::Release { token: token.text(), seats })
+    answer::<Show>(call, &Request::Release { token: token.text(), seats })
 }
 
 /// `SEAT.REFUND key [ORDER ref] n seat ...`
 pub(super) fn refund(call: &Call<'_>, [_, order, seats]: &[Argument<'_>; 3]) -> Done {
     check_list("seats", seats, LISTED_AT_ONCE)?;
-    answer(call, &Request::Refund { order: order.optional_text(), seats: seats.words().to_vec() })
+    answer::<Show>(call, &Request::Refund { order: order.optional_text(), seats: seats.words().to_vec() })
 }
 
 /// `SEAT.BLOCK key [NAME block] [UNTIL ms] n seat ...`
@@ -203,7 +138,7 @@ pub(super) fn block(call: &Call<'_>, [_, name, until, seats]: &[Argument<'_>; 4]
         (None, None) => Request::Block(seats),
         _ => Request::BlockIn { name, until, seats },
     };
-    answer(call, &request)
+    answer::<Show>(call, &request)
 }
 
 /// What `SEAT.UNBLOCK` names.
@@ -216,10 +151,10 @@ enum Which {
 /// `SEAT.UNBLOCK key n seat ...` or `SEAT.UNBLOCK key NAME block`
 pub(super) fn unblock(call: &Call<'_>, [_, which]: &[Argument<'_>; 2]) -> Done {
     match which.choice(&[Which::Seats, Which::Block]) {
-        Some(Which::Block) => answer(call, &Request::EndBlock(which.text())),
+        Some(Which::Block) => answer::<Show>(call, &Request::EndBlock(which.text())),
         Some(Which::Seats) | None => {
             check_list("seats", which, LISTED_AT_ONCE)?;
-            answer(call, &Request::Unblock(which.words().to_vec()))
+            answer::<Show>(call, &Request::Unblock(which.words().to_vec()))
         }
     }
 }

@@ -1,14 +1,26 @@
-//! A book as a state machine of the engine.
+//! Books as a family.
 
+use super::assign::STEP;
 use super::event::Event;
-use super::{Book, decide_due, decide_over};
+use super::{Book, Reply, Request, decide, decide_over};
 use crate::shared::Millis;
-use crate::shared::machine::{Events, Machine, own_methods};
-use crate::shared::outbox::Outbox;
+use crate::shared::decision::Decided;
+use crate::shared::machine::{Events, Gauge, Machine, own_methods};
+use crate::shared::outbox::{Outbox, Sent};
 use crate::shared::refusal::Refusal;
+use std::ffi::CStr;
 
 impl Machine for Book {
     type Event = Event;
+    type Request<'a> = Request<'a>;
+    type Reply = Reply;
+
+    const TYPE: &'static CStr = c"allotacct";
+    const ENCODING: i32 = 1;
+    const APPLY: &'static CStr = c"ACCOUNT.APPLY";
+    const GAUGES: &'static [Gauge<Self>] =
+        &[Gauge { field: c"account_live_logins", part: |book| book.live_logins() as i64 }];
+    const DUE_AT_ONCE: usize = 1000;
 
     own_methods!(Event);
 
@@ -19,24 +31,36 @@ impl Machine for Book {
         }
     }
 
-    fn outbox(&self) -> Option<&Outbox> {
-        Some(self.outbox())
+    fn decide(&self, now: Millis, request: &Request<'_>) -> Decided<Event, Reply> {
+        decide(self, now, request)
+    }
+
+    /// A request of an instance performs no step of assignment while an assignment is in progress, because the timer
+    /// continues this assignment. Otherwise it performs the one step that it makes possible, for example by a logout.
+    fn work_with(&self, request: &Request<'_>) -> usize {
+        match request {
+            Request::Instance(_) if !self.is_even() => 0,
+            Request::Instance(_) | Request::Manager(..) => STEP,
+        }
+    }
+
+    fn continue_work(&mut self, _now: Millis, limit: usize) -> Events<Event> {
+        if self.has_room() { self.decide_assignment(limit) } else { Events::new() }
+    }
+
+    fn due(&self, now: Millis, limit: usize) -> Events<Event> {
+        decide_over(self, now, limit)
+    }
+
+    fn outbox(&self) -> &Outbox {
+        self.outbox()
     }
 
     fn stream_length(&self, _: &[u8]) -> u32 {
         self.policy().events
     }
 
-    fn flushed(sent: Vec<(Vec<u8>, u32)>, last_id: (u64, u64)) -> Option<Event> {
-        // A book has one stream.
-        Some(Event::Flushed { count: sent.iter().map(|(_, count)| count).sum(), last_id })
-    }
-
-    fn due(&self, now: Millis, limit: usize) -> Events<Event> {
-        decide_due(self, now, limit)
-    }
-
-    fn due_before_all(&self, now: Millis, limit: usize) -> Events<Event> {
-        decide_over(self, now, limit)
+    fn flushed(sent: Sent) -> Event {
+        Event::Flushed { count: sent.count(), last_id: sent.last_id }
     }
 }

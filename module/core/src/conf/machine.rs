@@ -1,14 +1,27 @@
-//! A realm as a state machine of the engine.
+//! Realms as a family.
 
 use super::event::Event;
-use super::{Realm, decide_due};
+use super::{Realm, Reply, Request, decide, decide_due};
 use crate::shared::Millis;
-use crate::shared::machine::{Events, Machine, own_methods};
-use crate::shared::outbox::Outbox;
+use crate::shared::decision::Decided;
+use crate::shared::machine::{Events, Gauge, Machine, own_methods};
+use crate::shared::outbox::{Outbox, Sent};
 use crate::shared::refusal::Refusal;
+use std::ffi::CStr;
 
 impl Machine for Realm {
     type Event = Event;
+    type Request<'a> = Request<'a>;
+    type Reply = Reply;
+
+    const TYPE: &'static CStr = c"allotconf";
+    const ENCODING: i32 = 1;
+    const APPLY: &'static CStr = c"CONF.APPLY";
+    const GAUGES: &'static [Gauge<Self>] =
+        &[Gauge { field: c"conf_pending", part: |realm| realm.pending() as i64 }];
+    const DUE_AT_ONCE: usize = 1000;
+    // When a unit goes down, thousands of messages are sent; each takes some microseconds.
+    const SENT_AT_ONCE: usize = 512;
 
     own_methods!(Event);
 
@@ -19,17 +32,21 @@ impl Machine for Realm {
         }
     }
 
+    fn decide(&self, now: Millis, request: &Request<'_>) -> Decided<Event, Reply> {
+        decide(self, now, request)
+    }
+
     fn due(&self, now: Millis, limit: usize) -> Events<Event> {
         decide_due(self, now, limit)
     }
 
-    fn outbox(&self) -> Option<&Outbox> {
-        Some(self.outbox())
+    fn outbox(&self) -> &Outbox {
+        self.outbox()
     }
 
     // The streams of a realm are trimmed by age, so `stream_length` is no limit.
 
-    fn flushed(sent: Vec<(Vec<u8>, u32)>, last_id: (u64, u64)) -> Option<Event> {
-        Some(Event::Flushed { sent, last_id })
+    fn flushed(sent: Sent) -> Event {
+        Event::Flushed { sent: sent.streams, last_id: sent.last_id }
     }
 }

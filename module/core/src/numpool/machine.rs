@@ -1,19 +1,43 @@
-//! A pool as a state machine of the engine.
+//! Pools as a family.
 
 use super::event::Event;
-use super::{Pool, decide_due};
+use super::{Pool, Reply, Request, decide, decide_due, decide_overdue};
 use crate::shared::Millis;
-use crate::shared::machine::{Events, Machine, own_methods};
-use crate::shared::outbox::Outbox;
+use crate::shared::decision::Decided;
+use crate::shared::machine::{Events, Gauge, Machine, own_methods};
+use crate::shared::outbox::{Outbox, Sent};
 use crate::shared::refusal::Refusal;
+use std::ffi::CStr;
 
 impl Machine for Pool {
     type Event = Event;
+    type Request<'a> = Request<'a>;
+    type Reply = Reply;
+
+    const TYPE: &'static CStr = c"allotpool";
+    const ENCODING: i32 = 1;
+    const APPLY: &'static CStr = c"NUMPOOL.APPLY";
+    const GAUGES: &'static [Gauge<Self>] =
+        &[Gauge { field: c"numpool_live_leases", part: |pool| pool.live_leases() as i64 }];
+    const DUE_AT_ONCE: usize = 1000;
 
     own_methods!(Event);
 
     fn open(event: &Event, at: Millis) -> Option<Result<Self, Refusal>> {
         Self::open(event, at).map(Ok)
+    }
+
+    fn decide(&self, now: Millis, request: &Request<'_>) -> Decided<Event, Reply> {
+        decide(self, now, request)
+    }
+
+    fn overdue(&self, now: Millis, request: &Request<'_>) -> Events<Event> {
+        decide_overdue(self, now, request)
+    }
+
+    fn continue_work(&mut self, now: Millis, limit: usize) -> Events<Event> {
+        self.continue_preparation(now);
+        self.continue_sliced(now, limit)
     }
 
     /// No call began, and none ended, later than now. Numbers whose calls count again for the caps leave the queue.
@@ -27,16 +51,15 @@ impl Machine for Pool {
         decide_due(self, now, limit)
     }
 
-    fn outbox(&self) -> Option<&Outbox> {
-        Some(self.outbox())
+    fn outbox(&self) -> &Outbox {
+        self.outbox()
     }
 
     fn stream_length(&self, _: &[u8]) -> u32 {
         self.settings().events
     }
 
-    fn flushed(sent: Vec<(Vec<u8>, u32)>, last_id: (u64, u64)) -> Option<Event> {
-        // A pool has one stream.
-        Some(Event::Flushed { count: sent.iter().map(|(_, count)| count).sum(), last_id })
+    fn flushed(sent: Sent) -> Event {
+        Event::Flushed { count: sent.count(), last_id: sent.last_id }
     }
 }

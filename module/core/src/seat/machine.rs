@@ -1,14 +1,27 @@
-//! A show as a state machine of the engine.
+//! Shows as a family.
 
 use super::event::Event;
-use super::{Show, decide_due};
+use super::{Reply, Request, Show, decide, decide_due, decide_overdue};
 use crate::shared::Millis;
-use crate::shared::machine::{Events, Machine, own_methods};
-use crate::shared::outbox::Outbox;
+use crate::shared::decision::Decided;
+use crate::shared::machine::{Events, Gauge, Machine, own_methods};
+use crate::shared::outbox::{Outbox, Sent};
 use crate::shared::refusal::Refusal;
+use std::ffi::CStr;
 
 impl Machine for Show {
     type Event = Event;
+    type Request<'a> = Request<'a>;
+    type Reply = Reply;
+
+    const TYPE: &'static CStr = c"allotseat";
+    const ENCODING: i32 = 1;
+    const APPLY: &'static CStr = c"SEAT.APPLY";
+    const GAUGES: &'static [Gauge<Self>] = &[
+        Gauge { field: c"seat_live_holds", part: |show| show.claims().holds() as i64 },
+        Gauge { field: c"seat_waiting", part: |show| show.waiters().len() as i64 },
+    ];
+    const DUE_AT_ONCE: usize = 500;
 
     own_methods!(Event);
 
@@ -17,6 +30,23 @@ impl Machine for Show {
             Event::Created { plan } => Some(Self::open(plan, at)),
             _ => None,
         }
+    }
+
+    #[inline]
+    fn prepare(&mut self, request: &Request<'_>) {
+        match request {
+            Request::Hold(hold) => self.prepare(&hold.wanted()),
+            Request::Wait(wait) => self.prepare(&wait.hold.wanted()),
+            _ => {}
+        }
+    }
+
+    fn decide(&self, now: Millis, request: &Request<'_>) -> Decided<Event, Reply> {
+        decide(self, now, request)
+    }
+
+    fn overdue(&self, now: Millis, request: &Request<'_>) -> Events<Event> {
+        decide_overdue(self, now, request)
     }
 
     // Every request asks, and mostly nothing is due and nobody waits.
@@ -33,16 +63,15 @@ impl Machine for Show {
         self.follow_up(now)
     }
 
-    fn outbox(&self) -> Option<&Outbox> {
-        Some(self.outbox())
+    fn outbox(&self) -> &Outbox {
+        self.outbox()
     }
 
     fn stream_length(&self, _: &[u8]) -> u32 {
         self.event_stream_length()
     }
 
-    fn flushed(sent: Vec<(Vec<u8>, u32)>, last_id: (u64, u64)) -> Option<Event> {
-        // A show has one stream.
-        Some(Event::Flushed { count: sent.iter().map(|(_, count)| count).sum(), last_id })
+    fn flushed(sent: Sent) -> Event {
+        Event::Flushed { count: sent.count(), last_id: sent.last_id }
     }
 }

@@ -1,6 +1,6 @@
 //! The result of a request: events and a reply, or a refusal. The reply is true once the events are applied.
 
-use super::machine::Events;
+use super::event::Events;
 use super::refusal::Refusal;
 use smallvec::smallvec;
 

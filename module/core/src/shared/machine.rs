@@ -1,22 +1,75 @@
-//! The interface between a family and a server: a deterministic state machine.
+//! A family: the interface between its deterministic state machine and a server.
 //!
 //! A machine sees no clock and does no I/O. Time is an argument, and events are the only way that a state changes: a
 //! replica that applies the same events at the same times has the same bytes.
 
 use super::Millis;
 use super::codec::Damaged;
+use super::decision::Decided;
 pub use super::event::{Events, MachineEvent};
 use super::invariant::Checked;
-use super::outbox::Outbox;
+use super::outbox::{Outbox, Sent};
 use super::refusal::Refusal;
+use std::ffi::CStr;
 
-/// The state behind one key.
+/// A gauge of a family in `INFO`: live holds, live leases and the like.
+#[derive(Debug)]
+pub struct Gauge<M> {
+    /// Its field.
+    pub field: &'static CStr,
+    /// The part of one state.
+    pub part: fn(&M) -> i64,
+}
+
+/// The state behind one key, and what a server must know of its family.
 pub trait Machine: Clone + Send + Sized + 'static {
     /// The events of the state.
     type Event: MachineEvent;
+    /// A request that may change the state, with parsed arguments.
+    type Request<'a>;
+    /// The reply to a request, which is true once the events of its decision are applied.
+    type Reply;
+
+    /// Name of the value type in the server, nine characters.
+    const TYPE: &'static CStr;
+    /// Version of the encoding of a value in the server's dump.
+    const ENCODING: i32;
+    /// The internal command that carries events to replicas and the append-only file.
+    const APPLY: &'static CStr;
+    /// The family's gauges in `INFO`.
+    const GAUGES: &'static [Gauge<Self>];
+    /// How many deadlines are carried out before a request is decided; the timer carries out the others.
+    const DUE_AT_ONCE: usize;
+    /// How many messages one step sends; the timer sends the others.
+    const SENT_AT_ONCE: usize = usize::MAX;
 
     /// The state that the first event of a key creates; `None` for an event that creates none.
     fn open(event: &Self::Event, at: Millis) -> Option<Result<Self, Refusal>>;
+
+    /// Builds indexes that the decision of a request needs. They do not change the meaning of the state.
+    fn prepare(&mut self, _request: &Self::Request<'_>) {}
+
+    /// Decides a request at `now`, which is not before the last time applied.
+    ///
+    /// # Errors
+    /// A refusal, with its error code and text.
+    fn decide(&self, now: Millis, request: &Self::Request<'_>) -> Decided<Self::Event, Self::Reply>;
+
+    /// The events of overdue deadlines on which the decision of a request depends. Empty when the decision is final.
+    fn overdue(&self, _now: Millis, _request: &Self::Request<'_>) -> Events<Self::Event> {
+        Events::new()
+    }
+
+    /// How many elements of the work that goes on in slices (`continue_work`) are carried out with a request.
+    fn work_with(&self, _request: &Self::Request<'_>) -> usize {
+        0
+    }
+
+    /// The events of the next slice of work that is carried out in slices, for at most `limit` elements. The timer asks for
+    /// slices while the state's next deadline has passed.
+    fn continue_work(&mut self, _now: Millis, _limit: usize) -> Events<Self::Event> {
+        Events::new()
+    }
 
     /// Whether an event that another server decided fits this state. Once it passes, `apply` cannot go wrong.
     ///
@@ -49,13 +102,8 @@ pub trait Machine: Clone + Send + Sized + 'static {
     /// When the next event is due that happens without a request, such as a deadline.
     fn next_due(&self) -> Option<Millis>;
 
-    /// The events that are due, at most `limit`; more may be due.
+    /// The events of deadlines that have passed by `now`, at most `limit`; more may have passed.
     fn due(&self, now: Millis, limit: usize) -> Events<Self::Event>;
-
-    /// The due events that must come before a request is decided, at most `limit`. The rest is left to the timer.
-    fn due_before_all(&self, now: Millis, limit: usize) -> Events<Self::Event> {
-        self.due(now, limit)
-    }
 
     /// The next event that follows from the changes of a step and belongs to the same step; `None` when there is no
     /// further one. The event is applied before the next is asked for.
@@ -63,21 +111,16 @@ pub trait Machine: Clone + Send + Sized + 'static {
         None
     }
 
-    /// The messages that wait for streams; `None` for a family that only sends notifications.
-    fn outbox(&self) -> Option<&Outbox> {
-        None
-    }
+    /// The messages that wait for streams.
+    fn outbox(&self) -> &Outbox;
 
     /// How many entries a stream of the key keeps; 0 is no limit.
     fn stream_length(&self, _stream: &[u8]) -> u32 {
         0
     }
 
-    /// The event that records that messages are in their streams: how many of each stream, and the id of the last
-    /// entry.
-    fn flushed(_sent: Vec<(Vec<u8>, u32)>, _last_id: (u64, u64)) -> Option<Self::Event> {
-        None
-    }
+    /// The event that records that messages are in their streams.
+    fn flushed(sent: Sent) -> Self::Event;
 
     /// Bytes allocated.
     fn allocated(&self) -> usize;
@@ -89,9 +132,7 @@ pub trait Machine: Clone + Send + Sized + 'static {
     ///
     /// # Errors
     /// The first contradiction found.
-    fn check(&self) -> Checked {
-        Ok(())
-    }
+    fn check(&self) -> Checked;
 }
 
 /// Implements the methods of [`Machine`] that every state has as methods of its own, under the same names.

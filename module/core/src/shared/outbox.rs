@@ -105,6 +105,9 @@ impl Message {
 /// anyway.
 pub const CAPACITY: usize = 1024;
 
+/// How many messages a step gathers before it sends them.
+pub const FLUSH_AT: usize = CAPACITY / 4;
+
 /// How many unsent messages are kept for a stream whose readers must learn that they missed messages.
 pub const LONG_CAPACITY: usize = 65_536;
 
@@ -116,6 +119,22 @@ const LOST: &[u8] = b"lost";
 
 /// The most fields of a message.
 const MAX_FIELDS: u64 = 32;
+
+/// Messages that a step has put into their streams.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sent {
+    /// How many of each stream.
+    pub streams: Vec<(Vec<u8>, u32)>,
+    /// The greatest entry id given out.
+    pub last_id: (u64, u64),
+}
+
+impl Sent {
+    /// How many of all streams.
+    pub fn count(&self) -> u32 {
+        self.streams.iter().map(|(_, count)| count).sum()
+    }
+}
 
 /// The unsent messages of one key, oldest first for each stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -3,24 +3,20 @@
 
 use std::collections::BTreeMap;
 
-use allot_core::account::assign::STEP;
 use allot_core::account::decide::USUAL_MOVES;
 use allot_core::account::place::Module;
 use allot_core::account::record::Account;
 use allot_core::account::request::{Changes, ModuleSettings};
 use allot_core::account::tariff::Tariff;
 use allot_core::account::{
-    Book, Event, InstanceRequest, ManagerRequest, Reply as Outcome, Request, Settings, decide,
+    Book, Event, InstanceRequest, ManagerRequest, Reply as Outcome, Request, Settings,
 };
 use allot_core::shared::refusal::{Code, Refusal};
 
 use super::arguments::{Arguments, number};
 use super::command::Command;
-use super::database::{Database, Step, Write};
+use super::database::{Database, Write};
 use super::reply::{self, Reply};
-
-/// The most steps of assignment that a command of a manager performs, as in the module.
-const STEPS: usize = 4;
 
 /// Carries a command out; `None` if it is no command of this family.
 pub(super) fn run(
@@ -40,20 +36,8 @@ pub(super) fn run(
             })
         }
         b"INFO" | b"LIST" | b"USAGE" | b"HISTORY" => read(database, key, clock, name, &mut arguments),
-        _ => request(name, &mut arguments).and_then(|request| {
-            let decide = |book: &Book, now| decide(book, now, &request);
-            let steps = match request {
-                Request::Instance(_) => usize::from(database.books.get(key).is_some_and(Book::is_even)),
-                Request::Manager(..) => STEPS,
-            };
-            let assign = |step: &mut Step<'_, Book>| {
-                for _ in 0..steps {
-                    let events = step.state.decide_assignment(STEP);
-                    events.iter().for_each(|event| step.apply(event));
-                }
-            };
-            database.change(key, clock, log, decide, assign, render)
-        }),
+        _ => request(name, &mut arguments)
+            .and_then(|request| database.answer(key, clock, log, &request, render)),
     };
     Some(done.unwrap_or_else(|refusal| reply::error(&refusal.to_string())))
 }

@@ -8,9 +8,8 @@ use allot_core::account::Book;
 use allot_core::conf::messages::{EVENTS, HANG_UPS, INFO, command_stream};
 use allot_core::conf::{Event, Realm};
 use allot_core::shared::codec::Writer;
-use allot_core::shared::decision::Decision;
 use allot_core::shared::machine::{Machine, MachineEvent as _};
-use allot_core::shared::outbox::Outbox;
+use allot_core::shared::outbox::{FLUSH_AT, Outbox, Sent};
 use allot_core::shared::payload::{self, Payload};
 use allot_core::shared::refusal::{Code, Refusal};
 
@@ -18,12 +17,8 @@ use super::command::Word;
 use super::stream::{Fields, Id, Stream};
 use crate::invariants::Touched;
 
-/// The most due events that one step applies, as in the module.
-const DUE_AT_ONCE: usize = 1000;
-/// The most messages that one step sends, as in the module.
-const SENT_AT_ONCE: usize = 512;
-/// How many messages a step gathers before it sends them, as in the module.
-const FLUSH_AT: usize = allot_core::shared::outbox::CAPACITY / 4;
+/// The most elements of one slice of the timer, as in the module.
+const TIMER_SLICE: usize = 500;
 /// Interval of trimming, age of entries, longest age of unread entries, and how long ago a live reader was seen; in
 /// milliseconds, as in the module.
 const TRIM_EVERY_MS: i64 = 5_000;
@@ -228,22 +223,24 @@ impl Database {
         log.push(write);
     }
 
-    /// Changes a value: applies what is due, then what `decide` decides and what `follow` adds to it, and sends
-    /// messages. What was due stays done if `decide` refuses.
-    pub(super) fn change<F: Family, R, T>(
+    /// Answers a request, as the module's engine does. What was due stays done if the request is refused.
+    pub(super) fn answer<F: Family, T>(
         &mut self,
         key: &Key,
         clock: i64,
         log: &mut Vec<Write>,
-        decide: impl FnOnce(&F, i64) -> Result<Decision<F::Event, R>, Refusal>,
-        follow: impl FnOnce(&mut Step<'_, F>),
-        render: impl FnOnce(&F, i64, &R) -> T,
+        request: &F::Request<'_>,
+        render: impl FnOnce(&F, i64, &F::Reply) -> T,
     ) -> Result<T, Refusal> {
         let mut step = self.step::<F>(key, clock)?;
-        step.apply_due_before_all();
-        let decided = decide(step.state, step.now).map(|decision| {
+        step.apply_due(F::DUE_AT_ONCE);
+        let work = step.state.work_with(request);
+        step.state.prepare(request);
+        let decided = step.state.decide(step.now, request).map(|decision| {
             decision.events.iter().for_each(|event| step.apply(event));
-            follow(&mut step);
+            if work > 0 {
+                step.continue_work(work);
+            }
             render(step.state, step.now, &decision.reply)
         });
         step.finish(log);
@@ -264,14 +261,15 @@ impl Database {
 
     fn tick_one<F: Family>(&mut self, key: &Key, clock: i64, log: &mut Vec<Write>) {
         let Ok(mut step) = self.step::<F>(key, clock) else { return };
-        step.apply_due();
+        step.apply_due(TIMER_SLICE);
+        step.continue_work(TIMER_SLICE);
         step.finish(log);
     }
 
     /// When the timer must look at the values next.
     pub(super) fn wake_at(&self) -> Option<i64> {
         fn next<F: Family>(value: &F) -> Option<i64> {
-            let unsent = value.outbox().is_some_and(|outbox| !outbox.is_empty()).then_some(0);
+            let unsent = (!value.outbox().is_empty()).then_some(0);
             [value.next_due(), unsent].into_iter().flatten().min()
         }
         let trim = (!self.realms.is_empty()).then_some(self.trim_at);
@@ -320,7 +318,7 @@ impl Database {
             key: key.clone(),
             now,
             payload: payload_at(now),
-            to_send: SENT_AT_ONCE,
+            to_send: F::SENT_AT_ONCE,
             messages: Vec::new(),
             changed: false,
             touched: Touched::default(),
@@ -361,27 +359,27 @@ impl<F: Family> Step<'_, F> {
         event.encode(&mut self.payload);
         self.changed = true;
         F::note(&mut self.touched, event);
-        if self.state.outbox().is_some_and(|outbox| outbox.len() >= FLUSH_AT) {
+        if self.state.outbox().len() >= FLUSH_AT {
             self.flush();
         }
     }
 
-    fn apply_due(&mut self) {
-        for event in self.state.due(self.now, DUE_AT_ONCE) {
+    fn apply_due(&mut self, limit: usize) {
+        for event in self.state.due(self.now, limit) {
             self.apply(&event);
         }
     }
 
-    fn apply_due_before_all(&mut self) {
-        for event in self.state.due_before_all(self.now, DUE_AT_ONCE) {
+    fn continue_work(&mut self, limit: usize) {
+        for event in self.state.continue_work(self.now, limit) {
             self.apply(&event);
         }
     }
 
     /// Moves messages from the outbox to their streams.
     fn flush(&mut self) {
-        let Some(outbox) = self.state.outbox() else { return };
-        let (mut last, mut sent) = (outbox.last_id, Vec::new());
+        let outbox = self.state.outbox();
+        let (mut last, mut streams) = (outbox.last_id, Vec::new());
         for (name, waiting) in outbox.lanes() {
             let mut count = 0;
             let key = Key::from([&self.key, &b":"[..], name].concat());
@@ -404,17 +402,16 @@ impl<F: Family> Step<'_, F> {
             }
             self.to_send -= count as usize;
             if count > 0 {
-                sent.push((name.to_vec(), count));
+                streams.push((name.to_vec(), count));
             }
         }
-        if sent.is_empty() {
+        if streams.is_empty() {
             return;
         }
-        if let Some(event) = F::flushed(sent, last) {
-            self.state.apply(self.now, &event);
-            event.encode(&mut self.payload);
-            self.changed = true;
-        }
+        let event = F::flushed(Sent { streams, last_id: last });
+        self.state.apply(self.now, &event);
+        event.encode(&mut self.payload);
+        self.changed = true;
     }
 
     fn finish(mut self, log: &mut Vec<Write>) {

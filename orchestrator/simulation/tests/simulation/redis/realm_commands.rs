@@ -8,7 +8,7 @@ use allot_core::conf::request::{
 };
 use allot_core::conf::state::Settings;
 use allot_core::conf::unit::Unit;
-use allot_core::conf::{Event, Realm, Reply as Outcome, decide};
+use allot_core::conf::{Event, Realm, Reply as Outcome};
 use allot_core::shared::refusal::{Code, Refusal};
 
 use super::arguments::Arguments;
@@ -40,10 +40,8 @@ pub(super) fn run(
         }),
         b"CMU.LIST" => read(database, key, |realm| Reply::Array(realm.units().map(unit_record).collect())),
         b"CONF.STAT" => read(database, key, stat),
-        _ => request(name, &mut arguments).and_then(|request| {
-            let decide = |realm: &Realm, now| decide(realm, now, &request);
-            database.change(key, clock, log, decide, |_| (), render)
-        }),
+        _ => request(name, &mut arguments)
+            .and_then(|request| database.answer(key, clock, log, &request, render)),
     };
     Some(done.unwrap_or_else(|refusal| reply::error(&refusal.to_string())))
 }
@@ -159,7 +157,7 @@ pub(super) fn set(database: &mut Database, clock: i64, command: &Command, log: &
         let seq = arguments.natural()?;
         let fields: Vec<&[u8]> = arguments.rest().collect();
         let request = Request::Unit(UnitRequest::Set(Set { e164, cmu, epoch, seq, fields: &fields }));
-        database.change(key, clock, log, |realm: &Realm, now| decide(realm, now, &request), |_| (), render)
+        database.answer(key, clock, log, &request, render)
     });
     done.unwrap_or_else(|refusal| reply::error(&refusal.to_string()))
 }

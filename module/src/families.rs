@@ -1,39 +1,73 @@
-//! `ALLOT.CHECK` and `ALLOT.CLOCK`: commands of operators for values of any family.
+//! The table of families, and the commands of operators for values of any family. Registration, `INFO`, the timer and
+//! these commands follow from the table.
 
+use allot_core::account::Book;
+use allot_core::conf::Realm;
+use allot_core::numpool::Pool;
+use allot_core::seat::Show;
+use allot_core::shared::event::MachineEvent;
 use allot_core::shared::invariant::Checked;
 use allot_core::shared::refusal::{Code, Refusal};
 use allot_core::shared::text::quoted;
-use std::sync::{Mutex, PoisonError};
+use allot_core::shared::words::Words;
+use std::ffi::CString;
+use std::sync::atomic::Ordering;
 
-use super::argument::Argument;
-use super::command::{Call, Command, Done, command};
-use super::family::Family;
-use super::parameter::Parameter;
-use super::step::{no_key, snapshot_payload, watch, wrong_type};
-use super::value::{Value, uptime};
+use crate::engine::argument::Argument;
+use crate::engine::command::{Call, Command, Done, command};
+use crate::engine::entry::FamilyEntry;
+use crate::engine::family::{Family, MAX_GAUGES};
+use crate::engine::info::write_counters;
+use crate::engine::parameter::Parameter;
+use crate::engine::step::{no_key, snapshot_payload, tick, watch, wrong_type};
+use crate::engine::value::{Value, uptime};
 use crate::ffi::command::{ACCESS, RO, RW, UPDATE};
 use crate::ffi::context::Mode;
+use crate::ffi::info::InfoWriter;
 use crate::ffi::value::Found;
 use crate::ffi::{Context, KeyName};
+use crate::{account, conf, numpool, seat};
 
-/// Checks a key; `None` if it does not hold a value of the family.
-type Check = fn(Context<'_>, KeyName<'_>) -> Option<Checked>;
+/// The families. The number of each is its place here.
+pub(crate) static FAMILIES: [FamilyEntry; 4] = [
+    entry_of::<Show>(&[seat::COMMANDS]),
+    entry_of::<Pool>(&[numpool::COMMANDS]),
+    entry_of::<Realm>(&[conf::CONF_COMMANDS, conf::CMU_COMMANDS]),
+    entry_of::<Book>(&[account::COMMANDS]),
+];
 
-/// Returns the time of a key and of the clock. If the argument is true, the key follows the clock again. `None` if the
-/// key does not hold a value of the family.
-type Clock = fn(Context<'_>, KeyName<'_>, bool) -> Option<(i64, i64)>;
+const _: () = {
+    let numbers = [Show::NUMBER, Pool::NUMBER, Realm::NUMBER, Book::NUMBER];
+    assert!(matches!(numbers, [0, 1, 2, 3]), "the number of a family is its place in the table");
+};
 
-/// The two functions of each family.
-static FAMILIES: Mutex<Vec<(Check, Clock)>> = Mutex::new(Vec::new());
-
-/// Registers a family, so that the commands reach its values; once, at load.
-pub(crate) fn add_family<F: Family>() {
-    // A panic elsewhere while the list was locked does it no harm.
-    FAMILIES.lock().unwrap_or_else(PoisonError::into_inner).push((check_value::<F>, clock_of_value::<F>));
+/// The row of a family that has these commands.
+const fn entry_of<F: Family>(commands: &'static [&'static [Command]]) -> FamilyEntry {
+    const { assert!(F::GAUGES.len() <= MAX_GAUGES) };
+    FamilyEntry {
+        commands,
+        register: |server| server.value_type::<Value<F>>(),
+        tick: tick::<F>,
+        write_counters: write_counters_of::<F>,
+        write_gauges: write_gauges::<F>,
+        check: check_value::<F>,
+        clock: clock_of_value::<F>,
+    }
 }
 
-fn families() -> Vec<(Check, Clock)> {
-    FAMILIES.lock().unwrap_or_else(PoisonError::into_inner).clone()
+fn write_counters_of<F: Family>(info: &InfoWriter) {
+    let counters = <F::Event as MachineEvent>::Counter::MEMBERS.iter();
+    for (counter, count) in counters.zip(&F::statics().events) {
+        // No word of the module contains a zero byte.
+        info.unsigned(&CString::new(counter.word()).unwrap_or_default(), count.get());
+    }
+    write_counters(info, F::COUNTERS);
+}
+
+fn write_gauges<F: Family>(info: &InfoWriter) {
+    for (gauge, sum) in F::GAUGES.iter().zip(&F::statics().gauges) {
+        info.signed(gauge.field, sum.load(Ordering::Relaxed));
+    }
 }
 
 /// A refusal because no family has a value under the key.
@@ -41,7 +75,7 @@ fn no_value(call: &Call<'_>, name: KeyName<'_>) -> Refusal {
     if call.ctx.open(name, Mode::Read).exists() { wrong_type() } else { no_key(name) }
 }
 
-/// The commands that all families share.
+/// The commands for values of any family.
 pub(crate) static COMMANDS: &[Command] = &[
     command! {
         name: c"ALLOT.CHECK",
@@ -67,7 +101,7 @@ pub(crate) static COMMANDS: &[Command] = &[
 
 fn clock(call: &Call<'_>, [_key, reset]: &[Argument<'_>; 2]) -> Done {
     let name = call.key()?;
-    let found = families().into_iter().find_map(|(_, clock)| clock(call.ctx, name, reset.is_given()));
+    let found = FAMILIES.iter().find_map(|family| (family.clock)(call.ctx, name, reset.is_given()));
     let (time, clock) = found.ok_or_else(|| no_value(call, name))?;
     call.ctx.reply_map(3);
     for (field, value) in [("time", time), ("clock", clock), ("ahead", time - clock)] {
@@ -79,7 +113,7 @@ fn clock(call: &Call<'_>, [_key, reset]: &[Argument<'_>; 2]) -> Done {
 
 fn check(call: &Call<'_>, [_key]: &[Argument<'_>; 1]) -> Done {
     let name = call.key()?;
-    match families().into_iter().find_map(|(check, _)| check(call.ctx, name)) {
+    match FAMILIES.iter().find_map(|family| (family.check)(call.ctx, name)) {
         Some(Ok(())) => {
             call.ctx.reply_ok();
             Ok(())
