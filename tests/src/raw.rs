@@ -184,6 +184,20 @@ impl RawClient {
         self.call(&line.split_ascii_whitespace().collect::<Vec<_>>())
     }
 
+    /// Sends a command, given as words, again while the answer is `TRYAGAIN`. Returns the final reply, and how often the
+    /// answer was `TRYAGAIN`.
+    pub fn until_decided(&mut self, line: &str) -> (Reply, usize) {
+        for repeated in 0.. {
+            let reply = self.words(line);
+            if !matches!(&reply, Reply::Error(text) if text.starts_with("TRYAGAIN ")) {
+                return (reply, repeated);
+            }
+            assert!(repeated < 10_000, "{line}: {reply:?} for ever");
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        unreachable!("the loop ends above")
+    }
+
     /// Sends these commands at once and reads their replies.
     pub fn pipeline<A: AsRef<[u8]>>(&mut self, calls: &[Vec<A>]) -> Vec<Reply> {
         self.send_bytes(&calls.iter().map(|call| encode(call)).collect::<Vec<_>>().concat());

@@ -227,17 +227,10 @@ impl<'c, 'k, F: Family> Step<'c, 'k, F> {
         }
     }
 
-    /// Applies overdue deadlines on which a request depends. Returns whether there were some: then there may be more.
-    #[inline]
-    pub(crate) fn apply_overdue(&mut self, request: &F::Request<'_>) -> bool {
-        self.is_due() && self.apply_those_overdue(request)
-    }
-
-    /// Decides a request, after what it depends on.
+    /// Decides a request.
     pub(crate) fn decide(&mut self, request: &F::Request<'_>) -> Decided<F::Event, F::Reply> {
         self.value.state.prepare(request);
-        while self.apply_overdue(request) {}
-        self.value.state.decide(self.now, request)
+        self.value.state.decide_or_try_again(self.now, request)
     }
 
     /// Applies the events of a decision. The reply is true only after that.
@@ -274,16 +267,6 @@ impl<'c, 'k, F: Family> Step<'c, 'k, F> {
     #[inline]
     fn is_due(&self) -> bool {
         self.value.state.next_due().is_some_and(|due| due <= self.now)
-    }
-
-    #[cold]
-    fn apply_those_overdue(&mut self, request: &F::Request<'_>) -> bool {
-        let events = self.value.state.overdue(self.now, request);
-        for event in &events {
-            self.apply(event);
-        }
-        self.apply_follow_ups();
-        !events.is_empty()
     }
 
     /// Serves clients that wait for the key, as long as there is something for them. The timer serves those that are

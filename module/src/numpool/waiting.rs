@@ -46,7 +46,7 @@ impl Wait {
         Ok(Some(Self { wait, priority }))
     }
 
-    /// Has the client of a call wait. An earlier call that waits for the same lease is told that it was replaced.
+    /// Blocks the client of a call. An earlier call that waits for the same lease is told that it was replaced.
     pub(super) fn begin(
         &self,
         ctx: Context<'_>,
@@ -61,17 +61,6 @@ impl Wait {
             waiting::answer(replaced, Box::new(move |ctx| ctx.reply_error(line)));
         }
     }
-}
-
-/// Has the client of a call wait until the work is done that the choice of its number needs.
-pub(super) fn postpone(
-    ctx: Context<'_>,
-    name: KeyName<'_>,
-    step: &mut Step<'_, '_, Pool>,
-    call: &request::Call<'_>,
-) {
-    let id = waiting::block(ctx, name, 0, forget_waiter::<Pool>, None);
-    step.state_mut().postpone(id, call);
 }
 
 /// The next client that waits for a pool to be answered.

@@ -5,14 +5,14 @@ use allot_core::numpool::decide::{Decision, MAX_AT_ONCE, configured};
 use allot_core::numpool::event::Numbers;
 use allot_core::numpool::request::{Cap, Caps, Changes, Policy, Request, Rule};
 use allot_core::numpool::settings::MAX_CAPS;
-use allot_core::numpool::waiting::is_worth_waiting;
-use allot_core::numpool::{Event, Number, Pool, Reply, Settings, decide, request};
+use allot_core::numpool::waiting::{is_try_again, is_worth_waiting};
+use allot_core::numpool::{Event, Number, Pool, Reply, Settings, request};
 use allot_core::shared::refusal::{Code, Refusal};
 use allot_core::shared::text::quoted;
 use allot_core::shared::token::TokenChoice;
 
 use super::counters;
-use super::waiting::{Wait, postpone};
+use super::waiting::Wait;
 use crate::engine::argument::Argument;
 use crate::engine::bounds::{LISTED_AT_ONCE, check_list};
 use crate::engine::number_source::Take;
@@ -78,31 +78,16 @@ pub(super) fn call(
     let wait = Wait::of(wait, priority)?;
     count_refused::<Pool>(change::<Pool, _>(call.ctx, call.key()?, |step| {
         draw(step, &mut request);
-        let (now, may_wait) = (step.now(), call.ctx.may_block());
-        let must_wait = if may_wait {
-            step.state_mut().is_postponed(now, &request)
-        } else {
-            step.state_mut().lacks_order(&request) && !step.state().has_lease(request.lease.token, now)
-        };
-        let decision = if must_wait { None } else { decide_call(step, &request) };
-        match (decision, &wait) {
-            (None, _) if !may_wait => {
-                let why = "thousands of deadlines are overdue or the pool's index is being built";
-                let advice = "send the call again in a moment, or outside of the transaction or the script";
-                return Err(too_much(why, advice));
+        let decided = decide_call(step, &request);
+        if let Some(wait) = wait.filter(|_| is_worth_waiting(&decided) && call.ctx.may_block()) {
+            if is_try_again(&decided) {
+                step.state_mut().await_deadlines();
             }
-            (None, None) => postpone(call.ctx, call.key()?, step, &request),
-            (None, Some(wait)) => wait.begin(call.ctx, call.key()?, step, &request),
-            (Some(decision), Some(wait)) if may_wait && is_worth_waiting(&decision) => {
-                wait.begin(call.ctx, call.key()?, step, &request);
-            }
-            (Some(decision), wait) => {
-                let refused_for_now = wait.is_some() && is_worth_waiting(&decision);
-                let decision = if refused_for_now { Ok(Decision::unchanged(Reply::None)) } else { decision };
-                let reply = step.apply_decision(decision)?;
-                step.reply(&Request::Call(request), &reply);
-            }
+            wait.begin(call.ctx, call.key()?, step, &request);
+            return Ok(());
         }
+        let reply = step.apply_decision(decided)?;
+        step.reply(&Request::Call(request), &reply);
         Ok(())
     }))
 }
@@ -114,44 +99,22 @@ fn draw(step: &Step<'_, '_, Pool>, request: &mut request::Call<'_>) {
     }
 }
 
-/// A refusal of a call whose caller cannot wait.
-fn too_much(why: &str, advice: &str) -> Refusal {
-    let text = format!("the choice of a number takes more than one step, because {why}; {advice}");
-    Refusal::new(Code::Limit, text)
-}
-
-/// After so many slices of overdue deadlines, of 1,000 or 2,000 each, the rest is left to the timer.
-const OVERDUE_SLICES: usize = 3;
-
-/// Decides a call; `None` if it names no number, and may depend on more deadlines than one step applies. Numbers that
-/// became free because a deadline has passed go to calls that wait first.
-fn decide_call(
-    step: &mut Step<'_, '_, Pool>,
-    request: &request::Call<'_>,
-) -> Option<Result<Decision, Refusal>> {
-    let (lease, names_a_number) = (request.lease.token, request.number.is_some());
-    let request = Request::Call(*request);
-    let (now, mut slices) = (step.now(), 0);
-    // Those who wait are served before each look at the numbers: afterwards they could take the one that was found.
+/// Decides a call after those who wait were served: afterwards they could take the number that was found.
+fn decide_call(step: &mut Step<'_, '_, Pool>, call: &request::Call<'_>) -> Result<Decision, Refusal> {
+    let now = step.now();
     step.state_mut().finish_preparation(now);
     step.serve();
-    while step.apply_overdue(&request) {
-        step.state_mut().finish_preparation(now);
-        step.serve();
-        slices += 1;
-        if slices == OVERDUE_SLICES && !names_a_number {
-            step.state_mut().await_deadlines();
-            return None;
+    if !step.state().has_lease(call.lease.token, now) {
+        if step.state_mut().lacks_order(call) {
+            let text = "the order of the pool's free numbers is being made: send the request again";
+            return Err(Refusal::new(Code::TryAgain, text));
         }
-        if slices == OVERDUE_SLICES {
-            break;
+        if step.state().has_pending_grants() {
+            // More calls wait than one step serves, and the free numbers are theirs.
+            return Ok(Decision::unchanged(Reply::None));
         }
     }
-    if step.state().has_pending_grants() && !step.state().has_lease(lease, now) {
-        // More calls wait than one step serves, and the free numbers are theirs.
-        return Some(Ok(Decision::unchanged(Reply::None)));
-    }
-    Some(decide(step.state(), step.now(), &request))
+    step.decide(&Request::Call(*call))
 }
 
 /// How many further numbers are tried if `take` refuses a number with `EXISTS`.
@@ -176,17 +139,9 @@ pub(crate) fn call_number(ctx: Context<'_>, pool: KeyName<'_>, lease: &[u8], tak
     };
     change::<Pool, _>(ctx, pool, |step| {
         draw(step, &mut request);
-        // The other family cannot wait for the order to be whole.
-        step.state_mut().prepare_a_part();
         let mut others = None;
         loop {
-            let Some(decision) = decide_call(step, &request) else {
-                return Err(too_much(
-                    "thousands of deadlines are overdue",
-                    "send the command again in a moment",
-                ));
-            };
-            let decision = decision?;
+            let decision = decide_call(step, &request)?;
             let Reply::Lease(record) = &decision.reply else {
                 counters::NUMPOOL_NONE_FREE.add(1);
                 let name = quoted(pool.as_bytes());

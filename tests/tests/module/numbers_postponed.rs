@@ -1,5 +1,5 @@
-//! Calls whose number cannot be chosen in one step, on live servers: they are answered when the timer has done the work,
-//! and other clients are served meanwhile.
+//! Calls whose number cannot be chosen in one step, on live servers: they wait until the timer has done the work, or are
+//! to be sent again, and other clients are served meanwhile.
 
 use allot_tests::pools::{fill, number, pool_info, state_of};
 use allot_tests::raw::RawClient;
@@ -30,16 +30,16 @@ fn call_gets_its_number_when_the_order_is_made() {
     let (server, replica) = (server_with_pool(), RedisServer::strict().start());
     replica.replica_of(&server);
     let (mut client, mut waiting, mut other) = (server.raw(), server.raw(), server.raw());
-    for token in ["a", "b", "a"] {
-        client.send(&["NUMPOOL.CALL", "pool", "PICK", "LEASTUSED", "LEASE", token]);
-    }
-    client.send(&["NUMPOOL.CALL", "pool", "PREFIX", "139"]);
     let options = ["PREFIX", "1380000000", "PICK", "STICKY", "PEER", "bob", "WAIT", "60000", "LEASE", "w"];
     waiting.send(&[&["NUMPOOL.CALL", "pool"][..], &options[..]].concat());
+    let (first, repeated) = client.until_decided("NUMPOOL.CALL pool PICK LEASTUSED LEASE a");
+    assert!(repeated > 0, "the order of so many numbers takes longer than one step");
     let plain = other.words("NUMPOOL.CALL pool LEASE plain").field("number").text();
-    let [first, second, again] = std::array::from_fn(|_| client.read().field("number").text());
-    assert!(client.read().is_null(), "no number begins with 139");
-    let sticky = waiting.read().field("number").text();
+    let [second, again] = ["b", "a"].map(|token| {
+        client.words(&format!("NUMPOOL.CALL pool PICK LEASTUSED LEASE {token}")).field("number").text()
+    });
+    assert!(client.until_decided("NUMPOOL.CALL pool PREFIX 139").0.is_null(), "no number begins with 139");
+    let (first, sticky) = (first.field("number").text(), waiting.read().field("number").text());
     assert_eq!(again, first);
     let mut called = [plain, first, second, sticky];
     called.sort();
@@ -51,7 +51,7 @@ fn call_gets_its_number_when_the_order_is_made() {
     no_internal_errors(&server);
 }
 
-/// A call in a transaction, when the work is done that its choice needs; until then it is refused.
+/// A call in a transaction, when the work is done that its choice needs; until then it is to be sent again.
 fn called_in_transaction(client: &mut RawClient, call: &str) -> Reply {
     let mut refused = 0;
     let mut reply = Reply::Int(0);
@@ -62,7 +62,7 @@ fn called_in_transaction(client: &mut RawClient, call: &str) -> Reply {
         let is_refused = matches!(reply, Reply::Error(_));
         if is_refused {
             let line = reply.error();
-            assert!(line.starts_with("LIMIT the choice of a number takes more than one step"), "{line}");
+            assert!(line.starts_with("TRYAGAIN the order of the pool's free numbers"), "{line}");
             refused += 1;
         }
         !is_refused
@@ -72,7 +72,7 @@ fn called_in_transaction(client: &mut RawClient, call: &str) -> Reply {
 }
 
 #[test]
-fn call_in_a_transaction_or_a_script_is_refused_until_its_number_can_be_chosen_in_one_step() {
+fn call_in_a_transaction_or_a_script_is_to_be_sent_again_until_the_order_is_made() {
     let server = server_with_pool();
     let mut client = server.raw();
     let used = called_in_transaction(&mut client, "NUMPOOL.CALL pool PICK LEASTUSED WAIT 1000 LEASE a");
@@ -117,7 +117,7 @@ fn call_does_not_end_thousands_of_lapsed_registrations_in_one_step() {
     for words in ["MULTI", "NUMPOOL.CALL pool LEASE a", "EXEC"] {
         client.send(&words.split(' ').collect::<Vec<_>>());
     }
-    other.send(&["NUMPOOL.CALL", "pool", "LEASE", "b"]);
+    other.send(&["NUMPOOL.CALL", "pool", "LEASE", "b", "WAIT", "60000"]);
     // Redis goes on with paused clients in their order.
     eventually("the call to be paused", TIMEOUT, || server.info_field("clients", "blocked_clients") == "2");
     later.send(&["NUMPOOL.CALL", "pool", "LEASE", "c"]);
@@ -127,10 +127,11 @@ fn call_does_not_end_thousands_of_lapsed_registrations_in_one_step() {
     control.words("CLIENT UNPAUSE");
     assert_eq!(client.read(), Reply::Simple("OK".into()));
     assert_eq!(client.read(), Reply::Simple("QUEUED".into()));
-    let refused = client.read().array()[0].error().to_owned();
-    assert!(refused.starts_with("LIMIT the choice of a number takes more than one step"), "{refused}");
+    for refused in [&client.read().array()[0], &later.read()] {
+        assert!(refused.error().starts_with("TRYAGAIN more than 1000 deadlines are"), "{refused:?}");
+    }
+    assert!(later.until_decided("NUMPOOL.CALL pool LEASE c").0.is_null(), "a call that waits comes first");
     assert_eq!(other.read().field("number").text(), "77", "when the timer has ended them");
-    assert!(later.read().is_null(), "it came behind");
     assert_eq!(pool_info(&mut control, "pool", "leases"), 1);
     no_internal_errors(&server);
 }
@@ -139,9 +140,10 @@ fn call_does_not_end_thousands_of_lapsed_registrations_in_one_step() {
 fn client_that_leaves_leaves_no_lease_and_one_whose_key_goes_is_told() {
     let server = server_with_pool();
     let (mut gone, mut control) = (server.raw(), server.raw());
-    gone.send(&["NUMPOOL.CALL", "pool", "PICK", "LEASTUSED", "LEASE", "gone"]);
+    gone.send(&["NUMPOOL.CALL", "pool", "PICK", "LEASTUSED", "LEASE", "gone", "WAIT", "60000"]);
     drop(gone);
-    let last = control.words("NUMPOOL.CALL pool PICK LEASTUSED LEASE last").field("number").text();
+    let (last, _) = control.until_decided("NUMPOOL.CALL pool PICK LEASTUSED LEASE last");
+    let last = last.field("number").text();
     assert!(last == number(3) || last == number(4), "{last}");
     eventually("the lease of the client that left to be taken back", TIMEOUT, || {
         pool_info(&mut control, "pool", "leases") == 1
@@ -152,7 +154,7 @@ fn client_that_leaves_leaves_no_lease_and_one_whose_key_goes_is_told() {
         control.words("DEL pool");
         fill(&mut control, "pool", NUMBERS);
         let mut client = server.raw();
-        client.send(&["NUMPOOL.CALL", "pool", "PREFIX", "138"]);
+        client.send(&["NUMPOOL.CALL", "pool", "PREFIX", "138", "WAIT", "60000"]);
         // Soon, unless it was answered before this is seen.
         let _ = (0..100).any(|_| server.info_field("clients", "blocked_clients") == "1");
         control.words("RENAME pool other");
@@ -160,7 +162,7 @@ fn client_that_leaves_leaves_no_lease_and_one_whose_key_goes_is_told() {
         assert_eq!(client.words("PING"), Reply::Simple("PONG".into()));
         let told = matches!(&reply, Reply::Error(line) if line.starts_with("UNBLOCKED "));
         // The order is still made, for the next call.
-        assert!(!control.words("NUMPOOL.CALL other PREFIX 138").is_null());
+        assert!(!control.until_decided("NUMPOOL.CALL other PREFIX 138").0.is_null());
         told
     });
     no_internal_errors(&server);

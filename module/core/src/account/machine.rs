@@ -35,6 +35,18 @@ impl Machine for Book {
         decide(self, now, request)
     }
 
+    fn is_nothing(&self, reply: &Reply) -> bool {
+        let Reply::Picked(module, name, _) = reply else { return false };
+        let module = self.find_module(module);
+        let instance = module.and_then(|id| self.find_instance(id, name)).and_then(|id| self.instance(id));
+        instance.is_some_and(|instance| self.pick(instance, 1).is_empty())
+    }
+
+    fn count_overdue(&self, now: Millis, limit: usize) -> usize {
+        let deadlines = [&self.logins, &self.away];
+        deadlines.map(|deadlines| deadlines.count_passed(now, limit)).iter().sum::<usize>().min(limit)
+    }
+
     /// A request of an instance performs no step of assignment while an assignment is in progress, because the timer
     /// continues this assignment. Otherwise it performs the one step that it makes possible, for example by a logout.
     fn work_with(&self, request: &Request<'_>) -> usize {

@@ -36,6 +36,15 @@ impl Machine for Realm {
         decide(self, now, request)
     }
 
+    fn is_nothing(&self, _: &Reply) -> bool {
+        false
+    }
+
+    fn count_overdue(&self, now: Millis, limit: usize) -> usize {
+        let deadlines = [&self.unit_due, &self.conference_due];
+        deadlines.map(|deadlines| deadlines.count_passed(now, limit)).iter().sum::<usize>().min(limit)
+    }
+
     fn due(&self, now: Millis, limit: usize) -> Events<Event> {
         decide_due(self, now, limit)
     }

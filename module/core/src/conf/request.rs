@@ -22,6 +22,34 @@ pub enum Request<'a> {
     Claim(Claim<'a>),
 }
 
+impl<'a> Request<'a> {
+    /// The unit and the conference that the request names.
+    pub(super) fn named(&self) -> (Option<&'a [u8]>, Option<&'a [u8]>) {
+        match self {
+            Self::Client(request) => match request {
+                ClientRequest::Create(create) => (None, Some(create.e164)),
+                ClientRequest::Release { e164 } | ClientRequest::Extend { e164, .. } => (None, Some(e164)),
+                ClientRequest::Ask { cmu, .. } => (*cmu, None),
+                ClientRequest::Configure(_) => (None, None),
+            },
+            Self::Unit(request) => match request {
+                UnitRequest::Join { cmu, .. } | UnitRequest::Beat { cmu, .. } => (Some(cmu), None),
+                UnitRequest::Report(report) => (Some(report.cmu), None),
+                UnitRequest::Ack(notice) | UnitRequest::Nack(notice, _) | UnitRequest::Ended(notice, _) => {
+                    (Some(notice.cmu), Some(notice.e164))
+                }
+                UnitRequest::Set(set) => (Some(set.cmu), Some(set.e164)),
+            },
+            Self::Scheduler { request, .. } => match request {
+                SchedulerRequest::Drain { cmu, .. } | SchedulerRequest::Down { cmu } => (Some(cmu), None),
+                SchedulerRequest::Move { e164, to } => (*to, Some(e164)),
+                SchedulerRequest::Recover { .. } | SchedulerRequest::Restart { .. } => (None, None),
+            },
+            Self::Claim(_) => (None, None),
+        }
+    }
+}
+
 /// A request of a client: a manager of conferences, an operator, or a data proxy that misses details.
 #[derive(Clone, Debug)]
 pub enum ClientRequest<'a> {

@@ -1,7 +1,7 @@
 //! Pools as a family.
 
 use super::event::Event;
-use super::{Pool, Reply, Request, decide, decide_due, decide_overdue};
+use super::{Pool, Reply, Request, decide, decide_due};
 use crate::shared::Millis;
 use crate::shared::decision::Decided;
 use crate::shared::machine::{Events, Gauge, Machine, own_methods};
@@ -31,8 +31,13 @@ impl Machine for Pool {
         decide(self, now, request)
     }
 
-    fn overdue(&self, now: Millis, request: &Request<'_>) -> Events<Event> {
-        decide_overdue(self, now, request)
+    fn is_nothing(&self, reply: &Reply) -> bool {
+        *reply == Reply::None
+    }
+
+    fn count_overdue(&self, now: Millis, limit: usize) -> usize {
+        let deadlines = [self.leases.deadlines(), &self.cool_downs, &self.registrations];
+        deadlines.map(|deadlines| deadlines.count_passed(now, limit)).iter().sum::<usize>().min(limit)
     }
 
     fn continue_work(&mut self, now: Millis, limit: usize) -> Events<Event> {

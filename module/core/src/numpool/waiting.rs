@@ -22,8 +22,13 @@ pub struct Grant {
 pub fn is_worth_waiting(outcome: &Result<Decision, Refusal>) -> bool {
     match outcome {
         Ok(decision) => decision.reply == Reply::None,
-        Err(refusal) => matches!(refusal.code, Code::BadState | Code::Limit),
+        Err(refusal) => matches!(refusal.code, Code::BadState | Code::Limit | Code::TryAgain),
     }
+}
+
+/// Whether a call that was decided in this way is looked at again when work is done that goes on in slices.
+pub fn is_try_again(outcome: &Result<Decision, Refusal>) -> bool {
+    matches!(outcome, Err(refusal) if refusal.code == Code::TryAgain)
 }
 
 pub(super) fn wish_of(call: &Call<'_>) -> Wish {

@@ -1,7 +1,7 @@
 //! Shows as a family.
 
 use super::event::Event;
-use super::{Reply, Request, Show, decide, decide_due, decide_overdue};
+use super::{Reply, Request, Show, decide, decide_due};
 use crate::shared::Millis;
 use crate::shared::decision::Decided;
 use crate::shared::machine::{Events, Gauge, Machine, own_methods};
@@ -45,8 +45,13 @@ impl Machine for Show {
         decide(self, now, request)
     }
 
-    fn overdue(&self, now: Millis, request: &Request<'_>) -> Events<Event> {
-        decide_overdue(self, now, request)
+    fn is_nothing(&self, reply: &Reply) -> bool {
+        *reply == Reply::None
+    }
+
+    fn count_overdue(&self, now: Millis, limit: usize) -> usize {
+        let deadlines = [&self.claims.deadlines, &self.waiters.deadlines, &self.blocks.deadlines];
+        deadlines.map(|deadlines| deadlines.count_passed(now, limit)).iter().sum::<usize>().min(limit)
     }
 
     // Every request asks, and mostly nothing is due and nobody waits.

@@ -118,6 +118,21 @@ impl Deadlines {
         }
     }
 
+    /// How many deadlines are at or before `now`, counted up to `limit`. O(limit).
+    pub fn count_passed(&self, now: i64, limit: usize) -> usize {
+        // As in `due`, they form a tree at the top.
+        let (mut front, mut count) = (vec![0], 0);
+        while count < limit
+            && let Some(at) = front.pop()
+        {
+            if self.entry(at).is_some_and(|entry| entry.due() <= now) {
+                count += 1;
+                front.extend(at * ARITY + 1..=at * ARITY + ARITY);
+            }
+        }
+        count
+    }
+
     /// Checks the heap's order, and that each number's place leads to its deadline and back. O(n).
     ///
     /// # Errors

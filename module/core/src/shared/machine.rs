@@ -9,7 +9,7 @@ use super::decision::Decided;
 pub use super::event::{Events, MachineEvent};
 use super::invariant::Checked;
 use super::outbox::{Outbox, Sent};
-use super::refusal::Refusal;
+use super::refusal::{Refusal, try_again};
 use std::ffi::CStr;
 
 /// A gauge of a family in `INFO`: live holds, live leases and the like.
@@ -55,9 +55,28 @@ pub trait Machine: Clone + Send + Sized + 'static {
     /// A refusal, with its error code and text.
     fn decide(&self, now: Millis, request: &Self::Request<'_>) -> Decided<Self::Event, Self::Reply>;
 
-    /// The events of overdue deadlines on which the decision of a request depends. Empty when the decision is final.
-    fn overdue(&self, _now: Millis, _request: &Self::Request<'_>) -> Events<Self::Event> {
-        Events::new()
+    /// Whether a reply grants nothing of what was asked for.
+    fn is_nothing(&self, reply: &Self::Reply) -> bool;
+
+    /// How many deadlines have passed by `now` and are not carried out, counted up to `limit`. O(limit).
+    fn count_overdue(&self, now: Millis, limit: usize) -> usize;
+
+    /// Decides a request on a state of which some deadlines may have passed and not be carried out. A decision that may
+    /// be another after them is refused with `TRYAGAIN`.
+    ///
+    /// # Errors
+    /// As `decide`, and `TRYAGAIN`.
+    #[inline]
+    fn decide_or_try_again(
+        &self,
+        now: Millis,
+        request: &Self::Request<'_>,
+    ) -> Decided<Self::Event, Self::Reply> {
+        let decided = self.decide(now, request);
+        if self.next_due().is_some_and(|due| due <= now) && depends_on_overdue(self, now, &decided) {
+            return try_again(|limit| self.count_overdue(now, limit));
+        }
+        decided
     }
 
     /// How many elements of the work that goes on in slices (`continue_work`) are carried out with a request.
@@ -133,6 +152,16 @@ pub trait Machine: Clone + Send + Sized + 'static {
     /// # Errors
     /// The first contradiction found.
     fn check(&self) -> Checked;
+}
+
+/// Whether a decision may be another once the deadlines that have passed are carried out.
+#[cold]
+fn depends_on_overdue<M: Machine>(machine: &M, now: Millis, decided: &Decided<M::Event, M::Reply>) -> bool {
+    let may_differ = match decided {
+        Ok(decision) => decision.events.is_empty() && machine.is_nothing(&decision.reply),
+        Err(refusal) => refusal.code.may_be_lifted(),
+    };
+    may_differ && machine.count_overdue(now, 1) > 0
 }
 
 /// Implements the methods of [`Machine`] that every state has as methods of its own, under the same names.

@@ -27,6 +27,18 @@ words! {
         Limit => "LIMIT",
         /// Enough is free, but not side by side, and the caller required it.
         NoAdjacent => "NOADJACENT",
+        /// Deadlines that have passed are still being carried out, and the answer may depend on them. The same request
+        /// succeeds or is refused for good a moment later.
+        TryAgain => "TRYAGAIN",
+    }
+}
+
+impl Code {
+    /// Whether a refusal may be lifted by deadlines that have passed and are not carried out: something is taken, there
+    /// already, or used up. A deadline ends things and makes none, so it lifts no `NOTFOUND`; and it gives nobody a thing
+    /// or an epoch of another, so it lifts neither `NOTOWNER` nor `STALE`.
+    pub fn may_be_lifted(self) -> bool {
+        matches!(self, Self::Exists | Self::BadState | Self::Limit | Self::NoAdjacent | Self::TryAgain)
     }
 }
 
@@ -52,6 +64,23 @@ impl Refusal {
 /// Always.
 pub fn refuse<T>(code: Code, text: impl Into<String>) -> Result<T, Refusal> {
     Err(Refusal::new(code, text))
+}
+
+/// The most deadlines that a refusal counts.
+const MOST_COUNTED: usize = 1000;
+
+/// The refusal of a request whose answer depends on deadlines that have passed and are not carried out. `count` counts
+/// them up to a limit.
+///
+/// # Errors
+/// Always.
+pub fn try_again<T>(count: impl FnOnce(usize) -> usize) -> Result<T, Refusal> {
+    let left = match count(MOST_COUNTED + 1) {
+        0 | 1 => "a deadline is".to_owned(),
+        left if left > MOST_COUNTED => format!("more than {MOST_COUNTED} deadlines are"),
+        left => format!("{left} deadlines are"),
+    };
+    refuse(Code::TryAgain, format!("{left} being carried out: send the request again"))
 }
 
 impl fmt::Display for Refusal {

@@ -346,6 +346,7 @@ fn every_choice_equals_that_of_a_plain_list() {
             run.step();
         }
         let seen = run.seen;
+        run.rig.due();
         let (foretold, without_room) = losses_are_foretold(&run.rig);
         all.foretold += foretold;
         all.without_room += without_room;

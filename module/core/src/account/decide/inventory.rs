@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::lookups::{check_batch, known_account, known_instance, known_module, known_once};
 use crate::account::event::{Event, Events};
-use crate::account::model::place::{MAX_MIN, MAX_PLACES, Module, Policy, Presence, Share};
+use crate::account::model::place::{Instance, MAX_MIN, MAX_PLACES, Module, Policy, Presence, Share};
 use crate::account::model::record::{AccountState, Goal, Name};
 use crate::account::model::state::Book;
 use crate::account::model::tariff::{MAX_COUNT, Tariff};
 use crate::account::outcome::{Decided, Decision, Reply, decided, refuse, unchanged};
 use crate::account::request::ModuleSettings;
 use crate::invariant;
-use crate::shared::refusal::{Code, Refusal};
+use crate::shared::refusal::{Code, Refusal, try_again};
 use crate::shared::text::quoted;
 use crate::shared::token::{MAX_TTL, check_identifier};
 use crate::shared::{Bytes, Millis};
@@ -202,18 +202,27 @@ pub(super) fn decide_freeze(book: &Book, account: &[u8], on: bool) -> Decided {
     Ok(Decision { events, reply })
 }
 
-pub(super) fn decide_attach(book: &Book, module: &[u8], instance: &[u8]) -> Decided {
+pub(super) fn decide_attach(book: &Book, now: Millis, module: &[u8], instance: &[u8]) -> Decided {
     let (id, module) = known_module(book, module)?;
     check_identifier("instance", instance)?;
     let name = Name::from(instance);
     let reply = Reply::Instance(module.name.clone(), name.clone());
     let known = book.find_instance(id, instance).and_then(|id| book.indexed_instance(id));
+    check_place(known, now)?;
     let active = match known.map(|known| known.presence) {
         Some(Presence::Active | Presence::Standby) => return Ok(unchanged(reply)),
         Some(Presence::Away) => true,
         Some(Presence::Leaving) | None => book.places_taken(id).0 < module.places as usize,
     };
     Ok(decided(Event::Attached { module: module.name.clone(), instance: name, active }, reply))
+}
+
+/// Refuses an instance whose place is kept no longer: that is about to be carried out.
+fn check_place(instance: Option<&Instance>, now: Millis) -> Result<(), Refusal> {
+    if instance.and_then(|instance| instance.away_until).is_some_and(|until| until <= now) {
+        return try_again(|_| 1);
+    }
+    Ok(())
 }
 
 pub(super) fn decide_detach(
@@ -228,6 +237,7 @@ pub(super) fn decide_detach(
     }
     let (module_id, module) = known_module(book, module)?;
     let (id, known) = known_instance(book, module_id, module, instance)?;
+    check_place(Some(known), now)?;
     if known.presence == Presence::Leaving {
         return Ok(unchanged(Reply::Ok));
     }

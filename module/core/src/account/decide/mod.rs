@@ -90,7 +90,7 @@ fn decide_management(book: &Book, now: Millis, request: &ManagerRequest<'_>) -> 
             Ok(decided(Event::Rehomed { module: module.name.clone(), accounts }, count))
         }
         ManagerRequest::Freeze { account, on } => decide_freeze(book, account, *on),
-        ManagerRequest::Attach { module, instance } => decide_attach(book, module, instance),
+        ManagerRequest::Attach { module, instance } => decide_attach(book, now, module, instance),
         ManagerRequest::Detach { module, instance, grace } => {
             decide_detach(book, now, module, instance, *grace)
         }

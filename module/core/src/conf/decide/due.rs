@@ -6,8 +6,11 @@ use crate::conf::model::due::Due;
 use crate::conf::model::state::Realm;
 use crate::conf::model::transitions::{Transition, Trigger, effective, transition};
 use crate::conf::model::unit::UnitState;
+use crate::conf::request::Request;
 use crate::invariant;
 use crate::shared::Millis;
+use crate::shared::machine::Machine as _;
+use crate::shared::refusal::{Refusal, try_again};
 use std::borrow::Cow;
 
 /// The events of deadlines that have passed by `now`, at most `limit`. Call again until none are left. O(events log
@@ -35,6 +38,19 @@ pub fn decide_due(realm: &Realm, now: Millis, limit: usize) -> Events {
         events.extend(due.and_then(|due| realm.event_at(conference, due, now)));
     }
     events
+}
+
+/// Refuses a request that names a unit or a conference whose deadline has passed and was not carried out.
+#[cold]
+pub(super) fn check_named(realm: &Realm, now: Millis, request: &Request<'_>) -> Result<(), Refusal> {
+    let (cmu, e164) = request.named();
+    let has_passed = |due: Option<Millis>| due.is_some_and(|due| due <= now);
+    let unit = cmu.and_then(|cmu| realm.find_unit(cmu)).and_then(|id| realm.unit_due.get(id));
+    let conference = e164.and_then(|e164| realm.find(e164)).and_then(|id| realm.conference_due.get(id));
+    if has_passed(unit) || has_passed(conference) {
+        return try_again(|limit| realm.count_overdue(now, limit));
+    }
+    Ok(())
 }
 
 impl Realm {

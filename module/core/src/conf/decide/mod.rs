@@ -36,13 +36,17 @@ use crate::shared::text::quoted;
 use crate::shared::token::{MAX_TTL, check_identifier};
 use crate::shared::{Bytes, MAX_IDENTIFIER, Millis};
 
-/// Decides a request at `now`, which is not before the last time applied. All deadlines up to `now` were applied
-/// before. Complexity: see each request in docs/conferences.md.
+/// Decides a request at `now`, which is not before the last time applied. A request that names a unit or a conference
+/// whose deadline has passed and was not carried out is refused with `TRYAGAIN`. Complexity: see each request in
+/// docs/conferences.md.
 ///
 /// # Errors
 /// A refusal, with its error code and text.
 pub fn decide(realm: &Realm, now: Millis, request: &Request<'_>) -> Decided {
     realm.epochs().check_room()?;
+    if realm.next_due().is_some_and(|due| due <= now) {
+        due::check_named(realm, now, request)?;
+    }
     match request {
         Request::Unit(request) => decide_for_unit(realm, now, request),
         Request::Client(request) => decide_for_client(realm, now, request),

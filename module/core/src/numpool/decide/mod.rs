@@ -15,7 +15,7 @@ pub(super) use self::pick::Selection;
 use self::reconcile::decide_reconcile;
 pub use self::sliced::MAX_AT_ONCE;
 use super::causes::{MAX_CAUSES, MAX_WORD, Rule, is_cause};
-use super::cells::{Cell, State, Trigger, cell};
+use super::cells::{Cell, Trigger, cell};
 use super::directory::MAX_NUMBERS;
 use super::event::{Called, Cause, Event, Numbers, Word};
 use super::number::Number;
@@ -27,7 +27,7 @@ use super::state::{Pool, RestReason};
 use crate::invariant;
 use crate::shared::decision::{self, decided, unchanged};
 use crate::shared::list::NONE;
-use crate::shared::refusal::{Code, Refusal, refuse};
+use crate::shared::refusal::{Code, Refusal, refuse, try_again};
 use crate::shared::text::quoted;
 use crate::shared::token::{MAX_TTL, check_identifier, check_ttl};
 use crate::shared::{Bytes, Millis, copied};
@@ -43,8 +43,8 @@ fn counted(numbers: Numbers, event: impl Fn(Numbers) -> Event) -> Decided {
     Ok(Decision { events: each_some(numbers, event), reply })
 }
 
-/// Decides a request at `now`, which is not before the last time applied. The overdue deadlines of
-/// `decide_overdue` were applied before.
+/// Decides a request at `now`, which is not before the last time applied. A lease or a registration that the request
+/// names has ended once its deadline has passed, whether or not that was carried out.
 ///
 /// # Errors
 /// A refusal, with its error code and text.
@@ -53,14 +53,14 @@ pub fn decide(pool: &Pool, now: Millis, request: &Request<'_>) -> Decided {
         Request::Add(numbers) => decide_add(pool, numbers),
         Request::Del { numbers, drain } => decide_del(pool, numbers, *drain),
         Request::Reg { numbers, ttl, switch } => decide_reg(pool, now, numbers, *ttl, *switch),
-        Request::Unreg(numbers) => decide_unreg(pool, numbers),
-        Request::UnregSwitch(switch) => decide_unreg_switch(pool, switch),
+        Request::Unreg(numbers) => decide_unreg(pool, now, numbers),
+        Request::UnregSwitch(switch) => decide_unreg_switch(pool, now, switch),
         Request::Call(call) => decide_call(pool, now, call),
         Request::HangUp { number, lease, cooldown, cause } => {
             decide_hangup(pool, now, *number, *lease, *cooldown, *cause)
         }
         Request::TakeBack { number, lease } => {
-            if !carries(pool, *number, lease) {
+            if !carries(pool, now, *number, lease) {
                 return unchanged(Reply::Integer(0));
             }
             let (numbers, cause) = (smallvec![*number], Cause::TakenBack);
@@ -69,6 +69,11 @@ pub fn decide(pool: &Pool, now: Millis, request: &Request<'_>) -> Decided {
         Request::Renew { number, lease, ttl } => decide_renew(pool, now, *number, lease, *ttl),
         Request::Reconcile { switch, before, leases } => decide_reconcile(pool, now, switch, *before, leases),
         Request::Configure(changes) => {
+            // The cool-down after a lease is the one that holds when the lease ends.
+            if changes.cooldown.is_some() && pool.leases.deadlines().earliest().is_some_and(|due| due <= now)
+            {
+                return try_again(|limit| pool.leases.deadlines().count_passed(now, limit));
+            }
             let settings = configured(pool.settings, changes)?;
             let caps = changes.caps.filter(|caps| *caps != pool.caps);
             let configured = (settings != pool.settings).then_some(Event::Configured(settings));
@@ -174,13 +179,15 @@ fn decide_reg(
     switch.map_or(Ok(()), |switch| check_identifier("SWITCH", switch))?;
     let until = deadline(now, ttl, pool.settings.regttl);
     let mut came_up = 0;
-    let mut missing = None;
+    let (mut missing, mut lapsed) = (None, Numbers::new());
     let changed = each_once(numbers, |number| {
         let Some(id) = pool.directory.find(number) else {
             missing = missing.or(Some(number));
             return false;
         };
-        if pool.directory.get(id).state().is_up() {
+        if pool.has_lapsed(id, now) {
+            lapsed.push(number);
+        } else if pool.directory.get(id).state().is_up() {
             // The same again changes nothing.
             let by = pool.switches.of(id);
             let same = pool.registrations.get(id) == until && pool.switches.name(by) == switch;
@@ -196,18 +203,19 @@ fn decide_reg(
     if changed.is_empty() {
         return unchanged(reply);
     }
-    let switch = switch.map(Bytes::from_slice);
-    decided(Event::Registered { numbers: changed, until, switch }, reply)
+    let mut events = each_some(lapsed, Event::Lapsed);
+    events.push(Event::Registered { numbers: changed, until, switch: switch.map(Bytes::from_slice) });
+    Ok(Decision { events, reply })
 }
 
-fn decide_unreg(pool: &Pool, numbers: &[Number]) -> Decided {
+fn decide_unreg(pool: &Pool, now: Millis, numbers: &[Number]) -> Decided {
     let mut missing = None;
-    let down = each_once(numbers, |number| match pool.state_of(number) {
-        State::NoData => {
+    let down = each_once(numbers, |number| {
+        let Some(id) = pool.directory.find(number) else {
             missing = missing.or(Some(number));
-            false
-        }
-        state => state.is_up(),
+            return false;
+        };
+        pool.directory.get(id).state().is_up() && !pool.has_lapsed(id, now)
     });
     match missing {
         Some(number) => not_found(number),
@@ -215,13 +223,22 @@ fn decide_unreg(pool: &Pool, numbers: &[Number]) -> Decided {
     }
 }
 
-fn decide_unreg_switch(pool: &Pool, switch: &[u8]) -> Decided {
+fn decide_unreg_switch(pool: &Pool, now: Millis, switch: &[u8]) -> Decided {
     check_identifier("SWITCH", switch)?;
-    let group = pool.switches.find(switch).and_then(|group| pool.switches.get(group));
-    match group.map_or(0, |group| group.members.len()) {
-        0 => unchanged(Reply::Integer(0)),
-        count => decided(Event::Left { switch: Bytes::from_slice(switch) }, Reply::Integer(count.into())),
+    let group = pool.switches.find(switch).unwrap_or(NONE);
+    let count = pool.switches.get(group).map_or(0, |group| i64::from(group.members.len()));
+    let lapsed: Numbers = if pool.registrations.earliest().is_some_and(|due| due <= now) {
+        pool.switches.listed(group).filter(|&id| pool.has_lapsed(id, now)).map(|id| pool.number(id)).collect()
+    } else {
+        Numbers::new()
+    };
+    let live = count - lapsed.len() as i64;
+    if live == 0 {
+        return unchanged(Reply::Integer(0));
     }
+    let mut events = each_some(lapsed, Event::Lapsed);
+    events.push(Event::Left { switch: Bytes::from_slice(switch) });
+    Ok(Decision { events, reply: Reply::Integer(live) })
 }
 
 fn decide_call(pool: &Pool, now: Millis, call: &Call<'_>) -> Decided {
@@ -233,10 +250,10 @@ fn decide_call(pool: &Pool, now: Millis, call: &Call<'_>) -> Decided {
         return refuse(Code::Err, "PREFIX and PICK choose a number; they cannot go with one that is named");
     }
     if let Some(lease) = pool.leases.find(call.lease.token) {
-        return decide_repeated_call(pool, call, lease);
+        return decide_repeated_call(pool, now, call, lease);
     }
     let id = if let Some(number) = call.number {
-        callable(pool, number)?
+        callable(pool, now, number)?
     } else {
         match pool.pick(&Selection::of(pool, call), now) {
             Some(id) => id,
@@ -254,11 +271,14 @@ fn decide_call(pool: &Pool, now: Millis, call: &Call<'_>) -> Decided {
 }
 
 /// The same record again, for a caller that lost the first reply.
-fn decide_repeated_call(pool: &Pool, call: &Call<'_>, id: u32) -> Decided {
+fn decide_repeated_call(pool: &Pool, now: Millis, call: &Call<'_>, id: u32) -> Decided {
     let Some(lease) = pool.leases.get(id) else {
         invariant!("a lease that is found by its token is live");
         return unchanged(Reply::None);
     };
+    if pool.has_expired(id, now) {
+        return refuse(Code::Exists, format!("lease {} has expired", quoted(&lease.token)));
+    }
     let number = pool.number(lease.number);
     if call.number.is_some_and(|wanted| wanted != number) || !call.lease.chosen {
         return refuse(Code::Exists, format!("lease {} is live on number {number}", quoted(&lease.token)));
@@ -268,9 +288,12 @@ fn decide_repeated_call(pool: &Pool, call: &Call<'_>, id: u32) -> Decided {
 }
 
 /// The id of a number that can be called.
-fn callable(pool: &Pool, number: Number) -> Result<u32, Refusal> {
+fn callable(pool: &Pool, now: Millis, number: Number) -> Result<u32, Refusal> {
     let Some(id) = pool.directory.find(number) else { return not_found(number) };
     allowed(pool, number, Trigger::Call)?;
+    if pool.has_lapsed(id, now) {
+        return refuse(Code::BadState, format!("the registration of number {number} has lapsed"));
+    }
     let Some((until, reason)) = pool.rest_of(id) else { return Ok(id) };
     let (code, text) = match reason {
         RestReason::CoolDown => (Code::BadState, "is idle+up but cools down until"),
@@ -281,10 +304,11 @@ fn callable(pool: &Pool, number: Number) -> Result<u32, Refusal> {
 }
 
 /// Whether a number carries the call of this lease. A number that is not in the pool carries no call.
-fn carries(pool: &Pool, number: Number, token: &[u8]) -> bool {
+fn carries(pool: &Pool, now: Millis, number: Number, token: &[u8]) -> bool {
     let id = pool.directory.find(number).unwrap_or(NONE);
-    let live = pool.leases.get(pool.directory.get(id).lease());
-    live.is_some_and(|lease| lease.token[..] == *token)
+    let lease = pool.directory.get(id).lease();
+    let is_same = pool.leases.get(lease).is_some_and(|live| live.token[..] == *token);
+    is_same && !pool.has_expired(lease, now)
 }
 
 fn decide_hangup(
@@ -298,11 +322,17 @@ fn decide_hangup(
     cooldown.map_or(Ok(()), |cooldown| check_span("COOLDOWN", cooldown))?;
     cause.map_or(Ok(()), check_cause)?;
     match token {
-        None => allowed(pool, number, Trigger::HangUp)?,
+        None => {
+            allowed(pool, number, Trigger::HangUp)?;
+            let lease = pool.directory.find(number).map(|id| pool.directory.get(id).lease());
+            if lease.is_some_and(|lease| pool.has_expired(lease, now)) {
+                return refuse(Code::BadState, format!("the lease of number {number} has expired"));
+            }
+        }
         Some(token) => {
             check_identifier("LEASE", token)?;
             // A number that carries a call can be hung up.
-            if !carries(pool, number, token) {
+            if !carries(pool, now, number, token) {
                 return unchanged(Reply::Integer(0));
             }
         }
@@ -364,9 +394,10 @@ fn decide_cause(pool: &Pool, word: &[u8], rule: &Rule) -> Decided {
 fn decide_renew(pool: &Pool, now: Millis, number: Number, token: &[u8], ttl: Millis) -> Decided {
     check_identifier("LEASE", token)?;
     check_ttl(ttl)?;
-    let Some(id) = pool.directory.find(number) else { return not_found(number) };
-    let live = pool.leases.get(pool.directory.get(id).lease());
-    if live.is_none_or(|lease| lease.token[..] != *token) {
+    if pool.directory.find(number).is_none() {
+        return not_found(number);
+    }
+    if !carries(pool, now, number, token) {
         let text = format!("lease {} is not the live one of number {number}", quoted(token));
         return refuse(Code::NotOwner, text);
     }

@@ -26,7 +26,8 @@ pub(super) fn decide_reconcile(
     let (kept, unknown) = listed(pool, now, group, carried)?;
     let mut outcome = Reconciled { unknown, ..Reconciled::default() };
     let mut freed: Vec<(Millis, Number)> = Vec::new();
-    for id in pool.leases.carried_by(group) {
+    let live = pool.leases.carried_by(group).filter(|&id| !pool.has_expired(id, now));
+    for id in live {
         let Some(lease) = pool.leases.get(id) else {
             invariant!("a lease that a switch carries is live");
             continue;

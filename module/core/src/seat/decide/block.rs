@@ -1,6 +1,6 @@
 //! Blocks with a name or an end: `SEAT.BLOCK`, `SEAT.UNBLOCK ... NAME`, and the seats that a pick takes from a block.
 
-use super::rules::{Decided, all_are, block_called, named};
+use super::rules::{Decided, all_are, live_block, named};
 use crate::seat::blocks::{MAX_BLOCK_SEATS, MAX_BLOCKS};
 use crate::seat::event::Event;
 use crate::seat::outcome::Reply;
@@ -35,7 +35,11 @@ pub(super) fn decide_block(
     }
     let seats = named(show, seats)?;
     all_are(show, &seats, Owner::Free, "free")?;
-    let block = show.blocks.find(name, until).and_then(|id| show.blocks.get(id));
+    let block = show.blocks.find(name, until);
+    if block.is_some_and(|block| show.has_ended(block, now)) {
+        return refuse(Code::BadState, "the block has ended, and its seats are about to be free");
+    }
+    let block = block.and_then(|id| show.blocks.get(id));
     if block.is_none() && show.blocks.len() >= MAX_BLOCKS {
         return refuse(Code::Limit, format!("a show has at most {MAX_BLOCKS} blocks"));
     }
@@ -48,11 +52,22 @@ pub(super) fn decide_block(
     decided(Event::BlockedIn { name: name.map(Bytes::from_slice), until, seats }, Reply::Integer(count))
 }
 
-pub(super) fn decide_end(show: &Show, name: &[u8]) -> Decided {
-    let block = block_called(show, name)?;
+pub(super) fn decide_end(show: &Show, now: Millis, name: &[u8]) -> Decided {
+    let block = live_block(show, now, name)?;
     let count = show.blocked_seats(block).len() as i64;
     let ended = Event::BlockEnded { name: Some(Bytes::from_slice(name)), until: None, expired: false };
     decided(ended, Reply::Integer(count))
+}
+
+/// Refuses seats whose block has ended: they are about to be free.
+pub(super) fn none_has_ended(show: &Show, now: Millis, seats: &[Seat]) -> Result<(), Refusal> {
+    let ended = |seat: &&Seat| show.blocks.of(**seat).is_some_and(|block| show.has_ended(block, now));
+    match seats.iter().find(ended) {
+        None => Ok(()),
+        Some(&seat) => {
+            refuse(Code::BadState, format!("the block of seat {} has ended", quoted(show.venue.id(seat))))
+        }
+    }
 }
 
 /// Refuses seats that are not of this block, or that are held or sold.

@@ -16,7 +16,7 @@ pub mod wish;
 
 use self::orphans::{check_orphans, forbids_orphans};
 use self::rules::{
-    Decided, all_are, all_are_of_order, bad_seat, block_called, check_user, check_user_limits, deadline,
+    Decided, all_are, all_are_of_order, bad_seat, check_user, check_user_limits, deadline, live_block,
     live_hold, named, no_hold, resolve, retried, turn_of,
 };
 use self::search::Search;
@@ -33,8 +33,8 @@ use crate::shared::text::quoted;
 use crate::shared::token::check_identifier;
 use crate::shared::{Bytes, Millis, copied};
 
-/// Decides a request at `now`, which is not before the last time applied. The overdue holds of
-/// `overdue::decide_overdue` have expired before.
+/// Decides a request at `now`, which is not before the last time applied. A hold, wait or block that the request names
+/// has ended once its deadline has passed, whether or not that was carried out.
 ///
 /// # Errors
 /// A refusal, with its error code and text.
@@ -43,9 +43,9 @@ pub fn decide(show: &Show, now: Millis, request: &Request<'_>) -> Decided {
         Request::Hold(hold) => decide_hold(show, now, hold),
         Request::Pick(pick) => decide_pick(show, now, pick),
         Request::Extend { token, ttl } => decide_extend(show, now, token, *ttl),
-        Request::Confirm { token, user, order } => decide_confirm(show, token, *user, *order),
+        Request::Confirm { token, user, order } => decide_confirm(show, now, token, *user, *order),
         Request::Exchange { token, user, order, from, seats } => {
-            let mut decision = decide_confirm(show, token, *user, *order)?;
+            let mut decision = decide_confirm(show, now, token, *user, *order)?;
             // A retry refunds nothing again.
             if !decision.events.is_empty() {
                 let seats = named(show, seats)?;
@@ -54,7 +54,7 @@ pub fn decide(show: &Show, now: Millis, request: &Request<'_>) -> Decided {
             }
             Ok(decision)
         }
-        Request::Release { token, seats } => decide_release(show, token, seats.as_deref()),
+        Request::Release { token, seats } => decide_release(show, now, token, seats.as_deref()),
         Request::Refund { order, seats } => decide_refund(show, *order, seats),
         Request::Block(seats) => {
             let seats = named(show, seats)?;
@@ -63,16 +63,17 @@ pub fn decide(show: &Show, now: Millis, request: &Request<'_>) -> Decided {
             decided(Event::Blocked { seats }, Reply::Integer(count))
         }
         Request::BlockIn { name, until, seats } => block::decide_block(show, now, *name, *until, seats),
-        Request::EndBlock(name) => block::decide_end(show, name),
+        Request::EndBlock(name) => block::decide_end(show, now, name),
         Request::Unblock(seats) => {
             let seats = named(show, seats)?;
             all_are(show, &seats, Owner::Blocked, "blocked")?;
+            block::none_has_ended(show, now, &seats)?;
             let count = seats.len() as i64;
             decided(Event::Unblocked { seats }, Reply::Integer(count))
         }
         Request::Alter(part) => alter::decide_alter(show, now, part),
         Request::Wait(wait) => wait::decide_wait(show, now, wait),
-        Request::Unwait(token) => wait::decide_unwait(show, token),
+        Request::Unwait(token) => wait::decide_unwait(show, now, token),
     }
 }
 
@@ -88,16 +89,17 @@ pub fn decide_due(show: &Show, now: Millis, limit: usize) -> Events {
 
 fn decide_hold(show: &Show, now: Millis, hold: &Hold<'_>) -> Decided {
     let fingerprint = hold.fingerprint();
-    if let Some(record) = retried(show, hold.user, hold.token, fingerprint)? {
+    if let Some(record) = retried(show, now, hold.user, hold.token, fingerprint)? {
         return unchanged(Reply::Hold(record));
     }
     hold.wanted().check()?;
     let until = deadline(show, now, now, hold.ttl)?;
     let replaced = match hold.replace {
-        Some(replace) => Some(live_hold(show, replace.token, Some(hold.user))?),
+        Some(replace) => Some(live_hold(show, now, replace.token, Some(hold.user))?),
         None => None,
     };
     check_user_limits(show, hold.user, hold.count as u32, replaced)?;
+    hold.from.map(|name| live_block(show, now, name)).transpose()?;
     let wish = resolve(show, &hold.wanted())?;
     let lifted = replaced.map(|id| show.claims.get(id));
     let again = hold.replace.is_some_and(|replace| !replace.other);
@@ -120,7 +122,7 @@ fn decide_hold(show: &Show, now: Millis, hold: &Hold<'_>) -> Decided {
 
 fn decide_pick(show: &Show, now: Millis, pick: &Pick<'_>) -> Decided {
     let fingerprint = pick.fingerprint();
-    if let Some(record) = retried(show, pick.user, pick.token, fingerprint)? {
+    if let Some(record) = retried(show, now, pick.user, pick.token, fingerprint)? {
         return unchanged(Reply::Hold(record));
     }
     if pick.seats.len() as i64 > MAX_COUNT {
@@ -129,7 +131,7 @@ fn decide_pick(show: &Show, now: Millis, pick: &Pick<'_>) -> Decided {
     let until = deadline(show, now, now, pick.ttl)?;
     let seats = named(show, &pick.seats)?;
     check_user_limits(show, pick.user, seats.len() as u32, None)?;
-    let from = pick.from.map(|name| block_called(show, name)).transpose()?;
+    let from = pick.from.map(|name| live_block(show, now, name)).transpose()?;
     match from {
         None => all_are(show, &seats, Owner::Free, "free")?,
         Some(block) => block::all_are_available(show, &seats, block)?,
@@ -156,12 +158,18 @@ fn decided_hold(
 }
 
 fn decide_extend(show: &Show, now: Millis, token: &[u8], ttl: Millis) -> Decided {
-    let id = live_hold(show, token, None)?;
+    let id = live_hold(show, now, token, None)?;
     let until = deadline(show, now, show.claims.get(id).created, ttl)?;
     decided(Event::Extended { token: Bytes::from_slice(token), until }, Reply::Integer(until))
 }
 
-fn decide_confirm(show: &Show, token: &[u8], user: Option<&[u8]>, order: Option<&[u8]>) -> Decided {
+fn decide_confirm(
+    show: &Show,
+    now: Millis,
+    token: &[u8],
+    user: Option<&[u8]>,
+    order: Option<&[u8]>,
+) -> Decided {
     if let Some(order) = order {
         check_identifier("order", order)?;
     }
@@ -169,6 +177,7 @@ fn decide_confirm(show: &Show, token: &[u8], user: Option<&[u8]>, order: Option<
     let claim = show.claims.get(id);
     check_user(show, id, user)?;
     match claim.stage {
+        Stage::Held { until } if until <= now => no_hold(token),
         Stage::Held { .. } => {
             let event = Event::Confirmed { token: copied(&claim.token), order: order.map(Bytes::from_slice) };
             decided(event, Reply::Integer(claim.seats.len() as i64))
@@ -187,8 +196,8 @@ fn decide_confirm(show: &Show, token: &[u8], user: Option<&[u8]>, order: Option<
     }
 }
 
-fn decide_release(show: &Show, token: &[u8], seats: Option<&[&[u8]]>) -> Decided {
-    let id = live_hold(show, token, None)?;
+fn decide_release(show: &Show, now: Millis, token: &[u8], seats: Option<&[&[u8]]>) -> Decided {
+    let id = live_hold(show, now, token, None)?;
     let claim = show.claims.get(id);
     let seats = match seats {
         None => copied(&claim.seats),

@@ -170,7 +170,7 @@ fn for_hold(show: &Show, now: Millis, hold: &Hold<'_>, request: &Request<'_>) ->
     if !holds.is_empty() {
         return expiries(show, now, holds);
     }
-    let replaced = hold.replace.and_then(|replace| live_hold(show, replace.token, Some(hold.user)).ok());
+    let replaced = hold.replace.and_then(|replace| live_hold(show, now, replace.token, Some(hold.user)).ok());
     let of_user = of_user(show, now, hold.user, hold.count.clamp(0, u32::MAX.into()) as u32, replaced);
     if !of_user.is_empty() {
         return expiries(show, now, of_user);

@@ -22,6 +22,7 @@ pub(in crate::seat) type Decided = decision::Decided<Event, Reply>;
 /// The record of the hold, if an equal request with this token made it before.
 pub(in crate::seat) fn retried(
     show: &Show,
+    now: Millis,
     user: &[u8],
     token: TokenChoice<'_>,
     fingerprint: u64,
@@ -34,7 +35,7 @@ pub(in crate::seat) fn retried(
     let Some(id) = show.claims.find(token.token) else { return Ok(None) };
     let claim = show.claims.get(id);
     match claim.stage {
-        Stage::Held { until } if token.chosen && claim.fingerprint == fingerprint => {
+        Stage::Held { until } if until > now && token.chosen && claim.fingerprint == fingerprint => {
             let user = show.claims.user(claim.user).name.clone();
             Ok(Some(HoldRecord { token: claim.token.clone(), user, seats: claim.seats.clone(), until }))
         }
@@ -148,9 +149,7 @@ pub(in crate::seat) fn resolve(show: &Show, wanted: &Wanted<'_>) -> Result<Wish,
 /// # Errors
 /// `NOTFOUND` if there is none.
 pub fn block_called(show: &Show, name: &[u8]) -> Result<u32, Refusal> {
-    show.blocks.called(name).ok_or_else(|| {
-        Refusal::new(Code::NotFound, format!("there is no block {}; it may have ended", quoted(name)))
-    })
+    show.blocks.called(name).map_or_else(|| no_block(name), Ok)
 }
 
 /// The turn that these seats take: that of their area, if they all lie in one.
@@ -171,11 +170,28 @@ pub(in crate::seat) fn turn_of(show: &Show, wish: &Wish, seats: &[Seat]) -> Turn
     place.map_or(Turn::None, |(bucket, _)| Turn::Bucket(bucket))
 }
 
-/// The number of a live hold; with `user`, it must be that user's.
-pub(in crate::seat) fn live_hold(show: &Show, token: &[u8], user: Option<&[u8]>) -> Result<u32, Refusal> {
+/// As `block_called`. A block whose end has passed has ended, whether or not that was carried out.
+pub(in crate::seat) fn live_block(show: &Show, now: Millis, name: &[u8]) -> Result<u32, Refusal> {
+    let block = block_called(show, name)?;
+    if show.has_ended(block, now) { no_block(name) } else { Ok(block) }
+}
+
+fn no_block<T>(name: &[u8]) -> Result<T, Refusal> {
+    refuse(Code::NotFound, format!("there is no block {}; it may have ended", quoted(name)))
+}
+
+/// The number of a live hold; with `user`, it must be that user's. A hold whose deadline has passed has expired, whether
+/// or not that was carried out.
+pub(in crate::seat) fn live_hold(
+    show: &Show,
+    now: Millis,
+    token: &[u8],
+    user: Option<&[u8]>,
+) -> Result<u32, Refusal> {
     let Some(id) = show.claims.find(token) else { return no_hold(token) };
     check_user(show, id, user)?;
     match show.claims.get(id).stage {
+        Stage::Held { until } if until <= now => no_hold(token),
         Stage::Held { .. } => Ok(id),
         Stage::Sold { .. } => refuse(Code::BadState, format!("token {} is sold, not held", quoted(token))),
     }

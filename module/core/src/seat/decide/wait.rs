@@ -1,6 +1,6 @@
 //! The waiting list: `SEAT.WAIT`, `SEAT.UNWAIT`, and the offers to waiters.
 
-use super::rules::{Decided, check_user_limits, deadline, resolve, retried, turn_of};
+use super::rules::{Decided, check_user_limits, deadline, live_block, resolve, retried, turn_of};
 use super::search::Search;
 use super::wish::{Found, Wish};
 use crate::seat::event::{Event, Held, Waited, WaitedFrom};
@@ -19,7 +19,7 @@ use crate::shared::{Bytes, Millis};
 
 pub(super) fn decide_wait(show: &Show, now: Millis, wait: &Wait<'_>) -> Decided {
     let fingerprint = wait.fingerprint();
-    if let Some(record) = waited(show, wait, fingerprint)? {
+    if let Some(record) = waited(show, now, wait, fingerprint)? {
         return unchanged(Reply::Wait(record));
     }
     let wanted = wait.hold.wanted();
@@ -31,6 +31,7 @@ pub(super) fn decide_wait(show: &Show, now: Millis, wait: &Wait<'_>) -> Decided 
     if most > 0 && count > most {
         return refuse(Code::Limit, format!("a user may have {most} seats, not {count}"));
     }
+    wanted.from.map(|name| live_block(show, now, name)).transpose()?;
     let wish = resolve(show, &wanted)?;
     // Before others are served, nobody is.
     if !show.waiters.unserved
@@ -78,16 +79,21 @@ pub(super) fn decide_wait(show: &Show, now: Millis, wait: &Wait<'_>) -> Decided 
 }
 
 /// The record of the wait, if an equal request with this token made it before.
-fn waited(show: &Show, wait: &Wait<'_>, fingerprint: u64) -> Result<Option<WaitRecord>, Refusal> {
+fn waited(
+    show: &Show,
+    now: Millis,
+    wait: &Wait<'_>,
+    fingerprint: u64,
+) -> Result<Option<WaitRecord>, Refusal> {
     let token = wait.hold.token;
     if let Some(id) = show.waiters.find(token.token) {
         let waiter = show.waiters.get(id);
-        if token.chosen && waiter.fingerprint == fingerprint {
+        if waiter.until > now && token.chosen && waiter.fingerprint == fingerprint {
             return Ok(Some(show.wait_record(id)));
         }
         return refuse(Code::Exists, format!("token {} is in use by a waiting user", quoted(token.token)));
     }
-    let Some(record) = retried(show, wait.hold.user, token, fingerprint)? else { return Ok(None) };
+    let Some(record) = retried(show, now, wait.hold.user, token, fingerprint)? else { return Ok(None) };
     Ok(Some(WaitRecord {
         since: show.claims.find(token.token).map_or(0, |id| show.claims.get(id).created),
         count: record.seats.len() as u32,
@@ -141,14 +147,16 @@ fn queue_wish(wait: &Wait<'_>, wish: &Wish) -> QueueWish {
     }
 }
 
-pub(super) fn decide_unwait(show: &Show, token: &[u8]) -> Decided {
+pub(super) fn decide_unwait(show: &Show, now: Millis, token: &[u8]) -> Decided {
     match show.waiters.find(token) {
-        Some(_) => decided(Event::Unwaited { token: Bytes::from_slice(token), expired: false }, Reply::Ok),
-        None if show.claims.find(token).is_some() => {
+        Some(id) if show.waiters.get(id).until > now => {
+            decided(Event::Unwaited { token: Bytes::from_slice(token), expired: false }, Reply::Ok)
+        }
+        _ if show.claims.find(token).is_some() => {
             let text = format!("token {} does not wait any more: it has seats", quoted(token));
             refuse(Code::BadState, text)
         }
-        None => refuse(Code::NotFound, format!("nobody waits under token {}", quoted(token))),
+        _ => refuse(Code::NotFound, format!("nobody waits under token {}", quoted(token))),
     }
 }
 

@@ -36,7 +36,7 @@ pub struct Blocks {
     /// Blocks without a name, by their end.
     by_end: BTreeMap<Millis, u32>,
     of_seat: HashMap<Seat, u32>,
-    deadlines: Deadlines,
+    pub(in crate::seat) deadlines: Deadlines,
 }
 
 impl Blocks {

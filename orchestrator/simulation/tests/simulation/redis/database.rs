@@ -236,7 +236,7 @@ impl Database {
         step.apply_due(F::DUE_AT_ONCE);
         let work = step.state.work_with(request);
         step.state.prepare(request);
-        let decided = step.state.decide(step.now, request).map(|decision| {
+        let decided = step.state.decide_or_try_again(step.now, request).map(|decision| {
             decision.events.iter().for_each(|event| step.apply(event));
             if work > 0 {
                 step.continue_work(work);
