@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::{AsyncConnectionConfig, Cmd, Pipeline, RedisFuture, RedisResult, Value};
+use tokio::time::sleep;
 
 use crate::address::without_password;
 use crate::dial::Dialed;
@@ -124,20 +125,34 @@ pub(crate) fn command(name: &str) -> Cmd {
     begun
 }
 
-/// Sends a command and reads its reply.
+/// How long to wait before each repetition of a request that was answered `TRYAGAIN`, in milliseconds; 6 s in all. The
+/// server carries out some 100,000 deadlines in a second, and with each request some of its own.
+const REPEATED_AFTER_MS: [u64; 12] = [5, 10, 20, 40, 80, 160, 320, 640, 1000, 1000, 1000, 1500];
+
+/// Sends a command and reads its reply. A command that is answered `TRYAGAIN` is sent again, a bounded number of times.
 ///
 /// # Errors
 /// Any [`Error`] of a request.
 pub async fn query<T: redis::FromRedisValue>(connection: &mut Connection, command: &Cmd) -> Result<T, Error> {
-    // Not `query_async`, which allocates memory for the future of each request.
-    let reply = connection.send(command).await;
-    // `extract_error` builds the whole reply again.
-    let reply = reply.and_then(|reply| if has_error(&reply) { reply.extract_error() } else { Ok(reply) });
-    let reply = reply.and_then(|reply| Ok(redis::from_redis_value(reply)?));
-    reply.map_err(|source| Error::of(command, source))
+    let mut pauses = REPEATED_AFTER_MS.into_iter();
+    loop {
+        // Not `query_async`, which allocates memory for the future of each request.
+        let reply = connection.send(command).await;
+        // `extract_error` builds the whole reply again.
+        let reply = reply.and_then(|reply| if has_error(&reply) { reply.extract_error() } else { Ok(reply) });
+        let reply = reply.and_then(|reply| Ok(redis::from_redis_value(reply)?));
+        match reply.map_err(|source| Error::of(command, source)) {
+            Err(error) if error.is_try_again() => match pauses.next() {
+                Some(pause) => sleep(Duration::from_millis(pause)).await,
+                None => return Err(error),
+            },
+            reply => return reply,
+        }
+    }
 }
 
-/// Sends commands in one round trip; each has its own result.
+/// Sends commands in one round trip; each has its own result. Those that are answered `TRYAGAIN` are sent again, a
+/// bounded number of times.
 ///
 /// # Errors
 /// [`Error::Link`] if the connection broke; a refusal is the result of its own command.
@@ -145,15 +160,45 @@ pub(crate) async fn query_all(
     connection: &mut Connection,
     commands: Vec<Cmd>,
 ) -> Result<Vec<Result<Value, Error>>, Error> {
-    if commands.is_empty() {
-        return Ok(Vec::new());
+    let pipe = pipeline_of(commands);
+    let mut results = query_once(connection, &pipe).await?;
+    for pause in REPEATED_AFTER_MS {
+        let refused = |result: &Result<Value, Error>| result.as_ref().is_err_and(Error::is_try_again);
+        let again = results.iter_mut().zip(pipe.cmd_iter()).filter(|(result, _)| refused(result));
+        let (places, again): (Vec<_>, Vec<_>) =
+            again.map(|(result, command)| (result, command.clone())).unzip();
+        if again.is_empty() {
+            break;
+        }
+        sleep(Duration::from_millis(pause)).await;
+        for (place, result) in places.into_iter().zip(query_once(connection, &pipeline_of(again)).await?) {
+            *place = result;
+        }
     }
+    Ok(results)
+}
+
+fn pipeline_of(commands: Vec<Cmd>) -> Pipeline {
     let mut pipe = Pipeline::with_capacity(commands.len());
     for command in commands {
         pipe.add_command(command);
     }
+    pipe
+}
+
+/// Sends commands in one round trip; each has its own result.
+///
+/// # Errors
+/// [`Error::Link`] if the connection broke; a refusal is the result of its own command.
+async fn query_once(
+    connection: &mut Connection,
+    pipe: &Pipeline,
+) -> Result<Vec<Result<Value, Error>>, Error> {
+    if pipe.is_empty() {
+        return Ok(Vec::new());
+    }
     // Not `query_async`, which allocates memory for the future of each pipeline.
-    let replies = connection.send_all(&pipe, 0, pipe.len()).await;
+    let replies = connection.send_all(pipe, 0, pipe.len()).await;
     let replies =
         replies.map_err(|source| Error::Link { what: "the requests got no answer".to_owned(), source })?;
     let results = replies.into_iter().zip(pipe.cmd_iter()).map(|(reply, command)| match reply {

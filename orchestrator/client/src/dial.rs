@@ -186,6 +186,44 @@ mod tests {
         assert!(store.ask_all(vec![one, two]).await.unwrap_err().ends_session());
     }
 
+    /// A server that carries out deadlines, so many requests long.
+    struct Busy(AtomicUsize);
+
+    impl Transport for Busy {
+        fn send(
+            &self,
+            commands: &mut dyn Iterator<Item = &Cmd>,
+        ) -> BoxFuture<'static, io::Result<Vec<Value>>> {
+            let answer = |_| {
+                let before =
+                    self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+                let line = b"-TRYAGAIN 7 deadlines are being carried out: send the request again\r\n";
+                before.map_or(Value::Okay, |_| redis::parse_redis_value(line).unwrap())
+            };
+            let answers = commands.map(answer).collect();
+            async { Ok(answers) }.boxed()
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn request_that_is_to_be_sent_again_is() {
+        let store = |busy| {
+            let transport = Arc::new(Busy(AtomicUsize::new(busy)));
+            RealmStore::new(
+                Connection::from(Dialed { transport, response_timeout: Servers::TIMEOUT }),
+                "realm",
+            )
+        };
+        let one = store(0).begin("ONE");
+        assert_eq!(store(5).ask::<Value>(&one).await.unwrap(), Value::Okay);
+        let replies = store(5).ask_all(vec![one.clone(), one.clone(), one.clone()]).await.unwrap();
+        assert!(replies.iter().all(Result::is_ok), "{replies:?}");
+        let refused = store(usize::MAX).ask::<Value>(&one).await.unwrap_err();
+        assert_eq!((refused.code(), refused.ends_session()), (Some("TRYAGAIN"), false));
+        let replies = store(usize::MAX).ask_all(vec![one]).await.unwrap();
+        assert_eq!(replies[0].as_ref().unwrap_err().code(), Some("TRYAGAIN"));
+    }
+
     #[tokio::test(start_paused = true)]
     async fn unknown_server_is_not_reached() {
         let error = connect(&Counter::default(), "redis://nowhere:6379", Servers::TIMEOUT).await.unwrap_err();

@@ -64,14 +64,13 @@ impl Error {
 
 /// Codes of refusals that concern the server and not the request: the server is no master, or is not ready, or refuses
 /// writes because it has too few replicas.
-const SERVER_CODES: [&str; 13] = [
+const SERVER_CODES: [&str; 12] = [
     "READONLY",
     "LOADING",
     "MASTERDOWN",
     "CLUSTERDOWN",
     "MOVED",
     "ASK",
-    "TRYAGAIN",
     "NOREPLICAS",
     "UNBLOCKED",
     "NOAUTH",
@@ -81,6 +80,11 @@ const SERVER_CODES: [&str; 13] = [
 ];
 
 impl Error {
+    /// Whether the same request is to be sent again in a moment: the server is busy with what the answer depends on.
+    pub(crate) fn is_try_again(&self) -> bool {
+        self.code() == Some("TRYAGAIN")
+    }
+
     /// Whether the error ends the session: the server is of no further use, and whether the request was carried out is
     /// unknown.
     pub fn ends_session(&self) -> bool {
