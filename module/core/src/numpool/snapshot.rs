@@ -326,6 +326,7 @@ impl Pool {
 
     fn decode_queue(&mut self, reader: &mut Reader<'_>) -> Result<(), Damaged> {
         for id in read_ids(reader)? {
+            ensure(self.directory.name(id).is_some(), "a number is in the queue that is not there")?;
             let record = self.directory.get(id);
             let waits = record.state() == State::IdleUp && record.place == Place::Nowhere;
             ensure(waits, "a number is in the queue that cannot be there")?;
@@ -364,6 +365,7 @@ impl Pool {
     ) -> Result<(Lease, Option<Millis>), Damaged> {
         let token = reader.identifier()?;
         let number = reader.number()?;
+        ensure(self.directory.name(number).is_some(), "a lease is of no number")?;
         let record = self.directory.get(number);
         ensure(
             record.state().is_busy() && record.lease() == NONE,

@@ -1,12 +1,13 @@
 //! A value for each numbered thing, in columns that exist only where they are used.
 
 use super::invariant::Checked;
-use crate::ensure;
+use crate::{ensure, invariant};
 
 /// Values of one chunk. Chunks are never moved, so growing to a million values copies nothing.
 const CHUNK: usize = 4096;
 
-/// A value by number; what was never set has the default. All O(1).
+/// A value by number. A column reaches from 0 to the greatest number that was set; numbers between that were not set have
+/// the default value. All O(1).
 #[derive(Clone, Debug)]
 pub struct Column<T> {
     chunks: Vec<Vec<T>>,
@@ -19,11 +20,19 @@ impl<T> Default for Column<T> {
 }
 
 impl<T: Copy + Default> Column<T> {
-    /// The value of that number.
+    /// The value of that number, which the column reaches.
     #[inline]
     pub fn get(&self, id: u32) -> T {
-        let slot = self.chunks.get(id as usize / CHUNK).and_then(|chunk| chunk.get(id as usize % CHUNK));
-        slot.copied().unwrap_or_default()
+        self.find(id).unwrap_or_else(|| {
+            invariant!("a value that is read was set");
+            T::default()
+        })
+    }
+
+    /// The value of that number, if the column reaches it.
+    #[inline]
+    pub fn find(&self, id: u32) -> Option<T> {
+        self.chunks.get(id as usize / CHUNK)?.get(id as usize % CHUNK).copied()
     }
 
     /// Sets the value of that number.
@@ -101,6 +110,15 @@ mod tests {
     }
 
     #[test]
+    #[cfg(debug_assertions)]
+    #[should_panic(expected = "a value that is read was set")]
+    fn value_that_no_column_reaches_is_a_broken_invariant() {
+        let mut column = Column::default();
+        column.set(5u32, 1u8);
+        column.get(6);
+    }
+
+    #[test]
     fn values_stay_where_they_were_put() {
         let mut column = Column::default();
         for id in [9000u32, 0, 4095, 4096, 70_000] {
@@ -109,8 +127,8 @@ mod tests {
         for id in [9000u32, 0, 4095, 4096, 70_000] {
             assert_eq!(column.get(id), id + 1);
         }
-        assert_eq!(column.get(1), 0);
-        assert_eq!(column.get(1_000_000), 0);
+        assert_eq!((column.get(1), column.find(1)), (0, Some(0)));
+        assert_eq!(column.find(1_000_000), None);
         *column.at(5) += 7;
         assert_eq!(column.get(5), 7);
     }

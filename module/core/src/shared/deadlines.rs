@@ -195,7 +195,7 @@ impl Deadlines {
 
     #[inline]
     fn place_of(&self, id: u32) -> Option<usize> {
-        self.place.get(id).checked_sub(1).map(|at| at as usize)
+        self.place.find(id)?.checked_sub(1).map(|at| at as usize)
     }
 
     #[inline]

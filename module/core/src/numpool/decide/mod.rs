@@ -305,7 +305,7 @@ fn callable(pool: &Pool, now: Millis, number: Number) -> Result<u32, Refusal> {
 
 /// Whether a number carries the call of this lease. A number that is not in the pool carries no call.
 fn carries(pool: &Pool, now: Millis, number: Number, token: &[u8]) -> bool {
-    let id = pool.directory.find(number).unwrap_or(NONE);
+    let Some(id) = pool.directory.find(number) else { return false };
     let lease = pool.directory.get(id).lease();
     let is_same = pool.leases.get(lease).is_some_and(|live| live.token[..] == *token);
     is_same && !pool.has_expired(lease, now)

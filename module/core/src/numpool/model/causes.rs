@@ -116,7 +116,7 @@ impl Causes {
 
     /// The word of the last cause of a number; `other` if the cause found no room.
     pub(in crate::numpool) fn last(&self, number: u32) -> Option<&[u8]> {
-        match self.last.get(number) {
+        match self.last.find(number)? {
             0 => None,
             OTHER => Some(b"other"),
             place => self.list.get(usize::from(place - 1)).map(|cause| &cause.word[..]),
@@ -125,7 +125,7 @@ impl Causes {
 
     /// Forgets the last cause of a number.
     pub(in crate::numpool) fn forget(&mut self, number: u32) {
-        if self.last.get(number) != 0 {
+        if self.last.find(number).is_some() {
             self.last.set(number, 0);
         }
     }

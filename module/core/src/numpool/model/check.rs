@@ -139,6 +139,7 @@ impl Pool {
     /// Each live lease is that of the number that it names.
     fn check_leases(&self) -> Checked {
         for (id, lease) in self.leases.table().iter() {
+            ensure!(self.directory.name(lease.number).is_some(), "lease {id} is of no number");
             let found = self.directory.get(lease.number).lease();
             ensure!(found == id, "lease {id} is that of number {}, which has {found}", lease.number);
             let has_peer = self.peers.of(lease.number) != NONE;

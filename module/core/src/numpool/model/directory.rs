@@ -75,7 +75,7 @@ impl<T: Copy + Default> Directory<T> {
         self.names.of(id)
     }
 
-    /// What is kept of an id, or the default. O(1).
+    /// What is kept of an id that was given out. O(1).
     pub fn get(&self, id: u32) -> T {
         self.names.entries.get(id).value
     }
@@ -233,8 +233,9 @@ impl<T: Copy + Default> Names<T> {
     }
 
     fn packed(&self, id: u32) -> u64 {
-        let [low, high] = self.entries.get(id).name;
-        u64::from(high) << 32 | u64::from(low)
+        let name = self.entries.find(id).map_or([0; 2], |entry| entry.name);
+        let [low, high] = name.map(u64::from);
+        high << 32 | low
     }
 
     fn set_packed(&mut self, id: u32, packed: u64) {

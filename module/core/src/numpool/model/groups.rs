@@ -70,7 +70,7 @@ impl Groups {
 
     /// The group that a number belongs to, or `NONE`. O(1).
     pub fn of(&self, number: u32) -> u32 {
-        self.members.get(number).group
+        self.members.find(number).map_or(NONE, |member| member.group)
     }
 
     /// All groups with their ids.
@@ -120,14 +120,14 @@ impl Groups {
 
     /// Lists a number, which is not listed, with its group, if it has one. O(1).
     pub fn list(&mut self, number: u32) {
-        if let Some(group) = self.table.get_mut(self.members.get(number).group) {
+        if let Some(group) = self.table.get_mut(self.of(number)) {
             group.members.join(&mut self.members, number);
         }
     }
 
     /// Takes a number, which is listed if it has a group, off its list. O(1).
     pub fn unlist(&mut self, number: u32) {
-        if let Some(group) = self.table.get_mut(self.members.get(number).group) {
+        if let Some(group) = self.table.get_mut(self.of(number)) {
             group.members.leave(&mut self.members, number);
         }
     }

@@ -106,12 +106,12 @@ impl Leases {
 
     /// Leases that a switch carries, in no order.
     pub fn carried_by(&self, switch: u32) -> impl Iterator<Item = u32> + '_ {
-        self.by_switch.get(switch).iter(&self.table)
+        self.by_switch.find(switch).unwrap_or_default().iter(&self.table)
     }
 
     /// How many leases a switch carries. O(1).
     pub fn count_carried_by(&self, switch: u32) -> u32 {
-        self.by_switch.get(switch).len()
+        self.by_switch.find(switch).unwrap_or_default().len()
     }
 
     /// Adds a lease under a token that is not in use; `switch` was referred to for it. O(1), O(log n) with a

@@ -139,7 +139,7 @@ impl Tree {
 
     /// Whether a number is in the tree. O(1).
     pub(in crate::numpool) fn contains(&self, id: u32) -> bool {
-        self.nodes.get(id).count > 0
+        self.nodes.find(id).is_some_and(|node| node.count > 0)
     }
 
     /// The best of the numbers from `least` to `greatest`. O(log n).
@@ -187,6 +187,7 @@ impl Tree {
     ) -> Checked {
         self.nodes.check()?;
         let mut expected: Vec<u32> = ids.collect();
+        ensure!(expected.iter().all(|&id| self.contains(id)), "a number of the queue is not in the tree");
         let rising =
             expected.windows(2).all(|pair| matches!(*pair, [a, b] if self.joined(a) < self.joined(b)));
         ensure!(rising, "the tree has another order of joining than the queue");
