@@ -9,6 +9,7 @@ pub mod decision;
 pub mod event;
 pub mod fence;
 pub mod field;
+pub mod index;
 pub mod invariant;
 pub mod list;
 pub mod machine;

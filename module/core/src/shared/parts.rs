@@ -23,11 +23,6 @@ impl<T> Parts<T> {
         std::iter::once(&self.first).chain(&self.more)
     }
 
-    /// The same, to be changed.
-    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
-        std::iter::once(&mut self.first).chain(&mut self.more)
-    }
-
     /// The part that has the entries of this hash.
     #[inline]
     pub fn of(&self, hash: u32) -> &T {

@@ -6,23 +6,23 @@
 #![allow(clippy::indexing_slicing, reason = "ids of names that stand aside come from their table")]
 
 use super::number::Number;
-use super::number_index::{MAX_IDS, NumberIndex};
 use crate::shared::column::Column;
+use crate::shared::index::{Index, Slot};
 use crate::shared::invariant::Checked;
 use crate::shared::table::Table;
 use crate::{ensure, invariant};
 use hashbrown::DefaultHashBuilder;
 use std::hash::BuildHasher;
 
-/// The most numbers of one pool.
-pub const MAX_NUMBERS: u32 = MAX_IDS;
+/// The most numbers of one pool: their ids fit into the three bytes that an entry of the index has for them.
+pub const MAX_NUMBERS: u32 = 1 << 24;
 
 /// The upper half of a name that stands aside.
 const ASIDE: u64 = 0xf << 60;
 
 /// A number's name and what is kept of it, side by side: who has found one has the other at hand.
 #[derive(Clone, Copy, Debug, Default)]
-struct Entry<T> {
+struct Value<T> {
     /// The name in two halves, so that nothing needs to be aligned to eight bytes.
     name: [u32; 2],
     value: T,
@@ -36,14 +36,45 @@ pub struct Directory<T> {
     /// Free ids, the next one last.
     free: Vec<u32>,
     slots: u32,
-    index: NumberIndex,
+    index: Index<Entry>,
+}
+
+/// An id, and a part of the hash of its number, which is never 0.
+#[derive(Clone, Copy, Debug)]
+struct Entry(u32);
+
+impl Slot for Entry {
+    const EMPTY: Self = Self(0);
+
+    fn new(hash: u64, id: u32) -> Self {
+        Self(tag(hash) | id)
+    }
+
+    #[inline]
+    fn id(self) -> u32 {
+        self.0 & (MAX_NUMBERS - 1)
+    }
+
+    #[inline]
+    fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    #[inline]
+    fn may_have(self, hash: u64) -> bool {
+        self.0 & !(MAX_NUMBERS - 1) == tag(hash)
+    }
+}
+
+fn tag(hash: u64) -> u32 {
+    ((hash >> 56) as u32 | 1) << 24
 }
 
 /// The names of the ids, and their hashes.
 #[derive(Clone, Debug, Default)]
 struct Names<T> {
     /// By id; one that is free has no name.
-    entries: Column<Entry<T>>,
+    entries: Column<Value<T>>,
     /// Names of more than sixteen characters.
     long: Table<Number>,
     hasher: DefaultHashBuilder,
@@ -73,6 +104,14 @@ impl<T: Copy + Default> Directory<T> {
     /// The number of an id, if it has one. O(1).
     pub fn name(&self, id: u32) -> Option<Number> {
         self.names.of(id)
+    }
+
+    /// The number of an id that has one. O(1).
+    pub fn name_of(&self, id: u32) -> Number {
+        let name = self.name(id);
+        invariant!(name.is_some(), "an id that the pool uses has a number");
+        // No number begins with this one.
+        name.unwrap_or(Number::LEAST)
     }
 
     /// What is kept of an id that was given out. O(1).
@@ -105,15 +144,14 @@ impl<T: Copy + Default> Directory<T> {
             self.slots += 1;
             self.slots - 1
         });
-        self.names.set(id, number);
-        self.index.insert(self.names.hash(number), id, |id| self.names.hash_of(id));
+        self.enter(id, number);
         id
     }
 
     /// Takes a number out. O(1), but for a part of the index that shrinks.
     pub fn remove(&mut self, number: Number) -> Option<u32> {
         let id = self.find(number)?;
-        self.index.remove(self.names.hash(number), id, |id| self.names.hash_of(id));
+        self.index.remove(self.names.hash(number), id, |entry| self.names.hash_of(entry.id()));
         self.names.forget(id);
         self.free.push(id);
         if self.is_empty() {
@@ -136,18 +174,26 @@ impl<T: Copy + Default> Directory<T> {
                 return None;
             }
         }
-        self.index = NumberIndex::with_capacity(count);
         for (number, id) in names.iter().zip(0..) {
             let Some(number) = *number else { continue };
             if self.find(number).is_some() {
                 return None;
             }
-            self.names.set(id, number);
-            self.index.insert(self.names.hash(number), id, |id| self.names.hash_of(id));
+            self.enter(id, number);
+        }
+        if let Some(last) = names.len().checked_sub(1) {
+            // The ids behind the last number have values, too.
+            self.names.entries.at(last as u32);
         }
         self.slots = names.len() as u32;
         self.free = free;
         Some(())
+    }
+
+    /// Names an id that has no number, and makes it found.
+    fn enter(&mut self, id: u32, number: Number) {
+        self.names.set(id, number);
+        self.index.insert(self.names.hash(number), id, |entry| self.names.hash_of(entry.id()));
     }
 
     /// Checks ids, names, the index and the free ids against one another. O(numbers).
@@ -229,7 +275,7 @@ impl<T: Copy + Default> Names<T> {
         if packed & ASIDE == ASIDE {
             self.long.remove(packed as u32);
         }
-        self.entries.set(id, Entry::default());
+        self.entries.set(id, Value::default());
     }
 
     fn packed(&self, id: u32) -> u64 {
@@ -315,7 +361,7 @@ mod tests {
             |directory| _ = directory.names.long.insert(number(14)),
             |directory| {
                 let hash = directory.names.hash(number(7));
-                directory.index.remove(hash, 6, |id| directory.names.hash_of(id));
+                directory.index.remove(hash, 6, |entry| directory.names.hash_of(entry.id()));
             },
         ];
         for (number, damage) in damages.iter().enumerate() {

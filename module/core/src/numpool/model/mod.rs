@@ -8,7 +8,6 @@ pub mod groups;
 pub(in crate::numpool) mod history;
 pub mod leases;
 pub mod number;
-mod number_index;
 pub(in crate::numpool) mod order;
 pub(in crate::numpool) mod postponed;
 pub(in crate::numpool) mod record;
