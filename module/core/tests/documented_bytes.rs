@@ -63,8 +63,8 @@ fn call_of_a_pool_has_its_documented_bytes() {
         1_795_238_323_244,
         &[numpool::Event::Called(called), flushed],
         "01  d8 90 d7 c8 bf 68
-         0a  02 54 45  02 63 31  01 98 ba de c8 bf 68  01 03 73 77 31  01 04 35 35 35 31
+         09  02 54 45  02 63 31  01 98 ba de c8 bf 68  01 03 73 77 31  01 04 35 35 35 31
          0e  01  ac c8 ab e4 9f 34 00
-         75 d2 79 d7 fb 97 5a 4f",
+         0a 24 07 98 a6 d1 d7 83",
     );
 }

@@ -163,7 +163,7 @@ fn numbers_of_a_show_hold_at_their_limits() {
 
 #[test]
 fn numbers_of_a_pool_hold_at_their_limits() {
-    use numpool::request::{Call, Changes, Request};
+    use numpool::request::{Call, Changes, OfSwitch, Request};
     let all: Vec<Number> = ["1", "2", "3", "4"].map(|text| Number::parse(text.as_bytes()).unwrap()).to_vec();
     let call = |lease| {
         Request::Call(Call {
@@ -203,8 +203,8 @@ fn numbers_of_a_pool_hold_at_their_limits() {
             hang_up(0),
             Request::Renew { number: all[0], lease: b"a", ttl: LONG },
             Request::Reg { numbers: &all[3..], ttl: Some(LONG), switch: None },
-            Request::UnregSwitch(b"sw"),
-            Request::Reconcile { switch: b"sw", before: None, leases: &[] },
+            Request::OfSwitch(OfSwitch::Unreg(b"sw")),
+            Request::OfSwitch(OfSwitch::Reconcile { switch: b"sw", before: None, leases: &[] }),
         ];
         requests.iter().map(|request| Ok(numpool::decide(pool, now, request)?.events)).collect()
     });

@@ -14,7 +14,7 @@ use allot_core::conf::request::{
     AssignmentNotice, ClientRequest, Create, SchedulerRequest, Set, UnitRequest,
 };
 use allot_core::conf::{self, Realm};
-use allot_core::numpool::request::{Call, Changes};
+use allot_core::numpool::request::{Call, Changes, OfSwitch};
 use allot_core::numpool::{self, Number, Pool};
 use allot_core::seat::request::{Adjacent, Hold, Orphans, Pick, Replace, Wait};
 use allot_core::seat::{self, Show};
@@ -241,7 +241,7 @@ fn expired_lease_is_neither_renewed_nor_hung_up() {
     let hang_up = |lease| Request::HangUp { number: n("2"), lease, cooldown: None, cause: None };
     assert_eq!(pool.ok(&hang_up(Some(b"a"))), Reply::Integer(0));
     assert_eq!(pool.code(&hang_up(None)), Code::TryAgain);
-    let reconcile = Request::Reconcile { switch: b"sw", before: None, leases: &[b"a"] };
+    let reconcile = Request::OfSwitch(OfSwitch::Reconcile { switch: b"sw", before: None, leases: &[b"a"] });
     let Reply::Reconciled(outcome) = pool.ok(&reconcile) else { panic!("a reconciliation") };
     assert_eq!((outcome.kept, outcome.freed, outcome.unknown.len()), (0, 0, 1));
     let cooldown = Request::Configure(Changes { cooldown: Some(500), ..Changes::default() });
@@ -261,9 +261,10 @@ fn lapsed_registration_begins_anew_and_does_not_go_on() {
     pool.now = 2000;
     assert_eq!(pool.ok(&Request::Unreg(&[n("1")])), Reply::Integer(0));
     assert_eq!(pool.code(&Request::Call(Call { number: Some(n("1")), ..any("a") })), Code::TryAgain);
-    let leave = pool.state.decide_or_try_again(pool.now, &Request::UnregSwitch(b"sw")).unwrap();
+    let leave = pool.state.decide_or_try_again(pool.now, &Request::OfSwitch(OfSwitch::Unreg(b"sw"))).unwrap();
     assert_eq!(leave.reply, Reply::Integer(1), "one of two has lapsed");
-    assert_eq!(leave.events[0], Event::Lapsed([n("1")].into_iter().collect()));
+    let (numbers, switch) = ([n("2")].into_iter().collect(), Some(b"sw"[..].into()));
+    assert_eq!(leave.events[..], [Event::Unregistered { numbers, switch }]);
     let register = Request::Reg { numbers: &[n("1"), n("2")], ttl: None, switch: Some(b"sw") };
     let registered = pool.state.decide_or_try_again(pool.now, &register).unwrap();
     assert_eq!(registered.reply, Reply::Integer(1), "it comes up again");

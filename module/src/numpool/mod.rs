@@ -54,7 +54,7 @@ impl Family for Pool {
     }
 
     fn has_pending_grants(&self) -> bool {
-        self.has_grants() || self.has_sliced()
+        self.has_pending_grants() || self.has_sliced()
     }
 
     fn grant(&mut self, now: i64) -> Option<Grant<Events<Event>>> {

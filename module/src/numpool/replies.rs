@@ -3,7 +3,7 @@
 use allot_core::numpool::causes::Cause;
 use allot_core::numpool::decide::Reconciled;
 use allot_core::numpool::read::{LiveLease, NumberRecord};
-use allot_core::numpool::settings::Caps;
+use allot_core::numpool::settings::Cap;
 use allot_core::numpool::{LeaseRecord, Pool};
 
 use crate::ffi::Context;
@@ -77,16 +77,16 @@ pub(super) fn reply_info(ctx: Context<'_>, pool: &Pool) {
     number(ctx, "waiting", Some(totals.waiting.into()));
     number(ctx, "limited", Some(totals.limited.into()));
     number(ctx, "quarantined", Some(totals.quarantined.into()));
-    reply_caps(ctx, &pool.caps());
+    reply_caps(ctx, &settings.caps);
     let (causes, others) = pool.causes();
     reply_causes(ctx, causes);
     number(ctx, "causes_other", Some(others as i64));
 }
 
-fn reply_caps(ctx: Context<'_>, caps: &Caps) {
+fn reply_caps(ctx: Context<'_>, caps: &[Cap]) {
     ctx.reply_string(b"caps");
-    ctx.reply_array(caps.iter().count());
-    for cap in caps.iter() {
+    ctx.reply_array(caps.len());
+    for cap in caps {
         ctx.reply_map(2);
         number(ctx, "window", Some(cap.window));
         number(ctx, "count", Some(cap.count.into()));
@@ -98,7 +98,7 @@ fn reply_causes(ctx: Context<'_>, causes: &[Cause]) {
     ctx.reply_array(causes.len());
     for cause in causes {
         ctx.reply_map(5);
-        text(ctx, "cause", Some(&cause.word));
+        text(ctx, "cause", Some(&cause.word.0));
         number(ctx, "count", Some(cause.count as i64));
         number(ctx, "cooldown", cause.rule.map(|rule| rule.cooldown));
         number(ctx, "after", cause.rule.map(|rule| rule.after.into()));

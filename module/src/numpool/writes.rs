@@ -3,8 +3,7 @@
 use allot_core::numpool::cells::State;
 use allot_core::numpool::decide::{Decision, MAX_AT_ONCE, configured};
 use allot_core::numpool::event::Numbers;
-use allot_core::numpool::request::{Cap, Caps, Changes, Policy, Request, Rule};
-use allot_core::numpool::settings::MAX_CAPS;
+use allot_core::numpool::request::{Cap, Changes, OfSwitch, Policy, Request, Rule};
 use allot_core::numpool::waiting::{is_try_again, is_worth_waiting};
 use allot_core::numpool::{Event, Number, Pool, Reply, Settings, request};
 use allot_core::shared::refusal::{Code, Refusal};
@@ -53,9 +52,7 @@ pub(super) fn unreg(call: &Call<'_>, [_, which]: &[Argument<'_>; 2]) -> Done {
 }
 
 fn unreg_switch(call: &Call<'_>, switch: &[u8]) -> Done {
-    let in_slices = |pool: &Pool| pool.is_unregistered_in_slices(switch);
-    let begin = |pool: &mut Pool, _, wait: &dyn Fn() -> u64| pool.begin_unregistration(switch, wait);
-    answer_or_slice(call, &Request::UnregSwitch(switch), in_slices, begin)
+    answer_or_slice(call, OfSwitch::Unreg(switch))
 }
 
 /// `NUMPOOL.CALL key [number] [option ...]`
@@ -80,10 +77,10 @@ pub(super) fn call(
         draw(step, &mut request);
         let decided = decide_call(step, &request);
         if let Some(wait) = wait.filter(|_| is_worth_waiting(&decided) && call.ctx.may_block()) {
-            if is_try_again(&decided) {
-                step.state_mut().await_deadlines();
-            }
             wait.begin(call.ctx, call.key()?, step, &request);
+            if is_try_again(&decided) {
+                step.state_mut().await_work();
+            }
             return Ok(());
         }
         let reply = step.apply_decision(decided)?;
@@ -102,17 +99,11 @@ fn draw(step: &Step<'_, '_, Pool>, request: &mut request::Call<'_>) {
 /// Decides a call after those who wait were served: afterwards they could take the number that was found.
 fn decide_call(step: &mut Step<'_, '_, Pool>, call: &request::Call<'_>) -> Result<Decision, Refusal> {
     let now = step.now();
-    step.state_mut().finish_preparation(now);
+    step.state_mut().finish_work(now);
     step.serve();
-    if !step.state().has_lease(call.lease.token, now) {
-        if step.state_mut().lacks_order(call) {
-            let text = "the order of the pool's free numbers is being made: send the request again";
-            return Err(Refusal::new(Code::TryAgain, text));
-        }
-        if step.state().has_pending_grants() {
-            // More calls wait than one step serves, and the free numbers are theirs.
-            return Ok(Decision::unchanged(Reply::None));
-        }
+    if step.state().has_pending_grants() && !step.state().has_lease(call.lease.token, now) {
+        // More calls wait than one step serves, and the free numbers are theirs.
+        return Ok(Decision::unchanged(Reply::None));
     }
     step.decide(&Request::Call(*call))
 }
@@ -189,24 +180,15 @@ pub(super) fn renew(call: &Call<'_>, [_, called, lease, ttl]: &[Argument<'_>; 4]
 /// `NUMPOOL.RECONCILE key SWITCH id [BEFORE ms] [LEASE token ...]`
 pub(super) fn reconcile(call: &Call<'_>, [_, switch, before, leases]: &[Argument<'_>; 4]) -> Done {
     let (switch, before, leases) = (switch.text(), before.optional_integer(), leases.words());
-    let in_slices = |pool: &Pool| pool.is_reconciled_in_slices(switch);
-    let begin = |pool: &mut Pool, now, wait: &dyn Fn() -> u64| {
-        pool.begin_reconciliation(now, switch, before, leases, wait)
-    };
-    answer_or_slice(call, &Request::Reconcile { switch, before, leases }, in_slices, begin)
+    answer_or_slice(call, OfSwitch::Reconcile { switch, before, leases })
 }
 
-/// Answers a request about a switch. `begin` begins one that is too much for one step, to be carried out in slices.
-fn answer_or_slice(
-    call: &Call<'_>,
-    request: &Request<'_>,
-    in_slices: impl FnOnce(&Pool) -> bool,
-    begin: impl FnOnce(&mut Pool, i64, &dyn Fn() -> u64) -> Result<(), Refusal>,
-) -> Done {
+/// Answers a request about a switch. A request that is too much for one step is carried out in slices.
+fn answer_or_slice(call: &Call<'_>, request: OfSwitch<'_>) -> Done {
     let name = call.key()?;
     count_refused::<Pool>(change::<Pool, _>(call.ctx, name, |step| {
-        if !in_slices(step.state()) {
-            return step.answer(request);
+        if !step.state().needs_slices(&request) {
+            return step.answer(&Request::OfSwitch(request));
         }
         if !call.ctx.may_block() {
             let text = format!(
@@ -217,7 +199,7 @@ fn answer_or_slice(
         }
         let wait = || waiting::block(call.ctx, name, 0, forget_waiter::<Pool>, None);
         let now = step.now();
-        begin(step.state_mut(), now, &wait)
+        step.state_mut().begin_in_slices(now, &request, wait)
     }))
 }
 
@@ -242,12 +224,12 @@ pub(super) fn configure(
         outbox::check_stream(call.ctx, call.key()?, "EVENTS")?;
     }
     // A new pool is created with these settings, so that its first event contains all of them.
-    let settings = configured(Settings::default(), &changes)?;
+    let settings = configured(&Settings::default(), &changes)?;
     answer_or_create::<Pool>(call, &Event::Created(settings), &Request::Configure(changes))
 }
 
 /// The caps of a list of windows and counts.
-fn all_caps(words: &[&[u8]]) -> Result<Caps, Refusal> {
+fn all_caps(words: &[&[u8]]) -> Result<Vec<Cap>, Refusal> {
     let number = |word: &[u8]| {
         let wrong = || Refusal::new(Code::Err, format!("CAPS takes whole numbers, not {}", quoted(word)));
         integer(word).ok_or_else(wrong)
@@ -259,8 +241,7 @@ fn all_caps(words: &[&[u8]]) -> Result<Caps, Refusal> {
         let (window, count) = (number(window)?, u32::try_from(number(count)?).unwrap_or(0));
         caps.push(Cap { window, count });
     }
-    let many = || Refusal::new(Code::Err, format!("a pool has at most {MAX_CAPS} caps, not {}", caps.len()));
-    Caps::of(&caps).ok_or_else(many)
+    Ok(caps)
 }
 
 /// `NUMPOOL.CAUSE key word COOLDOWN ms [AFTER n WITHIN ms]`

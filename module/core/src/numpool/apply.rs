@@ -4,9 +4,10 @@
 use super::cells::{Cell, Trigger, cell};
 use super::directory::MAX_NUMBERS;
 use super::event::{Cause, Event, Numbers};
+use super::model::sorted_free::SortedFree;
 use super::number::Number;
 use super::record::Place;
-use super::state::{Pool, RestReason, TransitionContext};
+use super::state::{Pool, Rest, RestReason, TransitionContext};
 use crate::invariant;
 use crate::shared::Millis;
 use crate::shared::codec::Damaged;
@@ -22,7 +23,7 @@ impl Pool {
     /// The pool that a `Created` event makes.
     pub fn open(event: &Event, at: Millis) -> Option<Self> {
         let Event::Created(settings) = event else { return None };
-        let mut pool = Self::new(*settings, at);
+        let mut pool = Self::new(settings.clone(), at);
         if settings.events > 0 {
             pool.tell(event);
         }
@@ -36,7 +37,7 @@ impl Pool {
     pub fn admits(&self, event: &Event) -> Result<(), Damaged> {
         match event {
             Event::Created(_) => Err(Damaged("the pool exists")),
-            Event::Configured(_) | Event::Capped(_) => Ok(()),
+            Event::Configured(_) => Ok(()),
             Event::Added(numbers) => {
                 distinct(numbers)?;
                 let fits =
@@ -55,7 +56,7 @@ impl Pool {
                 let known = |number: &Number| self.directory.find(*number).is_some();
                 ensure(numbers.iter().all(known), "there is no such number")
             }
-            Event::Unregistered(numbers) => {
+            Event::Unregistered { numbers, .. } => {
                 distinct(numbers)?;
                 self.all(numbers, Trigger::Unreg)
             }
@@ -63,11 +64,6 @@ impl Pool {
                 distinct(numbers)?;
                 let ends = |id: u32| self.registrations.get(id).is_some();
                 ensure(self.are(numbers, ends), "a registration has no end")
-            }
-            Event::Left { switch } => {
-                let listed = self.switches.find(switch).and_then(|switch| self.switches.get(switch));
-                let registered = listed.is_some_and(|group| !group.members.is_empty());
-                ensure(registered, "the switch has registered no number")
             }
             Event::Called(called) => {
                 ensure(self.leases.find(&called.token).is_none(), "the lease exists")?;
@@ -82,8 +78,10 @@ impl Pool {
                     "a number carries no call, or is to go at its end already",
                 )
             }
-            Event::Ended { numbers, cause, .. } => {
+            Event::Ended { numbers, rest, cause, .. } => {
                 distinct(numbers)?;
+                let is_limit = rest.is_some_and(|rest| rest.reason == RestReason::Limit);
+                ensure(!is_limit, "a number rests for its caps, which follows from its calls")?;
                 self.all(numbers, Trigger::HangUp)?;
                 let ends = |id: u32| self.leases.until(self.directory.get(id).lease()).is_some();
                 ensure(*cause != Cause::Expired || self.are(numbers, ends), "a lease has no end")
@@ -93,13 +91,8 @@ impl Pool {
                 distinct(numbers)?;
                 ensure(self.are(numbers, |id| self.rest_of(id).is_some()), "a number does not rest")
             }
-            Event::Ruled { word, rule } => {
-                ensure(self.causes.has_room(&word.0), "there is no room for another cause")?;
-                ensure(rule.is_none_or(|rule| rule.is_sound()), "a rule is out of range")
-            }
-            Event::Blamed { number, until, quarantine, .. } => {
-                ensure(until.is_some() || !quarantine, "a quarantine has no end")?;
-                self.all(&[*number], Trigger::HangUp)
+            Event::Ruled { word, .. } => {
+                ensure(self.causes.has_room(&word.0), "there is no room for another cause")
             }
             Event::Flushed { count, .. } => {
                 ensure(*count as usize <= self.outbox.len(), "more messages were written than wait")
@@ -129,7 +122,7 @@ impl Pool {
         match event {
             // The state that this event makes is `open`'s.
             Event::Created(_) => {}
-            Event::Configured(settings) => self.settings = *settings,
+            Event::Configured(settings) => self.set_settings(settings.clone()),
             Event::Added(numbers) => numbers.iter().for_each(|&number| self.add(number, at)),
             Event::Deleted(numbers) => {
                 self.each(numbers, |pool, id| pool.transition(id, Trigger::Del, context));
@@ -143,35 +136,19 @@ impl Pool {
                 }
                 pool.registered_by(id, switch.as_deref());
             }),
-            Event::Unregistered(numbers) | Event::Lapsed(numbers) => {
+            Event::Unregistered { numbers, .. } | Event::Lapsed(numbers) => {
                 self.each(numbers, |pool, id| pool.unregister(id, context));
-            }
-            Event::Left { switch } => {
-                let Some(switch) = self.switches.find(switch) else {
-                    invariant!("a switch that leaves has registered numbers");
-                    return;
-                };
-                let registered: Vec<u32> = self.switches.listed(switch).collect();
-                self.mind_orders(registered.len());
-                registered.into_iter().for_each(|id| self.unregister(id, context));
             }
             Event::Called(called) => {
                 if let Some(id) = self.id(called.number) {
                     self.transition(id, Trigger::Call, TransitionContext { called: Some(called), ..context });
                 }
             }
-            Event::Ended { numbers, cool_until, cause } => self.each(numbers, |pool, id| {
-                let record = pool.directory.get(id);
-                let last = record.place == Place::LastCall;
-                let trigger = if last { Trigger::Del } else { Trigger::HangUp };
-                let rest = cool_until.filter(|_| !last).map(|until| (until, RestReason::CoolDown));
-                if *cause == Cause::TakenBack {
-                    pool.uncount_call(id);
+            Event::Ended { numbers, rest, cause, word } => self.each(numbers, |pool, id| {
+                if let Some(word) = word {
+                    pool.blame(id, &word.0, at);
                 }
-                // An expired lease ended at its deadline, even if the event came later.
-                let until = pool.leases.until(record.lease()).filter(|_| *cause == Cause::Expired);
-                let at = until.unwrap_or(at);
-                pool.transition(id, trigger, TransitionContext { at, rest, called: None });
+                pool.end_call(id, *rest, *cause, at);
             }),
             Event::Renewed { number, until } => {
                 if let Some(id) = self.id(*number) {
@@ -179,32 +156,23 @@ impl Pool {
                 }
             }
             Event::Cooled(numbers) => self.each(numbers, Self::cool),
-            Event::Capped(caps) => self.set_caps(*caps),
             Event::Ruled { word, rule } => self.set_cause(&word.0, *rule),
-            Event::Blamed { number, word, until, quarantine } => {
-                if let Some(id) = self.id(*number) {
-                    let reason = if *quarantine { RestReason::Quarantine } else { RestReason::CoolDown };
-                    self.end_for(id, &word.0, until.map(|until| (until, reason)), context);
-                }
-            }
             Event::Flushed { count, last_id } => self.outbox.sent(*count as usize, *last_id),
         }
     }
 
-    /// Ends the call of a number with a cause.
-    fn end_for(
-        &mut self,
-        id: u32,
-        word: &[u8],
-        rest: Option<(Millis, RestReason)>,
-        context: TransitionContext<'_>,
-    ) {
-        self.blame(id, word, context.at);
-        if self.is_draining(id) {
-            self.transition(id, Trigger::Del, context);
-        } else {
-            self.transition(id, Trigger::HangUp, TransitionContext { rest, ..context });
+    /// Ends the call of a number. A number that was draining goes.
+    fn end_call(&mut self, id: u32, rest: Option<Rest>, cause: Cause, at: Millis) {
+        let record = self.directory.get(id);
+        let last = record.place == Place::LastCall;
+        let trigger = if last { Trigger::Del } else { Trigger::HangUp };
+        if cause == Cause::TakenBack {
+            self.uncount_call(id);
         }
+        // An expired lease ended at its deadline, even if the event came later.
+        let until = self.leases.until(record.lease()).filter(|_| cause == Cause::Expired);
+        let (at, rest) = (until.unwrap_or(at), rest.filter(|_| !last));
+        self.transition(id, trigger, TransitionContext { at, rest, called: None });
     }
 
     /// The call of a number counts for nothing, because its caller never heard of it. Which peer the number had called
@@ -223,7 +191,7 @@ impl Pool {
     }
 
     fn each(&mut self, numbers: &Numbers, mut change: impl FnMut(&mut Self, u32)) {
-        self.mind_orders(numbers.len());
+        self.drop_orders_if_cheaper(numbers.len());
         for &number in numbers {
             if let Some(id) = self.id(number) {
                 change(self, id);
@@ -239,9 +207,9 @@ impl Pool {
     }
 
     /// Drops the orders of free numbers if a batch changes so many numbers that building the orders again costs less.
-    pub(super) fn mind_orders(&mut self, changes: usize) {
+    pub(super) fn drop_orders_if_cheaper(&mut self, changes: usize) {
         if changes > MANY && changes > self.queue.len() as usize / 8 {
-            (self.by_digits, self.by_peer) = (None, None);
+            self.sorted = SortedFree::default();
         }
     }
 
@@ -261,7 +229,7 @@ impl Pool {
         }
     }
 
-    pub(super) fn drain(&mut self, id: u32) {
+    fn drain(&mut self, id: u32) {
         let record = self.directory.at(id);
         if invariant!(record.place == Place::Call, "a number that is draining carries a call") {
             record.place = Place::LastCall;
@@ -270,10 +238,10 @@ impl Pool {
     }
 
     /// Records the switch that registered a number, which is usually the same as before.
-    pub(super) fn registered_by(&mut self, id: u32, switch: Option<&[u8]>) {
-        self.sliced.registered(id);
-        if self.switches.name(self.switches.of(id)) != switch {
-            self.switches.unlist(id);
+    fn registered_by(&mut self, id: u32, switch: Option<&[u8]>) {
+        let by = self.switches.of(id);
+        if self.switches.name(by) != switch || self.sliced.unregisters(by) {
+            self.leave_switch(id);
             self.switches.assign(id, switch);
             self.switches.list(id);
         }

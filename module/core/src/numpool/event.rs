@@ -1,22 +1,34 @@
 //! Events of a pool. Only events change a pool; they are replicated, written to the AOF, published and replayed.
 
-pub use super::model::causes::Rule;
-use super::model::causes::read_word;
+pub use super::model::causes::{Rule, Word};
 pub use super::model::leases::Called;
 use super::model::number::Number;
-use super::settings::{Cap, Caps, MAX_CAPS, Settings};
+pub use super::model::state::{Rest, RestReason};
+use super::settings::Settings;
 use crate::shared::codec::{Damaged, Reader, Writer};
 use crate::shared::field::Field;
 use crate::shared::machine;
 use crate::shared::{Bytes, Millis};
 use crate::{events, words};
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 /// The events of one step; usually one.
 pub type Events = machine::Events<Event>;
 
 /// The numbers of an event; usually one.
 pub type Numbers = SmallVec<[Number; 1]>;
+
+/// The most numbers in an event that writes a message for each number: messages are sent between two events, and only
+/// so many are kept.
+pub(in crate::numpool) const TOLD_AT_ONCE: usize = crate::shared::outbox::CAPACITY / 4;
+
+/// Events of a part of the numbers each.
+pub(in crate::numpool) fn each_some(numbers: Numbers, event: impl Fn(Numbers) -> Event) -> Events {
+    if numbers.len() <= TOLD_AT_ONCE {
+        return if numbers.is_empty() { Events::new() } else { smallvec![event(numbers)] };
+    }
+    numbers.chunks(TOLD_AT_ONCE).map(|numbers| event(Numbers::from_slice(numbers))).collect()
+}
 
 words! {
     /// Counters of pools in `INFO`.
@@ -57,27 +69,29 @@ events! {
             switch: Option<Bytes>,
         } = 6, notice c"allot.numpool.registered";
         /// Registrations of numbers ended.
-        Unregistered(numbers: Numbers) = 7, notice c"allot.numpool.unregistered";
-        /// All registrations by a switch ended.
-        Left {
-            /// Which switch.
-            switch: Bytes,
-        } = 8, notice c"allot.numpool.unregistered";
+        Unregistered {
+            /// Which.
+            numbers: Numbers,
+            /// The switch, if all of its registrations end.
+            switch: Option<Bytes>,
+        } = 7, notice c"allot.numpool.unregistered";
         /// Registrations were not renewed in time.
-        Lapsed(numbers: Numbers) = 9,
+        Lapsed(numbers: Numbers) = 8,
             notice c"allot.numpool.lapsed",
             count (Counter::Lapsed, numbers.len() as u64);
         /// A number was given for a call.
-        Called(called: Called) = 10, notice c"allot.numpool.called", count (Counter::Called, 1);
+        Called(called: Called) = 9, notice c"allot.numpool.called", count (Counter::Called, 1);
         /// Calls ended.
         Ended {
             /// On which numbers.
             numbers: Numbers,
-            /// Until when these rest.
-            cool_until: Option<Millis>,
+            /// The rest that follows.
+            rest: Option<Rest>,
             /// Why.
             cause: Cause,
-        } = 11,
+            /// The cause of a hangup, in the word of its caller.
+            word: Option<Word>,
+        } = 10,
             notice match cause {
                 Cause::HungUp | Cause::TakenBack => c"allot.numpool.hungup",
                 Cause::Expired => c"allot.numpool.expired",
@@ -97,9 +111,16 @@ events! {
             number: Number,
             /// The new deadline.
             until: Millis,
-        } = 12, notice c"allot.numpool.renewed";
+        } = 11, notice c"allot.numpool.renewed";
         /// Numbers have rested.
-        Cooled(numbers: Numbers) = 13, notice c"allot.numpool.cooled";
+        Cooled(numbers: Numbers) = 12, notice c"allot.numpool.cooled";
+        /// A cause has another rule, or none.
+        Ruled {
+            /// The word of the cause.
+            word: Word,
+            /// When it sends a number into quarantine.
+            rule: Option<Rule>,
+        } = 13, notice c"allot.numpool.configured";
         /// Messages of the outbox were written to their stream.
         Flushed {
             /// How many, oldest first.
@@ -107,26 +128,6 @@ events! {
             /// The id of the last (milliseconds, sequence).
             last_id: (u64, u64),
         } = 14;
-        /// The pool has other caps.
-        Capped(caps: Caps) = 15, notice c"allot.numpool.configured";
-        /// A cause has another rule, or none.
-        Ruled {
-            /// The word of the cause.
-            word: Word,
-            /// When it sends a number into quarantine.
-            rule: Option<Rule>,
-        } = 16, notice c"allot.numpool.configured";
-        /// A call was hung up with a cause.
-        Blamed {
-            /// On which number.
-            number: Number,
-            /// The cause.
-            word: Word,
-            /// Until when the number rests.
-            until: Option<Millis>,
-            /// Whether that is a quarantine.
-            quarantine: bool,
-        } = 17, notice c"allot.numpool.hungup", count (Counter::HungUp, 1);
     }
 }
 
@@ -141,68 +142,6 @@ words! {
         Reconciled = 2 => "reconciled",
         /// The caller never heard of the call, so the call does not count for the caps.
         TakenBack = 3 => "taken-back",
-    }
-}
-
-/// The word of a cause.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Word(pub Bytes);
-
-impl Field for Word {
-    fn encode(&self, out: &mut Writer) {
-        out.string(&self.0);
-    }
-
-    fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
-        read_word(reader).map(Self)
-    }
-}
-
-impl Field for Caps {
-    fn encode(&self, out: &mut Writer) {
-        out.unsigned(self.iter().count() as u64);
-        self.iter().for_each(|cap| out.field(&cap));
-    }
-
-    fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
-        let count = reader.unsigned()?;
-        let mut list = [Cap::default(); MAX_CAPS];
-        let caps = list.get_mut(..count as usize).ok_or(Damaged("there are too many caps"))?;
-        for cap in &mut *caps {
-            *cap = reader.field()?;
-            if !cap.is_sound() {
-                return Err(Damaged("a cap is out of range"));
-            }
-        }
-        Self::of(caps).ok_or(Damaged("there are too many caps"))
-    }
-}
-
-/// A setting that is a span of time: none, or at most ten years.
-fn span(reader: &mut Reader<'_>) -> Result<Millis, Damaged> {
-    match reader.count()? as Millis {
-        time if time <= crate::shared::token::MAX_TTL => Ok(time),
-        _ => Err(Damaged("a setting is out of range")),
-    }
-}
-
-impl Field for Settings {
-    fn encode(&self, out: &mut Writer) {
-        out.unsigned(self.lease as u64);
-        out.unsigned(self.cooldown as u64);
-        out.unsigned(self.regttl as u64);
-        out.field(&self.pick);
-        out.field(&self.events);
-    }
-
-    fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
-        Ok(Self {
-            lease: span(reader)?,
-            cooldown: span(reader)?,
-            regttl: span(reader)?,
-            pick: reader.field()?,
-            events: reader.field()?,
-        })
     }
 }
 

@@ -27,6 +27,14 @@ impl Machine for Pool {
         Self::open(event, at).map(Ok)
     }
 
+    fn prepare(&mut self, request: &Request<'_>) {
+        if let Request::Call(call) = request
+            && call.number.is_none()
+        {
+            self.begin_to_sort(call.pick, call.prefix);
+        }
+    }
+
     fn decide(&self, now: Millis, request: &Request<'_>) -> Decided<Event, Reply> {
         decide(self, now, request)
     }
@@ -41,7 +49,8 @@ impl Machine for Pool {
     }
 
     fn continue_work(&mut self, now: Millis, limit: usize) -> Events<Event> {
-        self.continue_preparation(now);
+        self.continue_sorting();
+        self.finish_work(now);
         self.continue_sliced(now, limit)
     }
 
@@ -49,7 +58,7 @@ impl Machine for Pool {
     fn follow_set_back(&mut self) {
         let now = self.applied;
         self.history.forget_all(|entry| entry.end_at(now));
-        self.set_caps(self.caps);
+        self.follow_caps();
     }
 
     fn due(&self, now: Millis, limit: usize) -> Events<Event> {

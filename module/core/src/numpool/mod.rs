@@ -4,8 +4,8 @@
 //! what expires); its `outcome` is a reply and events. An `event` is the only thing that changes a pool (`apply`).
 //! `model` is the state: which numbers there are (`directory`, whose names are `number`s), a `record` for each, the
 //! state machine of a number as a table (`cells`), the queue, live calls (`leases`), the switches that registered
-//! numbers and the peers they called (`groups`), and an `order` over free numbers that exists from the first choice
-//! by prefix or by use (a `tree`; `preparation` makes it in slices, and decides the calls that waited for it).
+//! numbers and the peers they called (`groups`), and the sorted free numbers from the first choice by prefix or by use on
+//! (`sorted_free`, of `tree`s; `sorting` sorts them in slices).
 //! `snapshot` encodes and decodes the whole state, and `read` has the queries. `waiting` serves calls that wait for a
 //! number, which are kept in the state (`waiters`) but are no part of it.
 
@@ -15,13 +15,13 @@ pub mod event;
 mod machine;
 mod model;
 pub mod outcome;
-pub mod preparation;
 pub mod read;
 pub mod request;
 pub mod snapshot;
+mod sorting;
 pub mod waiting;
 
-pub use decide::{decide, decide_due, decide_overdue};
+pub use decide::{decide, decide_due};
 pub use event::Event;
 use model::record;
 pub use model::{causes, cells, directory, groups, leases, number, settings, state};

@@ -5,10 +5,8 @@ use super::cells::State;
 use super::event::{Called, Event};
 use super::number::Number;
 use super::record::Place;
-use super::settings::Caps;
-use super::state::{Pool, RestReason};
+use super::state::{Pool, Rest, RestReason};
 use crate::shared::event::MachineEvent;
-use crate::shared::list::NONE;
 use crate::shared::outbox::Message;
 use crate::shared::{Bytes, Millis};
 use crate::words;
@@ -137,13 +135,14 @@ impl Pool {
         };
         let rest = match until {
             Some(until) if expired && self.settings.cooldown > 0 => {
-                Some((until.saturating_add(self.settings.cooldown), RestReason::CoolDown))
+                let until = until.saturating_add(self.settings.cooldown);
+                Some(Rest { until, reason: RestReason::CoolDown })
             }
             _ => self.rest_of(id),
         };
-        let rest = rest.filter(|&(until, _)| until > now);
+        let rest = rest.filter(|rest| rest.until > now);
         let rests_for = |reasons: &[RestReason]| {
-            rest.filter(|(_, reason)| reasons.contains(reason)).map(|(until, _)| until)
+            rest.filter(|rest| reasons.contains(&rest.reason)).map(|rest| rest.until)
         };
         let lease = lease.filter(|_| busy);
         Some(NumberRecord {
@@ -163,7 +162,7 @@ impl Pool {
             cool_until: rests_for(&[RestReason::CoolDown, RestReason::Quarantine]),
             cause: named(self.causes.last(id)),
             quarantine_until: rests_for(&[RestReason::Quarantine]),
-            limit_until: self.history.limited_until(id, &self.caps, now),
+            limit_until: self.history.limited_until(id, &self.settings.caps, now),
         })
     }
 
@@ -184,11 +183,6 @@ impl Pool {
             draining: self.draining,
             waiting: self.waiting_calls() as u32,
         }
-    }
-
-    /// The caps of the pool.
-    pub fn caps(&self) -> Caps {
-        self.caps
     }
 
     /// The causes that the pool knows, and how many calls ended with others.
@@ -254,21 +248,9 @@ impl Pool {
         let listed = |numbers: &[Number]| message().with("numbers", json(numbers).as_bytes());
         match event {
             Event::Flushed { .. } => Vec::new(),
-            Event::Created(_) | Event::Configured(_) | Event::Capped(_) | Event::Ruled { .. } => {
-                vec![message()]
-            }
-            Event::Blamed { number, word, until, quarantine } => {
-                let last = self.directory.find(*number).is_some_and(|id| self.is_draining(id));
-                let until = until.filter(|_| !last);
-                let ended = self.lease_message(message(), *number).map(|message| {
-                    let message = with_time(message.with("cause", &word.0), "cool_until", until);
-                    with_time(message, "quarantine_until", until.filter(|_| *quarantine))
-                });
-                ended.into_iter().collect()
-            }
+            Event::Created(_) | Event::Configured(_) | Event::Ruled { .. } => vec![message()],
             Event::Added(numbers)
             | Event::Draining(numbers)
-            | Event::Unregistered(numbers)
             | Event::Lapsed(numbers)
             | Event::Cooled(numbers) => vec![listed(numbers)],
             Event::Deleted(numbers) => {
@@ -283,13 +265,8 @@ impl Pool {
                 let message = listed(numbers).with_some("switch", switch.as_deref());
                 vec![with_time(message, "until", *until)]
             }
-            Event::Left { switch } => {
-                let group = self.switches.find(switch).unwrap_or(NONE);
-                let mut numbers: Vec<Number> =
-                    self.switches.listed(group).map(|id| self.number(id)).collect();
-                // In no order that a snapshot would not know.
-                numbers.sort_unstable();
-                vec![listed(&numbers).with("switch", switch)]
+            Event::Unregistered { numbers, switch } => {
+                vec![listed(numbers).with_some("switch", switch.as_deref())]
             }
             Event::Called(Called { number, token, until, switch, peer }) => {
                 let message = message()
@@ -299,11 +276,16 @@ impl Pool {
                     .with_some("peer", peer.as_deref());
                 vec![with_time(message, "until", *until)]
             }
-            Event::Ended { numbers, cool_until, .. } => {
+            Event::Ended { numbers, rest, word, .. } => {
                 let ended = numbers.iter().filter_map(|&number| {
                     let message = self.lease_message(message(), number)?;
                     let last = self.directory.find(number).is_some_and(|id| self.is_draining(id));
-                    Some(with_time(message, "cool_until", cool_until.filter(|_| !last)))
+                    let rest = rest.filter(|_| !last);
+                    let until = |rest: Option<Rest>| rest.map(|rest| rest.until);
+                    let message = message.with_some("cause", word.as_ref().map(|word| &word.0[..]));
+                    let message = with_time(message, "cool_until", until(rest));
+                    let quarantine = rest.filter(|rest| rest.reason == RestReason::Quarantine);
+                    Some(with_time(message, "quarantine_until", until(quarantine)))
                 });
                 ended.collect()
             }

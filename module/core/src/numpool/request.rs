@@ -1,7 +1,8 @@
 //! Requests to a pool, with parsed arguments. docs/numbers.md describes the commands.
 
 pub use super::model::causes::Rule;
-pub use super::model::settings::{Cap, Caps, Policy};
+pub use super::model::settings::{Cap, Policy};
+use super::model::sliced::Ends;
 use super::number::Number;
 use crate::shared::Millis;
 use crate::shared::token::TokenChoice;
@@ -29,8 +30,6 @@ pub enum Request<'a> {
     },
     /// `NUMPOOL.UNREG` of numbers.
     Unreg(&'a [Number]),
-    /// `NUMPOOL.UNREG` of all that a switch registered.
-    UnregSwitch(&'a [u8]),
     /// `NUMPOOL.CALL`.
     Call(Call<'a>),
     /// `NUMPOOL.HANGUP`.
@@ -61,15 +60,8 @@ pub enum Request<'a> {
         /// Its new life, from now.
         ttl: Millis,
     },
-    /// `NUMPOOL.RECONCILE`.
-    Reconcile {
-        /// Whose leases.
-        switch: &'a [u8],
-        /// Only leases that were granted before this time.
-        before: Option<Millis>,
-        /// Tokens of the calls that the switch still carries.
-        leases: &'a [&'a [u8]],
-    },
+    /// A request about a switch.
+    OfSwitch(OfSwitch<'a>),
     /// `NUMPOOL.CONFIG`.
     Configure(Changes),
     /// `NUMPOOL.CAUSE`.
@@ -79,6 +71,47 @@ pub enum Request<'a> {
         /// The rule; its `cooldown` is 0 for none.
         rule: Rule,
     },
+}
+
+impl Request<'_> {
+    /// The numbers that the request names.
+    pub(super) fn named(&self) -> &[Number] {
+        match self {
+            Self::Add(numbers) | Self::Unreg(numbers) => numbers,
+            Self::Del { numbers, .. } | Self::Reg { numbers, .. } => numbers,
+            Self::HangUp { number, .. } | Self::TakeBack { number, .. } | Self::Renew { number, .. } => {
+                std::slice::from_ref(number)
+            }
+            Self::Call(call) => call.number.as_slice(),
+            Self::OfSwitch(_) | Self::Configure(_) | Self::Cause { .. } => &[],
+        }
+    }
+}
+
+/// A request about a switch.
+#[derive(Clone, Copy, Debug)]
+pub enum OfSwitch<'a> {
+    /// `NUMPOOL.UNREG` of all that the switch registered.
+    Unreg(&'a [u8]),
+    /// `NUMPOOL.RECONCILE`.
+    Reconcile {
+        /// Whose leases.
+        switch: &'a [u8],
+        /// Only leases that were granted before this time.
+        before: Option<Millis>,
+        /// Tokens of the calls that the switch still carries.
+        leases: &'a [&'a [u8]],
+    },
+}
+
+impl<'a> OfSwitch<'a> {
+    /// What the request ends, and of which switch.
+    pub(super) fn ends(&self) -> (Ends, &'a [u8]) {
+        match self {
+            Self::Unreg(switch) => (Ends::Registrations, switch),
+            Self::Reconcile { switch, .. } => (Ends::Leases, switch),
+        }
+    }
 }
 
 /// `NUMPOOL.CALL key [number] ...`
@@ -105,7 +138,7 @@ pub struct Call<'a> {
 }
 
 /// Changes of settings by `NUMPOOL.CONFIG`. Absent fields stay unchanged.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
     /// Life of a lease that names none; 0 = it has no end.
     pub lease: Option<Millis>,
@@ -118,5 +151,5 @@ pub struct Changes {
     /// Length of the event stream; 0 = there is none.
     pub events: Option<u32>,
     /// How many calls a number may begin within each of some windows.
-    pub caps: Option<Caps>,
+    pub caps: Option<Vec<Cap>>,
 }

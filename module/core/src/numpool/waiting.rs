@@ -1,10 +1,10 @@
 //! Serves calls that wait: after each change of a pool, the first waiter for whom a number is free gets it.
 
-use super::decide::decide;
 use super::model::waiters::Wish;
 use super::outcome::{Decision, Reply};
 use super::request::{Call, Request};
 use super::state::Pool;
+use crate::shared::machine::Machine;
 use crate::shared::refusal::{Code, Refusal};
 use crate::shared::token::TokenChoice;
 use crate::shared::{Bytes, Millis};
@@ -31,7 +31,7 @@ pub fn is_try_again(outcome: &Result<Decision, Refusal>) -> bool {
     matches!(outcome, Err(refusal) if refusal.code == Code::TryAgain)
 }
 
-pub(super) fn wish_of(call: &Call<'_>) -> Wish {
+fn wish_of(call: &Call<'_>) -> Wish {
     Wish {
         number: call.number,
         ttl: call.ttl,
@@ -44,7 +44,7 @@ pub(super) fn wish_of(call: &Call<'_>) -> Wish {
     }
 }
 
-pub(super) fn call_of(wish: &Wish, random: u64) -> Call<'_> {
+fn call_of(wish: &Wish, random: u64) -> Call<'_> {
     Call {
         number: wish.number,
         ttl: wish.ttl,
@@ -62,10 +62,14 @@ impl Pool {
     /// Has a call wait under an id that no other waiter has. The call was decided before, and is worth waiting. A call
     /// with the token of an earlier waiter takes the place of this waiter, whose id is returned. O(log n).
     pub fn wait(&mut self, id: u64, call: &Call<'_>, priority: i32) -> Option<u64> {
-        // While more calls wait than one step serves, a number may be free for this one. If they wait for work, all of them
-        // are looked at when it is done.
-        let may_be_served = self.has_pending_grants() && !self.postponed.is_awaited;
+        // While more calls wait than one step serves, a number may be free for this one.
+        let may_be_served = self.has_pending_grants();
         self.waiters.join(id, wish_of(call), priority, may_be_served)
+    }
+
+    /// Has the calls that wait looked at again when the work is done that goes on in slices. O(1).
+    pub fn await_work(&mut self) {
+        self.waiters.set_await_work();
     }
 
     /// A waiter has left, for example because its connection has ended. O(log n).
@@ -76,7 +80,6 @@ impl Pool {
     /// The pool has another name, for which nobody waits.
     pub fn forget_waiters(&mut self) {
         self.waiters.clear();
-        self.postponed.clear();
         self.sliced.clear();
     }
 
@@ -96,36 +99,28 @@ impl Pool {
         self.waiters.are_pending()
     }
 
-    /// Whether `next_grant` may find a call to answer. O(1).
-    #[inline]
-    pub fn has_grants(&self) -> bool {
-        self.has_pending_grants() || self.postponed.are_ready()
-    }
-
-    /// The first waiter for whom a number is free now, or else the first postponed call whose number can be chosen now,
-    /// with its answer. Apply the events, and call again until there is none. Those that are not alive are dropped.
-    /// O(log n), plus the choice of the number.
+    /// The first waiter for whom a number is free now, with its answer. Apply the events, and call again until there is
+    /// none. Those that are not alive are dropped. O(log n), plus the choice of the number.
     pub fn next_grant(&mut self, now: Millis, random: u64, is_alive: impl Fn(u64) -> bool) -> Option<Grant> {
         while let Some(waiter) = self.waiters.next(!self.queue.is_empty()) {
             if !is_alive(waiter.id) {
                 self.waiters.follow(&waiter);
                 continue;
             }
-            let call = call_of(&waiter.wish, random);
-            if self.needs_work(now, &call) {
-                // All classes are opened when the work is done.
-                self.waiters.put_back(waiter);
-                continue;
-            }
-            let outcome = decide(self, now, &Request::Call(call));
+            let request = Request::Call(call_of(&waiter.wish, random));
+            Machine::prepare(self, &request);
+            let outcome = self.decide_or_try_again(now, &request);
             if is_worth_waiting(&outcome) {
                 // Nothing is free for its class, which stays closed.
                 self.waiters.put_back(waiter);
+                if is_try_again(&outcome) {
+                    self.await_work();
+                }
                 continue;
             }
             self.waiters.follow(&waiter);
             return Some(Grant { waiter: waiter.id, outcome });
         }
-        self.next_postponed(now, random, is_alive)
+        None
     }
 }

@@ -169,11 +169,6 @@ impl Deadlines {
         self.len
     }
 
-    /// Whether no deadline is after `now`. O(n), about a nanosecond each; usually fewer, as the last entries are late.
-    pub fn have_all_passed(&self, now: i64) -> bool {
-        (0..self.len).rev().all(|at| self.due_at(at) <= now)
-    }
-
     /// Whether there are no deadlines.
     pub fn is_empty(&self) -> bool {
         self.len == 0

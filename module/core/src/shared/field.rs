@@ -4,6 +4,7 @@
 
 use super::Bytes;
 use super::codec::{Damaged, Reader, Writer};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// A value with an encoding.
@@ -190,6 +191,18 @@ impl<T: Field> Field for Vec<T> {
     }
 }
 
+/// As a list.
+impl<T: Field> Field for VecDeque<T> {
+    fn encode(&self, out: &mut Writer) {
+        out.unsigned(self.len() as u64);
+        self.iter().for_each(|value| value.encode(out));
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
+        Vec::decode(reader).map(Self::from)
+    }
+}
+
 /// A stream, and how many of its messages.
 impl Field for (Vec<u8>, u32) {
     fn encode(&self, out: &mut Writer) {
@@ -226,18 +239,19 @@ impl Field for Any<i64> {
     }
 }
 
-/// Defines structs whose encoding is that of their fields, in their order.
+/// Defines structs whose encoding is that of their fields, in their order. Of a struct `pub struct Name if is_sound else
+/// "what is wrong"`, values for which `is_sound` does not hold are refused.
 #[macro_export]
 macro_rules! fields {
     ($(
         $(#[$attribute:meta])*
-        pub struct $Struct:ident {
-            $($(#[$field_attribute:meta])* pub $field:ident: $Type:ty,)+
+        $visibility:vis struct $Struct:ident $(if $is_sound:ident else $damaged:literal)? {
+            $($(#[$field_attribute:meta])* $field_visibility:vis $field:ident: $Type:ty,)+
         }
     )+) => {$(
         $(#[$attribute])*
-        pub struct $Struct {
-            $($(#[$field_attribute])* pub $field: $Type,)+
+        $visibility struct $Struct {
+            $($(#[$field_attribute])* $field_visibility $field: $Type,)+
         }
 
         impl $crate::shared::field::Field for $Struct {
@@ -248,7 +262,11 @@ macro_rules! fields {
             fn decode(
                 reader: &mut $crate::shared::codec::Reader<'_>,
             ) -> Result<Self, $crate::shared::codec::Damaged> {
-                Ok(Self { $($field: reader.field()?,)+ })
+                let read = Self { $($field: reader.field()?,)+ };
+                $(if !read.$is_sound() {
+                    return Err($crate::shared::codec::Damaged($damaged));
+                })?
+                Ok(read)
             }
         }
     )+};

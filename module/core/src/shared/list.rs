@@ -36,6 +36,11 @@ impl List {
         self.len
     }
 
+    /// The entry that joined last, or `NONE`.
+    pub fn tail(&self) -> u32 {
+        self.tail
+    }
+
     /// Whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0

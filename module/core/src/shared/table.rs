@@ -1,5 +1,7 @@
 //! A growing table whose entries keep their number: claims, users, orders.
 
+use super::codec::{Damaged, Reader, Writer};
+use super::field::Field;
 use super::invariant::Checked;
 use crate::{ensure, invariant};
 use std::ops::{Index, IndexMut};
@@ -76,6 +78,17 @@ impl<T> Table<T> {
         (table.len + table.free.len() == table.slots() as usize).then_some(table)
     }
 
+    /// A table with the same numbers, whose entries are made from those of this one.
+    pub fn map<U>(&self, mut make: impl FnMut(u32, &T) -> U) -> Table<U> {
+        let mut mapped = Table { chunks: Vec::new(), free: self.free.clone(), len: self.len };
+        let mut number = 0..;
+        for chunk in &self.chunks {
+            let made = chunk.iter().zip(&mut number).map(|(slot, id)| Some(make(id, slot.as_ref()?)));
+            mapped.chunks.push(made.collect());
+        }
+        mapped
+    }
+
     /// An upper bound of all numbers given out so far, including numbers that are free now.
     pub fn slots(&self) -> u32 {
         self.chunks.last().map_or(0, |last| ((self.chunks.len() - 1) * CHUNK + last.len()) as u32)
@@ -148,6 +161,24 @@ impl<T> Table<T> {
 
     fn slot_mut(&mut self, id: u32) -> Option<&mut Option<T>> {
         self.chunks.get_mut(id as usize / CHUNK)?.get_mut(id as usize % CHUNK)
+    }
+}
+
+/// The entries by number, and the free numbers in the order in which they became free.
+impl<T: Field> Field for Table<T> {
+    fn encode(&self, out: &mut Writer) {
+        out.unsigned(self.slots().into());
+        for slot in self.chunks.iter().flatten() {
+            out.field(&slot.is_some());
+            slot.iter().for_each(|entry| out.field(entry));
+        }
+        out.field(&self.free);
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
+        let slots: Vec<Option<T>> = reader.field()?;
+        let restored = Self::restore(slots.into_iter(), reader.field()?);
+        restored.ok_or(Damaged("the free numbers of a table do not fit its entries"))
     }
 }
 

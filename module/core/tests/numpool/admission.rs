@@ -1,6 +1,6 @@
 //! An event from elsewhere that `decide` would never have let through is refused.
 
-use allot_core::numpool::event::{Cause, Numbers};
+use allot_core::numpool::event::{Cause, Numbers, Rest, RestReason};
 use allot_core::numpool::request::{Call, Request};
 use allot_core::numpool::{Event, Number, Pool, Settings, decide};
 use allot_core::shared::token::TokenChoice;
@@ -64,18 +64,24 @@ fn draining_of_a_number_that_drains_is_refused() {
 #[test]
 fn lapse_of_a_registration_without_end_is_refused() {
     assert!(is_refused(&Event::Lapsed(numbers(&["1"]))));
-    assert!(!is_refused(&Event::Unregistered(numbers(&["1"]))));
+    assert!(!is_refused(&Event::Unregistered { numbers: numbers(&["1"]), switch: None }));
 }
 
 #[test]
 fn expiry_of_a_lease_without_end_is_refused() {
-    let event = |cause| Event::Ended { numbers: numbers(&["2"]), cool_until: None, cause };
+    let event = |cause| Event::Ended { numbers: numbers(&["2"]), rest: None, cause, word: None };
     assert!(is_refused(&event(Cause::Expired)));
     assert!(!is_refused(&event(Cause::HungUp)));
 }
 
 #[test]
-fn leaving_of_a_switch_that_registered_nothing_is_refused() {
-    // It is known, since it carries calls.
-    assert!(is_refused(&Event::Left { switch: b"sw"[..].into() }));
+fn rest_of_a_call_that_ends_is_no_limit() {
+    let event = |reason| Event::Ended {
+        numbers: numbers(&["2"]),
+        rest: Some(Rest { until: 50, reason }),
+        cause: Cause::HungUp,
+        word: None,
+    };
+    assert!(is_refused(&event(RestReason::Limit)));
+    assert!(!is_refused(&event(RestReason::Quarantine)));
 }

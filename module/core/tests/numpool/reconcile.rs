@@ -2,7 +2,7 @@
 
 use super::spec::{Bench, any, n};
 use allot_core::numpool::outcome::Reconciled;
-use allot_core::numpool::request::{Call, Changes, Request};
+use allot_core::numpool::request::{Call, Changes, OfSwitch, Request};
 use allot_core::numpool::{Event, Number, Reply};
 use allot_core::shared::refusal::Code;
 use std::collections::BTreeSet;
@@ -48,9 +48,13 @@ fn hang_up(bench: &mut Bench, place: usize) {
     bench.ok(&request);
 }
 
+fn reconcile<'a>(switch: &'a [u8], before: Option<i64>, leases: &'a [&'a [u8]]) -> OfSwitch<'a> {
+    OfSwitch::Reconcile { switch, before, leases }
+}
+
 impl Bench {
     fn begin(&mut self, waiter: u64, before: Option<i64>, carried: &[&[u8]]) -> Result<(), Code> {
-        let begun = self.pool.begin_reconciliation(self.now, b"sw", before, carried, || waiter);
+        let begun = self.pool.begin_in_slices(self.now, &reconcile(b"sw", before, carried), || waiter);
         begun.map_err(|refusal| refusal.code)
     }
 
@@ -58,7 +62,7 @@ impl Bench {
     fn slice(&mut self) -> Vec<String> {
         let mut ended = Vec::new();
         for event in self.pool.continue_sliced(self.now, SLICE) {
-            let (Event::Ended { numbers, .. } | Event::Unregistered(numbers)) = &event else {
+            let (Event::Ended { numbers, .. } | Event::Unregistered { numbers, .. }) = &event else {
                 panic!("{event:?} ends nothing")
             };
             ended.extend(numbers.iter().map(ToString::to_string));
@@ -134,7 +138,7 @@ fn slices_end_the_leases_of_the_time_of_the_request() {
 #[test]
 fn slices_have_the_outcome_of_one_step() {
     let outcome_at_once = |bench: &mut Bench, before, carried: &[&[u8]]| {
-        let request = Request::Reconcile { switch: b"sw", before, leases: carried };
+        let request = Request::OfSwitch(OfSwitch::Reconcile { switch: b"sw", before, leases: carried });
         let Reply::Reconciled(outcome) = bench.ok(&request) else { panic!("it was refused") };
         outcome
     };
@@ -194,8 +198,8 @@ fn reconciliations_take_turns_up_to_a_limit_and_copies_have_none() {
     assert_eq!(freed, (0..CALLS as u64).filter(|place| !place.is_multiple_of(3)).count() as u64);
     // A switch that carries nothing has nothing to wait for.
     bench.pool.forget_waiters();
-    assert!(!bench.pool.is_reconciled_in_slices(b"sw"));
-    let begun = bench.pool.begin_reconciliation(bench.now, b"nobody", None, &[b"a"], || 1);
+    assert!(!bench.pool.needs_slices(&reconcile(b"sw", None, &[])));
+    let begun = bench.pool.begin_in_slices(bench.now, &reconcile(b"nobody", None, &[b"a"]), || 1);
     assert!(begun.is_ok() && bench.pool.has_sliced());
     let (_, outcome) = bench.take_reconciled().unwrap();
     assert_eq!((outcome.kept, outcome.freed, outcome.unknown.len()), (0, 0, 1));
@@ -216,8 +220,8 @@ fn slices_end_the_registrations_of_the_time_of_the_request() {
     let is_up = |bench: &Bench, place: usize| bench.pool.state_of(numbers[place]).is_up();
     let mut expected: BTreeSet<usize> =
         (0..NUMBERS).filter(|place| !place.is_multiple_of(3) && !place.is_multiple_of(5)).collect();
-    assert!(!bench.pool.is_unregistered_in_slices(b"sw"));
-    bench.pool.begin_unregistration(b"sw", || 4).unwrap();
+    assert!(!bench.pool.needs_slices(&OfSwitch::Unreg(b"sw")));
+    bench.pool.begin_in_slices(bench.now, &OfSwitch::Unreg(b"sw"), || 4).unwrap();
     let (mut ended, mut again, mut round) = (0, Vec::new(), 0);
     while !bench.pool.has_sliced() {
         assert!(bench.pool.next_due() <= Some(bench.now), "the timer goes on at once");

@@ -1,7 +1,7 @@
 //! Sentences of docs/numbers.md, one test each.
 
 use allot_core::numpool::read::Totals;
-use allot_core::numpool::request::{Call, Changes, Policy, Request};
+use allot_core::numpool::request::{Call, Changes, OfSwitch, Policy, Request};
 use allot_core::numpool::{Number, Pool, Reply, Settings, decide, decide_due};
 use allot_core::shared::refusal::Code;
 use allot_core::shared::token::TokenChoice;
@@ -50,7 +50,7 @@ impl Bench {
     }
 
     fn call(&mut self, call: Call<'_>) -> Result<String, Code> {
-        self.pool.prepare(call.pick, call.prefix);
+        self.pool.sort_at_once(call.pick, call.prefix);
         Ok(match self.ask(&Request::Call(call))? {
             Reply::Lease(record) => record.number.to_string(),
             Reply::None => "none".into(),
@@ -183,10 +183,10 @@ fn reg_clears_the_deadline_where_the_pool_has_none() {
 fn a_reg_by_another_switch_takes_the_number_over() {
     let mut bench = Bench::of(&["1", "2"]);
     bench.ok(&Request::Reg { numbers: &[n("1")], ttl: None, switch: Some(b"new") });
-    assert_eq!(bench.ok(&Request::UnregSwitch(b"sw")), Reply::Integer(1));
+    assert_eq!(bench.ok(&Request::OfSwitch(OfSwitch::Unreg(b"sw"))), Reply::Integer(1));
     assert_eq!(bench.waiting(), ["1"]);
-    assert_eq!(bench.ok(&Request::UnregSwitch(b"new")), Reply::Integer(1));
-    assert_eq!(bench.ok(&Request::UnregSwitch(b"new")), Reply::Integer(0));
+    assert_eq!(bench.ok(&Request::OfSwitch(OfSwitch::Unreg(b"new"))), Reply::Integer(1));
+    assert_eq!(bench.ok(&Request::OfSwitch(OfSwitch::Unreg(b"new"))), Reply::Integer(0));
 }
 
 #[test]
@@ -266,7 +266,7 @@ fn reconcile_frees_what_the_switch_does_not_carry() {
     bench.call(any("b")).unwrap();
     bench.call(Call { switch: Some(b"other"), ..any("c") }).unwrap();
     bench.at(1010).call(any("d")).unwrap();
-    let reconcile = |before, leases| Request::Reconcile { switch: b"sw", before, leases };
+    let reconcile = |before, leases| Request::OfSwitch(OfSwitch::Reconcile { switch: b"sw", before, leases });
     let Reply::Reconciled(outcome) = bench.ok(&reconcile(Some(1010), &[b"a", b"c", b"x"])) else { panic!() };
     assert_eq!((outcome.kept, outcome.freed), (2, 1), "a was named, d is too young");
     assert_eq!(outcome.unknown.iter().map(|token| &token[..]).collect::<Vec<_>>(), [&b"c"[..], b"x"]);
@@ -351,20 +351,6 @@ fn random_takes_every_free_number_as_often() {
 }
 
 #[test]
-fn choice_by_use_is_the_same_without_the_order_for_it() {
-    let run = |prepared: bool| {
-        let mut bench = Bench::of(&["21", "11", "12", "22", "13"]);
-        if prepared {
-            bench.pool.prepare(Some(Policy::Sticky), Some(n("1")));
-        }
-        let call = |token| Call { pick: Some(Policy::LeastUsed), ..any(token) };
-        let ask = |bench: &mut Bench, token| format!("{:?}", bench.ok(&Request::Call(call(token))));
-        [ask(&mut bench, "a"), ask(&mut bench, "b"), ask(&mut bench, "c"), ask(&mut bench, "d")]
-    };
-    assert_eq!(run(true), run(false));
-}
-
-#[test]
 fn a_scan_shows_every_number_that_stays() {
     let numbers: Vec<String> = (0..300).map(|number| number.to_string()).collect();
     let mut bench = Bench::of(&numbers.iter().map(String::as_str).collect::<Vec<_>>());
@@ -397,7 +383,7 @@ fn a_million_numbers_take_at_most_64_bytes_each() {
     let each = bench.pool.allocated() as f64 / 1e6;
     assert!(each <= 64.0, "{each} bytes a number, with a switch and a time-out each");
     let before = bench.pool.allocated();
-    bench.pool.prepare(Some(Policy::LeastUsed), None);
+    bench.pool.sort_at_once(Some(Policy::LeastUsed), None);
     let order = (bench.pool.allocated() - before) as f64 / 1e6;
     assert!(order <= 25.0, "{order} bytes a number for the order by digits");
     let bytes = bench.pool.encode();
@@ -410,7 +396,7 @@ fn a_million_numbers_take_at_most_64_bytes_each() {
 fn an_empty_pool_takes_no_more_room_than_a_new_one() {
     let numbers: Vec<String> = (0..5000).map(|number| number.to_string()).collect();
     let mut bench = Bench::of(&numbers.iter().map(String::as_str).collect::<Vec<_>>());
-    bench.pool.prepare(Some(Policy::Sticky), Some(n("1")));
+    bench.pool.sort_at_once(Some(Policy::Sticky), Some(n("1")));
     let all: Vec<Number> = numbers.iter().map(|number| n(number)).collect();
     bench.ok(&Request::Reg { numbers: &all, ttl: Some(50), switch: Some(b"sw") });
     bench.call(Call { peer: Some(b"bob"), ttl: Some(50), ..any("a") }).unwrap();
@@ -436,7 +422,7 @@ fn request_with_many_messages_is_done_in_parts() {
     }
     let all: Vec<Number> = numbers.iter().map(|number| n(number)).collect();
     let requests = [
-        Request::Reconcile { switch: b"sw", before: None, leases: &[] },
+        Request::OfSwitch(OfSwitch::Reconcile { switch: b"sw", before: None, leases: &[] }),
         Request::Del { numbers: &all, drain: false },
     ];
     for request in &requests {

@@ -2,7 +2,7 @@
 
 use super::naive::Naive;
 use super::spec::{Bench, any, n};
-use allot_core::numpool::request::{Call, Cap, Caps, Changes, Policy, Request};
+use allot_core::numpool::request::{Call, Cap, Changes, Policy, Request};
 use allot_core::numpool::waiting::Grant;
 use allot_core::numpool::{Number, Reply};
 use allot_core::shared::refusal::Code;
@@ -123,7 +123,7 @@ fn waiter_that_comes_while_others_are_being_served_has_its_turn() {
     bench.ok(&Request::Add(&[n("1"), n("2"), n("3")]));
     bench.ok(&Request::Reg { numbers: &[n("1"), n("2"), n("3")], ttl: None, switch: None });
     assert!(bench.pool.has_pending_grants());
-    bench.pool.prepare(None, Some(n("3")));
+    bench.pool.sort_at_once(None, Some(n("3")));
     bench.wait(2, 0, Call { prefix: Some(n("3")), ..any("b") });
     assert_eq!(bench.serve(), [(1, "1".to_owned()), (2, "3".to_owned())]);
 }
@@ -151,16 +151,6 @@ fn waiter_is_not_answered_by_a_lease_or_a_registration_that_has_ended_unnoticed(
     assert_eq!(bench.serve(), []);
     bench.ok(&Request::Reg { numbers: &[n("5")], ttl: None, switch: None });
     assert_eq!(bench.serve(), got(8, "5"));
-}
-
-#[test]
-fn postponed_calls_keep_the_timer_busy_until_all_are_answered() {
-    let mut bench = Bench::of(&["1"]);
-    bench.pool.postpone(1, &any("a"));
-    bench.pool.postpone(2, &any("b"));
-    bench.tick(1);
-    let first = bench.pool.next_grant(bench.now, 0, |_| true).unwrap();
-    assert_eq!((first.waiter, bench.pool.next_due()), (1, Some(bench.now)));
 }
 
 #[test]
@@ -255,8 +245,8 @@ fn waiters_choose_by_their_own_policy() {
 #[test]
 fn call_that_is_taken_back_does_not_count_for_the_caps() {
     let mut bench = Bench::of(&["1"]);
-    let caps = Caps::of(&[Cap { window: 1000, count: 2 }]);
-    bench.ok(&Request::Configure(Changes { caps, cooldown: Some(100), ..Changes::default() }));
+    let caps = Some(vec![Cap { window: 1000, count: 2 }]);
+    bench.ok(&Request::Configure(Changes { caps: caps.clone(), cooldown: Some(100), ..Changes::default() }));
     let limited = |bench: &Bench| bench.pool.number_record(n("1"), bench.now).unwrap().limit_until;
     let take_back = |bench: &mut Bench, lease: &[u8]| {
         assert_eq!(bench.ok(&Request::TakeBack { number: n("1"), lease }), Reply::Integer(1));
@@ -274,7 +264,7 @@ fn call_that_is_taken_back_does_not_count_for_the_caps() {
     let until = bench.now + 1000;
     assert_eq!(limited(&bench), Some(until));
     // A call that began before the pool had caps takes no other start with it.
-    bench.ok(&Request::Configure(Changes { caps: Caps::of(&[]), ..Changes::default() }));
+    bench.ok(&Request::Configure(Changes { caps: Some(Vec::new()), ..Changes::default() }));
     bench.ok(&Request::Call(any("early")));
     bench.ok(&Request::Configure(Changes { caps, ..Changes::default() }));
     take_back(&mut bench, b"early");
@@ -301,6 +291,7 @@ fn call_that_is_taken_back_is_no_use_of_its_number() {
     take_back(&mut bench, "2");
     assert_eq!(seen(&bench, "2"), (1, Some(b"bob".to_vec())));
     let least_used = Call { pick: Some(Policy::LeastUsed), ..any("next") };
+    bench.pool.sort_at_once(least_used.pick, None);
     let Reply::Lease(record) = bench.ok(&Request::Call(least_used)) else { panic!("none is free") };
     assert_eq!((record.number, bench.pool.check()), (n("1"), Ok(())));
 }

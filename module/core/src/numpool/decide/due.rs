@@ -1,8 +1,7 @@
 //! Decisions at deadlines: leases expire, cool-downs end, registrations lapse.
 
-use super::batches::TOLD_AT_ONCE;
 use crate::invariant;
-use crate::numpool::event::{Cause, Event, Events};
+use crate::numpool::event::{Cause, Event, Events, Rest, RestReason, TOLD_AT_ONCE};
 use crate::numpool::number::Number;
 use crate::numpool::state::Pool;
 use crate::shared::Millis;
@@ -12,14 +11,9 @@ use smallvec::smallvec;
 /// The events of deadlines up to `now`, in the order of their times, for at most `limit` numbers. Call again until
 /// none are left.
 pub fn decide_due(pool: &Pool, now: Millis, limit: usize) -> Events {
-    if pool.next_due().is_none_or(|earliest| earliest > now) {
+    if pool.earliest_deadline().is_none_or(|earliest| earliest > now) {
         return Events::new();
     }
-    due_events(pool, all_due(pool, now, limit))
-}
-
-/// The deadlines that have passed by `now`, the earliest first, at most `limit`.
-pub(super) fn all_due(pool: &Pool, now: Millis, limit: usize) -> Vec<Due> {
     let mut due: Vec<Due> = Vec::new();
     let leases = pool.leases.deadlines().due(now, limit).into_iter();
     due.extend(leases.filter_map(|id| lease_due(pool, id, now)));
@@ -29,11 +23,11 @@ pub(super) fn all_due(pool: &Pool, now: Millis, limit: usize) -> Vec<Due> {
     due.extend(registrations.filter_map(|id| registration_due(pool, id)));
     due.sort_unstable_by_key(Due::order);
     due.truncate(limit);
-    due
+    due_events(pool, due)
 }
 
 /// The end of a lease whose deadline has passed by `now`.
-pub(super) fn lease_due(pool: &Pool, id: u32, now: Millis) -> Option<Due> {
+fn lease_due(pool: &Pool, id: u32, now: Millis) -> Option<Due> {
     let (Some(lease), Some(until)) = (pool.leases.get(id), pool.leases.until(id)) else {
         invariant!("a lease with a deadline is live");
         return None;
@@ -50,12 +44,12 @@ pub(super) fn lease_due(pool: &Pool, id: u32, now: Millis) -> Option<Due> {
 
 /// When a number joins the queue whose rest ends at `rested`, by `now`: its caps may forbid a call for longer.
 fn turn_of(pool: &Pool, id: u32, rested: Millis, now: Millis) -> Millis {
-    let limit = pool.history.limited_until(id, &pool.caps, rested);
+    let limit = pool.history.limited_until(id, &pool.settings.caps, rested);
     limit.filter(|&limit| limit <= now).unwrap_or(rested)
 }
 
 /// The end of a cool-down.
-pub(super) fn cool_down_due(pool: &Pool, id: u32, now: Millis) -> Option<Due> {
+fn cool_down_due(pool: &Pool, id: u32, now: Millis) -> Option<Due> {
     let (Some(rest), Some(until)) = (pool.cooling.get(id), pool.cool_downs.get(id)) else {
         invariant!("a cool-down that ends is that of a number");
         return None;
@@ -65,7 +59,7 @@ pub(super) fn cool_down_due(pool: &Pool, id: u32, now: Millis) -> Option<Due> {
 }
 
 /// The end of a registration.
-pub(super) fn registration_due(pool: &Pool, id: u32) -> Option<Due> {
+fn registration_due(pool: &Pool, id: u32) -> Option<Due> {
     let Some(until) = pool.registrations.get(id) else {
         invariant!("a registration that lapses has a deadline");
         return None;
@@ -73,19 +67,8 @@ pub(super) fn registration_due(pool: &Pool, id: u32) -> Option<Due> {
     Some(Due { at: until, what: What::Lapsed, number: pool.number(id) })
 }
 
-/// The deadlines of a number that have passed by `now`.
-pub(super) fn number_due(pool: &Pool, id: u32, now: Millis) -> impl Iterator<Item = Due> {
-    let passed = |until: Option<Millis>| until.is_some_and(|until| until <= now);
-    let record = pool.directory.get(id);
-    let (lease, cool_down) = (record.lease(), record.cool_down());
-    let lease = passed(pool.leases.until(lease)).then(|| lease_due(pool, lease, now));
-    let cool_down = passed(pool.cool_downs.get(cool_down)).then(|| cool_down_due(pool, cool_down, now));
-    let registration = passed(pool.registrations.get(id)).then(|| registration_due(pool, id));
-    [lease, cool_down, registration].into_iter().flatten().flatten()
-}
-
 /// A deadline that has passed.
-pub(super) struct Due {
+struct Due {
     at: Millis,
     what: What,
     number: Number,
@@ -120,8 +103,7 @@ impl What {
 }
 
 /// The events of deadlines, in their order.
-pub(super) fn due_events(pool: &Pool, mut due: Vec<Due>) -> Events {
-    due.sort_unstable_by_key(Due::order);
+fn due_events(pool: &Pool, due: Vec<Due>) -> Events {
     let mut events = Events::new();
     let mut gone = HashSet::new();
     for Due { at, what, number } in due {
@@ -135,11 +117,12 @@ pub(super) fn due_events(pool: &Pool, mut due: Vec<Due>) -> Events {
                     gone.insert(number);
                 }
                 // It rests from the time at which the lease was over, whenever that is noticed.
-                let cool_until = deadline(at, None, pool.settings.cooldown);
-                Event::Ended { numbers: smallvec![number], cool_until, cause: Cause::Expired }
+                let until = deadline(at, None, pool.settings.cooldown);
+                let rest = until.map(|until| Rest { until, reason: RestReason::CoolDown });
+                Event::Ended { numbers: smallvec![number], rest, cause: Cause::Expired, word: None }
             }
             What::ExpiredAndCooled => {
-                Event::Ended { numbers: smallvec![number], cool_until: None, cause: Cause::Expired }
+                Event::Ended { numbers: smallvec![number], rest: None, cause: Cause::Expired, word: None }
             }
             What::Cooled => Event::Cooled(smallvec![number]),
             What::Lapsed => Event::Lapsed(smallvec![number]),
@@ -147,8 +130,8 @@ pub(super) fn due_events(pool: &Pool, mut due: Vec<Due>) -> Events {
         match (events.last_mut(), &next) {
             (Some(Event::Cooled(numbers)), Event::Cooled(_))
             | (Some(Event::Lapsed(numbers)), Event::Lapsed(_)) => numbers.push(number),
-            (Some(Event::Ended { numbers, cool_until: last, .. }), Event::Ended { cool_until, .. })
-                if last == cool_until && numbers.len() < TOLD_AT_ONCE =>
+            (Some(Event::Ended { numbers, rest: last, .. }), Event::Ended { rest, .. })
+                if last == rest && numbers.len() < TOLD_AT_ONCE =>
             {
                 numbers.push(number);
             }

@@ -1,32 +1,25 @@
 //! Decides requests: picks numbers, checks every limit, and changes nothing.
 
-mod batches;
 mod due;
-mod overdue;
+mod of_switch;
 mod pick;
-mod reconcile;
-mod sliced;
 
-use self::batches::each_some;
 use self::due::deadline;
 pub use self::due::decide_due;
-pub use self::overdue::decide_overdue;
-pub(super) use self::pick::Selection;
-use self::reconcile::decide_reconcile;
-pub use self::sliced::MAX_AT_ONCE;
+pub use self::of_switch::MAX_AT_ONCE;
+use self::of_switch::decide_of_switch;
 use super::causes::{MAX_CAUSES, MAX_WORD, Rule, is_cause};
 use super::cells::{Cell, Trigger, cell};
 use super::directory::MAX_NUMBERS;
-use super::event::{Called, Cause, Event, Numbers, Word};
+use super::event::{Called, Cause, Event, Numbers, Rest, RestReason, Word, each_some};
 use super::number::Number;
 pub use super::outcome::{Decision, LeaseRecord, Reconciled, Reply};
 use super::record::Place;
 use super::request::{Call, Changes, Request};
-use super::settings::{Caps, MAX_COUNT, Settings};
-use super::state::{Pool, RestReason};
+use super::settings::{Cap, MAX_CAPS, MAX_COUNT, Settings};
+use super::state::Pool;
 use crate::invariant;
 use crate::shared::decision::{self, decided, unchanged};
-use crate::shared::list::NONE;
 use crate::shared::refusal::{Code, Refusal, refuse, try_again};
 use crate::shared::text::quoted;
 use crate::shared::token::{MAX_TTL, check_identifier, check_ttl};
@@ -49,12 +42,14 @@ fn counted(numbers: Numbers, event: impl Fn(Numbers) -> Event) -> Decided {
 /// # Errors
 /// A refusal, with its error code and text.
 pub fn decide(pool: &Pool, now: Millis, request: &Request<'_>) -> Decided {
+    if pool.draining > 0 && request.named().iter().any(|&number| pool.is_gone(number, now)) {
+        return try_again(|_| 1);
+    }
     match request {
         Request::Add(numbers) => decide_add(pool, numbers),
         Request::Del { numbers, drain } => decide_del(pool, numbers, *drain),
         Request::Reg { numbers, ttl, switch } => decide_reg(pool, now, numbers, *ttl, *switch),
         Request::Unreg(numbers) => decide_unreg(pool, now, numbers),
-        Request::UnregSwitch(switch) => decide_unreg_switch(pool, now, switch),
         Request::Call(call) => decide_call(pool, now, call),
         Request::HangUp { number, lease, cooldown, cause } => {
             decide_hangup(pool, now, *number, *lease, *cooldown, *cause)
@@ -64,21 +59,21 @@ pub fn decide(pool: &Pool, now: Millis, request: &Request<'_>) -> Decided {
                 return unchanged(Reply::Integer(0));
             }
             let (numbers, cause) = (smallvec![*number], Cause::TakenBack);
-            decided(Event::Ended { numbers, cool_until: None, cause }, Reply::Integer(1))
+            decided(Event::Ended { numbers, rest: None, cause, word: None }, Reply::Integer(1))
         }
         Request::Renew { number, lease, ttl } => decide_renew(pool, now, *number, lease, *ttl),
-        Request::Reconcile { switch, before, leases } => decide_reconcile(pool, now, switch, *before, leases),
+        Request::OfSwitch(request) => decide_of_switch(pool, now, request),
         Request::Configure(changes) => {
             // The cool-down after a lease is the one that holds when the lease ends.
             if changes.cooldown.is_some() && pool.leases.deadlines().earliest().is_some_and(|due| due <= now)
             {
                 return try_again(|limit| pool.leases.deadlines().count_passed(now, limit));
             }
-            let settings = configured(pool.settings, changes)?;
-            let caps = changes.caps.filter(|caps| *caps != pool.caps);
-            let configured = (settings != pool.settings).then_some(Event::Configured(settings));
-            let events = configured.into_iter().chain(caps.map(Event::Capped)).collect();
-            Ok(Decision { events, reply: Reply::Ok })
+            let settings = configured(&pool.settings, changes)?;
+            if settings == pool.settings {
+                return unchanged(Reply::Ok);
+            }
+            decided(Event::Configured(settings), Reply::Ok)
         }
         Request::Cause { word, rule } => decide_cause(pool, word, rule),
     }
@@ -88,12 +83,15 @@ pub fn decide(pool: &Pool, now: Millis, request: &Request<'_>) -> Decided {
 ///
 /// # Errors
 /// `ERR` for a time of more than ten years.
-pub fn configured(settings: Settings, changes: &Changes) -> Result<Settings, Refusal> {
+pub fn configured(settings: &Settings, changes: &Changes) -> Result<Settings, Refusal> {
     let times = [("LEASE", changes.lease), ("COOLDOWN", changes.cooldown), ("REGTTL", changes.regttl)];
     for (what, time) in times {
         time.map_or(Ok(()), |time| check_span(what, time))?;
     }
-    if let Some(cap) = changes.caps.iter().flat_map(Caps::iter).find(|cap| !cap.is_sound()) {
+    if let Some(caps) = changes.caps.as_ref().filter(|caps| caps.len() > MAX_CAPS) {
+        return refuse(Code::Err, format!("a pool has at most {MAX_CAPS} caps, not {}", caps.len()));
+    }
+    if let Some(cap) = changes.caps.iter().flatten().find(|cap| !Cap::is_sound(cap)) {
         let text = format!(
             "CAPS: a window is 1 to {MAX_TTL} ms with 1 to {MAX_COUNT} calls, not {} ms with {}",
             cap.window, cap.count
@@ -106,6 +104,7 @@ pub fn configured(settings: Settings, changes: &Changes) -> Result<Settings, Ref
         regttl: changes.regttl.unwrap_or(settings.regttl),
         pick: changes.pick.unwrap_or(settings.pick),
         events: changes.events.unwrap_or(settings.events),
+        caps: changes.caps.as_ref().unwrap_or(&settings.caps).clone(),
     })
 }
 
@@ -191,7 +190,7 @@ fn decide_reg(
             // The same again changes nothing.
             let by = pool.switches.of(id);
             let same = pool.registrations.get(id) == until && pool.switches.name(by) == switch;
-            return !same || pool.sliced.end_registration(id, by);
+            return !same || pool.sliced.unregisters(by);
         }
         came_up += 1;
         true
@@ -219,26 +218,8 @@ fn decide_unreg(pool: &Pool, now: Millis, numbers: &[Number]) -> Decided {
     });
     match missing {
         Some(number) => not_found(number),
-        None => counted(down, Event::Unregistered),
+        None => counted(down, |numbers| Event::Unregistered { numbers, switch: None }),
     }
-}
-
-fn decide_unreg_switch(pool: &Pool, now: Millis, switch: &[u8]) -> Decided {
-    check_identifier("SWITCH", switch)?;
-    let group = pool.switches.find(switch).unwrap_or(NONE);
-    let count = pool.switches.get(group).map_or(0, |group| i64::from(group.members.len()));
-    let lapsed: Numbers = if pool.registrations.earliest().is_some_and(|due| due <= now) {
-        pool.switches.listed(group).filter(|&id| pool.has_lapsed(id, now)).map(|id| pool.number(id)).collect()
-    } else {
-        Numbers::new()
-    };
-    let live = count - lapsed.len() as i64;
-    if live == 0 {
-        return unchanged(Reply::Integer(0));
-    }
-    let mut events = each_some(lapsed, Event::Lapsed);
-    events.push(Event::Left { switch: Bytes::from_slice(switch) });
-    Ok(Decision { events, reply: Reply::Integer(live) })
 }
 
 fn decide_call(pool: &Pool, now: Millis, call: &Call<'_>) -> Decided {
@@ -254,8 +235,13 @@ fn decide_call(pool: &Pool, now: Millis, call: &Call<'_>) -> Decided {
     }
     let id = if let Some(number) = call.number {
         callable(pool, now, number)?
+    } else if !pool.are_sorted_for(call.pick, call.prefix) {
+        return refuse(
+            Code::TryAgain,
+            "the index of the pool's free numbers is being built: send the request again",
+        );
     } else {
-        match pool.pick(&Selection::of(pool, call), now) {
+        match pool.pick(call, now) {
             Some(id) => id,
             None => return unchanged(Reply::None),
         }
@@ -294,7 +280,7 @@ fn callable(pool: &Pool, now: Millis, number: Number) -> Result<u32, Refusal> {
     if pool.has_lapsed(id, now) {
         return refuse(Code::BadState, format!("the registration of number {number} has lapsed"));
     }
-    let Some((until, reason)) = pool.rest_of(id) else { return Ok(id) };
+    let Some(Rest { until, reason }) = pool.rest_of(id) else { return Ok(id) };
     let (code, text) = match reason {
         RestReason::CoolDown => (Code::BadState, "is idle+up but cools down until"),
         RestReason::Quarantine => (Code::BadState, "is idle+up but in quarantine until"),
@@ -345,23 +331,16 @@ fn decide_hangup(
             None => pool.settings.cooldown,
         },
     );
-    let event = match cause {
-        None => Event::Ended { numbers: smallvec![number], cool_until, cause: Cause::HungUp },
-        Some(word) => blamed(pool, now, number, word, cool_until),
-    };
+    // A cause may send the number into quarantine.
+    let quarantine = cause.and_then(|word| {
+        let id = pool.directory.find(number).filter(|&id| !pool.is_draining(id))?;
+        pool.quarantine_until(id, word, now)
+    });
+    let reason = if quarantine.is_some() { RestReason::Quarantine } else { RestReason::CoolDown };
+    let rest = quarantine.max(cool_until).map(|until| Rest { until, reason });
+    let word = cause.map(|word| Word(Bytes::from_slice(word)));
+    let event = Event::Ended { numbers: smallvec![number], rest, cause: Cause::HungUp, word };
     decided(event, Reply::Integer(1))
-}
-
-/// The end of a call with a cause, which may send the number into quarantine.
-fn blamed(pool: &Pool, now: Millis, number: Number, word: &[u8], cool_until: Option<Millis>) -> Event {
-    let id = pool.directory.find(number).filter(|&id| !pool.is_draining(id));
-    let quarantine = id.and_then(|id| pool.quarantine_until(id, word, now));
-    Event::Blamed {
-        number,
-        word: Word(Bytes::from_slice(word)),
-        until: quarantine.max(cool_until),
-        quarantine: quarantine.is_some(),
-    }
 }
 
 fn check_cause(word: &[u8]) -> Result<(), Refusal> {

@@ -1,8 +1,9 @@
 //! Why calls ended, in the words of the callers; and which causes send a number into quarantine.
 
 use super::settings::MAX_COUNT;
-use crate::shared::codec::{Damaged, Reader};
+use crate::shared::codec::{Damaged, LAST_COUNT, Reader, Writer};
 use crate::shared::column::Column;
+use crate::shared::field::Field;
 use crate::shared::invariant::Checked;
 use crate::shared::token::MAX_TTL;
 use crate::shared::{Bytes, Millis};
@@ -20,13 +21,39 @@ const OTHER: u8 = u8::MAX;
 fields! {
     /// When a cause sends a number into quarantine.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub struct Rule {
+    pub struct Rule if is_sound else "a rule is out of range" {
         /// Length of the quarantine, in milliseconds.
         pub cooldown: Millis,
         /// How many calls must end with the cause; 1 or more.
         pub after: u32,
         /// Within which time, in milliseconds; 0 where one call is enough.
         pub within: Millis,
+    }
+
+    /// A cause that the pool knows.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Cause {
+        /// Its word.
+        pub word: Word,
+        /// How many calls ended with it.
+        pub count: u64,
+        /// When it sends a number into quarantine.
+        pub rule: Option<Rule>,
+    }
+}
+
+/// The word of a cause.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Word(pub Bytes);
+
+impl Field for Word {
+    fn encode(&self, out: &mut Writer) {
+        out.string(&self.0);
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
+        let word = reader.identifier()?;
+        if is_cause(&word) { Ok(Self(word)) } else { Err(Damaged("a cause is not a word")) }
     }
 }
 
@@ -38,17 +65,6 @@ impl Rule {
             && (1..=MAX_COUNT).contains(&self.after)
             && within.contains(&self.within)
     }
-}
-
-/// A cause that the pool knows.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cause {
-    /// Its word.
-    pub word: Bytes,
-    /// How many calls ended with it.
-    pub count: u64,
-    /// When it sends a number into quarantine.
-    pub rule: Option<Rule>,
 }
 
 /// Whether a word may name a cause: 1 to 32 letters, digits, `-`, `_` or `.`.
@@ -70,7 +86,7 @@ pub(in crate::numpool) struct Causes {
 impl Causes {
     /// The place of a cause. O(causes).
     pub(in crate::numpool) fn find(&self, word: &[u8]) -> Option<u8> {
-        self.list.iter().position(|cause| cause.word[..] == *word).map(|place| place as u8)
+        self.list.iter().position(|cause| cause.word.0[..] == *word).map(|place| place as u8)
     }
 
     /// The rule of a cause.
@@ -99,8 +115,8 @@ impl Causes {
     pub(in crate::numpool) fn ended(&mut self, number: u32, word: &[u8]) -> Option<u8> {
         let place = self.find(word).or_else(|| self.add(word, MAX_UNRULED));
         match place.and_then(|place| self.list.get_mut(usize::from(place))) {
-            Some(cause) => cause.count = cause.count.saturating_add(1),
-            None => self.other = self.other.saturating_add(1),
+            Some(cause) => cause.count = (cause.count + 1).min(LAST_COUNT),
+            None => self.other = (self.other + 1).min(LAST_COUNT),
         }
         self.last.set(number, place.map_or(OTHER, |place| place + 1));
         place
@@ -110,7 +126,7 @@ impl Causes {
         if self.list.len() >= room {
             return None;
         }
-        self.list.push(Cause { word: Bytes::from_slice(word), count: 0, rule: None });
+        self.list.push(Cause { word: Word(Bytes::from_slice(word)), count: 0, rule: None });
         Some((self.list.len() - 1) as u8)
     }
 
@@ -119,7 +135,7 @@ impl Causes {
         match self.last.find(number)? {
             0 => None,
             OTHER => Some(b"other"),
-            place => self.list.get(usize::from(place - 1)).map(|cause| &cause.word[..]),
+            place => self.list.get(usize::from(place - 1)).map(|cause| &cause.word.0[..]),
         }
     }
 
@@ -130,25 +146,31 @@ impl Causes {
         }
     }
 
-    /// The last causes of all numbers, as they are kept.
-    pub(in crate::numpool) fn all_last(&self) -> impl Iterator<Item = (u32, u8)> + '_ {
-        self.last.iter().filter(|&(_, place)| place != 0)
+    /// The last cause of a number as it is kept.
+    pub(in crate::numpool) fn kept_last(&self, number: u32) -> Option<u32> {
+        self.last.find(number).filter(|&kept| kept != 0).map(u32::from)
     }
 
-    /// Sets the last cause of a number of a snapshot; `false` for one that is not known.
-    pub(in crate::numpool) fn restore_last(&mut self, number: u32, place: u8) -> bool {
-        let known = place == OTHER || (1..=self.list.len()).contains(&usize::from(place));
-        if known {
-            self.last.set(number, place);
-        }
-        known
+    /// Sets the last cause of a number of a snapshot; `None` for one that is not known.
+    pub(in crate::numpool) fn restore_last(&mut self, number: u32, kept: u32) -> Option<()> {
+        let kept = u8::try_from(kept).ok()?;
+        let is_known = kept == OTHER || (1..=self.list.len()).contains(&usize::from(kept));
+        is_known.then(|| self.last.set(number, kept))
+    }
+
+    /// The causes of a snapshot; `None` if there are too many, or one is there twice.
+    pub(in crate::numpool) fn restore(list: Vec<Cause>, other: u64) -> Option<Self> {
+        let causes = Self { list, other, last: Column::default() };
+        let once = |(place, cause): (usize, &Cause)| causes.find(&cause.word.0) == Some(place as u8);
+        let sound = causes.list.len() <= MAX_CAUSES && causes.list.iter().enumerate().all(once);
+        sound.then_some(causes)
     }
 
     /// Bytes allocated.
     pub(in crate::numpool) fn allocated(&self) -> usize {
         let spilled = |word: &Bytes| if word.spilled() { word.capacity() } else { 0 };
         self.list.capacity() * size_of::<Cause>()
-            + self.list.iter().map(|cause| spilled(&cause.word)).sum::<usize>()
+            + self.list.iter().map(|cause| spilled(&cause.word.0)).sum::<usize>()
             + self.last.allocated()
     }
 
@@ -159,17 +181,11 @@ impl Causes {
     pub(in crate::numpool) fn check(&self) -> Checked {
         self.last.check()?;
         for (place, cause) in self.list.iter().enumerate() {
-            ensure!(self.find(&cause.word) == Some(place as u8), "a cause is listed twice");
+            ensure!(self.find(&cause.word.0) == Some(place as u8), "a cause is listed twice");
         }
         let known = |place: u8| place == OTHER || usize::from(place) <= self.list.len();
-        let stray = self.all_last().find(|&(_, place)| !known(place));
+        let stray = self.last.iter().find(|&(_, place)| !known(place));
         ensure!(stray.is_none(), "number {stray:?} has a last cause that is not listed");
         Ok(())
     }
-}
-
-/// A word that names a cause.
-pub(in crate::numpool) fn read_word(reader: &mut Reader<'_>) -> Result<Bytes, Damaged> {
-    let word = reader.identifier()?;
-    if is_cause(&word) { Ok(word) } else { Err(Damaged("a cause is not a word")) }
 }

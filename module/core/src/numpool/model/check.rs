@@ -2,7 +2,8 @@
 
 use super::cells::State;
 use super::record::Place;
-use super::state::{ByDigits, ByPeer, Pool, RestReason};
+use super::sorted_free::Numbers;
+use super::state::{Pool, RestReason};
 use crate::ensure;
 use crate::shared::invariant::Checked;
 use crate::shared::list::NONE;
@@ -31,14 +32,7 @@ impl Pool {
         let carriers = self.leases.table().iter().map(|(_, lease)| lease.switch);
         self.switches.check(slots, |_| true, carriers)?;
         self.peers.check(slots, |id| self.directory.get(id).is_queued(), [].into_iter())?;
-        let queue = || self.queue.iter(&self.directory);
-        if let Some(order) = &self.by_digits {
-            order.check(queue(), &ByDigits(&self.directory))?;
-        }
-        if let Some(order) = &self.by_peer {
-            order.check(queue(), &ByPeer(&self.directory, &self.peers))?;
-        }
-        Ok(())
+        self.sorted.check(self.queue, Numbers { directory: &self.directory, peers: &self.peers })
     }
 
     /// Each record against the lists that its number is in, and the sums over all of them.
@@ -156,8 +150,8 @@ impl Pool {
 #[cfg(test)]
 mod tests {
     use super::super::number::Number;
-    use super::super::order::Order;
-    use super::super::state::Rest;
+    use super::super::sorted_free::SortedFree;
+    use super::super::state::Resting;
     use super::*;
     use crate::numpool::request::{Call, Policy, Request};
     use crate::numpool::{Settings, decide};
@@ -201,7 +195,7 @@ mod tests {
         ["12", "13", "14"].into_iter().for_each(|text| call(&mut pool, text));
         ask(&mut pool, &Request::Del { numbers: &numbers[3..4], drain: true });
         ask(&mut pool, &Request::HangUp { number: numbers[4], lease: None, cooldown: Some(50), cause: None });
-        pool.prepare(Some(Policy::Sticky), Some(number("1")));
+        pool.sort_at_once(Some(Policy::Sticky), Some(number("1")));
         pool
     }
 
@@ -221,10 +215,13 @@ mod tests {
             |pool| pool.queue = List::default(),
             |pool| pool.registrations.set(5, 7),
             |pool| pool.cool_downs.remove(0),
-            |pool| _ = pool.cooling.insert(Rest { number: 0, reason: RestReason::CoolDown }),
+            |pool| _ = pool.cooling.insert(Resting { number: 0, reason: RestReason::CoolDown }),
             |pool| pool.switches.unlist(0),
             |pool| pool.peers.list(4),
-            |pool| pool.by_digits = Some(Box::new(Order::new(List::default()))),
+            |pool| {
+                pool.sorted = SortedFree::default();
+                pool.sorted.begin(false, List::default());
+            },
         ];
         for (number, damage) in damages.iter().enumerate() {
             let mut pool = sound.clone();

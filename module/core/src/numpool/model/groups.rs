@@ -3,7 +3,9 @@
 #![allow(clippy::indexing_slicing, reason = "ids of groups come from the table itself")]
 
 use crate::shared::Bytes;
+use crate::shared::codec::{Damaged, Reader, Writer};
 use crate::shared::column::Column;
+use crate::shared::field::Field;
 use crate::shared::invariant::{Checked, Contradiction};
 use crate::shared::list::{Links, List, NONE};
 use crate::shared::names::NameIndex;
@@ -19,6 +21,36 @@ pub struct Group {
     references: u32,
     /// The members that are listed, in the order in which they were.
     pub members: List,
+}
+
+/// Of a group a snapshot has the name; the references follow from what refers to the group.
+impl Field for Group {
+    fn encode(&self, out: &mut Writer) {
+        out.field(&self.name);
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
+        Ok(Self { name: reader.field()?, references: 0, members: List::default() })
+    }
+}
+
+/// The groups by their ids, without their members.
+impl Field for Groups {
+    fn encode(&self, out: &mut Writer) {
+        out.field(&self.table);
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
+        let mut groups = Self { table: reader.field()?, ..Self::default() };
+        for (id, group) in groups.table.iter() {
+            let is = |other| groups.table.get(other).is_some_and(|other| other.name == group.name);
+            if groups.by_name.find(&group.name, is).is_some() {
+                return Err(Damaged("a group is there twice"));
+            }
+            groups.by_name.insert(&group.name, id);
+        }
+        Ok(groups)
+    }
 }
 
 /// Which group a number belongs to.
@@ -73,11 +105,6 @@ impl Groups {
         self.members.find(number).map_or(NONE, |member| member.group)
     }
 
-    /// All groups with their ids.
-    pub fn iter(&self) -> impl Iterator<Item = (u32, &Group)> {
-        self.table.iter()
-    }
-
     /// The group of that name, with one reference more; it is made where there is none. O(1).
     pub fn refer(&mut self, name: &[u8]) -> u32 {
         let id = self.find(name).unwrap_or_else(|| {
@@ -88,6 +115,23 @@ impl Groups {
         });
         self.table[id].references += 1;
         id
+    }
+
+    /// One reference more to a group of a snapshot; `None` if there is no such group.
+    pub fn refer_again(&mut self, group: u32) -> Option<()> {
+        self.table.get_mut(group)?.references += 1;
+        Some(())
+    }
+
+    /// Has a number of a snapshot belong to a group; `None` if there is no such group.
+    pub fn assign_again(&mut self, number: u32, group: u32) -> Option<()> {
+        self.members.at(number).group = group;
+        self.refer_again(group)
+    }
+
+    /// Whether something refers to each group. O(groups).
+    pub fn are_referred_to(&self) -> bool {
+        self.table.iter().all(|(_, group)| group.references > 0)
     }
 
     /// One reference less; a group that nothing refers to is gone. `NONE` is no group. O(1).
@@ -136,6 +180,11 @@ impl Groups {
     pub fn listed(&self, group: u32) -> impl Iterator<Item = u32> + '_ {
         let members = self.table.get(group).map(|group| group.members).unwrap_or_default();
         members.iter(&self.members)
+    }
+
+    /// The numbers before and after a number on the list of its group.
+    pub fn neighbours(&self, number: u32) -> [u32; 2] {
+        self.members.links(number)
     }
 
     /// Whether nothing refers to any group.

@@ -1,15 +1,15 @@
 //! When numbers began calls, and when their calls ended for which cause: what caps and quarantine count.
 //!
-//! Only numbers with a call or a cause within the longest window take memory. Each event drops at most two entries that
-//! no window reaches any more, so the memory follows the traffic.
+//! Numbers without a call or a cause within the longest window take four bytes here, once another number has one. Each
+//! event drops at most two entries that no window reaches any more, so the memory follows the traffic.
 
-use super::settings::{Caps, MAX_COUNT};
+use super::settings::{Cap, MAX_COUNT};
 use crate::shared::Millis;
+use crate::shared::column::Column;
 use crate::shared::invariant::Checked;
 use crate::shared::list::{Links, List, NONE};
 use crate::shared::table::Table;
-use crate::{ensure, invariant};
-use hashbrown::HashMap;
+use crate::{ensure, fields, invariant};
 use std::collections::VecDeque;
 
 /// The most times that are kept of one kind for one number: no cap and no rule counts more.
@@ -18,44 +18,90 @@ const MAX_TIMES: usize = MAX_COUNT as usize;
 /// How many entries an event may drop that no window reaches.
 const SWEPT_AT_ONCE: usize = 2;
 
-/// The latest times of one number, each list in rising order.
-#[derive(Clone, Debug, Default)]
-pub(in crate::numpool) struct Entry {
-    pub(in crate::numpool) number: u32,
-    /// When calls began.
-    pub(in crate::numpool) starts: VecDeque<Millis>,
-    /// When calls ended, by the cause.
-    pub(in crate::numpool) ends: Vec<(u8, VecDeque<Millis>)>,
-    links: [u32; 2],
-}
+/// What happened at the starts of calls; the ends of calls have the place of their cause.
+pub(in crate::numpool) const STARTS: u32 = u32::MAX;
 
-impl Entry {
-    /// An entry without times.
-    pub(in crate::numpool) fn of(number: u32) -> Self {
-        Self { number, links: [NONE; 2], ..Self::default() }
+fields! {
+    /// The latest times of one number.
+    #[derive(Clone, Debug)]
+    pub(in crate::numpool) struct Times if is_sound else "the times of a number are not in order" {
+        /// The id of the number.
+        pub(in crate::numpool) number: u32,
+        /// The times of each kind that happened.
+        pub(in crate::numpool) lists: Vec<Recent>,
     }
 
-    /// When calls of the number ended with a cause.
-    pub(in crate::numpool) fn ends_with(&self, cause: u8) -> Option<&VecDeque<Millis>> {
-        self.ends.iter().find(|(other, _)| *other == cause).map(|(_, times)| times)
+    /// When calls of a number began, or ended with a cause.
+    #[derive(Clone, Debug)]
+    pub(in crate::numpool) struct Recent {
+        /// `STARTS`, or the place of the cause.
+        pub(in crate::numpool) what: u32,
+        /// The times, in rising order.
+        pub(in crate::numpool) times: VecDeque<Millis>,
+    }
+}
+
+impl Times {
+    /// The times of a kind.
+    pub(in crate::numpool) fn of(&self, what: u32) -> Option<&VecDeque<Millis>> {
+        self.lists.iter().find(|list| list.what == what).map(|list| &list.times)
     }
 
     /// Moves all times that are later than this one to it.
     pub(in crate::numpool) fn end_at(&mut self, latest: Millis) {
-        let ends = self.ends.iter_mut().flat_map(|(_, times)| times);
-        ends.chain(&mut self.starts).for_each(|time| *time = latest.min(*time));
+        let times = self.lists.iter_mut().flat_map(|list| &mut list.times);
+        times.for_each(|time| *time = latest.min(*time));
+    }
+
+    /// Drops times of a kind that a window that ends at `at` does not reach any more.
+    pub(in crate::numpool) fn forget_before(&mut self, what: u32, window: Millis, at: Millis) {
+        self.lists
+            .iter_mut()
+            .filter(|list| list.what == what)
+            .for_each(|list| list.forget_before(window, at));
+        self.lists.retain(|list| !list.times.is_empty());
+    }
+
+    /// Whether the times rise, and there are no lists without need.
+    fn is_sound(&self) -> bool {
+        let once = |list: &Recent| self.lists.iter().filter(|other| other.what == list.what).count() == 1;
+        let rises =
+            |list: &Recent| (1..=MAX_TIMES).contains(&list.times.len()) && list.times.iter().is_sorted();
+        !self.lists.is_empty() && self.lists.iter().all(|list| once(list) && rises(list))
     }
 
     fn latest(&self) -> Millis {
-        let ends = self.ends.iter().filter_map(|(_, times)| times.back());
-        ends.chain(self.starts.back()).copied().max().unwrap_or(0)
+        self.lists.iter().filter_map(|list| list.times.back()).copied().max().unwrap_or(0)
     }
 
     fn allocated(&self) -> usize {
-        let times =
-            self.ends.iter().map(|(_, times)| times.capacity()).sum::<usize>() + self.starts.capacity();
-        times * size_of::<Millis>() + self.ends.capacity() * size_of::<(u8, VecDeque<Millis>)>()
+        self.lists.iter().map(|list| list.times.capacity()).sum::<usize>() * size_of::<Millis>()
+            + self.lists.capacity() * size_of::<Recent>()
     }
+}
+
+impl Recent {
+    /// Adds a time, and drops times that the window does not reach any more.
+    fn push(&mut self, at: Millis, window: Millis) {
+        self.forget_before(window, at);
+        if self.times.len() >= MAX_TIMES {
+            self.times.pop_front();
+        }
+        self.times.push_back(at);
+    }
+
+    fn forget_before(&mut self, window: Millis, at: Millis) {
+        while self.times.front().is_some_and(|time| time.saturating_add(window) <= at) {
+            self.times.pop_front();
+        }
+    }
+}
+
+/// The times of a number in the list of all.
+#[derive(Clone, Debug)]
+struct Entry {
+    times: Times,
+    links: [u32; 2],
 }
 
 impl Links for Table<Entry> {
@@ -73,15 +119,12 @@ impl Links for Table<Entry> {
     }
 }
 
-/// How many maps share the entries: growing one of them delays an event only a little.
-const SHARDS: usize = 256;
-
 /// The times of all numbers.
 #[derive(Clone, Debug, Default)]
 pub(in crate::numpool) struct History {
     entries: Table<Entry>,
-    /// From a number to its entry.
-    by_number: Vec<HashMap<u32, u32>>,
+    /// By number: its entry, counted from 1; 0 for none.
+    by_number: Column<u32>,
     /// The entry that was changed least recently first.
     order: List,
 }
@@ -89,23 +132,30 @@ pub(in crate::numpool) struct History {
 impl History {
     /// Until when the caps forbid another call of a number: the time at which enough of its calls have left the
     /// windows. `None` if another call may begin at `at`. O(caps).
-    pub(in crate::numpool) fn limited_until(&self, number: u32, caps: &Caps, at: Millis) -> Option<Millis> {
-        let starts = &self.entry(number)?.starts;
-        let end = |(window, count): (Millis, u32)| {
-            let oldest = starts.len().checked_sub(count as usize)?;
-            starts.get(oldest).map(|start| start.saturating_add(window))
+    pub(in crate::numpool) fn limited_until(&self, number: u32, caps: &[Cap], at: Millis) -> Option<Millis> {
+        let starts = self.entry(number)?.of(STARTS)?;
+        let end = |cap: &Cap| {
+            let oldest = starts.len().checked_sub(cap.count as usize)?;
+            starts.get(oldest).map(|start| start.saturating_add(cap.window))
         };
-        caps.iter().filter_map(|cap| end((cap.window, cap.count))).max().filter(|&until| until > at)
+        caps.iter().filter_map(end).max().filter(|&until| until > at)
     }
 
     /// The times of a number, if there are any.
-    pub(in crate::numpool) fn entry(&self, number: u32) -> Option<&Entry> {
-        self.entries.get(*self.by_number.get(number as usize % SHARDS)?.get(&number)?)
+    pub(in crate::numpool) fn entry(&self, number: u32) -> Option<&Times> {
+        let entry = self.entries.get(self.place(number)?);
+        invariant!(entry.is_some(), "a number whose times are kept has an entry");
+        entry.map(|entry| &entry.times)
+    }
+
+    #[inline]
+    fn place(&self, number: u32) -> Option<u32> {
+        self.by_number.find(number)?.checked_sub(1)
     }
 
     /// All entries, the one that was changed least recently first.
-    pub(in crate::numpool) fn iter(&self) -> impl Iterator<Item = &Entry> {
-        self.order.iter(&self.entries).filter_map(|id| self.entries.get(id))
+    pub(in crate::numpool) fn iter(&self) -> impl Iterator<Item = &Times> {
+        self.order.iter(&self.entries).filter_map(|id| self.entries.get(id)).map(|entry| &entry.times)
     }
 
     /// How many numbers have an entry.
@@ -113,66 +163,48 @@ impl History {
         self.entries.len()
     }
 
-    /// A call began. `window` is the longest one that counts calls, `longest` the longest of all. O(1).
-    pub(in crate::numpool) fn started(&mut self, number: u32, at: Millis, window: Millis, longest: Millis) {
-        self.change(number, at, longest, |entry| push(&mut entry.starts, at, window));
-    }
-
-    /// The call that began last, at `since`, does not count. O(1).
+    /// The call that began last, at `since`, does not count. A call that began before the pool had caps is not in the list.
+    /// O(1).
     pub(in crate::numpool) fn take_back(&mut self, number: u32, since: Millis) {
-        let shard = self.by_number.get(number as usize % SHARDS);
-        let id = shard.and_then(|shard| shard.get(&number)).copied();
-        let Some(entry) = id.and_then(|id| self.entries.get_mut(id)) else { return };
-        // A call that began before the pool had caps is not in the list.
-        if entry.starts.back() == Some(&since) {
-            entry.starts.pop_back();
+        let Some(id) = self.place(number) else { return };
+        let Some(Entry { times, .. }) = self.entries.get_mut(id) else {
+            invariant!("a number whose times are kept has an entry");
+            return;
+        };
+        let mut starts = times.lists.iter_mut().filter(|list| list.what == STARTS);
+        if let Some(starts) = starts.find(|starts| starts.times.back() == Some(&since)) {
+            starts.times.pop_back();
         }
-        if entry.starts.is_empty() && entry.ends.is_empty() {
+        times.lists.retain(|list| !list.times.is_empty());
+        if times.lists.is_empty() {
             self.forget(number);
         }
     }
 
-    /// A call ended with a cause; `window` is the time within which the ends with this cause are counted. O(causes).
-    pub(in crate::numpool) fn ended(
+    /// A call began, or ended with a cause. `window` is the longest one that counts what happened, `longest` the longest of
+    /// all. O(causes).
+    pub(in crate::numpool) fn happened(
         &mut self,
         number: u32,
-        cause: u8,
+        what: u32,
         at: Millis,
         window: Millis,
         longest: Millis,
     ) {
-        self.change(number, at, longest, |entry| {
-            match entry.ends.iter_mut().find(|(other, _)| *other == cause) {
-                Some((_, times)) => push(times, at, window),
-                None => entry.ends.push((cause, VecDeque::from([at]))),
-            }
-        });
-    }
-
-    fn change(&mut self, number: u32, at: Millis, longest: Millis, change: impl FnOnce(&mut Entry)) {
-        if self.by_number.is_empty() {
-            self.by_number = vec![HashMap::new(); SHARDS];
-        }
-        let Some(shard) = self.by_number.get_mut(number as usize % SHARDS) else {
-            invariant!("every number has a shard");
-            return;
-        };
-        let id = if let Some(&id) = shard.get(&number) {
-            self.order.leave(&mut self.entries, id);
-            id
-        } else {
-            let id = self.entries.insert(Entry::of(number));
-            shard.insert(number, id);
-            id
-        };
+        let id = self.place(number).inspect(|&id| self.order.leave(&mut self.entries, id));
+        let id = id.unwrap_or_else(|| self.enter(Times { number, lists: Vec::with_capacity(1) }));
         self.order.join(&mut self.entries, id);
-        if let Some(entry) = self.entries.get_mut(id) {
-            change(entry);
+        match self.entries.get_mut(id).map(|entry| &mut entry.times.lists) {
+            None => invariant!("a number whose times change has an entry"),
+            Some(lists) => match lists.iter_mut().find(|list| list.what == what) {
+                Some(list) => list.push(at, window),
+                None => lists.push(Recent { what, times: VecDeque::from([at]) }),
+            },
         }
         for _ in 0..SWEPT_AT_ONCE {
             match self.entries.get(self.order.head) {
-                Some(entry) if entry.latest().saturating_add(longest) <= at => {
-                    let number = entry.number;
+                Some(Entry { times, .. }) if times.latest().saturating_add(longest) <= at => {
+                    let number = times.number;
                     self.forget(number);
                 }
                 _ => return,
@@ -180,23 +212,34 @@ impl History {
         }
     }
 
-    /// Forgets a number. O(1).
+    /// Adds an entry that is in no list.
+    fn enter(&mut self, times: Times) -> u32 {
+        let number = times.number;
+        let id = self.entries.insert(Entry { times, links: [NONE; 2] });
+        self.by_number.set(number, id + 1);
+        id
+    }
+
+    /// Forgets a number, if its times are kept. O(1).
     pub(in crate::numpool) fn forget(&mut self, number: u32) {
-        let Some(shard) = self.by_number.get_mut(number as usize % SHARDS) else { return };
-        if let Some(id) = shard.remove(&number) {
+        if let Some(id) = self.place(number) {
             self.order.leave(&mut self.entries, id);
-            self.entries.remove(id);
+            invariant!(self.entries.remove(id).is_some(), "a number whose times are kept has an entry");
+            self.by_number.set(number, 0);
         }
     }
 
     /// Forgets the times of calls, or of ends with a cause. O(n).
-    pub(in crate::numpool) fn forget_all(&mut self, what: impl Fn(&mut Entry)) {
+    pub(in crate::numpool) fn forget_all(&mut self, what: impl Fn(&mut Times)) {
         let ids: Vec<u32> = self.order.iter(&self.entries).collect();
         for id in ids {
-            let Some(entry) = self.entries.get_mut(id) else { continue };
-            what(entry);
-            if entry.starts.is_empty() && entry.ends.is_empty() {
-                let number = entry.number;
+            let Some(Entry { times, .. }) = self.entries.get_mut(id) else {
+                invariant!("an entry in a list is in the table");
+                continue;
+            };
+            what(times);
+            if times.lists.is_empty() {
+                let number = times.number;
                 self.forget(number);
             }
         }
@@ -205,67 +248,39 @@ impl History {
         }
     }
 
-    /// Adds an entry of a snapshot as the one that was changed last. `None` if the number has one, or if its times are
-    /// not in order.
-    pub(in crate::numpool) fn restore(&mut self, entry: Entry) -> Option<()> {
-        let rises = |times: &VecDeque<Millis>| {
-            let is_sorted = times.iter().zip(times.iter().skip(1)).all(|(a, b)| a <= b);
-            !times.is_empty() && times.len() <= MAX_TIMES && is_sorted
-        };
-        let sound = (entry.starts.is_empty() || rises(&entry.starts))
-            && entry.ends.iter().all(|(_, times)| rises(times))
-            && !(entry.starts.is_empty() && entry.ends.is_empty())
-            && self.entry(entry.number).is_none();
-        let (number, at) = (entry.number, entry.latest());
-        sound.then(|| {
-            self.change(number, at, Millis::MAX, |place| {
-                (place.starts, place.ends) = (entry.starts, entry.ends);
-            });
+    /// Adds the times of a snapshot, behind all others. `None` if the number has some.
+    pub(in crate::numpool) fn restore(&mut self, times: Times) -> Option<()> {
+        self.place(times.number).is_none().then(|| {
+            let id = self.enter(times);
+            self.order.join(&mut self.entries, id);
         })
     }
 
     /// Bytes allocated.
     pub(in crate::numpool) fn allocated(&self) -> usize {
         self.entries.allocated()
-            + self.entries.iter().map(|(_, entry)| entry.allocated()).sum::<usize>()
-            + self.by_number.capacity() * size_of::<HashMap<u32, u32>>()
-            + self.by_number.iter().map(HashMap::allocation_size).sum::<usize>()
+            + self.entries.iter().map(|(_, entry)| entry.times.allocated()).sum::<usize>()
+            + self.by_number.allocated()
     }
 
-    /// Checks that each entry is found by its number and is in the list. O(entries).
+    /// Checks that each entry is sound, is found by its number, and is in the list. O(entries).
     ///
     /// # Errors
     /// The first contradiction.
     pub(in crate::numpool) fn check(&self) -> Checked {
         self.entries.check()?;
         self.order.check(&self.entries)?;
-        let found = self.by_number.iter().map(HashMap::len).sum::<usize>();
+        self.by_number.check()?;
+        let found = self.by_number.iter().filter(|&(_, place)| place != 0).count();
         let (entries, listed) = (self.entries.len(), self.order.len() as usize);
         ensure!(
             found == entries && listed == entries,
             "{found} of {entries} histories are found by number, and {listed} are listed"
         );
-        let lost = self
-            .entries
-            .iter()
-            .find(|(_, entry)| self.entry(entry.number).map(|other| other.number) != Some(entry.number));
-        ensure!(lost.is_none(), "a history is not found by its number");
+        for (id, Entry { times, .. }) in self.entries.iter() {
+            ensure!(self.place(times.number) == Some(id), "a history is not found by its number");
+            ensure!(times.is_sound(), "the times of number {} are not in order", times.number);
+        }
         Ok(())
-    }
-}
-
-/// Adds a time to a list, and drops times that the window does not reach any more.
-fn push(times: &mut VecDeque<Millis>, at: Millis, window: Millis) {
-    forget_before(times, window, at);
-    if times.len() >= MAX_TIMES {
-        times.pop_front();
-    }
-    times.push_back(at);
-}
-
-/// Drops times that a window that ends at `at` does not reach any more.
-pub(in crate::numpool) fn forget_before(times: &mut VecDeque<Millis>, window: Millis, at: Millis) {
-    while times.front().is_some_and(|time| time.saturating_add(window) <= at) {
-        times.pop_front();
     }
 }

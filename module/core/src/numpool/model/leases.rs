@@ -1,6 +1,5 @@
 //! Leases: live calls by token and by switch, with their deadlines.
 
-use super::groups::Groups;
 use super::number::Number;
 use crate::shared::column::Column;
 use crate::shared::deadlines::Deadlines;
@@ -28,6 +27,17 @@ pub struct Lease {
 }
 
 fields! {
+    /// A lease as a snapshot has it.
+    #[derive(Clone, Debug)]
+    pub(in crate::numpool) struct SavedLease {
+        pub(in crate::numpool) token: Bytes,
+        pub(in crate::numpool) number: u32,
+        pub(in crate::numpool) switch: Option<u32>,
+        pub(in crate::numpool) since: Millis,
+        pub(in crate::numpool) until: Option<Millis>,
+        pub(in crate::numpool) has_peer: bool,
+    }
+
     /// A number was given for a call.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct Called {
@@ -104,14 +114,9 @@ impl Leases {
         &self.deadlines
     }
 
-    /// Leases that a switch carries, in no order.
-    pub fn carried_by(&self, switch: u32) -> impl Iterator<Item = u32> + '_ {
-        self.by_switch.find(switch).unwrap_or_default().iter(&self.table)
-    }
-
-    /// How many leases a switch carries. O(1).
-    pub fn count_carried_by(&self, switch: u32) -> u32 {
-        self.by_switch.find(switch).unwrap_or_default().len()
+    /// The leases that a switch carries, in no order. O(1).
+    pub fn list_of(&self, switch: u32) -> List {
+        self.by_switch.find(switch).unwrap_or_default()
     }
 
     /// Adds a lease under a token that is not in use; `switch` was referred to for it. O(1), O(log n) with a
@@ -152,22 +157,35 @@ impl Leases {
         Some(lease)
     }
 
-    /// The leases of a snapshot: by id, with their deadlines, and free ids. `None`
-    /// where that cannot be. Switches are referred to here.
-    pub fn restore(slots: Vec<Option<(Lease, Option<Millis>)>>, free: Vec<u32>) -> Option<Self> {
-        let dues: Vec<Option<Millis>> =
-            slots.iter().map(|slot| slot.as_ref().and_then(|(_, until)| *until)).collect();
-        let table = Table::restore(slots.into_iter().map(|slot| slot.map(|(lease, _)| lease)), free)?;
+    /// The leases as a snapshot has them.
+    pub(in crate::numpool) fn saved(&self) -> Table<SavedLease> {
+        self.table.map(|id, lease| SavedLease {
+            token: lease.token.clone(),
+            number: lease.number,
+            switch: Some(lease.switch).filter(|&switch| switch != NONE),
+            since: lease.since,
+            until: self.until(id),
+            has_peer: lease.has_peer,
+        })
+    }
+
+    /// The leases of a snapshot; `None` if a token is there twice. Switches are to be referred to.
+    pub(in crate::numpool) fn restore(saved: &Table<SavedLease>) -> Option<Self> {
+        let table = saved.map(|_, lease| Lease {
+            token: lease.token.clone(),
+            number: lease.number,
+            switch: lease.switch.unwrap_or(NONE),
+            since: lease.since,
+            has_peer: lease.has_peer,
+            links: [NONE; 2],
+        });
         let mut leases = Self { table, ..Self::default() };
-        let ids: Vec<u32> = leases.table.iter().map(|(id, _)| id).collect();
-        for id in ids {
-            if leases.find(&leases.table.get(id)?.token).is_some() {
+        for (id, lease) in saved.iter() {
+            if leases.find(&lease.token).is_some() {
                 return None;
             }
             leases.enter(id);
-            if let Some(until) = *dues.get(id as usize)? {
-                leases.deadlines.set(id, until);
-            }
+            lease.until.into_iter().for_each(|until| leases.deadlines.set(id, until));
         }
         Some(leases)
     }
@@ -223,19 +241,6 @@ impl Leases {
             self.by_switch.at(switch).join(&mut self.table, id);
         }
     }
-}
-
-/// A lease of a snapshot, not yet among the others.
-pub(in crate::numpool) fn lease(
-    token: Bytes,
-    number: u32,
-    switch: Option<&[u8]>,
-    since: Millis,
-    has_peer: bool,
-    switches: &mut Groups,
-) -> Lease {
-    let switch = switch.map_or(NONE, |name| switches.refer(name));
-    Lease { token, number, switch, since, has_peer, links: [NONE; 2] }
 }
 
 #[cfg(test)]

@@ -3,19 +3,16 @@
 //! Such a request is one of one server, as a waiter is: it is neither saved nor replicated nor copied. Each slice ends
 //! leases or registrations by events, so a request that is sent again after a failover ends the rest.
 
-use crate::shared::{Bytes, Millis};
+use crate::shared::Bytes;
+use crate::shared::Millis;
+use crate::shared::list::NONE;
 use hashbrown::HashSet;
 
 /// What a request ends.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::numpool) enum Ends {
     /// The leases of a switch: `RECONCILE`.
-    Leases {
-        /// Only leases that were granted before this time end.
-        before: Option<Millis>,
-        /// Tokens that were no live lease of the switch at the time of the request.
-        unknown: Vec<Bytes>,
-    },
+    Leases,
     /// The registrations by a switch: `UNREG`.
     Registrations,
 }
@@ -23,21 +20,44 @@ pub(in crate::numpool) enum Ends {
 /// A request that is not done.
 #[derive(Debug)]
 pub(in crate::numpool) struct Sliced {
-    /// The switch, by its id. While a lease or a registration of the time of the request is there, the id belongs to
-    /// the same switch.
-    pub(in crate::numpool) switch: u32,
     pub(in crate::numpool) ends: Ends,
-    /// What goes on, by the ids of leases or numbers: leases that the switch still carries, and what began after the
-    /// request.
-    pub(in crate::numpool) exempt: HashSet<u32>,
-    /// The next lease or number to look at, in the order of ids.
+    pub(in crate::numpool) switch: u32,
+    /// The next lease or number to look at on the list of the switch, and the last one. What joins the list after the
+    /// request is behind the last one. `NONE`: there is nothing left to look at.
     pub(in crate::numpool) next: u32,
-    /// An upper bound of the ids at the time of the request.
-    pub(in crate::numpool) end: u32,
+    pub(in crate::numpool) last: u32,
+    /// Leases that the switch still carries: they go on.
+    pub(in crate::numpool) carried: HashSet<u32>,
+    /// Only leases that were granted before this time end.
+    pub(in crate::numpool) before: Option<Millis>,
+    /// Tokens that were no live lease of the switch at the time of the request.
+    pub(in crate::numpool) unknown: Vec<Bytes>,
     /// How many leases of the switch go on.
     pub(in crate::numpool) kept: u64,
     /// How many leases or registrations were ended.
     pub(in crate::numpool) ended: u64,
+}
+
+impl Sliced {
+    /// Whether the request has looked at all that it concerns.
+    pub(in crate::numpool) fn is_done(&self) -> bool {
+        self.next == NONE
+    }
+
+    /// The next lease or number is looked at; `behind` is behind it on the list.
+    pub(in crate::numpool) fn advance(&mut self, behind: u32) {
+        self.next = if self.next == self.last { NONE } else { behind };
+    }
+
+    /// A lease or a number leaves the list, where it is between these two.
+    fn left(&mut self, id: u32, [before, behind]: [u32; 2]) {
+        if id == self.next {
+            self.advance(behind);
+        }
+        if id == self.last {
+            self.last = before;
+        }
+    }
 }
 
 /// The requests of a pool that are not done, with their waiters; the oldest first.
@@ -57,6 +77,7 @@ impl SlicedRequests {
         self.0.len()
     }
 
+    #[inline]
     pub(in crate::numpool) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -71,9 +92,10 @@ impl SlicedRequests {
         self.0.first_mut().map(|(_, request)| request)
     }
 
-    /// Whether the oldest request has looked at all that it concerns.
+    /// Whether the oldest request is done.
+    #[inline]
     pub(in crate::numpool) fn is_first_done(&self) -> bool {
-        self.0.first().is_some_and(|(_, first)| first.next >= first.end)
+        self.0.first().is_some_and(|(_, first)| first.is_done())
     }
 
     /// Takes out the oldest request with its waiter, if it is done.
@@ -81,33 +103,18 @@ impl SlicedRequests {
         self.is_first_done().then(|| self.0.remove(0))
     }
 
-    /// A lease began after the requests.
-    #[inline]
-    pub(in crate::numpool) fn lease_began(&mut self, lease: u32) {
-        for (_, request) in &mut self.0 {
-            if matches!(request.ends, Ends::Leases { .. }) {
-                request.exempt.insert(lease);
-            }
+    /// A lease or a number leaves the list of its switch, where it is between these two.
+    pub(in crate::numpool) fn left(&mut self, ends: Ends, id: u32, neighbours: [u32; 2]) {
+        for (_, request) in self.0.iter_mut().filter(|(_, request)| request.ends == ends) {
+            request.left(id, neighbours);
         }
     }
 
-    /// A number was registered after the requests.
+    /// Whether a request ends the registrations by a switch.
     #[inline]
-    pub(in crate::numpool) fn registered(&mut self, number: u32) {
-        for (_, request) in &mut self.0 {
-            if matches!(request.ends, Ends::Registrations) {
-                request.exempt.insert(number);
-            }
-        }
-    }
-
-    /// Whether a request may end the registration of a number by this switch.
-    pub(in crate::numpool) fn end_registration(&self, number: u32, switch: u32) -> bool {
-        self.0.iter().any(|(_, request)| {
-            matches!(request.ends, Ends::Registrations)
-                && request.switch == switch
-                && !request.exempt.contains(&number)
-        })
+    pub(in crate::numpool) fn unregisters(&self, switch: u32) -> bool {
+        let ends = |request: &Sliced| request.ends == Ends::Registrations && request.switch == switch;
+        self.0.iter().any(|(_, request)| ends(request) && !request.is_done())
     }
 
     /// Forgets all of them.

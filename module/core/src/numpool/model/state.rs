@@ -1,27 +1,23 @@
 //! A pool: numbers, the queue, and the transitions of numbers.
 
-mod restrictions;
-
 use super::causes::Causes;
 use super::cells::{Action, Cell, State, Trigger, cell};
 use super::directory::Directory;
 use super::groups::Groups;
-use super::history::History;
+use super::history::{History, STARTS};
 use super::leases::{Called, Leases};
 use super::number::Number;
-use super::order::Order;
-use super::postponed::Postponed;
 use super::record::{Place, Record};
-use super::settings::{Caps, Settings};
-use super::sliced::SlicedRequests;
-use super::tree::{Key, NumberData};
+use super::settings::Settings;
+use super::sliced::{Ends, SlicedRequests};
+use super::sorted_free::{Numbers, SortedFree};
 use super::waiters::Waiters;
 use crate::shared::deadlines::Deadlines;
 use crate::shared::list::{Links, List, NONE};
 use crate::shared::outbox::Outbox;
 use crate::shared::table::Table;
 use crate::shared::{Millis, copied};
-use crate::{invariant, words};
+use crate::{fields, invariant, words};
 
 /// A pool of numbers.
 ///
@@ -39,23 +35,19 @@ pub struct Pool {
     /// By number: when its registration lapses.
     pub(in crate::numpool) registrations: Deadlines,
     /// Numbers that rest, and by their place here until when.
-    pub(in crate::numpool) cooling: Table<Rest>,
+    pub(in crate::numpool) cooling: Table<Resting>,
     pub(in crate::numpool) cool_downs: Deadlines,
     /// How many numbers rest for each reason.
     pub(in crate::numpool) rests: [u32; RestReason::ALL.len()],
-    pub(in crate::numpool) caps: Caps,
     pub(in crate::numpool) causes: Causes,
     pub(in crate::numpool) history: History,
     pub(in crate::numpool) leases: Leases,
     pub(in crate::numpool) switches: Groups,
     pub(in crate::numpool) peers: Groups,
-    pub(in crate::numpool) by_digits: Option<Box<Order>>,
-    pub(in crate::numpool) by_peer: Option<Box<Order>>,
+    pub(in crate::numpool) sorted: SortedFree,
     pub(in crate::numpool) outbox: Outbox,
     /// Calls that wait for a number, on this server.
     pub(in crate::numpool) waiters: Waiters,
-    /// Calls that are answered when the timer has done the work that they need, on this server.
-    pub(in crate::numpool) postponed: Postponed,
     /// Requests that are carried out in slices, on this server.
     pub(in crate::numpool) sliced: SlicedRequests,
 }
@@ -74,56 +66,30 @@ words! {
     }
 }
 
-/// The rest of a number.
+fields! {
+    /// A time in which a number that is idle is not in the queue.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Rest {
+        /// When it is over.
+        pub until: Millis,
+        /// Why the number rests.
+        pub reason: RestReason,
+    }
+}
+
+/// A number that rests.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::numpool) struct Rest {
+pub(in crate::numpool) struct Resting {
     pub(in crate::numpool) number: u32,
     pub(in crate::numpool) reason: RestReason,
-}
-
-/// The number of an id that has one.
-fn name_of(directory: &Directory<Record>, id: u32) -> Number {
-    let name = directory.name(id);
-    invariant!(name.is_some(), "an id that the pool uses has a number");
-    // No number begins with this one.
-    name.unwrap_or(Number::LEAST)
-}
-
-/// Free numbers by their digits.
-pub(in crate::numpool) struct ByDigits<'a>(pub(in crate::numpool) &'a Directory<Record>);
-
-/// Free numbers by the peer that they called last, and then by their digits.
-pub(in crate::numpool) struct ByPeer<'a>(
-    pub(in crate::numpool) &'a Directory<Record>,
-    pub(in crate::numpool) &'a Groups,
-);
-
-impl NumberData for ByDigits<'_> {
-    fn key(&self, id: u32) -> Key {
-        (0, name_of(self.0, id))
-    }
-
-    fn uses(&self, id: u32) -> u32 {
-        self.0.get(id).uses
-    }
-}
-
-impl NumberData for ByPeer<'_> {
-    fn key(&self, id: u32) -> Key {
-        (self.1.of(id), name_of(self.0, id))
-    }
-
-    fn uses(&self, id: u32) -> u32 {
-        self.0.get(id).uses
-    }
 }
 
 /// Data of an event that transitions need.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::numpool) struct TransitionContext<'a> {
     pub(in crate::numpool) at: Millis,
-    /// Until when a number rests whose call ends, and why.
-    pub(in crate::numpool) rest: Option<(Millis, RestReason)>,
+    /// The rest of a number whose call ends.
+    pub(in crate::numpool) rest: Option<Rest>,
     /// The lease that begins.
     pub(in crate::numpool) called: Option<&'a Called>,
 }
@@ -141,8 +107,8 @@ impl Pool {
     }
 
     /// The settings of the pool: defaults of requests.
-    pub fn settings(&self) -> Settings {
-        self.settings
+    pub fn settings(&self) -> &Settings {
+        &self.settings
     }
 
     /// The time of this pool: the greater of the clock and the last time applied.
@@ -152,7 +118,7 @@ impl Pool {
 
     /// The earliest deadline. While a call that waits may be served, or work goes on in slices, this is now.
     pub fn next_due(&self) -> Option<Millis> {
-        if self.has_grants() || !self.sliced.is_empty() || self.is_preparing() {
+        if self.has_pending_grants() || !self.sliced.is_empty() || self.is_at_work() {
             return Some(self.applied);
         }
         self.earliest_deadline()
@@ -194,7 +160,6 @@ impl Pool {
 
     /// Bytes allocated.
     pub fn allocated(&self) -> usize {
-        let orders = self.by_digits.iter().chain(&self.by_peer);
         self.directory.allocated()
             + self.registrations.allocated()
             + self.cooling.allocated()
@@ -204,7 +169,7 @@ impl Pool {
             + self.leases.allocated()
             + self.switches.allocated()
             + self.peers.allocated()
-            + orders.map(|order| order.allocated()).sum::<usize>()
+            + self.sorted.allocated()
             + self.outbox.allocated()
     }
 
@@ -215,7 +180,7 @@ impl Pool {
 
     /// The number of an id that has one.
     pub(in crate::numpool) fn number(&self, id: u32) -> Number {
-        name_of(&self.directory, id)
+        self.directory.name_of(id)
     }
 
     /// The numbers in the queue, the longest waiting first.
@@ -269,9 +234,21 @@ impl Pool {
     /// The number's registration ends: lists and deadlines that go with it.
     pub(in crate::numpool) fn unregister(&mut self, id: u32, context: TransitionContext<'_>) {
         self.transition(id, Trigger::Unreg, context);
+        self.forget_registration(id);
+    }
+
+    fn forget_registration(&mut self, id: u32) {
         self.registrations.remove(id);
-        self.switches.unlist(id);
+        self.leave_switch(id);
         self.switches.assign(id, None);
+    }
+
+    /// Takes a number off the list of the switch that registered it.
+    pub(in crate::numpool) fn leave_switch(&mut self, id: u32) {
+        if !self.sliced.is_empty() && self.switches.of(id) != NONE {
+            self.sliced.left(Ends::Registrations, id, self.switches.neighbours(id));
+        }
+        self.switches.unlist(id);
     }
 
     /// Whether a number is deleted when its call ends.
@@ -297,26 +274,21 @@ impl Pool {
         if place == Place::Cooling || !invariant!(place == Place::Nowhere, "a number joins once") {
             return;
         }
-        if !self.caps.is_empty()
+        if !self.settings.caps.is_empty()
             && let Some(until) = self.limited_until(id)
         {
-            self.rest(id, until, RestReason::Limit);
+            self.rest(id, Rest { until, reason: RestReason::Limit });
             return;
         }
         self.directory.at(id).place = Place::Queue;
         self.queue.join(&mut self.directory, id);
-        self.waiters.touch(|| name_of(&self.directory, id));
+        self.waiters.touch(|| self.directory.name_of(id));
         self.peers.list(id);
-        if let Some(order) = &mut self.by_digits {
-            order.joined(id, &ByDigits(&self.directory));
-        }
-        if let Some(order) = &mut self.by_peer {
-            order.joined(id, &ByPeer(&self.directory, &self.peers));
-        }
+        self.sorted.joined(id, Numbers { directory: &self.directory, peers: &self.peers });
     }
 
     /// Leaves the queue; a number that rests is not there.
-    fn leave(&mut self, id: u32) {
+    pub(in crate::numpool) fn leave(&mut self, id: u32) {
         if !self.directory.get(id).is_queued() {
             return;
         }
@@ -324,12 +296,7 @@ impl Pool {
         self.queue.leave(&mut self.directory, id);
         self.directory.at(id).put(Place::Nowhere, NONE);
         self.peers.unlist(id);
-        if let Some(order) = &mut self.by_digits {
-            order.left(id, behind, &ByDigits(&self.directory));
-        }
-        if let Some(order) = &mut self.by_peer {
-            order.left(id, behind, &ByPeer(&self.directory, &self.peers));
-        }
+        self.sorted.left(id, behind, Numbers { directory: &self.directory, peers: &self.peers });
     }
 
     // Not inlined, like the other actions that are not for every transition: they would cost all others time.
@@ -346,12 +313,12 @@ impl Pool {
         let has_peer = called.peer.is_some();
         self.waiters.lease_began(&called.token);
         let lease = self.leases.grant(copied(&called.token), id, switch, context.at, called.until, has_peer);
-        self.sliced.lease_began(lease);
         let record = self.directory.at(id);
         record.put(Place::Call, lease);
         record.uses = record.uses.saturating_add(1);
-        if !self.caps.is_empty() {
-            self.history.started(id, self.applied, self.caps.window(), self.longest_window());
+        if !self.settings.caps.is_empty() {
+            let (window, longest) = (self.settings.longest_cap(), self.longest_window());
+            self.history.happened(id, STARTS, self.applied, window, longest);
         }
     }
 
@@ -362,12 +329,15 @@ impl Pool {
         self.draining -= u32::from(record.place == Place::LastCall);
         record.put(Place::Nowhere, NONE);
         record.set_since(context.at);
+        if !self.sliced.is_empty() {
+            self.sliced.left(Ends::Leases, lease, self.leases.table().links(lease));
+        }
         match self.leases.end(lease) {
             Some(lease) => self.switches.release(lease.switch),
             None => invariant!("a number that carries a call has a lease"),
         }
-        if let Some((until, reason)) = context.rest {
-            self.rest(id, until, reason);
+        if let Some(rest) = context.rest {
+            self.rest(id, rest);
         }
     }
 
@@ -375,9 +345,7 @@ impl Pool {
     #[inline(never)]
     fn forget(&mut self, id: u32) {
         self.stop_resting(id);
-        self.registrations.remove(id);
-        self.switches.unlist(id);
-        self.switches.assign(id, None);
+        self.forget_registration(id);
         self.peers.assign(id, None);
         self.history.forget(id);
         self.causes.forget(id);
@@ -401,6 +369,6 @@ impl Pool {
         self.leases = Leases::default();
         self.switches = Groups::default();
         self.peers = Groups::default();
-        (self.by_digits, self.by_peer) = (None, None);
+        self.sorted = SortedFree::default();
     }
 }

@@ -1,8 +1,7 @@
 //! The free numbers in the order of their digits, for choices by prefix or by use: a search tree whose nodes know the
 //! longest waiting and the least used number below them.
 //!
-//! A pool has no order until the first such choice (`preparation`); from then on every event costs O(log n). An order can
-//! be made from the queue at any time, so it is not part of the state: replicas and snapshots have none.
+//! From the first such choice on every event of the pool costs O(log n).
 
 use super::number::Number;
 use crate::shared::column::Column;
@@ -28,30 +27,33 @@ pub(in crate::numpool) trait NumberData {
 struct Node {
     left: u32,
     right: u32,
-    /// Who joined first.
-    oldest: u32,
-    /// Who was used least; of equals, who joined first.
-    least: u32,
-    count: u32,
+    best: Best,
     /// When it joined the queue, in the order of joining.
     joined: u32,
 }
 
 impl Default for Node {
     fn default() -> Self {
-        Self { left: NONE, right: NONE, oldest: NONE, least: NONE, count: 0, joined: u32::MAX }
+        Self { left: NONE, right: NONE, best: Best::default(), joined: u32::MAX }
     }
 }
 
 /// The best of some numbers; of none by default.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::numpool) struct Best {
     /// Who joined first, or `NONE`.
     pub(in crate::numpool) oldest: u32,
-    /// Who was used least, or `NONE`.
+    /// Who was used least, of equals who joined first, or `NONE`.
     pub(in crate::numpool) least: u32,
     /// How many they are.
     pub(in crate::numpool) count: u32,
+}
+
+impl Best {
+    /// The best of one number.
+    fn of(id: u32) -> Self {
+        Self { oldest: id, least: id, count: 1 }
+    }
 }
 
 impl Default for Best {
@@ -80,9 +82,6 @@ impl Tree {
     /// Numbers that are not in the tree join in this order, behind all that joined before. O(m log(m + n)) for m numbers
     /// that join n; less if their digits are apart from those of the others.
     pub(in crate::numpool) fn grow(&mut self, ids: &[u32], data: &impl NumberData) {
-        if ids.len() > (u32::MAX - self.joins) as usize {
-            self.renumber();
-        }
         let mut sorted: Vec<(Key, u32)> = Vec::with_capacity(ids.len());
         for &id in ids {
             self.joins += 1;
@@ -118,17 +117,16 @@ impl Tree {
         root
     }
 
-    /// A number that is not in the tree joins, behind all that joined before. O(log n).
-    pub(in crate::numpool) fn join(&mut self, id: u32, data: &impl NumberData) {
-        if self.joins == u32::MAX {
-            self.renumber();
-        }
+    /// A number that is not in the tree joins, behind all that joined before. Returns whether no other number can join: a
+    /// tree counts to four thousand million. O(log n).
+    pub(in crate::numpool) fn join(&mut self, id: u32, data: &impl NumberData) -> bool {
         self.joins += 1;
         let joined = self.joins;
-        self.nodes.set(id, Node { oldest: id, least: id, count: 1, joined, ..Node::default() });
+        self.nodes.set(id, Node { best: Best::of(id), joined, ..Node::default() });
         let (before, behind) = self.split(self.root, data.key(id), data);
         let left = self.merge(before, id, data);
         self.root = self.merge(left, behind, data);
+        self.joins == u32::MAX
     }
 
     /// A number that is in the tree leaves it. O(log n).
@@ -139,19 +137,19 @@ impl Tree {
 
     /// Whether a number is in the tree. O(1).
     pub(in crate::numpool) fn contains(&self, id: u32) -> bool {
-        self.nodes.find(id).is_some_and(|node| node.count > 0)
+        self.nodes.find(id).is_some_and(|node| node.best.count > 0)
     }
 
-    /// The best of the numbers from `least` to `greatest`. O(log n).
-    pub(in crate::numpool) fn best(&self, least: Key, greatest: Key, data: &impl NumberData) -> Best {
-        let mut best = Best { oldest: NONE, least: NONE, count: 0 };
-        self.gather(self.root, [least, greatest], [false, false], &mut best, data);
+    /// The best of the numbers from a least key to a greatest one. O(log n).
+    pub(in crate::numpool) fn best(&self, keys: [Key; 2], data: &impl NumberData) -> Best {
+        let mut best = Best::default();
+        self.gather(self.root, keys, [false, false], &mut best, data);
         best
     }
 
     /// Who was used least of all, of equals who joined first, or `NONE`. O(1).
     pub(in crate::numpool) fn least_used(&self) -> u32 {
-        if self.root == NONE { NONE } else { self.nodes.get(self.root).least }
+        self.best_below(self.root).least
     }
 
     /// The number at a place, counted from 0, among those from `least` on. O(log n).
@@ -160,7 +158,7 @@ impl Tree {
         let mut at = self.root;
         while at != NONE {
             let node = self.nodes.get(at);
-            let left = self.count(node.left);
+            let left = self.best_below(node.left).count;
             if place == left {
                 return at;
             }
@@ -213,15 +211,11 @@ impl Tree {
         ensure!(sorted == expected, "the tree has other numbers than the queue, or another order");
         for id in sorted {
             let node = self.nodes.get(id);
-            let mut sound = Node { oldest: id, least: id, count: 1, ..node };
-            for child in [node.left, node.right].into_iter().filter(|&child| child != NONE) {
-                ensure!(self.weight(child) <= self.weight(id), "{child} is below {id}, which is lighter");
-                let below = self.nodes.get(child);
-                sound.oldest = self.older(sound.oldest, below.oldest);
-                sound.least = self.less_used(sound.least, below.least, data);
-                sound.count += below.count;
-            }
-            ensure!(node == sound, "node {node:?} of {id} should be {sound:?}");
+            let mut children = [node.left, node.right].into_iter().filter(|&child| child != NONE);
+            let heavier = children.find(|&child| self.weight(child) > self.weight(id));
+            ensure!(heavier.is_none(), "{heavier:?} is below {id}, which is lighter");
+            let sound = self.best_from(id, data);
+            ensure!(node.best == sound, "the best from {id} on are {sound:?}, not {:?}", node.best);
         }
         Ok(())
     }
@@ -231,8 +225,30 @@ impl Tree {
         self.nodes.allocated()
     }
 
-    fn count(&self, at: u32) -> u32 {
-        if at == NONE { 0 } else { self.nodes.get(at).count }
+    /// The best of what stands at a place and below, as the node there knows it.
+    fn best_below(&self, at: u32) -> Best {
+        if at == NONE { Best::default() } else { self.nodes.get(at).best }
+    }
+
+    /// The same, from the node itself and its children.
+    fn best_from(&self, at: u32, data: &impl NumberData) -> Best {
+        let node = self.nodes.get(at);
+        let left = self.better(self.best_below(node.left), Best::of(at), data);
+        self.better(left, self.best_below(node.right), data)
+    }
+
+    /// The best of two sets of numbers.
+    fn better(&self, a: Best, b: Best, data: &impl NumberData) -> Best {
+        if a.count == 0 {
+            return b;
+        }
+        if b.count == 0 {
+            return a;
+        }
+        let oldest = if self.joined(b.oldest) < self.joined(a.oldest) { b.oldest } else { a.oldest };
+        let rank = |id: u32| (data.uses(id), self.joined(id));
+        let least = if rank(b.least) < rank(a.least) { b.least } else { a.least };
+        Best { oldest, least, count: a.count + b.count }
     }
 
     /// How many stand before a key.
@@ -241,7 +257,7 @@ impl Tree {
         while at != NONE {
             let node = self.nodes.get(at);
             if data.key(at) < key {
-                count += self.count(node.left) + 1;
+                count += self.best_below(node.left).count + 1;
                 at = node.right;
             } else {
                 at = node.left;
@@ -257,9 +273,7 @@ impl Tree {
         }
         let node = self.nodes.get(at);
         if inside == [true, true] {
-            best.oldest = self.older(best.oldest, node.oldest);
-            best.least = self.less_used(best.least, node.least, data);
-            best.count += node.count;
+            *best = self.better(*best, node.best, data);
             return;
         }
         let [least, greatest] = keys;
@@ -270,9 +284,7 @@ impl Tree {
             self.gather(node.left, keys, [keeps_above, keeps_below || below], best, data);
         }
         if above && below {
-            best.oldest = self.older(best.oldest, at);
-            best.least = self.less_used(best.least, at, data);
-            best.count += 1;
+            *best = self.better(*best, Best::of(at), data);
         }
         if below {
             self.gather(node.right, keys, [keeps_above || above, keeps_below], best, data);
@@ -280,16 +292,7 @@ impl Tree {
     }
 
     fn joined(&self, id: u32) -> u32 {
-        if id == NONE { u32::MAX } else { self.nodes.get(id).joined }
-    }
-
-    fn older(&self, a: u32, b: u32) -> u32 {
-        if self.joined(b) < self.joined(a) { b } else { a }
-    }
-
-    fn less_used(&self, a: u32, b: u32, data: &impl NumberData) -> u32 {
-        let rank = |id: u32| (id == NONE, if id == NONE { 0 } else { data.uses(id) }, self.joined(id));
-        if rank(b) < rank(a) { b } else { a }
+        self.nodes.get(id).joined
     }
 
     /// Who stands above another: the heavier. O(1).
@@ -299,17 +302,7 @@ impl Tree {
 
     /// Sums up a node again from itself and its children.
     fn sum_up(&mut self, at: u32, data: &impl NumberData) {
-        let mut node = self.nodes.get(at);
-        (node.oldest, node.least, node.count) = (at, at, 1);
-        for child in [node.left, node.right] {
-            if child != NONE {
-                let below = self.nodes.get(child);
-                node.oldest = self.older(node.oldest, below.oldest);
-                node.least = self.less_used(node.least, below.least, data);
-                node.count += below.count;
-            }
-        }
-        self.nodes.set(at, node);
+        self.nodes.at(at).best = self.best_from(at, data);
     }
 
     /// Splits a tree into what stands before `key` and the rest.
@@ -389,25 +382,6 @@ impl Tree {
         self.sum_up(at, data);
         at
     }
-
-    /// Counts joins from 1 again; once in four thousand million. O(n log n).
-    #[cold]
-    fn renumber(&mut self) {
-        let (mut ids, mut open) = (Vec::new(), vec![self.root]);
-        while let Some(id) = open.pop() {
-            if id != NONE {
-                let node = self.nodes.get(id);
-                ids.push((node.joined, id));
-                open.extend([node.left, node.right]);
-            }
-        }
-        ids.sort_unstable();
-        self.joins = 0;
-        for (_, id) in ids {
-            self.joins += 1;
-            self.nodes.at(id).joined = self.joins;
-        }
-    }
 }
 
 #[cfg(test)]
@@ -450,8 +424,8 @@ mod tests {
         let damages: [fn(&mut Tree); 6] = [
             |tree| tree.joins = 3,
             |tree| tree.root = NONE,
-            |tree| tree.nodes.at(tree.root).count += 1,
-            |tree| tree.nodes.at(9).oldest = 17,
+            |tree| tree.nodes.at(tree.root).best.count += 1,
+            |tree| tree.nodes.at(9).best.oldest = 17,
             |tree| tree.nodes.at(1).joined = 0,
             |tree| tree.nodes.at(tree.root).right = tree.root,
         ];
@@ -460,6 +434,16 @@ mod tests {
             damage(&mut tree);
             assert!(tree.check(ids.into_iter(), &data).is_err(), "damage {number} is not found");
         }
+    }
+
+    #[test]
+    fn tree_says_when_it_can_count_no_further() {
+        let data = Numbers([1; 40]);
+        let mut tree = tree_of(&[5, 3], &data);
+        tree.joins = u32::MAX - 2;
+        assert!(!tree.join(9, &data));
+        assert!(tree.join(1, &data));
+        assert_eq!(tree.check([5, 3, 9, 1].into_iter(), &data), Ok(()));
     }
 
     proptest! {
@@ -484,15 +468,13 @@ mod tests {
                 if odd && uses == 0 {
                     // However it came about, it is the same tree to all who ask.
                     tree = tree_of(&model, &data);
-                    tree.joins += 7;
-                    tree.renumber();
                 }
                 prop_assert_eq!(tree.check(model.iter().copied(), &data), Ok(()));
                 let (a, b) = (number(range.0), number(range.1));
                 let (least, greatest) = (a.min(b), a.max(b));
                 let inside: Vec<u32> =
                     model.iter().copied().filter(|&id| (least..=greatest).contains(&number(id))).collect();
-                let best = tree.best((0, least), (0, greatest), &data);
+                let best = tree.best([(0, least), (0, greatest)], &data);
                 prop_assert_eq!(best.oldest, inside.first().copied().unwrap_or(NONE));
                 let least_used = inside.iter().copied().min_by_key(|&id| data.uses(id));
                 prop_assert_eq!(best.least, least_used.unwrap_or(NONE));

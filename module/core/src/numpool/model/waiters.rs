@@ -83,6 +83,8 @@ struct Queues {
     open: BTreeSet<(Rank, Class)>,
     /// Waiters, by their ids, whose token became the token of a live lease by another request.
     leased: Vec<u64>,
+    /// Whether a waiter was looked at while work went on in slices on which its answer depends.
+    await_work: bool,
 }
 
 impl Waiters {
@@ -165,9 +167,23 @@ impl Waiters {
         }
     }
 
-    /// Any number may concern any waiter now. O(classes log classes).
+    /// All waiters are to be looked at again when the work is done that goes on in slices.
+    pub(in crate::numpool) fn set_await_work(&mut self) {
+        if let Some(queues) = &mut self.0 {
+            queues.await_work = true;
+        }
+    }
+
+    /// Whether they are.
+    #[inline]
+    pub(in crate::numpool) fn await_work(&self) -> bool {
+        self.0.as_ref().is_some_and(|queues| queues.await_work)
+    }
+
+    /// The work is done: any number may concern any waiter now. O(classes log classes).
     pub(in crate::numpool) fn open_all(&mut self) {
         if let Some(queues) = &mut self.0 {
+            queues.await_work = false;
             let classes: Vec<Class> = queues.classes.keys().copied().collect();
             classes.into_iter().for_each(|class| queues.open(class));
         }

@@ -52,7 +52,7 @@ impl Bench {
         };
         let random = self.random.next();
         if wish.number.is_none() {
-            self.pool.prepare(wish.pick, wish.prefix);
+            self.pool.sort_at_once(wish.pick, wish.prefix);
         }
         let call = Call {
             number: wish.number,
@@ -159,7 +159,8 @@ impl Bench {
         let before =
             if self.random.chance(50) { Some(self.now - self.random.pick(&[-1, 0, 10])) } else { None };
         let (kept, freed, unknown) = self.naive.reconcile(switch, before, &tokens, self.now);
-        let Ok(Reply::Reconciled(got)) = self.ask(&Request::Reconcile { switch, before, leases: &tokens })
+        let Ok(Reply::Reconciled(got)) =
+            self.ask(&Request::OfSwitch(OfSwitch::Reconcile { switch, before, leases: &tokens }))
         else {
             panic!("RECONCILE was refused");
         };
@@ -174,7 +175,7 @@ impl Bench {
             let caps = self.random.pick(&CAPS);
             let list: Vec<Cap> =
                 caps.iter().map(|&(window, count)| Cap { window, count: count as u32 }).collect();
-            changes.caps = Caps::of(&list);
+            changes.caps = Some(list);
             self.naive.set_caps(caps);
         }
         let settings = &mut self.naive.settings;

@@ -62,7 +62,7 @@ fn called_in_transaction(client: &mut RawClient, call: &str) -> Reply {
         let is_refused = matches!(reply, Reply::Error(_));
         if is_refused {
             let line = reply.error();
-            assert!(line.starts_with("TRYAGAIN the order of the pool's free numbers"), "{line}");
+            assert!(line.starts_with("TRYAGAIN the index of the pool's free numbers"), "{line}");
             refused += 1;
         }
         !is_refused

@@ -1,0 +1,71 @@
+//! Sorts the free numbers for a choice by prefix or by use. A few numbers are sorted at once; many are sorted by the
+//! timer in slices, and a choice is refused with `TRYAGAIN` until then.
+
+use super::model::sorted_free::Numbers;
+use super::number::Number;
+use super::request::Policy;
+use super::state::Pool;
+use crate::shared::Millis;
+
+/// The most numbers that are sorted in one slice: about 2 ms of work.
+const SORTED_AT_ONCE: usize = 10_000;
+
+impl Pool {
+    /// Sorts the free numbers as a choice needs them, if they are not. The first time O(n log n); from then on every event
+    /// costs O(log n).
+    pub fn sort_at_once(&mut self, pick: Option<Policy>, prefix: Option<Number>) {
+        self.begin_to_sort(pick, prefix);
+        self.sort(usize::MAX);
+    }
+
+    /// Begins to sort the free numbers for a choice, if it needs them sorted.
+    pub(super) fn begin_to_sort(&mut self, pick: Option<Policy>, prefix: Option<Number>) {
+        if let Some(by_peer) = self.sorting_for(pick, prefix)
+            && self.sorted.begin(by_peer, self.queue)
+            && self.queue.len() as usize <= SORTED_AT_ONCE
+        {
+            self.sort(SORTED_AT_ONCE);
+        }
+    }
+
+    /// Whether the free numbers are sorted as a choice needs them. O(1).
+    pub(super) fn are_sorted_for(&self, pick: Option<Policy>, prefix: Option<Number>) -> bool {
+        self.sorting_for(pick, prefix).is_none_or(|by_peer| self.sorted.is_ready(by_peer))
+    }
+
+    /// `None` for a choice that needs no sorted numbers, or else whether it needs them sorted by their peers as well.
+    fn sorting_for(&self, pick: Option<Policy>, prefix: Option<Number>) -> Option<bool> {
+        let pick = pick.unwrap_or(self.settings.pick);
+        (prefix.is_some() || pick == Policy::LeastUsed).then_some(prefix.is_some() && pick == Policy::Sticky)
+    }
+
+    fn sort(&mut self, count: usize) {
+        self.sorted.grow(count, Numbers { directory: &self.directory, peers: &self.peers });
+    }
+
+    /// Sorts a slice of the free numbers. Those of a pool that picks by use are sorted before a call needs it.
+    pub(super) fn continue_sorting(&mut self) {
+        if self.lacks_usual_sorting() {
+            self.begin_to_sort(None, None);
+        }
+        self.sort(SORTED_AT_ONCE);
+    }
+
+    /// Whether there is work for the timer: numbers to sort, or calls that wait for work. O(1).
+    #[inline]
+    pub(super) fn is_at_work(&self) -> bool {
+        self.waiters.await_work() || !self.sorted.are_whole() || self.lacks_usual_sorting()
+    }
+
+    fn lacks_usual_sorting(&self) -> bool {
+        self.settings.pick == Policy::LeastUsed && self.sorted.is_empty() && !self.queue.is_empty()
+    }
+
+    /// Has calls that wait for work looked at again, if all work is done. O(1), plus the classes of waiters.
+    pub fn finish_work(&mut self, now: Millis) {
+        let is_behind = || self.earliest_deadline().is_some_and(|due| due <= now);
+        if self.waiters.await_work() && self.sorted.are_whole() && !is_behind() {
+            self.waiters.open_all();
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! The bytes of a snapshot of version 1, which stay as they are.
+
+use super::spec::{Bench, any, n};
+use allot_core::numpool::request::{Call, Cap, Changes, Policy, Request, Rule};
+use allot_core::numpool::{Number, Pool};
+
+/// The bytes of the pool below as hexadecimal numbers, in lines of 32.
+const VERSION_1: &str = include_str!("version_1.hex");
+
+/// A pool in which every part of a snapshot has something.
+fn sample_pool() -> Pool {
+    let mut bench = Bench::of(&["1001", "1002", "1003", "1004", "1005"]);
+    bench.ok(&Request::Configure(Changes {
+        lease: Some(60_000),
+        cooldown: Some(5000),
+        regttl: Some(3_600_000),
+        pick: Some(Policy::LeastUsed),
+        events: None,
+        caps: Some(vec![Cap { window: 1000, count: 2 }, Cap { window: 60_000, count: 9 }]),
+    }));
+    let rule = Rule { cooldown: 86_400_000, after: 2, within: 3_600_000 };
+    bench.ok(&Request::Cause { word: b"spam", rule });
+    let long: Number = n("+4930901820901820901820901820");
+    bench.ok(&Request::Add(&[long, n("1006")]));
+    bench.ok(&Request::Reg { numbers: &[long], ttl: None, switch: Some(b"sw2") });
+    let call = |bench: &mut Bench, number, token| {
+        let number = Some(n(number));
+        bench.ok(&Request::Call(Call { number, peer: Some(b"5550100"), ..any(token) }));
+    };
+    let hang_up = |bench: &mut Bench, number, cause: &'static [u8]| {
+        let (lease, cooldown) = (None, Some(0));
+        bench.ok(&Request::HangUp { number: n(number), lease, cooldown, cause: Some(cause) });
+    };
+    for token in ["a", "b"] {
+        call(&mut bench, "1001", token);
+        hang_up(&mut bench, "1001", b"spam");
+        call(&mut bench, "1002", token);
+        hang_up(&mut bench, "1002", b"busy");
+    }
+    ["1003", "1004", "1005"].map(|number| call(&mut bench, number, number));
+    bench.ok(&Request::Configure(Changes { events: Some(100), ..Changes::default() }));
+    bench.ok(&Request::HangUp { number: n("1005"), lease: None, cooldown: None, cause: None });
+    bench.ok(&Request::Del { numbers: &[n("1004")], drain: true });
+    bench.ok(&Request::Del { numbers: &[n("1006")], drain: false });
+    bench.pool
+}
+
+fn lines(bytes: &[u8]) -> String {
+    let line = |line: &[u8]| line.iter().map(|byte| format!("{byte:02x}")).collect::<String>() + "\n";
+    bytes.chunks(32).map(line).collect()
+}
+
+#[test]
+fn snapshot_of_version_1_has_its_bytes() {
+    let bytes = sample_pool().encode();
+    assert_eq!(lines(&bytes), VERSION_1, "\n{}", lines(&bytes));
+    let pool = Pool::decode(&bytes).unwrap();
+    assert_eq!((pool.check(), pool.encode() == bytes), (Ok(()), true));
+    for length in 0..bytes.len() {
+        assert!(Pool::decode(&bytes[..length]).is_err(), "a snapshot that ends after {length} bytes");
+    }
+}

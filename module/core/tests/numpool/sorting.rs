@@ -1,0 +1,216 @@
+//! Choices that need the free numbers sorted: the timer sorts many numbers in slices, and calls that wait get theirs then.
+
+use super::spec::{Bench, any, n};
+use allot_core::numpool::request::{Call, Changes, Policy, Request};
+use allot_core::numpool::{Number, Pool, Reply, decide_due};
+use allot_core::shared::machine::Machine;
+use allot_core::shared::refusal::Code;
+
+/// More numbers than one slice sorts.
+const NUMBERS: usize = 35_000;
+
+fn number(place: usize) -> Number {
+    // Neighbours in the queue are far apart in the order of their digits.
+    n(&format!("{:06}", place * 7919 % 1_000_000))
+}
+
+/// A pool of many numbers, some of which were called more often than others.
+fn large() -> Bench {
+    let mut bench = Bench::of(&[]);
+    let numbers: Vec<Number> = (0..NUMBERS).map(number).collect();
+    for part in numbers.chunks(10_000) {
+        bench.ok(&Request::Add(part));
+        bench.ok(&Request::Reg { numbers: part, ttl: None, switch: None });
+    }
+    for place in 0..NUMBERS * 3 / 4 {
+        call_one(&mut bench, number(place * 4 / 3));
+        hang_up(&mut bench, number(place * 4 / 3));
+    }
+    bench
+}
+
+fn call_one(bench: &mut Bench, number: Number) {
+    bench.ok(&Request::Call(Call { number: Some(number), peer: Some(b"bob"), ..any(&number.to_string()) }));
+}
+
+fn hang_up(bench: &mut Bench, number: Number) {
+    bench.ok(&Request::HangUp { number, lease: None, cooldown: None, cause: None });
+}
+
+/// All calls whose choice needs sorted numbers.
+fn choices() -> impl Iterator<Item = Call<'static>> {
+    let with_prefix = Policy::ALL.iter().map(|&pick| (pick, Some(n("12"))));
+    with_prefix.chain([(Policy::LeastUsed, None)]).map(|(pick, prefix)| Call {
+        pick: Some(pick),
+        prefix,
+        peer: Some(b"bob"),
+        ..any("waits")
+    })
+}
+
+impl Bench {
+    /// What the timer does at once.
+    pub(super) fn tick(&mut self, limit: usize) {
+        for event in decide_due(&self.pool, self.now, limit) {
+            self.pool.apply(self.now, &event);
+        }
+        for event in self.pool.continue_work(self.now, limit) {
+            self.pool.apply(self.now, &event);
+        }
+        assert_eq!(self.pool.check(), Ok(()));
+    }
+
+    /// What a call gets as the server asks for it: a number, `none`, or the code of a refusal.
+    pub(super) fn answer(&mut self, call: Call<'_>) -> String {
+        let request = Request::Call(call);
+        Machine::prepare(&mut self.pool, &request);
+        match self.pool.decide_or_try_again(self.now, &request).map(|decision| decision.reply) {
+            Ok(Reply::Lease(record)) => record.number.to_string(),
+            Ok(Reply::None) => "none".to_owned(),
+            Ok(other) => panic!("{other:?}"),
+            Err(refusal) => refusal.code.word().to_owned(),
+        }
+    }
+
+    /// Has a call wait for work that goes on in slices.
+    pub(super) fn wait_for_work(&mut self, id: u64, priority: i32, call: Call<'_>) {
+        assert_eq!(self.answer(call), Code::TryAgain.word());
+        self.wait(id, priority, call);
+        self.pool.await_work();
+    }
+
+    /// What a call would get if the numbers were sorted.
+    fn expected(&self, call: Call<'_>) -> String {
+        let mut sorted = Self { pool: self.pool.clone(), now: self.now };
+        sorted.pool.sort_at_once(call.pick, call.prefix);
+        sorted.answer(call)
+    }
+}
+
+#[test]
+fn slices_sort_as_one_step_does_while_numbers_come_and_go() {
+    let large = large();
+    for call in choices() {
+        let mut bench = Bench { pool: large.pool.clone(), now: large.now };
+        bench.wait_for_work(7, 0, call);
+        let mut rounds = 0;
+        while !bench.pool.has_pending_grants() {
+            assert_eq!(bench.pool.next_due(), Some(bench.now), "the timer goes on at once");
+            assert_eq!(bench.answer(Call { lease: any("other").lease, ..call }), Code::TryAgain.word());
+            // Numbers leave that are sorted, that are not yet sorted, and the next one; and some join again.
+            let free: Vec<Number> = bench.pool.waiting().collect();
+            for place in [0, 100, 10_000, 10_001, 20_000, 30_000].map(|place| place + rounds) {
+                let Some(&number) = free.get(place) else { continue };
+                call_one(&mut bench, number);
+                if place % 2 == 0 {
+                    hang_up(&mut bench, number);
+                }
+            }
+            bench.ok(&Request::Del { numbers: &[free[11_000 + rounds]], drain: false });
+            assert_eq!(bench.pool.check(), Ok(()));
+            bench.tick(0);
+            rounds += 1;
+        }
+        assert!(rounds > 2, "{rounds} slices");
+        let expected = bench.expected(call);
+        assert_eq!(bench.serve(), [(7, expected)], "{call:?}");
+        let next = Call { lease: any("next").lease, ..call };
+        assert_eq!(bench.answer(next), bench.expected(next));
+        assert_ne!(bench.pool.next_due(), Some(bench.now), "the work is done");
+    }
+}
+
+#[test]
+fn calls_that_need_nothing_sorted_are_answered_meanwhile() {
+    let mut bench = large();
+    let used = Call { pick: Some(Policy::LeastUsed), ..any("a") };
+    assert_eq!(bench.answer(used), Code::TryAgain.word());
+    let oldest = bench.pool.waiting().next().unwrap().to_string();
+    assert_eq!(bench.answer(any("d")), oldest);
+    assert_eq!(bench.answer(Call { number: Some(number(3)), ..any("d") }), number(3).to_string());
+    bench.ok(&Request::Call(any("a")));
+    assert_eq!(bench.answer(used), oldest, "its lease is the answer");
+    // A copy has no connections, and a key that gets another name has nobody who waits.
+    bench.wait_for_work(5, 0, Call { lease: any("w").lease, ..used });
+    assert_eq!(bench.pool.clone().waiting_calls(), 0);
+    bench.pool.forget_waiters();
+    while bench.pool.next_due() == Some(bench.now) {
+        bench.tick(0);
+    }
+    assert_eq!(bench.serve(), []);
+}
+
+#[test]
+fn calls_that_wait_for_work_keep_their_order() {
+    let mut bench = Bench::of(&[]);
+    let numbers: Vec<Number> = (0..5000).map(number).collect();
+    bench.ok(&Request::Add(&numbers));
+    bench.ok(&Request::Reg { numbers: &numbers, ttl: Some(500), switch: None });
+    bench.ok(&Request::Add(&[n("77")]));
+    bench.ok(&Request::Reg { numbers: &[n("77")], ttl: None, switch: None });
+    bench.now = 9000;
+    bench.wait_for_work(1, 0, any("a"));
+    bench.wait_for_work(2, 1, any("b"));
+    let mut rounds = 0;
+    while !bench.pool.has_pending_grants() {
+        assert_eq!(bench.serve(), []);
+        bench.tick(500);
+        rounds += 1;
+    }
+    assert_eq!(rounds, 10);
+    // Deadlines have passed since: they come first.
+    bench.ok(&Request::Reg { numbers: &[numbers[0]], ttl: Some(500), switch: None });
+    bench.ok(&Request::Unreg(&[n("77")]));
+    bench.ok(&Request::Reg { numbers: &[n("77")], ttl: None, switch: None });
+    bench.now += 1000;
+    assert_eq!(bench.serve(), []);
+    bench.tick(500);
+    assert_eq!(bench.serve(), [(2, "77".into())]);
+}
+
+#[test]
+fn waiter_gets_a_number_behind_one_whose_registration_has_lapsed_before_calls_that_came_later() {
+    let mut bench = Bench::of(&["1"]);
+    bench.ok(&Request::Reg { numbers: &[n("1")], ttl: Some(500), switch: None });
+    call_one(&mut bench, n("1"));
+    bench.wait(7, 0, any("w"));
+    bench.now = 9000;
+    // Nobody has noticed yet that the registration has lapsed.
+    hang_up(&mut bench, n("1"));
+    bench.ok(&Request::Add(&[n("2")]));
+    bench.ok(&Request::Reg { numbers: &[n("2")], ttl: None, switch: None });
+    assert_eq!(bench.serve(), []);
+    // A later call has to try again until the waiter has had its turn.
+    assert_eq!(bench.answer(any("late")), Code::TryAgain.word());
+    bench.tick(500);
+    assert_eq!(bench.serve(), [(7, "2".into())]);
+    assert_eq!(bench.answer(any("late")), "none");
+}
+
+#[test]
+fn pool_that_picks_by_use_is_sorted_before_a_call_needs_it() {
+    let Bench { pool, now } = large();
+    let mut bench = Bench { pool, now };
+    assert_ne!(bench.pool.next_due(), Some(bench.now), "the pool picks the longest waiting number");
+    bench.ok(&Request::Configure(Changes { pick: Some(Policy::LeastUsed), ..Changes::default() }));
+    let mut slices = 0;
+    while bench.pool.next_due() == Some(bench.now) {
+        bench.tick(0);
+        slices += 1;
+        assert!(slices < 10, "the work ends");
+    }
+    assert!(slices > 2, "{slices} slices");
+    let refused = |pool: &Pool| {
+        let mut bench = Bench { pool: pool.clone(), now: bench.now };
+        bench.answer(any("a")) == Code::TryAgain.word()
+    };
+    assert!(!refused(&bench.pool));
+    assert!(!refused(&Pool::decode(&bench.pool.encode()).unwrap()), "loading sorts the numbers");
+    // A batch of changes drops the order, and the timer sorts again.
+    let some: Vec<Number> = bench.pool.waiting().take(10_000).collect();
+    bench.ok(&Request::Unreg(&some));
+    bench.ok(&Request::Reg { numbers: &some, ttl: None, switch: None });
+    assert_eq!(bench.pool.next_due(), Some(bench.now));
+    (0..slices).for_each(|_| bench.tick(0));
+    assert_ne!(bench.pool.next_due(), Some(bench.now));
+}
