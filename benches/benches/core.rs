@@ -9,7 +9,7 @@
 
 use allot_core::numpool::{self, Number, Pool, Settings};
 use allot_core::seat::plan::{Limits, Plan, PlanArea, PlanRow, PlanSeat, PlanSeats, Rule};
-use allot_core::seat::request::{Adjacent, Hold, Orphans, Pick, Request, Wait};
+use allot_core::seat::request::{Adjacent, Hold, Orphans, Pick, Request, Wait, Wish};
 use allot_core::seat::state::SeatState;
 use allot_core::seat::{Reply, Show, decide};
 use allot_core::shared::token::TokenChoice;
@@ -93,26 +93,31 @@ fn sell_all_but_one(show: &mut Show, area: &str) -> String {
 }
 
 /// A wish with the defaults of `SEAT.HOLD`.
-fn wish_of<'a>(user: &'a [u8], count: i64, token: TokenChoice<'a>) -> Hold<'a> {
+fn wish_of<'a>(user: &'a [u8], count: u32, token: TokenChoice<'a>) -> Hold<'a> {
     Hold {
         user,
-        count,
         ttl: 3_600_000,
-        tier: None,
-        areas: vec![],
-        adjacent: Adjacent::Prefer,
-        orphans: Orphans::Avoid,
-        flags: vec![],
-        needs: vec![],
-        from: None,
         replace: None,
         token,
+        wish: Wish {
+            count,
+            tier: None,
+            areas: vec![],
+            adjacent: Adjacent::Prefer,
+            orphans: Orphans::Avoid,
+            flags: vec![],
+            needs: vec![],
+            from: None,
+        },
     }
 }
 
 fn hold<'a>(user: &'a [u8], token: &'a [u8]) -> Request<'a> {
     let token = TokenChoice { token, chosen: false };
-    Request::Hold(Hold { tier: Some(b"gold"), ..wish_of(user, 2, token) })
+    Request::Hold(Hold {
+        wish: Wish { tier: Some(b"gold"), ..wish_of(user, 2, token).wish },
+        ..wish_of(user, 2, token)
+    })
 }
 
 fn seats(criterion: &mut Criterion) {
@@ -162,11 +167,9 @@ fn fill_waiting_list(show: &mut Show, waiters: usize) {
     for number in 0..waiters {
         let user = format!("user{number}");
         let token = TokenChoice { token: user.as_bytes(), chosen: true };
-        let mut wish = Hold {
-            tier: Some(b"gold"),
-            adjacent: Adjacent::Require,
-            ..wish_of(user.as_bytes(), 20 + (number % 10) as i64, token)
-        };
+        let mut hold = wish_of(user.as_bytes(), 20 + (number % 10) as u32, token);
+        let wish = &mut hold.wish;
+        (wish.tier, wish.adjacent) = (Some(b"gold"), Adjacent::Require);
         match number / 10 % 5 {
             0 => {}
             1 => wish.tier = Some(b"silver"),
@@ -177,7 +180,7 @@ fn fill_waiting_list(show: &mut Show, waiters: usize) {
                 wish.tier = None;
             }
         }
-        ask(show, &Request::Wait(Wait { hold: wish, offer: 60_000, priority: 0 }));
+        ask(show, &Request::Wait(Wait { hold, offer: 60_000, priority: 0 }));
     }
     assert_eq!(show.waiters().queues(), 50);
     assert_eq!(show.waiters().len(), waiters);
@@ -203,7 +206,7 @@ fn waiting(criterion: &mut Criterion) {
         bench.iter_custom(|times| {
             let mut taken = Duration::ZERO;
             for _ in 0..times {
-                ask(&mut show, &Request::Block(vec![seat.as_bytes()]));
+                ask(&mut show, &Request::Block { name: None, until: None, seats: vec![seat.as_bytes()] });
                 let start = Instant::now();
                 free_a_seat(&mut show, seat.as_bytes());
                 taken += start.elapsed();
@@ -212,13 +215,16 @@ fn waiting(criterion: &mut Criterion) {
         });
     });
     let last = TokenChoice { token: b"last", chosen: true };
-    let wish = Hold { areas: vec![b"a3"], ..wish_of(b"last", 1, last) };
-    let wait = Request::Wait(Wait { hold: wish, offer: 60_000, priority: 0 });
+    let wish = Hold {
+        wish: Wish { areas: vec![b"a3"], ..wish_of(b"last", 1, last).wish },
+        ..wish_of(b"last", 1, last)
+    };
+    let wait = Request::Wait(Wait { hold, offer: 60_000, priority: 0 });
     criterion.bench_function("seat/offer a freed seat to one of 100001 waiters in 51 queues", |bench| {
         bench.iter_custom(|times| {
             let mut taken = Duration::ZERO;
             for _ in 0..times {
-                ask(&mut show, &Request::Block(vec![seat.as_bytes()]));
+                ask(&mut show, &Request::Block { name: None, until: None, seats: vec![seat.as_bytes()] });
                 assert!(matches!(ask(&mut show, &wait), Reply::Wait(record) if !record.offered));
                 let start = Instant::now();
                 free_a_seat(&mut show, seat.as_bytes());

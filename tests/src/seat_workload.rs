@@ -378,11 +378,10 @@ pub fn told(show: &Show, event: &Event) -> Option<String> {
         Event::Refunded { seats } => format!("refunded {}", ids(seats)),
         Event::Blocked { seats } | Event::BlockedIn { seats, .. } => format!("blocked {}", ids(seats)),
         Event::Unblocked { seats } => format!("unblocked {}", ids(seats)),
-        Event::Altered { .. } | Event::Limited { .. } | Event::Arranged { .. } => "altered".to_owned(),
+        Event::Altered { .. } | Event::Arranged { .. } => "altered".to_owned(),
         // Offers come when seats become free, as by expiries.
         // Blocks end at their times, too.
         Event::Waited(_)
-        | Event::WaitedFrom(_)
         | Event::BlockEnded { .. }
         | Event::Offered(_)
         | Event::Unwaited { .. }

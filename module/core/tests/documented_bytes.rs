@@ -43,9 +43,9 @@ fn hold_of_a_show_has_its_documented_bytes() {
         1_795_227_394_791,
         &[seat::Event::Held(held), flushed],
         "01  ce 8b a1 be bf 68
-         03  02 74 31  03 61 6e 6e  8e b5 a8 be bf 68  d0 d8 d1 9c 84 f1 d1 f0 3e  02 00 01  01 00  00
-         0b  01  e7 c5 90 df 9f 34 00
-         20 6e 60 65 b4 04 d7 6a",
+         04  02 74 31  03 61 6e 6e  8e b5 a8 be bf 68  d0 d8 d1 9c 84 f1 d1 f0 3e  02 00 01  01 00  00
+         10  01  e7 c5 90 df 9f 34 00
+         ee a5 15 7e 5b 60 70 54",
     );
 }
 

@@ -16,7 +16,7 @@ use allot_core::conf::request::{
 use allot_core::conf::{self, Realm};
 use allot_core::numpool::request::{Call, Changes, OfSwitch};
 use allot_core::numpool::{self, Number, Pool};
-use allot_core::seat::request::{Adjacent, Hold, Orphans, Pick, Replace, Wait};
+use allot_core::seat::request::{Adjacent, Hold, Orphans, Pick, Replace, Wait, Wish};
 use allot_core::seat::{self, Show};
 use allot_core::shared::machine::Machine;
 use allot_core::shared::refusal::Code;
@@ -69,20 +69,22 @@ fn token(token: &str) -> TokenChoice<'_> {
 }
 
 /// A hold of this many seats, until 2000.
-fn hold<'a>(user: &'a str, count: i64, name: &'a str) -> Hold<'a> {
+fn hold<'a>(user: &'a str, count: u32, name: &'a str) -> Hold<'a> {
     Hold {
         user: user.as_bytes(),
-        count,
         ttl: 1000,
-        tier: None,
-        areas: vec![],
-        adjacent: Adjacent::Prefer,
-        orphans: Orphans::Allow,
-        flags: vec![],
-        needs: vec![],
-        from: None,
         replace: None,
         token: token(name),
+        wish: Wish {
+            count,
+            tier: None,
+            areas: vec![],
+            adjacent: Adjacent::Prefer,
+            orphans: Orphans::Allow,
+            flags: vec![],
+            needs: vec![],
+            from: None,
+        },
     }
 }
 
@@ -169,18 +171,18 @@ fn limit_of_a_user_does_not_count_overdue_holds_for_good() {
 fn overdue_block_has_ended_where_a_request_names_it() {
     use seat::Request;
     let mut show = show(10);
-    let block = || Request::BlockIn { name: Some(b"b"), until: Some(2000), seats: vec![b"a-1-3", b"a-1-4"] };
+    let block = || Request::Block { name: Some(b"b"), until: Some(2000), seats: vec![b"a-1-3", b"a-1-4"] };
     show.ok(&block());
     show.now = 2000;
-    let from = Hold { from: Some(b"b"), ..hold("ann", 1, "t1") };
+    let from = Hold { wish: Wish { from: Some(b"b"), ..hold("ann", 1, "t1").wish }, ..hold("ann", 1, "t1") };
     assert_eq!(show.code(&Request::Hold(from.clone())), Code::NotFound);
     let wait = Wait { hold: from, offer: 1000, priority: 0 };
     assert_eq!(show.code(&Request::Wait(wait)), Code::NotFound);
     assert_eq!(show.code(&Request::EndBlock(b"b")), Code::NotFound);
     assert_eq!(show.code(&Request::Unblock(vec![b"a-1-3"])), Code::TryAgain);
-    let more = Request::BlockIn { name: Some(b"b"), until: Some(2000), seats: vec![b"a-1-5"] };
+    let more = Request::Block { name: Some(b"b"), until: Some(2000), seats: vec![b"a-1-5"] };
     assert_eq!(show.code(&more), Code::Err, "its end has passed");
-    let seats = Request::Block(vec![b"a-1-3"]);
+    let seats = Request::Block { name: None, until: None, seats: vec![b"a-1-3"] };
     assert_eq!(show.code(&seats), Code::TryAgain);
     show.carry_out();
     show.ok(&seats);

@@ -3,15 +3,12 @@
 use allot_core::seat::Show;
 use allot_core::seat::find::MAX_OFFERS;
 use allot_core::seat::list::{Filter, block_called};
-use allot_core::seat::plan;
-use allot_core::seat::request::Wanted;
 use allot_core::shared::refusal::{Code, Refusal};
 
 use super::reads::known;
 use super::replies::{reply_hold, reply_places, reply_sale, reply_seat, reply_seats, reply_waiter};
-use super::writes::{check_count, needs_of};
+use super::writes::wish_of;
 use crate::engine::argument::Argument;
-use crate::engine::bounds::check_list;
 use crate::engine::reply::{Field, reply_field};
 use crate::engine::step::read;
 use crate::engine::{Call, Done};
@@ -91,26 +88,13 @@ pub(super) fn find(
     call: &Call<'_>,
     [_, count, tier, areas, adjacent, orphans, flags, needs, from, best]: &[Argument<'_>; 10],
 ) -> Done {
-    check_list("areas", areas, plan::max::AREAS)?;
-    check_list("flags", flags, plan::max::FLAGS)?;
-    let needs = needs_of(needs)?;
-    let wanted = Wanted {
-        count: count.integer(),
-        tier: tier.optional_text(),
-        areas: areas.words(),
-        adjacent: adjacent.member()?.unwrap_or_default(),
-        orphans: orphans.member()?.unwrap_or_default(),
-        flags: flags.words(),
-        needs: &needs,
-        from: from.optional_text(),
-    };
-    check_count(wanted.count)?;
+    let wish = wish_of([count, tier, areas, adjacent, orphans, flags, needs, from])?;
     let best = best.optional_integer().unwrap_or(1);
     if !(1..=MAX_OFFERS as i64).contains(&best) {
         return Err(Refusal::new(Code::Err, format!("BEST must be 1 to {MAX_OFFERS}, not {best}")));
     }
     read::<Show, _>(call.ctx, call.key()?, |show, _| {
-        let offers = show.find(&wanted, best as usize)?;
+        let offers = show.find(&wish, best as usize)?;
         let ctx = call.ctx;
         ctx.reply_array(offers.len());
         for seats in &offers {

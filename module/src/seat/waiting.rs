@@ -1,12 +1,11 @@
 //! `SEAT.WAIT` and `SEAT.UNWAIT`.
 
+use allot_core::seat::Show;
 use allot_core::seat::request::{Hold, Request, Wait};
-use allot_core::seat::{Show, plan};
 use allot_core::shared::refusal::{Code, Refusal};
 
-use super::writes::{check_count, needs_of};
+use super::writes::wish_of;
 use crate::engine::argument::Argument;
-use crate::engine::bounds::check_list;
 use crate::engine::step::answer;
 use crate::engine::{Call, Done, config, token};
 
@@ -16,24 +15,14 @@ pub(super) fn wait(
     [_, user, count, ttl, offer, tier, areas, adjacent, orphans, flags, needs, from, priority, chosen]: &[Argument<'_>;
          14],
 ) -> Done {
-    check_list("areas", areas, plan::max::AREAS)?;
-    check_list("flags", flags, plan::max::FLAGS)?;
     let made = token::make_unless(chosen.is_given());
     let hold = Hold {
         user: user.text(),
-        count: count.integer(),
+        wish: wish_of([count, tier, areas, adjacent, orphans, flags, needs, from])?,
         ttl: config::check_ttl(&config::SEAT_MAX_TTL, "TTL", ttl.integer())?,
-        tier: tier.optional_text(),
-        areas: areas.words().to_vec(),
-        adjacent: adjacent.member()?.unwrap_or_default(),
-        orphans: orphans.member()?.unwrap_or_default(),
-        flags: flags.words().to_vec(),
-        needs: needs_of(needs)?,
-        from: from.optional_text(),
         replace: None,
         token: token::choice(chosen, &made),
     };
-    check_count(hold.count)?;
     let offer = config::check_ttl(&config::SEAT_MAX_TTL, "OFFER", offer.integer())?;
     let priority = priority.optional_integer().unwrap_or(0);
     let priority = i32::try_from(priority)

@@ -1,7 +1,7 @@
 //! The `SEAT.*` commands that change a show: they read the arguments, have the state machine decide, and reply.
 
-use allot_core::seat::plan::{self, PickOrphans, Plan};
-use allot_core::seat::request::{Hold, Need, Pick, Replace, Request};
+use allot_core::seat::plan::{self, Plan};
+use allot_core::seat::request::{Hold, NamedWish, Need, Pick, Replace, Request, Wish};
 use allot_core::seat::{Event, Show};
 use allot_core::shared::refusal::{Code, Refusal};
 use allot_core::shared::text::quoted;
@@ -59,25 +59,15 @@ pub(super) fn hold(
     [_, user, count, ttl, tier, areas, adjacent, orphans, flags, needs, from, replace, chosen]: &[Argument<'_>;
          13],
 ) -> Done {
-    check_list("areas", areas, plan::max::AREAS)?;
-    check_list("flags", flags, plan::max::FLAGS)?;
     let made = token::make_unless(chosen.is_given());
     let replaced = |token| Replace { token, other: replace.has_last_word() };
     let hold = Hold {
         user: user.text(),
-        count: count.integer(),
+        wish: wish_of([count, tier, areas, adjacent, orphans, flags, needs, from])?,
         ttl: time_to_live(ttl)?,
-        tier: tier.optional_text(),
-        areas: areas.words().to_vec(),
-        adjacent: adjacent.member()?.unwrap_or_default(),
-        orphans: orphans.member()?.unwrap_or_default(),
-        flags: flags.words().to_vec(),
-        needs: needs_of(needs)?,
-        from: from.optional_text(),
         replace: replace.optional_text().map(replaced),
         token: token::choice(chosen, &made),
     };
-    check_count(hold.count)?;
     answer::<Show>(call, &Request::Hold(hold))
 }
 
@@ -91,7 +81,7 @@ pub(super) fn pick(
         user: user.text(),
         ttl: time_to_live(ttl)?,
         token: token::choice(chosen, &made),
-        orphans: orphans.choice(&[PickOrphans::Allow, PickOrphans::Forbid]),
+        orphans: orphans.member()?,
         from: from.optional_text(),
         seats: seats.words().to_vec(),
     };
@@ -133,12 +123,8 @@ pub(super) fn refund(call: &Call<'_>, [_, order, seats]: &[Argument<'_>; 3]) -> 
 /// `SEAT.BLOCK key [NAME block] [UNTIL ms] n seat ...`
 pub(super) fn block(call: &Call<'_>, [_, name, until, seats]: &[Argument<'_>; 4]) -> Done {
     check_list("seats", seats, LISTED_AT_ONCE)?;
-    let (name, until, seats) = (name.optional_text(), until.optional_integer(), seats.words().to_vec());
-    let request = match (name, until) {
-        (None, None) => Request::Block(seats),
-        _ => Request::BlockIn { name, until, seats },
-    };
-    answer::<Show>(call, &request)
+    let (name, until) = (name.optional_text(), until.optional_integer());
+    answer::<Show>(call, &Request::Block { name, until, seats: seats.words().to_vec() })
 }
 
 /// What `SEAT.UNBLOCK` names.
@@ -163,19 +149,34 @@ fn time_to_live(ttl: &Argument<'_>) -> Result<i64, Refusal> {
     config::check_ttl(&config::SEAT_MAX_TTL, "TTL", ttl.integer())
 }
 
-/// The needs of a party: `NEED n flag`, repeated.
-pub(super) fn needs_of<'a>(needs: &Argument<'a>) -> Result<Vec<Need<'a>>, Refusal> {
+/// The wish of a request, from the arguments that `SEAT.HOLD`, `SEAT.WAIT` and `SEAT.FIND` share.
+pub(super) fn wish_of<'a>(
+    [count, tier, areas, adjacent, orphans, flags, needs, from]: [&Argument<'a>; 8],
+) -> Result<NamedWish<'a>, Refusal> {
+    check_list("areas", areas, plan::max::AREAS)?;
+    check_list("flags", flags, plan::max::FLAGS)?;
     let needs = needs.rows_of_two().map(|(count, flag)| {
+        let number = integer(count).and_then(|count| u32::try_from(count).ok());
         let not_a_number = || Refusal::new(Code::Err, format!("{} is not a number of seats", quoted(count)));
-        Ok(Need { count: integer(count).ok_or_else(not_a_number)?, flag })
+        Ok(Need { count: number.ok_or_else(not_a_number)?, flag })
     });
-    needs.collect()
+    Ok(Wish {
+        needs: needs.collect::<Result<_, Refusal>>()?,
+        count: check_count(count.integer())?,
+        tier: tier.optional_text(),
+        areas: areas.words().to_vec(),
+        adjacent: adjacent.member()?.unwrap_or_default(),
+        orphans: orphans.member()?.unwrap_or_default(),
+        flags: flags.words().to_vec(),
+        from: from.optional_text(),
+    })
 }
 
-pub(super) fn check_count(count: i64) -> Done {
+/// A count of seats, within the limits of the server.
+fn check_count(count: i64) -> Result<u32, Refusal> {
     let most = config::SEAT_MAX_COUNT.get();
     if (1..=most).contains(&count) {
-        return Ok(());
+        return Ok(count as u32);
     }
     Err(Refusal::new(Code::Err, format!("count must be 1 to {most} (allot.seat-max-count), not {count}")))
 }

@@ -2,7 +2,7 @@
 //! an AOF file, `admits` has checked it.
 
 use super::claims::{MAX_COUNT, Seats, Stage};
-use super::event::{Arrangement, Event, Held, Turn, WaitedFrom};
+use super::event::{Arrangement, Event, Held, Turn};
 use super::moves::Moves;
 use super::plan::{self, Plan};
 use super::state::{Owner, SeatState, Show};
@@ -64,18 +64,13 @@ impl Show {
                 let needed = self.waiters_for_lost_flags(&moves).next();
                 ensure(needed.is_none(), "a waiter needs a flag that no seat would have")
             }
-            Event::Limited { limits, .. } => limits.check().map_err(|_| Damaged("a limit is out of range")),
             Event::Arranged { limits, areas, .. } => {
                 limits.check().map_err(|_| Damaged("a limit is out of range"))?;
                 let rising = areas.windows(2).all(|pair| matches!(pair, [a, b] if a.area < b.area));
-                let known = areas.last().is_some_and(|last| (last.area as usize) < self.venue.areas().len());
+                let known = areas.last().is_none_or(|last| (last.area as usize) < self.venue.areas().len());
                 ensure(rising && known, "an area is unknown or out of order")?;
                 let named = areas.iter().all(|area| (1..=MAX_IDENTIFIER).contains(&area.name.len()));
                 ensure(named, "the name of an area is too short or too long")
-            }
-            Event::Waited(waited) | Event::WaitedFrom(WaitedFrom(waited)) => self.admits_wait(waited),
-            Event::Unwaited { token, .. } => {
-                ensure(self.waiters.find(token).is_some(), "nobody waits under this token")
             }
             Event::Held(held) | Event::Offered(held) => {
                 let replaced = held.replaced.as_ref().map(|token| hold(token)).transpose()?;
@@ -105,12 +100,17 @@ impl Show {
                 )
             }
             Event::Refunded { seats } => ensure(all(seats, SeatState::Sold), "a seat is not sold"),
-            Event::Blocked { seats } => ensure(all(seats, SeatState::Free), "a seat is not free"),
-            Event::Unblocked { seats } => ensure(all(seats, SeatState::Blocked), "a seat is not blocked"),
-            Event::BlockedIn { name, until, seats } => {
-                self.fits_block(name.as_deref(), *until, seats.len())?;
+            Event::Waited(waited) => self.admits_wait(waited),
+            Event::Unwaited { token, .. } => {
+                ensure(self.waiters.find(token).is_some(), "nobody waits under this token")
+            }
+            Event::Blocked { name, until, seats } => {
+                if name.is_some() || until.is_some() {
+                    self.fits_block(name.as_deref(), *until, seats.len())?;
+                }
                 ensure(all(seats, SeatState::Free), "a seat is not free")
             }
+            Event::Unblocked { seats } => ensure(all(seats, SeatState::Blocked), "a seat is not blocked"),
             Event::BlockEnded { name, until, .. } => {
                 ensure(self.blocks.find(name.as_deref(), *until).is_some(), "there is no such block")
             }
@@ -129,30 +129,23 @@ impl Show {
                 self.outbox.push(message);
             }
         }
-        let users = self.users_changed_by(event);
-        let in_blocks = self.adds_to_blocks(event);
+        let effect = self.effect_on_waiters(event);
         match event {
             // The state that this event makes is `open`'s.
             Event::Created { .. } => {}
             Event::Altered { plan } => self.alter(plan),
-            Event::Limited { limits, events } => {
-                self.limits = limits.with_rest_of(self.limits);
-                self.events = *events;
-            }
             Event::Arranged { limits, events, areas } => {
-                self.limits = limits.with_rest_of(self.limits);
+                self.limits = *limits;
                 self.events = *events;
                 self.arrange(areas);
             }
             Event::Held(held) => self.hold(at, held),
-            Event::Waited(waited) | Event::WaitedFrom(WaitedFrom(waited)) => self.wait(at, waited),
             Event::Offered(held) => {
                 if self.waiters.find(&held.token).is_some() {
                     self.unwait(&held.token);
                 }
                 self.hold(at, held);
             }
-            Event::Unwaited { token, .. } => self.unwait(token),
             Event::Extended { token, until } => {
                 if let Some(id) = self.claim(token) {
                     self.claims.extend(id, *until);
@@ -160,8 +153,8 @@ impl Show {
             }
             Event::Confirmed { token, order } => {
                 if let Some(id) = self.claim(token) {
-                    self.claims.sell(id, order.as_deref());
                     let seats = copied(&self.claims.get(id).seats);
+                    self.claims.sell(id, order.as_deref(), seats.len() as u32);
                     self.recount(&seats, SeatState::Held, SeatState::Sold);
                 }
             }
@@ -185,18 +178,22 @@ impl Show {
                 }
                 self.give_up(seats, SeatState::Sold);
             }
-            Event::Blocked { seats } => {
+            Event::Waited(waited) => self.wait(at, waited),
+            Event::Unwaited { token, .. } => self.unwait(token),
+            Event::Blocked { name, until, seats } => {
                 self.hand_over(seats, SeatState::Free, SeatState::Blocked, Owner::Blocked);
+                if name.is_some() || until.is_some() {
+                    self.blocks.add(name.as_ref(), *until, seats);
+                }
             }
             Event::Unblocked { seats } => {
                 self.hand_over(seats, SeatState::Blocked, SeatState::Free, Owner::Free);
                 self.blocks.drop_seats(seats);
             }
-            Event::BlockedIn { name, until, seats } => self.block_in(name.as_ref(), *until, seats),
             Event::BlockEnded { name, until, .. } => self.end_block(name.as_deref(), *until),
             Event::Flushed { count, last_id } => self.outbox.sent(*count as usize, *last_id),
         }
-        self.follow(event, &users, in_blocks);
+        self.follow(effect);
     }
 
     fn hold(&mut self, at: Millis, held: &Held) {

@@ -1,13 +1,13 @@
-//! Blocks with a name or an end in step with the show: which seats return to a block, what ends it, and its bytes.
+//! Blocks with a name or an end in step with the show: which seats return to a block, and what ends it.
 
 use super::blocks::{Block, MAX_BLOCK_SEATS, MAX_BLOCKS};
 use super::claims::Seats;
 use super::event::Event;
 use super::state::{Owner, SeatState, Show};
 use super::venue::Seat;
-use crate::shared::codec::{Damaged, Reader, Writer};
+use crate::shared::Millis;
+use crate::shared::codec::Damaged;
 use crate::shared::invariant::Checked;
-use crate::shared::{Bytes, Millis};
 use crate::{ensure, invariant};
 
 impl Show {
@@ -35,12 +35,6 @@ impl Show {
         }
     }
 
-    /// Free seats are blocked, in a block with a name or an end.
-    pub(super) fn block_in(&mut self, name: Option<&Bytes>, until: Option<Millis>, seats: &Seats) {
-        self.hand_over(seats, SeatState::Free, SeatState::Blocked, Owner::Blocked);
-        self.blocks.add(name, until, seats);
-    }
-
     /// A block ends: its blocked seats are free, and its held and sold seats do not return to it.
     pub(super) fn end_block(&mut self, name: Option<&[u8]>, until: Option<Millis>) {
         let Some(id) = self.blocks.find(name, until) else {
@@ -54,7 +48,9 @@ impl Show {
 
     /// The seats of a block that are neither held nor sold, in ascending order. O(seats of the block).
     pub(super) fn blocked_seats(&self, id: u32) -> Seats {
-        let seats = self.blocks.get(id).map_or(&[][..], |block| &block.seats);
+        let block = self.blocks.get(id);
+        invariant!(block.is_some(), "a block whose seats are asked for exists");
+        let seats = block.map_or(&[][..], |block| &block.seats);
         seats.iter().copied().filter(|&seat| self.owner(seat) == Owner::Blocked).collect()
     }
 
@@ -85,14 +81,6 @@ impl Show {
             fits
         });
         due.map(end_of).collect()
-    }
-
-    /// The ends of those of these blocks that have passed their end by `now`, as events.
-    pub(super) fn overdue_among(&self, now: Millis, mut ids: Vec<u32>) -> Vec<Event> {
-        ids.sort_unstable();
-        ids.dedup();
-        ids.retain(|&id| self.has_ended(id, now));
-        ids.into_iter().filter_map(|id| self.blocks.get(id)).map(end_of).collect()
     }
 
     /// Checks whether a hold of these seats could have been decided. `replaced` is the claim that it replaces.
@@ -145,49 +133,12 @@ impl Show {
         Ok(())
     }
 
-    fn may_be_in_block(&self, seat: Seat, named: bool) -> bool {
+    pub(super) fn may_be_in_block(&self, seat: Seat, named: bool) -> bool {
         match self.owner(seat) {
             Owner::Blocked => self.venue.is_seat(seat),
             Owner::Claim(_) => named,
             Owner::Free => false,
         }
-    }
-
-    /// Encodes the blocks by name and end.
-    pub(super) fn encode_blocks(&self, out: &mut Writer) {
-        let mut blocks: Vec<&Block> = self.blocks.iter().map(|(_, block)| block).collect();
-        blocks.sort_unstable_by_key(|block| (&block.name, block.until));
-        out.unsigned(blocks.len() as u64);
-        for block in blocks {
-            out.field(&block.name);
-            out.field(&block.until);
-            out.rising(&block.seats);
-        }
-    }
-
-    /// Decodes the blocks, after owners and claims.
-    ///
-    /// # Errors
-    /// Bytes that `encode_blocks` never writes.
-    pub(super) fn decode_blocks(&mut self, reader: &mut Reader<'_>) -> Result<(), Damaged> {
-        let mut last = None;
-        for _ in 0..reader.unsigned()? {
-            let (name, until): (Option<Bytes>, Option<Millis>) = (reader.field()?, reader.field()?);
-            let key = (name.clone(), until.filter(|_| name.is_none()));
-            if last.as_ref().is_some_and(|last| *last >= key) {
-                return Err(Damaged("the blocks are not in order"));
-            }
-            last = Some(key);
-            let seats = reader.rising(MAX_BLOCK_SEATS)?;
-            self.fits_block(name.as_deref(), until, seats.len())?;
-            let fits =
-                |&seat: &Seat| self.may_be_in_block(seat, name.is_some()) && self.blocks.of(seat).is_none();
-            if seats.is_empty() || !seats.iter().all(fits) {
-                return Err(Damaged("a seat of a block is free, or in two blocks"));
-            }
-            self.blocks.add(name.as_ref(), until, &seats);
-        }
-        Ok(())
     }
 }
 

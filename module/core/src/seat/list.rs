@@ -66,7 +66,7 @@ impl Show {
         }
         let range = match filter.area {
             None => 0..self.venue.position_count(),
-            Some(area) => self.positions_of(area),
+            Some(area) => self.venue.positions_in(area),
         };
         let from = (cursor as Seat).clamp(range.start, range.end);
         let to = from.saturating_add(count).min(range.end);
@@ -165,14 +165,5 @@ impl Show {
         let every_seat = filter.area.is_none() && filter.tier.is_none() && filter.block.is_none();
         filter.user.is_none_or(|user| self.claims.user(claim.user).name[..] == *user)
             && (every_seat || claim.seats.iter().any(in_area))
-    }
-
-    fn positions_of(&self, area: Area) -> std::ops::Range<Seat> {
-        let rows = &self.venue.area(area).rows;
-        let end = rows
-            .clone()
-            .next_back()
-            .map_or(0, |last| self.venue.base(last) + Seat::from(self.venue.layout(last).len));
-        self.venue.base(rows.start)..end
     }
 }

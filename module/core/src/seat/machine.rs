@@ -26,17 +26,15 @@ impl Machine for Show {
     own_methods!(Event);
 
     fn open(event: &Event, at: Millis) -> Option<Result<Self, Refusal>> {
-        match event {
-            Event::Created { plan } => Some(Self::open(plan, at)),
-            _ => None,
-        }
+        let Event::Created { plan } = event else { return None };
+        Some(Self::open(plan, at))
     }
 
     #[inline]
     fn prepare(&mut self, request: &Request<'_>) {
         match request {
-            Request::Hold(hold) => self.prepare(&hold.wanted()),
-            Request::Wait(wait) => self.prepare(&wait.hold.wanted()),
+            Request::Hold(hold) => self.prepare(&hold.wish),
+            Request::Wait(wait) => self.prepare(&wait.hold.wish),
             _ => {}
         }
     }

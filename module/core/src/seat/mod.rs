@@ -23,10 +23,9 @@ pub mod request;
 pub mod snapshot;
 mod waiters;
 
-pub use decide::overdue::decide_overdue;
 pub use decide::{decide, decide_due};
 pub use event::Event;
-pub use model::{bits, blocks, choice, claims, index, labels, plan, sparse, state, venue, waiting};
+pub use model::{bits, blocks, claims, index, kind, labels, plan, sparse, state, venue, waiting, wish};
 use model::{moves, owners};
 pub use outcome::{Decision, HoldRecord, Reply, WaitRecord};
 pub use request::Request;

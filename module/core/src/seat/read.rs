@@ -1,8 +1,8 @@
 //! Queries of a show: seats, holds, orders, totals, maps; and events as messages.
 
-use super::choice::Kind;
 use super::claims::{Seats, Stage};
-use super::event::{Event, WaitedFrom};
+use super::event::Event;
+use super::kind::Kind;
 use super::outcome::HoldRecord;
 use super::state::{Bucket, Owner, SeatState, Show};
 use super::venue::{Area, Row, Seat};
@@ -156,24 +156,8 @@ impl Show {
     pub(super) fn messages(&self, event: &Event) -> Vec<Message> {
         let all = |token: &[u8]| self.claims.find(token).map_or(&[][..], |id| &self.claims.get(id).seats);
         match event {
-            // Written messages are not published themselves.
-            Event::Flushed { .. } => vec![],
-            Event::Created { .. }
-            | Event::Altered { .. }
-            | Event::Limited { .. }
-            | Event::Arranged { .. } => {
+            Event::Created { .. } | Event::Altered { .. } | Event::Arranged { .. } => {
                 vec![self.entry(event, None, &[])]
-            }
-            Event::Waited(waited) | Event::WaitedFrom(WaitedFrom(waited)) => {
-                let entry = self.entry(event, None, &[]).with("token", &waited.token);
-                let entry = entry.with("user", &waited.user);
-                vec![entry.with("until", waited.until.to_string().as_bytes())]
-            }
-            Event::Unwaited { token, expired } => {
-                let user = self.waiters.find(token).map(|id| &self.waiters.get(id).user[..]);
-                let reason: &[u8] = if *expired { b"expired" } else { b"left" };
-                let entry = self.entry(event, None, &[]).with("token", token);
-                vec![entry.with_some("user", user).with("reason", reason)]
             }
             Event::Held(held) | Event::Offered(held) => {
                 let entry = self.entry(event, None, &[]).with("token", &held.token).with("user", &held.user);
@@ -209,12 +193,23 @@ impl Show {
                 };
                 sales.iter().map(entry).collect()
             }
-            Event::Blocked { seats } | Event::Unblocked { seats } => vec![self.entry(event, None, seats)],
-            Event::BlockedIn { name, until, seats } => {
+            Event::Waited(waited) => {
+                let entry = self.entry(event, None, &[]).with("token", &waited.token);
+                let entry = entry.with("user", &waited.user);
+                vec![entry.with("until", waited.until.to_string().as_bytes())]
+            }
+            Event::Unwaited { token, expired } => {
+                let user = self.waiters.find(token).map(|id| &self.waiters.get(id).user[..]);
+                let reason: &[u8] = if *expired { b"expired" } else { b"left" };
+                let entry = self.entry(event, None, &[]).with("token", token);
+                vec![entry.with_some("user", user).with("reason", reason)]
+            }
+            Event::Blocked { name, until, seats } => {
                 let entry = self.entry(event, None, seats).with_some("block", name.as_deref());
                 let until = until.map(|until| until.to_string());
                 vec![entry.with_some("until", until.as_deref().map(str::as_bytes))]
             }
+            Event::Unblocked { seats } => vec![self.entry(event, None, seats)],
             Event::BlockEnded { name, until, expired } => {
                 let block = self.blocks.find(name.as_deref(), *until);
                 let seats = block.map_or_else(Seats::new, |id| self.blocked_seats(id));
@@ -222,6 +217,8 @@ impl Show {
                 let entry = self.entry(event, None, &seats).with_some("block", name.as_deref());
                 vec![entry.with("reason", reason)]
             }
+            // Written messages are not published themselves.
+            Event::Flushed { .. } => vec![],
         }
     }
 

@@ -6,9 +6,9 @@ use super::owners::{FREE, Owners};
 use super::plan::{self, Plan};
 use super::state::{Owner, Show};
 use super::venue::{Seat, Venue};
-use super::waiting::{QueueWish, Waiter};
+use super::waiting::Waiter;
+use super::wish::LastingWish;
 use crate::invariant;
-use crate::shared::field::Any;
 use crate::shared::refusal::{Code, Refusal};
 use crate::shared::text::quoted;
 
@@ -50,12 +50,12 @@ impl Show {
             .venue
             .flag_names(known)
             .filter(|name| moves.flags(self.venue.flag_bit(name.as_bytes())) == 0);
-        let lost = lost.fold(0, |all, name| all | self.venue.flag_bit(name.as_bytes()));
+        let lost = lost.fold(0, |union, name| union | self.venue.flag_bit(name.as_bytes()));
         let waiters = self.waiters.table.iter().filter(move |_| lost != 0);
         waiters.filter_map(move |(_, waiter)| {
             let needs = &self.waiters.queue_of(waiter).wish.needs;
-            let need = needs.iter().find(|need| need.flag.0 & lost != 0)?;
-            Some((waiter, self.venue.flag_names(need.flag.0).next().unwrap_or_default()))
+            let need = needs.iter().find(|need| need.flag & lost != 0)?;
+            Some((waiter, self.venue.flag_names(need.flag).next().unwrap_or_default()))
         })
     }
 
@@ -92,7 +92,7 @@ impl Show {
 }
 
 fn moved_owners(owners: &Owners, old: &Venue, new: &Venue, moves: &Moves<'_>) -> Owners {
-    let mut moved = Owners::new(new.position_count() as usize, new.has_standing_areas());
+    let mut moved = Owners::new(new.position_count() as usize);
     for seat in 0..old.position_count() {
         let Some(owner) = owners.get(seat).filter(|&owner| owner != FREE) else { continue };
         if let Some(place) = moves.of(seat) {
@@ -103,10 +103,10 @@ fn moved_owners(owners: &Owners, old: &Venue, new: &Venue, moves: &Moves<'_>) ->
     moved
 }
 
-fn change_flags(wish: &mut QueueWish, moves: &Moves<'_>) {
-    wish.flags = Any(moves.flags(wish.flags.0));
+fn change_flags(wish: &mut LastingWish, moves: &Moves<'_>) {
+    wish.flags = moves.flags(wish.flags);
     for need in &mut wish.needs {
-        need.flag = Any(moves.flags(need.flag.0));
+        need.flag = moves.flags(need.flag);
     }
-    wish.needs.sort_unstable_by_key(|need| need.flag.0);
+    wish.needs.sort_unstable_by_key(|need| need.flag);
 }

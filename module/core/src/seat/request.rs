@@ -1,7 +1,7 @@
 //! Requests to a show, with parsed arguments. docs/seats.md describes the commands.
 
-pub use super::choice::{Adjacent, MAX_NEEDS, Orphans};
 use super::plan::{PickOrphans, PlanPart};
+pub use super::wish::{Adjacent, MAX_NEEDS, NamedWish, Need, Orphans, Wish};
 use crate::shared::Millis;
 use crate::shared::codec::Writer;
 use crate::shared::token::TokenChoice;
@@ -57,10 +57,8 @@ pub enum Request<'a> {
         /// Sold seats.
         seats: Vec<&'a [u8]>,
     },
-    /// `SEAT.BLOCK`.
-    Block(Vec<&'a [u8]>),
-    /// `SEAT.BLOCK` with a name or an end.
-    BlockIn {
+    /// `SEAT.BLOCK`; with a name or an end, in a block.
+    Block {
         /// Name of the block.
         name: Option<&'a [u8]>,
         /// When the block ends by itself.
@@ -96,24 +94,10 @@ pub struct Wait<'a> {
 pub struct Hold<'a> {
     /// The buyer.
     pub user: &'a [u8],
-    /// Seats wanted, 1 to 100.
-    pub count: i64,
-    /// Life of the hold.
+    /// The seats.
+    pub wish: NamedWish<'a>,
+    /// Time to live of the hold, in milliseconds.
     pub ttl: Millis,
-    /// Only this tier.
-    pub tier: Option<&'a [u8]>,
-    /// Only these areas; all areas if empty.
-    pub areas: Vec<&'a [u8]>,
-    /// How much sitting together matters.
-    pub adjacent: Adjacent,
-    /// Whether a single seat may be left beside the group.
-    pub orphans: Orphans,
-    /// Flags whose seats may be taken too.
-    pub flags: Vec<&'a [u8]>,
-    /// Seats of the party that must have a flag.
-    pub needs: Vec<Need<'a>>,
-    /// Only seats of the block of this name.
-    pub from: Option<&'a [u8]>,
     /// A live hold of the user that the new hold replaces.
     pub replace: Option<Replace<'a>>,
     /// The new hold's token.
@@ -146,76 +130,33 @@ pub struct Pick<'a> {
     pub seats: Vec<&'a [u8]>,
 }
 
-/// What a request for best seats wants, by names.
-#[derive(Clone, Copy, Debug)]
-pub struct Wanted<'a> {
-    /// Seats wanted, 1 to 100.
-    pub count: i64,
-    /// Only this tier.
-    pub tier: Option<&'a [u8]>,
-    /// Only these areas; all areas if empty.
-    pub areas: &'a [&'a [u8]],
-    /// How much sitting together matters.
-    pub adjacent: Adjacent,
-    /// Whether a single seat may be left beside the group.
-    pub orphans: Orphans,
-    /// Flags whose seats may be taken too.
-    pub flags: &'a [&'a [u8]],
-    /// Seats of the party that must have a flag.
-    pub needs: &'a [Need<'a>],
-    /// Only seats of the block of this name.
-    pub from: Option<&'a [u8]>,
-}
-
-/// `NEED n flag`
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Need<'a> {
-    /// Seats with the flag, at least one.
-    pub count: i64,
-    /// The flag.
-    pub flag: &'a [u8],
-}
-
 impl Hold<'_> {
-    /// What the request wants.
-    pub fn wanted(&self) -> Wanted<'_> {
-        Wanted {
-            count: self.count,
-            tier: self.tier,
-            areas: &self.areas,
-            adjacent: self.adjacent,
-            orphans: self.orphans,
-            flags: &self.flags,
-            needs: &self.needs,
-            from: self.from,
-        }
-    }
-
     /// A hash of all arguments except the time to live, by which a retry is recognised; 0 if the caller chose no
     /// token. The hash is kept with the hold, so it must be the same in every version.
     pub fn fingerprint(&self) -> u64 {
         if !self.token.chosen {
             return 0;
         }
+        let wish = &self.wish;
         hash_of(|writer| {
             writer.unsigned(1);
             writer.string(self.user);
-            writer.signed(self.count);
-            writer.optional(self.tier);
-            writer.unsigned(self.adjacent.number());
-            writer.unsigned(self.orphans.number());
-            write_set(writer, &self.areas);
-            write_set(writer, &self.flags);
+            writer.signed(wish.count.into());
+            writer.optional(wish.tier);
+            writer.unsigned(wish.adjacent.number());
+            writer.unsigned(wish.orphans.number());
+            write_set(writer, &wish.areas);
+            write_set(writer, &wish.flags);
             writer.optional(self.replace.map(|replace| replace.token));
             writer.unsigned(self.replace.map_or(0, |replace| u64::from(replace.other)));
-            let mut needs: Vec<(&[u8], i64)> =
-                self.needs.iter().map(|need| (need.flag, need.count)).collect();
+            let mut needs: Vec<(&[u8], u32)> =
+                wish.needs.iter().map(|need| (need.flag, need.count)).collect();
             needs.sort_unstable();
             for (flag, count) in needs {
                 writer.string(flag);
-                writer.signed(count);
+                writer.signed(count.into());
             }
-            write_from(writer, self.from);
+            write_from(writer, wish.from);
         })
     }
 }
@@ -274,7 +215,7 @@ fn write_set(writer: &mut Writer, names: &[&[u8]]) {
     }
 }
 
-/// Adds the block to a fingerprint. Without one the fingerprint is that of versions without blocks.
+/// Adds the block to a fingerprint, if there is one.
 fn write_from(writer: &mut Writer, from: Option<&[u8]>) {
     // No length of a name is as great.
     const FROM: u64 = 1 << 32;

@@ -3,68 +3,127 @@
 //! The encoding is canonical: equal shows have equal bytes. Decoding trusts nothing: the plan is built as a client's
 //! would be, and every seat, count and reference is checked before it is used.
 
+use super::blocks::Block;
 use super::claims::{Claim, MAX_COUNT, Seats, Stage};
+use super::event::Waited;
 use super::plan::{self, Plan};
 use super::state::{Owner, SeatState, Show};
 use super::venue::Seat;
-use crate::shared::Bytes;
+use super::waiting::Waiter;
+use crate::fields;
 use crate::shared::codec::{Damaged, Reader, Writer};
+use crate::shared::field::Any;
 use crate::shared::outbox::Outbox;
+use crate::shared::table::Table;
+use crate::shared::{Bytes, Millis, copied};
+use hashbrown::HashSet;
+use std::cmp::Reverse;
 
-/// Version of the encoding that `encode` writes. `decode` reads this one and every older one.
-///
-/// Version 2 has the numbers of the claims, so that a cursor over them stays valid on a replica and after a restart.
-/// Version 3 has the waiting list. Version 4 has blocks with a name or an end, and waits for their seats.
-pub const VERSION: u64 = 4;
+/// Version of the encoding.
+pub const VERSION: u64 = 1;
+
+fields! {
+    /// The last turn of an area or a bucket.
+    #[derive(Clone, Copy, Debug)]
+    pub struct LastTurn {
+        /// Number of the area; of a bucket, its number behind those of all areas.
+        pub place: u32,
+        /// The count of turns, at least 1.
+        pub turn: Any<u64>,
+    }
+
+    /// A hold or a sale.
+    #[derive(Clone, Debug)]
+    pub struct ClaimRecord {
+        /// Its name.
+        pub token: Bytes,
+        /// Its user.
+        pub user: Bytes,
+        /// When the hold was made.
+        pub created: Millis,
+        /// Hash of the request; 0 if the caller chose no token.
+        pub fingerprint: Any<u64>,
+        /// The seats, in ascending order.
+        pub seats: Seats,
+        /// Deadline of a hold; `None` for a sale.
+        pub until: Option<Millis>,
+        /// The order of a sale, if there is one.
+        pub order: Option<Bytes>,
+        /// How many seats were bought, including those refunded since; 0 for a hold.
+        pub bought: u32,
+    }
+
+    /// A user who waits.
+    #[derive(Clone, Debug)]
+    pub struct WaiterRecord {
+        /// The event with which the wait began.
+        pub waited: Waited,
+        /// How many users had arrived before.
+        pub arrival: u64,
+        /// When the wait began.
+        pub since: Millis,
+    }
+}
 
 impl Show {
-    /// Encodes the show. O(positions + claims log claims).
+    /// Encodes the show. O(positions + claims log claims + waiters log waiters).
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Writer::default();
         out.unsigned(VERSION);
-        out.signed(self.applied);
+        out.field(&self.applied);
         out.string(self.plan_json().as_bytes());
-        out.unsigned(self.turns);
-        let turns = || self.area_turns.iter().copied().chain(self.buckets.iter().map(|bucket| bucket.turn));
-        out.unsigned(turns().filter(|&turn| turn > 0).count() as u64);
-        for (place, turn) in turns().enumerate().filter(|&(_, turn)| turn > 0) {
-            out.unsigned(place as u64);
-            out.unsigned(turn);
+        out.field(&Any(self.turns));
+        let turns = self.area_turns.iter().copied().chain(self.buckets.iter().map(|bucket| bucket.turn));
+        let turns = turns.zip(0..).filter(|&(turn, _)| turn > 0);
+        out.field(&turns.map(|(turn, place)| LastTurn { place, turn: Any(turn) }).collect::<Vec<_>>());
+        let positions = 0..self.venue.position_count();
+        out.rising(&positions.filter(|&seat| self.owner(seat) == Owner::Blocked).collect::<Seats>());
+        for claim in by_token(&self.claims.table, |claim| &claim.token, &mut out) {
+            out.field(&self.claim_record(claim));
         }
-        let blocked: Seats =
-            (0..self.venue.position_count()).filter(|&seat| self.owner(seat) == Owner::Blocked).collect();
-        out.rising(&blocked);
-        let mut claims: Vec<(u32, &Claim)> = self.claims.iter().collect();
-        claims.sort_unstable_by(|(_, a), (_, b)| a.token.cmp(&b.token));
-        out.unsigned(claims.len() as u64);
-        claims.iter().for_each(|(number, _)| out.field(number));
-        out.field(&self.claims.free_numbers().to_vec());
-        for (_, claim) in claims {
-            self.encode_claim(claim, &mut out);
+        let mut blocks: Vec<&Block> = self.blocks.iter().map(|(_, block)| block).collect();
+        blocks.sort_unstable_by_key(|block| (&block.name, block.until));
+        out.unsigned(blocks.len() as u64);
+        blocks.into_iter().for_each(|block| out.field(block));
+        out.field(&self.waiters.arrivals);
+        for waiter in by_token(&self.waiters.table, |waiter| &waiter.token, &mut out) {
+            out.field(&self.waiter_record(waiter));
         }
-        self.encode_blocks(&mut out);
-        self.encode_waiters(&mut out);
         self.outbox.encode(&mut out);
         out.bytes
     }
 
-    fn encode_claim(&self, claim: &Claim, out: &mut Writer) {
-        out.string(&claim.token);
-        out.string(&self.claims.user(claim.user).name);
-        out.signed(claim.created);
-        out.unsigned(claim.fingerprint);
-        out.rising(&claim.seats);
-        match claim.stage {
-            Stage::Held { until } => {
-                out.unsigned(0);
-                out.signed(until);
-            }
+    fn claim_record(&self, claim: &Claim) -> ClaimRecord {
+        let (until, order, bought) = match claim.stage {
+            Stage::Held { until } => (Some(until), None, 0),
             Stage::Sold { order, bought } => {
-                out.unsigned(1);
-                out.optional(order.map(|order| &self.claims.order(order).reference[..]));
-                out.unsigned(bought.into());
+                (None, order.map(|order| self.claims.order(order).reference.clone()), bought)
             }
+        };
+        ClaimRecord {
+            token: copied(&claim.token),
+            user: copied(&self.claims.user(claim.user).name),
+            created: claim.created,
+            fingerprint: Any(claim.fingerprint),
+            seats: copied(&claim.seats),
+            until,
+            order,
+            bought,
         }
+    }
+
+    fn waiter_record(&self, waiter: &Waiter) -> WaiterRecord {
+        let (Reverse(priority), arrival) = waiter.place;
+        let waited = Waited {
+            token: waiter.token.clone(),
+            user: waiter.user.clone(),
+            wish: self.waiters.queue_of(waiter).wish.clone(),
+            priority,
+            until: waiter.until,
+            offer: waiter.offer,
+            fingerprint: Any(waiter.fingerprint),
+        };
+        WaiterRecord { waited, arrival, since: waiter.since }
     }
 
     /// Decodes a show.
@@ -73,91 +132,121 @@ impl Show {
     /// Bytes that `encode` never writes.
     pub fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
         let mut reader = Reader::new(bytes);
-        let version = reader.unsigned()?;
-        if !(1..=VERSION).contains(&version) {
+        if reader.unsigned()? != VERSION {
             return Err(Damaged("the version of the encoding is unknown"));
         }
         let applied = reader.reached()?;
         let plan: Plan = plan::parse(reader.string()?).map_err(|_| Damaged("the plan is not well-formed"))?;
         let mut show = Self::new(&plan, applied).map_err(|_| Damaged("the plan breaks a rule"))?;
-        show.turns = reader.unsigned()?;
-        for _ in 0..reader.unsigned()? {
-            let place = reader.unsigned()? as usize;
-            let turn = reader.unsigned()?;
-            if turn == 0 || turn > show.turns {
+        show.decode_turns(&mut reader)?;
+        let blocked = reader.rising(Self::MAX_POSITIONS)?;
+        show.must_be_free(&blocked)?;
+        show.hand_over(&blocked, SeatState::Free, SeatState::Blocked, Owner::Blocked);
+        show.decode_claims(&mut reader)?;
+        show.decode_blocks(&mut reader)?;
+        show.decode_waiters(&mut reader)?;
+        show.outbox = Outbox::decode(&mut reader, &[b"evt"])?;
+        reader.finish()?;
+        Ok(show)
+    }
+
+    fn decode_turns(&mut self, reader: &mut Reader<'_>) -> Result<(), Damaged> {
+        let Any(turns) = reader.field()?;
+        self.turns = turns;
+        for LastTurn { place, turn: Any(turn) } in reader.field::<Vec<LastTurn>>()? {
+            if turn == 0 || turn > turns {
                 return Err(Damaged("a turn is later than the last one"));
             }
-            let areas = show.area_turns.len();
-            let slot = match place.checked_sub(areas) {
-                None => show.area_turns.get_mut(place),
-                Some(bucket) => show.buckets.get_mut(bucket).map(|bucket| &mut bucket.turn),
+            let slot = match (place as usize).checked_sub(self.area_turns.len()) {
+                None => self.area_turns.get_mut(place as usize),
+                Some(bucket) => self.buckets.get_mut(bucket).map(|bucket| &mut bucket.turn),
             };
             let slot = slot.ok_or(Damaged("a turn is of an unknown area or bucket"))?;
             if std::mem::replace(slot, turn) != 0 {
                 return Err(Damaged("a turn is given twice"));
             }
         }
-        let blocked = reader.rising(Self::MAX_POSITIONS)?;
-        show.must_be_free(&blocked)?;
-        show.hand_over(&blocked, SeatState::Free, SeatState::Blocked, Owner::Blocked);
-        let claims = reader.unsigned()?;
-        if version >= 2 {
-            let numbers = (0..claims).map(|_| reader.field()).collect::<Result<Vec<u32>, _>>()?;
-            let fit = show.claims.number(&numbers, reader.field()?);
-            fit.ok_or(Damaged("the numbers of the claims contradict each other"))?;
-        }
+        Ok(())
+    }
+
+    fn decode_claims(&mut self, reader: &mut Reader<'_>) -> Result<(), Damaged> {
+        let count;
+        (count, self.claims.table) = numbered(reader)?;
         let mut last = Bytes::new();
-        for _ in 0..claims {
-            let token = reader.identifier()?;
+        for _ in 0..count {
+            let ClaimRecord { token, user, created, fingerprint, seats, until, order, bought } =
+                reader.field()?;
             if token <= last {
                 return Err(Damaged("the claims are not in order"));
             }
             last.clone_from(&token);
-            show.decode_claim(token, &mut reader)?;
+            let sold = if until.is_some() { 0 } else { seats.len() };
+            let most = if until.is_some() { 0 } else { MAX_COUNT as usize };
+            let fits = (sold..=most).contains(&(bought as usize)) && (until.is_none() || order.is_none());
+            if !fits || seats.len() > MAX_COUNT as usize {
+                return Err(Damaged(
+                    "a claim has more seats than it may, or a hold has what only a sale has",
+                ));
+            }
+            self.must_be_free(&seats)?;
+            let ends = until.unwrap_or(created);
+            let id = self.claims.hold(token, &user, created, ends, fingerprint.0, copied(&seats));
+            let mut state = SeatState::Held;
+            if until.is_none() {
+                self.claims.sell(id, order.as_deref(), bought);
+                state = SeatState::Sold;
+            }
+            self.hand_over(&seats, SeatState::Free, state, Owner::Claim(id));
         }
-        if version >= 4 {
-            show.decode_blocks(&mut reader)?;
-        }
-        if version >= 3 {
-            show.decode_waiters(&mut reader, version >= 4)?;
-        }
-        show.outbox = Outbox::decode(&mut reader, &[b"evt"])?;
-        reader.finish()?;
-        Ok(show)
+        Ok(())
     }
 
-    fn decode_claim(&mut self, token: Bytes, reader: &mut Reader<'_>) -> Result<(), Damaged> {
-        let user = reader.identifier()?;
-        let created = reader.time()?;
-        let fingerprint = reader.unsigned()?;
-        let seats = Seats::from_vec(reader.rising(MAX_COUNT as usize)?);
-        if seats.is_empty() {
-            return Err(Damaged("a claim has no seat"));
+    /// Decodes the blocks with a name or an end, after the owners of all seats.
+    fn decode_blocks(&mut self, reader: &mut Reader<'_>) -> Result<(), Damaged> {
+        let mut last = None;
+        for _ in 0..reader.unsigned()? {
+            let Block { name, until, seats } = reader.field()?;
+            let key = (name, until);
+            if last.as_ref().is_some_and(|last| *last >= key) {
+                return Err(Damaged("the blocks are not in order"));
+            }
+            let name = key.0.as_ref();
+            if name.is_some_and(|name| self.blocks.called(name).is_some()) {
+                return Err(Damaged("two blocks have one name"));
+            }
+            self.fits_block(name.map(|name| &name[..]), until, seats.len())?;
+            let fits =
+                |&seat: &Seat| self.may_be_in_block(seat, name.is_some()) && self.blocks.of(seat).is_none();
+            if !seats.iter().all(fits) {
+                return Err(Damaged("a seat of a block is free, or in two blocks"));
+            }
+            self.blocks.add(name, until, &seats);
+            last = Some(key);
         }
-        self.must_be_free(&seats)?;
-        let id = match reader.unsigned()? {
-            0 => {
-                let until = reader.time()?;
-                self.claims.hold(token, &user, created, until, fingerprint, seats.clone())
+        Ok(())
+    }
+
+    /// Decodes the waiting list, after the claims.
+    fn decode_waiters(&mut self, reader: &mut Reader<'_>) -> Result<(), Damaged> {
+        let arrivals = reader.field()?;
+        let count;
+        (count, self.waiters.table) = numbered(reader)?;
+        let (mut last, mut places) = (Bytes::new(), HashSet::new());
+        for _ in 0..count {
+            let WaiterRecord { waited, arrival, since } = reader.field()?;
+            if waited.token <= last {
+                return Err(Damaged("the waiters are not in order"));
             }
-            1 => {
-                let order = reader.optional_identifier()?;
-                let bought = reader.number()?;
-                if !(seats.len()..=MAX_COUNT as usize).contains(&(bought as usize)) {
-                    return Err(Damaged("a sale has more seats than were bought"));
-                }
-                let id = self.claims.hold(token, &user, created, created, fingerprint, seats.clone());
-                self.claims.sell(id, order.as_deref());
-                self.claims.set_bought(id, bought);
-                id
+            if arrival >= arrivals || !places.insert(arrival) {
+                return Err(Damaged("a waiter arrived after the last one, or with another"));
             }
-            _ => return Err(Damaged("a claim is neither held nor sold")),
-        };
-        let state = match self.claims.get(id).stage {
-            Stage::Held { .. } => SeatState::Held,
-            Stage::Sold { .. } => SeatState::Sold,
-        };
-        self.hand_over(&seats, SeatState::Free, state, Owner::Claim(id));
+            self.fits_wait(&waited)?;
+            last.clone_from(&waited.token);
+            self.waiters.arrivals = arrival;
+            self.wait(since, &waited);
+        }
+        self.waiters.arrivals = arrivals;
+        self.waiters.unserved = count > 0;
         Ok(())
     }
 
@@ -165,4 +254,21 @@ impl Show {
         let free = |&seat: &Seat| self.venue.is_seat(seat) && self.owner(seat) == Owner::Free;
         if seats.iter().all(free) { Ok(()) } else { Err(Damaged("a seat is unknown, or has two owners")) }
     }
+}
+
+/// The entries of a table by token. Writes their numbers in this order, and the free numbers in the order in which they
+/// became free.
+fn by_token<'a, T>(table: &'a Table<T>, token: fn(&T) -> &Bytes, out: &mut Writer) -> Vec<&'a T> {
+    let mut entries: Vec<(u32, &T)> = table.iter().collect();
+    entries.sort_unstable_by(|(_, one), (_, other)| token(one).cmp(token(other)));
+    out.field(&entries.iter().map(|&(number, _)| number).collect::<Vec<u32>>());
+    out.field(&table.free().to_vec());
+    entries.into_iter().map(|(_, entry)| entry).collect()
+}
+
+/// How many entries follow, and the empty table that gives them their numbers.
+fn numbered<T>(reader: &mut Reader<'_>) -> Result<(usize, Table<T>), Damaged> {
+    let next: Vec<u32> = reader.field()?;
+    let table = Table::numbered(&next, reader.field()?);
+    Ok((next.len(), table.ok_or(Damaged("the numbers of claims or waiters contradict each other"))?))
 }

@@ -5,21 +5,38 @@ use super::decide::rules::check_user_limits;
 use super::decide::wait::next_offer;
 use super::event::{Event, Waited};
 use super::outcome::WaitRecord;
-use super::request::Adjacent;
+
 use super::state::{Owner, Show};
 use super::venue::Seat;
-use super::waiting::{Waiter, Waiters};
+use super::waiting::Waiters;
+use super::wish::Adjacent;
 use crate::invariant;
-use crate::shared::codec::{Damaged, Reader, Writer};
+use crate::shared::codec::Damaged;
 use crate::shared::counter::Counter;
-use crate::shared::field::Any;
 use crate::shared::{Bytes, Millis};
-use hashbrown::HashSet;
 use smallvec::SmallVec;
 use std::cmp::Reverse;
 
 /// Users whose holds or seats an event changes.
 type Users = SmallVec<[Bytes; 1]>;
+
+/// What an event changes for those who wait.
+pub(super) enum Effect {
+    /// Nothing.
+    None,
+    /// Seats change hands, and what the limits allow these users.
+    Seats { users: Users, freed: Freed },
+    /// Everything may have changed.
+    All,
+}
+
+/// Whether seats become free.
+pub(super) enum Freed {
+    None,
+    Some,
+    /// Seats of a block may be among them.
+    AlsoInBlocks,
+}
 
 impl Show {
     /// The waiting list.
@@ -56,80 +73,67 @@ impl Show {
         }
     }
 
-    /// Users whose limits an event changes; none where nobody waits. Called before the event is applied.
-    pub(super) fn users_changed_by(&self, event: &Event) -> Users {
+    /// What an event changes for those who wait. Called before the event is applied.
+    pub(super) fn effect_on_waiters(&self, event: &Event) -> Effect {
         if self.waiters.is_empty() {
-            return Users::new();
+            return Effect::None;
         }
         let user_of = |id: u32| self.claims.user(self.claims.get(id).user).name.clone();
-        match event {
-            Event::Held(held) | Event::Offered(held) => smallvec::smallvec![held.user.clone()],
-            Event::Confirmed { token, .. } | Event::Released { token, .. } | Event::Expired { token } => {
-                self.claims.find(token).map(user_of).into_iter().collect()
-            }
-            Event::Refunded { seats } => {
-                let mut users: Vec<Bytes> = seats
-                    .iter()
-                    .filter_map(|&seat| match self.owner(seat) {
-                        Owner::Claim(id) => Some(user_of(id)),
-                        Owner::Free | Owner::Blocked => None,
-                    })
-                    .collect();
-                users.sort_unstable();
-                users.dedup();
-                Users::from_vec(users)
-            }
-            _ => Users::new(),
-        }
-    }
-
-    /// Whether a block has more seats to take after an event, or other ones; false where nobody waits. Called before the
-    /// event is applied.
-    pub(super) fn adds_to_blocks(&self, event: &Event) -> bool {
-        if self.waiters.is_empty() {
-            return false;
-        }
+        let holder = |token: &[u8]| self.claims.find(token).map(user_of).into_iter().collect();
         let in_block = |seats: &[Seat]| seats.iter().any(|&seat| self.blocks.of(seat).is_some());
         let of_hold =
             |token: &[u8]| self.claims.find(token).is_some_and(|id| in_block(&self.claims.get(id).seats));
+        let seats = |users, freed| Effect::Seats { users, freed };
+        let freed = |in_blocks: bool| if in_blocks { Freed::AlsoInBlocks } else { Freed::Some };
         match event {
-            Event::Altered { .. }
-            | Event::Limited { .. }
-            | Event::Arranged { .. }
-            | Event::BlockedIn { .. } => true,
-            Event::Released { seats, .. } | Event::Refunded { seats } => in_block(seats),
-            Event::Expired { token } => of_hold(token),
-            Event::Held(held) | Event::Offered(held) => held.replaced.as_deref().is_some_and(of_hold),
-            _ => false,
+            Event::Created { .. }
+            | Event::Extended { .. }
+            | Event::Waited(_)
+            | Event::Unwaited { .. }
+            | Event::Flushed { .. } => Effect::None,
+            Event::Altered { .. } | Event::Arranged { .. } => Effect::All,
+            Event::Held(held) | Event::Offered(held) => {
+                let freed = held.replaced.as_deref().map_or(Freed::None, |token| freed(of_hold(token)));
+                seats(smallvec::smallvec![held.user.clone()], freed)
+            }
+            Event::Confirmed { token, .. } => seats(holder(token), Freed::None),
+            Event::Released { token, seats: given } => seats(holder(token), freed(in_block(given))),
+            Event::Expired { token } => seats(holder(token), freed(of_hold(token))),
+            Event::Refunded { seats: given } => {
+                let owners = given.iter().filter_map(|&seat| match self.owner(seat) {
+                    Owner::Claim(id) => Some(user_of(id)),
+                    Owner::Free | Owner::Blocked => None,
+                });
+                let mut users: Users = owners.collect();
+                users.sort_unstable();
+                users.dedup();
+                seats(users, freed(in_block(given)))
+            }
+            // The seats of a block with a name can be waited for.
+            Event::Blocked { name: Some(_), .. } => seats(Users::new(), Freed::AlsoInBlocks),
+            Event::Blocked { name: None, .. } => seats(Users::new(), Freed::None),
+            Event::Unblocked { .. } | Event::BlockEnded { .. } => seats(Users::new(), Freed::Some),
         }
     }
 
-    /// Brings the waiting list in step with an event that was applied. `in_blocks`: what `adds_to_blocks` said before.
-    pub(super) fn follow(&mut self, event: &Event, users: &[Bytes], in_blocks: bool) {
-        if self.waiters.is_empty() {
-            return;
-        }
-        match event {
-            Event::Flushed { .. }
-            | Event::Extended { .. }
-            | Event::Created { .. }
-            | Event::Waited(_)
-            | Event::WaitedFrom(_)
-            | Event::Unwaited { .. } => return,
-            Event::Altered { .. } | Event::Limited { .. } | Event::Arranged { .. } => {
+    /// Brings the waiting list in step with an event that was applied.
+    pub(super) fn follow(&mut self, effect: Effect) {
+        match effect {
+            Effect::None => return,
+            Effect::All => {
                 self.recheck_all_limits();
+                self.waiters.search_again(true);
             }
-            _ => users.iter().for_each(|user| self.recheck_limits(user)),
+            Effect::Seats { users, freed } => {
+                users.iter().for_each(|user| self.recheck_limits(user));
+                match freed {
+                    Freed::None => {}
+                    Freed::Some => self.waiters.search_again(false),
+                    Freed::AlsoInBlocks => self.waiters.search_again(true),
+                }
+            }
         }
-        let only_takes = match event {
-            Event::Held(held) | Event::Offered(held) => held.replaced.is_none(),
-            Event::Blocked { .. } | Event::Confirmed { .. } => true,
-            _ => false,
-        };
-        if !only_takes {
-            self.waiters.search_again(in_blocks);
-        }
-        self.waiters.unserved = true;
+        self.waiters.unserved = !self.waiters.is_empty();
     }
 
     /// Finds out again which waiters the limits allow to have seats. O(waiters).
@@ -181,7 +185,11 @@ impl Show {
         self.fits_wait(waited)
     }
 
-    fn fits_wait(&self, waited: &Waited) -> Result<(), Damaged> {
+    /// The same, of a snapshot: whatever number of users has arrived.
+    ///
+    /// # Errors
+    /// The wait does not fit the show.
+    pub(super) fn fits_wait(&self, waited: &Waited) -> Result<(), Damaged> {
         if self.claims.find(&waited.token).is_some() || self.waiters.find(&waited.token).is_some() {
             return Err(Damaged("the token is in use"));
         }
@@ -192,75 +200,12 @@ impl Show {
         let needed = wish.needs.iter().try_fold(0_u32, |sum, need| sum.checked_add(need.count));
         let known = |flags: u64| flags & !self.venue.all_flags() == 0;
         let is_flag = |flag: u64| flag.is_power_of_two() && known(flag);
-        let sound =
-            known(wish.flags.0) && wish.needs.iter().all(|need| need.count > 0 && is_flag(need.flag.0));
+        let sound = known(wish.flags) && wish.needs.iter().all(|need| need.count > 0 && is_flag(need.flag));
         if !sound || needed.is_none_or(|needed| needed > wish.count) {
             return Err(Damaged("the flags or needs of a wish are out of range"));
         }
         let rising = wish.areas.windows(2).all(|pair| matches!(pair, [a, b] if a < b));
         let known = wish.areas.last().is_none_or(|&last| (last as usize) < self.venue.areas().len());
         if rising && known { Ok(()) } else { Err(Damaged("an area is unknown or out of order")) }
-    }
-
-    /// Encodes the waiting list: numbers, then waiters by token.
-    pub(super) fn encode_waiters(&self, out: &mut Writer) {
-        let mut waiters: Vec<(u32, &Waiter)> = self.waiters.table.iter().collect();
-        waiters.sort_unstable_by(|(_, a), (_, b)| a.token.cmp(&b.token));
-        out.unsigned(self.waiters.arrivals);
-        out.unsigned(waiters.len() as u64);
-        waiters.iter().for_each(|(number, _)| out.field(number));
-        out.field(&self.waiters.table.free().to_vec());
-        for (_, waiter) in waiters {
-            let (Reverse(priority), arrival) = waiter.place;
-            out.field(&Waited {
-                token: waiter.token.clone(),
-                user: waiter.user.clone(),
-                wish: self.waiters.queue_of(waiter).wish.clone(),
-                priority,
-                until: waiter.until,
-                offer: waiter.offer,
-                fingerprint: Any(waiter.fingerprint),
-            });
-            out.unsigned(arrival);
-            out.field(&waiter.since);
-            out.field(&self.waiters.queue_of(waiter).wish.from);
-        }
-    }
-
-    /// Decodes the waiting list, after the claims. `with_blocks`: waits have the block that they wait for.
-    ///
-    /// # Errors
-    /// Bytes that `encode_waiters` never writes.
-    pub(super) fn decode_waiters(
-        &mut self,
-        reader: &mut Reader<'_>,
-        with_blocks: bool,
-    ) -> Result<(), Damaged> {
-        let arrivals = reader.count()?;
-        let count = reader.unsigned()?;
-        let numbers = (0..count).map(|_| reader.field()).collect::<Result<Vec<u32>, _>>()?;
-        let fit = self.waiters.number(&numbers, reader.field()?);
-        fit.ok_or(Damaged("the numbers of the waiters contradict each other"))?;
-        let (mut last, mut places) = (Bytes::new(), HashSet::new());
-        for _ in 0..count {
-            let mut waited: Waited = reader.field()?;
-            let (arrival, since) = (reader.count()?, reader.time()?);
-            if with_blocks {
-                waited.wish.from = reader.field()?;
-            }
-            if waited.token <= last {
-                return Err(Damaged("the waiters are not in order"));
-            }
-            if arrival >= arrivals || !places.insert(arrival) {
-                return Err(Damaged("a waiter arrived after the last one, or with another"));
-            }
-            self.fits_wait(&waited)?;
-            last.clone_from(&waited.token);
-            self.waiters.arrivals = arrival;
-            self.wait(since, &waited);
-        }
-        self.waiters.arrivals = arrivals;
-        self.waiters.unserved = count > 0;
-        Ok(())
     }
 }

@@ -89,6 +89,13 @@ impl<T> Table<T> {
         mapped
     }
 
+    /// An empty table that gives its next entries these numbers in this order, and all later ones the free numbers, the
+    /// last first. `None` if the numbers contradict each other.
+    pub fn numbered(next: &[u32], mut free: Vec<u32>) -> Option<Self> {
+        free.extend(next.iter().rev());
+        Self::restore((0..free.len()).map(|_| None), free)
+    }
+
     /// An upper bound of all numbers given out so far, including numbers that are free now.
     pub fn slots(&self) -> u32 {
         self.chunks.last().map_or(0, |last| ((self.chunks.len() - 1) * CHUNK + last.len()) as u32)

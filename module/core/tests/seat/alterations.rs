@@ -1,7 +1,7 @@
 //! Changes of rows, seats and areas in docs/seats.md, sentence by sentence.
 
 use super::house::{House, area, code, wish};
-use allot_core::seat::request::{Hold, Need, Request};
+use allot_core::seat::request::{Hold, Need, Request, Wish};
 use allot_core::seat::{Event, Reply, Show, decide};
 use allot_core::shared::refusal::{Code, Refusal};
 use serde_json::{Value, json};
@@ -50,7 +50,7 @@ impl House {
 
     fn block_until(&mut self, name: &str, seats: &[&str]) {
         let seats = seats.iter().map(|seat| seat.as_bytes()).collect();
-        self.ask(&Request::BlockIn { name: Some(name.as_bytes()), until: Some(500), seats }).unwrap();
+        self.ask(&Request::Block { name: Some(name.as_bytes()), until: Some(500), seats }).unwrap();
     }
 }
 
@@ -154,7 +154,7 @@ fn holds_orders_and_blocks_go_on_after_rows_are_reordered() {
     assert_eq!(house.map(), "x.sh/hsx./......");
     assert_eq!(house.seats_of_hold("t"), "a-2-4 a-1-1");
     assert_eq!(house.seats_of_hold("s"), "a-2-3 a-1-2");
-    let from = Hold { from: Some(b"press"), ..wish("u", 1) };
+    let from = Hold { wish: Wish { from: Some(b"press"), ..wish("u", 1).wish }, ..wish("u", 1) };
     assert_eq!(house.hold(from), "a-2-1", "the nearest seat of the block");
     let exchange =
         Request::Exchange { token: b"t", user: None, order: Some(b"o2"), from: b"o", seats: vec![b"a-2-3"] };
@@ -285,7 +285,10 @@ fn changes_of_an_area_are_made_in_order() {
     part["remove_seats"] = json!(["a-1-1", "a-1-2", "a-1-3", "a-1-4"]);
     house.altered(&part);
     assert_eq!(house.map(), "..../../......");
-    assert_eq!(house.hold(Hold { tier: Some(b"silver"), ..wish("u", 1) }), "a-1-2");
+    assert_eq!(
+        house.hold(Hold { wish: Wish { tier: Some(b"silver"), ..wish("u", 1).wish }, ..wish("u", 1) }),
+        "a-1-2"
+    );
 }
 
 #[test]
@@ -295,7 +298,9 @@ fn altered_show_equals_one_of_the_new_plan_with_the_same_history() {
         house.pick("bob", "s", &["a-2-2"]).unwrap();
         house.confirm("s", Some("o")).unwrap();
         house.block_until("press", &["a-1-4"]);
-        house.wait("cid", Hold { needs: vec![need(1)], ..wish("", 3) }, 0).unwrap();
+        house
+            .wait("cid", Hold { wish: Wish { needs: vec![need(1)], ..wish("", 3).wish }, ..wish("", 3) }, 0)
+            .unwrap();
     };
     let wheelchair = json!([{"label": "1", "tier": "gold", "flags": ["wheelchair"]}]);
     let view = json!([{"label": "1", "tier": "silver", "flags": ["view"]}]);
@@ -312,8 +317,8 @@ fn altered_show_equals_one_of_the_new_plan_with_the_same_history() {
     assert_eq!(altered.show.encode(), built.show.encode());
 }
 
-fn need(count: i64) -> Need<'static> {
-    Need { count, flag: b"wheelchair" }
+fn need(count: u32) -> Need<&'static [u8]> {
+    Need { count, flag: &b"wheelchair"[..] }
 }
 
 #[test]
@@ -321,7 +326,8 @@ fn areas_keep_their_turns_and_new_areas_come_first() {
     let mut house =
         House::new(&json!({"areas": [area("a", 1, "ltr", &["...."]), area("b", 1, "ltr", &["...."])],
         "limits": {"holds_per_user": 0}}));
-    let gold = |count| Hold { tier: Some(b"gold"), ..wish("u", count) };
+    let gold =
+        |count| Hold { wish: Wish { tier: Some(b"gold"), ..wish("u", count).wish }, ..wish("u", count) };
     assert_eq!(house.hold(gold(1)), "a-1-1");
     assert_eq!(house.hold(gold(1)), "b-1-1");
     // A new first tier changes the numbers of tiers.
@@ -365,9 +371,15 @@ fn added_seats_are_offered_to_waiters_in_the_same_step() {
 #[test]
 fn waiters_keep_their_flags_when_flags_get_other_numbers() {
     let mut house = sold_out();
-    let view = Hold { flags: vec![b"view"], ttl: 9000, ..wish("", 1) };
+    let view = Hold { ttl: 9000, wish: Wish { flags: vec![b"view"], ..wish("", 1).wish }, ..wish("", 1) };
     house.wait("ann", view, 0).unwrap();
-    house.wait("bob", Hold { needs: vec![need(1)], ttl: 9000, ..wish("", 1) }, 0).unwrap();
+    house
+        .wait(
+            "bob",
+            Hold { ttl: 9000, wish: Wish { needs: vec![need(1)], ..wish("", 1).wish }, ..wish("", 1) },
+            0,
+        )
+        .unwrap();
     // The row of the view comes first, so that its flag is the first one.
     house.altered(&of_a(json!({"rows": [{"label": "2", "rank": 0}]})));
     let release = |seat| Request::Release { token: b"h", seats: Some(vec![seat]) };
@@ -382,7 +394,13 @@ fn waiters_whose_wishes_become_equal_are_served_in_order_of_arrival() {
     let mut house = sold_out();
     house.step(&Request::Release { token: b"h", seats: Some(vec![b"a-2-1"]) }).unwrap();
     house.wait("ann", Hold { ttl: 9000, ..wish("", 1) }, 0).unwrap();
-    house.wait("bob", Hold { ttl: 9000, flags: vec![b"view"], ..wish("", 2) }, 0).unwrap();
+    house
+        .wait(
+            "bob",
+            Hold { ttl: 9000, wish: Wish { flags: vec![b"view"], ..wish("", 2).wish }, ..wish("", 2) },
+            0,
+        )
+        .unwrap();
     house.wait("cid", Hold { ttl: 9000, ..wish("", 2) }, 0).unwrap();
     house.wait("dee", Hold { ttl: 9000, ..wish("", 2) }, 1).unwrap();
     assert_eq!(house.show.waiters().queues(), 3);
@@ -401,7 +419,13 @@ fn flag_that_a_waiter_needs_stays_while_the_waiter_waits() {
     let mut house = sold_out();
     house.step(&Request::Release { token: b"h", seats: Some(vec![b"a-1-1"]) }).unwrap();
     house.block(&["a-1-1"]);
-    house.wait("ann", Hold { needs: vec![need(1)], ttl: 50, ..wish("", 1) }, 0).unwrap();
+    house
+        .wait(
+            "ann",
+            Hold { ttl: 50, wish: Wish { needs: vec![need(1)], ..wish("", 1).wish }, ..wish("", 1) },
+            0,
+        )
+        .unwrap();
     let remove = json!({"remove_seats": ["a-1-1"]});
     let expected = "BADSTATE the wait 'ann' needs flag 'wheelchair', and no seat would have it";
     assert_eq!(text(house.alter(&remove)), expected);

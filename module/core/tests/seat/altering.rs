@@ -1,7 +1,7 @@
 //! Random changes of the plan, each made of the show under test, and of the plan of the naive one by hand.
 
-use super::bench::{Bench, FLAGS, Random, TIERS};
 use super::naive::{Naive, Seat, State};
+use super::rig::{FLAGS, Random, Rig, TIERS};
 use allot_core::seat::plan::{
     self, PartArea, PartLimits, PartRow, PickOrphans, Plan, PlanArea, PlanPart, PlanRow, PlanSeat, PlanSeats,
     Rule,
@@ -220,8 +220,8 @@ fn rearranged(random: &mut Random, area: &mut PlanArea) -> PartArea {
 }
 
 /// A random change of the plan.
-pub(super) fn alter(bench: &mut Bench, random: &mut Random, step: usize) {
-    let mut plan = bench.plan.clone();
+pub(super) fn alter(rig: &mut Rig, random: &mut Random, step: usize) {
+    let mut plan = rig.plan.clone();
     let sort_rows = |plan: &mut Plan| {
         for area in &mut plan.areas {
             area.rows.sort_by_key(|row| row.rank);
@@ -236,7 +236,7 @@ pub(super) fn alter(bench: &mut Bench, random: &mut Random, step: usize) {
             request.add_areas.push(area.clone());
             plan.areas.push(area);
         }
-        1 => request.remove_seats = remove_seats(random, &mut plan, &bench.naive.ids()),
+        1 => request.remove_seats = remove_seats(random, &mut plan, &rig.naive.ids()),
         2 => change_limits(random, &mut plan, &mut request),
         3 => {
             let at = random.below(plan.areas.len());
@@ -258,16 +258,16 @@ pub(super) fn alter(bench: &mut Bench, random: &mut Random, step: usize) {
     }
     sort_rows(&mut plan);
     let has_rows = plan.areas.iter().all(|area| area.standing.is_some() || !area.rows.is_empty());
-    let altered = if has_rows { bench.naive.altered(&plan) } else { Err(Code::Err) };
+    let altered = if has_rows { rig.naive.altered(&plan) } else { Err(Code::Err) };
     let expected = altered.map(|naive| {
-        (bench.naive, bench.plan) = (naive, plan);
+        (rig.naive, rig.plan) = (naive, plan);
         Reply::Ok
     });
     let changed = expected.is_ok();
-    assert_eq!(bench.ask(&Request::Alter(request.clone())), expected, "{request:?}");
+    assert_eq!(rig.ask(&Request::Alter(request.clone())), expected, "{request:?}");
     if changed {
-        let expected = Show::new(&bench.plan, 0).unwrap().plan();
-        assert_eq!(with_sorted_flags(bench.show.plan()), with_sorted_flags(expected), "{request:?}");
-        assert_eq!(bench.show.venue().seat_count() as usize, bench.naive.places().count());
+        let expected = Show::new(&rig.plan, 0).unwrap().plan();
+        assert_eq!(with_sorted_flags(rig.show.plan()), with_sorted_flags(expected), "{request:?}");
+        assert_eq!(rig.show.venue().seat_count() as usize, rig.naive.places().count());
     }
 }

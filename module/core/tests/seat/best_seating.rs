@@ -2,7 +2,7 @@
 
 use super::house::{House, area, wish};
 use allot_core::seat::Reply;
-use allot_core::seat::request::{Adjacent, Hold, Orphans};
+use allot_core::seat::request::{Adjacent, Hold, Orphans, Wish};
 use serde_json::json;
 
 #[test]
@@ -21,7 +21,10 @@ fn printed_numbers_say_nothing_about_adjacency() {
 #[test]
 fn a_seat_of_another_tier_ends_a_run() {
     let mut show = House::rows("ltr", &[".s...."]);
-    assert_eq!(show.hold(Hold { tier: Some(b"gold"), ..wish("u", 3) }), "a-1-3 a-1-4 a-1-5");
+    assert_eq!(
+        show.hold(Hold { wish: Wish { tier: Some(b"gold"), ..wish("u", 3).wish }, ..wish("u", 3) }),
+        "a-1-3 a-1-4 a-1-5"
+    );
 }
 
 #[test]
@@ -43,7 +46,10 @@ fn center_is_nearest_the_middle_and_ties_go_left() {
     let mut show = House::rows("center", &["....."]);
     assert_eq!(show.hold(wish("u", 2)), "a-1-1 a-1-2", "2-3 and 3-4 strand one");
     let mut show = House::rows("center", &["....."]);
-    assert_eq!(show.hold(Hold { orphans: Orphans::Allow, ..wish("u", 2) }), "a-1-2 a-1-3");
+    assert_eq!(
+        show.hold(Hold { wish: Wish { orphans: Orphans::Allow, ..wish("u", 2).wish }, ..wish("u", 2) }),
+        "a-1-2 a-1-3"
+    );
     let mut show = House::rows("center", &["  ..  .."]);
     assert_eq!(show.hold(wish("u", 2)), "a-1-1 a-1-2");
 }
@@ -52,7 +58,10 @@ fn center_is_nearest_the_middle_and_ties_go_left() {
 fn flagged_seat_needs_its_flag_in_a_hold_and_its_name_in_a_pick() {
     let mut show = House::rows("ltr", &["w.w"]);
     assert_eq!(show.hold(wish("u", 2)), "none");
-    assert_eq!(show.hold(Hold { flags: vec![b"wheelchair"], ..wish("u", 2) }), "a-1-1 a-1-2");
+    assert_eq!(
+        show.hold(Hold { wish: Wish { flags: vec![b"wheelchair"], ..wish("u", 2).wish }, ..wish("u", 2) }),
+        "a-1-1 a-1-2"
+    );
     assert!(show.pick("v", "p", &["a-1-3"]).is_ok());
 }
 
@@ -61,9 +70,21 @@ fn flagged_seat_needs_its_flag_in_a_hold_and_its_name_in_a_pick() {
 #[test]
 fn unknown_tier_or_area_is_not_found_and_a_sold_out_one_is_null() {
     let mut show = House::new(&json!({"areas": [area("a", 1, "ltr", &[".s"]), area("b", 1, "ltr", &["."])]}));
-    assert_eq!(show.hold(Hold { tier: Some(b"platinum"), ..wish("u", 1) }), "NOTFOUND");
-    assert_eq!(show.hold(Hold { areas: vec![b"z"], ..wish("u", 1) }), "NOTFOUND");
-    assert_eq!(show.hold(Hold { tier: Some(b"s"), areas: vec![b"b"], ..wish("u", 1) }), "none");
+    assert_eq!(
+        show.hold(Hold { wish: Wish { tier: Some(b"platinum"), ..wish("u", 1).wish }, ..wish("u", 1) }),
+        "NOTFOUND"
+    );
+    assert_eq!(
+        show.hold(Hold { wish: Wish { areas: vec![b"z"], ..wish("u", 1).wish }, ..wish("u", 1) }),
+        "NOTFOUND"
+    );
+    assert_eq!(
+        show.hold(Hold {
+            wish: Wish { tier: Some(b"s"), areas: vec![b"b"], ..wish("u", 1).wish },
+            ..wish("u", 1)
+        }),
+        "none"
+    );
 }
 
 #[test]
@@ -76,23 +97,38 @@ fn prefer_takes_the_best_level_with_a_run_before_it_scatters() {
 #[test]
 fn require_answers_noadjacent_instead_of_scattering() {
     let mut show = House::rows("ltr", &[". . ."]);
-    assert_eq!(show.hold(Hold { adjacent: Adjacent::Require, ..wish("u", 2) }), "NOADJACENT");
-    assert_eq!(show.hold(Hold { adjacent: Adjacent::Require, ..wish("u", 4) }), "none");
+    assert_eq!(
+        show.hold(Hold { wish: Wish { adjacent: Adjacent::Require, ..wish("u", 2).wish }, ..wish("u", 2) }),
+        "NOADJACENT"
+    );
+    assert_eq!(
+        show.hold(Hold { wish: Wish { adjacent: Adjacent::Require, ..wish("u", 4).wish }, ..wish("u", 4) }),
+        "none"
+    );
 }
 
 #[test]
 fn area_puts_the_area_before_adjacency() {
     let plan = json!({"areas": [area("a", 1, "ltr", &[". . ."]), area("b", 2, "ltr", &["..."])]});
     let mut show = House::new(&plan);
-    assert_eq!(show.hold(Hold { adjacent: Adjacent::Area, ..wish("u", 3) }), "a-1-1 a-1-2 a-1-3");
+    assert_eq!(
+        show.hold(Hold { wish: Wish { adjacent: Adjacent::Area, ..wish("u", 3).wish }, ..wish("u", 3) }),
+        "a-1-1 a-1-2 a-1-3"
+    );
     let mut show = House::new(&plan);
-    assert_eq!(show.hold(Hold { adjacent: Adjacent::Area, ..wish("u", 4) }), "a-1-1 a-1-2 a-1-3 b-1-1");
+    assert_eq!(
+        show.hold(Hold { wish: Wish { adjacent: Adjacent::Area, ..wish("u", 4).wish }, ..wish("u", 4) }),
+        "a-1-1 a-1-2 a-1-3 b-1-1"
+    );
 }
 
 #[test]
 fn ignore_takes_the_first_free_seats_in_seat_order() {
     let mut show = House::rows("ltr", &[". . .", "..."]);
-    assert_eq!(show.hold(Hold { adjacent: Adjacent::Ignore, ..wish("u", 4) }), "a-1-1 a-1-2 a-1-3 a-2-1");
+    assert_eq!(
+        show.hold(Hold { wish: Wish { adjacent: Adjacent::Ignore, ..wish("u", 4).wish }, ..wish("u", 4) }),
+        "a-1-1 a-1-2 a-1-3 a-2-1"
+    );
 }
 
 #[test]
@@ -100,9 +136,13 @@ fn areas_of_equal_priority_take_turns_per_tier() {
     let rows = &["..s.."][..];
     let plan = json!({"areas": [area("a", 1, "ltr", rows), area("b", 1, "ltr", rows)], "limits": {"holds_per_user": 0}});
     let mut show = House::new(&plan);
-    let gold = || Hold { tier: Some(b"gold"), ..wish("u", 2) };
+    let gold = || Hold { wish: Wish { tier: Some(b"gold"), ..wish("u", 2).wish }, ..wish("u", 2) };
     assert_eq!(show.hold(gold()), "a-1-1 a-1-2");
-    assert_eq!(show.hold(Hold { tier: Some(b"s"), ..wish("u", 1) }), "a-1-3", "another tier, another turn");
+    assert_eq!(
+        show.hold(Hold { wish: Wish { tier: Some(b"s"), ..wish("u", 1).wish }, ..wish("u", 1) }),
+        "a-1-3",
+        "another tier, another turn"
+    );
     assert_eq!(show.hold(gold()), "b-1-1 b-1-2");
     assert_eq!(show.hold(gold()), "a-1-4 a-1-5");
 }
@@ -130,10 +170,19 @@ fn orphans_avoid_looks_over_all_rows_before_it_strands() {
 fn orphans_forbid_never_strands_and_never_scatters() {
     let mut show = House::rows("ltr", &["..."]);
     for adjacent in [Adjacent::Prefer, Adjacent::Require, Adjacent::Area] {
-        assert_eq!(show.hold(Hold { adjacent, orphans: Orphans::Forbid, ..wish("u", 2) }), "NOADJACENT");
+        assert_eq!(
+            show.hold(Hold {
+                wish: Wish { adjacent, orphans: Orphans::Forbid, ..wish("u", 2).wish },
+                ..wish("u", 2)
+            }),
+            "NOADJACENT"
+        );
     }
     assert_eq!(
-        show.hold(Hold { adjacent: Adjacent::Ignore, orphans: Orphans::Forbid, ..wish("u", 2) }),
+        show.hold(Hold {
+            wish: Wish { adjacent: Adjacent::Ignore, orphans: Orphans::Forbid, ..wish("u", 2).wish },
+            ..wish("u", 2)
+        }),
         "ERR"
     );
 }

@@ -4,7 +4,7 @@ use super::house::{House, code, wish};
 use allot_core::seat::Reply;
 use allot_core::seat::claims::Seats;
 use allot_core::seat::event::{Event, Held, Turn};
-use allot_core::seat::request::{Hold, Pick, Request};
+use allot_core::seat::request::{Hold, Pick, Request, Wish};
 use allot_core::seat::state::SeatState;
 use allot_core::shared::Bytes;
 use allot_core::shared::field::Any;
@@ -14,13 +14,13 @@ use allot_core::shared::token::TokenChoice;
 impl House {
     fn block_in(&mut self, name: Option<&str>, until: Option<i64>, seats: &[&str]) -> Result<Reply, Code> {
         let seats = seats.iter().map(|seat| seat.as_bytes()).collect();
-        let request = Request::BlockIn { name: name.map(str::as_bytes), until, seats };
+        let request = Request::Block { name: name.map(str::as_bytes), until, seats };
         self.ask(&request).map_err(|refusal| refusal.code)
     }
 }
 
-fn press(user: &str, count: i64) -> Hold<'_> {
-    Hold { from: Some(b"press"), ..wish(user, count) }
+fn press(user: &str, count: u32) -> Hold<'_> {
+    Hold { wish: Wish { from: Some(b"press"), ..wish(user, count).wish }, ..wish(user, count) }
 }
 
 #[test]
@@ -33,7 +33,10 @@ fn seats_of_a_block_are_taken_with_from_only_and_return_to_it() {
     assert_eq!(house.map(), "hhx...");
     assert_eq!(house.release("t2"), Ok(Reply::Integer(2)));
     assert_eq!(house.map(), "xxx...");
-    assert_eq!(house.hold(Hold { from: Some(b"nobody"), ..wish("ann", 1) }), "NOTFOUND");
+    assert_eq!(
+        house.hold(Hold { wish: Wish { from: Some(b"nobody"), ..wish("ann", 1).wish }, ..wish("ann", 1) }),
+        "NOTFOUND"
+    );
     // A refund, too.
     let token = TokenChoice { token: b"sold", chosen: true };
     let seats = vec![&b"a-1-2"[..]];
@@ -127,12 +130,13 @@ fn events_that_mix_seats_of_a_block_with_others_are_refused() {
     assert!(house.show.admits(&held(&[0])).is_ok());
     assert!(house.show.admits(&held(&[0, 1])).is_err());
     assert!(house.show.admits(&held(&[2])).is_err(), "a block without a name");
-    let blocked = |name: Option<&[u8]>, until, seat| Event::BlockedIn {
+    let blocked = |name: Option<&[u8]>, until, seat| Event::Blocked {
         name: name.map(Bytes::from_slice),
         until,
         seats: Seats::from_slice(&[seat]),
     };
-    assert!(house.show.admits(&blocked(None, None, 1)).is_err());
+    assert!(house.show.admits(&blocked(None, None, 0)).is_err());
+    assert!(house.show.admits(&blocked(None, None, 1)).is_ok());
     assert!(house.show.admits(&blocked(Some(b"press"), None, 0)).is_err());
     assert!(house.show.admits(&blocked(Some(b"press"), None, 1)).is_ok());
     let ended =

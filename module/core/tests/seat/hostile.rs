@@ -1,7 +1,7 @@
 //! A damaged snapshot or event is refused, or leads to a show that nowhere contradicts itself.
 
 use super::house::{House, wish};
-use allot_core::seat::request::{Hold, Request, Wait};
+use allot_core::seat::request::{Hold, Request, Wait, Wish};
 use allot_core::seat::{Event, Show, decide};
 use allot_core::shared::codec::Writer;
 use allot_core::shared::machine::MachineEvent;
@@ -10,11 +10,15 @@ use allot_core::shared::token::TokenChoice;
 /// Two rows with two blocks, a hold and a sale from one of them, and users who wait for free seats and for a block.
 fn house() -> House {
     let mut house = House::rows("ltr", &["......", "......"]);
-    let block = |name, until, seats| Request::BlockIn { name, until, seats };
+    let block = |name, until, seats| Request::Block { name, until, seats };
     house.ask(&block(Some(&b"press"[..]), Some(90), vec![b"a-1-1", b"a-1-2", b"a-1-3", b"a-2-6"])).unwrap();
     house.ask(&block(None, Some(70), vec![b"a-2-1", b"a-2-2"])).unwrap();
     house.block(&["a-1-6"]);
-    let press = |token| Hold { from: Some(b"press"), token: chosen(token), ..wish("ann", 1) };
+    let press = |token| Hold {
+        token: chosen(token),
+        wish: Wish { from: Some(b"press"), ..wish("ann", 1).wish },
+        ..wish("ann", 1)
+    };
     house.hold(press(b"held"));
     house.hold(press(b"sold"));
     house.confirm("sold", Some("order")).unwrap();
@@ -30,7 +34,8 @@ fn chosen(token: &[u8]) -> TokenChoice<'_> {
 
 fn wait<'a>(token: &'a [u8], from: Option<&'a [u8]>) -> Request<'a> {
     // Each user may wait once.
-    let hold = Hold { user: token, from, token: chosen(token), ..wish("", 9) };
+    let hold =
+        Hold { user: token, token: chosen(token), wish: Wish { from, ..wish("", 9).wish }, ..wish("", 9) };
     Request::Wait(Wait { hold, offer: 100, priority: 0 })
 }
 
@@ -66,10 +71,14 @@ fn damaged_event_is_refused_or_leaves_a_sound_show() {
     let house = house();
     let free_seat = || vec![&b"a-2-4"[..]];
     let requests = [
-        Request::BlockIn { name: Some(b"press"), until: None, seats: free_seat() },
-        Request::BlockIn { name: None, until: Some(80), seats: free_seat() },
+        Request::Block { name: Some(b"press"), until: None, seats: free_seat() },
+        Request::Block { name: None, until: Some(80), seats: free_seat() },
         Request::EndBlock(b"press"),
-        Request::Hold(Hold { from: Some(b"press"), token: chosen(b"h"), ..wish("cid", 1) }),
+        Request::Hold(Hold {
+            token: chosen(b"h"),
+            wish: Wish { from: Some(b"press"), ..wish("cid", 1).wish },
+            ..wish("cid", 1)
+        }),
         Request::Release { token: b"held", seats: None },
         Request::Refund { order: None, seats: vec![b"a-2-6"] },
         Request::Unblock(vec![b"a-1-3", b"a-2-1"]),

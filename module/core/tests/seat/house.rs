@@ -1,7 +1,7 @@
 //! A show and its clock, for the tests of sentences of docs/seats.md.
 
 use allot_core::seat::plan::{self, Plan, PlanPart};
-use allot_core::seat::request::{Adjacent, Hold, Orphans, Pick, Request};
+use allot_core::seat::request::{Adjacent, Hold, Orphans, Pick, Request, Wish};
 use allot_core::seat::{Reply, Show, decide, decide_due};
 use allot_core::shared::refusal::{Code, Refusal};
 use allot_core::shared::token::TokenChoice;
@@ -15,20 +15,22 @@ pub(super) struct House {
 }
 
 /// A hold request with the defaults of `SEAT.HOLD`.
-pub(super) fn wish(user: &str, count: i64) -> Hold<'_> {
+pub(super) fn wish(user: &str, count: u32) -> Hold<'_> {
     Hold {
         user: user.as_bytes(),
-        count,
         ttl: 1000,
-        tier: None,
-        areas: vec![],
-        adjacent: Adjacent::Prefer,
-        orphans: Orphans::Avoid,
-        flags: vec![],
-        needs: vec![],
-        from: None,
         replace: None,
         token: TokenChoice { token: b"", chosen: false },
+        wish: Wish {
+            count,
+            tier: None,
+            areas: vec![],
+            adjacent: Adjacent::Prefer,
+            orphans: Orphans::Avoid,
+            flags: vec![],
+            needs: vec![],
+            from: None,
+        },
     }
 }
 
@@ -87,7 +89,12 @@ impl House {
 
     /// Takes seats away: what is left is what the test is about.
     pub(super) fn block(&mut self, seats: &[&str]) {
-        self.ask(&Request::Block(seats.iter().map(|seat| seat.as_bytes()).collect())).unwrap();
+        self.ask(&Request::Block {
+            name: None,
+            until: None,
+            seats: seats.iter().map(|seat| seat.as_bytes()).collect(),
+        })
+        .unwrap();
     }
 
     pub(super) fn confirm(&mut self, token: &str, order: Option<&str>) -> Result<Reply, Refusal> {

@@ -3,7 +3,7 @@
 use super::house::{House, wish};
 use allot_core::seat::Show;
 use allot_core::seat::list::Filter;
-use allot_core::seat::request::{Adjacent, Orphans, Request, Wanted};
+use allot_core::seat::request::{Adjacent, NamedWish, Orphans, Request, Wish};
 use allot_core::seat::state::SeatState;
 use allot_core::shared::refusal::Code;
 use serde_json::json;
@@ -179,20 +179,20 @@ fn numbers_of_claims_that_contradict_each_other_are_refused() {
     }
 }
 
-fn wanted(count: i64) -> Wanted<'static> {
-    Wanted {
+fn wanted(count: u32) -> NamedWish<'static> {
+    Wish {
         count,
         tier: None,
-        areas: &[],
+        areas: vec![],
         adjacent: Adjacent::Prefer,
         orphans: Orphans::Avoid,
-        flags: &[],
-        needs: &[],
+        flags: vec![],
+        needs: vec![],
         from: None,
     }
 }
 
-fn found(house: &House, wanted: &Wanted<'_>, best: usize) -> Vec<String> {
+fn found(house: &House, wanted: &NamedWish<'_>, best: usize) -> Vec<String> {
     let offers = house.show.find(wanted, best).unwrap();
     let ids = |seats: &[u32]| seats.iter().map(|&seat| house.show.venue().id(seat)).collect::<Vec<_>>();
     offers.iter().map(|seats| ids(seats).join(" ")).collect()
@@ -219,21 +219,21 @@ fn offers_are_of_different_areas_the_best_first() {
     assert_eq!(found(&house, &wanted(4), 20)[0], "a-1-1 a-1-2 a-1-3 a-1-4");
     assert_eq!(found(&house, &wanted(41), 20).len(), 1, "over both areas, so there is no other");
     assert_eq!(found(&house, &wanted(47), 20), [""; 0]);
-    let require = Wanted { adjacent: Adjacent::Require, ..wanted(21) };
+    let require = Wish { adjacent: Adjacent::Require, ..wanted(21) };
     assert_eq!(found(&house, &require, 20), [""; 0]);
-    let areas: [&[u8]; 1] = [b"b"];
-    assert_eq!(found(&house, &Wanted { areas: &areas, ..wanted(1) }, 20), ["b-1-1"]);
-    house.ask(&Request::Block(vec![b"b-1-1"])).unwrap();
-    assert_eq!(found(&house, &Wanted { areas: &areas, ..wanted(1) }, 20), ["b-1-4"]);
+    let areas: Vec<&[u8]> = vec![b"b"];
+    assert_eq!(found(&house, &Wish { areas: areas.clone(), ..wanted(1) }, 20), ["b-1-1"]);
+    house.ask(&Request::Block { name: None, until: None, seats: vec![b"b-1-1"] }).unwrap();
+    assert_eq!(found(&house, &Wish { areas: areas.clone(), ..wanted(1) }, 20), ["b-1-4"]);
 }
 
 #[test]
 fn a_find_that_cannot_be_is_refused() {
     let house = house();
-    let code = |wanted: &Wanted<'_>| house.show.find(wanted, 1).unwrap_err().code;
+    let code = |wanted: &NamedWish<'_>| house.show.find(wanted, 1).unwrap_err().code;
     assert_eq!(code(&wanted(0)), Code::Err);
     assert_eq!(code(&wanted(101)), Code::Err);
-    assert_eq!(code(&Wanted { tier: Some(b"iron"), ..wanted(1) }), Code::NotFound);
-    let ignore = Wanted { adjacent: Adjacent::Ignore, orphans: Orphans::Forbid, ..wanted(1) };
+    assert_eq!(code(&Wish { tier: Some(b"iron"), ..wanted(1) }), Code::NotFound);
+    let ignore = Wish { adjacent: Adjacent::Ignore, orphans: Orphans::Forbid, ..wanted(1) };
     assert_eq!(code(&ignore), Code::Err);
 }

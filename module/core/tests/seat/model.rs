@@ -2,8 +2,8 @@
 //! bytes, and a snapshot must agree after every step.
 
 use super::altering::alter;
-use super::bench::{Bench, Random, random_plan};
 use super::naive::Naive;
+use super::rig::{Random, Rig, random_plan};
 use super::steps::{
     block, confirm, end_block, exchange, extend, find, hold, pick, refund, release, unwait, wait,
 };
@@ -15,42 +15,42 @@ fn run(seed: u64, steps: usize) {
     let plan = random_plan(&mut random);
     let show = Show::new(&plan, 0).unwrap();
     let (replica, overdue, naive) = (show.clone(), show.clone(), Naive::new(&plan));
-    let mut bench = Bench { replica, overdue, show, naive, plan, now: 1000 };
+    let mut rig = Rig { replica, overdue, show, naive, plan, now: 1000 };
     let waits = random.chance(60);
     for step in 0..steps {
         let by = random.pick(&[0, 1, 40]);
-        bench.advance(by);
+        rig.advance(by);
         if random.chance(5) {
-            alter(&mut bench, &mut random, step);
-            bench.check();
+            alter(&mut rig, &mut random, step);
+            rig.check();
             continue;
         }
-        let ids = bench.naive.ids();
-        let tokens: Vec<Vec<u8>> = bench.naive.claims.keys().cloned().collect();
+        let ids = rig.naive.ids();
+        let tokens: Vec<Vec<u8>> = rig.naive.claims.keys().cloned().collect();
         let any_token = |random: &mut Random| {
             if tokens.is_empty() || random.chance(5) { b"nobody".to_vec() } else { random.pick(&tokens) }
         };
         match random.below(if waits { 21 } else { 16 }) {
-            0..=6 => hold(&mut bench, &mut random, &format!("t{step}"), &tokens),
-            7 => pick(&mut bench, &mut random, &format!("t{step}"), &ids),
-            8 => confirm(&mut bench, &any_token(&mut random), random.pick(&[None, Some(&b"order1"[..])])),
+            0..=6 => hold(&mut rig, &mut random, &format!("t{step}"), &tokens),
+            7 => pick(&mut rig, &mut random, &format!("t{step}"), &ids),
+            8 => confirm(&mut rig, &any_token(&mut random), random.pick(&[None, Some(&b"order1"[..])])),
             9 => {
                 let token = any_token(&mut random);
-                release(&mut bench, &mut random, &token);
+                release(&mut rig, &mut random, &token);
             }
-            10 => refund(&mut bench, &mut random, &ids),
-            11 => block(&mut bench, &mut random, &ids),
+            10 => refund(&mut rig, &mut random, &ids),
+            11 => block(&mut rig, &mut random, &ids),
             13 => {
                 let token = any_token(&mut random);
-                exchange(&mut bench, &mut random, &token, &ids);
+                exchange(&mut rig, &mut random, &token, &ids);
             }
-            14 => end_block(&mut bench, &mut random),
-            15 => find(&bench, &mut random),
-            16..=19 => wait(&mut bench, &mut random, &format!("w{step}")),
-            20 => unwait(&mut bench, &mut random),
-            _ => extend(&mut bench, &any_token(&mut random)),
+            14 => end_block(&mut rig, &mut random),
+            15 => find(&rig, &mut random),
+            16..=19 => wait(&mut rig, &mut random, &format!("w{step}")),
+            20 => unwait(&mut rig, &mut random),
+            _ => extend(&mut rig, &any_token(&mut random)),
         }
-        bench.check();
+        rig.check();
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::house::{House, area, code, plan_error, wish};
 use allot_core::seat::plan::{self, Plan, PlanPart};
-use allot_core::seat::request::{Hold, Request};
+use allot_core::seat::request::{Hold, Request, Wish};
 use allot_core::seat::{Event, Reply, Show, decide};
 use allot_core::shared::refusal::Code;
 use allot_core::shared::token::TokenChoice;
@@ -79,7 +79,10 @@ fn alter_changes_limits_names_priorities_rules_and_tiers_after_opening() {
     let plan: Value = serde_json::from_str(&show.show.plan_json()).unwrap();
     assert_eq!(plan["limits"], json!({"seats_per_user": 2, "holds_per_user": 0, "max_hold_ms": 0}));
     assert_eq!([&plan["areas"][0]["name"], &plan["areas"][0]["rule"]], ["Stalls", "rtl"]);
-    assert_eq!(show.hold(Hold { tier: Some(b"silver"), ..wish("v", 2) }), "a-1-3 a-1-4");
+    assert_eq!(
+        show.hold(Hold { wish: Wish { tier: Some(b"silver"), ..wish("v", 2).wish }, ..wish("v", 2) }),
+        "a-1-3 a-1-4"
+    );
     assert_eq!(show.map(), "h.hh/....", "held seats stay held");
 }
 
@@ -133,7 +136,7 @@ fn row_of_many_tiers_has_the_tier_of_each_seat() {
     }
     assert_eq!(layout.tier_slot(4096), None);
     let token = TokenChoice { token: b"t", chosen: true };
-    let hold = Hold { tier: Some(b"t7"), token, ..wish("ann", 4) };
+    let hold = Hold { token, wish: Wish { tier: Some(b"t7"), ..wish("ann", 4).wish }, ..wish("ann", 4) };
     let decision = decide(&show, 1, &Request::Hold(hold)).unwrap();
     decision.events.iter().for_each(|event| show.apply(1, event));
     let Reply::Hold(record) = decision.reply else { panic!("{:?}", decision.reply) };

@@ -1,7 +1,7 @@
 //! Memory and work grow with the seats of a show, with any plan.
 
 use super::house::{House, wish};
-use allot_core::seat::request::{Adjacent, Hold, Request, Wait};
+use allot_core::seat::request::{Adjacent, Hold, Request, Wait, Wish};
 use allot_core::shared::token::TokenChoice;
 use serde_json::{Value, json};
 
@@ -56,8 +56,12 @@ fn own_id_and_waiter_take_few_bytes() {
     for number in 0..SEATS {
         let user = format!("user{number}");
         let token = TokenChoice { token: user.as_bytes(), chosen: true };
-        let count = 1 + (number % 50) as i64;
-        let hold = Hold { adjacent: Adjacent::Require, token, ..wish(&user, count) };
+        let count = 1 + (number % 50) as u32;
+        let hold = Hold {
+            token,
+            wish: Wish { adjacent: Adjacent::Require, ..wish(&user, count).wish },
+            ..wish(&user, count)
+        };
         house.ask(&Request::Wait(Wait { hold, offer: 100, priority: 0 })).unwrap();
     }
     assert_eq!((house.show.waiters().len(), house.show.waiters().queues()), (SEATS, 50));

@@ -2,8 +2,9 @@
 
 use super::house::{House, area, plan_error, wish};
 use allot_core::seat::plan::PickOrphans;
-use allot_core::seat::request::{Adjacent, Hold, Need, Orphans, Pick, Replace, Request};
-use allot_core::seat::{Reply, Show, decide, decide_overdue};
+use allot_core::seat::request::{Adjacent, Hold, Need, Orphans, Pick, Replace, Request, Wish};
+use allot_core::seat::{Reply, Show, decide};
+use allot_core::shared::machine::Machine;
 use allot_core::shared::refusal::Code;
 use allot_core::shared::token::TokenChoice;
 use serde_json::{Value, json};
@@ -18,8 +19,8 @@ fn floor(places: u32) -> Value {
     json!({"id": "floor", "priority": 1, "rule": "rtl", "standing": places, "tier": "pit"})
 }
 
-fn places(count: i64) -> Hold<'static> {
-    Hold { tier: Some(b"pit"), ..wish("ann", count) }
+fn places(count: u32) -> Hold<'static> {
+    Hold { wish: Wish { tier: Some(b"pit"), ..wish("ann", count).wish }, ..wish("ann", count) }
 }
 
 #[test]
@@ -33,8 +34,12 @@ fn lowest_free_places_are_taken_first_and_every_party_stands_together() {
         (Adjacent::Area, Orphans::Avoid, "floor-7"),
         (Adjacent::Ignore, Orphans::Allow, "floor-8"),
     ] {
-        let count = expected.split(' ').count() as i64;
-        assert_eq!(house.hold(Hold { adjacent, orphans, ..places(count) }), expected, "{adjacent:?}");
+        let count = expected.split(' ').count() as u32;
+        assert_eq!(
+            house.hold(Hold { wish: Wish { adjacent, orphans, ..places(count).wish }, ..places(count) }),
+            expected,
+            "{adjacent:?}"
+        );
     }
     assert_eq!(house.hold(places(1)), "none");
     house.release("t1").unwrap();
@@ -59,7 +64,13 @@ fn request_for_any_tier_prefers_a_standing_area_of_better_priority() {
 #[test]
 fn places_beyond_4096_have_numbers_too() {
     let mut house = festival(5000);
-    assert_eq!(house.hold(Hold { adjacent: Adjacent::Ignore, ..places(100) }).split(' ').count(), 100);
+    assert_eq!(
+        house
+            .hold(Hold { wish: Wish { adjacent: Adjacent::Ignore, ..places(100).wish }, ..places(100) })
+            .split(' ')
+            .count(),
+        100
+    );
     for chunk in 1..50 {
         let held = house.hold(places(100));
         let numbers: Vec<String> =
@@ -160,16 +171,23 @@ fn pick_of_places_may_leave_single_ones() {
 #[test]
 fn party_with_needs_is_not_seated_in_a_standing_area() {
     let mut house = House::new(&json!({"areas": [floor(9), area("stalls", 2, "ltr", &["..w."])]}));
-    let needs = vec![Need { count: 1, flag: b"wheelchair" }];
-    assert_eq!(house.hold(Hold { needs, ..wish("ann", 2) }), "stalls-1-3 stalls-1-4");
+    let needs = vec![Need { count: 1, flag: &b"wheelchair"[..] }];
+    assert_eq!(
+        house.hold(Hold { wish: Wish { needs, ..wish("ann", 2).wish }, ..wish("ann", 2) }),
+        "stalls-1-3 stalls-1-4"
+    );
 }
 
 #[test]
 fn scattered_party_with_needs_may_have_places_for_its_other_members() {
     let mut house = House::new(&json!({"areas": [floor(9), area("stalls", 2, "ltr", &["w"])]}));
-    let needs = vec![Need { count: 1, flag: b"wheelchair" }];
-    let party = Hold { needs, ..wish("ann", 2) };
-    assert_eq!(house.hold(Hold { adjacent: Adjacent::Require, ..party.clone() }), "NOADJACENT");
+    let needs = vec![Need { count: 1, flag: &b"wheelchair"[..] }];
+    let party = Hold { wish: Wish { needs, ..wish("ann", 2).wish }, ..wish("ann", 2) };
+    assert_eq!(
+        house
+            .hold(Hold { wish: Wish { adjacent: Adjacent::Require, ..party.wish.clone() }, ..party.clone() }),
+        "NOADJACENT"
+    );
     assert_eq!(house.hold(party), "floor-1 stalls-1-1");
 }
 
@@ -177,8 +195,11 @@ fn scattered_party_with_needs_may_have_places_for_its_other_members() {
 fn places_of_a_block_and_of_a_replaced_hold_are_taken_by_number() {
     let mut house = festival(9);
     let seats = vec![&b"floor-8"[..], b"floor-2", b"floor-4"];
-    house.ask(&Request::BlockIn { name: Some(b"press"), until: None, seats }).unwrap();
-    assert_eq!(house.hold(Hold { from: Some(b"press"), ..places(2) }), "floor-2 floor-4");
+    house.ask(&Request::Block { name: Some(b"press"), until: None, seats }).unwrap();
+    assert_eq!(
+        house.hold(Hold { wish: Wish { from: Some(b"press"), ..places(2).wish }, ..places(2) }),
+        "floor-2 floor-4"
+    );
     assert_eq!(house.hold(places(3)), "floor-1 floor-3 floor-5");
     let replace = |token, other| Some(Replace { token, other });
     assert_eq!(house.hold(Hold { replace: replace(b"t2", true), ..places(3) }), "floor-6 floor-7 floor-9");
@@ -197,12 +218,14 @@ fn overdue_places_serve_a_request_for_seats_together() {
     // Three seats are free, but none beside another.
     house.block(&["stalls-1-2", "stalls-1-4", "stalls-2-1", "stalls-2-2", "stalls-2-3"]);
     let token = TokenChoice { token: b"new", chosen: true };
-    let request = Request::Hold(Hold { adjacent: Adjacent::Require, token, ..wish("bob", 3) });
+    let request = Request::Hold(Hold {
+        token,
+        wish: Wish { adjacent: Adjacent::Require, ..wish("bob", 3).wish },
+        ..wish("bob", 3)
+    });
     let (mut show, now) = (house.show.clone(), 20);
-    assert_eq!(decide(&show, now, &request).unwrap_err().code, Code::NoAdjacent);
-    let expired = decide_overdue(&show, now, &request);
-    assert_eq!(expired.len(), 3);
-    expired.iter().for_each(|event| show.apply(now, event));
+    assert_eq!(show.decide_or_try_again(now, &request).unwrap_err().code, Code::TryAgain);
+    show.due(now, 100).iter().for_each(|event| show.apply(now, event));
     let Ok(Reply::Hold(record)) = decide(&show, now, &request).map(|decision| decision.reply) else {
         panic!("no places are held");
     };
@@ -221,7 +244,10 @@ fn tier_of_a_standing_area_changes_unless_places_are_held() {
     house.release("t1").unwrap();
     assert!(alter(&mut house, "floor").is_ok());
     assert_eq!(house.hold(places(1)), "NOTFOUND");
-    assert_eq!(house.hold(Hold { tier: Some(b"ring"), ..places(1) }), "floor-1");
+    assert_eq!(
+        house.hold(Hold { wish: Wish { tier: Some(b"ring"), ..places(1).wish }, ..places(1) }),
+        "floor-1"
+    );
     assert_eq!(house.show.check(), Ok(()));
 }
 

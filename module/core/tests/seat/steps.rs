@@ -1,16 +1,16 @@
 //! Random requests, each asked of the show under test and of the naive one.
 
-use super::bench::{BLOCKS, Bench, FLAGS, Random, TIERS};
 use super::naive::{Naive, Outcome, Seat, State, Waiter, Wish};
+use super::rig::{BLOCKS, FLAGS, Random, Rig, TIERS};
 use allot_core::seat::Reply;
 use allot_core::seat::claims::Seats;
 use allot_core::seat::plan::PickOrphans;
-use allot_core::seat::request::{Adjacent, Hold, Need, Orphans, Pick, Replace, Request, Wait, Wanted};
+use allot_core::seat::request::{Adjacent, Hold, NamedWish, Need, Orphans, Pick, Replace, Request, Wait};
 use allot_core::shared::refusal::Code;
 use allot_core::shared::token::TokenChoice;
 
-pub(super) fn random_wish(bench: &Bench, random: &mut Random) -> Wish {
-    let areas: Vec<String> = bench.naive.areas.iter().map(|area| area.id.clone()).collect();
+pub(super) fn random_wish(rig: &Rig, random: &mut Random) -> Wish {
+    let areas: Vec<String> = rig.naive.areas.iter().map(|area| area.id.clone()).collect();
     let count = random.pick(&[1, 1, 2, 2, 3, 4, 6]);
     let flags: Vec<String> = FLAGS.iter().filter(|_| random.chance(25)).map(ToString::to_string).collect();
     let mut needs = Vec::new();
@@ -41,11 +41,11 @@ pub(super) fn random_wish(bench: &Bench, random: &mut Random) -> Wish {
 }
 
 /// A user waits; most shows are nearly sold out, so that waits are long.
-pub(super) fn wait(bench: &mut Bench, random: &mut Random, token: &str) {
+pub(super) fn wait(rig: &mut Rig, random: &mut Random, token: &str) {
     let user = random.pick(&["ann", "bob", "eve", "fay", "gus"]);
-    let mut wish = random_wish(bench, random);
+    let mut wish = random_wish(rig, random);
     // Some wait for the same.
-    let waiting = &bench.naive.waiters;
+    let waiting = &rig.naive.waiters;
     if !waiting.is_empty() && random.chance(40) {
         wish = waiting[random.below(waiting.len())].wish.clone();
     }
@@ -59,22 +59,24 @@ pub(super) fn wait(bench: &mut Bench, random: &mut Random, token: &str) {
     let request = Request::Wait(Wait {
         hold: Hold {
             user: user.as_bytes(),
-            count: wish.count as i64,
             ttl,
-            tier: wish.tier.as_deref().map(str::as_bytes),
-            areas: areas.iter().map(String::as_bytes).collect(),
-            adjacent: wish.adjacent,
-            orphans: wish.orphans,
-            flags: flags.iter().map(String::as_bytes).collect(),
-            needs: needs_of(&needs),
-            from: from.as_deref().map(str::as_bytes),
             replace: None,
             token: TokenChoice { token: token.as_bytes(), chosen: true },
+            wish: NamedWish {
+                count: wish.count as u32,
+                tier: wish.tier.as_deref().map(str::as_bytes),
+                areas: areas.iter().map(String::as_bytes).collect(),
+                adjacent: wish.adjacent,
+                orphans: wish.orphans,
+                flags: flags.iter().map(String::as_bytes).collect(),
+                needs: needs_of(&needs),
+                from: from.as_deref().map(str::as_bytes),
+            },
         },
         offer,
         priority,
     });
-    let (now, naive) = (bench.now, &mut bench.naive);
+    let (now, naive) = (rig.now, &mut rig.naive);
     let unknown = names_unknown(naive, &wish);
     let token = token.as_bytes().to_vec();
     let waits = naive.waiters.iter().filter(|waiter| waiter.user == user.as_bytes()).count();
@@ -101,82 +103,83 @@ pub(super) fn wait(bench: &mut Bench, random: &mut Random, token: &str) {
         naive.waiters.push(Waiter { token, user, wish, since: now, until: now + ttl, offer, priority });
         Ok(false)
     };
-    let got = bench.ask(&request).map(|reply| match reply {
+    let got = rig.ask(&request).map(|reply| match reply {
         Reply::Wait(record) => record.offered,
         reply => panic!("{reply:?}"),
     });
     assert_eq!(got, expected, "{request:?}");
     if got.is_ok() {
-        assert!(matches!(bench.ask(&request), Ok(Reply::Wait(_))), "a retry gets its record");
+        assert!(matches!(rig.ask(&request), Ok(Reply::Wait(_))), "a retry gets its record");
     }
 }
 
-pub(super) fn unwait(bench: &mut Bench, random: &mut Random) {
-    let waiting: Vec<Vec<u8>> = bench.naive.waiters.iter().map(|waiter| waiter.token.clone()).collect();
+pub(super) fn unwait(rig: &mut Rig, random: &mut Random) {
+    let waiting: Vec<Vec<u8>> = rig.naive.waiters.iter().map(|waiter| waiter.token.clone()).collect();
     if waiting.is_empty() {
         return;
     }
     let token = random.pick(&waiting);
-    bench.naive.waiters.retain(|waiter| waiter.token != token);
-    assert_eq!(bench.ask(&Request::Unwait(&token)), Ok(Reply::Ok));
+    rig.naive.waiters.retain(|waiter| waiter.token != token);
+    assert_eq!(rig.ask(&Request::Unwait(&token)), Ok(Reply::Ok));
 }
 
-pub(super) fn hold(bench: &mut Bench, random: &mut Random, token: &str, tokens: &[Vec<u8>]) {
+pub(super) fn hold(rig: &mut Rig, random: &mut Random, token: &str, tokens: &[Vec<u8>]) {
     let user = random.pick(&["ann", "bob", "cid"]);
-    let wish = random_wish(bench, random);
+    let wish = random_wish(rig, random);
     let replace = (!tokens.is_empty() && random.chance(35)).then(|| (random.pick(tokens), random.chance(50)));
     let ttl = random.pick(&[50, 400, 501]);
     let request = Hold {
         user: user.as_bytes(),
-        count: wish.count as i64,
         ttl,
-        tier: wish.tier.as_deref().map(str::as_bytes),
-        areas: wish.areas.iter().map(String::as_bytes).collect(),
-        adjacent: wish.adjacent,
-        orphans: wish.orphans,
-        flags: wish.flags.iter().map(String::as_bytes).collect(),
-        needs: needs_of(&wish.needs),
-        from: wish.from.as_deref().map(str::as_bytes),
         replace: replace.as_ref().map(|(token, other)| Replace { token, other: *other }),
         token: TokenChoice { token: token.as_bytes(), chosen: true },
+        wish: NamedWish {
+            count: wish.count as u32,
+            tier: wish.tier.as_deref().map(str::as_bytes),
+            areas: wish.areas.iter().map(String::as_bytes).collect(),
+            adjacent: wish.adjacent,
+            orphans: wish.orphans,
+            flags: wish.flags.iter().map(String::as_bytes).collect(),
+            needs: needs_of(&wish.needs),
+            from: wish.from.as_deref().map(str::as_bytes),
+        },
     };
     if random.chance(70) {
-        bench.show.prepare(&request.wanted());
+        rig.show.prepare(&request.wish);
     }
     let request = Request::Hold(request);
-    let expected = expect_hold(bench, &wish, user.as_bytes(), token.as_bytes(), ttl, replace.as_ref());
-    let got = bench.ask(&request);
-    let seats = |seats: &[u32]| seats.iter().map(|&seat| bench.show.venue().id(seat)).collect::<Vec<_>>();
+    let expected = expect_hold(rig, &wish, user.as_bytes(), token.as_bytes(), ttl, replace.as_ref());
+    let got = rig.ask(&request);
+    let seats = |seats: &[u32]| seats.iter().map(|&seat| rig.show.venue().id(seat)).collect::<Vec<_>>();
     let got = got.map(|reply| match reply {
         Reply::Hold(record) => Outcome::Seats(seats(&record.seats)),
         _ => Outcome::TooFew,
     });
     assert_eq!(got, expected, "{wish:?} {replace:?}");
     if let Ok(Outcome::Seats(_)) = got {
-        let again = bench.ask(&request).unwrap();
+        let again = rig.ask(&request).unwrap();
         assert!(
-            matches!(again, Reply::Hold(record) if record.until == bench.now + ttl),
+            matches!(again, Reply::Hold(record) if record.until == rig.now + ttl),
             "a retry gets its hold"
         );
     }
 }
 
 /// Offers without a hold are what holds would get one after the other, each without the areas of those before.
-pub(super) fn find(bench: &Bench, random: &mut Random) {
-    let mut wish = random_wish(bench, random);
-    let (asked, best, naive) = (wish.clone(), 1 + random.below(4), &bench.naive);
-    let (areas, flags, needs) = (bytes(&asked.areas), bytes(&asked.flags), needs_of(&asked.needs));
-    let wanted = Wanted {
-        count: asked.count as i64,
+pub(super) fn find(rig: &Rig, random: &mut Random) {
+    let mut wish = random_wish(rig, random);
+    let (asked, best, naive) = (wish.clone(), 1 + random.below(4), &rig.naive);
+    let wanted = NamedWish {
+        count: asked.count as u32,
         tier: asked.tier.as_deref().map(str::as_bytes),
-        areas: &areas,
+        areas: bytes(&asked.areas),
         adjacent: asked.adjacent,
         orphans: asked.orphans,
-        flags: &flags,
-        needs: &needs,
+        flags: bytes(&asked.flags),
+        needs: needs_of(&asked.needs),
         from: asked.from.as_deref().map(str::as_bytes),
     };
-    let found = bench.show.find(&wanted, best).map_err(|refusal| refusal.code);
+    let found = rig.show.find(&wanted, best).map_err(|refusal| refusal.code);
     if asked.adjacent == Adjacent::Ignore && asked.orphans == Orphans::Forbid {
         assert_eq!(found, Err(Code::Err));
         return;
@@ -198,19 +201,19 @@ pub(super) fn find(bench: &Bench, random: &mut Random) {
         wish.areas.retain(|area| !taken.contains(&area));
         expected.push(ids);
     }
-    let ids = |seats: &Seats| seats.iter().map(|&seat| bench.show.venue().id(seat)).collect::<Vec<_>>();
+    let ids = |seats: &Seats| seats.iter().map(|&seat| rig.show.venue().id(seat)).collect::<Vec<_>>();
     assert_eq!(found.unwrap().iter().map(ids).collect::<Vec<_>>(), expected, "{wanted:?}");
 }
 
 pub(super) fn expect_hold(
-    bench: &mut Bench,
+    rig: &mut Rig,
     wish: &Wish,
     user: &[u8],
     token: &[u8],
     ttl: i64,
     replace: Option<&(Vec<u8>, bool)>,
 ) -> Result<Outcome, Code> {
-    let (now, naive) = (bench.now, &mut bench.naive);
+    let (now, naive) = (rig.now, &mut rig.naive);
     if wish.adjacent == Adjacent::Ignore && wish.orphans == Orphans::Forbid {
         return Err(Code::Err);
     }
@@ -252,8 +255,8 @@ fn names_unknown(naive: &Naive, wish: &Wish) -> bool {
         || wish.needs.iter().any(|(_, flag)| !some(&|seat| seat.flags.contains(flag)))
 }
 
-fn needs_of(needs: &[(usize, String)]) -> Vec<Need<'_>> {
-    needs.iter().map(|(count, flag)| Need { count: *count as i64, flag: flag.as_bytes() }).collect()
+fn needs_of(needs: &[(usize, String)]) -> Vec<Need<&[u8]>> {
+    needs.iter().map(|(count, flag)| Need { count: *count as u32, flag: flag.as_bytes() }).collect()
 }
 
 fn some_ids(random: &mut Random, ids: &[String]) -> Vec<String> {
@@ -267,9 +270,9 @@ pub(super) fn bytes(ids: &[String]) -> Vec<&[u8]> {
     ids.iter().map(String::as_bytes).collect()
 }
 
-pub(super) fn pick(bench: &mut Bench, random: &mut Random, token: &str, ids: &[String]) {
+pub(super) fn pick(rig: &mut Rig, random: &mut Random, token: &str, ids: &[String]) {
     let ids = some_ids(random, ids);
-    let (now, naive) = (bench.now, &mut bench.naive);
+    let (now, naive) = (rig.now, &mut rig.naive);
     let full = naive.holds_per_user > 0 && naive.user_holds(b"dee") >= naive.holds_per_user
         || naive.seats_per_user > 0 && naive.user_seats(b"dee") + ids.len() > naive.seats_per_user;
     let from = random.chance(30).then(|| random.pick(&BLOCKS));
@@ -280,7 +283,7 @@ pub(super) fn pick(bench: &mut Bench, random: &mut Random, token: &str, ids: &[S
         let from = from.map(str::as_bytes);
         let pick = Pick { user: b"dee", ttl: 100, token, orphans: None, from, seats: bytes(&ids) };
         let expected = if full { Code::Limit } else { Code::NotFound };
-        assert_eq!(bench.ask(&Request::Pick(pick)), Err(expected));
+        assert_eq!(rig.ask(&Request::Pick(pick)), Err(expected));
         return;
     }
     let block = block.flatten();
@@ -301,12 +304,12 @@ pub(super) fn pick(bench: &mut Bench, random: &mut Random, token: &str, ids: &[S
     let token = TokenChoice { token: token.as_bytes(), chosen: false };
     let from = from.map(str::as_bytes);
     let pick = Pick { user: b"dee", ttl: 100, token, orphans, from, seats: bytes(&ids) };
-    let got = bench.ask(&Request::Pick(pick));
+    let got = rig.ask(&Request::Pick(pick));
     assert_eq!(got.map(|_| ()), expected);
 }
 
-pub(super) fn confirm(bench: &mut Bench, token: &[u8], order: Option<&[u8]>) {
-    let naive = &mut bench.naive;
+pub(super) fn confirm(rig: &mut Rig, token: &[u8], order: Option<&[u8]>) {
+    let naive = &mut rig.naive;
     let seats = naive.seats_of(token);
     let expected = match naive.claims.get_mut(token) {
         None => Err(Code::NotFound),
@@ -320,13 +323,13 @@ pub(super) fn confirm(bench: &mut Bench, token: &[u8], order: Option<&[u8]>) {
             Ok(seats.len())
         }
     };
-    let got = bench.ask(&Request::Confirm { token, user: None, order });
+    let got = rig.ask(&Request::Confirm { token, user: None, order });
     assert_eq!(got, expected.map(|seats| Reply::Integer(seats as i64)));
 }
 
 /// Sells a hold in exchange for sold seats, which mostly are all of one order.
-pub(super) fn exchange(bench: &mut Bench, random: &mut Random, token: &[u8], ids: &[String]) {
-    let naive = &mut bench.naive;
+pub(super) fn exchange(rig: &mut Rig, random: &mut Random, token: &[u8], ids: &[String]) {
+    let naive = &mut rig.naive;
     let order = b"order1".to_vec();
     let is_of_order = |naive: &mut Naive, id: &String| matches!(&naive.by_id(id).state, State::Sold(_, Some(filed)) if *filed == order);
     let filed: Vec<String> = ids.iter().filter(|&id| is_of_order(naive, id)).cloned().collect();
@@ -353,11 +356,11 @@ pub(super) fn exchange(bench: &mut Bench, random: &mut Random, token: &[u8], ids
     };
     let (order, from) = (Some(&order[..]), &order[..]);
     let request = Request::Exchange { token, user: None, order, from, seats: bytes(&ids) };
-    assert_eq!(bench.ask(&request), expected.map(|seats| Reply::Integer(seats as i64)));
+    assert_eq!(rig.ask(&request), expected.map(|seats| Reply::Integer(seats as i64)));
 }
 
-pub(super) fn release(bench: &mut Bench, random: &mut Random, token: &[u8]) {
-    let naive = &mut bench.naive;
+pub(super) fn release(rig: &mut Rig, random: &mut Random, token: &[u8]) {
+    let naive = &mut rig.naive;
     let mut seats = naive.seats_of(token);
     let some = random.chance(50) && !seats.is_empty();
     if some {
@@ -375,11 +378,11 @@ pub(super) fn release(bench: &mut Bench, random: &mut Random, token: &[u8]) {
         }
     };
     let seats = some.then(|| bytes(&seats));
-    assert_eq!(bench.ask(&Request::Release { token, seats }), expected);
+    assert_eq!(rig.ask(&Request::Release { token, seats }), expected);
 }
 
-pub(super) fn refund(bench: &mut Bench, random: &mut Random, ids: &[String]) {
-    let naive = &mut bench.naive;
+pub(super) fn refund(rig: &mut Rig, random: &mut Random, ids: &[String]) {
+    let naive = &mut rig.naive;
     let sold: Vec<String> =
         ids.iter().filter(|id| matches!(naive.by_id(id).state, State::Sold(..))).cloned().collect();
     let from = if sold.is_empty() || random.chance(20) { ids } else { &sold };
@@ -393,16 +396,16 @@ pub(super) fn refund(bench: &mut Bench, random: &mut Random, ids: &[String]) {
     } else {
         Err(Code::BadState)
     };
-    assert_eq!(bench.ask(&Request::Refund { order: None, seats: bytes(&ids) }), expected);
+    assert_eq!(rig.ask(&Request::Refund { order: None, seats: bytes(&ids) }), expected);
 }
 
-pub(super) fn block(bench: &mut Bench, random: &mut Random, ids: &[String]) {
+pub(super) fn block(rig: &mut Rig, random: &mut Random, ids: &[String]) {
     let ids = some_ids(random, ids);
     let block = random.chance(60);
     let name = random.chance(60).then(|| random.pick(&BLOCKS));
-    let until = random.chance(50).then(|| bench.now + random.pick(&[1, 30, 90]));
+    let until = random.chance(50).then(|| rig.now + random.pick(&[1, 30, 90]));
     let from = if block { State::Free } else { State::Blocked };
-    let naive = &mut bench.naive;
+    let naive = &mut rig.naive;
     let expected = if ids.iter().all(|id| naive.by_id(id).state == from) {
         let number = (block && (name.is_some() || until.is_some())).then(|| naive.block_for(name, until));
         for id in &ids {
@@ -418,24 +421,23 @@ pub(super) fn block(bench: &mut Bench, random: &mut Random, ids: &[String]) {
     let (name, seats) = (name.map(str::as_bytes), bytes(&ids));
     let request = match (block, name, until) {
         (false, ..) => Request::Unblock(seats),
-        (true, None, None) => Request::Block(seats),
-        (true, ..) => Request::BlockIn { name, until, seats },
+        (true, ..) => Request::Block { name, until, seats },
     };
-    assert_eq!(bench.ask(&request), expected, "{request:?}");
+    assert_eq!(rig.ask(&request), expected, "{request:?}");
 }
 
-pub(super) fn end_block(bench: &mut Bench, random: &mut Random) {
+pub(super) fn end_block(rig: &mut Rig, random: &mut Random) {
     let name = random.pick(&BLOCKS);
-    let found = bench.naive.blocks.iter().find(|block| block.name == name).map(|block| block.number);
+    let found = rig.naive.blocks.iter().find(|block| block.name == name).map(|block| block.number);
     let expected = match found {
         None => Err(Code::NotFound),
-        Some(number) => Ok(Reply::Integer(bench.naive.end_block(number))),
+        Some(number) => Ok(Reply::Integer(rig.naive.end_block(number))),
     };
-    assert_eq!(bench.ask(&Request::EndBlock(name.as_bytes())), expected);
+    assert_eq!(rig.ask(&Request::EndBlock(name.as_bytes())), expected);
 }
 
-pub(super) fn extend(bench: &mut Bench, token: &[u8]) {
-    let (now, naive) = (bench.now, &mut bench.naive);
+pub(super) fn extend(rig: &mut Rig, token: &[u8]) {
+    let (now, naive) = (rig.now, &mut rig.naive);
     let longest = naive.max_hold;
     let expected = match naive.claims.get_mut(token) {
         None => Err(Code::NotFound),
@@ -446,5 +448,5 @@ pub(super) fn extend(bench: &mut Bench, token: &[u8]) {
             Ok(Reply::Integer(claim.until))
         }
     };
-    assert_eq!(bench.ask(&Request::Extend { token, ttl: 200 }), expected);
+    assert_eq!(rig.ask(&Request::Extend { token, ttl: 200 }), expected);
 }

@@ -2,7 +2,7 @@
 
 use super::house::{House, wish};
 use allot_core::seat::list::Filter;
-use allot_core::seat::request::{Hold, Orphans, Replace, Request, Wait};
+use allot_core::seat::request::{Hold, Orphans, Replace, Request, Wait, Wish};
 use allot_core::seat::{Reply, Show, WaitRecord, decide, decide_due};
 use allot_core::shared::refusal::{Code, Refusal};
 use allot_core::shared::token::TokenChoice;
@@ -53,8 +53,8 @@ impl House {
     }
 }
 
-fn gold(count: i64) -> Hold<'static> {
-    Hold { tier: Some(b"gold"), ttl: 10_000, ..wish("", count) }
+fn gold(count: u32) -> Hold<'static> {
+    Hold { ttl: 10_000, wish: Wish { tier: Some(b"gold"), ..wish("", count).wish }, ..wish("", count) }
 }
 
 /// A show whose four gold seats are held by `first`.
@@ -90,12 +90,20 @@ fn freed_seats_are_offered_in_the_same_step_in_order_of_arrival() {
 #[test]
 fn waiters_are_listed_by_what_they_ask_for_by_name() {
     let mut house = sold_out();
-    house.step(&Request::BlockIn { name: Some(b"press"), until: None, seats: vec![b"a-2-1"] }).unwrap();
+    house.step(&Request::Block { name: Some(b"press"), until: None, seats: vec![b"a-2-1"] }).unwrap();
     house.pick("eve", "e", &["a-2-2"]).unwrap();
-    house.wait("any", Hold { tier: None, ..gold(1) }, 0).unwrap();
+    house.wait("any", Hold { wish: Wish { tier: None, ..gold(1).wish }, ..gold(1) }, 0).unwrap();
     house.wait("ann", gold(1), 0).unwrap();
-    house.wait("bob", Hold { tier: Some(b"silver"), areas: vec![b"a"], ..gold(1) }, 0).unwrap();
-    house.wait("cid", Hold { tier: None, from: Some(b"press"), ..gold(2) }, 0).unwrap();
+    house
+        .wait(
+            "bob",
+            Hold { wish: Wish { tier: Some(b"silver"), areas: vec![b"a"], ..gold(1).wish }, ..gold(1) },
+            0,
+        )
+        .unwrap();
+    house
+        .wait("cid", Hold { wish: Wish { tier: None, from: Some(b"press"), ..gold(2).wish }, ..gold(2) }, 0)
+        .unwrap();
     let listed = |filter: Filter<'_>| -> Vec<String> {
         let (waiters, _) = house.show.list_waiters(filter, 0, 100, house.now);
         let name = |&id: &u32| String::from_utf8_lossy(&house.show.waiters().get(id).user).into_owned();
@@ -181,10 +189,10 @@ fn offer_that_is_not_confirmed_goes_to_the_next_at_its_expiry() {
 #[test]
 fn refund_and_unblock_serve_waiters() {
     let mut house = sold_out();
-    house.step(&Request::Block(vec![b"a-2-1"])).unwrap();
+    house.step(&Request::Block { name: None, until: None, seats: vec![b"a-2-1"] }).unwrap();
     house.confirm("h", None).unwrap();
     house.wait("ann", gold(1), 0).unwrap();
-    house.wait("bob", Hold { tier: Some(b"silver"), ..gold(2) }, 0).unwrap();
+    house.wait("bob", Hold { wish: Wish { tier: Some(b"silver"), ..gold(2).wish }, ..gold(2) }, 0).unwrap();
     house.step(&Request::Refund { order: None, seats: vec![b"a-1-3"] }).unwrap();
     house.step(&Request::Unblock(vec![b"a-2-1"])).unwrap();
     assert_eq!((house.seats_of("ann"), house.seats_of("bob")), (1, 2));
@@ -240,11 +248,11 @@ fn waiter_at_a_limit_is_passed_over_until_the_limit_allows_seats() {
 #[test]
 fn waiter_who_forbids_orphans_is_served_when_others_take_the_orphan() {
     let mut house = sold_out();
-    let forbid = |count| Hold { orphans: Orphans::Forbid, ..gold(count) };
+    let forbid = |count| Hold { wish: Wish { orphans: Orphans::Forbid, ..gold(count).wish }, ..gold(count) };
     house.wait("ann", forbid(3), 0).unwrap();
     house.step(&Request::Release { token: b"h", seats: None }).unwrap();
     assert_eq!(house.seats_of("ann"), 0, "three of four would strand a seat");
-    house.step(&Request::Block(vec![b"a-1-4"])).unwrap();
+    house.step(&Request::Block { name: None, until: None, seats: vec![b"a-1-4"] }).unwrap();
     assert_eq!(house.seats_of("ann"), 3);
 }
 
@@ -273,7 +281,7 @@ fn waiting_list_survives_a_snapshot_in_its_order() {
 fn altered_tiers_serve_those_who_wait_for_them() {
     let mut house = sold_out();
     house.step(&Request::Release { token: b"h", seats: Some(vec![b"a-1-4"]) }).unwrap();
-    house.step(&Request::Block(vec![b"a-1-4"])).unwrap();
+    house.step(&Request::Block { name: None, until: None, seats: vec![b"a-1-4"] }).unwrap();
     house.wait("ann", gold(2), 0).unwrap();
     house.alter(&json!({"areas": [{"id": "a", "rows": [{"label": "2", "tier": "gold"}]}]})).unwrap();
     house.settle();
@@ -299,7 +307,13 @@ fn seats_that_return_to_a_block_are_offered_to_those_who_wait_for_it() {
     let exchange = |house: &mut House| {
         let replace = Some(Replace { token: b"bob", other: false });
         let token = TokenChoice { token: b"new", chosen: true };
-        let silver = Hold { tier: Some(b"silver"), ttl: 100, replace, token, ..wish("bob", 1) };
+        let silver = Hold {
+            ttl: 100,
+            replace,
+            token,
+            wish: Wish { tier: Some(b"silver"), ..wish("bob", 1).wish },
+            ..wish("bob", 1)
+        };
         bob(house, Request::Hold(silver))
     };
     let returns: [(&str, Return<'_>); 4] =
@@ -307,8 +321,8 @@ fn seats_that_return_to_a_block_are_offered_to_those_who_wait_for_it() {
     for (name, give_back) in returns {
         let mut house = House::with_seats(4, &json!({}));
         let seats = vec![&b"a-1-1"[..]];
-        house.step(&Request::BlockIn { name: Some(b"press"), until: None, seats }).unwrap();
-        let press = || Hold { from: Some(b"press"), ..gold(1) };
+        house.step(&Request::Block { name: Some(b"press"), until: None, seats }).unwrap();
+        let press = || Hold { wish: Wish { from: Some(b"press"), ..gold(1).wish }, ..gold(1) };
         assert!(house.wait("bob", press(), 0).unwrap().offered);
         assert!(!house.wait("ann", press(), 0).unwrap().offered);
         // A seat of no block becomes free: the block is searched in vain, and not again until its own seats return.
@@ -324,9 +338,9 @@ fn waiter_from_a_block_that_has_passed_its_end_is_offered_nothing() {
     let mut house = House::with_seats(4, &json!({}));
     let block = |until| {
         let seats = vec![&b"a-1-1"[..]];
-        Request::BlockIn { name: Some(b"press"), until: Some(until), seats }
+        Request::Block { name: Some(b"press"), until: Some(until), seats }
     };
-    let press = || Hold { from: Some(b"press"), ..gold(1) };
+    let press = || Hold { wish: Wish { from: Some(b"press"), ..gold(1).wish }, ..gold(1) };
     house.step(&block(50)).unwrap();
     assert!(house.wait("bob", press(), 0).unwrap().offered);
     assert!(!house.wait("ann", press(), 0).unwrap().offered);

@@ -29,14 +29,10 @@ pub(super) fn decide_alter(show: &Show, now: Millis, part: &PlanPart) -> Decided
         limits.check()?;
         let events = part.events.unwrap_or(show.events);
         let areas = arranged_areas(show, part)?;
-        // The events that change only limits do not have all of them.
-        if limits == limits.with_rest_of(show.limits) {
-            return match (areas.is_empty(), limits == show.limits && events == show.events) {
-                (true, true) => unchanged(Reply::Ok),
-                (true, false) => decided(Event::Limited { limits, events }, Reply::Ok),
-                (false, _) => decided(Event::Arranged { limits, events, areas }, Reply::Ok),
-            };
+        if areas.is_empty() && (limits, events) == (show.limits, show.events) {
+            return unchanged(Reply::Ok);
         }
+        return decided(Event::Arranged { limits, events, areas }, Reply::Ok);
     }
     let (plan, venue) = altered_plan(show, part)?;
     if plan == show.plan() {
@@ -119,8 +115,9 @@ fn remove_seats(venue: &Venue, areas: &mut [PlanArea], ids: &[String]) -> Result
         };
         let mut seats = listed(row, "remove_seats")?;
         for position in positions {
-            if let Some(seat) = seats.get_mut(position as usize) {
-                *seat = None;
+            match seats.get_mut(position as usize) {
+                Some(seat) => *seat = None,
+                None => invariant!("a seat of the venue is in its row of the plan"),
             }
         }
         (row.tier, row.seats) = (None, PlanSeats::List(seats));

@@ -35,21 +35,23 @@ pub(super) fn decide_block(
     }
     let seats = named(show, seats)?;
     all_are(show, &seats, Owner::Free, "free")?;
-    let block = show.blocks.find(name, until);
-    if block.is_some_and(|block| show.has_ended(block, now)) {
-        return refuse(Code::BadState, "the block has ended, and its seats are about to be free");
-    }
-    let block = block.and_then(|id| show.blocks.get(id));
-    if block.is_none() && show.blocks.len() >= MAX_BLOCKS {
-        return refuse(Code::Limit, format!("a show has at most {MAX_BLOCKS} blocks"));
-    }
-    let before = block.map_or(0, |block| block.seats.len());
-    if before + seats.len() > MAX_BLOCK_SEATS {
-        let text = format!("a block has at most {MAX_BLOCK_SEATS} seats; this one has {before}");
-        return refuse(Code::Limit, text);
+    if name.is_some() || until.is_some() {
+        let block = show.blocks.find(name, until);
+        if block.is_some_and(|block| show.has_ended(block, now)) {
+            return refuse(Code::BadState, "the block has ended, and its seats are about to be free");
+        }
+        let block = block.and_then(|id| show.blocks.get(id));
+        if block.is_none() && show.blocks.len() >= MAX_BLOCKS {
+            return refuse(Code::Limit, format!("a show has at most {MAX_BLOCKS} blocks"));
+        }
+        let before = block.map_or(0, |block| block.seats.len());
+        if before + seats.len() > MAX_BLOCK_SEATS {
+            let text = format!("a block has at most {MAX_BLOCK_SEATS} seats; this one has {before}");
+            return refuse(Code::Limit, text);
+        }
     }
     let count = seats.len() as i64;
-    decided(Event::BlockedIn { name: name.map(Bytes::from_slice), until, seats }, Reply::Integer(count))
+    decided(Event::Blocked { name: name.map(Bytes::from_slice), until, seats }, Reply::Integer(count))
 }
 
 pub(super) fn decide_end(show: &Show, now: Millis, name: &[u8]) -> Decided {

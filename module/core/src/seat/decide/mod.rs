@@ -2,25 +2,21 @@
 
 mod alter;
 mod block;
-mod expected;
-mod lifted;
 pub(super) mod orphans;
-pub mod overdue;
 mod party;
+mod rows;
 pub(super) mod rules;
 mod scatter;
-pub mod search;
+pub(super) mod search;
 pub mod wait;
 mod whole_areas;
-pub mod wish;
 
 use self::orphans::{check_orphans, forbids_orphans};
 use self::rules::{
     Decided, all_are, all_are_of_order, bad_seat, check_user, check_user_limits, deadline, live_block,
     live_hold, named, no_hold, resolve, retried, turn_of,
 };
-use self::search::Search;
-use self::wish::Found;
+use self::search::{Found, Search};
 use super::claims::{MAX_COUNT, Seats, Stage};
 use super::event::{Event, Events, Held, Turn};
 use super::outcome::{HoldRecord, Reply};
@@ -56,13 +52,7 @@ pub fn decide(show: &Show, now: Millis, request: &Request<'_>) -> Decided {
         }
         Request::Release { token, seats } => decide_release(show, now, token, seats.as_deref()),
         Request::Refund { order, seats } => decide_refund(show, *order, seats),
-        Request::Block(seats) => {
-            let seats = named(show, seats)?;
-            all_are(show, &seats, Owner::Free, "free")?;
-            let count = seats.len() as i64;
-            decided(Event::Blocked { seats }, Reply::Integer(count))
-        }
-        Request::BlockIn { name, until, seats } => block::decide_block(show, now, *name, *until, seats),
+        Request::Block { name, until, seats } => block::decide_block(show, now, *name, *until, seats),
         Request::EndBlock(name) => block::decide_end(show, now, name),
         Request::Unblock(seats) => {
             let seats = named(show, seats)?;
@@ -92,26 +82,26 @@ fn decide_hold(show: &Show, now: Millis, hold: &Hold<'_>) -> Decided {
     if let Some(record) = retried(show, now, hold.user, hold.token, fingerprint)? {
         return unchanged(Reply::Hold(record));
     }
-    hold.wanted().check()?;
+    hold.wish.check()?;
     let until = deadline(show, now, now, hold.ttl)?;
     let replaced = match hold.replace {
         Some(replace) => Some(live_hold(show, now, replace.token, Some(hold.user))?),
         None => None,
     };
-    check_user_limits(show, hold.user, hold.count as u32, replaced)?;
-    hold.from.map(|name| live_block(show, now, name)).transpose()?;
-    let wish = resolve(show, &hold.wanted())?;
+    check_user_limits(show, hold.user, hold.wish.count, replaced)?;
+    hold.wish.from.map(|name| live_block(show, now, name)).transpose()?;
+    let wish = resolve(show, &hold.wish)?;
     let lifted = replaced.map(|id| show.claims.get(id));
     let again = hold.replace.is_some_and(|replace| !replace.other);
     let seats = match Search::new(show, &wish, lifted.map_or(&[], |claim| &claim.seats), again).run() {
         Found::TooFew => return unchanged(Reply::None),
         Found::NotAdjacent => {
-            let alone = if hold.orphans == Orphans::Forbid {
+            let alone = if wish.orphans == Orphans::Forbid {
                 " without leaving a single one beside them"
             } else {
                 ""
             };
-            return refuse(Code::NoAdjacent, format!("no {} seats side by side are free{alone}", hold.count));
+            return refuse(Code::NoAdjacent, format!("no {} seats side by side are free{alone}", wish.count));
         }
         Found::Seats(seats) => seats,
     };

@@ -1,7 +1,7 @@
 //! `SEAT.PICK ... ORPHANS FORBID`: picked seats that leave a single free seat are refused.
 
 use crate::seat::bits::{self, Bits};
-use crate::seat::choice::Kind;
+use crate::seat::kind::Kind;
 use crate::seat::plan::PickOrphans;
 use crate::seat::request::Pick;
 use crate::seat::state::{Show, Strip};
@@ -10,14 +10,14 @@ use crate::shared::refusal::{Code, Refusal, refuse};
 use crate::shared::text::quoted;
 
 /// Whether picked seats must leave no single seat.
-pub(in crate::seat) fn forbids_orphans(show: &Show, pick: &Pick<'_>) -> bool {
+pub(super) fn forbids_orphans(show: &Show, pick: &Pick<'_>) -> bool {
     pick.orphans.unwrap_or(show.limits.pick_orphans) == PickOrphans::Forbid
 }
 
 /// Refuses seats (free, in ascending order) after which more single seats are free than before. Only seats without flags
 /// count: other requests take no others. With a block, only its seats count. O(seats words of their rows); with a block
 /// O(positions of their rows).
-pub(in crate::seat) fn check_orphans(show: &Show, picked: &[Seat], from: Option<u32>) -> Result<(), Refusal> {
+pub(super) fn check_orphans(show: &Show, picked: &[Seat], from: Option<u32>) -> Result<(), Refusal> {
     let mut strips: Vec<(u32, u32)> = picked.iter().filter_map(|&seat| show.strip_of(seat)).collect();
     strips.sort_unstable();
     strips.dedup();
@@ -31,7 +31,7 @@ pub(in crate::seat) fn check_orphans(show: &Show, picked: &[Seat], from: Option<
             Some(block) => available(show, strip, block),
         };
         let alone: Vec<usize> = single_seats(&free).collect();
-        let row = base..base + Seat::from(show.venue.layout(strip.row).len);
+        let row = show.venue.positions_of(strip.row);
         for &seat in picked.iter().filter(|seat| row.contains(seat)) {
             bits::put(&mut free, (seat - base) as usize, false);
         }

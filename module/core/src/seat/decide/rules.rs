@@ -1,17 +1,14 @@
 //! Rules that several requests share: names, limits, deadlines, tokens.
 
-use super::wish::Wish;
 use crate::invariant;
-use crate::seat::choice::FlagNeed;
 use crate::seat::claims::{Seats, Stage};
 use crate::seat::event::{Event, Turn};
 use crate::seat::outcome::{HoldRecord, Reply};
-use crate::seat::request::Wanted;
 use crate::seat::state::{Owner, Show};
 use crate::seat::venue::Seat;
+use crate::seat::wish::{NamedWish, Need, NumberedWish, Wish};
 use crate::shared::Millis;
 use crate::shared::decision;
-use crate::shared::field::Any;
 use crate::shared::refusal::{Code, Refusal, refuse};
 use crate::shared::text::quoted;
 use crate::shared::token::{TokenChoice, check_identifier, check_ttl};
@@ -110,38 +107,35 @@ pub(in crate::seat) fn check_user_limits(
     Ok(())
 }
 
-/// Resolves the names of a request.
-pub(in crate::seat) fn resolve(show: &Show, wanted: &Wanted<'_>) -> Result<Wish, Refusal> {
-    let tier = match wanted.tier {
+/// Resolves the names of a wish.
+pub(in crate::seat) fn resolve(show: &Show, wish: &NamedWish<'_>) -> Result<NumberedWish, Refusal> {
+    let tier = match wish.tier {
         None => None,
         Some(name) => match show.venue.tier_called(name) {
             Some(tier) => Some(tier),
             None => return refuse(Code::NotFound, format!("no seat of this show has tier {}", quoted(name))),
         },
     };
-    let mut areas = Vec::with_capacity(wanted.areas.len());
-    for name in wanted.areas {
+    let mut areas = Vec::with_capacity(wish.areas.len());
+    for name in &wish.areas {
         match show.venue.area_called(name) {
             Some(area) => areas.push(area),
             None => return refuse(Code::NotFound, format!("this show has no area {}", quoted(name))),
         }
     }
-    let flags = wanted.flags.iter().fold(0, |all, name| all | show.venue.flag_bit(name));
-    let mut needs = Vec::with_capacity(wanted.needs.len());
-    for need in wanted.needs {
-        match show.venue.flag_bit(need.flag) {
+    let flags = wish.flags.iter().fold(0, |union, name| union | show.venue.flag_bit(name));
+    let mut needs = Vec::with_capacity(wish.needs.len());
+    for &Need { count, flag } in &wish.needs {
+        match show.venue.flag_bit(flag) {
             0 => {
-                return refuse(
-                    Code::NotFound,
-                    format!("no seat of this show has flag {}", quoted(need.flag)),
-                );
+                return refuse(Code::NotFound, format!("no seat of this show has flag {}", quoted(flag)));
             }
-            flag => needs.push(FlagNeed { count: need.count as u32, flag: Any(flag) }),
+            flag => needs.push(Need { count, flag }),
         }
     }
-    let from = wanted.from.map(|name| block_called(show, name)).transpose()?;
-    let (adjacent, orphans) = (wanted.adjacent, wanted.orphans);
-    Ok(Wish { count: wanted.count as usize, tier, areas, adjacent, orphans, flags, needs, from })
+    let from = wish.from.map(|name| block_called(show, name)).transpose()?;
+    let &Wish { count, adjacent, orphans, .. } = wish;
+    Ok(Wish { count, tier, areas, adjacent, orphans, flags, needs, from })
 }
 
 /// The number of the block of that name.
@@ -153,7 +147,7 @@ pub fn block_called(show: &Show, name: &[u8]) -> Result<u32, Refusal> {
 }
 
 /// The turn that these seats take: that of their area, if they all lie in one.
-pub(in crate::seat) fn turn_of(show: &Show, wish: &Wish, seats: &[Seat]) -> Turn {
+pub(in crate::seat) fn turn_of(show: &Show, wish: &NumberedWish, seats: &[Seat]) -> Turn {
     let area = |seat: &Seat| show.venue.area_of(show.venue.row_of(*seat));
     let (Some(first), Some(last)) = (seats.first().map(area), seats.last().map(area)) else {
         invariant!("a hold has seats");

@@ -1,7 +1,6 @@
 //! Seats that are not all together: in as few groups as possible, or the first ones.
 
-use super::search::Search;
-use super::wish::Need;
+use super::rows::{Rows, RunNeed};
 use crate::seat::bits::{self, Bits};
 use crate::seat::claims::Seats;
 use crate::seat::plan::Rule;
@@ -10,7 +9,7 @@ use crate::seat::venue::{Row, Seat};
 /// The index does not tell runs of this length from longer ones.
 const LONG: usize = 127;
 
-impl Search<'_> {
+impl Rows<'_> {
     /// Step 5, over several areas: all free seats of each, and in the last only the missing ones.
     pub(super) fn over_areas(&self, candidates: &[u32], count: usize) -> Seats {
         let mut seats = Seats::new();
@@ -32,16 +31,15 @@ impl Search<'_> {
             return self.in_seat_order(area, count);
         }
         let mut seats = Seats::new();
-        let lengths = area.iter().fold(0, |all, &bucket| all | self.lengths(bucket));
+        let lengths = area.iter().fold(0, |union, &group| union | self.lengths(group));
         if lengths >> LONG & 1 == 1
             && let Some(seats) = self.part_of_longest_run(area, count)
         {
             return seats;
         }
         for len in (1..LONG).rev().filter(|len| lengths >> len & 1 == 1) {
-            let mut rows = self.rows(area, Need::Exactly(len));
-            while let Some((row, strips)) = rows.next_row() {
-                for start in self.runs_of(row, &strips, len) {
+            for (row, places) in self.walk(area, RunNeed::Exactly(len)) {
+                for start in self.runs_of(row, &places, len) {
                     let missing = count - seats.len();
                     if missing == 0 {
                         return seats;
@@ -57,11 +55,10 @@ impl Search<'_> {
     /// for more. O(log rows) for each row with such a run.
     fn part_of_longest_run(&self, area: &[u32], size: usize) -> Option<Seats> {
         let mut longest: Option<(usize, Row, usize)> = None;
-        let mut rows = self.rows(area, Need::Run(LONG));
-        while let Some((row, strips)) = rows.next_row() {
+        for (row, places) in self.walk(area, RunNeed::Run(LONG)) {
             let (positions, rule) = self.shape(row);
-            for (bucket, strip) in strips {
-                for (start, len) in bits::runs(&self.seats(bucket, strip).takeable) {
+            for (group, place) in places {
+                for (start, len) in bits::runs(&self.seats(group, place).takeable) {
                     let is_first =
                         |other: Row, at| row == other && bits::is_better(start, at, len, positions, rule);
                     if longest
@@ -84,12 +81,12 @@ impl Search<'_> {
         self.window(row, inside.unwrap_or(start), size)
     }
 
-    /// Starts of the runs of exactly `len` seats in these strips of a row, the best first.
-    fn runs_of(&self, row: Row, strips: &[(u32, u32)], len: usize) -> Vec<usize> {
+    /// Starts of the runs of exactly `len` seats at these places of a row, the best first.
+    fn runs_of(&self, row: Row, places: &[(u32, u32)], len: usize) -> Vec<usize> {
         let (positions, rule) = self.shape(row);
         let mut runs = Vec::new();
-        for &(bucket, strip) in strips {
-            let seats = self.seats(bucket, strip);
+        for &(group, place) in places {
+            let seats = self.seats(group, place);
             runs.extend(bits::runs(&seats.takeable).filter(|run| run.1 == len).map(|run| run.0));
         }
         runs.sort_unstable_by(|&a, &b| match bits::is_better(a, b, len, positions, rule) {
@@ -107,24 +104,21 @@ impl Search<'_> {
             if seats.len() == count {
                 break;
             }
-            let mut rows = self.rows(area, Need::Run(1));
-            while seats.len() < count
-                && let Some((row, strips)) = rows.next_row()
-            {
-                let (positions, rule) = self.shape(row);
+            for (row, places) in self.walk(area, RunNeed::Run(1)) {
                 let mut free = Bits::new();
-                for (bucket, strip) in strips {
-                    let takeable = self.seats(bucket, strip).takeable;
-                    free.resize(takeable.len().max(free.len()), 0);
-                    free.iter_mut().zip(takeable).for_each(|(all, one)| *all |= one);
+                for (group, place) in places {
+                    bits::unite(&mut free, &self.seats(group, place).takeable);
                 }
-                let base = self.show.venue.base(row);
+                let ((positions, rule), base) = (self.shape(row), self.show.venue.base(row));
                 let missing = count - seats.len();
                 let order = match rule {
                     Rule::Ltr => bits::ones(&free).take(missing).collect(),
                     Rule::Rtl | Rule::Center => bits::in_order(&free, positions, rule),
                 };
                 seats.extend(order.into_iter().take(missing).map(|position| base + position as Seat));
+                if seats.len() == count {
+                    break;
+                }
             }
         }
         seats

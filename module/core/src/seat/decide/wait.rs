@@ -1,14 +1,14 @@
 //! The waiting list: `SEAT.WAIT`, `SEAT.UNWAIT`, and the offers to waiters.
 
 use super::rules::{Decided, check_user_limits, deadline, live_block, resolve, retried, turn_of};
-use super::search::Search;
-use super::wish::{Found, Wish};
-use crate::seat::event::{Event, Held, Waited, WaitedFrom};
+use super::search::{Found, Search};
+use crate::seat::event::{Event, Held, Waited};
 use crate::seat::outcome::{Reply, WaitRecord};
 use crate::seat::plan::max;
-use crate::seat::request::{Hold, Wait};
+use crate::seat::request::Wait;
 use crate::seat::state::Show;
-use crate::seat::waiting::{MAX_QUEUES, MAX_WAITERS, QueueWish};
+use crate::seat::waiting::{MAX_QUEUES, MAX_WAITERS};
+use crate::seat::wish::{LastingWish, NamedWish, NumberedWish, Wish};
 use crate::shared::counter::Counter;
 use crate::shared::decision::{decided, unchanged};
 use crate::shared::field::Any;
@@ -22,60 +22,41 @@ pub(super) fn decide_wait(show: &Show, now: Millis, wait: &Wait<'_>) -> Decided 
     if let Some(record) = waited(show, now, wait, fingerprint)? {
         return unchanged(Reply::Wait(record));
     }
-    let wanted = wait.hold.wanted();
-    wanted.check()?;
+    wait.hold.wish.check()?;
     check_ttl(wait.hold.ttl)?;
     let offered_until = deadline(show, now, now, wait.offer)?;
-    let (count, user) = (wait.hold.count as u32, wait.hold.user);
+    let (count, user) = (wait.hold.wish.count, wait.hold.user);
     let most = show.limits.seats_per_user;
     if most > 0 && count > most {
         return refuse(Code::Limit, format!("a user may have {most} seats, not {count}"));
     }
-    wanted.from.map(|name| live_block(show, now, name)).transpose()?;
-    let wish = resolve(show, &wanted)?;
+    wait.hold.wish.from.map(|name| live_block(show, now, name)).transpose()?;
+    let wish = resolve(show, &wait.hold.wish)?;
+    let token = Bytes::from_slice(wait.hold.token.token);
+    let record = |position: u64, until| {
+        let (token, user, offered) = (token.clone(), Bytes::from_slice(user), position == 0);
+        Reply::Wait(WaitRecord { token, user, count, offered, position, since: now, until })
+    };
     // Before others are served, nobody is.
     if !show.waiters.unserved
         && check_user_limits(show, user, count, None).is_ok()
         && let Found::Seats(seats) = Search::new(show, &wish, &[], false).run()
     {
-        let (token, user) = (Bytes::from_slice(wait.hold.token.token), Bytes::from_slice(user));
-        let record = WaitRecord {
-            token: token.clone(),
-            user: user.clone(),
-            count,
-            offered: true,
-            position: 0,
-            since: now,
-            until: offered_until,
-        };
-        let turn = turn_of(show, &wish, &seats);
+        let reply = record(0, offered_until);
+        let (user, turn) = (Bytes::from_slice(user), turn_of(show, &wish, &seats));
         let fingerprint = Any(fingerprint);
         let held = Held { token, user, until: offered_until, fingerprint, seats, turn, replaced: None };
-        return decided(Event::Offered(held), Reply::Wait(record));
+        return decided(Event::Offered(held), reply);
     }
-    let wish = queue_wish(wait, &wish);
+    let wish = lasting(&wait.hold.wish, wish);
     check_room(show, wait, &wish)?;
     let position = show.waiters.next_position(&wish, wait.priority) as u64;
     let until = now.saturating_add(wait.hold.ttl);
-    let (token, user) = (Bytes::from_slice(wait.hold.token.token), Bytes::from_slice(user));
-    let record = WaitRecord {
-        token: token.clone(),
-        user: user.clone(),
-        count,
-        offered: false,
-        position,
-        since: now,
-        until,
-    };
+    let reply = record(position, until);
+    let user = Bytes::from_slice(user);
     let (priority, offer, fingerprint) = (wait.priority, wait.offer, Any(fingerprint));
     let waited = Waited { token, user, wish, priority, until, offer, fingerprint };
-    let waited = Box::new(waited);
-    let event = if waited.wish.from.is_some() {
-        Event::WaitedFrom(WaitedFrom(waited))
-    } else {
-        Event::Waited(waited)
-    };
-    decided(event, Reply::Wait(record))
+    decided(Event::Waited(Box::new(waited)), reply)
 }
 
 /// The record of the wait, if an equal request with this token made it before.
@@ -106,7 +87,7 @@ fn waited(
 }
 
 /// Checks the limits of the waiting list.
-fn check_room(show: &Show, wait: &Wait<'_>, wish: &QueueWish) -> Result<(), Refusal> {
+fn check_room(show: &Show, wait: &Wait<'_>, wish: &LastingWish) -> Result<(), Refusal> {
     let (waiters, user) = (&show.waiters, wait.hold.user);
     let waits = waiters.of_user(user);
     let most = match show.limits.waits_per_user {
@@ -129,22 +110,14 @@ fn check_room(show: &Show, wait: &Wait<'_>, wish: &QueueWish) -> Result<(), Refu
     Counter::new("number of arrivals", waiters.arrivals).check_room()
 }
 
-fn queue_wish(wait: &Wait<'_>, wish: &Wish) -> QueueWish {
-    let mut areas = wish.areas.clone();
+/// The wish as a waiter has it; `ids` is the same wish by numbers.
+fn lasting(names: &NamedWish<'_>, ids: NumberedWish) -> LastingWish {
+    let Wish { count, mut areas, adjacent, orphans, flags, mut needs, .. } = ids;
     areas.sort_unstable();
     areas.dedup();
-    let mut needs = wish.needs.clone();
-    needs.sort_unstable_by_key(|need| need.flag.0);
-    QueueWish {
-        count: wish.count as u32,
-        tier: wait.hold.tier.map(Bytes::from_slice),
-        areas,
-        adjacent: wish.adjacent,
-        orphans: wish.orphans,
-        flags: Any(wish.flags),
-        needs,
-        from: wait.hold.from.map(Bytes::from_slice),
-    }
+    needs.sort_unstable_by_key(|need| need.flag);
+    let (tier, from) = (names.tier.map(Bytes::from_slice), names.from.map(Bytes::from_slice));
+    Wish { count, tier, areas, adjacent, orphans, flags, needs, from }
 }
 
 pub(super) fn decide_unwait(show: &Show, now: Millis, token: &[u8]) -> Decided {
@@ -193,9 +166,9 @@ pub fn next_offer(show: &Show, now: Millis, in_vain: &mut Vec<u32>) -> Option<Ev
     })
 }
 
-/// The wish of a queue with the numbers of today; `None` if no seat has its tier any more, or its
-/// block does not exist, or has passed its end.
-fn served_wish(show: &Show, now: Millis, wish: &QueueWish) -> Option<Wish> {
+/// The wish of a waiter with the numbers of now; `None` if no seat has its tier any more, or its block does not exist, or
+/// has passed its end.
+fn served_wish(show: &Show, now: Millis, wish: &LastingWish) -> Option<NumberedWish> {
     let tier = match &wish.tier {
         None => None,
         Some(name) => Some(show.venue.tier_called(name)?),
@@ -204,9 +177,8 @@ fn served_wish(show: &Show, now: Millis, wish: &QueueWish) -> Option<Wish> {
         None => None,
         Some(name) => Some(show.blocks.called(name).filter(|&block| !show.has_ended(block, now))?),
     };
-    let (adjacent, orphans, flags) = (wish.adjacent, wish.orphans, wish.flags.0);
-    let (areas, needs) = (wish.areas.clone(), wish.needs.clone());
-    Some(Wish { count: wish.count as usize, tier, areas, adjacent, orphans, flags, needs, from })
+    let Wish { count, areas, adjacent, orphans, flags, needs, .. } = wish.clone();
+    Some(Wish { count, tier, areas, adjacent, orphans, flags, needs, from })
 }
 
 /// The waiters whose time is over, as events, at most `limit`.
@@ -214,9 +186,4 @@ pub(super) fn overdue_waits(show: &Show, now: Millis, limit: usize) -> impl Iter
     let due = show.waiters.deadlines.due(now, limit);
     let token = |id: u32| show.waiters.get(id).token.clone();
     due.into_iter().map(move |id| Event::Unwaited { token: token(id), expired: true })
-}
-
-/// The hold that a wait asks for now. The wait depends on the same overdue holds.
-pub(super) fn as_hold<'a>(wait: &Wait<'a>) -> Hold<'a> {
-    Hold { ttl: wait.offer, ..wait.hold.clone() }
 }

@@ -3,22 +3,19 @@
 //! An area may have thousands of buckets with a few seats in each row. To walk the strips of each, once for each kind,
 //! would take tens of milliseconds; here each row is read once, for all tiers and all kinds. Seats of different tiers form
 //! no run, so the row is divided into two halves: successive groups of one tier belong to one and the other by turns. In
-//! a half, seats side by side are of one tier. The search treats a half as a bucket, and a row of a half as a strip. The
-//! seats of a request of one tier are all in the first half.
+//! a half, seats side by side are of one tier. For the search, a half is a group of rows as a bucket is. The seats of a
+//! request of one tier are all in the first half.
 
 use crate::invariant;
 use crate::seat::bits::{self, Bits};
-use crate::seat::choice::Kind;
 use crate::seat::index::Runs;
-use crate::seat::state::{Bucket, Show};
-use crate::seat::venue::{Area, Layout, Row, Seat, Tier};
+use crate::seat::kind::{Kind, Kinds};
+use crate::seat::sparse::Sparse;
+use crate::seat::state::Show;
+use crate::seat::venue::{Area, Layout, NO_SLOT, Row, Seat, Tier};
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 use std::cell::RefCell;
-
-/// The kinds of seats of a request: the seats that it may take, and then its parts (`Wish::parts`) if it has needs. The
-/// former has all seats of the parts, which have no seat in common.
-pub(super) type Kinds = SmallVec<[Kind; 6]>;
 
 /// The words of a row of any length.
 type Words = SmallVec<[u64; 64]>;
@@ -29,7 +26,7 @@ pub(super) struct WholeAreas<'a> {
     /// Only seats of this tier.
     tier: Option<Tier>,
     kinds: Kinds,
-    areas: HashMap<Area, RefCell<Rows>>,
+    areas: HashMap<Area, RefCell<ReadRows>>,
 }
 
 /// A half of an area.
@@ -41,13 +38,11 @@ pub(super) struct Half {
 
 /// The rows of an area that have been read: those from the first on.
 #[derive(Default)]
-struct Rows {
+struct ReadRows {
     /// For each row, where its words begin.
-    starts: Vec<u32>,
+    starts: Vec<usize>,
     /// For each row the seats of the first half, then for each kind the seats that may be taken.
     words: Vec<u64>,
-    /// For each row and kind, the longest runs of both halves; 127 if it is longer.
-    longest: Vec<[u8; 2]>,
 }
 
 impl<'a> WholeAreas<'a> {
@@ -59,14 +54,9 @@ impl<'a> WholeAreas<'a> {
         candidates: &[u32],
         kinds: Kinds,
     ) -> Option<Self> {
-        let mut areas: HashMap<Area, RefCell<Rows>> = HashMap::new();
+        let mut areas: HashMap<Area, RefCell<ReadRows>> = HashMap::new();
         for bucket in candidates.iter().map(|&bucket| show.bucket_at(bucket)) {
-            // To read all of the rows for a few seats of one tier would take longer than to walk the strips of the tier.
-            let is_worth_it = || tier.is_none() || is_large_part(show, bucket);
-            if !areas.contains_key(&bucket.area)
-                && kinds.iter().any(|&kind| bucket.lacks_view(kind))
-                && is_worth_it()
-            {
+            if !areas.contains_key(&bucket.area) && kinds.iter().any(|&kind| bucket.lacks_view(kind)) {
                 areas.insert(bucket.area, RefCell::default());
             }
         }
@@ -99,133 +89,110 @@ impl<'a> WholeAreas<'a> {
         Some(Half { area: number / 2, second: number % 2 == 1 })
     }
 
-    /// The half and the strip of a seat, if its area is read as a whole.
-    pub(super) fn strip_of(&self, seat: Seat) -> Option<(u32, u32)> {
+    /// The half and the place of a seat, if its area is read as a whole.
+    pub(super) fn place_of(&self, seat: Seat) -> Option<(u32, u32)> {
         let venue = &self.show.venue;
         let row = venue.row_of(seat);
         let area = venue.area_of(row);
         let first = self.first_half(area)?;
-        let strip = row - venue.area(area).rows.start;
+        let place = row - venue.area(area).rows.start;
         let position = (seat - venue.base(row)) as usize;
         let is_first =
-            self.with_row(area, strip, |rows, row| bits::is_set(self.part(rows, row, 0), position));
-        Some((if is_first { first } else { first + 1 }, strip))
+            self.with_row(area, place, |first_half, _| bits::is_set(first_half, position)).unwrap_or(true);
+        Some((if is_first { first } else { first + 1 }, place))
     }
 
-    /// The row of a strip of a half.
-    pub(super) fn row(&self, half: Half, strip: u32) -> Row {
-        self.show.venue.area(half.area).rows.start + strip
+    /// The row at a place of a half.
+    pub(super) fn row(&self, half: Half, place: u32) -> Row {
+        self.show.venue.area(half.area).rows.start + place
     }
 
-    /// The first strip of a half from `from` on that has a run of one of the `wanted` lengths, of seats of a kind. O(rows),
-    /// and O(seats) of the rows that have not been read.
-    pub(super) fn first(&self, half: Half, kind: usize, from: u32, wanted: u128) -> Option<u32> {
-        (from..self.strips(half)).find(|&strip| {
-            self.with_row(half.area, strip, |rows, row| {
-                let longest = self.longest(rows, row, half, kind);
-                let shorter = wanted & !(!0 << longest) != 0;
-                wanted >> longest & 1 == 1 && longest > 0
-                    || shorter && self.lengths_in(rows, row, half, kind) & wanted != 0
-            })
-        })
+    /// The first place of a half from `from` on whose seats of a kind meet a need. O(rows), and O(seats) of the rows that
+    /// have not been read.
+    pub(super) fn first(
+        &self,
+        half: Half,
+        kind: usize,
+        from: u32,
+        meets: impl Fn(&[u64]) -> bool,
+    ) -> Option<u32> {
+        (from..self.places(half)).find(|&place| self.with_seats(half, kind, place, &meets).unwrap_or(false))
     }
 
     /// The lengths of the runs of a half. O(rows + runs).
     pub(super) fn lengths(&self, half: Half, kind: usize) -> u128 {
-        let strips = 0..self.strips(half);
-        strips.fold(0, |all, strip| {
-            all | self.with_row(half.area, strip, |rows, row| self.lengths_in(rows, row, half, kind))
-        })
+        let lengths = |place| self.with_seats(half, kind, place, |seats| Runs::of(seats).lengths);
+        (0..self.places(half)).filter_map(lengths).fold(0, |union, one| union | one)
     }
 
     /// How many seats of a kind a half has; rows are read until there are `enough`.
     pub(super) fn free(&self, half: Half, kind: usize, enough: usize) -> usize {
         let mut free = 0;
-        (0..self.strips(half)).any(|strip| {
-            free += self.with_row(half.area, strip, |rows, row| {
-                self.words(rows, row, half, kind).map(|word| word.count_ones() as usize).sum::<usize>()
-            });
+        (0..self.places(half)).any(|place| {
+            free += self.with_seats(half, kind, place, bits::count).unwrap_or(0) as usize;
             free >= enough
         });
         free
     }
 
-    /// The seats of a kind in a strip, as bits of the row.
-    pub(super) fn seats(&self, half: Half, kind: usize, strip: u32) -> Bits {
-        self.with_row(half.area, strip, |rows, row| self.seats_in(rows, row, half, kind))
+    /// The seats of a kind at a place, as bits of the row.
+    pub(super) fn seats(&self, half: Half, kind: usize, place: u32) -> Bits {
+        self.with_seats(half, kind, place, Bits::from_slice).unwrap_or_default()
     }
 
-    fn strips(&self, half: Half) -> u32 {
+    fn places(&self, half: Half) -> u32 {
         self.show.venue.area(half.area).rows.len() as u32
     }
 
-    /// Calls `f` with the rows of an area and the place of one of them, which is read if need be.
-    fn with_row<T>(&self, area: Area, strip: u32, f: impl FnOnce(&Rows, usize) -> T) -> T {
-        let place = strip as usize;
-        match self.areas.get(&area) {
-            None => {
-                invariant!("an area that is read as a whole has its rows");
-                f(&Rows::default(), place)
-            }
-            Some(rows) => {
-                if rows.borrow().starts.len() <= place {
-                    let mut rows = rows.borrow_mut();
-                    let first = self.show.venue.area(area).rows.start;
-                    (rows.starts.len()..=place).for_each(|next| rows.read(self, first + next as Row));
-                }
-                f(&rows.borrow(), place)
-            }
-        }
-    }
-
-    /// Part 0 of a row: the seats of the first half; part 1 and so on: the seats of each kind.
-    fn part<'b>(&self, rows: &'b Rows, row: usize, part: usize) -> &'b [u64] {
-        let start = rows.starts.get(row).map_or(0, |&start| start as usize);
-        let end = rows.starts.get(row + 1).map_or(rows.words.len(), |&end| end as usize);
-        let words = (end - start) / (self.kinds.len() + 1);
-        rows.words.get(start + part * words..start + (part + 1) * words).unwrap_or_default()
-    }
-
-    fn seats_in(&self, rows: &Rows, row: usize, half: Half, kind: usize) -> Bits {
-        self.words(rows, row, half, kind).collect()
-    }
-
-    fn words<'b>(
-        &self,
-        rows: &'b Rows,
-        row: usize,
-        half: Half,
-        kind: usize,
-    ) -> impl Iterator<Item = u64> + use<'b> {
-        let words = self.part(rows, row, 1 + kind).iter().zip(self.part(rows, row, 0));
+    /// Calls `f` with the seats of a kind at a place of a half.
+    fn with_seats<T>(&self, half: Half, kind: usize, place: u32, f: impl FnOnce(&[u64]) -> T) -> Option<T> {
         let other = if half.second { !0 } else { 0 };
-        words.map(move |(seats, first)| seats & (first ^ other))
+        self.with_row(half.area, place, |first_half, kinds| {
+            let seats = kinds.chunks_exact(first_half.len()).nth(kind);
+            invariant!(seats.is_some(), "a row is read for each kind of the request");
+            let seats = seats.unwrap_or_default();
+            if let ([seats], [first]) = (seats, first_half) {
+                // Most rows have one word.
+                return f(&[seats & (first ^ other)]);
+            }
+            let seats: Bits =
+                seats.iter().zip(first_half).map(|(seats, first)| seats & (first ^ other)).collect();
+            f(&seats)
+        })
     }
 
-    fn longest(&self, rows: &Rows, row: usize, half: Half, kind: usize) -> u8 {
-        let [first, second] = rows.longest.get(row * self.kinds.len() + kind).copied().unwrap_or_default();
-        if half.second { second } else { first }
-    }
-
-    fn lengths_in(&self, rows: &Rows, row: usize, half: Half, kind: usize) -> u128 {
-        match self.longest(rows, row, half, kind) {
-            longest @ 0..=1 => u128::from(longest) << 1,
-            _ => Runs::of(&self.seats_in(rows, row, half, kind)).lengths,
+    /// Calls `f` with the seats of the first half of a row, and one after the other the seats of each kind. The row is read
+    /// if need be.
+    fn with_row<T>(&self, area: Area, place: u32, f: impl FnOnce(&[u64], &[u64]) -> T) -> Option<T> {
+        let place = place as usize;
+        let rows = self.areas.get(&area);
+        invariant!(rows.is_some(), "an area that is read as a whole has its rows");
+        let rows = rows?;
+        if rows.borrow().starts.len() <= place {
+            let mut rows = rows.borrow_mut();
+            let first = self.show.venue.area(area).rows.start;
+            (rows.starts.len()..=place).for_each(|next| rows.read(self, first + next as Row));
         }
+        let rows = rows.borrow();
+        let start = rows.starts.get(place).copied().unwrap_or(usize::MAX);
+        let end = rows.starts.get(place + 1).copied().unwrap_or(rows.words.len());
+        let words = rows.words.get(start..end);
+        let words = words.map(|words| words.split_at(words.len() / (1 + self.kinds.len())));
+        invariant!(words.is_some(), "a row that was read has its words");
+        words.map(|(first_half, kinds)| f(first_half, kinds))
     }
 }
 
-impl Rows {
+impl ReadRows {
     /// Makes room for the area of a row, since most areas are read to their end.
     fn reserve(&mut self, whole: &WholeAreas<'_>, row: Row) {
-        let (venue, kinds) = (&whole.show.venue, whole.kinds.len());
+        let venue = &whole.show.venue;
         let area = venue.area_of(row);
         let rows = venue.area(area).rows.len();
         // At most this: each row may end inside a word.
-        let words = positions_of(whole.show, area) as usize / 64 + rows;
+        let words = venue.positions_in(area).len() / 64 + rows;
         self.starts.reserve_exact(rows);
-        self.words.reserve_exact(words * (1 + kinds));
-        self.longest.reserve_exact(rows * kinds);
+        self.words.reserve_exact(words * (1 + whole.kinds.len()));
     }
 
     /// Reads the next row. O(positions + flagged seats * kinds).
@@ -237,78 +204,45 @@ impl Rows {
             self.reserve(whole, row);
         }
         let start = self.words.len();
-        self.starts.push(start as u32);
+        self.starts.push(start);
         let mut free: Words = match whole.tier {
             None => layout.seats_and_first_half(&mut self.words),
             Some(tier) => {
-                self.words.extend(layout.seats_of_tier(tier));
-                self.words.get(start..).unwrap_or_default().into()
+                let seats = layout.seats_of_tier(tier);
+                self.words.extend_from_slice(&seats);
+                seats.into_iter().collect()
             }
         };
         show.owners.keep_free(show.venue.base(row), &mut free);
         self.words.resize(start + count * (1 + kinds.len()), 0);
-        let Some((first_half, taken)) =
-            self.words.get_mut(start..).and_then(|words| words.split_at_mut_checked(count))
-        else {
-            invariant!("the words of a row that is read are there");
-            return;
-        };
+        let taken = self.words.get_mut(start + count..).unwrap_or_default();
         let flagged = put_flagged(layout, kinds, taken, count);
-        for (kind, number) in kinds.iter().zip(0..) {
-            let words = taken.get_mut(number * count..(number + 1) * count).unwrap_or_default();
+        for (words, kind) in taken.chunks_exact_mut(count).zip(kinds) {
             for ((word, free), flagged) in words.iter_mut().zip(&free).zip(&flagged) {
                 let plain = if kind.carried == 0 { !flagged } else { 0 };
                 *word = (*word | plain) & free;
             }
-            let half =
-                |other: u64| words.iter().zip(&*first_half).map(move |(word, first)| word & (first ^ other));
-            self.longest.push([longest_run(half(0)), longest_run(half(!0))]);
         }
     }
 }
 
-/// Whether an eighth of the area's positions, or more, are seats of a bucket.
-fn is_large_part(show: &Show, bucket: &Bucket) -> bool {
-    bucket.counts.all() >= positions_of(show, bucket.area) / 8
-}
-
-/// The positions of an area.
-fn positions_of(show: &Show, area: Area) -> Seat {
-    let rows = &show.venue.area(area).rows;
-    rows.clone().last().map_or(0, |last| {
-        show.venue.base(last) + Seat::from(show.venue.layout(last).len) - show.venue.base(rows.start)
-    })
-}
-
 /// Sets, for each kind, the bits of the row's flagged seats that are of this kind. Returns all flagged seats.
 fn put_flagged(layout: &Layout, kinds: &[Kind], taken: &mut [u64], count: usize) -> Words {
-    let Some((all, parts)) = kinds.split_first() else {
-        invariant!("a request that reads whole areas has a kind of seats");
-        return Words::new();
-    };
     let flagged = (0..count).map(|word| {
-        // What most seats change is kept in registers.
-        let (mut flagged, mut of_all, mut of_first) = (0, 0, 0);
-        for &(position, flags) in layout.flagged(word).seats() {
+        let mut put = |kind: usize, bit: u64| match taken.get_mut(kind * count + word) {
+            Some(taken) => *taken |= bit,
+            None => invariant!("a row has words for each kind of the request"),
+        };
+        let mut flagged = 0;
+        for &(position, flags) in layout.flagged(word).0 {
             let bit = 1 << (position % 64);
             flagged |= bit;
-            if !all.takes(flags) {
-                continue;
-            }
-            of_all |= bit;
-            match parts.iter().position(|kind| kind.takes(flags)) {
-                None => {}
-                Some(0) => of_first |= bit,
-                Some(part) => {
-                    if let Some(taken) = taken.get_mut((1 + part) * count + word) {
-                        *taken |= bit;
-                    }
+            // The first kind has all seats of the others, which have no seat in common.
+            if kinds.first().is_some_and(|all| all.takes(flags)) {
+                put(0, bit);
+                if let Some(part) = kinds.iter().skip(1).position(|kind| kind.takes(flags)) {
+                    put(1 + part, bit);
                 }
-            }
-        }
-        for (kind, of_kind) in [of_all, of_first].into_iter().enumerate() {
-            if let Some(taken) = taken.get_mut(kind * count + word) {
-                *taken |= of_kind;
             }
         }
         flagged
@@ -316,27 +250,79 @@ fn put_flagged(layout: &Layout, kinds: &[Kind], taken: &mut [u64], count: usize)
     flagged.collect()
 }
 
-/// The length of the longest run; 127 if it is longer.
-fn longest_run(seats: impl Iterator<Item = u64> + Clone) -> u8 {
-    let mut words = seats.clone();
-    if let (Some(mut word), None) = (words.next(), words.next()) {
-        // Most rows have one word. Each step makes all runs shorter by one.
-        let mut longest = 0;
-        while word != 0 {
-            word &= word << 1;
-            longest += 1;
+impl Layout {
+    /// The seats of the row. Appends those of its first half to `halves`: successive groups of seats of one tier belong to
+    /// the first and the second half by turns. The second half is the remaining seats. O(positions).
+    fn seats_and_first_half(&self, halves: &mut Vec<u64>) -> Words {
+        let len = usize::from(self.len);
+        if let [(_, only)] = &*self.tiers {
+            let seats = only.kept.dense(&only.words, len);
+            halves.extend_from_slice(&seats);
+            return seats.into_iter().collect();
         }
-        return longest;
+        // The tier at the end of the words so far, and their half.
+        let (mut last, mut half) = (NO_SLOT, 0_u64);
+        let words = self.slots.chunks(64).map(|slots| {
+            let (mut seats, mut changes) = (0, 0_u64);
+            for (bit, &slot) in slots.iter().enumerate() {
+                seats |= u64::from(slot != NO_SLOT) << bit;
+                changes |= u64::from(slot != last) << bit;
+                last = slot;
+            }
+            // Whether the number of changes up to each position is odd.
+            let odd = [1, 2, 4, 8, 16, 32].into_iter().fold(changes, |odd, by| odd ^ odd << by) ^ half;
+            half = if odd >> 63 == 1 { !0 } else { 0 };
+            halves.push(odd & seats);
+            seats
+        });
+        words.collect()
     }
-    let (mut some, mut pairs, mut last) = (0, 0, 0);
-    for word in seats.clone() {
-        some |= word;
-        pairs |= word & (word << 1 | last);
-        last = word >> 63;
+
+    /// The seats of one tier as bits of the row. O(log tiers + words).
+    fn seats_of_tier(&self, tier: Tier) -> Bits {
+        let found = self.tiers.binary_search_by_key(&tier, |&(tier, _)| tier).ok();
+        let none = Sparse::default();
+        let seats = found.and_then(|slot| self.tiers.get(slot)).map_or(&none, |(_, seats)| seats);
+        seats.kept.dense(&seats.words, usize::from(self.len))
     }
-    match (some, pairs) {
-        (0, _) => 0,
-        (_, 0) => 1,
-        _ => Runs::of(&seats.collect::<Bits>()).longest.min(127) as u8,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::seat::bits::is_set;
+    use crate::seat::labels::Labels;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn seats_side_by_side_are_in_one_half_if_they_have_one_tier(
+            row in prop::collection::vec(prop::option::weighted(0.9, 0u16..12), 1..300), tiers in 1u16..12,
+        ) {
+            let row: Vec<Option<Tier>> = row.into_iter().map(|tier| tier.map(|tier| tier % tiers)).collect();
+            let seats_of = |tier: Tier| {
+                let mut seats = Sparse::default();
+                (0..row.len()).filter(|&at| row[at] == Some(tier)).for_each(|at| seats.push(at));
+                (tier, seats)
+            };
+            let of_tiers: Vec<_> = (0..tiers).map(seats_of).filter(|(_, seats)| seats.count() > 0).collect();
+            let layout = Layout::new(row.len() as u16, of_tiers, Vec::new(), Labels::default());
+            for tier in 0..12 {
+                let of_tier = layout.seats_of_tier(tier);
+                prop_assert!((0..row.len()).all(|at| is_set(&of_tier, at) == (row[at] == Some(tier))));
+                prop_assert_eq!(of_tier.len(), row.len().div_ceil(64));
+            }
+            let mut halves = vec![7];
+            let seats = layout.seats_and_first_half(&mut halves);
+            prop_assert_eq!(halves.remove(0), 7);
+            for at in 0..row.len() {
+                prop_assert_eq!(is_set(&seats, at), row[at].is_some());
+                let is_first = |at: usize| is_set(&halves, at);
+                prop_assert!(row[at].is_some() || !is_first(at));
+                if at > 0 && row[at].is_some() && row[at - 1].is_some() {
+                    prop_assert_eq!(is_first(at) == is_first(at - 1), row[at] == row[at - 1], "{}", at);
+                }
+            }
+        }
     }
 }

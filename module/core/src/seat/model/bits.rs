@@ -46,6 +46,12 @@ pub fn count(bits: &[u64]) -> u32 {
     bits.iter().map(|word| word.count_ones()).sum()
 }
 
+/// Adds the bits of `more` to `union`, which grows if need be.
+pub fn unite(union: &mut Bits, more: &[u64]) {
+    union.resize(union.len().max(more.len()), 0);
+    union.iter_mut().zip(more).for_each(|(union, more)| *union |= more);
+}
+
 /// Number of set bits of a range. O(words of the range).
 pub fn count_in(bits: &[u64], range: Range<usize>) -> usize {
     if let ([word], 0..64) = (bits, range.end) {

@@ -1,13 +1,14 @@
 //! Blocks with a name, from which requests may take seats, and blocks that end by themselves. Seats that are only blocked
 //! are in no block.
 
+use super::claims::Seats;
 use super::venue::Seat;
 use crate::shared::deadlines::Deadlines;
 use crate::shared::invariant::Checked;
 use crate::shared::names::NameIndex;
 use crate::shared::table::Table;
 use crate::shared::{Bytes, Millis};
-use crate::{ensure, invariant};
+use crate::{ensure, fields, invariant};
 use hashbrown::HashMap;
 use std::collections::BTreeMap;
 
@@ -17,15 +18,17 @@ pub const MAX_BLOCK_SEATS: usize = 20_000;
 /// The most blocks of a show.
 pub const MAX_BLOCKS: usize = 10_000;
 
-/// Seats that were blocked together.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Block {
-    /// Its name; `None` for seats that are only blocked until a time.
-    pub name: Option<Bytes>,
-    /// When it ends by itself; a block without a name always has an end.
-    pub until: Option<Millis>,
-    /// Its seats, in ascending order; never empty. In a block with a name, some may be held or sold.
-    pub seats: Vec<Seat>,
+fields! {
+    /// Seats that were blocked together.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Block {
+        /// Its name; `None` for seats that are only blocked until a time.
+        pub name: Option<Bytes>,
+        /// When it ends by itself; a block without a name always has an end.
+        pub until: Option<Millis>,
+        /// Its seats, in ascending order; never empty. In a block with a name, some may be held or sold.
+        pub seats: Seats,
+    }
 }
 
 /// All blocks of a show. Their numbers are not part of the state: they may differ on a replica.
@@ -96,7 +99,7 @@ impl Blocks {
     /// `None` keeps it. O(seats of the block).
     pub(in crate::seat) fn add(&mut self, name: Option<&Bytes>, until: Option<Millis>, seats: &[Seat]) {
         let id = self.find(name.map(|name| &name[..]), until).unwrap_or_else(|| {
-            let id = self.table.insert(Block { name: name.cloned(), until, seats: Vec::new() });
+            let id = self.table.insert(Block { name: name.cloned(), until, seats: Seats::new() });
             match (name, until) {
                 (Some(name), _) => self.by_name.insert(name, id),
                 (None, Some(until)) => _ = self.by_end.insert(until, id),
@@ -104,7 +107,10 @@ impl Blocks {
             }
             id
         });
-        let Some(block) = self.table.get_mut(id) else { return };
+        let Some(block) = self.table.get_mut(id) else {
+            invariant!("a block that is found by its name or end exists");
+            return;
+        };
         block.seats.extend_from_slice(seats);
         block.seats.sort_unstable();
         block.until = until.or(block.until);
@@ -123,8 +129,11 @@ impl Blocks {
         let mut dropped: Vec<(u32, Seat)> = seats.iter().filter_map(block_of).collect();
         dropped.sort_unstable();
         for of_block in dropped.chunk_by(|(one, _), (other, _)| one == other) {
-            let Some(&(id, _)) = of_block.first() else { continue };
-            let Some(block) = self.table.get_mut(id) else { continue };
+            let id = of_block.first().map(|&(id, _)| id);
+            let Some((id, block)) = id.and_then(|id| Some((id, self.table.get_mut(id)?))) else {
+                invariant!("the block of a seat exists");
+                continue;
+            };
             // Both lists rise, so one walk over them is enough.
             let mut next = of_block.iter().peekable();
             block.seats.retain(|seat| next.next_if(|(_, dropped)| dropped == seat).is_none());
@@ -151,10 +160,10 @@ impl Blocks {
     }
 
     /// Removes a block, and returns its seats.
-    pub(in crate::seat) fn remove(&mut self, id: u32) -> Vec<Seat> {
+    pub(in crate::seat) fn remove(&mut self, id: u32) -> Seats {
         let Some(block) = self.table.remove(id) else {
             invariant!("a block that ends exists");
-            return Vec::new();
+            return Seats::new();
         };
         self.deadlines.remove(id);
         match (&block.name, block.until) {

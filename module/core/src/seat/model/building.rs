@@ -6,19 +6,19 @@ use super::own_ids::OwnIds;
 use super::plan::{Plan, PlanArea, PlanRow, PlanSeats, identifier, max, wrong};
 use super::sparse::Sparse;
 use super::standing;
-use super::venue::{Area, AreaInfo, Layout, NO_SLOT, Names, Row, RowInfo, Seat, Tier, Venue};
+use super::venue::{Area, AreaInfo, Layout, NO_SLOT, NumberedNames, Row, RowInfo, Seat, Tier, Venue};
 use crate::invariant;
 use crate::shared::MAX_IDENTIFIER;
+use crate::shared::names::NameIndex;
 use crate::shared::refusal::Refusal;
 use crate::shared::text::quoted;
 use hashbrown::{DefaultHashBuilder, HashMap, HashSet, HashTable};
 use std::hash::BuildHasher;
 use std::sync::OnceLock;
 
-/// A plan row in preparation: its place in the plan, for messages, and its layout.
+/// A row in preparation: its layout, and, unless it is of a standing area, the row of the plan with its place there.
 struct Draft<'a> {
-    plan: &'a PlanRow,
-    place: usize,
+    plan: Option<(usize, &'a PlanRow)>,
     layout: u32,
 }
 
@@ -28,8 +28,8 @@ type SeatParts<'p> = (&'p str, Option<&'p str>, &'p [String]);
 /// Data that is collected while the rows of a plan are read.
 #[derive(Default)]
 struct Drafting<'p> {
-    tiers: Names,
-    flags: Names,
+    tiers: NumberedNames,
+    flags: NumberedNames,
     layouts: Vec<Layout>,
     /// Numbers of the layouts, by the layouts themselves.
     interned: HashTable<u32>,
@@ -61,11 +61,11 @@ impl Venue {
             rows: Vec::with_capacity(plan.areas.iter().map(|area| area.rows.len()).sum()),
             layouts: Vec::new(),
             row_labels: Box::default(),
-            tiers: Names::default(),
-            flags: Names::default(),
+            tiers: NumberedNames::default(),
+            flags: NumberedNames::default(),
             seats: 0,
             positions: 0,
-            area_by_id: HashMap::new(),
+            area_by_id: NameIndex::default(),
             rows_by_label: HashTable::new(),
             hasher,
             row_of_block: Vec::new(),
@@ -77,59 +77,23 @@ impl Venue {
         for (number, area) in plan.areas.iter().enumerate() {
             let place = format!("areas[{number}]");
             identifier(|| format!("{place}.id"), &area.id)?;
-            if venue.area_by_id.insert(area.id.as_bytes().into(), number as Area).is_some() {
+            if venue.area_called(area.id.as_bytes()).is_some() {
                 return Err(wrong(&place, &format!("area id {} occurs twice", quoted(&area.id))));
             }
             if let Some(name) = &area.name {
                 identifier(|| format!("{place}.name"), name)?;
             }
             let first = venue.rows.len() as Row;
-            if let Some(places) = area.standing {
-                for layout in drafting.standing(area, places, &|| place.clone())? {
-                    let label_at = row_labels.len() as u32;
-                    let row = RowInfo {
-                        base: venue.positions,
-                        layout,
-                        rank: 0,
-                        label_at,
-                        label_len: 0,
-                        area: number as u16,
-                    };
-                    venue.add_row(row, &drafting.layouts);
-                }
-                venue.add_area(area, first);
-                all_drafts.push(Vec::new());
-                continue;
-            }
-            if area.tier.is_some() {
-                return Err(wrong(
-                    &place,
-                    "tier: only a standing area has one; name the tiers of rows or seats",
-                ));
-            }
-            if area.rows.is_empty() {
-                return Err(wrong(&place, "rows: is empty"));
-            }
-            // Sorted by rank first, so that the numbers of tiers and flags follow from the normal form of the plan,
-            // and are the same on a server that loads a snapshot.
-            let mut rows: Vec<(usize, &PlanRow)> = area.rows.iter().enumerate().collect();
-            rows.sort_by_key(|(_, row)| row.rank);
-            let mut drafts = Vec::with_capacity(rows.len());
-            for (row_place, row) in rows {
-                let place = || format!("{place}.rows[{row_place}]");
-                drafts.push(Draft { plan: row, place: row_place, layout: drafting.row(row, area, &place)? });
-            }
+            let drafts = match area.standing {
+                Some(places) => drafting.standing(area, places, &|| place.clone())?,
+                None => drafting.rows(area, &place)?,
+            };
             for draft in &drafts {
+                let (rank, label) = draft.plan.map_or((0, ""), |(_, row)| (row.rank, row.label.as_str()));
                 let label_at = row_labels.len() as u32;
-                row_labels.push_str(&draft.plan.label);
-                let row = RowInfo {
-                    base: venue.positions,
-                    layout: draft.layout,
-                    rank: draft.plan.rank,
-                    label_at,
-                    label_len: draft.plan.label.len() as u16,
-                    area: number as u16,
-                };
+                row_labels.push_str(label);
+                let (base, layout, label_len) = (venue.positions, draft.layout, label.len() as u16);
+                let row = RowInfo { base, layout, rank, label_at, label_len, area: number as u16 };
                 venue.add_row(row, &drafting.layouts);
             }
             venue.add_area(area, first);
@@ -158,6 +122,7 @@ impl Venue {
 
     /// Adds an area, with the rows from `first` on.
     fn add_area(&mut self, area: &PlanArea, first: Row) {
+        self.area_by_id.insert(area.id.as_bytes(), self.areas.len() as Area);
         self.areas.push(AreaInfo {
             id: area.id.as_str().into(),
             name: area.name.as_deref().unwrap_or(&area.id).into(),
@@ -196,10 +161,12 @@ impl Venue {
             let rows = self.area(area as Area).rows.clone();
             for (draft, row) in drafts.iter().zip(rows) {
                 let base = self.base(row);
-                let PlanSeats::List(seats) = &draft.plan.seats else { continue };
+                let Some((place, PlanRow { seats: PlanSeats::List(seats), .. })) = draft.plan else {
+                    continue;
+                };
                 for (position, seat) in seats.iter().enumerate() {
                     let Some(id) = seat.as_ref().and_then(|seat| seat.id.as_deref()) else { continue };
-                    let place = || format!("areas[{area}].rows[{}].seats[{position}]", draft.place);
+                    let place = || format!("areas[{area}].rows[{place}].seats[{position}]");
                     identifier(|| format!("{}.id", place()), id)?;
                     let number = base + position as Seat;
                     derived.clear();
@@ -238,20 +205,21 @@ impl Venue {
         for (area, drafts) in areas.iter().enumerate() {
             let info = self.area(area as Area);
             // In the order of the plan, so that the message names the later of two.
-            let mut rows: Vec<(&Draft<'_>, Row)> = drafts.iter().zip(info.rows.clone()).collect();
-            rows.sort_unstable_by_key(|(draft, _)| draft.place);
-            for (draft, row) in rows {
+            let rows = drafts.iter().zip(info.rows.clone());
+            let mut rows: Vec<(usize, u32, Row)> =
+                rows.filter_map(|(draft, row)| Some((draft.plan?.0, draft.layout, row))).collect();
+            rows.sort_unstable();
+            for (place, number, row) in rows {
                 let label = self.row_label(row);
                 let shared = self.rows_labelled(area as Area, label.as_bytes()).nth(1).is_some();
                 let layout = self.layout(row);
                 let longest = info.id.len() + label.len() + layout.labels.longest() + 2;
-                let suspicious = dashes
-                    || shared
-                    || duplicated.get(draft.layout as usize).is_some_and(|&duplicated| duplicated);
+                let suspicious =
+                    dashes || shared || duplicated.get(number as usize).is_some_and(|&duplicated| duplicated);
                 if !suspicious && longest <= MAX_IDENTIFIER {
                     continue;
                 }
-                let place = format!("areas[{area}].rows[{}]", draft.place);
+                let place = format!("areas[{area}].rows[{place}]");
                 for seat in self.seats_of(row).filter(|&seat| self.own_ids.of(seat).is_none()) {
                     id.clear();
                     self.write_id(seat, &mut id);
@@ -270,6 +238,25 @@ impl Venue {
 }
 
 impl<'p> Drafting<'p> {
+    /// The rows of an area that is no standing area.
+    fn rows(&mut self, area: &'p PlanArea, place: &str) -> Result<Vec<Draft<'p>>, Refusal> {
+        if area.tier.is_some() {
+            return Err(wrong(place, "tier: only a standing area has one; name the tiers of rows or seats"));
+        }
+        if area.rows.is_empty() {
+            return Err(wrong(place, "rows: is empty"));
+        }
+        // Sorted by rank first, so that the numbers of tiers and flags follow from the normal form of the plan, and are the
+        // same on a server that loads a snapshot.
+        let mut rows: Vec<(usize, &PlanRow)> = area.rows.iter().enumerate().collect();
+        rows.sort_by_key(|(_, row)| row.rank);
+        let draft = |(number, row)| {
+            let place = || format!("{place}.rows[{number}]");
+            Ok(Draft { plan: Some((number, row)), layout: self.row(row, area, &place)? })
+        };
+        rows.into_iter().map(draft).collect()
+    }
+
     /// Parses a row; returns the number of its layout.
     fn row(&mut self, row: &'p PlanRow, area: &PlanArea, place: &dyn Fn() -> String) -> Result<u32, Refusal> {
         let refuse = |what: &str| Err(wrong(&place(), what));
@@ -323,8 +310,9 @@ impl<'p> Drafting<'p> {
             if slot == tiers.len() {
                 tiers.push((tier, Sparse::default()));
             }
-            if let Some((_, seats)) = tiers.get_mut(slot) {
-                seats.push(position);
+            match tiers.get_mut(slot) {
+                Some((_, seats)) => seats.push(position),
+                None => invariant!("the slot of a tier is one of its row"),
             }
             let mut set = 0;
             for flag in *seat_flags {
@@ -344,8 +332,9 @@ impl<'p> Drafting<'p> {
             count += 1;
         }
         for (tier, _) in &tiers {
-            if let Some(slot) = self.tier_slots.get_mut(usize::from(*tier)) {
-                *slot = NO_SLOT;
+            match self.tier_slots.get_mut(usize::from(*tier)) {
+                Some(slot) => *slot = NO_SLOT,
+                None => invariant!("a tier has a slot"),
             }
         }
         if tiers.is_empty() {
@@ -360,13 +349,13 @@ impl<'p> Drafting<'p> {
         Ok(number)
     }
 
-    /// The layouts of the rows of a standing area.
+    /// The rows of a standing area.
     fn standing(
         &mut self,
         area: &PlanArea,
         places: u32,
         place: &dyn Fn() -> String,
-    ) -> Result<Vec<u32>, Refusal> {
+    ) -> Result<Vec<Draft<'p>>, Refusal> {
         let refuse = |what: &str| Err(wrong(&place(), what));
         if !area.rows.is_empty() {
             return refuse("rows: a standing area has none");
@@ -379,21 +368,22 @@ impl<'p> Drafting<'p> {
         }
         let Some(tier) = area.tier.as_deref() else { return refuse("tier: is missing in a standing area") };
         let tier = self.tier(tier, place)?;
-        let mut layouts = Vec::new();
+        let mut rows = Vec::new();
         for first in (1..=places).step_by(standing::ROW as usize) {
             let len = (places - first + 1).min(standing::ROW) as u16;
             self.count(len.into(), len, place)?;
             let mut seats = Sparse::default();
             (0..len).for_each(|position| seats.push(position.into()));
             let labels = Labels::numbers(first, len);
-            layouts.push(self.intern(Layout::new(len, vec![(tier, seats)], Vec::new(), labels)));
+            let layout = self.intern(Layout::new(len, vec![(tier, seats)], Vec::new(), labels));
+            rows.push(Draft { plan: None, layout });
         }
-        Ok(layouts)
+        Ok(rows)
     }
 
     /// The number of a tier, which may be new.
     fn tier(&mut self, name: &str, place: &dyn Fn() -> String) -> Result<Tier, Refusal> {
-        if !self.tiers.numbers.contains_key(name.as_bytes()) {
+        if self.tiers.find(name.as_bytes()).is_none() {
             identifier(|| format!("{}.tier", place()), name)?;
         }
         let tier = self.tiers.number(name);

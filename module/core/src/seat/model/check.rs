@@ -1,10 +1,10 @@
 //! Checks a whole show: claims, owners, buckets, bits and indexes against each other.
 
-use super::choice::Kind;
 use super::claims::{Claims, Stage};
 use super::index::Runs;
+use super::kind::Kind;
 use super::state::{Bucket, Owner, Show};
-use super::venue::{Area, Seat, Venue};
+use super::venue::{Seat, Venue};
 use crate::ensure;
 use crate::shared::invariant::{Checked, Contradiction};
 use hashbrown::HashMap;
@@ -67,7 +67,6 @@ impl Show {
             ensure!(place(bucket) == place(sound), "bucket {number} is of another area or tier");
             ensure!(bucket.strips == sound.strips, "bucket {number} has other strips");
             ensure!(bucket.flags == sound.flags, "bucket {number} has other flags");
-            ensure!(bucket.longest == sound.longest, "bucket {number} has another longest run of seats");
             let (counts, expected) = (bucket.counts, sound.counts);
             ensure!(counts == expected, "bucket {number} counts {counts:?}, and its seats are {expected:?}");
             self.check_views(number, bucket)?;
@@ -236,16 +235,11 @@ impl Venue {
         );
         for (block, &row) in self.row_of_block.iter().enumerate() {
             let first = block as Seat * 64;
-            let inside = row < self.rows.len() as u32
-                && (self.base(row)..self.base(row) + Seat::from(self.layout(row).len)).contains(&first);
+            let inside = self.rows().contains(&row) && self.positions_of(row).contains(&first);
             ensure!(inside, "position {first} is not in row {row}");
         }
         for names in [&self.tiers, &self.flags] {
-            ensure!(names.names.len() == names.numbers.len(), "there are names without a number");
-            for (number, name) in names.names.iter().enumerate() {
-                let found = names.numbers.get(name.as_bytes()).map(|&found| usize::from(found));
-                ensure!(found == Some(number), "name {name} of number {number} has number {found:?}");
-            }
+            names.by_name.check((0..).zip(names.names.iter().map(|name| name.as_bytes())))?;
         }
         self.check_layouts()
     }
@@ -257,8 +251,6 @@ impl Venue {
             ensure!(info.rows.start == next && info.rows.end > next, "area {area} has rows {:?}", info.rows);
             next = info.rows.end;
             ensure!(next as usize <= self.rows.len(), "area {area} has rows up to {next}");
-            let found = self.area_called(info.id.as_bytes());
-            ensure!(found == Some(area as Area), "area {area} is {found:?} by its id");
             let other = info.rows.clone().find(|&row| self.area_of(row) as usize != area);
             ensure!(other.is_none(), "row {other:?} of area {area} is of another");
             let ranks: Vec<i32> = info.rows.clone().map(|row| self.rank(row)).collect();
@@ -266,8 +258,7 @@ impl Venue {
         }
         ensure!(next as usize == self.rows.len(), "row {next} is of no area");
         self.check_standing_areas()?;
-        ensure!(self.area_by_id.len() == self.areas.len(), "there are ids of areas that do not exist");
-        Ok(())
+        self.area_by_id.check((0..).zip(self.areas.iter().map(|area| area.id.as_bytes())))
     }
 
     /// Checks that each position of a layout is a break or has one tier, and that only seats have flags and labels.
@@ -275,6 +266,10 @@ impl Venue {
         for (number, layout) in self.layouts.iter().enumerate() {
             let len = usize::from(layout.len);
             let mut slots: Vec<Option<usize>> = vec![None; len];
+            ensure!(
+                layout.tiers.is_sorted_by_key(|&(tier, _)| tier),
+                "the tiers of layout {number} are not in order"
+            );
             for (slot, (tier, seats)) in layout.tiers.iter().enumerate() {
                 let known = usize::from(*tier) < self.tiers.names.len();
                 ensure!(known, "layout {number} has seats of unknown tier {tier}");
@@ -328,8 +323,8 @@ mod tests {
         pick(&mut show, b"held", &[b"A-1-1", b"A-1-3"]);
         pick(&mut show, b"sold", &[b"A-2-2"]);
         ask(&mut show, &Request::Confirm { token: b"sold", user: None, order: Some(b"order") });
-        ask(&mut show, &Request::Block(vec![b"B-1-2"]));
-        ask(&mut show, &Request::BlockIn { name: Some(b"press"), until: None, seats: vec![b"A-2-5"] });
+        ask(&mut show, &Request::Block { name: None, until: None, seats: vec![b"B-1-2"] });
+        ask(&mut show, &Request::Block { name: Some(b"press"), until: None, seats: vec![b"A-2-5"] });
         show
     }
 
@@ -376,7 +371,6 @@ mod tests {
             |show| show.words[0] ^= 1 << 5,
             |show| show.buckets[0].counts.free += 1,
             |show| show.buckets[0].flags = 1,
-            |show| show.buckets[0].longest += 1,
             |show| show.buckets[0].views[0].free -= 1,
             |show| _ = show.buckets[1].views.pop(),
             |show| show.buckets[0].views[0].runs.set(0, Runs::default()),
@@ -445,7 +439,7 @@ mod tests {
             |show| show.venue.rows[1].base += 1,
             |show| show.venue.rows[1].layout = 1,
             |show| show.venue.rows[1].label_at = 0,
-            |show| _ = show.venue.area_by_id.insert(b"C"[..].into(), 0),
+            |show| show.venue.area_by_id.insert(b"C", 0),
             |show| show.venue.rows_by_label.clear(),
             |show| show.venue.row_of_block[0] = 1,
             |show| show.venue.tiers.names.swap(0, 1),

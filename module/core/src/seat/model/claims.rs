@@ -145,19 +145,6 @@ impl Claims {
         self.table.get(number)
     }
 
-    /// Numbers without a claim, in the order in which they became free.
-    pub(in crate::seat) fn free_numbers(&self) -> &[u32] {
-        self.table.free()
-    }
-
-    /// Lets the next claims have these numbers in this order, and all later ones the free numbers, the last first.
-    /// `None` if the numbers contradict each other. Called before the first claim is added.
-    pub(in crate::seat) fn number(&mut self, next: &[u32], mut free: Vec<u32>) -> Option<()> {
-        free.extend(next.iter().rev());
-        self.table = Table::restore((0..free.len()).map(|_| None), free.clone())?;
-        Some(())
-    }
-
     /// Number of live holds.
     pub fn holds(&self) -> usize {
         self.deadlines.len()
@@ -210,25 +197,17 @@ impl Claims {
         self.deadlines.set(id, until);
     }
 
-    /// A hold becomes a sale.
-    pub fn sell(&mut self, id: u32, order: Option<&[u8]>) {
+    /// A hold becomes a sale. It has, or had, `bought` seats.
+    pub fn sell(&mut self, id: u32, order: Option<&[u8]>, bought: u32) {
         invariant!(matches!(self.table[id].stage, Stage::Held { .. }), "a claim that is sold was held");
         self.deadlines.remove(id);
         self.unlist_hold(id);
         let order = order.map(|reference| self.order_or_new(reference));
         let claim = &mut self.table[id];
-        claim.stage = Stage::Sold { order, bought: claim.seats.len() as u32 };
+        claim.stage = Stage::Sold { order, bought };
         if let Some(order) = order {
             claim.slot = self.orders[order].claims.len() as u32;
             self.orders[order].claims.push(id);
-        }
-    }
-
-    /// Sets how many seats a sale had at first, from a snapshot.
-    pub fn set_bought(&mut self, id: u32, seats: u32) {
-        match &mut self.table[id].stage {
-            Stage::Sold { bought, .. } => *bought = seats,
-            Stage::Held { .. } => invariant!("only a sale has a count of bought seats"),
         }
     }
 

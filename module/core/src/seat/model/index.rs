@@ -27,9 +27,9 @@ impl Runs {
 
     /// Runs of these lengths. O(runs).
     pub fn of_lengths(lengths: impl Iterator<Item = usize>) -> Self {
-        lengths.fold(Self::default(), |all, len| Self {
-            lengths: all.lengths | 1 << len.min(127),
-            longest: all.longest.max(len as u16),
+        lengths.fold(Self::default(), |union, len| Self {
+            lengths: union.lengths | 1 << len.min(127),
+            longest: union.longest.max(len as u16),
         })
     }
 
@@ -94,7 +94,7 @@ impl Level {
     /// The union of the nodes below node `at` of the level above.
     fn group(&self, at: usize) -> Runs {
         let group = at * FANOUT..(at * FANOUT + FANOUT).min(self.lengths.len());
-        let lengths = self.lengths.get(group.clone()).unwrap_or(&[]).iter().fold(0, |all, one| all | one);
+        let lengths = self.lengths.get(group.clone()).unwrap_or(&[]).iter().fold(0, |union, one| union | one);
         // Only runs of 127 and more are not told apart by their bits.
         let longest = if lengths >> 127 == 0 {
             lengths.checked_ilog2().unwrap_or(0) as u16
@@ -203,8 +203,8 @@ mod tests {
     use proptest::prelude::*;
 
     fn runs(lengths: &[usize]) -> Runs {
-        lengths.iter().fold(Runs::default(), |all, &len| {
-            all.and(Runs { lengths: 1 << len.min(127), longest: len as u16 })
+        lengths.iter().fold(Runs::default(), |union, &len| {
+            union.and(Runs { lengths: 1 << len.min(127), longest: len as u16 })
         })
     }
 

@@ -140,30 +140,10 @@ impl Labels {
 
     /// Whether two seats have the same label.
     pub fn has_duplicates(&self) -> bool {
-        let mut numbers: Vec<(i64, i64, i64)> = Vec::new();
-        for run in &self.runs {
-            if let Kind::Numbers { first, step } = run.kind {
-                let last = number_at(first, step, run.count - 1);
-                numbers.push((i64::from(first).min(last), i64::from(first).max(last), i64::from(step).abs()));
-            }
-        }
+        let mut numbers: Vec<i64> = self.runs.iter().flat_map(Run::numbers).collect();
         numbers.sort_unstable();
-        // Ranges that interleave (2-4-6 in 1-3-5) are compared number by number.
-        let overlap = numbers.windows(2).any(|pair| matches!(pair, [a, b] if b.0 <= a.1))
-            || numbers
-                .iter()
-                .scan(i64::MIN, |end, &(low, high, _)| {
-                    let before = *end;
-                    *end = before.max(high);
-                    Some(low <= before)
-                })
-                .any(|hit| hit);
-        if overlap {
-            let mut all: Vec<i64> = self.runs.iter().flat_map(Run::numbers).collect();
-            all.sort_unstable();
-            if all.windows(2).any(|pair| matches!(pair, [a, b] if a == b)) {
-                return true;
-            }
+        if numbers.windows(2).any(|pair| matches!(pair, [a, b] if a == b)) {
+            return true;
         }
         self.texts.windows(2).any(|pair| matches!(*pair, [a, b] if self.text_at(a) == self.text_at(b)))
     }

@@ -60,7 +60,7 @@ impl<'a> Moves<'a> {
     /// These flags with their new bits, without those that no seat has any more.
     pub(in crate::seat) fn flags(&self, set: u64) -> u64 {
         let of_set = self.flags.iter().enumerate().filter(|&(number, _)| set >> number & 1 == 1);
-        of_set.fold(0, |all, (_, bit)| all | bit)
+        of_set.fold(0, |union, (_, bit)| union | bit)
     }
 }
 

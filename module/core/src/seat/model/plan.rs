@@ -1,10 +1,10 @@
 //! The plan of a show as people write it: JSON ("The plan" in docs/seats.md), with errors that name the place.
 
-use crate::invariant;
 use crate::shared::MAX_IDENTIFIER;
 use crate::shared::refusal::{Code, Refusal};
 use crate::shared::text::printable;
 use crate::shared::token::MAX_TTL;
+use crate::{fields, invariant, words};
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
@@ -27,49 +27,55 @@ pub mod max {
     pub const WAITS_PER_USER: u32 = 100;
 }
 
-/// In which order an area's seats are taken within a row; the row nearest the stage always comes first.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Rule {
-    /// Left to right.
-    #[default]
-    Ltr,
-    /// Right to left.
-    Rtl,
-    /// Nearest the middle of the row first, of two equally near the left one.
-    Center,
+words! {
+    /// In which order an area's seats are taken within a row; the row nearest the stage always comes first.
+    #[derive(Default, Hash, Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum Rule {
+        /// Left to right.
+        #[default]
+        Ltr = 0 => "ltr",
+        /// Right to left.
+        Rtl = 1 => "rtl",
+        /// Nearest the middle of the row first, of two equally near the left one.
+        Center = 2 => "center",
+    }
 }
 
-/// Limits of each user. 0 is no limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Limits {
-    /// Seats a user may hold and have bought, together.
-    #[serde(default)]
-    pub seats_per_user: u32,
-    /// Live holds of a user.
-    #[serde(default = "one")]
-    pub holds_per_user: u32,
-    /// Longest life of a hold, extensions included, in milliseconds; at most ten years.
-    #[serde(default)]
-    pub max_hold_ms: u64,
-    /// Places of a user on the waiting list, at most 100; 0 is 100.
-    #[serde(default = "one", skip_serializing_if = "is_one")]
-    pub waits_per_user: u32,
-    /// Whether `SEAT.PICK` may leave a single seat, unless the request says so itself.
-    #[serde(default, skip_serializing_if = "PickOrphans::is_default")]
-    pub pick_orphans: PickOrphans,
+fields! {
+    /// Limits of each user. 0 is no limit.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct Limits {
+        /// Seats a user may hold and have bought, together.
+        #[serde(default)]
+        pub seats_per_user: u32,
+        /// Live holds of a user.
+        #[serde(default = "one")]
+        pub holds_per_user: u32,
+        /// Longest life of a hold, extensions included, in milliseconds; at most ten years.
+        #[serde(default)]
+        pub max_hold_ms: u64,
+        /// Places of a user on the waiting list, at most 100; 0 is 100.
+        #[serde(default = "one", skip_serializing_if = "is_one")]
+        pub waits_per_user: u32,
+        /// Whether `SEAT.PICK` may leave a single seat, unless the request says so itself.
+        #[serde(default, skip_serializing_if = "PickOrphans::is_default")]
+        pub pick_orphans: PickOrphans,
+    }
 }
 
-/// Whether picked seats may leave a single seat beside them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum PickOrphans {
-    /// They may.
-    #[default]
-    Allow,
-    /// They may not.
-    Forbid,
+words! {
+    /// Whether picked seats may leave a single seat beside them.
+    #[derive(Default, Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum PickOrphans {
+        /// They may.
+        #[default]
+        Allow = 0 => "allow",
+        /// They may not.
+        Forbid = 1 => "forbid",
+    }
 }
 
 impl PickOrphans {
@@ -115,11 +121,6 @@ pub struct Plan {
 }
 
 impl Limits {
-    /// These limits, with those of another show that the events of changed limits do not have.
-    pub(in crate::seat) fn with_rest_of(self, other: Self) -> Self {
-        Self { waits_per_user: other.waits_per_user, pick_orphans: other.pick_orphans, ..self }
-    }
-
     /// Checks that the limits are in range.
     ///
     /// # Errors
@@ -154,7 +155,7 @@ pub struct PlanArea {
     /// Name for people; the id if absent.
     #[serde(default)]
     pub name: Option<String>,
-    /// 1 is best; areas may share one.
+    /// The lowest is best; areas may share one.
     #[serde(default = "first")]
     pub priority: i32,
     /// Order within a row. It plays no part in a standing area.

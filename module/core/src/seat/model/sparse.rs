@@ -45,17 +45,6 @@ impl Kept {
         numbers.zip(words).flat_map(|(number, &word)| bits::ones_of(word).map(move |bit| number * 64 + bit))
     }
 
-    /// Those of the bits set in the kept words for whose positions `is` holds.
-    #[inline]
-    pub fn filter(self, words: &[u64], is: impl Fn(usize) -> bool) -> Bits {
-        let numbers = bits::ones_of(self.0);
-        let words = numbers.zip(words).map(|(number, &word)| {
-            let those = bits::ones_of(word).filter(|bit| is(number * 64 + bit));
-            those.fold(0, |all, bit| all | 1 << bit)
-        });
-        words.collect()
-    }
-
     /// Lengths of the runs of set bits, from the left. O(kept words + runs).
     pub fn runs(self, words: &[u64]) -> impl Iterator<Item = usize> {
         let (mut rest, mut at) = (self.0, 0);

@@ -5,7 +5,6 @@
 
 use super::labels::as_number;
 use super::plan::{max, wrong};
-use super::state::Show;
 use super::venue::{Area, Row, Seat, Venue};
 use crate::ensure;
 use crate::shared::invariant::Checked;
@@ -15,29 +14,11 @@ use crate::shared::text::quoted;
 /// Places of a row of a standing area; the last row may have fewer.
 pub(super) const ROW: u32 = max::POSITIONS as u32;
 
-impl Show {
-    /// Whether a bucket is of a standing area.
-    #[inline]
-    pub(in crate::seat) fn is_standing(&self, bucket: u32) -> bool {
-        self.venue.area(self.bucket_at(bucket).area).standing
-    }
-}
-
 impl Venue {
     /// Whether a row is part of a standing area.
     #[inline]
     pub(in crate::seat) fn is_standing(&self, row: Row) -> bool {
         self.area(self.area_of(row)).standing
-    }
-
-    /// Whether the venue has a standing area. O(areas).
-    pub(in crate::seat) fn has_standing_areas(&self) -> bool {
-        self.areas.iter().any(|area| area.standing)
-    }
-
-    /// Number of places of a standing area.
-    pub(super) fn places_of(&self, area: Area) -> u32 {
-        self.area(area).rows.clone().map(|row| u32::from(self.layout(row).len)).sum()
     }
 
     /// The place of a standing area with that number, as its id has it.

@@ -5,9 +5,9 @@ mod flags;
 
 use super::bits;
 use super::blocks::Blocks;
-use super::choice::Kind;
 use super::claims::{Claims, Stage};
 use super::index::{RunIndex, Runs};
+use super::kind::Kind;
 use super::owners::{FREE, Owners};
 use super::plan::{Limits, Plan, max};
 use super::sparse::Sparse;
@@ -78,8 +78,6 @@ pub struct Bucket {
     pub(in crate::seat) strips: Box<[Strip]>,
     /// All flags that some seat of the bucket has.
     pub(in crate::seat) flags: u64,
-    /// The most seats side by side in a strip, free or not.
-    pub(in crate::seat) longest: u16,
     /// Seats by state.
     pub counts: Counts,
     /// Views: first the one without flags, then the one with all flags (if there are any), then those that requests
@@ -135,7 +133,7 @@ impl Show {
     pub fn new(plan: &Plan, now: Millis) -> Result<Self, Refusal> {
         plan.limits.check()?;
         let venue = Venue::build(plan)?;
-        let owners = Owners::new(venue.position_count() as usize, venue.has_standing_areas());
+        let owners = Owners::new(venue.position_count() as usize);
         let area_turns = vec![0; venue.areas().len()].into_boxed_slice();
         let mut show = Self {
             venue,
@@ -248,7 +246,7 @@ impl Show {
         buckets
     }
 
-    /// Priority of a bucket's area; 1 is best.
+    /// Priority of a bucket's area; the lowest is best.
     pub(in crate::seat) fn priority(&self, bucket: u32) -> i32 {
         self.venue.area(self.bucket_at(bucket).area).priority
     }
@@ -342,8 +340,7 @@ impl Show {
 
     /// The positions of a row, if it has one tier, and so one strip.
     fn positions_of_only_tier(&self, row: Row) -> Option<Range<Seat>> {
-        let (layout, base) = (self.venue.layout(row), self.venue.base(row));
-        (layout.tiers.len() == 1).then(|| base..base + Seat::from(layout.len))
+        (self.venue.layout(row).tiers.len() == 1).then(|| self.venue.positions_of(row))
     }
 
     /// Changes the state of seats without changing the owner: a hold becomes a sale.
@@ -470,11 +467,6 @@ impl SeatState {
 }
 
 impl Counts {
-    /// All seats.
-    pub(in crate::seat) fn all(self) -> u32 {
-        self.free + self.held + self.sold + self.blocked
-    }
-
     /// Counts seats that change their state.
     fn move_seats(&mut self, from: SeatState, to: SeatState, seats: u32) {
         let left = self.of(from).checked_sub(seats);

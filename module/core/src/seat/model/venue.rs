@@ -4,14 +4,15 @@
 //! Inside, a seat is a number (`Seat`): all positions are numbered, by area in plan order, by row in rank order.
 //! Breaks have numbers as well, so adjacent positions have adjacent numbers.
 
-use super::choice::Kind;
+use super::kind::Flagged;
 use super::labels::Labels;
 use super::own_ids::OwnIds;
 use super::plan::{PlanArea, PlanRow, PlanSeat, PlanSeats, Rule};
 use super::sparse::Sparse;
 use crate::invariant;
 use crate::shared::MAX_IDENTIFIER;
-use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
+use crate::shared::names::NameIndex;
+use hashbrown::{DefaultHashBuilder, HashTable};
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -33,11 +34,11 @@ pub struct Venue {
     pub(in crate::seat) rows: Vec<RowInfo>,
     pub(in crate::seat) layouts: Vec<Layout>,
     pub(in crate::seat) row_labels: Box<str>,
-    pub(in crate::seat) tiers: Names,
-    pub(in crate::seat) flags: Names,
+    pub(in crate::seat) tiers: NumberedNames,
+    pub(in crate::seat) flags: NumberedNames,
     pub(in crate::seat) seats: u32,
     pub(in crate::seat) positions: u32,
-    pub(in crate::seat) area_by_id: HashMap<Box<[u8]>, Area>,
+    pub(in crate::seat) area_by_id: NameIndex,
     pub(in crate::seat) rows_by_label: HashTable<Row>,
     pub(in crate::seat) hasher: DefaultHashBuilder,
     /// The row of the first position of each block of 64.
@@ -54,7 +55,7 @@ pub struct AreaInfo {
     pub id: Box<str>,
     /// Name for people.
     pub name: Box<str>,
-    /// Priority; 1 is best.
+    /// The lowest is best.
     pub priority: i32,
     /// Order within a row.
     pub rule: Rule,
@@ -85,50 +86,34 @@ pub struct Layout {
     pub flags: Box<[(u16, u64)]>,
     /// Labels of its seats.
     pub labels: Labels,
-    /// The slot of each position in `tiers`, `NO_SLOT` for a break; empty if the row has few tiers.
+    /// The slot of each position in `tiers`, `NO_SLOT` for a break; empty if the row has one tier.
     pub(in crate::seat) slots: Box<[u16]>,
 }
-
-/// Up to this many tiers of a row are looked through; rows with more keep the slot of each position.
-const FEW_TIERS: usize = 8;
 
 /// No tier: the slot of a break.
 pub(in crate::seat) const NO_SLOT: u16 = u16::MAX;
 
-/// The seats with flags in a word of a row.
-#[derive(Clone, Copy)]
-pub struct Flagged<'a>(&'a [(u16, u64)]);
-
-impl<'a> Flagged<'a> {
-    /// Positions in the row, and flags as bits.
-    pub fn seats(self) -> &'a [(u16, u64)] {
-        self.0
-    }
-
-    /// These seats, as bits of the word. O(seats).
-    pub fn all(self) -> u64 {
-        self.0.iter().fold(0, |all, &(position, _)| all | 1 << (position % 64))
-    }
-
-    /// Those of a kind, as bits of the word. O(seats).
-    pub fn of_kind(self, kind: Kind) -> u64 {
-        // Without branches, this is several seats at once.
-        let bit = |&(position, flags): &(u16, u64)| u64::from(kind.takes(flags)) << (position % 64);
-        self.0.iter().map(bit).fold(0, |all, bit| all | bit)
-    }
-}
-
 impl Layout {
     /// A layout of `len` positions. O(positions).
-    pub fn new(len: u16, tiers: Vec<(Tier, Sparse)>, flags: Vec<(u16, u64)>, labels: Labels) -> Self {
-        let slots = if tiers.len() > FEW_TIERS { Self::slots_of(len.into(), &tiers) } else { Box::default() };
+    pub fn new(len: u16, mut tiers: Vec<(Tier, Sparse)>, flags: Vec<(u16, u64)>, labels: Labels) -> Self {
+        tiers.sort_unstable_by_key(|&(tier, _)| tier);
+        let mut slots = vec![NO_SLOT; if tiers.len() == 1 { 0 } else { len.into() }];
+        for (slot, (_, seats)) in tiers.iter().enumerate().filter(|_| tiers.len() > 1) {
+            for position in seats.ones() {
+                match slots.get_mut(position) {
+                    Some(entry) => *entry = slot as u16,
+                    None => invariant!("a seat lies inside its row"),
+                }
+            }
+        }
+        let slots = slots.into();
         Self { len, tiers: tiers.into(), flags: flags.into(), labels, slots }
     }
 
     /// The tier of a position, as an index into `tiers`; `None` for a break.
     pub fn tier_slot(&self, position: usize) -> Option<usize> {
-        if self.slots.is_empty() {
-            return self.tiers.iter().position(|(_, seats)| seats.contains(position));
+        if let [(_, only)] = &*self.tiers {
+            return only.contains(position).then_some(0);
         }
         self.slots.get(position).filter(|&&slot| slot != NO_SLOT).map(|&slot| usize::from(slot))
     }
@@ -163,20 +148,26 @@ impl Layout {
 
 /// Numbers names in the order of their first appearance.
 #[derive(Clone, Debug, Default)]
-pub(in crate::seat) struct Names {
+pub(in crate::seat) struct NumberedNames {
     pub(in crate::seat) names: Vec<Box<str>>,
-    pub(in crate::seat) numbers: HashMap<Box<[u8]>, u16>,
+    pub(in crate::seat) by_name: NameIndex,
 }
 
-impl Names {
+impl NumberedNames {
+    /// The number of a name, if it has one.
+    pub(in crate::seat) fn find(&self, name: &[u8]) -> Option<u16> {
+        let has = |number: u32| self.names.get(number as usize).is_some_and(|one| one.as_bytes() == name);
+        self.by_name.find(name, has).map(|number| number as u16)
+    }
+
+    /// The number of a name, which may be new.
     pub(in crate::seat) fn number(&mut self, name: &str) -> u16 {
-        if let Some(&number) = self.numbers.get(name.as_bytes()) {
-            return number;
-        }
-        let number = self.names.len() as u16;
-        self.names.push(name.into());
-        self.numbers.insert(name.as_bytes().into(), number);
-        number
+        self.find(name.as_bytes()).unwrap_or_else(|| {
+            let number = self.names.len() as u16;
+            self.names.push(name.into());
+            self.by_name.insert(name.as_bytes(), number.into());
+            number
+        })
     }
 }
 
@@ -192,7 +183,7 @@ impl Venue {
         if area.standing {
             let tier =
                 self.layout(area.rows.start).tiers.first().map(|&(tier, _)| self.tier_name(tier).to_owned());
-            let standing = Some(self.places_of(number));
+            let standing = Some(self.positions_in(number).len() as u32);
             return PlanArea { id, name, priority, rule, standing, tier, rows: Vec::new() };
         }
         let rows = area.rows.clone().map(|row| self.row_as_plan(row)).collect();
@@ -204,10 +195,9 @@ impl Venue {
         let (label, rank) = (self.row_label(row).to_owned(), self.rank(row));
         let tier_name =
             |slot: usize| layout.tiers.get(slot).map(|&(tier, _)| self.tier_name(tier).to_owned());
-        let seats = self.base(row)..self.base(row) + Seat::from(layout.len);
         if layout.tiers.len() == 1
             && layout.flags.is_empty()
-            && !self.own_ids.has_one_in(seats)
+            && !self.own_ids.has_one_in(self.positions_of(row))
             && let Some(short) = layout.labels.short_form(usize::from(layout.len))
         {
             return PlanRow { label, rank, tier: tier_name(0), seats: PlanSeats::Short(short) };
@@ -263,7 +253,7 @@ impl Venue {
     pub(in crate::seat) fn find_derived(&self, id: &[u8]) -> Option<Seat> {
         let dashes = || id.iter().enumerate().filter(|&(_, &byte)| byte == b'-').map(|(at, _)| at);
         for first in dashes() {
-            let Some(&area) = id.get(..first).and_then(|id| self.area_by_id.get(id)) else { continue };
+            let Some(area) = id.get(..first).and_then(|id| self.area_called(id)) else { continue };
             if self.area(area).standing {
                 let place = id.get(first + 1..).and_then(|number| self.place_numbered(area, number));
                 if place.is_some() {
@@ -338,7 +328,8 @@ impl Venue {
 
     /// The area of that id.
     pub fn area_called(&self, id: &[u8]) -> Option<Area> {
-        self.area_by_id.get(id).copied()
+        self.area_by_id
+            .find(id, |area| self.areas.get(area as usize).is_some_and(|area| area.id.as_bytes() == id))
     }
 
     /// Number of rows.
@@ -360,6 +351,18 @@ impl Venue {
     /// Number of the row's first position.
     pub fn base(&self, row: Row) -> Seat {
         self.row(row).base
+    }
+
+    /// Positions of a row, breaks included.
+    pub fn positions_of(&self, row: Row) -> Range<Seat> {
+        self.base(row)..self.base(row) + Seat::from(self.layout(row).len)
+    }
+
+    /// Positions of an area, breaks included.
+    pub fn positions_in(&self, area: Area) -> Range<Seat> {
+        let rows = &self.area(area).rows;
+        let end = rows.clone().next_back().map_or(0, |last| self.positions_of(last).end);
+        self.base(rows.start)..end
     }
 
     /// The area of a row.
@@ -456,17 +459,17 @@ impl Venue {
 
     /// The tier of that name.
     pub fn tier_called(&self, name: &[u8]) -> Option<Tier> {
-        self.tiers.numbers.get(name).copied()
+        self.tiers.find(name)
     }
 
     /// The bit of a flag; 0 if no seat has the flag.
     pub fn flag_bit(&self, name: &[u8]) -> u64 {
-        self.flags.names.iter().position(|flag| flag.as_bytes() == name).map_or(0, |number| 1 << number)
+        self.flags.find(name).map_or(0, |number| 1 << number)
     }
 
     /// All flags of the venue as bits.
     pub fn all_flags(&self) -> u64 {
-        self.flags.names.iter().enumerate().fold(0, |all, (number, _)| all | 1 << number)
+        self.flags.names.iter().enumerate().fold(0, |union, (number, _)| union | 1 << number)
     }
 
     /// Names of flags given as bits.
@@ -495,7 +498,7 @@ impl Venue {
             + self.layouts.iter().map(layout).sum::<usize>()
             + self.row_labels.len()
             + self.rows_by_label.allocation_size()
-            + self.area_by_id.allocation_size()
+            + self.area_by_id.allocated()
             + self.row_of_block.capacity() * size_of::<Row>()
             + self.own_ids.allocated()
     }

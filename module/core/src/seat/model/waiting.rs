@@ -2,10 +2,9 @@
 
 #![allow(clippy::indexing_slicing, reason = "numbers of waiters and queues come from the tables themselves")]
 
-use super::choice::{Adjacent, FlagNeed, Orphans};
-use crate::shared::codec::{Damaged, Reader, Writer};
+use super::wish::{LastingWish, Orphans};
+use crate::shared::codec::Writer;
 use crate::shared::deadlines::Deadlines;
-use crate::shared::field::{Any, Field};
 use crate::shared::invariant::Checked;
 use crate::shared::names::NameIndex;
 use crate::shared::table::Table;
@@ -24,53 +23,6 @@ pub const MAX_QUEUES: usize = 1000;
 
 /// The place of a waiter: the highest priority first, then the earliest arrival.
 pub type Place = (Reverse<i32>, u64);
-
-/// The seats that a waiter waits for. Waiters with equal wishes share a queue.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct QueueWish {
-    /// Seats wanted, 1 to 100.
-    pub count: u32,
-    /// Only this tier, by name: the number of a tier may change.
-    pub tier: Option<Bytes>,
-    /// Only these areas, in ascending order; all areas if empty.
-    pub areas: Vec<u32>,
-    /// How much sitting together matters.
-    pub adjacent: Adjacent,
-    /// Whether a single seat may be left beside the group.
-    pub orphans: Orphans,
-    /// Flags whose seats may be taken too, as bits.
-    pub flags: Any<u64>,
-    /// Seats of the party that have a flag.
-    pub needs: Vec<FlagNeed>,
-    /// Only seats of the block of this name, which need not exist all the time.
-    pub from: Option<Bytes>,
-}
-
-/// All fields but `from`, which the first encoding did not have; events and snapshots write it on its own.
-impl Field for QueueWish {
-    fn encode(&self, out: &mut Writer) {
-        out.field(&self.count);
-        out.field(&self.tier);
-        out.field(&self.areas);
-        out.field(&self.adjacent);
-        out.field(&self.orphans);
-        out.field(&self.flags);
-        out.field(&self.needs);
-    }
-
-    fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
-        Ok(Self {
-            count: reader.field()?,
-            tier: reader.field()?,
-            areas: reader.field()?,
-            adjacent: reader.field()?,
-            orphans: reader.field()?,
-            flags: reader.field()?,
-            needs: reader.field()?,
-            from: None,
-        })
-    }
-}
 
 /// A user who waits.
 #[derive(Clone, Debug)]
@@ -99,7 +51,7 @@ pub struct Waiter {
 #[derive(Clone, Debug)]
 pub struct Queue {
     /// The wish of each.
-    pub wish: QueueWish,
+    pub wish: LastingWish,
     /// Waiters who may get a hold.
     ready: BTreeMap<Place, u32>,
     /// Waiters whose user may have no further hold or seat now.
@@ -140,7 +92,7 @@ pub struct Waiters {
     queues: Table<Queue>,
     by_token: NameIndex,
     by_user: HashMap<Bytes, SmallVec<[u32; 2]>>,
-    by_wish: HashMap<Box<[u8]>, u32>,
+    by_wish: NameIndex,
     pub(in crate::seat) deadlines: Deadlines,
     /// Arrivals so far.
     pub(in crate::seat) arrivals: u64,
@@ -188,8 +140,12 @@ impl Waiters {
     }
 
     /// Whether some waiter has this wish.
-    pub fn has_queue(&self, wish: &QueueWish) -> bool {
-        self.by_wish.contains_key(&*encoded(wish))
+    pub fn has_queue(&self, wish: &LastingWish) -> bool {
+        self.queue_for(wish).is_some()
+    }
+
+    fn queue_for(&self, wish: &LastingWish) -> Option<u32> {
+        self.by_wish.find(&encoded(wish), |id| self.queues[id].wish == *wish)
     }
 
     /// The first ready waiter of each queue, by place.
@@ -203,16 +159,13 @@ impl Waiters {
     /// Records that there are no seats for the wish of a waiter.
     pub(in crate::seat) fn searched_in_vain(&mut self, id: u32) {
         let queue = self.table[id].queue;
-        if let Some(queue) = self.queues.get_mut(queue) {
-            queue.searched_in_vain = true;
-        }
+        self.queues[queue].searched_in_vain = true;
     }
 
     /// Seats may have become free: every wish is searched again; those for seats of a block only if `in_blocks` is set,
     /// because each of these searches looks at all seats of its block. O(queues).
     pub(in crate::seat) fn search_again(&mut self, in_blocks: bool) {
-        let numbers: Vec<u32> = self.queues.iter().map(|(number, _)| number).collect();
-        for number in numbers {
+        for number in 0..self.queues.slots() {
             if let Some(queue) = self.queues.get_mut(number)
                 && (in_blocks || queue.wish.from.is_none())
             {
@@ -230,8 +183,8 @@ impl Waiters {
     }
 
     /// The position that a new waiter with this wish and priority would have. As `position`.
-    pub fn next_position(&self, wish: &QueueWish, priority: i32) -> usize {
-        let Some(&queue) = self.by_wish.get(&*encoded(wish)) else { return 1 };
+    pub fn next_position(&self, wish: &LastingWish, priority: i32) -> usize {
+        let Some(queue) = self.queue_for(wish) else { return 1 };
         let (queue, place) = (&self.queues[queue], (Reverse(priority), u64::MAX));
         let before = if queue.ends_before(place) { queue.len() } else { queue.before(place) };
         before + 1
@@ -243,7 +196,7 @@ impl Waiters {
         &mut self,
         token: Bytes,
         user: Bytes,
-        wish: &QueueWish,
+        wish: &LastingWish,
         place: Place,
         times: [Millis; 3],
         fingerprint: u64,
@@ -269,18 +222,19 @@ impl Waiters {
         };
         self.by_token.remove(&waiter.token, id);
         self.deadlines.remove(id);
-        if let Some(waits) = self.by_user.get_mut(&waiter.user) {
-            waits.retain(|other| *other != id);
-            if waits.is_empty() {
-                self.by_user.remove(&waiter.user);
-            }
+        match self.by_user.get_mut(&waiter.user) {
+            Some(waits) => waits.retain(|other| *other != id),
+            None => invariant!("a waiter is among those of a user"),
+        }
+        if self.of_user(&waiter.user).is_empty() {
+            self.by_user.remove(&waiter.user);
         }
         let queue = &mut self.queues[waiter.queue];
         let list = if waiter.limited { &mut queue.limited } else { &mut queue.ready };
         let removed = list.remove(&waiter.place);
         invariant!(removed == Some(id), "a waiter is in a queue");
         if queue.len() == 0 {
-            self.by_wish.remove(&*encoded(&queue.wish));
+            self.by_wish.remove(&encoded(&queue.wish), waiter.queue);
             self.queues.remove(waiter.queue);
         }
     }
@@ -305,9 +259,9 @@ impl Waiters {
     }
 
     /// Changes the wishes of all waiters. Queues whose wishes become equal become one. O(waiters log waiters).
-    pub(in crate::seat) fn change_wishes(&mut self, change: impl Fn(&mut QueueWish)) {
+    pub(in crate::seat) fn change_wishes(&mut self, change: impl Fn(&mut LastingWish)) {
         let queues = std::mem::take(&mut self.queues);
-        self.by_wish.clear();
+        self.by_wish = NameIndex::default();
         for (_, queue) in queues.iter() {
             let mut wish = queue.wish.clone();
             change(&mut wish);
@@ -319,13 +273,6 @@ impl Waiters {
                 self.table[waiter].queue = id;
             }
         }
-    }
-
-    /// Lets the next waiters have these numbers in this order, as `Claims::number`.
-    pub(in crate::seat) fn number(&mut self, next: &[u32], mut free: Vec<u32>) -> Option<()> {
-        free.extend(next.iter().rev());
-        self.table = Table::restore((0..free.len()).map(|_| None), free.clone())?;
-        Some(())
     }
 
     /// Checks waiters, queues, names and deadlines against one another. O(waiters).
@@ -352,12 +299,12 @@ impl Waiters {
         ensure!(queued == waiters, "the queues have {queued} of {waiters} waiters");
         let of_users: usize = self.by_user.values().map(SmallVec::len).sum();
         ensure!(of_users == waiters, "users have {of_users} of {waiters} waiters");
-        ensure!(self.by_wish.len() == self.queues.len(), "there are wishes without a queue");
         for (id, queue) in self.queues.iter() {
             ensure!(queue.len() > 0, "queue {id} is empty");
-            ensure!(self.by_wish.get(&*encoded(&queue.wish)) == Some(&id), "queue {id} has another wish");
         }
-        Ok(())
+        let wishes: Vec<(u32, Vec<u8>)> =
+            self.queues.iter().map(|(id, queue)| (id, encoded(&queue.wish))).collect();
+        self.by_wish.check(wishes.iter().map(|(id, wish)| (*id, &wish[..])))
     }
 
     /// Bytes allocated, the nodes of the queues estimated.
@@ -372,13 +319,12 @@ impl Waiters {
             + self.queues.allocated()
             + self.by_token.allocated()
             + self.by_user.allocation_size()
-            + self.by_wish.allocation_size()
+            + self.by_wish.allocated()
             + self.deadlines.allocated()
     }
 
-    fn queue_or_new(&mut self, wish: &QueueWish) -> u32 {
-        let key = encoded(wish);
-        if let Some(&queue) = self.by_wish.get(&*key) {
+    fn queue_or_new(&mut self, wish: &LastingWish) -> u32 {
+        if let Some(queue) = self.queue_for(wish) {
             return queue;
         }
         let queue = Queue {
@@ -388,34 +334,34 @@ impl Waiters {
             searched_in_vain: false,
         };
         let id = self.queues.insert(queue);
-        self.by_wish.insert(key, id);
+        self.by_wish.insert(&encoded(wish), id);
         id
     }
 }
 
 /// A wish as the key of its queue.
-fn encoded(wish: &QueueWish) -> Box<[u8]> {
+fn encoded(wish: &LastingWish) -> Vec<u8> {
     let mut writer = Writer::default();
-    wish.encode(&mut writer);
-    writer.field(&wish.from);
-    writer.bytes.into()
+    writer.field(wish);
+    writer.bytes
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::seat::wish::{Adjacent, Wish};
 
     /// Ann and Bob wait for two seats, and the limits forbid Bob a hold; Cid waits for three.
     fn three_waiters() -> Waiters {
         let mut waiters = Waiters::default();
         for (arrival, (user, count)) in [(b"ann", 2), (b"bob", 2), (b"cid", 3)].into_iter().enumerate() {
-            let wish = QueueWish {
+            let wish = Wish {
                 count,
                 tier: None,
                 areas: vec![],
                 adjacent: Adjacent::Prefer,
                 orphans: Orphans::Avoid,
-                flags: Any(0),
+                flags: 0,
                 needs: vec![],
                 from: None,
             };
@@ -442,7 +388,7 @@ mod tests {
             |waiters| waiters.queues[1].wish.count = 4,
             |waiters| waiters.by_token.remove(b"ann", 0),
             |waiters| waiters.by_user.entry(Bytes::from_slice(b"ann")).or_default().push(2),
-            |waiters| _ = waiters.by_wish.insert(Box::default(), 0),
+            |waiters| waiters.by_wish.insert(b"", 0),
             |waiters| waiters.deadlines.remove(2),
             |waiters| waiters.deadlines.set(3, 9),
         ];

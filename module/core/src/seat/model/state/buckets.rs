@@ -3,8 +3,8 @@
 use super::{Bucket, Counts, SeatState, Show, Strip, StripRef, View};
 use crate::invariant;
 use crate::seat::bits;
-use crate::seat::choice::Kind;
 use crate::seat::index::{RunIndex, Runs};
+use crate::seat::kind::Kind;
 use crate::seat::venue::{Area, Seat, Tier, Venue};
 use hashbrown::HashMap;
 
@@ -83,7 +83,10 @@ impl Show {
                     let word = words.len();
                     draft.strips.push(Strip { row, slot: slot as u16, word: word as u32 });
                     words.extend_from_slice(&seats.words);
-                    let Some(free) = words.get_mut(word..) else { continue };
+                    let Some(free) = words.get_mut(word..) else {
+                        invariant!("a strip has its words");
+                        continue;
+                    };
                     for position in seats.ones() {
                         let state = self.state(base + position as Seat);
                         *draft.counts.of(state) += 1;
@@ -106,11 +109,8 @@ impl Show {
     fn bucket(&self, draft: Draft, turns: &HashMap<(Area, Tier), u64>) -> Bucket {
         let Draft { area, tier, strips, counts, flags } = draft;
         let turn = turns.get(&(area, tier)).copied().unwrap_or(0);
-        let runs =
-            strips.iter().map(|&strip| self.seats_of(strip)).flat_map(|seats| seats.kept.runs(&seats.words));
-        let longest = runs.max().unwrap_or(0) as u16;
         let (strips, views) = (strips.into(), Vec::new());
-        let mut bucket = Bucket { area, tier, strips, flags, longest, counts, views, turn };
+        let mut bucket = Bucket { area, tier, strips, flags, counts, views, turn };
         bucket.views.push(self.view(&bucket, Kind::default()));
         if flags != 0 {
             bucket.views.push(self.view(&bucket, Kind::with(flags)));
@@ -149,12 +149,11 @@ impl Show {
         View { kind, free, runs: RunIndex::new(&runs) }
     }
 
-    /// Makes views of these kinds, for the buckets that a request may choose from, the best first. Makes one at least, and
-    /// stops after `VIEWED_AT_ONCE` words: the search reads the rows of the other buckets, and later requests make their
-    /// views. Views change no result, only the speed.
-    pub(in crate::seat) fn make_views(&mut self, tier: Option<&[u8]>, areas: &[&[u8]], kinds: &[Kind]) {
+    /// Makes views of these kinds for these buckets, one at least, and stops after `VIEWED_AT_ONCE` words: the search reads
+    /// the rows of the other buckets, and later requests make their views. Views change no result, only the speed.
+    pub(in crate::seat) fn make_views(&mut self, buckets: &[u32], kinds: &[Kind]) {
         let mut words = 0;
-        for number in self.buckets_to_prepare(tier, areas) {
+        for &number in buckets {
             for &kind in kinds {
                 if self.bucket_at(number).lacks_view(kind) {
                     words += self.make_view(number, kind);
@@ -177,19 +176,5 @@ impl Show {
         }
         bucket.views.push(view);
         words
-    }
-
-    /// The buckets of a tier, or of all tiers, in these areas, or in all areas. Unknown names have none.
-    fn buckets_to_prepare(&self, tier: Option<&[u8]>, areas: &[&[u8]]) -> Vec<u32> {
-        let tier = tier.map(|name| self.venue.tier_called(name));
-        if areas.is_empty() {
-            return match tier {
-                None => self.candidates(None).to_vec(),
-                Some(tier) => tier.map_or_else(Vec::new, |tier| self.candidates(Some(tier)).to_vec()),
-            };
-        }
-        let areas = areas.iter().filter_map(|name| self.venue.area_called(name));
-        let buckets = areas.flat_map(|area| self.buckets_of(area));
-        buckets.filter(|&bucket| tier.is_none_or(|tier| tier == Some(self.bucket_at(bucket).tier))).collect()
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{Show, Strip};
 use crate::seat::bits::{self, Bits};
-use crate::seat::choice::Kind;
+use crate::seat::kind::Kind;
 use smallvec::SmallVec;
 use std::ops::Deref;
 

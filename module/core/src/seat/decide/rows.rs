@@ -1,0 +1,423 @@
+//! The rows that a search reads, of one kind of seats.
+//!
+//! Rows come in *groups*: a group is a bucket, or a half of an area that is read as a whole (`whole_areas`). The rows of a
+//! group have *places*, in seat order. What a request may take, which lengths of runs there are, and which is the first
+//! row with a run, is answered from the index of the bucket or by the whole area. *Changed rows* hide those of the index:
+//! rows in which seats of the replaced hold count as free, and the rows of the block of a request, which are then the only
+//! ones.
+
+use super::rules::resolve;
+use super::whole_areas::{Half, WholeAreas};
+use crate::invariant;
+use crate::seat::bits::{self, Bits};
+use crate::seat::claims::Seats;
+use crate::seat::index::{Runs, clean_run_of, exactly, run_of};
+use crate::seat::kind::{Kind, Kinds};
+use crate::seat::plan::Rule;
+use crate::seat::state::{Bucket, Show, View};
+use crate::seat::venue::{Area, Row, Seat};
+use crate::seat::wish::{NamedWish, NumberedWish};
+use std::borrow::Cow;
+use std::rc::Rc;
+
+/// The kind of run that a row must have.
+#[derive(Clone, Copy)]
+pub(super) enum RunNeed {
+    /// A run of at least this length.
+    Run(usize),
+    /// The same, without stranding a seat.
+    Clean(usize),
+    /// A run of exactly this length.
+    Exactly(usize),
+}
+
+impl RunNeed {
+    fn lengths(self) -> u128 {
+        match self {
+            Self::Run(n) => run_of(n),
+            Self::Clean(n) => clean_run_of(n),
+            Self::Exactly(n) => exactly(n),
+        }
+    }
+
+    /// Whether there is such a run among the seats that may be taken; all free seats tell which is stranded.
+    fn is_met_by(self, takeable: &[u64], free: &[u64]) -> bool {
+        let some = |starts: Bits| starts.iter().any(|&word| word != 0);
+        match self {
+            Self::Run(n) => some(bits::windows(takeable, n)),
+            Self::Clean(n) => some(bits::stranding_nobody(&bits::windows(takeable, n), free, n)),
+            Self::Exactly(n) => bits::runs(takeable).any(|(_, len)| len == n),
+        }
+    }
+}
+
+/// The seats of a row as the request sees them.
+#[derive(Clone, Default)]
+pub(super) struct StripView {
+    /// The seats that may be taken.
+    pub(super) takeable: Bits,
+    /// The same, and those of the replaced hold that must not be taken again.
+    pub(super) free: Bits,
+}
+
+impl StripView {
+    /// All of these may be taken.
+    fn all(seats: Bits) -> Self {
+        Self { takeable: seats.clone(), free: seats }
+    }
+
+    /// Starts of the runs of `n` seats; if `clean`, of those that strand no seat.
+    pub(super) fn windows(&self, n: usize, clean: bool) -> Bits {
+        let all = bits::windows(&self.takeable, n);
+        if clean { bits::stranding_nobody(&all, &self.free, n) } else { all }
+    }
+}
+
+/// A row that hides that of the index.
+struct ChangedRow {
+    group: u32,
+    place: u32,
+    seats: StripView,
+    /// How many seats the index counts in the row.
+    indexed: usize,
+}
+
+/// A seat of a changed row.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct ChangedSeat {
+    group: u32,
+    place: u32,
+    seat: Seat,
+    takeable: bool,
+}
+
+/// The rows of a request, of one kind of seats.
+pub(super) struct Rows<'a> {
+    pub(super) show: &'a Show,
+    kind: Kind,
+    /// The areas that are read as a whole, and the number of the kind there.
+    whole: Option<Rc<WholeAreas<'a>>>,
+    kind_number: usize,
+    /// By group and place.
+    changed: Vec<ChangedRow>,
+    /// Whether there are no other rows: the request takes seats of a block.
+    only_changed: bool,
+}
+
+/// Buckets of the requested tier and areas, by priority, then plan order.
+pub(super) fn candidates<'a>(show: &'a Show, wish: &NumberedWish) -> Cow<'a, [u32]> {
+    let all = show.candidates(wish.tier);
+    if wish.areas.is_empty() {
+        return Cow::Borrowed(all);
+    }
+    let buckets = wish.areas.iter().flat_map(|&area| show.buckets_of(area));
+    let of_tier = |bucket: &u32| wish.tier.is_none_or(|tier| show.bucket_at(*bucket).tier == tier);
+    let mut some: Vec<u32> = buckets.filter(of_tier).collect();
+    some.sort_unstable_by_key(|&bucket| (show.priority(bucket), bucket));
+    some.dedup();
+    Cow::Owned(some)
+}
+
+fn kinds_of(wish: &NumberedWish) -> Kinds {
+    std::iter::once(wish.kind()).chain(wish.parts().into_iter().map(|(_, kind)| kind)).collect()
+}
+
+impl Show {
+    /// Makes indexes for a wish with flags or needs, called before the request is decided. A wish that will be refused
+    /// gets none.
+    pub fn prepare(&mut self, wish: &NamedWish<'_>) {
+        if wish.flags.is_empty() && wish.needs.is_empty() || wish.from.is_some() {
+            return;
+        }
+        if let Ok(wish) = wish.check().and_then(|()| resolve(self, wish)) {
+            let buckets = candidates(self, &wish).into_owned();
+            self.make_views(&buckets, &kinds_of(&wish));
+        }
+    }
+}
+
+impl<'a> Rows<'a> {
+    /// The rows of a request for all seats that it may take, and for a party with needs how many seats of each kind it
+    /// takes, with the rows of these. The seats of `replaced` count as free, and may be taken if `again` is set.
+    pub(super) fn of(
+        show: &'a Show,
+        wish: &NumberedWish,
+        replaced: &[Seat],
+        again: bool,
+    ) -> (Self, Vec<(usize, Self)>) {
+        let whole = if (wish.flags != 0 || !wish.needs.is_empty()) && wish.from.is_none() {
+            WholeAreas::among(show, wish.tier, &candidates(show, wish), kinds_of(wish)).map(Rc::new)
+        } else {
+            None
+        };
+        let changed = changed_seats(show, wish, replaced, again, whole.as_deref());
+        let of_kind = |kind_number, kind| {
+            let (whole, only_changed) = (whole.clone(), wish.from.is_some());
+            let mut rows = Self { show, kind, whole, kind_number, changed: Vec::new(), only_changed };
+            rows.changed = rows.changed_rows(&changed);
+            rows
+        };
+        let parts = wish.parts().into_iter().zip(1..);
+        let parts = parts.map(|((count, kind), number)| (count, of_kind(number, kind))).collect();
+        (of_kind(0, wish.kind()), parts)
+    }
+
+    /// The rows with these seats, of which those of this kind count as free.
+    fn changed_rows(&self, seats: &[ChangedSeat]) -> Vec<ChangedRow> {
+        let mut rows: Vec<ChangedRow> = Vec::new();
+        for &ChangedSeat { group, place, seat, takeable } in seats {
+            if rows.last().is_none_or(|row| (row.group, row.place) != (group, place)) {
+                let mut seats = self.seats(group, place);
+                if self.only_changed {
+                    seats.takeable.fill(0);
+                    seats.free.fill(0);
+                }
+                let indexed = bits::count(&seats.takeable) as usize;
+                rows.push(ChangedRow { group, place, seats, indexed });
+            }
+            let row = self.show.venue.row_of(seat);
+            let position = (seat - self.show.venue.base(row)) as usize;
+            let of_kind = self.kind.takes(self.show.venue.layout(row).flags_at(position));
+            if let Some(row) = rows.last_mut().filter(|_| of_kind) {
+                bits::put(&mut row.seats.free, position, true);
+                bits::put(&mut row.seats.takeable, position, takeable);
+            }
+        }
+        rows
+    }
+
+    /// The groups to search, by priority, then plan order.
+    pub(super) fn groups(&self, wish: &NumberedWish) -> Cow<'a, [u32]> {
+        if self.only_changed {
+            let mut groups: Vec<u32> = self.changed.iter().map(|row| row.group).collect();
+            groups.dedup();
+            groups.sort_unstable_by_key(|&group| (self.priority(group), group));
+            return Cow::Owned(groups);
+        }
+        let buckets = candidates(self.show, wish);
+        match &self.whole {
+            None => buckets,
+            Some(whole) => Cow::Owned(whole.halves_for(&buckets)),
+        }
+    }
+
+    /// These groups by priority.
+    pub(super) fn levels<'b>(&'b self, groups: &'b [u32]) -> impl Iterator<Item = &'b [u32]> {
+        groups.chunk_by(|&one, &other| self.priority(one) == self.priority(other))
+    }
+
+    /// These groups by area.
+    pub(super) fn areas<'b>(&'b self, groups: &'b [u32]) -> impl Iterator<Item = &'b [u32]> {
+        groups.chunk_by(|&one, &other| self.area_of(one) == self.area_of(other))
+    }
+
+    fn priority(&self, group: u32) -> i32 {
+        self.show.venue.area(self.area_of(group)).priority
+    }
+
+    pub(super) fn area_of(&self, group: u32) -> Area {
+        self.half(group).map_or_else(|| self.show.bucket_at(group).area, |(_, half)| half.area)
+    }
+
+    /// The bucket of that number; `None` for a half.
+    pub(super) fn bucket(&self, group: u32) -> Option<&'a Bucket> {
+        self.half(group).is_none().then(|| self.show.bucket_at(group))
+    }
+
+    /// The half of that number, with the areas that are read as a whole; `None` for a bucket.
+    fn half(&self, group: u32) -> Option<(&WholeAreas<'a>, Half)> {
+        let whole = self.whole.as_deref()?;
+        Some((whole, whole.half(group)?))
+    }
+
+    /// Whether these groups are of a standing area, in which every party stands together.
+    pub(super) fn is_standing(&self, area: &[u32]) -> bool {
+        area.first().is_some_and(|&group| self.show.venue.area(self.area_of(group)).standing)
+    }
+
+    /// The row at a place of a group.
+    pub(super) fn row(&self, group: u32, place: u32) -> Row {
+        match self.half(group) {
+            Some((whole, half)) => whole.row(half, place),
+            None => self.show.strip(group, place).map_or(0, |strip| strip.row),
+        }
+    }
+
+    /// Positions of a row, and the rule of its area; standing places are taken by their numbers.
+    pub(super) fn shape(&self, row: Row) -> (usize, Rule) {
+        let venue = &self.show.venue;
+        let area = venue.area(venue.area_of(row));
+        let rule = if area.standing { Rule::Ltr } else { area.rule };
+        (usize::from(venue.layout(row).len), rule)
+    }
+
+    /// The `n` seats of a row from a position on.
+    pub(super) fn window(&self, row: Row, start: usize, n: usize) -> Seats {
+        let first = self.show.venue.base(row) + start as Seat;
+        (first..first + n as Seat).collect()
+    }
+
+    /// The seats at a place of a group.
+    pub(super) fn seats(&self, group: u32, place: u32) -> StripView {
+        if let Some(changed) = self.changed_at(group, place) {
+            return changed.seats.clone();
+        }
+        StripView::all(match self.half(group) {
+            Some((whole, half)) => whole.seats(half, self.kind_number, place),
+            None => self
+                .show
+                .strip(group, place)
+                .map_or_else(Bits::new, |strip| self.show.takeable(strip, self.kind)),
+        })
+    }
+
+    fn changed_at(&self, group: u32, place: u32) -> Option<&ChangedRow> {
+        let found = self.changed.binary_search_by_key(&(group, place), |row| (row.group, row.place));
+        found.ok().and_then(|at| self.changed.get(at))
+    }
+
+    /// The changed rows of a group from a place on.
+    fn changed_from(&self, group: u32, place: u32) -> impl Iterator<Item = &ChangedRow> {
+        let first = self.changed.partition_point(|row| (row.group, row.place) < (group, place));
+        self.changed.iter().skip(first).take_while(move |row| row.group == group)
+    }
+
+    /// Seats of these groups that may be taken; counted only until there are `enough`.
+    pub(super) fn free_of(&self, area: &[u32], enough: usize) -> usize {
+        let mut free: usize = 0;
+        area.iter().any(|&group| {
+            free += self.free(group, enough - free);
+            free >= enough
+        });
+        free
+    }
+
+    fn free(&self, group: u32, enough: usize) -> usize {
+        let indexed = match self.half(group) {
+            _ if self.only_changed => 0,
+            Some((whole, half)) => whole.free(half, self.kind_number, enough),
+            None => self.view(group).map_or(0, |view| view.free as usize),
+        };
+        let changed = self.changed_from(group, 0);
+        indexed + changed.map(|row| bits::count(&row.seats.takeable) as usize - row.indexed).sum::<usize>()
+    }
+
+    /// The index of a bucket; `None` if the bucket has no seat of this kind. An area in which a bucket lacks its index is
+    /// read as a whole.
+    fn view(&self, bucket: u32) -> Option<&'a View> {
+        self.show.bucket_at(bucket).view(self.kind)
+    }
+
+    /// Lengths of the runs that may exist in a group; where a row is changed, also those that it had before.
+    pub(super) fn lengths(&self, group: u32) -> u128 {
+        let indexed = match self.half(group) {
+            _ if self.only_changed => 0,
+            Some((whole, half)) => whole.lengths(half, self.kind_number),
+            None => self.view(group).map_or(0, |view| view.runs.all().lengths),
+        };
+        let changed = self.changed_from(group, 0);
+        changed.fold(indexed, |union, row| union | Runs::of(&row.seats.takeable).lengths)
+    }
+
+    /// Whether a group has a row with such a run.
+    pub(super) fn has(&self, group: u32, need: RunNeed) -> bool {
+        if self.changed.is_empty() && !self.only_changed && self.half(group).is_none() {
+            return self.view(group).is_some_and(|view| view.runs.all().lengths & need.lengths() != 0);
+        }
+        self.first(group, 0, need).is_some()
+    }
+
+    /// The first place of a group from `from` on that has such a run. O(log rows + changed rows).
+    pub(super) fn first(&self, group: u32, from: u32, need: RunNeed) -> Option<u32> {
+        let changed =
+            self.changed_from(group, from).find(|row| need.is_met_by(&row.seats.takeable, &row.seats.free));
+        let changed = changed.map(|row| row.place);
+        if self.only_changed {
+            return changed;
+        }
+        let mut at = from;
+        let indexed = loop {
+            let found = if let Some((whole, half)) = self.half(group) {
+                whole.first(half, self.kind_number, at, |seats| need.is_met_by(seats, seats))
+            } else {
+                let found = self.view(group).and_then(|view| view.runs.first(at as usize, need.lengths()));
+                found.map(|place| place as u32)
+            };
+            match found {
+                Some(place) if self.changed_at(group, place).is_some() => at = place + 1,
+                found => break found,
+            }
+        };
+        match (changed, indexed) {
+            (Some(changed), Some(indexed)) => Some(changed.min(indexed)),
+            (changed, indexed) => changed.or(indexed),
+        }
+    }
+
+    /// The rows of an area that have such a run in one of these groups, in seat order.
+    pub(super) fn walk<'b>(&'b self, area: &'b [u32], need: RunNeed) -> Walk<'b, 'a> {
+        let next = area.iter().map(|&group| self.first(group, 0, need)).collect();
+        Walk { rows: self, area, need, next }
+    }
+}
+
+/// Walks the rows of an area, merging its groups.
+pub(super) struct Walk<'b, 'a> {
+    rows: &'b Rows<'a>,
+    area: &'b [u32],
+    need: RunNeed,
+    /// The next place of each group.
+    next: Vec<Option<u32>>,
+}
+
+impl Iterator for Walk<'_, '_> {
+    /// A row with the needed run, and the groups and places in which the row has one.
+    type Item = (Row, Vec<(u32, u32)>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let rows = self.rows;
+        let heads =
+            || self.area.iter().zip(&self.next).filter_map(|(&group, next)| next.map(|place| (group, place)));
+        let row = heads().map(|(group, place)| rows.row(group, place)).min()?;
+        let places: Vec<(u32, u32)> =
+            heads().filter(|&(group, place)| rows.row(group, place) == row).collect();
+        for (&group, next) in self.area.iter().zip(&mut self.next) {
+            if let Some(place) = next.filter(|&place| rows.row(group, place) == row) {
+                *next = rows.first(group, place + 1, self.need);
+            }
+        }
+        Some((row, places))
+    }
+}
+
+/// The seats of a request that the index does not count as free, by group and place: those of its block, and those of the
+/// replaced hold, which may be taken if `again` is set. Only seats of the areas and the tier of the wish. None for most
+/// requests. O(B log B) with B seats of the block.
+fn changed_seats(
+    show: &Show,
+    wish: &NumberedWish,
+    replaced: &[Seat],
+    again: bool,
+    whole: Option<&WholeAreas<'_>>,
+) -> Vec<ChangedSeat> {
+    let blocked = wish.from.map_or_else(Seats::new, |block| show.blocked_seats(block));
+    // The seats of a replaced hold return to their block.
+    let replaced = replaced.iter().filter(|&&seat| show.blocks.of(seat) == wish.from);
+    let replaced = replaced.map(|&seat| (seat, again));
+    let mut seats: Vec<ChangedSeat> = Vec::new();
+    for (seat, takeable) in blocked.into_iter().map(|seat| (seat, true)).chain(replaced) {
+        let Some((bucket, strip)) = show.strip_of(seat) else {
+            invariant!("a seat of a hold or a block lies in a bucket");
+            continue;
+        };
+        let info = show.bucket_at(bucket);
+        let wanted = wish.tier.is_none_or(|tier| tier == info.tier)
+            && (wish.areas.is_empty() || wish.areas.contains(&info.area));
+        if wanted {
+            let (group, place) = whole.and_then(|whole| whole.place_of(seat)).unwrap_or((bucket, strip));
+            seats.push(ChangedSeat { group, place, seat, takeable });
+        }
+    }
+    seats.sort_unstable();
+    seats
+}
