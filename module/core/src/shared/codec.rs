@@ -20,6 +20,15 @@ impl std::fmt::Display for Damaged {
 
 impl std::error::Error for Damaged {}
 
+/// Refuses what bytes or an event say, unless the condition holds.
+///
+/// # Errors
+/// The condition does not hold.
+#[inline]
+pub fn ensure(holds: bool, otherwise: &'static str) -> Result<(), Damaged> {
+    if holds { Ok(()) } else { Err(Damaged(otherwise)) }
+}
+
 /// Appends unsigned numbers (LEB128), signed ones (zigzag) and byte strings (length first).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Writer {

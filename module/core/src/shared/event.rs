@@ -166,5 +166,18 @@ macro_rules! events {
                 }
             }
         }
+
+        /// As an event; so an event can be a field of another one.
+        impl $crate::shared::field::Field for $Event {
+            fn encode(&self, out: &mut $crate::shared::codec::Writer) {
+                $crate::shared::event::MachineEvent::encode(self, out);
+            }
+
+            fn decode(
+                reader: &mut $crate::shared::codec::Reader<'_>,
+            ) -> Result<Self, $crate::shared::codec::Damaged> {
+                $crate::shared::event::MachineEvent::decode(reader)
+            }
+        }
     };
 }

@@ -3,8 +3,8 @@
 //! A type has one encoding. Its bounds are checked when a value is read, because the bytes may be damaged or forged.
 
 use super::Bytes;
-use super::codec::{Damaged, Reader, Writer};
-use std::collections::VecDeque;
+use super::codec::{Damaged, Reader, Writer, ensure};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 /// A value with an encoding.
@@ -203,21 +203,83 @@ impl<T: Field> Field for VecDeque<T> {
     }
 }
 
-/// A stream, and how many of its messages.
-impl Field for (Vec<u8>, u32) {
+/// The number of entries, then each key with its value. The keys rise.
+impl<K: Field + Ord, V: Field> Field for BTreeMap<K, V> {
     fn encode(&self, out: &mut Writer) {
-        self.0.encode(out);
-        self.1.encode(out);
+        out.unsigned(self.len() as u64);
+        for (key, value) in self {
+            key.encode(out);
+            value.encode(out);
+        }
     }
 
     fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
-        Ok((Field::decode(reader)?, Field::decode(reader)?))
+        let mut map = Self::new();
+        for _ in 0..reader.unsigned()? {
+            let (key, value) = (K::decode(reader)?, V::decode(reader)?);
+            let rises = map.last_key_value().is_none_or(|(last, _)| *last < key);
+            ensure(rises, "the keys of a map do not rise")?;
+            map.insert(key, value);
+        }
+        Ok(map)
     }
 }
 
-/// A number without bounds: a hash, or a measurement of a client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// So many values as the type says, without their number.
+impl<T: Field + Copy + Default, const N: usize> Field for [T; N] {
+    fn encode(&self, out: &mut Writer) {
+        self.iter().for_each(|value| value.encode(out));
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
+        let mut values = [T::default(); N];
+        for value in &mut values {
+            *value = T::decode(reader)?;
+        }
+        Ok(values)
+    }
+}
+
+macro_rules! pair_fields {
+    ($($(#[$attribute:meta])* ($First:ty, $Second:ty),)+) => {$(
+        $(#[$attribute])*
+        impl Field for ($First, $Second) {
+            fn encode(&self, out: &mut Writer) {
+                self.0.encode(out);
+                self.1.encode(out);
+            }
+
+            fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
+                Ok((Field::decode(reader)?, Field::decode(reader)?))
+            }
+        }
+    )+};
+}
+
+pair_fields! {
+    /// A stream, and how many of its messages.
+    (Vec<u8>, u32),
+    /// A month or another number, and a count.
+    (u32, u64),
+    /// A day, and a number.
+    (i32, u32),
+    /// A count, and the time over which it was counted.
+    (u64, i64),
+}
+
+/// A value without bounds: a hash, a measurement of a client, a byte string of any length.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Any<T>(pub T);
+
+impl Field for Any<Bytes> {
+    fn encode(&self, out: &mut Writer) {
+        out.string(&self.0);
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
+        reader.string().map(|bytes| Self(Bytes::from_slice(bytes)))
+    }
+}
 
 impl Field for Any<u64> {
     fn encode(&self, out: &mut Writer) {
@@ -239,19 +301,57 @@ impl Field for Any<i64> {
     }
 }
 
-/// Defines structs whose encoding is that of their fields, in their order. Of a struct `pub struct Name if is_sound else
-/// "what is wrong"`, values for which `is_sound` does not hold are refused.
+/// Defines structs whose encoding is that of their fields, in their order. Fields in a block `computed` are not encoded:
+/// they follow from others, and begin with their default when a struct is decoded. `checked by` names a function that
+/// refuses a decoded struct whose fields are out of range or contradict each other. Where one text says what is wrong, a
+/// struct `pub struct Name if is_sound else "what is wrong"` is refused if `is_sound` does not hold.
+///
+/// ```
+/// use allot_core::fields;
+/// use allot_core::shared::codec::{Damaged, Reader, Writer, ensure};
+///
+/// fields! {
+///     /// A span of numbers.
+///     #[derive(Debug, PartialEq)]
+///     pub struct Span {
+///         /// The first number.
+///         pub first: u32,
+///         /// The last number.
+///         pub last: u32,
+///     } computed {
+///         /// Whether the span is in use.
+///         pub used: bool,
+///     } checked by Span::check;
+/// }
+///
+/// impl Span {
+///     fn check(&self) -> Result<(), Damaged> {
+///         ensure(self.first <= self.last, "a span ends before it begins")
+///     }
+/// }
+///
+/// let mut out = Writer::default();
+/// out.field(&Span { first: 3, last: 5, used: true });
+/// assert_eq!(out.bytes, [3, 5]);
+/// assert_eq!(Reader::new(&[3, 5]).field(), Ok(Span { first: 3, last: 5, used: false }));
+/// assert_eq!(Reader::new(&[5, 3]).field::<Span>(), Err(Damaged("a span ends before it begins")));
+/// ```
 #[macro_export]
 macro_rules! fields {
     ($(
         $(#[$attribute:meta])*
-        $visibility:vis struct $Struct:ident $(if $is_sound:ident else $damaged:literal)? {
-            $($(#[$field_attribute:meta])* $field_visibility:vis $field:ident: $Type:ty,)+
+        $(pub $(($($scope:tt)+))?)? struct $Struct:ident $(if $is_sound:ident else $damaged:literal)? {
+            $($(#[$field_attribute:meta])* $visible:vis $field:ident: $Type:ty,)+
         }
+        $(computed {
+            $($(#[$computed_attribute:meta])* $computed_visible:vis $computed:ident: $Computed:ty,)+
+        })?
+        $(checked by $check:path;)?
     )+) => {$(
         $(#[$attribute])*
-        $visibility struct $Struct {
-            $($(#[$field_attribute])* $field_visibility $field: $Type,)+
+        $(pub $(($($scope)+))?)? struct $Struct {
+            $($(#[$field_attribute])* $visible $field: $Type,)+
+            $($($(#[$computed_attribute])* $computed_visible $computed: $Computed,)+)?
         }
 
         impl $crate::shared::field::Field for $Struct {
@@ -262,10 +362,14 @@ macro_rules! fields {
             fn decode(
                 reader: &mut $crate::shared::codec::Reader<'_>,
             ) -> Result<Self, $crate::shared::codec::Damaged> {
-                let read = Self { $($field: reader.field()?,)+ };
+                let read = Self {
+                    $($field: reader.field()?,)+
+                    $($($computed: Default::default(),)+)?
+                };
                 $(if !read.$is_sound() {
                     return Err($crate::shared::codec::Damaged($damaged));
                 })?
+                $($check(&read)?;)?
                 Ok(read)
             }
         }

@@ -73,6 +73,24 @@ macro_rules! invariant {
     }};
 }
 
+/// An option that has a value unless the code is wrong.
+pub trait Expected {
+    /// The same option. `None` is a broken invariant, reported at the caller's line.
+    #[must_use]
+    fn expected(self, what: &'static str) -> Self;
+}
+
+impl<T> Expected for Option<T> {
+    #[inline]
+    #[track_caller]
+    fn expected(self, what: &'static str) -> Self {
+        if self.is_none() {
+            broken(what);
+        }
+        self
+    }
+}
+
 /// Why a value contradicts itself: the result of `check()` of an index or a state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Contradiction(pub String);
