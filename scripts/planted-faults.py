@@ -42,7 +42,7 @@ FAULTS = {
             (
                 CONF + "model/conference.rs",
                 "self.opened.is_some() && self.is_lost()",
-                "matches!(self.ended, Some((_, AssignmentEnd::Lost)))",
+                "self.ended_as_lost()",
             ),
             (MESSAGES, 'if answer == b"RELEASE" =>', "if answer == b\"NEVER\" =>"),
             (MESSAGES, "replies.retain(|reply| reply.opened.is_none());", ""),
@@ -55,10 +55,10 @@ FAULTS = {
         [
             (
                 CONF + "decide/reconcile_report.rs",
-                "let Some(event) = self.realm.gone(conference, Trigger::Lacks, Cause::Missing, self.now) else {",
+                "let event = self.realm.gone(conference, Trigger::Lacks, Cause::Missing, self.now);",
                 "let end = super::lookups::ended_by_unit(conference, Cause::Missing, false);\n"
                 "        let gone = self.realm.gone(conference, Trigger::Lacks, Cause::Missing, self.now);\n"
-                "        let Some(event) = gone.map(|_| end) else {",
+                "        let event = gone.map(|_| conference.event(end));",
             ),
             UNIT_HIDES_RELEASES,
         ],

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use allot_core::conf::Event;
+use allot_core::conf::{ConferenceEvent, Event};
 use allot_core::shared::codec::Reader;
 
 use crate::stream::{self, Command, ReplicationStream};
@@ -70,10 +70,13 @@ impl Assignments {
     pub fn judge(&mut self, event: &Event) -> Option<Result<(), String>> {
         match event {
             Event::Created(created) => drop(self.0.insert(created.e164.to_vec(), created.epoch)),
-            Event::Granted { e164, epoch, .. } | Event::Adopted { e164, epoch, .. } => {
+            Event::Conference {
+                e164,
+                event: ConferenceEvent::Granted { epoch, .. } | ConferenceEvent::Adopted { epoch, .. },
+            } => {
                 self.0.insert(e164.to_vec(), *epoch);
             }
-            Event::Set { e164, fields, .. } => {
+            Event::Conference { e164, event: ConferenceEvent::Set { fields, .. } } => {
                 let (cmu, epoch) = written(fields)?;
                 // A move changes the owner later, and by a word of its own; then the number rises by itself.
                 let newest = self.0.entry(e164.to_vec()).or_insert(epoch);

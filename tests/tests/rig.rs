@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use allot_core::conf::Event;
+use allot_core::conf::{ConferenceEvent, Event};
 use allot_core::shared::codec::Writer;
 use allot_tests::stream::readable;
 use allot_tests::wait::TIMEOUT;
@@ -173,15 +173,15 @@ fn the_module_and_the_daemon_are_built_and_found() {
 #[test]
 fn a_write_of_an_older_assignment_after_a_newer_one_is_noticed() {
     let mut assignments = Assignments::default();
-    let e164 = || b"49".as_slice().into();
+    let of = |event| Event::Conference { e164: b"49".as_slice().into(), event };
     let set = |epoch: u64| {
         let mut fields = Writer::default();
         for part in ["a", "b", "chatter", &format!("unit {epoch} 1 2")] {
             fields.string(part.as_bytes());
         }
-        Event::Set { e164: e164(), seq: 1, fields: fields.bytes }
+        of(ConferenceEvent::Set { seq: 1, fields: fields.bytes })
     };
-    let granted = |epoch| Event::Granted { e164: e164(), cmu: b"unit".as_slice().into(), epoch };
+    let granted = |epoch| of(ConferenceEvent::Granted { cmu: b"unit".as_slice().into(), epoch });
     for (event, expected) in [
         (set(4), Some(Ok(()))),
         (granted(5), None),

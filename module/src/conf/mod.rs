@@ -9,7 +9,7 @@ mod units;
 mod writes;
 
 use allot_core::conf::messages::HANG_UPS;
-use allot_core::conf::{Event, Realm, Reply, Request};
+use allot_core::conf::{ConferenceEvent, Event, Realm, Reply, Request};
 use allot_core::shared::machine::Events;
 use allot_core::shared::outbox::Fields;
 use allot_core::shared::refusal::Refusal;
@@ -66,16 +66,14 @@ impl Family for Realm {
     }
 
     fn observe(&self, at: i64, event: &Event) {
-        if let Event::Acked { e164 } | Event::Adopted { e164, .. } = event
-            && let Some(conference) = self.conference_called(e164)
-            && let Some(since) = conference.pending_since
-        {
-            counters::reopened(at - since);
-        }
-        if let Event::Ended { e164, .. } = event
-            && self.conference_called(e164).is_some_and(|conference| conference.pending_since.is_some())
-        {
-            counters::CONF_NEVER_RECOVERED.add(1);
+        let Event::Conference { e164, event } = event else { return };
+        let Some(since) = self.conference_called(e164).and_then(|conference| conference.pending_since) else {
+            return;
+        };
+        match event {
+            ConferenceEvent::Acked | ConferenceEvent::Adopted { .. } => counters::reopened(at - since),
+            ConferenceEvent::Ended { .. } => counters::CONF_NEVER_RECOVERED.add(1),
+            _ => {}
         }
     }
 

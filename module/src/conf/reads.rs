@@ -191,7 +191,7 @@ fn plan_any(call: &Call<'_>, cursor: u64) -> Done {
 /// `CMU.LIST key`
 pub(super) fn units(call: &Call<'_>, [_key]: &[Argument<'_>; 1]) -> Done {
     read::<Realm, _>(call.ctx, call.key()?, |realm, _| {
-        call.ctx.reply_array(realm.unit_counts().0);
+        call.ctx.reply_array(realm.unit_count());
         realm.units().for_each(|unit| reply_unit(call.ctx, unit));
         Ok(())
     })

@@ -42,7 +42,7 @@ pub(super) fn reply_unit(ctx: Context<'_>, unit: &Unit) {
         ("lease_ends", Field::Number(unit.lease_ends())),
         ("joined", Field::Number(unit.joined)),
         ("conferences", Field::Number(unit.owned.len() as i64)),
-        ("load", Field::number(unit.load.map(|load| load.value))),
+        ("load", Field::number(unit.load.map(|load| load.value.0))),
     ];
     reply_record(ctx, &fields);
 }
@@ -65,8 +65,8 @@ pub(super) fn reply_conference(ctx: Context<'_>, realm: &Realm, one: &Conference
         ("pending_since", Field::number(one.pending_since)),
         ("attempts", Field::Number(one.attempts.into())),
         ("next_retry", Field::number(realm.next_try(one))),
-        ("moving_to", Field::maybe(name(one.moving.map(|moving| moving.to)))),
-        ("moving_epoch", Field::number(one.moving.map(|moving| moving.epoch as i64))),
+        ("moving_to", Field::maybe(one.moving.as_ref().map(|moving| &moving.cmu[..]))),
+        ("moving_epoch", Field::number(one.moving.as_ref().map(|moving| moving.epoch as i64))),
         ("ending", Field::number(one.ending)),
         ("recovering", Field::Number(one.recovering.into())),
         ("recoverable", Field::Number(one.recoverable.into())),
@@ -102,8 +102,8 @@ pub(super) fn reply_history(ctx: Context<'_>, one: &Conference) {
             ("cmu", Field::Text(&entry.cmu)),
             ("from", Field::Number(entry.from)),
             ("opened", Field::number(entry.opened)),
-            ("to", Field::number(entry.ended.map(|(to, _)| to))),
-            ("how", Field::maybe(entry.ended.map(|(_, how)| how.word().as_bytes()))),
+            ("to", Field::number(entry.ended.map(|ending| ending.at))),
+            ("how", Field::maybe(entry.ended.map(|ending| ending.how.word().as_bytes()))),
         ];
         reply_record(ctx, &fields);
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use allot_core::conf::{Event, Realm as State};
+use allot_core::conf::{ConferenceEvent, Event, Realm as State};
 use allot_tests::damage::Dump;
 use allot_tests::garbage::Garbage;
 use allot_tests::raw::{RawClient, Reply};
@@ -160,9 +160,13 @@ impl Family for Conferences {
     fn observe(log: &mut Log, _at: i64, event: &Event, _before: Option<&State>) {
         let epoch = match event {
             Event::Created(created) => Some(created.epoch),
-            Event::Granted { epoch, .. } | Event::Adopted { epoch, .. } | Event::Moving { epoch, .. } => {
-                Some(*epoch)
-            }
+            Event::Conference {
+                event:
+                    ConferenceEvent::Granted { epoch, .. }
+                    | ConferenceEvent::Adopted { epoch, .. }
+                    | ConferenceEvent::Moving { epoch, .. },
+                ..
+            } => Some(*epoch),
             _ => None,
         };
         assert!(epoch.is_none_or(|epoch| log.epochs.insert(epoch)), "an epoch was given out twice");

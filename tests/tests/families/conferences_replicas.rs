@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use allot_core::conf::Event;
+use allot_core::conf::{ConferenceEvent, Event};
 use allot_tests::realms::{REALM, Realm, UNITS};
 use allot_tests::shows::{allot_info, clock};
 use allot_tests::stream::{Command, readable};
@@ -40,7 +40,10 @@ fn a_creation_is_one_transaction_of_its_messages_and_its_result() {
     let commands = stream.drain();
     assert_eq!(commands.len(), 1, "{}", readable(&commands));
     let (_, events) = decode_apply::<Conferences>(&commands[0]);
-    assert!(matches!(&events[..], [Event::Set { seq: 1, .. }]), "{events:?}");
+    assert!(
+        matches!(&events[..], [Event::Conference { event: ConferenceEvent::Set { seq: 1, .. }, .. }]),
+        "{events:?}"
+    );
     assert!(commands[0][2].len() < 40);
 }
 

@@ -2,14 +2,11 @@
 //! on none. A unit that lost a conference can no longer write details of that conference.
 //!
 //! One realm is one state. The path of a request: `request` -> `decide` -> `outcome` (events and a reply) -> `event`
-//! -> `apply`. Events of another server pass `admission` first. `model` has the state: conferences, units, the table
-//! of transitions, messages, and the indexes that make scans unnecessary. `snapshot` encodes and decodes the whole
-//! state. `read` has the queries.
+//! -> `apply`. Events of another server pass `admits` first. `event` defines the events, and what they change. `model`
+//! has the state: conferences, units, the table of transitions, messages, and the indexes that make scans unnecessary.
+//! `snapshot` encodes and decodes the whole state. `read` has the queries.
 
-mod admission;
-mod apply;
 pub mod decide;
-mod encoding;
 pub mod event;
 mod machine;
 pub mod model;
@@ -19,7 +16,7 @@ pub mod request;
 pub mod snapshot;
 
 pub use decide::{decide, decide_due};
-pub use event::Event;
+pub use event::{ConferenceEvent, Event, UnitEvent};
 pub use model::state::Realm;
 pub use model::{conference, messages, state, transitions, unit};
 pub use outcome::{Decision, Reply};

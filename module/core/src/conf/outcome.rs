@@ -1,7 +1,7 @@
 //! The outcome of a request: events to apply, and the reply to the caller.
 
 use super::event::Event;
-use super::model::ids::{Epoch, Name};
+use super::model::unit::{Epoch, Name};
 use crate::shared::Bytes;
 use crate::shared::decision;
 

@@ -3,7 +3,7 @@
 use super::model::conference::{Conference, Epoch, State};
 use super::model::state::Realm;
 use super::model::unit::UnitState;
-use crate::invariant;
+use crate::shared::invariant::Expected;
 
 /// Totals of a realm, as `CONF.STAT` shows them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,9 +27,9 @@ impl Realm {
             *total = self.count(state);
         }
         for unit in self.units() {
-            match totals.units.get_mut(unit.state as usize) {
-                Some(count) => *count += 1,
-                None => invariant!("there is a count for each state of a unit"),
+            if let Some(count) = totals.units.get_mut(unit.state as usize).expected("each state has a count")
+            {
+                *count += 1;
             }
             totals.draining += usize::from(unit.draining);
             if unit.state != UnitState::Down {
@@ -82,8 +82,7 @@ impl Realm {
     /// The value of a conference's detail.
     pub fn detail<'a>(&self, conference: &'a Conference, field: &[u8]) -> Option<&'a [u8]> {
         let at = conference.place_of(field).ok()?;
-        let detail = conference.details.get(at);
-        invariant!(detail.is_some(), "a field that was found has a place");
-        detail.map(|detail| &detail.value[..])
+        let detail = conference.details.get(at).expected("a field that was found has a place");
+        detail.map(|detail| &detail.value.0[..])
     }
 }

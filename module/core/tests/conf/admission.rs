@@ -1,10 +1,10 @@
 //! Events that no decision on a realm could have made are refused, and change nothing.
 
 use super::rig::{MINUTE, Rig};
-use allot_core::conf::Event;
 use allot_core::conf::conference::Cause;
 use allot_core::conf::event::Created;
 use allot_core::conf::unit::{Name, UnitState};
+use allot_core::conf::{ConferenceEvent, Event, UnitEvent};
 use allot_core::shared::Bytes;
 use allot_core::shared::codec::Writer;
 
@@ -19,6 +19,14 @@ fn e164(number: &str) -> Bytes {
     Bytes::from_slice(number.as_bytes())
 }
 
+fn unit(cmu: &str, event: UnitEvent) -> Event {
+    Event::Unit { cmu: name(cmu), event }
+}
+
+fn conference(number: &str, event: ConferenceEvent) -> Event {
+    Event::Conference { e164: e164(number), event }
+}
+
 #[track_caller]
 fn refuses(rig: &Rig, event: &Event) {
     assert!(rig.realm.admits(event).is_err(), "{event:?} is admitted");
@@ -27,31 +35,31 @@ fn refuses(rig: &Rig, event: &Event) {
 fn set(number: &str, seq: u64, fields: &[&str]) -> Event {
     let mut out = Writer::default();
     fields.iter().for_each(|field| out.string(field.as_bytes()));
-    Event::Set { e164: e164(number), seq, fields: out.bytes }
+    conference(number, ConferenceEvent::Set { seq, fields: out.bytes })
 }
 
 #[test]
 fn unit_that_is_down_sends_nothing_before_it_joins_again() {
     let mut rig = Rig::new(&[A]);
     rig.down(A);
-    refuses(&rig, &Event::Beat { cmu: name(A), load: None });
-    refuses(&rig, &Event::Reported { cmu: name(A), highest: 1 });
+    refuses(&rig, &unit(A, UnitEvent::Beat { load: None }));
+    refuses(&rig, &unit(A, UnitEvent::Reported { highest: 1 }));
     refuses(&rig, &Event::Asked { cmu: Some(name(A)), details: false });
 }
 
 #[test]
 fn lease_lapses_in_one_direction() {
     let mut rig = Rig::new(&[A]);
-    rig.apply(&Event::Lapsed { cmu: name(A), to: UnitState::Unreachable });
-    refuses(&rig, &Event::Lapsed { cmu: name(A), to: UnitState::Suspect });
-    refuses(&rig, &Event::Lapsed { cmu: name(A), to: UnitState::Unreachable });
-    refuses(&rig, &Event::Lapsed { cmu: name(A), to: UnitState::Down });
+    rig.apply(&unit(A, UnitEvent::Lapsed { to: UnitState::Unreachable }));
+    refuses(&rig, &unit(A, UnitEvent::Lapsed { to: UnitState::Suspect }));
+    refuses(&rig, &unit(A, UnitEvent::Lapsed { to: UnitState::Unreachable }));
+    refuses(&rig, &unit(A, UnitEvent::Lapsed { to: UnitState::Down }));
 }
 
 #[test]
 fn unit_is_drained_once() {
     let rig = Rig::new(&[A]);
-    refuses(&rig, &Event::Drained { cmu: name(A), on: false });
+    refuses(&rig, &unit(A, UnitEvent::Drained { on: false }));
 }
 
 #[test]
@@ -78,8 +86,8 @@ fn end_time_beyond_all_times_is_refused() {
     let mut rig = Rig::new(&[A]);
     let epoch = rig.open("1");
     let end = 1 << 52;
-    assert!(rig.realm.admits(&Event::Extended { e164: e164("1"), end }).is_ok());
-    refuses(&rig, &Event::Extended { e164: e164("1"), end: end + 1 });
+    assert!(rig.realm.admits(&conference("1", ConferenceEvent::Extended { end })).is_ok());
+    refuses(&rig, &conference("1", ConferenceEvent::Extended { end: end + 1 }));
     let created = |end, epoch| {
         Event::Created(Box::new(Created {
             e164: e164("2"),
@@ -105,11 +113,11 @@ fn end_time_beyond_all_times_is_refused() {
 fn creation_fails_into_recovery_only_if_it_recovers() {
     let mut rig = Rig::new(&[A]);
     rig.create("1");
-    let failed = |number: &str| Event::Failed {
-        e164: e164(number),
-        cause: Cause::Refused,
-        release: false,
-        next_retry: 5 * MINUTE,
+    let failed = |number: &str| {
+        conference(
+            number,
+            ConferenceEvent::Failed { cause: Cause::Refused, release: false, next_retry: 5 * MINUTE },
+        )
     };
     refuses(&rig, &failed("1"));
     rig.open("2");
@@ -126,8 +134,8 @@ fn conference_ends_once_and_is_not_extended_while_it_ends() {
     rig.open("1");
     rig.release("1");
     assert_eq!(rig.word("1"), "ending");
-    refuses(&rig, &Event::Ending { e164: e164("1"), cause: Cause::Manager });
-    refuses(&rig, &Event::Extended { e164: e164("1"), end: 1 << 40 });
+    refuses(&rig, &conference("1", ConferenceEvent::Ending { cause: Cause::Manager }));
+    refuses(&rig, &conference("1", ConferenceEvent::Extended { end: 1 << 40 }));
 }
 
 #[test]
@@ -137,7 +145,7 @@ fn only_a_lost_copy_is_adopted() {
     rig.join(B, 10);
     let moved = rig.move_to("1", B);
     rig.ack("1", B, moved);
-    refuses(&rig, &Event::Adopted { e164: e164("1"), cmu: name(A), old, epoch: moved + 1 });
+    refuses(&rig, &conference("1", ConferenceEvent::Adopted { cmu: name(A), old, epoch: moved + 1 }));
 }
 
 #[test]
@@ -154,5 +162,5 @@ fn detail_is_written_once_and_only_by_a_newer_write() {
 fn unit_refuses_only_a_conference_that_is_there() {
     let rig = Rig::new(&[A]);
     let (cmu, reason) = (name(A), Bytes::from_slice(b"no media"));
-    refuses(&rig, &Event::Refused { e164: e164("1"), cmu, epoch: 1, reason });
+    refuses(&rig, &conference("1", ConferenceEvent::Refused { cmu, epoch: 1, reason }));
 }

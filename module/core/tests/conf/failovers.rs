@@ -175,7 +175,7 @@ impl World {
         let moved_here = epochs.iter().any(|epoch| one.moves_to(number, *epoch));
         let last_open = one.history.iter().rposition(|entry| entry.opened.is_some()).unwrap_or(0);
         let was_here = one.history[last_open..].iter().any(|entry| {
-            let lost = matches!(entry.ended, None | Some((_, AssignmentEnd::Lost))) && !entry.disowned;
+            let lost = entry.ended.is_none_or(|ending| ending.how == AssignmentEnd::Lost) && !entry.disowned;
             lost && *entry.cmu == *UNITS[unit].as_bytes() && epochs.contains(&entry.epoch)
         });
         let is_open = one.opened.is_some_and(|opened| opened as u64 * 1000 < epochs[0]);

@@ -1,7 +1,6 @@
 //! Placement by load: the spread over units of uneven load, and how long a reported load counts.
 
 use super::rig::{Rig, wish};
-use allot_core::conf::Realm;
 use allot_core::conf::request::{Changes, ClientRequest, Request, SchedulerRequest, UnitRequest};
 use allot_core::conf::state::{Placement, Settings};
 
@@ -43,7 +42,6 @@ fn conferences_fill_units_up_to_the_load_of_the_next() {
 fn unit_with_full_load_gets_nothing_new() {
     let mut rig = loaded(&[("a:1:1", 100)]);
     assert_eq!(rig.code_of_create("1"), "LIMIT");
-    assert_eq!(rig.realm.room(b"a:1:1"), Some(0));
     assert!(rig.beat_with("a:1:1", 99).starts_with("Unit"));
     rig.open("1");
     // A number above 100 counts as 100. The conference stays, and others neither move nor recover to the unit.
@@ -98,25 +96,4 @@ fn load_counts_only_while_placement_is_by_load() {
     place(&mut rig, Placement::Load);
     rig.create("3");
     assert_eq!(["1", "2", "3"].map(|e164| rig.owner(e164)), ["b:1:1", "a:1:1", "b:1:1"]);
-}
-
-/// A realm that version 2 of the encoding wrote: three units, one with load 250 and one down, and two conferences.
-const VERSION_2: &str = include_str!("version_2.hex");
-
-#[test]
-fn snapshot_of_version_2_is_read() {
-    let digits: Vec<u8> = VERSION_2.bytes().filter(u8::is_ascii_hexdigit).collect();
-    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
-    let mut bytes: Vec<u8> = digits.chunks(2).map(byte).collect();
-    let realm = Realm::decode(&bytes).unwrap();
-    assert_eq!(realm.check(), Ok(()));
-    assert_eq!((realm.settings().placement, realm.settings().licences), (Placement::Share, 9));
-    let unit = realm.unit_called(b"a:1:1").unwrap();
-    assert_eq!(unit.load.map(|load| (load.value, load.at)), Some((250, unit.renewed)));
-    assert_eq!(realm.conference_called(b"49301").unwrap().details.len(), 1);
-    let written = realm.encode();
-    assert_eq!((bytes[0], written[0]), (2, 3));
-    assert_eq!(Realm::decode(&written).unwrap().encode(), written);
-    bytes[0] = 4;
-    assert!(Realm::decode(&bytes).is_err(), "a version of the future");
 }

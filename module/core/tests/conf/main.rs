@@ -26,5 +26,6 @@ mod records;
 mod recovering;
 mod rig;
 mod sentences;
+mod snapshot;
 mod spec;
 mod table;

@@ -20,7 +20,7 @@ use allot_core::conf::request::{
 };
 use allot_core::conf::state::Settings;
 use allot_core::conf::unit::{Name, UnitState};
-use allot_core::conf::{Event, Realm, decide, decide_due};
+use allot_core::conf::{ConferenceEvent, Event, Realm, UnitEvent, decide, decide_due};
 use allot_core::shared::Bytes;
 use std::rc::Rc;
 
@@ -158,13 +158,15 @@ impl World {
             request: None,
             called_from: None,
         };
+        let conference = |event| Event::Conference { e164: e164.clone(), event };
+        let unit = |event| Event::Unit { cmu: cmu.clone(), event };
         for event in [
             Event::Joined { cmu: cmu.clone(), capacity: 1, zone: None, lease: LEASE },
             Event::Created(Box::new(created)),
-            Event::Ended { e164: e164.clone(), cause: Cause::Unit, release: false },
-            Event::Removed { e164 },
-            Event::Down { cmu: cmu.clone() },
-            Event::Forgotten { cmu },
+            conference(ConferenceEvent::Ended { cause: Cause::Unit, release: false }),
+            conference(ConferenceEvent::Removed),
+            unit(UnitEvent::Down),
+            unit(UnitEvent::Forgotten),
         ] {
             self.realm.admits(&event).unwrap();
             self.change(&event);
@@ -221,11 +223,12 @@ impl World {
             let unit = UNITS.iter().position(|name| name.as_bytes() == cmu);
             unit.is_some_and(|unit| self.locals[unit].release >> small(epoch) & 1 == 1)
         };
+        let Event::Conference { event, .. } = event else { return };
         match event {
-            Event::Ended { cause: cause @ (Cause::Missing | Cause::Released), .. } => {
+            ConferenceEvent::Ended { cause: cause @ (Cause::Missing | Cause::Released), .. } => {
                 self.wrong.get_or_insert(format!("a conference that nobody ended ends as {}", cause.word()));
             }
-            Event::Adopted { cmu, old, .. } if released(cmu, *old) => {
+            ConferenceEvent::Adopted { cmu, old, .. } if released(cmu, *old) => {
                 self.wrong.get_or_insert("a copy is adopted whose unit was told RELEASE".into());
             }
             _ => {}
@@ -333,10 +336,13 @@ impl World {
             }
             for event in decide_due(&self.realm, NOW + now, usize::MAX) {
                 // Who is silent for longer than its lease is not merely suspect.
-                let suspect = matches!(event, Event::Lapsed { to: UnitState::Suspect, .. });
-                let forgotten = matches!(event, Event::Forgotten { .. });
-                let idle = matches!(&event, Event::Lapsed { cmu, .. } if !self.is_involved(cmu));
-                if !(suspect || idle || forgotten && !bounds.leases) {
+                let is_tried = match &event {
+                    Event::Unit { event: UnitEvent::Lapsed { to: UnitState::Suspect }, .. } => false,
+                    Event::Unit { cmu, event: UnitEvent::Lapsed { .. } } => self.is_involved(cmu),
+                    Event::Unit { event: UnitEvent::Forgotten, .. } => bounds.leases,
+                    _ => true,
+                };
+                if is_tried {
                     found.decided(self, Events::from_buf([event]));
                 }
             }
@@ -457,7 +463,8 @@ impl World {
         if one.state == State::Open && one.moving.is_none() && one.ending.is_none() {
             return true;
         }
-        decide_due(&self.realm, NOW + 1000, usize::MAX).iter().any(|event| event.e164().is_some())
+        let events = decide_due(&self.realm, NOW + 1000, usize::MAX);
+        events.iter().any(|event| event.e164().is_some())
     }
 }
 

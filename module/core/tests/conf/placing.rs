@@ -44,7 +44,7 @@ fn candidates(realm: &Realm, loads: &BTreeMap<String, (i64, i64)>) -> Vec<Candid
             let has = |id: Option<u32>| u64::from(id.is_some() && id == number);
             let (mut used, mut count) = (0, 0);
             for one in &conferences {
-                let times = has(one.owner) + has(one.moving.map(|moving| moving.to));
+                let times = has(one.owner) + has(one.moving.as_ref().map(|moving| moving.to));
                 used += times * u64::from(one.size);
                 count += times;
             }
@@ -269,11 +269,11 @@ impl Run {
             term: None,
             request: SchedulerRequest::Move { e164: e164.as_bytes(), to: None },
         });
-        let to = self.rig.one(&e164).moving.and_then(|moving| self.rig.realm.unit(moving.to));
+        let to = self.rig.one(&e164).moving.as_ref().and_then(|moving| self.rig.realm.unit(moving.to));
         assert_eq!(to.map(|unit| text(&unit.cmu)), expected, "{code}");
         let Some(cmu) = expected else { return };
         self.seen.moved += 1;
-        let epoch = self.rig.one(&e164).moving.unwrap().epoch;
+        let epoch = self.rig.one(&e164).moving.as_ref().unwrap().epoch;
         if self.random.chance(70) {
             self.rig.code(&Request::Unit(UnitRequest::Ack(word(&e164, &cmu, epoch))));
         }

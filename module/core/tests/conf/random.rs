@@ -95,7 +95,7 @@ impl Run {
             .flat_map(|one| &one.history)
             .map(|entry| (String::from_utf8_lossy(&entry.cmu).into_owned(), entry.epoch))
             .collect();
-        if let Some(moving) = one.and_then(|one| one.moving) {
+        if let Some(moving) = one.and_then(|one| one.moving.as_ref()) {
             let to = self.rig.realm.unit(moving.to).unwrap();
             known.push((String::from_utf8_lossy(&to.cmu).into_owned(), moving.epoch));
         }

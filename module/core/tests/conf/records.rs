@@ -7,7 +7,7 @@ use allot_core::conf::conference::Conference;
 /// The assignments of a conference as its `ended` entry has them, if no name needs an escape.
 fn segments(one: &Conference) -> String {
     let segment = |entry: &allot_core::conf::conference::Assignment| {
-        let (to, how) = entry.ended.unwrap();
+        let allot_core::conf::conference::Ending { at: to, how } = entry.ended.unwrap();
         let opened = entry.opened.map_or_else(|| "-".to_owned(), |opened| opened.to_string());
         let cmu = String::from_utf8_lossy(&entry.cmu).into_owned();
         format!("{cmu} {} {} {opened} {to} {}", entry.epoch, entry.from, how.word())

@@ -185,7 +185,7 @@ fn conference_ended_in_recovery_ends_at_its_last_service() {
     rig.pass(6000);
     let one = rig.one("1");
     assert_eq!((one.state, one.ended), (State::Ended, Some(lost)));
-    let how: Vec<_> = one.history.iter().map(|entry| entry.ended.unwrap().1.word()).collect();
+    let how: Vec<_> = one.history.iter().map(|entry| entry.ended.unwrap().how.word()).collect();
     assert_eq!(how, ["lost", "failed"]);
     // But once it was open again, at its end.
     let mut rig = Rig::new(&[A]);

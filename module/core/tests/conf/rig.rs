@@ -217,7 +217,7 @@ impl Rig {
             request: SchedulerRequest::Move { e164: e164.as_bytes(), to: Some(to.as_bytes()) },
         })
         .unwrap();
-        self.one(e164).moving.unwrap().epoch
+        self.one(e164).moving.as_ref().unwrap().epoch
     }
 
     pub(crate) fn set(&mut self, e164: &str, cmu: &str, epoch: u64, seq: u64, fields: &[&str]) -> String {

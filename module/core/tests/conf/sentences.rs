@@ -326,7 +326,7 @@ fn a_move_reserves_room_and_is_cancelled_or_done_or_outlives_its_source() {
     for (act, told) in cancelled {
         let (mut rig, epoch, moving) = start();
         act(&mut rig, moving);
-        assert_eq!((rig.owner("1").as_str(), rig.epoch("1"), rig.one("1").moving), (A, epoch, None));
+        assert_eq!((rig.owner("1").as_str(), rig.epoch("1"), &rig.one("1").moving), (A, epoch, &None));
         assert_eq!(rig.realm.unit_called(B.as_bytes()).unwrap().used, 0);
         assert_eq!(rig.verbs(B), told);
         rig.check();
@@ -360,7 +360,7 @@ fn details_are_written_by_the_owner_and_newer_ones_stay() {
         assert_eq!(rig.set("1", A, epoch, 7, &["b", "5", reserved, "1"]), "ERR", "{reserved}");
     }
     let details = |rig: &Rig| -> Vec<String> {
-        rig.one("1").details.iter().map(|one| String::from_utf8_lossy(&one.value).into_owned()).collect()
+        rig.one("1").details.iter().map(|one| String::from_utf8_lossy(&one.value.0).into_owned()).collect()
     };
     assert_eq!(details(&rig), ["1", "4", "3", "2"]);
     rig.check();

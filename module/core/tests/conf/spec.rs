@@ -160,7 +160,7 @@ fn number_07_if_the_original_unit_comes_back_the_later_copy_is_ended() {
     assert_eq!((rig.owner("1").as_str(), rig.state("1")), (A, State::Open));
     assert_eq!(rig.commands(A), [format!("EPOCH 1 {A} {third} {first}")]);
     assert_eq!(rig.commands(B), [format!("RELEASE 1 {B} {second}")]);
-    assert_eq!(rig.one("1").history[1].ended.unwrap().1, AssignmentEnd::Released);
+    assert_eq!(rig.one("1").history[1].ended.unwrap().how, AssignmentEnd::Released);
     assert!(rig.one("1").details.is_empty(), "details are sent again");
     // The unit that lost the conference writes no more, nor does an older assignment of the owner.
     assert_eq!(rig.set("1", B, second, 9, &["members", "9"]), "NOTOWNER");
@@ -259,7 +259,7 @@ fn number_08_an_unrecoverable_conference_ends_with_the_link() {
     rig.ack("1", A, epoch);
     rig.down(A);
     assert_eq!((rig.word("1"), rig.recover()), ("ended", 0));
-    assert_eq!(rig.one("1").history[0].ended.unwrap().1, AssignmentEnd::Lost);
+    assert_eq!(rig.one("1").history[0].ended.unwrap().how, AssignmentEnd::Lost);
 }
 
 #[test]
@@ -368,7 +368,7 @@ fn number_13_there_is_one_call_record_with_segments() {
         .history
         .iter()
         .map(|entry| {
-            let (to, how) = entry.ended.unwrap();
+            let allot_core::conf::conference::Ending { at: to, how } = entry.ended.unwrap();
             (entry.epoch, String::from_utf8_lossy(&entry.cmu).into_owned(), entry.from, to, how.word())
         })
         .collect();

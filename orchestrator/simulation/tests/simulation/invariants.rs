@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use allot_core::account::Book;
 use allot_core::conf::conference::Conference;
-use allot_core::conf::{Event, Realm};
+use allot_core::conf::{Event, Realm, UnitEvent};
 use allot_core::shared::Bytes;
 use allot_core::shared::machine::MachineEvent as _;
 
@@ -35,7 +35,7 @@ impl Touched {
         }
         let note = match event {
             Event::Joined { cmu, .. } => format!("{} joins", name(cmu)),
-            Event::Down { cmu } => format!("{} is down", name(cmu)),
+            Event::Unit { cmu, event: UnitEvent::Down } => format!("{} is down", name(cmu)),
             Event::Restarted { gone } => format!("a scheduler begins; {} units are down", gone.len()),
             Event::Claimed { leader, term } => format!("{} claims term {term}", name(leader)),
             _ => return,
@@ -267,7 +267,7 @@ fn name(e164: &[u8]) -> String {
 pub(super) fn describe(conference: &Conference) -> String {
     let (state, cause) = (conference.state.word(), conference.cause.word());
     let history = conference.history.iter().map(|assignment| {
-        let end = assignment.ended.map_or("has it", |(_, how)| how.word());
+        let end = assignment.ended.map_or("has it", |ending| ending.how.word());
         format!("\n    {} {} {end}", assignment.epoch, assignment.cmu.escape_ascii())
     });
     format!("{} is {state} (cause {cause}){}", name(&conference.e164), history.collect::<String>())

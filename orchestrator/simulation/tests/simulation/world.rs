@@ -295,7 +295,7 @@ fn missing_detail(conference: &Conference) -> Option<String> {
         details
             .into_iter()
             .find(|detail| detail.field[..] == *field.as_bytes())
-            .map(|detail| &detail.value[..])
+            .map(|detail| &detail.value.0[..])
     };
     let mut last = simulated::details(&e164).into_iter();
     last.find(|(field, value)| stored(field) != Some(value.as_bytes())).map(|(field, value)| {

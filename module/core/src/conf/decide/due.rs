@@ -1,14 +1,14 @@
 //! Decisions at deadlines: expired leases, timeouts, end times and tombstones.
 
-use crate::conf::event::{Event, Events};
-use crate::conf::model::conference::{Cause, Conference};
-use crate::conf::model::due::Due;
+use crate::conf::event::{ConferenceEvent, Events, UnitEvent};
+use crate::conf::model::conference::{Cause, Conference, Due};
 use crate::conf::model::state::Realm;
 use crate::conf::model::transitions::{Transition, Trigger, effective, transition};
 use crate::conf::model::unit::UnitState;
 use crate::conf::request::Request;
 use crate::invariant;
 use crate::shared::Millis;
+use crate::shared::invariant::Expected;
 use crate::shared::machine::Machine as _;
 use crate::shared::refusal::{Refusal, try_again};
 use std::borrow::Cow;
@@ -22,20 +22,21 @@ pub fn decide_due(realm: &Realm, now: Millis, limit: usize) -> Events {
     }
     for number in realm.unit_due.due(now, limit) {
         let Some(unit) = realm.indexed_unit(number) else { continue };
-        let cmu = unit.cmu.clone();
         invariant!(unit.state != UnitState::Unreachable, "an unreachable unit has no deadline");
-        events.push(match unit.state {
-            UnitState::Down => Event::Forgotten { cmu },
-            _ if unit.lease_ends() <= now => Event::Lapsed { cmu, to: UnitState::Unreachable },
-            UnitState::Up if unit.suspect_at() <= now => Event::Lapsed { cmu, to: UnitState::Suspect },
-            _ => Event::LoadExpired { cmu },
-        });
+        let event = match unit.state {
+            UnitState::Down => UnitEvent::Forgotten,
+            _ if unit.lease_ends() <= now => UnitEvent::Lapsed { to: UnitState::Unreachable },
+            UnitState::Up if unit.suspect_at() <= now => UnitEvent::Lapsed { to: UnitState::Suspect },
+            _ => UnitEvent::LoadExpired,
+        };
+        events.push(event.of(unit.cmu.clone()));
     }
     for id in realm.conference_due.due(now, limit.saturating_sub(events.len())) {
         let Some(conference) = realm.indexed(id) else { continue };
         let due = conference.due(&realm.settings, now);
-        invariant!(due.is_some(), "a conference in the index of deadlines has a deadline");
-        events.extend(due.and_then(|due| realm.event_at(conference, due, now)));
+        let due = due.expected("a conference in the index of deadlines has a deadline");
+        let event = due.and_then(|due| realm.event_at(conference, due, now));
+        events.extend(event.map(|event| conference.event(event)));
     }
     events
 }
@@ -64,68 +65,71 @@ impl Realm {
             let Some(event) = self.event_at(&seen, due, now) else { break };
             let conference = seen.to_mut();
             match event {
-                Event::Removed { .. } => return None,
-                Event::Ended { cause, .. } => conference.ends(now, cause),
-                Event::Ending { cause, .. } => conference.is_to_end(now, cause),
-                Event::Failed { next_retry, cause, .. } => conference.fails(now, next_retry, cause),
-                Event::MoveFailed { .. } => conference.moving = None,
-                Event::Pending { cause, .. } => match conference.moving {
-                    Some(moving) => {
-                        let entry = self.assignment(moving.to, moving.epoch, moving.epoch, now);
-                        conference.goes_on(now, moving, entry, cause);
-                    }
+                ConferenceEvent::Removed => return None,
+                ConferenceEvent::Ended { cause, .. } => conference.ends(now, cause),
+                ConferenceEvent::Ending { cause } => conference.is_to_end(now, cause),
+                ConferenceEvent::Failed { next_retry, cause, .. } => conference.fails(now, next_retry, cause),
+                ConferenceEvent::MoveFailed { .. } => conference.moving = None,
+                ConferenceEvent::Pending { cause } => match conference.moving.clone() {
+                    Some(moving) => conference.goes_on(now, &moving, cause),
                     None => conference.loses(now, cause),
                 },
-                Event::AskedAgain { .. } => conference.since = now,
-                _ => invariant!("every event of a deadline is handled"),
+                ConferenceEvent::AskedAgain => conference.since = now,
+                ConferenceEvent::Granted { .. }
+                | ConferenceEvent::Acked
+                | ConferenceEvent::Adopted { .. }
+                | ConferenceEvent::Moving { .. }
+                | ConferenceEvent::Moved
+                | ConferenceEvent::EpochAgain { .. }
+                | ConferenceEvent::Refused { .. }
+                | ConferenceEvent::Extended { .. }
+                | ConferenceEvent::Set { .. } => invariant!("no deadline causes such an event"),
             }
         }
         Some(seen)
     }
 
     /// The event that follows when a deadline of a conference has passed.
-    fn event_at(&self, conference: &Conference, due: Due, now: Millis) -> Option<Event> {
-        let e164 = conference.e164.clone();
-        let state = Some(conference.state);
-        let ended = |cause, release| Some(Event::Ended { e164: conference.e164.clone(), cause, release });
+    fn event_at(&self, conference: &Conference, due: Due, now: Millis) -> Option<ConferenceEvent> {
+        let (state, cause) = (Some(conference.state), Cause::Timeout);
+        let ended = |cause, release| Some(ConferenceEvent::Ended { cause, release });
         let unexpected = || {
             invariant!("the table of transitions has an event for each deadline");
             None
         };
         match due {
-            Due::Tombstone => Some(Event::Removed { e164 }),
+            Due::Tombstone => Some(ConferenceEvent::Removed),
             // The unit never answered RELEASE, perhaps because the entry was lost. It gets RELEASE again.
             Due::Release => ended(conference.cause, true),
-            Due::Move => Some(Event::MoveFailed { e164, cause: Cause::Timeout, release: true }),
+            Due::Move => Some(ConferenceEvent::MoveFailed { cause, release: true }),
             Due::Window => match transition(Trigger::Window, state) {
                 Transition::Ended => ended(Cause::Window, false),
                 _ => unexpected(),
             },
             Due::EndTime => match transition(Trigger::EndTime, state) {
-                Transition::Ending => Some(Event::Ending { e164, cause: Cause::EndTime }),
+                Transition::Ending => Some(ConferenceEvent::Ending { cause: Cause::EndTime }),
                 Transition::Ended => ended(Cause::EndTime, false),
                 _ => unexpected(),
             },
             Due::Create => match transition(Trigger::Nack, state) {
                 // The unit cannot answer: Redis or the unit was away. Either the unit comes back, or it is declared down.
                 Transition::Failed if !self.owner_has_lease(conference, now) => {
-                    Some(Event::AskedAgain { e164 })
+                    Some(ConferenceEvent::AskedAgain)
                 }
-                Transition::Failed => Some(self.failed(conference, Cause::Timeout, now)),
+                Transition::Failed => Some(self.failed(conference, cause, now)),
                 _ => unexpected(),
             },
             Due::Wait => match transition(Trigger::WaitTimeout, state) {
+                Transition::AskAgain if self.owner_has_lease(conference, now) => {
+                    Some(ConferenceEvent::AskedAgain)
+                }
                 Transition::AskAgain => {
-                    if self.owner_has_lease(conference, now) {
-                        return Some(Event::AskedAgain { e164 });
-                    }
-                    match effective(conference, Transition::Pending) {
-                        // The target unit of a move takes over at once.
-                        _ if conference.moving.is_some() => {
-                            Some(Event::Pending { e164, cause: Cause::Timeout })
-                        }
-                        Transition::Pending => Some(Event::Pending { e164, cause: Cause::Timeout }),
-                        _ => ended(Cause::Timeout, true),
+                    let pending = effective(conference, Transition::Pending) == Transition::Pending;
+                    // The target unit of a move takes over at once.
+                    if pending || conference.moving.is_some() {
+                        Some(ConferenceEvent::Pending { cause })
+                    } else {
+                        ended(cause, true)
                     }
                 }
                 _ => unexpected(),
@@ -140,12 +144,12 @@ impl Realm {
     }
 
     /// The event of a failed creation: a first creation ends; a recovery waits for another unit, or for its next try.
-    pub(super) fn failed(&self, conference: &Conference, cause: Cause, now: Millis) -> Event {
-        let e164 = conference.e164.clone();
+    pub(super) fn failed(&self, conference: &Conference, cause: Cause, now: Millis) -> ConferenceEvent {
         let release = cause == Cause::Timeout || conference.ending.is_some() || conference.moving.is_some();
         if !conference.recovering || effective(conference, Transition::Pending) == Transition::Ended {
-            return Event::Ended { e164, cause, release };
+            return ConferenceEvent::Ended { cause, release };
         }
-        Event::Failed { e164, cause, release, next_retry: now.saturating_add(self.settings.retry) }
+        let next_retry = now.saturating_add(self.settings.retry);
+        ConferenceEvent::Failed { cause, release, next_retry }
     }
 }

@@ -1,6 +1,6 @@
 //! Lookups, checks and refusals that many requests share.
 
-use crate::conf::event::{Event, Events};
+use crate::conf::event::{ConferenceEvent, Event, Events, UnitEvent};
 use crate::conf::model::conference::{Cause, Conference, Epoch, State};
 use crate::conf::model::state::{Realm, epoch_of};
 use crate::conf::model::transitions::{Transition, Trigger, effective, transition};
@@ -8,15 +8,9 @@ use crate::conf::model::unit::{Name, UnitState, host_of};
 use crate::conf::outcome::refuse;
 use crate::conf::request::AssignmentNotice;
 use crate::invariant;
-use crate::shared::fence;
 use crate::shared::refusal::{Code, Refusal};
 use crate::shared::text::quoted;
 use crate::shared::{Bytes, Millis};
-
-/// Refuses a scheduler whose term is not the claimed term.
-pub(super) fn check_term(realm: &Realm, term: Option<u64>) -> Result<(), Refusal> {
-    fence::check_term(realm.term, term)
-}
 
 /// The number of a unit that joined, down or not.
 pub(super) fn known_unit(realm: &Realm, cmu: &[u8]) -> Result<u32, Refusal> {
@@ -94,7 +88,7 @@ pub(super) fn out_of_date<T>(
 /// The event that sends RELEASE to the sending unit, with the epoch of its notice.
 pub(super) fn disowned(realm: &Realm, notice: AssignmentNotice<'_>) -> Event {
     let cmu = realm.find_unit(notice.cmu).map_or_else(|| Name::from(notice.cmu), |unit| realm.name_of(unit));
-    Event::Disowned { e164: Bytes::from_slice(notice.e164), cmu, epoch: notice.epoch }
+    UnitEvent::Disowned { e164: Bytes::from_slice(notice.e164), epoch: notice.epoch }.of(cmu)
 }
 
 /// Whether people can still end the conference on a unit that lost this assignment. They cannot if another unit had the
@@ -111,10 +105,10 @@ pub(super) fn same_copy(conference: &Conference, cmu: &[u8], epoch: Epoch) -> bo
 
 /// The event that ends a conference whose copy on the sender has ended. During a move, or with `release`, the owner and
 /// the target of the move get RELEASE.
-pub(super) fn ended_by_unit(conference: &Conference, cause: Cause, release: bool) -> Event {
+pub(super) fn ended_by_unit(conference: &Conference, cause: Cause, release: bool) -> ConferenceEvent {
     let cause = if conference.ending.is_some() { conference.cause } else { cause };
     let release = release || conference.moving.is_some();
-    Event::Ended { e164: conference.e164.clone(), cause, release }
+    ConferenceEvent::Ended { cause, release }
 }
 
 impl Realm {
@@ -138,10 +132,9 @@ impl Realm {
         let unit = self.find_unit(cmu);
         if unit.is_some() && conference.moves_to(unit, epoch) {
             // People were on the target, so the move was done; a failover may have lost the target's CONF.ACK.
-            let e164 = conference.e164.clone();
-            let moved = Event::Moved { e164: e164.clone() };
-            let ended = Event::Ended { e164, cause: Cause::Unit, release: false };
-            return Some(smallvec::smallvec![moved, ended]);
+            let ended = ConferenceEvent::Ended { cause: Cause::Unit, release: false };
+            let both = [ConferenceEvent::Moved, ended];
+            return Some(both.map(|event| conference.event(event)).into_iter().collect());
         }
         let owns = conference.owner.is_some() && conference.owner == unit;
         let trigger = if owns && same_copy(conference, cmu, epoch) {
@@ -155,7 +148,7 @@ impl Realm {
         };
         let ends = transition(trigger, Some(conference.state)) == Transition::Ended;
         let release = trigger != Trigger::EndedByUnit;
-        ends.then(|| smallvec::smallvec![ended_by_unit(conference, Cause::Unit, release)])
+        ends.then(|| smallvec::smallvec![conference.event(ended_by_unit(conference, Cause::Unit, release))])
     }
 
     /// The event that follows when the owner of a conference has no copy of it, and people did not end it: the
@@ -167,19 +160,19 @@ impl Realm {
         cause: Cause,
         now: Millis,
     ) -> Option<Event> {
-        let e164 = conference.e164.clone();
-        match effective(conference, transition(trigger, Some(conference.state))) {
-            Transition::Stays | Transition::Nothing => None,
-            Transition::Failed => Some(self.failed(conference, cause, now)),
+        let event = match effective(conference, transition(trigger, Some(conference.state))) {
+            Transition::Stays | Transition::Nothing => return None,
+            Transition::Failed => self.failed(conference, cause, now),
             // The target of the move takes over.
-            _ if conference.moving.is_some() => Some(Event::Pending { e164, cause }),
-            Transition::Missed if conference.recovering => Some(self.failed(conference, cause, now)),
-            Transition::Missed | Transition::Pending => Some(Event::Pending { e164, cause }),
-            Transition::Ended => Some(ended_by_unit(conference, cause, false)),
+            _ if conference.moving.is_some() => ConferenceEvent::Pending { cause },
+            Transition::Missed if conference.recovering => self.failed(conference, cause, now),
+            Transition::Missed | Transition::Pending => ConferenceEvent::Pending { cause },
+            Transition::Ended => ended_by_unit(conference, cause, false),
             _ => {
                 invariant!("a conference that its unit no longer has is recovered or ends");
-                None
+                return None;
             }
-        }
+        };
+        Some(conference.event(event))
     }
 }

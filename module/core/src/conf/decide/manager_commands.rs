@@ -1,16 +1,16 @@
 //! Requests of managers, operators and schedulers: creation and end of conferences, claims, drains, recovery, moves.
 
 use super::lookups::{known_unit, no_conference};
-use crate::conf::event::{Created, Event, Events};
+use crate::conf::event::{ConferenceEvent, Created, Event, Events, UnitEvent};
 use crate::conf::model::conference::{CalledFrom, Cause, Conference, State};
-use crate::conf::model::ids::{MAX_ROOM, MAX_TIME};
+use crate::conf::model::settings::MAX_ROOM;
 use crate::conf::model::state::{Realm, Settings};
 use crate::conf::model::transitions::{Transition, Trigger, transition};
 use crate::conf::model::unit::{Name, UnitState};
 use crate::conf::outcome::{Decided, Decision, Grant, Reply, decided, refuse, unchanged};
 use crate::conf::request::{Changes, Claim, Create};
 use crate::invariant;
-use crate::shared::fence;
+use crate::shared::fence::{self, MAX_TIME};
 use crate::shared::refusal::{Code, Refusal};
 use crate::shared::text::quoted;
 use crate::shared::token::check_identifier;
@@ -143,14 +143,13 @@ fn check_end(now: Millis, end: Millis) -> Result<(), Refusal> {
 
 pub(super) fn decide_release(realm: &Realm, e164: &[u8]) -> Decided {
     let Some(conference) = realm.conference_called(e164) else { return no_conference(e164) };
-    let e164 = conference.e164.clone();
-    let reply = Reply::Conference(e164.clone());
-    let cause = Cause::Manager;
-    match transition(Trigger::Release, Some(conference.state)) {
-        Transition::Ending if conference.ending.is_none() => decided(Event::Ending { e164, cause }, reply),
-        Transition::Ended => decided(Event::Ended { e164, cause, release: false }, reply),
-        _ => unchanged(reply),
-    }
+    let (reply, cause) = (Reply::Conference(conference.e164.clone()), Cause::Manager);
+    let event = match transition(Trigger::Release, Some(conference.state)) {
+        Transition::Ending if conference.ending.is_none() => ConferenceEvent::Ending { cause },
+        Transition::Ended => ConferenceEvent::Ended { cause, release: false },
+        _ => return unchanged(reply),
+    };
+    decided(conference.event(event), reply)
 }
 
 fn bad_state<T>(conference: &Conference) -> Result<T, Refusal> {
@@ -168,7 +167,7 @@ pub(super) fn decide_extend(realm: &Realm, now: Millis, e164: &[u8], end: Millis
     if conference.end == Some(end) {
         return unchanged(reply);
     }
-    decided(Event::Extended { e164: conference.e164.clone(), end }, reply)
+    decided(conference.event(ConferenceEvent::Extended { end }), reply)
 }
 
 pub(super) fn decide_recover(realm: &Realm, now: Millis, count: i64) -> Decided {
@@ -184,7 +183,7 @@ pub(super) fn decide_recover(realm: &Realm, now: Millis, count: i64) -> Decided 
             continue;
         }
         let grant = Grant { e164: conference.e164.clone(), cmu: realm.name_of(unit), epoch };
-        events.push(Event::Granted { e164: grant.e164.clone(), cmu: grant.cmu.clone(), epoch });
+        events.push(conference.event(ConferenceEvent::Granted { cmu: grant.cmu.clone(), epoch }));
         grants.push(grant);
         epoch += 1;
     }
@@ -208,12 +207,11 @@ pub(super) fn decide_move(realm: &Realm, now: Millis, e164: &[u8], to: Option<&[
     if conference.state != State::Open || conference.ending.is_some() {
         return bad_state(conference);
     }
-    if let Some(moving) = conference.moving {
-        let target = realm.name_of(moving.to);
-        if to.is_none_or(|to| *target == *to) {
+    if let Some(moving) = &conference.moving {
+        if to.is_none_or(|to| *moving.cmu == *to) {
             return unchanged(Reply::Conference(conference.e164.clone()));
         }
-        let text = format!("conference {} moves to {} already", quoted(e164), quoted(&target));
+        let text = format!("conference {} moves to {} already", quoted(e164), quoted(&moving.cmu));
         return refuse(Code::BadState, text);
     }
     let unit = match to {
@@ -247,12 +245,8 @@ pub(super) fn decide_move(realm: &Realm, now: Millis, e164: &[u8], to: Option<&[
         }
     };
     let Some(unit) = unit else { return no_room(conference.zone.as_deref(), conference.size.into()) };
-    let event = Event::Moving {
-        e164: conference.e164.clone(),
-        to: realm.name_of(unit),
-        epoch: realm.next_epoch(now),
-    };
-    decided(event, Reply::Conference(conference.e164.clone()))
+    let event = ConferenceEvent::Moving { to: realm.name_of(unit), epoch: realm.next_epoch(now) };
+    decided(conference.event(event), Reply::Conference(conference.e164.clone()))
 }
 
 pub(super) fn decide_drain(realm: &Realm, now: Millis, cmu: &[u8], on: bool, moves: bool) -> Decided {
@@ -260,7 +254,7 @@ pub(super) fn decide_drain(realm: &Realm, now: Millis, cmu: &[u8], on: bool, mov
     let Some(unit) = realm.indexed_unit(number) else { return unchanged(Reply::Ok) };
     let mut events = Events::new();
     if unit.draining != on {
-        events.push(Event::Drained { cmu: unit.cmu.clone(), on });
+        events.push(UnitEvent::Drained { on }.of(unit.cmu.clone()));
     }
     if !moves {
         return Ok(Decision { events, reply: Reply::Unit(unit.cmu.clone()) });
@@ -281,7 +275,7 @@ pub(super) fn decide_drain(realm: &Realm, now: Millis, cmu: &[u8], on: bool, mov
             continue;
         };
         index.reserve(to, conference.size);
-        events.push(Event::Moving { e164: conference.e164.clone(), to: realm.name_of(to), epoch });
+        events.push(conference.event(ConferenceEvent::Moving { to: realm.name_of(to), epoch }));
         epoch += 1;
         moved += 1;
     }

@@ -11,16 +11,15 @@ mod recovery_plan;
 
 pub use self::due::decide_due;
 use self::lookups::{
-    check_term, disowned, is_down, known_unit, no_conference, not_owner, out_of_date, replaced, same_copy,
-    stale, up_unit,
+    disowned, is_down, known_unit, no_conference, not_owner, out_of_date, replaced, same_copy, stale, up_unit,
 };
 pub use self::manager_commands::MAX_STEP;
 pub use self::recovery_plan::LossForecast;
-use crate::conf::event::{Event, Events};
+use crate::conf::event::{ConferenceEvent, Event, Events, UnitEvent};
 use crate::conf::model::conference::{
     Cause, Conference, Epoch, MAX_DETAILS, MAX_VALUE, RESERVED_DETAILS, State,
 };
-pub use crate::conf::model::ids::{MAX_ROOM, MAX_TIME};
+use crate::conf::model::settings::MAX_ROOM;
 use crate::conf::model::state::Realm;
 use crate::conf::model::transitions::{Transition, Trigger, transition};
 use crate::conf::model::unit::{MAX_UNITS, Name, host_of};
@@ -30,6 +29,7 @@ use crate::conf::request::{
 };
 use crate::invariant;
 use crate::shared::codec::Writer;
+use crate::shared::fence;
 use crate::shared::field::Any;
 use crate::shared::refusal::Code;
 use crate::shared::text::quoted;
@@ -51,7 +51,7 @@ pub fn decide(realm: &Realm, now: Millis, request: &Request<'_>) -> Decided {
         Request::Unit(request) => decide_for_unit(realm, now, request),
         Request::Client(request) => decide_for_client(realm, now, request),
         Request::Scheduler { term, request } => {
-            check_term(realm, *term)?;
+            fence::check_term(realm.term, *term)?;
             decide_for_scheduler(realm, now, request)
         }
         Request::Claim(claim) => manager_commands::decide_claim(realm, *claim),
@@ -67,7 +67,7 @@ fn decide_for_unit(realm: &Realm, now: Millis, request: &UnitRequest<'_>) -> Dec
         UnitRequest::Beat { cmu, load } => {
             let unit = up_unit(realm, cmu)?;
             let cmu = realm.name_of(unit);
-            decided(Event::Beat { cmu: cmu.clone(), load: load.map(Any) }, Reply::Unit(cmu))
+            decided(UnitEvent::Beat { load: load.map(Any) }.of(cmu.clone()), Reply::Unit(cmu))
         }
         UnitRequest::Join { cmu, capacity, zone, lease } => decide_join(realm, cmu, *capacity, *zone, *lease),
         UnitRequest::Report(report) => reconcile_report::decide_report(realm, now, report),
@@ -108,7 +108,7 @@ fn decide_for_scheduler(realm: &Realm, now: Millis, request: &SchedulerRequest<'
             if is_down(realm, unit) {
                 return unchanged(reply);
             }
-            decided(Event::Down { cmu }, reply)
+            decided(UnitEvent::Down.of(cmu), reply)
         }
     }
 }
@@ -162,7 +162,7 @@ fn decide_set(realm: &Realm, set: &Set<'_>) -> Decided {
     let (mut written, mut new) = (0, 0);
     for (place, pair) in set.fields.chunks(2).enumerate() {
         let &[field, value] = pair else {
-            return refuse(Code::Err, "fields and values come by turns, and the last value is missing");
+            return refuse(Code::Err, "each field needs a value, and the last one has none");
         };
         if !(1..=MAX_IDENTIFIER).contains(&field.len()) || value.len() > MAX_VALUE {
             return refuse(
@@ -197,24 +197,24 @@ fn decide_set(realm: &Realm, set: &Set<'_>) -> Decided {
     if conference.details.len() + new > MAX_DETAILS {
         return refuse(Code::Limit, format!("conference {} may have {MAX_DETAILS} fields", name()));
     }
-    let event = Event::Set { e164: conference.e164.clone(), seq: set.seq, fields: fields.bytes };
-    decided(event, Reply::Integer(written))
+    let event = ConferenceEvent::Set { seq: set.seq, fields: fields.bytes };
+    decided(conference.event(event), Reply::Integer(written))
 }
 
 fn decide_ack(realm: &Realm, notice: AssignmentNotice<'_>) -> Decided {
     let unit = Some(known_unit(realm, notice.cmu)?);
     let conference = realm.conference_called(notice.e164);
     if let Some(conference) = conference.filter(|conference| conference.moves_to(unit, notice.epoch)) {
-        return decided(Event::Moved { e164: conference.e164.clone() }, Reply::Ok);
+        return decided(conference.event(ConferenceEvent::Moved), Reply::Ok);
     }
     let (trigger, reply) = match conference {
         Some(conference) if conference.matches(unit, notice.epoch) => (Trigger::Ack, Reply::Ok),
         _ => (Trigger::StaleAck, Reply::Released),
     };
-    match transition(trigger, conference.map(|conference| conference.state)) {
-        Transition::Open => decided(Event::Acked { e164: Bytes::from_slice(notice.e164) }, reply),
-        Transition::ReleaseSender => decided(disowned(realm, notice), reply),
-        Transition::Stays => unchanged(reply),
+    match (transition(trigger, conference.map(|conference| conference.state)), conference) {
+        (Transition::Open, Some(conference)) => decided(conference.event(ConferenceEvent::Acked), reply),
+        (Transition::ReleaseSender, _) => decided(disowned(realm, notice), reply),
+        (Transition::Stays, _) => unchanged(reply),
         _ => {
             invariant!("an ACK opens a conference, changes nothing, or is stale");
             unchanged(reply)
@@ -227,7 +227,7 @@ fn decide_nack(realm: &Realm, now: Millis, notice: AssignmentNotice<'_>, reason:
     let unit = Some(number);
     let Some(conference) = realm.conference_called(notice.e164) else { return no_conference(notice.e164) };
     let event = if conference.moves_to(unit, notice.epoch) {
-        Event::MoveFailed { e164: conference.e164.clone(), cause: Cause::Refused, release: false }
+        conference.event(ConferenceEvent::MoveFailed { cause: Cause::Refused, release: false })
     } else if conference.matches(unit, notice.epoch)
         && let Some(event) = realm.gone(conference, Trigger::Nack, Cause::Refused, now)
     {
@@ -237,8 +237,8 @@ fn decide_nack(realm: &Realm, now: Millis, notice: AssignmentNotice<'_>, reason:
     };
     let mut events = Events::new();
     if let Some(reason) = reason {
-        let (e164, cmu) = (conference.e164.clone(), realm.name_of(number));
-        events.push(Event::Refused { e164, cmu, epoch: notice.epoch, reason: Bytes::from_slice(reason) });
+        let (cmu, reason) = (realm.name_of(number), Bytes::from_slice(reason));
+        events.push(conference.event(ConferenceEvent::Refused { cmu, epoch: notice.epoch, reason }));
     }
     events.push(event);
     Ok(Decision { events, reply: Reply::Ok })
@@ -277,8 +277,8 @@ fn given_up(
 ) -> Option<Event> {
     let unit = realm.find_unit(word.cmu);
     if conference.moves_to(unit, word.epoch) {
-        let e164 = conference.e164.clone();
-        return Some(Event::MoveFailed { e164, cause: Cause::Released, release: false });
+        let failed = ConferenceEvent::MoveFailed { cause: Cause::Released, release: false };
+        return Some(conference.event(failed));
     }
     let owns = conference.owner.is_some() && conference.owner == unit;
     if owns && same_copy(conference, word.cmu, word.epoch) {

@@ -1,7 +1,7 @@
 //! Reconciles the list of conferences that a unit reports with the records.
 
 use super::lookups::{disowned, same_copy, up_unit};
-use crate::conf::event::{Event, Events};
+use crate::conf::event::{ConferenceEvent, Event, Events, UnitEvent};
 use crate::conf::model::conference::{Cause, Conference, Epoch};
 use crate::conf::model::state::{Policy, Realm};
 use crate::conf::model::transitions::{Transition, Trigger, effective, transition};
@@ -10,6 +10,7 @@ use crate::conf::outcome::Reported;
 use crate::conf::outcome::{Decided, Decision, Reply, refuse, unchanged};
 use crate::conf::request::{AssignmentNotice, Report};
 use crate::invariant;
+use crate::shared::invariant::Expected;
 use crate::shared::refusal::Code;
 use crate::shared::text::quoted;
 use crate::shared::token::check_identifier;
@@ -30,7 +31,7 @@ pub(super) fn decide_report(realm: &Realm, now: Millis, report: &Report<'_>) -> 
     // The epoch of an adopted conference must be greater than every epoch that the unit has handled.
     let epoch = realm.next_epoch(now).max(realm.last_with(report.highest, now) + 1);
     // First, so that the unit counts as reported when later events free or take room.
-    let events = smallvec::smallvec![Event::Reported { cmu: cmu.clone(), highest: report.highest }];
+    let events = smallvec::smallvec![UnitEvent::Reported { highest: report.highest }.of(cmu.clone())];
     let (highest, settled) = (report.highest, HashSet::new());
     let reported = Reported::default();
     let mut reconciliation =
@@ -81,7 +82,7 @@ impl Reconciliation<'_> {
         }
         let conference = self.realm.conference_called(e164);
         if let Some(conference) = conference.filter(|conference| conference.moves_to(unit, epoch)) {
-            self.events.push(Event::Moved { e164: conference.e164.clone() });
+            self.events.push(conference.event(ConferenceEvent::Moved));
             self.reported.kept += 1;
             return;
         }
@@ -103,30 +104,25 @@ impl Reconciliation<'_> {
         }
         match (next, conference) {
             (Transition::Open, Some(conference)) => {
-                self.events.push(Event::Acked { e164: conference.e164.clone() });
+                self.events.push(conference.event(ConferenceEvent::Acked));
                 self.reported.kept += 1;
             }
             (Transition::EpochAgain, Some(conference)) => {
-                self.events.push(Event::EpochAgain { e164: conference.e164.clone(), old: epoch });
+                self.events.push(conference.event(ConferenceEvent::EpochAgain { old: epoch }));
                 self.reported.adopted.push((conference.e164.clone(), epoch, conference.epoch));
             }
             (Transition::Adopt, Some(conference)) => {
-                let event = Event::Adopted {
-                    e164: conference.e164.clone(),
-                    cmu: self.cmu.clone(),
-                    old: epoch,
-                    epoch: self.epoch,
-                };
-                self.events.push(event);
+                let cmu = self.cmu.clone();
+                let event = ConferenceEvent::Adopted { cmu, old: epoch, epoch: self.epoch };
+                self.events.push(conference.event(event));
                 self.reported.adopted.push((conference.e164.clone(), epoch, self.epoch));
                 self.epoch += 1;
             }
             // The conference is ending, and this other copy must end as well.
             (Transition::Ended, Some(conference)) => {
                 self.events.push(disowned(self.realm, notice));
-                let event =
-                    Event::Ended { e164: conference.e164.clone(), cause: conference.cause, release: true };
-                self.events.push(event);
+                let event = ConferenceEvent::Ended { cause: conference.cause, release: true };
+                self.events.push(conference.event(event));
                 self.reported.released.push(conference.e164.clone());
             }
             (Transition::ReleaseSender, _) => {
@@ -134,9 +130,10 @@ impl Reconciliation<'_> {
                 self.reported.released.push(Bytes::from_slice(e164));
                 // The unit may own the conference by an assignment of which it has no copy. Its copy then comes from an
                 // assignment that a former master made, and did not replicate before it died.
-                let moves = |conference: &Conference| conference.moving.map(|moving| moving.to);
-                let expected =
-                    |conference: &&Conference| conference.owner == unit || moves(conference) == unit;
+                let expected = |conference: &&Conference| {
+                    let target = conference.moving.as_ref().map(|moving| moving.to);
+                    conference.owner == unit || target == unit
+                };
                 if let Some(conference) = conference.filter(expected) {
                     self.lacks(conference);
                 }
@@ -164,9 +161,10 @@ impl Reconciliation<'_> {
     fn lacks(&mut self, conference: &Conference) {
         let highest = self.highest;
         let e164 = conference.e164.clone();
-        if let Some(moving) = conference.moving.filter(|moving| moving.to == self.number) {
+        if let Some(moving) = conference.moving.as_ref().filter(|moving| moving.to == self.number) {
             if moving.epoch <= highest {
-                self.events.push(Event::MoveFailed { e164, cause: Cause::Missing, release: false });
+                let failed = ConferenceEvent::MoveFailed { cause: Cause::Missing, release: false };
+                self.events.push(conference.event(failed));
             }
             return;
         }
@@ -175,11 +173,10 @@ impl Reconciliation<'_> {
             self.reported.kept += 1;
             return;
         }
-        let Some(event) = self.realm.gone(conference, Trigger::Lacks, Cause::Missing, self.now) else {
-            invariant!("a conference that its unit lacks is recovered or ends");
-            return;
-        };
-        let is_over = matches!(event, Event::Ended { .. });
+        let event = self.realm.gone(conference, Trigger::Lacks, Cause::Missing, self.now);
+        let event = event.expected("a conference that its unit lacks is recovered or ends");
+        let Some(event) = event else { return };
+        let is_over = matches!(event, Event::Conference { event: ConferenceEvent::Ended { .. }, .. });
         let group = if is_over { &mut self.reported.ended } else { &mut self.reported.lost };
         group.push(e164);
         self.events.push(event);
@@ -196,7 +193,7 @@ fn may_adopt(realm: &Realm, conference: &Conference, cmu: &[u8], number: u32, ep
         return false;
     }
     let Some(owner) = conference.owner else { return true };
-    let target = conference.moving.is_some_and(|moving| moving.to == number);
+    let target = conference.moving.as_ref().is_some_and(|moving| moving.to == number);
     let older = entry.copy_epoch < conference.copy_epoch;
     realm.settings.policy == Policy::Earliest && owner != number && !target && older
 }

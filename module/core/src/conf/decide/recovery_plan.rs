@@ -3,11 +3,11 @@
 
 use crate::conf::model::conference::Conference;
 use crate::conf::model::placement_index::PlacementIndex;
-use crate::conf::model::queues::{Need, QueueCursor, Queues, Turn};
+use crate::conf::model::queues::{QueueCursor, QueueKey, Queues, Turn};
 use crate::conf::model::state::Realm;
 use crate::conf::model::unit::{Name, UnitState};
-use crate::invariant;
 use crate::shared::Millis;
+use crate::shared::invariant::Expected;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashSet};
 
@@ -39,7 +39,7 @@ impl Realm {
     pub(super) fn plan_recovery(&self, now: Millis, most: usize) -> Vec<(u32, u32)> {
         let mut index = self.placement_index.clone();
         let mut cursors: Vec<QueueCursor<'_>> =
-            self.queues.queues.iter().map(|(need, queue)| QueueCursor::new(need, queue, now)).collect();
+            self.queues.queues.iter().map(|(key, queue)| QueueCursor::new(key, queue, now)).collect();
         let mut heads: BinaryHeap<Reverse<(Turn, usize)>> = BinaryHeap::new();
         for (place, cursor) in cursors.iter_mut().enumerate() {
             heads.extend(cursor.next(&index).map(|turn| Reverse((turn, place))));
@@ -48,10 +48,8 @@ impl Realm {
         while placed.len() < most
             && let Some(Reverse((turn, place))) = heads.pop()
         {
-            let Some(cursor) = cursors.get_mut(place) else {
-                invariant!("each head belongs to a queue");
-                continue;
-            };
+            let cursor = cursors.get_mut(place).expected("each head belongs to a queue");
+            let Some(cursor) = cursor else { continue };
             let conference =
                 self.indexed(turn.3).filter(|conference| conference.end.is_none_or(|end| end > now));
             // Conferences that were placed before may have taken the room.
@@ -86,7 +84,7 @@ impl Realm {
         let mut plan = Vec::with_capacity(lost.owned.len());
         for ((.., id), is_lost) in all {
             let Some(conference) = self.indexed(id) else { continue };
-            let stays = match conference.moving {
+            let stays = match &conference.moving {
                 _ if conference.ending.is_some() => Some(Err("ending")),
                 Some(moving) => Some(Ok(moving.to)),
                 None if !conference.recoverable => Some(Err("not recoverable")),
@@ -94,7 +92,7 @@ impl Realm {
             };
             let goes = stays.unwrap_or_else(|| {
                 let again = is_lost || conference.next_retry.is_none_or(|retry| retry <= now);
-                let unit = Need::of(conference).choose(index, again).ok_or(NO_ROOM)?;
+                let unit = QueueKey::of(conference).choose(index, again).ok_or(NO_ROOM)?;
                 index.reserve(unit, conference.size);
                 changed.push(unit);
                 Ok(unit)

@@ -2,9 +2,9 @@
 
 use super::conference::{Conference, State};
 use super::state::{Lost, Realm};
-use super::unit::{Host, MAX_FORGOTTEN, MAX_REPLACED, Unit, UnitState, host_of};
+use super::unit::{Host, MAX_FORGOTTEN, MAX_REPLACED, Name, Unit, UnitState, host_of};
 use crate::ensure;
-use crate::shared::codec::Damaged;
+use crate::shared::codec::{Damaged, ensure as agrees};
 use crate::shared::invariant::{Checked, Contradiction};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,9 +43,7 @@ impl Realm {
     /// # Errors
     /// The first contradiction found.
     pub fn check_conference(&self, conference: &Conference) -> Result<(), Damaged> {
-        let Some(latest) = conference.history.last() else {
-            return Err(Damaged("a conference has no assignment"));
-        };
+        let latest = conference.history.last().ok_or(Damaged("a conference has no assignment"))?;
         let same = (conference.epoch, conference.copy_epoch) == (latest.epoch, latest.copy_epoch);
         agrees(same, "a conference is at another epoch than its latest assignment")?;
         let owned = matches!(conference.state, State::Waiting | State::Creating | State::Open);
@@ -85,7 +83,7 @@ impl Realm {
             "the state and the time of the end of a conference disagree",
         )?;
         agrees(conference.ending.is_none() || owned, "an ending conference has no owner")?;
-        if let Some(moving) = conference.moving {
+        if let Some(moving) = &conference.moving {
             let may = matches!(conference.state, State::Waiting | State::Open) && conference.ending.is_none();
             agrees(
                 may && conference.owner != Some(moving.to) && alive(moving.to),
@@ -140,7 +138,7 @@ impl Realm {
                 *used.entry(owner).or_default() += u64::from(conference.size);
                 owned.entry(owner).or_default().insert((conference.epoch, id));
             }
-            if let Some(moving) = conference.moving {
+            if let Some(moving) = &conference.moving {
                 *used.entry(moving.to).or_default() += u64::from(conference.size);
                 targets.entry(moving.to).or_default().insert((moving.epoch, id));
             }
@@ -176,7 +174,8 @@ impl Realm {
         self.placement_index.check()
     }
 
-    fn check_hosts(&self) -> Checked {
+    /// Checks the hosts against the units. O(hosts and their replaced units).
+    pub(in crate::conf) fn check_hosts(&self) -> Checked {
         let mut running = 0;
         for (name, Host { current, replaced }) in &self.hosts {
             let called = name.escape_ascii();
@@ -188,11 +187,12 @@ impl Realm {
                 let known = self.forgotten.iter().filter(|known| *known == name).count();
                 ensure!(known == 1, "host {called} runs no unit and is remembered {known} times");
             }
-            ensure!(replaced.len() <= MAX_REPLACED, "host {called} has too many identities");
-            let other =
-                replaced.iter().find(|cmu| host_of(cmu) != &**name || self.unit_names.contains_key(*cmu));
+            let distinct: BTreeSet<_> = replaced.iter().collect();
+            ensure!(distinct.len() == replaced.len(), "host {called} replaced a unit twice");
+            ensure!(distinct.len() <= MAX_REPLACED, "host {called} has too many identities");
+            let is_own = |cmu: &&Name| host_of(cmu) == &**name && !self.unit_names.contains_key(*cmu);
             ensure!(
-                other.is_none(),
+                replaced.iter().all(|cmu| is_own(&cmu)),
                 "host {called} replaced a unit of another host, or one that still exists"
             );
         }
@@ -232,10 +232,6 @@ impl Realm {
         ensure!(sum == self.outbox.len(), "{sum} messages wait, not {}", self.outbox.len());
         Ok(())
     }
-}
-
-fn agrees(holds: bool, otherwise: &'static str) -> Result<(), Damaged> {
-    if holds { Ok(()) } else { Err(Damaged(otherwise)) }
 }
 
 #[cfg(test)]

@@ -1,10 +1,15 @@
 //! The record of a conference, with its assignments and details.
 
-pub use super::ids::Epoch;
-use super::ids::Name;
-use crate::invariant;
+use super::settings::{MAX_ROOM, Settings};
+pub use super::unit::Epoch;
+use super::unit::Name;
+use crate::shared::codec::{Damaged, ensure};
+use crate::shared::fence::MAX_TIME;
+use crate::shared::field::Any;
+use crate::shared::invariant::Expected;
 use crate::shared::{Bytes, Millis};
-use crate::words;
+use crate::{fields, words};
+use std::collections::BTreeSet;
 
 /// The most assignments that are kept of a conference. Beyond that, the oldest is dropped.
 pub const MAX_HISTORY: usize = 64;
@@ -15,14 +20,17 @@ pub const MAX_DETAILS: usize = 256;
 pub const RESERVED_DETAILS: [&str; 5] = ["event", "e164", "cmu", "epoch", "seq"];
 /// The longest value of a detail, in bytes.
 pub const MAX_VALUE: usize = 65_536;
+/// The most units that may have failed to create one conference.
+const MAX_TRIED: usize = 100_000;
 
 words! {
     /// The states of a conference. The numbers are part of the encoding.
-    #[derive(Hash)]
+    #[derive(Default, Hash)]
     pub enum State {
         /// A new scheduler took over, and the unit was asked whether it still has the conference.
         Waiting = 0 => "waiting",
         /// The unit was told to create the conference.
+        #[default]
         Creating = 1 => "creating",
         /// The unit has the conference open.
         Open = 2 => "open",
@@ -35,9 +43,10 @@ words! {
 
 words! {
     /// Why a conference changed, as in the stream `evt` and in the record. The numbers are part of the encoding.
-    #[derive(Hash)]
+    #[derive(Default, Hash)]
     pub enum Cause {
         /// A manager asked for the change.
+        #[default]
         Manager = 0 => "manager",
         /// The end time has passed.
         EndTime = 1 => "end-time",
@@ -83,31 +92,171 @@ words! {
     }
 }
 
-/// One assignment of a conference to a unit.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Assignment {
-    /// Epoch.
-    pub epoch: Epoch,
-    /// The epoch at which this copy was first created on the unit; adoption does not change it.
-    pub copy_epoch: Epoch,
-    /// Identity of the unit.
-    pub cmu: Name,
-    /// When the assignment was granted.
-    pub from: Millis,
-    /// When the unit first had the conference open; `None` if it never had.
-    pub opened: Option<Millis>,
-    /// When and how the assignment ended; `None` if it is the owner's assignment.
-    pub ended: Option<(Millis, AssignmentEnd)>,
-    /// Whether the unit was told RELEASE for this copy after it had lost the assignment. Such a copy is never adopted,
-    /// and its end does not count as an end by people.
-    pub disowned: bool,
+fields! {
+    /// When and how an assignment ended.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Ending {
+        /// When.
+        pub at: Millis,
+        /// How.
+        pub how: AssignmentEnd,
+    }
+
+    /// One assignment of a conference to a unit.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Assignment {
+        /// Epoch.
+        pub epoch: Epoch,
+        /// The epoch at which this copy was first created on the unit; adoption does not change it.
+        pub copy_epoch: Epoch,
+        /// Identity of the unit.
+        pub cmu: Name,
+        /// When the assignment was granted.
+        pub from: Millis,
+        /// When the unit first had the conference open; `None` if it never had.
+        pub opened: Option<Millis>,
+        /// `None` if this is the owner's assignment.
+        pub ended: Option<Ending>,
+        /// Whether the unit was told RELEASE for this copy after it had lost the assignment. Such a copy is never
+        /// adopted, and its end does not count as an end by people.
+        pub disowned: bool,
+    } checked by Assignment::is_sound;
+
+    /// A move in progress.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Moving {
+        /// Identity of the target unit.
+        pub cmu: Name,
+        /// The epoch of the conference on the target unit.
+        pub epoch: Epoch,
+        /// When the move began.
+        pub since: Millis,
+    } computed {
+        /// Number of the target unit.
+        pub to: u32,
+    }
+
+    /// One detail: the last value that the unit wrote to a field.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Detail {
+        /// The field.
+        pub field: Bytes,
+        /// Number of the write, by which older writes are recognised.
+        pub seq: u64,
+        /// The value, at most [`MAX_VALUE`] bytes.
+        pub value: Any<Bytes>,
+    }
+
+    /// The call by which a conference has its number. The pool hangs up when the conference ends.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct CalledFrom {
+        /// Key of the pool of numbers.
+        pub pool: Bytes,
+        /// Token of the call, with which it is hung up.
+        pub lease: Bytes,
+    }
+
+    /// A conference.
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    pub struct Conference {
+        /// E.164 number, which a later conference may use again.
+        pub e164: Bytes,
+        /// State.
+        pub state: State,
+        /// Epoch of the creation, which distinguishes conferences of the same number.
+        pub origin_epoch: Epoch,
+        /// When the conference was created.
+        pub created: Millis,
+        /// When the conference was first open.
+        pub opened: Option<Millis>,
+        /// Planned end.
+        pub end: Option<Millis>,
+        /// When the state began, or when the unit of a waiting conference was last asked.
+        pub since: Millis,
+        /// When the conference ended. If it was waiting for recovery, when it lost its unit.
+        pub ended: Option<Millis>,
+        /// Since when the conference waits for recovery; failed tries do not change it.
+        pub pending_since: Option<Millis>,
+        /// Tries of recovery since then.
+        pub attempts: u32,
+        /// While pending: when the units in `tried` may be tried again. Others may be tried at once.
+        pub next_retry: Option<Millis>,
+        /// Names of the units that failed to create the conference. Empty once one of them is tried again.
+        pub tried: Vec<Name>,
+        /// The move in progress; in the states waiting and open.
+        pub moving: Option<Moving>,
+        /// Since when the unit is asked to end the conference.
+        pub ending: Option<Millis>,
+        /// Whether the conference waits for recovery, or its current assignment is a recovery that is not open yet.
+        pub recovering: bool,
+        /// Whether the conference is recovered when its unit is lost.
+        pub recoverable: bool,
+        /// Order of recovery: the greater priority first.
+        pub priority: i32,
+        /// Room that the conference takes on a unit.
+        pub size: u32,
+        /// Licences that the conference takes until its end.
+        pub licences: u32,
+        /// Zone of the unit; any zone if `None`.
+        pub zone: Option<Name>,
+        /// Id of the creation, by which a repeated request is recognised.
+        pub request: Option<Bytes>,
+        /// The call by which the conference has its number, if any.
+        pub called_from: Option<Box<CalledFrom>>,
+        /// Why the conference is in its state.
+        pub cause: Cause,
+        /// Assignments, oldest first: epochs increase. At least one, at most [`MAX_HISTORY`].
+        pub history: Vec<Assignment>,
+        /// Details, in the order of their fields. At most [`MAX_DETAILS`].
+        pub details: Vec<Detail>,
+    } computed {
+        /// The unit that owns the conference; `None` in the states pending and ended.
+        pub owner: Option<u32>,
+        /// Epoch of the latest assignment.
+        pub epoch: Epoch,
+        /// The epoch at which the copy of the owner was first created.
+        pub copy_epoch: Epoch,
+    } checked by Conference::is_sound;
+}
+
+/// The kinds of deadlines of a conference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::conf) enum Due {
+    EndTime,
+    Create,
+    Wait,
+    Window,
+    Move,
+    Release,
+    Tombstone,
+}
+
+impl Moving {
+    /// The assignment of the conference to the target unit.
+    pub(in crate::conf) fn assignment(&self) -> Assignment {
+        Assignment::new(self.cmu.clone(), self.epoch, self.since)
+    }
 }
 
 impl Assignment {
+    /// An assignment of a new copy.
+    pub(in crate::conf) fn new(cmu: Name, epoch: Epoch, from: Millis) -> Self {
+        Self { epoch, copy_epoch: epoch, cmu, from, opened: None, ended: None, disowned: false }
+    }
+
+    fn is_sound(&self) -> Result<(), Damaged> {
+        ensure(self.copy_epoch <= self.epoch, "the epoch of a copy is after that of its assignment")?;
+        ensure(!self.disowned || self.ended_as_lost(), "a unit was told to end a copy that it did not lose")
+    }
+
+    fn ended_as_lost(&self) -> bool {
+        self.ended.is_some_and(|ending| ending.how == AssignmentEnd::Lost)
+    }
+
     /// Whether the unit may still run a copy that is the conference's own: the assignment was lost, and the unit was not
     /// told to end the copy.
     pub fn is_lost(&self) -> bool {
-        matches!(self.ended, Some((_, AssignmentEnd::Lost))) && !self.disowned
+        self.ended_as_lost() && !self.disowned
     }
 
     /// Whether a copy of this assignment may take its conference back: it was open, and it is lost.
@@ -116,99 +265,58 @@ impl Assignment {
     }
 }
 
-/// A move in progress.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Moving {
-    /// Number of the target unit.
-    pub to: u32,
-    /// The epoch of the conference on the target unit.
-    pub epoch: Epoch,
-    /// When the move began.
-    pub since: Millis,
-}
-
-/// One detail: the last value that the unit wrote to a field.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Detail {
-    /// The field.
-    pub field: Bytes,
-    /// Number of the write, by which older writes are recognised.
-    pub seq: u64,
-    /// The value.
-    pub value: Bytes,
-}
-
-/// The call by which a conference has its number. The pool hangs up when the conference ends.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CalledFrom {
-    /// Key of the pool of numbers.
-    pub pool: Bytes,
-    /// Token of the call, with which it is hung up.
-    pub lease: Bytes,
-}
-
-/// A conference.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Conference {
-    /// E.164 number, which a later conference may use again.
-    pub e164: Bytes,
-    /// State.
-    pub state: State,
-    /// The unit that owns the conference; `None` in the states pending and ended.
-    pub owner: Option<u32>,
-    /// Epoch of the latest assignment.
-    pub epoch: Epoch,
-    /// Epoch of the creation, which distinguishes conferences of the same number.
-    pub origin_epoch: Epoch,
-    /// The epoch at which the copy of the owner was first created.
-    pub copy_epoch: Epoch,
-    /// When the conference was created.
-    pub created: Millis,
-    /// When the conference was first open.
-    pub opened: Option<Millis>,
-    /// Planned end.
-    pub end: Option<Millis>,
-    /// When the state began, or when the unit of a waiting conference was last asked.
-    pub since: Millis,
-    /// When the conference ended. If it was waiting for recovery, when it lost its unit.
-    pub ended: Option<Millis>,
-    /// Since when the conference waits for recovery; failed tries do not change it.
-    pub pending_since: Option<Millis>,
-    /// Tries of recovery since then.
-    pub attempts: u32,
-    /// While pending: when the units in `tried` may be tried again. Others may be tried at once.
-    pub next_retry: Option<Millis>,
-    /// Names of the units that failed to create the conference. Empty once one of them is tried again.
-    pub tried: Vec<Name>,
-    /// The move in progress; in the states waiting and open.
-    pub moving: Option<Moving>,
-    /// Since when the unit is asked to end the conference.
-    pub ending: Option<Millis>,
-    /// Whether the conference waits for recovery, or its current assignment is a recovery that is not open yet.
-    pub recovering: bool,
-    /// Whether the conference is recovered when its unit is lost.
-    pub recoverable: bool,
-    /// Order of recovery: the greater priority first.
-    pub priority: i32,
-    /// Room that the conference takes on a unit.
-    pub size: u32,
-    /// Licences that the conference takes until its end.
-    pub licences: u32,
-    /// Zone of the unit; any zone if `None`.
-    pub zone: Option<Name>,
-    /// Id of the creation, by which a repeated request is recognised.
-    pub request: Option<Bytes>,
-    /// The call by which the conference has its number, if any.
-    pub called_from: Option<Box<CalledFrom>>,
-    /// Why the conference is in its state.
-    pub cause: Cause,
-    /// Assignments, oldest first: epochs increase. At most [`MAX_HISTORY`].
-    pub history: Vec<Assignment>,
-    /// Details, in the order of their fields.
-    pub details: Vec<Detail>,
-}
-
 impl Conference {
+    /// Checks the fields that agree with each other in every state. `Realm::check_conference` checks the others.
+    fn is_sound(&self) -> Result<(), Damaged> {
+        ensure(self.end.is_none_or(|end| end <= MAX_TIME), "an end time is out of range")?;
+        ensure((1..=MAX_ROOM).contains(&self.size.into()), "a size is out of range")?;
+        ensure(i64::from(self.licences) <= MAX_ROOM, "a number of licences is out of range")?;
+        let tried: BTreeSet<&Name> = self.tried.iter().collect();
+        ensure(tried.len() == self.tried.len() && tried.len() <= MAX_TRIED, "a unit was tried twice")?;
+        ensure((1..=MAX_HISTORY).contains(&self.history.len()), "a history is empty, or too long")?;
+        let rises = self.history.is_sorted_by(|entry, next| entry.epoch < next.epoch);
+        let began = self.history.iter().all(|entry| entry.copy_epoch >= self.origin_epoch);
+        ensure(rises && began, "the epochs of a history are not in order")?;
+        let mut earlier = self.history.iter().rev().skip(1);
+        ensure(earlier.all(|entry| entry.ended.is_some()), "an assignment goes on beside a later one")?;
+        ensure(self.details.len() <= MAX_DETAILS, "a conference has too many details")?;
+        let rises = self.details.is_sorted_by(|detail, next| detail.field < next.field);
+        ensure(rises, "the details are not in order")?;
+        ensure(self.details.iter().all(|detail| detail.value.0.len() <= MAX_VALUE), "a detail is too long")
+    }
+
+    /// All deadlines. If several have passed, the first in the list applies first.
+    fn deadlines(&self, settings: &Settings) -> [Option<(Due, Millis)>; 3] {
+        let since = |length: Millis| self.since.saturating_add(length);
+        if self.state == State::Ended {
+            return [Some((Due::Tombstone, since(settings.tombstone))), None, None];
+        }
+        // The unit was told to end the conference; no other deadline applies any more.
+        if let Some(ending) = self.ending {
+            return [Some((Due::Release, ending.saturating_add(settings.release_timeout))), None, None];
+        }
+        let own = match self.state {
+            State::Creating => Some((Due::Create, since(settings.create_timeout))),
+            State::Waiting => Some((Due::Wait, since(settings.wait_timeout))),
+            State::Pending => {
+                self.pending_since.map(|since| (Due::Window, since.saturating_add(settings.window)))
+            }
+            State::Open | State::Ended => None,
+        };
+        let moving = |moving: &Moving| (Due::Move, moving.since.saturating_add(settings.create_timeout));
+        [self.end.map(|end| (Due::EndTime, end)), own, self.moving.as_ref().map(moving)]
+    }
+
+    /// The earliest deadline.
+    pub(in crate::conf) fn next_due(&self, settings: &Settings) -> Option<Millis> {
+        self.deadlines(settings).into_iter().flatten().map(|(_, due)| due).min()
+    }
+
+    /// The first deadline that has passed by `now`.
+    pub(in crate::conf) fn due(&self, settings: &Settings, now: Millis) -> Option<Due> {
+        self.deadlines(settings).into_iter().flatten().find(|&(_, due)| due <= now).map(|(due, _)| due)
+    }
+
     /// Whether the conference has not ended.
     pub fn is_live(&self) -> bool {
         self.state != State::Ended
@@ -227,15 +335,12 @@ impl Conference {
 
     /// Whether the conference moves to this unit at this epoch.
     pub fn moves_to(&self, unit: Option<u32>, epoch: Epoch) -> bool {
-        self.moving.is_some_and(|moving| Some(moving.to) == unit && moving.epoch == epoch)
+        self.moving.as_ref().is_some_and(|moving| Some(moving.to) == unit && moving.epoch == epoch)
     }
 
     /// The last assignment that was open and ended as lost.
     pub fn last_lost(&self) -> Option<&Assignment> {
-        let lost = |entry: &&Assignment| {
-            entry.opened.is_some() && matches!(entry.ended, Some((_, AssignmentEnd::Lost)))
-        };
-        self.history.iter().rev().find(lost)
+        self.history.iter().rev().find(|entry| entry.opened.is_some() && entry.ended_as_lost())
     }
 
     /// Lost assignments whose units can still end the conference when people end it there: those after which no other
@@ -249,7 +354,7 @@ impl Conference {
     /// When the last open assignment ended, if its unit was lost.
     pub(in crate::conf) fn last_served(&self) -> Option<Millis> {
         let latest = self.history.iter().rev().find(|entry| entry.opened.is_some())?;
-        latest.ended.filter(|(_, how)| *how == AssignmentEnd::Lost).map(|(to, _)| to)
+        latest.ended.filter(|_| latest.ended_as_lost()).map(|ending| ending.at)
     }
 
     /// The assignment of that unit and epoch, if it is known.
@@ -259,39 +364,34 @@ impl Conference {
 
     /// The unit of the latest assignment; every conference has had one.
     pub fn last_unit(&self) -> Option<&Name> {
-        let entry = self.history.last();
-        invariant!(entry.is_some(), "a conference has an assignment");
-        entry.map(|entry| &entry.cmu)
+        self.history.last().expected("a conference has an assignment").map(|entry| &entry.cmu)
     }
 
     /// Appends an assignment and makes it the current one.
-    pub(in crate::conf) fn assign(&mut self, entry: Assignment) {
+    fn assign(&mut self, entry: Assignment) {
         (self.epoch, self.copy_epoch) = (entry.epoch, entry.copy_epoch);
         if self.history.len() >= MAX_HISTORY {
             // Failed tries are dropped first. The last loss is never dropped: adoption and the time of the end depend
             // on it.
             let kept = self.last_lost().map(|entry| entry.epoch);
-            let failed = |entry: &Assignment| matches!(entry.ended, Some((_, AssignmentEnd::Failed)));
+            let failed =
+                |entry: &Assignment| entry.ended.is_some_and(|ending| ending.how == AssignmentEnd::Failed);
             let oldest = |entry: &Assignment| Some(entry.epoch) != kept;
             let at = self.history.iter().position(failed).or_else(|| self.history.iter().position(oldest));
-            invariant!(at.is_some(), "a full history has an assignment that may be dropped");
-            self.history.remove(at.unwrap_or(0));
+            self.history.remove(at.expected("a full history has an entry that may be dropped").unwrap_or(0));
         }
         self.history.push(entry);
     }
 
     /// Ends the current assignment, if there is one: a pending conference has none.
     pub(in crate::conf) fn close(&mut self, at: Millis, how: AssignmentEnd) {
-        match self.history.last_mut() {
-            Some(entry) => {
-                entry.ended.get_or_insert((at, how));
-            }
-            None => invariant!("a conference has an assignment"),
+        if let Some(entry) = self.history.last_mut().expected("a conference has an assignment") {
+            entry.ended.get_or_insert(Ending { at, how });
         }
     }
 
     /// Ends the owner's assignment as lost.
-    pub(in crate::conf) fn close_lost(&mut self, at: Millis, cause: Cause) {
+    fn close_lost(&mut self, at: Millis, cause: Cause) {
         self.close(at, AssignmentEnd::Lost);
         // The unit ended its copy because it was told RELEASE.
         if cause == Cause::Released
@@ -305,8 +405,86 @@ impl Conference {
     pub(in crate::conf) fn disown(&mut self, cmu: &[u8], epoch: Epoch) {
         let told = |entry: &&mut Assignment| entry.epoch == epoch && *entry.cmu == *cmu;
         if let Some(entry) = self.history.iter_mut().rev().find(told) {
-            entry.disowned |= matches!(entry.ended, Some((_, AssignmentEnd::Lost)));
+            entry.disowned |= entry.ended_as_lost();
         }
+    }
+
+    /// Begins a new assignment: the unit must create the conference.
+    pub(in crate::conf) fn grants(&mut self, unit: u32, entry: Assignment, since: Millis) {
+        self.state = State::Creating;
+        self.owner = Some(unit);
+        self.since = since;
+        self.next_retry = None;
+        self.recovering = true;
+        self.cause = Cause::Recovery;
+        // The details of the last unit are no longer valid; the new unit sends all details again.
+        self.details = Vec::new();
+        self.assign(entry);
+    }
+
+    /// Records that the owner has the conference open.
+    pub(in crate::conf) fn opens(&mut self, at: Millis) {
+        self.state = State::Open;
+        self.since = at;
+        self.opened.get_or_insert(at);
+        if let Some(entry) = self.history.last_mut().expected("a conference has an assignment") {
+            entry.opened.get_or_insert(at);
+        }
+        (self.recovering, self.attempts, self.pending_since) = (false, 0, None);
+        self.tried = Vec::new();
+    }
+
+    /// Records that the unit could not create the conference.
+    pub(in crate::conf) fn fails(&mut self, at: Millis, next_retry: Millis, cause: Cause) {
+        self.close(at, AssignmentEnd::Failed);
+        let unit = self.last_unit().cloned();
+        self.tried.extend(unit.filter(|unit| !self.tried.contains(unit)));
+        self.waits_for_recovery(at, next_retry, cause);
+    }
+
+    /// Records that the unit is lost; the conference waits for recovery.
+    pub(in crate::conf) fn loses(&mut self, at: Millis, cause: Cause) {
+        self.close_lost(at, cause);
+        self.waits_for_recovery(at, at, cause);
+    }
+
+    /// Records that the unit is lost, and that the target of the move takes over.
+    pub(in crate::conf) fn goes_on(&mut self, at: Millis, moving: &Moving, cause: Cause) {
+        self.close_lost(at, cause);
+        self.moving = None;
+        self.pending_since.get_or_insert(at);
+        self.grants(moving.to, moving.assignment(), moving.since);
+        self.cause = cause;
+    }
+
+    /// Records that the units that have the conference were told to end it.
+    pub(in crate::conf) fn is_to_end(&mut self, at: Millis, cause: Cause) {
+        (self.moving, self.ending, self.cause) = (None, Some(at), cause);
+    }
+
+    fn waits_for_recovery(&mut self, at: Millis, next_retry: Millis, cause: Cause) {
+        self.state = State::Pending;
+        self.owner = None;
+        self.since = at;
+        self.recovering = true;
+        self.pending_since.get_or_insert(at);
+        self.next_retry = Some(next_retry);
+        self.cause = cause;
+    }
+
+    pub(in crate::conf) fn ends(&mut self, at: Millis, cause: Cause) {
+        // A conference that was lost and not recovered ended when its last open assignment ended, not after the
+        // failed tries.
+        let served = self.last_served();
+        let unopened = self.history.last().is_some_and(|entry| entry.opened.is_none());
+        let failed = unopened && (self.opened.is_some() || self.ending.is_none());
+        self.close(at, if failed { AssignmentEnd::Failed } else { AssignmentEnd::Ended });
+        self.ended = Some(served.unwrap_or(at));
+        self.state = State::Ended;
+        self.since = at;
+        (self.owner, self.moving, self.ending, self.next_retry) = (None, None, None, None);
+        (self.recovering, self.tried) = (false, Vec::new());
+        self.cause = cause;
     }
 
     /// Where a field is among the details, or would be.
@@ -326,6 +504,10 @@ impl Conference {
             + self.tried.capacity() * size_of::<Name>()
             + self.history.capacity() * size_of::<Assignment>()
             + self.details.capacity() * size_of::<Detail>()
-            + self.details.iter().map(|detail| spilled(&detail.field) + spilled(&detail.value)).sum::<usize>()
+            + self
+                .details
+                .iter()
+                .map(|detail| spilled(&detail.field) + spilled(&detail.value.0))
+                .sum::<usize>()
     }
 }

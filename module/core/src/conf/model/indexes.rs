@@ -2,12 +2,15 @@
 //! record goes through these functions, which update the indexes.
 
 use super::conference::{Conference, Epoch, State};
-use super::state::{Lost, Realm, Settings};
-use super::unit::{Host, MAX_FORGOTTEN, Unit, host_of};
+use super::messages::hang_up;
+use super::settings::Settings;
+use super::state::{Lost, Realm};
+use super::unit::{MAX_FORGOTTEN, Name, Unit, host_of};
 use crate::invariant;
 use crate::shared::Bytes;
 use crate::shared::deadlines::Deadlines;
-use std::collections::VecDeque;
+use crate::shared::invariant::Expected;
+use std::collections::BTreeSet;
 
 /// The room that an assignment of a conference takes on a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,11 +31,11 @@ pub(in crate::conf) struct Links {
 
 impl Links {
     fn of(conference: &Conference) -> Self {
-        let size = u64::from(conference.size);
+        let (size, moving) = (u64::from(conference.size), conference.moving.as_ref());
         Self {
             state: (conference.state, conference.origin_epoch),
             owner: conference.owner.map(|unit| Room { unit, epoch: conference.epoch, size }),
-            target: conference.moving.map(|moving| Room { unit: moving.to, epoch: moving.epoch, size }),
+            target: moving.map(|moving| Room { unit: moving.to, epoch: moving.epoch, size }),
             licences: if conference.is_live() { conference.licences.into() } else { 0 },
         }
     }
@@ -82,18 +85,16 @@ impl Realm {
         }
         let licences = |links: Option<Links>| links.map_or(0, |links| links.licences);
         let others = self.licences.checked_sub(licences(before));
-        invariant!(others.is_some(), "the licences in use are those of all conferences");
-        self.licences = others.unwrap_or(0) + licences(after);
+        let others = others.expected("the licences in use are those of all conferences").unwrap_or(0);
+        self.licences = others + licences(after);
     }
 
     /// Takes or returns room on a unit, and updates the placement index. `change` returns whether the unit's list of
     /// conferences changed.
     fn take_room(&mut self, room: Option<Room>, change: impl FnOnce(&mut Unit, Room) -> bool) {
         let Some(room) = room else { return };
-        let Some(unit) = self.units.get_mut(room.unit) else {
-            invariant!("a conference takes room of a unit that exists");
-            return;
-        };
+        let unit = self.units.get_mut(room.unit);
+        let Some(unit) = unit.expected("a conference takes room of a unit that exists") else { return };
         let changed = change(unit, room);
         invariant!(changed, "a unit lists each of its conferences once");
         self.placement_index.update(room.unit, unit);
@@ -102,13 +103,9 @@ impl Realm {
     /// Adds a conference, if it is pending, to the indexes of recovery, or removes it. Every change of a conference
     /// removes it before and adds it after. O(log conferences).
     pub(in crate::conf) fn link_pending(&mut self, id: u32, on: bool) {
-        let Some(conference) = self.conferences.get(id) else {
-            invariant!("a conference that changes is there");
+        let Some(conference) = self.conferences.get(id).filter(|one| one.state == State::Pending) else {
             return;
         };
-        if conference.state != State::Pending {
-            return;
-        }
         if on {
             self.queues.join(conference, id);
         } else {
@@ -121,22 +118,17 @@ impl Realm {
             invariant!(is_new, "a conference is lost once");
         } else {
             let all = self.lost.get_mut(&lost.cmu);
-            invariant!(all.is_some(), "a pending conference is among those that its unit lost");
-            if let Some(all) = all {
-                let was_there = all.remove(&(lost.epoch, id));
-                invariant!(was_there, "a pending conference is among those that its unit lost");
-                if all.is_empty() {
-                    self.lost.remove(&lost.cmu);
-                }
+            let was_there = all.is_some_and(|all| all.remove(&(lost.epoch, id)));
+            invariant!(was_there, "a pending conference is among those that its unit lost");
+            if self.lost.get(&lost.cmu).is_some_and(BTreeSet::is_empty) {
+                self.lost.remove(&lost.cmu);
             }
         }
         // The unit may be unknown: its record was deleted, or it was replaced.
         let Some(&number) = self.unit_names.get(&lost.cmu) else { return };
-        let Some(unit) = self.units.get(number) else {
-            invariant!("the names of units are of units that are there");
-            return;
-        };
-        Self::watch_unit(&mut self.unit_due, &self.settings, &self.lost, number, unit);
+        if let Some(unit) = self.units.get(number).expected("the names of units are of units that exist") {
+            Self::watch_unit(&mut self.unit_due, &self.settings, &self.lost, number, unit);
+        }
     }
 
     /// Updates the deadline of a conference.
@@ -147,22 +139,20 @@ impl Realm {
         }
     }
 
-    /// Updates a unit in the placement index. O(log units).
-    pub(in crate::conf) fn place_unit(&mut self, number: u32) {
-        match self.units.get(number) {
-            Some(unit) => self.placement_index.update(number, unit),
-            None => invariant!("a unit that changes is there"),
+    /// Changes a unit, and updates the placement index and its deadline. O(log units).
+    pub(in crate::conf) fn change_unit(&mut self, number: u32, change: impl FnOnce(&mut Unit)) {
+        if let Some(unit) = self.units.get_mut(number).expected("a unit that changes is there") {
+            change(unit);
+            self.relink_unit(number);
         }
     }
 
-    /// Updates a unit in the placement index, and its deadline.
+    /// Updates a unit in the placement index, and its deadline. O(log units).
     pub(in crate::conf) fn relink_unit(&mut self, number: u32) {
-        let Some(unit) = self.units.get(number) else {
-            invariant!("a unit that changes is there");
-            return;
-        };
-        self.placement_index.update(number, unit);
-        Self::watch_unit(&mut self.unit_due, &self.settings, &self.lost, number, unit);
+        if let Some(unit) = self.units.get(number).expected("a unit that changes is there") {
+            self.placement_index.update(number, unit);
+            Self::watch_unit(&mut self.unit_due, &self.settings, &self.lost, number, unit);
+        }
     }
 
     pub(in crate::conf) fn watch_unit(
@@ -176,6 +166,26 @@ impl Realm {
             Some(due) => deadlines.set(number, due),
             None => deadlines.remove(number),
         }
+    }
+
+    /// Changes a conference and updates all indexes. If the conference ends, its call in the pool of numbers is hung
+    /// up.
+    pub(in crate::conf) fn change(&mut self, id: u32, change: impl FnOnce(&mut Conference)) {
+        let before = self.links(id);
+        self.link_pending(id, false);
+        let conference = self.conferences.get_mut(id);
+        let Some(conference) = conference.expected("a conference that changes is there") else { return };
+        let was_live = conference.is_live();
+        change(conference);
+        if was_live
+            && !conference.is_live()
+            && let Some(from) = &conference.called_from
+        {
+            self.outbox.push_always(hang_up(from, &conference.e164));
+        }
+        self.relink(id, before, self.links(id));
+        self.link_pending(id, true);
+        self.watch(id);
     }
 
     /// Adds a conference to the table and to all indexes; returns its id.
@@ -199,10 +209,8 @@ impl Realm {
         self.link_pending(id, false);
         self.relink(id, self.links(id), None);
         self.conference_due.remove(id);
-        let Some(conference) = self.conferences.remove(id) else {
-            invariant!("a conference that is forgotten was there");
-            return;
-        };
+        let conference = self.conferences.remove(id);
+        let Some(conference) = conference.expected("a conference that is removed was there") else { return };
         self.names.remove(&conference.e164, id);
         if let Some(request) = conference.asked_for() {
             let was_there = self.requests.remove(request) == Some(id);
@@ -212,37 +220,35 @@ impl Realm {
 
     /// Adds a unit to the table and to all indexes, as the current unit of its host; returns its number.
     pub(in crate::conf) fn enter_unit(&mut self, unit: Unit) -> u32 {
-        let (cmu, host): (_, Box<[u8]>) = (unit.cmu.clone(), host_of(&unit.cmu).into());
+        let (cmu, host) = (unit.cmu.clone(), host_of(&unit.cmu).to_vec());
         let number = self.units.insert(unit);
         let is_new = self.unit_names.insert(cmu, number).is_none();
         invariant!(is_new, "a unit's name is that of no other");
         self.forgotten.retain(|forgotten| *forgotten != host);
-        let host =
-            self.hosts.entry(host).or_insert_with(|| Host { current: None, replaced: VecDeque::new() });
+        let host = self.hosts.entry(host).or_default();
         invariant!(host.current.is_none(), "a host runs one unit: the one before was replaced");
         host.current = Some(number);
         self.relink_unit(number);
         number
     }
 
+    /// Takes an idle unit out of the table and of all indexes; returns its name. Its host runs none from now on.
+    pub(in crate::conf) fn take_unit(&mut self, number: u32) -> Option<Name> {
+        self.placement_index.remove(number);
+        self.unit_due.remove(number);
+        let unit = self.units.remove(number).expected("a unit that is removed was there")?;
+        invariant!(unit.is_idle(), "a unit that is removed has no conferences");
+        self.unit_names.remove(&unit.cmu);
+        let current = self.hosts.get_mut(host_of(&unit.cmu)).and_then(|host| host.current.take());
+        invariant!(current == Some(number), "a unit is its host's current one");
+        Some(unit.cmu)
+    }
+
     /// Removes an idle unit. The host is kept for longer, with its replaced identities: the next unit of the host
     /// must report first.
     pub(in crate::conf) fn remove_unit(&mut self, number: u32) {
-        self.placement_index.remove(number);
-        self.unit_due.remove(number);
-        let Some(unit) = self.units.remove(number) else {
-            invariant!("a unit that is forgotten was there");
-            return;
-        };
-        invariant!(unit.is_idle(), "a unit that is forgotten has no conferences");
-        self.unit_names.remove(&unit.cmu);
-        let name = host_of(&unit.cmu);
-        let Some(host) = self.hosts.get_mut(name).filter(|host| host.current == Some(number)) else {
-            invariant!("a unit is its host's current one");
-            return;
-        };
-        host.current = None;
-        self.forgotten.push_back(name.into());
+        let Some(cmu) = self.take_unit(number) else { return };
+        self.forgotten.push_back(host_of(&cmu).to_vec());
         if self.forgotten.len() > MAX_FORGOTTEN
             && let Some(oldest) = self.forgotten.pop_front()
         {

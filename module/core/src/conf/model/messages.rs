@@ -84,9 +84,9 @@ fn segments(history: &[Assignment]) -> Vec<u8> {
         text.extend_from_slice(&written(entry.epoch));
         time(&mut text, Some(entry.from));
         time(&mut text, entry.opened);
-        time(&mut text, entry.ended.map(|(to, _)| to));
+        time(&mut text, entry.ended.map(|ending| ending.at));
         text.push(b' ');
-        text.extend_from_slice(entry.ended.map_or("-", |(_, how)| how.word()).as_bytes());
+        text.extend_from_slice(entry.ended.map_or("-", |ending| ending.how.word()).as_bytes());
     }
     text
 }
@@ -97,10 +97,10 @@ impl Realm {
     }
 
     /// CREATE to the unit of the latest assignment, or to the target of a move.
-    pub(in crate::conf) fn tell_create(&mut self, id: u32, unit: u32, epoch: Epoch) {
-        let (Some(conference), Some(unit)) = (self.indexed(id), self.indexed_unit(unit)) else { return };
+    pub(in crate::conf) fn tell_create(&mut self, id: u32, cmu: &[u8], epoch: Epoch) {
+        let Some(conference) = self.indexed(id) else { return };
         let flag = |set: bool| if set { &b"1"[..] } else { b"0" };
-        let create = command(&unit.cmu, "CREATE", &conference.e164, epoch);
+        let create = command(cmu, "CREATE", &conference.e164, epoch);
         let create = match conference.end {
             Some(end) => create.with_number("end", end),
             None => create.with("end", b""),
@@ -130,6 +130,14 @@ impl Realm {
         self.send(command(cmu, "REPORT", b"", 0).with("what", what));
     }
 
+    /// Asks a unit for its list, unless the last message that waits in the outbox for this unit asks for it already.
+    pub(in crate::conf) fn ask_once(&mut self, cmu: &[u8]) {
+        let last = self.outbox.last_of(&command_stream(cmu));
+        if last.is_none_or(|fields| fields.get(b"what") != Some(b"LIST")) {
+            self.tell_report(cmu, false);
+        }
+    }
+
     /// Deletes the stream of a unit, with the messages that wait for it.
     pub(in crate::conf) fn end_stream(&mut self, cmu: &[u8]) {
         let stream = command_stream(cmu);
@@ -137,13 +145,26 @@ impl Realm {
         self.send(Message::to(&stream));
     }
 
-    /// A transition of a conference, with the state after it.
+    /// A transition of a conference by its latest assignment, with the state after it.
     pub(in crate::conf) fn publish(&mut self, event: &str, id: u32, cause: Option<Cause>) {
         let Some(conference) = self.indexed(id) else { return };
-        let cmu = conference.last_unit().map_or(&b""[..], |cmu| cmu);
-        let entry = transition(event, &conference.e164, cmu, conference.epoch)
-            .with("state", conference.state.word().as_bytes());
-        let entry = entry.with_some("cause", cause.map(|cause| cause.word().as_bytes()));
+        let (cmu, epoch) = (conference.last_unit().cloned().unwrap_or_default(), conference.epoch);
+        self.publish_of(event, id, &cmu, epoch, cause);
+    }
+
+    /// A transition of another assignment of a conference.
+    pub(in crate::conf) fn publish_of(
+        &mut self,
+        event: &str,
+        id: u32,
+        cmu: &[u8],
+        epoch: Epoch,
+        cause: Option<Cause>,
+    ) {
+        let Some(conference) = self.indexed(id) else { return };
+        let entry = transition(event, &conference.e164, cmu, epoch)
+            .with("state", conference.state.word().as_bytes())
+            .with_some("cause", cause.map(|cause| cause.word().as_bytes()));
         self.send(entry);
     }
 
@@ -163,26 +184,10 @@ impl Realm {
         self.send(entry);
     }
 
-    /// A transition of an assignment that is not the latest of its conference.
-    pub(in crate::conf) fn publish_of(
-        &mut self,
-        event: &str,
-        id: u32,
-        unit: u32,
-        epoch: Epoch,
-        cause: Option<Cause>,
-    ) {
-        let Some(conference) = self.indexed(id) else { return };
-        let cmu = self.name_of(unit);
-        let entry = transition(event, &conference.e164, &cmu, epoch)
-            .with("state", conference.state.word().as_bytes());
-        let entry = entry.with_some("cause", cause.map(|cause| cause.word().as_bytes()));
-        self.send(entry);
-    }
-
     /// Why a unit cannot create a conference.
-    pub(in crate::conf) fn publish_refusal(&mut self, e164: &[u8], cmu: &[u8], epoch: Epoch, reason: &[u8]) {
-        self.send(transition("refused", e164, cmu, epoch).with("reason", reason));
+    pub(in crate::conf) fn publish_refusal(&mut self, id: u32, cmu: &[u8], epoch: Epoch, reason: &[u8]) {
+        let Some(conference) = self.indexed(id) else { return };
+        self.send(transition("refused", &conference.e164, cmu, epoch).with("reason", reason));
     }
 
     /// RESYNC: readers of a stream have missed messages, and must read the state again.

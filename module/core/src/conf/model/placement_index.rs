@@ -3,7 +3,7 @@
 
 use super::settings::Placement;
 use super::unit::{Load, Name, Unit};
-use crate::shared::invariant::Checked;
+use crate::shared::invariant::{Checked, Expected};
 use crate::{ensure, invariant};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -48,13 +48,13 @@ impl Entry {
 }
 
 /// The same units in two orders.
-#[derive(Clone, Debug, Default)]
-struct Order {
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct UnitOrders {
     by_share: BTreeSet<Place>,
     by_room: BTreeSet<(u64, u32)>,
 }
 
-impl Order {
+impl UnitOrders {
     fn put(&mut self, place: Place, room: (u64, u32)) {
         let is_new = self.by_share.insert(place) && self.by_room.insert(room);
         invariant!(is_new, "a unit is in each order once");
@@ -71,8 +71,8 @@ impl Order {
 pub struct PlacementIndex {
     placement: Placement,
     units: BTreeMap<u32, Entry>,
-    all: Order,
-    zones: BTreeMap<Name, Order>,
+    all: UnitOrders,
+    zones: BTreeMap<Name, UnitOrders>,
 }
 
 impl PlacementIndex {
@@ -108,8 +108,8 @@ impl PlacementIndex {
         let (place, room) = (entry.place(number), (entry.free(), number));
         self.all.take(&place, room);
         let Some(zone) = &entry.zone else { return };
-        let Some(order) = self.zones.get_mut(zone) else {
-            invariant!("the zone of a unit of the placement index has an order");
+        let order = self.zones.get_mut(zone);
+        let Some(order) = order.expected("the zone of a unit of the placement index has orders") else {
             return;
         };
         order.take(&place, room);
@@ -118,7 +118,7 @@ impl PlacementIndex {
         }
     }
 
-    fn order(&self, zone: Option<&Name>) -> Option<&Order> {
+    fn order(&self, zone: Option<&Name>) -> Option<&UnitOrders> {
         match zone {
             None => Some(&self.all),
             Some(zone) => self.zones.get(zone),
@@ -169,10 +169,8 @@ impl PlacementIndex {
 
     /// Reserves room for a conference on a unit, which was chosen from this index.
     pub fn reserve(&mut self, number: u32, size: u32) {
-        let Some(mut entry) = self.units.get(&number).cloned() else {
-            invariant!("a chosen unit is in the placement index");
-            return;
-        };
+        let entry = self.units.get(&number).expected("a chosen unit is in the placement index");
+        let Some(mut entry) = entry.cloned() else { return };
         self.remove(number);
         entry.used += u64::from(size);
         entry.conferences += 1;
@@ -208,15 +206,8 @@ impl PlacementIndex {
         for (&number, entry) in &self.units {
             expected.put(number, entry.clone());
         }
-        ensure!(self.all.by_share == expected.all.by_share, "the order by share differs from the units");
-        ensure!(self.all.by_room == expected.all.by_room, "the order by room differs from the units");
-        ensure!(self.zones.keys().eq(expected.zones.keys()), "the zones differ from those of the units");
-        for (zone, order) in &self.zones {
-            let known = expected.zones.get(zone);
-            let same =
-                known.is_some_and(|known| known.by_share == order.by_share && known.by_room == order.by_room);
-            ensure!(same, "the orders of zone {} differ from its units", zone.escape_ascii());
-        }
+        ensure!(self.all == expected.all, "the orders differ from the units");
+        ensure!(self.zones == expected.zones, "the orders of zones differ from their units");
         Ok(())
     }
 

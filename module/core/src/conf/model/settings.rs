@@ -1,10 +1,13 @@
 //! The settings of a realm.
 
-use super::ids::MAX_ROOM;
 use crate::shared::Millis;
+use crate::shared::codec::Damaged;
 use crate::shared::refusal::{Code, Refusal};
 use crate::shared::token::MAX_TTL;
-use crate::words;
+use crate::{fields, words};
+
+/// The limit of sizes, capacities and licences.
+pub const MAX_ROOM: i64 = 1_000_000_000;
 
 words! {
     /// Whether an older copy that is reported again takes its conference back.
@@ -30,27 +33,29 @@ words! {
     }
 }
 
-/// The settings of a realm, which operators change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settings {
-    /// Licences in total; 0 for no limit.
-    pub licences: u64,
-    /// How long a unit that failed to create a conference is not tried again, in milliseconds.
-    pub retry: Millis,
-    /// How long a conference may wait for recovery, in milliseconds.
-    pub window: Millis,
-    /// Which of two copies continues.
-    pub policy: Policy,
-    /// How long a unit may take to create a conference, in milliseconds.
-    pub create_timeout: Millis,
-    /// How long a unit may take to end a conference, in milliseconds.
-    pub release_timeout: Millis,
-    /// How long a unit may take to report a waiting conference, in milliseconds.
-    pub wait_timeout: Millis,
-    /// How long the record of an ended conference or of a down unit is kept, in milliseconds.
-    pub tombstone: Millis,
-    /// What placement compares between units.
-    pub placement: Placement,
+fields! {
+    /// The settings of a realm, which operators change.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Settings {
+        /// Licences in total; 0 for no limit.
+        pub licences: u64,
+        /// How long a unit that failed to create a conference is not tried again, in milliseconds.
+        pub retry: Millis,
+        /// How long a conference may wait for recovery, in milliseconds.
+        pub window: Millis,
+        /// Which of two copies continues.
+        pub policy: Policy,
+        /// How long a unit may take to create a conference, in milliseconds.
+        pub create_timeout: Millis,
+        /// How long a unit may take to end a conference, in milliseconds.
+        pub release_timeout: Millis,
+        /// How long a unit may take to report a waiting conference, in milliseconds.
+        pub wait_timeout: Millis,
+        /// How long the record of an ended conference or of a down unit is kept, in milliseconds.
+        pub tombstone: Millis,
+        /// What placement compares between units.
+        pub placement: Placement,
+    } checked by Settings::is_sound;
 }
 
 impl Default for Settings {
@@ -70,6 +75,10 @@ impl Default for Settings {
 }
 
 impl Settings {
+    fn is_sound(&self) -> Result<(), Damaged> {
+        self.check().map_err(|_| Damaged("a setting is out of range"))
+    }
+
     /// Checks that each setting is in its range.
     pub(in crate::conf) fn check(&self) -> Result<(), Refusal> {
         if self.licences > MAX_ROOM as u64 {

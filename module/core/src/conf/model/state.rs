@@ -1,14 +1,13 @@
 //! A realm: settings, units and conferences. `indexes` maintains the indexes over them.
 
-use super::conference::{Assignment, Conference, Epoch, State};
+use super::conference::{Conference, Epoch, State};
 use super::placement_index::PlacementIndex;
-use super::queues::Queues;
+use super::queues::{ByState, Queues};
 pub use super::settings::{Placement, Policy, Settings};
-use super::state_index::ByState;
-use super::unit::{Host, Name, Unit, UnitState, host_of};
-use crate::invariant;
+use super::unit::{Host, Name, Unit, host_of};
 use crate::shared::counter::Counter;
 use crate::shared::deadlines::Deadlines;
+use crate::shared::invariant::Expected;
 use crate::shared::names::NameIndex;
 use crate::shared::outbox::Outbox;
 use crate::shared::table::Table;
@@ -46,9 +45,9 @@ pub struct Realm {
     pub(in crate::conf) licences: u64,
     pub(in crate::conf) units: Table<Unit>,
     pub(in crate::conf) unit_names: BTreeMap<Name, u32>,
-    pub(in crate::conf) hosts: BTreeMap<Box<[u8]>, Host>,
+    pub(in crate::conf) hosts: BTreeMap<Vec<u8>, Host>,
     /// Hosts whose last unit was removed, the oldest removal first.
-    pub(in crate::conf) forgotten: VecDeque<Box<[u8]>>,
+    pub(in crate::conf) forgotten: VecDeque<Vec<u8>>,
     pub(in crate::conf) conferences: Table<Conference>,
     pub(in crate::conf) names: NameIndex,
     /// Conferences on called numbers, by the id of the request: the sender of a repeated request does not know the
@@ -166,22 +165,14 @@ impl Realm {
     /// The conference of an id that comes from an index. `None` is a broken invariant, reported at the caller's line.
     #[track_caller]
     pub(in crate::conf) fn indexed(&self, id: u32) -> Option<&Conference> {
-        let conference = self.conferences.get(id);
-        if conference.is_none() {
-            invariant!("an index has only conferences that exist");
-        }
-        conference
+        self.conferences.get(id).expected("an index has only conferences that exist")
     }
 
     /// The unit of a number that comes from an index or a conference. `None` is a broken invariant, reported at the
     /// caller's line.
     #[track_caller]
     pub(in crate::conf) fn indexed_unit(&self, number: u32) -> Option<&Unit> {
-        let unit = self.units.get(number);
-        if unit.is_none() {
-            invariant!("indexes and conferences have only units that exist");
-        }
-        unit
+        self.units.get(number).expected("indexes and conferences have only units that exist")
     }
 
     /// A conference by its number in the table.
@@ -220,13 +211,6 @@ impl Realm {
         host.is_some_and(|host| host.replaced.iter().any(|replaced| **replaced == *cmu))
     }
 
-    /// Free room of a unit; `None` if it takes no conferences. O(log units).
-    pub fn room(&self, cmu: &[u8]) -> Option<u64> {
-        self.find_unit(cmu)
-            .filter(|&unit| self.placement_index.takes(unit))
-            .map(|unit| self.placement_index.room(unit))
-    }
-
     /// Number of conferences in that state.
     pub fn count(&self, state: State) -> usize {
         self.by_state.of(state).len()
@@ -234,7 +218,7 @@ impl Realm {
 
     /// The shared name of a unit.
     pub(in crate::conf) fn name_of(&self, unit: u32) -> Name {
-        self.indexed_unit(unit).map_or_else(|| Name::from(&b""[..]), |unit| unit.cmu.clone())
+        self.indexed_unit(unit).map(|unit| unit.cmu.clone()).unwrap_or_default()
     }
 
     /// The name of a zone, shared with its units.
@@ -242,26 +226,14 @@ impl Realm {
         self.placement_index.zone(zone).unwrap_or_else(|| Name::from(zone))
     }
 
-    /// A new assignment of a conference to a unit.
-    pub(in crate::conf) fn assignment(
-        &self,
-        unit: u32,
-        epoch: Epoch,
-        copy_epoch: Epoch,
-        at: Millis,
-    ) -> Assignment {
-        let cmu = self.name_of(unit);
-        Assignment { epoch, copy_epoch, cmu, from: at, opened: None, ended: None, disowned: false }
-    }
-
     /// Units in the order of their names.
     pub fn units(&self) -> impl Iterator<Item = &Unit> {
         self.unit_names.values().filter_map(|&number| self.indexed_unit(number))
     }
 
-    /// Number of units, and of those that are not down.
-    pub fn unit_counts(&self) -> (usize, usize) {
-        (self.units.len(), self.units().filter(|unit| unit.state != UnitState::Down).count())
+    /// Number of units.
+    pub fn unit_count(&self) -> usize {
+        self.units.len()
     }
 
     /// How many conferences wait for recovery.

@@ -1,11 +1,20 @@
 //! The record of a media unit: identity, lease, room and conferences.
 
-use super::ids::Epoch;
-pub use super::ids::Name;
-use crate::invariant;
+use super::settings::{MAX_ROOM, Settings};
 use crate::shared::Millis;
-use crate::words;
+use crate::shared::codec::{Damaged, ensure};
+use crate::shared::field::Any;
+use crate::shared::invariant::Expected;
+use crate::shared::token::MAX_TTL;
+use crate::{fields, words};
 use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+
+/// The number of an assignment: unique in its realm, and greater than all earlier ones.
+pub type Epoch = u64;
+
+/// A name that many records share: the identity of a unit, or a zone.
+pub type Name = Arc<[u8]>;
 
 /// The part of a lease, in percent, after which a unit without a heartbeat is suspect.
 pub const SUSPECT_PERCENT: i64 = 60;
@@ -21,9 +30,10 @@ pub const MAX_FORGOTTEN: usize = 1024;
 
 words! {
     /// The state of a unit. The numbers are part of the encoding.
-    #[derive(Hash)]
+    #[derive(Default, Hash)]
     pub enum UnitState {
         /// Less than 60 % of the lease have passed.
+        #[default]
         Up = 0 => "up",
         /// More than 60 % of the lease have passed: nothing new is placed on the unit.
         Suspect = 1 => "suspect",
@@ -34,58 +44,78 @@ words! {
     }
 }
 
-/// The load that a unit reported.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Load {
-    /// The reported number, in percent of what the unit can bear. A unit may report any number; one below 0 counts as
-    /// 0, and one above 100 as 100.
-    pub value: i64,
-    /// When the unit reported the load.
-    pub at: Millis,
+fields! {
+    /// The load that a unit reported.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Load {
+        /// The reported number, in percent of what the unit can bear. A unit may report any number; one below 0 counts
+        /// as 0, and one above 100 as 100.
+        pub value: Any<i64>,
+        /// When the unit reported the load.
+        pub at: Millis,
+    }
+
+    /// One incarnation of a unit.
+    #[derive(Clone, Debug, Default)]
+    pub struct Unit {
+        /// Identity, `ip:pid:start`.
+        pub cmu: Name,
+        /// Zone, if any.
+        pub zone: Option<Name>,
+        /// Room in total.
+        pub capacity: u32,
+        /// State.
+        pub state: UnitState,
+        /// Whether the operator drains the unit: nothing new is placed on it.
+        pub draining: bool,
+        /// Whether the unit has reported its list since it was last down. A report with an implausible `HIGHEST` does
+        /// not count: such a unit ignores every epoch that the realm may give out.
+        pub reported: bool,
+        /// Length of the lease.
+        pub lease: Millis,
+        /// When the lease was last renewed.
+        pub renewed: Millis,
+        /// When the unit joined.
+        pub joined: Millis,
+        /// Since when the unit is down; 0 if it never was.
+        pub down_since: Millis,
+        /// The last reported load, for one lease after the report; `None` once the lease has expired.
+        pub load: Option<Load>,
+    } computed {
+        /// Room in use: by the unit's conferences, and by those that move to the unit.
+        pub used: u64,
+        /// Conferences of the unit, by epoch.
+        pub owned: BTreeSet<(Epoch, u32)>,
+        /// Conferences that move to the unit, by epoch.
+        pub targets: BTreeSet<(Epoch, u32)>,
+    } checked by Unit::is_sound;
+
+    /// A host runs one unit after another. Its name is the part of an identity before the last two colons.
+    #[derive(Clone, Debug, Default)]
+    pub struct Host {
+        /// Identities of replaced units, oldest first.
+        pub replaced: VecDeque<Name>,
+    } computed {
+        /// The current unit, unless its record was removed.
+        pub current: Option<u32>,
+    }
 }
 
 impl Load {
     /// The load in percent, 0 to 100.
     pub fn percent(self) -> u8 {
-        self.value.clamp(0, 100) as u8
+        self.value.0.clamp(0, 100) as u8
     }
 }
 
-/// One incarnation of a unit.
-#[derive(Clone, Debug)]
-pub struct Unit {
-    /// Identity, `ip:pid:start`.
-    pub cmu: Name,
-    /// Zone, if any.
-    pub zone: Option<Name>,
-    /// Capacity.
-    pub capacity: u32,
-    /// Room in use: by the unit's conferences, and by those that move to the unit.
-    pub used: u64,
-    /// State.
-    pub state: UnitState,
-    /// Whether the operator drains the unit: nothing new is placed on it.
-    pub draining: bool,
-    /// Whether the unit has reported its list since it was last down. A report with an implausible `HIGHEST` does not
-    /// count: such a unit ignores every epoch that the realm may give out.
-    pub reported: bool,
-    /// Length of the lease.
-    pub lease: Millis,
-    /// When the lease was last renewed.
-    pub renewed: Millis,
-    /// When the unit joined.
-    pub joined: Millis,
-    /// Since when the unit is down; 0 if it never was.
-    pub down_since: Millis,
-    /// The last reported load, for one lease after the report.
-    pub load: Option<Load>,
-    /// Conferences of the unit, by epoch.
-    pub owned: BTreeSet<(Epoch, u32)>,
-    /// Conferences that move to the unit, by epoch.
-    pub targets: BTreeSet<(Epoch, u32)>,
-}
-
 impl Unit {
+    fn is_sound(&self) -> Result<(), Damaged> {
+        ensure(i64::from(self.capacity) <= MAX_ROOM, "a unit has too much room")?;
+        ensure((1..=MAX_TTL).contains(&self.lease), "a lease is out of range")?;
+        let expired = matches!(self.state, UnitState::Unreachable | UnitState::Down);
+        ensure(self.load.is_none() || !expired, "a unit without a lease has a load")
+    }
+
     /// Whether conferences may be placed on the unit.
     pub fn takes(&self) -> bool {
         self.state == UnitState::Up && !self.draining && self.reported
@@ -112,6 +142,20 @@ impl Unit {
         self.load.map(|load| load.at.saturating_add(self.lease))
     }
 
+    /// The earliest deadline. `waited_for` says whether the unit was the last one to have some pending conference open;
+    /// then its record is kept.
+    pub(in crate::conf) fn next_due(&self, settings: &Settings, waited_for: bool) -> Option<Millis> {
+        let or_load = |due: Millis| Some(self.load_ends().map_or(due, |load_ends| load_ends.min(due)));
+        match self.state {
+            UnitState::Up => or_load(self.suspect_at()),
+            UnitState::Suspect => or_load(self.lease_ends()),
+            UnitState::Unreachable => None,
+            UnitState::Down => {
+                (self.is_idle() && !waited_for).then(|| self.down_since.saturating_add(settings.tombstone))
+            }
+        }
+    }
+
     /// Whether the lease is valid.
     pub fn has_lease(&self, now: Millis) -> bool {
         matches!(self.state, UnitState::Up | UnitState::Suspect) && self.lease_ends() > now
@@ -120,23 +164,13 @@ impl Unit {
     /// Returns the room of a conference.
     pub(in crate::conf) fn give_back_room(&mut self, size: u64) {
         let left = self.used.checked_sub(size);
-        invariant!(left.is_some(), "the room in use on a unit is that of its conferences");
-        self.used = left.unwrap_or(0);
+        self.used = left.expected("the room in use on a unit is that of its conferences").unwrap_or(0);
     }
 
     /// Whether the unit has no conference and none moves to it.
     pub fn is_idle(&self) -> bool {
         self.owned.is_empty() && self.targets.is_empty()
     }
-}
-
-/// A host runs one unit after another. Its name is the part of an identity before the last two colons.
-#[derive(Clone, Debug)]
-pub struct Host {
-    /// The current unit, unless its record was removed.
-    pub current: Option<u32>,
-    /// Identities of replaced units, oldest first.
-    pub replaced: VecDeque<Name>,
 }
 
 /// The host of an identity: the part before its last two colons, or the whole identity if it has fewer.

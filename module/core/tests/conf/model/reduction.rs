@@ -69,7 +69,7 @@ impl World {
         if unit.is_some() && one.owner == unit {
             now |= 1u8 << small(one.epoch);
         }
-        if let Some(moving) = one.moving.filter(|moving| Some(moving.to) == unit) {
+        if let Some(moving) = one.moving.as_ref().filter(|moving| Some(moving.to) == unit) {
             now |= 1u8 << small(moving.epoch);
         }
         for entry in one.history.iter().filter(|entry| *entry.cmu == *cmu) {
@@ -113,8 +113,8 @@ impl World {
         out.push(number(one.owner));
         out.extend(flags.map(u8::from));
         out.push(one.next_retry.map_or(0, |retry| retry as u8));
-        out.push(one.moving.map_or(0, |moving| small(moving.epoch)));
-        out.push(number(one.moving.map(|moving| moving.to)));
+        out.push(one.moving.as_ref().map_or(0, |moving| small(moving.epoch)));
+        out.push(number(one.moving.as_ref().map(|moving| moving.to)));
         out.push(one.tried.iter().fold(0, |set, cmu| set | 1 << place(cmu)));
         let last = one.last_lost().map(|entry| entry.epoch);
         let ending: Vec<u64> = one.last_copies().map(|entry| entry.epoch).collect();

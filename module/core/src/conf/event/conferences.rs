@@ -1,0 +1,491 @@
+//! Events of one conference. Every change of a conference except a write of details goes through `Realm::change`, which
+//! updates room, licences, queues and deadlines to the new record.
+
+use super::counters::Counter;
+use crate::conf::model::conference::{
+    Assignment, AssignmentEnd, CalledFrom, Cause, Conference, Detail, Epoch, MAX_DETAILS, MAX_VALUE, Moving,
+    State,
+};
+use crate::conf::model::settings::MAX_ROOM;
+use crate::conf::model::state::{LAST_OF_CLOCK, Realm};
+use crate::conf::model::transitions::{Transition, Trigger, effective, transition};
+use crate::conf::model::unit::Name;
+use crate::shared::codec::{Damaged, LAST_COUNT, Reader, ensure, pairs};
+use crate::shared::fence::MAX_TIME;
+use crate::shared::field::Any;
+use crate::shared::invariant::Expected;
+use crate::shared::{Bytes, Millis};
+use crate::{events, fields, invariant};
+use std::collections::BTreeSet;
+
+fields! {
+    /// A conference is created.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Created {
+        /// E.164 number.
+        pub e164: Bytes,
+        /// Unit that gets the conference.
+        pub cmu: Name,
+        /// Epoch of the first assignment.
+        pub epoch: Epoch,
+        /// Planned end, in milliseconds since 1970.
+        pub end: Option<Millis>,
+        /// Room that the conference takes on a unit.
+        pub size: u32,
+        /// Licences that the conference takes.
+        pub licences: u32,
+        /// Order of recovery: the greater priority first.
+        pub priority: i32,
+        /// Zone of the unit; any zone if `None`.
+        pub zone: Option<Name>,
+        /// Whether the conference is recovered when its unit is lost.
+        pub recoverable: bool,
+        /// Id of the creation, by which a repeated request is recognised.
+        pub request: Option<Bytes>,
+        /// The pool that the number was called from, if any.
+        pub called_from: Option<CalledFrom>,
+    }
+}
+
+events! {
+    /// A change of a conference that is on record.
+    pub enum ConferenceEvent counted by Counter {
+        /// A pending conference has a new unit.
+        Granted {
+            /// Unit that gets the conference.
+            cmu: Name,
+            /// Epoch of the assignment.
+            epoch: Epoch,
+        } = 1, notice c"allot.conf.granted", count (Counter::Granted, 1);
+        /// The conference is open on its unit.
+        Acked = 2, notice c"allot.conf.opened", count (Counter::Opened, 1);
+        /// A recovery failed: pending again.
+        Failed {
+            /// The cause.
+            cause: Cause,
+            /// Whether RELEASE is sent to the unit.
+            release: bool,
+            /// When the units that failed to create the conference may be tried again.
+            next_retry: Millis,
+        } = 3, notice c"allot.conf.failed", count (Counter::Failed, 1);
+        /// The conference lost its unit.
+        Pending {
+            /// The cause.
+            cause: Cause,
+        } = 4, notice c"allot.conf.lost";
+        /// The conference must end; its unit is told.
+        Ending {
+            /// The cause.
+            cause: Cause,
+        } = 5, notice c"allot.conf.ending";
+        /// The conference has ended.
+        Ended {
+            /// The cause.
+            cause: Cause,
+            /// Whether RELEASE is sent to the units that have the conference.
+            release: bool,
+        } = 6, notice c"allot.conf.ended", count (Counter::Ended, 1);
+        /// A unit that lost the conference owns it again.
+        Adopted {
+            /// The unit.
+            cmu: Name,
+            /// The epoch that the unit reported.
+            old: Epoch,
+            /// The new epoch of the conference.
+            epoch: Epoch,
+        } = 7, notice c"allot.conf.adopted", count (Counter::Adopted, 1);
+        /// A move begins.
+        Moving {
+            /// The target unit.
+            to: Name,
+            /// The epoch of the conference on the target unit.
+            epoch: Epoch,
+        } = 8, notice c"allot.conf.moving";
+        /// A move is done.
+        Moved = 9, notice c"allot.conf.moved", count (Counter::Moved, 1);
+        /// A move failed.
+        MoveFailed {
+            /// The cause.
+            cause: Cause,
+            /// Whether RELEASE is sent to the target unit.
+            release: bool,
+        } = 10, notice c"allot.conf.move-failed";
+        /// EPOCH is sent to the owner again.
+        EpochAgain {
+            /// The epoch that the unit reported.
+            old: Epoch,
+        } = 11, notice c"allot.conf.epoch-again";
+        /// The time that a unit has for its answer begins again. The unit of a waiting conference is asked again.
+        AskedAgain = 12, notice c"allot.conf.asked";
+        /// A unit says why it cannot create the conference; the result follows as a separate event.
+        Refused {
+            /// The unit.
+            cmu: Name,
+            /// Epoch of the assignment.
+            epoch: Epoch,
+            /// The text of the unit.
+            reason: Bytes,
+        } = 13, notice c"allot.conf.refused";
+        /// The conference has another end time.
+        Extended {
+            /// The new end time.
+            end: Millis,
+        } = 14, notice c"allot.conf.extended";
+        /// Details were written.
+        Set {
+            /// Number of the write.
+            seq: u64,
+            /// Fields and values alternately, in the encoding of the codec.
+            fields: Vec<u8>,
+        } = 15, notice c"allot.conf.set", count (Counter::Writes, 1);
+        /// The record of the conference, which has ended, is deleted.
+        Removed = 16, notice c"allot.conf.removed";
+    }
+}
+
+impl Conference {
+    fn admits_write(&self, seq: u64, bytes: &[u8]) -> Result<(), Damaged> {
+        let mut reader = Reader::new(bytes);
+        let mut new = BTreeSet::new();
+        while !reader.is_empty() {
+            let field: Bytes = reader.field()?;
+            ensure(reader.string()?.len() <= MAX_VALUE, "a detail is too long")?;
+            match self.place_of(&field).map(|at| self.details.get(at)) {
+                Ok(known) => {
+                    let newer = known.is_some_and(|detail| detail.seq < seq);
+                    ensure(newer, "a write of a detail is not newer than the last one")?;
+                }
+                Err(_) => ensure(new.insert(field), "a detail is written twice")?,
+            }
+        }
+        ensure(self.details.len() + new.len() <= MAX_DETAILS, "a conference has too many details")
+    }
+}
+
+impl Realm {
+    pub(super) fn admits_creation(&self, created: &Created) -> Result<(), Damaged> {
+        let conference = self.conference_called(&created.e164);
+        ensure(conference.is_none_or(|conference| !conference.is_live()), "a conference is created twice")?;
+        self.is_in_service(&created.cmu)?;
+        self.is_new(created.epoch)?;
+        is_end_time(created.end)?;
+        let request = created.called_from.as_ref().and(created.request.as_deref());
+        let known = request.and_then(|request| self.asked_for(request));
+        ensure(
+            known.is_none_or(|conference| conference.e164 == created.e164),
+            "a request is answered twice",
+        )?;
+        let size = (1..=MAX_ROOM).contains(&created.size.into());
+        ensure(size && i64::from(created.licences) <= MAX_ROOM, "a size is out of range")
+    }
+
+    pub(super) fn admits_to_conference(
+        &self,
+        conference: &Conference,
+        event: &ConferenceEvent,
+    ) -> Result<(), Damaged> {
+        let is =
+            |states: &[State]| ensure(states.contains(&conference.state), "a conference is in another state");
+        let owned = [State::Waiting, State::Creating, State::Open];
+        let may_wait = || {
+            let recoverable = conference.recoverable && conference.ending.is_none();
+            ensure(recoverable, "a conference that cannot be recovered waits for recovery")
+        };
+        match event {
+            ConferenceEvent::Granted { cmu, epoch } => {
+                is(&[State::Pending])?;
+                self.is_in_service(cmu)?;
+                self.is_new(*epoch)
+            }
+            ConferenceEvent::Acked | ConferenceEvent::AskedAgain => is(&[State::Waiting, State::Creating]),
+            ConferenceEvent::Failed { .. } => {
+                is(&[State::Creating])?;
+                ensure(conference.recovering, "a first creation that failed is tried again")?;
+                may_wait()
+            }
+            ConferenceEvent::Pending { .. } => {
+                is(&owned)?;
+                if conference.moving.is_some() { Ok(()) } else { may_wait() }
+            }
+            ConferenceEvent::Ending { .. } => {
+                ensure(conference.ending.is_none(), "a conference ends twice")?;
+                is(&owned)
+            }
+            ConferenceEvent::Ended { .. } => ensure(conference.is_live(), "a conference ends twice"),
+            ConferenceEvent::Adopted { cmu, old, epoch } => {
+                let lives = conference.is_live() && conference.ending.is_none();
+                ensure(lives, "a conference that has ended is adopted")?;
+                let copy = conference.assignment(cmu, *old).ok_or(Damaged("an unknown copy is adopted"))?;
+                ensure(copy.may_come_back(), "a copy is adopted that its unit did not lose, or was to end")?;
+                self.is_in_service(cmu)?;
+                let unit = self.find_unit(cmu);
+                let elsewhere =
+                    conference.owner != unit && conference.moving.as_ref().map(|moving| moving.to) != unit;
+                ensure(elsewhere, "a unit adopts a conference that it has")?;
+                self.is_new(*epoch)
+            }
+            ConferenceEvent::Moving { to, epoch } => {
+                is(&[State::Open])?;
+                let free = conference.moving.is_none()
+                    && conference.ending.is_none()
+                    && conference.owner != self.find_unit(to);
+                ensure(free, "a conference that cannot move is moved")?;
+                self.is_in_service(to)?;
+                self.is_new(*epoch)
+            }
+            ConferenceEvent::Moved | ConferenceEvent::MoveFailed { .. } => {
+                ensure(conference.moving.is_some(), "a conference does not move")
+            }
+            ConferenceEvent::EpochAgain { .. } => is(&owned),
+            ConferenceEvent::Refused { .. } => Ok(()),
+            ConferenceEvent::Extended { end } => {
+                let goes_on = conference.is_live() && conference.ending.is_none();
+                ensure(goes_on, "a conference that has ended is extended")?;
+                is_end_time(Some(*end))
+            }
+            ConferenceEvent::Set { seq, fields } => {
+                is(&owned)?;
+                conference.admits_write(*seq, fields)
+            }
+            ConferenceEvent::Removed => is(&[State::Ended]),
+        }
+    }
+
+    fn is_new(&self, epoch: Epoch) -> Result<(), Damaged> {
+        ensure(epoch > self.last_epoch, "an epoch was given out before")?;
+        let follows = epoch <= LAST_OF_CLOCK.max(self.last_epoch + 1);
+        ensure(follows, "an epoch is later than any clock")
+    }
+
+    pub(super) fn create(&mut self, at: Millis, created: &Created) {
+        let Some((unit, cmu)) = self.named_unit(&created.cmu) else { return };
+        if let Some(tombstone) = self.find(&created.e164) {
+            self.remove(tombstone);
+        }
+        let epoch = created.epoch;
+        self.raise_last_epoch(epoch);
+        let id = self.enter(Conference {
+            e164: created.e164.clone(),
+            owner: Some(unit),
+            epoch,
+            origin_epoch: epoch,
+            copy_epoch: epoch,
+            created: at,
+            end: created.end,
+            since: at,
+            recoverable: created.recoverable,
+            priority: created.priority,
+            size: created.size,
+            licences: created.licences,
+            zone: created.zone.as_ref().map(|zone| self.zone_name(zone)),
+            request: created.request.clone(),
+            called_from: created.called_from.clone().map(Box::new),
+            history: vec![Assignment::new(cmu.clone(), epoch, at)],
+            ..Conference::default()
+        });
+        self.tell_create(id, &cmu, epoch);
+        self.publish("created", id, None);
+    }
+
+    pub(super) fn apply_to_conference(&mut self, at: Millis, id: u32, event: &ConferenceEvent) {
+        match event {
+            ConferenceEvent::Granted { cmu, epoch } => {
+                let Some((unit, cmu)) = self.named_unit(cmu) else { return };
+                self.raise_last_epoch(*epoch);
+                self.change(id, |conference| {
+                    conference.attempts = conference.attempts.saturating_add(1);
+                    // A unit that failed is chosen again only if no other unit could take the conference. From now on
+                    // each unit may be tried again.
+                    if conference.tried.contains(&cmu) {
+                        conference.tried.clear();
+                    }
+                    conference.grants(unit, Assignment::new(cmu.clone(), *epoch, at), at);
+                });
+                self.tell_create(id, &cmu, *epoch);
+                self.publish("granted", id, Some(Cause::Recovery));
+            }
+            ConferenceEvent::Acked => {
+                self.change(id, |conference| conference.opens(at));
+                self.publish("opened", id, None);
+            }
+            ConferenceEvent::Failed { cause, release, next_retry } => {
+                if *release {
+                    self.release(id);
+                }
+                self.change(id, |conference| conference.fails(at, *next_retry, *cause));
+                self.publish("failed", id, Some(*cause));
+            }
+            ConferenceEvent::Pending { cause } => self.lose(at, id, *cause),
+            ConferenceEvent::Ending { cause } => {
+                self.release(id);
+                self.cancel_move(id, *cause, false);
+                self.change(id, |conference| conference.is_to_end(at, *cause));
+                self.publish("ending", id, Some(*cause));
+            }
+            ConferenceEvent::Ended { cause, release } => {
+                if *release {
+                    self.release(id);
+                }
+                self.cancel_move(id, *cause, false);
+                self.end(at, id, *cause);
+            }
+            ConferenceEvent::Adopted { cmu, old, epoch } => {
+                let Some((unit, cmu)) = self.named_unit(cmu) else { return };
+                let copy = self.indexed(id).and_then(|conference| conference.assignment(&cmu, *old));
+                let copy_epoch =
+                    copy.expected("a copy that is adopted is on record").map(|copy| copy.copy_epoch);
+                let copy_epoch = copy_epoch.unwrap_or(*old);
+                self.raise_last_epoch(*epoch);
+                self.release(id);
+                self.cancel_move(id, Cause::Adopted, false);
+                self.change(id, |conference| {
+                    conference.close(at, AssignmentEnd::Released);
+                    let entry = Assignment { copy_epoch, ..Assignment::new(cmu.clone(), *epoch, at) };
+                    conference.grants(unit, entry, at);
+                    conference.opens(at);
+                    conference.cause = Cause::Adopted;
+                });
+                self.tell_epoch_of(id, *old);
+                self.publish("adopted", id, Some(Cause::Adopted));
+            }
+            ConferenceEvent::Moving { to, epoch } => {
+                let Some((to, cmu)) = self.named_unit(to) else { return };
+                self.raise_last_epoch(*epoch);
+                let moving = Moving { cmu: cmu.clone(), epoch: *epoch, since: at, to };
+                self.change(id, |conference| conference.moving = Some(moving));
+                self.tell_create(id, &cmu, *epoch);
+                self.publish_of("moving", id, &cmu, *epoch, None);
+            }
+            ConferenceEvent::Moved => {
+                let moving = self.indexed(id).and_then(|conference| conference.moving.clone());
+                let Some(moving) = moving.expected("a conference that has moved was moving") else { return };
+                self.release_owner(id);
+                self.change(id, |conference| {
+                    conference.close(at, AssignmentEnd::Moved);
+                    conference.moving = None;
+                    conference.grants(moving.to, moving.assignment(), at);
+                    conference.opens(at);
+                    conference.cause = Cause::Manager;
+                });
+                self.publish("moved", id, None);
+            }
+            ConferenceEvent::MoveFailed { cause, release } => self.cancel_move(id, *cause, *release),
+            ConferenceEvent::EpochAgain { old } => self.tell_epoch_of(id, *old),
+            ConferenceEvent::AskedAgain => {
+                self.change(id, |conference| conference.since = at);
+                let waiting = |conference: &&Conference| conference.state == State::Waiting;
+                let unit = self.indexed(id).filter(waiting).and_then(Conference::last_unit).cloned();
+                if let Some(cmu) = unit {
+                    self.ask_once(&cmu);
+                }
+            }
+            ConferenceEvent::Refused { cmu, epoch, reason } => {
+                self.publish_refusal(id, cmu, *epoch, reason);
+            }
+            ConferenceEvent::Extended { end } => {
+                self.change(id, |conference| conference.end = Some(*end));
+                self.publish("extended", id, None);
+            }
+            ConferenceEvent::Set { seq, fields } => self.set_details(id, *seq, fields),
+            ConferenceEvent::Removed => self.remove(id),
+        }
+    }
+
+    /// Sends RELEASE to the owner of a conference, if it has one.
+    fn release_owner(&mut self, id: u32) {
+        let owned = self.indexed(id).filter(|conference| conference.owner.is_some());
+        let owner = owned.and_then(|one| Some((one.last_unit()?.clone(), one.e164.clone(), one.epoch)));
+        if let Some((cmu, e164, epoch)) = owner {
+            self.tell_release(&cmu, &e164, epoch);
+        }
+    }
+
+    /// Sends RELEASE to the owner of a conference and to the target of its move.
+    pub(super) fn release(&mut self, id: u32) {
+        self.release_owner(id);
+        let target = self.indexed(id).and_then(|one| Some((one.moving.clone()?, one.e164.clone())));
+        if let Some((moving, e164)) = target {
+            self.tell_release(&moving.cmu, &e164, moving.epoch);
+        }
+    }
+
+    /// Sends EPOCH to the owner of a conference, whose copy had the epoch `old`.
+    fn tell_epoch_of(&mut self, id: u32, old: Epoch) {
+        let Some(one) = self.indexed(id) else { return };
+        let (cmu, e164, epoch) = (one.last_unit().cloned(), one.e164.clone(), one.epoch);
+        if let Some(cmu) = cmu {
+            self.tell_epoch(&cmu, &e164, old, epoch);
+        }
+    }
+
+    /// A conference loses its unit.
+    pub(super) fn lose(&mut self, at: Millis, id: u32, cause: Cause) {
+        let Some(conference) = self.indexed(id) else { return };
+        let (ending, was) = (conference.ending.is_some(), conference.cause);
+        let next = effective(conference, transition(Trigger::Lost, Some(conference.state)));
+        // The target of a move takes over.
+        if let Some(moving) = conference.moving.clone().filter(|_| !ending) {
+            let Some(cmu) = conference.last_unit().cloned() else { return };
+            let epoch = conference.epoch;
+            self.change(id, |conference| conference.goes_on(at, &moving, cause));
+            self.publish_of("lost", id, &cmu, epoch, Some(cause));
+            self.publish("granted", id, Some(Cause::Recovery));
+            return;
+        }
+        match next {
+            Transition::Pending => {
+                self.change(id, |conference| conference.loses(at, cause));
+                self.publish("lost", id, Some(cause));
+            }
+            Transition::Ended => {
+                // If the unit comes back, it finds the RELEASE in its stream.
+                if cause != Cause::Replaced {
+                    self.release(id);
+                }
+                self.change(id, |conference| conference.close(at, AssignmentEnd::Lost));
+                self.end(at, id, if ending { was } else { cause });
+            }
+            _ => invariant!("a conference that loses its unit waits for recovery or ends"),
+        }
+    }
+
+    pub(super) fn end(&mut self, at: Millis, id: u32, cause: Cause) {
+        self.change(id, |conference| conference.ends(at, cause));
+        // The encoding of a count has 53 bits.
+        self.ends = (self.ends + 1).min(LAST_COUNT);
+        self.publish_end(id, cause);
+    }
+
+    /// Cancels the move of a conference, if there is one.
+    pub(super) fn cancel_move(&mut self, id: u32, cause: Cause, release: bool) {
+        let target = self.indexed(id).and_then(|one| Some((one.moving.clone()?, one.e164.clone())));
+        let Some((moving, e164)) = target else { return };
+        if release {
+            self.tell_release(&moving.cmu, &e164, moving.epoch);
+        }
+        self.change(id, |conference| conference.moving = None);
+        self.publish_of("move-failed", id, &moving.cmu, moving.epoch, Some(cause));
+    }
+
+    /// Writes details. This bypasses `change`, because it is the most frequent event and no index depends on details.
+    fn set_details(&mut self, id: u32, seq: u64, bytes: &[u8]) {
+        let conference = self.conferences.get_mut(id);
+        let Some(conference) = conference.expected("a conference that changes is there") else { return };
+        for (field, value) in pairs(bytes) {
+            let at = conference.place_of(field).unwrap_or_else(|at| {
+                let detail = Detail { field: Bytes::from_slice(field), seq, value: Any::default() };
+                conference.details.insert(at, detail);
+                at
+            });
+            if let Some(detail) = conference.details.get_mut(at).expected("a field has a place") {
+                detail.seq = seq;
+                detail.value.0.clear();
+                detail.value.0.extend_from_slice(value);
+            }
+        }
+    }
+}
+
+fn is_end_time(end: Option<Millis>) -> Result<(), Damaged> {
+    ensure(end.is_none_or(|end| end <= MAX_TIME), "an end time is out of range")
+}

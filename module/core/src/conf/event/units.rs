@@ -1,0 +1,257 @@
+//! Events of one unit, and what joins, replacements, losses and restarts do to a unit and to all its conferences. One
+//! event may cover thousands of conferences. Units are visited by name and conferences by epoch, so that every server
+//! writes the same messages in the same order.
+
+use super::counters::Counter;
+use crate::conf::model::conference::{Cause, Epoch, State};
+use crate::conf::model::state::Realm;
+use crate::conf::model::transitions::{Transition, Trigger, effective, transition};
+use crate::conf::model::unit::{Load, MAX_REPLACED, Name, Unit, UnitState, host_of};
+use crate::shared::codec::{Damaged, ensure};
+use crate::shared::field::Any;
+use crate::shared::invariant::Expected;
+use crate::shared::{Bytes, Millis};
+use crate::{events, invariant};
+
+events! {
+    /// A change of a unit that has joined.
+    pub enum UnitEvent counted by Counter {
+        /// The lease begins again.
+        Beat {
+            /// Load of the unit, if the heartbeat has one.
+            load: Option<Any<i64>>,
+        } = 1, notice c"allot.cmu.beat";
+        /// The load that the unit reported is a lease old, and no longer counts.
+        LoadExpired = 2, notice c"allot.cmu.load-expired";
+        /// The lease passed 60 % of its length, or expired.
+        Lapsed {
+            /// The new state: suspect or unreachable.
+            to: UnitState,
+        } = 3, notice c"allot.cmu.lapsed", count (Counter::UnitLapsed, 1);
+        /// The unit reported its list; the results follow as separate events. Later epochs are greater than `highest`,
+        /// if `highest` is plausible.
+        Reported {
+            /// The highest epoch that the unit had handled.
+            highest: Epoch,
+        } = 4, notice c"allot.cmu.reported";
+        /// The unit starts to drain (nothing new is placed on it), or stops draining.
+        Drained {
+            /// Whether the unit drains from now on.
+            on: bool,
+        } = 5, notice c"allot.cmu.drained";
+        /// The unit is down: its conferences are lost.
+        Down = 6, notice c"allot.cmu.down", count (Counter::UnitDown, 1);
+        /// The record of the unit, which is down, is deleted, with its stream.
+        Forgotten = 7, notice c"allot.cmu.forgotten";
+        /// RELEASE is sent to the unit, which does not own the conference any more.
+        Disowned {
+            /// E.164 number of the conference, which need not be on record.
+            e164: Bytes,
+            /// The epoch that the unit reported.
+            epoch: Epoch,
+        } = 8, notice c"allot.conf.disowned", count (Counter::Disowned, 1);
+    }
+}
+
+impl Realm {
+    pub(super) fn admits_to_unit(&self, unit: &Unit, event: &UnitEvent) -> Result<(), Damaged> {
+        let is = |states: &[UnitState]| ensure(states.contains(&unit.state), "a unit is in another state");
+        match event {
+            UnitEvent::Beat { .. } | UnitEvent::Reported { .. } | UnitEvent::Down => {
+                is(&[UnitState::Up, UnitState::Suspect, UnitState::Unreachable])
+            }
+            UnitEvent::LoadExpired => ensure(unit.load.is_some(), "the load of a unit expires that has none"),
+            UnitEvent::Lapsed { to: UnitState::Suspect } => is(&[UnitState::Up]),
+            UnitEvent::Lapsed { to: UnitState::Unreachable } => is(&[UnitState::Up, UnitState::Suspect]),
+            UnitEvent::Lapsed { to: UnitState::Up | UnitState::Down } => {
+                Err(Damaged("a lease lapses to another state than suspect or unreachable"))
+            }
+            UnitEvent::Drained { on } => {
+                ensure(unit.draining != *on, "a unit already drains, or already does not")
+            }
+            UnitEvent::Forgotten => {
+                is(&[UnitState::Down])?;
+                ensure(unit.is_idle(), "a unit that has conferences is forgotten")
+            }
+            UnitEvent::Disowned { .. } => Ok(()),
+        }
+    }
+
+    pub(super) fn apply_to_unit(&mut self, at: Millis, number: u32, cmu: &Name, event: &UnitEvent) {
+        match event {
+            UnitEvent::Beat { load } => {
+                if let Some(value) = *load {
+                    self.change_unit(number, |unit| unit.load = Some(Load { value, at }));
+                }
+                self.renew(number, at);
+            }
+            UnitEvent::LoadExpired => self.change_unit(number, |unit| unit.load = None),
+            UnitEvent::Lapsed { to } => {
+                self.change_unit(number, |unit| {
+                    unit.state = *to;
+                    // The load was reported with a heartbeat, so it is at least as old as the lease.
+                    unit.load = unit.load.filter(|_| *to == UnitState::Suspect);
+                });
+                self.publish_unit(to.word(), cmu, to.word());
+            }
+            UnitEvent::Reported { highest } => {
+                let is_plausible = Self::is_plausible(*highest, self.applied);
+                self.raise_last_epoch(self.last_with(*highest, self.applied));
+                self.change_unit(number, |unit| unit.reported = is_plausible);
+                self.renew(number, at);
+            }
+            UnitEvent::Drained { on } => {
+                self.change_unit(number, |unit| unit.draining = *on);
+                let word = self.indexed_unit(number).map_or("", Unit::word);
+                self.publish_unit(if *on { "draining" } else { "undrained" }, cmu, word);
+            }
+            UnitEvent::Down => self.lose_unit(at, number, Cause::Down),
+            UnitEvent::Forgotten => {
+                self.end_stream(cmu);
+                self.remove_unit(number);
+                self.publish_unit("forgotten", cmu, "");
+            }
+            UnitEvent::Disowned { e164, epoch } => {
+                self.tell_release(cmu, e164, *epoch);
+                // The realm may have no record of the conference.
+                if let Some(conference) = self.find(e164).and_then(|id| self.conferences.get_mut(id)) {
+                    // No index depends on `disowned`.
+                    conference.disown(cmu, *epoch);
+                }
+            }
+        }
+    }
+
+    /// Renews the lease of a unit; a suspect or unreachable unit is up again.
+    pub(super) fn renew(&mut self, number: u32, at: Millis) {
+        let Some(unit) = self.indexed_unit(number) else { return };
+        let back = matches!(unit.state, UnitState::Suspect | UnitState::Unreachable);
+        let cmu = unit.cmu.clone();
+        self.change_unit(number, |unit| {
+            unit.renewed = at;
+            if back {
+                unit.state = UnitState::Up;
+            }
+        });
+        if back {
+            let word = self.indexed_unit(number).map_or("", Unit::word);
+            self.publish_unit("up", &cmu, word);
+        }
+    }
+
+    pub(super) fn join(&mut self, at: Millis, cmu: &Name, capacity: u32, zone: Option<&Name>, lease: Millis) {
+        let zone = zone.map(|zone| self.zone_name(zone));
+        if let Some(number) = self.find_unit(cmu) {
+            let Some(was) = self.indexed_unit(number).map(|unit| unit.state) else { return };
+            self.change_unit(number, |unit| {
+                (unit.capacity, unit.zone, unit.lease, unit.renewed) = (capacity, zone, lease, at);
+                unit.state = UnitState::Up;
+                if was == UnitState::Down {
+                    // Nothing is placed on the unit before it has reported its list.
+                    (unit.reported, unit.joined) = (false, at);
+                }
+            });
+            if was != UnitState::Up {
+                let word = self.indexed_unit(number).map_or("", Unit::word);
+                self.publish_unit(if was == UnitState::Down { "joined" } else { "up" }, cmu, word);
+            }
+            return;
+        }
+        let host = self.hosts.get(host_of(cmu)).map(|host| host.current);
+        if let Some(Some(before)) = host {
+            self.replace(at, before);
+        }
+        self.enter_unit(Unit {
+            cmu: cmu.clone(),
+            zone,
+            capacity,
+            // If the record of the host's last unit was deleted, its conferences may still run there.
+            reported: host != Some(None),
+            lease,
+            renewed: at,
+            joined: at,
+            ..Unit::default()
+        });
+        self.publish_unit("joined", cmu, "up");
+    }
+
+    /// Removes a unit that another incarnation on its host replaces.
+    fn replace(&mut self, at: Millis, number: u32) {
+        self.lose_unit(at, number, Cause::Replaced);
+        let Some(cmu) = self.take_unit(number) else { return };
+        if let Some(host) = self.hosts.get_mut(host_of(&cmu)).expected("a unit has a host") {
+            if host.replaced.len() >= MAX_REPLACED {
+                host.replaced.pop_front();
+            }
+            host.replaced.push_back(cmu.clone());
+        }
+        self.end_stream(&cmu);
+        self.publish_unit("replaced", &cmu, "replaced");
+    }
+
+    /// A unit is lost: its conferences follow the table of transitions, and moves to the unit are cancelled.
+    fn lose_unit(&mut self, at: Millis, number: u32, cause: Cause) {
+        // First, so that the placement index is not updated for every conference.
+        self.placement_index.remove(number);
+        let Some(unit) = self.units.get_mut(number).expected("a unit that is lost was there") else { return };
+        let first = unit.state != UnitState::Down;
+        (unit.state, unit.load) = (UnitState::Down, None);
+        if first {
+            unit.down_since = at;
+        }
+        let (cmu, owned, targets) = (unit.cmu.clone(), unit.owned.clone(), unit.targets.clone());
+        if first && cause != Cause::Replaced {
+            self.publish_unit("down", &cmu, "down");
+        }
+        for (_, id) in targets {
+            self.cancel_move(id, cause, false);
+        }
+        for (_, id) in owned {
+            self.lose(at, id, cause);
+        }
+        self.relink_unit(number);
+    }
+
+    pub(super) fn restart(&mut self, at: Millis, gone: &[Name]) {
+        for cmu in gone {
+            if let Some((number, _)) = self.named_unit(cmu) {
+                self.lose_unit(at, number, Cause::Restart);
+            }
+        }
+        let all: Vec<u32> = self.unit_names.values().copied().collect();
+        for number in all {
+            let Some(unit) = self.indexed_unit(number) else { continue };
+            let (cmu, owned) = (unit.cmu.clone(), unit.owned.clone());
+            let mut asked = false;
+            for (_, id) in owned {
+                let Some(conference) = self.indexed(id) else { continue };
+                match effective(conference, transition(Trigger::RestartAlive, Some(conference.state))) {
+                    Transition::Waiting => {
+                        self.change(id, |conference| {
+                            (conference.state, conference.since, conference.cause) =
+                                (State::Waiting, at, Cause::Restart);
+                        });
+                        asked = true;
+                        self.publish("waiting", id, Some(Cause::Restart));
+                    }
+                    Transition::Ended => {
+                        let cause = conference.cause;
+                        self.release(id);
+                        self.end(at, id, cause);
+                    }
+                    // While no scheduler was there, the unit may have been cut off from Redis as well.
+                    Transition::Stays if conference.state == State::Creating => {
+                        self.change(id, |conference| conference.since = at);
+                    }
+                    Transition::Stays => {}
+                    _ => {
+                        invariant!("a conference of a unit that is alive stays, waits for a report, or ends");
+                    }
+                }
+            }
+            if asked {
+                self.tell_report(&cmu, false);
+            }
+        }
+    }
+}
