@@ -44,7 +44,6 @@ pub(super) fn book(
     }
     let settings = Settings::default().with(&changes, call.ctx.clock())?;
     step::create::<Book>(call.ctx, name, &Event::Opened(settings))?;
-    // The event that opens a book has not all settings.
     answer::<Book>(call, &ManagerRequest::Configure(changes).into())
 }
 

@@ -24,7 +24,7 @@ pub(super) fn reply_book(ctx: Context<'_>, book: &Book, now: i64) {
     let (term, leader) = book.leader();
     let ([free, dealt, revoking, frozen], instances, modules) = book.totals();
     let count = |count: usize| Field::Number(count as i64);
-    let margin = book.policy().margin.to_string();
+    let margin = settings.margin.to_string();
     let fields = [
         ("cap", Field::Number(settings.cap as i64)),
         ("dwell", Field::Number(settings.dwell)),
@@ -44,8 +44,8 @@ pub(super) fn reply_book(ctx: Context<'_>, book: &Book, now: i64) {
         ("frozen", count(frozen)),
         ("logins", count(book.live_logins())),
         ("margin", Field::Text(margin.as_bytes())),
-        ("lendlevel", Field::Number(book.policy().lend_level.into())),
-        ("events", Field::Number(book.policy().events.into())),
+        ("lendlevel", Field::Number(settings.lend_level.into())),
+        ("events", Field::Number(settings.events.into())),
     ];
     begin(ctx, &fields, 1);
     ctx.reply_string(b"turns");
@@ -99,7 +99,7 @@ pub(super) fn reply_module(ctx: Context<'_>, book: &Book, module: &Module, now: 
             ("state", Field::Text(instance.presence.word().as_bytes())),
             ("dealt", Field::Number(instance.dealt.into())),
             ("revoking", Field::Number(instance.accounts.len() as i64 - i64::from(instance.dealt))),
-            ("target", Field::Number(instance.offset)),
+            ("target", Field::Number(instance.offset.into())),
         ];
         reply_record(ctx, &fields);
     }

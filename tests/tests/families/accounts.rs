@@ -1,6 +1,6 @@
 //! Books of accounts.
 
-use allot_core::account::{Book as State, Event};
+use allot_core::account::{Book as State, Event, InstanceEvent};
 use allot_tests::books::{BOOK, Book, BookWorkload};
 use allot_tests::damage::Dump;
 use allot_tests::garbage::Garbage;
@@ -146,7 +146,7 @@ impl Family for Accounts {
     }
 
     fn observe(assigned: &mut usize, _at: i64, event: &Event, _before: Option<&State>) {
-        if let Event::Dealt { accounts, .. } = event {
+        if let Event::Instance { event: InstanceEvent::Dealt { accounts }, .. } = event {
             *assigned += accounts.len();
         }
     }

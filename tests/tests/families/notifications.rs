@@ -105,9 +105,9 @@ fn every_account_event_is_a_keyspace_notification_and_counted() {
         ("TARIFF QUOTA 3 ACCOUNTS 1 q", vec!["repriced"]),
         ("DEL 1 q", vec!["deleted"]),
         ("DEPARTMENT d CAP 500", vec!["department-capped"]),
-        ("BOOK MARGIN 1", vec!["book-tuned"]),
-        ("MODULE m DEPARTMENT d INSTANCES 1 MIN 0", vec!["module-tuned"]),
-        ("MODULE x DEPARTMENT d INSTANCES 1", vec!["module-defined", "module-tuned"]),
+        ("BOOK MARGIN 1", vec!["book-configured"]),
+        ("MODULE m DEPARTMENT d INSTANCES 1 MIN 0", vec!["module-defined"]),
+        ("MODULE x DEPARTMENT d INSTANCES 1", vec!["module-defined"]),
         ("DELMODULE x", vec!["module-removed"]),
     ] {
         book.ok(line);

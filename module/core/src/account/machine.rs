@@ -69,7 +69,7 @@ impl Machine for Book {
     }
 
     fn stream_length(&self, _: &[u8]) -> u32 {
-        self.policy().events
+        self.settings().events
     }
 
     fn flushed(sent: Sent) -> Event {

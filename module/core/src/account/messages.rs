@@ -18,7 +18,7 @@ fn message(event: &str) -> Message {
 impl Book {
     /// Writes a message that `make` makes, if the book keeps a stream.
     fn tell(&mut self, make: impl FnOnce(&Self) -> Option<Message>) {
-        if self.policy.events == 0 {
+        if self.settings.events == 0 {
             return;
         }
         if let Some(message) = make(self) {
@@ -57,7 +57,7 @@ impl Book {
     /// Writes which step of its tariff an account has reached, and which budgets have reached a part of their caps, when
     /// the last `count` instructions were counted.
     pub(super) fn tell_of_use(&mut self, id: u32, count: u64) {
-        if self.policy.events == 0 {
+        if self.settings.events == 0 {
             return;
         }
         let Some(account) = self.indexed(id) else { return };

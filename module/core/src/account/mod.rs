@@ -3,14 +3,11 @@
 //! are used before extra instructions are paid.
 //!
 //! One book is one state. The path of a request: `request` -> `decide` -> `outcome` (events and a reply) -> `event` ->
-//! `apply`. Events of another server pass `admission` first. `model` has the state: modules and their instances,
+//! `apply`. Events of another server pass `admits` first. `event` defines the events, and what they change. `model` has the state: modules and their instances,
 //! accounts, tariffs, sums of use, and the indexes over them. `snapshot` encodes and decodes the whole state, `read` has
 //! the queries, `quality` measures assignments.
 
-mod admission;
-mod apply;
 pub mod decide;
-mod encoding;
 pub mod event;
 mod machine;
 mod messages;
@@ -23,7 +20,7 @@ pub mod snapshot;
 
 pub use decide::{assign, rebalance};
 pub use decide::{decide, decide_due, decide_over};
-pub use event::Event;
+pub use event::{AccountEvent, Event, InstanceEvent};
 pub use model::state::{Book, Settings};
 pub use model::{place, record, state, tariff};
 pub use outcome::{Decision, Reply};

@@ -1,6 +1,6 @@
 //! The outcome of a request: events to apply, and the reply to the caller.
 
-use super::event::Event;
+use super::event::{Event, InstanceEvent};
 use super::model::record::Name;
 use super::model::tariff::Amount;
 use super::read::Used;
@@ -8,6 +8,7 @@ use crate::shared::Bytes;
 use crate::shared::decision;
 use crate::words;
 
+pub(super) use crate::shared::decision::{decided, unchanged};
 pub(super) use crate::shared::refusal::refuse;
 
 /// Events to apply, and the reply to the caller.
@@ -41,14 +42,6 @@ pub enum Reply {
 /// A decision, or a refusal.
 pub type Decided = decision::Decided<Event, Reply>;
 
-pub(super) fn decided(event: Event, reply: Reply) -> Decision {
-    Decision::event(event, reply)
-}
-
-pub(super) fn unchanged(reply: Reply) -> Decision {
-    Decision::unchanged(reply)
-}
-
 words! {
     /// Why rebalancing moves an account.
     pub enum Reason {
@@ -78,6 +71,6 @@ impl Shift {
     /// The event of the move.
     pub fn event(&self) -> Event {
         let (module, instance) = self.to.clone();
-        Event::Shifted { account: self.account.clone(), module, instance }
+        InstanceEvent::Shifted { account: self.account.clone() }.of(module, instance)
     }
 }

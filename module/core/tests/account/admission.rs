@@ -1,10 +1,10 @@
 //! Events that no decision on a book could have made are refused, and change nothing.
 
-use super::rig::{HOUR, Rig, login, name};
-use allot_core::account::Event;
+use super::rig::{HOUR, Rig, name};
 use allot_core::account::record::Name;
 use allot_core::account::request::ManagerRequest;
 use allot_core::account::tariff::MAX_COUNT;
+use allot_core::account::{AccountEvent, Event, InstanceEvent};
 use allot_core::shared::Bytes;
 
 fn names(numbers: &[usize]) -> Vec<Bytes> {
@@ -17,6 +17,10 @@ fn account(number: usize) -> Bytes {
 
 fn module(module: &str) -> Name {
     Name::from(module.as_bytes())
+}
+
+fn of(number: usize, event: AccountEvent) -> Event {
+    Event::Account { account: account(number), event }
 }
 
 #[track_caller]
@@ -45,7 +49,7 @@ fn no_event_names_an_account_twice_or_none() {
         refuses(&rig, &Event::Deleted { accounts: accounts.clone() });
         refuses(&rig, &Event::Withdrawn { accounts: accounts.clone() });
         refuses(&rig, &Event::Rehomed { module: module("n"), accounts: accounts.clone() });
-        refuses(&rig, &Event::Dealt { module: m, instance: a, accounts });
+        refuses(&rig, &InstanceEvent::Dealt { accounts }.of(m, a));
     }
 }
 
@@ -55,7 +59,7 @@ fn frozen_account_is_neither_dealt_nor_withdrawn() {
     let number = held_by(&rig, "a");
     rig.ask(ManagerRequest::Freeze { account: name(number).as_bytes(), on: true }).unwrap();
     let (module, instance, accounts) = (module("m"), module("a"), names(&[number]));
-    refuses(&rig, &Event::Dealt { module, instance, accounts: accounts.clone() });
+    refuses(&rig, &InstanceEvent::Dealt { accounts: accounts.clone() }.of(module, instance));
     refuses(&rig, &Event::Withdrawn { accounts });
 }
 
@@ -64,7 +68,7 @@ fn account_is_dealt_within_its_module() {
     let mut rig = rig();
     rig.attach("n", "x");
     let accounts = names(&[held_by(&rig, "a")]);
-    refuses(&rig, &Event::Dealt { module: module("n"), instance: module("x"), accounts: accounts.clone() });
+    refuses(&rig, &InstanceEvent::Dealt { accounts: accounts.clone() }.of(module("n"), module("x")));
     refuses(&rig, &Event::Rehomed { module: module("m"), accounts });
 }
 
@@ -72,7 +76,7 @@ fn account_is_dealt_within_its_module() {
 fn only_an_account_in_use_is_recalled() {
     let rig = rig();
     let accounts = names(&[held_by(&rig, "a")]);
-    refuses(&rig, &Event::Recalled { module: module("m"), instance: module("b"), accounts });
+    refuses(&rig, &InstanceEvent::Recalled { accounts }.of(module("m"), module("b")));
 }
 
 #[test]
@@ -81,33 +85,21 @@ fn account_that_is_being_deleted_is_neither_frozen_nor_rehomed() {
     let number = held_by(&rig, "a");
     rig.login(&name(number), "a", HOUR);
     rig.ask(ManagerRequest::Del { accounts: vec![name(number).as_bytes()] }).unwrap();
-    refuses(&rig, &Event::Frozen { account: account(number) });
-    refuses(&rig, &Event::Halted { account: account(number) });
+    refuses(&rig, &of(number, AccountEvent::Frozen));
     refuses(&rig, &Event::Rehomed { module: module("n"), accounts: names(&[number]) });
-    refuses(&rig, &Event::Renewed { account: account(number), until: HOUR });
-}
-
-#[test]
-fn account_in_use_is_halted_and_not_frozen() {
-    let mut rig = rig();
-    let number = held_by(&rig, "a");
-    rig.ask(login(&name(number), "a", "t", HOUR)).unwrap();
-    refuses(&rig, &Event::Frozen { account: account(number) });
-    assert!(rig.book.admits(&Event::Halted { account: account(number) }).is_ok());
+    refuses(&rig, &of(number, AccountEvent::Renewed { until: HOUR }));
 }
 
 #[test]
 fn account_is_shifted_from_an_active_instance_to_another() {
     let mut rig = rig();
-    let shifted = |number: usize, instance: &str| Event::Shifted {
-        account: account(number),
-        module: module("m"),
-        instance: module(instance),
+    let shifted = |number: usize, instance: &str| {
+        InstanceEvent::Shifted { account: account(number) }.of(module("m"), module(instance))
     };
     let number = held_by(&rig, "a");
     assert!(rig.book.admits(&shifted(number, "b")).is_ok());
     refuses(&rig, &shifted(number, "a"));
-    rig.apply(&Event::Away { module: module("m"), instance: module("a"), until: HOUR });
+    rig.apply(&InstanceEvent::Away { until: HOUR }.of(module("m"), module("a")));
     refuses(&rig, &shifted(number, "b"));
 }
 
@@ -116,15 +108,14 @@ fn presence_of_an_instance_changes_step_by_step() {
     let mut rig = rig();
     rig.attach("m", "c");
     let (m, a, c) = (module("m"), module("a"), module("c"));
-    let placed =
-        |instance: &Name, active| Event::Placed { module: m.clone(), instance: instance.clone(), active };
+    let placed = |instance: &Name, active| InstanceEvent::Placed { active }.of(m.clone(), instance.clone());
     let attached =
         |instance: &Name, active| Event::Attached { module: m.clone(), instance: instance.clone(), active };
     refuses(&rig, &placed(&a, true));
     refuses(&rig, &placed(&c, false));
     refuses(&rig, &attached(&a, true));
     refuses(&rig, &attached(&c, false));
-    let away = |instance: &Name| Event::Away { module: m.clone(), instance: instance.clone(), until: HOUR };
+    let away = |instance: &Name| InstanceEvent::Away { until: HOUR }.of(m.clone(), instance.clone());
     refuses(&rig, &away(&c));
     rig.apply(&away(&a));
     rig.apply(&away(&a));
@@ -135,14 +126,14 @@ fn presence_of_an_instance_changes_step_by_step() {
 #[test]
 fn login_ends_and_is_renewed_only_while_it_lasts() {
     let rig = rig();
-    refuses(&rig, &Event::LoggedOut { account: account(0), lapsed: false });
-    refuses(&rig, &Event::Renewed { account: account(0), until: HOUR });
+    refuses(&rig, &of(0, AccountEvent::LoggedOut { lapsed: false }));
+    refuses(&rig, &of(0, AccountEvent::Renewed { until: HOUR }));
 }
 
 #[test]
 fn use_beyond_any_count_is_refused() {
     let mut rig = rig();
-    let used = |count| Event::Used { account: account(0), count };
+    let used = |count| of(0, AccountEvent::Used { count });
     rig.apply(&used(MAX_COUNT - 1));
     rig.apply(&used(1));
     rig.check();

@@ -2,7 +2,7 @@
 
 use super::rig::{HOUR, Rig, login, name, tariff, usage};
 use allot_core::account::request::{Changes, InstanceRequest, ManagerRequest, ModuleSettings};
-use allot_core::account::tariff::{Amount, Step, Tariff};
+use allot_core::account::tariff::{Amount, MAX_COUNT, Step, Tariff};
 use allot_core::account::{Event, Settings};
 
 /// Modules m and n of department a/b, and o of a, with one account and one instance each.
@@ -232,4 +232,17 @@ fn only_a_module_without_accounts_and_instances_is_deleted() {
     rig.check();
     let pick = InstanceRequest::Pick { module: b"m", instance: b"again", count: 1 };
     assert_eq!(rig.code(pick), "OK");
+}
+
+#[test]
+fn greatest_caps_reach_a_replica() {
+    let mut rig = Rig::with(1, 1, &["a"]);
+    let most = MAX_COUNT as i64;
+    let settings =
+        ModuleSettings { module: b"m", department: b"d", instances: 1, ..ModuleSettings::default() };
+    define(&mut rig, ModuleSettings { cap: Some(most), ..settings });
+    cap(&mut rig, b"d", most);
+    rig.ask(ManagerRequest::Configure(Changes { cap: Some(most), ..Changes::default() })).unwrap();
+    rig.check();
+    assert_eq!(rig.code(ManagerRequest::Department { department: b"d", cap: most + 1 }), "ERR");
 }

@@ -4,7 +4,7 @@ use super::rig::{HOUR, Rig, login, name, tariff, usage};
 use allot_core::account::place::Presence;
 use allot_core::account::record::AccountState;
 use allot_core::account::request::{InstanceRequest, ManagerRequest};
-use allot_core::account::{Event, Reply, Settings};
+use allot_core::account::{InstanceEvent, Reply, Settings};
 
 const MINUTE: i64 = 60_000;
 
@@ -152,7 +152,7 @@ fn account_frozen_in_transit_is_replaced_at_its_destination() {
         rig.login(&account, "a", HOUR);
         let module = if to == "b" { "m" } else { "n" };
         let (module, instance) = (module.as_bytes().into(), to.as_bytes().into());
-        rig.apply(&Event::Shifted { account: account.as_bytes().into(), module, instance });
+        rig.apply(&InstanceEvent::Shifted { account: account.as_bytes().into() }.of(module, instance));
         assert_eq!(rig.standing(&account), AccountState::Revoking);
         freeze(&mut rig, &account);
         rig.check();

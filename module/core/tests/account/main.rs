@@ -23,6 +23,7 @@ mod replays;
 mod reports;
 mod rig;
 mod sessions;
+mod snapshot;
 mod spec;
 mod targets;
 mod use_of_accounts;

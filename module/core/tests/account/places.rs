@@ -4,7 +4,7 @@ use super::rig::{HOUR, Rig, name, tariff, usage};
 use allot_core::account::place::Share;
 use allot_core::account::rebalance::Shift;
 use allot_core::account::request::{Changes, ManagerRequest, ModuleSettings};
-use allot_core::account::{Event, Reply, Settings};
+use allot_core::account::{Event, InstanceEvent, Reply, Settings};
 
 const MINUTE: i64 = 60_000;
 
@@ -81,10 +81,13 @@ fn a_rolling_restart_moves_no_account() {
             rig.detach("m", restarted, 0);
             rig.pass(MINUTE);
             rig.attach("m", restarted);
-            let dealt: Vec<&Event> =
-                rig.seen.iter().filter(|event| matches!(event, Event::Dealt { .. })).collect();
+            let dealt: Vec<&Event> = rig
+                .seen
+                .iter()
+                .filter(|event| matches!(event, Event::Instance { event: InstanceEvent::Dealt { .. }, .. }))
+                .collect();
             let own = dealt.iter().all(
-                |event| matches!(event, Event::Dealt { instance, .. } if **instance == *restarted.as_bytes()),
+                |event| matches!(event, Event::Instance { instance, .. } if **instance == *restarted.as_bytes()),
             );
             assert!(own, "{dealt:?}");
             rig.check();

@@ -6,11 +6,11 @@ use super::rig::{HOUR, name};
 use super::sessions::Sessions;
 use allot_core::account::decide::USUAL_MOVES;
 use allot_core::account::place::Share;
-use allot_core::account::quality::{imbalance, least_cost, least_moves};
+use allot_core::account::quality::least_cost;
 use allot_core::account::rebalance::Shift;
 use allot_core::account::request::{InstanceRequest, ManagerRequest, ModuleSettings, Request};
 use allot_core::account::tariff::{Amount, Step, Tariff};
-use allot_core::account::{Book, Event, Reply, Settings, decide, decide_due};
+use allot_core::account::{Book, Event, InstanceEvent, Reply, Settings, decide, decide_due};
 
 /// A book that is changed without a replica: large ones take long enough.
 struct Plain {
@@ -39,7 +39,7 @@ impl Plain {
                 return dealt;
             }
             for event in due {
-                if let Event::Dealt { accounts, .. } = &event {
+                if let Event::Instance { event: InstanceEvent::Dealt { accounts }, .. } = &event {
                     dealt += accounts.len();
                 }
                 self.sessions.apply(&mut self.book, self.now, &event);
@@ -306,4 +306,33 @@ fn heavy_demand_costs_hardly_more_than_the_least_possible() {
         let beyond = |month: &Outcome| month.cost.0 - month.least.0;
         assert!(beyond(&rebalanced) * 50 <= beyond(&fixed), "{} against {}", rebalanced.cost, fixed.cost);
     }
+}
+
+/// The difference between the largest and the smallest share; 0 or 1 is even.
+pub(crate) fn imbalance(shares: &[usize]) -> usize {
+    let largest = shares.iter().max().copied().unwrap_or(0);
+    largest - shares.iter().min().copied().unwrap_or(0)
+}
+
+/// The fewest moves that make shares even to within one, if the largest shares stay the larger ones. O(n log n).
+pub(crate) fn least_moves(shares: &[usize]) -> usize {
+    let total: usize = shares.iter().sum();
+    let Some(even) = total.checked_div(shares.len()) else { return 0 };
+    let larger = total - even * shares.len();
+    let mut sorted = shares.to_vec();
+    sorted.sort_unstable_by(|account, other| other.cmp(account));
+    sorted
+        .iter()
+        .enumerate()
+        .map(|(place, &share)| share.saturating_sub(even + usize::from(place < larger)))
+        .sum()
+}
+
+#[test]
+fn the_fewest_moves_are_what_lies_above_the_even_shares() {
+    assert_eq!(least_moves(&[4, 4, 4, 0]), 3);
+    assert_eq!(least_moves(&[5, 4, 4, 0]), 3);
+    assert_eq!(least_moves(&[3, 2, 2]), 0);
+    assert_eq!(least_moves(&[]), 0);
+    assert_eq!((imbalance(&[5, 4, 7]), imbalance(&[])), (3, 0));
 }

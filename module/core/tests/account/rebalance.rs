@@ -3,7 +3,7 @@
 use super::rig::{HOUR, Rig, name, tariff, usage};
 use allot_core::account::rebalance::Shift;
 use allot_core::account::request::{Changes, ManagerRequest, ModuleSettings};
-use allot_core::account::{Event, Reply, Settings};
+use allot_core::account::{InstanceEvent, Reply, Settings};
 
 fn rebalance(rig: &mut Rig, max_moves: i64) -> Vec<Shift> {
     let reply = rig.ask(ManagerRequest::Rebalance { dry_run: false, max_moves });
@@ -62,7 +62,7 @@ fn an_account_is_moved_twice_a_day_at_most() {
     };
     let shift = |rig: &mut Rig, account: &str, instance: &str| {
         let (module, instance) = (b"m"[..].into(), instance.as_bytes().into());
-        rig.apply(&Event::Shifted { account: account.as_bytes().into(), module, instance });
+        rig.apply(&InstanceEvent::Shifted { account: account.as_bytes().into() }.of(module, instance));
     };
     // Demand goes to and fro: these were moved there and back, and one once.
     let (once, twice) = (of(&rig, "a")[0].clone(), of(&rig, "b"));

@@ -1,8 +1,8 @@
 //! Use that instances report as a total since their assignment, and epochs that are raised after a failover.
 
 use super::rig::{Rig, login, name};
+use allot_core::account::Reply;
 use allot_core::account::request::{InstanceRequest, ManagerRequest};
-use allot_core::account::{Book, Reply};
 
 const DAY_AHEAD: u64 = 24 * 3_600_000_000;
 
@@ -88,23 +88,4 @@ fn epoch_cannot_be_raised_far_beyond_the_clock() {
     assert_eq!(raise(&mut rig, now + DAY_AHEAD, None), "OK");
     assert_eq!(rig.code(ManagerRequest::Raise { epoch: 1, account: Some(b"nobody") }), "NOTFOUND");
     rig.check();
-}
-
-/// A book that the first version of the encoding wrote: a module with two instances and three accounts, one of which is
-/// logged in and has used 7 instructions.
-const VERSION_1: &str = include_str!("version_1.hex");
-
-#[test]
-fn snapshot_of_the_first_version_is_read() {
-    let digits: Vec<u8> = VERSION_1.bytes().filter(u8::is_ascii_hexdigit).collect();
-    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
-    let mut bytes: Vec<u8> = digits.chunks(2).map(byte).collect();
-    let book = Book::decode(&bytes).unwrap();
-    book.check().unwrap();
-    assert_eq!(book.account_called(b"a").unwrap().used, 7);
-    let written = book.encode();
-    assert_eq!((bytes[0], written[0]), (1, 2));
-    assert_eq!(Book::decode(&written).unwrap().encode(), written);
-    bytes[0] = 3;
-    assert!(Book::decode(&bytes).is_err(), "a version of the future");
 }

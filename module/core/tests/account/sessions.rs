@@ -1,7 +1,7 @@
 //! The logins and logouts that changes of a book cause at its instances.
 
 use allot_core::account::rebalance::Shift;
-use allot_core::account::{Book, Event};
+use allot_core::account::{AccountEvent, Book, Event, InstanceEvent};
 
 /// How often instances got an account, and how often they lost one. An instance that uses all its accounts logs in or
 /// out each time.
@@ -18,12 +18,14 @@ impl Sessions {
             Event::Deleted { accounts }
             | Event::Rehomed { accounts, .. }
             | Event::Withdrawn { accounts }
-            | Event::Dealt { accounts, .. }
-            | Event::Recalled { accounts, .. } => accounts,
-            Event::Shifted { account, .. }
-            | Event::LoggedOut { account, .. }
-            | Event::Frozen { account }
-            | Event::Halted { account } => std::slice::from_ref(account),
+            | Event::Instance {
+                event: InstanceEvent::Dealt { accounts } | InstanceEvent::Recalled { accounts },
+                ..
+            } => accounts,
+            Event::Instance { event: InstanceEvent::Shifted { account }, .. }
+            | Event::Account { account, event: AccountEvent::LoggedOut { .. } | AccountEvent::Frozen } => {
+                std::slice::from_ref(account)
+            }
             _ => &[],
         };
         let holders = |book: &Book| -> Vec<Option<u32>> {

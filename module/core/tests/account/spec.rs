@@ -1,11 +1,11 @@
 //! The specification, sentence by sentence.
 
+use super::quality::{imbalance, least_moves};
 use super::rig::{HOUR, Rig, login, name, tariff, usage};
 use allot_core::account::place::Presence;
-use allot_core::account::quality::{imbalance, least_moves};
 use allot_core::account::record::AccountState;
 use allot_core::account::request::{Changes, InstanceRequest, ManagerRequest, ModuleSettings};
-use allot_core::account::{Event, Reply, Settings};
+use allot_core::account::{Event, InstanceEvent, Reply, Settings};
 
 const MINUTE: i64 = 60_000;
 
@@ -21,7 +21,13 @@ fn a_deal_is_even_to_within_one_and_a_join_moves_the_fewest() {
         let moved: usize = rig
             .seen
             .iter()
-            .map(|e| if let Event::Dealt { accounts, .. } = e { accounts.len() } else { 0 })
+            .map(|e| {
+                if let Event::Instance { event: InstanceEvent::Dealt { accounts }, .. } = e {
+                    accounts.len()
+                } else {
+                    0
+                }
+            })
             .sum();
         assert_eq!((moved, imbalance(&rig.shares("m")) <= 1), (least_moves(&before), true), "join {joins}");
     }
@@ -281,7 +287,7 @@ fn joining_instance_gets_its_share_after_rebalancing() {
         let from = rig.holder(&account);
         if from == "a" && number < 8 {
             let (module, instance) = (b"m"[..].into(), b"b"[..].into());
-            rig.apply(&Event::Shifted { account: account.as_bytes().into(), module, instance });
+            rig.apply(&InstanceEvent::Shifted { account: account.as_bytes().into() }.of(module, instance));
         }
     }
     assert_eq!(rig.shares("m"), [0, 8]);
@@ -305,7 +311,7 @@ fn an_account_on_its_way_to_another_module_counts_there_after_a_reload() {
     rig.login(&name(5), "x", HOUR);
     let lower = if rig.shares("n") == [3, 2] { "q" } else { "p" };
     let (module, instance) = (b"n"[..].into(), lower.as_bytes().into());
-    rig.apply(&Event::Shifted { account: name(5).as_bytes().into(), module, instance });
+    rig.apply(&InstanceEvent::Shifted { account: name(5).as_bytes().into() }.of(module, instance));
     rig.settle();
     rig.check();
     // It is deleted before it comes: then nothing is on its way any more.
@@ -344,7 +350,7 @@ fn moves_by_an_operator_outlast_the_moves_of_rebalancing() {
     let account = name(0);
     let epoch = rig.login(&account, "a", HOUR);
     let (module, instance) = (b"n"[..].into(), b"x"[..].into());
-    rig.apply(&Event::Shifted { account: account.as_bytes().into(), module, instance });
+    rig.apply(&InstanceEvent::Shifted { account: account.as_bytes().into() }.of(module, instance));
     let to_n = |rig: &mut Rig| {
         let accounts = vec![account.as_bytes()];
         rig.ask(ManagerRequest::Move { module: b"n", accounts })

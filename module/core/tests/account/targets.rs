@@ -1,7 +1,7 @@
 //! What rebalancing pinned, and how long it stays so.
 
 use super::rig::{HOUR, Rig, name};
-use allot_core::account::Event;
+use allot_core::account::InstanceEvent;
 use allot_core::account::request::ManagerRequest;
 
 /// Rebalancing moves so many accounts from one instance to another.
@@ -11,13 +11,13 @@ fn shift(rig: &mut Rig, from: &str, (module, to): (&str, &str), count: usize) {
     assert_eq!(some.len(), count);
     for account in some {
         let (module, instance) = (module.as_bytes().into(), to.as_bytes().into());
-        rig.apply(&Event::Shifted { account: account.as_bytes().into(), module, instance });
+        rig.apply(&InstanceEvent::Shifted { account: account.as_bytes().into() }.of(module, instance));
     }
     rig.settle();
     rig.check();
 }
 
-fn targets(rig: &Rig, module: &str) -> Vec<i64> {
+fn targets(rig: &Rig, module: &str) -> Vec<i32> {
     let module = rig.book.module(rig.book.find_module(module.as_bytes()).unwrap()).unwrap();
     module.instances().map(|id| rig.book.instance(id).unwrap().offset).collect()
 }
@@ -84,7 +84,7 @@ fn an_account_that_does_not_get_to_another_module_pins_nobody() {
         let account = (0..10).map(name).find(|one| rig.holder(one) == "a").unwrap();
         let epoch = rig.login(&account, "a", HOUR);
         let (module, instance) = (b"n"[..].into(), b"x"[..].into());
-        rig.apply(&Event::Shifted { account: account.as_bytes().into(), module, instance });
+        rig.apply(&InstanceEvent::Shifted { account: account.as_bytes().into() }.of(module, instance));
         rig.settle();
         assert_eq!((targets(&rig, "m"), targets(&rig, "n")), (vec![-1, 0], vec![1]));
         let (module, instance) = (b"n", b"x");

@@ -11,7 +11,7 @@ use allot_core::account::place::Share;
 use allot_core::account::quality::least_cost;
 use allot_core::account::request::{InstanceRequest, ManagerRequest, ModuleSettings, Request};
 use allot_core::account::tariff::{Amount, Tariff};
-use allot_core::account::{Book, Event, Reply, Settings, decide, decide_due};
+use allot_core::account::{Book, Event, InstanceEvent, Reply, Settings, decide, decide_due};
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Args;
 use serde::{Deserialize, Serialize};
@@ -186,9 +186,10 @@ impl Desk {
         self.book.apply(self.now, event);
         let Some(assignments) = &mut self.assignments else { return };
         // Nobody logs in, so each account is assigned at once.
-        let (accounts, module, instance) = match event {
-            Event::Dealt { module, instance, accounts } => (accounts.as_slice(), module, instance),
-            Event::Shifted { account, module, instance } => (slice::from_ref(account), module, instance),
+        let Event::Instance { module, instance, event } = event else { return };
+        let accounts = match event {
+            InstanceEvent::Dealt { accounts } => accounts.as_slice(),
+            InstanceEvent::Shifted { account } => slice::from_ref(account),
             _ => return,
         };
         let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();

@@ -11,7 +11,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, btree_set};
 
-use crate::account::event::{Event, Events};
+use crate::account::event::{Event, Events, InstanceEvent};
 use crate::account::model::place::{Instance, Module};
 use crate::account::model::record::{AccountState, Name};
 use crate::account::model::state::Book;
@@ -128,15 +128,10 @@ impl Book {
 
     /// The events that assign accounts to instances of a module.
     fn assigned(&self, module: &Module, dealt: Shares, recalled: Shares) -> Events {
-        let place = |to: u32| (module.name.clone(), self.instance_name(to));
-        let recalled = recalled.into_iter().map(|(to, accounts)| {
-            let (module, instance) = place(to);
-            Event::Recalled { module, instance, accounts }
-        });
-        let dealt = dealt.into_iter().map(|(to, accounts)| {
-            let (module, instance) = place(to);
-            Event::Dealt { module, instance, accounts }
-        });
+        let to = |event: InstanceEvent, to: u32| event.of(module.name.clone(), self.instance_name(to));
+        let recalled =
+            recalled.into_iter().map(|(id, accounts)| to(InstanceEvent::Recalled { accounts }, id));
+        let dealt = dealt.into_iter().map(|(id, accounts)| to(InstanceEvent::Dealt { accounts }, id));
         recalled.chain(dealt).collect()
     }
 
@@ -158,12 +153,5 @@ impl Book {
         };
         let ready = instance.ready.iter().rev().map(|&(_, id)| id);
         Box::new(ready.chain(instance.accounts.iter().copied().filter(in_use)))
-    }
-
-    /// The largest difference between two levels of a module's instances; 0 or 1 if the assignment is even.
-    pub fn spread(&self, module: u32) -> i64 {
-        let levels = self.modules.get(module).map(|module| &module.levels);
-        let ends = levels.and_then(|levels| Some((levels.first()?.0, levels.last()?.0)));
-        ends.map_or(0, |(lowest, highest)| highest - lowest)
     }
 }

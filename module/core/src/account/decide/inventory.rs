@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::lookups::{check_batch, known_account, known_instance, known_module, known_once};
-use crate::account::event::{Event, Events};
-use crate::account::model::place::{Instance, MAX_MIN, MAX_PLACES, Module, Policy, Presence, Share};
+use crate::account::event::{AccountEvent, Event, Events, InstanceEvent};
+use crate::account::model::place::{Instance, MAX_MIN, MAX_PLACES, Module, Policy, Presence};
 use crate::account::model::record::{AccountState, Goal, Name};
 use crate::account::model::state::Book;
 use crate::account::model::tariff::{MAX_COUNT, Tariff};
@@ -40,21 +40,16 @@ pub(super) fn decide_module(book: &Book, settings: &ModuleSettings<'_>) -> Decid
         *value = wanted as u32;
     }
     let [places, weight, reserve] = values;
-    let before = known.map(|(_, module)| module.policy).unwrap_or_default();
-    let usual = Policy { share: Share::Places, ..Policy::default() };
-    let policy = changed_policy(known.map_or(usual, |_| before), settings)?;
+    let policy = changed_policy(known.map(|(_, module)| module.policy).unwrap_or_default(), settings)?;
     let name = Name::from(settings.module);
     let department = Name::from(settings.department);
     let same = known.is_some_and(|(_, module)| {
         (module.places, module.weight, module.reserve) == (places, weight, reserve)
-            && module.department == department
+            && (&module.department, module.policy) == (&department, policy)
     });
     let mut events = Events::new();
     if !same {
-        events.push(Event::Defined { module: name.clone(), department, places, weight, reserve });
-    }
-    if policy != before {
-        events.push(Event::ModuleTuned { module: name.clone(), policy });
+        events.push(Event::Defined { module: name.clone(), department, places, weight, reserve, policy });
     }
     if let Some((id, _)) = known {
         events.extend(book.place_changes(id, places as usize));
@@ -95,9 +90,9 @@ pub(super) fn decide_department(book: &Book, department: &[u8], cap: i64) -> Dec
     let (department, cap) = (Name::from(department), checked_cap(cap)?);
     let reply = Reply::Department(department.clone());
     if book.budget(&department).map_or(0, |budget| budget.cap) == cap {
-        return Ok(unchanged(reply));
+        return unchanged(reply);
     }
-    Ok(decided(Event::DepartmentCapped { department, cap }, reply))
+    decided(Event::DepartmentCapped { department, cap }, reply)
 }
 
 pub(super) fn decide_remove_module(book: &Book, module: &[u8]) -> Decided {
@@ -111,7 +106,7 @@ pub(super) fn decide_remove_module(book: &Book, module: &[u8]) -> Decided {
         );
         return refuse(Code::BadState, text);
     }
-    Ok(decided(Event::ModuleRemoved { module: module.name.clone() }, Reply::Ok))
+    decided(Event::ModuleRemoved { module: module.name.clone() }, Reply::Ok)
 }
 
 pub(super) fn decide_reprice(book: &Book, tariff: &Tariff, accounts: &[&[u8]]) -> Decided {
@@ -121,9 +116,9 @@ pub(super) fn decide_reprice(book: &Book, tariff: &Tariff, accounts: &[&[u8]]) -
     let accounts = known_once(book, accounts, |account| *account.tariff != *tariff)?;
     let reply = Reply::Integer(accounts.len() as i64);
     if accounts.is_empty() {
-        return Ok(unchanged(reply));
+        return unchanged(reply);
     }
-    Ok(decided(Event::Repriced { tariff: tariff.clone(), accounts }, reply))
+    decided(Event::Repriced { tariff: tariff.clone(), accounts }, reply)
 }
 
 pub(super) fn decide_add(book: &Book, module: Option<&[u8]>, tariff: &Tariff, accounts: &[&[u8]]) -> Decided {
@@ -143,10 +138,7 @@ pub(super) fn decide_add(book: &Book, module: Option<&[u8]>, tariff: &Tariff, ac
     if let Some(module) = module {
         let (_, module) = known_module(book, module)?;
         let module = module.name.clone();
-        return Ok(decided(
-            Event::Added { module, tariff: tariff.clone(), accounts: names(accounts) },
-            reply,
-        ));
+        return decided(Event::Added { module, tariff: tariff.clone(), accounts: names(accounts) }, reply);
     }
     // Each account goes to the module with the fewest accounts for its weight.
     let weighs = |&(_, module): &(usize, &Module)| module.weight > 0;
@@ -181,23 +173,16 @@ pub(super) fn decide_freeze(book: &Book, account: &[u8], on: bool) -> Decided {
     let account = known_account(book, account)?;
     let reply = Reply::Account(account.name.clone());
     if (account.state == AccountState::Frozen) == on {
-        return Ok(unchanged(reply));
+        return unchanged(reply);
     }
-    let name = account.name.clone();
     if !on {
-        return Ok(decided(Event::Thawed { account: name }, reply));
+        return decided(account.event(AccountEvent::Thawed), reply);
     }
     if account.goal == Some(Goal::Delete) {
         // The account will be deleted, so no login is possible any more.
-        return Ok(unchanged(reply));
+        return unchanged(reply);
     }
-    // A login of a frozen account stays on record until it ends, so that no other terminal logs in before.
-    let event = if account.login.is_some() {
-        Event::Halted { account: name }
-    } else {
-        Event::Frozen { account: name }
-    };
-    let mut events: Events = smallvec![event];
+    let mut events: Events = smallvec![account.event(AccountEvent::Frozen)];
     events.extend(book.replacement(account));
     Ok(Decision { events, reply })
 }
@@ -210,11 +195,11 @@ pub(super) fn decide_attach(book: &Book, now: Millis, module: &[u8], instance: &
     let known = book.find_instance(id, instance).and_then(|id| book.indexed_instance(id));
     check_place(known, now)?;
     let active = match known.map(|known| known.presence) {
-        Some(Presence::Active | Presence::Standby) => return Ok(unchanged(reply)),
+        Some(Presence::Active | Presence::Standby) => return unchanged(reply),
         Some(Presence::Away) => true,
         Some(Presence::Leaving) | None => book.places_taken(id).0 < module.places as usize,
     };
-    Ok(decided(Event::Attached { module: module.name.clone(), instance: name, active }, reply))
+    decided(Event::Attached { module: module.name.clone(), instance: name, active }, reply)
 }
 
 /// Refuses an instance whose place is kept no longer: that is about to be carried out.
@@ -239,15 +224,15 @@ pub(super) fn decide_detach(
     let (id, known) = known_instance(book, module_id, module, instance)?;
     check_place(Some(known), now)?;
     if known.presence == Presence::Leaving {
-        return Ok(unchanged(Reply::Ok));
+        return unchanged(Reply::Ok);
     }
     let until = now.saturating_add(grace);
     if known.has_place() && grace > 0 {
         if known.away_until == Some(until) {
-            return Ok(unchanged(Reply::Ok));
+            return unchanged(Reply::Ok);
         }
         let (module, instance) = (module.name.clone(), known.name.clone());
-        return Ok(decided(Event::Away { module, instance, until }, Reply::Ok));
+        return decided(InstanceEvent::Away { until }.of(module, instance), Reply::Ok);
     }
     Ok(Decision { events: book.gone(&[id]), reply: Reply::Ok })
 }

@@ -1,6 +1,6 @@
 //! Requests of instances: exclusive logins with deadlines, and instructions that are counted before they are sent.
 
-use crate::account::event::Event;
+use crate::account::event::{AccountEvent, Event};
 use crate::account::model::record::{Account, AccountState, Epoch};
 use crate::account::model::state::{Book, levels_of};
 use crate::account::model::tariff::MAX_COUNT;
@@ -21,10 +21,10 @@ pub(super) fn decide_renew(now: Millis, account: &Account, epoch: Epoch, ttl: Mi
         return refuse(Code::BadState, text);
     }
     let until = now.saturating_add(ttl);
-    Ok(decided(Event::Renewed { account: account.name.clone(), until }, Reply::Account(account.name.clone())))
+    decided(account.event(AccountEvent::Renewed { until }), Reply::Account(account.name.clone()))
 }
 
-pub(super) fn decide_logout(now: Millis, account: &Account, epoch: Epoch, back: bool) -> Decision {
+pub(super) fn decide_logout(now: Millis, account: &Account, epoch: Epoch, back: bool) -> Decided {
     if back && account.state == AccountState::Dealt {
         return give_back(account, epoch);
     }
@@ -36,18 +36,17 @@ pub(super) fn decide_logout(now: Millis, account: &Account, epoch: Epoch, back: 
         // The login has ended already, or the epoch is of another login: a late logout ends nothing.
         return unchanged(Reply::Integer(0));
     }
-    decided(Event::LoggedOut { account: account.name.clone(), lapsed: false }, Reply::Integer(1))
+    decided(account.event(AccountEvent::LoggedOut { lapsed: false }), Reply::Integer(1))
 }
 
 /// Decides that an instance returns an account that was not revoked: a login ends, and the account is assigned again.
-fn give_back(account: &Account, epoch: Epoch) -> Decision {
+fn give_back(account: &Account, epoch: Epoch) -> Decided {
     if account.epoch != epoch {
         return unchanged(Reply::Integer(0));
     }
-    let name = account.name.clone();
-    let over = account.login.is_some().then(|| Event::LoggedOut { account: name.clone(), lapsed: false });
-    let withdrawn = Event::Withdrawn { accounts: vec![name] };
-    Decision { events: over.into_iter().chain([withdrawn]).collect(), reply: Reply::Integer(1) }
+    let over = account.login.is_some().then(|| account.event(AccountEvent::LoggedOut { lapsed: false }));
+    let withdrawn = Event::Withdrawn { accounts: vec![account.name.clone()] };
+    Ok(Decision { events: over.into_iter().chain([withdrawn]).collect(), reply: Reply::Integer(1) })
 }
 
 pub(super) fn decide_login(
@@ -81,12 +80,9 @@ pub(super) fn decide_login(
         let by = quoted(&login.terminal);
         return refuse(Code::NotOwner, format!("account {name} is logged in at {by} until {}", login.until));
     }
-    let event = Event::LoggedIn {
-        account: account.name.clone(),
-        terminal: Bytes::from_slice(terminal),
-        until: now.saturating_add(ttl),
-    };
-    Ok(decided(event, Reply::Account(account.name.clone())))
+    let (terminal, until) = (Bytes::from_slice(terminal), now.saturating_add(ttl));
+    let event = account.event(AccountEvent::LoggedIn { terminal, until });
+    decided(event, Reply::Account(account.name.clone()))
 }
 
 /// Refuses an epoch that is not that of the current login.
@@ -142,8 +138,8 @@ pub(super) fn decide_use(book: &Book, now: Millis, account: &Account, epoch: Epo
         return refuse(Code::Limit, text);
     }
     check_budgets(book, account, count.unsigned_abs())?;
-    let event = Event::Used { account: account.name.clone(), count: count.unsigned_abs() };
-    Ok(decided(event, Reply::Used(crate::account::read::Used::of(account, used))))
+    let event = AccountEvent::Used { count: count.unsigned_abs() };
+    decided(account.event(event), Reply::Used(crate::account::read::Used::of(account, used)))
 }
 
 /// Decides a report of the instructions since an assignment. The instance has sent them, so no cap refuses them.
@@ -166,7 +162,7 @@ pub(super) fn decide_report(book: &Book, account: &Account, epoch: Epoch, total:
     }
     let reply = Reply::Used(crate::account::read::Used::of(account, used));
     if count == 0 {
-        return Ok(unchanged(reply));
+        return unchanged(reply);
     }
-    Ok(decided(Event::Reported { account: account.name.clone(), epoch, count }, reply))
+    decided(account.event(AccountEvent::Reported { epoch, count }), reply)
 }

@@ -17,9 +17,9 @@ use self::inventory::{
     decide_remove_module, decide_reprice,
 };
 use self::lookups::{known_account, known_module, known_once};
-use crate::account::event::{Event, Events};
+use crate::account::event::{AccountEvent, Event, Events};
 use crate::account::model::record::{Account, AccountState, Epoch};
-use crate::account::model::state::{Book, BookPolicy, MAX_LEVEL, MAX_TIME, MAX_TURNS, Settings};
+use crate::account::model::state::{Book, MAX_DAILY_MOVES, MAX_LEVEL, MAX_TIME, MAX_TURNS, Settings};
 use crate::account::model::tariff::{Amount, MAX_COUNT};
 use crate::account::outcome::{Decided, Decision, Reply, Shift, decided, refuse, unchanged};
 use crate::account::request::{Changes, InstanceRequest, ManagerRequest, Request};
@@ -53,15 +53,11 @@ pub fn decide(book: &Book, now: Millis, request: &Request<'_>) -> Decided {
 fn decide_management(book: &Book, now: Millis, request: &ManagerRequest<'_>) -> Decided {
     match request {
         ManagerRequest::Configure(changes) => {
-            let (settings, policy) = (book.settings.with(changes, now)?, book.policy.with(changes)?);
-            let mut events = Events::new();
-            if settings != book.settings {
-                events.push(Event::Configured(settings));
+            let settings = book.settings.with(changes, now)?;
+            if settings == book.settings {
+                return unchanged(Reply::Book);
             }
-            if policy != book.policy {
-                events.push(Event::BookTuned(policy));
-            }
-            Ok(Decision { events, reply: Reply::Book })
+            decided(Event::Configured(settings), Reply::Book)
         }
         ManagerRequest::Claim { term, leader, force } => decide_claim(book, *term, leader, *force),
         ManagerRequest::Module(settings) => decide_module(book, settings),
@@ -72,7 +68,7 @@ fn decide_management(book: &Book, now: Millis, request: &ManagerRequest<'_>) -> 
         ManagerRequest::Del { accounts } => {
             let accounts = known_once(book, accounts, |_| true)?;
             let count = Reply::Integer(accounts.len() as i64);
-            Ok(decided(Event::Deleted { accounts }, count))
+            decided(Event::Deleted { accounts }, count)
         }
         ManagerRequest::Move { module, accounts } => {
             let (id, module) = known_module(book, module)?;
@@ -85,9 +81,9 @@ fn decide_management(book: &Book, now: Millis, request: &ManagerRequest<'_>) -> 
             let accounts = known_once(book, accounts, |account| book.moves_to(account, id))?;
             let count = Reply::Integer(accounts.len() as i64);
             if accounts.is_empty() {
-                return Ok(unchanged(count));
+                return unchanged(count);
             }
-            Ok(decided(Event::Rehomed { module: module.name.clone(), accounts }, count))
+            decided(Event::Rehomed { module: module.name.clone(), accounts }, count)
         }
         ManagerRequest::Freeze { account, on } => decide_freeze(book, account, *on),
         ManagerRequest::Attach { module, instance } => decide_attach(book, now, module, instance),
@@ -117,7 +113,7 @@ fn decide_work(book: &Book, now: Millis, request: &InstanceRequest<'_>) -> Decid
         }
         InstanceRequest::Logout { account, epoch, back, term } => {
             fence::check_term(book.term, *term)?;
-            Ok(logins::decide_logout(now, known_account(book, account)?, *epoch, *back))
+            logins::decide_logout(now, known_account(book, account)?, *epoch, *back)
         }
         InstanceRequest::Pick { module, instance, count } => {
             pick::decide_pick(book, module, instance, *count)
@@ -152,7 +148,7 @@ pub fn decide_over(book: &Book, now: Millis, limit: usize) -> Events {
     events.extend((0..turns).map(|_| Event::MonthTurned));
     for id in book.logins.due(now, limit) {
         if let Some(account) = book.indexed(id) {
-            events.push(Event::LoggedOut { account: account.name.clone(), lapsed: true });
+            events.push(account.event(AccountEvent::LoggedOut { lapsed: true }));
         }
     }
     events.extend(book.gone(&book.away.due(now, limit)));
@@ -166,23 +162,35 @@ impl Settings {
     /// `ERR` if a setting is out of range.
     pub fn with(&self, changes: &Changes, now: Millis) -> Result<Self, Refusal> {
         let mut settings = self.clone();
-        let range = |name: &str, value: i64, least: i64, most: i64| {
-            if (least..=most).contains(&value) {
+        let range = |name: &str, value: i64, most: i64| {
+            if (0..=most).contains(&value) {
                 return Ok(value);
             }
-            refuse(Code::Err, format!("{name} must be {least} to {most}, not {value}"))
+            refuse(Code::Err, format!("{name} must be 0 to {most}, not {value}"))
         };
         if let Some(cap) = changes.cap {
-            settings.cap = range("CAP", cap, 0, MAX_COUNT as i64)?.unsigned_abs();
+            settings.cap = range("CAP", cap, MAX_COUNT as i64)?.unsigned_abs();
         }
         if let Some(dwell) = changes.dwell {
-            settings.dwell = range("DWELL", dwell, 0, MAX_TTL)?;
+            settings.dwell = range("DWELL", dwell, MAX_TTL)?;
         }
         if let Some(moves) = changes.max_moves {
-            settings.max_moves = range("MAXMOVES", moves, 0, 1000)? as u32;
+            settings.max_moves = range("MAXMOVES", moves, MAX_DAILY_MOVES.into())? as u32;
+        }
+        if let Some(margin) = changes.margin {
+            if margin > Amount::MAX_PRICE {
+                return refuse(Code::Err, "MARGIN must be less than a billion");
+            }
+            settings.margin = margin;
+        }
+        if let Some(level) = changes.lend_level {
+            settings.lend_level = range("LENDLEVEL", level, MAX_LEVEL.into())? as u32;
+        }
+        if let Some(events) = changes.events {
+            settings.events = range("EVENTS", events, u32::MAX.into())? as u32;
         }
         if let Some(turns) = &changes.turns {
-            let rises = turns.windows(2).all(|pair| matches!(pair, [turn, next] if turn < next));
+            let rises = turns.is_sorted_by(|turn, next| turn < next);
             let within = turns.iter().all(|&turn| turn > now && turn <= MAX_TIME);
             if !rises || !within || turns.len() > MAX_TURNS {
                 let text = format!("TURNS must be 1 to {MAX_TURNS} times that are yet to come, rising");
@@ -191,25 +199,6 @@ impl Settings {
             settings.turns.clone_from(turns);
         }
         Ok(settings)
-    }
-}
-
-impl BookPolicy {
-    /// These settings with the given changes.
-    fn with(self, changes: &Changes) -> Result<Self, Refusal> {
-        let margin = changes.margin.unwrap_or(self.margin);
-        if margin > Amount::MAX_PRICE {
-            return refuse(Code::Err, "MARGIN must be less than a billion");
-        }
-        let lend_level = changes.lend_level.unwrap_or(i64::from(self.lend_level));
-        if !(0..=i64::from(MAX_LEVEL)).contains(&lend_level) {
-            return refuse(Code::Err, format!("LENDLEVEL must be 0 to {MAX_LEVEL}, not {lend_level}"));
-        }
-        let events = changes.events.unwrap_or(i64::from(self.events));
-        let Ok(events) = u32::try_from(events) else {
-            return refuse(Code::Err, format!("EVENTS must be 0 to {}, not {events}", u32::MAX));
-        };
-        Ok(Self { margin, lend_level: lend_level as u32, events })
     }
 }
 
@@ -226,7 +215,7 @@ fn decide_raise(book: &Book, now: Millis, epoch: Epoch, account: Option<&[u8]>) 
     let account = account.map(|account| known_account(book, account)).transpose()?;
     let older = |account: &&Account| account.state == AccountState::Dealt && account.epoch <= epoch;
     let raised = (book.last_epoch < epoch).then_some(Event::EpochRaised { epoch });
-    let again = account.filter(older).map(|account| Event::Reassigned { account: account.name.clone() });
+    let again = account.filter(older).map(|account| account.event(AccountEvent::Reassigned));
     let events: Events = raised.into_iter().chain(again).collect();
     let reply = Reply::Integer(i64::from(!events.is_empty()));
     Ok(Decision { events, reply })
@@ -234,5 +223,5 @@ fn decide_raise(book: &Book, now: Millis, epoch: Epoch, account: Option<&[u8]>) 
 
 fn decide_claim(book: &Book, term: u64, leader: &[u8], force: bool) -> Decided {
     let leader = fence::check_claim((book.term, book.leader.as_deref()), (term, leader), force)?;
-    Ok(decided(Event::Claimed { term, leader }, Reply::Book))
+    decided(Event::Claimed { term, leader }, Reply::Book)
 }

@@ -9,10 +9,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::account::model::place::{Instance, Module, Outlook, Presence};
+use crate::account::model::pace::Outlook;
+use crate::account::model::place::{Instance, Module, Presence};
 use crate::account::model::record::{Account, AccountState, Goal, day_of};
-use crate::account::model::rooms::Rooms;
 use crate::account::model::state::{Book, levels_of};
+use crate::account::model::supply::Rooms;
 use crate::account::model::tariff::Amount;
 use crate::shared::Millis;
 use crate::shared::list::NONE;
@@ -155,7 +156,7 @@ impl Book {
 
     /// The part of a department's name that modules have in common if they exchange accounts.
     fn sharing_department<'a>(&self, module: &'a Module) -> &'a [u8] {
-        let level = self.policy.lend_level as usize;
+        let level = self.settings.lend_level as usize;
         let outer = level.checked_sub(1).and_then(|level| levels_of(&module.department).nth(level));
         outer.unwrap_or(&module.department)
     }

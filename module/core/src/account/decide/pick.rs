@@ -1,7 +1,7 @@
 //! Decides `ACCOUNT.PICK`. An instance that finds no account to use gets one.
 
 use super::lookups::{known_instance, known_module};
-use crate::account::event::{Event, Events};
+use crate::account::event::{Events, InstanceEvent};
 use crate::account::model::place::{Instance, Module, Presence};
 use crate::account::model::record::Account;
 use crate::account::model::state::Book;
@@ -17,10 +17,9 @@ pub(super) fn decide_pick(book: &Book, module: &[u8], instance: &[u8], count: us
     let finds_none = || book.pick(instance, 1).is_empty();
     let asks = instance.presence == Presence::Active && finds_none();
     let account = if asks { book.account_for(module, id, instance) } else { None };
-    let moved = account.map(|account| Event::Shifted {
-        account: account.name.clone(),
-        module: module.name.clone(),
-        instance: instance.name.clone(),
+    let moved = account.map(|account| {
+        InstanceEvent::Shifted { account: account.name.clone() }
+            .of(module.name.clone(), instance.name.clone())
     });
     Ok(Decision { events: moved.into_iter().collect::<Events>(), reply })
 }

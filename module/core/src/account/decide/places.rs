@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::account::event::{Event, Events};
+use crate::account::event::{Event, Events, InstanceEvent};
 use crate::account::model::place::{Instance, Module, Presence};
 use crate::account::model::record::{Account, AccountState, Goal};
 use crate::account::model::state::Book;
@@ -16,7 +16,7 @@ impl Book {
             if let Some(instance) = self.indexed_instance(id) {
                 modules.entry(instance.module).or_default().insert(id);
                 let module = self.module_name(instance.module);
-                events.push(Event::Detached { module, instance: instance.name.clone() });
+                events.push(InstanceEvent::Detached.of(module, instance.name.clone()));
             }
         }
         for (id, gone) in modules {
@@ -40,13 +40,13 @@ impl Book {
         let place = self.indexed_instance(place).filter(|place| place.has_place())?;
         let module = self.indexed_module(place.module)?;
         let spare = module.free.first().and_then(|&id| self.indexed(id))?;
-        let (module, instance) = (module.name.clone(), place.name.clone());
-        Some(Event::Dealt { module, instance, accounts: vec![spare.name.clone()] })
+        let dealt = InstanceEvent::Dealt { accounts: vec![spare.name.clone()] };
+        Some(dealt.of(module.name.clone(), place.name.clone()))
     }
 
     /// The event that gives an instance a place.
     fn placed(&self, module: &Module, id: u32) -> Event {
-        Event::Placed { module: module.name.clone(), instance: self.instance_name(id), active: true }
+        InstanceEvent::Placed { active: true }.of(module.name.clone(), self.instance_name(id))
     }
 
     /// The events when the number of a module's places changes. The latest instance loses its place first; an
@@ -60,11 +60,11 @@ impl Book {
         let placed = |id: u32| self.indexed_instance(id).filter(|instance| instance.has_place());
         let all: Vec<&Instance> = module.instances().filter_map(placed).collect();
         let leave = all.iter().rev().take(taken - places).map(|instance| {
-            let (module, name) = (module.name.clone(), instance.name.clone());
-            match instance.presence {
-                Presence::Away => Event::Detached { module, instance: name },
-                _ => Event::Placed { module, instance: name, active: false },
-            }
+            let event = match instance.presence {
+                Presence::Away => InstanceEvent::Detached,
+                _ => InstanceEvent::Placed { active: false },
+            };
+            event.of(module.name.clone(), instance.name.clone())
         });
         leave.collect()
     }

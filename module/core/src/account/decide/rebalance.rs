@@ -130,7 +130,7 @@ impl Book {
             let &(_, account) = giver.spare.get(enough.min(fits.saturating_sub(1)))?;
             let value = self.value(self.indexed(account)?, below);
             let avoided = Amount(instances.get(taker)?.saves_by(&value) - giver.pays_without(&value));
-            (avoided.0 > 0 && avoided >= self.policy.margin).then_some((taker, account, avoided))
+            (avoided.0 > 0 && avoided >= self.settings.margin).then_some((taker, account, avoided))
         });
         let (taker, account, avoided) = chosen?;
         self.shift(instances, (place, account, below), taker, Reason::Cost, avoided)

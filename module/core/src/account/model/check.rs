@@ -9,7 +9,7 @@ use super::state::Book;
 use super::supply::Supply;
 use super::usage::{PastUsage, Usage};
 use crate::ensure;
-use crate::shared::codec::Damaged;
+use crate::shared::codec::{Damaged, ensure as agrees};
 use crate::shared::invariant::{Checked, Contradiction};
 use crate::shared::list::NONE;
 
@@ -108,7 +108,12 @@ impl Book {
         agrees(ours, "an account is with an instance of another module")?;
         let to = account.goal.and_then(Goal::place);
         agrees(to.is_none_or(|to| self.instances.get(to).is_some()), "an account goes nowhere")?;
-        agrees(account.epoch <= self.last_epoch, "an epoch is yet to come")?;
+        let login = account.login.as_ref().map(|login| login.epoch);
+        let last = account.history.last().map(|stay| stay.epoch);
+        let given =
+            [Some(account.epoch), login, last].into_iter().flatten().all(|one| one <= self.last_epoch);
+        agrees(given, "an epoch was not given out")?;
+        agrees(account.month <= self.month, "the month of an account is after that of the book")?;
         let lasts = account.history.last().is_some_and(|stay| stay.to.is_none());
         let stays = account.history.last().is_some_and(|stay| stay.epoch == account.epoch);
         agrees(lasts == placed && (!placed || stays), "an account's stay and its instance disagree")
@@ -240,7 +245,7 @@ impl Book {
                 "an instance has no number of its place"
             );
             taken.extend(instance.place);
-            offsets += instance.offset;
+            offsets += i64::from(instance.offset);
             if instance.presence == Presence::Active {
                 levels.insert((instance.level(), instance.place.unwrap_or(u32::MAX), id));
                 if instance.dealt > module.floor {
@@ -283,10 +288,6 @@ impl Book {
         ensure!(!self.month_starts.is_empty(), "the running month has not begun");
         Ok(())
     }
-}
-
-fn agrees(holds: bool, otherwise: &'static str) -> Result<(), Damaged> {
-    if holds { Ok(()) } else { Err(Damaged(otherwise)) }
 }
 
 #[cfg(test)]

@@ -3,13 +3,14 @@
 
 use std::sync::Arc;
 
-use super::count::step;
-use super::place::{Instance, MAX_OFFSET, Presence};
+use super::place::{Instance, MAX_OFFSET, Module, Presence};
 use super::record::{Account, AccountState, Epoch, Goal, Name};
 use super::state::Book;
 use super::tariff::Tariff;
+use super::usage::step;
 use crate::invariant;
 use crate::shared::Millis;
+use crate::shared::invariant::Expected;
 use crate::shared::list::NONE;
 
 impl Book {
@@ -61,9 +62,9 @@ impl Book {
         known.map_or_else(|| Arc::new(tariff.clone()), |(known, _)| known.clone())
     }
 
-    /// The next epoch: `max(last + 1, now)`, *now* in microseconds, so that epochs still increase after a failover to
+    /// Gives out the next epoch: `max(last + 1, now)`, *now* in microseconds, so that epochs still increase after a failover to
     /// a replica that does not know the last ones.
-    pub(in crate::account) fn take_epoch(&mut self, at: Millis) -> Epoch {
+    pub(in crate::account) fn next_epoch(&mut self, at: Millis) -> Epoch {
         /// The year 2112, in microseconds: even if a clock is far ahead, enough epochs are left.
         const LAST_OF_CLOCK: u64 = 1 << 52;
         let now = at.max(0).unsigned_abs().saturating_mul(1000).min(LAST_OF_CLOCK);
@@ -76,11 +77,10 @@ impl Book {
         if id == NONE {
             return;
         }
-        let Some(instance) = self.instances.get_mut(id) else {
-            invariant!("an instance that changes is there");
-            return;
-        };
-        let floor = self.modules.get(instance.module).map_or(0, |module| module.floor);
+        let instance = self.instances.get_mut(id).expected("an instance that changes is there");
+        let Some(instance) = instance else { return };
+        let module = self.modules.get(instance.module).expected("an instance has a module");
+        let floor = module.map_or(0, |module| module.floor);
         let level = |instance: &Instance| {
             let place = instance.place.unwrap_or(u32::MAX);
             (instance.presence == Presence::Active)
@@ -100,7 +100,7 @@ impl Book {
             return;
         }
         if let Some(module) = self.indexed_module_mut(module) {
-            module.offsets += offset;
+            module.offsets += i64::from(offset);
             if let Some((level, gave)) = before {
                 let was_there = module.levels.remove(&level) && module.givers.remove(&(level.0, id)) == gave;
                 invariant!(was_there, "an active instance has a place among the levels");
@@ -154,16 +154,15 @@ impl Book {
     /// did.
     fn refresh(&mut self, instance: u32) -> bool {
         let order @ (month, limit) = self.order();
-        let Some(instance) = self.instances.get_mut(instance) else {
-            invariant!("an account that is dealt has an instance");
+        let instance = self.instances.get_mut(instance);
+        let Some(instance) = instance.expected("an account that is assigned has an instance") else {
             return false;
         };
         if instance.ready_order == order {
             return false;
         }
         let ready = |&id: &u32| {
-            let account = self.accounts.get(id);
-            invariant!(account.is_some(), "an instance has accounts that are there");
+            let account = self.accounts.get(id).expected("an instance has accounts that are there");
             account.filter(|account| account.is_ready()).map(|account| (account.rank(month, limit), id))
         };
         instance.ready = instance.accounts.iter().filter_map(ready).collect();
@@ -173,14 +172,12 @@ impl Book {
 
     /// Adds an account to the accounts that can be picked, or removes it, if it is ready.
     pub(in crate::account) fn set_ready(&mut self, id: u32, on: bool) {
-        let Some(account) = self.indexed(id) else { return };
-        if !account.is_ready() {
-            return;
-        }
+        let Some(account) = self.indexed(id).filter(|account| account.is_ready()) else { return };
         let (month, limit) = self.order();
         let (instance, key) = (account.instance, (account.rank(month, limit), id));
         let refreshed = self.refresh(instance);
-        let Some(instance) = self.instances.get_mut(instance) else { return };
+        let instance = self.instances.get_mut(instance);
+        let Some(instance) = instance.expected("an account that is assigned has an instance") else { return };
         if on {
             let is_new = instance.ready.insert(key);
             // An order that was just sorted may contain the account already.
@@ -197,15 +194,14 @@ impl Book {
         let (state, instance, goal, module) = (account.state, account.instance, account.goal, account.module);
         let barred = account.login.is_some();
         let holder = account.last_holder().cloned();
-        match self.totals.get_mut(state as usize) {
-            Some(total) => step(total, on),
-            None => invariant!("there is a total for each state"),
+        if let Some(total) = self.totals.get_mut(state as usize).expected("there is a total for each state") {
+            step!(*total, on);
         }
         if state == AccountState::Free
             && let Some(module) = self.indexed_module_mut(module)
         {
             if barred {
-                step(&mut module.barred, on);
+                step!(module.barred, on);
             } else {
                 let changed = if on { module.free.insert(id) } else { module.free.remove(&id) };
                 invariant!(changed, "a module has its free accounts, each once");
@@ -217,27 +213,29 @@ impl Book {
         self.set_ready(id, on);
         self.set_supply(id, on);
         if let Some(module) = self.expecting(id).and_then(|module| self.indexed_module_mut(module)) {
-            step(&mut module.expected, on);
+            step!(module.expected, on);
         }
         self.with_instance(instance, |instance| {
             let changed = if on { instance.accounts.insert(id) } else { instance.accounts.remove(&id) };
             invariant!(changed, "an instance has its accounts, each once");
             if state == AccountState::Dealt {
-                step(&mut instance.dealt, on);
+                step!(instance.dealt, on);
             }
         });
         if let Some(Goal::Place(place)) = goal {
-            self.with_instance(place, |place| step(&mut place.incoming, on));
+            self.with_instance(place, |place| step!(place.incoming, on));
         }
     }
 
     /// Adds an account to the supply of its instance, or removes it.
     pub(super) fn set_supply(&mut self, id: u32, on: bool) {
-        let (Some(account), order) = (self.accounts.get(id), self.order()) else { return };
-        let Some(instance) = account.supplied() else { return };
-        match self.instances.get_mut(instance) {
-            Some(instance) => instance.supply.set(account, order, on),
-            None => invariant!("an account that is dealt or in transit has an instance"),
+        let order = self.order();
+        let account = self.accounts.get(id).expected("an index has only accounts that exist");
+        let Some((account, supplied)) = account.and_then(|one| Some((one, one.supplied()?))) else { return };
+        let instance = self.instances.get_mut(supplied);
+        if let Some(instance) = instance.expected("an account that is assigned or in transit has an instance")
+        {
+            instance.supply.set(account, order, on);
         }
     }
 
@@ -247,12 +245,19 @@ impl Book {
         self.destination(account)
     }
 
+    /// Adds a module without accounts and instances; returns its number.
+    pub(in crate::account) fn enter_module(&mut self, module: Module) -> u32 {
+        let name = module.name.clone();
+        let id = self.modules.insert(module);
+        let is_new = self.module_names.insert(name, id).is_none();
+        invariant!(is_new, "a module's name is that of no other");
+        id
+    }
+
     /// Removes a module that has neither accounts nor instances.
     pub(in crate::account) fn remove_module(&mut self, id: u32) {
-        let Some(module) = self.modules.remove(id) else {
-            invariant!("a module that is removed was there");
-            return;
-        };
+        let module = self.modules.remove(id).expected("a module that is removed was there");
+        let Some(module) = module else { return };
         self.uneven.remove(&id);
         self.module_names.remove(&module.name);
     }
@@ -264,7 +269,7 @@ impl Book {
         let passed = account.goal.and_then(Goal::place).unwrap_or(NONE);
         let missed = self.expecting(id).filter(|&missed| missed != before);
         self.link(id, false);
-        let Some(account) = self.accounts.get_mut(id) else { return };
+        let Some(account) = self.indexed_mut(id) else { return };
         change(account);
         let after = account.module;
         if before != after {
@@ -302,7 +307,8 @@ impl Book {
         missed.into_iter().for_each(|module| self.look_at(module));
         let Some(home) = self.indexed(id).map(|account| account.module) else { return };
         self.set_home(home, id, false);
-        let Some(account) = self.accounts.remove(id) else { return };
+        let account = self.accounts.remove(id).expected("an account that is removed was there");
+        let Some(account) = account else { return };
         self.names.remove(&account.name, id);
         self.look_at(account.module);
         self.forget_tariff(&account.tariff);
@@ -361,29 +367,23 @@ impl Book {
             invariant!(is_new, "a module has its instances, each once");
         }
         self.with_instance(id, |instance| (instance.presence, instance.offset) = (presence, offset));
-        match place.filter(|_| self.instances.get(id).is_some_and(Instance::has_place)) {
-            Some(place) => self.set_place(id, place),
+        match place {
+            Some(place) => {
+                if let Some(module) = self.indexed_module_mut(module) {
+                    invariant!(module.taken.insert(place), "each place of a module is taken once");
+                }
+                self.with_instance(id, |instance| instance.place = Some(place));
+            }
             None => self.number_place(id),
         }
         id
     }
 
-    /// Gives an instance the place of this number.
-    fn set_place(&mut self, id: u32, place: u32) {
-        let module = self.indexed_instance(id).map_or(NONE, |instance| instance.module);
-        if let Some(module) = self.indexed_module_mut(module) {
-            module.taken.insert(place);
-        }
-        self.with_instance(id, |instance| instance.place = Some(place));
-    }
-
     /// Removes an instance that has no accounts and no place.
     fn remove_instance(&mut self, id: u32) {
         self.away.remove(id);
-        let Some(instance) = self.instances.remove(id) else {
-            invariant!("an instance that is forgotten was there");
-            return;
-        };
+        let instance = self.instances.remove(id).expected("an instance that is forgotten was there");
+        let Some(instance) = instance else { return };
         invariant!(!self.draining.contains(&id), "an instance that is forgotten has nothing to give back");
         if let Some(module) = self.indexed_module_mut(instance.module) {
             let was_there = module.names.remove(&instance.name) == Some(id)

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use super::reports::Reports;
-use super::tariff::{Amount, Tariff};
+use super::tariff::{Amount, MAX_COUNT, Tariff};
+use crate::shared::codec::{Damaged, LAST_COUNT, ensure};
 use crate::shared::list::NONE;
 use crate::shared::{Bytes, Millis};
-use crate::words;
+use crate::{fields, words};
 
 /// The number of an assignment or a login: unique in its book, and greater than all earlier ones.
 pub type Epoch = u64;
@@ -17,6 +17,8 @@ pub type Name = Arc<[u8]>;
 pub const MAX_HISTORY: usize = 32;
 /// The greatest number of a month.
 pub(in crate::account) const LAST_MONTH: u32 = u32::MAX / 2;
+/// The most assignments whose reports are kept. Only the latest assignments of an account are still reported.
+const MAX_REPORTS: usize = 4;
 /// The most past months that are kept.
 pub const MONTHS: usize = 12;
 
@@ -66,17 +68,6 @@ impl Goal {
     }
 }
 
-/// A login.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Login {
-    /// Terminal of the login.
-    pub terminal: Bytes,
-    /// Epoch of the login.
-    pub epoch: Epoch,
-    /// When the login ends, unless it is renewed.
-    pub until: Millis,
-}
-
 /// The order in which accounts are picked: the greatest first. The next instruction is cheapest, and of equal prices
 /// the price holds for the most instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -97,57 +88,127 @@ impl Rank {
     }
 }
 
-/// One stay of an account with an instance.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stay {
-    /// Epoch of the assignment.
-    pub epoch: Epoch,
-    /// The module.
-    pub module: Name,
-    /// The instance.
-    pub instance: Name,
-    /// When the stay began.
-    pub from: Millis,
-    /// When the stay ended; `None` while it lasts.
-    pub to: Option<Millis>,
+fields! {
+    /// A login.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Login {
+        /// Terminal of the login.
+        pub terminal: Bytes,
+        /// Epoch of the login.
+        pub epoch: Epoch,
+        /// When the login ends, unless it is renewed.
+        pub until: Millis,
+    }
+
+    /// One stay of an account with an instance.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Stay {
+        /// Epoch of the assignment.
+        pub epoch: Epoch,
+        /// The module.
+        pub module: Name,
+        /// The instance.
+        pub instance: Name,
+        /// When the stay began.
+        pub from: Millis,
+        /// When the stay ended; `None` while it lasts.
+        pub to: Option<Millis>,
+    }
+
+    /// The instructions that were counted from reports of instances: totals since the assignment, each counted once.
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    pub struct Reports {
+        /// Epoch of each assignment, in ascending order, and its total. At least one, at most [`MAX_REPORTS`].
+        totals: Vec<(u64, u64)>,
+    } checked by Reports::is_sound;
+
+    /// An account.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Account {
+        /// Name on the platform (pid).
+        pub name: Bytes,
+        /// State.
+        pub state: AccountState,
+        /// Epoch of the last assignment; 0 if there was none.
+        pub epoch: Epoch,
+        /// When the account came to its instance, or became free.
+        pub since: Millis,
+        /// The login, if there is one.
+        pub login: Option<Box<Login>>,
+        /// The month of `used`.
+        pub month: u32,
+        /// Instructions in `month`.
+        pub used: u64,
+        /// Earlier months with the instructions of each, in ascending order. At most [`MONTHS`].
+        pub past: Vec<(u32, u64)>,
+        /// The use that was counted from reports of instances; `None` if none was reported.
+        pub reports: Option<Box<Reports>>,
+        /// The day of the last moves by rebalancing, and their number.
+        pub moved: (i32, u32),
+        /// Stays, oldest first. At most [`MAX_HISTORY`].
+        pub history: Vec<Stay>,
+    } computed {
+        /// Module of the account.
+        pub module: u32,
+        /// Tariff of the account.
+        pub tariff: Arc<Tariff>,
+        /// The instance that has the account; `NONE` if there is none. While revoking, the instance that must give it
+        /// up.
+        pub instance: u32,
+        /// While revoking: the goal of the account.
+        pub goal: Option<Goal>,
+    } checked by Account::is_sound;
 }
 
-/// An account.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Account {
-    /// Name on the platform (pid).
-    pub name: Bytes,
-    /// Module of the account.
-    pub module: u32,
-    /// Tariff of the account.
-    pub tariff: Arc<Tariff>,
-    /// State.
-    pub state: AccountState,
-    /// The instance that has the account; `NONE` if there is none. While revoking, the instance that must give it up.
-    pub instance: u32,
-    /// While revoking: the goal of the account.
-    pub goal: Option<Goal>,
-    /// Epoch of the last assignment; 0 if there was none.
-    pub epoch: Epoch,
-    /// When the account came to its instance, or became free.
-    pub since: Millis,
-    /// The login, if there is one.
-    pub login: Option<Box<Login>>,
-    /// The month of `used`.
-    pub month: u32,
-    /// Instructions in `month`.
-    pub used: u64,
-    /// Earlier months with the instructions of each, in ascending order. At most [`MONTHS`].
-    pub past: Vec<(u32, u64)>,
-    /// The use that was counted from reports of instances; `None` if none was reported.
-    pub reports: Option<Box<Reports>>,
-    /// The day of the last moves by rebalancing, and their number.
-    pub moved: (i32, u32),
-    /// Stays, oldest first. At most [`MAX_HISTORY`].
-    pub history: Vec<Stay>,
+impl Reports {
+    fn is_sound(&self) -> Result<(), Damaged> {
+        let fits = (1..=MAX_REPORTS).contains(&self.totals.len())
+            && self.totals.is_sorted_by(|(epoch, _), (next, _)| epoch < next)
+            && self.totals.iter().all(|&(epoch, total)| epoch <= LAST_COUNT && total <= MAX_COUNT);
+        ensure(fits, "the reports of an account are not in order")
+    }
+
+    /// What was counted of an assignment; `None` if the assignment is older than all that are kept, so that its
+    /// total may have been dropped.
+    fn counted(&self, epoch: Epoch) -> Option<u64> {
+        if let Some(&(_, total)) = self.totals.iter().find(|&&(known, _)| known == epoch) {
+            return Some(total);
+        }
+        let oldest = self.totals.first().is_some_and(|&(oldest, _)| epoch < oldest);
+        (self.totals.len() < MAX_REPORTS || !oldest).then_some(0)
+    }
+
+    /// Adds to the total of an assignment. If there is no room, the oldest assignment is dropped.
+    pub(in crate::account) fn count(&mut self, epoch: Epoch, count: u64) {
+        if let Some((_, total)) = self.totals.iter_mut().find(|(known, _)| *known == epoch) {
+            *total = total.saturating_add(count).min(MAX_COUNT);
+            return;
+        }
+        let place = self.totals.partition_point(|&(known, _)| known < epoch);
+        self.totals.insert(place, (epoch, count));
+        if self.totals.len() > MAX_REPORTS {
+            self.totals.remove(0);
+        }
+    }
+
+    fn allocated(&self) -> usize {
+        size_of::<Self>() + self.totals.capacity() * size_of::<(u64, u64)>()
+    }
 }
 
 impl Account {
+    /// Checks the fields that agree with each other in every state. `Book::check_account` checks the others.
+    fn is_sound(&self) -> Result<(), Damaged> {
+        let rises = self.past.is_sorted_by(|(month, _), (next, _)| month < next);
+        let before = self.past.last().is_none_or(|&(month, _)| month < self.month);
+        let fits = rises && before && self.past.len() <= MONTHS;
+        ensure(fits, "the months of an account are not in order, or too many")?;
+        let rises = self.history.is_sorted_by(|stay, next| stay.epoch < next.epoch);
+        ensure(rises && self.history.len() <= MAX_HISTORY, "a history is not in order, or too long")?;
+        let mut earlier = self.history.iter().rev().skip(1);
+        ensure(earlier.all(|stay| stay.to.is_some()), "a stay before the last one has not ended")
+    }
+
     /// A new, free account.
     pub(in crate::account) fn new(
         name: Bytes,
@@ -198,12 +259,6 @@ impl Account {
     /// Instructions left at the flat price.
     pub fn left(&self, month: u32) -> u64 {
         self.tariff.left(self.used_in(month))
-    }
-
-    /// Instructions left at the flat price and below `limit` (`Settings::limit`); `None` if the limit is reached.
-    pub fn room(&self, month: u32, limit: u64) -> Option<u64> {
-        let used = self.used_in(month);
-        (used < limit).then(|| self.tariff.quota.min(limit).saturating_sub(used))
     }
 
     /// The place of the account in the order in which accounts are picked.

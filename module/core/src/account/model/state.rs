@@ -3,13 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::invariant;
-
-use super::place::{HOUR, Instance, Module};
+use super::pace::HOUR;
+use super::place::{Instance, Module};
 use super::record::{Account, Epoch, LAST_MONTH, Name};
 use super::tariff::{Amount, MAX_COUNT, Tariff};
+use crate::fields;
+use crate::shared::codec::{Damaged, ensure};
 use crate::shared::counter::Counter;
 use crate::shared::deadlines::Deadlines;
+use crate::shared::invariant::Expected;
 use crate::shared::list::NONE;
 use crate::shared::names::NameIndex;
 use crate::shared::outbox::Outbox;
@@ -24,22 +26,48 @@ const MONTH: Millis = 30 * 24 * HOUR;
 pub(in crate::account) const MAX_TURNS: usize = 120;
 pub(in crate::account) use crate::shared::fence::MAX_TIME;
 
-/// The settings of a book, which operators change.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
-    /// The most instructions of an account in a month; 0 for no limit.
-    pub cap: u64,
-    /// How long an account stays with an instance before rebalancing may move it, in milliseconds.
-    pub dwell: Millis,
-    /// The most moves by rebalancing of an account in a day.
-    pub max_moves: u32,
-    /// The next times at which the month turns, in ascending order.
-    pub turns: Vec<Millis>,
+fields! {
+    /// The settings of a book, which operators change.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Settings {
+        /// The most instructions of an account in a month; 0 for no limit.
+        pub cap: u64,
+        /// How long an account stays with an instance before rebalancing may move it, in milliseconds.
+        pub dwell: Millis,
+        /// The most moves by rebalancing of an account in a day.
+        pub max_moves: u32,
+        /// Rebalancing makes a move only if the move avoids a cost, and at least this cost.
+        pub margin: Amount,
+        /// Modules exchange accounts if so many levels of their departments are the same; 0 for all levels, up to
+        /// [`MAX_LEVEL`].
+        pub lend_level: u32,
+        /// About how many entries the event stream keeps; 0 for no event stream.
+        pub events: u32,
+        /// The next times at which the month turns, in ascending order.
+        pub turns: Vec<Millis>,
+    } checked by Settings::is_sound;
+
+    /// The budget of a department with all departments in it.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct Budget {
+        /// The most instructions in a month.
+        pub cap: u64,
+    } computed {
+        /// Instructions of the current month.
+        pub used: u128,
+    } checked by Budget::is_sound;
+}
+
+impl Budget {
+    fn is_sound(&self) -> Result<(), Damaged> {
+        ensure(self.cap > 0, "a budget has no limit")
+    }
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { cap: 0, dwell: 30 * 60_000, max_moves: 2, turns: Vec::new() }
+        let (margin, turns) = (Amount::default(), Vec::new());
+        Self { cap: 0, dwell: 30 * 60_000, max_moves: 2, margin, lend_level: 0, events: 0, turns }
     }
 }
 
@@ -49,40 +77,17 @@ impl Settings {
         if self.cap == 0 { MAX_COUNT } else { self.cap }
     }
 
-    /// Whether a snapshot or an event may bring these settings.
-    pub(in crate::account) fn is_sound(&self) -> bool {
-        let rises = self.turns.windows(2).all(|pair| matches!(pair, [turn, next] if turn < next));
-        let within = self.turns.iter().all(|turn| (0..=MAX_TIME).contains(turn));
-        rises
-            && within
-            && self.turns.len() <= MAX_TURNS
-            && self.cap <= MAX_COUNT
-            && (0..=MAX_TTL).contains(&self.dwell)
-            && self.max_moves <= 1000
+    fn is_sound(&self) -> Result<(), Damaged> {
+        let rises = self.turns.is_sorted_by(|turn, next| turn < next);
+        let within = self.turns.last().is_none_or(|&turn| turn <= MAX_TIME);
+        ensure(rises && within && self.turns.len() <= MAX_TURNS, "the ends of months are out of range")?;
+        let fits = self.dwell <= MAX_TTL && self.max_moves <= MAX_DAILY_MOVES && self.lend_level <= MAX_LEVEL;
+        ensure(fits, "a setting is out of range")
     }
 }
 
-/// Further settings of a book.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct BookPolicy {
-    /// Rebalancing makes a move only if the move avoids a cost, and at least this cost.
-    pub margin: Amount,
-    /// Modules exchange accounts if so many levels of their departments are the same; 0 for all levels, up to
-    /// 16.
-    pub lend_level: u32,
-    /// About how many entries the event stream keeps; 0 for no event stream.
-    pub events: u32,
-}
-
-/// The budget of a department with all departments in it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Budget {
-    /// The most instructions in a month.
-    pub cap: u64,
-    /// Instructions of the current month.
-    pub used: u128,
-}
-
+/// The greatest `max_moves`.
+pub(in crate::account) const MAX_DAILY_MOVES: u32 = 1000;
 /// The greatest `lend_level`.
 pub(in crate::account) const MAX_LEVEL: u32 = 16;
 
@@ -96,7 +101,6 @@ pub(in crate::account) fn levels_of(department: &[u8]) -> impl Iterator<Item = &
 #[derive(Clone, Debug)]
 pub struct Book {
     pub(in crate::account) settings: Settings,
-    pub(in crate::account) policy: BookPolicy,
     /// The last time applied.
     pub(in crate::account) applied: Millis,
     pub(in crate::account) term: u64,
@@ -134,7 +138,6 @@ impl Book {
     pub fn open(settings: Settings, at: Millis) -> Self {
         Self {
             settings,
-            policy: BookPolicy::default(),
             applied: at,
             term: 0,
             leader: None,
@@ -161,11 +164,6 @@ impl Book {
     /// The settings.
     pub fn settings(&self) -> &Settings {
         &self.settings
-    }
-
-    /// The further settings.
-    pub fn policy(&self) -> &BookPolicy {
-        &self.policy
     }
 
     /// The term of the leader that claimed the book, and its name.
@@ -199,9 +197,8 @@ impl Book {
     /// When the current month ends. If no future turn is set, this is an estimate: 30 days after the month began, or 30
     /// days from now if these have passed.
     pub fn month_end(&self, now: Millis) -> Millis {
-        let start = self.month_starts.last().copied();
-        invariant!(start.is_some(), "the running month has begun");
-        let start = start.unwrap_or(self.applied);
+        let start = self.month_starts.last().expected("the running month has begun");
+        let start = start.copied().unwrap_or(self.applied);
         let turn = self.settings.turns.iter().copied().find(|&turn| turn > now);
         turn.unwrap_or(if start + MONTH > now { start + MONTH } else { now + MONTH })
     }
@@ -278,43 +275,33 @@ impl Book {
     /// The account of a number in an index. `None` is a broken invariant, reported at the caller's line.
     #[track_caller]
     pub(in crate::account) fn indexed(&self, id: u32) -> Option<&Account> {
-        let account = self.accounts.get(id);
-        if account.is_none() {
-            invariant!("an index has only accounts that exist");
-        }
-        account
+        self.accounts.get(id).expected("an index has only accounts that exist")
     }
 
     /// The instance of a number in an index or an account. `None` is a broken invariant, reported at the caller's
     /// line.
     #[track_caller]
     pub(in crate::account) fn indexed_instance(&self, id: u32) -> Option<&Instance> {
-        let instance = self.instances.get(id);
-        if instance.is_none() {
-            invariant!("indexes and accounts name instances that are there");
-        }
-        instance
+        self.instances.get(id).expected("indexes and accounts name instances that are there")
     }
 
     /// The module of a number in an index, an instance or an account. `None` is a broken invariant, reported at the
     /// caller's line.
     #[track_caller]
     pub(in crate::account) fn indexed_module(&self, id: u32) -> Option<&Module> {
-        let module = self.modules.get(id);
-        if module.is_none() {
-            invariant!("indexes, instances and accounts name modules that are there");
-        }
-        module
+        self.modules.get(id).expected("indexes, instances and accounts name modules that are there")
     }
 
     /// As `indexed_module`, mutable.
     #[track_caller]
     pub(in crate::account) fn indexed_module_mut(&mut self, id: u32) -> Option<&mut Module> {
-        let module = self.modules.get_mut(id);
-        if module.is_none() {
-            invariant!("indexes, instances and accounts name modules that are there");
-        }
-        module
+        self.modules.get_mut(id).expected("indexes, instances and accounts name modules that are there")
+    }
+
+    /// As `indexed`, mutable.
+    #[track_caller]
+    pub(in crate::account) fn indexed_mut(&mut self, id: u32) -> Option<&mut Account> {
+        self.accounts.get_mut(id).expected("an index has only accounts that exist")
     }
 
     /// An account by its number.
@@ -347,6 +334,11 @@ impl Book {
         self.modules.get(module).and_then(|module| module.names.get(name).copied())
     }
 
+    /// The number of an instance by its names.
+    pub(in crate::account) fn find_place(&self, module: &[u8], instance: &[u8]) -> Option<u32> {
+        self.find_module(module).and_then(|module| self.find_instance(module, instance))
+    }
+
     /// An instance by its number.
     pub fn instance(&self, id: u32) -> Option<&Instance> {
         self.instances.get(id)
@@ -354,13 +346,13 @@ impl Book {
 
     /// A module's name.
     pub fn module_name(&self, id: u32) -> Name {
-        self.indexed_module(id).map_or_else(|| Name::from(&b""[..]), |module| module.name.clone())
+        self.indexed_module(id).map(|module| module.name.clone()).unwrap_or_default()
     }
 
     /// An instance's name; empty for none.
     pub fn instance_name(&self, id: u32) -> Name {
         let instance = if id == NONE { None } else { self.indexed_instance(id) };
-        instance.map_or_else(|| Name::from(&b""[..]), |instance| instance.name.clone())
+        instance.map(|instance| instance.name.clone()).unwrap_or_default()
     }
 
     /// Bytes allocated, approximately, from a sample of the accounts. O(modules + instances).

@@ -3,14 +3,14 @@
 
 use std::sync::Arc;
 
-use super::count::step;
 use super::place::Module;
-use super::record::{Account, MONTHS, Name};
+use super::record::{Account, MONTHS};
 use super::state::{Book, levels_of};
 use super::tariff::Tariff;
-use super::usage::PastUsage;
+use super::usage::{PastUsage, step};
 use crate::invariant;
 use crate::shared::Millis;
+use crate::shared::invariant::Expected;
 
 impl Module {
     /// Adds an account to the sums of all months, or removes it. O(months in which the account was used).
@@ -44,10 +44,8 @@ impl Module {
 impl Book {
     /// Adds an account to those of its module, or removes it.
     pub(super) fn set_home(&mut self, module: u32, id: u32, on: bool) {
-        let (Some(module), Some(account)) = (self.modules.get_mut(module), self.accounts.get(id)) else {
-            invariant!("an account and its module are there");
-            return;
-        };
+        let both = self.modules.get_mut(module).zip(self.accounts.get(id));
+        let Some((module, account)) = both.expected("an account and its module are there") else { return };
         module.sum(account, self.month, on);
         let changed = if on { module.accounts.insert(id) } else { module.accounts.remove(&id) };
         invariant!(changed, "a module has its accounts, each once");
@@ -58,14 +56,10 @@ impl Book {
     /// Counts instructions of an account in the current month, and updates the sums of its module.
     pub(in crate::account) fn count_use(&mut self, id: u32, count: u64) {
         let (month, limit) = self.order();
-        let Some(account) = self.accounts.get_mut(id) else {
-            invariant!("an account that is used is there");
-            return;
-        };
-        let Some(module) = self.modules.get_mut(account.module) else {
-            invariant!("an account has a module");
-            return;
-        };
+        let account = self.accounts.get_mut(id).expected("an account that is used is there");
+        let Some(account) = account else { return };
+        let module = self.modules.get_mut(account.module).expected("an account has a module");
+        let Some(module) = module else { return };
         module.sums.take(account, month);
         let before = account.used_in(month);
         account.count(month, count);
@@ -73,8 +67,10 @@ impl Book {
         let (tariff, now) = (account.tariff.clone(), account.used_in(month));
         let department = module.department.clone();
         self.count_in_budgets(&department, count.into(), true);
-        let supplied = self.indexed(id).and_then(Account::supplied);
-        if let Some(instance) = supplied.and_then(|id| self.instances.get_mut(id)) {
+        let Some(supplied) = self.indexed(id).and_then(Account::supplied) else { return };
+        let instance = self.instances.get_mut(supplied);
+        if let Some(instance) = instance.expected("an account that is assigned or in transit has an instance")
+        {
             instance.supply.count(&tariff, (before, now), limit);
         }
     }
@@ -87,19 +83,15 @@ impl Book {
         for level in levels_of(department) {
             let Some(budget) = self.departments.get_mut(level) else { continue };
             let used = if on { budget.used.checked_add(count) } else { budget.used.checked_sub(count) };
-            invariant!(used.is_some(), "a budget has the use of its accounts");
-            budget.used = used.unwrap_or(0);
+            budget.used = used.expected("a budget has the use of its accounts").unwrap_or(0);
         }
     }
 
     /// Counts the use of all budgets again. O(budgets x modules).
     pub(in crate::account) fn recount_budgets(&mut self) {
-        let used = |department: &Name| (department.clone(), self.used_by_department(department));
-        let all: Vec<(Name, u128)> = self.departments.keys().map(used).collect();
-        for (department, used) in all {
-            if let Some(budget) = self.departments.get_mut(&department) {
-                budget.used = used;
-            }
+        let all: Vec<u128> = self.departments.keys().map(|name| self.used_by_department(name)).collect();
+        for (budget, used) in self.departments.values_mut().zip(all) {
+            budget.used = used;
         }
     }
 
@@ -107,11 +99,11 @@ impl Book {
     pub(in crate::account) fn set_tariff(&mut self, id: u32, tariff: Arc<Tariff>) {
         self.set_ready(id, false);
         self.set_supply(id, false);
-        let (Some(account), month) = (self.accounts.get_mut(id), self.month) else { return };
-        let Some(module) = self.modules.get_mut(account.module) else {
-            invariant!("an account has a module");
-            return;
-        };
+        let month = self.month;
+        let account = self.accounts.get_mut(id).expected("an account that gets a tariff is there");
+        let Some(account) = account else { return };
+        let module = self.modules.get_mut(account.module).expected("an account has a module");
+        let Some(module) = module else { return };
         module.sum(account, month, false);
         let before = std::mem::replace(&mut account.tariff, tariff.clone());
         module.sum(account, month, true);
@@ -123,11 +115,9 @@ impl Book {
 
     /// Counts down the accounts of a tariff, and removes the tariff with the last of them.
     pub(super) fn forget_tariff(&mut self, tariff: &Tariff) {
-        let Some(count) = self.tariffs.get_mut(tariff) else {
-            invariant!("the tariff of an account is known");
-            return;
-        };
-        step(count, false);
+        let count = self.tariffs.get_mut(tariff).expected("the tariff of an account is known");
+        let Some(count) = count else { return };
+        step!(*count, false);
         if *count == 0 {
             self.tariffs.remove(tariff);
         }
@@ -137,8 +127,10 @@ impl Book {
     pub(in crate::account) fn turn_month(&mut self, at: Millis) {
         let ended = self.month;
         self.month += 1;
-        let start = self.month_starts.last().copied().unwrap_or(at);
+        let start = self.month_starts.last().expected("the month that ends has begun");
+        let start = start.copied().unwrap_or(at);
         for id in 0..self.instances.slots() {
+            // Some slots of the table are empty.
             if let Some(instance) = self.instances.get_mut(id) {
                 instance.pace.turn_month(start, at);
                 instance.supply.begin_month();
@@ -146,10 +138,10 @@ impl Book {
         }
         self.departments.values_mut().for_each(|budget| budget.used = 0);
         for &id in self.module_names.values() {
-            match self.modules.get_mut(id) {
-                Some(module) => module.begin_month(ended),
-                None => invariant!("the names of modules are of modules that are there"),
-            }
+            let module = self.modules.get_mut(id);
+            module
+                .expected("the names of modules are of modules that are there")
+                .map(|one| one.begin_month(ended));
         }
         self.month_starts.push(at);
         let kept = self.month_starts.len().saturating_sub(MONTHS + 1);

@@ -1,6 +1,9 @@
 //! Tariffs: a flat price covers a quota of instructions per month; steps price each instruction beyond. All
 //! arithmetic is exact: prices are whole billionths.
 
+use crate::fields;
+use crate::shared::codec::{Damaged, LAST_COUNT, Reader, Writer, ensure};
+use crate::shared::field::Field;
 use std::fmt;
 
 /// Decimal places of a price.
@@ -10,7 +13,7 @@ const ONE: i128 = 1_000_000_000;
 /// The most steps of a tariff.
 pub const MAX_STEPS: usize = 16;
 /// The limit of all counts of instructions.
-pub const MAX_COUNT: u64 = 1 << 53;
+pub const MAX_COUNT: u64 = LAST_COUNT;
 
 /// An amount of money, in billionths of its unit; never negative.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,31 +50,50 @@ impl fmt::Display for Amount {
     }
 }
 
-/// A price step beyond the flat price.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Step {
-    /// The number of instructions in the month at which the step ends. The last step has no end.
-    pub upto: u64,
-    /// Price of an instruction.
-    pub price: Amount,
+/// A price: less than a billion.
+impl Field for Amount {
+    fn encode(&self, out: &mut Writer) {
+        out.unsigned(u64::try_from(self.0).unwrap_or(u64::MAX));
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
+        let amount = Self(reader.unsigned()?.into());
+        ensure(amount <= Self::MAX_PRICE, "a price is out of range")?;
+        Ok(amount)
+    }
 }
 
-/// The prices of an account.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Tariff {
-    /// Instructions a month at the flat price.
-    pub quota: u64,
-    /// Steps beyond the quota, in ascending order of `upto`.
-    pub steps: Vec<Step>,
+fields! {
+    /// A price step beyond the flat price.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub struct Step {
+        /// The number of instructions in the month at which the step ends. The last step has no end.
+        pub upto: u64,
+        /// Price of an instruction.
+        pub price: Amount,
+    }
+
+    /// The prices of an account.
+    #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+    pub struct Tariff {
+        /// Instructions a month at the flat price.
+        pub quota: u64,
+        /// Steps beyond the quota, in ascending order of `upto`.
+        pub steps: Vec<Step>,
+    } checked by Tariff::is_sound;
 }
 
 impl Tariff {
+    fn is_sound(&self) -> Result<(), Damaged> {
+        ensure(self.fault().is_none(), "a tariff is not valid")
+    }
+
     /// Why the tariff is not valid: a step that does not rise, too many steps, or a quota that is too large. `None`
     /// if it is valid.
     pub fn fault(&self) -> Option<&'static str> {
         let mut from = self.quota;
         if self.quota > MAX_COUNT || self.steps.len() > MAX_STEPS {
-            return Some("a quota is at most 2^53, and there are at most 16 steps");
+            return Some("a quota is below 2^53, and there are at most 16 steps");
         }
         for step in &self.steps {
             if step.upto <= from || step.upto > MAX_COUNT {

@@ -2,7 +2,7 @@
 
 use super::record::Account;
 use super::tariff::{Amount, Tariff};
-use crate::invariant;
+use crate::shared::invariant::Expected;
 
 /// Use and cost of some accounts in a month.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -94,7 +94,16 @@ impl PastUsage {
 
 /// A sum minus one of its terms.
 fn less(sum: u128, number: u128) -> u128 {
-    let rest = sum.checked_sub(number);
-    invariant!(rest.is_some(), "a sum is that of its numbers");
-    rest.unwrap_or(0)
+    sum.checked_sub(number).expected("a sum is that of its numbers").unwrap_or(0)
 }
+
+/// Counts one more in an index, or one less.
+macro_rules! step {
+    ($count:expr, $up:expr) => {
+        match $count.checked_add_signed(if $up { 1 } else { -1 }) {
+            Some(next) => $count = next,
+            None => $crate::invariant!("a count is that of what is there"),
+        }
+    };
+}
+pub(super) use step;
