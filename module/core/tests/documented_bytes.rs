@@ -2,6 +2,8 @@
 
 #![allow(clippy::panic, clippy::unwrap_used, reason = "tests")]
 
+use allot_core::account::{self, AccountEvent};
+use allot_core::conf::{self, ConferenceEvent};
 use allot_core::numpool::event::Called;
 use allot_core::numpool::{self, Number};
 use allot_core::seat;
@@ -66,5 +68,34 @@ fn call_of_a_pool_has_its_documented_bytes() {
          09  02 54 45  02 63 31  01 98 ba de c8 bf 68  01 03 73 77 31  01 04 35 35 35 31
          0e  01  ac c8 ab e4 9f 34 00
          0a 24 07 98 a6 d1 d7 83",
+    );
+}
+
+#[test]
+fn details_of_a_conference_have_their_documented_bytes() {
+    let mut fields = Writer::default();
+    fields.string(b"members");
+    fields.string(b"3");
+    let set = ConferenceEvent::Set { seq: 1, fields: fields.bytes };
+    is_encoded_as(
+        1_795_238_323_244,
+        &[conf::Event::Conference { e164: Bytes::from_slice(b"4930"), event: set }],
+        "01  d8 90 d7 c8 bf 68
+         09  04 34 39 33 30  0f  01  0a 07 6d 65 6d 62 65 72 73 01 33
+         00 00 00 00 00 00 00 00",
+    );
+}
+
+#[test]
+fn login_of_an_account_has_its_documented_bytes() {
+    let login = AccountEvent::LoggedIn { terminal: Bytes::from_slice(b"t1"), until: 1_795_238_383_244 };
+    let flushed = account::Event::Flushed { count: 1, last_id: (1_795_238_323_244, 0) };
+    is_encoded_as(
+        1_795_238_323_244,
+        &[account::Event::Account { account: Bytes::from_slice(b"p1"), event: login }, flushed],
+        "01  d8 90 d7 c8 bf 68
+         10  02 70 31  01  02 74 31  98 ba de c8 bf 68
+         11  01  ac c8 ab e4 9f 34 00
+         00 00 00 00 00 00 00 00",
     );
 }

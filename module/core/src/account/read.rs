@@ -169,7 +169,8 @@ impl Book {
     /// O(instances x prices), with the exception of `projected`.
     pub fn projected_by_department(&self, now: Millis) -> BTreeMap<Name, Option<Forecast>> {
         let mut sums: BTreeMap<Name, Option<Forecast>> = BTreeMap::new();
-        for (&id, module) in self.module_names.values().filter_map(|id| Some((id, self.modules.get(*id)?))) {
+        for (&id, module) in self.module_names.values().filter_map(|id| Some((id, self.indexed_module(*id)?)))
+        {
             let projected = self.projected_of(id, now);
             for level in levels_of(&module.department) {
                 let sum = sums.entry(Name::from(level)).or_insert_with(|| Some(Forecast::default()));

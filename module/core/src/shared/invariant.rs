@@ -106,6 +106,13 @@ impl std::error::Error for Contradiction {}
 /// What `check()` of an index or a state returns.
 pub type Checked = Result<(), Contradiction>;
 
+/// Checks of one thing: a condition that does not hold is a contradiction, which begins with the thing's name.
+pub fn checks_of<N: std::fmt::Display>(name: impl Fn() -> N) -> impl Fn(bool, &str) -> Checked {
+    move |holds, otherwise| {
+        if holds { Ok(()) } else { Err(Contradiction(format!("{} {otherwise}", name()))) }
+    }
+}
+
 /// Returns a [`Contradiction`] from a `check()` unless the condition holds.
 #[macro_export]
 macro_rules! ensure {

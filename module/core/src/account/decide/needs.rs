@@ -137,7 +137,8 @@ impl Book {
             among.map(|groups| groups.iter().map(|group| group.key).collect());
         let mut groups: BTreeMap<GroupKey<'_>, Vec<InstanceNeed>> = BTreeMap::new();
         let coming = self.coming();
-        for (&id, module) in self.module_names.values().filter_map(|id| Some((id, self.modules.get(*id)?))) {
+        for (&id, module) in self.module_names.values().filter_map(|id| Some((id, self.indexed_module(*id)?)))
+        {
             // A module without a weight does not share accounts.
             let key = (self.sharing_department(module), (module.weight == 0).then_some(id));
             if among.as_ref().is_some_and(|among| !among.contains(&key)) {

@@ -193,7 +193,7 @@ impl Book {
         let Some(login) = login.expected("a login that ends was there") else { return };
         self.tell_of_login("logout", id, &login);
         self.logins.remove(id);
-        let Some(account) = self.accounts.get_mut(id) else { return };
+        let Some(account) = self.indexed_mut(id) else { return };
         if account.state == AccountState::Free {
             self.change(id, |account| account.login = None);
         } else {

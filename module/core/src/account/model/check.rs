@@ -10,7 +10,7 @@ use super::supply::Supply;
 use super::usage::{PastUsage, Usage};
 use crate::ensure;
 use crate::shared::codec::{Damaged, ensure as agrees};
-use crate::shared::invariant::{Checked, Contradiction};
+use crate::shared::invariant::{Checked, checks_of};
 use crate::shared::list::NONE;
 
 /// The indexes of a module, computed from its accounts.
@@ -68,12 +68,11 @@ impl Book {
     fn check_accounts(&self) -> Checked {
         let (mut totals, mut tariffs, mut logins) = ([0; 4], BTreeMap::new(), 0);
         for (id, account) in self.accounts.iter() {
-            let called = || format!("account {}", account.name.escape_ascii());
-            self.check_account(account)
-                .map_err(|damaged| Contradiction(format!("{}: {}", called(), damaged.0)))?;
-            ensure!(self.find(&account.name) == Some(id), "{} is not found by its name", called());
+            let check = checks_of(|| format!("account {}", account.name.escape_ascii()));
+            self.check_account(account).or_else(|damaged| check(false, damaged.0))?;
+            check(self.find(&account.name) == Some(id), "is not found by its name")?;
             let until = account.login.as_ref().map(|login| login.until);
-            ensure!(self.logins.get(id) == until, "the login of {} has another deadline", called());
+            check(self.logins.get(id) == until, "has a login with another deadline")?;
             logins += usize::from(until.is_some());
             *tariffs.entry(account.tariff.clone()).or_insert(0) += 1;
             if let Some(total) = totals.get_mut(account.state as usize) {
@@ -162,88 +161,57 @@ impl Book {
     }
 
     fn check_instance(&self, id: u32, instance: &Instance, share: &Share) -> Checked {
-        let name = instance.name.escape_ascii();
-        ensure!(instance.accounts == share.accounts, "instance {name} lists other accounts than it has");
-        ensure!(
-            instance.dealt == share.dealt,
-            "instance {name} has {} accounts, not {}",
-            share.dealt,
-            instance.dealt
-        );
-        ensure!(
-            instance.incoming == share.incoming,
-            "{} accounts are in transit to instance {name}, not as many as counted",
-            share.incoming
-        );
+        let check = checks_of(|| format!("instance {}", instance.name.escape_ascii()));
+        check(instance.accounts == share.accounts, "lists other accounts than it has")?;
+        check(instance.dealt == share.dealt, "counts another number of accounts than it has")?;
+        check(instance.incoming == share.incoming, "counts another number of accounts in transit to it")?;
         // The supply is that of an earlier limit until an account of the instance comes, goes or sends.
         let mut supply = share.supply.clone();
         supply.follow(instance.supply.limit());
-        ensure!(
-            instance.supply == supply,
-            "the accounts of instance {name} have other tariffs, or have sent something else"
-        );
+        check(instance.supply == supply, "has accounts of other tariffs, or they have sent something else")?;
         if instance.ready_order == self.order() {
-            ensure!(instance.ready == share.ready, "instance {name} picks accounts in another order");
+            check(instance.ready == share.ready, "picks accounts in another order")?;
         } else {
             // The order is of an earlier month or limit, until the next login or use.
             let ids = |ready: &BTreeSet<(Rank, u32)>| -> BTreeSet<u32> {
                 ready.iter().map(|&(_, id)| id).collect()
             };
-            ensure!(ids(&instance.ready) == ids(&share.ready), "instance {name} picks other accounts");
+            check(ids(&instance.ready) == ids(&share.ready), "picks other accounts")?;
         }
         let module = self.modules.get(instance.module);
         let found = module.is_some_and(|module| {
             module.names.get(&instance.name) == Some(&id)
                 && module.instances.contains(&(instance.arrived, id))
         });
-        ensure!(found, "instance {name} is not found by its name");
-        ensure!(instance.arrived <= self.arrivals, "the arrival of instance {name} was not counted");
-        ensure!(
-            self.away.get(id) == instance.away_until,
-            "the place of instance {name} is kept until another time"
-        );
+        check(found, "is not found by its name")?;
+        check(instance.arrived <= self.arrivals, "has an arrival that was not counted")?;
+        check(self.away.get(id) == instance.away_until, "has a place that is kept until another time")?;
         let away = instance.presence == Presence::Away;
-        ensure!(
-            away == instance.away_until.is_some(),
-            "the presence of instance {name} and the deadline of its place disagree"
-        );
-        ensure!(instance.has_place() || instance.offset == 0, "instance {name} has an offset and no place");
+        check(away == instance.away_until.is_some(), "is away without an end, or has one")?;
+        check(instance.has_place() || instance.offset == 0, "has an offset and no place")?;
         let drains = !instance.has_place() && instance.dealt > 0;
-        ensure!(
-            self.draining.contains(&id) == drains,
-            "instance {name} is wrong in the set of draining instances"
-        );
+        check(self.draining.contains(&id) == drains, "is wrong in the set of draining instances")?;
         let empty = share.accounts.is_empty() && share.incoming == 0;
-        ensure!(
-            instance.presence != Presence::Leaving || !empty,
-            "instance {name} is leaving and has no accounts"
-        );
-        Ok(())
+        check(instance.presence != Presence::Leaving || !empty, "is leaving and has no accounts")
     }
 
     fn check_module(&self, id: u32, module: &Module, home: &Home) -> Checked {
-        let name = module.name.escape_ascii();
-        ensure!(self.module_names.get(&module.name) == Some(&id), "module {name} is not found by its name");
-        ensure!(module.accounts == home.accounts, "module {name} lists other accounts than it has");
-        ensure!(module.free == home.free, "module {name} lists other free accounts than it has");
-        ensure!(module.free_of == home.free_of, "module {name} has other holders of its free accounts");
-        ensure!(module.barred == home.barred, "module {name} has {} barred accounts", home.barred);
-        ensure!(module.sums == home.sums, "use and cost of module {name} differ from those of its accounts");
-        ensure!(
-            module.past == home.past,
-            "the use of past months of module {name} differs from its accounts"
-        );
-        ensure!(module.names.len() == module.instances.len(), "module {name} has more names than instances");
+        let check = checks_of(|| format!("module {}", module.name.escape_ascii()));
+        check(self.module_names.get(&module.name) == Some(&id), "is not found by its name")?;
+        check(module.accounts == home.accounts, "lists other accounts than it has")?;
+        check(module.free == home.free, "lists other free accounts than it has")?;
+        check(module.free_of == home.free_of, "has other holders of its free accounts")?;
+        check(module.barred == home.barred, "counts another number of barred accounts")?;
+        check(module.sums == home.sums, "has other use and cost than its accounts")?;
+        check(module.past == home.past, "has another use of past months than its accounts")?;
+        check(module.names.len() == module.instances.len(), "has more names than instances")?;
         let (mut levels, mut givers) = (BTreeSet::new(), BTreeSet::new());
         let (mut taken, mut offsets) = (BTreeSet::new(), 0);
         for id in module.instances() {
             let Some(instance) = self.instances.get(id) else {
-                return Err(Contradiction(format!("module {name} has an unknown instance")));
+                return check(false, "has an unknown instance");
             };
-            ensure!(
-                instance.place.is_some() == instance.has_place(),
-                "an instance has no number of its place"
-            );
+            check(instance.place.is_some() == instance.has_place(), "has an instance without its number")?;
             taken.extend(instance.place);
             offsets += i64::from(instance.offset);
             if instance.presence == Presence::Active {
@@ -253,21 +221,13 @@ impl Book {
                 }
             }
         }
-        ensure!(module.taken == taken, "other places of module {name} are taken");
-        ensure!(module.offsets == offsets, "the offsets of module {name} have another sum");
-        ensure!(module.expected == home.expected, "module {name} expects another number of accounts");
-        ensure!(
-            module.floor == module.computed_floor(),
-            "the instances of module {name} keep another number"
-        );
-        ensure!(module.levels == levels, "the levels of module {name} differ from those of its instances");
-        ensure!(
-            module.givers == givers,
-            "the index of instances with accounts to give of module {name} is wrong"
-        );
-        let uneven = self.is_uneven(id);
-        ensure!(self.uneven.contains(&id) == uneven, "module {name} is wrong in the set of uneven modules");
-        Ok(())
+        check(module.taken == taken, "has other places that are taken")?;
+        check(module.offsets == offsets, "has another sum of offsets")?;
+        check(module.expected == home.expected, "expects another number of accounts")?;
+        check(module.floor == module.computed_floor(), "has instances that keep another number")?;
+        check(module.levels == levels, "has other levels than its instances")?;
+        check(module.givers == givers, "has other instances with accounts to give")?;
+        check(self.uneven.contains(&id) == self.is_uneven(id), "is wrong in the set of uneven modules")
     }
 
     /// Checks that the sets have no unknown members. That all members are in them is checked above.
@@ -275,10 +235,9 @@ impl Book {
         let away = self.instances.iter().filter(|(_, instance)| instance.presence == Presence::Away).count();
         ensure!(self.away.len() == away, "a place is kept for an instance that is not away");
         for (department, budget) in &self.departments {
-            let name = department.escape_ascii();
+            let check = checks_of(|| format!("department {}", department.escape_ascii()));
             let used = self.used_by_department(department);
-            ensure!(budget.used == used, "the budget of department {name} counts another use");
-            ensure!(budget.cap > 0, "the budget of department {name} has no limit");
+            check(budget.used == used && budget.cap > 0, "has a budget without limit, or of another use")?;
         }
         self.outbox.check()?;
         let drains = self.draining.iter().all(|&id| self.instances.get(id).is_some());

@@ -117,8 +117,7 @@ impl Book {
     /// Gives an instance that has a place the lowest number that is not taken, and takes the number from one that has
     /// none. O(active instances).
     pub(in crate::account) fn number_place(&mut self, id: u32) {
-        // `NONE`, or the instance was removed just before.
-        let Some(instance) = self.instances.get(id) else { return };
+        let Some(instance) = self.indexed_instance(id) else { return };
         let (before, module) = (instance.place, instance.module);
         if before.is_some() == instance.has_place() {
             return;

@@ -32,9 +32,10 @@ pub(in crate::account) fn day_of(at: Millis) -> i32 {
 
 words! {
     /// The states of an account. The numbers are part of the encoding.
-    #[derive(PartialOrd, Ord)]
+    #[derive(Default, PartialOrd, Ord)]
     pub enum AccountState {
         /// No instance has the account.
+        #[default]
         Free = 0 => "free",
         /// An instance has the account.
         Dealt = 1 => "dealt",
@@ -123,7 +124,7 @@ fields! {
     } checked by Reports::is_sound;
 
     /// An account.
-    #[derive(Clone, Debug, PartialEq, Eq)]
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct Account {
         /// Name on the platform (pid).
         pub name: Bytes,
@@ -217,23 +218,7 @@ impl Account {
         month: u32,
         at: Millis,
     ) -> Self {
-        Self {
-            name,
-            module,
-            tariff,
-            state: AccountState::Free,
-            instance: NONE,
-            goal: None,
-            epoch: 0,
-            since: at,
-            login: None,
-            month,
-            used: 0,
-            past: Vec::new(),
-            reports: None,
-            moved: (0, 0),
-            history: Vec::new(),
-        }
+        Self { name, module, tariff, instance: NONE, since: at, month, ..Self::default() }
     }
 
     /// Instructions in a month.

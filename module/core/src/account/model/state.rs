@@ -98,7 +98,7 @@ pub(in crate::account) fn levels_of(department: &[u8]) -> impl Iterator<Item = &
 }
 
 /// A book.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Book {
     pub(in crate::account) settings: Settings,
     /// The last time applied.
@@ -136,29 +136,7 @@ pub struct Book {
 impl Book {
     /// An empty book, opened at that time.
     pub fn open(settings: Settings, at: Millis) -> Self {
-        Self {
-            settings,
-            applied: at,
-            term: 0,
-            leader: None,
-            last_epoch: 0,
-            month: 0,
-            month_starts: vec![at],
-            arrivals: 0,
-            modules: Table::default(),
-            module_names: BTreeMap::new(),
-            instances: Table::default(),
-            accounts: Table::default(),
-            names: NameIndex::default(),
-            tariffs: BTreeMap::new(),
-            logins: Deadlines::default(),
-            away: Deadlines::default(),
-            draining: BTreeSet::new(),
-            uneven: BTreeSet::new(),
-            totals: [0; 4],
-            departments: BTreeMap::new(),
-            outbox: Outbox::default(),
-        }
+        Self { settings, applied: at, month_starts: vec![at], ..Self::default() }
     }
 
     /// The settings.

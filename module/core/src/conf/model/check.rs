@@ -5,7 +5,7 @@ use super::state::{Lost, Realm};
 use super::unit::{Host, MAX_FORGOTTEN, MAX_REPLACED, Name, Unit, UnitState, host_of};
 use crate::ensure;
 use crate::shared::codec::{Damaged, ensure as agrees};
-use crate::shared::invariant::{Checked, Contradiction};
+use crate::shared::invariant::{Checked, checks_of};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Realm {
@@ -15,21 +15,17 @@ impl Realm {
     /// # Errors
     /// The first contradiction found.
     pub fn check(&self) -> Checked {
+        let mut deadlines = 0;
         for (id, conference) in self.conferences.iter() {
-            let called = || format!("conference {}", conference.e164.escape_ascii());
-            self.check_conference(conference)
-                .map_err(|damaged| Contradiction(format!("{}: {}", called(), damaged.0)))?;
-            ensure!(self.find(&conference.e164) == Some(id), "{} is not found by its number", called());
+            let check = checks_of(|| format!("conference {}", conference.e164.escape_ascii()));
+            self.check_conference(conference).or_else(|damaged| check(false, damaged.0))?;
+            check(self.find(&conference.e164) == Some(id), "is not found by its number")?;
             let due = conference.next_due(&self.settings);
-            ensure!(self.conference_due.get(id) == due, "{} has another deadline", called());
-            ensure!(conference.epoch <= self.last_epoch, "{} has an epoch that was not given out", called());
+            deadlines += usize::from(due.is_some());
+            check(self.conference_due.get(id) == due, "has another deadline")?;
+            check(conference.epoch <= self.last_epoch, "has an epoch that was not given out")?;
         }
-        let due = self
-            .conferences
-            .iter()
-            .filter(|(_, conference)| conference.next_due(&self.settings).is_some())
-            .count();
-        ensure!(self.conference_due.len() == due, "a deadline belongs to no conference");
+        ensure!(self.conference_due.len() == deadlines, "a deadline belongs to no conference");
         self.check_states()?;
         self.check_requests()?;
         self.check_units()?;
@@ -98,21 +94,12 @@ impl Realm {
     }
 
     fn check_states(&self) -> Checked {
-        let mut known = 0;
-        for state in State::ALL {
-            for (&epoch, &id) in self.by_state.of(state) {
-                let conference = self.conferences.get(id);
-                let same = conference
-                    .is_some_and(|conference| (conference.state, conference.origin_epoch) == (state, epoch));
-                ensure!(same, "epoch {epoch} is not that of a conference that is {}", state.word());
-                known += 1;
-            }
+        for (id, conference) in self.conferences.iter() {
+            let known = self.by_state.of(conference.state).get(&conference.origin_epoch);
+            ensure!(known == Some(&id), "conference {} has another state", conference.e164.escape_ascii());
         }
-        ensure!(
-            known == self.conferences.len(),
-            "{known} of {} conferences have a state",
-            self.conferences.len()
-        );
+        let known: usize = State::ALL.iter().map(|&state| self.by_state.of(state).len()).sum();
+        ensure!(known == self.conferences.len(), "{known} conferences have a state, and not all");
         Ok(())
     }
 
@@ -144,33 +131,27 @@ impl Realm {
             }
         }
         ensure!(self.licences == licences, "{} licences are in use, not {licences}", self.licences);
+        let (mut takes, mut deadlines) = (0, 0);
         for (number, unit) in self.units.iter() {
-            let name = unit.cmu.escape_ascii();
+            let check = checks_of(|| format!("unit {}", unit.cmu.escape_ascii()));
             let room = used.remove(&number).unwrap_or_default();
-            ensure!(unit.used == room, "unit {name} has {} of its room in use, not {room}", unit.used);
+            check(unit.used == room, "has another room in use than its conferences take")?;
             let same = unit.owned == owned.remove(&number).unwrap_or_default();
-            ensure!(same, "unit {name} owns other conferences than its list says");
+            check(same, "owns other conferences than its list says")?;
             let same = unit.targets == targets.remove(&number).unwrap_or_default();
-            ensure!(same, "other conferences move to unit {name} than its list says");
-            ensure!(
-                unit.state != UnitState::Down || unit.is_idle(),
-                "unit {name} is down and has conferences"
-            );
-            ensure!(self.unit_names.get(&unit.cmu) == Some(&number), "unit {name} is not found by its name");
+            check(same, "gets other conferences by moves than its list says")?;
+            check(unit.state != UnitState::Down || unit.is_idle(), "is down and has conferences")?;
+            check(self.unit_names.get(&unit.cmu) == Some(&number), "is not found by its name")?;
             self.placement_index.check_unit(number, unit)?;
+            takes += usize::from(unit.takes());
             let due = unit.next_due(&self.settings, self.lost.contains_key(&unit.cmu));
-            ensure!(self.unit_due.get(number) == due, "unit {name} has another deadline");
+            deadlines += usize::from(due.is_some());
+            check(self.unit_due.get(number) == due, "has another deadline")?;
         }
         ensure!(used.is_empty() && owned.is_empty() && targets.is_empty(), "a conference is on no unit");
         ensure!(self.unit_names.len() == self.units.len(), "there are more names than units");
-        let takes = self.units.iter().filter(|(_, unit)| unit.takes()).count();
-        ensure!(
-            self.placement_index.len() == takes,
-            "the placement index has a unit that takes no conferences"
-        );
-        let due = |unit: &Unit| unit.next_due(&self.settings, self.lost.contains_key(&unit.cmu)).is_some();
-        let due = self.units.iter().filter(|(_, unit)| due(unit)).count();
-        ensure!(self.unit_due.len() == due, "a deadline belongs to no unit");
+        ensure!(self.placement_index.len() == takes, "a unit of the placement index takes no conferences");
+        ensure!(self.unit_due.len() == deadlines, "a deadline belongs to no unit");
         self.placement_index.check()
     }
 
@@ -178,23 +159,20 @@ impl Realm {
     pub(in crate::conf) fn check_hosts(&self) -> Checked {
         let mut running = 0;
         for (name, Host { current, replaced }) in &self.hosts {
-            let called = name.escape_ascii();
+            let check = checks_of(|| format!("host {}", name.escape_ascii()));
             if let Some(number) = *current {
                 let same = self.units.get(number).is_some_and(|unit| host_of(&unit.cmu) == &**name);
-                ensure!(same, "host {called} runs a unit that is not there, or is another's");
+                check(same, "runs a unit that is not there, or is another's")?;
                 running += 1;
             } else {
                 let known = self.forgotten.iter().filter(|known| *known == name).count();
-                ensure!(known == 1, "host {called} runs no unit and is remembered {known} times");
+                check(known == 1, "runs no unit and is not remembered once")?;
             }
             let distinct: BTreeSet<_> = replaced.iter().collect();
-            ensure!(distinct.len() == replaced.len(), "host {called} replaced a unit twice");
-            ensure!(distinct.len() <= MAX_REPLACED, "host {called} has too many identities");
-            let is_own = |cmu: &&Name| host_of(cmu) == &**name && !self.unit_names.contains_key(*cmu);
-            ensure!(
-                replaced.iter().all(|cmu| is_own(&cmu)),
-                "host {called} replaced a unit of another host, or one that still exists"
-            );
+            check(distinct.len() == replaced.len(), "replaced a unit twice")?;
+            check(distinct.len() <= MAX_REPLACED, "has too many identities")?;
+            let is_own = |cmu: &Name| host_of(cmu) == &**name && !self.unit_names.contains_key(cmu);
+            check(replaced.iter().all(is_own), "replaced a unit of another host, or one that still exists")?;
         }
         ensure!(running == self.units.len(), "{running} units run on hosts, of {}", self.units.len());
         let idle = self.hosts.len() - running;
@@ -219,15 +197,11 @@ impl Realm {
     fn check_messages(&self) -> Checked {
         let mut sum = 0;
         for (stream, messages) in self.outbox.lanes() {
-            let name = stream.escape_ascii();
-            let Some(capacity) = super::messages::capacity(stream) else {
-                return Err(Contradiction(format!(
-                    "messages wait for stream {name}, which is not the realm's"
-                )));
-            };
-            let count = messages.len();
-            ensure!((1..=capacity).contains(&count), "{count} messages wait for stream {name}");
-            sum += count;
+            let check = checks_of(|| format!("stream {}", stream.escape_ascii()));
+            let capacity = super::messages::capacity(stream).unwrap_or(0);
+            let fits = (1..=capacity).contains(&messages.len());
+            check(fits, "is not the realm's, or another number of messages waits than may wait")?;
+            sum += messages.len();
         }
         ensure!(sum == self.outbox.len(), "{sum} messages wait, not {}", self.outbox.len());
         Ok(())

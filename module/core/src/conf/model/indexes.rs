@@ -61,51 +61,46 @@ impl Realm {
                 invariant!(is_new, "no two conferences were created at one epoch");
             }
         }
-        let owner = |links: Option<Links>| links.and_then(|links| links.owner);
-        if owner(before) != owner(after) {
-            self.take_room(owner(before), |unit, room| {
-                unit.give_back_room(room.size);
-                unit.owned.remove(&(room.epoch, id))
-            });
-            self.take_room(owner(after), |unit, room| {
-                unit.used += room.size;
-                unit.owned.insert((room.epoch, id))
-            });
-        }
-        let target = |links: Option<Links>| links.and_then(|links| links.target);
-        if target(before) != target(after) {
-            self.take_room(target(before), |unit, room| {
-                unit.give_back_room(room.size);
-                unit.targets.remove(&(room.epoch, id))
-            });
-            self.take_room(target(after), |unit, room| {
-                unit.used += room.size;
-                unit.targets.insert((room.epoch, id))
-            });
-        }
+        let rooms = |of: fn(Links) -> Option<Room>| [before.and_then(of), after.and_then(of)];
+        self.move_room(id, rooms(|links| links.owner), |unit| &mut unit.owned);
+        self.move_room(id, rooms(|links| links.target), |unit| &mut unit.targets);
         let licences = |links: Option<Links>| links.map_or(0, |links| links.licences);
         let others = self.licences.checked_sub(licences(before));
         let others = others.expected("the licences in use are those of all conferences").unwrap_or(0);
         self.licences = others + licences(after);
     }
 
-    /// Takes or returns room on a unit, and updates the placement index. `change` returns whether the unit's list of
-    /// conferences changed.
-    fn take_room(&mut self, room: Option<Room>, change: impl FnOnce(&mut Unit, Room) -> bool) {
-        let Some(room) = room else { return };
-        let unit = self.units.get_mut(room.unit);
-        let Some(unit) = unit.expected("a conference takes room of a unit that exists") else { return };
-        let changed = change(unit, room);
-        invariant!(changed, "a unit lists each of its conferences once");
-        self.placement_index.update(room.unit, unit);
+    /// Returns the first room to its unit, and takes the second; updates the units' lists of conferences and the
+    /// placement index.
+    fn move_room(
+        &mut self,
+        id: u32,
+        rooms: [Option<Room>; 2],
+        list_of: fn(&mut Unit) -> &mut BTreeSet<(Epoch, u32)>,
+    ) {
+        let [before, after] = rooms;
+        if before == after {
+            return;
+        }
+        for (room, takes) in [(before, false), (after, true)] {
+            let Some(room) = room else { continue };
+            let unit = self.units.get_mut(room.unit);
+            let Some(unit) = unit.expected("a conference takes room of a unit that exists") else { continue };
+            let used =
+                if takes { unit.used.checked_add(room.size) } else { unit.used.checked_sub(room.size) };
+            unit.used = used.expected("the room in use on a unit is that of its conferences").unwrap_or(0);
+            let (list, entry) = (list_of(unit), (room.epoch, id));
+            let changed = if takes { list.insert(entry) } else { list.remove(&entry) };
+            invariant!(changed, "a unit lists each of its conferences once");
+            self.placement_index.update(room.unit, unit);
+        }
     }
 
     /// Adds a conference, if it is pending, to the indexes of recovery, or removes it. Every change of a conference
     /// removes it before and adds it after. O(log conferences).
     pub(in crate::conf) fn link_pending(&mut self, id: u32, on: bool) {
-        let Some(conference) = self.conferences.get(id).filter(|one| one.state == State::Pending) else {
-            return;
-        };
+        let conference = self.conferences.get(id).expected("a conference that changes is there");
+        let Some(conference) = conference.filter(|one| one.state == State::Pending) else { return };
         if on {
             self.queues.join(conference, id);
         } else {

@@ -31,7 +31,7 @@ pub(in crate::conf) fn epoch_of(now: Millis) -> Epoch {
 pub(in crate::conf) type Lost = BTreeMap<Name, BTreeSet<(Epoch, u32)>>;
 
 /// A realm.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Realm {
     pub(in crate::conf) settings: Settings,
     /// The last time applied.
@@ -67,29 +67,8 @@ pub struct Realm {
 impl Realm {
     /// A realm without units and conferences, opened at that time.
     pub fn open(settings: Settings, at: Millis) -> Self {
-        Self {
-            settings,
-            applied: at,
-            term: 0,
-            leader: None,
-            last_epoch: 0,
-            ends: 0,
-            licences: 0,
-            units: Table::default(),
-            unit_names: BTreeMap::new(),
-            hosts: BTreeMap::new(),
-            forgotten: VecDeque::new(),
-            conferences: Table::default(),
-            names: NameIndex::default(),
-            requests: BTreeMap::new(),
-            placement_index: PlacementIndex::by(settings.placement),
-            queues: Queues::default(),
-            by_state: ByState::default(),
-            lost: Lost::new(),
-            conference_due: Deadlines::default(),
-            unit_due: Deadlines::default(),
-            outbox: Outbox::default(),
-        }
+        let placement_index = PlacementIndex::by(settings.placement);
+        Self { settings, applied: at, placement_index, ..Self::default() }
     }
 
     /// The settings of the realm.

@@ -4,7 +4,6 @@ use super::settings::{MAX_ROOM, Settings};
 use crate::shared::Millis;
 use crate::shared::codec::{Damaged, ensure};
 use crate::shared::field::Any;
-use crate::shared::invariant::Expected;
 use crate::shared::token::MAX_TTL;
 use crate::{fields, words};
 use std::collections::{BTreeSet, VecDeque};
@@ -159,12 +158,6 @@ impl Unit {
     /// Whether the lease is valid.
     pub fn has_lease(&self, now: Millis) -> bool {
         matches!(self.state, UnitState::Up | UnitState::Suspect) && self.lease_ends() > now
-    }
-
-    /// Returns the room of a conference.
-    pub(in crate::conf) fn give_back_room(&mut self, size: u64) {
-        let left = self.used.checked_sub(size);
-        self.used = left.expected("the room in use on a unit is that of its conferences").unwrap_or(0);
     }
 
     /// Whether the unit has no conference and none moves to it.
