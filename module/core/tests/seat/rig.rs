@@ -171,7 +171,7 @@ impl Rig {
         let answer = |show: &Show| match show.decide_or_try_again(self.now, request) {
             Ok(decision) => Ok(match decision.reply {
                 Reply::Hold(record) => Reply::Integer(record.seats.len() as i64),
-                // Whoever cannot be served yet waits.
+                // A user who cannot be served yet waits.
                 Reply::Wait(_) => Reply::Ok,
                 reply => reply,
             }),
@@ -191,9 +191,8 @@ impl Rig {
         let may_differ = match request {
             // A seat beside the group that is free a moment later does not count as stranded.
             Request::Hold(hold) | Request::Wait(Wait { hold, .. }) => hold.wish.orphans == Orphans::Forbid,
-            Request::Pick(_) => true,
             // Seats that return to the block a moment later are not counted.
-            Request::EndBlock(_) => true,
+            Request::Pick(_) | Request::EndBlock(_) => true,
             _ => false,
         };
         assert!(early == late || may_differ && early.is_ok(), "{request:?}: {early:?}, {late:?}");

@@ -71,7 +71,7 @@ pub type NamedWish<'a> = Wish<&'a [u8], &'a [u8], &'a [u8], &'a [u8], Vec<&'a [u
 /// The wish of a search, by numbers; flags are bits.
 pub type NumberedWish = Wish<Tier, Area, u32, u64, u64>;
 
-/// The wish of a waiter: by numbers, except what another plan or another block may number anew.
+/// The wish of a waiter: by numbers, but by name where the number may change while the user waits.
 pub type LastingWish = Wish<Bytes, Area, Bytes, u64, u64>;
 
 /// `NEED n flag`: so many seats of the party have this flag.
