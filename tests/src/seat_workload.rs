@@ -376,7 +376,7 @@ pub fn told(show: &Show, event: &Event) -> Option<String> {
         }
         Event::Released { token, seats } => format!("released {}: {}", text(token), ids(seats)),
         Event::Refunded { seats } => format!("refunded {}", ids(seats)),
-        Event::Blocked { seats } | Event::BlockedIn { seats, .. } => format!("blocked {}", ids(seats)),
+        Event::Blocked { seats, .. } => format!("blocked {}", ids(seats)),
         Event::Unblocked { seats } => format!("unblocked {}", ids(seats)),
         Event::Altered { .. } | Event::Arranged { .. } => "altered".to_owned(),
         // Offers come when seats become free, as by expiries.
