@@ -19,9 +19,8 @@ use crate::engine::entry::FamilyEntry;
 use crate::engine::family::{Family, MAX_GAUGES};
 use crate::engine::info::write_counters;
 use crate::engine::parameter::Parameter;
-use crate::engine::step::{no_key, snapshot_payload, tick, watch, wrong_type};
+use crate::engine::step::{no_key, tick, wrong_type};
 use crate::engine::value::{Value, uptime};
-use crate::ffi::command::{ACCESS, RO, RW, UPDATE};
 use crate::ffi::context::Mode;
 use crate::ffi::info::InfoWriter;
 use crate::ffi::value::Found;
@@ -82,7 +81,6 @@ pub(crate) static COMMANDS: &[Command] = &[
         run: self::check,
         flags: "readonly admin",
         also: "admin dangerous",
-        keys: RO | ACCESS,
         summary: "Checks all cross-references and sums of a value; an error names what contradicts what",
         complexity: "O(N) with N the size of the value",
         parameters: [Parameter::key("key")],
@@ -92,7 +90,6 @@ pub(crate) static COMMANDS: &[Command] = &[
         run: self::clock,
         flags: "write admin",
         also: "admin dangerous",
-        keys: RW | ACCESS | UPDATE,
         summary: "The time of a value and of the clock; RESET has a value that is ahead follow the clock again",
         complexity: "O(1); O(N) with RESET, with N the size of the value",
         parameters: [Parameter::key("key"), Parameter::word("reset", "RESET").optional()],
@@ -138,8 +135,8 @@ fn clock_of_value<F: Family>(ctx: Context<'_>, name: KeyName<'_>, set_back: bool
         value.recount(uptime());
         // The next maintenance was planned by the time that was ahead.
         value.maintenance_at = F::MAINTENANCE_FROM;
-        watch(value, || (ctx.selected_db(), name.as_bytes()), clock, clock);
-        ctx.replicate_payload(F::APPLY, name, &snapshot_payload(name.as_bytes(), &value.state));
+        value.watch(|| (ctx.selected_db(), name.as_bytes()), clock, clock);
+        ctx.replicate_payload(F::APPLY, name, &value.snapshot_payload(name.as_bytes()));
         ctx.signal_modified(name);
     }
     Some((value.now(clock), clock))

@@ -2,7 +2,8 @@
 //!
 //! `ffi` contains all unsafe code and imports nothing else of the module. `engine` is the code that the families share:
 //! the command table and its parser, the path of a request (decide, apply, replicate, publish), timer, outbox, settings
-//! and counters. Each family is a folder that imports `engine` and no other family: `commands` is its table, `writes`
+//! and counters. Each family is a folder that imports `engine` and no other family, except that a
+//! conference may be created on a number that `numpool` calls: `commands` is its table, `writes`
 //! and `reads` are the handlers, `replies` writes their replies, and `mod.rs` connects its state machine (crate
 //! allot-core) to `engine`. Only `families`, the table of the families, knows
 //! all of them, and `register` goes through it.

@@ -4,11 +4,10 @@ use redis_module::raw::{RedisModuleCtx, RedisModuleString};
 use std::os::raw::c_int;
 
 use crate::engine::command::Command;
-use crate::engine::{config, deadlines, faults, info, number_source, waiting};
+use crate::engine::{config, deadlines, info, waiting};
 use crate::families::{self, FAMILIES};
 use crate::ffi::guard::Hooks;
 use crate::ffi::register::{Registration, load_arguments};
-use crate::numpool;
 
 /// Version as the server knows it: major * 10000 + minor * 100 + patch.
 const VERSION: c_int = 100;
@@ -44,8 +43,7 @@ pub(crate) unsafe fn register(
     argc: c_int,
 ) -> Option<()> {
     let server = unsafe { Registration::begin(ctx, c"allot", VERSION, &HOOKS) }?;
-    faults::receive();
-    number_source::provide(numpool::call_number);
+    info::receive_invariants();
     commands(&server, families::COMMANDS)?;
     for family in &FAMILIES {
         (family.register)(&server)?;

@@ -5,8 +5,7 @@ use allot_core::account::Book;
 use super::{inventory, reads, writes};
 use crate::engine::command::{Command, command};
 use crate::engine::parameter::Parameter;
-use crate::engine::replicated::apply;
-use crate::ffi::command::{ACCESS, RO, RW, UPDATE};
+use crate::engine::replicated::apply_command;
 
 const KEY: Parameter = Parameter::key("key");
 const MODULE: Parameter = Parameter::name("module");
@@ -43,7 +42,6 @@ pub(crate) static COMMANDS: &[Command] = &[
         name: c"ACCOUNT.BOOK",
         run: inventory::book,
         flags: "write deny-oom",
-        keys: RW | ACCESS | UPDATE,
         summary: "Creates a book of accounts, or changes its settings; replies its record",
         complexity: "O(1)",
         parameters: [
@@ -61,7 +59,6 @@ pub(crate) static COMMANDS: &[Command] = &[
         name: c"ACCOUNT.TERM",
         run: inventory::claim,
         flags: "write",
-        keys: RW | ACCESS | UPDATE,
         summary: "Claims the book for an elected leader; a lower term is refused",
         complexity: "O(1)",
         parameters: [
@@ -76,7 +73,6 @@ pub(crate) static COMMANDS: &[Command] = &[
         run: inventory::module,
         flags: "write deny-oom",
         also: "dangerous",
-        keys: RW | ACCESS | UPDATE,
         summary: "Defines or changes a module; replies its record",
         complexity: "O(N) with N instances",
         parameters: [
@@ -102,7 +98,6 @@ pub(crate) static COMMANDS: &[Command] = &[
         name: c"ACCOUNT.DELMODULE",
         run: inventory::remove_module,
         flags: "write",
-        keys: RW | ACCESS | UPDATE,
         summary: "Deletes a module that has neither accounts nor instances",
         complexity: "O(log N) with N modules",
         parameters: [KEY, MODULE, TERM],
@@ -111,7 +106,6 @@ pub(crate) static COMMANDS: &[Command] = &[
         name: c"ACCOUNT.DEPARTMENT",
         run: inventory::department,
         flags: "write deny-oom",
-        keys: RW | ACCESS | UPDATE,
         summary: "Sets the most instructions of a department in a month, with all departments in it; replies its record",
         complexity: "O(N) with N modules",
         parameters: [
@@ -126,7 +120,6 @@ pub(crate) static COMMANDS: &[Command] = &[
         run: inventory::tariff,
         flags: "write deny-oom",
         also: "dangerous",
-        keys: RW | ACCESS | UPDATE,
         summary: "Gives accounts another tariff; their use remains",
         complexity: "O(N log M) with N accounts named and M in the book",
         parameters: [
@@ -142,7 +135,6 @@ pub(crate) static COMMANDS: &[Command] = &[
         run: inventory::add,
         flags: "write deny-oom",
         also: "dangerous",
-        keys: RW | ACCESS | UPDATE,
         summary: "Adds accounts to a module; with *, distributes them over all modules by weight",
         complexity: "O(N log M) with N accounts named and M in the book",
         parameters: [
@@ -159,7 +151,6 @@ pub(crate) static COMMANDS: &[Command] = &[
         run: inventory::del,
         flags: "write",
         also: "dangerous",
-        keys: RW | ACCESS | UPDATE,
         summary: "Deletes accounts; an account with a live login is deleted when the login ends",
         complexity: "O(N log M) with N accounts named and M in the book",
         parameters: [KEY, COUNTED_ACCOUNTS, TERM],
@@ -169,7 +160,6 @@ pub(crate) static COMMANDS: &[Command] = &[
         run: inventory::move_to,
         flags: "write",
         also: "dangerous",
-        keys: RW | ACCESS | UPDATE,
         summary: "Moves accounts to another module; an account with a live login moves when the login ends",
         complexity: "O(N log M) with N accounts named and M in the book",
         parameters: [KEY, MODULE, COUNTED_ACCOUNTS, TERM],
@@ -178,7 +168,6 @@ pub(crate) static COMMANDS: &[Command] = &[
         name: c"ACCOUNT.FREEZE",
         run: inventory::freeze,
         flags: "write",
-        keys: RW | ACCESS | UPDATE,
         summary: "Records that the platform froze an account; OFF: that it can be used again",
         complexity: "O(log N) with N accounts",
         parameters: [KEY, ACCOUNT, Parameter::word("off", "OFF").optional(), TERM],
@@ -187,7 +176,6 @@ pub(crate) static COMMANDS: &[Command] = &[
         name: c"ACCOUNT.ATTACH",
         run: writes::attach,
         flags: "write deny-oom",
-        keys: RW | ACCESS | UPDATE,
         summary: "Records that an instance has appeared or come back; it gets its share of accounts, or waits for a place",
         complexity: "O(N log M) with N accounts assigned and M in the book",
         parameters: [KEY, MODULE, INSTANCE, TERM],
@@ -196,7 +184,6 @@ pub(crate) static COMMANDS: &[Command] = &[
         name: c"ACCOUNT.DETACH",
         run: writes::detach,
         flags: "write",
-        keys: RW | ACCESS | UPDATE,
         summary: "Records that an instance leaves; after GRACE its accounts are assigned to the other instances",
         complexity: "O(N log M) with N accounts assigned and M in the book",
         parameters: [KEY, MODULE, INSTANCE, integer("milliseconds", "GRACE"), TERM],
@@ -205,7 +192,6 @@ pub(crate) static COMMANDS: &[Command] = &[
         name: c"ACCOUNT.LOGIN",
         run: writes::login,
         flags: "write deny-oom fast",
-        keys: RW | ACCESS | UPDATE,
         summary: "Logs a terminal in with an account, exclusively and until a deadline; replies epoch and deadline",
         complexity: "O(log N) with N accounts; O(M log M) with M accounts of the instance, the first time in a month",
         parameters: [KEY, ACCOUNT, INSTANCE, Parameter::name("terminal"), TTL],
@@ -214,7 +200,6 @@ pub(crate) static COMMANDS: &[Command] = &[
         name: c"ACCOUNT.RENEW",
         run: writes::renew,
         flags: "write fast",
-        keys: RW | ACCESS | UPDATE,
         summary: "Extends a login to a later deadline",
         complexity: "O(log N) with N accounts; O(M log M) with M accounts of the instance, the first time in a month",
         parameters: [KEY, ACCOUNT, EPOCH, TTL],
@@ -223,7 +208,6 @@ pub(crate) static COMMANDS: &[Command] = &[
         name: c"ACCOUNT.LOGOUT",
         run: writes::logout,
         flags: "write fast",
-        keys: RW | ACCESS | UPDATE,
         summary: "Ends a login, or returns a revoked account; BACK: returns an account that was not revoked",
         complexity: "O(log N) with N accounts; O(M log M) with M accounts of the instance, the first time in a month",
         parameters: [KEY, ACCOUNT, EPOCH, Parameter::word("back", "BACK").optional(), TERM],
@@ -232,7 +216,6 @@ pub(crate) static COMMANDS: &[Command] = &[
         name: c"ACCOUNT.USE",
         run: writes::usage,
         flags: "write fast",
-        keys: RW | ACCESS | UPDATE,
         summary: "Counts instructions before they are sent; replies how many are used and left, and the cost",
         complexity: "O(log N) with N accounts; O(M log M) with M accounts of the instance, the first time in a month",
         parameters: [KEY, ACCOUNT, EPOCH, COUNT],
@@ -241,7 +224,6 @@ pub(crate) static COMMANDS: &[Command] = &[
         name: c"ACCOUNT.PICK",
         run: writes::pick,
         flags: "write fast",
-        keys: RW | ACCESS | UPDATE,
         summary: "Gives accounts of an instance that have no live login, the cheapest next instruction first; moves one there if there is none",
         complexity: "O(log N + C) with N accounts and C picked; O(A log A) with A of the instance until it is first worked with in a month; O(I + A) with I instances if there is none",
         parameters: [KEY, MODULE, INSTANCE, COUNT],
@@ -250,7 +232,6 @@ pub(crate) static COMMANDS: &[Command] = &[
         name: c"ACCOUNT.REPORT",
         run: writes::report,
         flags: "write fast",
-        keys: RW | ACCESS | UPDATE,
         summary: "Counts the instructions since an assignment that were not counted before; replies as ACCOUNT.USE",
         complexity: "O(log N) with N accounts; O(M log M) with M accounts of the instance, the first time in a month",
         parameters: [KEY, ACCOUNT, EPOCH, Parameter::natural("total")],
@@ -259,7 +240,6 @@ pub(crate) static COMMANDS: &[Command] = &[
         name: c"ACCOUNT.RAISE",
         run: writes::raise,
         flags: "write fast",
-        keys: RW | ACCESS | UPDATE,
         summary: "Makes later epochs greater than one that a failover has lost; an account gets a new epoch",
         complexity: "O(log N) with N accounts",
         parameters: [KEY, EPOCH, ACCOUNT.after("ACCOUNT").optional(), TERM],
@@ -269,7 +249,6 @@ pub(crate) static COMMANDS: &[Command] = &[
         run: writes::rebalance,
         flags: "write",
         also: "dangerous",
-        keys: RW | ACCESS | UPDATE,
         summary: "Moves accounts to the instances that will need them by the end of the month",
         complexity: "O(N) with N accounts",
         parameters: [KEY, Parameter::word("dryrun", "DRYRUN").optional(), integer("n", "MAXMOVES"), TERM],
@@ -278,7 +257,6 @@ pub(crate) static COMMANDS: &[Command] = &[
         name: c"ACCOUNT.INFO",
         run: reads::info,
         flags: "readonly",
-        keys: RO | ACCESS,
         summary: "Gives the record of the book, of a module, or of an account",
         complexity: "O(1); O(N * P) with N instances of a module and P prices in their tariffs; O(N * P + S log S) with S steps of their tariffs until they work again after a change of CAP",
         parameters: [
@@ -295,7 +273,6 @@ pub(crate) static COMMANDS: &[Command] = &[
         name: c"ACCOUNT.LIST",
         run: reads::list,
         flags: "readonly",
-        keys: RO | ACCESS,
         summary: "Lists accounts of the book, of a module or of an instance",
         complexity: "O(N) with N accounts examined",
         parameters: [
@@ -311,7 +288,6 @@ pub(crate) static COMMANDS: &[Command] = &[
         name: c"ACCOUNT.USAGE",
         run: reads::usage,
         flags: "readonly",
-        keys: RO | ACCESS,
         summary: "Gives use and cost of a month by department, module or account",
         complexity: "O(M * P) with M modules and instances and P prices in their tariffs; O(M * P + S log S) with S steps of their tariffs until they work again after a change of CAP; by account O(C) with C of them",
         parameters: [
@@ -332,19 +308,9 @@ pub(crate) static COMMANDS: &[Command] = &[
         name: c"ACCOUNT.HISTORY",
         run: reads::history,
         flags: "readonly",
-        keys: RO | ACCESS,
         summary: "Gives the last assignments of an account",
         complexity: "O(1)",
         parameters: [KEY, ACCOUNT],
     },
-    command! {
-        name: c"ACCOUNT.APPLY",
-        run: apply::<Book>,
-        flags: "write",
-        also: "dangerous",
-        keys: RW | UPDATE,
-        summary: "Internal: replicates what a master decided to replicas and the append-only file",
-        complexity: "O(N log M) with N accounts of the events and M in the book",
-        parameters: [KEY, Parameter::text("payload")],
-    },
+    apply_command!(c"ACCOUNT.APPLY", Book),
 ];

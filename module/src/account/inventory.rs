@@ -10,11 +10,8 @@ use allot_core::shared::text::quoted;
 use crate::engine::argument::Argument;
 use crate::engine::outbox::check_stream;
 use crate::engine::step::{self, answer};
-use crate::engine::value::Value;
 use crate::engine::word::{integer, natural};
 use crate::engine::{Call, Done};
-use crate::ffi::context::Mode;
-use crate::ffi::value::Found;
 
 /// `ACCOUNT.BOOK key [CAP n] [DWELL ms] [MAXMOVES n] [MARGIN cost] [LENDLEVEL n] [EVENTS n] [TURNS ms ms ...]`
 pub(super) fn book(
@@ -34,12 +31,7 @@ pub(super) fn book(
     if changes.events.is_some_and(|events| events > 0) {
         check_stream(call.ctx, name, "EVENTS")?;
     }
-    let exists = match call.ctx.open(name, Mode::Read).value::<Value<Book>>() {
-        Found::Nothing => false,
-        Found::OtherType => return Err(step::wrong_type()),
-        Found::Value(_) => true,
-    };
-    if exists {
+    if step::exists::<Book>(call.ctx, name)? {
         return answer::<Book>(call, &ManagerRequest::Configure(changes).into());
     }
     let settings = Settings::default().with(&changes, call.ctx.clock())?;

@@ -8,18 +8,16 @@ use allot_core::shared::refusal::{Code, Refusal};
 use allot_core::shared::text::quoted;
 
 use super::replies::{reply_account, reply_book, reply_history, reply_module, reply_usage};
-use crate::engine::argument::Argument;
+use crate::engine::argument::{Argument, READ_AT_ONCE};
 use crate::engine::reply::reply_present;
 use crate::engine::step::read;
 use crate::engine::{Call, Done};
 
-/// The greatest `COUNT`.
-const MAX_LIST: i64 = 10_000;
 /// The most accounts that one call returns, even if `COUNT` is greater. This takes some milliseconds, in which the
 /// server does nothing else.
 const MOST: usize = 1000;
 /// The entries of a list if the caller gives no COUNT.
-const USUAL_COUNT: i64 = 100;
+const USUAL_COUNT: u32 = 100;
 
 fn known<'a>(book: &'a Book, account: &[u8]) -> Result<&'a Account, Refusal> {
     book.account_called(account)
@@ -39,12 +37,9 @@ fn known_instance(book: &Book, module: &[u8], instance: &[u8]) -> Result<u32, Re
     })
 }
 
-pub(super) fn count_of(count: &Argument<'_>, usual: i64) -> Result<usize, Refusal> {
-    let count = count.optional_integer().unwrap_or(usual);
-    if (1..=MAX_LIST).contains(&count) {
-        return Ok(MOST.min(count as usize));
-    }
-    Err(Refusal::new(Code::Err, format!("COUNT must be 1 to {MAX_LIST}, not {count}")))
+/// How many accounts a call returns.
+pub(super) fn count_of(count: &Argument<'_>, usual: u32) -> Result<usize, Refusal> {
+    Ok(MOST.min(count.count(usual, READ_AT_ONCE)? as usize))
 }
 
 /// The subject of `ACCOUNT.INFO`.
@@ -60,7 +55,7 @@ enum Of {
 pub(super) fn info(call: &Call<'_>, [_, of]: &[Argument<'_>; 2]) -> Done {
     let asked = of.choice(&[Of::Module, Of::Account, Of::Either]);
     let name = of.optional_text().unwrap_or_default();
-    read::<Book, _>(call.ctx, call.key()?, |book, now| {
+    read::<Book>(call, |book, now| {
         let module = |name: &[u8]| book.find_module(name).and_then(|id| book.module(id));
         match asked {
             None => reply_book(call.ctx, book, now),
@@ -93,7 +88,7 @@ pub(super) fn list(call: &Call<'_>, [_, module, instance, state, cursor, count]:
         let text = "INSTANCE needs a MODULE: instances have names within their module";
         return Err(Refusal::new(Code::Err, text));
     }
-    read::<Book, _>(call.ctx, call.key()?, |book, now| {
+    read::<Book>(call, |book, now| {
         let place = match (module, instance) {
             (Some(module), Some(instance)) => Some(known_instance(book, module, instance)?),
             _ => None,
@@ -121,7 +116,7 @@ pub(super) fn usage(call: &Call<'_>, [_, by, ago, cursor, count]: &[Argument<'_>
     let by = by.choice(&[By::Department, By::Module, By::Account]).unwrap_or(By::Department);
     let (ago, cursor) = (ago.optional_natural().unwrap_or(0), cursor.optional_natural().unwrap_or(0));
     let count = count_of(count, USUAL_COUNT)?;
-    read::<Book, _>(call.ctx, call.key()?, |book, now| {
+    read::<Book>(call, |book, now| {
         let past = u32::try_from(ago).ok().and_then(|ago| book.month().checked_sub(ago));
         let Some(month) = past.filter(|&month| book.month_start(month).is_some()) else {
             return Err(Refusal::new(Code::NotFound, format!("the month {ago} ago is not on record")));
@@ -172,7 +167,7 @@ fn reply_usages(call: &Call<'_>, book: &Book, (by, month, now): (By, u32, i64), 
 /// `ACCOUNT.HISTORY key account`
 pub(super) fn history(call: &Call<'_>, [_, account]: &[Argument<'_>; 2]) -> Done {
     let account = account.text();
-    read::<Book, _>(call.ctx, call.key()?, |book, _| {
+    read::<Book>(call, |book, _| {
         reply_history(call.ctx, known(book, account)?);
         Ok(())
     })

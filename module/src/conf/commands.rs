@@ -5,8 +5,8 @@ use allot_core::conf::Realm;
 use super::{reads, units, writes};
 use crate::engine::command::{Command, command};
 use crate::engine::parameter::Parameter;
-use crate::engine::replicated::apply;
-use crate::ffi::command::{ACCESS, RO, RW, UPDATE};
+use crate::engine::replicated::apply_command;
+use crate::ffi::command::{RW, UPDATE};
 
 const KEY: Parameter = Parameter::key("key");
 const E164: Parameter = Parameter::name("e164");
@@ -28,7 +28,6 @@ pub(crate) static CONF_COMMANDS: &[Command] = &[
         run: writes::realm,
         flags: "write deny-oom",
         also: "dangerous",
-        keys: RW | ACCESS | UPDATE,
         summary: "Creates a realm of conferences, or changes its settings; replies its record",
         complexity: "O(1); O(N) with N conferences where settings change",
         parameters: [
@@ -52,7 +51,6 @@ pub(crate) static CONF_COMMANDS: &[Command] = &[
         name: c"CONF.TERM",
         run: writes::claim,
         flags: "write",
-        keys: RW | ACCESS | UPDATE,
         summary: "Claims the realm for an elected scheduler; a lower term is refused",
         complexity: "O(N) with N units",
         parameters: [
@@ -66,7 +64,6 @@ pub(crate) static CONF_COMMANDS: &[Command] = &[
         name: c"CONF.CREATE",
         run: writes::create,
         flags: "write deny-oom fast",
-        keys: RW | ACCESS | UPDATE,
         summary: "Creates a conference: chooses a unit, reserves room and licences, and tells the unit; its number may be called from a pool",
         complexity: "O(log(N) + U) with N conferences and U units passed over; calling a number as `NUMPOOL.CALL`",
         parameters: [
@@ -86,7 +83,6 @@ pub(crate) static CONF_COMMANDS: &[Command] = &[
         name: c"CONF.ACK",
         run: units::ack,
         flags: "write fast",
-        keys: RW | ACCESS | UPDATE,
         summary: "Reports that a unit has opened a conference; the reply RELEASE means that the unit no longer owns it",
         complexity: "O(log(N)) with N conferences",
         parameters: [KEY, E164, CMU, EPOCH],
@@ -95,7 +91,6 @@ pub(crate) static CONF_COMMANDS: &[Command] = &[
         name: c"CONF.NACK",
         run: units::nack,
         flags: "write fast",
-        keys: RW | ACCESS | UPDATE,
         summary: "Reports that a unit cannot open a conference",
         complexity: "O(log(N)) with N conferences",
         parameters: [KEY, E164, CMU, EPOCH, Parameter::name("reason").optional()],
@@ -104,7 +99,6 @@ pub(crate) static CONF_COMMANDS: &[Command] = &[
         name: c"CONF.ENDED",
         run: units::ended,
         flags: "write fast",
-        keys: RW | ACCESS | UPDATE,
         summary: "Reports that people ended a conference on its unit; with RELEASED, that the unit ended its copy because of a RELEASE",
         complexity: "O(log(N)) with N conferences",
         parameters: [KEY, E164, CMU, EPOCH, Parameter::word("released", "RELEASED").optional()],
@@ -113,7 +107,6 @@ pub(crate) static CONF_COMMANDS: &[Command] = &[
         name: c"CONF.RELEASE",
         run: writes::release,
         flags: "write fast",
-        keys: RW | ACCESS | UPDATE,
         summary: "Ends a conference",
         complexity: "O(log(N)) with N conferences",
         parameters: [KEY, E164],
@@ -122,7 +115,6 @@ pub(crate) static CONF_COMMANDS: &[Command] = &[
         name: c"CONF.EXTEND",
         run: writes::extend,
         flags: "write fast",
-        keys: RW | ACCESS | UPDATE,
         summary: "Changes the end time of a conference",
         complexity: "O(log(N)) with N conferences",
         parameters: [KEY, E164, Parameter::integer("end")
@@ -152,7 +144,6 @@ pub(crate) static CONF_COMMANDS: &[Command] = &[
         name: c"CONF.GET",
         run: reads::get,
         flags: "readonly fast",
-        keys: RO | ACCESS,
         summary: "Gives all or some details of a conference",
         complexity: "O(F * log(D)) with F fields asked for and D fields there",
         parameters: [KEY, E164, FIELD.optional().many()],
@@ -161,7 +152,6 @@ pub(crate) static CONF_COMMANDS: &[Command] = &[
         name: c"CONF.INFO",
         run: reads::info,
         flags: "readonly fast",
-        keys: RO | ACCESS,
         summary: "Gives the record of a conference, also for some time after its end",
         complexity: "O(1)",
         parameters: [KEY, E164],
@@ -170,7 +160,6 @@ pub(crate) static CONF_COMMANDS: &[Command] = &[
         name: c"CONF.HISTORY",
         run: reads::history,
         flags: "readonly fast",
-        keys: RO | ACCESS,
         summary: "Gives every assignment of a conference and how it ended",
         complexity: "O(A) with A assignments",
         parameters: [KEY, E164],
@@ -179,7 +168,6 @@ pub(crate) static CONF_COMMANDS: &[Command] = &[
         name: c"CONF.LIST",
         run: reads::list,
         flags: "readonly",
-        keys: RO | ACCESS,
         summary: "Lists conferences, page by page",
         complexity: "O(log(N) + M) with M conferences looked at",
         parameters: [
@@ -194,7 +182,6 @@ pub(crate) static CONF_COMMANDS: &[Command] = &[
         name: c"CONF.STAT",
         run: reads::stat,
         flags: "readonly",
-        keys: RO | ACCESS,
         summary: "Gives totals of a realm",
         complexity: "O(U) with U units",
         parameters: [KEY],
@@ -203,7 +190,6 @@ pub(crate) static CONF_COMMANDS: &[Command] = &[
         name: c"CONF.RECOVER",
         run: writes::recover,
         flags: "write",
-        keys: RW | ACCESS | UPDATE,
         summary: "Places conferences that wait for recovery and whose time has come",
         complexity: "O(U + M * log(N)) with U units and M conferences placed or passed over",
         parameters: [KEY, integer("n", "COUNT"), TERM],
@@ -213,7 +199,6 @@ pub(crate) static CONF_COMMANDS: &[Command] = &[
         run: writes::restart,
         flags: "write",
         also: "dangerous",
-        keys: RW | ACCESS | UPDATE,
         summary: "Begins the work of a new scheduler: units that it did not find are down, open conferences of the others wait for a report",
         complexity: "O(N * log(N)) with N conferences",
         parameters: [
@@ -228,7 +213,6 @@ pub(crate) static CONF_COMMANDS: &[Command] = &[
         name: c"CONF.MOVE",
         run: writes::move_,
         flags: "write fast",
-        keys: RW | ACCESS | UPDATE,
         summary: "Moves a conference to another unit; the old unit keeps it until the new one has opened it",
         complexity: "O(log(N) + U) with N conferences and U units passed over",
         parameters: [KEY, E164, Parameter::name("cmu").after("TO").optional(), TERM],
@@ -238,7 +222,6 @@ pub(crate) static CONF_COMMANDS: &[Command] = &[
         run: reads::plan,
         flags: "readonly",
         also: "dangerous",
-        keys: RO | ACCESS,
         summary: "Says which conferences wait and why, or where each would go if a unit died now; for ANY, how many of each unit would find room",
         complexity: "O(N * log(U)) with N conferences and U units; for ANY O(U + N * log(U)) with N at most 4000, and the pending conferences and those of one unit",
         parameters: [
@@ -247,16 +230,7 @@ pub(crate) static CONF_COMMANDS: &[Command] = &[
             Parameter::natural("cursor").after("CURSOR").optional(),
         ],
     },
-    command! {
-        name: c"CONF.APPLY",
-        run: apply::<Realm>,
-        flags: "write",
-        also: "dangerous",
-        keys: RW | UPDATE,
-        summary: "Internal: replicates what a master decided to replicas and the append-only file",
-        complexity: "O(N) with N changes",
-        parameters: [KEY, Parameter::text("payload")],
-    },
+    apply_command!(c"CONF.APPLY", Realm),
 ];
 
 /// The commands of units.
@@ -266,7 +240,6 @@ pub(crate) static CMU_COMMANDS: &[Command] = &[
         run: units::join,
         flags: "write deny-oom",
         also: "dangerous",
-        keys: RW | ACCESS | UPDATE,
         summary: "Registers a media unit, or renews its lease; replaces another incarnation on the same host",
         complexity: "O(log(U)); O(C * log(N)) with C conferences of the one replaced",
         parameters: [
@@ -283,7 +256,6 @@ pub(crate) static CMU_COMMANDS: &[Command] = &[
         name: c"CMU.BEAT",
         run: units::beat,
         flags: "write fast",
-        keys: RW | ACCESS | UPDATE,
         summary: "Renews a unit's lease, and reports its load in percent",
         complexity: "O(log(U)) with U units",
         parameters: [KEY, CMU, integer("n", "LOAD")],
@@ -293,7 +265,6 @@ pub(crate) static CMU_COMMANDS: &[Command] = &[
         run: units::report,
         flags: "write",
         also: "dangerous",
-        keys: RW | ACCESS | UPDATE,
         summary: "Compares a unit's list of conferences with the realm; replies which ones the unit keeps, owns again and must end",
         complexity: "O(C * log(N)) with C conferences of the unit",
         parameters: [
@@ -316,7 +287,6 @@ pub(crate) static CMU_COMMANDS: &[Command] = &[
         name: c"CMU.ASK",
         run: units::ask,
         flags: "write",
-        keys: RW | ACCESS | UPDATE,
         summary: "Asks one unit or all units to send their list or all details again",
         complexity: "O(U) with U units",
         parameters: [
@@ -329,7 +299,6 @@ pub(crate) static CMU_COMMANDS: &[Command] = &[
         name: c"CMU.DRAIN",
         run: units::drain,
         flags: "write",
-        keys: RW | ACCESS | UPDATE,
         summary: "Keeps new conferences away from a unit; with MOVE also moves its conferences away",
         complexity: "O(log(U)); with MOVE O(C * log(N)) with C conferences of the unit",
         parameters: [
@@ -344,7 +313,6 @@ pub(crate) static CMU_COMMANDS: &[Command] = &[
         run: units::down,
         flags: "write",
         also: "dangerous",
-        keys: RW | ACCESS | UPDATE,
         summary: "Declares a unit down; its conferences wait for recovery",
         complexity: "O(C * log(N)) with C conferences of the unit",
         parameters: [KEY, CMU, TERM],
@@ -353,7 +321,6 @@ pub(crate) static CMU_COMMANDS: &[Command] = &[
         name: c"CMU.LIST",
         run: reads::units,
         flags: "readonly",
-        keys: RO | ACCESS,
         summary: "Gives the records of all units",
         complexity: "O(U) with U units",
         parameters: [KEY],

@@ -7,17 +7,15 @@ use allot_core::shared::text::quoted;
 use std::borrow::Cow;
 
 use super::replies::{reply_conference, reply_history, reply_unit};
-use crate::engine::argument::Argument;
+use crate::engine::argument::{Argument, READ_AT_ONCE};
 use crate::engine::reply::{Field, expect_present, reply_record};
 use crate::engine::step::read;
 use crate::engine::{Call, Done};
 
-/// The greatest COUNT of `CONF.LIST`.
-const MAX_LIST: i64 = 10_000;
 /// The most conferences of one page, however great COUNT is: 10,000 took 18 ms.
 const MAX_PAGE: usize = 4_000;
 /// The entries of a list if the caller gives no COUNT.
-const USUAL_COUNT: i64 = 100;
+const USUAL_COUNT: u32 = 100;
 
 /// A conference as it is after all deadlines that have passed.
 fn known<'a>(realm: &'a Realm, e164: &[u8], now: i64) -> Result<Cow<'a, Conference>, Refusal> {
@@ -36,7 +34,7 @@ fn known_unit(realm: &Realm, cmu: &[u8]) -> Result<u32, Refusal> {
 /// `CONF.GET key e164 [field ...]`
 pub(super) fn get(call: &Call<'_>, [_, e164, fields]: &[Argument<'_>; 3]) -> Done {
     let (e164, fields) = (e164.text(), fields.words());
-    read::<Realm, _>(call.ctx, call.key()?, |realm, now| {
+    read::<Realm>(call, |realm, now| {
         let one = known(realm, e164, now)?;
         if fields.is_empty() {
             call.ctx.reply_map(one.details.len());
@@ -60,7 +58,7 @@ pub(super) fn get(call: &Call<'_>, [_, e164, fields]: &[Argument<'_>; 3]) -> Don
 /// `CONF.INFO key e164`
 pub(super) fn info(call: &Call<'_>, [_, e164]: &[Argument<'_>; 2]) -> Done {
     let e164 = e164.text();
-    read::<Realm, _>(call.ctx, call.key()?, |realm, now| {
+    read::<Realm>(call, |realm, now| {
         reply_conference(call.ctx, realm, &*known(realm, e164, now)?, None);
         Ok(())
     })
@@ -69,7 +67,7 @@ pub(super) fn info(call: &Call<'_>, [_, e164]: &[Argument<'_>; 2]) -> Done {
 /// `CONF.HISTORY key e164`
 pub(super) fn history(call: &Call<'_>, [_, e164]: &[Argument<'_>; 2]) -> Done {
     let e164 = e164.text();
-    read::<Realm, _>(call.ctx, call.key()?, |realm, now| {
+    read::<Realm>(call, |realm, now| {
         reply_history(call.ctx, &*known(realm, e164, now)?);
         Ok(())
     })
@@ -79,11 +77,8 @@ pub(super) fn history(call: &Call<'_>, [_, e164]: &[Argument<'_>; 2]) -> Done {
 pub(super) fn list(call: &Call<'_>, [_, state, cmu, cursor, count]: &[Argument<'_>; 5]) -> Done {
     let state = state.member::<State>()?;
     let (cmu, cursor) = (cmu.optional_text(), cursor.optional_natural().unwrap_or(0));
-    let count = count.optional_integer().unwrap_or(USUAL_COUNT);
-    if !(1..=MAX_LIST).contains(&count) {
-        return Err(Refusal::new(Code::Err, format!("COUNT must be 1 to {MAX_LIST}, not {count}")));
-    }
-    read::<Realm, _>(call.ctx, call.key()?, |realm, _| {
+    let count = count.count(USUAL_COUNT, READ_AT_ONCE)?;
+    read::<Realm>(call, |realm, _| {
         let unit = cmu.map(|cmu| known_unit(realm, cmu)).transpose()?;
         let (found, next) = realm.list(state, unit, cursor, MAX_PAGE.min(count as usize));
         call.ctx.reply_array(2);
@@ -98,7 +93,7 @@ pub(super) fn list(call: &Call<'_>, [_, state, cmu, cursor, count]: &[Argument<'
 
 /// `CONF.STAT key`
 pub(super) fn stat(call: &Call<'_>, [_key]: &[Argument<'_>; 1]) -> Done {
-    read::<Realm, _>(call.ctx, call.key()?, |realm, _| {
+    read::<Realm>(call, |realm, _| {
         let totals = realm.totals();
         let [waiting, creating, open, pending, ended] =
             totals.states.map(|count| Field::Number(count as i64));
@@ -135,7 +130,7 @@ pub(super) fn plan(call: &Call<'_>, [_, down, cursor]: &[Argument<'_>; 3]) -> Do
     if cursor.is_some() {
         return Err(Refusal::new(Code::Err, "CURSOR continues DOWN ANY: without it there is one reply"));
     }
-    read::<Realm, _>(call.ctx, call.key()?, |realm, now| {
+    read::<Realm>(call, |realm, now| {
         let line = |id: u32, cmu: Option<&[u8]>, why: Option<&str>| {
             let Some(conference) = expect_present(realm.conference(id)) else { return call.ctx.reply_null() };
             let fields = [
@@ -168,7 +163,7 @@ pub(super) fn plan(call: &Call<'_>, [_, down, cursor]: &[Argument<'_>; 3]) -> Do
 fn plan_any(call: &Call<'_>, cursor: u64) -> Done {
     // No unit has a number beyond 32 bits.
     let cursor = u32::try_from(cursor).unwrap_or(u32::MAX);
-    read::<Realm, _>(call.ctx, call.key()?, |realm, now| {
+    read::<Realm>(call, |realm, now| {
         let (forecasts, next) = realm.forecast_losses(cursor, now);
         call.ctx.reply_array(2);
         call.ctx.reply_integer(next.into());
@@ -190,7 +185,7 @@ fn plan_any(call: &Call<'_>, cursor: u64) -> Done {
 
 /// `CMU.LIST key`
 pub(super) fn units(call: &Call<'_>, [_key]: &[Argument<'_>; 1]) -> Done {
-    read::<Realm, _>(call.ctx, call.key()?, |realm, _| {
+    read::<Realm>(call, |realm, _| {
         call.ctx.reply_array(realm.unit_count());
         realm.units().for_each(|unit| reply_unit(call.ctx, unit));
         Ok(())

@@ -14,14 +14,11 @@ use allot_core::shared::refusal::{Code, Refusal};
 use super::counters;
 use super::replies::{reply_conference, reply_realm};
 use crate::engine::argument::Argument;
-use crate::engine::number_source::call_number;
 use crate::engine::reply::reply_present;
 use crate::engine::step::{self, Step, answer, change, count_refused};
-use crate::engine::value::Value;
 use crate::engine::{Call, Done, outbox, token};
-use crate::ffi::context::Mode;
-use crate::ffi::value::Found;
 use crate::ffi::{Context, KeyName};
+use crate::numpool::call_number;
 
 /// `CONF.REALM key [option value ...]`
 pub(super) fn realm(
@@ -43,16 +40,10 @@ pub(super) fn realm(
         placement: placement.member()?,
     };
     let name = call.key()?;
-    let mut key = call.ctx.open(name, Mode::Read);
-    let exists = match key.value::<Value<Realm>>() {
-        Found::Nothing => false,
-        Found::OtherType => return Err(step::wrong_type()),
-        Found::Value(_) => true,
-    };
-    drop(key);
+    let exists = step::exists::<Realm>(call.ctx, name)?;
     // Without options this is a read, so the timer applies the deadlines that have passed.
     if exists && changes == Changes::default() {
-        return reply_settings(call, name);
+        return reply_settings(call);
     }
     if exists {
         return answer::<Realm>(call, &Request::Client(ClientRequest::Configure(changes)));
@@ -60,11 +51,11 @@ pub(super) fn realm(
     check_hash_tag(call.ctx, name)?;
     let settings = Settings::default().with(&changes)?;
     step::create::<Realm>(call.ctx, name, &Event::Opened { settings })?;
-    reply_settings(call, name)
+    reply_settings(call)
 }
 
-fn reply_settings(call: &Call<'_>, name: KeyName<'_>) -> Done {
-    step::read::<Realm, _>(call.ctx, name, |realm, _| {
+fn reply_settings(call: &Call<'_>) -> Done {
+    step::read::<Realm>(call, |realm, _| {
         reply_realm(call.ctx, realm);
         Ok(())
     })

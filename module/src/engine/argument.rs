@@ -5,7 +5,15 @@ use allot_core::shared::refusal::Refusal;
 use allot_core::shared::words::Words;
 
 use super::parameter::Parameter;
-use super::word::not_one_of;
+use super::word::{fault, not_one_of};
+
+// How much one call may ask for, so that no other client waits longer than about 10 ms for it.
+
+/// The most seats or numbers that one call may name.
+pub(crate) const LISTED_AT_ONCE: usize = 20_000;
+
+/// The most places that one call of a listing may read (`COUNT`), and the most records of a list without a cursor.
+pub(crate) const READ_AT_ONCE: u32 = 10_000;
 
 /// The argument for a parameter in a call.
 #[derive(Clone, Copy)]
@@ -85,6 +93,22 @@ impl<'a> Argument<'a> {
             [_keyword, first, second] => Some((*first, *second)),
             _ => None,
         })
+    }
+
+    /// The words of a list, refused if there are more than `most`. `what` names them in the plural.
+    pub(crate) fn at_most(&self, most: usize, what: &str) -> Result<&'a [&'a [u8]], Refusal> {
+        let listed = self.words.len();
+        if listed <= most {
+            return Ok(self.words);
+        }
+        Err(fault(format!("one call may name at most {most} {what}, not {listed}")))
+    }
+
+    /// How many places a call of a listing reads: `COUNT`, at most `most`, or `usual` without one.
+    pub(crate) fn count(&self, usual: u32, most: u32) -> Result<u32, Refusal> {
+        let Some(count) = self.optional_integer() else { return Ok(usual) };
+        let read = u32::try_from(count).ok().filter(|count| (1..=most).contains(count));
+        read.ok_or_else(|| fault(format!("COUNT must be 1 to {most}, not {count}")))
     }
 
     /// The place of a key among the words of the call, if it is given.

@@ -9,7 +9,9 @@ use super::parameter::{Kind, Parameter, fewest, has_later_keys};
 use super::parse::parse;
 use super::syntax::Syntax;
 use super::word::{integer, wrong_number};
-use crate::ffi::command::{ArgumentInfo, ArgumentKind, CommandInfo, Entry, KeyPlace, KeySpec};
+use crate::ffi::command::{
+    ACCESS, ArgumentInfo, ArgumentKind, CommandInfo, Entry, KeyPlace, KeySpec, RO, RW, UPDATE,
+};
 use crate::ffi::string::Words;
 use crate::ffi::{Context, KeyName};
 
@@ -35,11 +37,12 @@ pub(crate) struct Command {
 /// A table entry: the documentation of a command, its parameters, and the handler, which takes the arguments of a call
 /// in the order of the parameters. The number of parameters is checked at compile time.
 ///
-/// `by: self::handler` instead of `run:` is for a handler that parses the words of the call itself.
+/// `keys:` is only given for a command that does not read its keys, or does not change them in place. `by: self::handler`
+/// instead of `run:` is for a handler that parses the words of the call itself.
 macro_rules! command {
     (
         name: $name:literal, $how:ident: $handler:path, flags: $flags:literal, $(also: $also:literal,)?
-        keys: $keys:expr, summary: $summary:literal, complexity: $complexity:literal,
+        $(keys: $keys:expr,)? summary: $summary:literal, complexity: $complexity:literal,
         parameters: [$($parameter:expr),* $(,)?] $(,)?
     ) => {{
         const PARAMETERS: &[$crate::engine::parameter::Parameter] = &[$($parameter),*];
@@ -67,7 +70,7 @@ macro_rules! command {
             entry,
             flags: $flags,
             also: concat!("", $($also)?),
-            keys: $keys,
+            keys: $crate::engine::command::command!(@keys $flags $($keys)?),
             summary: $summary,
             complexity: $complexity,
             parameters: PARAMETERS,
@@ -80,8 +83,18 @@ macro_rules! command {
         }
     };
     (@by $call:ident, $handler:path) => { $handler(&$call) };
+    (@keys $flags:literal) => { $crate::engine::command::usual_keys($flags) };
+    (@keys $flags:literal $keys:expr) => { $keys };
 }
 pub(crate) use command;
+
+/// How a command with these flags uses its keys, unless its entry says otherwise.
+pub(crate) const fn usual_keys(flags: &str) -> u32 {
+    match flags.as_bytes() {
+        [b'w', b'r', ..] => RW | ACCESS | UPDATE,
+        _ => RO | ACCESS,
+    }
+}
 
 impl Command {
     /// The description of the command for the server.

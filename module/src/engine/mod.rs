@@ -4,21 +4,16 @@
 //! the parser (`syntax`, `parse`, `word`) that hands a call's arguments (`argument`) to the handler. `family` is the
 //! interface of a family's state machine to the module, `value` is the value of a key, and `step` is the path of every
 //! request: find, apply due events, decide, apply, replicate, publish. `replicated` is the path of what a master
-//! decided. `deadlines`, `outbox`, `waiting`, `info`, `config`, `token` and `reply` serve both. `faults` counts and logs
-//! bugs, `check` has `ALLOT.CHECK` and `ALLOT.CLOCK`, `bounds` limits the lists of one call, and `number_source` lets
-//! one family take numbers from another.
+//! decided. `deadlines`, `outbox`, `waiting`, `info`, `config`, `token` and `reply` serve both. `entry` is a row of
+//! the table of families. `info` counts, and logs bugs.
 
 pub(crate) mod argument;
-pub(crate) mod bounds;
 pub(crate) mod command;
 pub(crate) mod config;
 pub(crate) mod deadlines;
 pub(crate) mod entry;
 pub(crate) mod family;
-pub(crate) mod faults;
 pub(crate) mod info;
-pub(crate) mod native;
-pub(crate) mod number_source;
 pub(crate) mod outbox;
 pub(crate) mod parameter;
 pub(crate) mod parse;

@@ -10,8 +10,8 @@ use allot_core::shared::text::quoted;
 use super::argument::Argument;
 use super::command::{Call, Done};
 use super::family::Family;
-use super::faults;
-use super::step::{Notices, watch};
+use super::info;
+use super::step::Notices;
 use super::value::{Value, uptime};
 use crate::ffi::context::{Key, Mode};
 use crate::ffi::value::Found;
@@ -31,13 +31,13 @@ fn apply_replicated<F: Family>(ctx: Context<'_>, name: KeyName<'_>, payload: &[u
         let mut key = ctx.open(name, Mode::Write);
         let notices = match apply_payload::<F>(&mut key, name.as_bytes(), payload) {
             Ok(notices) => notices,
-            Err(damaged) => faults::end_process(&cannot_apply(ctx, name, damaged)),
+            Err(damaged) => info::end_process(&cannot_apply(ctx, name, damaged)),
         };
         if let Found::Value(value) = key.value::<Value<F>>() {
             value.recount(uptime());
             let clock = ctx.clock();
             let now = value.now(clock);
-            watch(value, || (ctx.selected_db(), name.as_bytes()), now, clock);
+            value.watch(|| (ctx.selected_db(), name.as_bytes()), now, clock);
         }
         ctx.replicate_verbatim();
         ctx.signal_modified(name);
@@ -69,6 +69,26 @@ pub(crate) fn apply<F: Family>(call: &Call<'_>, [_, payload]: &[Argument<'_>; 2]
     call.ctx.reply_ok();
     Ok(())
 }
+
+/// The table entry of a family's internal command.
+macro_rules! apply_command {
+    ($name:literal, $Family:ty) => {
+        $crate::engine::command::command! {
+            name: $name,
+            run: $crate::engine::replicated::apply::<$Family>,
+            flags: "write",
+            also: "dangerous",
+            keys: $crate::ffi::command::RW | $crate::ffi::command::UPDATE,
+            summary: "Internal: replicates what a master decided to replicas and the append-only file",
+            complexity: "O(N log M) with N the size of the events and M that of the value",
+            parameters: [
+                $crate::engine::parameter::Parameter::key("key"),
+                $crate::engine::parameter::Parameter::text("payload"),
+            ],
+        }
+    };
+}
+pub(crate) use apply_command;
 
 /// Applies a snapshot or a list of events. Returns their notifications.
 fn apply_payload<F: Family>(key: &mut Key<'_>, name: &[u8], payload: &[u8]) -> Result<Notices, Damaged> {

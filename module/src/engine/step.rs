@@ -24,36 +24,6 @@ use crate::ffi::guard::AbortOnUnwind;
 use crate::ffi::value::Found;
 use crate::ffi::{Context, KeyName};
 
-/// When the timer must look at a key whose time is `now`, by the clock: for its earliest deadline, to send the rest of
-/// its outbox or to try it again, or for its maintenance.
-fn wake_at<F: Family>(value: &Value<F>, now: i64, clock: i64) -> i64 {
-    let due = value.state.next_due().unwrap_or(NEVER).min(value.maintenance_at);
-    let due = if due == NEVER { due } else { due.saturating_sub(lead(now, clock)) };
-    if value.state.outbox().is_empty() {
-        due
-    } else if value.unsent {
-        due.min(clock)
-    } else {
-        due.min(clock.saturating_add(outbox::RETRY_MS))
-    }
-}
-
-/// Has the timer look at a key, whose time is `now`, at its next due time. `place` gives its database and name, which are
-/// only needed if the timer is to look earlier than it would.
-#[inline]
-pub(crate) fn watch<'a, F: Family>(
-    value: &mut Value<F>,
-    place: impl FnOnce() -> (i32, &'a [u8]),
-    now: i64,
-    clock: i64,
-) {
-    let due = deadlines::capped(wake_at(value, now, clock), clock);
-    if due < value.watched {
-        let (db, name) = place();
-        deadlines::watch(&mut value.watched, due, db, name, F::NUMBER);
-    }
-}
-
 /// A refusal because the key holds another type.
 pub(crate) fn wrong_type() -> Refusal {
     Refusal::new(Code::WrongType, "Operation against a key holding the wrong kind of value")
@@ -65,21 +35,9 @@ pub(crate) fn no_key(name: KeyName<'_>) -> Refusal {
     Refusal::new(Code::NoKey, format!("there is no key {name}"))
 }
 
-/// The payload of an internal command that creates a whole state.
-pub(crate) fn snapshot_payload<F: Family>(name: &[u8], state: &F) -> Vec<u8> {
-    let mut out = Writer::default();
-    payload::begin_snapshot(&mut out);
-    out.bytes.extend_from_slice(&state.encode());
-    payload::seal(name, &mut out);
-    out.bytes
-}
-
 /// Reads a state without changing it.
-pub(crate) fn read<F: Family, T>(
-    ctx: Context<'_>,
-    name: KeyName<'_>,
-    look: impl FnOnce(&F, i64) -> Result<T, Refusal>,
-) -> Result<T, Refusal> {
+pub(crate) fn read<F: Family>(call: &Call<'_>, look: impl FnOnce(&F, i64) -> Done) -> Done {
+    let (ctx, name) = (call.ctx, call.key()?);
     let mut key = ctx.open(name, Mode::Read);
     let value = existing::<F>(&mut key, name)?;
     // On a replica the master decides when events are due.
@@ -335,7 +293,7 @@ impl<'c, 'k, F: Family> Step<'c, 'k, F> {
             payload::seal(self.name.as_bytes(), &mut self.payload);
         }
         let (ctx, name) = (self.ctx, self.name);
-        watch(self.value, || (ctx.selected_db(), name.as_bytes()), self.now, self.clock);
+        self.value.watch(|| (ctx.selected_db(), name.as_bytes()), self.now, self.clock);
         if !self.payload.bytes.is_empty() {
             self.ctx.replicate_payload(F::APPLY, self.name, &self.payload.bytes);
             self.ctx.signal_modified(self.name);
@@ -402,6 +360,15 @@ fn existing<'a, F: Family>(key: &'a mut Key<'_>, name: KeyName<'_>) -> Result<&'
         Found::Nothing => Err(no_key(name)),
         Found::OtherType => Err(wrong_type()),
         Found::Value(value) => Ok(value),
+    }
+}
+
+/// Whether there is a value of the family under a key.
+pub(crate) fn exists<F: Family>(ctx: Context<'_>, name: KeyName<'_>) -> Result<bool, Refusal> {
+    match ctx.open(name, Mode::Read).value::<Value<F>>() {
+        Found::Nothing => Ok(false),
+        Found::OtherType => Err(wrong_type()),
+        Found::Value(_) => Ok(true),
     }
 }
 
@@ -500,7 +467,7 @@ pub(crate) fn tick<F: Family>(ctx: Context<'_>, name: KeyName<'_>, due: i64, sli
     // A module that receives a notification may have deleted the key.
     let Found::Value(value) = key.value::<Value<F>>() else { return None };
     // The remaining events of this key wait until the timer has served the keys that were due before now.
-    value.watched = deadlines::capped(wake_at(value, value.now(now), now), now).max(now);
+    value.watched = deadlines::capped(value.wake_at(value.now(now), now), now).max(now);
     (value.watched != NEVER).then_some(value.watched)
 }
 

@@ -1,14 +1,19 @@
 //! The value of a key: a family's state, and data of this process about it.
 
-use std::sync::atomic::Ordering;
-
-use allot_core::shared::codec::LAST_REACHED;
+use allot_core::shared::codec::{LAST_REACHED, Writer};
+use allot_core::shared::payload;
+use redis_module::raw::RedisModuleType;
 use rustix::time::{ClockId, clock_gettime};
+use std::ffi::CStr;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 use super::config::MAX_CLOCK_LEAD;
-use super::deadlines::NEVER;
+use super::deadlines::{self, NEVER};
 use super::family::{Family, MAX_GAUGES};
+use super::outbox::RETRY_MS;
 use super::waiting;
+use crate::ffi::context::clock;
+use crate::ffi::value::Native;
 
 /// A state, and data of this process about it. These data are neither saved nor replicated.
 pub(crate) struct Value<F: Family> {
@@ -71,6 +76,40 @@ impl<F: Family> Value<F> {
         }
     }
 
+    /// When the timer must look at a key whose time is `now`, by the clock: for its earliest deadline, to send the rest of
+    /// its outbox or to try it again, or for its maintenance.
+    pub(super) fn wake_at(&self, now: i64, clock: i64) -> i64 {
+        let due = self.state.next_due().unwrap_or(NEVER).min(self.maintenance_at);
+        let due = if due == NEVER { due } else { due.saturating_sub(lead(now, clock)) };
+        if self.state.outbox().is_empty() {
+            due
+        } else if self.unsent {
+            due.min(clock)
+        } else {
+            due.min(clock.saturating_add(RETRY_MS))
+        }
+    }
+
+    /// Has the timer look at a key, whose time is `now`, at its next due time. `place` gives its database and name, which
+    /// are only needed if the timer is to look earlier than it would.
+    #[inline]
+    pub(crate) fn watch<'a>(&mut self, place: impl FnOnce() -> (i32, &'a [u8]), now: i64, clock: i64) {
+        let due = deadlines::capped(self.wake_at(now, clock), clock);
+        if due < self.watched {
+            let (db, name) = place();
+            deadlines::watch(&mut self.watched, due, db, name, F::NUMBER);
+        }
+    }
+
+    /// The payload of an internal command that creates the whole state under a key of this name.
+    pub(crate) fn snapshot_payload(&self, name: &[u8]) -> Vec<u8> {
+        let mut out = Writer::default();
+        payload::begin_snapshot(&mut out);
+        out.bytes.extend_from_slice(&self.state.encode());
+        payload::seal(name, &mut out);
+        out.bytes
+    }
+
     /// Records that the state has changed at this uptime: elapsed time counts from then, and the family's gauges are
     /// updated.
     pub(crate) fn recount(&mut self, uptime: i64) {
@@ -96,6 +135,54 @@ pub(crate) fn uptime() -> i64 {
 pub(crate) fn lead(now: i64, clock: i64) -> i64 {
     let lead = now - clock;
     if lead > MAX_CLOCK_LEAD.get() { lead } else { 0 }
+}
+
+impl<F: Family> Native for Value<F> {
+    const TYPE: &'static CStr = F::TYPE;
+    const ENCODING: i32 = F::ENCODING;
+    const REWRITE: &'static CStr = F::APPLY;
+
+    fn handle() -> &'static AtomicPtr<RedisModuleType> {
+        &F::statics().handle
+    }
+
+    fn load(bytes: &[u8]) -> Result<Self, String> {
+        F::decode(bytes).map(Self::new).map_err(|damaged| damaged.to_string())
+    }
+
+    fn save(&self) -> Vec<u8> {
+        self.state.encode()
+    }
+
+    fn rewrite(&self, name: &[u8]) -> Vec<u8> {
+        self.snapshot_payload(name)
+    }
+
+    fn allocated(&self) -> usize {
+        // What a state allocates includes the state itself, which is in the value's own block.
+        self.state.allocated().saturating_sub(size_of::<F>())
+    }
+
+    fn free_effort(&self) -> usize {
+        self.state.free_effort()
+    }
+
+    fn duplicate(&self) -> Self {
+        Self::new(self.state.clone())
+    }
+
+    fn placed(&mut self, db: i32, name: &[u8]) {
+        self.watched = NEVER;
+        self.state.forget_waiters(None);
+        let clock = clock();
+        let now = self.now(clock);
+        self.watch(|| (db, name), now, clock);
+    }
+
+    fn displaced(&self, db: i32, name: &[u8]) {
+        deadlines::forget(self.watched, db, name, F::NUMBER);
+        waiting::key_gone(db, name);
+    }
 }
 
 impl<F: Family> Drop for Value<F> {

@@ -106,7 +106,7 @@ impl Registry {
     }
 }
 
-/// Has the client of this call wait for `wait` milliseconds, 0 without an end. `unserved` counts the wait if it ends
+/// Blocks the client of this call for `wait` milliseconds, 0 without an end. `unserved` counts the wait if it ends
 /// with null. Returns the id of the waiter. The command replies nothing.
 pub(crate) fn block(
     ctx: Context<'_>,

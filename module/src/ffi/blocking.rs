@@ -42,7 +42,7 @@ impl Context<'_> {
         self.flags() & busy == 0
     }
 
-    /// Has the client of this call wait for `wait` milliseconds, 0 without an end; `id` names it to the hooks. The
+    /// Blocks the client of this call for `wait` milliseconds, 0 without an end; `id` names it to the hooks. The
     /// command replies nothing then.
     pub(crate) fn block(self, name: KeyName<'_>, id: u64, wait: i64) -> BlockedClient {
         watch_event_loop(self.raw);

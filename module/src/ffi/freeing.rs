@@ -9,8 +9,7 @@ use super::api::api;
 /// From how many allocations on a value is large: as in the server.
 const LARGE: usize = 64;
 
-/// A value that is to be freed.
-type Waste = Box<dyn Send>;
+type ToFree = Box<dyn Send>;
 
 /// The way to the thread that frees.
 enum Queue {
@@ -18,7 +17,7 @@ enum Queue {
     OtherThread,
     /// No large value was freed so far.
     NotStarted,
-    Started(Sender<Waste>),
+    Started(Sender<ToFree>),
 }
 
 thread_local! {
@@ -49,7 +48,7 @@ pub(super) fn free<V: Send + 'static>(value: Box<V>, effort: usize) {
 
 /// Starts the thread that frees. Where it cannot start, values are freed at once.
 fn start() -> Queue {
-    let (sender, receiver) = channel::<Waste>();
+    let (sender, receiver) = channel::<ToFree>();
     let freeing = move || receiver.into_iter().for_each(drop);
     match std::thread::Builder::new().name("allot-free".into()).spawn(freeing) {
         Ok(_) => Queue::Started(sender),

@@ -5,9 +5,9 @@
 //! clients that wait for the stream are woken, `WATCH` and client-side caches learn that the key changed, and the
 //! notification and the replicated command are those of `XADD`.
 
+use allot_core::shared::text::written;
 use redis_module::raw::{self, RedisModuleStreamID, RedisModuleString};
 use smallvec::SmallVec;
-use std::fmt::Write;
 use std::os::raw::{c_int, c_long, c_longlong};
 use std::sync::OnceLock;
 
@@ -17,21 +17,6 @@ use super::string::{KeyName, OwnedString};
 
 /// Strings of one entry.
 type Strings = SmallVec<[OwnedString; 32]>;
-
-/// A number, or two with a separator, as text; without an allocation.
-fn text(number: std::fmt::Arguments<'_>) -> SmallVec<[u8; 48]> {
-    struct Text(SmallVec<[u8; 48]>);
-    impl Write for Text {
-        fn write_str(&mut self, part: &str) -> std::fmt::Result {
-            self.0.extend_from_slice(part.as_bytes());
-            Ok(())
-        }
-    }
-    let mut text = Text(SmallVec::new());
-    // Writing to it cannot fail.
-    let _ = text.write_fmt(number);
-    text.0
-}
 
 // SAFETY of what follows: strings live until the call is over, and a key is closed before anybody hears of it.
 impl Context<'_> {
@@ -70,9 +55,9 @@ impl Context<'_> {
         words.push(OwnedString::shared(stream));
         if keep > 0 {
             words.extend([&b"MAXLEN"[..], b"="].map(OwnedString::shared));
-            words.push(OwnedString::shared(&text(format_args!("{keep}"))));
+            words.push(OwnedString::shared(&written(format_args!("{keep}"))));
         }
-        words.push(OwnedString::new(&text(format_args!("{ms}-{seq}"))));
+        words.push(OwnedString::new(&written(format_args!("{ms}-{seq}"))));
         let head = words.len();
         words.extend(fields.flat_map(|(field, value)| [field, value]).map(OwnedString::shared));
         let mut raw: SmallVec<[*mut RedisModuleString; 32]> =

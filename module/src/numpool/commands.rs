@@ -6,8 +6,8 @@ use super::writes::FORM;
 use super::{reads, writes};
 use crate::engine::command::{Command, command};
 use crate::engine::parameter::{Kind, Parameter};
-use crate::engine::replicated::apply;
-use crate::ffi::command::{ACCESS, INSERT, RO, RW, UPDATE};
+use crate::engine::replicated::apply_command;
+use crate::ffi::command::{INSERT, RW, UPDATE};
 
 const KEY: Parameter = Parameter::key("key");
 const NUMBER: Parameter = Parameter::new("number", Kind::Like(Number::is_like, FORM));
@@ -46,7 +46,6 @@ pub(crate) static COMMANDS: &[Command] = &[
         name: c"NUMPOOL.DEL",
         run: writes::del,
         flags: "write fast",
-        keys: RW | ACCESS | UPDATE,
         summary: "Deletes numbers from a pool; with DRAIN, a number that carries a call is deleted when the call ends",
         complexity: "O(N) with N numbers named",
         parameters: [KEY, NUMBERS, Parameter::word("drain", "DRAIN").optional()],
@@ -55,7 +54,6 @@ pub(crate) static COMMANDS: &[Command] = &[
         name: c"NUMPOOL.REG",
         run: writes::reg,
         flags: "write fast",
-        keys: RW | ACCESS | UPDATE,
         summary: "Registers numbers so that they can be called; repeat it before the time-out",
         complexity: "O(N) with N numbers named; O(N * log(M)) with M registrations that time out",
         parameters: [KEY, NUMBERS, TTL.optional(), SWITCH.optional()],
@@ -64,7 +62,6 @@ pub(crate) static COMMANDS: &[Command] = &[
         name: c"NUMPOOL.UNREG",
         run: writes::unreg,
         flags: "write fast",
-        keys: RW | ACCESS | UPDATE,
         summary: "Ends the registrations of these numbers, or of all numbers of a switch",
         complexity: "O(N) with N numbers named or registered",
         parameters: [KEY, Parameter::one_of("which", &[NUMBERS, SWITCH])],
@@ -74,7 +71,6 @@ pub(crate) static COMMANDS: &[Command] = &[
         run: writes::call,
         flags: "write deny-oom fast blocking",
         also: "blocking",
-        keys: RW | ACCESS | UPDATE,
         summary: "Gives a free number for a call, until it is hung up or its lease ends; with WAIT as soon as one is free",
         complexity: "O(1); O(log(N)) with N numbers in pools that ever picked by prefix or use; their first time O(N * log(N)); with WAIT O(log(W)) more with W calls that wait",
         parameters: [
@@ -94,7 +90,6 @@ pub(crate) static COMMANDS: &[Command] = &[
         name: c"NUMPOOL.HANGUP",
         run: writes::hangup,
         flags: "write fast",
-        keys: RW | ACCESS | UPDATE,
         summary: "Ends the call of a number; with LEASE only that call, however late it comes",
         complexity: "O(1); O(log(N)) with N deadlines",
         parameters: [KEY, NUMBER, LEASE.optional(), COOLDOWN, Parameter::text("word").after("CAUSE").optional()],
@@ -103,7 +98,6 @@ pub(crate) static COMMANDS: &[Command] = &[
         name: c"NUMPOOL.RENEW",
         run: writes::renew,
         flags: "write fast",
-        keys: RW | ACCESS | UPDATE,
         summary: "Gives a live lease another deadline, counted from now",
         complexity: "O(log(N)) with N deadlines",
         parameters: [KEY, NUMBER, LEASE, TTL],
@@ -113,7 +107,6 @@ pub(crate) static COMMANDS: &[Command] = &[
         run: writes::reconcile,
         flags: "write",
         also: "dangerous",
-        keys: RW | ACCESS | UPDATE,
         summary: "Ends the leases of a switch that are not listed",
         complexity: "O(N) with N leases of the switch and tokens named",
         parameters: [
@@ -128,7 +121,6 @@ pub(crate) static COMMANDS: &[Command] = &[
         name: c"NUMPOOL.LEASES",
         run: reads::leases,
         flags: "readonly",
-        keys: RO | ACCESS,
         summary: "Lists live leases, a part at a time",
         complexity: "O(N) with N the COUNT",
         parameters: [KEY, SWITCH.optional(), Parameter::integer("cursor").after("CURSOR").optional(), COUNT],
@@ -137,7 +129,6 @@ pub(crate) static COMMANDS: &[Command] = &[
         name: c"NUMPOOL.GET",
         run: reads::get,
         flags: "readonly fast",
-        keys: RO | ACCESS,
         summary: "Shows one number",
         complexity: "O(1)",
         parameters: [KEY, NUMBER],
@@ -146,7 +137,6 @@ pub(crate) static COMMANDS: &[Command] = &[
         name: c"NUMPOOL.INFO",
         run: reads::info,
         flags: "readonly fast",
-        keys: RO | ACCESS,
         summary: "Counts the numbers of a pool by state, and shows its settings",
         complexity: "O(1)",
         parameters: [KEY],
@@ -155,7 +145,6 @@ pub(crate) static COMMANDS: &[Command] = &[
         name: c"NUMPOOL.SCAN",
         run: reads::scan,
         flags: "readonly",
-        keys: RO | ACCESS,
         summary: "Lists numbers, a part at a time",
         complexity: "O(N) with N the COUNT",
         parameters: [
@@ -201,14 +190,5 @@ pub(crate) static COMMANDS: &[Command] = &[
             Parameter::integer("milliseconds").after("WITHIN").optional(),
         ],
     },
-    command! {
-        name: c"NUMPOOL.APPLY",
-        run: apply::<Pool>,
-        flags: "write",
-        also: "dangerous",
-        keys: RW | UPDATE,
-        summary: "Internal: replicates what a master decided to replicas and the append-only file",
-        complexity: "O(N) with N numbers of the events",
-        parameters: [KEY, Parameter::text("payload")],
-    },
+    apply_command!(c"NUMPOOL.APPLY", Pool),
 ];

@@ -6,8 +6,7 @@ use allot_core::shared::refusal::{Code, Refusal};
 
 use super::replies::{reply_info, reply_live_lease, reply_number};
 use super::writes::number;
-use crate::engine::argument::Argument;
-use crate::engine::bounds::count_of;
+use crate::engine::argument::{Argument, READ_AT_ONCE};
 use crate::engine::step::read;
 use crate::engine::{Call, Done};
 
@@ -17,7 +16,7 @@ const USUAL_COUNT: u32 = 10;
 /// `NUMPOOL.GET key number`
 pub(super) fn get(call: &Call<'_>, [_, wanted]: &[Argument<'_>; 2]) -> Done {
     let number = number(wanted.text())?;
-    read::<Pool, _>(call.ctx, call.key()?, |pool, now| {
+    read::<Pool>(call, |pool, now| {
         let Some(record) = pool.number_record(number, now) else {
             return Err(Refusal::new(Code::NotFound, format!("number {number} is not in the pool")));
         };
@@ -28,7 +27,7 @@ pub(super) fn get(call: &Call<'_>, [_, wanted]: &[Argument<'_>; 2]) -> Done {
 
 /// `NUMPOOL.INFO key`
 pub(super) fn info(call: &Call<'_>, [_key]: &[Argument<'_>; 1]) -> Done {
-    read::<Pool, _>(call.ctx, call.key()?, |pool, _| {
+    read::<Pool>(call, |pool, _| {
         reply_info(call.ctx, pool);
         Ok(())
     })
@@ -36,9 +35,9 @@ pub(super) fn info(call: &Call<'_>, [_key]: &[Argument<'_>; 1]) -> Done {
 
 /// `NUMPOOL.SCAN key cursor [STATE state] [COUNT n]`
 pub(super) fn scan(call: &Call<'_>, [_, from, state, count]: &[Argument<'_>; 4]) -> Done {
-    let (cursor, count) = (cursor(from.integer())?, count_of(count, USUAL_COUNT)?);
+    let (cursor, count) = (cursor(from.integer())?, count.count(USUAL_COUNT, READ_AT_ONCE)?);
     let state = shown(state)?;
-    read::<Pool, _>(call.ctx, call.key()?, |pool, now| {
+    read::<Pool>(call, |pool, now| {
         let (next, numbers) = pool.scan(cursor, count, state, now);
         call.ctx.reply_array(2);
         call.ctx.reply_string(next.to_string().as_bytes());
@@ -62,9 +61,9 @@ fn shown(state: &Argument<'_>) -> Result<Option<Shown>, Refusal> {
 
 /// `NUMPOOL.LEASES key [SWITCH id] [CURSOR c] [COUNT n]`
 pub(super) fn leases(call: &Call<'_>, [_, switch, from, count]: &[Argument<'_>; 4]) -> Done {
-    let (switch, count) = (switch.optional_text(), count_of(count, USUAL_COUNT)?);
+    let (switch, count) = (switch.optional_text(), count.count(USUAL_COUNT, READ_AT_ONCE)?);
     let from = cursor(from.optional_integer().unwrap_or(0))?;
-    read::<Pool, _>(call.ctx, call.key()?, |pool, now| {
+    read::<Pool>(call, |pool, now| {
         let (next, leases) = pool.lease_scan(from, count, switch, now);
         call.ctx.reply_array(2);
         call.ctx.reply_string(next.to_string().as_bytes());

@@ -12,9 +12,7 @@ use allot_core::shared::token::TokenChoice;
 
 use super::counters;
 use super::waiting::Wait;
-use crate::engine::argument::Argument;
-use crate::engine::bounds::{LISTED_AT_ONCE, check_list};
-use crate::engine::number_source::Take;
+use crate::engine::argument::{Argument, LISTED_AT_ONCE};
 use crate::engine::step::{Step, answer, answer_or_create, change, count_refused, forget_waiter};
 use crate::engine::word::integer;
 use crate::engine::{Call, Done, config, outbox, token, waiting};
@@ -113,10 +111,15 @@ const TRIED: usize = 64;
 /// How many numbers are looked at for that.
 const LOOKED_AT: usize = 1000;
 
-/// Calls a number of a pool for another family, which hangs the number up later. If `take` refuses the number, it is
-/// not called: both happen, or neither. If `take` refuses with `EXISTS`, other numbers are tried, the longest waiting
+/// Calls a number of a pool for a conference, which hangs the number up later. If `take` refuses the number, it is not
+/// called: both happen, or neither. If `take` refuses with `EXISTS`, other numbers are tried, the longest waiting
 /// first. The lease has no deadline.
-pub(crate) fn call_number(ctx: Context<'_>, pool: KeyName<'_>, lease: &[u8], take: &mut Take<'_>) -> Done {
+pub(crate) fn call_number<T>(
+    ctx: Context<'_>,
+    pool: KeyName<'_>,
+    lease: &[u8],
+    mut take: impl FnMut(&[u8]) -> Result<T, Refusal>,
+) -> Result<T, Refusal> {
     let mut request = request::Call {
         number: None,
         ttl: None,
@@ -143,7 +146,7 @@ pub(crate) fn call_number(ctx: Context<'_>, pool: KeyName<'_>, lease: &[u8], tak
             let refusal = match take(&number.text()) {
                 Err(refusal) if refusal.code == Code::Exists => refusal,
                 Err(refusal) => return Err(refusal),
-                Ok(()) => return step.apply_decision(Ok(decision)).map(|_| ()),
+                Ok(taken) => return step.apply_decision(Ok(decision)).map(|_| taken),
             };
             let others = others.get_or_insert_with(|| {
                 let (state, now) = (step.state(), step.now());
@@ -257,8 +260,7 @@ pub(super) fn cause(call: &Call<'_>, [_, word, cooldown, after, within]: &[Argum
 
 /// The numbers of a list.
 fn all(numbers: &Argument<'_>) -> Result<Numbers, Refusal> {
-    check_list("numbers", numbers, LISTED_AT_ONCE)?;
-    numbers.words().iter().map(|text| number(text)).collect()
+    numbers.at_most(LISTED_AT_ONCE, "numbers")?.iter().map(|text| number(text)).collect()
 }
 
 /// The form of a number, for error messages.

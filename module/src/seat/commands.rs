@@ -5,8 +5,8 @@ use allot_core::seat::Show;
 use super::{listing, reads, waiting, writes, zmpop};
 use crate::engine::command::{Command, command};
 use crate::engine::parameter::Parameter;
-use crate::engine::replicated::apply;
-use crate::ffi::command::{ACCESS, DELETE, INSERT, RO, RW, UPDATE};
+use crate::engine::replicated::apply_command;
+use crate::ffi::command::{ACCESS, DELETE, INSERT, RW, UPDATE};
 
 const KEY: Parameter = Parameter::key("key");
 const USER: Parameter = Parameter::name("user");
@@ -79,7 +79,6 @@ pub(crate) static COMMANDS: &[Command] = &[
         name: c"SEAT.HOLD",
         run: writes::hold,
         flags: "write deny-oom fast",
-        keys: RW | ACCESS | UPDATE,
         summary: "Holds the best free seats for a user until a deadline",
         complexity: "O(C * log(R) + A) with C seats asked for, R rows and A areas; with FROM also O(B) with B seats of the block",
         parameters: [
@@ -106,7 +105,6 @@ pub(crate) static COMMANDS: &[Command] = &[
         name: c"SEAT.PICK",
         run: writes::pick,
         flags: "write deny-oom fast",
-        keys: RW | ACCESS | UPDATE,
         summary: "Holds exactly these seats for a user until a deadline",
         complexity: "O(C * log(R)) with C seats named and R rows",
         parameters: [
@@ -128,7 +126,6 @@ pub(crate) static COMMANDS: &[Command] = &[
         name: c"SEAT.WAIT",
         run: waiting::wait,
         flags: "write deny-oom",
-        keys: RW | ACCESS | UPDATE,
         summary: "Holds the best free seats now, or as soon as they are free",
         complexity: "O(C * log(R) + A) with C seats asked for, R rows and A areas; O(W) with W waiters of equal wish for a wait with a priority",
         parameters: [
@@ -160,7 +157,6 @@ pub(crate) static COMMANDS: &[Command] = &[
         name: c"SEAT.UNWAIT",
         run: waiting::unwait,
         flags: "write fast",
-        keys: RW | ACCESS | UPDATE,
         summary: "Leaves the waiting list",
         complexity: "O(log(W)) with W waiters",
         parameters: [KEY, TOKEN],
@@ -169,7 +165,6 @@ pub(crate) static COMMANDS: &[Command] = &[
         name: c"SEAT.EXTEND",
         run: writes::extend,
         flags: "write fast",
-        keys: RW | ACCESS | UPDATE,
         summary: "Gives a hold another deadline, counted from now",
         complexity: "O(log(H)) with H live holds",
         parameters: [KEY, TOKEN, TTL],
@@ -178,7 +173,6 @@ pub(crate) static COMMANDS: &[Command] = &[
         name: c"SEAT.CONFIRM",
         run: writes::confirm,
         flags: "write fast",
-        keys: RW | ACCESS | UPDATE,
         summary: "Sells the seats of a hold, perhaps in exchange for others. The same token and order again give the same reply",
         complexity: "O(C) with C seats of the hold; with EXCHANGE O(C * log(R)) with C seats sold and refunded and R rows",
         parameters: [
@@ -197,7 +191,6 @@ pub(crate) static COMMANDS: &[Command] = &[
         name: c"SEAT.RELEASE",
         run: writes::release,
         flags: "write fast",
-        keys: RW | ACCESS | UPDATE,
         summary: "Gives back a hold, or some of its seats",
         complexity: "O(C * log(R)) with C seats given back and R rows",
         parameters: [KEY, TOKEN, NAMED_SEATS.optional()],
@@ -206,7 +199,6 @@ pub(crate) static COMMANDS: &[Command] = &[
         name: c"SEAT.REFUND",
         run: writes::refund,
         flags: "write",
-        keys: RW | ACCESS | UPDATE,
         summary: "Makes sold seats free again",
         complexity: "O(C * log(R)) with C seats named and R rows",
         parameters: [KEY, ORDER, COUNTED_SEATS],
@@ -215,7 +207,6 @@ pub(crate) static COMMANDS: &[Command] = &[
         name: c"SEAT.BLOCK",
         run: writes::block,
         flags: "write deny-oom",
-        keys: RW | ACCESS | UPDATE,
         summary: "Takes free seats off sale, perhaps in a block with a name or an end",
         complexity: "O(C * log(R) + B) with C seats named, R rows and B seats of the block",
         parameters: [
@@ -229,7 +220,6 @@ pub(crate) static COMMANDS: &[Command] = &[
         name: c"SEAT.UNBLOCK",
         run: writes::unblock,
         flags: "write",
-        keys: RW | ACCESS | UPDATE,
         summary: "Puts blocked seats on sale again, or all seats of a block",
         complexity: "O(C * log(R) + B) with C seats named or unblocked, R rows and B seats of their blocks",
         parameters: [
@@ -241,7 +231,6 @@ pub(crate) static COMMANDS: &[Command] = &[
         name: c"SEAT.GET",
         run: reads::get,
         flags: "readonly fast",
-        keys: RO | ACCESS,
         summary: "Shows one seat",
         complexity: "O(1)",
         parameters: [KEY, Parameter::name("seat")],
@@ -250,7 +239,6 @@ pub(crate) static COMMANDS: &[Command] = &[
         name: c"SEAT.HOLDS",
         run: reads::holds,
         flags: "readonly fast",
-        keys: RO | ACCESS,
         summary: "Lists the live holds of a user",
         complexity: "O(H * log(H)) with H live holds of the user",
         parameters: [KEY, USER],
@@ -259,7 +247,6 @@ pub(crate) static COMMANDS: &[Command] = &[
         name: c"SEAT.FIND",
         run: listing::find,
         flags: "readonly",
-        keys: RO | ACCESS,
         summary: "Shows the seats that SEAT.HOLD would choose, without holding them",
         complexity: "O(K * (C * log(R) + A)) with K offers, C seats asked for, R rows and A areas",
         parameters: [
@@ -279,7 +266,6 @@ pub(crate) static COMMANDS: &[Command] = &[
         name: c"SEAT.LIST",
         run: listing::list,
         flags: "readonly",
-        keys: RO | ACCESS,
         summary: "Lists seats, holds, sales or waiters in parts",
         complexity: "O(N) with N places that one call examines (COUNT)",
         parameters: [
@@ -303,7 +289,6 @@ pub(crate) static COMMANDS: &[Command] = &[
         name: c"SEAT.ORDER",
         run: reads::order,
         flags: "readonly fast",
-        keys: RO | ACCESS,
         summary: "Lists the seats of an order",
         complexity: "O(C * log(C)) with C seats of the order",
         parameters: [KEY, Parameter::name("reference")],
@@ -312,7 +297,6 @@ pub(crate) static COMMANDS: &[Command] = &[
         name: c"SEAT.STAT",
         run: reads::stat,
         flags: "readonly",
-        keys: RO | ACCESS,
         summary: "Counts seats by area and tier: free, held, sold, blocked, and the longest free run",
         complexity: "O(B) with B pairs of area and tier",
         parameters: [KEY, TIER, AREA.after("AREA").optional()],
@@ -321,7 +305,6 @@ pub(crate) static COMMANDS: &[Command] = &[
         name: c"SEAT.MAP",
         run: reads::map,
         flags: "readonly",
-        keys: RO | ACCESS,
         summary: "Draws the rows of an area: . free, h held, s sold, x blocked, space a break. Counts the places of a standing area",
         complexity: "O(N) with N positions of the area",
         parameters: [KEY, AREA],
@@ -331,7 +314,6 @@ pub(crate) static COMMANDS: &[Command] = &[
         run: reads::plan,
         flags: "readonly",
         also: "dangerous",
-        keys: RO | ACCESS,
         summary: "Gives the plan of a show as JSON, from which an equal empty show can be made",
         complexity: "O(N) with N seats",
         parameters: [KEY],
@@ -356,14 +338,5 @@ pub(crate) static COMMANDS: &[Command] = &[
             .optional(),
         ],
     },
-    command! {
-        name: c"SEAT.APPLY",
-        run: apply::<Show>,
-        flags: "write",
-        also: "dangerous",
-        keys: RW | UPDATE,
-        summary: "Internal: replicates what a master decided to replicas and the append-only file",
-        complexity: "O(N) with N seats of the events",
-        parameters: [KEY, Parameter::text("payload")],
-    },
+    apply_command!(c"SEAT.APPLY", Show),
 ];

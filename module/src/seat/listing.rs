@@ -15,10 +15,10 @@ use crate::engine::{Call, Done};
 use crate::ffi::Context;
 
 /// The places that one call of `SEAT.LIST` examines if the caller gives no COUNT.
-const USUAL_COUNT: i64 = 100;
+const USUAL_COUNT: u32 = 100;
 
 /// The most places that one call of `SEAT.LIST` examines: a record of a seat takes more than 1 us.
-const MAX_LISTED: i64 = 4000;
+const MAX_LISTED: u32 = 4000;
 
 /// The things that `SEAT.LIST` lists.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -43,14 +43,11 @@ pub(super) fn list(
     }
     let (tier, area, user) = (tier.optional_text(), area.optional_text(), user.optional_text());
     let cursor = cursor.optional_natural().unwrap_or(0);
-    let count = count.optional_integer().unwrap_or(USUAL_COUNT);
-    if !(1..=MAX_LISTED).contains(&count) {
-        return Err(Refusal::new(Code::Err, format!("COUNT must be 1 to {MAX_LISTED}, not {count}")));
-    }
-    read::<Show, _>(call.ctx, call.key()?, |show, now| {
+    let count = count.count(USUAL_COUNT, MAX_LISTED)?;
+    read::<Show>(call, |show, now| {
         let (tier, area) = known(show, tier, area)?;
         let block = block.optional_text().map(|name| block_called(show, name)).transpose()?;
-        let (filter, count, ctx) = (Filter { state, tier, area, user, block }, count as u32, call.ctx);
+        let (filter, ctx) = (Filter { state, tier, area, user, block }, call.ctx);
         match what {
             Listed::Seats => {
                 let (seats, next) = show.list_seats(filter, cursor, count, now)?;
@@ -93,7 +90,7 @@ pub(super) fn find(
     if !(1..=MAX_OFFERS as i64).contains(&best) {
         return Err(Refusal::new(Code::Err, format!("BEST must be 1 to {MAX_OFFERS}, not {best}")));
     }
-    read::<Show, _>(call.ctx, call.key()?, |show, _| {
+    read::<Show>(call, |show, _| {
         let offers = show.find(&wish, best as usize)?;
         let ctx = call.ctx;
         ctx.reply_array(offers.len());

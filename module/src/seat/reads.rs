@@ -7,8 +7,7 @@ use allot_core::shared::refusal::{Code, Refusal};
 use allot_core::shared::text::quoted;
 
 use super::replies::{reply_hold, reply_seat, reply_seats};
-use crate::engine::argument::Argument;
-use crate::engine::bounds::{LISTED_AT_ONCE, READ_AT_ONCE};
+use crate::engine::argument::{Argument, LISTED_AT_ONCE, READ_AT_ONCE};
 use crate::engine::step::read;
 use crate::engine::{Call, Done};
 use crate::ffi::Context;
@@ -16,7 +15,7 @@ use crate::ffi::Context;
 /// `SEAT.GET key seat`
 pub(super) fn get(call: &Call<'_>, [_, seat]: &[Argument<'_>; 2]) -> Done {
     let id = seat.text();
-    read::<Show, _>(call.ctx, call.key()?, |show, now| {
+    read::<Show>(call, |show, now| {
         let Some(seat) = show.venue().find(id) else {
             return Err(Refusal::new(Code::NotFound, format!("seat {} is not in the show", quoted(id))));
         };
@@ -27,7 +26,7 @@ pub(super) fn get(call: &Call<'_>, [_, seat]: &[Argument<'_>; 2]) -> Done {
 
 /// `SEAT.HOLDS key user`
 pub(super) fn holds(call: &Call<'_>, [_, user]: &[Argument<'_>; 2]) -> Done {
-    read::<Show, _>(call.ctx, call.key()?, |show, now| {
+    read::<Show>(call, |show, now| {
         let (user, claims) = (user.text(), show.claims());
         let listed = claims.user_called(user).map_or(0, |user| claims.holds_of(user).len());
         if listed > READ_AT_ONCE as usize {
@@ -47,7 +46,7 @@ pub(super) fn holds(call: &Call<'_>, [_, user]: &[Argument<'_>; 2]) -> Done {
 /// `SEAT.ORDER key ref`
 pub(super) fn order(call: &Call<'_>, [_, reference]: &[Argument<'_>; 2]) -> Done {
     let reference = reference.text();
-    read::<Show, _>(call.ctx, call.key()?, |show, _| {
+    read::<Show>(call, |show, _| {
         if show.claims().order_called(reference).is_none() {
             return Err(Refusal::new(Code::NotFound, format!("there is no order {}", quoted(reference))));
         }
@@ -82,7 +81,7 @@ pub(super) fn known(
 /// `SEAT.STAT key [TIER tier] [AREA area]`
 pub(super) fn stat(call: &Call<'_>, [_, tier, area]: &[Argument<'_>; 3]) -> Done {
     let (tier, area) = (tier.optional_text(), area.optional_text());
-    read::<Show, _>(call.ctx, call.key()?, |show, _| {
+    read::<Show>(call, |show, _| {
         let venue = show.venue();
         let (tier, area) = known(show, tier, area)?;
         let buckets = show.buckets().iter();
@@ -127,7 +126,7 @@ pub(super) fn stat(call: &Call<'_>, [_, tier, area]: &[Argument<'_>; 3]) -> Done
 /// `SEAT.MAP key area`
 pub(super) fn map(call: &Call<'_>, [_, area]: &[Argument<'_>; 2]) -> Done {
     let id = area.text();
-    read::<Show, _>(call.ctx, call.key()?, |show, _| {
+    read::<Show>(call, |show, _| {
         let venue = show.venue();
         let Some(area) = venue.area_called(id) else {
             return Err(Refusal::new(Code::NotFound, format!("this show has no area {}", quoted(id))));
@@ -170,7 +169,7 @@ fn reply_counts(ctx: Context<'_>, show: &Show, area: Area) {
 
 /// `SEAT.PLAN key`
 pub(super) fn plan(call: &Call<'_>, [_key]: &[Argument<'_>; 1]) -> Done {
-    read::<Show, _>(call.ctx, call.key()?, |show, _| {
+    read::<Show>(call, |show, _| {
         call.ctx.reply_string(show.plan_json().as_bytes());
         Ok(())
     })

@@ -6,14 +6,10 @@ use allot_core::seat::{Event, Show};
 use allot_core::shared::refusal::{Code, Refusal};
 use allot_core::shared::text::quoted;
 
-use crate::engine::argument::Argument;
-use crate::engine::bounds::{LISTED_AT_ONCE, check_list};
+use crate::engine::argument::{Argument, LISTED_AT_ONCE};
 use crate::engine::step::{self, answer};
-use crate::engine::value::Value;
 use crate::engine::word::integer;
 use crate::engine::{Call, Done, config, outbox, token};
-use crate::ffi::context::Mode;
-use crate::ffi::value::Found;
 
 /// `SEAT.CREATE key plan`
 pub(super) fn create(call: &Call<'_>, [_, json]: &[Argument<'_>; 2]) -> Done {
@@ -25,21 +21,17 @@ pub(super) fn create(call: &Call<'_>, [_, json]: &[Argument<'_>; 2]) -> Done {
         outbox::check_stream(call.ctx, name, "plan: events")?;
     }
     let normal = wanted.plan_json();
-    let mut key = call.ctx.open(name, Mode::Read);
-    let existing = match key.value::<Value<Show>>() {
-        Found::Nothing => None,
-        Found::OtherType => return Err(step::wrong_type()),
-        Found::Value(value) => Some(value.state.plan_json()),
-    };
-    drop(key);
-    match existing {
-        None => step::create_opened(call.ctx, name, &Event::Created { plan: normal }, wanted, now)?,
-        Some(existing) if existing == normal => {}
-        Some(_) => {
-            let text = format!("there is a show with another plan at {}", quoted(name.as_bytes()));
-            return Err(Refusal::new(Code::Exists, text));
-        }
+    if step::exists::<Show>(call.ctx, name)? {
+        return step::read::<Show>(call, |show, _| {
+            if show.plan_json() != normal {
+                let text = format!("there is a show with another plan at {}", quoted(name.as_bytes()));
+                return Err(Refusal::new(Code::Exists, text));
+            }
+            call.ctx.reply_ok();
+            Ok(())
+        });
     }
+    step::create_opened(call.ctx, name, &Event::Created { plan: normal }, wanted, now)?;
     call.ctx.reply_ok();
     Ok(())
 }
@@ -101,7 +93,7 @@ pub(super) fn confirm(call: &Call<'_>, [_, token, user, order, exchange]: &[Argu
     match exchange.value_and_list() {
         None => answer::<Show>(call, &Request::Confirm { token, user, order }),
         Some((from, seats)) => {
-            check_list("seats", exchange, LISTED_AT_ONCE)?;
+            exchange.at_most(LISTED_AT_ONCE, "seats")?;
             answer::<Show>(call, &Request::Exchange { token, user, order, from, seats: seats.to_vec() })
         }
     }
@@ -109,22 +101,19 @@ pub(super) fn confirm(call: &Call<'_>, [_, token, user, order, exchange]: &[Argu
 
 /// `SEAT.RELEASE key token [SEATS n seat ...]`
 pub(super) fn release(call: &Call<'_>, [_, token, seats]: &[Argument<'_>; 3]) -> Done {
-    check_list("seats", seats, LISTED_AT_ONCE)?;
-    let seats = seats.optional_words().map(<[_]>::to_vec);
+    let seats = seats.is_given().then(|| seats_of(seats)).transpose()?;
     answer::<Show>(call, &Request::Release { token: token.text(), seats })
 }
 
 /// `SEAT.REFUND key [ORDER ref] n seat ...`
 pub(super) fn refund(call: &Call<'_>, [_, order, seats]: &[Argument<'_>; 3]) -> Done {
-    check_list("seats", seats, LISTED_AT_ONCE)?;
-    answer::<Show>(call, &Request::Refund { order: order.optional_text(), seats: seats.words().to_vec() })
+    answer::<Show>(call, &Request::Refund { order: order.optional_text(), seats: seats_of(seats)? })
 }
 
 /// `SEAT.BLOCK key [NAME block] [UNTIL ms] n seat ...`
 pub(super) fn block(call: &Call<'_>, [_, name, until, seats]: &[Argument<'_>; 4]) -> Done {
-    check_list("seats", seats, LISTED_AT_ONCE)?;
-    let (name, until) = (name.optional_text(), until.optional_integer());
-    answer::<Show>(call, &Request::Block { name, until, seats: seats.words().to_vec() })
+    let (name, until, seats) = (name.optional_text(), until.optional_integer(), seats_of(seats)?);
+    answer::<Show>(call, &Request::Block { name, until, seats })
 }
 
 /// What `SEAT.UNBLOCK` names.
@@ -138,11 +127,12 @@ enum Which {
 pub(super) fn unblock(call: &Call<'_>, [_, which]: &[Argument<'_>; 2]) -> Done {
     match which.choice(&[Which::Seats, Which::Block]) {
         Some(Which::Block) => answer::<Show>(call, &Request::EndBlock(which.text())),
-        Some(Which::Seats) | None => {
-            check_list("seats", which, LISTED_AT_ONCE)?;
-            answer::<Show>(call, &Request::Unblock(which.words().to_vec()))
-        }
+        Some(Which::Seats) | None => answer::<Show>(call, &Request::Unblock(seats_of(which)?)),
     }
+}
+
+fn seats_of<'a>(list: &Argument<'a>) -> Result<Vec<&'a [u8]>, Refusal> {
+    Ok(list.at_most(LISTED_AT_ONCE, "seats")?.to_vec())
 }
 
 fn time_to_live(ttl: &Argument<'_>) -> Result<i64, Refusal> {
@@ -153,8 +143,6 @@ fn time_to_live(ttl: &Argument<'_>) -> Result<i64, Refusal> {
 pub(super) fn wish_of<'a>(
     [count, tier, areas, adjacent, orphans, flags, needs, from]: [&Argument<'a>; 8],
 ) -> Result<NamedWish<'a>, Refusal> {
-    check_list("areas", areas, plan::max::AREAS)?;
-    check_list("flags", flags, plan::max::FLAGS)?;
     let needs = needs.rows_of_two().map(|(count, flag)| {
         let number = integer(count).and_then(|count| u32::try_from(count).ok());
         let not_a_number = || Refusal::new(Code::Err, format!("{} is not a number of seats", quoted(count)));
@@ -164,10 +152,10 @@ pub(super) fn wish_of<'a>(
         needs: needs.collect::<Result<_, Refusal>>()?,
         count: check_count(count.integer())?,
         tier: tier.optional_text(),
-        areas: areas.words().to_vec(),
+        areas: areas.at_most(plan::max::AREAS, "areas")?.to_vec(),
         adjacent: adjacent.member()?.unwrap_or_default(),
         orphans: orphans.member()?.unwrap_or_default(),
-        flags: flags.words().to_vec(),
+        flags: flags.at_most(plan::max::FLAGS, "flags")?.to_vec(),
         from: from.optional_text(),
     })
 }
