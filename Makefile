@@ -93,7 +93,7 @@ bench-stalls: deps ## Measure how long another client waits for each large reque
 bench-console: ## Measure the console of `make run`, which runs in another terminal: [PORT=N]
 	scripts/console-bench.py --redis $(or $(PORT),6380)
 
-package: ## Build the Debian packages allot-redis-module and allotd into target/packages
+package: ## Build the Debian packages allot-redis-module, allotd and allot into target/packages
 	@scripts/deps.sh --package
 	@packaging/build.sh
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# `make package`: builds the Debian packages allot-redis-module and allotd into target/packages/.
+# `make package`: builds the Debian packages allot-redis-module, allotd and allot into target/packages/.
 #
 #   VERSION=V                      another version than that of Cargo.toml
 #   OUTPUT=FOLDER                  another folder than target/packages
-#   ALLOT_MODULE, ALLOT_ALLOTD     pack these files instead of building
+#   ALLOT_MODULE, ALLOT_ALLOTD, ALLOT_CLI     pack these files instead of building
 #   DEBFULLNAME, DEBEMAIL          the maintainer that the packages name
 #
 # Nothing is downloaded, except what cargo needs for a build. With the same sources and programs the packages have the
@@ -37,9 +37,11 @@ find_programs() {
         command -v "$tool" >/dev/null || die "there is no $tool; scripts/deps.sh --package installs it"
     done
     [ -n "${ALLOT_ALLOTD:-}" ] || cargo build --profile daemon -p allotd
+    [ -n "${ALLOT_CLI:-}" ] || cargo build --profile daemon -p allot-cli
     [ -n "${ALLOT_MODULE:-}" ] || cargo build --release -p allot-module
     module=$(realpath "${ALLOT_MODULE:-$(built release liballot.so)}")
     allotd=$(realpath "${ALLOT_ALLOTD:-$(built daemon allotd)}")
+    allot=$(realpath "${ALLOT_CLI:-$(built daemon allot)}")
 }
 
 # Puts a program or library into a package, without the symbols that only a debugger needs.
@@ -84,14 +86,14 @@ pack() {
     size=$(du -k -s --apparent-size --exclude=DEBIAN "$folder" | cut -f 1)
     sed -e "s|@VERSION@|$VERSION|" -e "s|@ARCHITECTURE@|$ARCHITECTURE|" -e "s|@MAINTAINER@|$MAINTAINER|" \
         -e "s|@SIZE@|$size|" -e "s|@LIBRARIES@|$2|" "packaging/debian/$package.control" >"$folder/DEBIAN/control"
-    (cd "$folder" && find etc -type f -printf '/%p\n' | LC_ALL=C sort) >"$folder/DEBIAN/conffiles"
+    [ ! -d "$folder/etc" ] || (cd "$folder" && find etc -type f -printf '/%p\n' | LC_ALL=C sort) >"$folder/DEBIAN/conffiles"
     for file in postinst prerm postrm; do
         [ ! -e "packaging/debian/$package.$file" ] ||
             install -m 755 "packaging/debian/$package.$file" "$folder/DEBIAN/$file"
     done
     (cd "$folder" && find . -type f ! -path './DEBIAN/*' ! -path './etc/*' -printf '%P\n' | LC_ALL=C sort |
         xargs md5sum) >"$folder/DEBIAN/md5sums"
-    chmod 644 "$folder/DEBIAN/"{control,conffiles,md5sums}
+    chmod 644 $(find "$folder/DEBIAN" -name control -o -name conffiles -o -name md5sums)
     find "$folder" -newermt "@$SOURCE_DATE_EPOCH" -print0 | xargs -0 -r touch -h -d "@$SOURCE_DATE_EPOCH"
     dpkg-deb --root-owner-group -Zxz --build "$folder" "$OUTPUT/${package}_${VERSION}_$ARCHITECTURE.deb"
 }
@@ -126,9 +128,18 @@ package_module() {
     pack "$package" "$(libraries_of "$folder/usr/lib/redis/modules/liballot.so")"
 }
 
+# The man pages of a program and of its subcommands.
+install_man_pages() {
+    local page
+    "$allot" generate man "$work/man"
+    for page in "$work/man/$2.1" "$work/man/$2"-*.1; do
+        install_compressed "$page" "$1/usr/share/man/man1/${page##*/}"
+    done
+}
+
 package_daemon() {
     local package=allotd
-    local folder=$work/$package unit page
+    local folder=$work/$package unit
     install_stripped 755 "$allotd" "$folder/usr/bin/allotd"
     install -D -m 644 examples/allot.toml "$folder/etc/allot/allot.toml"
     unit=$folder/usr/lib/systemd/system
@@ -141,18 +152,24 @@ package_daemon() {
     for unit in allotd.service allotd@media-unit.service allotd@compaction.service; do
         install -D -m 644 packaging/systemd/programs.conf "$folder/usr/lib/systemd/system/$unit.d/programs.conf"
     done
-    "$allotd" generate man "$work/man"
-    for page in "$work"/man/*.1; do
-        install_compressed "$page" "$folder/usr/share/man/man1/${page##*/}"
-    done
-    mkdir -p "$folder"/usr/share/{bash-completion/completions,zsh/vendor-completions,fish/vendor_completions.d}
-    "$allotd" generate completion bash >"$folder/usr/share/bash-completion/completions/allotd"
-    "$allotd" generate completion zsh >"$folder/usr/share/zsh/vendor-completions/_allotd"
-    "$allotd" generate completion fish >"$folder/usr/share/fish/vendor_completions.d/allotd.fish"
+    install_man_pages "$folder" allotd
     install -D -m 755 -t "$folder/usr/share/doc/allotd/examples/compaction" \
         $(find examples/compaction -maxdepth 1 -type f)
     install_documents "$package"
     pack "$package" "$(libraries_of "$folder/usr/bin/allotd")"
+}
+
+package_command_line() {
+    local package=allot
+    local folder=$work/$package
+    install_stripped 755 "$allot" "$folder/usr/bin/allot"
+    install_man_pages "$folder" allot
+    mkdir -p "$folder"/usr/share/{bash-completion/completions,zsh/vendor-completions,fish/vendor_completions.d}
+    "$allot" generate completion bash >"$folder/usr/share/bash-completion/completions/allot"
+    "$allot" generate completion zsh >"$folder/usr/share/zsh/vendor-completions/_allot"
+    "$allot" generate completion fish >"$folder/usr/share/fish/vendor_completions.d/allot.fish"
+    install_documents "$package"
+    pack "$package" "$(libraries_of "$folder/usr/bin/allot")"
 }
 
 umask 022
@@ -162,4 +179,5 @@ find_programs
 mkdir -p "$OUTPUT"
 package_module
 package_daemon
+package_command_line
 ls -l "$OUTPUT"/*_"${VERSION}_$ARCHITECTURE.deb"

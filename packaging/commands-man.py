@@ -71,7 +71,7 @@ def main():
     print(".SH COMMANDS")
     for name in sorted(commands, key=lambda name: (ORDER.index(name.split(".")[0]), name)):
         print(section(name, commands[name]))
-    print('.SH "SEE ALSO"\n.BR redis-server (1),\n.BR allotd (1)')
+    print('.SH "SEE ALSO"\n.BR redis-server (1),\n.BR allot (1),\n.BR allotd (1)')
 
 
 if __name__ == "__main__":

@@ -38,12 +38,12 @@ containers() { nsenter --target "$holder" --net --mount --wd=. "$@" </dev/null; 
 compose() { containers podman-compose -f packaging/compose.yaml "$@"; }
 in_service() { containers podman exec "packaging_${1}_1" "${@:2}"; }
 redis() { in_service redis redis-cli -e "$@"; }
-allotd() { in_service scheduler-a allotd "$@"; }
+allot() { in_service scheduler-a allot "$@"; }
 
 server_answers() { [ "$(redis PING 2>/dev/null)" = PONG ]; }
 is_healthy() { containers podman healthcheck run "packaging_${1}_1" >/dev/null 2>&1; }
-two_units() { [ "$(allotd units 2>/dev/null | grep -c ' up ')" = 2 ]; }
-is_open() { allotd conference list --state open 2>/dev/null | grep 4930100 >"$work/open"; }
+two_units() { [ "$(allot units 2>/dev/null | grep -c ' up ')" = 2 ]; }
+is_open() { allot conference list --state open 2>/dev/null | grep 4930100 >"$work/open"; }
 is_open_on() { is_open && grep -q "$1" "$work/open"; }
 
 # Images and containers in a temporary folder. Containers get no control groups, and no more files and processes than
@@ -87,7 +87,7 @@ build_images() {
     step "the images"
     local target name
     mkdir -p "$work/packages/packages"
-    cp "$OUTPUT"/{allot-redis-module,allotd}_"${VERSION}_$ARCHITECTURE.deb" "$work/packages/packages/"
+    cp "$OUTPUT"/{allot-redis-module,allotd,allot}_"${VERSION}_$ARCHITECTURE.deb" "$work/packages/packages/"
     printf 'FROM scratch\nCOPY packages /packages\n' >"$work/packages/Containerfile"
     build localhost/packages "$work/packages"
     for target in redis allotd; do
@@ -155,7 +155,7 @@ use_containers() {
     expect "Redis on the port of the host" 2 "$(containers redis-cli -e SEAT.CONFIRM show:1 ann-1 USER ann)"
     redis CONF.REALM '{allot}:conf' LICENCES 10 >/dev/null
     until_true "two media units" two_units
-    allotd conference create 4930100 --end 1h >/dev/null
+    allot conference create 4930100 --end 1h >/dev/null
     until_true "an open conference" is_open
     if is_open_on unit-b; then victim=unit-b survivor=unit-a; fi
     containers podman rm --force --time 0 "packaging_${victim}_1" >"$work/remove" 2>&1

@@ -80,16 +80,16 @@ end() {
 }
 
 server_answers() { [ "$(in_root redis-cli PING 2>/dev/null)" = PONG ]; }
-units_are() { [ "$(in_root allotd units 2>/dev/null | grep -c ' up ')" = "$1" ]; }
+units_are() { [ "$(in_root allot units 2>/dev/null | grep -c ' up ')" = "$1" ]; }
 # Whether the conference is open on a unit, by the unit's name.
-is_open_on() { in_root allotd conference list --state open 2>/dev/null | grep -q "4930100.*127.0.0.1/$1"; }
-is_open() { in_root allotd conference list --state open 2>/dev/null | grep -q 4930100; }
+is_open_on() { in_root allot conference list --state open 2>/dev/null | grep -q "4930100.*127.0.0.1/$1"; }
+is_open() { in_root allot conference list --state open 2>/dev/null | grep -q 4930100; }
 
 install_and_hold() {
     step "the time from a clean root to the first hold"
     local began=$EPOCHREALTIME took
     apt update >"$work/apt.log" 2>&1 || die "apt-get update failed: $(tail -n 5 "$work/apt.log")"
-    apt install --no-install-recommends "$(package allot-redis-module)" "$(package allotd)" >>"$work/apt.log" 2>&1 ||
+    apt install --no-install-recommends "$(package allot-redis-module)" "$(package allotd)" "$(package allot)" >>"$work/apt.log" 2>&1 ||
         die "the packages cannot be installed: $(tail -n 20 "$work/apt.log")"
     echo 'include /etc/redis/allot.conf' >>"$root/etc/redis/redis.conf"
     start_redis
@@ -134,7 +134,7 @@ recover_a_conference() {
     start allotd@media-unit allot ALLOT_NAME=a ALLOT_CMU_HOST=127.0.0.1/a
     start allotd allot ALLOT_NAME=b ALLOT_CMU_HOST=127.0.0.1/b ALLOT_ROLES=media-unit
     until_true "two media units" units_are 2
-    in_root allotd conference create 4930100 --end 1h >/dev/null
+    in_root allot conference create 4930100 --end 1h >/dev/null
     until_true "an open conference" is_open
     [ -z "$systemd" ] || restrictions_are_in_force allotd@media-unit
     victim=allotd@media-unit survivor=allotd name=b
@@ -164,22 +164,22 @@ upgrade_and_remove() {
     sed -i 's/^capacity = .*/capacity = 42/' "$root/etc/allot/allot.toml"
     echo '# a line of the administrator' >>"$root/etc/redis/allot.conf"
     apt install --no-install-recommends "$(package allot-redis-module $next)" "$(package allotd $next)" \
-        >"$work/upgrade.log" 2>&1 || die "the upgrade failed: $(tail -n 20 "$work/upgrade.log")"
+        "$(package allot $next)" >"$work/upgrade.log" 2>&1 || die "the upgrade failed: $(tail -n 20 "$work/upgrade.log")"
     expect "the version after the upgrade" "$VERSION$next" \
         "$(in_root dpkg-query -W -f '${Version}' allotd)"
     configuration_is_kept "after the upgrade"
-    in_root allotd config check /etc/allot/allot.toml >"$work/check" || die "the settings are refused: $(cat "$work/check")"
+    in_root allotd check-config /etc/allot/allot.toml >"$work/check" || die "the settings are refused: $(cat "$work/check")"
     seen "the new version accepts the settings"
     end redis-server TERM
     start_redis
     expect "the hold after the upgrade and a restart" 2 "$(redis SEAT.CONFIRM show:1 ann-1 USER ann ORDER order-1)"
     end redis-server TERM
-    apt remove allot-redis-module allotd >"$work/remove.log" 2>&1 ||
+    apt remove allot-redis-module allotd allot >"$work/remove.log" 2>&1 ||
         die "removal failed: $(tail -n 20 "$work/remove.log")"
-    [ ! -e "$root/usr/bin/allotd" ] || die "removal left the program"
+    [ ! -e "$root/usr/bin/allotd" ] && [ ! -e "$root/usr/bin/allot" ] || die "removal left a program"
     [ ! -e "$root/usr/lib/redis/modules/liballot.so" ] || die "removal left the module"
     configuration_is_kept "after removal"
-    apt purge allot-redis-module allotd >>"$work/remove.log" 2>&1 ||
+    apt purge allot-redis-module allotd allot >>"$work/remove.log" 2>&1 ||
         die "purge failed: $(tail -n 20 "$work/remove.log")"
     [ ! -e "$root/etc/allot" ] && [ ! -e "$root/etc/redis/allot.conf" ] || die "purge left settings"
     seen "purge leaves no file"
@@ -194,18 +194,18 @@ configuration_is_kept() {
 check_packages() {
     step "the packages"
     local file page
-    for file in "$OUTPUT"/{allot-redis-module,allotd}_"${VERSION}_$ARCHITECTURE.deb"; do
+    for file in "$OUTPUT"/{allot-redis-module,allotd,allot}_"${VERSION}_$ARCHITECTURE.deb"; do
         [ -e "$file" ] || die "there is no $file; make package builds it"
         printf '%s: %s KiB packed, %s KiB installed\n' "${file##*/}" "$(($(stat -c %s "$file") / 1024))" \
             "$(dpkg-deb -f "$file" Installed-Size)"
         lintian --no-cfg --fail-on error "$file" || die "lintian found errors in ${file##*/}"
         seen "lintian finds no error in ${file##*/}"
     done
-    for page in man1/allotd.1.gz man1/allotd-seats-load.1.gz man7/allot-commands.7.gz; do
+    for page in man1/allotd-run.1.gz man1/allot.1.gz man1/allot-seats-load.1.gz man7/allot-commands.7.gz; do
         [ -s "$root/usr/share/man/$page" ] || die "there is no man page $page"
     done
     seen "man pages"
-    bash -c 'source "$1" && complete -p allotd' - "$root/usr/share/bash-completion/completions/allotd" >/dev/null ||
+    bash -c 'source "$1" && complete -p allot' - "$root/usr/share/bash-completion/completions/allot" >/dev/null ||
         die "bash does not know the completion"
     seen "completion for bash"
 }
@@ -213,7 +213,7 @@ check_packages() {
 # The packages under a higher version, to upgrade to.
 pack_next_version() {
     local package folder=$work/next
-    for package in allot-redis-module allotd; do
+    for package in allot-redis-module allotd allot; do
         rm -rf "$folder"
         dpkg-deb -R "$root$(package $package)" "$folder"
         sed -i "s/^Version: .*/Version: $VERSION+upgrade/" "$folder/DEBIAN/control"

@@ -9,8 +9,8 @@
 #   LOAD=OPTIONS   options for loading it, e.g. --disambiguate
 #   PORT=N         another port than 6380
 #   RUN_ONCE=1     end after the demonstration; CI=true does the same
-#   ALLOT_MODULE, ALLOT_ALLOTD, ALLOT_REDIS_SERVER, ALLOT_ZOOKEEPER_CLASSPATH   use these instead of building and
-#                  searching
+#   ALLOT_MODULE, ALLOT_ALLOTD, ALLOT_CLI, ALLOT_REDIS_SERVER, ALLOT_ZOOKEEPER_CLASSPATH   use these instead of
+#                  building and searching
 set -euo pipefail
 invoked_in=$PWD
 cd "$(dirname "$0")/.."
@@ -46,11 +46,11 @@ trap 'exit 143' TERM
 
 step() { printf '\n== %s\n' "$*"; }
 
-allotd() { "$allotd" --redis "redis://127.0.0.1:$PORT" "$@"; }
+allot() { "$allot" --redis "redis://127.0.0.1:$PORT" "$@"; }
 redis() { redis-cli -3 -p "$PORT" "$@"; }
 
-# Builds a package with a profile. The third argument is the niceness.
-build() { nice -n "${3:-0}" cargo build --profile "$1" -p "$2" >&2 || die "the build failed; if a tool is missing, make deps installs it"; }
+# Builds packages with a profile and a niceness.
+build() { nice -n "$2" cargo build --profile "$1" "${@:3}" >&2 || die "the build failed; if a tool is missing, make deps installs it"; }
 
 # Where the build with a profile puts a file. An absolute path: the server would resolve a relative one from its own
 # folder.
@@ -148,9 +148,9 @@ part() {
         --name "$name" --cmu-host "127.0.0.1/$name" "$@"
 }
 
-conferences_are() { [ "$(allotd conference list --state open | tail -n +2 | wc -l)" = "$1" ]; }
-unit_b_is_down() { allotd units 2>/dev/null | grep -q 'unit-b:.* down '; }
-units_are() { [ "$(allotd units 2>/dev/null | grep -c ' up ')" = "$1" ]; }
+conferences_are() { [ "$(allot conference list --state open | tail -n +2 | wc -l)" = "$1" ]; }
+unit_b_is_down() { allot units 2>/dev/null | grep -q 'unit-b:.* down '; }
+units_are() { [ "$(allot units 2>/dev/null | grep -c ' up ')" = "$1" ]; }
 
 conferences() {
     step "a ZooKeeper, a scheduler with a data proxy, and three media units"
@@ -164,10 +164,10 @@ conferences() {
     step "twelve conferences of an hour; each goes to the unit that has most room"
     local number
     for number in $(seq -w 12); do
-        allotd conference create "49301$number" --end 1h >/dev/null
+        allot conference create "49301$number" --end 1h >/dev/null
     done
     until_true "twelve conferences" conferences_are 12
-    allotd units
+    allot units
     step "unit b is killed, and nothing announces its death"
     local began=$SECONDS
     kill -9 "${others[unit-b]}"
@@ -176,15 +176,15 @@ conferences() {
     until_true "unit b to be declared down" unit_b_is_down
     until_true "its conferences" conferences_are 12
     echo "its conferences are open again on the others, about $((SECONDS - began)) seconds later"
-    allotd units
+    allot units
     step "a conference that was on it, with its assignments"
-    allotd conference history 4930102
+    allot conference history 4930102
 }
 
 accounts() {
     local book={acme}:accounts
     step "twelve rented accounts, from a table: two modules of a department, so much a month at the flat price"
-    allotd accounts import examples/accounts.csv --instances 2 --book "$book" --zookeeper-servers "127.0.0.1:$zookeeper_port"
+    allot accounts import examples/accounts.csv --instances 2 --book "$book" --zookeeper-servers "127.0.0.1:$zookeeper_port"
     step "two instances of a module come, and have four accounts each"
     redis ACCOUNT.ATTACH "$book" orders srv-a:7001 >/dev/null
     redis ACCOUNT.ATTACH "$book" orders srv-b:7001 | tail -n 6
@@ -196,7 +196,7 @@ accounts() {
     redis ACCOUNT.USE "$book" "$account" "$epoch" COUNT 1200
     redis ACCOUNT.LOGIN "$book" "$account" srv-a:7001 terminal-2 TTL 60000 || true
     step "the state of the book, with the forecast of the month's cost"
-    allotd accounts status --book "$book" --zookeeper-servers "127.0.0.1:$zookeeper_port"
+    allot accounts status --book "$book" --zookeeper-servers "127.0.0.1:$zookeeper_port"
 }
 
 compaction() {
@@ -222,8 +222,8 @@ END
     done
     export ALLOT_ZOOKEEPER=127.0.0.1:$zookeeper_port
     until_true "two units of compaction" units_of_compaction_are 2
-    id=$(allotd compaction submit shop public orders --wait)
-    allotd compaction show "$id"
+    id=$(allot compaction submit shop public orders --wait)
+    allot compaction show "$id"
     du -sh "$data" | cut -f 1
 }
 
@@ -235,12 +235,12 @@ console() {
     else
         console_port=$(free_port 8469)
     fi
-    background console "$allotd" console --redis-url "redis://127.0.0.1:$PORT" \
+    background console "$allot" console --redis-url "redis://127.0.0.1:$PORT" \
         --console-listen "127.0.0.1:$console_port" "$@"
     [ $# -gt 0 ] || step "the console is at http://127.0.0.1:$console_port/ and shows everything that follows"
 }
 
-units_of_compaction_are() { [ "$(allotd compaction nodes 2>/dev/null | grep -c _9876)" = "$1" ]; }
+units_of_compaction_are() { [ "$(allot compaction nodes 2>/dev/null | grep -c _9876)" = "$1" ]; }
 
 first_show() {
     step "a show of 20 seats: two neighbours are held for a user, and sold"
@@ -255,36 +255,36 @@ own_plan() {
     local options
     read -ra options <<<"$LOAD"
     step "loading $PLAN as show:mine"
-    allotd seats load "$PLAN" --key show:mine "${options[@]}" ||
+    allot seats load "$PLAN" --key show:mine "${options[@]}" ||
         die "the plan was not loaded; LOAD passes options on, e.g. make run PLAN=$PLAN LOAD=--disambiguate"
     step "200 buyers for 3 seconds"
-    allotd seats rush show:mine --buyers 200 --duration 3
+    allot seats rush show:mine --buyers 200 --duration 3
     step "the remaining seats"
-    allotd seats show show:mine
+    allot seats show show:mine
     show=show:mine
 }
 
 examples() {
     step "a theatre of 1,208 seats, from a pretix seating plan"
-    allotd seats load examples/theatre.pretix.json --key show:theatre
+    allot seats load examples/theatre.pretix.json --key show:theatre
     step "a stadium of 60,000 seats, from a plan of our own; the last of its 114 blocks"
-    allotd seats load examples/stadium.plan.json --key show:stadium | tail -n 4
+    allot seats load examples/stadium.plan.json --key show:stadium | tail -n 4
     step "a train of 16 coaches, from a table"
-    allotd seats load examples/train-16-coaches.csv --key show:train | tail -n 4
+    allot seats load examples/train-16-coaches.csv --key show:train | tail -n 4
     step "the theatre: 250 buyers in the same instant, one purchase each; those not confirmed come back"
-    allotd seats rush show:theatre --buyers 250
+    allot seats rush show:theatre --buyers 250
     step "the train: 100 families of 4"
-    allotd seats rush show:train --buyers 100 --seats 4
+    allot seats rush show:train --buyers 100 --seats 4
     step "the stadium: 1,000 buyers for 3 seconds"
-    allotd seats rush show:stadium --buyers 1000 --duration 3
+    allot seats rush show:stadium --buyers 1000 --duration 3
     step "the theatre's stalls afterwards"
-    allotd seats show show:theatre --area stalls
+    allot seats show show:theatre --area stalls
     show=show:theatre
 }
 
 numbers() {
     step "a call centre's 1,000 numbers, from a table with spaces in them; switch east registers them all"
-    allotd numbers load examples/numbers.csv --key {sales}:pool --strip --register --switch east
+    allot numbers load examples/numbers.csv --key {sales}:pool --strip --register --switch east
     step "a call gets the number that is free longest; its hangup comes twice and does nothing the second time"
     redis NUMPOOL.CALL {sales}:pool LEASE call-1 TTL 60000 PEER +493012345678
     redis NUMPOOL.HANGUP {sales}:pool +442079460000 LEASE call-1
@@ -292,7 +292,7 @@ numbers() {
     step "the same customer again: the number that she saw the last time"
     redis NUMPOOL.CALL {sales}:pool LEASE call-2 TTL 60000 PEER +493012345678 PICK STICKY
     step "the pool"
-    allotd numbers show {sales}:pool
+    allot numbers show {sales}:pool
 }
 
 hint() {
@@ -317,30 +317,34 @@ END
 The conference system is up as well; kill another unit and look:
 
   export ALLOT_REDIS=redis://127.0.0.1:$PORT
-  $allotd units
-  $allotd conference show 4930101
+  $allot units
+  $allot conference show 4930101
 
 So are the book of accounts and the units of compaction:
 
-  $allotd accounts status --book {acme}:accounts --zookeeper-servers 127.0.0.1:$zookeeper_port
-  $allotd compaction history --zookeeper-servers 127.0.0.1:$zookeeper_port
+  $allot accounts status --book {acme}:accounts --zookeeper-servers 127.0.0.1:$zookeeper_port
+  $allot compaction history --zookeeper-servers 127.0.0.1:$zookeeper_port
 END
 }
 
 check_what_is_needed
-# allotd takes longest to build; the server is used meanwhile, so the module is built first, and allotd with what that
-# leaves of the processors. The two profiles have folders of their own, so the two builds do not wait for each other.
-[ -n "${ALLOT_ALLOTD:-}" ] || { build daemon allotd 15 & others[build]=$!; }
-[ -n "${ALLOT_MODULE:-}" ] || build release allot-module
+# The programs take longest to build; the server is used meanwhile, so the module is built first, and the programs with
+# what that leaves of the processors. The two profiles have folders of their own, so the two builds do not wait for each other.
+programs=()
+[ -n "${ALLOT_ALLOTD:-}" ] || programs+=(-p allotd)
+[ -n "${ALLOT_CLI:-}" ] || programs+=(-p allot-cli)
+[ ${#programs[@]} -eq 0 ] || { build daemon 15 "${programs[@]}" & others[build]=$!; }
+[ -n "${ALLOT_MODULE:-}" ] || build release 0 -p allot-module
 module=$(realpath "${ALLOT_MODULE:-$(built release liballot.so)}")
 start_server
 first_show
 if [ -n "${others[build]:-}" ]; then
-    step "allotd is being built"
-    wait "${others[build]}" || die "allotd was not built"
+    step "allotd and allot are being built"
+    wait "${others[build]}" || die "allotd and allot were not built"
     unset 'others[build]'
 fi
 allotd=$(realpath "${ALLOT_ALLOTD:-$(built daemon allotd)}")
+allot=$(realpath "${ALLOT_CLI:-$(built daemon allot)}")
 console
 if [ -n "$PLAN" ]; then own_plan; else
     examples

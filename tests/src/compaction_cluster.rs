@@ -1,4 +1,4 @@
-//! A compaction cluster: a ZooKeeper, units of one runner as processes, and `allotd compaction` beside them.
+//! A compaction cluster: a ZooKeeper, units of one runner as processes, and `allot compaction` beside them.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use crate::daemon::Run;
 use crate::wait::TIMEOUT;
 use crate::zookeeper::{on_tree, patient};
-use crate::{Ensemble, Process, allotd, eventually};
+use crate::{Ensemble, Process, allot, eventually};
 
 /// Units are missed soon.
 const SHORT: (&str, &str) = ("ALLOT_ZOOKEEPER_SESSION", "2s");
@@ -126,10 +126,10 @@ impl CompactionCluster {
         path
     }
 
-    /// `allotd compaction` with these words.
+    /// `allot compaction` with these words.
     #[must_use]
     pub fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(allotd());
+        let mut command = Command::new(allot());
         command.arg("compaction").args(arguments).args(["--zookeeper-servers", &self.zookeeper.address()]);
         // It need not be missed soon.
         command.args(["--zookeeper-session", "30s"]);

@@ -22,19 +22,9 @@ impl Console {
     #[track_caller]
     pub fn start(server: &RedisServer, more: &[&str]) -> Self {
         let url = server.url();
-        let arguments = [
-            "--roles",
-            "console",
-            "--name",
-            "console",
-            "--realm",
-            REALM,
-            "--redis-url",
-            &url,
-            "--console-listen",
-            "127.0.0.1:0",
-        ];
-        let process = Process::new("console", &[&arguments[..], more].concat());
+        let arguments =
+            ["--name", "console", "--realm", REALM, "--redis-url", &url, "--console-listen", "127.0.0.1:0"];
+        let process = Process::console(&[&arguments[..], more].concat());
         process.start();
         let mut port = None;
         eventually("the console to listen", TIMEOUT, || {

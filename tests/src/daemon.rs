@@ -1,5 +1,4 @@
-//! Running `allotd` as people and scripts run it, arguments in, exit code and two streams of text out; and as a daemon of
-//! its own.
+//! Running `allot` as people and scripts run it, arguments in, exit code and two streams of text out; and `allotd`.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -7,13 +6,13 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use crate::module::allotd;
+use crate::module::{allot, allotd};
 use crate::process::Process;
 use crate::realms::REALM;
 use crate::redis_server::RedisServer;
 use crate::wait::{TIMEOUT, eventually};
 
-/// How a run of `allotd` ended.
+/// How a run of a program ended.
 #[derive(Debug)]
 pub struct Run {
     /// Its exit code.
@@ -35,24 +34,37 @@ impl Run {
     /// The run, if it ended with this code.
     #[track_caller]
     pub fn ended(self, code: i32) -> Self {
-        assert_eq!(self.code, code, "allotd printed:\n{}\nand said:\n{}", self.out, self.err);
+        assert_eq!(self.code, code, "the program printed:\n{}\nand said:\n{}", self.out, self.err);
         self
     }
 }
 
-/// `allotd` with these arguments, against this server.
+/// `allot` with these arguments, against this server.
 pub fn command<A: AsRef<OsStr>>(server: &RedisServer, arguments: &[A]) -> Command {
-    let mut command = Command::new(allotd());
+    of(allot(), server, arguments)
+}
+
+fn of<A: AsRef<OsStr>>(program: PathBuf, server: &RedisServer, arguments: &[A]) -> Command {
+    let mut command = Command::new(program);
     command.env("ALLOT_REDIS", server.url()).args(arguments).stdin(Stdio::null());
     command
 }
 
-/// Runs `allotd` to its end.
+/// Runs `allot` to its end.
 pub fn run<A: AsRef<OsStr>>(server: &RedisServer, arguments: &[A]) -> Run {
-    let output = command(server, arguments).output().expect("allotd runs");
+    to_end(&mut command(server, arguments))
+}
+
+/// Runs `allotd` to its end.
+pub fn run_daemon<A: AsRef<OsStr>>(server: &RedisServer, arguments: &[A]) -> Run {
+    to_end(&mut of(allotd(), server, arguments))
+}
+
+fn to_end(command: &mut Command) -> Run {
+    let output = command.output().expect("the program runs");
     Run {
-        code: output.status.code().expect("allotd ends by itself"),
-        out: String::from_utf8(output.stdout).expect("allotd prints text"),
+        code: output.status.code().expect("the program ends by itself"),
+        out: String::from_utf8(output.stdout).expect("the program prints text"),
         err: String::from_utf8_lossy(&output.stderr).into_owned(),
     }
 }

@@ -50,7 +50,7 @@ pub use child::ChildProcess;
 pub use cluster::Cluster;
 pub use dealing::Dealing;
 pub use lost_replies::LostReplies;
-pub use module::{allotd, liballot};
+pub use module::{allot, allotd, liballot};
 pub use process::Process;
 pub use random::Random;
 pub use raw::{RawClient, Reply};

@@ -1,4 +1,4 @@
-//! Where the things under test are: builds the module and the daemon once per process and takes their
+//! Where the things under test are: builds the module and the programs once per process and takes their
 //! paths from cargo's own report, so that a test can never run against a stale file.
 
 use std::env;
@@ -15,16 +15,25 @@ pub fn liballot() -> PathBuf {
     .clone()
 }
 
-/// The daemon, `allotd`, built together with a test and in the profile of tests: alone, cargo would choose other
-/// features for what they share, and compile it all once more. `ALLOT_ALLOTD` names another file.
+/// The daemon, `allotd`. `ALLOT_ALLOTD` names another file.
 pub fn allotd() -> PathBuf {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
-    PATH.get_or_init(|| {
-        given("ALLOT_ALLOTD").unwrap_or_else(|| {
-            build(&["--profile=test", "--workspace", "--test=rig", "--bin=allotd"], &is_allotd)
-        })
-    })
-    .clone()
+    PATH.get_or_init(|| given("ALLOT_ALLOTD").unwrap_or_else(|| program("allotd"))).clone()
+}
+
+/// The command line, `allot`. `ALLOT_CLI` names another file.
+pub fn allot() -> PathBuf {
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
+    PATH.get_or_init(|| given("ALLOT_CLI").unwrap_or_else(|| program("allot"))).clone()
+}
+
+/// Builds the programs together with a test and in the profile of tests: alone, cargo would choose other features for
+/// what they share, and compile it all once more.
+fn program(name: &str) -> PathBuf {
+    let is_program = |file: &Path| {
+        file.file_stem().is_some_and(|stem| stem == name) && file.extension().is_none_or(|e| e == "exe")
+    };
+    build(&["--profile=test", "--workspace", "--test=rig", "--bin=allotd", "--bin=allot"], &is_program)
 }
 
 /// The root of the repository.
@@ -47,10 +56,6 @@ fn given(variable: &str) -> Option<PathBuf> {
 
 fn is_module(file: &Path) -> bool {
     file.extension().is_some_and(|extension| extension == env::consts::DLL_EXTENSION)
-}
-
-fn is_allotd(file: &Path) -> bool {
-    file.file_stem().is_some_and(|stem| stem == "allotd") && file.extension().is_none_or(|e| e == "exe")
 }
 
 fn is_of_a_package(variable: &str) -> bool {

@@ -1,4 +1,4 @@
-//! `allotd run` as a process of a test's own, behind wires of its own, with its log in a file.
+//! `allotd run` or `allot console` as a process of a test's own, behind wires of its own, with its log in a file.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use crate::child::ChildProcess;
-use crate::module::allotd;
+use crate::module::{allot, allotd};
 use crate::proxy::Proxy;
 
 /// A daemon, which can be used as its [`ChildProcess`].
@@ -33,9 +33,14 @@ pub struct Process {
 impl Process {
     /// `allotd run` with these arguments, not yet running.
     pub fn new(name: &str, arguments: &[&str]) -> Self {
-        let mut all = vec!["run", "--http-listen", "127.0.0.1:0"];
-        all.extend(arguments);
+        let all = [&["run", "--http-listen", "127.0.0.1:0"], arguments].concat();
         Self::of(name, allotd(), &all, true)
+    }
+
+    /// `allot console` with these arguments, not yet running.
+    pub fn console(arguments: &[&str]) -> Self {
+        let all = [&["console", "--http-listen", "127.0.0.1:0"], arguments].concat();
+        Self::of("console", allot(), &all, true)
     }
 
     /// Any program with these arguments, not yet running.
@@ -86,7 +91,7 @@ impl Process {
         self
     }
 
-    /// Whether it is `allotd`, which tells of itself by HTTP.
+    /// Whether it is a program of Allot, which tells of itself by HTTP.
     pub fn is_ours(&self) -> bool {
         self.ours
     }

@@ -7,7 +7,7 @@ use allot_core::shared::codec::Writer;
 use allot_tests::stream::readable;
 use allot_tests::wait::TIMEOUT;
 use allot_tests::writes::Assignments;
-use allot_tests::{Cluster, RedisServer, ReplicationStream, Reply, allotd, eventually, liballot};
+use allot_tests::{Cluster, RedisServer, ReplicationStream, Reply, allot, allotd, eventually, liballot};
 
 fn plain() -> RedisServer {
     RedisServer::builder().module(false).start()
@@ -165,9 +165,10 @@ fn wait_that_times_out_names_its_condition() {
 }
 
 #[test]
-fn the_module_and_the_daemon_are_built_and_found() {
+fn the_module_and_the_programs_are_built_and_found() {
     assert!(liballot().ends_with("liballot.so"), "{}", liballot().display());
     assert!(allotd().ends_with("allotd"), "{}", allotd().display());
+    assert!(allot().ends_with("allot"), "{}", allot().display());
 }
 
 #[test]

@@ -1,23 +1,25 @@
-//! `allotd console`: serves the web console, and opens it in a browser.
+//! `allot console`: serves the web console in a process of its own, and opens it in a browser.
 
+use std::path::Path;
 use std::process::{Command, Stdio};
 
+use allot_console::{Places, Section, Settings};
+use allot_runtime::telemetry;
+use allotd::config::{Source, load, read};
+use allotd::daemon::{self, Part};
+use allotd::roles::accounts::paths;
+use allotd::roles::context::RoleContext;
 use anyhow::Result;
 use clap::Args;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-
-use allot_runtime::telemetry;
+use serde::Deserialize;
 
 use crate::console_operations::ConsoleOperations;
 use crate::outcome::Outcome;
 use crate::terminal::errln;
-use allotd::config::{Role, Source};
-use allotd::daemon;
-use allotd::roles::accounts::paths;
-use allotd::roles::context::RoleContext;
 
-/// Arguments of `allotd console`: the settings of `allotd run`, of which its role needs some.
+/// Arguments of `allot console`: its own settings, and those of `allotd run`, of which it needs some.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// Open the console in the browser.
@@ -25,23 +27,42 @@ pub(crate) struct Arguments {
     open: bool,
     #[command(flatten)]
     source: Source,
+    #[command(flatten, next_help_heading = "Console")]
+    given: Section,
+}
+
+/// The section of a file that the daemon does not read.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct File {
+    console: Section,
 }
 
 /// Serves the console until a signal ends the process.
 pub(crate) async fn run(verbose: u8, arguments: Arguments) -> Result<Outcome> {
-    let config = arguments.source.with_role(Role::Console).config()?;
+    let Arguments { open: opens, source, given } = arguments;
+    let given = over_file(given, source.config.as_deref())?;
+    let config = load(source.given, source.config.as_deref())?;
+    let settings = Settings::of(&given, &config.servers)?;
+    settings.check()?;
     telemetry::init(verbose, "info", config.log);
-    if arguments.open {
-        let address = config.console.address();
-        tokio::spawn(open(address));
+    if opens {
+        tokio::spawn(open(settings.address()));
     }
-    daemon::run(config, serve).await.map(|()| Outcome::Done)
+    let part = Part { name: "console", run: Box::new(move |context| serve(context, settings)) };
+    daemon::run(config, vec![part]).await.map(|()| Outcome::Done)
+}
+
+/// The settings of the console; what is not given is taken from the file.
+fn over_file(given: Section, file: Option<&Path>) -> Result<Section> {
+    let Some(path) = file else { return Ok(given) };
+    Ok(given.over(read::<File>(path)?.console))
 }
 
 /// Serves the console with the functions of the command line.
-fn serve(_: Role, context: RoleContext) -> BoxFuture<'static, Result<()>> {
+fn serve(context: RoleContext, settings: Settings) -> BoxFuture<'static, Result<()>> {
     let config = &context.config;
-    let places = allot_console::Places {
+    let places = Places {
         realm: config.realm.clone(),
         realm_dir: context.dir(),
         book: config.accounts.book.clone(),
@@ -54,7 +75,6 @@ fn serve(_: Role, context: RoleContext) -> BoxFuture<'static, Result<()>> {
         config: config.as_ref().clone(),
         coordinator: context.process.coordinator.clone(),
     };
-    let settings = config.console.clone();
     allot_console::run(context.process, settings, places, Box::new(operations)).boxed()
 }
 
@@ -64,6 +84,32 @@ async fn open(address: String) {
     let program = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
     let opened = Command::new(program).arg(&address).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
     if let Err(error) = opened {
-        errln!("allotd: {program} did not start ({error}); open {address} in a browser");
+        errln!("allot: {program} did not start ({error}); open {address} in a browser");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Flags that a command line gives.
+    #[derive(Debug, clap::Parser)]
+    struct Cli {
+        #[command(flatten)]
+        given: Section,
+    }
+
+    #[test]
+    fn every_setting_of_the_section_is_read_from_the_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("allot.toml");
+        let example = format!("[realm]\nkey = \"k\"\n{}", Section::example().replace("#:", ""));
+        std::fs::write(&path, example).unwrap();
+        let line = ["console", "--console-listen", "127.0.0.1:1"];
+        let given = over_file(<Cli as clap::Parser>::parse_from(line).given, Some(&path)).unwrap();
+        assert_eq!(given.listen.map(|address| address.port()), Some(1));
+        assert!(!format!("{given:?}").contains("None"), "{given:?}");
+        std::fs::write(&path, "[console]\nlisten = \"127.0.0.1:1\"\nopen = true").unwrap();
+        assert!(format!("{:#}", over_file(Section::default(), Some(&path)).unwrap_err()).contains("line 3"));
     }
 }

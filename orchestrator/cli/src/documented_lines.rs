@@ -1,10 +1,12 @@
-//! The command lines of `allotd` in the documentation agree with the definition of the command line.
+//! The command lines of `allot` and `allotd` in the documentation agree with their definitions.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::error::ErrorKind;
 use clap::{Arg, Command, CommandFactory as _};
+
+use allotd::arguments::Arguments;
 
 use super::Cli;
 
@@ -36,7 +38,7 @@ fn lines(text: &str) -> Vec<String> {
             last.push(' ');
             last.push_str(rest);
         } else {
-            is_command = rest.starts_with("allotd ");
+            is_command = ["allot ", "allotd "].iter().any(|program| rest.starts_with(program));
             lines.extend(is_command.then(|| rest.to_owned()));
         }
         is_continued = is_command && goes_on;
@@ -74,8 +76,8 @@ fn words(line: &str) -> Vec<String> {
 }
 
 /// Puts a value in the place of each placeholder: a word in capitals, or three dots.
-fn fill(words: Vec<String>, allotd: &Command) -> Vec<String> {
-    let mut command = allotd;
+fn fill(words: Vec<String>, program: &Command) -> Vec<String> {
+    let mut command = program;
     let mut filled: Vec<String> = Vec::new();
     for word in words {
         let before = filled.last().and_then(|before| before.strip_prefix("--"));
@@ -102,10 +104,10 @@ fn fill(words: Vec<String>, allotd: &Command) -> Vec<String> {
     filled
 }
 
-/// Why a line is not one of `allotd`.
+/// Why a line is not one of its program.
 fn fault(line: &str) -> Option<String> {
-    let allotd = Cli::command();
-    let error = allotd.clone().try_get_matches_from(fill(words(line), &allotd)).err()?;
+    let program = if line.starts_with("allotd ") { Arguments::command() } else { Cli::command() };
+    let error = program.clone().try_get_matches_from(fill(words(line), &program)).err()?;
     // A line with optional parts may show options that do not go together. That is found after all words are known.
     let is_summary = line.contains('[') && error.kind() == ErrorKind::ArgumentConflict;
     (!is_summary).then(|| format!("{line}\n{error}"))
@@ -122,8 +124,7 @@ fn documented_command_lines_are_understood() {
     }
     assert!(faults.is_empty(), "{}", faults.join("\n"));
     assert!(count > 60, "only {count} lines are found");
-    for wrong in
-        ["allotd compaction submit d s t --retry-delays 5m", "allotd compaction retry TASK [--waits]"]
+    for wrong in ["allot compaction submit d s t --retry-delays 5m", "allot compaction retry TASK [--waits]"]
     {
         assert!(fault(wrong).is_some(), "{wrong}");
     }
@@ -138,8 +139,8 @@ fn options(command: &Command) -> Vec<String> {
 #[test]
 fn options_in_the_text_on_compaction_exist() {
     let text = fs::read_to_string(repository().join("docs/compaction.md")).unwrap();
-    let allotd = Cli::command();
-    let compaction = allotd.find_subcommand("compaction").unwrap();
+    let allot = Cli::command();
+    let compaction = allot.find_subcommand("compaction").unwrap();
     let known = options(compaction);
     let mut count = 0;
     for code in text.split('`').skip(1).step_by(2) {
@@ -150,7 +151,7 @@ fn options_in_the_text_on_compaction_exist() {
         if let Some((name, rest)) = code.split_once(' ').filter(|(_, rest)| rest.contains("TASK"))
             && compaction.find_subcommand(name).is_some()
         {
-            assert_eq!(fault(&format!("allotd compaction {name} {rest}")), None);
+            assert_eq!(fault(&format!("allot compaction {name} {rest}")), None);
         }
     }
     assert!(count > 20, "only {count} options are found");

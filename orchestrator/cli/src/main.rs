@@ -26,6 +26,7 @@ mod outcome;
 mod progress;
 mod realm;
 mod seats;
+mod sources;
 mod table;
 mod terminal;
 
@@ -146,14 +147,16 @@ fn may_pass_later(cause: &(dyn std::error::Error + 'static)) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use allotd::arguments::Arguments;
     use anyhow::{Context, anyhow};
     use clap::CommandFactory;
 
     use super::*;
 
     #[test]
-    fn the_command_line_is_well_formed() {
+    fn command_lines_are_well_formed() {
         Cli::command().debug_assert();
+        Arguments::command().debug_assert();
     }
 
     #[test]
@@ -165,6 +168,7 @@ mod tests {
             command.get_subcommands().for_each(check);
         }
         check(&Cli::command());
+        check(&Arguments::command());
     }
 
     #[test]

@@ -10,6 +10,10 @@ use crate::connection::Connection;
 use crate::error::Error;
 use crate::record::Record;
 
+/// Names that no detail may have: entries of streams begin with fields of these names, and a client that reads an entry
+/// as a map would take the detail for such a field.
+pub const RESERVED_DETAILS: [&str; 5] = ["event", "e164", "cmu", "epoch", "seq"];
+
 /// A unit as `CMU.LIST` shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnitRow {

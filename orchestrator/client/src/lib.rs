@@ -57,7 +57,7 @@ pub use account_logins::{Confirmation, Login};
 pub use account_settings::{BookChanges, ModuleChanges};
 pub use accounts::{AccountRow, BookStore, ModuleRow, Rows};
 pub use address::without_password;
-pub use conferences::{CreateRequest, Grant, RealmStore, Reported, UnitRow};
+pub use conferences::{CreateRequest, Grant, RESERVED_DETAILS, RealmStore, Reported, UnitRow};
 pub use connection::{Connection, connect, query};
 pub use dial::{Dial, Transport};
 pub use endpoint::{Endpoint, Node, Secret};

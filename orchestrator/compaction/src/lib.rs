@@ -38,7 +38,7 @@ pub mod window;
 mod worker;
 
 pub use fault::Fault;
-pub use settings::Settings;
+pub use settings::{Section, Settings};
 pub use supervisor::{COMMAND as SUPERVISOR_COMMAND, run as run_supervisor};
 pub use unit::run;
 pub use watch_sessions::OpenSession;

@@ -35,7 +35,7 @@ impl NodeContext {
     }
 
     pub(crate) fn session_timeout(&self) -> Duration {
-        self.coordinator.session_timeout().or(self.config.session).unwrap_or(Duration::from_secs(4))
+        self.coordinator.session_timeout()
     }
 }
 

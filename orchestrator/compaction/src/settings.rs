@@ -1,71 +1,85 @@
-//! The settings of a compaction unit, and their defaults.
+//! The settings of a compaction unit.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
-/// The settings of a compaction unit.
-#[derive(Debug, Clone)]
-pub struct Settings {
-    /// Name of the unit, `<host>_<port>`; unique in the cluster.
-    pub node: Option<String>,
-    /// Processing cluster to which the unit belongs.
-    pub pc: String,
-    /// Subtasks that the unit runs at once, 1 to 10,000.
-    pub slots: u32,
-    /// Subtasks that the whole cluster runs at once; 0 for any number.
-    pub limit: u32,
-    /// The runner: a program and its arguments.
-    pub runner: Vec<String>,
-    /// The program that lists a table's partitions, and its arguments.
-    pub partitions: Vec<String>,
-    /// The directory whose files are a table's partitions.
-    pub partitions_dir: Option<String>,
-    /// Time limit of a runner.
-    pub timeout: Duration,
-    /// Time that a runner has to end after SIGTERM before it is killed.
-    pub stop_limit: Duration,
-    /// Retries of a subtask after its worker was lost.
-    pub retries: u32,
-    /// Time that a unit may be away before it counts as lost; `None` for one ZooKeeper session timeout.
-    pub grace: Option<Duration>,
-    /// Interval at which the monitor checks all tasks and runs maintenance.
-    pub every: Duration,
-    /// Subtasks of one task that are assigned at once, 1 to 100,000.
-    pub wave: u32,
-    /// Time between the end of a task and its packing into history.
-    pub compress_after: Duration,
-    /// Time between the end of a task and its deletion from history.
-    pub delete_after: Duration,
-    /// Directory of the runners' output.
-    pub output_dir: PathBuf,
-    /// Path of compaction's nodes in ZooKeeper.
-    pub root: String,
-    /// The requested ZooKeeper session timeout; `None` for the default.
-    pub session: Option<Duration>,
+use allot_runtime::section;
+use allot_runtime::settings::{Span, identity, path};
+use anyhow::{Result, ensure};
+
+section! {
+    /// The compaction unit.
+    Section "compaction" => Settings {
+        /// Name of the compaction unit, HOST_PORT; each unit needs its own
+        node: String = "compaction-node", "ALLOT_COMPACTION_NODE", example r#""xcloud24_9876""#;
+        /// Processing cluster of the unit. A task runs only on units of its own cluster
+        pc: String = "compaction-pc", "ALLOT_COMPACTION_PC", default "default";
+        /// Subtasks that the unit runs at once
+        slots: u32 = "compaction-slots", "ALLOT_COMPACTION_SLOTS", default 2, in "1"..="10000";
+        /// Subtasks that run at once in the whole cluster, at most; the same for all units. 0 is no limit
+        limit: u32 = "compaction-limit", "ALLOT_COMPACTION_LIMIT", default 0, in "0"..="1000000";
+        /// Program, and its arguments, that compacts a partition; examples/compaction has two
+        #[arg(value_delimiter = ' ')]
+        runner: Vec<String> = "compaction-runner", "ALLOT_COMPACTION_RUNNER", list r#"["/usr/local/lib/allot/sqlite"]"#;
+        /// Program, and its arguments, that prints the partitions of a table, a line each
+        #[arg(value_delimiter = ' ')]
+        partitions: Vec<String> = "compaction-partitions", "ALLOT_COMPACTION_PARTITIONS", list r#"["/usr/local/lib/allot/partitions"]"#;
+        /// Directory whose files are the partitions, in place of a program. {db}, {schema} and {table} are replaced by
+        /// the task's
+        partitions_dir: String = "compaction-partitions-dir", "ALLOT_COMPACTION_PARTITIONS_DIR", example r#""/data/{db}/{table}""#;
+        /// Time limit of a runner
+        timeout: Span = "compaction-timeout", "ALLOT_COMPACTION_TIMEOUT", default "1h", in "1ns"..="1000years";
+        /// Time that a runner has to end after SIGTERM, before SIGKILL
+        stop_limit: Span = "compaction-stop-limit", "ALLOT_COMPACTION_STOP_LIMIT", default "10s", in "1ns"..="1000years";
+        /// Retries of a subtask after its worker was lost, if its task does not set them
+        retries: u32 = "compaction-retries", "ALLOT_COMPACTION_RETRIES", default 1;
+        /// Time that a manager may be away before its tasks are moved. Without it, one ZooKeeper session timeout
+        grace: Span = "compaction-grace", "ALLOT_COMPACTION_GRACE", example r#""4s""#;
+        /// Interval at which the monitor examines all tasks and packs history
+        every: Span = "compaction-every", "ALLOT_COMPACTION_EVERY", default "1h", in "1ns"..="1000years";
+        /// Subtasks of one task that are assigned and not finished, at most
+        wave: u32 = "compaction-wave", "ALLOT_COMPACTION_WAVE", default 1000, in "1"..="100000";
+        /// Time between the end of a task and its packing into history
+        compress_after: Span = "compaction-compress-after", "ALLOT_COMPACTION_COMPRESS_AFTER", default "1day", in "1ns"..="1000years";
+        /// Time for which packed history is kept
+        delete_after: Span = "compaction-delete-after", "ALLOT_COMPACTION_DELETE_AFTER", default "30days", in "1ns"..="1000years";
+        /// Directory for the last 64 KiB of each runner's output; the latest 1000 are kept. Without it,
+        /// allot-compaction/NODE among temporary files
+        output_dir: PathBuf = "compaction-output-dir", "ALLOT_COMPACTION_OUTPUT_DIR", example r#""/var/lib/allot/output""#;
+        /// Path of compaction's nodes in ZooKeeper
+        root: String = "compaction-root", "ALLOT_COMPACTION_ROOT", default "/cluster.compact/Compaction_v2";
+    }
 }
 
-impl Default for Settings {
-    fn default() -> Self {
-        const HOUR: Duration = Duration::from_secs(3600);
-        Self {
-            node: None,
-            pc: "default".to_owned(),
-            slots: 2,
-            limit: 0,
-            runner: Vec::new(),
-            partitions: Vec::new(),
-            partitions_dir: None,
-            timeout: HOUR,
-            stop_limit: Duration::from_secs(10),
-            retries: 1,
-            grace: None,
-            every: HOUR,
-            wave: 1000,
-            compress_after: 24 * HOUR,
-            delete_after: 30 * 24 * HOUR,
-            output_dir: std::env::temp_dir().join("allot-compaction"),
-            root: "/cluster.compact/Compaction_v2".to_owned(),
-            session: None,
+impl Settings {
+    /// The settings that a section gives.
+    ///
+    /// # Errors
+    /// A setting that is wrong.
+    pub fn of(section: &Section) -> Result<Self> {
+        let settings = section.resolve()?;
+        ensure!(
+            settings.partitions.is_empty() || settings.partitions_dir.is_none(),
+            "compaction.partitions and compaction.partitions-dir are two ways to list partitions; give one of them"
+        );
+        if let Some(node) = &settings.node {
+            identity("compaction.node", node)?;
         }
+        identity("compaction.pc", &settings.pc)?;
+        path(&settings.root, "compaction.root", "/cluster.compact/Compaction_v2")?;
+        Ok(settings)
+    }
+
+    /// Directory for the output of runners.
+    pub(crate) fn output_dir(&self) -> PathBuf {
+        let unit = self.node.as_deref().unwrap_or("unit").replace('/', "_");
+        self.output_dir.clone().unwrap_or_else(|| std::env::temp_dir().join("allot-compaction").join(unit))
+    }
+}
+
+#[cfg(any(test, feature = "simulation"))]
+impl Default for Settings {
+    #[allow(clippy::unwrap_used, reason = "defaults are in their ranges")]
+    fn default() -> Self {
+        Self::of(&Section::default()).unwrap()
     }
 }

@@ -33,7 +33,7 @@ use tracing::info;
 
 pub use command_words::words;
 pub use operations::{Import, Imported, Operations, Refusal};
-pub use settings::{Places, Settings};
+pub use settings::{Places, Section, Settings};
 use state::Console;
 pub use submission::Submission;
 pub use task_change::TaskChange;

@@ -58,7 +58,7 @@ impl std::error::Error for Refusal {}
 /// A table of accounts to import.
 #[derive(Debug, Deserialize, ToSchema)]
 pub struct Import {
-    /// The table (CSV), as `allotd accounts import` reads it.
+    /// The table (CSV), as `allot accounts import` reads it.
     pub table: String,
     /// Say what would change, and change nothing.
     pub dry_run: bool,

@@ -1,11 +1,41 @@
 //! The settings of the console, and the keys and paths that it shows.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use allot_client::{Secret, Servers};
-use anyhow::{Result, ensure};
+use allot_runtime::section;
+use allot_runtime::settings::secret;
+use anyhow::{Result, bail, ensure};
+
+section! {
+    /// The web console.
+    Section "console" => Given {
+        /// Address and port of the console. An address that is not loopback needs both token files
+        listen: SocketAddr = "console-listen", "ALLOT_CONSOLE_LISTEN", default "127.0.0.1:8470";
+        /// Addresses of the console as browsers write them, if they differ from `listen`: behind a proxy, by a name, or
+        /// if `listen` is 0.0.0.0. Requests to other names are refused
+        #[arg(value_delimiter = ',')]
+        origins: Vec<String> = "console-origins", "ALLOT_CONSOLE_ORIGINS", list r#"["https://allot.example.com"]"#;
+        /// File with the token of people who may look, in its first line; at least 16 bytes
+        viewer_token_file: PathBuf = "console-viewer-token-file", "ALLOT_CONSOLE_VIEWER_TOKEN_FILE", example r#""/etc/allot/viewer-token""#;
+        /// File with the token of people who may also act
+        operator_token_file: PathBuf = "console-operator-token-file", "ALLOT_CONSOLE_OPERATOR_TOKEN_FILE", example r#""/etc/allot/operator-token""#;
+        /// ACL user of Redis for everything that the console reads. Without it, redis.user
+        viewer_user: String = "console-viewer-user", "ALLOT_CONSOLE_VIEWER_USER", example r#""viewer""#;
+        /// File with the password of `viewer-user`
+        viewer_password_file: PathBuf = "console-viewer-password-file", "ALLOT_CONSOLE_VIEWER_PASSWORD_FILE", example r#""/etc/allot/viewer-password""#;
+        /// ACL user of Redis for actions. Without it, redis.user
+        operator_user: String = "console-operator-user", "ALLOT_CONSOLE_OPERATOR_USER", example r#""operator""#;
+        /// File with the password of `operator-user`
+        operator_password_file: PathBuf = "console-operator-password-file", "ALLOT_CONSOLE_OPERATOR_PASSWORD_FILE", example r#""/etc/allot/operator-password""#;
+        /// File with the certificate chain (PEM); with tls-key, the console speaks HTTPS
+        tls_cert: PathBuf = "console-tls-cert", "ALLOT_CONSOLE_TLS_CERT", example r#""/etc/allot/console.pem""#;
+        /// File with the key of the certificate (PEM)
+        tls_key: PathBuf = "console-tls-key", "ALLOT_CONSOLE_TLS_KEY", example r#""/etc/allot/console-key.pem""#;
+    }
+}
 
 /// Shortest token, in bytes: a token is guessed at network speed.
 const SHORTEST_TOKEN: usize = 16;
@@ -49,6 +79,50 @@ pub struct Places {
 }
 
 impl Settings {
+    /// The settings that a section gives. A user of the console's own has a password of its own; without such a user, the
+    /// user of `servers` and its password count.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or a setting without another one that it needs.
+    pub fn of(section: &Section, servers: &Servers) -> Result<Self> {
+        let given = section.resolve()?;
+        let login = |user: Option<String>, file: Option<&Path>, name, variable| -> Result<Servers> {
+            let Some(user) = user else { return Ok(servers.clone()) };
+            Ok(Servers { user: Some(user), password: secret(file, name, variable)?, ..servers.clone() })
+        };
+        Ok(Self {
+            listen: given.listen,
+            origins: given.origins,
+            viewer_token: secret(
+                given.viewer_token_file.as_deref(),
+                "console.viewer-token-file",
+                "ALLOT_CONSOLE_VIEWER_TOKEN",
+            )?,
+            operator_token: secret(
+                given.operator_token_file.as_deref(),
+                "console.operator-token-file",
+                "ALLOT_CONSOLE_OPERATOR_TOKEN",
+            )?,
+            viewer: login(
+                given.viewer_user,
+                given.viewer_password_file.as_deref(),
+                "console.viewer-password-file",
+                "ALLOT_CONSOLE_VIEWER_PASSWORD",
+            )?,
+            operator: login(
+                given.operator_user,
+                given.operator_password_file.as_deref(),
+                "console.operator-password-file",
+                "ALLOT_CONSOLE_OPERATOR_PASSWORD",
+            )?,
+            tls: match (given.tls_cert, given.tls_key) {
+                (Some(cert), Some(key)) => Some((cert, key)),
+                (None, None) => None,
+                _ => bail!("console.tls-cert and console.tls-key belong together; give both, or none"),
+            },
+        })
+    }
+
     /// The address of the console in a browser.
     pub fn address(&self) -> String {
         let scheme = if self.tls.is_some() { "https" } else { "http" };

@@ -1,4 +1,4 @@
-//! The options of a submission: the one definition behind `allotd compaction submit`, the request of the API, and its
+//! The options of a submission: the one definition behind `allot compaction submit`, the request of the API, and its
 //! OpenAPI document.
 
 use clap::Args;

@@ -1,4 +1,4 @@
-//! The options of an unfinished task that can be changed: the one definition behind `allotd compaction set`, the request of
+//! The options of an unfinished task that can be changed: the one definition behind `allot compaction set`, the request of
 //! the API, and its OpenAPI document.
 
 use allot_compaction::ids::TaskId;

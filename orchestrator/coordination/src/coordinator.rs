@@ -53,6 +53,8 @@ impl Drop for Guard {
 pub struct Coordinator {
     pub(crate) shared: Arc<Shared>,
     guard: Arc<Guard>,
+    /// The session timeout that sessions ask for.
+    requested: Duration,
 }
 
 impl Coordinator {
@@ -69,7 +71,7 @@ impl Coordinator {
             last_answer: Mutex::new(None),
         });
         let supervisor = tokio::spawn(supervise(shared.clone(), connector)).abort_handle();
-        Self { guard: Arc::new(Guard { shared: shared.clone(), supervisor }), shared }
+        Self { guard: Arc::new(Guard { shared: shared.clone(), supervisor }), shared, requested: timeout }
     }
 
     /// The current state.
@@ -92,9 +94,9 @@ impl Coordinator {
         lock(&self.shared.session).as_ref().map(|session| session.id())
     }
 
-    /// The session timeout as the service granted it, if there is a session.
-    pub fn session_timeout(&self) -> Option<Duration> {
-        lock(&self.shared.session).as_ref().map(|session| session.timeout())
+    /// The session timeout as the service granted it; without a session, the one that sessions ask for.
+    pub fn session_timeout(&self) -> Duration {
+        lock(&self.shared.session).as_ref().map_or(self.requested, |session| session.timeout())
     }
 
     /// Whether the service answered within the last 0.6 session timeouts, so that the session cannot have expired. Work

@@ -1,5 +1,6 @@
-//! `allotd run`: starts the process, runs its roles, and shuts them down. At SIGTERM or SIGINT each role hands its work
-//! over; a second signal ends the process at once. This file does not know the roles: `main.rs` passes them in.
+//! A process that serves: starts its parts, and shuts them down. At SIGTERM or SIGINT each part hands its work over; a
+//! second signal ends the process at once. This file does not know the parts: `allotd run` passes roles in, and `allot
+//! console` the console.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,15 +12,20 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tracing::{error, info, warn};
 
-use crate::config::{Config, Role, describe};
+use crate::config::Config;
 use crate::coordination::coordinator;
 use crate::roles::context::RoleContext;
 use allot_runtime::http;
 use allot_runtime::time::now_ms;
 use allot_runtime::{Health, shutdown_channel};
 
-/// Runs a role until the process shuts down.
-pub type RunRole = fn(Role, RoleContext) -> BoxFuture<'static, Result<()>>;
+/// A part of a process: a role of the daemon, or the console.
+pub struct Part {
+    /// Its name in logs and probes.
+    pub name: &'static str,
+    /// Runs it until the process shuts down.
+    pub run: Box<dyn FnOnce(RoleContext) -> BoxFuture<'static, Result<()>> + Send>,
+}
 
 /// The name of the session with the coordination service in probes.
 const COORDINATION: &str = "coordination";
@@ -38,7 +44,7 @@ fn abort_on_panic() {
         if panic.location().is_some_and(|location| is_known_panic(location.file(), message)) {
             return;
         }
-        eprintln!("allotd: this is a bug, please report it");
+        eprintln!("this is a bug, please report it");
         std::process::abort();
     }));
 }
@@ -51,26 +57,21 @@ fn is_known_panic(file: &str, message: Option<&str>) -> bool {
         && message.is_some_and(|message| message.contains("Canceled"))
 }
 
-/// Runs the configured roles until a signal or an error ends one of them.
-pub async fn run(config: Config, run_role: RunRole) -> Result<()> {
-    if config.roles.is_empty() {
-        bail!(
-            "no role: name some in allotd.roles of the file, or by --roles scheduler,data-proxy,media-unit,compaction,accounts,console"
-        );
-    }
+/// Runs the parts of a process until a signal or an error ends one of them.
+///
+/// # Errors
+/// A part failed, or the process could not be set up.
+pub async fn run(config: Config, parts: Vec<Part>) -> Result<()> {
     abort_on_panic();
     // Signals are handled before any role starts: a role that has taken work must hand it over, however early the
     // signal comes.
     let mut signals = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let health = Health::default();
-    for part in config.roles.iter().map(|role| role.part()).chain([COORDINATION]) {
-        health.not_ready(part, "starting");
+    for name in parts.iter().map(|part| part.name).chain([COORDINATION]) {
+        health.not_ready(name, "starting");
     }
     if let Some(address) = config.http {
         http::serve(address, health.clone()).await?;
-    }
-    for line in describe(&config).lines() {
-        info!("{line}");
     }
     let (request_shutdown, shutdown) = shutdown_channel();
     let coordinator = coordinator(&config);
@@ -89,17 +90,16 @@ pub async fn run(config: Config, run_role: RunRole) -> Result<()> {
     };
     let context = RoleContext { process, config: Arc::new(config) };
     let watching = tokio::spawn(watch_coordination(context.process.clone()));
-    let mut roles = JoinSet::new();
-    for role in context.config.roles.clone() {
+    let mut running = JoinSet::new();
+    for Part { name, run } in parts {
         let context = context.clone();
-        roles.spawn(async move {
-            info!(role = role.name(), name = context.name, "role starts");
-            let result = run_role(role, context).await;
-            (role, result.with_context(|| format!("role {}", role.name())))
+        running.spawn(async move {
+            info!(part = name, name = context.name, "part starts");
+            (name, run(context).await.with_context(|| name))
         });
     }
     let ended = tokio::select! {
-        ended = roles.join_next() => Some(ended),
+        ended = running.join_next() => Some(ended),
         _ = signals.0.recv() => None,
         _ = signals.1.recv() => None,
     };
@@ -108,41 +108,41 @@ pub async fn run(config: Config, run_role: RunRole) -> Result<()> {
             info!("signal received; handing over");
             Ok(())
         }
-        Some(ended) => role_ended(ended),
+        Some(ended) => part_ended(ended),
     };
     request_shutdown.send_replace(true);
     let limit = HANDOVER_TIMEOUT + context.config.hand_over();
     tokio::select! {
-        done = timeout(limit, async { while roles.join_next().await.is_some() {} }) => if done.is_err() {
-            warn!(?limit, "not all roles have handed over in time; ending");
+        done = timeout(limit, async { while running.join_next().await.is_some() {} }) => if done.is_err() {
+            warn!(?limit, "not all parts have handed over in time; ending");
         },
         _ = signals.0.recv() => warn!("asked again by a second signal; ending at once"),
         _ = signals.1.recv() => warn!("asked again by a second signal; ending at once"),
     }
-    roles.abort_all();
+    running.abort_all();
     watching.abort();
     let _ = timeout(Duration::from_secs(2), coordinator.close()).await;
     info!("ended");
     result
 }
 
-/// The result of the process when a role has ended without a signal.
-fn role_ended(ended: Option<Result<(Role, Result<()>), tokio::task::JoinError>>) -> Result<()> {
+/// The result of the process when a part has ended without a signal.
+fn part_ended(ended: Option<Result<(&str, Result<()>), tokio::task::JoinError>>) -> Result<()> {
     match ended {
-        Some(Ok((role, Err(fault)))) => {
-            error!(role = role.name(), error = format!("{fault:#}"), "a role failed; shutting down");
+        Some(Ok((part, Err(fault)))) => {
+            error!(part, error = format!("{fault:#}"), "a part failed; shutting down");
             Err(fault)
         }
-        Some(Ok((role, Ok(())))) => {
-            warn!(role = role.name(), "a role has ended; shutting down");
+        Some(Ok((part, Ok(())))) => {
+            warn!(part, "a part has ended; shutting down");
             Ok(())
         }
         Some(Err(fault)) => {
-            error!(%fault, "a role panicked: this is a bug, please report it");
+            error!(%fault, "a part panicked: this is a bug, please report it");
             Err(fault.into())
         }
-        // At least one role was spawned.
-        None => bail!("no role runs: this is a bug, please report it"),
+        // A process has at least one part.
+        None => bail!("no part runs: this is a bug, please report it"),
     }
 }
 

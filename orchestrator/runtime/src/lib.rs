@@ -1,6 +1,6 @@
 //! The common part of all long-running parts of `allotd`: the process context ([`Context`]), the shutdown request
 //! ([`Shutdown`]), the loop of a leader ([`leader`]), health and metrics over HTTP ([`http`]), logging
-//! ([`telemetry`]), points in time ([`time`]), and the supervision of child processes ([`child`]).
+//! ([`telemetry`]), settings ([`settings`]), points in time ([`time`]), and the supervision of child processes ([`child`]).
 //!
 //! This crate knows no role. The roles of `allotd` and `allot-compaction` build on it.
 
@@ -10,9 +10,11 @@ pub mod child;
 mod context;
 mod health;
 pub mod http;
+pub mod invariant;
 pub mod leader;
 pub mod metrics;
 mod repeats;
+pub mod settings;
 pub mod telemetry;
 pub mod time;
 

@@ -1,4 +1,4 @@
-//! The page of compaction in a real browser, and its API: what operators see and do is what `allotd compaction` shows and
+//! The page of compaction in a real browser, and its API: what operators see and do is what `allot compaction` shows and
 //! does.
 
 use std::fs;

@@ -1,4 +1,4 @@
-//! `allotd accounts export`: a book as the file that `import` reads. Each module has a line with its settings, before
+//! `allot accounts export`: a book as the file that `import` reads. Each module has a line with its settings, before
 //! the lines of its accounts.
 
 use std::collections::BTreeMap;
@@ -8,8 +8,8 @@ use anyhow::{Context as _, Result};
 use super::file::tiers_of;
 use super::module_settings::{ModuleSettings, SETTINGS};
 use crate::outcome::Outcome;
+use crate::sources::BookSource;
 use crate::terminal;
-use allotd::config::BookSource;
 
 /// Prints the book as CSV.
 pub(super) async fn run(source: &BookSource) -> Result<Outcome> {

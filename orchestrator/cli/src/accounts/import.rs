@@ -1,4 +1,4 @@
-//! `allotd accounts import`: compares a file with a book, prints the difference, and makes the book equal to the
+//! `allot accounts import`: compares a file with a book, prints the difference, and makes the book equal to the
 //! file. Each step is one command that succeeds or is refused as a whole, so an interrupted import can simply be
 //! repeated.
 
@@ -18,11 +18,12 @@ use super::file::{self, Contents, Problems, Tariff};
 use super::module_settings::ModuleSettings;
 use crate::outcome::Outcome;
 use crate::progress;
+use crate::sources::BookSource;
 use crate::terminal::{errln, outln};
 use allot_client::{BookStore, Record};
 use allot_console::{Import, Imported, Refusal};
 use allot_coordination::Coordinator;
-use allotd::config::{BookSource, Config};
+use allotd::config::Config;
 
 /// Most accounts in one command.
 const CHUNK: usize = 1000;
@@ -270,7 +271,7 @@ fn describe(difference: &Difference, delete: bool) -> Vec<String> {
     }
     if !difference.differ.is_empty() {
         lines.push(format!(
-            "! {} accounts are there with another quota or other tiers, which `allotd accounts tariff` changes: {}",
+            "! {} accounts are there with another quota or other tiers, which `allot accounts tariff` changes: {}",
             difference.differ.len(),
             some(&difference.differ)
         ));

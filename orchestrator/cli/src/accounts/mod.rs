@@ -1,4 +1,4 @@
-//! `allotd accounts`: the operators' commands on a book: import and export of the inventory, settings, status,
+//! `allot accounts`: the operators' commands on a book: import and export of the inventory, settings, status,
 //! rebalancing, simulation. No daemon is needed; if one runs, it is notified of changes.
 
 mod export;
@@ -16,9 +16,9 @@ use anyhow::Result;
 use clap::{Args, Subcommand};
 
 use crate::outcome::Outcome;
+use crate::sources::BookSource;
 use crate::table;
 use crate::terminal::{errln, outln};
-use allotd::config::BookSource;
 
 /// The commands.
 #[derive(Debug, Subcommand)]

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 
+use crate::sources::BookSource;
 use allot_client::BookStore;
 use allot_coordination::{Coordinator, Error, Kind};
-use allotd::config::{BookSource, Config};
+use allotd::config::Config;
 use allotd::coordination;
 use allotd::roles::accounts::paths::Paths;
 

@@ -1,4 +1,4 @@
-//! `allotd accounts settings`, `module`, `delete-module`, `department`, `tariff`: change settings of a book, one object
+//! `allot accounts settings`, `module`, `delete-module`, `department`, `tariff`: change settings of a book, one object
 //! at a time. `import` changes many modules at once.
 
 use allot_client::{BookChanges, ModuleChanges};
@@ -8,9 +8,10 @@ use clap::Args;
 use super::file;
 use super::session;
 use crate::outcome::Outcome;
+use crate::sources::BookSource;
 use crate::table;
 use crate::terminal::outln;
-use allotd::config::{BookSource, Span};
+use allot_runtime::settings::Span;
 
 /// Most accounts in one command.
 const CHUNK: usize = 1000;

@@ -1,4 +1,4 @@
-//! `allotd accounts simulate`: replays a month of use, with and without rebalancing, against the code that decides in
+//! `allot accounts simulate`: replays a month of use, with and without rebalancing, against the code that decides in
 //! the Redis module. The simulation runs in this process, because it must set the time and the clock of Redis cannot
 //! be set.
 
@@ -20,7 +20,7 @@ use serde_json::json;
 use super::file::{self, Contents};
 use crate::outcome::Outcome;
 use crate::terminal::outln;
-use allotd::config::Span;
+use allot_runtime::settings::Span;
 
 /// Most picks of an account for one line of the trace.
 const PICKS: u64 = 10_000;
@@ -36,7 +36,7 @@ const FIRST_LINE: usize = 2;
 pub(crate) struct Arguments {
     /// Use, as a table (CSV) with the columns time (seconds since the month began, rising), module, instance, count.
     trace: PathBuf,
-    /// The accounts, as `allotd accounts export` prints them.
+    /// The accounts, as `allot accounts export` prints them.
     #[arg(long, value_name = "FILE")]
     accounts: PathBuf,
     /// Interval of rebalancing.
@@ -97,7 +97,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Outcome> {
     let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     let contents = file::read(&text).with_context(|| path.display().to_string())?;
     if let Some(problem) = contents.problems.first.first() {
-        bail!("{}: {problem}; `allotd accounts import --dry-run` shows all", path.display());
+        bail!("{}: {problem}; `allot accounts import --dry-run` shows all", path.display());
     }
     let trace = read(&arguments.trace, &arguments.month)?;
     let instructions = trace.iter().try_fold(0u64, |sum, used| sum.checked_add(used.count));

@@ -1,4 +1,4 @@
-//! `allotd accounts status`: prints departments, modules and instances, and the accounts that will soon cost more.
+//! `allot accounts status`: prints departments, modules and instances, and the accounts that will soon cost more.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -8,10 +8,10 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use crate::outcome::Outcome;
+use crate::sources::BookSource;
 use crate::table;
 use crate::terminal;
 use allot_client::Record;
-use allotd::config::BookSource;
 
 /// Most accounts that are printed; further ones are only counted.
 const SHOWN: usize = 20;
@@ -160,7 +160,7 @@ fn draw(
             let _ = writeln!(text, "  ... and {} more", warnings.len() - SHOWN);
         }
         text.push_str(TWO_FORECASTS);
-        text.push_str("`allotd accounts rebalance --dry-run` says what can be done about it.\n");
+        text.push_str("`allot accounts rebalance --dry-run` says what can be done about it.\n");
     }
     Ok(text)
 }

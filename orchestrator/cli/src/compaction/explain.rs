@@ -1,4 +1,4 @@
-//! `allotd compaction explain`: why a task is not running, or not finished.
+//! `allot compaction explain`: why a task is not running, or not finished.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -123,7 +123,7 @@ fn reasons(
         all.push(format!("no unit of its processing cluster {} is there", task.pc));
     }
     if task.paused {
-        all.push("it is paused; allotd compaction resume lets it go on".to_owned());
+        all.push("it is paused; allot compaction resume lets it go on".to_owned());
     }
     if let Some(window) = &task.window
         && let Some(span) = window.shut_for(now)

@@ -1,4 +1,4 @@
-//! `allotd compaction failures` and `retry`: which partitions of a task failed, and running them again.
+//! `allot compaction failures` and `retry`: which partitions of a task failed, and running them again.
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
@@ -66,7 +66,7 @@ async fn packed(client: &TaskClient, id: TaskId) -> Result<Vec<Failure>> {
     let Some(task) = tasks.find(|task| task.id == id.to_string()) else { return Err(gone(id).into()) };
     let (kept, all) = (task.failures.len() as u64, task.result.failed_count);
     if kept < all {
-        errln!("allotd: task {id} is packed into history, which keeps the last {kept} of its {all} failures");
+        errln!("allot: task {id} is packed into history, which keeps the last {kept} of its {all} failures");
     }
     Ok(task.failures)
 }
@@ -83,9 +83,8 @@ pub(super) async fn reopen(client: &TaskClient, id: TaskId) -> Result<()> {
     let (bins, task) = (client.units().await?.bins(&main.task.pc), main.task);
     let manager = match bins.iter().find(|bin| bin.name == task.manager) {
         Some(bin) => bin,
-        None => choose(&task.id, &bins).ok_or_else(|| {
-            Fault::Busy(format!("no unit of {} is there: allotd compaction nodes", task.pc))
-        })?,
+        None => choose(&task.id, &bins)
+            .ok_or_else(|| Fault::Busy(format!("no unit of {} is there: allot compaction nodes", task.pc)))?,
     };
     client.store.retry(id, &manager.name).await?;
     Ok(())

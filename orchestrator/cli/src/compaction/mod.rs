@@ -1,4 +1,4 @@
-//! `allotd compaction`: the commands for people and scripts. They read and write ZooKeeper directly. No unit needs to
+//! `allot compaction`: the commands for people and scripts. They read and write ZooKeeper directly. No unit needs to
 //! be running, except for a submission.
 
 mod explain;

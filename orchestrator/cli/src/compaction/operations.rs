@@ -14,12 +14,12 @@ pub(crate) async fn explain(config: Config, coordinator: Coordinator, id: TaskId
     explained::explain(&TaskClient::new(config, coordinator), id).await
 }
 
-/// Submits a task with the words of `allotd compaction submit`. Returns its id.
+/// Submits a task with the words of `allot compaction submit`. Returns its id.
 pub(crate) async fn submit(config: Config, coordinator: Coordinator, words: &[String]) -> Result<TaskId> {
     submitted::submit_words(&TaskClient::new(config, coordinator), words).await
 }
 
-/// Changes an unfinished task with the words of `allotd compaction set`. Returns the task as it is now.
+/// Changes an unfinished task with the words of `allot compaction set`. Returns the task as it is now.
 pub(crate) async fn set(config: Config, coordinator: Coordinator, words: &[String]) -> Result<MainTask> {
     changed::set_words(&TaskClient::new(config, coordinator), words).await
 }

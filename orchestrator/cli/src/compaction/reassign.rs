@@ -1,4 +1,4 @@
-//! `allotd compaction reassign`: another manager for a task, or another worker for a waiting subtask.
+//! `allot compaction reassign`: another manager for a task, or another worker for a waiting subtask.
 
 use anyhow::Result;
 

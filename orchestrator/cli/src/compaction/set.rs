@@ -1,4 +1,4 @@
-//! `allotd compaction set`: changes the options of an unfinished task.
+//! `allot compaction set`: changes the options of an unfinished task.
 
 use anyhow::{Error, Result};
 use clap::Args;

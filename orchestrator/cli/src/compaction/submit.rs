@@ -1,4 +1,4 @@
-//! `allotd compaction submit`, and waiting for the end of a task.
+//! `allot compaction submit`, and waiting for the end of a task.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -20,8 +20,8 @@ use allot_compaction::task::{MainTask, RepeatInfo, RetryInfo, State};
 use allot_compaction::task_store::Fault;
 use allot_compaction::window::{Window, own_zone};
 use allot_console::Submission;
+use allot_runtime::settings::Span;
 use allot_runtime::time::now_ms;
-use allotd::config::Span;
 
 /// Most bytes of all partitions named in a submission.
 const NAMED: usize = 32 * 1024;
@@ -124,7 +124,7 @@ async fn compose(client: &TaskClient, wanted: &Submission, checked: Checked) -> 
         Some(node) => return Err(Fault::Busy(format!("unit {node} is not there, or not of {pc}")).into()),
         None => {
             let chosen = choose(&format!("{time}"), &units.bins(&pc)).map(|bin| bin.name.clone());
-            chosen.ok_or_else(|| Fault::Busy(format!("no unit of {pc} is there: allotd compaction nodes")))?
+            chosen.ok_or_else(|| Fault::Busy(format!("no unit of {pc} is there: allot compaction nodes")))?
         }
     };
     let id = TaskId::main(&manager, time);
@@ -197,7 +197,7 @@ pub(super) async fn wait(client: &TaskClient, id: TaskId, otherwise: &str) -> Re
     };
     bar.finish_and_clear();
     let Some(task) = watched else {
-        errln!("the task {otherwise}; allotd compaction show {id} shows it");
+        errln!("the task {otherwise}; allot compaction show {id} shows it");
         return Ok(Outcome::CheckFailed);
     };
     let task = task?;

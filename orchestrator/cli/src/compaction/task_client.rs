@@ -7,11 +7,12 @@ use clap::Args;
 use tokio::sync::watch;
 
 use crate::outcome::Outcome;
+use crate::sources::TreeSource;
 use allot_compaction::ids::TaskId;
 use allot_compaction::node::{Units, follow};
 use allot_compaction::task_store::{Fault, TaskStore};
 use allot_coordination::Coordinator;
-use allotd::config::{Config, TreeSource};
+use allotd::config::Config;
 use allotd::coordination;
 
 /// Time limit for a command to connect to ZooKeeper, and to read the units there.
@@ -87,7 +88,7 @@ async fn current_units(mut units: watch::Receiver<Units>) -> Result<Units> {
 
 pub(super) fn gone(id: TaskId) -> Fault {
     Fault::Refused(format!(
-        "task {id} is not there; allotd compaction history {id} looks among the packed ones"
+        "task {id} is not there; allot compaction history {id} looks among the packed ones"
     ))
 }
 

@@ -1,4 +1,4 @@
-//! `allotd compaction upgrade`: upgrades the tasks of version 1, and deletes its tree.
+//! `allot compaction upgrade`: upgrades the tasks of version 1, and deletes its tree.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -139,7 +139,7 @@ async fn take(upgrade: &Upgrade, arguments: &Arguments, place: &str) -> Result<O
             Step::Gone => ("renamed or gone meanwhile; run it again".to_owned(), None),
             Step::Odd(why) => {
                 odd = true;
-                bar.suspend(|| errln!("allotd: {name}: {why}"));
+                bar.suspend(|| errln!("allot: {name}: {why}"));
                 ("not understood".to_owned(), None)
             }
         };

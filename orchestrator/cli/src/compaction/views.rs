@@ -170,7 +170,7 @@ fn print_task(task: &MainTask, subs: &[SubTask]) -> Result<Outcome> {
     let more = result.failed_count.saturating_sub(task.failures.len() as u64);
     if more > 0 && !task.failures.is_empty() {
         let _ =
-            writeln!(text, "\nthe last failures; allotd compaction failures {} lists {more} more", task.id);
+            writeln!(text, "\nthe last failures; allot compaction failures {} lists {more} more", task.id);
     }
     for failure in &task.failures {
         let _ = writeln!(

@@ -1,13 +1,14 @@
-//! `allotd numbers caps` and `allotd numbers cause`: how often a number is called, and after which calls it rests.
+//! `allot numbers caps` and `allot numbers cause`: how often a number is called, and after which calls it rests.
 
 use anyhow::Result;
 use clap::Args;
 
 use crate::outcome::Outcome;
+use crate::sources::RedisSource;
 use allot_client::{Cap, NumberStore};
-use allotd::config::{RedisSource, Span};
+use allot_runtime::settings::Span;
 
-/// Arguments of `allotd numbers caps`.
+/// Arguments of `allot numbers caps`.
 #[derive(Debug, Args)]
 pub(crate) struct CapsArguments {
     /// Key of the pool.
@@ -23,7 +24,7 @@ pub(crate) struct CapsArguments {
     redis: RedisSource,
 }
 
-/// Arguments of `allotd numbers cause`.
+/// Arguments of `allot numbers cause`.
 #[derive(Debug, Args)]
 pub(crate) struct CauseArguments {
     /// Key of the pool.
@@ -43,14 +44,14 @@ pub(crate) struct CauseArguments {
     redis: RedisSource,
 }
 
-/// Runs `allotd numbers caps`.
+/// Runs `allot numbers caps`.
 pub(crate) async fn set_caps(arguments: CapsArguments) -> Result<Outcome> {
     let pool = NumberStore::new(arguments.redis.connect(&arguments.key).await?, &arguments.key);
     pool.set_caps(&arguments.caps).await?;
     Ok(Outcome::Done)
 }
 
-/// Runs `allotd numbers cause`.
+/// Runs `allot numbers cause`.
 pub(crate) async fn set_cause(arguments: CauseArguments) -> Result<Outcome> {
     let pool = NumberStore::new(arguments.redis.connect(&arguments.key).await?, &arguments.key);
     let after = arguments.after.zip(arguments.within).map(|(calls, within)| (calls, milliseconds(within)));

@@ -1,4 +1,4 @@
-//! `allotd numbers load`: puts the numbers of a file into a pool on the server.
+//! `allot numbers load`: puts the numbers of a file into a pool on the server.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -10,16 +10,16 @@ use clap::Args;
 use super::file::{self, Format};
 use crate::outcome::Outcome;
 use crate::progress;
+use crate::sources::RedisSource;
 use crate::terminal::{errln, outln};
 use allot_client::{self, NumberStore};
-use allotd::config::RedisSource;
 
 /// Numbers in one request: enough to be fast, and few enough not to delay other clients.
 const CHUNK: usize = 1000;
 /// Problems beyond this many are only counted.
 const SHOWN: usize = 20;
 
-/// Arguments of `allotd numbers load`.
+/// Arguments of `allot numbers load`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// The file of numbers.

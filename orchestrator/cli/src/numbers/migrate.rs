@@ -1,4 +1,4 @@
-//! `allotd numbers migrate`: converts the list and the hash of an existing system to a pool, in one step on the server.
+//! `allot numbers migrate`: converts the list and the hash of an existing system to a pool, in one step on the server.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,13 +9,13 @@ use redis::cmd;
 use serde::Deserialize;
 
 use crate::outcome::Outcome;
+use crate::sources::RedisSource;
 use crate::terminal::{out, outln};
-use allotd::config::RedisSource;
 
 /// Runs on the server, so that no event of the old system falls between reading and writing.
 const SCRIPT: &str = include_str!("migrate.lua");
 
-/// Arguments of `allotd numbers migrate`.
+/// Arguments of `allot numbers migrate`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// Name of the existing pool: its keys are {NAME}:idle:up and {NAME}:numstate, the braces included.

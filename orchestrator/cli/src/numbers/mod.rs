@@ -1,4 +1,4 @@
-//! `allotd numbers`: fills number pools from a file, prints them, sets their caps and causes, and migrates them from the
+//! `allot numbers`: fills number pools from a file, prints them, sets their caps and causes, and migrates them from the
 //! list and the hash of an existing system.
 
 mod file;

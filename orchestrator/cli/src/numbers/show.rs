@@ -1,4 +1,4 @@
-//! `allotd numbers show`: prints a pool in the terminal: totals, settings, and the live calls of each switch.
+//! `allot numbers show`: prints a pool in the terminal: totals, settings, and the live calls of each switch.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -7,14 +7,14 @@ use anyhow::Result;
 use clap::Args;
 
 use crate::outcome::Outcome;
+use crate::sources::RedisSource;
 use crate::terminal;
 use allot_client::{self, Cause, NumberStore, PoolInfo};
-use allotd::config::RedisSource;
 
 /// Leases asked for at a time.
 const COUNT: u32 = 1000;
 
-/// Arguments of `allotd numbers show`.
+/// Arguments of `allot numbers show`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// Key of the pool.

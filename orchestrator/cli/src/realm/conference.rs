@@ -1,4 +1,4 @@
-//! `allotd conference`: ends, shows and moves conferences, and the list of its subcommands.
+//! `allot conference`: ends, shows and moves conferences, and the list of its subcommands.
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
@@ -8,10 +8,10 @@ use super::records::{self, Records};
 use super::session::{Changing, Target, connect};
 use super::settings::{self, Settings};
 use crate::outcome::Outcome;
+use crate::sources::Confirm;
 use crate::table::{lay, print, print_one};
 use crate::terminal::write;
 use allot_client::Record;
-use allotd::config::Confirm;
 
 /// The commands for conferences.
 #[derive(Debug, Subcommand)]
@@ -58,7 +58,7 @@ pub(crate) struct Release {
     realm: Target,
 }
 
-/// Arguments of `allotd conference list`.
+/// Arguments of `allot conference list`.
 #[derive(Debug, Args)]
 pub(crate) struct List {
     /// List only conferences in this state: waiting, creating, open, pending, ended.
@@ -71,7 +71,7 @@ pub(crate) struct List {
     realm: Target,
 }
 
-/// Arguments of `allotd conference plan`.
+/// Arguments of `allot conference plan`.
 #[derive(Debug, Args)]
 pub(crate) struct Plan {
     /// Print the plan for the case that this unit died now. For ANY: for each unit, how many of its conferences would
@@ -82,7 +82,7 @@ pub(crate) struct Plan {
     realm: Target,
 }
 
-/// Arguments of `allotd conference move`.
+/// Arguments of `allot conference move`.
 #[derive(Debug, Args)]
 pub(crate) struct Move {
     /// The conference's number.

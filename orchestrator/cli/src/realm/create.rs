@@ -1,4 +1,4 @@
-//! `allotd conference create`: creates a conference, and with `--wait` waits until it is open.
+//! `allot conference create`: creates a conference, and with `--wait` waits until it is open.
 
 use std::time::{Duration, SystemTime};
 
@@ -8,11 +8,11 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::session::{Changing, Target};
 use crate::outcome::Outcome;
+use crate::sources::Confirm;
 use crate::table::print_one;
 use crate::terminal::errln;
 use allot_client::streams::{Commands, Entry};
 use allot_client::{CreateRequest, Error, Record};
-use allotd::config::Confirm;
 
 /// The longest `--timeout` that counts.
 const LONGEST_WAIT: Duration = Duration::from_secs(366 * 24 * 3600);
@@ -21,7 +21,7 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// Pause before the next attempt to reach Redis.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
-/// Arguments of `allotd conference create`.
+/// Arguments of `allot conference create`.
 #[derive(Debug, Args)]
 pub(crate) struct Create {
     /// Number of the conference; `*` with --from.
@@ -82,7 +82,7 @@ pub(super) async fn run(arguments: &Create) -> Result<Outcome> {
         match until_open(arguments, changing, &record).await? {
             Ok(open) => record = open,
             Err(reason) => {
-                errln!("allotd: {reason}");
+                errln!("allot: {reason}");
                 return Ok(Outcome::CheckFailed);
             }
         }

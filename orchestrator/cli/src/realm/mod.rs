@@ -1,4 +1,4 @@
-//! `allotd conference` and `allotd units`: commands on a realm for managers and operators.
+//! `allot conference` and `allot units`: commands on a realm for managers and operators.
 
 mod call_record;
 mod conference;

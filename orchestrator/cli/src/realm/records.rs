@@ -1,4 +1,4 @@
-//! `allotd conference records`: one record for each conference that has ended, in the order of the event stream. A
+//! `allot conference records`: one record for each conference that has ended, in the order of the event stream. A
 //! consumer group keeps the place of the reader, and keeps the server from trimming entries that were not read.
 
 use std::path::PathBuf;
@@ -11,10 +11,11 @@ use tokio::time::sleep;
 use super::call_record::{CallRecord, Format, Last, Recorded, recorded};
 use super::record_file::RecordFile;
 use crate::outcome::Outcome;
+use crate::sources::{Confirm, RealmSource};
 use crate::terminal::{errln, write_data};
 use allot_client::streams::{BLOCK, Entry, Group};
 use allot_client::{Error, RealmStore, Session};
-use allotd::config::{Config, Confirm, RealmSource};
+use allotd::config::Config;
 
 /// Entries taken at once.
 const BATCH: u32 = 512;
@@ -25,7 +26,7 @@ const NO_WAIT: Duration = Duration::from_millis(1);
 /// Pause before the next attempt to reach Redis.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
-/// Arguments of `allotd conference records`.
+/// Arguments of `allot conference records`.
 #[derive(Debug, Args)]
 pub(crate) struct Records {
     /// Continue with conferences that end later, until the command is stopped.
@@ -69,7 +70,7 @@ pub(super) async fn run(arguments: &Records) -> Result<Outcome> {
     loop {
         match copy(arguments, &config, &mut writer).await {
             Err(error) if arguments.follow && is_transient(&error) => {
-                errln!("allotd: {error}; connecting again");
+                errln!("allot: {error}; connecting again");
                 sleep(RETRY_PAUSE).await;
             }
             result => return result.map(|()| Outcome::Done),
@@ -132,7 +133,7 @@ fn tell_of_missing_records(entries: &[Entry]) {
         let mut without = entries.iter().filter(|entry| recorded(entry) == kind);
         if let Some(first) = without.next() {
             let count = 1 + without.count();
-            errln!("allotd: {count} conferences, of entry {} and later, have no record: {reason}", first.id);
+            errln!("allot: {count} conferences, of entry {} and later, have no record: {reason}", first.id);
         }
     }
 }
@@ -143,7 +144,7 @@ async fn confirm(config: &Config, session: &mut Session) -> Result<()> {
     let limit = config.conference.wait;
     if !session.wait(config.conference.wait_replicas, limit).await? {
         errln!(
-            "allotd: not enough replicas confirmed the ends of conferences within {limit:?}; a failover now may repeat records"
+            "allot: not enough replicas confirmed the ends of conferences within {limit:?}; a failover now may repeat records"
         );
     }
     Ok(())
@@ -159,7 +160,7 @@ impl Writer {
         }
         if record.missing() > 0 {
             errln!(
-                "allotd: {} conferences that ended before entry {} have no record: the server dropped their entries \
+                "allot: {} conferences that ended before entry {} have no record: the server dropped their entries \
                  before they were read",
                 record.missing(),
                 entry.id
@@ -167,13 +168,13 @@ impl Writer {
         }
         match *last {
             Some(last) if record.number <= last.number => errln!(
-                "allotd: entry {} has number {} after {}: a failover lost ends of conferences whose records remain",
+                "allot: entry {} has number {} after {}: a failover lost ends of conferences whose records remain",
                 entry.id,
                 record.number,
                 last.number
             ),
             None if record.number > 1 => errln!(
-                "allotd: the first record is number {}: {} conferences ended before it",
+                "allot: the first record is number {}: {} conferences ended before it",
                 record.number,
                 record.number - 1
             ),

@@ -5,10 +5,10 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::Args;
 
+use crate::sources::{Confirm, RealmSource};
 use crate::terminal::errln;
 use allot_client::streams::{self, Commands};
 use allot_client::{Error, RealmStore, Session};
-use allotd::config::{Confirm, RealmSource};
 
 /// The realm, and the format of the output.
 #[derive(Debug, Args)]
@@ -60,7 +60,7 @@ impl Changing {
             Err(error) => error.to_string(),
         };
         errln!(
-            "allotd: not enough replicas confirmed this ({why}); it is done, and a failover now may undo it"
+            "allot: not enough replicas confirmed this ({why}); it is done, and a failover now may undo it"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! `allotd conference settings`: prints the settings of a realm, or changes them.
+//! `allot conference settings`: prints the settings of a realm, or changes them.
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
@@ -7,9 +7,9 @@ use super::session::{Target, connect};
 use crate::outcome::Outcome;
 use crate::table::print_one;
 use allot_client::{Placement, Policy, RealmChanges};
-use allotd::config::Span;
+use allot_runtime::settings::Span;
 
-/// Arguments of `allotd conference settings`.
+/// Arguments of `allot conference settings`.
 #[derive(Debug, Args)]
 pub(crate) struct Settings {
     /// Licences of all conferences together; 0 for no limit.

@@ -1,16 +1,16 @@
-//! `allotd units`: lists and drains media units, and releases the brake.
+//! `allot units`: lists and drains media units, and releases the brake.
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
 
 use super::session::{Changing, connect};
 use crate::outcome::Outcome;
+use crate::sources::{Confirm, RealmSource};
 use crate::table::{print, print_one};
 use crate::terminal::{errln, write};
 use allot_client::{RealmStore, Record};
-use allotd::config::{Confirm, RealmSource};
 
-/// Arguments of `allotd units`; without a subcommand the units are listed.
+/// Arguments of `allot units`; without a subcommand the units are listed.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -85,14 +85,14 @@ async fn list(store: &RealmStore, json: bool) -> Result<Outcome> {
     let brake = store.stream("brake");
     let units: Option<String> = store.ask(redis::cmd("HGET").arg(&brake).arg("units")).await?;
     if let Some(units) = units.filter(|_| !json) {
-        write(&format!("\nThe brake holds: {units}\n`allotd units release-brake` lifts it.\n"))?;
+        write(&format!("\nThe brake holds: {units}\n`allot units release-brake` lifts it.\n"))?;
     }
     Ok(Outcome::Done)
 }
 
 async fn release_brake(store: &RealmStore) -> Result<Outcome> {
     if !store.lift_brake().await? {
-        errln!("allotd: the brake does not hold");
+        errln!("allot: the brake does not hold");
         return Ok(Outcome::CheckFailed);
     }
     Ok(Outcome::Done)

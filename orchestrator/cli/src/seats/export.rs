@@ -1,4 +1,4 @@
-//! `allotd seats export`: every seat of a show, for other systems.
+//! `allot seats export`: every seat of a show, for other systems.
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
@@ -6,19 +6,19 @@ use serde_json::Value;
 
 use super::list;
 use crate::outcome::Outcome;
+use crate::sources::RedisSource;
 use crate::terminal;
 use allot_client::{ListFilter, Listed, Record, SeatStore};
-use allotd::config::RedisSource;
 
 /// The fields of a seat, in the order of the columns.
 const FIELDS: [&str; 9] = ["id", "area", "row", "label", "tier", "state", "user", "order", "block"];
 
-/// Arguments of `allotd seats export`.
+/// Arguments of `allot seats export`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// Key of the show.
     key: String,
-    /// A table, or JSON with the plan, which `allotd seats load` reads.
+    /// A table, or JSON with the plan, which `allot seats load` reads.
     #[arg(long, value_enum, default_value_t = Format::Csv)]
     format: Format,
     #[command(flatten)]

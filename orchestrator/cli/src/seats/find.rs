@@ -1,14 +1,14 @@
-//! `allotd seats find`: the seats that a hold would get now.
+//! `allot seats find`: the seats that a hold would get now.
 
 use anyhow::Result;
 use clap::Args;
 
 use crate::outcome::Outcome;
+use crate::sources::RedisSource;
 use crate::table;
 use allot_client::{FindRequest, SeatChoice, SeatStore};
-use allotd::config::RedisSource;
 
-/// Arguments of `allotd seats find`.
+/// Arguments of `allot seats find`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// Key of the show.

@@ -1,17 +1,17 @@
-//! `allotd seats list`: seats, live holds or sales of a show.
+//! `allot seats list`: seats, live holds or sales of a show.
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 
 use crate::outcome::Outcome;
+use crate::sources::RedisSource;
 use crate::table;
 use allot_client::{ListFilter, Listed, Record, SeatStore};
-use allotd::config::RedisSource;
 
 /// The places that the server examines for one part of a list.
 const COUNT: u32 = 4000;
 
-/// Arguments of `allotd seats list`.
+/// Arguments of `allot seats list`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// Key of the show.

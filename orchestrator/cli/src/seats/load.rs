@@ -1,4 +1,4 @@
-//! `allotd seats load`: creates a show on the server from a file or from caches.
+//! `allot seats load`: creates a show on the server from a file or from caches.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -13,10 +13,10 @@ use super::summary::{Summary, notes, problems};
 use super::{caches, csv, plan, pretix, side};
 use crate::outcome::Outcome;
 use crate::progress;
+use crate::sources::RedisSource;
 use crate::terminal::{errln, out, outln};
 use allot_client::{Connection, PickRequest, SeatStore, query};
 use allot_core::seat::plan::Limits;
-use allotd::config::RedisSource;
 
 /// Order reference of the seats that were sold before the import.
 const IMPORTED: &str = "imported";
@@ -25,7 +25,7 @@ const MAX_COUNT: usize = 100;
 /// Seconds until a half-prepared show expires, in case this process is killed.
 const PREPARATION_S: u64 = 3600;
 
-/// Arguments of `allotd seats load`.
+/// Arguments of `allot seats load`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// The seating plan.

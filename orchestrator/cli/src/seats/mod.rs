@@ -1,4 +1,4 @@
-//! `allotd seats`: commands for shows. Importers turn a source into a draft, the module's own code builds a show from
+//! `allot seats`: commands for shows. Importers turn a source into a draft, the module's own code builds a show from
 //! the draft, and the show's plan is sent to the server.
 
 mod caches;

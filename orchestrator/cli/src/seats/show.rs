@@ -1,4 +1,4 @@
-//! `allotd seats show`: prints a show in the terminal: areas, counts and the map of every row.
+//! `allot seats show`: prints a show in the terminal: areas, counts and the map of every row.
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal};
@@ -8,11 +8,11 @@ use clap::Args;
 use owo_colors::{AnsiColors, OwoColorize};
 
 use crate::outcome::Outcome;
+use crate::sources::RedisSource;
 use crate::terminal::{self, value};
 use allot_client::{self, Bucket, MapRow, SeatStore};
-use allotd::config::RedisSource;
 
-/// Arguments of `allotd seats show`.
+/// Arguments of `allot seats show`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// Key of the show.

@@ -1,15 +1,15 @@
-//! `allotd seats waiting`: the waiting list of a show.
+//! `allot seats waiting`: the waiting list of a show.
 
 use anyhow::Result;
 use clap::Args;
 
 use super::list;
 use crate::outcome::Outcome;
+use crate::sources::RedisSource;
 use crate::table;
 use allot_client::{ListFilter, Listed, SeatStore};
-use allotd::config::RedisSource;
 
-/// Arguments of `allotd seats waiting`.
+/// Arguments of `allot seats waiting`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// Key of the show.

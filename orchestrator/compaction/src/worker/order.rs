@@ -65,8 +65,8 @@ pub(super) fn spec(
 
 /// The log file for the end of a runner's output; deletes the oldest logs to make room.
 fn log_file(config: &Settings, id: TaskId) -> Option<String> {
-    let dir = &config.output_dir;
-    let made = std::fs::create_dir_all(dir).and_then(|()| std::fs::read_dir(dir));
+    let dir = config.output_dir();
+    let made = std::fs::create_dir_all(&dir).and_then(|()| std::fs::read_dir(&dir));
     let entries = match made {
         Ok(entries) => entries,
         Err(error) => {

@@ -14,7 +14,7 @@ export function AccountsPage({ keys, chosen, can }) {
   const key = chosen.key || books[0]?.key;
   const { state, trouble } = useLive(key || null);
   const columns = useMemo(() => accountColumns(key, can), [key, can]);
-  if (!key) return html`<p class="empty">There is no book of accounts in Redis yet. <code>allotd accounts import</code> creates one.</p>`;
+  if (!key) return html`<p class="empty">There is no book of accounts in Redis yet. <code>allot accounts import</code> creates one.</p>`;
   if (!state) return html`<${Trouble} trouble=${trouble} /><h1 class="away">Reading</h1><p class="empty">${trouble ? "" : "Reading the book…"}</p>`;
   const transit = state.accounts.filter((account) => account.state === "revoking");
   return html`

@@ -22,7 +22,7 @@ export function PoolPage({ keys, chosen, can }) {
     ...(can ? [{ name: "act", title: "Action", of: () => "", cell: (row) => html`<${Act} can=${can} path="pool/hang-up" ask=${`End the call of ${row.number}?`}
       body=${() => ({ key, number: row.number, lease: row.token ?? row.lease })}>Hang up</${Act}>` }] : []),
   ], [key, can]);
-  if (!key) return html`<p class="empty">There is no pool of numbers in Redis yet. <code>allotd numbers load</code> fills one.</p>`;
+  if (!key) return html`<p class="empty">There is no pool of numbers in Redis yet. <code>allot numbers load</code> fills one.</p>`;
   if (!state) return html`<${Trouble} trouble=${trouble} /><h1 class="away">Reading</h1><p class="empty">${trouble ? "" : "Reading the pool…"}</p>`;
   const { info, now } = state;
   const point = state.points.at(-1);

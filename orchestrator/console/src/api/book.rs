@@ -145,7 +145,7 @@ pub(super) struct ImportInto {
     wanted: Import,
 }
 
-/// Makes a book equal to a table of accounts, as `allotd accounts import` does, or says what would change. The result is
+/// Makes a book equal to a table of accounts, as `allot accounts import` does, or says what would change. The result is
 /// an [`Imported`].
 #[utoipa::path(post, path = "/api/v1/book/import", request_body = ImportInto,
     responses((status = 200, body = Done), (status = 400, body = Problem), (status = 409, body = Problem)))]

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use allot_runtime::settings::Span;
 use anyhow::{Result, ensure};
 
 use super::resolve::Config;
 use super::sections::Role;
-use super::span::Span;
 
 impl Config {
     /// Checks that the process can run its roles: required settings are present, and the times of these roles fit
@@ -22,9 +22,6 @@ impl Config {
         }
         if plays(Role::Accounts) {
             self.check_wait("accounts.wait", self.accounts.wait)?;
-        }
-        if plays(Role::Console) {
-            self.console.check()?;
         }
         ensure!(
             self.zookeeper.is_some() || !self.roles.contains(&Role::Accounts),
@@ -103,7 +100,7 @@ impl Config {
     }
 
     /// Checks that the wait for replicas ends within the time limit of an answer.
-    pub(super) fn check_confirmation(&self) -> Result<()> {
+    pub fn check_confirmation(&self) -> Result<()> {
         self.check_wait("conference.wait", self.conference.wait)
     }
 

@@ -2,9 +2,10 @@
 
 use std::fmt::Write as _;
 
+use allot_runtime::settings::Span;
+
 use super::resolve::Config;
 use super::sections::Role;
-use super::span::Span;
 
 /// Describes a process with these settings.
 pub fn describe(config: &Config) -> String {
@@ -30,9 +31,6 @@ pub fn describe(config: &Config) -> String {
             compaction.slots,
             compaction.runner.join(" ")
         );
-    }
-    if config.roles.contains(&Role::Console) {
-        let _ = writeln!(text, "console: {}", config.console.address());
     }
     let _ = match &config.zookeeper {
         Some(zookeeper) => writeln!(

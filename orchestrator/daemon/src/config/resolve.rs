@@ -3,19 +3,17 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use allot_runtime::child::program;
+use allot_runtime::settings::{identity, path, secret};
 use allot_runtime::telemetry::LogFormat;
 
 use super::sections::{self, AccountsConfig, CmuConfig, ConferenceConfig, DataProxyConfig, Given, Role};
 use allot_client::{Endpoint, Secret, Servers, without_password};
 use allot_coordination::session::Connector;
-use allot_core::invariant;
 
 /// The settings of a process.
 #[derive(Debug, Clone)]
@@ -44,8 +42,6 @@ pub struct Config {
     pub accounts: AccountsConfig,
     /// Address of metrics and probes.
     pub http: Option<SocketAddr>,
-    /// Settings of the console.
-    pub console: allot_console::Settings,
     /// Format of the log.
     pub log: LogFormat,
     /// Path of `allotd`'s nodes in the coordination service.
@@ -67,7 +63,7 @@ impl Config {
             Role::MediaUnit if self.cmu.drain => self.cmu.stop_limit + self.cmu.drain_limit,
             Role::MediaUnit => self.cmu.stop_limit,
             Role::Compaction => self.compaction.stop_limit,
-            Role::Scheduler | Role::DataProxy | Role::Accounts | Role::Console => Duration::ZERO,
+            Role::Scheduler | Role::DataProxy | Role::Accounts => Duration::ZERO,
         };
         self.roles.iter().map(|role| limit(*role)).max().unwrap_or_default()
     }
@@ -86,6 +82,7 @@ pub struct ZooKeeperConfig {
 
 impl Config {
     /// The same settings, with the way to the master that has the book of accounts.
+    #[must_use]
     pub fn for_book(&self) -> Self {
         let servers = Servers { key: self.accounts.book.clone(), ..self.servers.clone() };
         Self { servers, ..self.clone() }
@@ -103,12 +100,11 @@ impl Config {
             realm: realm(given)?,
             conference: conference(given)?,
             data_proxy: given.data_proxy.resolve()?,
-            compaction: compaction(given)?,
+            compaction: allot_compaction::Settings::of(&given.compaction)?,
             accounts: accounts(given)?,
             http: given.http.resolve()?.listen,
             log: given.log.resolve()?.format,
-            root: path(given.zookeeper.resolve()?.root, "zookeeper.root", "/allot")?,
-            console: console(given, &servers)?,
+            root: root(given)?,
             servers,
             cmu,
         })
@@ -198,55 +194,11 @@ fn zookeeper(given: &Given) -> Result<Option<ZooKeeperConfig>> {
     Ok(Some(ZooKeeperConfig { servers, session: zookeeper.session, digest }))
 }
 
-fn console(given: &Given, servers: &Servers) -> Result<allot_console::Settings> {
-    let console = given.console.resolve()?;
-    // A user of the console's own has a password of its own; without a user, redis.user and its password count.
-    let login = |user: Option<String>, file: Option<&Path>, name: &str, variable: &str| -> Result<Servers> {
-        let Some(user) = user else { return Ok(servers.clone()) };
-        Ok(Servers { user: Some(user), password: secret(file, name, variable)?, ..servers.clone() })
-    };
-    let token = |file: Option<&Path>, name: &str, variable: &str| secret(file, name, variable);
-    Ok(allot_console::Settings {
-        listen: console.listen,
-        origins: console.origins,
-        viewer_token: token(
-            console.viewer_token_file.as_deref(),
-            "console.viewer-token-file",
-            "ALLOT_CONSOLE_VIEWER_TOKEN",
-        )?,
-        operator_token: token(
-            console.operator_token_file.as_deref(),
-            "console.operator-token-file",
-            "ALLOT_CONSOLE_OPERATOR_TOKEN",
-        )?,
-        viewer: login(
-            console.viewer_user,
-            console.viewer_password_file.as_deref(),
-            "console.viewer-password-file",
-            "ALLOT_CONSOLE_VIEWER_PASSWORD",
-        )?,
-        operator: login(
-            console.operator_user,
-            console.operator_password_file.as_deref(),
-            "console.operator-password-file",
-            "ALLOT_CONSOLE_OPERATOR_PASSWORD",
-        )?,
-        tls: match (console.tls_cert, console.tls_key) {
-            (Some(cert), Some(key)) => Some((cert, key)),
-            (None, None) => None,
-            _ => bail!("console.tls-cert and console.tls-key belong together; give both, or none"),
-        },
-    })
-}
-
-/// Checks a path in the coordination service.
-fn path(given: String, name: &str, example: &str) -> Result<String> {
-    let parts = given.strip_prefix('/').unwrap_or_default();
-    ensure!(
-        !parts.is_empty() && parts.split('/').all(|part| !matches!(part, "" | "." | "..")),
-        "{name} is '{given}'; write a path as {example}"
-    );
-    Ok(given)
+/// Path of the nodes of `allotd`.
+fn root(given: &Given) -> Result<String> {
+    let root = given.zookeeper.resolve()?.root;
+    path(&root, "zookeeper.root", "/allot")?;
+    Ok(root)
 }
 
 fn realm(given: &Given) -> Result<String> {
@@ -260,17 +212,6 @@ fn conference(given: &Given) -> Result<ConferenceConfig> {
     Ok(ConferenceConfig { brake_least: conference.brake_least.max(1), ..conference })
 }
 
-/// Checks a name that is part of an identity.
-fn identity(name: &str, given: Option<&String>) -> Result<()> {
-    let sound = |word: &String| !word.is_empty() && word.len() <= 200 && !word.contains(char::is_whitespace);
-    ensure!(
-        given.is_none_or(sound),
-        "{name} is '{}'; write a name without spaces, of 200 bytes at most",
-        given.map_or("", String::as_str)
-    );
-    Ok(())
-}
-
 fn cmu(given: &Given) -> Result<CmuConfig> {
     // CMU.JOIN refuses a longer zone, and the unit would repeat the command for ever.
     const LONGEST_ZONE: usize = 256;
@@ -282,64 +223,16 @@ fn cmu(given: &Given) -> Result<CmuConfig> {
             zone.len()
         );
     }
-    identity("cmu.host", cmu.host.as_ref())?;
+    if let Some(host) = &cmu.host {
+        identity("cmu.host", host)?;
+    }
     let chatter = cmu.chatter.map(|chatter| chatter.max(Duration::from_millis(1)));
     Ok(CmuConfig { chatter, ..cmu })
-}
-
-fn compaction(given: &Given) -> Result<allot_compaction::Settings> {
-    let compaction = given.compaction.resolve()?;
-    ensure!(
-        given.compaction.partitions.is_none() || compaction.partitions_dir.is_none(),
-        "compaction.partitions and compaction.partitions-dir are two ways to list partitions; give one of them"
-    );
-    identity("compaction.node", compaction.node.as_ref())?;
-    identity("compaction.pc", Some(&compaction.pc))?;
-    let output_dir = compaction.output_dir.unwrap_or_else(|| {
-        let unit = compaction.node.as_deref().unwrap_or("unit").replace('/', "_");
-        allot_compaction::Settings::default().output_dir.join(unit)
-    });
-    Ok(allot_compaction::Settings {
-        node: compaction.node,
-        pc: compaction.pc,
-        slots: compaction.slots,
-        limit: compaction.limit,
-        runner: compaction.runner,
-        partitions: compaction.partitions,
-        partitions_dir: compaction.partitions_dir,
-        timeout: compaction.timeout,
-        stop_limit: compaction.stop_limit,
-        retries: compaction.retries,
-        grace: compaction.grace,
-        every: compaction.every,
-        wave: compaction.wave,
-        compress_after: compaction.compress_after,
-        delete_after: compaction.delete_after,
-        output_dir,
-        root: path(compaction.root, "compaction.root", "/cluster.compact/Compaction_v2")?,
-        session: zookeeper(given)?.map(|zookeeper| zookeeper.session),
-    })
 }
 
 fn accounts(given: &Given) -> Result<AccountsConfig> {
     let accounts = given.accounts.resolve()?;
     ensure!(!accounts.book.is_empty(), "accounts.book is empty");
-    Ok(AccountsConfig { root: path(accounts.root, "accounts.root", "/resource")?, ..accounts })
-}
-
-/// A secret from the first line of a file, or from the environment: a list of processes shows neither.
-fn secret(file: Option<&Path>, name: &str, variable: &str) -> Result<Option<Secret>> {
-    invariant!(program::SECRETS.contains(&variable), "programs inherit no secret");
-    let text = match file {
-        Some(path) => {
-            let text = fs::read_to_string(path).with_context(|| format!("{name} {}", path.display()))?;
-            text.lines().next().unwrap_or_default().to_owned()
-        }
-        None => match std::env::var(variable) {
-            Ok(text) => text,
-            Err(_) => return Ok(None),
-        },
-    };
-    ensure!(!text.is_empty(), "the password of {name} is empty");
-    Ok(Some(Secret::new(text)))
+    path(&accounts.root, "accounts.root", "/resource")?;
+    Ok(accounts)
 }

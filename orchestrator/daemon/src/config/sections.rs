@@ -4,12 +4,14 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use allot_compaction::Section as Compaction;
+use allot_runtime::section;
+use allot_runtime::settings::Span;
 use allot_runtime::telemetry::LogFormat;
 use clap::{Args, ValueEnum};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 
-use super::setting::section;
-use super::span::Span;
 use super::zone::Zone;
 
 /// A role that a process can have.
@@ -30,12 +32,10 @@ pub enum Role {
     Compaction,
     /// Assigns accounts to client systems; one process with this role leads.
     Accounts,
-    /// Serves the web console.
-    Console,
 }
 
 impl Role {
-    /// The role's name in flags, in the file and in logs.
+    /// The role's name in flags, in the file, in logs and in probes.
     pub fn name(self) -> &'static str {
         match self {
             Self::Scheduler => "scheduler",
@@ -43,16 +43,6 @@ impl Role {
             Self::MediaUnit => "media-unit",
             Self::Compaction => "compaction",
             Self::Accounts => "accounts",
-            Self::Console => "console",
-        }
-    }
-
-    /// The role's name in probes and metrics.
-    pub fn part(self) -> &'static str {
-        match self {
-            Self::Scheduler => "conference",
-            Self::MediaUnit => "cmu",
-            Self::DataProxy | Self::Compaction | Self::Accounts | Self::Console => self.name(),
         }
     }
 }
@@ -62,7 +52,7 @@ section! {
     Process "allotd" => ProcessConfig {
         /// Name of this process in logs and elections; unique. Without it, HOST:PID:START
         name: String = "name", "ALLOT_NAME", example r#""scheduler-1""#;
-        /// Roles of this process: scheduler, data-proxy, media-unit, compaction, accounts, console. Older names
+        /// Roles of this process: scheduler, data-proxy, media-unit, compaction, accounts. Older names
         /// are conference (scheduler) and cmu (media-unit)
         #[arg(value_delimiter = ',')]
         roles: Vec<Role> = "roles", "ALLOT_ROLES", given r#"["scheduler", "data-proxy", "media-unit"]"#;
@@ -217,55 +207,6 @@ section! {
     }
 }
 
-/// Compaction keeps its own defaults.
-fn compaction() -> allot_compaction::Settings {
-    allot_compaction::Settings::default()
-}
-
-section! {
-    /// The compaction unit.
-    Compaction "compaction" => CompactionConfig {
-        /// Name of the compaction unit, HOST_PORT; each unit needs its own
-        node: String = "compaction-node", "ALLOT_COMPACTION_NODE", example r#""xcloud24_9876""#;
-        /// Processing cluster of the unit. A task runs only on units of its own cluster
-        pc: String = "compaction-pc", "ALLOT_COMPACTION_PC", default compaction().pc;
-        /// Subtasks that the unit runs at once
-        slots: u32 = "compaction-slots", "ALLOT_COMPACTION_SLOTS", default compaction().slots, in "1"..="10000";
-        /// Subtasks that run at once in the whole cluster, at most; the same for all units. 0 is no limit
-        limit: u32 = "compaction-limit", "ALLOT_COMPACTION_LIMIT", default compaction().limit, in "0"..="1000000";
-        /// Program, and its arguments, that compacts a partition; examples/compaction has two
-        #[arg(value_delimiter = ' ')]
-        runner: Vec<String> = "compaction-runner", "ALLOT_COMPACTION_RUNNER", list r#"["/usr/local/lib/allot/sqlite"]"#;
-        /// Program, and its arguments, that prints the partitions of a table, a line each
-        #[arg(value_delimiter = ' ')]
-        partitions: Vec<String> = "compaction-partitions", "ALLOT_COMPACTION_PARTITIONS", list r#"["/usr/local/lib/allot/partitions"]"#;
-        /// Directory whose files are the partitions, in place of a program. {db}, {schema} and {table} are replaced by
-        /// the task's
-        partitions_dir: String = "compaction-partitions-dir", "ALLOT_COMPACTION_PARTITIONS_DIR", example r#""/data/{db}/{table}""#;
-        /// Time limit of a runner
-        timeout: Span = "compaction-timeout", "ALLOT_COMPACTION_TIMEOUT", default Span(compaction().timeout), in "1ns"..="1000years";
-        /// Time that a runner has to end after SIGTERM, before SIGKILL
-        stop_limit: Span = "compaction-stop-limit", "ALLOT_COMPACTION_STOP_LIMIT", default Span(compaction().stop_limit), in "1ns"..="1000years";
-        /// Retries of a subtask after its worker was lost, if its task does not set them
-        retries: u32 = "compaction-retries", "ALLOT_COMPACTION_RETRIES", default compaction().retries;
-        /// Time that a manager may be away before its tasks are moved. Without it, one ZooKeeper session timeout
-        grace: Span = "compaction-grace", "ALLOT_COMPACTION_GRACE", example r#""4s""#;
-        /// Interval at which the monitor examines all tasks and packs history
-        every: Span = "compaction-every", "ALLOT_COMPACTION_EVERY", default Span(compaction().every), in "1ns"..="1000years";
-        /// Subtasks of one task that are assigned and not finished, at most
-        wave: u32 = "compaction-wave", "ALLOT_COMPACTION_WAVE", default compaction().wave, in "1"..="100000";
-        /// Time between the end of a task and its packing into history
-        compress_after: Span = "compaction-compress-after", "ALLOT_COMPACTION_COMPRESS_AFTER", default Span(compaction().compress_after), in "1ns"..="1000years";
-        /// Time for which packed history is kept
-        delete_after: Span = "compaction-delete-after", "ALLOT_COMPACTION_DELETE_AFTER", default Span(compaction().delete_after), in "1ns"..="1000years";
-        /// Directory for the last 64 KiB of each runner's output; the latest 1000 are kept. Without it,
-        /// allot-compaction/NODE among temporary files
-        output_dir: PathBuf = "compaction-output-dir", "ALLOT_COMPACTION_OUTPUT_DIR", example r#""/var/lib/allot/output""#;
-        /// Path of compaction's nodes in ZooKeeper
-        root: String = "compaction-root", "ALLOT_COMPACTION_ROOT", default compaction().root;
-    }
-}
-
 section! {
     /// The assignment of accounts.
     Accounts "accounts" => AccountsConfig {
@@ -303,34 +244,6 @@ section! {
 }
 
 section! {
-    /// The web console.
-    Console "console" => ConsoleConfig {
-        /// Address and port of the console. An address that is not loopback needs both token files
-        listen: SocketAddr = "console-listen", "ALLOT_CONSOLE_LISTEN", default "127.0.0.1:8470";
-        /// Addresses of the console as browsers write them, if they differ from `listen`: behind a proxy, by a name, or
-        /// if `listen` is 0.0.0.0. Requests to other names are refused
-        #[arg(value_delimiter = ',')]
-        origins: Vec<String> = "console-origins", "ALLOT_CONSOLE_ORIGINS", list r#"["https://allot.example.com"]"#;
-        /// File with the token of people who may look, in its first line; at least 16 bytes
-        viewer_token_file: PathBuf = "console-viewer-token-file", "ALLOT_CONSOLE_VIEWER_TOKEN_FILE", example r#""/etc/allot/viewer-token""#;
-        /// File with the token of people who may also act
-        operator_token_file: PathBuf = "console-operator-token-file", "ALLOT_CONSOLE_OPERATOR_TOKEN_FILE", example r#""/etc/allot/operator-token""#;
-        /// ACL user of Redis for everything that the console reads. Without it, redis.user
-        viewer_user: String = "console-viewer-user", "ALLOT_CONSOLE_VIEWER_USER", example r#""viewer""#;
-        /// File with the password of `viewer-user`
-        viewer_password_file: PathBuf = "console-viewer-password-file", "ALLOT_CONSOLE_VIEWER_PASSWORD_FILE", example r#""/etc/allot/viewer-password""#;
-        /// ACL user of Redis for actions. Without it, redis.user
-        operator_user: String = "console-operator-user", "ALLOT_CONSOLE_OPERATOR_USER", example r#""operator""#;
-        /// File with the password of `operator-user`
-        operator_password_file: PathBuf = "console-operator-password-file", "ALLOT_CONSOLE_OPERATOR_PASSWORD_FILE", example r#""/etc/allot/operator-password""#;
-        /// File with the certificate chain (PEM); with tls-key, the console speaks HTTPS
-        tls_cert: PathBuf = "console-tls-cert", "ALLOT_CONSOLE_TLS_CERT", example r#""/etc/allot/console.pem""#;
-        /// File with the key of the certificate (PEM)
-        tls_key: PathBuf = "console-tls-key", "ALLOT_CONSOLE_TLS_KEY", example r#""/etc/allot/console-key.pem""#;
-    }
-}
-
-section! {
     /// The log.
     Log "log" => LogConfig {
         /// Log lines for people (text) or for machines (json), on standard error. ALLOT_LOG=debug prints more
@@ -343,37 +256,50 @@ section! {
 #[derive(Debug, Clone, Default, PartialEq, Args, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Given {
+    /// The process.
     #[command(flatten, next_help_heading = "Process")]
     #[serde(rename = "allotd")]
-    pub(crate) process: Process,
+    pub process: Process,
+    /// The way to Redis.
     #[command(flatten, next_help_heading = "Redis")]
-    pub(crate) redis: Redis,
+    pub redis: Redis,
+    /// The way to ZooKeeper.
     #[command(flatten, next_help_heading = "ZooKeeper")]
-    pub(crate) zookeeper: ZooKeeper,
+    pub zookeeper: ZooKeeper,
+    /// The realm.
     #[command(flatten, next_help_heading = "Realm")]
-    pub(crate) realm: Realm,
+    pub realm: Realm,
+    /// The scheduler.
     #[command(flatten, next_help_heading = "Scheduler")]
     #[serde(alias = "scheduler")]
-    pub(crate) conference: Conference,
+    pub conference: Conference,
+    /// The data proxy.
     #[command(flatten, next_help_heading = "Data proxy")]
-    pub(crate) data_proxy: DataProxy,
+    pub data_proxy: DataProxy,
+    /// The media unit.
     #[command(flatten, next_help_heading = "Media unit")]
     #[serde(alias = "media-unit")]
-    pub(crate) cmu: Cmu,
+    pub cmu: Cmu,
+    /// The compaction unit.
     #[command(flatten, next_help_heading = "Compaction")]
-    pub(crate) compaction: Compaction,
+    pub compaction: Compaction,
+    /// The assignment of accounts.
     #[command(flatten, next_help_heading = "Accounts")]
-    pub(crate) accounts: Accounts,
+    pub accounts: Accounts,
+    /// Metrics and probes.
     #[command(flatten, next_help_heading = "Metrics and probes")]
-    pub(crate) http: Http,
-    #[command(flatten, next_help_heading = "Console")]
-    pub(crate) console: Console,
+    pub http: Http,
+    /// `allot console` reads this section of the file.
+    #[arg(skip)]
+    pub console: IgnoredAny,
+    /// The log.
     #[command(flatten, next_help_heading = "Log")]
-    pub(crate) log: Log,
+    pub log: Log,
 }
 
 impl Given {
     /// These settings; an absent setting is taken from `under`.
+    #[must_use]
     pub fn over(self, under: Self) -> Self {
         Self {
             process: self.process.over(under.process),
@@ -386,7 +312,7 @@ impl Given {
             compaction: self.compaction.over(under.compaction),
             accounts: self.accounts.over(under.accounts),
             http: self.http.over(under.http),
-            console: self.console.over(under.console),
+            console: IgnoredAny,
             log: self.log.over(under.log),
         }
     }
@@ -404,7 +330,6 @@ impl Given {
             Compaction::example(),
             Accounts::example(),
             Http::example(),
-            Console::example(),
             Log::example(),
         ];
         format!("{EXAMPLE}\n{}", sections.join("\n"))
@@ -413,12 +338,12 @@ impl Given {
 
 /// The head of the example file.
 const EXAMPLE: &str = "\
-# Settings of `allotd run --config allot.toml`: the output of `allotd config example`. All settings are here; those behind
+# Settings of `allotd run --config allot.toml`: the output of `allot config example`. All settings are here; those behind
 # `#:` show their default, or an example if there is none. Each can also be given as a flag or in the environment:
 # `[cmu] capacity` is --cmu-capacity and ALLOT_CMU_CAPACITY. Shorter are ALLOT_ZOOKEEPER (`[zookeeper] servers`), --realm and
 # ALLOT_REALM (`[realm] key`), --name and --roles (`[allotd]`; ALLOT_NAME and ALLOT_ROLES), and ALLOT_SENTINEL_PASSWORD_FILE
 # (`[redis] sentinel-password-file`). A flag overrides the environment, and the environment overrides this file.
 # `[scheduler]` is another name of `[conference]`, and `[media-unit]` of `[cmu]`.
 #
-# `allotd config check allot.toml` prints what the file makes of a process.
+# `allotd check-config allot.toml` prints what the file makes of a process.
 ";

@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 use jiff::tz::TimeZone;
 use serde::Deserialize;
 
-use super::setting::Setting;
+use allot_runtime::settings::Setting;
 
 /// The time zone of this name: one of the IANA database, or `UTC`.
 pub(crate) fn time_zone(name: &str) -> Result<TimeZone> {

@@ -2,7 +2,7 @@
 //! thread, with a clock that advances only when all tasks are idle, and random numbers from a seed. A seed makes the same
 //! run on any machine.
 //!
-//! `redis` is the server, with a replica that lags; `network` is what is between a program and the servers; `process`
+//! `redis` is the server, with a replica that lags; `link` and `network` are what is between a program and the servers; `process`
 //! runs a role as a process of its own would; `account_client` is an instance that uses accounts; `tables` has what
 //! compaction units compact; `world` has all of them, and checks what must always hold; `scenarios` has faults in a
 //! given order, and `faults` has random ones.
@@ -20,12 +20,15 @@ mod accounts;
 mod clock;
 mod faults;
 mod invariants;
+mod link;
 mod network;
 mod process;
 mod redis;
 mod scenarios;
 mod tables;
 mod world;
+
+use std::time::Duration;
 
 use allot_coordination::random;
 
@@ -35,6 +38,9 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// The key of the realm.
 const REALM: &str = "{allot}:conf";
+
+/// The session timeout of ZooKeeper.
+const SESSION: Duration = Duration::from_secs(4);
 
 /// The key of the book.
 const BOOK: &str = "{allot}:accounts";

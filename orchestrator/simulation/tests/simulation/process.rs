@@ -14,7 +14,8 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep};
 
 use super::accounts::{self, Accounts};
-use super::network::{Link, Network, SENTINEL};
+use super::link::Link;
+use super::network::{Network, SENTINEL};
 use super::redis::Redis;
 use super::tables::Tables;
 use super::{BOOK, REALM, account_client, clock};

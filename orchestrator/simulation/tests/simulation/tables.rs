@@ -16,8 +16,8 @@ use allot_coordination::in_process::InProcess;
 use allot_coordination::{Coordinator, random};
 use tokio::time::sleep;
 
+use super::SESSION;
 use super::invariants::Observer;
-use super::world::SESSION;
 
 /// Path of compaction's nodes.
 const ROOT: &str = "/compaction";

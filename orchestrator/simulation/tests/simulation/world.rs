@@ -16,12 +16,10 @@ use super::invariants::{Observer, describe, live};
 use super::process::{Process, Program, Servers};
 use super::redis::Redis;
 use super::tables::Tables;
-use super::{BOOK, REALM, clock};
+use super::{BOOK, REALM, SESSION, clock};
 use allotd::config::Role;
 use allotd::roles::media_unit::simulated;
 
-/// The ZooKeeper session timeout.
-pub(super) const SESSION: Duration = Duration::from_secs(4);
 /// How long a write takes to the replica.
 const LAG: Duration = Duration::from_millis(5);
 /// How often the replica applies what has reached it, if nothing else makes it do so.

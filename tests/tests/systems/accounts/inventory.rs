@@ -1,4 +1,4 @@
-//! `allotd accounts`: the inventory in and out of a file, how a book stands, and evening out.
+//! `allot accounts`: the inventory in and out of a file, how a book stands, and evening out.
 
 use std::fmt::Write as _;
 use std::fs;

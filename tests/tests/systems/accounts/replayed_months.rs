@@ -1,4 +1,4 @@
-//! `allotd accounts simulate`: months replayed from files, and their costs recounted without the code of the book.
+//! `allot accounts simulate`: months replayed from files, and their costs recounted without the code of the book.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

@@ -97,7 +97,7 @@ fn leadership_is_given_up_while_the_ensemble_hangs() {
     let ensemble = Ensemble::start();
     // The lead is over after 0.6 of it; what is left is for a test that waits for the machine.
     let participant = join(&ensemble, Duration::from_secs(16));
-    let session = participant.coordinator().session_timeout().unwrap();
+    let session = participant.coordinator().session_timeout();
     let mut election = participant.run(async |coordinator| coordinator.campaign("/el", "a"));
     let lead = participant.run(async |_| election.elected().await.unwrap());
     let paused = Instant::now();

@@ -1,4 +1,4 @@
-//! The command line of allotd where no module is needed: what it refuses, what it says, and with which exit
+//! `allot` where no module is needed: what it refuses, what it says, and with which exit
 //! code.
 
 use std::fs;

@@ -1,4 +1,4 @@
-//! `allotd conference`: a creation that waits, and the records of conferences that have ended.
+//! `allot conference`: a creation that waits, and the records of conferences that have ended.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -4,7 +4,7 @@
 use std::fs;
 use std::process::{Command, Stdio};
 
-use allot_tests::module::allotd;
+use allot_tests::module::allot;
 use allot_tests::sentinel::Sentinel;
 use allot_tests::{Certificates, Cluster, RedisServer, Reply};
 
@@ -21,9 +21,9 @@ fn files() -> tempfile::TempDir {
     dir
 }
 
-/// Runs `allotd` with these words, in an environment with these variables only: exit code, output, errors.
-fn allotd_with(variables: &[(&str, &str)], words: &[&str]) -> (i32, String, String) {
-    let mut command = Command::new(allotd());
+/// Runs `allot` with these words, in an environment with these variables only: exit code, output, errors.
+fn allot_with(variables: &[(&str, &str)], words: &[&str]) -> (i32, String, String) {
+    let mut command = Command::new(allot());
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("ALLOT_")) {
         command.env_remove(name);
     }
@@ -44,7 +44,7 @@ fn loads_and_shows(dir: &tempfile::TempDir, keys: (&str, &str), way: &[&str]) {
         (&["numbers", "show", keys.1], "2 numbers"),
     ];
     for (command, part) in commands {
-        let (code, out, err) = allotd_with(&[], &[command, way].concat());
+        let (code, out, err) = allot_with(&[], &[command, way].concat());
         assert_eq!(code, 0, "{command:?}: {err}");
         assert!(out.contains(part), "{command:?}: no {part:?} in:\n{out}");
     }
@@ -68,11 +68,11 @@ fn a_show_is_loaded_through_tls_with_a_password_file() {
         "[redis]\nurl = \"{url}\"\nuser = \"office\"\npassword-file = \"{password}\"\nca-file = \"{ca}\"\n"
     );
     fs::write(&settings, text).unwrap();
-    let shown = allotd_with(&[], &["seats", "show", "show", "--config", settings.to_str().unwrap()]);
+    let shown = allot_with(&[], &["seats", "show", "show", "--config", settings.to_str().unwrap()]);
     assert_eq!(shown.0, 0, "{shown:?}");
-    let shown = allotd_with(&[], &[&["--redis", &url, "seats", "show", "show"], &login[..]].concat());
+    let shown = allot_with(&[], &[&["--redis", &url, "seats", "show", "show"], &login[..]].concat());
     assert_eq!(shown.0, 0, "{shown:?}");
-    let refused = allotd_with(&[], &["seats", "show", "show", "--redis-url", &url, "--redis-ca-file", &ca]);
+    let refused = allot_with(&[], &["seats", "show", "show", "--redis-url", &url, "--redis-ca-file", &ca]);
     assert!(refused.0 == 4 && refused.2.contains("NOPERM"), "{refused:?}");
 }
 
@@ -108,11 +108,11 @@ fn a_password_may_stand_in_allot_redis_and_in_no_other_address() {
     assert_eq!(server.raw().call(&["CONFIG", "SET", "requirepass", SECRET]), Reply::Simple("OK".into()));
     let with_password = format!("redis://:{SECRET}@127.0.0.1:{}", server.port());
     let show = ["numbers", "load", "/dev/null", "--key", "pool"];
-    assert_eq!(allotd_with(&[("ALLOT_REDIS", &with_password)], &show).0, 0);
-    assert_eq!(allotd_with(&[("ALLOT_REDIS", &with_password)], &["conference", "list"]).0, 4, "no realm");
+    assert_eq!(allot_with(&[("ALLOT_REDIS", &with_password)], &show).0, 0);
+    assert_eq!(allot_with(&[("ALLOT_REDIS", &with_password)], &["conference", "list"]).0, 4, "no realm");
     let variable: (&[(&str, &str)], &[&str]) = (&[("ALLOT_REDIS_URL", &with_password)], &[]);
     for (variables, words) in [variable, (&[], &["--redis", &with_password])] {
-        let refused = allotd_with(variables, &[&show[..], words].concat());
+        let refused = allot_with(variables, &[&show[..], words].concat());
         assert!(refused.0 == 3 && refused.2.contains("password-file"), "{refused:?}");
         assert!(!refused.2.contains(SECRET), "{refused:?}");
     }

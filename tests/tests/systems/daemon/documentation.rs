@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 
 use allot_tests::launch::redis_server_binary;
 use allot_tests::module::{python, repository};
-use allot_tests::{RedisServer, allotd, liballot};
+use allot_tests::{RedisServer, allot, allotd, liballot};
 
 /// A command of a session and the lines that shall come back.
 struct Exchange {
@@ -270,6 +270,7 @@ fn make_run_sells_the_examples_and_survives_a_killed_unit() {
         .env("PORT", port.to_string())
         .env("ALLOT_MODULE", liballot())
         .env("ALLOT_ALLOTD", allotd())
+        .env("ALLOT_CLI", allot())
         .env("ALLOT_REDIS_SERVER", redis_server_binary())
         .env_remove("PLAN")
         .env_remove("LOAD")

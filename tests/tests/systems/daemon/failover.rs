@@ -1,4 +1,4 @@
-//! allotd finds the master by itself: by Sentinels, and by the nodes of a cluster; also after a failover.
+//! `allot` finds the master by itself: by Sentinels, and by the nodes of a cluster; also after a failover.
 
 use std::time::{Duration, Instant};
 

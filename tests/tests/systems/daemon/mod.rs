@@ -1,4 +1,4 @@
-//! `allotd` as a command line and as a daemon, and the sessions of the documentation.
+//! `allot` and `allotd`, and the sessions of the documentation.
 
 mod client_example;
 mod client_languages;

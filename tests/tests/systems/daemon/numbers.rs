@@ -1,4 +1,4 @@
-//! allotd against the module: pools filled from files, printed, and taken over from a list and a hash.
+//! `allot numbers` against the module: pools filled from files, printed, and taken over from a list and a hash.
 
 use std::fs;
 

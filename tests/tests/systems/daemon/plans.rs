@@ -1,4 +1,4 @@
-//! `allotd seats load` checks a plan exactly as `SEAT.CREATE` does.
+//! `allot seats load` checks a plan exactly as `SEAT.CREATE` does.
 
 use std::fs;
 

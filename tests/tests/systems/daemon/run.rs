@@ -1,9 +1,9 @@
-//! allotd as a daemon and as a tool for conferences: settings, probes, signals, commands.
+//! `allotd` as a daemon, and `allot` for conferences: settings, probes, signals, commands.
 
 use std::fs;
 use std::time::{Duration, Instant};
 
-use allot_tests::daemon::{alone, media_program, run};
+use allot_tests::daemon::{alone, media_program, run, run_daemon};
 use allot_tests::module::repository;
 use allot_tests::realms::{REALM, Realm, UNITS};
 use allot_tests::wait::TIMEOUT;
@@ -13,17 +13,17 @@ use allot_tests::{Process, RedisServer, ZooKeeperServer, eventually};
 fn settings_are_checked_before_anything_begins() {
     let server = RedisServer::start();
     let example = repository().join("examples/allot.toml");
-    let checked = run(&server, &["config", "check", example.to_str().unwrap()]).ok();
+    let checked = run_daemon(&server, &["check-config", example.to_str().unwrap()]).ok();
     assert!(checked.out.contains("roles: scheduler, data-proxy, media-unit\n"), "{}", checked.out);
     assert!(checked.out.contains("coordination is within the process"), "{}", checked.out);
     let wrong = server.dir().join("wrong.toml");
     fs::write(&wrong, "[cmu]\ncapcity = 5\n").unwrap();
-    let refused = run(&server, &["config", "check", wrong.to_str().unwrap()]).ended(3);
+    let refused = run_daemon(&server, &["check-config", wrong.to_str().unwrap()]).ended(3);
     assert!(refused.err.contains("wrong.toml") && refused.err.contains("line 2"), "{}", refused.err);
     assert!(refused.err.contains("expected") && refused.err.contains("capacity"), "{}", refused.err);
-    let refused = run(&server, &["run", "--config", wrong.to_str().unwrap()]).ended(3);
+    let refused = run_daemon(&server, &["run", "--config", wrong.to_str().unwrap()]).ended(3);
     assert!(refused.err.contains("capcity"), "{}", refused.err);
-    assert!(run(&server, &["run"]).ended(3).err.contains("--roles"));
+    assert!(run_daemon(&server, &["run"]).ended(3).err.contains("--roles"));
 }
 
 #[test]
@@ -45,19 +45,19 @@ fn missing_settings_of_a_role_are_found_before_it_starts() {
     {
         let less: Vec<&str> = whole.into_iter().filter(|line| !line.starts_with(lacks)).collect();
         fs::write(&file, less.join("\n")).unwrap();
-        let refused = run(&server, &["config", "check", path]).ended(3);
+        let refused = run_daemon(&server, &["check-config", path]).ended(3);
         assert!(refused.err.contains(setting), "{}", refused.err);
-        let refused = run(&server, &["run", "--config", path]).ended(3);
+        let refused = run_daemon(&server, &["run", "--config", path]).ended(3);
         assert!(refused.err.contains(setting), "{}", refused.err);
         // Commands that read it for its stores do not mind.
         run(&server, &["conference", "list", "--config", path, "--realm", REALM]).ended(4);
     }
-    let checked = run(&server, &["config", "check", path, "--zookeeper-servers", "127.0.0.1:1"]).ok();
+    let checked = run_daemon(&server, &["check-config", path, "--zookeeper-servers", "127.0.0.1:1"]).ok();
     assert!(checked.out.contains("roles: compaction\n"), "{}", checked.out);
     assert!(checked.out.contains("compaction: host_9876 of default"), "{}", checked.out);
     assert!(checked.out.contains("by /usr/bin/compact --all\n"), "{}", checked.out);
     fs::write(&file, "[allotd]\nroles = [\"accounts\"]\n").unwrap();
-    let refused = run(&server, &["config", "check", path]).ended(3);
+    let refused = run_daemon(&server, &["check-config", path]).ended(3);
     assert!(refused.err.contains("zookeeper.servers"), "{}", refused.err);
 }
 

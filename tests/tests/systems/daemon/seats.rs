@@ -1,4 +1,4 @@
-//! allotd against the module: plans loaded, shows printed, shows sold out under load.
+//! `allot seats` against the module: plans loaded, shows printed, shows sold out under load.
 
 use std::fs;
 

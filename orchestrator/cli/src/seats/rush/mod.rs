@@ -1,4 +1,4 @@
-//! `allotd seats rush`: a load test that sells seats of a show, and checks that no seat is given to two buyers at
+//! `allot seats rush`: a load test that sells seats of a show, and checks that no seat is given to two buyers at
 //! once.
 
 mod buyer;
@@ -21,15 +21,15 @@ use self::ledger::Ledger;
 use self::report::{Books, Report};
 use self::tally::Tally;
 use crate::outcome::Outcome;
+use crate::sources::RedisSource;
 use crate::terminal::{out, outln};
 use allot_client::{self, SeatStore};
-use allotd::config::RedisSource;
 
 /// Time limit for a busy server to expire the holds that were neither bought nor released.
 const SETTLING: Duration = Duration::from_secs(10);
 const MAX_GROUP: u32 = 100;
 
-/// Arguments of `allotd seats rush`.
+/// Arguments of `allot seats rush`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// Key of the show.

@@ -3,12 +3,13 @@
 
 use std::sync::OnceLock;
 
-use allot_core::shared::invariant::PANICS;
+/// Whether this is a build for tests and development.
+const IS_DEBUG: bool = cfg!(debug_assertions);
 
 /// Aborts the process if `ALLOT_FAULT_POINT` is `accounts:<name>`.
 pub(super) fn point(name: &str) {
     static WANTED: OnceLock<Option<String>> = OnceLock::new();
-    if !PANICS {
+    if !IS_DEBUG {
         return;
     }
     let wanted = WANTED.get_or_init(|| std::env::var("ALLOT_FAULT_POINT").ok());
@@ -23,7 +24,7 @@ pub(super) fn point(name: &str) {
 /// many batches.
 pub(super) fn batch(usual: usize) -> usize {
     static WANTED: OnceLock<Option<usize>> = OnceLock::new();
-    if !PANICS {
+    if !IS_DEBUG {
         return usual;
     }
     WANTED.get_or_init(|| std::env::var("ALLOT_FAULT_BATCH").ok()?.parse().ok()).unwrap_or(usual)

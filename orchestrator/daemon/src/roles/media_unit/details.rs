@@ -6,8 +6,8 @@ use std::ops::Bound::{Excluded, Unbounded};
 
 use tracing::warn;
 
-use allot_core::conf::conference::RESERVED_DETAILS;
-use allot_core::invariant;
+use allot_client::RESERVED_DETAILS;
+use allot_runtime::invariant;
 use allot_runtime::time::now_ms;
 
 /// The most details of a conference: as many fields as one `CONF.SET` takes.

@@ -5,6 +5,7 @@
 //!
 //! Without a configured program a conference exists without media.
 
+mod events;
 #[cfg(any(test, feature = "simulation"))]
 pub mod simulated;
 
@@ -27,6 +28,8 @@ use allot_runtime::child::program::{self, ExecResult};
 use allot_runtime::child::supervised::SupervisedChild;
 use allot_runtime::child::watchdog::{Watchdog, WatchdogCommand};
 use allot_runtime::time::MonotonicTime;
+pub(crate) use events::MediaEvent;
+use events::ProgramEnd;
 
 /// Pause before a program that failed is restarted.
 const RESTART_PAUSE: Duration = Duration::from_secs(1);
@@ -38,29 +41,6 @@ const MAX_FIELD: usize = 256;
 const EXEC_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long output is read after the program has ended.
 const OUTPUT_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// An event of a program.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum MediaEvent {
-    /// The program wrote a detail.
-    Detail {
-        /// Number of the conference.
-        e164: String,
-        /// Which start of the conference's media.
-        start: u64,
-        /// Name of the field.
-        field: String,
-        /// Value of the field.
-        value: String,
-    },
-    /// The program ended by itself with code 0.
-    Ended {
-        /// Number of the conference.
-        e164: String,
-        /// Which start of the conference's media.
-        start: u64,
-    },
-}
 
 /// The configured media program.
 #[derive(Debug, Clone)]
@@ -94,27 +74,6 @@ struct Supervisor {
     /// Dropped to end the program.
     stop: oneshot::Sender<()>,
     end: ProgramEnd,
-}
-
-/// The end of a program with everything that it started.
-#[derive(Debug, Clone)]
-pub(crate) struct ProgramEnd {
-    /// Closed at the end.
-    ended: watch::Receiver<()>,
-    /// How long ending may take.
-    limit: Duration,
-}
-
-impl ProgramEnd {
-    /// Waits until the program has ended, or the limit has passed: not even SIGKILL ends a process that is stuck in the
-    /// kernel.
-    pub(crate) async fn wait(mut self) {
-        let _ = timeout(self.limit, async { while self.ended.changed().await.is_ok() {} }).await;
-    }
-
-    fn has_come(&self) -> bool {
-        self.ended.has_changed().is_err()
-    }
 }
 
 impl Media {

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use allot_core::invariant;
+use allot_runtime::invariant;
 
 /// A name as text: bytes that are not UTF-8, and `\`, are written as `\xNN`.
 pub(crate) fn text(name: &[u8]) -> String {

@@ -28,12 +28,12 @@ use allot_client::streams::{self, Commands};
 use allot_client::{Error, RealmStore, Session};
 use allot_coordination::Membership;
 use allot_coordination::node_name;
-use allot_core::invariant;
+use allot_runtime::invariant;
 use allot_runtime::time::now_ms;
 pub(super) use unacknowledged_ends::UnacknowledgedEnds;
 
 /// The name of this role in logs and probes.
-pub(super) const PART: &str = "cmu";
+pub(super) const PART: &str = "media-unit";
 /// Pause after an error that reconnecting does not fix.
 const PAUSE: Duration = Duration::from_millis(500);
 /// Capacity of the queue of media events, and the most events that are handled before anything else gets a turn.

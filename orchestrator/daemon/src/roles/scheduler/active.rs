@@ -23,7 +23,7 @@ use allot_runtime::time::now_ms;
 use allot_runtime::{LeaderRole, LeaderSession, SessionEnd};
 
 /// The name of this part in logs and probes.
-pub(super) const PART: &str = "conference";
+pub(super) const PART: &str = "scheduler";
 /// The longest time from tick to tick while the rate limit holds recoveries back.
 const RATE_LIMITED_TICK: Duration = Duration::from_millis(50);
 /// The mean time between two moments at which conferences are recovered in such a tick.
@@ -119,7 +119,7 @@ impl<'a> ActiveScheduler<'a> {
 
 impl LeaderRole for ActiveScheduler<'_> {
     fn reset_command(&self) -> String {
-        "`allotd conference unclaim`".to_owned()
+        "`allot conference unclaim`".to_owned()
     }
 
     /// Claims the realm, and has every unit report. The claim restarts all leases: heartbeats that were sent while the
@@ -367,7 +367,7 @@ impl ActiveScheduler<'_> {
             alive = observation.alive,
             units = names(observation),
             "the brake holds: too many units would go down at once. No unit is declared down and no conference is \
-             recovered until both stores were well for {:?}, the units are back, or `allotd units release-brake` is run",
+             recovered until both stores were well for {:?}, the units are back, or `allot units release-brake` is run",
             self.config.brake_lift
         );
         self.write_brake(store, observation, now_ms()).await

@@ -5,8 +5,6 @@ use std::sync::Arc;
 use bytes::Bytes;
 use redis::Arg;
 
-use super::stream::Fields;
-
 /// A word of a command. Clones share its bytes.
 pub(super) type Word = Bytes;
 
@@ -48,6 +46,25 @@ impl Words {
 
     pub(super) fn get(&self, at: usize) -> Option<&[u8]> {
         self.range(at).map(|range| &self.bytes[range])
+    }
+}
+
+/// Fields and values of an entry, by turns.
+#[derive(Debug, Clone)]
+pub(super) struct Fields {
+    /// All words of the `XADD`, or only the fields and values if the server itself added the entry.
+    words: Words,
+    /// Where the fields and values begin.
+    first: usize,
+}
+
+impl Fields {
+    pub(super) fn new<'a>(fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Self {
+        Self { words: Words::new(fields.flat_map(|(field, value)| [field, value])), first: 0 }
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        (self.first..self.words.len()).filter_map(|at| self.words.get(at))
     }
 }
 

@@ -13,8 +13,8 @@ use allot_core::shared::outbox::{FLUSH_AT, Outbox, Sent};
 use allot_core::shared::payload::{self, Payload};
 use allot_core::shared::refusal::{Code, Refusal};
 
-use super::command::Word;
-use super::stream::{Fields, Id, Stream};
+use super::command::{Fields, Word};
+use super::stream::{Id, Stream};
 use crate::invariants::Touched;
 
 /// The most elements of one slice of the timer, as in the module.

@@ -10,9 +10,10 @@ mod command;
 mod database;
 mod realm_commands;
 mod reply;
-mod serve;
+pub(super) mod serve;
 mod stream;
 mod stream_commands;
+#[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -32,8 +33,6 @@ use self::reply::Reply;
 use self::stream_commands::Done;
 use super::clock;
 use super::invariants::Observer;
-
-pub(super) use self::serve::{Connection, Peer};
 
 /// How many servers there are.
 pub(super) const SERVERS: usize = 2;

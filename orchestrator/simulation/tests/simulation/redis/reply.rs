@@ -2,7 +2,8 @@
 
 use redis::Value;
 
-use super::stream::{Fields, Id};
+use super::command::Fields;
+use super::stream::Id;
 
 /// A reply.
 pub(super) type Reply = Value;

@@ -19,7 +19,7 @@ use tokio::time::{Instant, timeout_at};
 use super::command::Command;
 use super::reply::{self, Reply};
 use super::{Answer, Redis, host};
-use crate::network::{End, Fate, Link};
+use crate::link::{End, Fate, Link};
 
 /// What a connection leads to.
 #[derive(Debug, Clone)]

@@ -3,29 +3,10 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound::{Excluded, Unbounded};
 
-use super::command::{Word, Words};
+use super::command::{Fields, Word};
 
 /// The id of an entry: milliseconds and sequence number.
 pub(super) type Id = (u64, u64);
-
-/// Fields and values of an entry, by turns.
-#[derive(Debug, Clone)]
-pub(super) struct Fields {
-    /// All words of the `XADD`, or only the fields and values if the server itself added the entry.
-    pub(super) words: Words,
-    /// Where the fields and values begin.
-    pub(super) first: usize,
-}
-
-impl Fields {
-    pub(super) fn new<'a>(fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Self {
-        Self { words: Words::new(fields.flat_map(|(field, value)| [field, value])), first: 0 }
-    }
-
-    pub(super) fn iter(&self) -> impl Iterator<Item = &[u8]> {
-        (self.first..self.words.len()).filter_map(|at| self.words.get(at))
-    }
-}
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct Stream {

@@ -1,10 +1,10 @@
 //! The commands of streams and hashes. Like those of realms, they decide writes, which then change the data.
 
 use super::arguments::{Arguments, number};
-use super::command::{Command, Word};
+use super::command::{Command, Fields, Word};
 use super::database::{Database, Write};
 use super::reply::{self, Reply};
-use super::stream::{Fields, Group, Id, Stream};
+use super::stream::{Group, Id, Stream};
 
 /// What came of a command.
 pub(super) enum Done {

@@ -10,7 +10,8 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::Redis;
 use crate::invariants::Observer;
-use crate::network::{Link, Network, SENTINEL};
+use crate::link::Link;
+use crate::network::{Network, SENTINEL};
 use crate::{BOOK, REALM, clock, run_paused};
 
 const LAG: Duration = Duration::from_millis(20);

@@ -9,7 +9,7 @@ use allot_coordination::random;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::sleep;
 
-use super::{MediaEvent, ProgramEnd};
+use super::events::{MediaEvent, ProgramEnd};
 
 /// How long a program may take to end after it was asked to.
 pub const STOP_LIMIT: Duration = Duration::from_secs(2);

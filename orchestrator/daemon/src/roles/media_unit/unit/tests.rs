@@ -9,9 +9,10 @@ use std::sync::atomic::Ordering;
 use tokio::sync::watch;
 
 use super::*;
-use crate::config::{Config, Given, Span};
+use crate::config::{Config, Given};
 use allot_coordination::in_process::InProcess;
 use allot_coordination::{Coordinator, Settings};
+use allot_runtime::settings::Span;
 use server::{Replacing, Server};
 
 /// The time-out of one answer, in milliseconds.

@@ -1,16 +1,20 @@
 //! One definition per setting: the macro `section!` makes of it the flag, the environment variable, the key in the file, the
-//! default, the range, the help text and the lines of the example file.
+//! default, the range, the help text and the lines of the example file. Each crate defines the sections that it reads.
+
+mod checks;
+mod span;
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use allot_runtime::telemetry::LogFormat;
 use anyhow::{Result, anyhow, ensure};
 use clap::ValueEnum as _;
 
-use super::span::Span;
+use crate::telemetry::LogFormat;
+pub use checks::{identity, path, secret};
+pub use span::Span;
 
 /// A type that a setting can have.
 pub trait Setting: Sized {
@@ -95,12 +99,12 @@ impl<T> Setting for Vec<T> {
 }
 
 /// The default of a setting, which is written as in a flag.
-pub(super) fn default_of<T: Setting>(name: &str, default: &str) -> Result<T> {
+pub fn default_of<T: Setting>(name: &str, default: &str) -> Result<T> {
     T::read(default).map_err(|error| anyhow!("default of {name}: {error}"))
 }
 
 /// Refuses a setting that is out of its range. The ends are written as in a flag.
-pub(super) fn check_range<T>(name: &str, value: &T, (least, most): (&str, &str)) -> Result<()>
+pub fn check_range<T>(name: &str, value: &T, (least, most): (&str, &str)) -> Result<()>
 where
     T: Setting + PartialOrd + std::fmt::Display,
 {
@@ -110,7 +114,7 @@ where
 }
 
 /// A range in a help text. The range of most lengths of time, longer than zero, is obvious and not printed.
-pub(super) fn range_text(least: &str, most: &str) -> String {
+pub fn range_text(least: &str, most: &str) -> String {
     match (least, most) {
         ("1ns", _) => String::new(),
         (least, "4294967295") => format!(" [{least} or more]"),
@@ -119,12 +123,12 @@ pub(super) fn range_text(least: &str, most: &str) -> String {
 }
 
 /// The lines of a doc comment as one text.
-pub(super) fn joined(lines: &[&str]) -> String {
+pub fn joined(lines: &[&str]) -> String {
     lines.iter().map(|line| line.trim()).collect::<Vec<_>>().join(" ")
 }
 
 /// A text as comment lines of the example file.
-pub(super) fn comment(text: &str) -> String {
+pub fn comment(text: &str) -> String {
     const WIDTH: usize = 118;
     let mut lines = String::from("#");
     let mut length = 1;
@@ -147,6 +151,7 @@ pub(super) fn comment(text: &str) -> String {
 /// The kind determines the value if the setting is absent: `default` a value; `shown` the same, and the example file
 /// sets it; `example` nothing, and the value is an example in TOML; `given` the same, and the example file sets it;
 /// `list` an empty list.
+#[macro_export]
 macro_rules! section {
     ($(#[$meta:meta])* $name:ident $section:literal => $resolved:ident {
         $( $(#[doc = $doc:literal])+ $(#[arg($($arg:tt)*)])? $field:ident: $type:ty = $flag:literal, $env:literal,
@@ -156,10 +161,11 @@ macro_rules! section {
         /// The section as given. A setting that is neither in a flag nor in the environment nor in the file is `None`.
         #[derive(Debug, Clone, Default, PartialEq, clap::Args, serde::Deserialize)]
         #[serde(deny_unknown_fields, rename_all = "kebab-case")]
+        #[group(skip)]
         pub struct $name {
             $( $(#[doc = $doc])+
             #[arg(id = $flag, long = $flag, env = $env, hide_env_values = true, $($($arg)*)?)]
-            #[arg(help = section!(@help $kind, $crate::config::setting::joined(&[$($doc),+]), $value
+            #[arg(help = $crate::section!(@help $kind, $crate::settings::joined(&[$($doc),+]), $value
                 $(, $least, $most)?))]
             pub $field: Option<$type>, )*
         }
@@ -168,12 +174,13 @@ macro_rules! section {
         #[derive(Debug, Clone)]
         #[allow(dead_code, reason = "the definition has all settings, and not every process uses each")]
         pub struct $resolved {
-            $( $(#[doc = $doc])+ pub $field: section!(@type $kind $type), )*
+            $( $(#[doc = $doc])+ pub $field: $crate::section!(@type $kind $type), )*
         }
 
         impl $name {
             /// These settings; an absent setting is taken from `under`.
-            pub(super) fn over(self, under: Self) -> Self {
+            #[must_use]
+            pub fn over(self, under: Self) -> Self {
                 Self { $( $field: self.$field.or(under.$field), )* }
             }
 
@@ -181,46 +188,46 @@ macro_rules! section {
             ///
             /// # Errors
             /// A setting that is out of its range.
-            pub(super) fn resolve(&self) -> anyhow::Result<$resolved> {
+            pub fn resolve(&self) -> anyhow::Result<$resolved> {
                 $( let $field = {
                     let name = concat!($section, ".", stringify!($field)).replace('_', "-");
                     let given: Option<$type> = match self.$field.clone() {
-                        None => section!(@default $kind $type, &name, $value),
+                        None => $crate::section!(@default $kind $type, &name, $value),
                         given => given,
                     };
                     $( if let Some(value) = &given {
-                        $crate::config::setting::check_range(&name, value, ($least, $most))?;
+                        $crate::settings::check_range(&name, value, ($least, $most))?;
                     } )?
-                    section!(@resolve $kind given)
+                    $crate::section!(@resolve $kind given)
                 }; )*
                 Ok($resolved { $($field),* })
             }
 
             /// The section in the example file.
-            pub(super) fn example() -> String {
+            pub fn example() -> String {
                 let mut text = concat!("[", $section, "]\n").to_owned();
                 $( {
-                    let about = $crate::config::setting::joined(&[$($doc),+]);
-                    text += &$crate::config::setting::comment(&about);
-                    let mark = section!(@mark $kind);
+                    let about = $crate::settings::joined(&[$($doc),+]);
+                    text += &$crate::settings::comment(&about);
+                    let mark = $crate::section!(@mark $kind);
                     let key = stringify!($field).replace('_', "-");
-                    text += &format!("{mark}{key} = {}\n", section!(@toml $kind $type, $value));
+                    text += &format!("{mark}{key} = {}\n", $crate::section!(@toml $kind $type, $value));
                 } )*
                 text
             }
         }
     };
 
-    (@type default $type:ty) => { <$type as $crate::config::setting::Setting>::Value };
-    (@type shown $type:ty) => { <$type as $crate::config::setting::Setting>::Value };
+    (@type default $type:ty) => { <$type as $crate::settings::Setting>::Value };
+    (@type shown $type:ty) => { <$type as $crate::settings::Setting>::Value };
     (@type list $type:ty) => { $type };
-    (@type $kind:ident $type:ty) => { Option<<$type as $crate::config::setting::Setting>::Value> };
+    (@type $kind:ident $type:ty) => { Option<<$type as $crate::settings::Setting>::Value> };
 
     (@default default $type:ty, $name:expr, $value:expr) => {
-        Some($crate::config::setting::default_of::<$type>($name, &$value.to_string())?)
+        Some($crate::settings::default_of::<$type>($name, &$value.to_string())?)
     };
     (@default shown $type:ty, $name:expr, $value:expr) => {
-        Some($crate::config::setting::default_of::<$type>($name, &$value.to_string())?)
+        Some($crate::settings::default_of::<$type>($name, &$value.to_string())?)
     };
     (@default $kind:ident $type:ty, $name:expr, $value:expr) => {{
         let _ = $name;
@@ -228,17 +235,17 @@ macro_rules! section {
     }};
 
     (@resolve default $given:ident) => {
-        $given.map($crate::config::setting::Setting::value).ok_or_else(|| anyhow::anyhow!("a setting without its default"))?
+        $given.map($crate::settings::Setting::value).ok_or_else(|| anyhow::anyhow!("a setting without its default"))?
     };
-    (@resolve shown $given:ident) => { section!(@resolve default $given) };
+    (@resolve shown $given:ident) => { $crate::section!(@resolve default $given) };
     (@resolve list $given:ident) => { $given.unwrap_or_default() };
-    (@resolve $kind:ident $given:ident) => { $given.map($crate::config::setting::Setting::value) };
+    (@resolve $kind:ident $given:ident) => { $given.map($crate::settings::Setting::value) };
 
     (@help default, $about:expr, $value:expr) => { format!("{} [default: {}]", $about, $value) };
     (@help default, $about:expr, $value:expr, $least:literal, $most:literal) => {
-        format!("{}{} [default: {}]", $about, $crate::config::setting::range_text($least, $most), $value)
+        format!("{}{} [default: {}]", $about, $crate::settings::range_text($least, $most), $value)
     };
-    (@help shown, $($rest:tt)*) => { section!(@help default, $($rest)*) };
+    (@help shown, $($rest:tt)*) => { $crate::section!(@help default, $($rest)*) };
     (@help $kind:ident, $about:expr, $value:expr $(, $least:literal, $most:literal)?) => { $about };
 
     (@mark shown) => { "" };
@@ -246,10 +253,8 @@ macro_rules! section {
     (@mark $kind:ident) => { "#:" };
 
     (@toml default $type:ty, $value:expr) => {
-        <$type as $crate::config::setting::Setting>::toml(&$value.to_string())
+        <$type as $crate::settings::Setting>::toml(&$value.to_string())
     };
-    (@toml shown $type:ty, $value:expr) => { section!(@toml default $type, $value) };
+    (@toml shown $type:ty, $value:expr) => { $crate::section!(@toml default $type, $value) };
     (@toml $kind:ident $type:ty, $value:expr) => { $value };
 }
-
-pub(super) use section;
