@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result};
 
-use super::file::tiers_of;
-use super::module_settings::{ModuleSettings, SETTINGS};
 use crate::outcome::Outcome;
 use crate::sources::BookSource;
 use crate::terminal;
+use allot_tools::accounts::file::tiers_of;
+use allot_tools::accounts::module_settings::{ModuleSettings, SETTINGS};
 
 /// Prints the book as CSV.
 pub(super) async fn run(source: &BookSource) -> Result<Outcome> {

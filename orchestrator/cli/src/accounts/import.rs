@@ -14,8 +14,6 @@ use indicatif::ProgressBar;
 use redis::Value;
 use xxhash_rust::xxh3::Xxh3;
 
-use super::file::{self, Contents, Problems, Tariff};
-use super::module_settings::ModuleSettings;
 use crate::outcome::Outcome;
 use crate::progress;
 use crate::sources::BookSource;
@@ -23,6 +21,8 @@ use crate::terminal::{errln, outln};
 use allot_client::{BookStore, Record};
 use allot_console::{Import, Imported, Refusal};
 use allot_coordination::Coordinator;
+use allot_tools::accounts::file::{self, Contents, Problems, Tariff};
+use allot_tools::accounts::module_settings::ModuleSettings;
 use allotd::config::Config;
 
 /// Most accounts in one command.

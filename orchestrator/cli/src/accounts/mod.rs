@@ -2,9 +2,7 @@
 //! rebalancing, simulation. No daemon is needed; if one runs, it is notified of changes.
 
 mod export;
-mod file;
 mod import;
-mod module_settings;
 mod session;
 mod settings;
 mod simulate;

@@ -5,13 +5,13 @@ use allot_client::{BookChanges, ModuleChanges};
 use anyhow::{Result, bail};
 use clap::Args;
 
-use super::file;
 use super::session;
 use crate::outcome::Outcome;
 use crate::sources::BookSource;
 use crate::table;
 use crate::terminal::outln;
 use allot_runtime::settings::Span;
+use allot_tools::accounts::file;
 
 /// Most accounts in one command.
 const CHUNK: usize = 1000;

@@ -7,12 +7,12 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use clap::Args;
 
-use super::file::{self, Format};
 use crate::outcome::Outcome;
 use crate::progress;
 use crate::sources::RedisSource;
 use crate::terminal::{errln, outln};
 use allot_client::{self, NumberStore};
+use allot_tools::numbers::file::{self, Format};
 
 /// Numbers in one request: enough to be fast, and few enough not to delay other clients.
 const CHUNK: usize = 1000;

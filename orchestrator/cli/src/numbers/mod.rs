@@ -1,7 +1,6 @@
 //! `allot numbers`: fills number pools from a file, prints them, sets their caps and causes, and migrates them from the
 //! list and the hash of an existing system.
 
-mod file;
 mod limits;
 mod load;
 mod migrate;

@@ -1,21 +1,13 @@
 //! `allot seats`: commands for shows. Importers turn a source into a draft, the module's own code builds a show from
 //! the draft, and the show's plan is sent to the server.
 
-mod caches;
-mod csv;
-mod draft;
 mod export;
 mod find;
 mod list;
 mod load;
-mod plan;
-mod pretix;
 mod rush;
 mod show;
-mod side;
 mod summary;
-#[cfg(test)]
-mod testdata;
 mod waiting;
 
 use anyhow::Result;

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter, Write as _};
 
-use super::draft::{Area, Draft};
-use allot_core::seat::plan::Rule;
+use allot_tools::seats::draft::Rule;
+use allot_tools::seats::draft::{Area, Draft, Row};
 
 /// Problems beyond this many are only counted.
 const SHOWN: usize = 20;
@@ -45,7 +45,7 @@ fn tiers(areas: &[Area]) -> BTreeMap<&str, u64> {
             *counts.entry(tier.as_str()).or_default() += u64::from(*places);
         }
     }
-    for seat in areas.iter().flat_map(|area| &area.rows).flat_map(super::draft::Row::seats) {
+    for seat in areas.iter().flat_map(|area| &area.rows).flat_map(Row::seats) {
         *counts.entry(seat.plan.tier.as_deref().unwrap_or("(none)")).or_default() += 1;
     }
     counts
@@ -82,12 +82,13 @@ pub(crate) fn notes(notes: &[String]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::csv;
+    use allot_tools::seats::Format;
+
     use super::*;
 
     #[test]
     fn a_summary_counts_areas_and_tiers() {
-        let draft = csv::read("area,row,seat,tier\na,1,1,gold\na,1,2,silver\nb,1,1,gold\n").unwrap();
+        let draft = Format::Csv.read("area,row,seat,tier\na,1,1,gold\na,1,2,silver\nb,1,1,gold\n").unwrap();
         let text = Summary(&draft).to_string();
         assert!(text.contains("in all: 2 areas, 2 rows, 3 seats: gold 2, silver 1"), "{text}");
         assert!(!text.contains("beforehand"), "{text}");
@@ -96,7 +97,7 @@ mod tests {
     #[test]
     fn summary_of_a_plan_counts_standing_places() {
         let plan = r#"{"areas": [{"id": "floor", "standing": 5000, "tier": "pit"}]}"#;
-        let draft = super::super::plan::read(plan).unwrap();
+        let draft = Format::Plan.read(plan).unwrap();
         assert!(draft.build().is_ok());
         let text = Summary(&draft).to_string();
         assert!(text.contains("in all: 1 areas, 0 rows, 5000 seats: pit 5000"), "{text}");

@@ -15,7 +15,7 @@ use redis::cmd;
 use serde::Deserialize;
 
 use super::draft::{Area, Draft, Row, Seat, SourcePlace};
-use crate::progress;
+use crate::Progress;
 use allot_client::{Connection, query};
 use allot_core::seat::plan::{Rule, max};
 
@@ -24,7 +24,7 @@ const STRIDE: i64 = 100_000;
 
 /// Names of the caches.
 #[derive(Debug, Args)]
-pub(crate) struct Names {
+pub struct Names {
     /// Key of the list of tiers.
     #[arg(long, default_value = "tiers", value_name = "KEY")]
     tiers_key: String,
@@ -41,7 +41,7 @@ pub(crate) struct Names {
 
 impl Names {
     /// The key that is read first: in a cluster, the server that has it is asked for all caches.
-    pub(crate) fn first_key(&self) -> &str {
+    pub fn first_key(&self) -> &str {
         &self.tiers_key
     }
 }
@@ -86,14 +86,13 @@ struct CachedSeat {
 type Places = BTreeMap<i64, BTreeMap<i64, CachedSeat>>;
 
 /// Reads the caches and drafts a show.
-pub(crate) async fn read(connection: &mut Connection, names: &Names) -> Result<Draft> {
+pub async fn read(connection: &mut Connection, names: &Names, progress: Progress<'_>) -> Result<Draft> {
     let tiers = tiers(connection, &names.tiers_key).await.context("the list of tiers")?;
     if tiers.is_empty() {
         bail!("the list '{}' is empty or absent; --tiers-key names the list of tiers", names.tiers_key);
     }
-    let bar = progress::bar(tiers.len() as u64, "reading the caches");
     let mut found: Vec<(CachedArea, Places)> = Vec::new();
-    for tier in &tiers {
+    for (tier, done) in tiers.iter().zip(1..) {
         let key = names.areas_key.replace("{tier}", tier);
         for area in areas(connection, &key).await? {
             if !found.iter().any(|(known, _)| known.area_id == area.area_id) {
@@ -112,9 +111,8 @@ pub(crate) async fn read(connection: &mut Connection, names: &Names) -> Result<D
                 query(connection, cmd("ZRANGE").arg(&key).arg(0).arg(-1).arg("WITHSCORES")).await?;
             place(places, &members, rule(&area)?, tier).with_context(|| format!("sorted set '{key}'"))?;
         }
-        bar.inc(1);
+        progress(done, tiers.len() as u64);
     }
-    bar.finish_and_clear();
     let mut draft = Draft::default();
     for (area, places) in found {
         // The rows of an area without a free seat are in no cache.

@@ -6,9 +6,9 @@ use allot_client::Record;
 
 /// A setting of a module.
 #[derive(Debug)]
-pub(super) struct Setting {
+pub struct Setting {
     /// The column of a file.
-    pub(super) column: &'static str,
+    pub column: &'static str,
     /// The field in the record of a module.
     field: &'static str,
     /// The word before the value in `ACCOUNT.MODULE`.
@@ -20,7 +20,7 @@ const fn setting(column: &'static str, field: &'static str, keyword: &'static st
 }
 
 /// All settings, in the order of the columns.
-pub(super) const SETTINGS: [Setting; 7] = [
+pub const SETTINGS: [Setting; 7] = [
     PLACES,
     setting("weight", "weight", "WEIGHT"),
     setting("reserve", "reserve", "RESERVE"),
@@ -35,14 +35,14 @@ const PLACES: Setting = setting("places", "instances", "INSTANCES");
 
 /// Values of settings by column, as text. A column that is missing or empty says nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub(super) struct ModuleSettings(BTreeMap<&'static str, String>);
+pub struct ModuleSettings(BTreeMap<&'static str, String>);
 
 impl ModuleSettings {
     /// Takes over the values of a line. `value` gives the text of a column.
     ///
     /// # Errors
     /// A value that is no value of its setting, or differs from that of an earlier line.
-    pub(super) fn take<'a>(&mut self, value: impl Fn(&Setting) -> &'a str) -> Result<(), String> {
+    pub fn take<'a>(&mut self, value: impl Fn(&Setting) -> &'a str) -> Result<(), String> {
         for setting in &SETTINGS {
             let (column, value) = (setting.column, value(setting));
             if value.is_empty() {
@@ -63,29 +63,29 @@ impl ModuleSettings {
     }
 
     /// The settings in the record of a module.
-    pub(super) fn of(record: &Record) -> Self {
+    pub fn of(record: &Record) -> Self {
         let values = SETTINGS.iter().map(|setting| (setting.column, record.text(setting.field)));
         // A server of an earlier version has fewer settings.
         Self(values.filter(|(_, value)| value != "-").collect())
     }
 
     /// The value of a column; empty if there is none.
-    pub(super) fn value(&self, setting: &Setting) -> &str {
+    pub fn value(&self, setting: &Setting) -> &str {
         self.0.get(setting.column).map_or("", String::as_str)
     }
 
     /// The number in a column; `None` if there is none.
-    pub(super) fn number(&self, column: &str) -> Option<i64> {
+    pub fn number(&self, column: &str) -> Option<i64> {
         self.0.get(column)?.parse().ok()
     }
 
     /// The value of `share`.
-    pub(super) fn share(&self) -> Option<&str> {
+    pub fn share(&self) -> Option<&str> {
         self.0.get("share").map(String::as_str)
     }
 
     /// Whether each of these values is among `others`.
-    pub(super) fn is_part_of(&self, others: &Self) -> bool {
+    pub fn is_part_of(&self, others: &Self) -> bool {
         let same = |column, value: &String| {
             others.0.get(column).is_some_and(|other| value.eq_ignore_ascii_case(other))
         };
@@ -93,18 +93,18 @@ impl ModuleSettings {
     }
 
     /// These values, and those of `others` for the places if these do not name them.
-    pub(super) fn with_places(mut self, places: &str) -> Self {
+    pub fn with_places(mut self, places: &str) -> Self {
         self.0.entry(PLACES.column).or_insert_with(|| places.to_owned());
         self
     }
 
     /// How many instances hold a share at once; empty if that is not said.
-    pub(super) fn places(&self) -> &str {
+    pub fn places(&self) -> &str {
         self.value(&PLACES)
     }
 
     /// The arguments of `ACCOUNT.MODULE`: each keyword with its value.
-    pub(super) fn arguments(&self) -> Vec<&str> {
+    pub fn arguments(&self) -> Vec<&str> {
         let given = SETTINGS.iter().filter_map(|setting| Some((setting, self.0.get(setting.column)?)));
         given.flat_map(|(setting, value)| [setting.keyword, value]).collect()
     }

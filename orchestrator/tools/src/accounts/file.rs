@@ -21,19 +21,19 @@ const PROBLEMS: usize = 20;
 /// The price of an account's use: `quota` instructions at the flat price, then steps in the module's form
 /// `upto price ...`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Tariff {
-    pub(super) quota: u64,
-    pub(super) tiers: String,
+pub struct Tariff {
+    pub quota: u64,
+    pub tiers: String,
 }
 
 impl Tariff {
     /// The steps as separate command arguments.
-    pub(super) fn step_arguments(&self) -> Vec<&str> {
+    pub fn step_arguments(&self) -> Vec<&str> {
         self.tiers.split_whitespace().collect()
     }
 
     /// The tariff with numbers, which computes costs.
-    pub(super) fn priced(&self) -> tariff::Tariff {
+    pub fn priced(&self) -> tariff::Tariff {
         let step = |step: &[&str]| {
             let [upto, price] = step else { return None };
             Some(Step { upto: upto.parse().ok()?, price: Amount::parse_price(price.as_bytes())? })
@@ -45,7 +45,7 @@ impl Tariff {
     }
 
     /// The steps, each with its end and its price.
-    pub(super) fn steps(&self) -> Result<Vec<(u64, &str)>> {
+    pub fn steps(&self) -> Result<Vec<(u64, &str)>> {
         let words = self.step_arguments();
         let mut steps = Vec::new();
         for pair in words.chunks(2) {
@@ -60,38 +60,38 @@ impl Tariff {
 
 /// An account in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Line {
-    pub(super) module: String,
-    pub(super) tariff: Tariff,
+pub struct Line {
+    pub module: String,
+    pub tariff: Tariff,
     number: u64,
 }
 
 /// A module in a file.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct ModuleLine {
-    pub(super) department: String,
-    pub(super) settings: ModuleSettings,
+pub struct ModuleLine {
+    pub department: String,
+    pub settings: ModuleSettings,
     /// The line that first names the module.
     number: u64,
 }
 
 /// The contents of a file.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Contents {
+pub struct Contents {
     /// Modules by name.
-    pub(super) modules: BTreeMap<String, ModuleLine>,
+    pub modules: BTreeMap<String, ModuleLine>,
     /// Accounts by name.
-    pub(super) accounts: BTreeMap<String, Line>,
-    pub(super) problems: Problems,
+    pub accounts: BTreeMap<String, Line>,
+    pub problems: Problems,
 }
 
 /// The problems of a file.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Problems {
+pub struct Problems {
     /// The first [`PROBLEMS`], each with its line.
-    pub(super) first: Vec<String>,
+    pub first: Vec<String>,
     /// How many there are.
-    pub(super) count: usize,
+    pub count: usize,
 }
 
 impl Problems {
@@ -104,7 +104,7 @@ impl Problems {
 }
 
 /// Reads a file.
-pub(super) fn read(text: &str) -> Result<Contents> {
+pub fn read(text: &str) -> Result<Contents> {
     let text = text.trim_start_matches('\u{feff}');
     let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(text.as_bytes());
     let header = reader.headers().context("line 1")?.clone();
@@ -196,7 +196,7 @@ impl Contents {
 ///
 /// # Errors
 /// The step that is none, or does not go beyond the one before.
-pub(super) fn tariff(quota: u64, tiers: &str) -> Result<Tariff, String> {
+pub fn tariff(quota: u64, tiers: &str) -> Result<Tariff, String> {
     Ok(Tariff { quota, tiers: steps(quota, tiers)? })
 }
 
@@ -232,7 +232,7 @@ fn price_of(text: &str) -> Option<String> {
 }
 
 /// Converts steps from the module's form to the file's form.
-pub(super) fn tiers_of(steps: &str) -> String {
+pub fn tiers_of(steps: &str) -> String {
     let fields: Vec<&str> = steps.split_whitespace().collect();
     fields.chunks(2).map(|step| step.join(":")).collect::<Vec<_>>().join(" ")
 }

@@ -7,7 +7,7 @@ use clap::ValueEnum;
 
 /// A format of files of numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
+pub enum Format {
     /// One number per line.
     Text,
     /// A table with a column of numbers.
@@ -16,17 +16,17 @@ pub(crate) enum Format {
 
 /// The contents of a file.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Contents {
+pub struct Contents {
     /// The numbers, each once, in the order of the file.
-    pub(crate) numbers: Vec<String>,
+    pub numbers: Vec<String>,
     /// Number of repetitions.
-    pub(crate) repeated: usize,
+    pub repeated: usize,
     /// Problems: every field that is no number, with its line.
-    pub(crate) problems: Vec<String>,
+    pub problems: Vec<String>,
 }
 
 /// Reads a file. With `strip`, spaces, dots, dashes, slashes and parentheses inside of numbers are left out.
-pub(crate) fn read(text: &str, format: Format, column: &str, strip: bool) -> Result<Contents> {
+pub fn read(text: &str, format: Format, column: &str, strip: bool) -> Result<Contents> {
     let text = text.trim_start_matches('\u{feff}');
     let mut contents = Contents::default();
     let mut seen = HashSet::new();

@@ -19,7 +19,7 @@ use allot_core::seat::plan::{Limits, Rule};
 /// The contents of the file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Side {
+pub struct Side {
     #[serde(default)]
     areas: BTreeMap<String, AreaFix>,
     #[serde(default)]
@@ -44,7 +44,7 @@ struct SeatFix {
 }
 
 /// Reads a side file; an error names the place in it.
-pub(crate) fn read(text: &str) -> Result<Side> {
+pub fn read(text: &str) -> Result<Side> {
     let mut json = serde_json::Deserializer::from_str(text);
     let side = serde_path_to_error::deserialize(&mut json).context("not a side file")?;
     json.end().context("not a side file: there is more after its end")?;
@@ -53,7 +53,7 @@ pub(crate) fn read(text: &str) -> Result<Side> {
 
 impl Side {
     /// Changes the draft. Every area and seat that the file names must exist.
-    pub(crate) fn apply(mut self, draft: &mut Draft) -> Result<()> {
+    pub fn apply(mut self, draft: &mut Draft) -> Result<()> {
         for area in &mut draft.areas {
             if let Some(fix) = self.areas.remove(&area.id) {
                 area.priority = fix.priority.unwrap_or(area.priority);

@@ -73,7 +73,7 @@ struct Latency {
 
 /// The report.
 #[derive(Debug, Serialize)]
-pub(super) struct Report {
+pub struct Report {
     key: String,
     buyers: u64,
     connections: usize,
@@ -148,12 +148,12 @@ impl Report {
     }
 
     /// whether no seat had two holders, no hold ended too early, and the totals agree.
-    pub(super) fn holds(&self) -> bool {
+    pub fn holds(&self) -> bool {
         self.double_holders == 0 && self.breaches == 0 && self.differences.is_empty()
     }
 
     /// The report as text.
-    pub(super) fn text(&self) -> String {
+    pub fn text(&self) -> String {
         let mut text = format!(
             "{} buyers over {} connections, {:.2} s: {:.0} holds and {:.0} seats a second\n",
             self.buyers, self.connections, self.seconds, self.purchases_per_second, self.seats_per_second

@@ -86,7 +86,7 @@ impl Name {
 }
 
 /// Reads a plan of pretix; an error names the place in the file.
-pub(crate) fn read(text: &str) -> Result<Draft> {
+pub(super) fn read(text: &str) -> Result<Draft> {
     let mut json = serde_json::Deserializer::from_str(text);
     let file: File = serde_path_to_error::deserialize(&mut json).context("not a pretix seating plan")?;
     let categories: HashSet<&str> = file.categories.iter().map(|category| category.name.as_str()).collect();
@@ -153,7 +153,7 @@ fn median(steps: impl Iterator<Item = f64>) -> Option<f64> {
 }
 
 /// A name as part of an id: lower case, words joined by `-`. Letters of every script stay.
-pub(crate) fn slug(name: &str) -> String {
+fn slug(name: &str) -> String {
     let lower = name.to_lowercase();
     lower.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).collect::<Vec<_>>().join("-")
 }

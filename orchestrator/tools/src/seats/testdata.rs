@@ -5,7 +5,7 @@ use std::{env, fs};
 
 /// The text of a real file: from the folder `ALLOT_SHARED_DATA`, or from `../shared/data` beside the
 /// repository. If the folder is absent, the test prints that it is skipped, and tests nothing.
-pub(crate) fn real(name: &str) -> Option<String> {
+pub(super) fn real(name: &str) -> Option<String> {
     let beside = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
     let folder = env::var_os("ALLOT_SHARED_DATA").map_or_else(beside, PathBuf::from);
     if !folder.is_dir() {

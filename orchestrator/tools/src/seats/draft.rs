@@ -5,41 +5,42 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 
 use allot_core::seat::Show;
-use allot_core::seat::plan::{Limits, Plan, PlanArea, PlanRow, PlanSeat, PlanSeats, Rule};
+pub use allot_core::seat::plan::Rule;
+use allot_core::seat::plan::{Limits, Plan, PlanArea, PlanRow, PlanSeat, PlanSeats};
 use allot_core::shared::MAX_IDENTIFIER;
 
 /// A show that may still have problems.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Draft {
-    pub(crate) areas: Vec<Area>,
-    pub(crate) limits: Limits,
+pub struct Draft {
+    pub areas: Vec<Area>,
+    pub limits: Limits,
     /// Length of the event stream, 0 for none.
-    pub(crate) events: u32,
+    pub events: u32,
     /// Whether breaks have an entry of their own among the seats of the source.
-    pub(crate) lists_breaks: bool,
+    pub lists_breaks: bool,
     /// Problems that the import solved, in plain words.
-    pub(crate) notes: Vec<String>,
+    pub notes: Vec<String>,
 }
 
 /// Rows that share a priority and a rule, or standing places.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Area {
-    pub(crate) id: String,
-    pub(crate) name: String,
-    pub(crate) priority: i32,
-    pub(crate) rule: Rule,
+pub struct Area {
+    pub id: String,
+    pub name: String,
+    pub priority: i32,
+    pub rule: Rule,
     /// Number and tier of standing places, as a plan has them.
-    pub(crate) standing: (Option<u32>, Option<String>),
-    pub(crate) rows: Vec<Row>,
+    pub standing: (Option<u32>, Option<String>),
+    pub rows: Vec<Row>,
 }
 
 /// Positions in physical order; `None` is an aisle, a pillar or a missing seat.
 #[derive(Debug, Clone)]
-pub(crate) struct Row {
-    pub(crate) label: String,
-    pub(crate) rank: i32,
-    pub(crate) source: SourcePlace,
-    pub(crate) positions: Vec<Option<Seat>>,
+pub struct Row {
+    pub label: String,
+    pub rank: i32,
+    pub source: SourcePlace,
+    pub positions: Vec<Option<Seat>>,
 }
 
 // The place in the source is no part of a row.
@@ -53,18 +54,18 @@ impl Eq for Row {}
 
 /// A seat.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Seat {
+pub struct Seat {
     /// The seat as a plan has it.
-    pub(crate) plan: PlanSeat,
+    pub plan: PlanSeat,
     /// Whether it is to be sold before the show is opened.
-    pub(crate) sold: bool,
+    pub sold: bool,
     /// The seat's own line in the source, if it has one.
-    pub(crate) line: Option<u64>,
+    pub line: Option<u64>,
 }
 
 impl Seat {
     /// A free seat without flags.
-    pub(crate) fn new(label: String, tier: String) -> Self {
+    pub fn new(label: String, tier: String) -> Self {
         let plan = PlanSeat { label, id: None, tier: Some(tier), flags: Vec::new() };
         Self { plan, sold: false, line: None }
     }
@@ -72,7 +73,7 @@ impl Seat {
 
 /// A place in the source.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum SourcePlace {
+pub enum SourcePlace {
     /// In a tree, e.g. `zones[0].rows[3]`.
     Path(String),
     /// The line on which it began.
@@ -90,7 +91,7 @@ impl fmt::Display for SourcePlace {
 
 impl Row {
     /// The row's seats, in physical order.
-    pub(crate) fn seats(&self) -> impl Iterator<Item = &Seat> {
+    pub fn seats(&self) -> impl Iterator<Item = &Seat> {
         self.positions.iter().flatten()
     }
 
@@ -106,23 +107,23 @@ impl Row {
 }
 
 /// The id of a seat: its own, or `area-row-label`.
-pub(crate) fn seat_id(area: &str, row: &str, seat: &PlanSeat) -> String {
+pub fn seat_id(area: &str, row: &str, seat: &PlanSeat) -> String {
     seat.id.clone().unwrap_or_else(|| format!("{area}-{row}-{}", seat.label))
 }
 
 impl Draft {
     /// All rows, with their areas.
-    pub(crate) fn rows(&self) -> impl Iterator<Item = (&Area, &Row)> {
+    pub fn rows(&self) -> impl Iterator<Item = (&Area, &Row)> {
         self.areas.iter().flat_map(|area| area.rows.iter().map(move |row| (area, row)))
     }
 
     /// All seats.
-    pub(crate) fn seats(&self) -> impl Iterator<Item = &Seat> {
+    pub fn seats(&self) -> impl Iterator<Item = &Seat> {
         self.rows().flat_map(|(_, row)| row.seats())
     }
 
     /// Ids of the seats that are sold before the show is opened.
-    pub(crate) fn sold(&self) -> Vec<String> {
+    pub fn sold(&self) -> Vec<String> {
         let of = |(area, row): (&Area, &Row)| {
             let id = |seat: &Seat| seat_id(&area.id, &row.label, &seat.plan);
             row.seats().filter(|seat| seat.sold).map(id).collect::<Vec<_>>()
@@ -135,7 +136,7 @@ impl Draft {
     /// # Errors
     /// The module's first objection, with its place in the source. If ids occur twice, every such id is reported.
     /// O(seats).
-    pub(crate) fn build(&self) -> Result<Show, Vec<String>> {
+    pub fn build(&self) -> Result<Show, Vec<String>> {
         let area = |area: &Area| PlanArea {
             id: area.id.clone(),
             name: Some(area.name.clone()),
@@ -203,7 +204,7 @@ impl Draft {
 
     /// Takes ids of the source away that cannot be ids of seats: an id that several seats share, or that is too long.
     /// These seats get the id `area-row-label`, and a note for each such id says so. O(seats).
-    pub(crate) fn drop_unusable_ids(&mut self) {
+    pub fn drop_unusable_ids(&mut self) {
         let mut seats: HashMap<String, usize> = HashMap::new();
         for id in self.seats().filter_map(|seat| seat.plan.id.clone()) {
             *seats.entry(id).or_default() += 1;
@@ -231,7 +232,7 @@ impl Draft {
 
     /// Numbers what is named twice: areas of one id, rows of one label in an area, seats of one label in a
     /// row. The first keeps its name, the next become `A.2`, `A.3`, passing over names that are taken.
-    pub(crate) fn disambiguate(&mut self) {
+    pub fn disambiguate(&mut self) {
         number(self.areas.iter_mut().map(|area| &mut area.id));
         for area in &mut self.areas {
             number(area.rows.iter_mut().map(|row| &mut row.label));

@@ -12,7 +12,7 @@ const NEEDED: [&str; 4] = ["area", "row", "seat", "tier"];
 const OPTIONAL: [&str; 2] = ["break_after", "id"];
 
 /// Reads a table; an error names the line.
-pub(crate) fn read(text: &str) -> Result<Draft> {
+pub(super) fn read(text: &str) -> Result<Draft> {
     let text = text.trim_start_matches('\u{feff}');
     let mut reader =
         ::csv::ReaderBuilder::new().trim(::csv::Trim::All).flexible(true).from_reader(text.as_bytes());

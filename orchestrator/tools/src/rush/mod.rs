@@ -1,4 +1,4 @@
-//! `allot seats rush`: a load test that sells seats of a show, and checks that no seat is given to two buyers at
+//! A load test that sells seats of a show, and checks that no seat is given to two buyers at
 //! once.
 
 mod buyer;
@@ -18,28 +18,24 @@ use tokio::time::Instant;
 
 use self::buyer::{LoadTest, StopCondition};
 use self::ledger::Ledger;
-use self::report::{Books, Report};
+use self::report::Books;
+pub use self::report::Report;
 use self::tally::Tally;
-use crate::outcome::Outcome;
-use crate::sources::RedisSource;
-use crate::terminal::{out, outln};
 use allot_client::{self, SeatStore};
 
 /// Time limit for a busy server to expire the holds that were neither bought nor released.
 const SETTLING: Duration = Duration::from_secs(10);
 const MAX_GROUP: u32 = 100;
 
-/// Arguments of `allot seats rush`.
+/// The buyers, and what they do.
 #[derive(Debug, Args)]
-pub(crate) struct Arguments {
-    /// Key of the show.
-    key: String,
+pub struct Options {
     /// Buyers at a time; each has one request under way.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     buyers: u64,
     /// Connections that the buyers share.
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=10_000))]
-    connections: u16,
+    pub connections: u16,
     /// Seats of a purchase, `N` or `N-M`.
     #[arg(long, default_value = "1-6", value_parser = group_size, value_name = "N-M")]
     seats: (u32, u32),
@@ -65,11 +61,6 @@ pub(crate) struct Arguments {
     /// Makes the buyers' choices the same from run to run.
     #[arg(long)]
     seed: Option<u64>,
-    /// Print the report as JSON.
-    #[arg(long)]
-    json: bool,
-    #[command(flatten)]
-    redis: RedisSource,
 }
 
 fn group_size(text: &str) -> Result<(u32, u32), String> {
@@ -87,24 +78,20 @@ fn share(text: &str) -> Result<f64, String> {
     share.ok_or_else(|| format!("'{text}' is no share between 0 and 1"))
 }
 
-/// Runs the buyers.
-pub(crate) async fn run(arguments: Arguments) -> Result<Outcome> {
-    let stop = stop_condition(&arguments)?;
-    let mut shows = Vec::new();
-    for _ in 0..arguments.connections {
-        shows.push(SeatStore::new(arguments.redis.connect(&arguments.key).await?, &arguments.key));
-    }
-    let control = shows.first().cloned().context("there is one connection at least")?;
+/// Runs the buyers over these connections to one show. Returns the report, and the first error that a buyer met.
+pub async fn run(shows: &[SeatStore], key: &str, options: &Options) -> Result<(Report, Option<String>)> {
+    let stop = stop_condition(options)?;
+    let control = shows.first().context("there is one connection at least")?;
     // Totals of all tiers: a seat of another tier that changes its state is a fault as well.
     let before = Books::of(&control.stat(None, None).await?);
     let test = Arc::new(LoadTest {
-        group_size: arguments.seats,
-        tier: arguments.tier.clone(),
-        ttl: Duration::from_millis(arguments.ttl),
-        confirm: arguments.confirm,
-        release: arguments.release,
+        group_size: options.seats,
+        tier: options.tier.clone(),
+        ttl: Duration::from_millis(options.ttl),
+        confirm: options.confirm,
+        release: options.release,
         stop,
-        seed: arguments.seed.unwrap_or_else(rand::random),
+        seed: options.seed.unwrap_or_else(rand::random),
         run: rand::random(),
         ledger: Ledger::new(),
         tally: Tally::new(),
@@ -112,31 +99,21 @@ pub(crate) async fn run(arguments: Arguments) -> Result<Outcome> {
         purchases: AtomicU64::new(0),
         broken: AtomicBool::new(false),
     });
-    run_buyers(&test, &shows, arguments.buyers).await;
-    let after = settle(&control, before, test.ttl).await?;
-    let connections = usize::from(arguments.connections);
-    let report = Report::new(&arguments.key, (arguments.buyers, connections), &test.tally, (before, after));
-    if arguments.json {
-        outln!("{}", serde_json::to_string_pretty(&report)?);
-    } else {
-        out!("{}", report.text());
-    }
-    match test.tally.first_error() {
-        _ if !report.holds() => Ok(Outcome::CheckFailed),
-        Some(error) => Err(allot_client::Error::Stopped(error).into()),
-        None => Ok(Outcome::Done),
-    }
+    run_buyers(&test, shows, options.buyers).await;
+    let after = settle(control, before, test.ttl).await?;
+    let report = Report::new(key, (options.buyers, shows.len()), &test.tally, (before, after));
+    Ok((report, test.tally.first_error()))
 }
 
-fn stop_condition(arguments: &Arguments) -> Result<StopCondition> {
-    if arguments.confirm + arguments.release > 1.0 + f64::EPSILON {
-        bail!("--confirm {} and --release {} are more than all holds", arguments.confirm, arguments.release);
+fn stop_condition(options: &Options) -> Result<StopCondition> {
+    if options.confirm + options.release > 1.0 + f64::EPSILON {
+        bail!("--confirm {} and --release {} are more than all holds", options.confirm, options.release);
     }
-    if arguments.until_sold_out && arguments.confirm <= 0.0 {
+    if options.until_sold_out && options.confirm <= 0.0 {
         bail!("--until-sold-out would never end with --confirm 0");
     }
-    Ok(match arguments.duration {
-        _ if arguments.until_sold_out => StopCondition::SoldOut,
+    Ok(match options.duration {
+        _ if options.until_sold_out => StopCondition::SoldOut,
         Some(seconds) => StopCondition::At(Instant::now() + Duration::from_secs(seconds)),
         None => StopCondition::Once,
     })

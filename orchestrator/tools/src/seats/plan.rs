@@ -14,7 +14,7 @@ struct Export {
 }
 
 /// Reads a plan, also from an export; an error names the place in it.
-pub(crate) fn read(text: &str) -> Result<Draft> {
+pub(super) fn read(text: &str) -> Result<Draft> {
     // An export has the plan beside the seats.
     let export: Option<Export> = serde_json::from_str(text).ok();
     let text = export.map_or_else(|| text.to_owned(), |export| export.plan.to_string());

@@ -1,0 +1,4 @@
+//! Numbers in files, and numbers of an existing system.
+
+pub mod file;
+pub mod migrate;
