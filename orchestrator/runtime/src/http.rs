@@ -1,18 +1,18 @@
 //! The HTTP port: metrics for Prometheus, and liveness and readiness probes.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use axum::Router;
-use axum::extract::State;
-use axum::http::StatusCode;
-use axum::routing::get;
+use hyper::body::Incoming;
+use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
-use hyper_util::service::TowerToHyperService;
-use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tracing::{debug, info, warn};
@@ -46,14 +46,18 @@ pub async fn serve(address: SocketAddr, health: Health) -> Result<()> {
             recorder.run_upkeep();
         }
     });
-    let router = Router::new()
-        .route("/metrics", get(|State((metrics, _)): Shared| async move { metrics.render() }))
-        .route("/healthz", get(|| async { "alive\n" }))
-        .route("/readyz", get(|State((_, health)): Shared| async move { ready(&health) }))
-        .with_state((metrics, health));
-    tokio::spawn(accept_connections(listener, router, Limits::USUAL));
+    let pages: Pages = Arc::new(move |path| match path {
+        "/metrics" => (StatusCode::OK, metrics.render()),
+        "/healthz" => (StatusCode::OK, "alive\n".to_owned()),
+        "/readyz" => ready(&health),
+        _ => (StatusCode::NOT_FOUND, String::new()),
+    });
+    tokio::spawn(accept_connections(listener, pages, Limits::USUAL));
     Ok(())
 }
+
+/// The answer to a request for a path.
+type Pages = Arc<dyn Fn(&str) -> (StatusCode, String) + Send + Sync>;
 
 /// What all clients together may take.
 #[derive(Clone, Copy)]
@@ -69,7 +73,7 @@ impl Limits {
 }
 
 /// Serves each connection for one request, until the process ends.
-async fn accept_connections(listener: TcpListener, router: Router, limits: Limits) {
+async fn accept_connections(listener: TcpListener, pages: Pages, limits: Limits) {
     let places = Arc::new(Semaphore::new(limits.connections));
     let mut accepts = true;
     while let Ok(place) = Arc::clone(&places).acquire_owned().await {
@@ -86,7 +90,15 @@ async fn accept_connections(listener: TcpListener, router: Router, limits: Limit
             }
         };
         accepts = true;
-        let service = TowerToHyperService::new(router.clone());
+        let pages = pages.clone();
+        let service = service_fn(move |request: Request<Incoming>| {
+            let (status, text) = pages(request.uri().path());
+            let mut response = Response::new(text);
+            *response.status_mut() = status;
+            let plain = HeaderValue::from_static("text/plain; charset=utf-8");
+            response.headers_mut().insert(CONTENT_TYPE, plain);
+            async { Ok::<_, Infallible>(response) }
+        });
         tokio::spawn(async move {
             let connection =
                 http1::Builder::new().keep_alive(false).serve_connection(TokioIo::new(stream), service);
@@ -99,8 +111,6 @@ async fn accept_connections(listener: TcpListener, router: Router, limits: Limit
         });
     }
 }
-
-type Shared = State<(PrometheusHandle, Health)>;
 
 fn ready(health: &Health) -> (StatusCode, String) {
     let troubles = health.problems();
@@ -125,8 +135,8 @@ mod tests {
     async fn server(limits: Limits) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let router = Router::new().route("/healthz", get(|| async { "alive\n" }));
-        tokio::spawn(accept_connections(listener, router, limits));
+        let pages: Pages = Arc::new(|_| (StatusCode::OK, "alive\n".to_owned()));
+        tokio::spawn(accept_connections(listener, pages, limits));
         address
     }
 
