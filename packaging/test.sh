@@ -131,8 +131,8 @@ recover_a_conference() {
     redis CONF.REALM '{allot}:conf' LICENCES 10 >/dev/null
     # One role in a process of its own twice, and the service of several roles as the second media unit.
     start allotd@scheduler allot
-    start allotd@media-unit allot ALLOT_NAME=a ALLOT_CMU_HOST=127.0.0.1/a
-    start allotd allot ALLOT_NAME=b ALLOT_CMU_HOST=127.0.0.1/b ALLOT_ROLES=media-unit
+    start allotd@media-unit allot ALLOT_NAME=a ALLOT_MEDIA_UNIT_HOST=127.0.0.1/a
+    start allotd allot ALLOT_NAME=b ALLOT_MEDIA_UNIT_HOST=127.0.0.1/b ALLOT_ROLES=media-unit
     until_true "two media units" units_are 2
     in_root allot conference create 4930100 --end 1h >/dev/null
     until_true "an open conference" is_open

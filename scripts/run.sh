@@ -145,7 +145,7 @@ part() {
     local name=$1
     shift
     background "$name" "$allotd" run --redis-url "redis://127.0.0.1:$PORT" --zookeeper-servers "127.0.0.1:$zookeeper_port" \
-        --name "$name" --cmu-host "127.0.0.1/$name" "$@"
+        --name "$name" --media-unit-host "127.0.0.1/$name" "$@"
 }
 
 conferences_are() { [ "$(allot conference list --state open | tail -n +2 | wc -l)" = "$1" ]; }
@@ -157,9 +157,9 @@ conferences() {
     start_zookeeper
     console --zookeeper-servers "127.0.0.1:$zookeeper_port"
     redis CONF.REALM {allot}:conf LICENCES 100 >/dev/null
-    part scheduler --roles conference,data-proxy
+    part scheduler --roles scheduler,data-proxy
     local unit
-    for unit in a b c; do part "unit-$unit" --roles cmu --cmu-chatter 1s; done
+    for unit in a b c; do part "unit-$unit" --roles media-unit --media-unit-chatter 1s; done
     until_true "three units" units_are 3
     step "twelve conferences of an hour; each goes to the unit that has most room"
     local number

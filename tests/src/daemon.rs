@@ -101,7 +101,7 @@ pub fn alone(server: &RedisServer, name: &str, roles: &str, more: &[&str]) -> Pr
     let host = format!("127.0.0.1/{name}");
     let url = server.url();
     let arguments =
-        ["--roles", roles, "--name", name, "--realm", REALM, "--cmu-host", &host, "--redis-url", &url];
+        ["--roles", roles, "--name", name, "--realm", REALM, "--media-unit-host", &host, "--redis-url", &url];
     let process = Process::new(name, &[&arguments[..], more].concat());
     process.start();
     eventually(&format!("{name} to be ready"), TIMEOUT, || process.is_ready());

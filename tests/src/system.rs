@@ -63,14 +63,14 @@ impl Default for Plan {
     fn default() -> Self {
         let settings = [
             ("ALLOT_ZOOKEEPER_SESSION", "2s"),
-            ("ALLOT_CMU_LEASE", "3s"),
-            ("ALLOT_CMU_BEAT", "500ms"),
+            ("ALLOT_MEDIA_UNIT_LEASE", "3s"),
+            ("ALLOT_MEDIA_UNIT_BEAT", "500ms"),
             ("ALLOT_REDIS_TIMEOUT", "1s"),
-            ("ALLOT_CONFERENCE_GRACE", "4s"),
-            ("ALLOT_CONFERENCE_BRAKE_WINDOW", "3s"),
-            ("ALLOT_CONFERENCE_BRAKE_LIFT", "6s"),
+            ("ALLOT_SCHEDULER_GRACE", "4s"),
+            ("ALLOT_SCHEDULER_BRAKE_WINDOW", "3s"),
+            ("ALLOT_SCHEDULER_BRAKE_LIFT", "6s"),
             ("ALLOT_DATA_PROXY_CLAIM_AFTER", "2s"),
-            ("ALLOT_CMU_CHATTER", "400ms"),
+            ("ALLOT_MEDIA_UNIT_CHATTER", "400ms"),
         ];
         let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
         Self { schedulers: 2, proxies: 2, units: 5, capacity: 1000, settings, zookeeper: String::new() }
@@ -93,7 +93,7 @@ impl Plan {
         let name = format!("{role}-{number}");
         let (host, capacity) = (format!("127.0.0.1/{name}"), self.capacity.to_string());
         let who = ["--roles", role, "--name", &name, "--realm", REALM];
-        let room = ["--cmu-host", &host, "--cmu-capacity", &capacity];
+        let room = ["--media-unit-host", &host, "--media-unit-capacity", &capacity];
         let process = Process::new(&name, &[&who[..], &room[..]].concat());
         let process = process.behind_redis(*redis).behind_zookeeper(zookeeper);
         let process = self.settings.iter().fold(process, |process, (name, value)| process.with(name, value));
@@ -136,8 +136,11 @@ impl System {
         let all = |role: &str, count: usize| {
             (0..count).map(|number| plan.process(role, number, &ports)).collect::<Vec<_>>()
         };
-        let (schedulers, proxies, units) =
-            (all("conference", plan.schedulers), all("data-proxy", plan.proxies), all("cmu", plan.units));
+        let (schedulers, proxies, units) = (
+            all("scheduler", plan.schedulers),
+            all("data-proxy", plan.proxies),
+            all("media-unit", plan.units),
+        );
         let auditor = Auditor::begin(redis[0].port());
         let writes = Writes::begin(redis[0].port());
         let system = Self {
@@ -360,7 +363,7 @@ impl System {
     pub fn add_units(&mut self, plan: &Plan, count: usize) {
         let ports = (self.master().port(), self.zookeeper.address());
         let first = self.units.len();
-        self.units.extend((first..first + count).map(|number| plan.process("cmu", number, &ports)));
+        self.units.extend((first..first + count).map(|number| plan.process("media-unit", number, &ports)));
         let all = self.units.len() as i64;
         self.until("all units to be up", |realm| realm.stat("up") == all);
     }

@@ -68,8 +68,8 @@ fn serve(context: RoleContext, settings: Settings) -> BoxFuture<'static, Result<
         book: config.accounts.book.clone(),
         accounts_dir: paths::own_dir(config),
         compaction: config.compaction.root.clone(),
-        wait_replicas: config.conference.wait_replicas,
-        wait: config.conference.wait,
+        wait_replicas: config.scheduler.wait_replicas,
+        wait: config.scheduler.wait,
     };
     let operations = ConsoleOperations {
         config: config.as_ref().clone(),

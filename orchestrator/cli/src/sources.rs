@@ -7,7 +7,7 @@ use std::time::Duration;
 use allot_client::Connection;
 use allot_compaction::Section as Compaction;
 use allot_runtime::settings::Span;
-use allotd::config::sections::{Accounts, Conference, Given, Realm, Redis, ZooKeeper};
+use allotd::config::sections::{Accounts, Given, Realm, Redis, Scheduler, ZooKeeper};
 use allotd::config::{Config, load, load_servers};
 use anyhow::Result;
 use clap::builder::StyledStr;
@@ -63,21 +63,21 @@ pub(crate) struct RealmSource {
 impl RealmSource {
     /// The resolved settings.
     pub(crate) fn config(&self) -> Result<Config> {
-        self.config_over(Conference::default())
+        self.config_over(Scheduler::default())
     }
 
     /// The settings for a command that changes the owner of a conference.
     pub(crate) fn config_with(&self, confirm: &Confirm) -> Result<Config> {
-        let conference =
-            Conference { wait_replicas: confirm.wait_replicas, wait: confirm.wait, ..Conference::default() };
-        let config = self.config_over(conference)?;
+        let scheduler =
+            Scheduler { wait_replicas: confirm.wait_replicas, wait: confirm.wait, ..Scheduler::default() };
+        let config = self.config_over(scheduler)?;
         config.check_confirmation()?;
         Ok(config)
     }
 
-    fn config_over(&self, conference: Conference) -> Result<Config> {
+    fn config_over(&self, scheduler: Scheduler) -> Result<Config> {
         let (redis, realm) = (self.redis.clone(), self.realm.clone());
-        let given = Given { redis, realm, conference, ..Given::default() };
+        let given = Given { redis, realm, scheduler, ..Given::default() };
         load(given, self.config.as_deref())
     }
 }
@@ -85,11 +85,11 @@ impl RealmSource {
 /// The scheduler's settings for the confirmation of a change of owner, for commands that make such a change.
 #[derive(Debug, Args)]
 pub(crate) struct Confirm {
-    #[arg(long = "conference-wait-replicas", env = "ALLOT_CONFERENCE_WAIT_REPLICAS", hide_env_values = true)]
-    #[arg(help = help_of::<Conference>("conference-wait-replicas"))]
+    #[arg(long = "scheduler-wait-replicas", env = "ALLOT_SCHEDULER_WAIT_REPLICAS", hide_env_values = true)]
+    #[arg(help = help_of::<Scheduler>("scheduler-wait-replicas"))]
     wait_replicas: Option<u32>,
-    #[arg(long = "conference-wait", env = "ALLOT_CONFERENCE_WAIT", hide_env_values = true)]
-    #[arg(help = help_of::<Conference>("conference-wait"))]
+    #[arg(long = "scheduler-wait", env = "ALLOT_SCHEDULER_WAIT", hide_env_values = true)]
+    #[arg(help = help_of::<Scheduler>("scheduler-wait"))]
     wait: Option<Span>,
 }
 

@@ -82,7 +82,7 @@ pub async fn run(config: Config, parts: Vec<Part>) -> Result<()> {
     let process = allot_runtime::Context {
         name,
         servers: config.servers.clone(),
-        host: config.cmu.host.clone(),
+        host: config.media_unit.host.clone(),
         coordinator: coordinator.clone(),
         standalone: config.zookeeper.is_none(),
         health,
@@ -148,7 +148,7 @@ fn part_ended(ended: Option<Result<(&str, Result<()>), tokio::task::JoinError>>)
 
 /// The host part of the process's name, which only people read.
 async fn host_for_people(config: &Config) -> String {
-    match &config.cmu.host {
+    match &config.media_unit.host {
         Some(host) => host.clone(),
         None => match timeout(NAME_TIMEOUT, config.servers.own_address()).await {
             Ok(Ok(address)) => address.to_string(),

@@ -122,12 +122,12 @@ impl Context {
                 Err(error) => error,
             };
             if !warned {
-                warn!(part, %error, "own address towards Redis is unknown; retrying. Set cmu.host to name it");
+                warn!(part, %error, "own address towards Redis is unknown; retrying. Set media-unit.host to name it");
                 warned = true;
             }
             self.health.not_ready(
                 part,
-                format!("own address towards Redis is unknown, and cmu.host is not set: {error}"),
+                format!("own address towards Redis is unknown, and media-unit.host is not set: {error}"),
             );
             tokio::select! { () = sleep(REFUSED_PAUSE) => {}, () = shutdown.requested() => return None }
         }

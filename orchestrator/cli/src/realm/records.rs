@@ -141,8 +141,8 @@ fn tell_of_missing_records(entries: &[Entry]) {
 /// Waits until replicas have the entries that were read: a failover after that does not take back what is in the file.
 async fn confirm(config: &Config, session: &mut Session) -> Result<()> {
     session.check_master().await?;
-    let limit = config.conference.wait;
-    if !session.wait(config.conference.wait_replicas, limit).await? {
+    let limit = config.scheduler.wait;
+    if !session.wait(config.scheduler.wait_replicas, limit).await? {
         errln!(
             "allot: not enough replicas confirmed the ends of conferences within {limit:?}; a failover now may repeat records"
         );

@@ -42,7 +42,7 @@ impl Changing {
         let config = source.config_with(confirm)?;
         let session = config.servers.session().await?;
         let store = RealmStore::new(session.connection.clone(), &config.realm);
-        let (replicas, limit) = (config.conference.wait_replicas, config.conference.wait);
+        let (replicas, limit) = (config.scheduler.wait_replicas, config.scheduler.wait);
         Ok(Self { store, session, replicas, limit })
     }
 

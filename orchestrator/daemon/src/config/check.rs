@@ -46,36 +46,36 @@ impl Config {
 
     /// Checks that units do not seem silent only because a server answers slowly.
     fn check_leases(&self) -> Result<()> {
-        let cmu = &self.cmu;
+        let unit = &self.media_unit;
         ensure!(
-            cmu.beat * 2 <= cmu.lease,
-            "cmu.beat is {}, and cmu.lease {}: a unit must be able to miss a heartbeat, so at most half of the lease",
-            Span(cmu.beat),
-            Span(cmu.lease)
+            unit.beat * 2 <= unit.lease,
+            "media-unit.beat is {}, and media-unit.lease {}: a unit must be able to miss a heartbeat, so at most half of the lease",
+            Span(unit.beat),
+            Span(unit.lease)
         );
-        let most = cmu.lease.saturating_sub(cmu.beat) / 2;
+        let most = unit.lease.saturating_sub(unit.beat) / 2;
         ensure!(
             self.servers.timeout <= most,
-            "redis.timeout is {}: with cmu.lease {} and cmu.beat {} it may be {} at most, or a slow server would \
+            "redis.timeout is {}: with media-unit.lease {} and media-unit.beat {} it may be {} at most, or a slow server would \
              look like silent units",
             Span(self.servers.timeout),
-            Span(cmu.lease),
-            Span(cmu.beat),
+            Span(unit.lease),
+            Span(unit.beat),
             Span(most)
         );
-        let Some(self_stop) = cmu.self_stop else { return Ok(()) };
+        let Some(self_stop) = unit.self_stop else { return Ok(()) };
         ensure!(
-            self_stop >= cmu.beat * 2,
-            "cmu.self-stop is {}: less than two beats would end media at the first lost one",
+            self_stop >= unit.beat * 2,
+            "media-unit.self-stop is {}: less than two beats would end media at the first lost one",
             Span(self_stop)
         );
-        let most = cmu.lease.saturating_sub(self.servers.timeout);
+        let most = unit.lease.saturating_sub(self.servers.timeout);
         ensure!(
             self_stop <= most,
-            "cmu.self-stop is {}: with cmu.lease {} and redis.timeout {} it may be {} at most, or media would still \
+            "media-unit.self-stop is {}: with media-unit.lease {} and redis.timeout {} it may be {} at most, or media would still \
              run where its conference is open elsewhere already",
             Span(self_stop),
-            Span(cmu.lease),
+            Span(unit.lease),
             Span(self.servers.timeout),
             Span(most)
         );
@@ -85,12 +85,12 @@ impl Config {
     /// Checks that a tick is shorter than a session. Otherwise the scheduler would assume that it had been suspended,
     /// and declare no unit down.
     fn check_tick(&self) -> Result<()> {
-        let (tick, session) = (self.conference.tick, self.session());
+        let (tick, session) = (self.scheduler.tick, self.session());
         let whose =
             if self.zookeeper.is_some() { "with zookeeper.session" } else { "without a ZooKeeper, session" };
         ensure!(
             tick * 2 <= session,
-            "conference.tick is {}: {whose} {} it may be {} at most, or the scheduler would look as if it had slept, \
+            "scheduler.tick is {}: {whose} {} it may be {} at most, or the scheduler would look as if it had slept, \
              and declare no unit down",
             Span(tick),
             Span(session),
@@ -101,7 +101,7 @@ impl Config {
 
     /// Checks that the wait for replicas ends within the time limit of an answer.
     pub fn check_confirmation(&self) -> Result<()> {
-        self.check_wait("conference.wait", self.conference.wait)
+        self.check_wait("scheduler.wait", self.scheduler.wait)
     }
 
     fn check_wait(&self, name: &str, wait: Duration) -> Result<()> {

@@ -9,7 +9,7 @@ mod zone;
 
 pub use describe::describe;
 pub use resolve::Config;
-pub use sections::{AccountsConfig, CmuConfig, ConferenceConfig, Given, Role};
+pub use sections::{AccountsConfig, Given, MediaUnitConfig, Role, SchedulerConfig};
 pub use sources::{Source, load, load_servers, read};
 #[cfg(test)]
 pub(crate) use zone::time_zone;
@@ -53,17 +53,19 @@ mod tests {
 
     #[test]
     fn flag_overrides_the_file() {
-        let file = parse("[cmu]\ncapacity = 5\nlease = \"8s\"\n[allotd]\nroles = [\"cmu\"]").unwrap();
-        let given = flags("allotd --cmu-capacity 7 --roles conference,data-proxy").over(file);
+        let file =
+            parse("[media-unit]\ncapacity = 5\nlease = \"8s\"\n[allotd]\nroles = [\"media-unit\"]").unwrap();
+        let given = flags("allotd --media-unit-capacity 7 --roles scheduler,data-proxy").over(file);
         let config = Config::resolve(&given).unwrap();
-        assert_eq!(config.cmu.capacity, 7);
-        assert_eq!(config.cmu.lease.as_secs(), 8);
+        assert_eq!(config.media_unit.capacity, 7);
+        assert_eq!(config.media_unit.lease.as_secs(), 8);
         assert_eq!(config.roles.into_iter().collect::<Vec<_>>(), [Role::Scheduler, Role::DataProxy]);
     }
 
     #[test]
     fn absurd_length_of_time_is_refused() {
-        for setting in ["[cmu]\nbeat", "[cmu]\nlease", "[conference]\ntick", "[redis]\ntimeout"] {
+        for setting in ["[media-unit]\nbeat", "[media-unit]\nlease", "[scheduler]\ntick", "[redis]\ntimeout"]
+        {
             let why = refused(&format!("{setting} = \"500000000000years\""));
             assert!(why.contains("1000 years"), "{why}");
         }
@@ -85,18 +87,6 @@ mod tests {
     }
 
     #[test]
-    fn old_names_of_roles_and_new_names_of_sections_are_accepted() {
-        let old = Config::of("[allotd]\nroles = [\"conference\", \"cmu\"]\n[cmu]\ncapacity = 7").unwrap();
-        let new = Config::of(
-            "[allotd]\nroles = [\"scheduler\", \"media-unit\"]\n[media-unit]\ncapacity = 7\n[scheduler]",
-        )
-        .unwrap();
-        assert_eq!((&old.roles, old.cmu.capacity), (&new.roles, new.cmu.capacity));
-        let config = Config::resolve(&flags("allotd --roles conference,media-unit")).unwrap();
-        assert_eq!(config.roles, old.roles);
-    }
-
-    #[test]
     fn only_the_settings_of_the_roles_played_are_checked() {
         let short = "[redis]\ntimeout = \"400ms\"\n";
         let check = |text: &str| Config::of(text).unwrap().check_roles().map_err(|error| error.to_string());
@@ -114,20 +104,20 @@ mod tests {
     #[test]
     fn defaults_are_as_documented() {
         let config = Config::of("").unwrap();
-        let (conference, cmu) = (&config.conference, &config.cmu);
-        let times = [cmu.beat, cmu.lease, conference.grace, conference.brake_lift, config.session()];
+        let (scheduler, unit) = (&config.scheduler, &config.media_unit);
+        let times = [unit.beat, unit.lease, scheduler.grace, scheduler.brake_lift, config.session()];
         assert_eq!(times.map(|time| time.as_secs()), [1, 5, 10, 60, 4]);
-        assert_eq!((conference.pace, conference.burst), (50, 10));
-        assert_eq!((conference.brake_percent, conference.brake_least, conference.wait_replicas), (30, 2, 1));
-        assert_eq!((conference.tick.as_millis(), conference.wait.as_millis()), (250, 100));
+        assert_eq!((scheduler.pace, scheduler.burst), (50, 10));
+        assert_eq!((scheduler.brake_percent, scheduler.brake_least, scheduler.wait_replicas), (30, 2, 1));
+        assert_eq!((scheduler.tick.as_millis(), scheduler.wait.as_millis()), (250, 100));
     }
 
     #[test]
     fn wrong_setting_is_refused_with_its_name_and_a_remedy() {
         let cases = [
-            ("[cmu]\ncapcity = 5", "line 2"),
-            ("[cmu]\nlease = 5", "string"),
-            ("[cmu]\nlease = \"5\"", "e.g. 500ms"),
+            ("[media-unit]\ncapcity = 5", "line 2"),
+            ("[media-unit]\nlease = 5", "string"),
+            ("[media-unit]\nlease = \"5\"", "e.g. 500ms"),
             ("[allotd]\nroles = [\"king\"]", "data-proxy"),
             ("[redis]\nurl = \"redis://a\"\ncluster = [\"a:1\"]", "give one of them"),
             ("[redis]\nsentinels = [\"a:1\"]", "redis.master"),
@@ -135,13 +125,13 @@ mod tests {
             ("[redis]\nurl = \"redis://u:secret@a\"", "password"),
             ("[redis]\ncluster = [\"u:secret@a:1\"]", "redis.password-file"),
             ("[redis]\ntimeout = \"4s\"", "2s at most"),
-            ("[cmu]\nbeat = \"4s\"", "half of the lease"),
-            ("[cmu]\nself-stop = \"1s\"", "two beats"),
-            ("[cmu]\nhost = \"a b\"", "without spaces"),
-            ("[cmu]\ncapacity = 1000000001", "1000000000"),
-            ("[cmu]\nlease = \"11years\"", "10years"),
-            ("[cmu]\nlease = \"999us\"\nbeat = \"1us\"\n[redis]\ntimeout = \"1us\"", "1ms"),
-            ("[cmu]\nzone = \"\"", "256 bytes"),
+            ("[media-unit]\nbeat = \"4s\"", "half of the lease"),
+            ("[media-unit]\nself-stop = \"1s\"", "two beats"),
+            ("[media-unit]\nhost = \"a b\"", "without spaces"),
+            ("[media-unit]\ncapacity = 1000000001", "1000000000"),
+            ("[media-unit]\nlease = \"11years\"", "10years"),
+            ("[media-unit]\nlease = \"999us\"\nbeat = \"1us\"\n[redis]\ntimeout = \"1us\"", "1ms"),
+            ("[media-unit]\nzone = \"\"", "256 bytes"),
             ("[zookeeper]\nservers = \"a:1\"\nuser = \"u\"", "ALLOT_ZOOKEEPER_PASSWORD"),
             ("[zookeeper]\nroot = \"allot\"", "/allot"),
             ("[redis]\npassword-file = \"/nowhere/at/all\"", "/nowhere/at/all"),
@@ -161,11 +151,11 @@ mod tests {
     #[test]
     fn scheduler_with_a_tick_longer_than_half_a_session_is_refused() {
         let check = |text: &str| Config::of(text).unwrap().check_roles().map_err(|error| error.to_string());
-        let scheduler = "[allotd]\nroles = [\"conference\"]\n[conference]\ntick =";
+        let scheduler = "[allotd]\nroles = [\"scheduler\"]\n[scheduler]\ntick =";
         assert!(check(&format!("{scheduler} \"5s\"")).unwrap_err().contains("2s at most"));
         assert_eq!(check(&format!("{scheduler} \"2s\"")), Ok(()));
         // A process with another role may read the same file, and need no ZooKeeper.
-        assert_eq!(check("[allotd]\nroles = [\"cmu\"]\n[conference]\ntick = \"5s\""), Ok(()));
+        assert_eq!(check("[allotd]\nroles = [\"media-unit\"]\n[scheduler]\ntick = \"5s\""), Ok(()));
         let slow = "[zookeeper]\nservers = \"a:1\"\nsession = \"10s\"\n";
         assert_eq!(check(&format!("{slow}{scheduler} \"5s\"")), Ok(()));
         assert!(refused(&format!("{slow}{scheduler} \"6s\"")).contains("5s at most"));

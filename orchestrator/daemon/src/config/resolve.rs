@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail, ensure};
 use allot_runtime::settings::{identity, path, secret};
 use allot_runtime::telemetry::LogFormat;
 
-use super::sections::{self, AccountsConfig, CmuConfig, ConferenceConfig, DataProxyConfig, Given, Role};
+use super::sections::{self, AccountsConfig, DataProxyConfig, Given, MediaUnitConfig, Role, SchedulerConfig};
 use allot_client::{Endpoint, Secret, Servers, without_password};
 use allot_coordination::session::Connector;
 
@@ -31,11 +31,11 @@ pub struct Config {
     /// Key of the realm.
     pub realm: String,
     /// Settings of the scheduler.
-    pub conference: ConferenceConfig,
+    pub scheduler: SchedulerConfig,
     /// Settings of the data proxy.
     pub data_proxy: DataProxyConfig,
     /// Settings of the media unit.
-    pub cmu: CmuConfig,
+    pub media_unit: MediaUnitConfig,
     /// Settings of the compaction unit.
     pub compaction: allot_compaction::Settings,
     /// Settings of the assignment of accounts.
@@ -60,8 +60,10 @@ impl Config {
     /// Time limit for the roles of this process to hand their work over, by their settings.
     pub fn hand_over(&self) -> Duration {
         let limit = |role: Role| match role {
-            Role::MediaUnit if self.cmu.drain => self.cmu.stop_limit + self.cmu.drain_limit,
-            Role::MediaUnit => self.cmu.stop_limit,
+            Role::MediaUnit if self.media_unit.drain => {
+                self.media_unit.stop_limit + self.media_unit.drain_limit
+            }
+            Role::MediaUnit => self.media_unit.stop_limit,
             Role::Compaction => self.compaction.stop_limit,
             Role::Scheduler | Role::DataProxy | Role::Accounts => Duration::ZERO,
         };
@@ -91,14 +93,14 @@ impl Config {
     /// The settings of a process for which these were given.
     pub fn resolve(given: &Given) -> Result<Self> {
         let (process, servers) = (given.process.resolve()?, servers(given)?);
-        let cmu = cmu(given)?;
+        let media_unit = media_unit(given)?;
         Ok(Self {
             name: process.name,
             roles: process.roles.unwrap_or_default().into_iter().collect(),
             zookeeper: zookeeper(given)?,
             connector: None,
             realm: realm(given)?,
-            conference: conference(given)?,
+            scheduler: scheduler(given)?,
             data_proxy: given.data_proxy.resolve()?,
             compaction: allot_compaction::Settings::of(&given.compaction)?,
             accounts: accounts(given)?,
@@ -106,7 +108,7 @@ impl Config {
             log: given.log.resolve()?.format,
             root: root(given)?,
             servers,
-            cmu,
+            media_unit,
         })
     }
 }
@@ -207,27 +209,27 @@ fn realm(given: &Given) -> Result<String> {
     Ok(key)
 }
 
-fn conference(given: &Given) -> Result<ConferenceConfig> {
-    let conference = given.conference.resolve()?;
-    Ok(ConferenceConfig { brake_least: conference.brake_least.max(1), ..conference })
+fn scheduler(given: &Given) -> Result<SchedulerConfig> {
+    let scheduler = given.scheduler.resolve()?;
+    Ok(SchedulerConfig { brake_least: scheduler.brake_least.max(1), ..scheduler })
 }
 
-fn cmu(given: &Given) -> Result<CmuConfig> {
+fn media_unit(given: &Given) -> Result<MediaUnitConfig> {
     // CMU.JOIN refuses a longer zone, and the unit would repeat the command for ever.
     const LONGEST_ZONE: usize = 256;
-    let cmu = given.cmu.resolve()?;
-    if let Some(zone) = &cmu.zone {
+    let unit = given.media_unit.resolve()?;
+    if let Some(zone) = &unit.zone {
         ensure!(
             (1..=LONGEST_ZONE).contains(&zone.len()),
-            "cmu.zone has {} bytes; write a name of 1 to {LONGEST_ZONE} bytes",
+            "media-unit.zone has {} bytes; write a name of 1 to {LONGEST_ZONE} bytes",
             zone.len()
         );
     }
-    if let Some(host) = &cmu.host {
-        identity("cmu.host", host)?;
+    if let Some(host) = &unit.host {
+        identity("media-unit.host", host)?;
     }
-    let chatter = cmu.chatter.map(|chatter| chatter.max(Duration::from_millis(1)));
-    Ok(CmuConfig { chatter, ..cmu })
+    let chatter = unit.chatter.map(|chatter| chatter.max(Duration::from_millis(1)));
+    Ok(MediaUnitConfig { chatter, ..unit })
 }
 
 fn accounts(given: &Given) -> Result<AccountsConfig> {

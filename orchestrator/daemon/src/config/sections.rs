@@ -19,14 +19,10 @@ use super::zone::Zone;
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
     /// Places and recovers conferences; one scheduler leads.
-    #[value(alias = "conference")]
-    #[serde(alias = "conference")]
     Scheduler,
     /// Writes the details that units send of their conferences.
     DataProxy,
     /// Runs conferences.
-    #[value(alias = "cmu")]
-    #[serde(alias = "cmu")]
     MediaUnit,
     /// A compaction unit.
     Compaction,
@@ -52,8 +48,7 @@ section! {
     Process "allotd" => ProcessConfig {
         /// Name of this process in logs and elections; unique. Without it, HOST:PID:START
         name: String = "name", "ALLOT_NAME", example r#""scheduler-1""#;
-        /// Roles of this process: scheduler, data-proxy, media-unit, compaction, accounts. Older names
-        /// are conference (scheduler) and cmu (media-unit)
+        /// Roles of this process: scheduler, data-proxy, media-unit, compaction, accounts
         #[arg(value_delimiter = ',')]
         roles: Vec<Role> = "roles", "ALLOT_ROLES", given r#"["scheduler", "data-proxy", "media-unit"]"#;
     }
@@ -131,29 +126,29 @@ section! {
 
 section! {
     /// The scheduler.
-    Conference "conference" => ConferenceConfig {
+    Scheduler "scheduler" => SchedulerConfig {
         /// Interval at which units and the recovery queue are examined
-        tick: Span = "conference-tick", "ALLOT_CONFERENCE_TICK", default "250ms", in "1ns"..="1000years";
+        tick: Span = "scheduler-tick", "ALLOT_SCHEDULER_TICK", default "250ms", in "1ns"..="1000years";
         /// Time that the scheduler waits for a unit whose lease has expired while its ZooKeeper node exists
-        grace: Span = "conference-grace", "ALLOT_CONFERENCE_GRACE", default "10s", in "1ns"..="1000years";
+        grace: Span = "scheduler-grace", "ALLOT_SCHEDULER_GRACE", default "10s", in "1ns"..="1000years";
         /// Conferences that one unit is assigned per second during recovery, at most
-        pace: u32 = "conference-pace", "ALLOT_CONFERENCE_PACE", default 50, in "1"..="4294967295";
+        pace: u32 = "scheduler-pace", "ALLOT_SCHEDULER_PACE", default 50, in "1"..="4294967295";
         /// Conferences that one unit is assigned at once during recovery, at most
-        burst: u32 = "conference-burst", "ALLOT_CONFERENCE_BURST", default 10, in "1"..="4294967295";
+        burst: u32 = "scheduler-burst", "ALLOT_SCHEDULER_BURST", default 10, in "1"..="4294967295";
         /// Mass-failure guard (brake): if more than this percentage of the units, and at least brake-least units, would
         /// be declared down within brake-window, no unit is declared down
-        brake_percent: u32 = "conference-brake-percent", "ALLOT_CONFERENCE_BRAKE_PERCENT", default 30;
+        brake_percent: u32 = "scheduler-brake-percent", "ALLOT_SCHEDULER_BRAKE_PERCENT", default 30;
         /// Units that must be silent, at least, before the brake holds
-        brake_least: u32 = "conference-brake-least", "ALLOT_CONFERENCE_BRAKE_LEAST", default 2;
+        brake_least: u32 = "scheduler-brake-least", "ALLOT_SCHEDULER_BRAKE_LEAST", default 2;
         /// The window in which failures count together for the brake
-        brake_window: Span = "conference-brake-window", "ALLOT_CONFERENCE_BRAKE_WINDOW", default "10s", in "1ns"..="1000years";
+        brake_window: Span = "scheduler-brake-window", "ALLOT_SCHEDULER_BRAKE_WINDOW", default "10s", in "1ns"..="1000years";
         /// The brake is lifted after Redis and ZooKeeper were well for this time, or by an operator
-        brake_lift: Span = "conference-brake-lift", "ALLOT_CONFERENCE_BRAKE_LIFT", default "60s", in "1ns"..="1000years";
+        brake_lift: Span = "scheduler-brake-lift", "ALLOT_SCHEDULER_BRAKE_LIFT", default "60s", in "1ns"..="1000years";
         /// Replicas that must confirm a change of owner. If fewer confirm it, the log reports that and the change
         /// stays. A master without replicas needs no confirmation
-        wait_replicas: u32 = "conference-wait-replicas", "ALLOT_CONFERENCE_WAIT_REPLICAS", default 1;
+        wait_replicas: u32 = "scheduler-wait-replicas", "ALLOT_SCHEDULER_WAIT_REPLICAS", default 1;
         /// Time limit of the wait for replicas
-        wait: Span = "conference-wait", "ALLOT_CONFERENCE_WAIT", default "100ms", in "1ns"..="1000years";
+        wait: Span = "scheduler-wait", "ALLOT_SCHEDULER_WAIT", default "100ms", in "1ns"..="1000years";
     }
 }
 
@@ -171,39 +166,39 @@ section! {
 
 section! {
     /// The media unit.
-    Cmu "cmu" => CmuConfig {
+    MediaUnit "media-unit" => MediaUnitConfig {
         /// The unit's host, the first part of its identity HOST:PID:START. A unit that joins replaces any other of its
         /// host. If several units share an address, a name follows it: 10.0.0.1/b. Without it, the address of this
         /// machine towards Redis
-        host: String = "cmu-host", "ALLOT_CMU_HOST", example r#""10.0.0.1/b""#;
+        host: String = "media-unit-host", "ALLOT_MEDIA_UNIT_HOST", example r#""10.0.0.1/b""#;
         /// Room for conferences
-        capacity: u32 = "cmu-capacity", "ALLOT_CMU_CAPACITY", shown 100, in "1"..="1000000000";
+        capacity: u32 = "media-unit-capacity", "ALLOT_MEDIA_UNIT_CAPACITY", shown 100, in "1"..="1000000000";
         /// The unit's zone; conferences can require one
-        zone: String = "cmu-zone", "ALLOT_CMU_ZONE", example r#""berlin""#;
+        zone: String = "media-unit-zone", "ALLOT_MEDIA_UNIT_ZONE", example r#""berlin""#;
         /// Time for which the unit counts as alive after a heartbeat
-        lease: Span = "cmu-lease", "ALLOT_CMU_LEASE", default "5s", in "1ms"..="10years";
+        lease: Span = "media-unit-lease", "ALLOT_MEDIA_UNIT_LEASE", default "5s", in "1ms"..="10years";
         /// Interval at which the unit sends heartbeats; at most half of the lease
-        beat: Span = "cmu-beat", "ALLOT_CMU_BEAT", default "1s", in "1ns"..="1000years";
+        beat: Span = "media-unit-beat", "ALLOT_MEDIA_UNIT_BEAT", default "1s", in "1ns"..="1000years";
         /// If Redis has not answered for this time, the unit ends its media, so that no media runs twice, and joins
         /// again as a new unit. Without it, never
-        self_stop: Span = "cmu-self-stop", "ALLOT_CMU_SELF_STOP", example r#""3s""#;
+        self_stop: Span = "media-unit-self-stop", "ALLOT_MEDIA_UNIT_SELF_STOP", example r#""3s""#;
         /// Program, and its arguments, that is started for each conference and stopped with it. Without one, a
         /// conference has no program
         #[arg(value_delimiter = ' ')]
-        program: Vec<String> = "cmu-program", "ALLOT_CMU_PROGRAM", list r#"["/usr/local/bin/media", "--quiet"]"#;
+        program: Vec<String> = "media-unit-program", "ALLOT_MEDIA_UNIT_PROGRAM", list r#"["/usr/local/bin/media", "--quiet"]"#;
         /// Time that a program has to end after SIGTERM, before SIGKILL
-        stop_limit: Span = "cmu-stop-limit", "ALLOT_CMU_STOP_LIMIT", default "4s", in "1ns"..="1000years";
+        stop_limit: Span = "media-unit-stop-limit", "ALLOT_MEDIA_UNIT_STOP_LIMIT", default "4s", in "1ns"..="1000years";
         /// Whether the unit's conferences are moved away before it ends at SIGTERM
-        drain: bool = "cmu-drain", "ALLOT_CMU_DRAIN", default false;
+        drain: bool = "media-unit-drain", "ALLOT_MEDIA_UNIT_DRAIN", default false;
         /// Time limit for moving the conferences away
-        drain_limit: Span = "cmu-drain-limit", "ALLOT_CMU_DRAIN_LIMIT", default "60s", in "1ns"..="1000years";
+        drain_limit: Span = "media-unit-drain-limit", "ALLOT_MEDIA_UNIT_DRAIN_LIMIT", default "60s", in "1ns"..="1000years";
         /// Program, and its arguments, that prints the unit's load in percent (0 to 100). It is started at heartbeats and
         /// must end within the lease. Without one, the unit reports the CPU load of its host. The load counts where
         /// the realm places conferences by load (`CONF.REALM PLACE LOAD`)
         #[arg(value_delimiter = ' ')]
-        load_program: Vec<String> = "cmu-load-program", "ALLOT_CMU_LOAD_PROGRAM", list r#"["/usr/local/bin/media-load"]"#;
+        load_program: Vec<String> = "media-unit-load-program", "ALLOT_MEDIA_UNIT_LOAD_PROGRAM", list r#"["/usr/local/bin/media-load"]"#;
         /// For demonstrations: each conference sends a new detail at this interval. Without it, never
-        chatter: Span = "cmu-chatter", "ALLOT_CMU_CHATTER", example r#""1s""#;
+        chatter: Span = "media-unit-chatter", "ALLOT_MEDIA_UNIT_CHATTER", example r#""1s""#;
     }
 }
 
@@ -271,15 +266,13 @@ pub struct Given {
     pub realm: Realm,
     /// The scheduler.
     #[command(flatten, next_help_heading = "Scheduler")]
-    #[serde(alias = "scheduler")]
-    pub conference: Conference,
+    pub scheduler: Scheduler,
     /// The data proxy.
     #[command(flatten, next_help_heading = "Data proxy")]
     pub data_proxy: DataProxy,
     /// The media unit.
     #[command(flatten, next_help_heading = "Media unit")]
-    #[serde(alias = "media-unit")]
-    pub cmu: Cmu,
+    pub media_unit: MediaUnit,
     /// The compaction unit.
     #[command(flatten, next_help_heading = "Compaction")]
     pub compaction: Compaction,
@@ -306,9 +299,9 @@ impl Given {
             redis: self.redis.over(under.redis),
             zookeeper: self.zookeeper.over(under.zookeeper),
             realm: self.realm.over(under.realm),
-            conference: self.conference.over(under.conference),
+            scheduler: self.scheduler.over(under.scheduler),
             data_proxy: self.data_proxy.over(under.data_proxy),
-            cmu: self.cmu.over(under.cmu),
+            media_unit: self.media_unit.over(under.media_unit),
             compaction: self.compaction.over(under.compaction),
             accounts: self.accounts.over(under.accounts),
             http: self.http.over(under.http),
@@ -324,9 +317,9 @@ impl Given {
             Redis::example(),
             ZooKeeper::example(),
             Realm::example(),
-            Conference::example(),
+            Scheduler::example(),
             DataProxy::example(),
-            Cmu::example(),
+            MediaUnit::example(),
             Compaction::example(),
             Accounts::example(),
             Http::example(),
@@ -340,10 +333,10 @@ impl Given {
 const EXAMPLE: &str = "\
 # Settings of `allotd run --config allot.toml`: the output of `allot config example`. All settings are here; those behind
 # `#:` show their default, or an example if there is none. Each can also be given as a flag or in the environment:
-# `[cmu] capacity` is --cmu-capacity and ALLOT_CMU_CAPACITY. Shorter are ALLOT_ZOOKEEPER (`[zookeeper] servers`), --realm and
-# ALLOT_REALM (`[realm] key`), --name and --roles (`[allotd]`; ALLOT_NAME and ALLOT_ROLES), and ALLOT_SENTINEL_PASSWORD_FILE
-# (`[redis] sentinel-password-file`). A flag overrides the environment, and the environment overrides this file.
-# `[scheduler]` is another name of `[conference]`, and `[media-unit]` of `[cmu]`.
+# `[media-unit] capacity` is --media-unit-capacity and ALLOT_MEDIA_UNIT_CAPACITY. Shorter are ALLOT_ZOOKEEPER
+# (`[zookeeper] servers`), --realm and ALLOT_REALM (`[realm] key`), --name and --roles (`[allotd]`; ALLOT_NAME and
+# ALLOT_ROLES), and ALLOT_SENTINEL_PASSWORD_FILE (`[redis] sentinel-password-file`). A flag overrides the environment, and
+# the environment overrides this file. `[console]` is for `allot console`.
 #
 # `allotd check-config allot.toml` prints what the file makes of a process.
 ";

@@ -48,7 +48,7 @@ fn given_up(system: &System, unit: usize) {
 
 #[test]
 fn lost_units_lose_their_conferences_and_come_back() {
-    let mut system = System::start(&Plan::default().with("ALLOT_CMU_LEASE", "5s"));
+    let mut system = System::start(&Plan::default().with("ALLOT_MEDIA_UNIT_LEASE", "5s"));
     system.create(CONFERENCES);
 
     system.units[0].kill9();
@@ -78,7 +78,7 @@ fn lost_units_lose_their_conferences_and_come_back() {
     system.units[3].cut_zookeeper();
     system.until("its node to be gone", |_| {
         let path = format!("/allot/{REALM}/units");
-        system.zookeeper.children(&path).iter().filter(|name| name.contains("cmu-3")).count() == 0
+        system.zookeeper.children(&path).iter().filter(|name| name.contains("media-unit-3")).count() == 0
     });
     sleep(Duration::from_secs(4));
     assert_eq!(system.places(), before, "a unit that beats was given up");
@@ -296,7 +296,7 @@ fn healthy_within(system: &System, what: &str) {
 
 #[test]
 fn brake_holds_after_many_losses_until_it_is_lifted() {
-    let mut system = System::start(&Plan::default().with("ALLOT_CONFERENCE_BRAKE_LIFT", "15s"));
+    let mut system = System::start(&Plan::default().with("ALLOT_SCHEDULER_BRAKE_LIFT", "15s"));
     system.create(CONFERENCES);
     let before = system.places();
     // Two of five: 40 %.
@@ -314,7 +314,7 @@ fn brake_holds_after_many_losses_until_it_is_lifted() {
 #[test]
 fn the_brake_is_lifted_by_the_operator_or_by_units_that_are_back() {
     // Not by itself.
-    let mut system = System::start(&Plan::default().with("ALLOT_CONFERENCE_BRAKE_LIFT", "1h"));
+    let mut system = System::start(&Plan::default().with("ALLOT_SCHEDULER_BRAKE_LIFT", "1h"));
     system.create(CONFERENCES);
     system.units[2].kill9();
     system.units[3].kill9();
@@ -389,7 +389,7 @@ fn a_unit_in_another_language_takes_part_beside_ours() {
     let of =
         |system: &System, name: &str| system.places().iter().filter(|(cmu, _)| cmu.contains(name)).count();
     // One that was silent for a moment is given less.
-    let shares = (of(&system, "cmu-0"), of(&system, "python"));
+    let shares = (of(&system, "media-unit-0"), of(&system, "python"));
     assert!(shares.0 > 0 && shares.1 > 0 && shares.0 + shares.1 == 40, "{shares:?}");
 
     system.units[1].kill9();
@@ -406,9 +406,9 @@ fn a_unit_in_another_language_takes_part_beside_ours() {
     wire.cut();
     given_up(&system, 1);
     system.until("all to be open elsewhere", |realm| realm.stat("pending") + realm.stat("creating") == 0);
-    assert!(of(&system, "cmu-0") > 0);
+    assert!(of(&system, "media-unit-0") > 0);
     wire.heal();
-    eventually("an older copy to be the owner again", TIMEOUT, || of(&system, "cmu-0") == 0);
+    eventually("an older copy to be the owner again", TIMEOUT, || of(&system, "media-unit-0") == 0);
     healthy(&mut system, "the unit in Python cut off Redis, and back");
 
     assert!(system.units[1].terminate().success());

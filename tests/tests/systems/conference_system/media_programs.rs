@@ -13,7 +13,7 @@ use allot_tests::{Process, RedisServer, Reply, eventually};
 fn a_program_is_started_for_each_conference_and_ended_with_it() {
     let server = RedisServer::start();
     let media = media_program(&server);
-    let all = alone(&server, "all", "conference,data-proxy,cmu", &["--cmu-program", &media]);
+    let all = alone(&server, "all", "scheduler,data-proxy,media-unit", &["--media-unit-program", &media]);
     let mut client = Realm::of(&server);
     let over = |e164: &str, code: &str| fs::write(server.dir().join(format!("{e164}.over")), code).unwrap();
     let pid = |e164: &str| fs::read_to_string(server.dir().join(format!("{e164}.pid"))).unwrap_or_default();
@@ -42,7 +42,7 @@ fn a_program_is_started_for_each_conference_and_ended_with_it() {
     fs::write(&lost, "#!/nowhere/sh\n").unwrap();
     fs::set_permissions(&lost, fs::Permissions::from_mode(0o755)).unwrap();
     for (e164, program) in [("4", "/nowhere/media"), ("5", lost.to_str().unwrap())] {
-        let none = alone(&server, "none", "conference,cmu", &["--cmu-program", program]);
+        let none = alone(&server, "none", "scheduler,media-unit", &["--media-unit-program", program]);
         client.begin(e164, "");
         eventually("the conference to have failed", TIMEOUT, || client.place(e164).2 == "ended");
         let refused = format!("refused {e164}");
@@ -56,12 +56,12 @@ fn a_program_is_started_for_each_conference_and_ended_with_it() {
 fn a_unit_that_stops_itself_ends_its_media_and_comes_back_as_another() {
     let server = RedisServer::start();
     let media = media_program(&server);
-    let scheduler = alone(&server, "scheduler", "conference", &[]);
+    let scheduler = alone(&server, "scheduler", "scheduler", &[]);
     let host = "127.0.0.1/unit";
-    let unit = Process::new("unit", &["--roles", "cmu", "--realm", REALM, "--cmu-host", host])
+    let unit = Process::new("unit", &["--roles", "media-unit", "--realm", REALM, "--media-unit-host", host])
         .behind_redis(server.port())
-        .with("ALLOT_CMU_PROGRAM", &media)
-        .with("ALLOT_CMU_SELF_STOP", "2s");
+        .with("ALLOT_MEDIA_UNIT_PROGRAM", &media)
+        .with("ALLOT_MEDIA_UNIT_SELF_STOP", "2s");
     unit.start();
     let mut client = Realm::of(&server);
     eventually("the unit to be up", TIMEOUT, || client.stat("up") == 1);
@@ -83,10 +83,11 @@ fn a_unit_that_stops_itself_ends_its_media_and_comes_back_as_another() {
 fn cut_off(server: &RedisServer, settings: &[(&str, &str)], conferences: &[&str]) -> (Process, Realm) {
     let mut client = Realm::create(server, &[]);
     let host = "127.0.0.1/unit";
-    let mut unit = Process::new("unit", &["--roles", "cmu", "--realm", REALM, "--cmu-host", host])
-        .behind_redis(server.port())
-        .with("ALLOT_CMU_PROGRAM", &media_program(server))
-        .with("ALLOT_CMU_LEASE", "1h");
+    let mut unit =
+        Process::new("unit", &["--roles", "media-unit", "--realm", REALM, "--media-unit-host", host])
+            .behind_redis(server.port())
+            .with("ALLOT_MEDIA_UNIT_PROGRAM", &media_program(server))
+            .with("ALLOT_MEDIA_UNIT_LEASE", "1h");
     for (name, value) in settings {
         unit = unit.with(name, value);
     }
@@ -105,7 +106,7 @@ fn cut_off(server: &RedisServer, settings: &[(&str, &str)], conferences: &[&str]
 #[test]
 fn conference_ended_by_people_stays_ended_after_a_self_stop() {
     let server = RedisServer::start();
-    let (unit, mut client) = cut_off(&server, &[("ALLOT_CMU_SELF_STOP", "20s")], &["1", "2"]);
+    let (unit, mut client) = cut_off(&server, &[("ALLOT_MEDIA_UNIT_SELF_STOP", "20s")], &["1", "2"]);
     let (first, _, _) = client.place("1");
     fs::write(server.dir().join("1.over"), "0\n").unwrap();
     eventually("the unit to hear of it", TIMEOUT, || unit.log().contains("ended by people"));
@@ -147,8 +148,8 @@ fn a_number_is_free_when_nothing_of_its_program_runs_any_more() {
     fs::write(&path, text).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     let media = format!("{} {}", path.display(), server.dir().display());
-    let patient = ["--cmu-program", &media, "--cmu-stop-limit", "1min"];
-    let unit = alone(&server, "unit", "conference,cmu", &patient);
+    let patient = ["--media-unit-program", &media, "--media-unit-stop-limit", "1min"];
+    let unit = alone(&server, "unit", "scheduler,media-unit", &patient);
     let mut client = Realm::of(&server);
     client.ok("CONF.REALM RELEASETIMEOUT 60000");
     let go = |e164: &str| fs::write(server.dir().join(format!("go.{e164}")), "").unwrap();
@@ -177,9 +178,10 @@ fn a_number_is_free_when_nothing_of_its_program_runs_any_more() {
 fn people_end_conferences_of_a_unit_that_drains() {
     let server = RedisServer::start();
     let media = media_program(&server);
-    let _scheduler = alone(&server, "scheduler", "conference", &[]);
-    let drain = ["--cmu-program", &media, "--cmu-drain", "true", "--cmu-drain-limit", "1h"];
-    let unit = alone(&server, "unit", "cmu", &drain);
+    let _scheduler = alone(&server, "scheduler", "scheduler", &[]);
+    let drain =
+        ["--media-unit-program", &media, "--media-unit-drain", "true", "--media-unit-drain-limit", "1h"];
+    let unit = alone(&server, "unit", "media-unit", &drain);
     let mut client = Realm::of(&server);
     client.begin("1", "");
     eventually("its program to run", TIMEOUT, || {
@@ -198,12 +200,15 @@ fn people_end_conferences_of_a_unit_that_drains() {
 fn unit_draining_without_redis_reports_ended_conferences_later() {
     let server = RedisServer::start();
     let mut client = Realm::create(&server, &[]);
-    let unit = Process::new("unit", &["--roles", "cmu", "--realm", REALM, "--cmu-host", "127.0.0.1/unit"])
-        .behind_redis(server.port())
-        .with("ALLOT_CMU_PROGRAM", &media_program(&server))
-        .with("ALLOT_CMU_LEASE", "1h")
-        .with("ALLOT_CMU_DRAIN", "true")
-        .with("ALLOT_CMU_DRAIN_LIMIT", "1h");
+    let unit = Process::new(
+        "unit",
+        &["--roles", "media-unit", "--realm", REALM, "--media-unit-host", "127.0.0.1/unit"],
+    )
+    .behind_redis(server.port())
+    .with("ALLOT_MEDIA_UNIT_PROGRAM", &media_program(&server))
+    .with("ALLOT_MEDIA_UNIT_LEASE", "1h")
+    .with("ALLOT_MEDIA_UNIT_DRAIN", "true")
+    .with("ALLOT_MEDIA_UNIT_DRAIN_LIMIT", "1h");
     unit.start();
     eventually("the unit to be up", TIMEOUT, || client.stat("up") == 1 && unit.is_ready());
     client.begin("1", "");
@@ -224,15 +229,15 @@ fn unit_draining_without_redis_reports_ended_conferences_later() {
 #[test]
 fn a_unit_that_stops_itself_and_wakes_late_takes_nothing_back() {
     let server = RedisServer::start();
-    let _scheduler = alone(&server, "scheduler", "conference", &[]);
+    let _scheduler = alone(&server, "scheduler", "scheduler", &[]);
     let mut client = Realm::of(&server);
-    let late = alone(&server, "late", "cmu", &["--cmu-self-stop", "3500ms"]);
+    let late = alone(&server, "late", "media-unit", &["--media-unit-self-stop", "3500ms"]);
     for e164 in ["1", "2", "3"] {
         client.begin(e164, "");
     }
     eventually("all to be open", TIMEOUT, || client.stat("open") == 3);
     let (first, _, _) = client.place("1");
-    let _other = alone(&server, "other", "cmu", &[]);
+    let _other = alone(&server, "other", "media-unit", &[]);
     eventually("both units to be up", TIMEOUT, || client.stat("up") == 2);
     late.pause();
     let places = |client: &mut Realm| ["1", "2", "3"].map(|e164| client.place(e164));
@@ -261,10 +266,13 @@ fn unit_back_at_redis_sends_every_detail_again() {
     let mut client = Realm::create(&server, &[]);
     // It is there before there is anybody whom it could ask for details.
     let _proxy = alone(&server, "proxy", "data-proxy", &[]);
-    let unit = Process::new("unit", &["--roles", "cmu", "--realm", REALM, "--cmu-host", "127.0.0.1/unit"])
-        .behind_redis(server.port())
-        .with("ALLOT_CMU_PROGRAM", &media_program(&server))
-        .with("ALLOT_CMU_LEASE", "1h");
+    let unit = Process::new(
+        "unit",
+        &["--roles", "media-unit", "--realm", REALM, "--media-unit-host", "127.0.0.1/unit"],
+    )
+    .behind_redis(server.port())
+    .with("ALLOT_MEDIA_UNIT_PROGRAM", &media_program(&server))
+    .with("ALLOT_MEDIA_UNIT_LEASE", "1h");
     unit.start();
     eventually("the unit to be up", TIMEOUT, || client.stat("up") == 1 && unit.is_ready());
     let (_, epoch) = client.begin("1", "");
@@ -317,9 +325,14 @@ fn runs(pid: &str) -> bool {
 fn no_program_outlives_its_conference_or_its_unit() {
     let server = RedisServer::start();
     let media = stubborn(&server);
-    let _scheduler = alone(&server, "scheduler", "conference", &[]);
+    let _scheduler = alone(&server, "scheduler", "scheduler", &[]);
     let mut client = Realm::of(&server);
-    let unit = alone(&server, "unit", "cmu", &["--cmu-program", &media, "--cmu-stop-limit", "100ms"]);
+    let unit = alone(
+        &server,
+        "unit",
+        "media-unit",
+        &["--media-unit-program", &media, "--media-unit-stop-limit", "100ms"],
+    );
 
     client.begin("1", "");
     let all = processes(&server, "1");
@@ -336,13 +349,13 @@ fn no_program_outlives_its_conference_or_its_unit() {
     let unit = alone(
         &server,
         "unit",
-        "cmu",
+        "media-unit",
         &[
-            "--cmu-program",
+            "--media-unit-program",
             &media,
-            "--cmu-self-stop",
+            "--media-unit-self-stop",
             "2500ms",
-            "--cmu-lease",
+            "--media-unit-lease",
             "12s",
             "--redis-timeout",
             "5s",
@@ -395,10 +408,10 @@ fn unit_reports_the_load_that_its_program_prints() {
     fs::write(&printed, "100\n").unwrap();
     let mut client = Realm::create(&server, &[]);
     client.ok("CONF.REALM PLACE LOAD");
-    let often = ["--cmu-beat", "100ms", "--cmu-lease", "2s", "--redis-timeout", "300ms"];
+    let often = ["--media-unit-beat", "100ms", "--media-unit-lease", "2s", "--redis-timeout", "300ms"];
     let load = |client: &mut Realm| client.ok("CMU.LIST").array().last().map(|unit| unit.field("load"));
-    let program = ["--cmu-load-program", program.to_str().unwrap()];
-    let unit = alone(&server, "unit", "cmu", &[&often[..], &program].concat());
+    let program = ["--media-unit-load-program", program.to_str().unwrap()];
+    let unit = alone(&server, "unit", "media-unit", &[&often[..], &program].concat());
     eventually("its load", TIMEOUT, || load(&mut client) == Some(Reply::Int(100)));
     assert_eq!(client.code("CONF.CREATE 1"), "LIMIT");
     fs::write(&printed, "7.4\n").unwrap();
@@ -410,7 +423,7 @@ fn unit_reports_the_load_that_its_program_prints() {
     client.begin("2", "");
     drop(unit);
     // Without a program the unit reports the load of its host.
-    let _unit = alone(&server, "host", "cmu", &often);
+    let _unit = alone(&server, "host", "media-unit", &often);
     let host = |client: &mut Realm| {
         let units = client.ok("CMU.LIST");
         units.array().iter().any(|unit| {

@@ -31,8 +31,8 @@ fn a_leader_that_loses_redis_alone_lets_another_lead() {
 fn lone_scheduler_leads_again_after_giving_up_its_leadership() {
     let server = RedisServer::start();
     let mut client = Realm::create(&server, &[]);
-    let times = ["--cmu-lease", "3s", "--cmu-beat", "500ms", "--redis-timeout", "1s"];
-    let scheduler = alone(&server, "scheduler", "conference", &times);
+    let times = ["--media-unit-lease", "3s", "--media-unit-beat", "500ms", "--redis-timeout", "1s"];
+    let scheduler = alone(&server, "scheduler", "scheduler", &times);
     let term = |client: &mut Realm| client.ok("CONF.REALM").field("term").int();
     eventually("it to have claimed the realm", TIMEOUT, || term(&mut client) > 0);
     client.join("a:1:1");
@@ -51,7 +51,7 @@ fn lone_scheduler_leads_again_after_giving_up_its_leadership() {
 fn the_brake_holds_what_waits_as_well_until_it_is_lifted() {
     let server = RedisServer::start();
     let mut client = Realm::create(&server, &[]);
-    let scheduler = alone(&server, "scheduler", "conference", &["--conference-brake-lift", "1h"]);
+    let scheduler = alone(&server, "scheduler", "scheduler", &["--scheduler-brake-lift", "1h"]);
     eventually("it to have claimed the realm", TIMEOUT, || client.ok("CONF.REALM").field("term").int() > 0);
     client.ok("CMU.JOIN x:1:1 CAPACITY 3 LEASE 3600000000");
     let (cmu, epoch) = client.begin("1", "SIZE 3");
@@ -74,9 +74,9 @@ fn the_brake_holds_what_waits_as_well_until_it_is_lifted() {
 fn a_unit_whose_node_stands_is_not_down_before_the_grace() {
     let (server, zookeeper) = (RedisServer::start(), ZooKeeperServer::start());
     let (mut client, address) = (Realm::create(&server, &[]), zookeeper.address());
-    let with_zookeeper = ["--zookeeper-servers", &address, "--conference-grace", "1min"];
-    let _scheduler = alone(&server, "scheduler", "conference", &with_zookeeper);
-    let host = ["--roles", "cmu", "--realm", REALM, "--cmu-host", "127.0.0.1/unit"];
+    let with_zookeeper = ["--zookeeper-servers", &address, "--scheduler-grace", "1min"];
+    let _scheduler = alone(&server, "scheduler", "scheduler", &with_zookeeper);
+    let host = ["--roles", "media-unit", "--realm", REALM, "--media-unit-host", "127.0.0.1/unit"];
     let unit = Process::new("unit", &[&host[..], &["--zookeeper-servers", &address]].concat())
         .behind_redis(server.port());
     unit.start();
@@ -106,7 +106,7 @@ fn new_leader_asks_each_unit_for_its_conferences() {
     eventually("its lease to be over", TIMEOUT, || client.stat("unreachable") == 1);
     let mut epoch = epoch;
     for name in ["first", "second"] {
-        let _scheduler = alone(&server, name, "conference", &[]);
+        let _scheduler = alone(&server, name, "scheduler", &[]);
         // Nobody has told it yet that its unit has it.
         eventually("the living unit to be asked", TIMEOUT, || client.place("1").2 == "waiting");
         client.ok(&format!("CMU.REPORT a:1:1 HIGHEST {epoch} 1 {epoch}"));
@@ -150,7 +150,7 @@ fn metrics_show_how_many_units_cannot_be_lost() {
         client.open(e164);
     }
     // Two on each unit, and room for one more.
-    let scheduler = alone(&server, "scheduler", "conference", &[]);
+    let scheduler = alone(&server, "scheduler", "scheduler", &[]);
     let shown = || {
         let names = ["allot_scheduler_units_without_cover", "allot_scheduler_conferences_without_cover"];
         names.map(|name| scheduler.metric(name))

@@ -13,14 +13,14 @@ fn daemon(name: &str, more: &[&str]) -> Process {
     let host = format!("127.0.0.1/{name}");
     let arguments = [
         "--roles",
-        "conference,data-proxy,cmu",
+        "scheduler,data-proxy,media-unit",
         "--realm",
         REALM,
-        "--cmu-host",
+        "--media-unit-host",
         &host,
-        "--cmu-chatter",
+        "--media-unit-chatter",
         "100ms",
-        "--cmu-lease",
+        "--media-unit-lease",
         "3s",
         "--redis-timeout",
         "1s",
@@ -100,10 +100,13 @@ fn copy_ends_only_after_a_replica_has_the_reason() {
     let wire = Proxy::to(master.port());
     replica.command(&format!("REPLICAOF 127.0.0.1 {}", wire.port()));
     replica.wait_replica_synced();
-    let unit = Process::new("unit", &["--roles", "cmu", "--realm", REALM, "--cmu-host", "127.0.0.1/unit"])
-        .behind_redis(master.port())
-        .with("ALLOT_CMU_PROGRAM", &media_program(&master))
-        .with("ALLOT_CMU_LEASE", "1min");
+    let unit = Process::new(
+        "unit",
+        &["--roles", "media-unit", "--realm", REALM, "--media-unit-host", "127.0.0.1/unit"],
+    )
+    .behind_redis(master.port())
+    .with("ALLOT_MEDIA_UNIT_PROGRAM", &media_program(&master))
+    .with("ALLOT_MEDIA_UNIT_LEASE", "1min");
     unit.start();
     eventually("the unit to be ready", TIMEOUT, || unit.is_ready());
     let mut client = Realm::of(&master);

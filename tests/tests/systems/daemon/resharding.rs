@@ -45,8 +45,10 @@ fn reshard(from: &RedisServer, to: &RedisServer, count: usize) {
 fn daemon(name: &str, roles: &str, nodes: &str) -> Process {
     let host = format!("127.0.0.1/{name}");
     let arguments = ["--roles", roles, "--name", name, "--realm", REALM, "--redis-cluster", nodes];
-    let process =
-        Process::new(name, &[&arguments[..], &["--cmu-host", &host, "--cmu-capacity", "100000"]].concat());
+    let process = Process::new(
+        name,
+        &[&arguments[..], &["--media-unit-host", &host, "--media-unit-capacity", "100000"]].concat(),
+    );
     process.start();
     eventually("the daemon to be ready", TIMEOUT, || process.is_ready());
     process

@@ -17,7 +17,7 @@ fn settings_are_checked_before_anything_begins() {
     assert!(checked.out.contains("roles: scheduler, data-proxy, media-unit\n"), "{}", checked.out);
     assert!(checked.out.contains("coordination is within the process"), "{}", checked.out);
     let wrong = server.dir().join("wrong.toml");
-    fs::write(&wrong, "[cmu]\ncapcity = 5\n").unwrap();
+    fs::write(&wrong, "[media-unit]\ncapcity = 5\n").unwrap();
     let refused = run_daemon(&server, &["check-config", wrong.to_str().unwrap()]).ended(3);
     assert!(refused.err.contains("wrong.toml") && refused.err.contains("line 2"), "{}", refused.err);
     assert!(refused.err.contains("expected") && refused.err.contains("capacity"), "{}", refused.err);
@@ -65,7 +65,12 @@ fn missing_settings_of_a_role_are_found_before_it_starts() {
 fn a_second_signal_ends_it_at_once() {
     let server = RedisServer::start();
     // It would drain for an hour: there is no other unit.
-    let unit = alone(&server, "unit", "cmu", &["--cmu-drain", "true", "--cmu-drain-limit", "1h"]);
+    let unit = alone(
+        &server,
+        "unit",
+        "media-unit",
+        &["--media-unit-drain", "true", "--media-unit-drain-limit", "1h"],
+    );
     let mut client = Realm::of(&server);
     client.begin("1", "");
     eventually("the conference to be open", TIMEOUT, || client.place("1").2 == "open");
@@ -150,7 +155,7 @@ fn people_hear_when_no_replica_confirms_what_they_did() {
     let file = server.dir().join("allot.toml");
     fs::write(
         &file,
-        "[conference]
+        "[scheduler]
 wait-replicas = 0
 ",
     )
@@ -160,16 +165,16 @@ wait-replicas = 0
         ("conference create x".to_owned(), true),
         ("conference move m".to_owned(), true),
         ("conference release x".to_owned(), true),
-        ("conference create y --conference-wait-replicas 0".to_owned(), false),
-        ("conference release y --conference-wait-replicas 0".to_owned(), false),
+        ("conference create y --scheduler-wait-replicas 0".to_owned(), false),
+        ("conference release y --scheduler-wait-replicas 0".to_owned(), false),
         (format!("conference move n {nobody}"), false),
-        (format!("conference create z {nobody} --conference-wait-replicas 1 --conference-wait 50ms"), true),
+        (format!("conference create z {nobody} --scheduler-wait-replicas 1 --scheduler-wait 50ms"), true),
     ] {
         let done = people(&line).ok();
         assert_eq!(done.err.contains("not enough replicas confirmed"), warned, "{line}: {}", done.err);
         assert!(done.out.contains("state"), "{line}: {}", done.out);
     }
-    for (more, warned) in [(&[][..], true), (&["--conference-wait-replicas", "0"][..], false)] {
+    for (more, warned) in [(&[][..], true), (&["--scheduler-wait-replicas", "0"][..], false)] {
         let drain = ["units", "--realm", REALM, "drain", UNITS[0], "--move"];
         let done = run(&server, &[&drain[..], more].concat()).ok();
         assert_eq!(done.err.contains("not enough replicas confirmed"), warned, "{more:?}: {}", done.err);
@@ -182,8 +187,8 @@ fn hanging_replica_is_reported_unless_none_is_required() {
         let (server, replica) = (RedisServer::start(), RedisServer::start());
         let mut client = Realm::create(&server, &[]);
         replica.replica_of(&server);
-        let wait = ["--conference-wait-replicas", replicas];
-        let unit = alone(&server, "unit", "cmu", &wait);
+        let wait = ["--scheduler-wait-replicas", replicas];
+        let unit = alone(&server, "unit", "media-unit", &wait);
         let (cmu, _) = client.begin("1", "");
         eventually("the conference to be open", TIMEOUT, || client.place("1").2 == "open");
         replica.pause();
@@ -202,7 +207,7 @@ fn hanging_replica_is_reported_unless_none_is_required() {
         assert_eq!(missing(&unit, "unit"), missed, "of {replicas}");
         unit.kill9();
         // The same for what a scheduler places: on one unit, then on the next.
-        let scheduler = alone(&server, "scheduler", "conference", &wait);
+        let scheduler = alone(&server, "scheduler", "scheduler", &wait);
         let granted = || scheduler.metric("allot_scheduler_grants_total").unwrap_or_default();
         let mut last = cmu;
         for (next, grants) in [("b:1:1", 1.0), ("c:1:1", 2.0)] {
@@ -219,10 +224,13 @@ fn hanging_replica_is_reported_unless_none_is_required() {
 fn details_that_were_lost_are_told_again() {
     let server = RedisServer::start();
     let media = media_program(&server);
-    let _scheduler = alone(&server, "scheduler", "conference", &[]);
-    let unit = Process::new("unit", &["--roles", "cmu", "--realm", REALM, "--cmu-host", "127.0.0.1/unit"])
-        .behind_redis(server.port())
-        .with("ALLOT_CMU_PROGRAM", &media);
+    let _scheduler = alone(&server, "scheduler", "scheduler", &[]);
+    let unit = Process::new(
+        "unit",
+        &["--roles", "media-unit", "--realm", REALM, "--media-unit-host", "127.0.0.1/unit"],
+    )
+    .behind_redis(server.port())
+    .with("ALLOT_MEDIA_UNIT_PROGRAM", &media);
     unit.start();
     let mut client = Realm::of(&server);
     eventually("the unit to be up", TIMEOUT, || {
@@ -288,7 +296,7 @@ fn a_flag_stands_over_the_environment_and_that_over_the_file() {
 #[test]
 fn the_log_may_be_json_a_line_an_event() {
     let server = RedisServer::start();
-    let scheduler = alone(&server, "scheduler", "conference", &["--log-format", "json"]);
+    let scheduler = alone(&server, "scheduler", "scheduler", &["--log-format", "json"]);
     let mut client = Realm::of(&server);
     eventually("the realm to be claimed", TIMEOUT, || client.ok("CONF.REALM").field("term").int() >= 1);
     assert!(scheduler.terminate().success());
@@ -296,7 +304,7 @@ fn the_log_may_be_json_a_line_an_event() {
     let events: Vec<serde_json::Value> =
         log.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"))).collect();
     for (message, field, value) in
-        [("role starts", "name", "scheduler".into()), ("this scheduler leads", "term", 1.into())]
+        [("part starts", "name", "scheduler".into()), ("this scheduler leads", "term", 1.into())]
     {
         let event = events.iter().find(|event| event["message"] == message);
         let event = event.unwrap_or_else(|| panic!("no {message:?} in {log}"));
@@ -308,7 +316,7 @@ fn the_log_may_be_json_a_line_an_event() {
 fn roles_recover_from_lost_messages() {
     let server = RedisServer::start();
     let media = media_program(&server);
-    let all = alone(&server, "all", "conference,data-proxy,cmu", &["--cmu-program", &media]);
+    let all = alone(&server, "all", "scheduler,data-proxy,media-unit", &["--media-unit-program", &media]);
     let mut client = Realm::of(&server);
     let (cmu, _) = client.begin("1", "");
     let written = || all.metric("allot_proxy_messages_total{outcome=\"written\"}").unwrap_or_default();
@@ -331,7 +339,7 @@ fn roles_recover_from_lost_messages() {
 #[test]
 fn one_process_plays_all_roles_without_a_zookeeper_and_says_so() {
     let server = RedisServer::start();
-    let all = alone(&server, "all", "conference,data-proxy,cmu", &["--cmu-chatter", "100ms"]);
+    let all = alone(&server, "all", "scheduler,data-proxy,media-unit", &["--media-unit-chatter", "100ms"]);
     assert!(all.log().contains("no ZooKeeper is configured"), "{}", all.log());
     let realm = ["--realm", REALM];
     let created = run(
@@ -378,7 +386,7 @@ fn one_process_plays_all_roles_without_a_zookeeper_and_says_so() {
 #[test]
 fn a_later_process_without_a_zookeeper_takes_the_realm_over() {
     let server = RedisServer::start();
-    let first = alone(&server, "first", "conference", &[]);
+    let first = alone(&server, "first", "scheduler", &[]);
     let mut client = Realm::of(&server);
     let mut claimed_by = |name: &str| {
         eventually(&format!("the {name} to have claimed the realm"), TIMEOUT, || {
@@ -387,7 +395,7 @@ fn a_later_process_without_a_zookeeper_takes_the_realm_over() {
     };
     claimed_by("first");
     first.kill9();
-    let second = alone(&server, "second", "conference", &[]);
+    let second = alone(&server, "second", "scheduler", &[]);
     claimed_by("second");
     assert!(client.ok("CONF.REALM").field("term").int() >= 2);
     // A claim by somebody later shuts it out, until an operator lets it in again.
@@ -407,7 +415,7 @@ fn a_later_process_without_a_zookeeper_takes_the_realm_over() {
 #[test]
 fn not_ready_is_not_dead() {
     let server = RedisServer::start();
-    let all = alone(&server, "all", "conference,data-proxy,cmu", &[]);
+    let all = alone(&server, "all", "scheduler,data-proxy,media-unit", &[]);
     server.kill9();
     eventually("the process not to be ready", TIMEOUT, || {
         all.http("/readyz").is_some_and(|(status, body)| status == 503 && body.contains("session with Redis"))
@@ -424,7 +432,7 @@ fn a_scheduler_that_is_asked_to_end_hands_over_at_once() {
     let (server, zookeeper) = (RedisServer::start(), ZooKeeperServer::start());
     let address = zookeeper.address();
     let start = |name| {
-        alone(&server, name, "conference", &["--zookeeper-servers", &address, "--zookeeper-session", "30s"])
+        alone(&server, name, "scheduler", &["--zookeeper-servers", &address, "--zookeeper-session", "30s"])
     };
     let mut schedulers = [start("first"), start("second")];
     let mut client = Realm::of(&server);
@@ -449,14 +457,14 @@ fn a_scheduler_that_is_asked_to_end_hands_over_at_once() {
 #[test]
 fn a_unit_that_is_asked_to_end_has_its_conferences_moved_away_first() {
     let server = RedisServer::start();
-    let _scheduler = alone(&server, "scheduler", "conference", &[]);
-    let leaving = alone(&server, "leaving", "cmu", &["--cmu-drain", "true"]);
+    let _scheduler = alone(&server, "scheduler", "scheduler", &[]);
+    let leaving = alone(&server, "leaving", "media-unit", &["--media-unit-drain", "true"]);
     let mut client = Realm::of(&server);
     for number in 0..20 {
         client.begin(&format!("49{number}"), "");
     }
     eventually("all to be open", TIMEOUT, || client.stat("open") == 20);
-    let staying = alone(&server, "staying", "cmu", &[]);
+    let staying = alone(&server, "staying", "media-unit", &[]);
     eventually("the other unit to be up", TIMEOUT, || client.stat("up") == 2);
     assert!(leaving.terminate().success());
     assert_eq!(client.stat("open"), 20);
@@ -472,14 +480,18 @@ fn a_unit_that_is_asked_to_end_has_its_conferences_moved_away_first() {
 #[test]
 fn a_unit_whose_place_another_takes_ends() {
     let server = RedisServer::start();
-    let _scheduler = alone(&server, "scheduler", "conference", &[]);
-    let first = alone(&server, "unit", "cmu", &[]);
+    let _scheduler = alone(&server, "scheduler", "scheduler", &[]);
+    let first = alone(&server, "unit", "media-unit", &[]);
     let mut client = Realm::of(&server);
     client.begin("1", "");
     eventually("the conference to be open", TIMEOUT, || client.place("1").2 == "open");
-    let second = alone(&server, "unit", "cmu", &[]);
+    let second = alone(&server, "unit", "media-unit", &[]);
     assert_eq!(first.wait_for_end().code(), Some(3));
-    assert!(first.log().contains("was replaced") && first.log().contains("cmu.host"), "{}", first.log());
+    assert!(
+        first.log().contains("was replaced") && first.log().contains("media-unit.host"),
+        "{}",
+        first.log()
+    );
     eventually("the other to have its conference", TIMEOUT, || {
         second.metric("allot_unit_conferences") == Some(1.0) && client.place("1").2 == "open"
     });
@@ -487,10 +499,11 @@ fn a_unit_whose_place_another_takes_ends() {
 
 #[test]
 fn a_unit_that_does_not_know_its_address_waits_until_it_does() {
-    let unit = Process::new("unit", &["--roles", "cmu", "--redis-url", "redis://nowhere.invalid:6379"]);
+    let unit =
+        Process::new("unit", &["--roles", "media-unit", "--redis-url", "redis://nowhere.invalid:6379"]);
     unit.start();
     eventually("it to say what it lacks", TIMEOUT, || {
-        unit.http("/readyz").is_some_and(|(status, body)| status == 503 && body.contains("cmu.host"))
+        unit.http("/readyz").is_some_and(|(status, body)| status == 503 && body.contains("media-unit.host"))
     });
     assert!(!unit.log().contains("unit begins"), "it took some address for its own");
     assert!(unit.terminate().success());

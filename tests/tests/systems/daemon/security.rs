@@ -65,9 +65,9 @@ fn daemon(server: &RedisServer, role: &str, user: &str) -> Process {
             &url,
             "--redis-user",
             user,
-            "--cmu-host",
+            "--media-unit-host",
             &host,
-            "--cmu-chatter",
+            "--media-unit-chatter",
             "100ms",
         ],
     )
@@ -85,9 +85,9 @@ fn each_role_can_do_its_work_and_nothing_else() {
     // Whose word on changes of owner is asked for.
     replica.replica_of(&server);
     let processes = [
-        daemon(&server, "conference", "scheduler"),
+        daemon(&server, "scheduler", "scheduler"),
         daemon(&server, "data-proxy", "proxy"),
-        daemon(&server, "cmu", "unit"),
+        daemon(&server, "media-unit", "unit"),
     ];
     eventually("all to be ready", TIMEOUT, || processes.iter().all(Process::is_ready));
 
@@ -125,7 +125,7 @@ fn each_role_can_do_its_work_and_nothing_else() {
         client.words(&format!("CONF.INFO {REALM} 51")).field("state") == Reply::bulk("open")
     });
     assert!(processes[2].terminate().success());
-    let unit = daemon(&server, "cmu", "unit");
+    let unit = daemon(&server, "media-unit", "unit");
     eventually("it to be open on the unit that came", TIMEOUT, || {
         let record = client.words(&format!("CONF.INFO {REALM} 51"));
         record.field("state") == Reply::bulk("open")
@@ -339,7 +339,16 @@ fn secrets_are_in_no_log_and_in_the_environment_of_no_program() {
     let (url, program) = (server.url(), format!("{} {}", media.display(), server.dir().display()));
     let unit = Process::new(
         "unit",
-        &["--roles", "cmu", "--redis-url", &url, "--redis-user", "unit", "--cmu-host", "127.0.0.1/u"],
+        &[
+            "--roles",
+            "media-unit",
+            "--redis-url",
+            &url,
+            "--redis-user",
+            "unit",
+            "--media-unit-host",
+            "127.0.0.1/u",
+        ],
     );
     let secrets = [
         "ALLOT_REDIS_PASSWORD",
@@ -352,7 +361,7 @@ fn secrets_are_in_no_log_and_in_the_environment_of_no_program() {
         "ALLOT_REDIS",
     ];
     let unit = secrets.iter().fold(unit, |unit, name| unit.with(name, SECRET));
-    let unit = unit.with("ALLOT_CMU_PROGRAM", &program).with("ALLOT_LOG", "trace");
+    let unit = unit.with("ALLOT_MEDIA_UNIT_PROGRAM", &program).with("ALLOT_LOG", "trace");
     unit.start();
     eventually("the unit to be ready", TIMEOUT, || unit.is_ready());
     admin.words(&format!("CONF.CREATE {REALM} 49 REQUEST r"));
@@ -379,7 +388,7 @@ fn redis_is_spoken_to_by_tls_and_only_with_a_certificate_that_is_trusted() {
             name,
             &[
                 "--roles",
-                "cmu",
+                "media-unit",
                 "--redis-url",
                 &url,
                 "--redis-ca-file",
@@ -388,7 +397,7 @@ fn redis_is_spoken_to_by_tls_and_only_with_a_certificate_that_is_trusted() {
                 "unit",
                 "--redis-password-file",
                 &password,
-                "--cmu-host",
+                "--media-unit-host",
                 "127.0.0.1/tls",
             ],
         );
@@ -422,7 +431,7 @@ fn a_scheduler_that_may_not_ask_replicas_goes_on() {
     for cmu in ["a:1:1", "b:1:1"] {
         admin.words(&format!("CMU.JOIN {REALM} {cmu} CAPACITY 10 LEASE 3600000"));
     }
-    let scheduler = daemon(&server, "conference", "scheduler");
+    let scheduler = daemon(&server, "scheduler", "scheduler");
     eventually("it to have claimed the realm", TIMEOUT, || scheduler.log().contains("realm claimed"));
     let granted = || scheduler.metric("allot_scheduler_grants_total").unwrap_or_default();
     for (number, wanted) in [("1", 1.0), ("2", 2.0)] {

@@ -21,14 +21,14 @@ fn zookeeper_nodes_belong_to_their_user_alone() {
         "all",
         &[
             "--roles",
-            "conference,cmu",
+            "scheduler,media-unit",
             "--redis-url",
             &url,
             "--zookeeper-servers",
             &address,
             "--zookeeper-user",
             "allot",
-            "--cmu-host",
+            "--media-unit-host",
             "127.0.0.1/z",
         ],
     )
@@ -68,7 +68,7 @@ fn zookeeper_nodes_belong_to_their_user_alone() {
     fs::write(&file, format!("{SECRET}\n")).unwrap();
     let (path, user) = (file.display().to_string(), ["--zookeeper-user", "allot"]);
     let stores = ["--redis-url", &url, "--zookeeper-servers", &address, "--zookeeper-password-file", &path];
-    let next = Process::new("next", &[&["--roles", "conference"][..], &stores, &user].concat());
+    let next = Process::new("next", &[&["--roles", "scheduler"][..], &stores, &user].concat());
     next.start();
     eventually("the next to lead", TIMEOUT, || {
         next.metric("allot_scheduler_leading") == Some(1.0) && next.is_ready()
@@ -94,7 +94,7 @@ fn a_scheduler_that_may_not_read_the_units_gives_its_lead_up() {
     ensure(anybody(), &format!("/allot/{REALM}"));
     ensure(anybody().with_digest("another", SECRET), &units);
     let stores = ["--redis-url", &url, "--zookeeper-servers", &address];
-    let scheduler = Process::new("scheduler", &[&["--roles", "conference"][..], &stores].concat());
+    let scheduler = Process::new("scheduler", &[&["--roles", "scheduler"][..], &stores].concat());
     scheduler.start();
     eventually("it to give its lead up", TIMEOUT, || {
         scheduler.log().contains("the units in ZooKeeper cannot be read; giving leadership up")

@@ -65,7 +65,9 @@ impl Candidate for Accounts<'_> {
         metrics::gauge!("allot_accounts_leading").set(1.0);
         metrics::gauge!("allot_accounts_term").set(term as f64);
         if let Some(mut leader) = AccountsLeader::new(context, &leadership) {
-            LeaderSession::new(context, PART, leadership, context.config.cmu.lease).run(&mut leader).await;
+            LeaderSession::new(context, PART, leadership, context.config.media_unit.lease)
+                .run(&mut leader)
+                .await;
         }
         metrics::gauge!("allot_accounts_leading").set(0.0);
         info!(term, "this process stopped assigning accounts");

@@ -95,7 +95,7 @@ impl LoadMeter {
 /// Runs the program, and reads the load that it prints.
 async fn run(argv: Vec<String>, limit: Duration) -> Result<u8, String> {
     let name = argv.first().cloned().unwrap_or_default();
-    let fault = |error: std::io::Error| format!("cmu.load-program {name} does not start: {error}");
+    let fault = |error: std::io::Error| format!("media-unit.load-program {name} does not start: {error}");
     let child = program::command_with_parent_death_signal(&argv)
         .map_err(fault)?
         .stdin(Stdio::null())
@@ -107,13 +107,14 @@ async fn run(argv: Vec<String>, limit: Duration) -> Result<u8, String> {
     let child = SupervisedChild::supervise(child, Watchdog::disconnected()).map_err(fault)?;
     let output = timeout(limit, child.output())
         .await
-        .map_err(|_| format!("cmu.load-program {name} did not end within {limit:?}"))?
-        .map_err(|error| format!("cmu.load-program {name}: {error}"))?;
+        .map_err(|_| format!("media-unit.load-program {name} did not end within {limit:?}"))?
+        .map_err(|error| format!("media-unit.load-program {name}: {error}"))?;
     if !output.status.success() {
-        return Err(format!("cmu.load-program {name} ended with {}", output.status));
+        return Err(format!("media-unit.load-program {name} ended with {}", output.status));
     }
-    percent(&String::from_utf8_lossy(&output.stdout))
-        .ok_or_else(|| format!("cmu.load-program {name} printed no number; let it print the load in percent"))
+    percent(&String::from_utf8_lossy(&output.stdout)).ok_or_else(|| {
+        format!("media-unit.load-program {name} printed no number; let it print the load in percent")
+    })
 }
 
 /// The number in the first line, limited to 0 to 100.

@@ -37,7 +37,7 @@ pub(crate) async fn run(context: Context) -> Result<()> {
             UnitEnd::Shutdown => return Ok(()),
             UnitEnd::Replaced => bail!(
                 "unit {cmu} was replaced: another unit joined on host '{host}', and this one has ended all its \
-                 conferences. If several units share an address, set cmu.host of each, e.g. {host}/b"
+                 conferences. If several units share an address, set media-unit.host of each, e.g. {host}/b"
             ),
             UnitEnd::CutOff => {
                 warn!(

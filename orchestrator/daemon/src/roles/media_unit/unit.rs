@@ -21,7 +21,7 @@ use super::details::{DetailUpdate, Details};
 use super::load::LoadMeter;
 use super::media::{Media, MediaEvent, MediaProgram};
 use super::name;
-use crate::config::CmuConfig;
+use crate::config::MediaUnitConfig;
 use crate::roles::context::RoleContext as Context;
 use crate::roles::info_stream;
 use allot_client::streams::{self, Commands};
@@ -90,7 +90,7 @@ enum Completed {
 /// One incarnation.
 pub(super) struct Unit<'a> {
     context: &'a Context,
-    config: &'a CmuConfig,
+    config: &'a MediaUnitConfig,
     cmu: String,
     conferences: LocalConferences,
     details: Details,
@@ -119,7 +119,7 @@ pub(super) struct Unit<'a> {
 impl<'a> Unit<'a> {
     /// An incarnation that first sends the ends which earlier incarnations left unacknowledged.
     pub(super) fn new(context: &'a Context, cmu: String, ends: UnacknowledgedEnds) -> Self {
-        let config = &context.config.cmu;
+        let config = &context.config.media_unit;
         let (sender, media_events) = mpsc::channel(MEDIA_EVENTS);
         let program = MediaProgram { argv: config.program.clone(), stop_limit: config.stop_limit };
         Self {

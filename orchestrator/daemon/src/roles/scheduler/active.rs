@@ -14,7 +14,7 @@ use super::mass_failure_guard::{Decision, Limits, MassFailureGuard, ReleaseReaso
 use super::rate_limiter::RateLimiter;
 use super::unit_list::{Totals, TotalsMetrics, UnitList};
 use super::unit_nodes::UnitNodes;
-use crate::config::ConferenceConfig;
+use crate::config::SchedulerConfig;
 use crate::roles::context::RoleContext as Context;
 use allot_client::{Error, RealmStore, Session, UnitRow};
 use allot_coordination::Leadership;
@@ -48,7 +48,7 @@ const LONGEST_LEASE: Duration = Duration::from_secs(60);
 /// The leading scheduler in one term.
 pub(super) struct ActiveScheduler<'a> {
     context: &'a Context,
-    config: &'a ConferenceConfig,
+    config: &'a SchedulerConfig,
     nodes: &'a mut UnitNodes,
     leadership: Leadership,
     detector: FailureDetector,
@@ -79,7 +79,7 @@ pub(super) struct ActiveScheduler<'a> {
 
 impl<'a> ActiveScheduler<'a> {
     pub(super) fn new(context: &'a Context, nodes: &'a mut UnitNodes, leadership: Leadership) -> Self {
-        let config = &context.config.conference;
+        let config = &context.config.scheduler;
         let limits = Limits {
             percent: config.brake_percent,
             least: config.brake_least,
@@ -248,7 +248,7 @@ impl ActiveScheduler<'_> {
     fn note_leases(&mut self, leader: &mut LeaderSession<'_>, units: &[UnitRow]) {
         let leases =
             || units.iter().filter(|unit| Liveness::of(unit) != Liveness::Down).map(|unit| unit.lease);
-        let longest = leases().max().unwrap_or(self.context.config.cmu.lease).min(LONGEST_LEASE);
+        let longest = leases().max().unwrap_or(self.context.config.media_unit.lease).min(LONGEST_LEASE);
         self.brake.set_leases(longest, self.claimed);
         leader.set_longest_lease(leases().filter(|lease| *lease <= LONGEST_LEASE).max().unwrap_or_default());
     }

@@ -51,7 +51,7 @@ impl Candidate for Scheduler<'_> {
         info!(term, "this scheduler leads");
         metrics::gauge!("allot_scheduler_leading").set(1.0);
         metrics::gauge!("allot_scheduler_term").set(term as f64);
-        let lease = self.context.config.cmu.lease;
+        let lease = self.context.config.media_unit.lease;
         let session = LeaderSession::new(self.context, PART, leadership.clone(), lease);
         session.run(&mut ActiveScheduler::new(self.context, &mut self.nodes, leadership)).await;
         metrics::gauge!("allot_scheduler_leading").set(0.0);

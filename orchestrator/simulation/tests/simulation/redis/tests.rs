@@ -293,3 +293,8 @@ fn stalled_connection_answers_when_it_moves_again() {
         assert!(store.beat("a:1:1", None).await.unwrap_err().ends_session(), "no answer in time");
     });
 }
+
+#[test]
+fn client_knows_the_reserved_names_of_details() {
+    assert_eq!(allot_client::RESERVED_DETAILS, allot_core::conf::conference::RESERVED_DETAILS);
+}

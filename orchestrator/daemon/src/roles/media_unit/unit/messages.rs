@@ -59,7 +59,7 @@ impl Unit<'_> {
     /// confirmation. After a wait in vain, the next release waits for one answer only.
     async fn confirm_releases(&mut self, store: &RealmStore, session: &mut Session) -> Result<(), Error> {
         let context = self.context;
-        let config = &context.config.conference;
+        let config = &context.config.scheduler;
         if config.wait_replicas == 0 {
             return Ok(());
         }

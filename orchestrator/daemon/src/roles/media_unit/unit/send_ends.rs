@@ -30,7 +30,7 @@ impl Unit<'_> {
     /// Waits until a replica confirms what was written in this session; whether one did in time. Writes without
     /// confirmation stay in effect.
     pub(super) async fn wait_for_replicas(&mut self, session: &mut Session) -> Result<bool, Error> {
-        let config = &self.context.config.conference;
+        let config = &self.context.config.scheduler;
         // The number of replicas may have changed since the session began.
         session.check_master().await?;
         match session.wait(config.wait_replicas, config.wait).await {

@@ -30,11 +30,11 @@ fn context_with(server: &Server, self_stop: Option<u64>) -> (Context, watch::Sen
     let mut given = Given::default();
     given.redis.url = Some(format!("redis://127.0.0.1:{}", server.port));
     given.redis.timeout = Some(Span::ms(ANSWER_TIMEOUT_MS));
-    given.conference.wait = Some(Span::ms(100));
+    given.scheduler.wait = Some(Span::ms(100));
     given.accounts.wait = Some(Span::ms(100));
-    given.cmu.beat = Some(Span::ms(50));
-    given.cmu.self_stop = self_stop.map(Span::ms);
-    given.cmu.lease = Some(Span::ms(10_000));
+    given.media_unit.beat = Some(Span::ms(50));
+    given.media_unit.self_stop = self_stop.map(Span::ms);
+    given.media_unit.lease = Some(Span::ms(10_000));
     let config = Config::resolve(&given).unwrap();
     let (asked, shutdown) = allot_runtime::shutdown_channel();
     let connector = Arc::new(InProcess::new(Duration::from_secs(4)));
@@ -43,7 +43,7 @@ fn context_with(server: &Server, self_stop: Option<u64>) -> (Context, watch::Sen
         process: allot_runtime::Context {
             name: "n".to_owned(),
             servers: config.servers.clone(),
-            host: config.cmu.host.clone(),
+            host: config.media_unit.host.clone(),
             coordinator: Coordinator::start(connector, &Settings::default()),
             standalone: true,
             health: allot_runtime::Health::default(),
