@@ -7,10 +7,17 @@ use redis::Value;
 use super::entry::{Entry, read_list, read_reply};
 use crate::connection::{Connection, command, query};
 use crate::error::Error;
-use crate::record::Record;
 
-/// A consumer that took nothing for this long, and has no unacknowledged entries, is removed.
-const FORGET_AFTER: Duration = Duration::from_secs(3600);
+/// Removes idle consumers from the group `ARGV[1]` of a stream, except the consumer `ARGV[2]`.
+const REMOVE_IDLE: &str = "\
+for _, fields in ipairs(redis.call('XINFO', 'CONSUMERS', KEYS[1], ARGV[1])) do
+  local consumer = {}
+  for at = 1, #fields, 2 do consumer[fields[at]] = fields[at + 1] end
+  local idle = consumer.pending == 0 and consumer.idle > tonumber(ARGV[3])
+  if idle and consumer.name ~= ARGV[2] then
+    redis.call('XGROUP', 'DELCONSUMER', KEYS[1], ARGV[1], consumer.name)
+  end
+end";
 
 /// A consumer's place in a group.
 #[derive(Debug, Clone)]
@@ -112,20 +119,13 @@ impl Group {
         query::<Value>(&mut self.connection, &command).await.map(drop)
     }
 
-    /// Removes consumers that are gone. A consumer with unacknowledged entries stays until others have claimed these
-    /// entries.
-    pub async fn tidy(&mut self) -> Result<(), Error> {
-        let list = command("XINFO").arg("CONSUMERS").arg(&self.stream).arg(&self.name).clone();
-        for consumer in Record::read_list(query(&mut self.connection, &list).await?)? {
-            let (name, pending, idle): (String, u64, u64) =
-                (consumer.get("name")?, consumer.get("pending")?, consumer.get("idle")?);
-            let gone = Duration::from_millis(idle) > FORGET_AFTER && pending == 0;
-            if gone && name != self.consumer {
-                let mut remove = command("XGROUP");
-                remove.arg("DELCONSUMER").arg(&self.stream).arg(&self.name).arg(&name);
-                query::<Value>(&mut self.connection, &remove).await?;
-            }
-        }
-        Ok(())
+    /// Removes the consumers that took nothing for this long, and have no unacknowledged entries. The server decides and
+    /// removes in one step: a consumer that seems to be gone may only be quiet, and an entry that it took after it was found
+    /// idle would be lost with it.
+    pub async fn tidy(&mut self, idle: Duration) -> Result<(), Error> {
+        let mut command = command("EVAL");
+        command.arg(REMOVE_IDLE).arg(1).arg(&self.stream).arg(&self.name).arg(&self.consumer);
+        command.arg(idle.as_millis() as u64);
+        query::<Value>(&mut self.connection, &command).await.map(drop)
     }
 }

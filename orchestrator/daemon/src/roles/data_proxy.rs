@@ -19,6 +19,8 @@ use allot_client::{Error, Node, RealmStore, Session};
 const PART: &str = "data-proxy";
 /// Interval at which consumers that are gone are removed from the group.
 const TIDY_INTERVAL: Duration = Duration::from_secs(60);
+/// After how long without a message a consumer is removed that has nothing left to acknowledge.
+const FORGET_AFTER: Duration = Duration::from_secs(3600);
 /// Pause before the group is joined again after a request was refused.
 const REJOIN_PAUSE: Duration = Duration::from_millis(500);
 
@@ -32,7 +34,7 @@ pub(crate) async fn run(context: Context) -> Result<()> {
             context: &context,
             batch,
             details_requested_from,
-            messages: ["written", "refused", "odd"]
+            messages: ["written", "refused", "malformed"]
                 .map(|outcome| metrics::counter!("allot_proxy_messages_total", "outcome" => outcome)),
         };
         let began = Instant::now();
@@ -60,7 +62,7 @@ struct Proxy<'a> {
     batch: u32,
     /// The server on which all units were last asked for all their details.
     details_requested_from: Option<Node>,
-    /// The metrics that count messages: written, refused, and of an unknown form. They are looked up only once.
+    /// The metrics that count messages: written, refused, and malformed. They are looked up only once.
     messages: [metrics::Counter; 3],
 }
 
@@ -101,7 +103,7 @@ impl Proxy<'_> {
             }
             if tidied.elapsed() >= TIDY_INTERVAL {
                 tidied = Instant::now();
-                group.tidy().await?;
+                group.tidy(FORGET_AFTER).await?;
             }
         }
         // The last request may have taken messages whose reply did not arrive.

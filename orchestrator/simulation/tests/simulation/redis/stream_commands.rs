@@ -37,7 +37,7 @@ pub(super) fn run(
         }
         b"XGROUP" => group(database, &mut arguments, log),
         b"XAUTOCLAIM" => claim(database, clock, &mut arguments, log),
-        b"XINFO" => consumers(database, clock, &mut arguments),
+        b"EVAL" => remove_idle(database, clock, &mut arguments, log),
         b"HSET" => {
             let key = arguments.word();
             let fields = pairs(&mut arguments);
@@ -134,18 +134,13 @@ fn read_group(
 }
 
 fn group(database: &mut Database, arguments: &mut Arguments<'_>, log: &mut Vec<Write>) -> Reply {
-    let (what, key, group) = (arguments.text(), arguments.word(), arguments.word());
-    if what == b"CREATE" {
-        if find(database, &key, &group).is_some() {
-            return reply::error("BUSYGROUP Consumer Group name already exists");
-        }
-        write(database, log, Write::CreateGroup { key, group, from: id_of(arguments.text()) });
-        return Reply::Okay;
+    assert_eq!(arguments.text(), b"CREATE", "programs remove consumers by a script");
+    let (key, group) = (arguments.word(), arguments.word());
+    if find(database, &key, &group).is_some() {
+        return reply::error("BUSYGROUP Consumer Group name already exists");
     }
-    assert_eq!(what, b"DELCONSUMER", "programs create groups and remove consumers");
-    let consumer = arguments.word();
-    write(database, log, Write::RemoveConsumer { key, group, consumer });
-    Reply::Int(0)
+    write(database, log, Write::CreateGroup { key, group, from: id_of(arguments.text()) });
+    Reply::Okay
 }
 
 fn claim(database: &mut Database, clock: i64, arguments: &mut Arguments<'_>, log: &mut Vec<Write>) -> Reply {
@@ -162,19 +157,29 @@ fn claim(database: &mut Database, clock: i64, arguments: &mut Arguments<'_>, log
     Reply::Array(vec![reply::id(next.unwrap_or_default()), Reply::Array(entries), Reply::Array(Vec::new())])
 }
 
-fn consumers(database: &Database, clock: i64, arguments: &mut Arguments<'_>) -> Reply {
-    arguments.flag("CONSUMERS");
-    let (key, name) = (arguments.text(), arguments.text());
-    let Some((_, group)) = find(database, key, name) else { return no_group() };
-    let of = |(consumer, seen): (&Word, &i64)| {
-        let pending = group.pending.values().filter(|pending| pending.consumer == *consumer).count();
-        reply::record([
-            ("name", reply::text(consumer)),
-            ("pending", reply::number(pending)),
-            ("idle", Reply::Int(clock - seen)),
-        ])
+/// The one script of the programs: removes consumers without pending entries that took nothing for some time.
+fn remove_idle(
+    database: &mut Database,
+    clock: i64,
+    arguments: &mut Arguments<'_>,
+    log: &mut Vec<Write>,
+) -> Reply {
+    let script = arguments.text();
+    assert!(script.windows(11).any(|word| word == b"DELCONSUMER"), "programs have one script");
+    assert_eq!(arguments.text(), b"1");
+    let (key, name, own) = (arguments.word(), arguments.word(), arguments.word());
+    let idle: i64 = number(arguments.text()).unwrap();
+    let Some((_, group)) = find(database, &key, &name) else { return no_group() };
+    let has_pending = |consumer: &Word| group.pending.values().any(|pending| pending.consumer == *consumer);
+    let is_gone = |(consumer, seen): &(&Word, &i64)| {
+        clock - **seen > idle && **consumer != own && !has_pending(consumer)
     };
-    Reply::Array(group.consumers.iter().map(of).collect())
+    let gone: Vec<Word> =
+        group.consumers.iter().filter(is_gone).map(|(consumer, _)| consumer.clone()).collect();
+    for consumer in gone {
+        write(database, log, Write::RemoveConsumer { key: key.clone(), group: name.clone(), consumer });
+    }
+    Reply::Nil
 }
 
 fn find<'a>(database: &'a Database, key: &[u8], group: &[u8]) -> Option<(&'a Stream, &'a Group)> {

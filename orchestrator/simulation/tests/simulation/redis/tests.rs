@@ -94,6 +94,34 @@ fn lease_expires_without_a_request() {
 }
 
 #[test]
+fn consumer_that_takes_an_entry_while_idle_ones_are_removed_loses_nothing() {
+    for seed in 0..100 {
+        run_paused(seed, async move {
+            let client = client();
+            let (session, store) = client.session().await;
+            let stream = store.stream("info");
+            let mut tidying = join(&session, &stream, "tidying").await;
+            let mut quiet = join(&session, &stream, "quiet").await;
+            assert!(quiet.fresh(1, Duration::from_millis(1)).await.unwrap().is_empty());
+            sleep(Duration::from_secs(10)).await;
+            let add = redis::cmd("XADD").arg(&stream).arg("*").arg("number").arg(1).clone();
+            store.ask::<redis::Value>(&add).await.unwrap();
+            let (session, _) = client.session().await;
+            let mut quiet = join(&session, &stream, "quiet").await;
+            let take = async {
+                sleep(Duration::from_millis(seed % 8)).await;
+                quiet.fresh(1, Duration::from_millis(1)).await.unwrap()
+            };
+            let (tidied, taken) = tokio::join!(tidying.tidy(Duration::from_secs(5)), take);
+            tidied.unwrap();
+            assert_eq!(taken.len(), 1);
+            let left = tidying.claim(Duration::ZERO, "0-0", 9).await.unwrap().1;
+            assert_eq!(left, taken, "seed {seed}");
+        });
+    }
+}
+
+#[test]
 fn group_shares_messages_and_claims_what_others_left() {
     run_paused(1, async {
         let client = client();
