@@ -90,8 +90,6 @@ impl CompactionCluster {
             &name,
             "--compaction-runner",
             runner.to_str().unwrap(),
-            "--compaction-output-dir",
-            output.to_str().unwrap(),
         ];
         let mut unit =
             Process::new(&name, &arguments).with("ALLOT_TEST_DIR", self.dir.path().to_str().unwrap());
@@ -99,6 +97,9 @@ impl CompactionCluster {
             unit = unit.with(variable, value);
         }
         let is_given = |name: &str| settings.iter().any(|(given, _)| *given == name);
+        if !is_given("ALLOT_COMPACTION_OUTPUT_DIR") {
+            unit = unit.with("ALLOT_COMPACTION_OUTPUT_DIR", output.to_str().unwrap());
+        }
         if !is_given(SHORT.0) {
             unit = unit.with(SHORT.0, SHORT.1);
         }

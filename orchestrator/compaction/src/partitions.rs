@@ -9,11 +9,12 @@ use tokio::time::timeout;
 
 use super::task::{MainTask, SubTask};
 use crate::Settings;
+use allot_runtime::blocking;
 use allot_runtime::child::program;
 use allot_runtime::child::supervised::SupervisedChild;
 use allot_runtime::child::watchdog::Watchdog;
 
-/// Time limit of the partitions program.
+/// Time limit of a listing of partitions.
 const LISTING_TIMEOUT: Duration = Duration::from_secs(600);
 /// Most bytes of a partition's name.
 const MAX_NAME_BYTES: usize = 2048;
@@ -68,8 +69,8 @@ pub(crate) async fn check(config: &Settings, table: [&str; 3], partition: &str) 
         ));
     }
     let resolved = |path: PathBuf| async move {
-        let found = tokio::fs::canonicalize(&path).await;
-        found.map_err(|error| format!("{}: {error}", path.display()))
+        let shown = path.display().to_string();
+        blocking::run(move || path.canonicalize()).await.map_err(|error| format!("{shown}: {error}"))
     };
     let (folder, file) = (resolved(dir.into()).await?, resolved(path.to_owned()).await?);
     if file != folder && file.starts_with(&folder) {
@@ -84,7 +85,7 @@ pub(crate) fn file(config: &Settings, sub: &SubTask) -> impl Future<Output = Str
     let partition = config.partitions_dir.is_some().then(|| sub.partition_name.clone());
     async move {
         let Some(partition) = partition else { return String::new() };
-        let resolved = tokio::fs::canonicalize(partition).await.ok();
+        let resolved = blocking::run(move || std::fs::canonicalize(partition)).await.ok();
         resolved.and_then(|path| path.into_os_string().into_string().ok()).unwrap_or_default()
     }
 }
@@ -144,7 +145,12 @@ pub(crate) async fn list(config: &Settings, task: &MainTask) -> Result<Vec<Strin
     let unscored = |names: Vec<String>| names.into_iter().map(Listed::from).collect();
     let listed = match (&config.partitions_dir, config.partitions.first()) {
         _ if !task.named.is_empty() => unscored(task.named.clone()),
-        (Some(dir), _) => unscored(files(&fill(dir, task.table())).await?),
+        (Some(dir), _) => {
+            let dir = fill(dir, task.table());
+            let late = format!("the directory of partitions, {dir}, did not answer in {LISTING_TIMEOUT:?}");
+            let listed = timeout(LISTING_TIMEOUT, blocking::run(move || files(&dir))).await;
+            unscored(listed.map_err(|_| late)??)
+        }
         (None, Some(program)) => run_program(program, &config.partitions, task).await?,
         (None, None) => {
             return Err(
@@ -164,12 +170,12 @@ fn fill(text: &str, [db, schema, table]: [&str; 3]) -> String {
     text.replace("{db}", db).replace("{schema}", schema).replace("{table}", table)
 }
 
-async fn files(dir: &str) -> Result<Vec<String>, String> {
+fn files(dir: &str) -> Result<Vec<String>, String> {
     let wrong = |error: std::io::Error| format!("the directory of partitions, {dir}: {error}");
-    let mut entries = tokio::fs::read_dir(dir).await.map_err(wrong)?;
     let mut names = Vec::new();
-    while let Some(entry) = entries.next_entry().await.map_err(wrong)? {
-        if entry.file_type().await.map_err(wrong)?.is_file() {
+    for entry in std::fs::read_dir(dir).map_err(wrong)? {
+        let entry = entry.map_err(wrong)?;
+        if entry.file_type().map_err(wrong)?.is_file() {
             let path = entry.path();
             let name = path.to_str().ok_or_else(|| format!("{} is no text", path.display()))?;
             // Journal files of a database appear and disappear beside the database file.

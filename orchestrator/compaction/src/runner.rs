@@ -1,23 +1,23 @@
 //! Starts runners, each under a supervisor process: sends the supervisor its heartbeats and receives how the runner
 //! ended.
 
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
-
-use tokio::time::Instant;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout};
 use tokio::sync::watch;
-use tokio::time::{interval, sleep, timeout};
+use tokio::time::{Instant, interval, sleep, timeout};
 
 use super::partitions;
 use super::settings::Settings;
 use super::supervisor::{self, Report, Spec, SupervisorCommand, SupervisorEvent, Why};
 use super::task::SubTask;
 use allot_coordination::Coordinator;
+use allot_runtime::blocking;
 use allot_runtime::child::program;
 use allot_runtime::child::supervised::SupervisedGroup;
 use allot_runtime::child::watchdog::{Watchdog, WatchdogCommand};
@@ -25,6 +25,10 @@ use allot_runtime::time::MonotonicTime;
 
 /// Time that a supervisor may take after its runner.
 const MARGIN: Duration = Duration::from_secs(5);
+/// Time limit of the storage of the runners' output.
+const STORAGE_TIMEOUT: Duration = Duration::from_secs(2);
+/// Most log files of runners that are kept on disk.
+const MAX_LOGS: usize = 1000;
 /// Time limit of a write to the supervisor's pipe, which has room for many messages.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -68,10 +72,53 @@ impl SupervisedLaunch {
     }
 }
 
+/// Makes room for the log of a run: deletes the oldest ones in its directory. Returns the log, unless it cannot be kept.
+async fn make_room(log: Option<String>) -> Option<String> {
+    let path = PathBuf::from(log?);
+    let dir = path.parent()?.to_owned();
+    let shown = dir.display().to_string();
+    let made = timeout(STORAGE_TIMEOUT, blocking::run(move || delete_oldest(&dir))).await;
+    match made {
+        Ok(Ok(())) => path.into_os_string().into_string().ok(),
+        Ok(Err(error)) => {
+            tracing::warn!(dir = shown, %error, "cannot keep the output of runners");
+            None
+        }
+        Err(_) => {
+            tracing::warn!(dir = shown, "cannot keep the output of runners: the storage does not answer");
+            None
+        }
+    }
+}
+
+/// Creates the directory of the logs, and deletes the oldest so that another one has room.
+fn delete_oldest(dir: &Path) -> std::io::Result<()> {
+    std::fs::create_dir_all(dir)?;
+    let mut logs = Vec::new();
+    for path in std::fs::read_dir(dir)?.flatten().map(|entry| entry.path()) {
+        if path.extension().is_some_and(|extension| extension == "log")
+            && let Ok(changed) = path.metadata().and_then(|metadata| metadata.modified())
+        {
+            logs.push((changed, path));
+        }
+    }
+    logs.sort();
+    let over = (logs.len() + 1).saturating_sub(MAX_LOGS);
+    for (_, path) in logs.into_iter().take(over) {
+        let _ = std::fs::remove_file(path);
+    }
+    Ok(())
+}
+
 impl Launch for SupervisedLaunch {
-    fn launch(&self, spec: Spec, signals: RunSignals) -> BoxFuture<'static, Result<Report, String>> {
+    fn launch(&self, mut spec: Spec, signals: RunSignals) -> BoxFuture<'static, Result<Report, String>> {
         let watchdog = self.0.clone();
-        async move { Runner::start(&spec, watchdog).await?.wait(signals).await }.boxed()
+        async move {
+            let log = spec.log.take();
+            spec.log = make_room(log).await;
+            Runner::start(&spec, watchdog).await?.wait(signals).await
+        }
+        .boxed()
     }
 }
 

@@ -16,6 +16,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, BufReader, Lin
 use tokio::net::unix::pipe;
 use tokio::time::{Instant, sleep_until, timeout};
 
+use allot_runtime::blocking;
 use allot_runtime::child::program;
 use allot_runtime::child::supervised::SupervisedChild;
 use allot_runtime::child::watchdog::Watchdog;
@@ -214,9 +215,10 @@ async fn supervise(
     if timeout(OUTPUT_TIMEOUT, &mut reading).await.is_err() {
         let _ = timeout(OUTPUT_TIMEOUT, &mut reading).await;
     }
-    if let Some(log) = &spec.log {
-        // The log is an aid only; an error does not change the outcome.
-        let _ = std::fs::write(log, with(&all, |tail| tail.last(MAX_LOG_BYTES)));
+    if let Some(log) = spec.log.clone() {
+        // The log is an aid only; an error does not change the outcome, nor does storage that does not answer.
+        let output = with(&all, |tail| tail.last(MAX_LOG_BYTES));
+        let _ = timeout(OUTPUT_TIMEOUT, blocking::run(move || std::fs::write(log, output))).await;
     }
     let text = String::from_utf8_lossy(&with(&stdout, |tail| tail.last(MAX_LOG_BYTES))).into_owned();
     let last = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();

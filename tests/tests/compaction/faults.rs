@@ -74,6 +74,26 @@ fn unit_ends_although_a_thread_waits_for_its_storage() {
 }
 
 #[test]
+fn unit_keeps_its_session_and_its_work_although_the_storage_of_the_output_hangs() {
+    let home = tempfile::tempdir().unwrap();
+    let output = home.path().join("hung");
+    let settings = [
+        ("LD_PRELOAD", preload::hanging_storage().to_str().unwrap()),
+        ("ALLOT_COMPACTION_OUTPUT_DIR", output.to_str().unwrap()),
+        // More than the threads of the runtime.
+        ("ALLOT_COMPACTION_SLOTS", "16"),
+    ];
+    let cluster = CompactionCluster::start_with(1, &script(home.path(), CAREFUL), &settings);
+    cluster.partitions(32);
+    let id = cluster.submit(&["d", "s", "t"]);
+    cluster.all_well(&id, 32);
+    let unit = &cluster.units[0];
+    assert!(unit.is_ready(), "{}", unit.log());
+    assert!(unit.log().contains("cannot keep the output of runners: the storage does not answer"));
+    assert!(!unit.log().contains("session is lost"), "{}", unit.log());
+}
+
+#[test]
 fn lost_units_or_zookeeper_lose_and_double_no_subtask() {
     let home = tempfile::tempdir().unwrap();
     let cluster = CompactionCluster::start_on(Ensemble::start(), 5, &script(home.path(), CAREFUL), &[]);

@@ -1,21 +1,14 @@
 //! The worker's orders to a runner (command, environment, input), and the outcome that follows from the runner's end.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use tracing::warn;
 
-use crate::Settings;
-use crate::ids::TaskId;
 use crate::node_context::NodeContext;
 use crate::supervisor::{Report, Spec, Why};
 use crate::task::{Ended, MainTask, SubState, SubTask};
 use crate::task_store::Found;
 use allot_runtime::time::MonotonicTime;
-
-/// Most log files of runners that are kept on disk.
-const MAX_LOGS: usize = 1000;
 
 /// The time limit of the runners of this task.
 pub(super) fn timeout(node_context: &NodeContext, task: &MainTask) -> Duration {
@@ -59,32 +52,8 @@ pub(super) fn spec(
         timeout: timeout.as_millis() as u64,
         stop_limit: config.stop_limit.as_millis() as u64,
         trust: MonotonicTime::from_instant(until),
-        log: log_file(config, sub.id),
+        log: config.output_dir().join(format!("{}.log", sub.id)).to_str().map(str::to_owned),
     }
-}
-
-/// The log file for the end of a runner's output; deletes the oldest logs to make room.
-fn log_file(config: &Settings, id: TaskId) -> Option<String> {
-    let dir = config.output_dir();
-    let made = std::fs::create_dir_all(&dir).and_then(|()| std::fs::read_dir(&dir));
-    let entries = match made {
-        Ok(entries) => entries,
-        Err(error) => {
-            warn!(dir = %dir.display(), %error, "cannot keep the output of runners");
-            return None;
-        }
-    };
-    let mut old: Vec<(std::time::SystemTime, PathBuf)> = entries
-        .flatten()
-        .filter(|entry| entry.path().extension().is_some_and(|extension| extension == "log"))
-        .filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path())))
-        .collect();
-    old.sort();
-    let over = (old.len() + 1).saturating_sub(MAX_LOGS);
-    for (_, path) in old.into_iter().take(over) {
-        let _ = std::fs::remove_file(path);
-    }
-    dir.join(format!("{id}.log")).to_str().map(str::to_owned)
 }
 
 /// The outcome of a subtask after its runner's end. `limit` is the runner's time limit.
