@@ -301,7 +301,7 @@ pub fn guards(unit: &Process) -> Vec<String> {
     let is_guard = |pid: &String| {
         let read = |file: &str| fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
         read("status").contains(&format!("PPid:\t{}\n", unit.pid()))
-            && read("cmdline").contains("compaction-guard")
+            && read("cmdline").contains("compaction-supervisor")
     };
     names.filter(is_guard).collect()
 }

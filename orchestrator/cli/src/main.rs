@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
+use allot_coordination::{Retry, Retryable as _};
 use allot_runtime::telemetry;
 use allot_runtime::telemetry::LogFormat;
 
@@ -140,7 +141,7 @@ fn may_pass_later(cause: &(dyn std::error::Error + 'static)) -> bool {
         return !matches!(error, allot_client::Error::Address(_));
     }
     if let Some(fault) = cause.downcast_ref::<allot_compaction::Fault>() {
-        return fault.may_pass_later();
+        return matches!(fault.retry(), Retry::Pause | Retry::Reread | Retry::Later);
     }
     cause.downcast_ref::<allot_coordination::Error>().is_some_and(allot_coordination::Error::is_transient)
 }

@@ -5,16 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
-use tokio::task::AbortHandle;
-use tokio::time::sleep;
 use tracing::warn;
 
 use super::ids::TaskId;
-use super::node_context::PAUSE;
+use super::node_context::NodeContext;
 use super::task::MainTask;
 use super::task_store::{Fault, TaskStore};
-use super::watch_sessions::WatchLease;
-use allot_coordination::Error;
+use allot_coordination::session::Changed;
+use allot_coordination::{Error, Following, Lease, Update};
 
 /// Whether subtasks of a main task may start.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,23 +56,27 @@ impl Admission {
 /// Watches a main task. Dropping it ends the watch.
 pub(crate) struct AdmissionWatch {
     main: watch::Receiver<Seen>,
-    following: AbortHandle,
-}
-
-impl Drop for AdmissionWatch {
-    fn drop(&mut self) {
-        self.following.abort();
-    }
+    _lease: Lease,
+    _following: Following,
 }
 
 impl AdmissionWatch {
-    /// Starts watching a main task on this session; `root` is the path of compaction's nodes, and `changed` is notified of
-    /// each change.
-    pub(crate) fn follow(lease: WatchLease, root: &str, id: TaskId, changed: Arc<Notify>) -> Self {
+    /// Starts watching a main task; `changed` is notified of each change.
+    pub(crate) fn follow(node_context: &NodeContext, id: TaskId, changed: Arc<Notify>) -> Self {
+        let (lease, store) = node_context.lease(id);
         let (sender, main) = watch::channel(Seen::default());
-        let store = TaskStore::new(lease.coordinator().tree(), root);
-        let task = tokio::spawn(follow(lease, store, id, sender, changed));
-        Self { main, following: task.abort_handle() }
+        let read = move |_| {
+            let store = store.clone();
+            async move { read(&store, id).await }
+        };
+        let publish = move |update| {
+            let Update::Read(_, seen) = update else { return };
+            if sender.send_if_modified(|before| std::mem::replace(before, seen) != *before) {
+                changed.notify_one();
+            }
+        };
+        let following = lease.coordinator().follow(format!("task {id}"), read, publish);
+        Self { main, _lease: lease, _following: following }
     }
 
     /// The admission at `now` (milliseconds since 1970); [`Admission::Wait`] until the task is read.
@@ -85,56 +87,42 @@ impl AdmissionWatch {
             Seen::Gone => Admission::Cancel,
         }
     }
+
+    /// Returns when the task is being stopped, has ended, or is no longer watched.
+    pub(crate) fn stopped(&self) -> Stopped {
+        Stopped(self.main.clone())
+    }
 }
 
-async fn follow(
-    lease: WatchLease,
-    store: TaskStore,
-    id: TaskId,
-    sender: watch::Sender<Seen>,
-    notify: Arc<Notify>,
-) {
-    let mut status_changes = lease.coordinator().subscribe();
-    let mut is_synced = false;
-    loop {
-        let status = *status_changes.borrow_and_update();
-        let read = async {
-            let (_, changed) = store.tree.watch(&store.paths.main(id)).await?;
-            Ok::<_, Fault>((store.main(id).await?, changed))
+/// Follows whether a main task is being stopped.
+#[derive(Clone)]
+pub(crate) struct Stopped(watch::Receiver<Seen>);
+
+impl Stopped {
+    /// Returns when the task is being stopped, has ended, or is no longer watched: its subtasks are not here any more.
+    pub(crate) async fn wait(&self) {
+        let is_stopped = |seen: &Seen| match seen {
+            Seen::Nothing => false,
+            Seen::Task(task) => task.cancelling || task.state.is_over(),
+            Seen::Gone => true,
         };
-        match read.await {
-            Ok((main, changed)) => {
-                is_synced = false;
-                let main = main.map_or(Seen::Nothing, |main| Seen::Task(Box::new(main.task)));
-                if sender.send_if_modified(|before| {
-                    let other = *before != main;
-                    *before = main;
-                    other
-                }) {
-                    notify.notify_one();
-                }
-                tokio::select! {
-                    () = changed => {}
-                    _ = status_changes.wait_for(|now| *now != status) => {}
-                }
-            }
-            // This session's server may be behind the server of the session that saw the subtasks.
-            Err(Fault::Tree(Error::NoNode(_))) if !is_synced => {
-                is_synced = store.tree.sync().await.is_ok();
-                if !is_synced {
-                    sleep(PAUSE).await;
-                }
-            }
-            // A worker that sees subtasks of a task either sees the task, or the task was removed. Ids are never
-            // reused, so the task will not come back.
-            Err(Fault::Tree(Error::NoNode(_))) => {
-                warn!(%id, "a task was removed before its subtasks; removing the subtasks");
-                sender.send_replace(Seen::Gone);
-                notify.notify_one();
-                return;
-            }
-            Err(_) => sleep(PAUSE).await,
+        let _ = self.0.clone().wait_for(is_stopped).await;
+    }
+}
+
+async fn read(store: &TaskStore, id: TaskId) -> Result<(Seen, Changed), Fault> {
+    match store.tree.watch(&store.paths.main(id)).await {
+        Ok((_, changed)) => {
+            let main = store.main(id).await?;
+            Ok((main.map_or(Seen::Nothing, |main| Seen::Task(Box::new(main.task))), changed))
         }
+        // A worker that sees subtasks of a task either sees the task, or the task was removed. Ids are never reused, so the
+        // task will not come back.
+        Err(Error::NoNode(_)) => {
+            warn!(%id, "a task was removed before its subtasks; removing the subtasks");
+            Ok((Seen::Gone, Box::pin(std::future::pending())))
+        }
+        Err(error) => Err(error.into()),
     }
 }
 

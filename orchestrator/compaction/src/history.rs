@@ -15,7 +15,7 @@ use tracing::{info, warn};
 use super::ids::TaskId;
 use super::task::{MainTask, write};
 use super::task_store::{Fault, Found, TaskStore};
-use allot_coordination::{Error, Kind, Op};
+use allot_coordination::{Error, Kind, Op, Retry, Retryable as _};
 use allot_runtime::time::now_ms;
 
 /// Most bytes of a multi's deletes together with its pack.
@@ -27,7 +27,7 @@ const LARGEST: u64 = 64 * 1024 * 1024;
 const AT_ONCE: usize = 16;
 
 fn odd(path: &str, error: impl std::fmt::Display) -> Fault {
-    Fault::Odd(format!("{path} does not read as packed history: {error}"))
+    Fault::Corrupt(format!("{path} does not read as packed history: {error}"))
 }
 
 fn squeeze(tasks: &[&MainTask]) -> Result<Vec<u8>, Fault> {
@@ -80,7 +80,7 @@ pub async fn pack(store: &TaskStore, after: Duration) -> Result<usize, Fault> {
     let (mut batch, mut size, mut count): (Vec<Removal>, _, _) = (Vec::new(), 0, 0);
     while let Some((removal, task)) = removals.next().await {
         let removal = match removal {
-            Err(fault) if fault.is_node_specific() => {
+            Err(fault) if fault.retry() == Retry::Refused => {
                 warn!(%fault, "cannot pack a task into history");
                 continue;
             }
@@ -104,7 +104,7 @@ pub async fn pack(store: &TaskStore, after: Duration) -> Result<usize, Fault> {
 
 /// Packs these tasks in one multi; if that fails, each task alone.
 async fn pack_these(store: &TaskStore, batch: &[Removal]) -> Result<usize, Fault> {
-    let is_skippable = |fault: &Fault| fault.is_node_specific() || fault.is_race();
+    let is_skippable = |fault: &Fault| fault.retry() == Retry::Refused || fault.retry() == Retry::Reread;
     match write_pack(store, batch).await {
         Err(fault) if is_skippable(&fault) && batch.len() > 1 => {}
         Err(fault) if is_skippable(&fault) => {
@@ -275,7 +275,7 @@ pub async fn page(
         None => Ok(Vec::new()),
     };
     let mut tasks = match read().await {
-        Err(fault) if fault.is_node_specific() => {
+        Err(fault) if fault.retry() == Retry::Refused => {
             warn!(%fault, "skipping a pack of history that cannot be read");
             Vec::new()
         }

@@ -33,7 +33,6 @@ mod supervisor;
 pub mod task;
 pub mod task_store;
 mod unit;
-mod watch_sessions;
 pub mod window;
 mod worker;
 
@@ -41,4 +40,3 @@ pub use fault::Fault;
 pub use settings::{Section, Settings};
 pub use supervisor::{COMMAND as SUPERVISOR_COMMAND, run as run_supervisor};
 pub use unit::run;
-pub use watch_sessions::OpenSession;

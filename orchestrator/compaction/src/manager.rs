@@ -5,23 +5,22 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use tokio::time::Instant;
-
+use futures_util::FutureExt as _;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
-use tokio::time::sleep;
-use tracing::{debug, info, warn};
+use tokio::time::{Instant, sleep};
+use tracing::{info, warn};
 
 use super::counters::CountedTask;
 use super::hashing::{Bin, assign, choose};
 use super::ids::TaskId;
 use super::node::Units;
-use super::node_context::{NodeContext, PAUSE, event};
+use super::node_context::NodeContext;
 use super::partitions;
 use super::task::{MainTask, State};
 use super::task_store::{Fault, Found, TaskStore};
-use super::watch_sessions::WatchLease;
-use allot_coordination::Error;
+use allot_coordination::session::Changed;
+use allot_coordination::{Error, Follower, Lease};
 use allot_runtime::time::now_ms;
 use overdue::OverdueCheck;
 
@@ -46,7 +45,10 @@ pub(crate) async fn run(
     let mut managers: JoinSet<TaskId> = JoinSet::new();
     let mut active: BTreeSet<TaskId> = BTreeSet::new();
     let mut again: BTreeSet<TaskId> = BTreeSet::new();
-    let mut new_ids = own_tasks(&node_context).await;
+    let mut new_ids = tokio::select! {
+        ids = own_tasks(&node_context) => ids,
+        () = stop.requested() => return,
+    };
     loop {
         for id in new_ids.drain(..) {
             // A task manager that is just ending may have missed the reason for this notice, so it is started again.
@@ -76,19 +78,10 @@ pub(crate) async fn run(
 /// The unfinished tasks that this unit manages, as read from ZooKeeper.
 async fn own_tasks(node_context: &NodeContext) -> Vec<TaskId> {
     let store = node_context.store();
-    let mut stop = node_context.stop.clone();
-    loop {
-        match store.live_mains().await {
-            Ok(mains) => {
-                let ours = mains.iter().filter(|main| main.task.manager == node_context.name);
-                return ours.map(|main| main.id).collect();
-            }
-            Err(fault) => {
-                debug!(%fault, "cannot read the tasks; retrying");
-                tokio::select! { () = sleep(PAUSE) => {}, () = stop.requested() => return Vec::new() }
-            }
-        }
-    }
+    let mut retries = node_context.coordinator.retries("reading the tasks of this unit");
+    let mains = retries.repeat(|| store.live_mains()).await.unwrap_or_default();
+    let ours = mains.iter().filter(|main| main.task.manager == node_context.name);
+    ours.map(|main| main.id).collect()
 }
 
 /// The manager's next step after one pass.
@@ -105,8 +98,9 @@ enum Next {
 struct TaskManager {
     node_context: NodeContext,
     /// The session of this task's watches, reads and writes.
-    lease: WatchLease,
+    lease: Lease,
     store: TaskStore,
+    follower: Follower,
     id: TaskId,
     units: watch::Receiver<Units>,
     /// The round's partitions and their workers, with the units from which they were computed.
@@ -128,12 +122,52 @@ struct Plan {
     workers: Vec<usize>,
 }
 
+/// A task as its manager reads it.
+struct Seen {
+    main: Found<MainTask>,
+    /// The names of the outcomes that are not counted yet; `None` if there are no outstanding subtasks, whose outcomes could
+    /// arrive. So a task between two rounds needs one watch only.
+    finished: Option<Vec<String>>,
+}
+
+/// Reads a task that this unit manages, and watches it, its outcomes and the task before it. `None` if this unit does not
+/// manage it, or if it has ended.
+async fn read(store: &TaskStore, id: TaskId, unit: &str) -> Result<(Option<Seen>, Changed), Fault> {
+    let none = || -> Changed { std::future::pending().boxed() };
+    let dir = store.paths.main(id);
+    let mut watches = match store.tree.watch(&dir).await {
+        Err(Error::NoNode(_)) => return Ok((None, none())),
+        watched => vec![watched?.1],
+    };
+    // Read after the watch is set, so that no change is missed.
+    let Some(main) = store.main(id).await? else { return Ok((None, none())) };
+    if main.task.state.is_over() || main.task.manager != unit {
+        return Ok((None, none()));
+    }
+    // The task may wait for a predecessor, whose directory changes when it ends.
+    if let Some(before) = main.task.after.as_ref().and_then(|id| id.parse().ok())
+        && main.task.state == State::Init
+    {
+        match store.tree.watch(&store.paths.main(before)).await {
+            Err(Error::NoNode(_)) => {}
+            watched => watches.push(watched?.1),
+        }
+    }
+    let mut finished = None;
+    if main.task.outstanding() > 0 {
+        let (names, changed) = store.tree.watch(&store.paths.finished(id)).await?;
+        finished = Some(names);
+        watches.push(changed);
+    }
+    Ok((Some(Seen { main, finished }), futures_util::future::select_all(watches).map(drop).boxed()))
+}
+
 impl TaskManager {
     fn new(node_context: &NodeContext, id: TaskId, units: watch::Receiver<Units>) -> Self {
-        let lease = node_context.watch_sessions.lease(&node_context.coordinator);
-        let store = TaskStore::new(lease.coordinator().tree(), &node_context.config.root);
+        let (lease, store) = node_context.lease(id);
         Self {
             node_context: node_context.clone(),
+            follower: lease.coordinator().follower(format!("task {id}")),
             lease,
             store,
             id,
@@ -147,81 +181,48 @@ impl TaskManager {
     }
 
     async fn run(mut self) -> TaskId {
-        while !self.node_context.stop.is_requested() {
+        let mut retries = self.lease.coordinator().retries(format!("managing task {}", self.id));
+        let (store, unit) = (&self.store, &self.node_context.name);
+        if retries.repeat(|| store.noticed(unit, self.id)).await.is_err() {
+            return self.id;
+        }
+        loop {
             match self.follow_once().await {
-                Ok(true) => {}
-                Ok(false) => break,
-                Err(fault) if fault.is_passing() => {
-                    debug!(id = %self.id, %fault, "reading a task again");
-                    self.plan = None;
-                    sleep(PAUSE).await;
-                }
+                Ok(true) => retries.succeeded(),
+                Ok(false) => return self.id,
                 Err(fault) => {
-                    warn!(id = %self.id, %fault, "cannot manage a task; retrying in a second");
-                    sleep(Duration::from_secs(1)).await;
+                    self.plan = None;
+                    retries.failed(&fault).await;
                 }
             }
         }
-        self.id
     }
 
-    /// Reads the task under a watch, acts, and waits for the next event, again and again. Returns `false` when this
-    /// unit no longer manages the task.
+    /// Reads the task under a watch, acts, and waits for the next event. Returns `false` when this unit no longer manages
+    /// the task.
     async fn follow_once(&mut self) -> Result<bool, Fault> {
-        self.store.noticed(&self.node_context.name, self.id).await?;
-        loop {
-            let mut status_changes = self.lease.coordinator().subscribe();
-            let status = *status_changes.borrow_and_update();
-            let Some(mut main) = self.store.main(self.id).await? else { return Ok(false) };
-            if main.task.state.is_over() || main.task.manager != self.node_context.name {
-                return Ok(false);
-            }
-            let (_, marked) = self.store.tree.watch(&main.dir).await?;
-            // The task may wait for a predecessor, whose directory changes when it ends.
-            let ahead = match main.task.after.as_ref().and_then(|id| id.parse().ok()) {
-                Some(before) if main.task.state == State::Init => {
-                    match self.store.tree.watch(&self.store.paths.main(before)).await {
-                        Err(Error::NoNode(_)) => None,
-                        watched => Some(watched?),
+        let (store, id, unit) = (&self.store, self.id, &self.node_context.name);
+        let Some(seen) = self.follower.read(|| read(store, id, unit)).await? else { return Ok(false) };
+        let Seen { mut main, finished } = seen;
+        self.counted.update(&main.task);
+        let is_watched = finished.is_some();
+        match self.act(&mut main, &finished.unwrap_or_default()).await? {
+            Next::Over => return Ok(false),
+            Next::Again => {}
+            // The first subtasks of a round were just assigned: set the watch for outcomes.
+            Next::Wait(_) if !is_watched && main.task.outstanding() > 0 => {}
+            Next::Wait(span) => tokio::select! {
+                () = self.follower.changed() => {}
+                changed = self.units.changed() => {
+                    if changed.is_err() {
+                        return Ok(false);
                     }
+                    self.units.mark_changed();
                 }
-                _ => None,
-            };
-            // Without outstanding subtasks no outcome can arrive, so a task between two rounds needs one watch only.
-            let (finished, came) = if main.task.outstanding() > 0 {
-                let (finished, came) = self.store.tree.watch(&self.store.paths.finished(self.id)).await?;
-                (finished, Some(came))
-            } else {
-                (Vec::new(), None)
-            };
-            // Read after the watch is set, so that no change is missed.
-            let Some(again) = self.store.main(self.id).await? else { return Ok(false) };
-            main = again;
-            self.counted.update(&main.task);
-            match self.act(&mut main, &finished).await? {
-                Next::Over => return Ok(false),
-                Next::Again => {}
-                // The first subtasks of a round were just assigned: set the watch for outcomes.
-                Next::Wait(_) if came.is_none() && main.task.outstanding() > 0 => {}
-                Next::Wait(span) => {
-                    let mut stop = self.node_context.stop.clone();
-                    tokio::select! {
-                        () = marked => {}
-                        () = event(came) => {}
-                        () = event(ahead.map(|(_, over)| over)) => {}
-                        _ = status_changes.wait_for(|now| *now != status) => {}
-                        changed = self.units.changed() => {
-                            if changed.is_err() {
-                                return Ok(false);
-                            }
-                            self.units.mark_changed();
-                        }
-                        () = sleep(span) => {}
-                        () = stop.requested() => return Ok(false),
-                    }
-                }
-            }
+                () = sleep(span) => {}
+            },
         }
+        Ok(true)
     }
 
     fn check_lost_workers_at(&mut self, at: Instant) {
@@ -229,9 +230,6 @@ impl TaskManager {
     }
 
     async fn act(&mut self, main: &mut Found<MainTask>, finished: &[String]) -> Result<Next, Fault> {
-        if main.task.manager != self.node_context.name {
-            return Ok(Next::Over);
-        }
         if !finished.is_empty() {
             self.before = self.before.map(|before| before + finished.len() as u64);
             let mut rest = finished;
@@ -285,8 +283,8 @@ impl TaskManager {
         let round = main.task.round;
         self.store.close_round(main).await?;
         self.plan = None;
-        let (well, failed) = (main.task.result.success_count, main.task.result.failed_count);
-        info!(id = %self.id, round, well, failed, state = %main.task.state, "finished a round");
+        let (succeeded, failed) = (main.task.result.success_count, main.task.result.failed_count);
+        info!(id = %self.id, round, succeeded, failed, state = %main.task.state, "finished a round");
         Ok(if main.task.state.is_over() { Next::Over } else { Next::Again })
     }
 
@@ -309,15 +307,9 @@ impl TaskManager {
             return Ok(Next::Again);
         }
         // The listing may take long. Meanwhile the task may be stopped or given to another manager.
-        let (_, marked) = self.store.tree.watch(&main.dir).await?;
-        if self.store.main(self.id).await?.is_none_or(|now| now.version != main.version) {
-            return Ok(Next::Again);
-        }
-        let mut stop = self.node_context.stop.clone();
         let listed = tokio::select! {
             listed = partitions::list(&self.node_context.config, &main.task) => listed,
-            () = marked => return Ok(Next::Again),
-            () = stop.requested() => return Ok(Next::Over),
+            () = self.follower.changed() => return Ok(Next::Again),
         };
         match listed {
             Ok(partitions) => self.store.open_round(main, &partitions).await?,
@@ -388,7 +380,7 @@ impl TaskManager {
             let items: Vec<(&str, &str)> = all.skip(from).take(room).collect();
             self.store.assign(main, &items).await?;
             if main.task.cursor as usize == from {
-                return Err(Fault::Odd(format!("partition {from} of the round cannot be assigned")));
+                return Err(Fault::Corrupt(format!("partition {from} of the round cannot be assigned")));
             }
         }
         Ok(Next::Wait(due))

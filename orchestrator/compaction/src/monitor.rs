@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, OptionFuture};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio::time::sleep;
@@ -14,10 +14,10 @@ use super::hashing::choose;
 use super::history;
 use super::ids::TaskId;
 use super::node::Units;
-use super::node_context::{NodeContext, PAUSE, event};
+use super::node_context::NodeContext;
 use super::task::MainTask;
 use super::task_store::{Fault, Found, TaskStore};
-use allot_coordination::{Error, Leadership, LeadershipState};
+use allot_coordination::{Leadership, LeadershipState, Retry, Retryable as _};
 use allot_runtime::time::now_ms;
 use allot_runtime::{Candidate, campaign};
 
@@ -72,6 +72,7 @@ impl MonitorSession {
         let mut clock = Instant::now();
         // Maintenance may take long, so it runs beside the checks of lost managers.
         let mut maintenance: Option<BoxFuture<'static, Result<(), Fault>>> = None;
+        let mut retries = self.node_context.coordinator.retries("the monitor's check of all tasks");
         while lead.state() != LeadershipState::Lost {
             if self.units.wait_for(|units| units.current).await.is_err() {
                 return;
@@ -79,6 +80,7 @@ impl MonitorSession {
             let by_clock = clock <= Instant::now();
             match self.check_tasks(lead, by_clock).await {
                 Ok(due) => {
+                    retries.succeeded();
                     if by_clock {
                         clock = Instant::now() + every;
                         // A maintenance run that is still going on is not started twice.
@@ -90,7 +92,7 @@ impl MonitorSession {
                     tokio::select! {
                         () = sleep(due.saturating_duration_since(Instant::now())) => {}
                         changed = self.units.changed() => if changed.is_err() { return },
-                        done = event(maintenance.as_mut()) => {
+                        Some(done) = OptionFuture::from(maintenance.as_mut()), if maintenance.is_some() => {
                             maintenance = None;
                             if let Err(fault) = done {
                                 debug!(%fault, "maintenance failed; retrying soon");
@@ -99,15 +101,7 @@ impl MonitorSession {
                         }
                     }
                 }
-                Err(Fault::Tree(Error::NotLeading)) => sleep(PAUSE).await,
-                Err(fault) if fault.is_passing() => {
-                    debug!(%fault, "checking the tasks again");
-                    sleep(PAUSE).await;
-                }
-                Err(fault) => {
-                    warn!(%fault, "the monitor cannot check the tasks; retrying in a second");
-                    sleep(Duration::from_secs(1)).await;
-                }
+                Err(fault) => retries.failed(&fault).await,
             }
         }
     }
@@ -172,8 +166,7 @@ impl MonitorSession {
         async move {
             let store = TaskStore { tree: lead.tree()?, ..node_context.store() };
             let passed = |done: Result<(), Fault>| match done {
-                Err(fault) if fault.is_passing() => Err(fault),
-                Err(Fault::Tree(Error::NotLeading)) => Err(Error::NotLeading.into()),
+                Err(fault) if fault.retry() != Retry::Refused => Err(fault),
                 Err(fault) => {
                     warn!(%fault, "a maintenance step failed; it is repeated at the next interval");
                     Ok(())
@@ -210,7 +203,7 @@ impl MonitorSession {
         Ok(())
     }
 
-    /// Cancels a task: no unit of its processing cluster was present at two hourly checks in a row.
+    /// Cancels a task: no unit of its processing cluster was present at two consecutive hourly checks.
     async fn cancel_without_units(
         &self,
         store: &TaskStore,
@@ -218,7 +211,7 @@ impl MonitorSession {
         units: &Units,
     ) -> Result<(), Fault> {
         const BATCH: usize = 50;
-        let why = format!("no unit of {} was there at two looks in a row", main.task.pc);
+        let why = format!("no unit of {} was present at two consecutive checks", main.task.pc);
         for name in store.children(&store.paths.assigned()).await? {
             let worker = super::paths::decode(&name);
             if units.away_since(&worker).is_none() {
@@ -272,9 +265,8 @@ mod tests {
     use crate::runner::{Launch, RunSignals};
     use crate::supervisor::{Report, Spec};
     use crate::task::State;
-    use crate::watch_sessions::WatchSessions;
     use allot_coordination::in_process::InProcess;
-    use allot_coordination::{Coordinator, Membership};
+    use allot_coordination::{Coordinator, Membership, Sessions};
     use allot_runtime::Health;
 
     const SESSION: Duration = Duration::from_secs(2);
@@ -299,7 +291,7 @@ mod tests {
         };
         NodeContext {
             coordinator: coordinator.clone(),
-            watch_sessions: WatchSessions::default(),
+            watch_sessions: Sessions::new(coordinator, "sessions"),
             health: Health::default(),
             stop,
             config,

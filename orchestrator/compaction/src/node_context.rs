@@ -3,23 +3,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use allot_coordination::Coordinator;
+use allot_coordination::{Coordinator, Lease, Sessions};
 use allot_runtime::{Health, Shutdown};
 
+use super::ids::TaskId;
 use super::runner::Launch;
 use super::settings::Settings;
 use super::task_store::TaskStore;
-use super::watch_sessions::WatchSessions;
-
-/// Pause of a loop after a transient error.
-pub(crate) const PAUSE: Duration = Duration::from_millis(100);
 
 /// The shared context of a unit's loops.
 #[derive(Clone)]
 pub(crate) struct NodeContext {
     pub(crate) coordinator: Coordinator,
     /// The sessions on which the unit watches tasks.
-    pub(crate) watch_sessions: WatchSessions,
+    pub(crate) watch_sessions: Sessions,
     pub(crate) health: Health,
     pub(crate) stop: Shutdown,
     pub(crate) config: Settings,
@@ -34,15 +31,15 @@ impl NodeContext {
         TaskStore::new(self.coordinator.tree(), &self.config.root)
     }
 
+    /// A session for the watches of one task, and the tasks as that session sees them.
+    pub(crate) fn lease(&self, id: TaskId) -> (Lease, TaskStore) {
+        // A task has at most three watched paths: its own, that of the outcomes, and the one of the task before it.
+        let lease = self.watch_sessions.lease(3 * self.store().paths.finished(id).len());
+        let store = TaskStore::new(lease.coordinator().tree(), &self.config.root);
+        (lease, store)
+    }
+
     pub(crate) fn session_timeout(&self) -> Duration {
         self.coordinator.session_timeout()
-    }
-}
-
-/// Waits for the future; never returns if there is none.
-pub(crate) async fn event<T>(awaited: Option<impl Future<Output = T>>) -> T {
-    match awaited {
-        Some(awaited) => awaited.await,
-        None => std::future::pending().await,
     }
 }

@@ -5,14 +5,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 
-use tokio::time::sleep;
-
 use super::ids::TaskId;
-use super::node_context::PAUSE;
 use super::paths::encode;
 use super::task::MainTask;
 use super::task_store::{Fault, TaskStore};
-use allot_coordination::{Error, Kind, Op, random};
+use allot_coordination::{Error, Follower, Kind, Op, random};
 
 /// The scope of the limit over all tasks.
 pub const ALL: &str = "all";
@@ -87,26 +84,28 @@ pub(crate) fn free(
 }
 
 /// Returns when one of these tasks may get the permit that it lacked, and forgets its limit; never, if none is limited.
-pub(crate) async fn freed(store: &TaskStore, limited: &Mutex<BTreeMap<TaskId, Limited>>) {
+/// `follower` is that of the permits.
+pub(crate) async fn freed(
+    store: &TaskStore,
+    follower: &mut Follower,
+    limited: &Mutex<BTreeMap<TaskId, Limited>>,
+) {
     let with = || limited.lock().unwrap_or_else(PoisonError::into_inner);
     let is_limited = || !with().is_empty();
+    let (tree, dir) = (&store.tree, &store.paths.permits());
     while is_limited() {
-        match store.tree.watch(&store.paths.permits()).await {
-            Ok((mut names, changed)) => {
-                names.sort_unstable();
-                let is_freed = {
-                    let mut limited = with();
-                    let before = limited.len();
-                    limited.retain(|_, limit| limit.holds(&names));
-                    limited.len() < before
-                };
-                if is_freed {
-                    return;
-                }
-                changed.await;
-            }
-            Err(_) => sleep(PAUSE).await,
+        let Ok(mut names) = follower.read(|| tree.watch(dir)).await else { break };
+        names.sort_unstable();
+        let is_freed = {
+            let mut limited = with();
+            let before = limited.len();
+            limited.retain(|_, limit| limit.holds(&names));
+            limited.len() < before
+        };
+        if is_freed {
+            return;
         }
+        follower.changed().await;
     }
     std::future::pending::<()>().await;
 }
@@ -126,22 +125,17 @@ pub(crate) struct Announcement {
     unit: String,
     /// The priority that is announced now.
     announced: Option<i32>,
-    /// Whether the announcements of this unit's earlier lifetimes are withdrawn.
-    is_clean: bool,
 }
 
 impl Announcement {
     /// No announcement.
     pub(crate) fn new(store: &TaskStore, unit: &str) -> Self {
-        Self { store: store.clone(), unit: encode(unit), announced: None, is_clean: false }
+        Self { store: store.clone(), unit: encode(unit), announced: None }
     }
 
-    /// Withdraws the announcements of this unit's earlier lifetimes, once. The last one may have made one on this
-    /// session, if it began while the request was on its way.
-    pub(crate) async fn withdraw_earlier(&mut self) -> Result<(), Fault> {
-        if self.is_clean {
-            return Ok(());
-        }
+    /// Withdraws the announcements of this unit's earlier lifetimes. The last one may have made one on this session, if it
+    /// began while the request was on its way.
+    pub(crate) async fn withdraw_earlier(&self) -> Result<(), Fault> {
         let is_own = |name: &String| {
             name.strip_prefix(WAITING)
                 .and_then(|rest| rest.split_once('.'))
@@ -154,7 +148,6 @@ impl Announcement {
                 Err(error) => return Err(error.into()),
             }
         }
-        self.is_clean = true;
         Ok(())
     }
 

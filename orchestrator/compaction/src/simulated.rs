@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use allot_coordination::{Coordinator, random};
+use allot_coordination::{Coordinator, Sessions, random};
 use allot_runtime::{Health, Shutdown};
 use anyhow::{Context as _, Result};
 use futures_util::FutureExt as _;
@@ -15,8 +15,7 @@ use super::node_context::NodeContext;
 use super::runner::{self, Launch, RunSignals};
 use super::settings::Settings;
 use super::supervisor::{Report, Spec, Why};
-use super::unit::run_unit;
-use super::watch_sessions::WatchSessions;
+use super::unit::{SESSIONS_GAUGE, run_unit};
 
 /// Runs a unit whose runners are simulated until the process shuts down. The future does not end the runners of a unit
 /// when it is dropped before: they go on for a while, as those of a killed process do.
@@ -31,7 +30,7 @@ pub async fn run(
     runners: Runners,
 ) -> Result<()> {
     let name = settings.node.clone().context("compaction.node is not set")?;
-    let (watch_sessions, launch) = (WatchSessions::default(), Arc::new(runners));
+    let (watch_sessions, launch) = (Sessions::new(&coordinator, SESSIONS_GAUGE), Arc::new(runners));
     run_unit(NodeContext { coordinator, watch_sessions, health, stop, config: settings, name, launch }).await
 }
 

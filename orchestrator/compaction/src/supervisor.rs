@@ -23,7 +23,7 @@ use allot_runtime::child::watchdog::Watchdog;
 use allot_runtime::time::MonotonicTime;
 
 /// The hidden command of `allotd` that runs the supervisor.
-pub const COMMAND: &str = "compaction-guard";
+pub const COMMAND: &str = "compaction-supervisor";
 
 /// Bytes of a runner's output that are kept on disk.
 const MAX_LOG_BYTES: usize = 64 * 1024;
@@ -97,7 +97,7 @@ pub(crate) enum Why {
     /// No heartbeat came in time.
     CutOff,
     /// The runner was not started, because its permission had expired already.
-    Unbegun,
+    NotStarted,
     /// The connection between supervisor and `allotd` closed: one of them is gone or hangs.
     Abandoned,
 }
@@ -140,7 +140,7 @@ fn send_event(event: &SupervisorEvent) {
 fn start_if_trusted(spec: &Spec) -> Result<SupervisedChild, SupervisorEvent> {
     if spec.trust.has_passed() {
         // This process was suspended meanwhile, and another unit may run the subtask by now.
-        let report = Report { why: Why::Unbegun, exit: None, output: String::new(), result: None };
+        let report = Report { why: Why::NotStarted, exit: None, output: String::new(), result: None };
         return Err(SupervisorEvent::Ended(report));
     }
     start(spec).map_err(|error| SupervisorEvent::Refused(format!("{error:#}")))
@@ -312,7 +312,7 @@ mod tests {
 
     impl SupervisedScript {
         async fn start(name: &str, script: &str, spec: Spec, commands: &[SupervisorCommand]) -> Self {
-            let begun = std::env::temp_dir().join(format!("allot-guard-{name}-{}", std::process::id()));
+            let begun = std::env::temp_dir().join(format!("allot-supervisor-{name}-{}", std::process::id()));
             let mut command = Command::new("sh");
             command.args(["-c", script]).env("begun", &begun).process_group(0).kill_on_drop(true);
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -385,7 +385,7 @@ mod tests {
     #[test]
     fn late_supervisor_starts_nothing() {
         match start_if_trusted(&spec(Duration::ZERO)) {
-            Err(SupervisorEvent::Ended(report)) => assert_eq!(report.why, Why::Unbegun),
+            Err(SupervisorEvent::Ended(report)) => assert_eq!(report.why, Why::NotStarted),
             other => panic!("{other:?}"),
         }
     }

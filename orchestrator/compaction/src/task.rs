@@ -376,7 +376,7 @@ pub fn write<T: Serialize>(value: &T) -> Vec<u8> {
 /// Parses JSON; `path` is named in the error.
 pub fn read<T: for<'a> Deserialize<'a>>(path: &str, data: &[u8]) -> Result<T, Fault> {
     serde_json::from_slice(data)
-        .map_err(|error| Fault::Odd(format!("{path} does not read as a task: {error}")))
+        .map_err(|error| Fault::Corrupt(format!("{path} does not read as a task: {error}")))
 }
 
 #[cfg(test)]

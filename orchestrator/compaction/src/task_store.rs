@@ -17,7 +17,7 @@ use super::ids::TaskId;
 use super::paths::{self, Paths};
 use super::task::{Listing, MainTask, State, SubState, SubTask, read, write};
 use allot_coordination::random;
-use allot_coordination::{Error, Kind, Op, Tree, Version};
+use allot_coordination::{Error, Kind, Op, Retry, Retryable as _, Tree, Version};
 use allot_runtime::time::now_ms;
 
 /// Most bytes of a multi or of a chunk that Allot fills; ZooKeeper's limits are higher.
@@ -152,7 +152,7 @@ impl TaskStore {
             if names.is_empty() || names.iter().any(|name| paths::is_status(name)) {
                 return Ok(true);
             }
-            Err(Fault::Odd(format!("{info} is a subtask without a status")))
+            Err(Fault::Corrupt(format!("{info} is a subtask without a status")))
         };
         self.found_if(id, dir, has_status).await
     }
@@ -171,7 +171,7 @@ impl TaskStore {
         while let Some(read) = reads.next().await {
             match read {
                 Ok(sub) => found.extend(sub),
-                Err(fault) if fault.is_node_specific() => {
+                Err(fault) if fault.retry() == Retry::Refused => {
                     tracing::warn!(%fault, "skipping a subtask that cannot be read");
                 }
                 Err(fault) => return Err(fault),

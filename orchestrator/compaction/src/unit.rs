@@ -1,9 +1,8 @@
 //! A compaction unit: joins the cluster, and runs worker, manager and monitor until the process shuts down.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use allot_coordination::{Coordinator, Presence};
+use allot_coordination::{Coordinator, Presence, Sessions};
 use allot_runtime::time::now_ms;
 use allot_runtime::{Health, Shutdown};
 use anyhow::{Context as _, Result};
@@ -11,41 +10,38 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::node::{self, NodeInfo};
-use super::node_context::{NodeContext, PAUSE};
+use super::node_context::NodeContext;
 use super::runner::SupervisedLaunch;
 use super::settings::Settings;
 use super::task_store::{Fault, TaskStore};
-use super::watch_sessions::{OpenSession, WatchSessions};
 use super::{manager, monitor, paths, worker};
 
 /// The name of this role in logs and health checks.
 const PART: &str = "compaction";
 
-/// Runs a compaction unit until the process shuts down. `open` opens a further session of the coordinator's kind: the unit
-/// spreads the watches of many tasks over sessions.
+/// The metric of the sessions that only watch tasks.
+pub(crate) const SESSIONS_GAUGE: &str = "allot_compaction_watch_sessions";
+
+/// Runs a compaction unit until the process shuts down.
 ///
 /// # Errors
 /// The settings name no unit.
-pub async fn run(
-    coordinator: Coordinator,
-    open: Option<OpenSession>,
-    health: Health,
-    stop: Shutdown,
-    settings: Settings,
-) -> Result<()> {
+pub async fn run(coordinator: Coordinator, health: Health, stop: Shutdown, settings: Settings) -> Result<()> {
     let name = settings.node.clone().context("compaction.node is not set")?;
     let launch = Arc::new(SupervisedLaunch::new());
-    let watch_sessions = WatchSessions::new(open);
+    let watch_sessions = Sessions::new(&coordinator, SESSIONS_GAUGE);
     run_unit(NodeContext { coordinator, watch_sessions, health, stop, config: settings, name, launch }).await
 }
 
 pub(crate) async fn run_unit(node_context: NodeContext) -> Result<()> {
     let store = node_context.store();
     let mut stop = node_context.stop.clone();
+    let coordinator = &node_context.coordinator;
+    let mut retries = coordinator.retries("creating the nodes of this unit");
     // The inbox must exist before the unit joins, since other units assign work to members only.
-    while let Err(fault) = create_inbox(&store, &node_context.name).await {
-        tracing::debug!(%fault, "cannot create the nodes of this unit; retrying");
-        tokio::select! { () = tokio::time::sleep(PAUSE) => {}, () = stop.requested() => return Ok(()) }
+    tokio::select! {
+        created = retries.repeat(|| create_inbox(&store, &node_context.name)) => created?,
+        () = stop.requested() => return Ok(()),
     }
     let info = NodeInfo {
         pc: node_context.config.pc.clone(),
@@ -54,7 +50,6 @@ pub(crate) async fn run_unit(node_context: NodeContext) -> Result<()> {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         started: now_ms(),
     };
-    let coordinator = &node_context.coordinator;
     let membership = coordinator.join(
         &store.paths.nodes(),
         &paths::encode(&node_context.name),
@@ -66,20 +61,12 @@ pub(crate) async fn run_unit(node_context: NodeContext) -> Result<()> {
     loops.spawn(manager::run(node_context.clone(), notice_receiver, units.clone()));
     loops.spawn(monitor::run(node_context.clone(), units.clone()));
     let mut work = JoinSet::new();
-    work.spawn(worker::run(node_context.clone(), notices));
-    let mut ticks = tokio::time::interval(Duration::from_millis(250));
+    let mut presence = membership.subscribe();
+    work.spawn(worker::run(node_context.clone(), notices, presence.clone()));
     while !stop.is_requested() {
-        tokio::select! { _ = ticks.tick() => {}, () = stop.requested() => break }
-        match membership.presence() {
-            Presence::Present => match node_context.watch_sessions.down() {
-                0 => node_context.health.ready(PART),
-                count => {
-                    let why = format!(
-                        "{count} of its sessions for watching tasks have no connection with ZooKeeper"
-                    );
-                    node_context.health.not_ready(PART, why);
-                }
-            },
+        let now = *presence.borrow_and_update();
+        match now {
+            Presence::Present(_) => node_context.health.ready(PART),
             Presence::Away => {
                 node_context.health.not_ready(PART, "not among the units: no session with ZooKeeper");
             }
@@ -90,6 +77,10 @@ pub(crate) async fn run_unit(node_context: NodeContext) -> Result<()> {
                 );
                 node_context.health.not_ready(PART, why);
             }
+        }
+        tokio::select! {
+            changed = presence.changed() => if changed.is_err() { break },
+            () = stop.requested() => {}
         }
     }
     // Return running subtasks first. One session timeout after a unit has left, others declare it lost and count its
@@ -103,4 +94,105 @@ pub(crate) async fn run_unit(node_context: NodeContext) -> Result<()> {
 async fn create_inbox(store: &TaskStore, name: &str) -> Result<(), Fault> {
     store.prepare().await?;
     Ok(store.tree.ensure(&store.paths.inbox(name)).await?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use std::time::Duration;
+
+    use super::*;
+    use crate::simulated::{self, Behaviour, Runners};
+    use allot_coordination::in_process::InProcess;
+    use allot_coordination::in_process::line::{Line, Step, Steps};
+
+    const SESSION: Duration = Duration::from_secs(2);
+
+    /// Counts the requests to the tree, reads and writes, and refuses those below a path if it is told to.
+    #[derive(Default)]
+    struct Requests {
+        made: [AtomicU64; 2],
+        refused: Mutex<Option<String>>,
+    }
+
+    impl Requests {
+        fn made(&self) -> [u64; 2] {
+            [0, 1].map(|kind| self.made[kind].load(Ordering::Relaxed))
+        }
+    }
+
+    impl Steps for Requests {
+        fn next(&self, what: &str, path: &str) -> Step {
+            let is_write = matches!(what, "create" | "set" | "delete" | "multi");
+            self.made[usize::from(is_write)].fetch_add(1, Ordering::Relaxed);
+            let refused = self.refused.lock().unwrap();
+            let is_refused = refused.as_ref().is_some_and(|below| path.starts_with(below));
+            if is_refused { Step::Refused } else { Step::Answered(Duration::ZERO) }
+        }
+    }
+
+    /// Starts a unit with this number.
+    fn join(number: u64, tree: &InProcess, requests: &Arc<Requests>, stop: &Shutdown) -> Coordinator {
+        let line = Line::new(tree.clone(), requests.clone());
+        let coordinator = Coordinator::start(Arc::new(line), &allot_coordination::Settings::default());
+        let settings =
+            Settings { node: Some(format!("u{number}_1")), root: "/c".into(), ..Settings::default() };
+        let runners =
+            Runners::new(Behaviour { session: SESSION, longest_ms: 60, fails: |_, _| false, limit: ("", 1) });
+        let health = Health::default();
+        tokio::spawn(simulated::run(coordinator.clone(), health, stop.clone(), settings, runners));
+        coordinator
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn refusals_make_a_unit_not_ready_and_are_repeated_seldom() {
+        let (tree, requests) = (InProcess::new(SESSION), Arc::new(Requests::default()));
+        let (_ask, stop) = allot_runtime::shutdown_channel();
+        let task_paths = paths::Paths::new("/c");
+        for refused in [task_paths.scheduler(), task_paths.inbox("u1_1"), task_paths.nodes()] {
+            let coordinator = join(1, &tree, &requests, &stop);
+            let health = Health::default();
+            let following = tokio::spawn({
+                let (health, coordinator) = (health.clone(), coordinator.clone());
+                async move { health.follow(&coordinator).await }
+            });
+            tokio::time::sleep(SESSION * 5).await;
+            assert_eq!(health.problems(), Vec::<String>::new());
+            *requests.refused.lock().unwrap() = Some(refused.clone());
+            // The next event makes the unit read again.
+            tree.freeze();
+            tokio::time::sleep(SESSION / 2).await;
+            tree.thaw();
+            tokio::time::sleep(Duration::from_secs(60)).await;
+            let problems = health.problems().join(" ");
+            assert!(problems.contains(&refused) && problems.contains("refuses"), "{refused}: {problems}");
+            let before = requests.made();
+            tokio::time::sleep(Duration::from_secs(60)).await;
+            let made: u64 = requests.made().into_iter().zip(before).map(|(now, then)| now - then).sum();
+            assert!(made <= 60, "{made} requests in a minute while {refused} is refused");
+            *requests.refused.lock().unwrap() = None;
+            tokio::time::sleep(Duration::from_secs(20)).await;
+            assert_eq!(health.problems(), Vec::<String>::new());
+            coordinator.close().await;
+            following.abort();
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn hundredth_unit_joins_with_few_requests_of_the_others() {
+        let (tree, requests) = (InProcess::new(SESSION), Arc::new(Requests::default()));
+        let (_ask, stop) = allot_runtime::shutdown_channel();
+        for number in 1..100 {
+            join(number, &tree, &requests, &stop);
+        }
+        tokio::time::sleep(SESSION * 10).await;
+        let before = requests.made();
+        join(100, &tree, &requests, &stop);
+        tokio::time::sleep(SESSION * 10).await;
+        let [reads, writes] = [0, 1].map(|kind| requests.made()[kind] - before[kind]);
+        println!("the hundredth unit joins: {reads} reads, {writes} writes");
+        assert!(reads < 500 && writes < 20, "{reads} reads, {writes} writes");
+    }
 }

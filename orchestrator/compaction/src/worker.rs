@@ -17,14 +17,14 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{debug, warn};
 
-use super::admission::{Admission, AdmissionWatch};
+use super::admission::{Admission, AdmissionWatch, Stopped};
 use super::ids::TaskId;
-use super::node_context::{NodeContext, PAUSE};
+use super::node_context::NodeContext;
 use super::permits::{self, Announcement, Limited};
 use super::runner::trust;
 use super::task::{MainTask, SubState, SubTask};
 use super::task_store::{Fault, Found, TaskStore};
-use allot_coordination::Error;
+use allot_coordination::{Coordinator, Error, Link, Presence, Retries, Retry, Retryable as _, Status};
 use allot_runtime::time::now_ms;
 use turn::Turns;
 
@@ -47,7 +47,7 @@ enum Purpose {
         OwnedSemaphorePermit,
     ),
     /// The subtask may start in this slot, and it is its priority's turn.
-    Begin(OwnedSemaphorePermit),
+    Begin(OwnedSemaphorePermit, Stopped),
 }
 
 /// The subtasks that are being handled. Each job returns the subtask and whether handling succeeded; if not, the
@@ -70,6 +70,8 @@ pub(crate) struct Worker {
     limited: Arc<Mutex<BTreeMap<TaskId, Limited>>>,
     /// The subtasks that are about to start.
     turns: Turns,
+    /// Subtasks that could not be handled, until they are.
+    failing: Arc<Mutex<BTreeMap<TaskId, Retries>>>,
     /// Files of partitions whose storage answered late, of subtasks that may start and have not started since.
     late_files: Arc<Mutex<BTreeMap<TaskId, String>>>,
     /// Partition locks held by other workers, each with the time when it was first found gone.
@@ -81,9 +83,19 @@ pub(crate) struct Worker {
 }
 
 /// Runs subtasks until the process shuts down.
-pub(crate) async fn run(node_context: NodeContext, notices: mpsc::Sender<TaskId>) {
-    while !node_context.stop.is_requested() {
-        let Ok(status) = node_context.coordinator.up().await else { return };
+pub(crate) async fn run(
+    node_context: NodeContext,
+    notices: mpsc::Sender<TaskId>,
+    mut presence: watch::Receiver<Presence>,
+) {
+    let coordinator = node_context.coordinator.clone();
+    let mut stop = node_context.stop.clone();
+    loop {
+        let generation = tokio::select! {
+            generation = own_session(&coordinator, &mut presence) => generation,
+            () = stop.requested() => return,
+        };
+        let Some(generation) = generation else { return };
         let (lost_sender, lost) = watch::channel(false);
         let (leave, leaving) = watch::channel(false);
         let worker = Worker {
@@ -93,6 +105,7 @@ pub(crate) async fn run(node_context: NodeContext, notices: mpsc::Sender<TaskId>
             freed: Arc::default(),
             limited: Arc::default(),
             turns: Turns::default(),
+            failing: Arc::default(),
             late_files: Arc::default(),
             foreign_locks: Arc::default(),
             notices: notices.clone(),
@@ -101,38 +114,47 @@ pub(crate) async fn run(node_context: NodeContext, notices: mpsc::Sender<TaskId>
             leaving,
         };
         let mut work = Work::new();
-        let mut stop = node_context.stop.clone();
-        if !worker.holds_name().await {
-            tokio::select! { () = sleep(PAUSE) => {}, () = stop.requested() => {} }
-            continue;
-        }
         tokio::select! {
-            () = worker.run_session(status.generation, &mut work) => {
-                warn!("the ZooKeeper session is lost; ending all runners");
-                lost_sender.send_replace(true);
-            }
+            () = worker.run_session(&mut work) => {}
+            () = session_over(&coordinator, generation) => {}
             () = stop.requested() => {
                 leave.send_replace(true);
                 worker.withdraw_announcement().await;
+                while work.join_next().await.is_some() {}
+                return;
             }
         }
+        warn!("the ZooKeeper session is lost; ending all runners");
+        lost_sender.send_replace(true);
         while work.join_next().await.is_some() {}
     }
 }
 
-impl Worker {
-    /// Whether this session holds the node of this unit's name. Another process of the same name has the same inbox,
-    /// and each would use all the slots.
-    async fn holds_name(&self) -> bool {
-        let node = self.store.tree.get(&self.store.paths.node(&self.node_context.name)).await;
-        let session = self.node_context.coordinator.session_id();
-        matches!(node, Ok(Some(node)) if node.owner.is_some() && node.owner == session)
+/// The number of the session, as soon as this unit's name belongs to it: another process of the same name has the same
+/// inbox, and each would use all the slots. `None` when the coordinator is closed.
+async fn own_session(coordinator: &Coordinator, presence: &mut watch::Receiver<Presence>) -> Option<u64> {
+    loop {
+        let generation = coordinator.status().generation;
+        let session = coordinator.session_id();
+        if matches!(*presence.borrow_and_update(), Presence::Present(owner) if Some(owner) == session) {
+            return Some(generation);
+        }
+        presence.changed().await.ok()?;
     }
+}
 
+/// Returns when the session with this number has ended.
+async fn session_over(coordinator: &Coordinator, generation: u64) {
+    let is_over =
+        |status: &Status| status.generation != generation || status.link == Link::Ended || status.closed;
+    let _ = coordinator.subscribe().wait_for(is_over).await;
+}
+
+impl Worker {
     /// Withdraws the announcement of a unit that starts nothing any more. Otherwise it would keep lower priorities from
     /// starting elsewhere until the unit's last runner has ended.
     async fn withdraw_announcement(&self) {
-        let mut announcement = Announcement::new(&self.store, &self.node_context.name);
+        let announcement = Announcement::new(&self.store, &self.node_context.name);
         match timeout(WITHDRAWAL_LIMIT, announcement.withdraw_earlier()).await {
             Ok(Ok(())) => {}
             Ok(Err(fault)) => debug!(%fault, "the announcement of waiting subtasks goes with the session"),
@@ -140,38 +162,34 @@ impl Worker {
         }
     }
 
-    /// One lifetime: runs until the session ends.
-    async fn run_session(&self, generation: u64, work: &mut Work) {
-        let inbox = self.store.paths.inbox(&self.node_context.name);
+    /// One lifetime: runs until it is cancelled at the end of the session.
+    async fn run_session(&self, work: &mut Work) {
+        let coordinator = &self.node_context.coordinator;
+        let (tree, dir) = (&self.store.tree, self.store.paths.inbox(&self.node_context.name));
         let mut known: BTreeSet<TaskId> = BTreeSet::new();
         let mut watches: BTreeMap<TaskId, AdmissionWatch> = BTreeMap::new();
         // Subtasks whose state may be `Running` although this lifetime does not run them; `None` means all, which
         // holds at first. Subtasks left by an earlier lifetime are recovered whether or not their task may start now.
         let mut unverified: Option<BTreeSet<TaskId>> = None;
         let mut announcement = Announcement::new(&self.store, &self.node_context.name);
-        let mut status_changes = self.node_context.coordinator.subscribe();
-        loop {
-            let status = *status_changes.borrow_and_update();
-            if status.generation != generation || status.closed {
-                return;
-            }
-            if let Err(fault) = announcement.withdraw_earlier().await {
-                debug!(%fault, "cannot withdraw the announcements of an earlier lifetime; retrying");
-                sleep(PAUSE).await;
-                continue;
-            }
-            let (names, changed) = match self.store.tree.watch(&inbox).await {
-                Ok(children) => children,
-                Err(error) => {
-                    debug!(%error, "cannot read the inbox; retrying");
-                    if let Error::NoNode(_) = error {
-                        // The unit was away so long that the monitor removed its inbox.
-                        let _ = self.store.tree.ensure(&inbox).await;
-                    }
-                    sleep(PAUSE).await;
-                    continue;
+        let mut announcing = coordinator.retries("announcing that subtasks wait for a permit");
+        let mut inbox = coordinator.follower("the inbox of this unit");
+        let mut permits = coordinator.follower("the permits");
+        let read_inbox = || async {
+            match tree.watch(&dir).await {
+                // The unit was away so long that the monitor removed its inbox.
+                Err(Error::NoNode(_)) => {
+                    tree.ensure(&dir).await?;
+                    tree.watch(&dir).await
                 }
-            };
+                watched => watched,
+            }
+        };
+        if announcing.repeat(|| announcement.withdraw_earlier()).await.is_err() {
+            return;
+        }
+        loop {
+            let Ok(names) = inbox.read(read_inbox).await else { return };
             let ids: Vec<TaskId> = names.iter().filter_map(|name| name.parse().ok()).collect();
             let (notices, ids): (Vec<_>, Vec<_>) = ids.into_iter().partition(|id| id.is_main());
             for id in notices {
@@ -180,42 +198,36 @@ impl Worker {
             let candidates =
                 ids.iter().copied().filter(|id| unverified.as_ref().is_none_or(|ids| ids.contains(id)));
             let (name, candidates) = (&self.node_context.name, candidates.collect::<Vec<_>>());
-            match self.store.in_state(name, &candidates, SubState::Running).await {
-                Ok(left) => {
-                    left.into_iter().for_each(|id| self.spawn_handler(id, Purpose::Left, &mut known, work));
-                }
-                Err(fault) => {
-                    debug!(%fault, "cannot read the subtasks left by an earlier lifetime; retrying");
-                    sleep(PAUSE).await;
-                    continue;
-                }
-            }
+            let mut reading = coordinator.retries("reading the subtasks left by an earlier lifetime");
+            let left = reading.repeat(|| self.store.in_state(name, &candidates, SubState::Running)).await;
+            let Ok(left) = left else { return };
+            left.into_iter().for_each(|id| self.spawn_handler(id, Purpose::Left, &mut known, work));
             let unverified = unverified.insert(BTreeSet::new());
             self.update_watches(&ids, &mut watches);
-            tokio::pin!(changed);
             loop {
                 let (opens, waiting) = self.start_ready(&ids, &watches, &mut known, work);
                 let idle = ids.iter().filter(|id| !known.contains(id)).count();
                 metrics::gauge!("allot_compaction_waiting").set(idle as f64);
                 let is_limited = with(&self.limited, |limited| limited.values().any(Limited::is_by_cluster));
-                if let Err(fault) = announcement.update(waiting, is_limited).await {
-                    debug!(%fault, "cannot announce that subtasks wait for a permit; retrying");
-                    sleep(PAUSE).await;
-                    // The session may be another one.
-                    break;
+                match announcement.update(waiting, is_limited).await {
+                    Ok(()) => announcing.succeeded(),
+                    Err(fault) => {
+                        announcing.failed(&fault).await;
+                        // The connection may be another one.
+                        break;
+                    }
                 }
                 tokio::select! {
-                    () = &mut changed => break,
-                    _ = status_changes.wait_for(|now| *now != status) => break,
+                    () = inbox.changed() => break,
                     // A task may have another limit now.
                     () = self.freed.notified() => with(&self.limited, BTreeMap::clear),
                     () = sleep(opens.unwrap_or_default()), if opens.is_some() => {}
-                    () = permits::freed(&self.store, &self.limited) => {}
+                    () = permits::freed(&self.store, &mut permits, &self.limited) => {}
                     Some(ended) = work.join_next(), if !work.is_empty() => {
-                        if let Ok((id, well)) = ended {
+                        if let Ok((id, succeeded)) = ended {
                             known.remove(&id);
                             self.turns.end(id);
-                            if !well {
+                            if !succeeded {
                                 unverified.insert(id);
                             }
                         }
@@ -232,11 +244,11 @@ impl Worker {
         let mains: BTreeSet<TaskId> = ids.iter().map(|id| id.of_main()).collect();
         watches.retain(|main, _| mains.contains(main));
         with(&self.limited, |limited| limited.retain(|main, _| mains.contains(main)));
+        with(&self.failing, |failing| failing.retain(|id, _| ids.contains(id)));
         for main in mains {
-            watches.entry(main).or_insert_with(|| {
-                let lease = self.node_context.watch_sessions.lease(&self.node_context.coordinator);
-                AdmissionWatch::follow(lease, &self.node_context.config.root, main, self.freed.clone())
-            });
+            watches
+                .entry(main)
+                .or_insert_with(|| AdmissionWatch::follow(&self.node_context, main, self.freed.clone()));
         }
     }
 
@@ -294,9 +306,10 @@ impl Worker {
             ready.retain(|(Reverse(priority), _)| Some(*priority) >= waiting);
         }
         for (Reverse(priority), id) in ready {
+            let Some(stopped) = watches.get(&id.of_main()).map(AdmissionWatch::stopped) else { continue };
             let Ok(permit) = self.slots.clone().try_acquire_owned() else { break };
             self.turns.begin(id, priority);
-            self.spawn_handler(id, Purpose::Begin(permit), known, work);
+            self.spawn_handler(id, Purpose::Begin(permit, stopped), known, work);
         }
         let has_slot = self.slots.available_permits() + self.turns.count() > 0;
         (opens.min(), waiting.filter(|_| has_slot))
@@ -315,20 +328,20 @@ impl Worker {
         self.freed.notify_one();
     }
 
-    /// Handles a subtask, and logs an error. Returns whether it succeeded.
+    /// Handles a subtask. Returns whether that succeeded; if not, the next attempt is due.
     async fn handle(&self, id: TaskId, purpose: Purpose) -> bool {
-        let fault = match self.try_handle(id, purpose).await {
-            Ok(()) => return true,
-            Err(fault) => fault,
+        let Err(fault) = self.try_handle(id, purpose).await else {
+            with(&self.failing, |failing| failing.remove(&id));
+            return true;
         };
-        if fault.is_passing() {
-            debug!(%id, %fault, "handling a subtask again");
-            sleep(PAUSE).await;
-        } else {
-            warn!(%id, %fault, "cannot handle a subtask; retrying");
+        let failing = with(&self.failing, |failing| failing.remove(&id));
+        let mut retries =
+            failing.unwrap_or_else(|| self.node_context.coordinator.retries(format!("subtask {id}")));
+        if fault.retry() == Retry::Refused {
             self.let_others_start(id);
-            sleep(LOCKED_DELAY).await;
         }
+        tokio::select! { () = retries.failed(&fault) => {}, () = self.ended() => {} }
+        with(&self.failing, |failing| failing.insert(id, retries));
         false
     }
 
@@ -348,17 +361,17 @@ impl Worker {
         }
         match purpose {
             // The task may have changed since its admission was checked.
-            Purpose::Begin(permit) if matches!(Admission::of(&main.task, now_ms()), Admission::Start(_)) => {
-                self.start(sub, &main, permit).await
+            Purpose::Begin(permit, stopped)
+                if matches!(Admission::of(&main.task, now_ms()), Admission::Start(_)) =>
+            {
+                self.start(sub, &main, permit, &stopped).await
             }
             // What this worker knows of the task is old: its watch has not come, or its session is cut off.
-            Purpose::Begin(permit) => {
+            Purpose::Begin(..) => {
                 self.turns.end(id);
-                drop(permit);
-                sleep(PAUSE).await;
-                Ok(())
+                Err(Fault::Busy("its task has changed, which the watch does not show yet".to_owned()))
             }
-            _ => Ok(()),
+            Purpose::Left | Purpose::End(_) => Ok(()),
         }
     }
 
@@ -374,6 +387,7 @@ impl Worker {
         mut sub: Found<SubTask>,
         main: &Found<MainTask>,
         permit: OwnedSemaphorePermit,
+        stopped: &Stopped,
     ) -> Result<(), Fault> {
         let needed = permits::needed(&main.task, self.node_context.config.limit);
         let taken = if needed.is_empty() { Vec::new() } else { permits::taken(&self.store).await? };
@@ -387,7 +401,7 @@ impl Worker {
                 return Ok(());
             }
         };
-        let Some(file) = self.file(&sub).await else { return Ok(()) };
+        let Some(file) = self.file(&sub, stopped).await else { return Ok(()) };
         sub.task.file = file;
         let lock = self.store.lock(&sub.task);
         if self.is_taken(&lock).await? {
@@ -397,9 +411,7 @@ impl Worker {
         let coordinator = &self.node_context.coordinator;
         let (Some(session), Some(_)) = (coordinator.session_id(), trust(coordinator)) else {
             // The connection is new. A runner that starts before the session is confirmed would be ended at once.
-            drop(permit);
-            sleep(PAUSE).await;
-            return Ok(());
+            return Err(Error::Offline.into());
         };
         let timeout = order::timeout(&self.node_context, &main.task);
         let limit = timeout.saturating_add(self.node_context.config.stop_limit).as_millis() as u64;
@@ -415,7 +427,7 @@ impl Worker {
         self.let_others_start(sub.id);
         metrics::gauge!("allot_compaction_running").increment(1);
         let began = Instant::now();
-        let result = self.run(&sub, fence, timeout).await;
+        let result = self.run(&sub, fence, timeout, stopped).await;
         metrics::gauge!("allot_compaction_running").decrement(1);
         metrics::histogram!("allot_compaction_subtask_seconds").record(began.elapsed());
         self.record_result(&sub, session, result).await
@@ -425,7 +437,7 @@ impl Worker {
     /// stopped before the storage answers, or because the storage answers late. While the storage does not answer, other
     /// subtasks may start in the other slots, and the task may change. So a late answer is kept for the next attempt,
     /// which reads again what it needs to know, and does not ask the storage again: it may always be late.
-    async fn file(&self, sub: &Found<SubTask>) -> Option<String> {
+    async fn file(&self, sub: &Found<SubTask>, stopped: &Stopped) -> Option<String> {
         if let Some(file) = with(&self.late_files, |files| files.get(&sub.id).cloned()) {
             return Some(file);
         }
@@ -438,7 +450,7 @@ impl Worker {
         tokio::select! {
             file = file => drop(with(&self.late_files, |files| files.insert(sub.id, file))),
             () = self.ended() => {}
-            () = self.stopped(sub.id.of_main()) => {}
+            () = stopped.wait() => {}
         }
         None
     }

@@ -65,7 +65,7 @@ impl From<Fault> for Problem {
         match fault {
             Fault::Refused(why) | Fault::Busy(why) => Self::new(StatusCode::CONFLICT, "refused", why),
             // Waiting does not help: somebody must look at the data.
-            Fault::Odd(why) => Self::new(StatusCode::INTERNAL_SERVER_ERROR, "damaged-data", why),
+            Fault::Corrupt(why) => Self::new(StatusCode::INTERNAL_SERVER_ERROR, "damaged-data", why),
             Fault::Tree(error) => error.into(),
         }
     }
@@ -166,7 +166,7 @@ mod tests {
         let away = (503, "zookeeper-away".to_owned(), allot_coordination::Error::Offline.to_string());
         assert_eq!(of(allot_coordination::Error::Offline.into()), away);
         assert_eq!(of(Fault::Tree(allot_coordination::Error::Offline).into()), away);
-        let damaged = Fault::Odd("a subtask without a status".to_owned());
+        let damaged = Fault::Corrupt("a subtask without a status".to_owned());
         let (status, code, message) = of(anyhow!(damaged).context("one of two is done"));
         assert_eq!((status, code.as_str()), (500, "damaged-data"));
         assert_eq!(message, "one of two is done: a subtask without a status");

@@ -1,17 +1,17 @@
 //! The supervisor of the session. It opens a new session when the old one has ended, counts the sessions, announces when
 //! everything must be read again, and knows when the service last answered.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::time::Instant;
-
 use tokio::sync::{Semaphore, watch};
 use tokio::task::AbortHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tracing::{info, warn};
 
-use super::error::Error;
+use super::error::{Error, Retry, Retryable as _};
+use super::problems::{Problem, Problems};
 use super::session::{Connector, Link, Session};
 use super::shared::{Shared, Status, lock};
 use super::tree::Tree;
@@ -60,9 +60,22 @@ pub struct Coordinator {
 impl Coordinator {
     /// Starts the supervisor, which tries to connect until the coordinator is closed.
     pub fn start(connector: Arc<dyn Connector>, settings: &Settings) -> Self {
+        Self::start_with(connector, settings, Problems::default())
+    }
+
+    /// Another session with the same service, for more watches than one session can have. What it reports is among the
+    /// [`problems`](Self::problems) of this one.
+    pub fn another(&self) -> Self {
+        Self::start_with(self.shared.connector.clone(), &self.shared.settings, self.shared.problems.clone())
+    }
+
+    fn start_with(connector: Arc<dyn Connector>, settings: &Settings, problems: Problems) -> Self {
         let timeout = connector.session_timeout();
         let none = Status { generation: 0, attachment: 0, link: Link::Down, closed: false };
         let shared = Arc::new(Shared {
+            connector: connector.clone(),
+            settings: settings.clone(),
+            problems,
             permits: Arc::new(Semaphore::new(settings.in_flight.max(1))),
             call: settings.call.unwrap_or(timeout),
             settle: settings.settle.unwrap_or(timeout * 3),
@@ -82,6 +95,12 @@ impl Coordinator {
     /// The state, with notification of changes. A new [`Status::attachment`] means that everything must be read again.
     pub fn subscribe(&self) -> watch::Receiver<Status> {
         self.shared.subscribe()
+    }
+
+    /// What keeps loops of this process from their work until a person helps, by number: requests that the service refuses,
+    /// and further sessions without a connection.
+    pub fn problems(&self) -> watch::Receiver<BTreeMap<u64, String>> {
+        self.shared.problems.subscribe()
     }
 
     /// Waits until requests can be sent.
@@ -131,11 +150,16 @@ async fn supervise(shared: Arc<Shared>, connector: Arc<dyn Connector>) {
     const FIRST_PAUSE: Duration = Duration::from_millis(50);
     let longest_pause = (connector.session_timeout() / 4).max(FIRST_PAUSE);
     let mut pause = FIRST_PAUSE;
+    let mut problem = Problem::new(&shared.problems);
     loop {
         let session = match connector.connect().await {
             Ok(session) => session,
             Err(error) => {
-                warn!(servers = connector.describe(), %error, "no session with the coordination service; retrying");
+                let servers = connector.describe();
+                if error.retry() == Retry::Refused {
+                    problem.set(format!("{servers}: {error}"));
+                }
+                warn!(servers, %error, "no session with the coordination service; retrying");
                 // Jitter: all processes would otherwise reconnect in the same instant.
                 sleep(pause.mul_f64(random::within(0.5..1.0))).await;
                 pause = (pause * 2).min(longest_pause);
@@ -143,6 +167,7 @@ async fn supervise(shared: Arc<Shared>, connector: Arc<dyn Connector>) {
             }
         };
         pause = FIRST_PAUSE;
+        problem.clear();
         follow_session(&shared, &session).await;
         drop(lock(&shared.session).take());
     }

@@ -2,21 +2,20 @@
 //! the candidate whose latch is first leads. An elected candidate increments the epoch node under a check of its latch;
 //! the number in that node is the term.
 //!
-//! A candidate is a reconcile loop. There are few candidates, so each watches the whole directory and lists it again
-//! after every change.
+//! A candidate that waits watches only the latch before its own, and the leader only its own latch. So a candidate that
+//! joins or leaves makes at most one other candidate read.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::Instant;
-
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio::time::sleep;
-use tracing::{debug, info, warn};
+use tokio::time::{Instant, sleep};
+use tracing::{debug, info};
 
 use super::coordinator::Coordinator;
 use super::error::Error;
+use super::follower::Retries;
 use super::leadership::{Leadership, LeadershipState, Term};
 use super::node::{Kind, Op, Version};
 use super::session::Changed;
@@ -146,44 +145,32 @@ struct Candidate {
 
 impl Candidate {
     async fn run(mut self) {
-        let pause = self.shared.call.min(Duration::from_millis(100));
         let mut stop = self.stop.clone();
+        let mut retries = Retries::new(&self.shared, format!("candidacy under {}", self.latches));
         loop {
             let ended = tokio::select! {
                 // Nothing is ever sent; the sender is dropped.
                 _ = stop.changed() => break,
-                ended = self.wait_and_lead() => ended,
+                ended = self.wait_and_lead(&mut retries) => ended,
             };
             self.finish();
             match ended {
                 Ok(()) => {}
                 Err(Error::Closed) => return,
-                Err(error) => {
-                    if error.is_transient() {
-                        debug!(dir = self.latches, %error, "candidacy interrupted; retrying");
-                    } else {
-                        warn!(dir = self.latches, %error, "candidacy interrupted; retrying");
-                    }
-                    tokio::select! {
-                        _ = stop.changed() => break,
-                        () = sleep(pause) => {}
-                    }
-                }
+                Err(error) => tokio::select! {
+                    _ = stop.changed() => break,
+                    () = retries.failed(&error) => {}
+                },
             }
         }
         self.finish();
-        // A latch that is left behind would be ahead of all other candidates until the session ends.
-        while let Err(error) = self.clear().await {
-            debug!(dir = self.latches, %error, "the latch is not deleted yet; retrying");
-            sleep(pause).await;
-            if self.shared.up().await.is_err() {
-                break;
-            }
-        }
+        // A latch that is left behind would be ahead of all other candidates until the session ends. If the coordinator is
+        // closed, the latch goes with the session.
+        let _ = retries.repeat(|| self.clear()).await;
     }
 
     /// Creates a latch, waits for its turn, and leads until the latch or the leadership is lost.
-    async fn wait_and_lead(&mut self) -> Result<(), Error> {
+    async fn wait_and_lead(&mut self, retries: &mut Retries) -> Result<(), Error> {
         let status = self.shared.up().await?;
         self.tree.ensure(&self.latches).await?;
         // An earlier attempt whose answer was lost may have left a latch, which would be ahead of the new one and never
@@ -199,16 +186,23 @@ impl Candidate {
             if now.closed || now.generation != status.generation {
                 return Ok(());
             }
-            let (mut names, changed) = self.tree.watch(&self.latches).await?;
-            if !names.contains(&name) {
-                return Ok(());
-            }
+            let mut names = self.tree.children(&self.latches).await?;
             names.sort_by(|a, b| sequence(a).cmp(sequence(b)));
-            if names.first() == Some(&name) {
-                let result = self.lead(&name, status.generation).await;
+            let Some(place) = names.iter().position(|latch| *latch == name) else { return Ok(()) };
+            let Some(ahead) = place.checked_sub(1).and_then(|ahead| names.get(ahead)) else {
+                let result = self.lead(&name, status.generation, retries).await;
                 self.finish();
                 return result.and(self.clear().await);
-            }
+            };
+            let changed = match self.tree.watch_node(&format!("{}/{ahead}", self.latches)).await {
+                Ok((_, changed)) => changed,
+                // It has gone since the list was read.
+                Err(Error::NoNode(_)) => continue,
+                // This process may not read the latch of that candidate.
+                Err(Error::Refused { .. }) => self.tree.watch(&self.latches).await?.1,
+                Err(error) => return Err(error),
+            };
+            retries.succeeded();
             tokio::select! {
                 () = changed => {}
                 _ = status_changes.changed() => {}
@@ -217,26 +211,27 @@ impl Candidate {
     }
 
     /// This candidate's latch is the first: starts a term, and keeps it as long as it holds.
-    async fn lead(&mut self, name: &str, generation: u64) -> Result<(), Error> {
+    async fn lead(&mut self, name: &str, generation: u64, retries: &mut Retries) -> Result<(), Error> {
         let latch = format!("{}/{name}", self.latches);
         let attachment = self.shared.status().attachment;
-        self.check_latch(&latch).await?;
+        drop(self.watch_latch(&latch).await?);
         let (term, version) = self.increment_epoch(&latch).await?;
         let at = (generation, attachment);
         let leadership = Leadership::new(&self.shared, term, at, latch, (self.epoch.clone(), version));
         info!(dir = self.latches, term = term.0, "leading");
+        retries.succeeded();
         self.leadership.send_replace(Some(leadership.clone()));
         let result = self.keep(&leadership).await;
         info!(dir = self.latches, term = term.0, "stopped leading");
         result
     }
 
-    /// Checks that the latch exists and belongs to the current session. A latch of an earlier session of this process
+    /// Watches the latch, which must exist and belong to the current session. A latch of an earlier session of this process
     /// disappears with that session, and a second candidate would lead then.
-    async fn check_latch(&self, latch: &str) -> Result<(), Error> {
-        let node = self.tree.get(latch).await?.ok_or(Error::NotLeading)?;
+    async fn watch_latch(&self, latch: &str) -> Result<Changed, Error> {
+        let (node, changed) = self.tree.watch_node(latch).await?;
         let session = self.shared.connected()?.id();
-        if node.owner == Some(session) { Ok(()) } else { Err(Error::NotLeading) }
+        if node.owner == Some(session) { Ok(changed) } else { Err(Error::NotLeading) }
     }
 
     /// Increments the epoch node under a check of the latch; returns the new term and the node's version.
@@ -269,10 +264,10 @@ impl Candidate {
         }
     }
 
-    /// Verifies leadership after each change of the latches and each reconnect, until the term ends.
+    /// Verifies leadership after each change of the own latch and each reconnect, until the term ends.
     async fn keep(&self, leadership: &Leadership) -> Result<(), Error> {
         let mut status_changes = self.shared.subscribe();
-        let mut latches_changed: Changed = Box::pin(std::future::ready(()));
+        let mut latch_changed: Changed = Box::pin(std::future::ready(()));
         let mut must_verify = true;
         while !leadership.is_lost() {
             let status = *status_changes.borrow_and_update();
@@ -283,7 +278,7 @@ impl Candidate {
             if status.is_up() && (must_verify || status.attachment != leadership.verified_at()) {
                 match self.verify(leadership).await {
                     Ok(watch) => {
-                        latches_changed = watch;
+                        latch_changed = watch;
                         must_verify = false;
                         leadership.verified(status.attachment);
                     }
@@ -302,7 +297,7 @@ impl Candidate {
                 break;
             }
             tokio::select! {
-                () = &mut latches_changed, if !must_verify => must_verify = true,
+                () = &mut latch_changed, if !must_verify => must_verify = true,
                 _ = status_changes.changed() => {}
                 () = leadership.resigned() => {}
                 () = sleep(if must_verify { left.min(Duration::from_millis(20)) } else { left }) => {}
@@ -321,8 +316,7 @@ impl Candidate {
     /// whole service, not of one server that may lag.
     async fn verify(&self, leadership: &Leadership) -> Result<Changed, Error> {
         self.tree.sync_extending_trust().await?;
-        let (_, changed) = self.tree.watch(&self.latches).await?;
-        self.check_latch(leadership.latch()).await?;
+        let changed = self.watch_latch(leadership.latch()).await?;
         let (epoch, version) = leadership.epoch();
         let node = self.tree.get(epoch).await?.ok_or(Error::NotLeading)?;
         if node.version == version { Ok(changed) } else { Err(Error::NotLeading) }

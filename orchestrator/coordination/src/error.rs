@@ -44,10 +44,42 @@ pub enum Error {
     Unanswered(String),
 }
 
+/// What a caller can do after an error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Retry {
+    /// Repeat the request after a pause: the service did not answer.
+    Pause,
+    /// Read again first: another client made a change.
+    Reread,
+    /// Repeat the request after something else has changed: as things stand now, it cannot succeed.
+    Later,
+    /// Wait for a person: permissions, data or settings have to change before the request can succeed.
+    Refused,
+    /// Stop: the coordinator is closed, or this process no longer leads.
+    Over,
+}
+
+/// An error that says what a caller can do.
+pub trait Retryable: fmt::Display {
+    /// What a caller can do after this error.
+    fn retry(&self) -> Retry;
+}
+
+impl Retryable for Error {
+    fn retry(&self) -> Retry {
+        match self {
+            Self::Offline | Self::Busy | Self::Unanswered(_) | Self::NotApplied(_) => Retry::Pause,
+            Self::NoNode(_) | Self::Exists(_) | Self::BadVersion(_) | Self::NotEmpty(_) => Retry::Reread,
+            Self::Refused { .. } | Self::TooLarge { .. } => Retry::Refused,
+            Self::NotLeading | Self::Closed => Retry::Over,
+        }
+    }
+}
+
 impl Error {
     /// Whether the same request may succeed later, without any change, when the session is back.
     pub fn is_transient(&self) -> bool {
-        matches!(self, Self::Offline | Self::Busy | Self::Unanswered(_) | Self::NotApplied(_))
+        self.retry() == Retry::Pause
     }
 }
 

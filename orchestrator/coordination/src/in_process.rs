@@ -15,7 +15,7 @@ use tokio::sync::{oneshot, watch};
 use self::server::{Of, Server};
 use super::error::Error;
 use super::node::{Kind, Node, Op, Version};
-use super::session::{Answer, Changed, Connector, Link, LinkState, Session};
+use super::session::{Answer, Changed, Children, Connector, Link, LinkState, Session};
 
 /// A tree within this process, shared by all clones and by all coordinators that use it.
 #[derive(Clone)]
@@ -184,12 +184,13 @@ impl Session for InProcessSession {
 
     fn children(&self, path: &str) -> Answer<Vec<String>> {
         let path = path.to_owned();
-        self.ask(move |server, _| server.children(&path))
+        self.ask(move |server, _| Ok(server.children(&path)?.names))
     }
 
     fn children_of_each(&self, paths: &[String]) -> Answer<Vec<Result<Vec<String>, Error>>> {
         let paths = paths.to_vec();
-        self.ask(move |server, _| Ok(paths.iter().map(|path| server.children(path)).collect()))
+        let names = |server: &Server, path: &String| Ok(server.children(path)?.names);
+        self.ask(move |server, _| Ok(paths.iter().map(|path| names(server, path)).collect()))
     }
 
     fn get_each(&self, paths: &[String]) -> Answer<Vec<Result<Node, Error>>> {
@@ -200,12 +201,12 @@ impl Session for InProcessSession {
         })
     }
 
-    fn watch_children(&self, path: &str) -> Answer<(Vec<String>, Changed)> {
+    fn watch_children(&self, path: &str) -> Answer<(Children, Changed)> {
         let path = path.to_owned();
         self.ask(move |server, session| {
-            let names = server.children(&path)?;
+            let children = server.children(&path)?;
             let fired = server.watch(session, &path, Of::Children);
-            Ok((names, fired.map(drop).boxed()))
+            Ok((children, fired.map(drop).boxed()))
         })
     }
 

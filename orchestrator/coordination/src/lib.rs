@@ -10,14 +10,17 @@
 mod coordinator;
 mod election;
 mod error;
+mod follower;
 #[cfg(any(test, feature = "in-process"))]
 pub mod in_process;
 mod leadership;
 mod membership;
 mod names;
 mod node;
+mod problems;
 pub mod random;
 pub mod session;
+mod sessions;
 mod settle;
 mod shared;
 mod tree;
@@ -25,11 +28,13 @@ pub mod zookeeper;
 
 pub use coordinator::{Coordinator, Settings};
 pub use election::Election;
-pub use error::Error;
+pub use error::{Error, Retry, Retryable};
+pub use follower::{Follower, Following, Retries, Update};
 pub use leadership::{Leadership, LeadershipState, Term};
 pub use membership::{Member, Members, Membership, Presence, Snapshot};
 pub use names::{name_of_node, node_name};
 pub use node::{Kind, MULTI_LIMIT, NODE_LIMIT, Node, Op, Version};
 pub use session::Link;
+pub use sessions::{Lease, Sessions};
 pub use shared::Status;
 pub use tree::Tree;

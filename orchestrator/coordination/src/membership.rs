@@ -1,28 +1,21 @@
 //! Group membership: a directory with an ephemeral node for each member. [`Membership`] keeps a process's own node
-//! there, over reconnects and sessions; [`Members`] follows all members. Both are reconcile loops that read again after
-//! each event.
+//! there, over reconnects and sessions; [`Members`] follows all members.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
 
 use futures_util::StreamExt as _;
 use tokio::sync::watch;
-use tokio::task::{AbortHandle, JoinHandle};
-use tokio::time::sleep;
-use tracing::{debug, warn};
+use tokio::task::JoinHandle;
+use tracing::warn;
 
 use super::coordinator::Coordinator;
 use super::error::Error;
+use super::follower::{Following, Retries, Update};
 use super::node::{Kind, Version};
 use super::session::Changed;
-use super::shared::{Shared, Status};
+use super::shared::{Shared, lock};
 use super::tree::Tree;
-
-/// Pause of a loop after a transient error.
-const RETRY_PAUSE: Duration = Duration::from_millis(50);
-/// Pause of a loop after a refusal, which does not pass by itself.
-const REFUSED_PAUSE: Duration = Duration::from_secs(1);
 
 /// Whether the own node is in the directory, as far as is known now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,15 +24,15 @@ pub enum Presence {
     Away,
     /// Another process has a node with the same name.
     Taken,
-    /// The node is there.
-    Present,
+    /// The node is there, and belongs to this session.
+    Present(i64),
 }
 
 /// A process's own membership in a directory. Dropping it leaves in the background.
 pub struct Membership {
     present: watch::Receiver<Presence>,
-    stop: Option<watch::Sender<bool>>,
-    task: Option<JoinHandle<()>>,
+    stop: watch::Sender<()>,
+    task: JoinHandle<()>,
 }
 
 /// A member as it was read. If this process may not read a member, only the member's name is known.
@@ -75,7 +68,7 @@ pub struct Snapshot {
 /// The members of a directory, followed by watches.
 pub struct Members {
     snapshot: watch::Receiver<Snapshot>,
-    task: AbortHandle,
+    _following: Following,
 }
 
 impl Coordinator {
@@ -83,25 +76,60 @@ impl Coordinator {
     /// until that node is gone. A node with the same data is taken for the node of an earlier session of this process
     /// and replaced, so `data` should be unique to the process.
     pub fn join(&self, dir: &str, name: &str, data: &[u8]) -> Membership {
-        let (present_sender, present) = watch::channel(Presence::Away);
-        let (stop, stopped) = watch::channel(false);
-        let joining = Joining {
+        let (sender, present) = watch::channel(Presence::Away);
+        let (stop, mut stopped) = watch::channel(());
+        let joining = Arc::new(Joining {
             shared: self.shared.clone(),
             tree: self.tree(),
             dir: dir.to_owned(),
             path: format!("{dir}/{name}"),
             data: data.to_vec(),
-            present: present_sender,
-            stop: stopped,
+        });
+        let publish = move |update: Update<Presence>| {
+            let presence = match update {
+                Update::Read(_, presence) => presence,
+                Update::Outdated => Presence::Away,
+            };
+            sender.send_if_modified(|now| std::mem::replace(now, presence) != presence);
         };
-        Membership { present, stop: Some(stop), task: Some(tokio::spawn(joining.run())) }
+        let reconciling = joining.clone();
+        let reconcile = move |_| {
+            let joining = reconciling.clone();
+            async move { joining.reconcile().await }
+        };
+        let following = self.follow(format!("own node {}", joining.path), reconcile, publish);
+        let task = tokio::spawn(async move {
+            // Nothing is ever sent; the sender is dropped.
+            let _ = stopped.changed().await;
+            following.stop().await;
+            let mut retries = Retries::new(&joining.shared, format!("deleting own node {}", joining.path));
+            // The coordinator may be closed: then the node goes with the session.
+            let _ = retries.repeat(|| joining.remove()).await;
+        });
+        Membership { present, stop, task }
     }
 
     /// Follows the members of `dir`.
     pub fn members(&self, dir: &str) -> Members {
         let (sender, snapshot) = watch::channel(Snapshot::default());
-        let task = tokio::spawn(follow(self.shared.clone(), self.tree(), dir.to_owned(), sender));
-        Members { snapshot, task: task.abort_handle() }
+        let publish = move |update: Update<BTreeMap<String, Member>>| {
+            sender.send_if_modified(|before| match update {
+                Update::Read(attachment, members) => {
+                    let now = Snapshot { current: true, attachment, members: Arc::new(members) };
+                    let changed = *before != now;
+                    *before = now;
+                    changed
+                }
+                Update::Outdated => std::mem::replace(&mut before.current, false),
+            });
+        };
+        let (tree, dir, known) = (self.tree(), dir.to_owned(), Arc::<Mutex<Known>>::default());
+        let what = format!("members of {dir}");
+        let read = move |attachment| {
+            let (tree, dir, known) = (tree.clone(), dir.clone(), known.clone());
+            async move { read(&tree, &dir, attachment, &known).await }
+        };
+        Members { snapshot, _following: self.follow(what, read, publish) }
     }
 }
 
@@ -111,17 +139,21 @@ impl Membership {
         *self.present.borrow()
     }
 
+    /// The same, with notification of changes.
+    pub fn subscribe(&self) -> watch::Receiver<Presence> {
+        self.present.clone()
+    }
+
     /// Waits until the own node is in the directory.
     pub async fn present(&mut self) -> Result<(), Error> {
-        self.present.wait_for(|now| *now == Presence::Present).await.map(drop).map_err(|_| Error::Closed)
+        let is_present = |now: &Presence| matches!(now, Presence::Present(_));
+        self.present.wait_for(is_present).await.map(drop).map_err(|_| Error::Closed)
     }
 
     /// Leaves: the own node is gone when this returns.
-    pub async fn leave(mut self) {
-        drop(self.stop.take());
-        if let Some(task) = self.task.take() {
-            let _ = task.await;
-        }
+    pub async fn leave(self) {
+        drop(self.stop);
+        let _ = self.task.await;
     }
 }
 
@@ -143,81 +175,17 @@ impl Members {
     }
 }
 
-impl Drop for Members {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
 struct Joining {
     shared: Arc<Shared>,
     tree: Tree,
     dir: String,
     path: String,
     data: Vec<u8>,
-    present: watch::Sender<Presence>,
-    stop: watch::Receiver<bool>,
 }
 
 impl Joining {
-    async fn run(self) {
-        let mut stop = self.stop.clone();
-        tokio::select! {
-            // Nothing is ever sent; the sender is dropped.
-            _ = stop.changed() => {}
-            () = self.keep_node() => return,
-        }
-        self.publish(Presence::Away);
-        while let Err(error) = self.remove().await {
-            debug!(path = self.path, %error, "own node is not deleted yet; retrying");
-            sleep(RETRY_PAUSE).await;
-            if self.shared.up().await.is_err() {
-                break;
-            }
-        }
-    }
-
-    /// Keeps the own node in the directory until the coordinator is closed.
-    async fn keep_node(&self) {
-        let mut status_changes = self.shared.subscribe();
-        loop {
-            let Ok(status) = self.shared.up().await else {
-                self.publish(Presence::Away);
-                return;
-            };
-            status_changes.borrow_and_update();
-            let reconciled = self.reconcile().await;
-            self.publish(match &reconciled {
-                Ok(OwnNode { ours: true, .. }) => Presence::Present,
-                Ok(OwnNode { ours: false, .. }) => Presence::Taken,
-                Err(_) => Presence::Away,
-            });
-            match reconciled {
-                Ok(node) => {
-                    tokio::select! {
-                        () = node.changed => {}
-                        () = until_changed(&mut status_changes, status) => {}
-                    }
-                    if !status_changes.borrow().is_up() {
-                        self.publish(Presence::Away);
-                    }
-                }
-                Err(error) => {
-                    if !error.is_transient() {
-                        warn!(path = self.path, %error, "the own node cannot be created; retrying");
-                    }
-                    sleep(pause(&error)).await;
-                }
-            }
-        }
-    }
-
-    fn publish(&self, presence: Presence) {
-        self.present.send_if_modified(|now| std::mem::replace(now, presence) != presence);
-    }
-
     /// Reads the own node, and creates or replaces it if necessary.
-    async fn reconcile(&self) -> Result<OwnNode, Error> {
+    async fn reconcile(&self) -> Result<(Presence, Changed), Error> {
         loop {
             let session = self.shared.connected()?.id();
             match self.tree.get(&self.path).await? {
@@ -236,17 +204,18 @@ impl Joining {
                     }
                 }
                 Some(node) => {
-                    let ours = node.owner == Some(session);
-                    if !ours {
+                    let is_own = node.owner == Some(session);
+                    if !is_own {
                         warn!(
                             path = self.path,
-                            "another process has a node with our name; waiting until it is gone"
+                            "another process has this name; waiting until its node is gone"
                         );
                     }
+                    let presence = if is_own { Presence::Present(session) } else { Presence::Taken };
                     // An ephemeral node has no children, so this watch fires only when the node is gone. A watch on the
                     // directory would wake every member whenever any member joins or leaves.
                     match self.tree.watch(&self.path).await {
-                        Ok((_, changed)) => return Ok(OwnNode { ours, changed }),
+                        Ok((_, changed)) => return Ok((presence, changed)),
                         Err(Error::NoNode(_)) => {}
                         Err(error) => return Err(error),
                     }
@@ -269,75 +238,49 @@ impl Joining {
     }
 }
 
-/// The node with this process's name.
-struct OwnNode {
-    /// Whether the node belongs to the current session.
-    ours: bool,
-    changed: Changed,
+/// The members as they were read last.
+#[derive(Default)]
+struct Known {
+    attachment: u64,
+    /// The number of changes of the directory's children.
+    changes: i32,
+    members: BTreeMap<String, Member>,
 }
 
-fn pause(error: &Error) -> Duration {
-    if matches!(error, Error::Refused { .. }) { REFUSED_PAUSE } else { RETRY_PAUSE }
-}
-
-/// Waits until the session's state differs.
-async fn until_changed(status_changes: &mut watch::Receiver<Status>, seen: Status) {
-    let _ = status_changes.wait_for(|status| *status != seen).await;
-}
-
-/// Follows a directory until the coordinator is closed.
-async fn follow(shared: Arc<Shared>, tree: Tree, dir: String, snapshot: watch::Sender<Snapshot>) {
-    let mut status_changes = shared.subscribe();
-    loop {
-        let status = *status_changes.borrow_and_update();
-        if !status.is_up() {
-            snapshot.send_if_modified(|snapshot| std::mem::replace(&mut snapshot.current, false));
-            if shared.up().await.is_err() {
-                return;
-            }
-            continue;
-        }
-        match read(&tree, &dir).await {
-            Ok((members, changed)) => {
-                snapshot.send_if_modified(|before| {
-                    let now =
-                        Snapshot { current: true, attachment: status.attachment, members: Arc::new(members) };
-                    let changed = *before != now;
-                    *before = now;
-                    changed
-                });
-                tokio::select! {
-                    () = changed => {}
-                    () = until_changed(&mut status_changes, status) => {}
-                }
-            }
-            Err(error) => {
-                // Members may have changed since they were last read.
-                snapshot.send_if_modified(|snapshot| std::mem::replace(&mut snapshot.current, false));
-                if !error.is_transient() {
-                    warn!(dir, %error, "members cannot be read; retrying");
-                }
-                sleep(pause(&error)).await;
-            }
-        }
-    }
-}
-
-/// All members. Each is read again each time: a member that left and another that joined in its place have the same
-/// name. A member whose node may not be read must not hide the others.
-async fn read(tree: &Tree, dir: &str) -> Result<(BTreeMap<String, Member>, Changed), Error> {
-    let (names, changed) = match tree.watch(dir).await {
+/// All members. On the same connection only the new ones are read, unless the number of changes shows that a member left
+/// and another of the same name joined. A member whose node may not be read must not hide the others.
+async fn read(
+    tree: &Tree,
+    dir: &str,
+    attachment: u64,
+    known: &Mutex<Known>,
+) -> Result<(BTreeMap<String, Member>, Changed), Error> {
+    let (children, changed) = match tree.watch_children(dir).await {
         Err(Error::NoNode(_)) => {
             tree.ensure(dir).await?;
-            tree.watch(dir).await?
+            tree.watch_children(dir).await?
         }
         answer => answer?,
     };
-    let mut members = BTreeMap::new();
-    let mut reads = tree.reads(dir, names);
+    let (seen, changes, mut members) = {
+        let known = lock(known);
+        (known.attachment, known.changes, known.members.clone())
+    };
+    let present: BTreeSet<String> = children.names.into_iter().collect();
+    let gone = members.keys().filter(|name| !present.contains(*name)).count();
+    let new = present.iter().filter(|name| !members.contains_key(*name)).count();
+    let is_explained = changes.checked_add_unsigned((gone + new) as u32) == Some(children.changes);
+    if seen == attachment && is_explained {
+        members.retain(|name, _| present.contains(name));
+    } else {
+        members.clear();
+    }
+    let unread = present.into_iter().filter(|name| !members.contains_key(name)).collect();
+    let mut reads = tree.reads(dir, unread);
     while let Some((name, node)) = reads.next().await {
         let member = match node {
             Ok(Some(node)) => Member { data: node.data, owner: node.owner, created: node.created },
+            // It has left since, which is one of the next changes.
             Ok(None) => continue,
             Err(error @ Error::Refused { .. }) => {
                 warn!(dir, name, %error, "no permission to read a member; only its name is known");
@@ -347,5 +290,6 @@ async fn read(tree: &Tree, dir: &str) -> Result<(BTreeMap<String, Member>, Chang
         };
         members.insert(name, member);
     }
+    *lock(known) = Known { attachment, changes: children.changes, members: members.clone() };
     Ok((members, changed))
 }

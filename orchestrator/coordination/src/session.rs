@@ -17,6 +17,16 @@ pub type Answer<T> = BoxFuture<'static, Result<T, Error>>;
 /// Completes when the node that was read may have changed, or the session has ended. It carries no data: read again.
 pub type Changed = BoxFuture<'static, ()>;
 
+/// The children of a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Children {
+    /// Their names, in no order.
+    pub names: Vec<String>,
+    /// The number of children that were ever created or deleted (ZooKeeper's cversion). It shows that a child was replaced
+    /// by another of the same name.
+    pub changes: i32,
+}
+
 /// The connection of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Link {
@@ -61,8 +71,8 @@ pub trait Session: Send + Sync + 'static {
     fn children_of_each(&self, paths: &[String]) -> Answer<Vec<Result<Vec<String>, Error>>>;
     /// Each of these nodes, in the same order, in one request, with errors as above.
     fn get_each(&self, paths: &[String]) -> Answer<Vec<Result<Node, Error>>>;
-    /// The names of a node's children, and a watch of changes of them and of the node's deletion.
-    fn watch_children(&self, path: &str) -> Answer<(Vec<String>, Changed)>;
+    /// The children of a node, and a watch of changes of them and of the node's deletion.
+    fn watch_children(&self, path: &str) -> Answer<(Children, Changed)>;
     /// The node, and a watch of changes of its data and of its deletion.
     fn watch_node(&self, path: &str) -> Answer<(Node, Changed)>;
     /// Carries out all operations or none.

@@ -6,8 +6,10 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
+use super::coordinator::Settings;
 use super::error::Error;
-use super::session::{Link, Session};
+use super::problems::Problems;
+use super::session::{Connector, Link, Session};
 
 /// The state of the coordinator's session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +36,10 @@ const TRUST_PERCENT: u32 = 60;
 
 /// The state that all handles share.
 pub(crate) struct Shared {
+    pub(crate) connector: Arc<dyn Connector>,
+    pub(crate) settings: Settings,
+    /// The problems of all sessions of the process.
+    pub(crate) problems: Problems,
     pub(crate) permits: Arc<Semaphore>,
     pub(crate) call: Duration,
     pub(crate) settle: Duration,

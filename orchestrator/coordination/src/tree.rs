@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use super::error::Error;
 use super::leadership::Leadership;
 use super::node::{Kind, Node, Op, Version, admit_multi, admit_node};
-use super::session::{Answer, Changed, Session};
+use super::session::{Answer, Changed, Children, Session};
 use super::settle;
 use super::shared::Shared;
 
@@ -104,8 +104,14 @@ impl Tree {
         }
         let ends = path.match_indices('/').map(|(at, _)| at).skip(1).chain([path.len()]);
         for end in ends {
-            match self.create(path.get(..end).unwrap_or(path), b"", Kind::Persistent).await {
+            let part = path.get(..end).unwrap_or(path);
+            match self.create(part, b"", Kind::Persistent).await {
                 Ok(()) | Err(Error::Exists(_)) => {}
+                Err(Error::NoNode(_)) if part.rfind('/') == Some(0) => {
+                    let why =
+                        "the directory after the servers' addresses does not exist: create it".to_owned();
+                    return Err(Error::Refused { what: format!("create {part}"), why });
+                }
                 Err(error) => return Err(error),
             }
         }
@@ -201,6 +207,12 @@ impl Tree {
     /// The names of a node's children, and a watch that fires when they may have changed, the node may be gone, or the
     /// session has ended. Read again when the watch fires *and* at each new [`Status::attachment`](super::Status).
     pub async fn watch(&self, path: &str) -> Result<(Vec<String>, Changed), Error> {
+        let (children, changed) = self.watch_children(path).await?;
+        Ok((children.names, changed))
+    }
+
+    /// Like [`watch`](Self::watch), with the number of changes of the children.
+    pub(super) async fn watch_children(&self, path: &str) -> Result<(Children, Changed), Error> {
         self.call(&format!("watch {path}"), |session| session.watch_children(path)).await.0
     }
 

@@ -18,7 +18,7 @@ use zookeeper_client as zk;
 
 use super::error::Error;
 use super::node::{Kind, Node, Op, Version};
-use super::session::{Answer, Changed, Connector, Link, LinkState, Session};
+use super::session::{Answer, Changed, Children, Connector, Link, LinkState, Session};
 
 /// Time limit for closing a session; after that, the service lets the session expire.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -55,9 +55,12 @@ impl Connector for ZooKeeper {
         let access = if self.digest.is_some() { zk::Acls::creator_all() } else { zk::Acls::anyone_all() };
         let connecting = connector.connect_owned(self.servers.clone());
         async move {
-            let client = connecting
-                .await
-                .map_err(|error| Error::Refused { what: "a session".to_owned(), why: error.to_string() })?;
+            let client = connecting.await.map_err(|error| match error {
+                zk::Error::AuthFailed => {
+                    Error::Refused { what: "a session".to_owned(), why: error.to_string() }
+                }
+                error => translate("a session", &error),
+            })?;
             Ok(Arc::new(ZooKeeperSession::new(client, access)) as Arc<dyn Session>)
         }
         .boxed()
@@ -243,12 +246,12 @@ impl Session for ZooKeeperSession {
         })
     }
 
-    fn watch_children(&self, path: &str) -> Answer<(Vec<String>, Changed)> {
+    fn watch_children(&self, path: &str) -> Answer<(Children, Changed)> {
         let path = path.to_owned();
         self.ask(|client| async move {
-            let (names, watcher) =
-                client.list_and_watch_children(&path).await.map_err(|error| translate(&path, &error))?;
-            Ok((names, changed(watcher)))
+            let (names, stat, watcher) =
+                client.get_and_watch_children(&path).await.map_err(|error| translate(&path, &error))?;
+            Ok((Children { names, changes: stat.cversion }, changed(watcher)))
         })
     }
 
@@ -343,13 +346,13 @@ fn translate(path: &str, error: &zk::Error) -> Error {
         zk::Error::NodeExists => Error::Exists(path),
         zk::Error::BadVersion => Error::BadVersion(path),
         zk::Error::NotEmpty => Error::NotEmpty(path),
+        zk::Error::Throttled => Error::Busy,
         zk::Error::NoChildrenForEphemerals
         | zk::Error::NoAuth
         | zk::Error::InvalidAcl
         | zk::Error::BadArguments(_)
         | zk::Error::NotReadOnly
         | zk::Error::QuotaExceeded
-        | zk::Error::Throttled
         | zk::Error::Unimplemented => Error::Refused { what: path, why: error.to_string() },
         _ => Error::Unanswered(error.to_string()),
     }

@@ -17,7 +17,7 @@ use crate::coordination::coordinator;
 use crate::roles::context::RoleContext;
 use allot_runtime::http;
 use allot_runtime::time::now_ms;
-use allot_runtime::{Health, shutdown_channel};
+use allot_runtime::{COORDINATION, Health, shutdown_channel};
 
 /// A part of a process: a role of the daemon, or the console.
 pub struct Part {
@@ -27,8 +27,6 @@ pub struct Part {
     pub run: Box<dyn FnOnce(RoleContext) -> BoxFuture<'static, Result<()>> + Send>,
 }
 
-/// The name of the session with the coordination service in probes.
-const COORDINATION: &str = "coordination";
 /// Time limit for finding the address that is part of this process's name.
 const NAME_TIMEOUT: Duration = Duration::from_secs(1);
 /// Time limit for roles to hand their work over, in addition to the time limits of their settings.
@@ -89,7 +87,8 @@ pub async fn run(config: Config, parts: Vec<Part>) -> Result<()> {
         shutdown,
     };
     let context = RoleContext { process, config: Arc::new(config) };
-    let watching = tokio::spawn(watch_coordination(context.process.clone()));
+    let process = context.process.clone();
+    let watching = tokio::spawn(async move { process.health.follow(&process.coordinator).await });
     let mut running = JoinSet::new();
     for Part { name, run } in parts {
         let context = context.clone();
@@ -154,21 +153,6 @@ async fn host_for_people(config: &Config) -> String {
             Ok(Ok(address)) => address.to_string(),
             _ => "unknown".to_owned(),
         },
-    }
-}
-
-/// Reports the state of the session with the coordination service to the probes.
-async fn watch_coordination(context: allot_runtime::Context) {
-    let mut status = context.coordinator.subscribe();
-    loop {
-        if status.borrow_and_update().is_up() {
-            context.health.ready(COORDINATION);
-        } else {
-            context.health.not_ready(COORDINATION, "no session with ZooKeeper");
-        }
-        if status.changed().await.is_err() {
-            return;
-        }
     }
 }
 

@@ -7,9 +7,6 @@ pub mod coordination;
 pub mod daemon;
 pub mod roles;
 
-use std::sync::Arc;
-
-use allot_compaction::OpenSession;
 use anyhow::{Result, ensure};
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
@@ -45,12 +42,7 @@ pub fn run_role(role: Role, context: RoleContext) -> BoxFuture<'static, Result<(
 }
 
 async fn compaction(context: RoleContext) -> Result<()> {
-    let (settings, config) = (context.config.compaction.clone(), context.config.clone());
-    // Without ZooKeeper, another session would be with another tree.
-    let open = config
-        .zookeeper
-        .is_some()
-        .then(|| -> OpenSession { Arc::new(move || coordination::coordinator(&config)) });
+    let settings = context.config.compaction.clone();
     let allot_runtime::Context { coordinator, health, shutdown, .. } = context.process;
-    allot_compaction::run(coordinator, open, health, shutdown, settings).await
+    allot_compaction::run(coordinator, health, shutdown, settings).await
 }

@@ -4,6 +4,13 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use allot_coordination::Coordinator;
+
+/// The name of the session with the coordination service in probes.
+pub const COORDINATION: &str = "coordination";
+/// The most problems that a probe names.
+const MAX_PROBLEMS: usize = 10;
+
 /// The state of all parts of a process. Clones share the state.
 #[derive(Debug, Clone, Default)]
 pub struct Health(Arc<Mutex<BTreeMap<&'static str, Option<String>>>>);
@@ -17,6 +24,29 @@ impl Health {
     /// Marks a part as not ready, with the reason.
     pub fn not_ready(&self, part: &'static str, reason: impl Into<String>) {
         self.set(part, Some(reason.into()));
+    }
+
+    /// Reports the state of the session with the coordination service, and all that keeps loops from their work until a
+    /// person helps, as the part `coordination`. Returns when the coordinator is gone.
+    pub async fn follow(&self, coordinator: &Coordinator) {
+        let (mut status, mut problems) = (coordinator.subscribe(), coordinator.problems());
+        loop {
+            let is_up = status.borrow_and_update().is_up();
+            let found: Vec<String> = problems.borrow_and_update().values().cloned().collect();
+            let (shown, rest) = found.split_at(found.len().min(MAX_PROBLEMS));
+            match (is_up, rest.len()) {
+                (false, _) => self.not_ready(COORDINATION, "no session with ZooKeeper"),
+                (true, _) if found.is_empty() => self.ready(COORDINATION),
+                (true, 0) => self.not_ready(COORDINATION, shown.join("; ")),
+                (true, more) => {
+                    self.not_ready(COORDINATION, format!("{}; and {more} more", shown.join("; ")))
+                }
+            }
+            tokio::select! {
+                changed = status.changed() => if changed.is_err() { return },
+                changed = problems.changed() => if changed.is_err() { return },
+            }
+        }
     }
 
     fn set(&self, part: &'static str, problem: Option<String>) {

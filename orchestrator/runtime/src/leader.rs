@@ -6,16 +6,14 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use allot_client::Session;
-use allot_coordination::{Coordinator, Error as CoordinationError, Leadership, LeadershipState};
+use allot_coordination::{Coordinator, Error as CoordinationError, Leadership, LeadershipState, Retries};
 use tokio::time::{Instant, sleep};
-use tracing::{debug, error, warn};
+use tracing::{error, warn};
 
 use super::context::{Context, Shutdown};
 
 /// Pause after an error that reconnecting does not fix.
 const REFUSED_PAUSE: Duration = Duration::from_secs(1);
-/// Pause after an error of the coordination service.
-const COORDINATION_PAUSE: Duration = Duration::from_millis(50);
 /// Interval at which suspended leadership is checked.
 const SUSPENDED_POLL: Duration = Duration::from_millis(20);
 /// Interval at which a session checks that its server is still the master, and calls [`LeaderRole::check`].
@@ -141,15 +139,19 @@ impl<'a> LeaderSession<'a> {
 
     /// Leads until the term ends or the process shuts down.
     pub async fn run(mut self, role: &mut impl LeaderRole) {
+        let mut retries = self.context.coordinator.retries(format!("leading as {}", self.part));
         while let Some(session) = self.open_session().await {
             let began = Instant::now();
-            let Err(end) = self.serve(role, session).await;
+            let Err(end) = self.serve(role, session, &mut retries).await;
             role.session_ended(&end);
             match end {
                 SessionEnd::LeadershipEnded => return,
                 SessionEnd::TermRefused(refusal) => self.term_refused(&refusal, &role.reset_command()).await,
                 SessionEnd::Redis(error) => self.redis_failed(&error, began).await,
-                SessionEnd::Coordination(error) => self.coordination_failed(&error).await,
+                SessionEnd::Coordination(error) => {
+                    self.redis_answered();
+                    tokio::select! { () = retries.failed(&error) => {}, () = self.leadership.lost() => {} }
+                }
             }
         }
     }
@@ -169,6 +171,7 @@ impl<'a> LeaderSession<'a> {
         &mut self,
         role: &mut impl LeaderRole,
         mut session: Session,
+        retries: &mut Retries,
     ) -> Result<Infallible, SessionEnd> {
         self.wait_until_leading().await?;
         role.begin(self, &mut session).await?;
@@ -182,6 +185,7 @@ impl<'a> LeaderSession<'a> {
             }
             let wait = role.tick(self, &mut session).await?;
             self.context.health.ready(self.part);
+            retries.succeeded();
             self.while_leading(async {
                 tokio::select! { () = sleep(wait) => {}, () = role.event() => {} }
             })
@@ -253,17 +257,5 @@ impl<'a> LeaderSession<'a> {
         if !error.ends_session() {
             sleep(REFUSED_PAUSE).await;
         }
-    }
-
-    async fn coordination_failed(&mut self, error: &CoordinationError) {
-        self.redis_answered();
-        if error.is_transient() {
-            debug!(part = self.part, %error, "the coordination service cannot be used now; retrying");
-        } else {
-            warn!(part = self.part, %error, "the coordination service refuses; retrying");
-            self.context.health.not_ready(self.part, format!("the coordination service refuses: {error}"));
-            sleep(REFUSED_PAUSE).await;
-        }
-        sleep(COORDINATION_PAUSE).await;
     }
 }

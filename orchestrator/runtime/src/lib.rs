@@ -21,5 +21,5 @@ pub mod telemetry;
 pub mod time;
 
 pub use context::{Context, Shutdown, shutdown_channel};
-pub use health::Health;
+pub use health::{COORDINATION, Health};
 pub use leader::{Candidate, LeaderRole, LeaderSession, SessionEnd, campaign};

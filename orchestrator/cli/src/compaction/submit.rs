@@ -20,6 +20,7 @@ use allot_compaction::task::{MainTask, RepeatInfo, RetryInfo, State};
 use allot_compaction::task_store::Fault;
 use allot_compaction::window::{Window, own_zone};
 use allot_console::Submission;
+use allot_coordination::{Retry, Retryable as _};
 use allot_runtime::settings::Span;
 use allot_runtime::time::now_ms;
 
@@ -225,7 +226,7 @@ async fn follow(client: &TaskClient, id: TaskId, bar: &ProgressBar) -> Result<Ma
                 bar.set_position(main.task.result.all());
             }
             Ok(None) => return Err(gone(id).into()),
-            Err(fault) if fault.is_passing() => {}
+            Err(fault) if matches!(fault.retry(), Retry::Pause | Retry::Reread) => {}
             Err(fault) => return Err(fault.into()),
         }
         sleep(POLL_INTERVAL).await;

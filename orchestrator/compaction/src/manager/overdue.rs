@@ -134,9 +134,8 @@ mod tests {
     use crate::runner::{Launch, RunSignals};
     use crate::supervisor::{Report, Spec};
     use crate::task::{Listing, State, SubTask, write};
-    use crate::watch_sessions::WatchSessions;
     use allot_coordination::in_process::InProcess;
-    use allot_coordination::{Coordinator, Kind, Op};
+    use allot_coordination::{Coordinator, Kind, Op, Sessions};
 
     const SESSION: Duration = Duration::from_secs(2);
     const LIMIT: Duration = Duration::from_secs(10);
@@ -159,7 +158,7 @@ mod tests {
         let (_, stop) = allot_runtime::shutdown_channel();
         let config = Settings { root: "/c".into(), ..Settings::default() };
         let (health, name, launch) = (allot_runtime::Health::default(), "u_1".to_owned(), Arc::new(Nothing));
-        let watch_sessions = WatchSessions::default();
+        let watch_sessions = Sessions::new(&coordinator, "sessions");
         let context = NodeContext {
             coordinator: coordinator.clone(),
             watch_sessions,

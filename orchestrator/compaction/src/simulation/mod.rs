@@ -29,12 +29,11 @@ use super::supervisor::{Report, Spec};
 use super::task::{MainTask, RepeatInfo, RetryInfo, State};
 use super::task_store::{Fault, TaskStore};
 use super::unit::run_unit;
-use super::watch_sessions::WatchSessions;
 use crate::Settings;
-use allot_coordination::Coordinator;
 use allot_coordination::in_process::InProcess;
 use allot_coordination::in_process::line::{Accident, Line};
 use allot_coordination::random;
+use allot_coordination::{Coordinator, Retry, Retryable as _, Sessions};
 use allot_runtime::Health;
 
 const SESSION: Duration = Duration::from_millis(400);
@@ -100,9 +99,11 @@ impl Simulation {
         let line = Line::new(self.tree.clone(), Arc::new(fate));
         let (_asked, stop) = allot_runtime::shutdown_channel();
         let (runners, trace) = (self.runners.clone(), self.trace.clone());
+        let coordinator =
+            Coordinator::start(Arc::new(line.clone()), &allot_coordination::Settings::default());
         let playing = run_unit(NodeContext {
-            coordinator: Coordinator::start(Arc::new(line.clone()), &allot_coordination::Settings::default()),
-            watch_sessions: WatchSessions::default(),
+            watch_sessions: Sessions::new(&coordinator, "sessions"),
+            coordinator,
             health: Health::default(),
             stop,
             config: Settings {
@@ -205,7 +206,9 @@ async fn insist<'a>(mut ask: impl FnMut() -> BoxFuture<'a, Result<MainTask, Faul
     while let Err(fault) = ask().await {
         match fault {
             Fault::Refused(_) | Fault::Busy(_) => return,
-            fault if fault.is_passing() => sleep(Duration::from_millis(20)).await,
+            fault if matches!(fault.retry(), Retry::Pause | Retry::Reread) => {
+                sleep(Duration::from_millis(20)).await;
+            }
             fault => panic!("{fault}"),
         }
     }

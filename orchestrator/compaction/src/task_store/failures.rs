@@ -6,7 +6,7 @@ use futures_util::StreamExt as _;
 use super::{ATTEMPTS, FILL, Fault, Found, MAX_READS, TaskStore, create, delete};
 use crate::ids::TaskId;
 use crate::task::{Ended, Failure, MainTask, State, SubState, read, write};
-use allot_coordination::{Error, Op};
+use allot_coordination::{Error, Op, Retry, Retryable as _};
 use allot_runtime::time::now_ms;
 
 /// Most bytes of a chunk, unless it has one failure only.
@@ -87,12 +87,12 @@ impl TaskStore {
         let path = format!("{}/{}", self.paths.failures(main.id), main.task.failure_log.chunk(number));
         let chunk = async {
             let Some(node) = self.tree.get(&path).await? else {
-                return Err(Fault::Odd(format!("{path} is not there")));
+                return Err(Fault::Corrupt(format!("{path} is not there")));
             };
             read::<Vec<Failure>>(&path, &node.data)
         };
         match chunk.await {
-            Err(fault) if fault.is_node_specific() => {
+            Err(fault) if fault.retry() == Retry::Refused => {
                 tracing::warn!(%fault, "skipping failures that cannot be read");
                 Ok(Vec::new())
             }
@@ -238,7 +238,7 @@ impl TaskStore {
                 Err(Fault::Tree(Error::NoNode(path))) if path == at => {
                     return Err(Fault::Busy(format!("unit {manager} is not there")));
                 }
-                Err(fault) if fault.is_race() => {}
+                Err(fault) if fault.retry() == Retry::Reread => {}
                 done => return done.map(|()| main.task),
             }
         }

@@ -9,7 +9,7 @@ use crate::counters::note_retries;
 use crate::ids::TaskId;
 use crate::paths;
 use crate::task::{Ended, MainTask, SubState, SubTask, write};
-use allot_coordination::{Error, Kind, Op};
+use allot_coordination::{Error, Kind, Op, Retry, Retryable as _};
 use allot_runtime::time::now_ms;
 
 /// The failure message of a subtask that may not start again.
@@ -38,7 +38,7 @@ impl TaskStore {
         while let Some(read) = reads.next().await {
             match read {
                 Ok(id) => found.extend(id),
-                Err(fault) if fault.is_node_specific() => {
+                Err(fault) if fault.retry() == Retry::Refused => {
                     tracing::warn!(%fault, "skipping a subtask that cannot be read");
                 }
                 Err(fault) => return Err(fault),
@@ -300,7 +300,7 @@ impl TaskStore {
                 Err(Fault::Tree(Error::NoNode(path))) if path == self.paths.node(to) => {
                     return Err(Fault::Busy(format!("unit {to} is not there")));
                 }
-                Err(fault) if fault.is_race() => {}
+                Err(fault) if fault.retry() == Retry::Reread => {}
                 done => return done.map(|_| from),
             }
         }

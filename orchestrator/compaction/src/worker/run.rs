@@ -3,12 +3,12 @@
 
 use std::time::Duration;
 
+use allot_coordination::{Retry, Retryable as _};
 use tokio::sync::watch;
 use tokio::time::{self, sleep};
 
 use super::{STORAGE_PATIENCE, Worker, order};
-use crate::ids::TaskId;
-use crate::node_context::PAUSE;
+use crate::admission::Stopped;
 use crate::runner::{RunSignals, trust};
 use crate::supervisor::Why;
 use crate::task::{Ended, SubState, SubTask};
@@ -26,7 +26,13 @@ pub(super) enum RunResult {
 
 impl Worker {
     /// Runs the runner of a subtask until it ends, for `timeout` at most.
-    pub(super) async fn run(&self, sub: &Found<SubTask>, fence: i64, timeout: Duration) -> RunResult {
+    pub(super) async fn run(
+        &self,
+        sub: &Found<SubTask>,
+        fence: i64,
+        timeout: Duration,
+        stopped: &Stopped,
+    ) -> RunResult {
         // Between the listing and now somebody else may have written the task, or changed a link.
         let mut check = self.node_context.launch.check(&self.node_context.config, &sub.task);
         let checked = if let Ok(checked) = time::timeout(STORAGE_PATIENCE, &mut check).await {
@@ -36,7 +42,7 @@ impl Worker {
             tokio::select! {
                 checked = check => checked,
                 () = self.ended() => return RunResult::NotStarted,
-                () = self.stopped(sub.id.of_main()) => return RunResult::NotStarted,
+                () = stopped.wait() => return RunResult::NotStarted,
                 () = sleep(timeout) => {
                     let why = "the storage of the partition did not answer within the time limit";
                     return RunResult::Ended(sub.task.ended(SubState::Failed, why));
@@ -53,7 +59,7 @@ impl Worker {
         let mut leaving = self.leaving.clone();
         let wait_for_stop = async {
             tokio::select! {
-                () = self.stopped(sub.id.of_main()) => {}
+                () = stopped.wait() => {}
                 _ = leaving.wait_for(|leaving| *leaving) => {}
             }
             stop_sender.send_replace(true);
@@ -69,34 +75,11 @@ impl Worker {
         let report =
             tokio::select! { report = running => report, () = wait_for_stop => return RunResult::CutOff };
         match report {
-            Ok(report) if report.why == Why::Unbegun => RunResult::NotStarted,
+            Ok(report) if report.why == Why::NotStarted => RunResult::NotStarted,
             Ok(report) if matches!(report.why, Why::CutOff | Why::Abandoned) => RunResult::CutOff,
             Ok(report) if report.why == Why::Stopped && *self.leaving.borrow() => RunResult::CutOff,
             Ok(report) => RunResult::Ended(order::ended(&sub.task, report, timeout)),
             Err(why) => RunResult::Ended(sub.task.ended(SubState::Failed, &why)),
-        }
-    }
-
-    /// Returns when the main task is cancelled or has ended.
-    pub(super) async fn stopped(&self, main: TaskId) {
-        let dir = self.store.paths.main(main);
-        let mut status_changes = self.node_context.coordinator.subscribe();
-        loop {
-            let status = *status_changes.borrow_and_update();
-            let read = async {
-                let (_, changed) = self.store.tree.watch(&dir).await?;
-                let main = self.store.main(main).await?.map(|main| main.task);
-                let is_stopped = main.is_some_and(|main| main.cancelling || main.state.is_over());
-                Ok::<_, Fault>((is_stopped, changed))
-            };
-            match read.await {
-                Ok((true, _)) => return,
-                Ok((false, changed)) => tokio::select! {
-                    () = changed => {}
-                    _ = status_changes.wait_for(|now| *now != status) => {}
-                },
-                Err(_) => sleep(PAUSE).await,
-            }
         }
     }
 
@@ -111,6 +94,7 @@ impl Worker {
         let coordinator = &self.node_context.coordinator;
         let is_over =
             || *self.lost.borrow() || coordinator.session_id().is_some_and(|current| current != session);
+        let mut retries = coordinator.retries(format!("the result of subtask {}", sub.id));
         while !is_over() {
             let done = match &result {
                 RunResult::Ended(ended) => self.store.finish(sub, Some(session), ended).await,
@@ -120,16 +104,13 @@ impl Worker {
                 }
                 RunResult::NotStarted => self.store.requeue(sub, Some(session), false).await,
             };
-            match done {
-                Err(fault) if fault.is_passing() && !fault.is_race() => sleep(PAUSE).await,
-                // The subtask was reassigned while it ran here. The new worker waits for the lock, which this session
-                // must release.
-                Err(fault) if fault.is_race() => match self.store.release(sub, session).await {
-                    Err(fault) if fault.is_passing() => sleep(PAUSE).await,
-                    _ => return Err(fault),
-                },
-                done => return done,
+            let Err(fault) = done else { return Ok(()) };
+            // The subtask was reassigned while it ran here. The new worker waits for the lock, which this session must
+            // release.
+            if fault.retry() == Retry::Reread && self.store.release(sub, session).await.is_ok() {
+                return Err(fault);
             }
+            retries.failed(&fault).await;
         }
         Ok(())
     }

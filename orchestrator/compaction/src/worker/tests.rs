@@ -19,9 +19,9 @@ use crate::runner::{Launch, RunSignals};
 use crate::supervisor::{Report, Spec, Why};
 use crate::task::{Ended, MainTask, State, SubState, SubTask, read, write};
 use crate::task_store::{Fault, Found, TaskStore};
-use crate::watch_sessions::WatchSessions;
+use crate::unit::SESSIONS_GAUGE;
 use allot_coordination::in_process::InProcess;
-use allot_coordination::{Coordinator, Error, Kind, Op};
+use allot_coordination::{Coordinator, Error, Kind, Op, Sessions};
 use allot_runtime::{Health, Shutdown};
 
 const SESSION: Duration = Duration::from_secs(2);
@@ -72,12 +72,11 @@ impl World {
             ..Settings::default()
         };
         change(&mut config);
+        let coordinator =
+            Coordinator::start(Arc::new(self.tree.clone()), &allot_coordination::Settings::default());
         NodeContext {
-            coordinator: Coordinator::start(
-                Arc::new(self.tree.clone()),
-                &allot_coordination::Settings::default(),
-            ),
-            watch_sessions: WatchSessions::default(),
+            watch_sessions: Sessions::new(&coordinator, SESSIONS_GAUGE),
+            coordinator,
             health: Health::default(),
             stop,
             config,
@@ -99,7 +98,7 @@ impl World {
         let (notices, mut noticed) = mpsc::channel(8);
         tokio::spawn(async move { while noticed.recv().await.is_some() {} });
         tokio::spawn(async move {
-            super::run(node_context, notices).await;
+            super::run(node_context, notices, membership.subscribe()).await;
             membership.leave().await;
         });
     }
@@ -366,5 +365,5 @@ async fn subtask_without_a_status_keeps_no_other_from_starting() {
     world.live(|settings| (settings.slots, settings.limit) = (1, 1), stop);
     world.comes_to(other.subtask(1), SubState::Running, 0).await;
     let found = world.store.sub(UNIT, damaged.subtask(1)).await;
-    assert!(matches!(&found, Err(Fault::Odd(why)) if why.contains("without a status")), "{found:?}");
+    assert!(matches!(&found, Err(Fault::Corrupt(why)) if why.contains("without a status")), "{found:?}");
 }

@@ -9,6 +9,7 @@ use allot_compaction::ids::TaskId;
 use allot_compaction::paths::decode;
 use allot_compaction::task::MainTask;
 use allot_compaction::task_store::{Found, TaskStore};
+use allot_coordination::{Retry, Retryable as _};
 use serde::Serialize;
 
 /// Partitions that are sent; a page draws a cell for each.
@@ -147,7 +148,7 @@ impl PartitionGrid {
         if !is_known {
             let partitions = match store.partitions(main).await {
                 // The round has ended since the task was read.
-                Err(fault) if fault.is_race() => return Ok(None),
+                Err(fault) if fault.retry() == Retry::Reread => return Ok(None),
                 partitions => partitions?,
             };
             let (failed, workers) = (HashMap::new(), HashMap::new());

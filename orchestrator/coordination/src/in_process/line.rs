@@ -14,13 +14,15 @@ use super::InProcess;
 use crate::error::Error;
 use crate::node::{Kind, Node, Op, Version};
 use crate::random;
-use crate::session::{Answer, Changed, Connector, Link, LinkState, Session};
+use crate::session::{Answer, Changed, Children, Connector, Link, LinkState, Session};
 
 /// What happens to a request.
 #[derive(Debug, Clone, Copy)]
 pub enum Step {
     /// It is carried out, and answered after this time.
     Answered(Duration),
+    /// The service refuses it, as it refuses a request without permission.
+    Refused,
     /// The process never sees an answer.
     Hit {
         /// Whether the request is carried out.
@@ -307,6 +309,10 @@ fn request<T: Send + 'static>(
             }
             .boxed()
         }
+        Step::Refused => {
+            let why = "the simulation refuses it".to_owned();
+            std::future::ready(Err(Error::Refused { what: path.to_owned(), why })).boxed()
+        }
         Step::Hit { carried_out, accident } => {
             if carried_out {
                 drop(call(&**inner, path));
@@ -370,7 +376,7 @@ impl Session for LineSession {
         self.call("get each", &first, move |session, _| session.get_each(&paths))
     }
 
-    fn watch_children(&self, path: &str) -> Answer<(Vec<String>, Changed)> {
+    fn watch_children(&self, path: &str) -> Answer<(Children, Changed)> {
         self.watched(self.call("watch children of", path, |session, path| session.watch_children(path)))
     }
 

@@ -7,7 +7,7 @@ use tokio::sync::{oneshot, watch};
 
 use super::super::error::Error;
 use super::super::node::{Kind, Node, Op, Version};
-use super::super::session::{Link, LinkState};
+use super::super::session::{Children, Link, LinkState};
 
 #[derive(Clone, Default)]
 struct Entry {
@@ -176,9 +176,12 @@ impl Server {
         Ok(())
     }
 
-    pub(super) fn children(&self, path: &str) -> Result<Vec<String>, Error> {
+    pub(super) fn children(&self, path: &str) -> Result<Children, Error> {
         let entry = self.entries.get(key(path)).ok_or_else(|| Error::NoNode(path.to_owned()))?;
-        Ok(entry.children.iter().cloned().collect())
+        let names: Vec<String> = entry.children.iter().cloned().collect();
+        // Each child was created, and those that are missing were deleted.
+        let changes = entry.born.wrapping_mul(2).wrapping_sub(names.len() as u32).cast_signed();
+        Ok(Children { names, changes })
     }
 
     /// Fires when the node's data or children change, the node is deleted, or the session ends.

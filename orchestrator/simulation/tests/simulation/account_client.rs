@@ -141,10 +141,10 @@ impl Instance {
             return Ok(changes);
         }
         let alloc = String::from_utf8_lossy(&own.data).into_owned();
-        let (names, changed) = self.session.watch_children(&alloc).await?;
+        let (children, changed) = self.session.watch_children(&alloc).await?;
         changes.push(changed);
         let mut published = BTreeMap::new();
-        for name in names {
+        for name in children.names {
             match self.session.watch_node(&format!("{alloc}/{name}")).await {
                 Ok((node, changed)) => {
                     let text: Value = serde_json::from_slice(&node.data).unwrap();

@@ -143,14 +143,14 @@ impl Upgrade {
             let read = match self.source.get(old).await {
                 Ok(Some(read)) => read,
                 Ok(None) => return Ok(Step::Gone),
-                Err(Fault::Odd(why)) => return Ok(Step::Odd(why)),
+                Err(Fault::Corrupt(why)) => return Ok(Step::Odd(why)),
                 Err(fault) => return Err(fault),
             };
             let mut ops = read.checks.clone();
             ops.push(create(lock.clone(), Lock::Upgraded(now_ms()).data(now_ms())));
             let mut notified = None;
             let step = match self.exists(name.id()).await {
-                Err(Fault::Odd(why)) => return Ok(Step::Odd(why)),
+                Err(Fault::Corrupt(why)) => return Ok(Step::Odd(why)),
                 Err(fault) => return Err(fault),
                 Ok(true) => Step::Locked,
                 Ok(false) => match self.form(&name, &read, &gone) {
@@ -159,7 +159,7 @@ impl Upgrade {
                         notified = (!task.state.is_over()).then_some(task.manager);
                         Step::Written(task.state)
                     }
-                    Err(Fault::Odd(why)) => return Ok(Step::Odd(why)),
+                    Err(Fault::Corrupt(why)) => return Ok(Step::Odd(why)),
                     Err(fault) => return Err(fault),
                 },
             };
@@ -230,7 +230,7 @@ impl Upgrade {
                 }
                 Ok(None) => return Err(Fault::Refused(format!("there is no old task {old}"))),
                 // A file that cannot be read.
-                Err(Fault::Odd(_)) => Vec::new(),
+                Err(Fault::Corrupt(_)) => Vec::new(),
                 Err(fault) => return Err(fault),
             };
             if self.dry {
@@ -262,7 +262,7 @@ impl Upgrade {
         }
         let found = match self.store.main(name.id()).await {
             // An unreadable task does not stop the upgrade; finalizing reports it.
-            Err(Fault::Odd(_)) => None,
+            Err(Fault::Corrupt(_)) => None,
             found => found?,
         };
         if let Some(main) = found.filter(|main| !main.task.state.is_over()) {
@@ -314,7 +314,7 @@ impl Upgrade {
                     Ok(true) => None,
                     Ok(false) if self.may_be_deleted(lock.as_ref()) => None,
                     Ok(false) => Some(format!("{old} has a lock, and task {} is not there", name.id())),
-                    Err(Fault::Odd(why)) => Some(why),
+                    Err(Fault::Corrupt(why)) => Some(why),
                     Err(fault) => return Err(fault),
                 },
             };

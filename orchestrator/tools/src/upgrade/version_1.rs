@@ -91,8 +91,9 @@ fn read_written(path: &str, data: &[u8]) -> Result<Written, Fault> {
     if data.trim_ascii_start().starts_with(b"{") {
         return Err(fault);
     }
-    serde_norway::from_slice(data)
-        .map_err(|error| Fault::Odd(format!("{path} reads as a task neither as JSON nor as YAML: {error}")))
+    serde_norway::from_slice(data).map_err(|error| {
+        Fault::Corrupt(format!("{path} reads as a task neither as JSON nor as YAML: {error}"))
+    })
 }
 
 /// Converts a version-1 task. An assigned task starts again.
@@ -180,7 +181,8 @@ impl Source {
                 }
                 let path = if path.is_dir() { path.join(INFO) } else { path };
                 let shown = path.display().to_string();
-                let data = std::fs::read(&path).map_err(|error| Fault::Odd(format!("{shown}: {error}")))?;
+                let data =
+                    std::fs::read(&path).map_err(|error| Fault::Corrupt(format!("{shown}: {error}")))?;
                 Ok(Some(Old { path: shown, data, checks: Vec::new() }))
             }
         }

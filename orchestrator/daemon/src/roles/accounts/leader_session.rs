@@ -5,7 +5,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
@@ -41,7 +40,6 @@ pub(super) struct AccountsLeader<'a> {
     reader: BookReader,
     tree_writer: TreeWriter,
     watcher: Watcher,
-    events: mpsc::UnboundedReceiver<WatchEvent>,
     began: Instant,
     tree: Option<ObservedTree>,
     /// Instances whose nodes must be read again, since the outcome of a write is unknown.
@@ -76,15 +74,13 @@ pub(super) struct AccountsLeader<'a> {
 impl<'a> AccountsLeader<'a> {
     pub(super) fn new(context: &'a Context, leadership: &Leadership) -> Option<Self> {
         let config = &context.config.accounts;
-        let (watcher, events) = Watcher::new(&context.config);
         Some(Self {
             context,
             config,
             tree_writer: TreeWriter { tree: leadership.tree().ok()?, paths: Paths::new(&config.root) },
             leadership: leadership.clone(),
             reader: BookReader::default(),
-            watcher,
-            events,
+            watcher: Watcher::new(&context.coordinator),
             began: Instant::now(),
             tree: None,
             uncertain: Uncertain::new(),
@@ -145,11 +141,7 @@ impl LeaderRole for AccountsLeader<'_> {
     }
 
     async fn event(&mut self) {
-        match self.events.recv().await {
-            Some(event) => self.apply_event(event),
-            // The watcher lives as long as this leader.
-            None => std::future::pending().await,
-        }
+        self.watcher.has_events().await;
     }
 
     fn session_ended(&mut self, end: &SessionEnd) {
@@ -216,7 +208,7 @@ impl AccountsLeader<'_> {
         store: &BookStore,
         session: &mut Session,
     ) -> Result<Duration, SessionEnd> {
-        while let Ok(event) = self.events.try_recv() {
+        for event in self.watcher.events() {
             self.apply_event(event);
         }
         self.reread().await?;
