@@ -40,7 +40,7 @@ pub(super) fn get(call: &Call<'_>, [_, e164, fields]: &[Argument<'_>; 3]) -> Don
             call.ctx.reply_map(one.details.len());
             for detail in &one.details {
                 call.ctx.reply_string(&detail.field);
-                call.ctx.reply_string(&detail.value);
+                call.ctx.reply_string(&detail.value.0);
             }
             return Ok(());
         }

@@ -2,7 +2,7 @@
 
 use super::conference::{Conference, State};
 use super::state::{Lost, Realm};
-use super::unit::{Host, MAX_FORGOTTEN, MAX_REPLACED, Name, Unit, UnitState, host_of};
+use super::unit::{Host, MAX_FORGOTTEN, MAX_REPLACED, Name, UnitState, host_of};
 use crate::ensure;
 use crate::shared::codec::{Damaged, ensure as agrees};
 use crate::shared::invariant::{Checked, checks_of};

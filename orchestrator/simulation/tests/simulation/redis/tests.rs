@@ -143,7 +143,7 @@ fn group_shares_messages_and_claims_what_others_left() {
         let (next, claimed) = second.claim(Duration::from_secs(2), "0-0", 10).await.unwrap();
         assert_eq!((next.as_str(), &claimed), ("0-0", &taken[1..].to_vec()));
         assert!(second.fresh(2, BLOCK).await.unwrap().is_empty());
-        second.tidy().await.unwrap();
+        second.tidy(Duration::from_secs(1)).await.unwrap();
     });
 }
 
