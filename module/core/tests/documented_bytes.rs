@@ -82,7 +82,7 @@ fn details_of_a_conference_have_their_documented_bytes() {
         &[conf::Event::Conference { e164: Bytes::from_slice(b"4930"), event: set }],
         "01  d8 90 d7 c8 bf 68
          09  04 34 39 33 30  0f  01  0a 07 6d 65 6d 62 65 72 73 01 33
-         00 00 00 00 00 00 00 00",
+         f1 9a 92 fc 2f ee e7 61",
     );
 }
 
@@ -96,6 +96,6 @@ fn login_of_an_account_has_its_documented_bytes() {
         "01  d8 90 d7 c8 bf 68
          10  02 70 31  01  02 74 31  98 ba de c8 bf 68
          11  01  ac c8 ab e4 9f 34 00
-         00 00 00 00 00 00 00 00",
+         39 6c 54 b2 79 45 e7 0d",
     );
 }

@@ -93,7 +93,7 @@ impl Book {
             InstanceEvent::Away { until } => self.set_presence(id, Presence::Away, Some(*until)),
             InstanceEvent::Detached => self.set_presence(id, Presence::Leaving, None),
             InstanceEvent::Dealt { accounts } => {
-                self.each(accounts, |book, account| book.assign(at, account, id))
+                self.each(accounts, |book, account| book.assign(at, account, id));
             }
             InstanceEvent::Recalled { accounts } => {
                 self.each(accounts, |book, account| book.go_on(at, account, Goal::Place(id)));

@@ -296,7 +296,7 @@ impl Book {
                 self.each(accounts, |book, id| book.set_tariff(id, tariff.clone()));
             }
             Event::Withdrawn { accounts } => {
-                self.each(accounts, |book, id| book.go_on(at, id, Goal::Reassign))
+                self.each(accounts, |book, id| book.go_on(at, id, Goal::Reassign));
             }
             Event::Account { account, event } => {
                 if let Some(id) = self.named(account) {

@@ -139,9 +139,9 @@ impl Book {
         self.departments.values_mut().for_each(|budget| budget.used = 0);
         for &id in self.module_names.values() {
             let module = self.modules.get_mut(id);
-            module
-                .expected("the names of modules are of modules that are there")
-                .map(|one| one.begin_month(ended));
+            if let Some(module) = module.expected("the names of modules are of modules that are there") {
+                module.begin_month(ended);
+            }
         }
         self.month_starts.push(at);
         let kept = self.month_starts.len().saturating_sub(MONTHS + 1);

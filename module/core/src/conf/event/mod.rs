@@ -164,7 +164,7 @@ impl Realm {
                 let known = self.find_unit(cmu);
                 ensure(known.is_none() || known == current, "a unit is not its host's current one")
             }
-            Event::Unit { cmu, event } => self.admits_to_unit(self.unit_called(cmu).ok_or(NO_UNIT)?, event),
+            Event::Unit { cmu, event } => self.unit_called(cmu).ok_or(NO_UNIT)?.admits(event),
             Event::Created(created) => self.admits_creation(created),
             Event::Conference { e164, event } => {
                 let conference =

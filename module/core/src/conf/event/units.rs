@@ -53,30 +53,32 @@ events! {
     }
 }
 
-impl Realm {
-    pub(super) fn admits_to_unit(&self, unit: &Unit, event: &UnitEvent) -> Result<(), Damaged> {
-        let is = |states: &[UnitState]| ensure(states.contains(&unit.state), "a unit is in another state");
+impl Unit {
+    pub(super) fn admits(&self, event: &UnitEvent) -> Result<(), Damaged> {
+        let is = |states: &[UnitState]| ensure(states.contains(&self.state), "a unit is in another state");
         match event {
             UnitEvent::Beat { .. } | UnitEvent::Reported { .. } | UnitEvent::Down => {
                 is(&[UnitState::Up, UnitState::Suspect, UnitState::Unreachable])
             }
-            UnitEvent::LoadExpired => ensure(unit.load.is_some(), "the load of a unit expires that has none"),
+            UnitEvent::LoadExpired => ensure(self.load.is_some(), "the load of a unit expires that has none"),
             UnitEvent::Lapsed { to: UnitState::Suspect } => is(&[UnitState::Up]),
             UnitEvent::Lapsed { to: UnitState::Unreachable } => is(&[UnitState::Up, UnitState::Suspect]),
             UnitEvent::Lapsed { to: UnitState::Up | UnitState::Down } => {
                 Err(Damaged("a lease lapses to another state than suspect or unreachable"))
             }
             UnitEvent::Drained { on } => {
-                ensure(unit.draining != *on, "a unit already drains, or already does not")
+                ensure(self.draining != *on, "a unit already drains, or already does not")
             }
             UnitEvent::Forgotten => {
                 is(&[UnitState::Down])?;
-                ensure(unit.is_idle(), "a unit that has conferences is forgotten")
+                ensure(self.is_idle(), "a unit that has conferences is forgotten")
             }
             UnitEvent::Disowned { .. } => Ok(()),
         }
     }
+}
 
+impl Realm {
     pub(super) fn apply_to_unit(&mut self, at: Millis, number: u32, cmu: &Name, event: &UnitEvent) {
         match event {
             UnitEvent::Beat { load } => {

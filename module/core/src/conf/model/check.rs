@@ -217,6 +217,7 @@ mod tests {
     use super::super::conference::AssignmentEnd;
     use super::super::queues::Queues;
     use super::super::settings::Settings;
+    use super::super::unit::Unit;
     use super::*;
     use crate::shared::outbox::Message;
 
