@@ -25,7 +25,7 @@ pub struct Run {
 
 #[allow(clippy::return_self_not_must_use, reason = "these are assertions, too")]
 impl Run {
-    /// The run, if it went well.
+    /// The run, if it succeeded.
     #[track_caller]
     pub fn ok(self) -> Self {
         self.ended(0)

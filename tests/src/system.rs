@@ -67,8 +67,8 @@ impl Default for Plan {
             ("ALLOT_MEDIA_UNIT_BEAT", "500ms"),
             ("ALLOT_REDIS_TIMEOUT", "1s"),
             ("ALLOT_SCHEDULER_GRACE", "4s"),
-            ("ALLOT_SCHEDULER_BRAKE_WINDOW", "3s"),
-            ("ALLOT_SCHEDULER_BRAKE_LIFT", "6s"),
+            ("ALLOT_SCHEDULER_GUARD_WINDOW", "3s"),
+            ("ALLOT_SCHEDULER_GUARD_LIFT", "6s"),
             ("ALLOT_DATA_PROXY_CLAIM_AFTER", "2s"),
             ("ALLOT_MEDIA_UNIT_CHATTER", "400ms"),
         ];

@@ -69,7 +69,7 @@ enum Family {
     /// Create, end, show and move conferences.
     #[command(subcommand)]
     Conference(realm::ConferenceCommand),
-    /// List and drain media units, and release the brake.
+    /// List and drain media units, and release the guard.
     Units(realm::UnitsArguments),
     /// Submit, show and stop compaction tasks.
     #[command(subcommand)]

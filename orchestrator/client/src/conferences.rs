@@ -298,12 +298,12 @@ impl RealmStore {
     }
 
     /// Asks the scheduler to lift the mass-failure guard. Returns whether the guard holds.
-    pub async fn lift_brake(&self) -> Result<bool, Error> {
-        let brake = self.stream("brake");
-        let since: Option<u64> = self.ask(redis::cmd("HGET").arg(&brake).arg("since")).await?;
+    pub async fn lift_guard(&self) -> Result<bool, Error> {
+        let guard = self.stream("guard");
+        let since: Option<u64> = self.ask(redis::cmd("HGET").arg(&guard).arg("since")).await?;
         let Some(since) = since else { return Ok(false) };
         // The time identifies this stop of the guard, so that a later one is not lifted by this request.
-        self.ask::<u64>(redis::cmd("HSET").arg(&brake).arg(Self::LIFT).arg(since)).await?;
+        self.ask::<u64>(redis::cmd("HSET").arg(&guard).arg(Self::LIFT).arg(since)).await?;
         Ok(true)
     }
 

@@ -61,7 +61,7 @@ pub struct Record {
     /// Runners that have not been asked to end; the limit applies to them. A lost runner no longer counts, although it
     /// may still be ending.
     wanted: BTreeSet<String>,
-    /// How often runners ended well, by partition.
+    /// How often runners succeeded, by partition.
     pub ended: BTreeMap<String, usize>,
     failed: BTreeMap<String, usize>,
     /// Partitions at which two runners worked at once.

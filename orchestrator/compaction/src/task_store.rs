@@ -227,7 +227,7 @@ impl TaskStore {
                 done => return Ok(done?),
             }
         }
-        Err(Fault::Busy("others submit all the time; try again".into()))
+        Err(Fault::Busy(format!("lost {ATTEMPTS} races with other submissions; try again")))
     }
 
     /// The operations that create a main task.

@@ -13,26 +13,9 @@ use tracing::{info, warn};
 use super::error::{Error, Retry, Retryable as _};
 use super::problems::{Problem, Problems};
 use super::session::{Connector, Link, Session};
-use super::shared::{Shared, Status, lock};
+use super::shared::{Settings, Shared, Status, lock};
 use super::tree::Tree;
 use crate::random;
-
-/// Time limits and concurrency limits. [`Settings::default`] suits all roles.
-#[derive(Debug, Clone)]
-pub struct Settings {
-    /// Time limit of a call; by default the session timeout.
-    pub call: Option<Duration>,
-    /// Time limit for the read-back of a write whose answer was lost; by default three session timeouts.
-    pub settle: Option<Duration>,
-    /// The most calls in flight at once.
-    pub in_flight: usize,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self { call: None, settle: None, in_flight: 256 }
-    }
-}
 
 /// Ends the supervisor and the session when the last handle is gone.
 struct Guard {

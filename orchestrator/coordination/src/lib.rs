@@ -26,7 +26,7 @@ mod shared;
 mod tree;
 pub mod zookeeper;
 
-pub use coordinator::{Coordinator, Settings};
+pub use coordinator::Coordinator;
 pub use election::Election;
 pub use error::{Error, Retry, Retryable};
 pub use follower::{Follower, Following, Retries, Update};
@@ -36,5 +36,5 @@ pub use names::{name_of_node, node_name};
 pub use node::{Kind, MULTI_LIMIT, NODE_LIMIT, Node, Op, Version};
 pub use session::Link;
 pub use sessions::{Lease, Sessions};
-pub use shared::Status;
+pub use shared::{Settings, Status};
 pub use tree::Tree;

@@ -6,10 +6,26 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
-use super::coordinator::Settings;
 use super::error::Error;
 use super::problems::Problems;
 use super::session::{Connector, Link, Session};
+
+/// Time limits and concurrency limits. [`Settings::default`] suits all roles.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Time limit of a call; by default the session timeout.
+    pub call: Option<Duration>,
+    /// Time limit for the read-back of a write whose answer was lost; by default three session timeouts.
+    pub settle: Option<Duration>,
+    /// The most calls in flight at once.
+    pub in_flight: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { call: None, settle: None, in_flight: 256 }
+    }
+}
 
 /// The state of the coordinator's session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

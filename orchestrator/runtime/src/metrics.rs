@@ -21,7 +21,7 @@ pub static METRICS: &[Metric] = &[
     metric("allot_store_faults_total", "by `part`: sessions with Redis that ended by a fault"),
     metric("allot_scheduler_leading", "1 if this scheduler leads"),
     metric("allot_scheduler_term", "the term of this scheduler, if it leads"),
-    metric("allot_scheduler_brake", "1 while the mass-failure guard is active"),
+    metric("allot_scheduler_guard", "1 while the mass-failure guard is active"),
     metric("allot_scheduler_units", "media units of the realm, by `state`"),
     metric("allot_scheduler_conferences", "conferences of the realm, by `state`"),
     metric("allot_scheduler_downs_total", "media units that this scheduler declared down"),
@@ -52,16 +52,19 @@ pub static METRICS: &[Metric] = &[
     metric("allot_accounts_moves_total", "moves of accounts by rebalancing"),
     metric("allot_accounts_shown_total", "publications of accounts"),
     metric("allot_accounts_unconfirmed_total", "assignments that replicas did not confirm in time"),
-    metric("allot_accounts_listening_sessions", "sessions with ZooKeeper that hold watches"),
+    metric(
+        "allot_accounts_listening_sessions",
+        "sessions with ZooKeeper that hold watches. While one of them has no connection, the process is not ready",
+    ),
     metric(
         "allot_proxy_messages_total",
-        "messages, by `outcome`: `written`, `refused` (by the realm), `odd` (not a valid message)",
+        "messages, by `outcome`: `written`, `refused` (by the realm), `malformed`",
     ),
     metric("allot_proxy_claimed_total", "messages taken over from other proxies"),
     metric("allot_unit_conferences", "conferences of this media unit"),
     metric("allot_unit_commands_total", "commands that this media unit received, by `event`"),
     metric("allot_unit_reports_total", "reports of this media unit"),
-    metric("allot_unit_untold_total", "times that details of this media unit could not be sent"),
+    metric("allot_unit_details_refused_total", "batches of details of this media unit that Redis refused"),
     metric(
         "allot_unit_unconfirmed_total",
         "adoptions and ends of copies of this media unit that replicas did not confirm in time",
@@ -71,8 +74,8 @@ pub static METRICS: &[Metric] = &[
     metric("allot_compaction_waiting", "subtasks in the inbox of this node that do not run yet"),
     metric(
         "allot_compaction_watch_sessions",
-        "additional sessions with ZooKeeper in which this node watches tasks, one session for 400 tasks. A session \
-         without tasks is closed. While one of these sessions has no connection, the node is not ready",
+        "additional sessions with ZooKeeper in which this node watches tasks, one session for each 96 KiB of paths. A \
+         session without tasks is closed. While one of these sessions has no connection, the node is not ready",
     ),
     metric(
         "allot_compaction_tasks",

@@ -23,7 +23,7 @@ fn partitions_that_fail_twice_end_well_with_retries() {
     let retries = ["--retry-failed", "3", "--retry-delay", "1s"];
     let waited =
         cluster.run(&[&["submit", "shop", "public", "orders", "--wait"], &retries[..]].concat()).ok();
-    assert!(waited.err.contains("16 well, 0 failed"), "{}", waited.err);
+    assert!(waited.err.contains("16 succeeded, 0 failed"), "{}", waited.err);
     // Each of the 16 partitions ran again twice.
     let retried = |unit: &Process| unit.metric("allot_compaction_retried_total{reason=\"failed\"}");
     let all = || cluster.units.iter().filter_map(retried).sum::<f64>() as u64;
@@ -56,7 +56,7 @@ fn partitions_that_fail_twice_end_well_with_retries() {
     let place = cluster.units.iter().position(|unit| unit.name == manager).unwrap();
     assert!(cluster.units[place].terminate().success());
     let waited = cluster.run(&["retry", &id, "--wait"]).ok();
-    assert!(waited.err.contains("16 well, 0 failed"), "{}", waited.err);
+    assert!(waited.err.contains("16 succeeded, 0 failed"), "{}", waited.err);
     assert_ne!(cluster.json(&["show", &id])["task"]["manager"], manager);
     assert_eq!(cluster.left(), Vec::<String>::new());
 }

@@ -299,7 +299,7 @@ fn failed_and_late_subtasks_are_counted_and_waiting_commands_told() {
     ];
     let cluster = CompactionCluster::start_with(1, &runner, &settings);
     let waited = cluster.run(&["submit", "d", "s", "t", "--wait"]).ended(1);
-    assert!(waited.err.contains("Done after 1 rounds: 1 well, 2 failed, 0 stopped"), "{}", waited.err);
+    assert!(waited.err.contains("Done after 1 rounds: 1 succeeded, 2 failed, 0 stopped"), "{}", waited.err);
     let id = waited.out.trim();
     let task = cluster.json(&["show", id])["task"].clone();
     assert_eq!((numbers(&task), &task["sums"]["freed"]), ([1, 2, 0], &2.5.into()), "{task}");
@@ -324,7 +324,7 @@ fn failed_and_late_subtasks_are_counted_and_waiting_commands_told() {
     // One that is named twice is one.
     let twice = ["submit", "d", "s", "t", "--partition", "well", "--partition", "well", "--wait"];
     let waited = cluster.run(&twice).ok();
-    assert!(waited.err.contains("1 well, 0 failed"), "{}", waited.err);
+    assert!(waited.err.contains("1 succeeded, 0 failed"), "{}", waited.err);
     let refused = cluster.run(&["submit", "d", "s", "t", "--repeat", "2", "--every", "500ms"]).ended(3);
     assert!(refused.err.contains("--every is a second at least"), "{}", refused.err);
 }
@@ -392,9 +392,9 @@ fn waiting_terminal_shows_how_many_subtasks_are_done() {
         .filter_map(|bar| bar.split_once("] ")?.1.split_once("/20 ")?.0.parse().ok())
         .collect();
     assert!(counts.is_sorted() && counts.iter().any(|count| (1..20).contains(count)), "{counts:?} {shown:?}");
-    assert!(shown.contains("Done after 1 rounds: 20 well"), "{shown:?}");
+    assert!(shown.contains("Done after 1 rounds: 20 succeeded"), "{shown:?}");
     let piped = cluster.run(&waiting).ok();
-    assert_eq!(piped.err, "Done after 1 rounds: 20 well, 0 failed, 0 stopped\n");
+    assert_eq!(piped.err, "Done after 1 rounds: 20 succeeded, 0 failed, 0 stopped\n");
 }
 
 /// A runner that says far more than anybody wants to read, and fails.

@@ -267,7 +267,7 @@ fn refusals_of_redis_come_with_their_code() {
     assert_eq!(code(console.act("show/refund", &sold)), is(409, "BADSTATE"));
     let unit = json!({"key": "nothing", "cmu": "u"});
     assert_eq!(console.act("realm/drain", &unit).status, 404);
-    assert_eq!(code(console.act("realm/release-brake", &json!({"key": "{r}"}))), is(409, "BADSTATE"));
+    assert_eq!(code(console.act("realm/lift-guard", &json!({"key": "{r}"}))), is(409, "BADSTATE"));
 }
 
 #[test]

@@ -177,7 +177,7 @@ fn refused_requests_are_not_repeated() {
         assert_eq!(rejected(command), refusals, "{command}");
     }
     // What may not be read is not known.
-    assert_eq!(events[2].next("state")["brake_known"], json!(false));
+    assert_eq!(events[2].next("state")["guard_known"], json!(false));
     let browser = opened(&console, "/");
     shows(&browser, "unknown");
     std::thread::sleep(Duration::from_millis(10));

@@ -205,7 +205,7 @@ pub(super) async fn wait(client: &TaskClient, id: TaskId, otherwise: &str) -> Re
     let total = task.grand_total();
     let why = if task.error.is_empty() { String::new() } else { format!(": {}", task.error) };
     errln!(
-        "{}{why} after {} rounds: {} well, {} failed, {} stopped",
+        "{}{why} after {} rounds: {} succeeded, {} failed, {} stopped",
         task.state,
         task.round,
         total.success_count,

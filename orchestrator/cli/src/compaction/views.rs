@@ -39,7 +39,16 @@ fn print(value: &Value) -> Result<Outcome> {
 
 fn tasks(tasks: &[MainTask]) -> Result<Outcome> {
     let mut rows = vec![row(&[
-        "task", "table", "state", "manager", "round", "well", "failed", "of", "created", "finished",
+        "task",
+        "table",
+        "state",
+        "manager",
+        "round",
+        "succeeded",
+        "failed",
+        "of",
+        "created",
+        "finished",
     ])];
     for task in tasks {
         let state = match task.state.is_over() {
@@ -106,8 +115,8 @@ fn print_task(task: &MainTask, subs: &[SubTask]) -> Result<Outcome> {
     let result = task.result;
     let total = task.grand_total();
     let counts = |result: allot_compaction::task::ResultInfo| {
-        let (well, failed, stopped) = (result.success_count, result.failed_count, result.stopped_count);
-        format!("{well} well, {failed} failed, {stopped} stopped")
+        let (succeeded, failed, stopped) = (result.success_count, result.failed_count, result.stopped_count);
+        format!("{succeeded} succeeded, {failed} failed, {stopped} stopped")
     };
     let running = subs.iter().filter(|sub| sub.state == SubState::Running).count();
     let mut facts = vec![

@@ -1,4 +1,4 @@
-//! `allot units`: lists and drains media units, and releases the brake.
+//! `allot units`: lists and drains media units, and releases the guard.
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
@@ -40,8 +40,8 @@ enum Command {
         /// Identity of the unit.
         cmu: String,
     },
-    /// Lift the brake that holds because many units were silent at once.
-    ReleaseBrake,
+    /// Lift the guard that holds because many units were silent at once.
+    LiftGuard,
 }
 
 const COLUMNS: [(&str, &str); 8] = [
@@ -76,23 +76,23 @@ pub(crate) async fn run(arguments: Arguments) -> Result<Outcome> {
             let record = Record::read(store.ask(store.begin("CMU.DRAIN").arg(cmu).arg("OFF")).await?)?;
             print_one(&record, json).map(|()| Outcome::Done)
         }
-        Some(Command::ReleaseBrake) => release_brake(&connect(&source).await?).await,
+        Some(Command::LiftGuard) => lift_guard(&connect(&source).await?).await,
     }
 }
 
 async fn list(store: &RealmStore, json: bool) -> Result<Outcome> {
     print(&store.unit_records().await?, &COLUMNS, json)?;
-    let brake = store.stream("brake");
-    let units: Option<String> = store.ask(redis::cmd("HGET").arg(&brake).arg("units")).await?;
+    let guard = store.stream("guard");
+    let units: Option<String> = store.ask(redis::cmd("HGET").arg(&guard).arg("units")).await?;
     if let Some(units) = units.filter(|_| !json) {
-        write(&format!("\nThe brake holds: {units}\n`allot units release-brake` lifts it.\n"))?;
+        write(&format!("\nThe mass-failure guard holds: {units}\n`allot units lift-guard` lifts it.\n"))?;
     }
     Ok(Outcome::Done)
 }
 
-async fn release_brake(store: &RealmStore) -> Result<Outcome> {
-    if !store.lift_brake().await? {
-        errln!("allot: the brake does not hold");
+async fn lift_guard(store: &RealmStore) -> Result<Outcome> {
+    if !store.lift_guard().await? {
+        errln!("allot: the guard does not hold");
         return Ok(Outcome::CheckFailed);
     }
     Ok(Outcome::Done)

@@ -242,7 +242,7 @@ impl TaskStore {
                 done => return done.map(|()| main.task),
             }
         }
-        Err(Fault::Busy(format!("task {id} changes all the time; try again")))
+        Err(Fault::Busy(format!("task {id} was changed by others {ATTEMPTS} times in a row; try again")))
     }
 }
 

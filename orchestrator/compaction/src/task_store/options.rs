@@ -65,7 +65,7 @@ impl TaskStore {
                 done => return done.map(|()| main.task),
             }
         }
-        Err(Fault::Busy(format!("task {id} changes all the time; try again")))
+        Err(Fault::Busy(format!("task {id} was changed by others {ATTEMPTS} times in a row; try again")))
     }
 
     /// Requests the end of a task.
@@ -118,6 +118,6 @@ impl TaskStore {
                 done => return done,
             }
         }
-        Err(Fault::Busy(format!("task {id} changes all the time; try again")))
+        Err(Fault::Busy(format!("task {id} was changed by others {ATTEMPTS} times in a row; try again")))
     }
 }

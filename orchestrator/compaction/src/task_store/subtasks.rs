@@ -304,7 +304,7 @@ impl TaskStore {
                 done => return done.map(|_| from),
             }
         }
-        Err(Fault::Busy(format!("subtask {id} changes all the time; try again")))
+        Err(Fault::Busy(format!("subtask {id} was changed by others {ATTEMPTS} times in a row; try again")))
     }
 
     /// Finds a subtask in the inbox of any worker.

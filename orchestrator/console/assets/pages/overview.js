@@ -19,9 +19,9 @@ function pageOf(keys, key) {
 }
 
 /** The mass-failure guard; a user of Redis without the right to read it does not know. */
-function guard({ brake, brake_known: known }) {
+function guard({ guard: held, guard_known: known }) {
   if (!known) return { value: "unknown", tone: "warn", hint: "may not be read" };
-  return brake ? { value: "holds", tone: "bad", hint: `since ${clock(Number(brake.since))}` } : { value: "open", tone: "good" };
+  return held ? { value: "holds", tone: "bad", hint: `since ${clock(Number(held.since))}` } : { value: "open", tone: "good" };
 }
 
 export function Overview({ overview }) {

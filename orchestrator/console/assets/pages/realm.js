@@ -26,8 +26,8 @@ export function RealmPage({ keys, chosen, can }) {
       <${Totals} stat=${state.stat} />
     </header>
     <${Trouble} trouble=${trouble} />
-    ${state.brake ? html`<div class="trouble" role="alert">The mass-failure guard holds: ${text(state.brake.units)}.
-      <${Act} can=${can} path="realm/release-brake" ask="Lift the mass-failure guard? Units that are silent are then declared down." body=${() => ({ key })}>Lift it</${Act}></div>` : null}
+    ${state.guard ? html`<div class="trouble" role="alert">The mass-failure guard holds: ${text(state.guard.units)}.
+      <${Act} can=${can} path="realm/lift-guard" ask="Lift the mass-failure guard? Units that are silent are then declared down." body=${() => ({ key })}>Lift it</${Act}></div>` : null}
     <div class="units" role="list" aria-label="Units">
       ${state.units.map((unit) => html`<${Unit} key=${unit.cmu} unit=${unit} now=${now} picked=${chosen.cmu === unit.cmu} loss=${losses[unit.cmu]}
         conferences=${state.conferences.filter((conference) => conference.cmu === unit.cmu && conference.state !== "ended" && conference.state !== "pending")} />`)}

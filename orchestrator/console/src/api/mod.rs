@@ -56,7 +56,7 @@ const TABLE: usize = 16 * 1024 * 1024;
         realm::undrain,
         realm::move_conference,
         realm::release,
-        realm::release_brake,
+        realm::lift_guard,
         pool::leases,
         pool::numbers,
         pool::hang_up,
@@ -110,7 +110,7 @@ pub(crate) fn routes() -> Router<Console> {
         .route("/realm/undrain", post(realm::undrain))
         .route("/realm/move", post(realm::move_conference))
         .route("/realm/release", post(realm::release))
-        .route("/realm/release-brake", post(realm::release_brake))
+        .route("/realm/lift-guard", post(realm::lift_guard))
         .route("/pool/leases", get(pool::leases))
         .route("/pool/numbers", get(pool::numbers))
         .route("/pool/hang-up", post(pool::hang_up))

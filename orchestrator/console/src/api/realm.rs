@@ -279,15 +279,15 @@ pub(super) async fn release(
 }
 
 /// Lifts the mass-failure guard.
-#[utoipa::path(post, path = "/api/v1/realm/release-brake", request_body = Realm,
+#[utoipa::path(post, path = "/api/v1/realm/lift-guard", request_body = Realm,
     responses((status = 200, body = Done), (status = 409, body = Problem)))]
-pub(super) async fn release_brake(
+pub(super) async fn lift_guard(
     State(console): State<Console>,
     Extension(caller): Extension<Caller>,
     Json(Realm { key }): Json<Realm>,
 ) -> Answer {
-    act(&caller, "release-brake", key.clone(), async {
-        let lifted = console.operator.realm(&key, async |realm| realm.lift_brake().await).await?;
+    act(&caller, "lift-guard", key.clone(), async {
+        let lifted = console.operator.realm(&key, async |realm| realm.lift_guard().await).await?;
         let refusal = || {
             let status = axum::http::StatusCode::CONFLICT;
             Problem::new(status, "BADSTATE", "the mass-failure guard does not hold")

@@ -14,7 +14,7 @@ use serde_json::Value as Json;
 use super::channel::{Feed, Message, Reader};
 use super::denied::Denied;
 use super::events::{Event, newest_events};
-use super::guard::read_brake;
+use super::mass_failure_guard::read_guard;
 use crate::problem::Problem;
 use crate::sources::Sources;
 use crate::values::{Key, keys};
@@ -85,9 +85,9 @@ struct State<'a> {
     leaders: BTreeMap<&'static str, Leader>,
     keys: &'a [Key],
     /// The state of the mass-failure guard of the realm; absent if it does not hold, or is not known.
-    brake: Option<Json>,
+    guard: Option<Json>,
     /// Whether the state of the guard is known: the user of Redis may have no right to read it.
-    brake_known: bool,
+    guard_known: bool,
     /// The newest events of the first [`STREAMS`] keys, the newest first.
     events: Vec<KeyEvent>,
     points: &'a VecDeque<Point>,
@@ -174,11 +174,11 @@ impl Overview {
     }
 
     /// Whether the state of the mass-failure guard is known, and the state, as the scheduler writes it.
-    async fn brake(&mut self) -> Result<(bool, Option<Json>), Error> {
+    async fn guard(&mut self) -> Result<(bool, Option<Json>), Error> {
         let key = &self.sources.places.realm;
-        let read = self.sources.viewer.realm(key, async |realm| read_brake(&realm).await);
+        let read = self.sources.viewer.realm(key, async |realm| read_guard(&realm).await);
         match self.denied.ask("guard", read).await {
-            Ok(Some(brake)) => Ok((true, brake)),
+            Ok(Some(guard)) => Ok((true, guard)),
             Ok(None) | Err(Error::Refused { .. }) => Ok((false, None)),
             Err(error) => Err(error),
         }
@@ -199,7 +199,7 @@ impl Reader for Overview {
         }
         self.reads = self.reads.wrapping_add(1);
         let status = sources.process.coordinator.status();
-        let (brake_known, brake) = self.brake().await?;
+        let (guard_known, guard) = self.guard().await?;
         let events = self.events().await?;
         let state = State {
             now,
@@ -208,8 +208,8 @@ impl Reader for Overview {
             zookeeper: (!sources.process.standalone).then(|| status.is_up()),
             leaders: self.leaders().await,
             keys: &self.keys,
-            brake,
-            brake_known,
+            guard,
+            guard_known,
             events,
             points: &self.points,
         };

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::channel::{Feed, Message, Reader};
 use super::denied::Denied;
 use super::events::{Event, newest_events};
-use super::guard::read_brake;
+use super::mass_failure_guard::read_guard;
 use crate::problem::Problem;
 use crate::sources::Sources;
 
@@ -42,7 +42,7 @@ struct State {
     /// Whether there are further conferences.
     more: bool,
     /// The state of the mass-failure guard; absent if it does not hold.
-    brake: Option<Json>,
+    guard: Option<Json>,
     events: Vec<Event>,
 }
 
@@ -93,7 +93,7 @@ impl Realm {
             stat: stat.json(),
             conferences: conferences.iter().map(Record::json).collect(),
             more: next != 0,
-            brake: read_brake(realm).await?,
+            guard: read_guard(realm).await?,
             events,
         };
         (self.newest, self.read) = (newest, Some(Instant::now()));

@@ -90,7 +90,7 @@ impl Config {
             if self.zookeeper.is_some() { "with zookeeper.session" } else { "without a ZooKeeper, session" };
         ensure!(
             tick * 2 <= session,
-            "scheduler.tick is {}: {whose} {} it may be {} at most, or the scheduler would look as if it had slept, \
+            "scheduler.tick is {}: {whose} {} it may be {} at most, or the scheduler would take its own tick for a suspension, \
              and declare no unit down",
             Span(tick),
             Span(session),

@@ -105,10 +105,10 @@ mod tests {
     fn defaults_are_as_documented() {
         let config = Config::of("").unwrap();
         let (scheduler, unit) = (&config.scheduler, &config.media_unit);
-        let times = [unit.beat, unit.lease, scheduler.grace, scheduler.brake_lift, config.session()];
+        let times = [unit.beat, unit.lease, scheduler.grace, scheduler.guard_lift, config.session()];
         assert_eq!(times.map(|time| time.as_secs()), [1, 5, 10, 60, 4]);
         assert_eq!((scheduler.pace, scheduler.burst), (50, 10));
-        assert_eq!((scheduler.brake_percent, scheduler.brake_least, scheduler.wait_replicas), (30, 2, 1));
+        assert_eq!((scheduler.guard_percent, scheduler.guard_least, scheduler.wait_replicas), (30, 2, 1));
         assert_eq!((scheduler.tick.as_millis(), scheduler.wait.as_millis()), (250, 100));
     }
 

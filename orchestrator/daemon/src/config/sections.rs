@@ -135,15 +135,15 @@ section! {
         pace: u32 = "scheduler-pace", "ALLOT_SCHEDULER_PACE", default 50, in "1"..="4294967295";
         /// Conferences that one unit is assigned at once during recovery, at most
         burst: u32 = "scheduler-burst", "ALLOT_SCHEDULER_BURST", default 10, in "1"..="4294967295";
-        /// Mass-failure guard (brake): if more than this percentage of the units, and at least brake-least units, would
-        /// be declared down within brake-window, no unit is declared down
-        brake_percent: u32 = "scheduler-brake-percent", "ALLOT_SCHEDULER_BRAKE_PERCENT", default 30;
-        /// Units that must be silent, at least, before the brake holds
-        brake_least: u32 = "scheduler-brake-least", "ALLOT_SCHEDULER_BRAKE_LEAST", default 2;
-        /// The window in which failures count together for the brake
-        brake_window: Span = "scheduler-brake-window", "ALLOT_SCHEDULER_BRAKE_WINDOW", default "10s", in "1ns"..="1000years";
-        /// The brake is lifted after Redis and ZooKeeper were well for this time, or by an operator
-        brake_lift: Span = "scheduler-brake-lift", "ALLOT_SCHEDULER_BRAKE_LIFT", default "60s", in "1ns"..="1000years";
+        /// Mass-failure guard: if more than this percentage of the units, and at least guard-least units, would
+        /// be declared down within guard-window, no unit is declared down
+        guard_percent: u32 = "scheduler-guard-percent", "ALLOT_SCHEDULER_GUARD_PERCENT", default 30;
+        /// Units that must be silent, at least, before the guard holds
+        guard_least: u32 = "scheduler-guard-least", "ALLOT_SCHEDULER_GUARD_LEAST", default 2;
+        /// The window in which failures count together for the guard
+        guard_window: Span = "scheduler-guard-window", "ALLOT_SCHEDULER_GUARD_WINDOW", default "10s", in "1ns"..="1000years";
+        /// The guard is lifted after Redis and ZooKeeper answered without a fault for this time, or by an operator
+        guard_lift: Span = "scheduler-guard-lift", "ALLOT_SCHEDULER_GUARD_LIFT", default "60s", in "1ns"..="1000years";
         /// Replicas that must confirm a change of owner. If fewer confirm it, the log reports that and the change
         /// stays. A master without replicas needs no confirmation
         wait_replicas: u32 = "scheduler-wait-replicas", "ALLOT_SCHEDULER_WAIT_REPLICAS", default 1;

@@ -84,7 +84,7 @@ fn details_are_written_although_proxies_die() {
     });
     assert_eq!(missing(&mut client), None, "of {told}");
     assert!(last.metric("allot_proxy_claimed_total").unwrap_or_default() > 0.0, "nothing was taken over");
-    assert_eq!(last.metric("allot_proxy_messages_total{outcome=\"odd\"}"), Some(0.0));
+    assert_eq!(last.metric("allot_proxy_messages_total{outcome=\"malformed\"}"), Some(0.0));
 }
 
 /// The stream's last message.

@@ -284,9 +284,9 @@ fn stores_that_fail_or_go_away_cost_no_conference() {
     healthy(&mut system, "the master hanging, a failover, and a unit killed meanwhile");
 }
 
-/// Whether the scheduler that leads holds the brake. Another may lead at any moment.
-fn brake_holds(system: &System) -> bool {
-    system.schedulers[system.leader()].metric("allot_scheduler_brake") == Some(1.0)
+/// Whether the scheduler that leads holds the guard. Another may lead at any moment.
+fn guard_holds(system: &System) -> bool {
+    system.schedulers[system.leader()].metric("allot_scheduler_guard") == Some(1.0)
 }
 
 #[track_caller]
@@ -295,52 +295,56 @@ fn healthy_within(system: &System, what: &str) {
 }
 
 #[test]
-fn brake_holds_after_many_losses_until_it_is_lifted() {
-    let mut system = System::start(&Plan::default().with("ALLOT_SCHEDULER_BRAKE_LIFT", "15s"));
+fn guard_holds_after_many_losses_until_it_is_lifted() {
+    let mut system = System::start(&Plan::default().with("ALLOT_SCHEDULER_GUARD_LIFT", "15s"));
     system.create(CONFERENCES);
     let before = system.places();
     // Two of five: 40 %.
     system.units[0].kill9();
     system.units[1].kill9();
-    eventually("the brake to hold", TIMEOUT, || brake_holds(&system));
+    eventually("the guard to hold", TIMEOUT, || guard_holds(&system));
     sleep(Duration::from_secs(3));
-    assert_eq!(system.places(), before, "conferences moved although the brake held");
+    assert_eq!(system.places(), before, "conferences moved although the guard held");
     let units = allot_tests::daemon::run(system.master(), &["units", "--realm", REALM]).ok();
-    assert!(units.out.contains("The brake holds") && units.out.contains("unreachable"), "{}", units.out);
+    assert!(
+        units.out.contains("The mass-failure guard holds") && units.out.contains("unreachable"),
+        "{}",
+        units.out
+    );
     // Both stores are well, so it lifts itself in the end.
-    healthy(&mut system, "two of five units killed, the brake lifted by itself");
+    healthy(&mut system, "two of five units killed, the guard lifted by itself");
 }
 
 #[test]
-fn the_brake_is_lifted_by_the_operator_or_by_units_that_are_back() {
+fn the_guard_is_lifted_by_the_operator_or_by_units_that_are_back() {
     // Not by itself.
-    let mut system = System::start(&Plan::default().with("ALLOT_SCHEDULER_BRAKE_LIFT", "1h"));
+    let mut system = System::start(&Plan::default().with("ALLOT_SCHEDULER_GUARD_LIFT", "1h"));
     system.create(CONFERENCES);
     system.units[2].kill9();
     system.units[3].kill9();
-    eventually("the brake to hold", TIMEOUT, || brake_holds(&system));
+    eventually("the guard to hold", TIMEOUT, || guard_holds(&system));
     // Deleting the node that shows it does not lift it.
     let mut client = system.master().raw();
-    client.words(&format!("DEL {REALM}:brake"));
-    eventually("the brake to be shown again", TIMEOUT, || {
-        client.words(&format!("EXISTS {REALM}:brake")).int() == 1
+    client.words(&format!("DEL {REALM}:guard"));
+    eventually("the guard to be shown again", TIMEOUT, || {
+        client.words(&format!("EXISTS {REALM}:guard")).int() == 1
     });
     // Who takes over sees as many missing, and holds it as well.
     let before = system.places();
     let led = system.leader();
     system.schedulers[led].kill9();
     eventually("another to lead", TIMEOUT, || system.leader() != led);
-    eventually("the brake to hold with it", TIMEOUT, || brake_holds(&system));
+    eventually("the guard to hold with it", TIMEOUT, || guard_holds(&system));
     sleep(Duration::from_secs(3));
-    assert_eq!(system.places(), before, "conferences moved at a take-over although the brake held");
+    assert_eq!(system.places(), before, "conferences moved at a take-over although the guard held");
     system.schedulers[led].start();
     // Who is elected again, as on a machine that stood still, holds it again.
     system.until("both to be declared down", |realm| {
-        let _ = allot_tests::daemon::run(system.master(), &["units", "--realm", REALM, "release-brake"]);
+        let _ = allot_tests::daemon::run(system.master(), &["units", "--realm", REALM, "lift-guard"]);
         realm.stat("up") == 3
     });
-    healthy(&mut system, "two of five units killed, the brake lifted by the operator");
-    allot_tests::daemon::run(system.master(), &["units", "--realm", REALM, "release-brake"]).ended(1);
+    healthy(&mut system, "two of five units killed, the guard lifted by the operator");
+    allot_tests::daemon::run(system.master(), &["units", "--realm", REALM, "lift-guard"]).ended(1);
 
     // Units that were only silent come back, and keep what they had.
     system.units[2].start();
@@ -350,10 +354,10 @@ fn the_brake_is_lifted_by_the_operator_or_by_units_that_are_back() {
     let before = system.places();
     system.units[0].pause();
     system.units[1].pause();
-    eventually("the brake to hold again", TIMEOUT, || brake_holds(&system));
+    eventually("the guard to hold again", TIMEOUT, || guard_holds(&system));
     system.units[0].resume();
     system.units[1].resume();
-    eventually("the brake to be lifted", TIMEOUT, || !brake_holds(&system));
+    eventually("the guard to be lifted", TIMEOUT, || !guard_holds(&system));
     assert_eq!(system.places(), before, "conferences moved although their units were only silent");
     healthy_within(&system, "two units silent for a while");
 }

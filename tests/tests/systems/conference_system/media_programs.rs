@@ -109,7 +109,9 @@ fn conference_ended_by_people_stays_ended_after_a_self_stop() {
     let (unit, mut client) = cut_off(&server, &[("ALLOT_MEDIA_UNIT_SELF_STOP", "20s")], &["1", "2"]);
     let (first, _, _) = client.place("1");
     fs::write(server.dir().join("1.over"), "0\n").unwrap();
-    eventually("the unit to hear of it", TIMEOUT, || unit.log().contains("ended by people"));
+    eventually("the unit to hear of it", TIMEOUT, || {
+        unit.log().contains("program exited 0: ended by participants")
+    });
     eventually("its other media to be ended", TIMEOUT, || server.dir().join("media.2.bye").exists());
     assert_eq!(client.place("1").2, "open", "nobody could be told");
     unit.heal();
@@ -125,7 +127,9 @@ fn unit_reports_ends_from_a_loss_of_redis_before_it_exits() {
     let server = RedisServer::start();
     let (unit, mut client) = cut_off(&server, &[], &["1"]);
     fs::write(server.dir().join("1.over"), "0\n").unwrap();
-    eventually("the unit to hear of it", TIMEOUT, || unit.log().contains("ended by people"));
+    eventually("the unit to hear of it", TIMEOUT, || {
+        unit.log().contains("program exited 0: ended by participants")
+    });
     unit.signal("TERM");
     eventually("it to be about to end", TIMEOUT, || unit.log().contains("unit ends"));
     // Longer than it takes to try once.
@@ -220,7 +224,9 @@ fn unit_draining_without_redis_reports_ended_conferences_later() {
     eventually("its session to be over", TIMEOUT, || !unit.is_ready());
     fs::write(server.dir().join("1.over"), "0\n").unwrap();
     eventually("its program to end", TIMEOUT, || !runs(pid().trim()));
-    eventually("the unit to hear of it", TIMEOUT, || unit.log().contains("ended by people"));
+    eventually("the unit to hear of it", TIMEOUT, || {
+        unit.log().contains("program exited 0: ended by participants")
+    });
     unit.heal();
     eventually("it to be over", TIMEOUT, || client.place("1").2 == "ended");
     assert!(unit.wait_for_end().success());

@@ -1,4 +1,4 @@
-//! The scheduler when Redis alone is out of reach, and what the brake and the grace hold back.
+//! The scheduler when Redis alone is out of reach, and what the guard and the grace hold back.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -48,10 +48,10 @@ fn lone_scheduler_leads_again_after_giving_up_its_leadership() {
 }
 
 #[test]
-fn the_brake_holds_what_waits_as_well_until_it_is_lifted() {
+fn the_guard_holds_what_waits_as_well_until_it_is_lifted() {
     let server = RedisServer::start();
     let mut client = Realm::create(&server, &[]);
-    let scheduler = alone(&server, "scheduler", "scheduler", &["--scheduler-brake-lift", "1h"]);
+    let scheduler = alone(&server, "scheduler", "scheduler", &["--scheduler-guard-lift", "1h"]);
     eventually("it to have claimed the realm", TIMEOUT, || client.ok("CONF.REALM").field("term").int() > 0);
     client.ok("CMU.JOIN x:1:1 CAPACITY 3 LEASE 3600000000");
     let (cmu, epoch) = client.begin("1", "SIZE 3");
@@ -62,11 +62,11 @@ fn the_brake_holds_what_waits_as_well_until_it_is_lifted() {
     for cmu in ["a:1:1", "b:1:1"] {
         client.ok(&format!("CMU.JOIN {cmu} CAPACITY 1 LEASE 1000"));
     }
-    eventually("the brake to hold", TIMEOUT, || scheduler.metric("allot_scheduler_brake") == Some(1.0));
+    eventually("the guard to hold", TIMEOUT, || scheduler.metric("allot_scheduler_guard") == Some(1.0));
     client.ok("CMU.JOIN y:1:1 CAPACITY 10 LEASE 3600000000");
     sleep(Duration::from_secs(3));
-    assert_eq!(client.place("1").2, "pending", "it was placed although the brake held");
-    run(&server, &["units", "--realm", REALM, "release-brake"]).ok();
+    assert_eq!(client.place("1").2, "pending", "it was placed although the guard held");
+    run(&server, &["units", "--realm", REALM, "lift-guard"]).ok();
     eventually("it to be placed", TIMEOUT, || client.place("1").0 == "y:1:1");
 }
 

@@ -311,7 +311,7 @@ fn forbidden_commands_of_a_role_are_refused() {
                 "CMU.ASK {allot}:conf LIST",
                 "CMU.DRAIN {allot}:conf a:1:1",
                 "XADD {allot}:conf:evt * a b",
-                "HSET {allot}:conf:brake lift 1",
+                "HSET {allot}:conf:guard lift 1",
             ],
         ),
     ];

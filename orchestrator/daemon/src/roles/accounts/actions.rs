@@ -43,11 +43,7 @@ pub(super) async fn apply_changes(
                 command.arg(account).arg("TERM").arg(term);
             }
             Change::Raise { epoch, account } => {
-                info!(
-                    account,
-                    epoch,
-                    "a later epoch than the book's is published or reported; raising the book's epochs"
-                );
+                info!(account, epoch, "tree is ahead of book; raising epochs");
                 command = store.begin("ACCOUNT.RAISE");
                 command.arg(epoch);
                 if let Some(account) = account {

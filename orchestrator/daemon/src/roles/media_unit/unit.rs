@@ -402,7 +402,7 @@ impl<'a> Unit<'a> {
                     );
                     return;
                 };
-                info!(e164, epoch = epochs.first(), "ended by people");
+                info!(e164, epoch = epochs.first(), "program exited 0: ended by participants");
                 // After a failover the realm may know only an earlier epoch of the copy.
                 for epoch in epochs {
                     self.ends.push(&e164, &self.cmu, epoch);
@@ -457,7 +457,7 @@ impl<'a> Unit<'a> {
             }
         }
         if refused > 0 {
-            metrics::counter!("allot_unit_untold_total").increment(1);
+            metrics::counter!("allot_unit_details_refused_total").increment(1);
             self.details_dirty = true;
         }
         Ok(())

@@ -35,11 +35,11 @@ const RECOVERY_BATCH: u32 = 1000;
 /// Interval at which `CONF.RECOVER` is sent although no conference waits: a refusal shows that another scheduler has
 /// claimed the realm.
 const TERM_CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// Interval at which the realm's `brake` hash is written while the brake holds.
-const BRAKE_REFRESH: Duration = Duration::from_secs(1);
-/// Time for which the realm's `brake` hash outlives the scheduler that writes it. The scheduler writes it every
-/// [`BRAKE_REFRESH`] while the brake holds, so a deposed scheduler's last write is soon replaced.
-const BRAKE_TTL_S: u64 = 10;
+/// Interval at which the realm's `guard` hash is written while the guard holds.
+const GUARD_REFRESH: Duration = Duration::from_secs(1);
+/// Time for which the realm's `guard` hash outlives the scheduler that writes it. The scheduler writes it every
+/// [`GUARD_REFRESH`] while the guard holds, so a deposed scheduler's last write is soon replaced.
+const GUARD_TTL_S: u64 = 10;
 /// Time after a claim for which the realm's leases are known well enough to declare units down by them.
 const CLAIM_FRESH: Duration = Duration::from_millis(500);
 /// The longest lease for which a leader waits: without a session it resigns before a longer lease expires.
@@ -52,7 +52,7 @@ pub(super) struct ActiveScheduler<'a> {
     nodes: &'a mut UnitNodes,
     leadership: Leadership,
     detector: FailureDetector,
-    brake: MassFailureGuard,
+    guard: MassFailureGuard,
     rate: RateLimiter,
     survey: LossSurvey,
     totals_metrics: TotalsMetrics,
@@ -70,8 +70,8 @@ pub(super) struct ActiveScheduler<'a> {
     observed: Instant,
     /// Whether the rate limit alone holds recoveries back.
     rate_limited: bool,
-    /// The time since which the brake holds, in milliseconds since 1970, and the time of the last write of the realm's
-    /// `brake` hash.
+    /// The time since which the guard holds, in milliseconds since 1970, and the time of the last write of the realm's
+    /// `guard` hash.
     held: Option<(u64, Instant)>,
     /// Whether the log says already that this user may not ask replicas for confirmation.
     warned_of_wait: bool,
@@ -81,10 +81,10 @@ impl<'a> ActiveScheduler<'a> {
     pub(super) fn new(context: &'a Context, nodes: &'a mut UnitNodes, leadership: Leadership) -> Self {
         let config = &context.config.scheduler;
         let limits = Limits {
-            percent: config.brake_percent,
-            least: config.brake_least,
-            window: config.brake_window,
-            lift: config.brake_lift,
+            percent: config.guard_percent,
+            least: config.guard_least,
+            window: config.guard_window,
+            lift: config.guard_lift,
         };
         Self {
             context,
@@ -92,7 +92,7 @@ impl<'a> ActiveScheduler<'a> {
             nodes,
             leadership,
             detector: FailureDetector::new(config.grace, context.config.session()),
-            brake: MassFailureGuard::new(limits),
+            guard: MassFailureGuard::new(limits),
             rate: RateLimiter::new(config.pace, config.burst),
             survey: LossSurvey::default(),
             totals_metrics: TotalsMetrics::new(),
@@ -134,7 +134,7 @@ impl LeaderRole for ActiveScheduler<'_> {
         self.detector.forget();
         (self.units, self.pending, self.recover_sent) = (None, None, None);
         // All leases restart, so even dead units look alive for one lease.
-        self.brake.store_unwell(self.claimed);
+        self.guard.store_failed(self.claimed);
         if self.begun {
             info!(term, "realm claimed again on a new connection");
         } else {
@@ -151,14 +151,14 @@ impl LeaderRole for ActiveScheduler<'_> {
                 })
                 .await??;
             let live: Vec<String> = live.into_iter().collect();
-            // `restart` recovers units without node and lease at once, past failure detector and brake. So no lease may
+            // `restart` recovers units without node and lease at once, past failure detector and guard. So no lease may
             // have expired merely because this scheduler waited, or was suspended, after its claim.
             if self.claimed.elapsed() > CLAIM_FRESH {
                 leader.wait_until_leading().await?;
                 self.claim(&store).await?;
             }
             store.restart(&live, term).await?;
-            store.ask::<u64>(&redis::Cmd::del(store.stream("brake"))).await?;
+            store.ask::<u64>(&redis::Cmd::del(store.stream("guard"))).await?;
             self.begun = true;
             info!(term, live = live.len(), "realm claimed");
         }
@@ -189,7 +189,7 @@ impl LeaderRole for ActiveScheduler<'_> {
 
     fn session_ended(&mut self, end: &SessionEnd) {
         if matches!(end, SessionEnd::Redis(_)) {
-            self.brake.store_unwell(Instant::now());
+            self.guard.store_failed(Instant::now());
         }
     }
 }
@@ -215,23 +215,23 @@ impl ActiveScheduler<'_> {
         let now = Instant::now();
         // ZooKeeper was unwell also if it was away between two observations.
         if followed_since.is_none_or(|since| since > self.observed) {
-            self.brake.store_unwell(now);
+            self.guard.store_failed(now);
         }
         self.observed = now;
         self.note_leases(leader, units);
         let evidence = Evidence { now, units, present: &present, followed_since };
         let observation = self.detector.observe(&evidence);
-        self.release_brake(&store, &observation, now).await?;
-        match self.brake.decide(&observation, now) {
+        self.lift_guard(&store, &observation, now).await?;
+        match self.guard.decide(&observation, now) {
             Decision::Hold { begun } => {
                 if begun {
-                    self.brake_holds(&store, &observation).await?;
+                    self.guard_holds(&store, &observation).await?;
                 }
-                metrics::gauge!("allot_scheduler_brake").set(1.0);
+                metrics::gauge!("allot_scheduler_guard").set(1.0);
                 Ok(false)
             }
             Decision::Proceed(down) => {
-                metrics::gauge!("allot_scheduler_brake").set(0.0);
+                metrics::gauge!("allot_scheduler_guard").set(0.0);
                 for cmu in &down {
                     // The scheduler does not act upon an old observation; the next tick comes at once.
                     if now.elapsed() > self.config.tick * 4 {
@@ -249,7 +249,7 @@ impl ActiveScheduler<'_> {
         let leases =
             || units.iter().filter(|unit| Liveness::of(unit) != Liveness::Down).map(|unit| unit.lease);
         let longest = leases().max().unwrap_or(self.context.config.media_unit.lease).min(LONGEST_LEASE);
-        self.brake.set_leases(longest, self.claimed);
+        self.guard.set_leases(longest, self.claimed);
         leader.set_longest_lease(leases().filter(|lease| *lease <= LONGEST_LEASE).max().unwrap_or_default());
     }
 
@@ -360,21 +360,21 @@ impl ActiveScheduler<'_> {
         Ok(())
     }
 
-    /// The brake begins to hold: logs it, and writes it to the realm's `brake` hash.
-    async fn brake_holds(&mut self, store: &RealmStore, observation: &Observation) -> Result<(), Error> {
+    /// The guard begins to hold: logs it, and writes it to the realm's `guard` hash.
+    async fn guard_holds(&mut self, store: &RealmStore, observation: &Observation) -> Result<(), Error> {
         error!(
             silent = observation.silent.len(),
             alive = observation.alive,
             units = names(observation),
-            "the brake holds: too many units would go down at once. No unit is declared down and no conference is \
-             recovered until both stores were well for {:?}, the units are back, or `allot units release-brake` is run",
-            self.config.brake_lift
+            "the mass-failure guard holds: too many units would go down at once. No unit is declared down and no conference is \
+             recovered until Redis and ZooKeeper answered without a fault for {:?}, the units are back, or `allot units lift-guard` is run",
+            self.config.guard_lift
         );
-        self.write_brake(store, observation, now_ms()).await
+        self.write_guard(store, observation, now_ms()).await
     }
 
-    /// Writes the realm's `brake` hash, by which operators see that the brake holds.
-    async fn write_brake(
+    /// Writes the realm's `guard` hash, by which operators see that the guard holds.
+    async fn write_guard(
         &mut self,
         store: &RealmStore,
         observation: &Observation,
@@ -384,38 +384,38 @@ impl ActiveScheduler<'_> {
         if self.leadership.check().is_err() {
             return Ok(());
         }
-        let key = store.stream("brake");
+        let key = store.stream("guard");
         let mut write = redis::cmd("HSET");
         write.arg(&key).arg("since").arg(since).arg("leader").arg(&self.context.name);
         write.arg("units").arg(names(observation));
         let mut expire = redis::cmd("EXPIRE");
-        expire.arg(&key).arg(BRAKE_TTL_S);
+        expire.arg(&key).arg(GUARD_TTL_S);
         for result in store.ask_all(vec![write, expire]).await? {
-            // The brake holds in this process even if operators cannot see it.
+            // The mass-failure guard holds in this process even if operators cannot see it.
             if let Err(error) = result {
-                debug!(%error, "the realm's brake cannot be written");
+                debug!(%error, "the state of the mass-failure guard cannot be written to the realm");
             }
         }
         Ok(())
     }
 
-    async fn release_brake(
+    async fn lift_guard(
         &mut self,
         store: &RealmStore,
         observation: &Observation,
         now: Instant,
     ) -> Result<(), Error> {
-        if !self.brake.holds() {
+        if !self.guard.holds() {
             return Ok(());
         }
-        let key = store.stream("brake");
+        let key = store.stream("guard");
         let requested: Option<u64> = store.ask(redis::cmd("HGET").arg(&key).arg(RealmStore::LIFT)).await?;
-        // A request that names another time was made for an earlier brake.
+        // A request that names another time was made for an earlier time.
         let by_operator = self.held.is_some_and(|(since, _)| requested == Some(since));
-        let Some(reason) = self.brake.release(observation, by_operator, now) else {
+        let Some(reason) = self.guard.release(observation, by_operator, now) else {
             return match self.held {
-                Some((since, written)) if written.elapsed() >= BRAKE_REFRESH => {
-                    self.write_brake(store, observation, since).await
+                Some((since, written)) if written.elapsed() >= GUARD_REFRESH => {
+                    self.write_guard(store, observation, since).await
                 }
                 _ => Ok(()),
             };
@@ -426,9 +426,12 @@ impl ActiveScheduler<'_> {
         }
         let silent = observation.silent.len();
         match reason {
-            ReleaseReason::UnitsReturned => info!(silent, "brake released: the units are back"),
-            ReleaseReason::StoresWell => warn!(silent, "brake released: both stores are well"),
-            ReleaseReason::Operator => warn!(silent, "brake released by the operator"),
+            ReleaseReason::UnitsReturned => info!(silent, "mass-failure guard lifted: the units are back"),
+            ReleaseReason::StoresAnswer => warn!(
+                silent,
+                "mass-failure guard lifted: Redis and ZooKeeper answered without a fault for the time of the settings"
+            ),
+            ReleaseReason::Operator => warn!(silent, "mass-failure guard lifted by the operator"),
         }
         Ok(())
     }

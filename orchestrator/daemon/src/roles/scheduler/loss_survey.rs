@@ -56,7 +56,7 @@ impl LossSurvey {
             Err(error) if error.ends_session() => Err(error),
             Err(error) => {
                 // The user may not run the command, or a server of an earlier version does not know it.
-                warn!(%error, "whether units can be lost is not known; permit CONF.PLAN to this user");
+                warn!(%error, "survey skipped: CONF.PLAN refused; permit CONF.PLAN to this user");
                 *self = Self { ended: Some(Instant::now()), ..Self::default() };
                 Ok(())
             }

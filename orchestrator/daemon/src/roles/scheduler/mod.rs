@@ -55,7 +55,7 @@ impl Candidate for Scheduler<'_> {
         let session = LeaderSession::new(self.context, PART, leadership.clone(), lease);
         session.run(&mut ActiveScheduler::new(self.context, &mut self.nodes, leadership)).await;
         metrics::gauge!("allot_scheduler_leading").set(0.0);
-        metrics::gauge!("allot_scheduler_brake").set(0.0);
+        metrics::gauge!("allot_scheduler_guard").set(0.0);
         info!(term, "this scheduler stopped leading");
         self.context.health.ready(PART);
     }
