@@ -16,7 +16,7 @@ use super::problems::Problem;
 use super::shared::Status;
 
 /// Most bytes of watched paths in one session.
-const MAX_BYTES: usize = 96 * 1024;
+const MAX_BYTES: usize = 88 * 1024;
 /// How long a session may take to connect, for the first time or again, before the process counts as not ready.
 const CONNECT_TIME: Duration = Duration::from_secs(5);
 

@@ -74,7 +74,7 @@ pub static METRICS: &[Metric] = &[
     metric("allot_compaction_waiting", "subtasks in the inbox of this node that do not run yet"),
     metric(
         "allot_compaction_watch_sessions",
-        "additional sessions with ZooKeeper in which this node watches tasks, one session for each 96 KiB of paths. A \
+        "additional sessions with ZooKeeper in which this node watches tasks, one session for each 88 KiB of paths. A \
          session without tasks is closed. While one of these sessions has no connection, the node is not ready",
     ),
     metric(
