@@ -26,10 +26,8 @@ use crate::random;
 /// A candidacy. Dropping it withdraws the candidate in the background.
 pub struct Election {
     leadership: watch::Receiver<Option<Leadership>>,
-    stop: Option<watch::Sender<bool>>,
-    task: Option<JoinHandle<()>>,
-    tree: Tree,
-    dir: String,
+    stop: watch::Sender<bool>,
+    task: JoinHandle<()>,
 }
 
 impl Coordinator {
@@ -48,12 +46,19 @@ impl Coordinator {
             stop: stopped,
         };
         let task = tokio::spawn(candidate.run());
-        Election { leadership, stop: Some(stop), task: Some(task), tree: self.tree(), dir: dir.to_owned() }
+        Election { leadership, stop, task }
     }
 
     /// The name of the candidate that leads under `dir`, read from the tree: for processes that are no candidates.
     pub async fn leader(&self, dir: &str) -> Result<Option<String>, Error> {
-        leader(&self.tree(), dir).await
+        let (tree, latches) = (self.tree(), format!("{dir}/latches"));
+        let names = match tree.children(&latches).await {
+            Err(Error::NoNode(_)) => return Ok(None),
+            names => names?,
+        };
+        let Some(first) = names.iter().min_by(|a, b| sequence(a).cmp(sequence(b))) else { return Ok(None) };
+        let node = tree.get(&format!("{latches}/{first}")).await?;
+        Ok(node.map(|node| String::from_utf8_lossy(&node.data).into_owned()))
     }
 
     /// The last term of the election under `dir`, read from the tree: that of its leader, if there is one. `None` before
@@ -88,30 +93,11 @@ impl Election {
         }
     }
 
-    /// The name of the candidate that leads, read from the tree.
-    pub async fn leader(&self) -> Result<Option<String>, Error> {
-        leader(&self.tree, &self.dir).await
-    }
-
     /// Withdraws: the term has ended and the lock is free when this returns.
-    pub async fn withdraw(mut self) {
-        drop(self.stop.take());
-        if let Some(task) = self.task.take() {
-            let _ = task.await;
-        }
+    pub async fn withdraw(self) {
+        drop(self.stop);
+        let _ = self.task.await;
     }
-}
-
-async fn leader(tree: &Tree, dir: &str) -> Result<Option<String>, Error> {
-    let latches = format!("{dir}/latches");
-    let mut names = match tree.children(&latches).await {
-        Err(Error::NoNode(_)) => return Ok(None),
-        names => names?,
-    };
-    names.sort_by(|a, b| sequence(a).cmp(sequence(b)));
-    let Some(first) = names.first() else { return Ok(None) };
-    let node = tree.get(&format!("{latches}/{first}")).await?;
-    Ok(node.map(|node| String::from_utf8_lossy(&node.data).into_owned()))
 }
 
 /// 128 random bits in the form of a UUID, as in the node names of Curator.
