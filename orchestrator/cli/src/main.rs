@@ -69,7 +69,7 @@ enum Family {
     /// Create, end, show and move conferences.
     #[command(subcommand)]
     Conference(realm::ConferenceCommand),
-    /// List and drain media units, and release the guard.
+    /// List and drain media units, and end the mass-failure guard.
     Units(realm::UnitsArguments),
     /// Submit, show and stop compaction tasks.
     #[command(subcommand)]

@@ -1,4 +1,4 @@
-//! `allot units`: lists and drains media units, and releases the guard.
+//! `allot units`: lists and drains media units, and ends the mass-failure guard.
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
@@ -40,7 +40,7 @@ enum Command {
         /// Identity of the unit.
         cmu: String,
     },
-    /// Lift the guard that holds because many units were silent at once.
+    /// End the mass-failure guard, which holds because many units were silent at once.
     LiftGuard,
 }
 
@@ -92,7 +92,7 @@ async fn list(store: &RealmStore, json: bool) -> Result<Outcome> {
 
 async fn lift_guard(store: &RealmStore) -> Result<Outcome> {
     if !store.lift_guard().await? {
-        errln!("allot: the guard does not hold");
+        errln!("allot: the mass-failure guard does not hold");
         return Ok(Outcome::CheckFailed);
     }
     Ok(Outcome::Done)
