@@ -65,7 +65,7 @@ pub use error::Error;
 pub use keyed::Keyed;
 pub use numbers::{CallRequest, Cap, Cause, Lease, LiveLease, NumberInfo, NumberStore, PoolInfo};
 pub use realm_settings::{Placement, Policy, RealmChanges};
-pub use record::Record;
+pub use record::{Record, to_json};
 pub use seats::{
     Bucket, FindRequest, Hold, HoldRequest, ListFilter, Listed, MapRow, PickRequest, Sale, SeatChoice,
     SeatStore, WaitRequest,

@@ -56,14 +56,14 @@ impl Record {
     pub fn json(&self) -> serde_json::Value {
         self.0
             .iter()
-            .map(|(name, value)| (name.clone(), json(value)))
+            .map(|(name, value)| (name.clone(), to_json(value)))
             .collect::<serde_json::Map<_, _>>()
             .into()
     }
 
     /// A field as text for people; `-` if the field is null or absent.
     pub fn text(&self, field: &str) -> String {
-        match self.0.iter().find(|(name, _)| name == field).map(|(_, value)| json(value)) {
+        match self.0.iter().find(|(name, _)| name == field).map(|(_, value)| to_json(value)) {
             None | Some(serde_json::Value::Null) => "-".to_owned(),
             Some(serde_json::Value::String(text)) => text,
             Some(serde_json::Value::Array(items)) if items.is_empty() => "-".to_owned(),
@@ -77,12 +77,24 @@ impl Record {
     }
 }
 
-fn json(value: &Value) -> serde_json::Value {
+/// A reply as JSON: a record is an object, and bytes that are no text are replaced.
+pub fn to_json(value: &Value) -> serde_json::Value {
     match value {
         Value::Int(number) => (*number).into(),
+        Value::Double(number) => (*number).into(),
+        Value::Boolean(is_true) => (*is_true).into(),
         Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned().into(),
-        Value::SimpleString(text) => text.clone().into(),
-        Value::Array(items) => items.iter().map(json).collect::<Vec<_>>().into(),
+        Value::SimpleString(text) | Value::VerbatimString { text, .. } => text.clone().into(),
+        Value::Okay => "OK".into(),
+        Value::Array(items) | Value::Set(items) => items.iter().map(to_json).collect::<Vec<_>>().into(),
+        Value::Map(pairs) => {
+            let name = |name| match to_json(name) {
+                serde_json::Value::String(name) => name,
+                other => other.to_string(),
+            };
+            let pairs = pairs.iter().map(|(field, value)| (name(field), to_json(value)));
+            pairs.collect::<serde_json::Map<_, _>>().into()
+        }
         _ => serde_json::Value::Null,
     }
 }
