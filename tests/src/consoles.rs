@@ -1,5 +1,7 @@
 //! A console to test with.
 
+use serde_json::{Value, json};
+
 use crate::http::{Answer, Events, request};
 use crate::process::Process;
 use crate::realms::REALM;
@@ -54,9 +56,26 @@ impl Console {
 
     /// Acts, as the page does.
     #[track_caller]
-    pub fn act(&self, path: &str, body: &serde_json::Value) -> Answer {
+    pub fn act(&self, path: &str, body: &Value) -> Answer {
         let headers = [ACTION, ("Content-Type", "application/json")];
         request(self.port, &format!("POST /api/v1/{path}"), &headers, &body.to_string())
+    }
+
+    /// Sends a command of Redis, as the page does: its name, its key and further words.
+    #[track_caller]
+    pub fn send(&self, words: &[&str]) -> Answer {
+        let [command, key, arguments @ ..] = words else {
+            panic!("a command and its key, and not {words:?}")
+        };
+        self.act("command", &json!({"command": command, "key": key, "arguments": arguments}))
+    }
+
+    /// The result of a command that succeeds.
+    #[track_caller]
+    pub fn sent(&self, words: &[&str]) -> Value {
+        let answer = self.send(words);
+        assert_eq!(answer.status, 200, "{words:?}: {}", answer.body);
+        answer.json()["result"].clone()
     }
 
     /// Listens to the events of a key.

@@ -30,14 +30,8 @@ impl Answer {
     }
 }
 
-/// A connection on which a request was sent by this version of HTTP, with the head of its answer read.
-fn send(
-    port: u16,
-    version: &str,
-    request: &str,
-    headers: &[(&str, &str)],
-    body: &str,
-) -> (Answer, BufReader<TcpStream>) {
+/// A connection on which a request was sent by this version of HTTP.
+fn sent(port: u16, version: &str, request: &str, headers: &[(&str, &str)], body: &str) -> TcpStream {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("the port is open");
     stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a limit");
     let mut lines = vec![format!("{request} {version}"), "Connection: close".to_owned()];
@@ -47,7 +41,18 @@ fn send(
     }
     lines.extend(headers.iter().map(|(name, value)| format!("{name}: {value}")));
     write!(stream, "{}\r\n\r\n{body}", lines.join("\r\n")).expect("the request is sent");
-    let mut reader = BufReader::new(stream);
+    stream
+}
+
+/// The same, with the head of the answer read.
+fn send(
+    port: u16,
+    version: &str,
+    request: &str,
+    headers: &[(&str, &str)],
+    body: &str,
+) -> (Answer, BufReader<TcpStream>) {
+    let mut reader = BufReader::new(sent(port, version, request, headers, body));
     let mut line = String::new();
     reader.read_line(&mut line).expect("a status line");
     let status = line.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
@@ -59,6 +64,14 @@ fn send(
         headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
     }
     (Answer { status, headers, body: String::new() }, reader)
+}
+
+/// Sends a request and leaves: when `left` returns, the connection is closed before an answer came.
+#[track_caller]
+pub fn abandon(port: u16, request: &str, headers: &[(&str, &str)], body: &str, left: impl FnOnce()) {
+    let stream = sent(port, "HTTP/1.1", request, headers, body);
+    left();
+    drop(stream);
 }
 
 /// Sends a request, such as `GET /path`, and reads its answer.

@@ -329,6 +329,20 @@ impl RedisServer {
         self.info(section).remove(field).unwrap_or_else(|| panic!("INFO {section} has no field {field}"))
     }
 
+    /// What the server counted of a command: `calls` or `rejected_calls`.
+    #[track_caller]
+    pub fn counted(&self, command: &str, field: &str) -> u64 {
+        let stat = self.info("commandstats");
+        let found = stat.iter().find(|(name, _)| name.eq_ignore_ascii_case(&format!("cmdstat_{command}")));
+        let parts = found.map_or("", |(_, line)| line).split(',');
+        parts.filter_map(|part| part.split_once('=')).find(|(name, _)| *name == field).map_or(
+            0,
+            |(_, count)| {
+                count.parse().unwrap_or_else(|error| panic!("{field} of {command} is {count}: {error}"))
+            },
+        )
+    }
+
     /// Its role, `master` or `slave`. Nothing where it does not answer: Sentinel cuts all connections when it changes roles.
     pub fn role(&self) -> Option<String> {
         match RawClient::try_connect(self.port)?.try_call(&["ROLE"])? {

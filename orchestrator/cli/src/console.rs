@@ -3,11 +3,12 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use allot_console::{Places, Section, Settings};
+use allot_compaction::TaskClient;
+use allot_console::{Keys, Section, Settings};
 use allot_runtime::telemetry;
 use allotd::config::{Source, load, read};
 use allotd::daemon::{self, Part};
-use allotd::roles::accounts::paths;
+use allotd::roles::accounts::paths::{Paths, own_dir};
 use allotd::roles::context::RoleContext;
 use anyhow::Result;
 use clap::Args;
@@ -15,7 +16,6 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use serde::Deserialize;
 
-use crate::console_operations::ConsoleOperations;
 use crate::outcome::Outcome;
 use crate::terminal::errln;
 
@@ -59,23 +59,21 @@ fn over_file(given: Section, file: Option<&Path>) -> Result<Section> {
     Ok(given.over(read::<File>(path)?.console))
 }
 
-/// Serves the console with the functions of the command line.
+/// Serves the console with these settings.
 fn serve(context: RoleContext, settings: Settings) -> BoxFuture<'static, Result<()>> {
     let config = &context.config;
-    let places = Places {
+    let keys = Keys {
         realm: config.realm.clone(),
-        realm_dir: context.dir(),
         book: config.accounts.book.clone(),
-        accounts_dir: paths::own_dir(config),
-        compaction: config.compaction.root.clone(),
+        accounts_notify: Paths::new(&config.accounts.root).notify(),
+        elections: [("scheduler", context.dir()), ("accounts", own_dir(config))]
+            .map(|(name, dir)| (name, format!("{dir}/election"))),
         wait_replicas: config.scheduler.wait_replicas,
         wait: config.scheduler.wait,
     };
-    let operations = ConsoleOperations {
-        config: config.as_ref().clone(),
-        coordinator: context.process.coordinator.clone(),
-    };
-    allot_console::run(context.process, settings, places, Box::new(operations)).boxed()
+    let tasks = || TaskClient::new(context.coordinator.clone(), config.compaction.clone());
+    let tasks = (!context.standalone).then(tasks);
+    allot_console::run(context.process, settings, keys, tasks).boxed()
 }
 
 /// Opens an address in the browser, once the console answers there.

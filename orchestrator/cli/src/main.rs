@@ -18,7 +18,6 @@ mod accounts;
 mod compaction;
 mod config;
 mod console;
-mod console_operations;
 #[cfg(test)]
 mod documented_lines;
 mod generate;
@@ -130,6 +129,7 @@ fn exit_code(result: &Result<Outcome>) -> u8 {
     match result {
         Ok(Outcome::Done) => 0,
         Ok(Outcome::CheckFailed) => 1,
+        Err(error) if matches!(error.downcast_ref(), Some(allot_compaction::Fault::Wrong(_))) => 2,
         Err(error) if error.chain().any(may_pass_later) => 4,
         Ok(Outcome::InputRefused) | Err(_) => 3,
     }
@@ -207,6 +207,7 @@ mod tests {
         assert_eq!(of(allot_coordination::Error::Offline.into()), 4);
         assert_eq!(of(allot_compaction::Fault::Busy("the table has a task".into())), 4);
         assert_eq!(of(allot_compaction::Fault::Refused("no such task".into())), 3);
+        assert_eq!(of(allot_compaction::Fault::Wrong("no such window".into())), 2);
     }
 
     #[test]

@@ -11,6 +11,8 @@ pub enum Fault {
     Tree(Error),
     /// A node's data are not valid.
     Corrupt(String),
+    /// The request itself is wrong, whatever the tasks are.
+    Wrong(String),
     /// The operation is refused, for a reason that people understand. Repeating it does not help.
     Refused(String),
     /// The operation is refused as things stand now, for a reason that people understand. Later it may succeed.
@@ -21,7 +23,7 @@ impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tree(error) => error.fmt(f),
-            Self::Corrupt(why) | Self::Refused(why) | Self::Busy(why) => f.write_str(why),
+            Self::Corrupt(why) | Self::Wrong(why) | Self::Refused(why) | Self::Busy(why) => f.write_str(why),
         }
     }
 }
@@ -38,7 +40,7 @@ impl Retryable for Fault {
     fn retry(&self) -> Retry {
         match self {
             Self::Tree(error) => error.retry(),
-            Self::Corrupt(_) | Self::Refused(_) => Retry::Refused,
+            Self::Corrupt(_) | Self::Wrong(_) | Self::Refused(_) => Retry::Refused,
             Self::Busy(_) => Retry::Later,
         }
     }

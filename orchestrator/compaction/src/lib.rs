@@ -19,6 +19,7 @@ mod manager;
 mod monitor;
 pub mod node;
 mod node_context;
+mod operations;
 pub mod partitions;
 pub mod paths;
 pub mod permits;
@@ -37,6 +38,7 @@ pub mod window;
 mod worker;
 
 pub use fault::Fault;
+pub use operations::{Submission, TaskChange, TaskClient, time};
 pub use settings::{Section, Settings};
 pub use supervisor::{COMMAND as SUPERVISOR_COMMAND, run as run_supervisor};
 pub use unit::run;

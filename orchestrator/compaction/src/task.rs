@@ -142,6 +142,7 @@ pub struct RetryInfo {
 
 /// A subtask that failed, for people.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Failure {
     /// The task id, as text.
     pub id: String,

@@ -32,7 +32,7 @@ function App() {
   }, []);
   useEffect(check, []);
   const looks = session && session.access !== "none";
-  const overview = useLive(looks ? "overview" : null);
+  const live = useLive(looks ? "keys" : null);
   const current = PAGES.find((page) => page.name === name) || PAGES[0];
   useEffect(() => {
     document.title = `${current.title} · Allot`;
@@ -41,7 +41,7 @@ function App() {
   }, [current, looks]);
   if (!session) return html`<main class="alone"><p>${trouble ? `The console does not answer: ${trouble}` : "…"}</p></main>`;
   if (!looks) return html`<${Login} done=${setSession} />`;
-  const keys = overview.state?.keys || [];
+  const keys = live.state?.keys || [];
   const leave = () => send("session", {}, "DELETE").then(setSession);
   return html`
     <div class="shell" onClick=${follow}>
@@ -50,11 +50,11 @@ function App() {
         <a class="brand" href="/"><img src="/icon.svg" alt="" width="28" height="28" /><span>Allot</span></a>
         ${PAGES.map((page) => html`<a class="tab" href=${link(page.name)} aria-current=${page === current ? "page" : undefined}>${page.title}</a>`)}
         <span class="space"></span>
-        <${Health} live=${overview} />
+        <${Health} live=${live} />
         ${session.tokens ? html`<button type="button" class="quiet" onClick=${leave}>Log out (${session.access})</button>` : null}
       </nav>
       <main id="content" class=${current.name} tabindex="-1">
-        <${current.page} key=${current.name} overview=${overview} keys=${keys} chosen=${chosen} can=${session.access === "operator"} />
+        <${current.page} key=${current.name} keys=${keys} chosen=${chosen} can=${session.access === "operator"} />
       </main>
     </div>`;
 }

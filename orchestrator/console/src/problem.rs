@@ -3,15 +3,17 @@
 use allot_client::Error;
 use allot_compaction::Fault;
 use axum::Json;
-use axum::http::StatusCode;
+use axum::extract::rejection::{JsonRejection, QueryRejection};
+use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::operations::Refusal;
+/// The media type of a problem.
+pub(crate) const PROBLEM_JSON: &str = "application/problem+json";
 
 /// The reason that a request was not carried out.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Clone, Serialize, ToSchema)]
 pub(crate) struct Problem {
     #[serde(skip)]
     status: StatusCode,
@@ -31,9 +33,19 @@ impl Problem {
         Self::new(StatusCode::BAD_REQUEST, "bad-request", message)
     }
 
+    /// The request does not fit the state that was found.
+    pub(crate) fn conflict(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::CONFLICT, "refused", message)
+    }
+
     /// A part that the request needs is not there.
     pub(crate) fn absent(message: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_FOUND, "absent", message)
+    }
+
+    /// The same problem, after these words.
+    pub(crate) fn after(self, words: &str) -> Self {
+        Self { message: format!("{words}: {}", self.message), ..self }
     }
 
     pub(crate) fn code(&self) -> &str {
@@ -63,7 +75,8 @@ impl From<Error> for Problem {
 impl From<Fault> for Problem {
     fn from(fault: Fault) -> Self {
         match fault {
-            Fault::Refused(why) | Fault::Busy(why) => Self::new(StatusCode::CONFLICT, "refused", why),
+            Fault::Wrong(why) => Self::bad(why),
+            Fault::Refused(why) | Fault::Busy(why) => Self::conflict(why),
             // Waiting does not help: somebody must look at the data.
             Fault::Corrupt(why) => Self::new(StatusCode::INTERNAL_SERVER_ERROR, "damaged-data", why),
             Fault::Tree(error) => error.into(),
@@ -77,106 +90,49 @@ impl From<allot_coordination::Error> for Problem {
     }
 }
 
-impl From<Refusal> for Problem {
-    fn from(refusal: Refusal) -> Self {
-        match refusal {
-            Refusal::Wrong(why) => Self::bad(why),
-            Refusal::Conflict(why) => Self::new(StatusCode::CONFLICT, "refused", why),
-        }
+impl From<JsonRejection> for Problem {
+    fn from(rejection: JsonRejection) -> Self {
+        Self::new(rejection.status(), "bad-request", rejection.body_text())
     }
 }
 
-/// An operation of the program: the cause decides. An unknown cause is a fault of the console, not of the request.
-impl From<anyhow::Error> for Problem {
-    fn from(error: anyhow::Error) -> Self {
-        let shown = error.to_string();
-        let Known { problem, text } = match known_cause(error) {
-            Ok(cause) => cause,
-            Err(error) => {
-                let status = StatusCode::INTERNAL_SERVER_ERROR;
-                return Self::new(status, "internal", format!("{error:#}"));
-            }
-        };
-        // The operation has said more than the cause.
-        let message = if shown == text { problem.message } else { format!("{shown}: {}", problem.message) };
-        Self { message, ..problem }
+impl From<QueryRejection> for Problem {
+    fn from(rejection: QueryRejection) -> Self {
+        Self::new(rejection.status(), "bad-request", rejection.body_text())
     }
-}
-
-/// A cause that is known: its problem, and its own words.
-struct Known {
-    problem: Problem,
-    text: String,
-}
-
-impl Known {
-    fn new<E: std::fmt::Display + Into<Problem>>(error: E) -> Self {
-        Self { text: error.to_string(), problem: error.into() }
-    }
-}
-
-fn known_cause(error: anyhow::Error) -> Result<Known, anyhow::Error> {
-    let error = match error.downcast::<Refusal>() {
-        Ok(refusal) => return Ok(Known::new(refusal)),
-        Err(error) => error,
-    };
-    let error = match error.downcast::<Fault>() {
-        Ok(fault) => return Ok(Known::new(fault)),
-        Err(error) => error,
-    };
-    let error = match error.downcast::<Error>() {
-        Ok(error) => return Ok(Known::new(error)),
-        Err(error) => error,
-    };
-    error.downcast::<allot_coordination::Error>().map(Known::new)
 }
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        (self.status, Json(self)).into_response()
+        (self.status, [(header::CONTENT_TYPE, PROBLEM_JSON)], Json(self)).into_response()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use anyhow::anyhow;
-
     use super::*;
 
-    fn of(error: anyhow::Error) -> (u16, String, String) {
-        let Problem { status, code, message } = error.into();
-        (status.as_u16(), code, message)
-    }
-
     #[test]
-    fn unknown_cause_is_no_fault_of_the_request() {
-        let (status, code, message) = of(anyhow!("no room on the disk").context("a file"));
-        assert_eq!(
-            (status, code.as_str(), message.as_str()),
-            (500, "internal", "a file: no room on the disk")
-        );
-    }
-
-    #[test]
-    fn known_cause_decides_also_below_a_context() {
-        assert_eq!(of(Refusal::Wrong("no table".to_owned()).into()).0, 400);
-        assert_eq!(of(Refusal::Conflict("it has changed".to_owned()).into()).0, 409);
-        let fault = Fault::Busy("no unit is there".to_owned());
-        assert_eq!(of(fault.into()), (409, "refused".to_owned(), "no unit is there".to_owned()));
-        let away = (503, "zookeeper-away".to_owned(), allot_coordination::Error::Offline.to_string());
-        assert_eq!(of(allot_coordination::Error::Offline.into()), away);
-        assert_eq!(of(Fault::Tree(allot_coordination::Error::Offline).into()), away);
-        let damaged = Fault::Corrupt("a subtask without a status".to_owned());
-        let (status, code, message) = of(anyhow!(damaged).context("one of two is done"));
-        assert_eq!((status, code.as_str()), (500, "damaged-data"));
-        assert_eq!(message, "one of two is done: a subtask without a status");
-        let refused = Error::Refused {
+    fn cause_decides_the_status_and_the_code() {
+        let offline = allot_coordination::Error::Offline;
+        let refused = |code: &str| Error::Refused {
             command: String::new(),
-            code: "NOTFOUND".to_owned(),
+            code: code.to_owned(),
             message: "no p1".to_owned(),
         };
-        let (status, code, message) = of(anyhow::Error::from(refused).context("a part is done"));
-        assert_eq!((status, code.as_str()), (404, "NOTFOUND"));
-        assert_eq!(message, "a part is done: no p1");
+        for (problem, status, code) in [
+            (Problem::from(Fault::Wrong("no table".to_owned())), 400, "bad-request"),
+            (Fault::Busy("no unit is there".to_owned()).into(), 409, "refused"),
+            (Fault::Corrupt("a subtask without a status".to_owned()).into(), 500, "damaged-data"),
+            (Fault::Tree(offline.clone()).into(), 503, "zookeeper-away"),
+            (offline.into(), 503, "zookeeper-away"),
+            (refused("NOTFOUND").into(), 404, "NOTFOUND"),
+            (refused("NOPERM").into(), 403, "NOPERM"),
+            (refused("ERR").into(), 400, "ERR"),
+            (refused("BADSTATE").into(), 409, "BADSTATE"),
+            (refused("LOADING").into(), 503, "LOADING"),
+        ] {
+            assert_eq!((problem.status.as_u16(), problem.code.as_str()), (status, code), "{problem:?}");
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! The listener of the console: plain or with TLS, with limits on connections.
+//! The listener of the console, plain or with TLS, and the checks and limits that every request passes.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use axum::Router;
 use axum::extract::ConnectInfo;
+use axum::middleware::{from_fn, from_fn_with_state};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -18,12 +19,21 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt as _;
+use tower::limit::GlobalConcurrencyLimitLayer;
+use tower_http::compression::CompressionLayer;
+use tower_http::timeout::RequestBodyTimeoutLayer;
 use tracing::{debug, warn};
 
 use crate::settings::Settings;
+use crate::state::Console;
+use crate::{api, assets, security};
 
 /// The most connections at once; further ones wait in the listener's queue. A browser needs up to six.
 const CONNECTIONS: usize = 2048;
+/// Requests in flight; further ones wait. Event streams do not count: their answer has begun.
+const REQUESTS: usize = 256;
+/// How long a client may send nothing of a body that it has announced.
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time that a client has for the head of a request, and for the TLS handshake.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// Pause after a connection that could not be accepted.
@@ -52,7 +62,8 @@ impl Listener {
     }
 
     /// Serves every connection, until the future is dropped.
-    pub(crate) async fn serve(self, router: Router) {
+    pub(crate) async fn serve(self, console: Arc<Console>) {
+        let router = router(console);
         let places = Arc::new(Semaphore::new(CONNECTIONS));
         let mut accepts = true;
         while let Ok(place) = Arc::clone(&places).acquire_owned().await {
@@ -83,6 +94,18 @@ impl Listener {
             });
         }
     }
+}
+
+fn router(console: Arc<Console>) -> Router {
+    Router::new()
+        .nest("/api/v1", api::routes())
+        .fallback(assets::serve)
+        .layer(from_fn_with_state(Arc::clone(&console.guard), security::check_caller))
+        .layer(from_fn(security::answer_headers))
+        .layer(RequestBodyTimeoutLayer::new(BODY_TIMEOUT))
+        .layer(CompressionLayer::new())
+        .layer(GlobalConcurrencyLimitLayer::new(REQUESTS))
+        .with_state(console)
 }
 
 /// Serves the requests of one connection.

@@ -61,17 +61,15 @@ pub struct Settings {
 
 /// The keys and paths that the settings of a process name. Other keys are found in Redis.
 #[derive(Debug, Clone)]
-pub struct Places {
+pub struct Keys {
     /// Key of the realm.
     pub realm: String,
-    /// Directory of the realm in the coordination service.
-    pub realm_dir: String,
     /// Key of the book of accounts.
     pub book: String,
-    /// Directory of the accounts role in the coordination service.
-    pub accounts_dir: String,
-    /// Root of the compaction tasks.
-    pub compaction: String,
+    /// The node of ZooKeeper by which the leader of the book is notified of changes.
+    pub accounts_notify: String,
+    /// The election of each role that has a leader, by the name of the role.
+    pub elections: [(&'static str, String); 2],
     /// Replicas that must confirm a change of owner.
     pub wait_replicas: u32,
     /// Time limit of the wait for replicas.

@@ -46,22 +46,12 @@ pub(crate) struct TaskView {
     sums: BTreeMap<String, f64>,
     /// The last failures; absent if there are none, and in the state that live values have.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    failures: Vec<FailureView>,
-}
-
-/// A failed partition.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct FailureView {
-    partition: String,
-    worker: String,
-    message: String,
-    /// The end of the runner's output.
-    output: String,
+    failures: Vec<Failure>,
 }
 
 impl From<&MainTask> for TaskView {
     fn from(task: &MainTask) -> Self {
-        Self { failures: FailureView::list(task), ..Self::without_failures(task) }
+        Self { failures: task.failures.clone(), ..Self::without_failures(task) }
     }
 }
 
@@ -94,19 +84,5 @@ impl TaskView {
             sums: task.sums.clone(),
             failures: Vec::new(),
         }
-    }
-}
-
-impl FailureView {
-    /// The last failures of a task.
-    pub(crate) fn list(task: &MainTask) -> Vec<Self> {
-        task.failures.iter().map(Self::from).collect()
-    }
-}
-
-impl From<&Failure> for FailureView {
-    fn from(failure: &Failure) -> Self {
-        let Failure { partition, worker, message, output, .. } = failure.clone();
-        Self { partition, worker, message, output }
     }
 }

@@ -1,6 +1,6 @@
 //! Loading and moving: what `allot` does with files, caches and trees of earlier systems, load tests and replays. The
-//! functions print nothing; `allot` alone calls them.
-#![allow(missing_docs, reason = "one program uses this library")]
+//! functions print nothing. `allot` calls them, and the console imports accounts with them.
+#![allow(missing_docs, reason = "only `allot` uses this library")]
 
 pub mod accounts;
 pub mod numbers;

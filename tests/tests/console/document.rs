@@ -5,6 +5,8 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use allot_tests::RedisServer;
+use allot_tests::consoles::Console;
 use allot_tests::module::repository;
 
 /// Largest size of the page with its libraries, compressed, in bytes.
@@ -61,6 +63,22 @@ fn libraries_are_those_of_the_document() {
         .filter(|name| !name.starts_with("LICENSE-") && !known.contains(&name.as_str()))
         .collect();
     assert!(names.is_empty(), "docs/console.md does not list {names:?}");
+}
+
+#[test]
+fn allowed_commands_are_those_of_the_document() {
+    let server = RedisServer::start();
+    let allowed = Console::start(&server, &[]).get("command").json();
+    let document = read("docs/console.md");
+    for (access, row) in [("viewer", "| viewers and operators |"), ("operator", "| operators |")] {
+        let row = document.lines().find(|line| line.starts_with(row)).unwrap_or_else(|| panic!("{row}"));
+        let mut written: Vec<&str> = row.split('`').skip(1).step_by(2).collect();
+        let commands = allowed.as_array().unwrap().iter().filter(|command| command["access"] == access);
+        let mut names: Vec<&str> = commands.map(|command| command["name"].as_str().unwrap()).collect();
+        written.sort_unstable();
+        names.sort_unstable();
+        assert_eq!(names, written, "{access}");
+    }
 }
 
 #[test]

@@ -1,8 +1,11 @@
 //! Tables of accounts that are imported by the API.
 
-use allot_tests::RedisServer;
-use allot_tests::consoles::Console;
-use allot_tests::http::Answer;
+use std::time::Duration;
+
+use allot_tests::consoles::{ACTION, Console};
+use allot_tests::http::{Answer, abandon};
+use allot_tests::wait::TIMEOUT;
+use allot_tests::{RedisServer, eventually};
 use serde_json::{Value, json};
 
 const BOOK: &str = "{b}";
@@ -18,8 +21,11 @@ fn import(console: &Console, more: Value) -> Answer {
 }
 
 fn accounts(console: &Console) -> Vec<String> {
-    let items = console.get("book/accounts?key=%7Bb%7D").json()["items"].clone();
-    items.as_array().unwrap().iter().map(|item| item["account"].as_str().unwrap().to_owned()).collect()
+    let items = console.sent(&["ACCOUNT.LIST", BOOK])[1].clone();
+    let items = items.as_array().unwrap().iter();
+    let mut names: Vec<String> = items.map(|item| item["account"].as_str().unwrap().to_owned()).collect();
+    names.sort_unstable();
+    names
 }
 
 #[test]
@@ -67,6 +73,30 @@ fn import_deletes_nothing_that_the_comparison_did_not_show() {
     let done = apply(&shown);
     assert_eq!(done.status, 200, "{}", done.body);
     assert_eq!(accounts(&console), ["p1"]);
+}
+
+#[test]
+fn import_goes_on_when_its_client_leaves() {
+    let server = RedisServer::start();
+    let console = Console::start(&server, &[]);
+    let last = || console.get("book/import?key=%7Bb%7D").json();
+    assert_eq!(last(), json!(null));
+    // The first change waits until the client has left.
+    server.command("CLIENT PAUSE 60000 WRITE");
+    let table = format!("{TABLE}finance,mail,p2,100\nfinance,audit,p3,100\n");
+    let body = json!({"key": BOOK, "table": table, "dry_run": false}).to_string();
+    let headers = [ACTION, ("Content-Type", "application/json")];
+    abandon(console.port, "POST /api/v1/book/import", &headers, &body, || {
+        eventually("the import to run", TIMEOUT, || last()["running"] == json!(true));
+        let again = import(&console, json!({}));
+        assert_eq!((again.status, again.json()["code"].as_str()), (409, Some("refused")), "{}", again.body);
+    });
+    std::thread::sleep(Duration::from_millis(100));
+    server.command("CLIENT UNPAUSE");
+    eventually("the import to end", TIMEOUT, || last()["running"] == json!(false));
+    let result = last()["result"].clone();
+    assert_eq!((&result["applied"], &result["changes"]), (&json!(true), &json!(6)), "{result}");
+    assert_eq!(accounts(&console), ["p1", "p2", "p3"]);
 }
 
 #[test]

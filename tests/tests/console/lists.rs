@@ -51,6 +51,33 @@ fn plan_of_a_unit_has_pages_and_totals() {
 }
 
 #[test]
+fn plan_is_made_every_few_seconds_for_all_pages() {
+    let server = RedisServer::start();
+    let mut client = server.raw();
+    client.call(&["CONF.REALM", "{r}"]);
+    for unit in ["u1", "u2"] {
+        client.call(&["CMU.JOIN", "{r}", unit, "CAPACITY", "2000", "LEASE", "600000"]);
+    }
+    let console = Console::start(&server, &[]);
+    for _ in 0..20 {
+        assert_eq!(console.get("realm/plan?key=%7Br%7D&down=u1").status, 200);
+    }
+    assert_eq!(server.counted("conf.plan", "calls"), 1);
+    let browsers = [(); 2].map(|()| opened(&console, "/realm?key=%7Br%7D&cmu=u1"));
+    browsers.iter().for_each(|browser| shows(browser, "nothing would move"));
+    let (before, began) = (server.counted("conf.plan", "calls"), Instant::now());
+    for number in 1..=50 {
+        client.call(&["CONF.CREATE", "{r}", &number.to_string(), "END", "99999999999999"]);
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    browsers.iter().for_each(|browser| shows(browser, "u2"));
+    // The plan of this unit, and a part of the survey of all units, each every five seconds.
+    let (made, most) =
+        (server.counted("conf.plan", "calls") - before, 2 * (2 + began.elapsed().as_secs() / 5));
+    assert!(made <= most, "{made} plans in {:?}", began.elapsed());
+}
+
+#[test]
 fn numbers_of_a_pool_are_listed_by_state() {
     let server = RedisServer::start();
     let numbers: Vec<String> = (1..=450).map(|number| format!("{}", 1000 + number)).collect();
@@ -127,12 +154,7 @@ fn lists_of_a_pool_are_read_less_often_than_its_totals() {
     let mut events = console.events("%7Bp%7D");
     let first = events.next("numbers");
     assert_eq!((&first["listed"], &first["examined"]), (&json!(200), &json!(1000)));
-    let scans = || -> u64 {
-        let stat = server.info("commandstats");
-        let found = stat.iter().find(|(name, _)| name.eq_ignore_ascii_case("cmdstat_numpool.scan"));
-        let (_, line) = found.expect("the lists were read");
-        line.strip_prefix("calls=").and_then(|rest| rest.split(',').next()?.parse().ok()).unwrap()
-    };
+    let scans = || server.counted("numpool.scan", "calls");
     let (before, began) = (scans(), Instant::now());
     for _ in 0..12 {
         events.next("state");
@@ -165,17 +187,14 @@ fn refused_requests_are_not_repeated() {
         events[1].next("state");
         events[2].next("state");
     }
-    let rejected = |command: &str| {
-        let stat = server.info("commandstats");
-        let found = stat.iter().find(|(name, _)| name.eq_ignore_ascii_case(&format!("cmdstat_{command}")));
-        let (_, line) = found.unwrap_or_else(|| panic!("{command} was not sent"));
-        line.split(',').find_map(|part| part.strip_prefix("rejected_calls=")).unwrap().to_owned()
-    };
-    for (command, refusals) in
-        [("seat.list", "1"), ("numpool.scan", "1"), ("hgetall", "1"), ("xrevrange", "2")]
-    {
-        assert_eq!(rejected(command), refusals, "{command}");
+    for (command, refusals) in [("seat.list", 1), ("numpool.scan", 1), ("hgetall", 1), ("xrevrange", 2)] {
+        assert_eq!(server.counted(command, "rejected_calls"), refusals, "{command}");
     }
+    // The same holds for a command that a page sends.
+    for _ in 0..3 {
+        assert_eq!(console.send(&["SEAT.LIST", "{k}:show", "WAITING"]).json()["code"], "NOPERM");
+    }
+    assert!(server.counted("seat.list", "rejected_calls") <= 2);
     // What may not be read is not known.
     assert_eq!(events[2].next("state")["guard_known"], json!(false));
     let browser = opened(&console, "/");

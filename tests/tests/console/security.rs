@@ -16,6 +16,9 @@ use crate::SOON;
 const VIEWER: &str = "viewer-token-of-the-test";
 const OPERATOR: &str = "operator-token-of-the-test";
 
+/// An action: a seat is taken off sale.
+const BLOCK: &str = r#"{"command": "SEAT.BLOCK", "key": "show:1", "arguments": ["1", "left-A-1"]}"#;
+
 /// A console with both tokens.
 fn with_tokens(server: &RedisServer) -> Console {
     let [viewer, operator] = [("viewer", VIEWER), ("operator", OPERATOR)].map(|(name, token)| {
@@ -62,12 +65,12 @@ fn viewer_looks_and_operator_acts() {
     let server = RedisServer::start();
     create(&server, "show:1", THEATRE);
     let console = with_tokens(&server);
-    let body = json!({"key": "show:1", "seats": ["left-A-1"]}).to_string();
+    let body = BLOCK.to_string();
     let act = |token: &str| {
         let authorization = bearer(token);
         let headers =
             [ACTION, ("Content-Type", "application/json"), ("Authorization", authorization.as_str())];
-        request(console.port, "POST /api/v1/show/block", &headers, &body)
+        request(console.port, "POST /api/v1/command", &headers, &body)
     };
     let look = [("Authorization", bearer(VIEWER))];
     let look: Vec<(&str, &str)> = look.iter().map(|(name, value)| (*name, value.as_str())).collect();
@@ -101,8 +104,8 @@ fn page_of_a_viewer_has_no_buttons_that_act() {
         browser.wait_for(&format!("{buttons} buttons of {token}"), &format!("{count} == {buttons}"), SOON);
         // What a viewer's page does not offer is refused, too.
         let status = browser.run(
-            "return fetch('/api/v1/show/block', {method: 'POST', body: JSON.stringify({key: 'show:1', seats: ['left-A-1']}),
-            headers: {'content-type': 'application/json', 'x-allot-request': '1'}}).then((answer) => answer.status)",
+            &format!("return fetch('/api/v1/command', {{method: 'POST', body: JSON.stringify({BLOCK}),
+            headers: {{'content-type': 'application/json', 'x-allot-request': '1'}}}}).then((answer) => answer.status)"),
         );
         assert_eq!(status, if token == VIEWER { 403 } else { 200 });
         browser.run("[...document.querySelectorAll('nav button')][0].click()");
@@ -144,9 +147,8 @@ fn another_site_can_neither_read_nor_act() {
     let localhost = format!("localhost:{}", console.port);
     assert_eq!(with(&[("Host", &localhost)]).status, 200);
     // A form can send neither this header nor this type of body.
-    let body = json!({"key": "show:1", "seats": ["left-A-1"]}).to_string();
     let json_body = [("Content-Type", "application/json")];
-    let answer = request(console.port, "POST /api/v1/show/block", &json_body, &body);
+    let answer = request(console.port, "POST /api/v1/command", &json_body, BLOCK);
     assert_eq!((answer.status, answer.json()["code"].as_str()), (403, Some("no-request-header")));
 }
 
@@ -176,7 +178,8 @@ fn large_body_is_refused() {
     let server = RedisServer::start();
     let console = Console::start(&server, &[]);
     let seats: Vec<String> = (0..40_000).map(|at| format!("seat-{at}")).collect();
-    assert_eq!(console.act("show/block", &json!({"key": "k", "seats": seats})).status, 413);
+    let long = json!({"command": "SEAT.BLOCK", "key": "k", "arguments": seats});
+    assert_eq!(console.act("command", &long).status, 413);
 }
 
 /// A table that changes all that an import can change: a new module, a new account, one that moves and one that goes.
@@ -229,33 +232,36 @@ fn redis_users_of_the_document_suffice() {
     for path in [
         "keys",
         "show/map?key=show:1",
-        "show/find?key=show:1&name=ann",
-        "show/waiting?key=show:1",
-        "realm/conferences?key=%7Ballot%7D:conf",
+        "show/seats?key=show:1&seats=%5B%22left-A-1%22%5D",
         "realm/plan?key=%7Ballot%7D:conf&down=u1",
-        "pool/leases?key=%7Bsales%7D:pool",
-        "book/accounts?key=%7Bacme%7D:accounts",
+        "pool/numbers?key=%7Bsales%7D:pool",
     ] {
         let answer = console.get(path);
         assert_eq!(answer.status, 200, "{path}: {}", answer.body);
     }
-    for (path, body) in [
-        ("show/hold", json!({"key": "show:1", "user": "ann", "ttl": 60000, "seats": ["left-A-1"]})),
-        ("show/block", json!({"key": "show:1", "seats": ["left-A-2"]})),
-        ("show/unblock", json!({"key": "show:1", "seats": ["left-A-2"]})),
-        ("show/wait", json!({"key": "show:1", "user": "bob", "count": 1, "ttl": 60000, "offer": 60000})),
-        ("realm/drain", json!({"key": "{allot}:conf", "cmu": "u1"})),
-        ("realm/undrain", json!({"key": "{allot}:conf", "cmu": "u1"})),
-        ("pool/hang-up", json!({"key": "{sales}:pool", "number": "1001", "lease": "call-1"})),
-        ("pool/reconcile", json!({"key": "{sales}:pool", "switch": "east"})),
-        ("pool/unregister", json!({"key": "{sales}:pool", "switch": "east"})),
-        ("book/freeze", json!({"key": "{acme}:accounts", "account": "p1"})),
-        ("book/rebalance", json!({"key": "{acme}:accounts"})),
-        ("book/import", json!({"key": "{acme}:accounts", "table": TABLE, "delete": true, "dry_run": false})),
+    for line in [
+        "SEAT.HOLDS show:1 ann",
+        "SEAT.LIST show:1 WAITING",
+        "CONF.LIST {allot}:conf",
+        "NUMPOOL.LEASES {sales}:pool",
+        "ACCOUNT.LIST {acme}:accounts",
+        "SEAT.PICK show:1 ann TTL 60000 SEATS 1 left-A-1",
+        "SEAT.BLOCK show:1 1 left-A-2",
+        "SEAT.UNBLOCK show:1 1 left-A-2",
+        "SEAT.WAIT show:1 bob 1 TTL 60000 OFFER 60000",
+        "CMU.DRAIN {allot}:conf u1",
+        "CMU.DRAIN {allot}:conf u1 OFF",
+        "NUMPOOL.HANGUP {sales}:pool 1001 LEASE call-1",
+        "NUMPOOL.RECONCILE {sales}:pool SWITCH east",
+        "NUMPOOL.UNREG {sales}:pool SWITCH east",
+        "ACCOUNT.FREEZE {acme}:accounts p1",
+        "ACCOUNT.REBALANCE {acme}:accounts",
     ] {
-        let answer = console.act(path, &body);
-        assert_eq!(answer.status, 200, "{path}: {}", answer.body);
+        console.sent(&line.split(' ').collect::<Vec<_>>());
     }
+    let import = json!({"key": "{acme}:accounts", "table": TABLE, "delete": true, "dry_run": false});
+    let imported = console.act("book/import", &import);
+    assert_eq!(imported.status, 200, "{}", imported.body);
     let modules = ["p1", "p3"]
         .map(|account| format!("{:?}", server.raw().call(&["ACCOUNT.INFO", "{acme}:accounts", account])));
     assert!(modules.iter().all(|account| account.contains("mail")), "{modules:?}");

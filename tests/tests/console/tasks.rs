@@ -151,7 +151,7 @@ fn manager_and_waiting_subtask_are_reassigned() {
     assert_eq!(odd.status, 400, "{}", odd.body);
     let zoned = json!({"db": "a", "schema": "b", "table": "c", "time_zone": "Europe/Berlin"});
     let zoned = here.console.act("compaction/submit", &zoned);
-    assert!(zoned.status == 400 && zoned.body.contains("|--window <FROM-TO>>"), "{}", zoned.body);
+    assert!(zoned.status == 400 && zoned.body.contains("--cron or --window"), "{}", zoned.body);
     let unknown = json!({"db": "a", "schema": "b", "table": "c", "retrys": 3});
     let unknown = here.console.act("compaction/submit", &unknown);
     assert!(unknown.status == 422 && unknown.body.contains("retrys"), "{}", unknown.body);
@@ -203,7 +203,7 @@ fn options_of_an_unfinished_task_are_changed() {
     assert!(task()["window"].is_null() && task()["limit"] == 2, "{}", task());
 
     for (odd, why) in [
-        (json!({"id": id}), "--priority <PRIORITY>|"),
+        (json!({"id": id}), "give --priority"),
         (json!({"id": id, "limit": 1_000_001}), "1000000"),
         (json!({"id": id, "window": "late"}), "22:00-06:00"),
         (json!({"id": id, "time_zone": "Europe/Berlin"}), "--window"),

@@ -59,8 +59,8 @@ fn new_key_and_refusals_are_seen_on_the_overview() {
     let browser = opened(&console, "/");
     shows(&browser, "master");
     server.command("NUMPOOL.ADD {fresh} 1001");
-    // Keys are looked for every ten seconds.
-    browser.wait_for("the key", &format!("{TEXT}.includes('{{fresh}}')"), Duration::from_secs(30));
+    // Keys are looked for every thirty seconds.
+    browser.wait_for("the key", &format!("{TEXT}.includes('{{fresh}}')"), Duration::from_secs(60));
     server.command("NUMPOOL.REG {fresh} 1001");
     server.command("NUMPOOL.CALL {fresh} TTL 60000");
     browser.wait_for("the live call", &format!("/1\\s+live calls/.test({TEXT})"), SOON);

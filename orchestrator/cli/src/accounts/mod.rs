@@ -8,8 +8,6 @@ mod settings;
 mod simulate;
 mod status;
 
-pub(crate) use import::import_table;
-
 use anyhow::Result;
 use clap::{Args, Subcommand};
 

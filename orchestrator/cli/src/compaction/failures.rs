@@ -1,20 +1,16 @@
-//! `allot compaction failures` and `retry`: which partitions of a task failed, and running them again.
+//! `allot compaction failures`: which partitions of a task failed.
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 use serde_json::json;
 
-use super::submit;
-use super::task_client::{TaskClient, gone};
-use super::views;
 use crate::outcome::Outcome;
 use crate::table::lay;
 use crate::terminal::{errln, write, write_data};
-use allot_compaction::hashing::choose;
+use allot_compaction::TaskClient;
 use allot_compaction::history;
 use allot_compaction::ids::TaskId;
 use allot_compaction::task::Failure;
-use allot_compaction::task_store::Fault;
 
 /// The form in which failures are printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -63,29 +59,12 @@ pub(super) async fn list(client: &TaskClient, id: TaskId, format: Format) -> Res
 /// The failures that the history has of a packed task. A note says how many it no longer has.
 async fn packed(client: &TaskClient, id: TaskId) -> Result<Vec<Failure>> {
     let mut tasks = history::all(&client.store).await?.into_iter();
-    let Some(task) = tasks.find(|task| task.id == id.to_string()) else { return Err(gone(id).into()) };
+    let Some(task) = tasks.find(|task| task.id == id.to_string()) else {
+        return Ok(client.task(id).await?.failures);
+    };
     let (kept, all) = (task.failures.len() as u64, task.result.failed_count);
     if kept < all {
         errln!("allot: task {id} is packed into history, which keeps the last {kept} of its {all} failures");
     }
     Ok(task.failures)
-}
-
-/// Reopens a finished task with its failed partitions, and prints it or waits for its end.
-pub(super) async fn retry(client: &TaskClient, id: TaskId, wait: bool, json: bool) -> Result<Outcome> {
-    reopen(client, id).await?;
-    if wait { submit::wait(client, id, "goes on").await } else { views::show(client, id, json).await }
-}
-
-/// Reopens a finished task with its failed partitions. Its manager remains if that unit is present.
-pub(super) async fn reopen(client: &TaskClient, id: TaskId) -> Result<()> {
-    let Some(main) = client.store.main(id).await? else { return Err(gone(id).into()) };
-    let (bins, task) = (client.units().await?.bins(&main.task.pc), main.task);
-    let manager = match bins.iter().find(|bin| bin.name == task.manager) {
-        Some(bin) => bin,
-        None => choose(&task.id, &bins)
-            .ok_or_else(|| Fault::Busy(format!("no unit of {} is there: allot compaction nodes", task.pc)))?,
-    };
-    client.store.retry(id, &manager.name).await?;
-    Ok(())
 }

@@ -1,24 +1,29 @@
 //! `allot compaction`: the commands for people and scripts. They read and write ZooKeeper directly. No unit needs to
 //! be running, except for a submission.
 
-mod explain;
 mod failures;
-mod operations;
-mod reassign;
-mod set;
+mod session;
 mod submit;
-mod task_client;
 mod upgrade;
 mod views;
-mod words;
 
-use anyhow::Result;
-use clap::Subcommand;
+use anyhow::{Error, Result};
+use clap::{Args, Subcommand};
 
 use crate::outcome::Outcome;
+use crate::terminal::write;
 use allot_compaction::ids::TaskId;
-pub(crate) use operations::{explain, reassign, retry, set, submit};
-use task_client::{Common, TaskClient};
+use allot_compaction::{Fault, TaskChange, TaskClient};
+use session::Common;
+
+/// A task.
+#[derive(Debug, Args)]
+pub(crate) struct OfTask {
+    /// The task.
+    task: TaskId,
+    #[command(flatten)]
+    common: Common,
+}
 
 /// The commands.
 #[derive(Debug, Subcommand)]
@@ -34,19 +39,9 @@ pub(crate) enum Command {
         common: Common,
     },
     /// Show a task and its subtasks.
-    Show {
-        /// The task.
-        task: TaskId,
-        #[command(flatten)]
-        common: Common,
-    },
+    Show(OfTask),
     /// Explain why a task is not running, or not finished.
-    Explain {
-        /// The task.
-        task: TaskId,
-        #[command(flatten)]
-        common: Common,
-    },
+    Explain(OfTask),
     /// List the partitions that failed in the current or last round of a task, each with the reason.
     Failures {
         /// The task.
@@ -78,21 +73,16 @@ pub(crate) enum Command {
         common: Common,
     },
     /// Pause a task: no further subtask starts, and running ones go on.
-    Pause {
-        /// The task.
-        task: TaskId,
-        #[command(flatten)]
-        common: Common,
-    },
+    Pause(OfTask),
     /// Resume a paused task.
-    Resume {
-        /// The task.
-        task: TaskId,
+    Resume(OfTask),
+    /// Change options of an unfinished task. They hold for the subtasks that have not begun.
+    Set {
+        #[command(flatten)]
+        wanted: TaskChange,
         #[command(flatten)]
         common: Common,
     },
-    /// Change options of an unfinished task. They hold for the subtasks that have not begun.
-    Set(set::Arguments),
     /// Give a task to another manager, or a waiting subtask to another worker.
     Reassign {
         /// The task, or the subtask with --subtask.
@@ -126,44 +116,80 @@ pub(crate) enum Command {
 pub(crate) async fn run(command: Command) -> Result<Outcome> {
     let common = match &command {
         Command::Submit(arguments) => &arguments.common,
-        Command::Set(arguments) => &arguments.common,
         Command::Upgrade(arguments) => &arguments.common,
         Command::List { common, .. }
-        | Command::Show { common, .. }
-        | Command::Explain { common, .. }
+        | Command::Show(OfTask { common, .. })
+        | Command::Explain(OfTask { common, .. })
         | Command::Failures { common, .. }
         | Command::Retry { common, .. }
         | Command::Stop { common, .. }
-        | Command::Pause { common, .. }
-        | Command::Resume { common, .. }
+        | Command::Pause(OfTask { common, .. })
+        | Command::Resume(OfTask { common, .. })
+        | Command::Set { common, .. }
         | Command::Reassign { common, .. }
         | Command::History { common, .. }
         | Command::Nodes { common } => common,
     };
     let json = common.json;
-    let client = TaskClient::open(common).await?;
+    let client = session::open(common).await?;
     let outcome = match &command {
         Command::Submit(arguments) => submit::run(&client, arguments).await,
         Command::List { live, .. } => views::list(&client, *live, json).await,
-        Command::Show { task, .. } => views::show(&client, *task, json).await,
-        Command::Explain { task, .. } => explain::run(&client, *task, json).await,
+        Command::Show(OfTask { task, .. }) => views::show(&client, *task, json).await,
+        Command::Explain(OfTask { task, .. }) => explain(&client, *task, json).await,
         Command::Failures { task, format, .. } => {
             let usual = if json { failures::Format::Json } else { failures::Format::Table };
             failures::list(&client, *task, format.unwrap_or(usual)).await
         }
-        Command::Retry { task, wait, .. } => failures::retry(&client, *task, *wait, json).await,
+        Command::Retry { task, wait, .. } => retry(&client, *task, *wait, json).await,
         Command::Stop { task, wait, .. } => stop(&client, *task, *wait, json).await,
-        Command::Pause { task, .. } => pause(&client, *task, true, json).await,
-        Command::Resume { task, .. } => pause(&client, *task, false, json).await,
-        Command::Set(arguments) => set::run(&client, arguments).await,
+        Command::Pause(OfTask { task, .. }) => pause(&client, *task, true, json).await,
+        Command::Resume(OfTask { task, .. }) => pause(&client, *task, false, json).await,
+        Command::Set { wanted, .. } => set(&client, wanted, json).await,
         Command::Reassign { task, to, subtask, .. } => {
-            reassign::run(&client, (*task, *subtask), to.as_deref(), json).await
+            reassign(&client, *task, *subtask, to.as_deref(), json).await
         }
         Command::History { task, .. } => views::history(&client, *task, json).await,
         Command::Upgrade(arguments) => upgrade::run(&client, arguments).await,
         Command::Nodes { .. } => views::nodes(&client, json).await,
     };
-    client.close(outcome).await
+    client.coordinator.close().await;
+    outcome
+}
+
+async fn explain(client: &TaskClient, id: TaskId, json: bool) -> Result<Outcome> {
+    let reasons = client.explain(id).await?;
+    if json {
+        write(&format!("{}\n", serde_json::json!({"task": id.to_string(), "reasons": reasons})))?;
+    } else {
+        write(&format!("{}\n", reasons.join("\n")))?;
+    }
+    Ok(Outcome::Done)
+}
+
+async fn retry(client: &TaskClient, id: TaskId, wait: bool, json: bool) -> Result<Outcome> {
+    client.retry(id).await?;
+    if wait { submit::wait(client, id, "goes on").await } else { views::show(client, id, json).await }
+}
+
+async fn set(client: &TaskClient, wanted: &TaskChange, json: bool) -> Result<Outcome> {
+    let task = client.set(wanted).await?;
+    views::show(client, task.id.parse().map_err(Error::msg)?, json).await
+}
+
+async fn reassign(
+    client: &TaskClient,
+    id: TaskId,
+    subtask: bool,
+    to: Option<&str>,
+    json: bool,
+) -> Result<Outcome> {
+    if subtask == id.is_main() {
+        let kind = if subtask { "a task, and no subtask" } else { "a subtask: say --subtask" };
+        return Err(Fault::Wrong(format!("{id} is {kind}")).into());
+    }
+    client.reassign(id, to).await?;
+    views::show(client, id.of_main(), json).await
 }
 
 async fn stop(client: &TaskClient, id: TaskId, wait: bool, json: bool) -> Result<Outcome> {

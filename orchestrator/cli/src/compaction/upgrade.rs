@@ -8,11 +8,11 @@ use anyhow::Result;
 use clap::Args;
 use futures_util::{StreamExt as _, TryStreamExt as _};
 
-use super::task_client::{Common, TaskClient};
+use super::session::Common;
 use crate::outcome::Outcome;
 use crate::progress;
 use crate::terminal::{errln, write};
-use allot_compaction::task_store::Fault;
+use allot_compaction::{Fault, TaskClient};
 use allot_tools::upgrade::version_1::{ROOTS, Source};
 use allot_tools::upgrade::{Step, Upgrade};
 
@@ -63,9 +63,9 @@ pub(super) async fn run(client: &TaskClient, arguments: &Arguments) -> Result<Ou
         return Err(Fault::Busy(why).into());
     }
     let place = source.place();
-    let pc = arguments.pc.clone().unwrap_or_else(|| client.config.compaction.pc.clone());
+    let pc = arguments.pc.clone().unwrap_or_else(|| client.settings.pc.clone());
     let units = client.units().await?;
-    let delete_after = client.config.compaction.delete_after;
+    let delete_after = client.settings.delete_after;
     let upgrade =
         Upgrade::new(client.store.clone(), source, units, pc, delete_after, arguments.dry_run).await?;
     for name in &arguments.skip {
@@ -91,7 +91,7 @@ async fn old_root(client: &TaskClient, arguments: &Arguments) -> Result<String> 
         return Ok(usual.to_owned());
     };
     // Finalizing deletes the whole root, so the root must not overlap with the new tree.
-    let (root, new) = (root.trim_end_matches('/'), client.config.compaction.root.as_str());
+    let (root, new) = (root.trim_end_matches('/'), client.settings.root.as_str());
     let within = |inner: &str, outer: &str| format!("{inner}/").starts_with(&format!("{outer}/"));
     if within(new, root) || within(root, new) {
         let why = format!(

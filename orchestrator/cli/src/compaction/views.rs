@@ -1,32 +1,22 @@
 //! Prints tasks and units, as tables for people and as JSON for programs.
 
 use std::fmt::Write as _;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
 use anyhow::Result;
 use serde_json::{Value, json};
 
-use super::task_client::{TaskClient, gone};
 use crate::outcome::Outcome;
 use crate::table::lay;
 use crate::terminal::write;
+use allot_compaction::TaskClient;
 use allot_compaction::ids::TaskId;
 use allot_compaction::paths::decode;
 use allot_compaction::task::{MainTask, SubState, SubTask};
-use allot_compaction::{history as packed, task_store};
+use allot_compaction::{history as packed, task_store, time};
 
 /// Most subtasks that are printed for people.
 const SHOWN: usize = 50;
-
-/// A time (milliseconds since 1970) as text for people.
-pub(super) fn time(ms: u64) -> String {
-    if ms == 0 {
-        return "-".to_owned();
-    }
-    // Times beyond the range of this format are printed as a number.
-    let ms = ms.min(253_402_300_799_000);
-    humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_millis(ms)).to_string()
-}
 
 fn row(cells: &[&str]) -> Vec<String> {
     cells.iter().map(|&cell| cell.to_owned()).collect()
@@ -106,9 +96,8 @@ async fn subtasks(client: &TaskClient, id: TaskId) -> Result<Vec<SubTask>> {
 
 /// Runs `show`.
 pub(super) async fn show(client: &TaskClient, id: TaskId, as_json: bool) -> Result<Outcome> {
-    let Some(main) = client.store.main(id).await? else { return Err(gone(id).into()) };
-    let subs = subtasks(client, id).await?;
-    if as_json { print(&json!({"task": main.task, "subtasks": subs})) } else { print_task(&main.task, &subs) }
+    let (task, subs) = (client.task(id).await?, subtasks(client, id).await?);
+    if as_json { print(&json!({"task": task, "subtasks": subs})) } else { print_task(&task, &subs) }
 }
 
 fn print_task(task: &MainTask, subs: &[SubTask]) -> Result<Outcome> {

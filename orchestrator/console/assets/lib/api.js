@@ -35,6 +35,11 @@ export async function send(path, body, method = "POST") {
   return read(await fetch(address(path), { method, headers, body: JSON.stringify(body) }));
 }
 
+/** Sends a command of Redis, and gives its reply. @param {string} name @param {string} key @param {(string | number)[]} words */
+export async function command(name, key, ...words) {
+  return (await send("command", { command: name, key, arguments: words })).result;
+}
+
 /** Time after which a page that nobody sees stops listening, in milliseconds. */
 const HIDDEN = 5000;
 

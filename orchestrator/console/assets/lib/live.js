@@ -6,7 +6,7 @@ import { listen } from "./api.js";
 const NOTHING = { state: null, trouble: null, at: 0, partitions: { items: [], more: false }, failures: {}, numbers: null, losses: {} };
 
 /**
- * The latest state of a key, of the overview or of compaction.
+ * The latest state of a key, of the overview, of compaction or of the list of keys.
  * @param {string | null} key
  * @returns {{state: any, trouble: string | null, at: number, partitions: {items: any[], more: boolean}, failures: Record<string, any[]>,
  *           numbers: {free: any[], resting: any[], more: boolean, listed: number, examined: number} | null,
@@ -36,6 +36,26 @@ export function useLive(key) {
 function changed({ items, more }, changes) {
   const fresh = new Map(changes.map((one) => [one.id, one]));
   return { items: items.map((one) => fresh.get(one.id) || one), more };
+}
+
+/**
+ * The latest answer to a question that is asked at an interval, while somebody sees the page.
+ * @param {() => Promise<any>} ask @param {number} ms @param {any[]} of the question is another one if one of these changes
+ */
+export function usePoll(ask, ms, of) {
+  const [found, set] = useState({ answer: null, wrong: "" });
+  useEffect(() => {
+    let live = true;
+    const run = () => {
+      if (document.hidden) return;
+      ask().then((answer) => live && set({ answer, wrong: "" }), (error) => live && set({ answer: null, wrong: error.message }));
+    };
+    set({ answer: null, wrong: "" });
+    run();
+    const timer = setInterval(run, ms);
+    return () => { live = false; clearInterval(timer); };
+  }, of);
+  return found;
 }
 
 /** Draws a component again at an interval. @param {number} ms */

@@ -1,6 +1,6 @@
 // Small parts of pages.
 import { html, useEffect, useRef, useState } from "./ui.js";
-import { send } from "./api.js";
+import { command, send } from "./api.js";
 import { choose } from "./address.js";
 
 /** @param {{title: string, extra?: any, children?: any, wide?: boolean, half?: boolean, id?: string}} props */
@@ -51,11 +51,12 @@ export function KeyChoice({ keys, kind, value, label }) {
 }
 
 /**
- * A button that acts, after a question if there is one. Viewers do not see it.
- * @param {{can: boolean, path: string, body: () => object, ask?: string, done?: (result: any) => void, tell?: (result: any) => string,
- *          children?: any, tone?: string, disabled?: boolean}} props `tell` says in words what the result is
+ * A button that acts, after a question if there is one: it sends a command of Redis, or a body to a path. Viewers do not see it.
+ * @param {{can: boolean, words?: () => [string, string, ...(string | number)[]], path?: string, body?: () => object, ask?: string,
+ *          done?: (result: any) => void, tell?: (result: any) => string, children?: any, tone?: string, disabled?: boolean}} props
+ *        `tell` says in words what the result is
  */
-export function Act({ can, path, body, ask, done, tell, children, tone, disabled }) {
+export function Act({ can, words, path, body, ask, done, tell, children, tone, disabled }) {
   const [state, set] = useState({ busy: false, said: "", wrong: false });
   const alive = useRef(true);
   useEffect(() => () => { alive.current = false; }, []);
@@ -64,9 +65,9 @@ export function Act({ can, path, body, ask, done, tell, children, tone, disabled
     if (ask && !confirm(ask)) return;
     set({ busy: true, said: "", wrong: false });
     try {
-      const answer = await send(path, body());
-      if (alive.current) set({ busy: false, said: tell ? tell(answer.result) : "done", wrong: false });
-      done?.(answer.result);
+      const result = words ? await command(...words()) : (await send(path, body())).result;
+      if (alive.current) set({ busy: false, said: tell ? tell(result) : "done", wrong: false });
+      done?.(result);
     } catch (error) {
       if (alive.current) set({ busy: false, said: error.message, wrong: true });
     }

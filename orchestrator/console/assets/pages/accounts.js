@@ -1,9 +1,9 @@
 // A book of accounts: departments, modules and instances with their use, and the moves that a rebalance would make.
-import { html, useEffect, useMemo, useState } from "../lib/ui.js";
-import { get } from "../lib/api.js";
+import { html, useMemo } from "../lib/ui.js";
+import { command } from "../lib/api.js";
 import { Act, Badge, Figure, KeyChoice, Panel, Trouble } from "../lib/parts.js";
 import { Table } from "../lib/table.js";
-import { useLive } from "../lib/live.js";
+import { useLive, usePoll } from "../lib/live.js";
 import { ImportPanel } from "./import.js";
 import { fields, number, percent, text, time } from "../lib/format.js";
 
@@ -28,7 +28,7 @@ export function AccountsPage({ keys, chosen, can }) {
         <${Figure} name="leader" value=${text(state.book.leader)} hint=${`term ${text(state.book.term)}`} />
       </div></${Panel}>
       <${Panel} title="Departments, modules, instances" wide><${Tree} state=${state} /></${Panel}>
-      <${Proposed} name=${key} can=${can} mark=${JSON.stringify(state.usage)} />
+      <${Proposed} name=${key} can=${can} />
       <${Panel} title="In transit">${transit.length ? html`<ul class="plan">${transit.map((account) => html`<li><span>${account.account}</span><span class="hint">leaves ${text(account.instance)}</span></li>`)}</ul>` : html`<p class="hint">No account is in transit.</p>`}</${Panel}>
       <${Panel} title="Accounts" wide extra=${state.more ? html`<span class="hint">the first ${number(state.accounts.length)}</span>` : null}>
         <${Table} id="accounts" label="Accounts" columns=${columns} rows=${state.accounts} none="no accounts" /></${Panel}>
@@ -47,8 +47,8 @@ function accountColumns(key, can) {
     { name: "cost", title: "Cost", right: true, of: (row) => Number(row.cost) || 0, cell: (row) => text(row.cost) },
     { name: "next", title: "Next price", of: (row) => nextStep(row).rest, cell: (row) => html`<span class=${nextStep(row).rest < row.quota * 0.1 ? "rest soon" : ""}>${nextStep(row).words}</span>` },
     { name: "terminal", title: "Login" },
-    ...(can ? [{ name: "act", title: "Action", of: () => "", cell: (row) => html`<${Act} can=${can} path="book/freeze" ask=${row.state === "frozen" ? `Use ${row.account} again?` : `Freeze ${row.account}?`}
-      body=${() => ({ key, account: row.account, off: row.state === "frozen" })}>${row.state === "frozen" ? "Unfreeze" : "Freeze"}</${Act}>` }] : []),
+    ...(can ? [{ name: "act", title: "Action", of: () => "", cell: (row) => html`<${Act} can=${can} ask=${row.state === "frozen" ? `Use ${row.account} again?` : `Freeze ${row.account}?`}
+      words=${() => ["ACCOUNT.FREEZE", key, row.account, ...(row.state === "frozen" ? ["OFF"] : [])]}>${row.state === "frozen" ? "Unfreeze" : "Freeze"}</${Act}>` }] : []),
   ];
 }
 
@@ -91,17 +91,14 @@ function nextStep(account) {
 
 /** Moves that are listed; more are a number. */
 const SHOWN_MOVES = 20;
-const NO_MOVES = { items: [], count: 0 };
+/** Interval at which they are read, in milliseconds. */
+const MOVES_INTERVAL = 5000;
 
 /** The moves that a rebalance would make now. */
-function Proposed({ name, can, mark }) {
-  const [{ items: moves, count }, setMoves] = useState(NO_MOVES);
-  useEffect(() => {
-    let live = true;
-    get("book/proposed", { key: name }).then((found) => live && setMoves(found), () => live && setMoves(NO_MOVES));
-    return () => { live = false; };
-  }, [name, mark]);
-  return html`<${Panel} title="Rebalance" extra=${html`<${Act} can=${can} path="book/rebalance" disabled=${!moves.length} ask=${`Make ${number(count)} moves?`} body=${() => ({ key: name })}>Rebalance</${Act}>`}>
+function Proposed({ name, can }) {
+  const { answer } = usePoll(() => command("ACCOUNT.REBALANCE", name, "DRYRUN"), MOVES_INTERVAL, [name]);
+  const moves = answer || [], count = moves.length;
+  return html`<${Panel} title="Rebalance" extra=${html`<${Act} can=${can} disabled=${!count} ask=${`Make ${number(count)} moves?`} words=${() => ["ACCOUNT.REBALANCE", name]}>Rebalance</${Act}>`}>
     ${moves.length ? html`<ul class="plan">${moves.slice(0, SHOWN_MOVES).map((move) => html`<li><span>${move.account}: ${text(move.from_instance)} → ${text(move.to_instance)}</span><b>avoids ${text(move.avoided)}</b></li>`)}
       ${count > SHOWN_MOVES ? html`<li class="hint">${number(count - SHOWN_MOVES)} more</li>` : null}</ul>` : html`<p class="hint">A rebalance would move nothing now.</p>`}
   </${Panel}>`;

@@ -1,17 +1,29 @@
 // Imports a table of accounts into a book: first says what would change, then changes it.
 import { html, useState } from "../lib/ui.js";
-import { send } from "../lib/api.js";
+import { get, send } from "../lib/api.js";
 import { Act, Panel } from "../lib/parts.js";
+import { usePoll } from "../lib/live.js";
 import { number, size } from "../lib/format.js";
 
 /** Longest table that is shown for changes by hand, in characters. */
 const SHOWN = 100000;
+/** Interval at which the last import is read, in milliseconds: it goes on without the page that began it. */
+const LAST_INTERVAL = 5000;
+
+/** What became of the last import. */
+function said({ running, result, problem }) {
+  if (running) return "An import runs.";
+  return problem ? `The last import: ${problem.message}` : done(result);
+}
+
+const done = ({ changes, warning }) => `${number(changes)} changes made${warning ? `; ${warning}` : ""}`;
 
 export function ImportPanel({ name, can }) {
   const [table, setTable] = useState("");
   const [remove, setRemove] = useState(false);
   const [plan, setPlan] = useState(null);
   const [trouble, setTrouble] = useState("");
+  const { answer: last } = usePoll(() => (can ? get("book/import", { key: name }) : Promise.resolve(null)), LAST_INTERVAL, [name, can]);
   if (!can) return null;
   const body = (dry) => ({ key: name, table, delete: remove, dry_run: dry, seen: dry ? null : plan.comparison });
   const change = (text) => { setTable(text); setPlan(null); setTrouble(""); };
@@ -29,9 +41,10 @@ export function ImportPanel({ name, can }) {
       <label>delete accounts that the table does not have <input type="checkbox" checked=${remove} onChange=${(event) => { setRemove(event.target.checked); setPlan(null); }} /></label>
       <button type="button" disabled=${!table} onClick=${compare}>Compare</button>
     </div>
+    ${last && !plan ? html`<p class="hint" role="status">${said(last)}</p>` : null}
     ${trouble ? html`<p class="trouble" role="alert">${trouble}</p>` : null}
     ${plan ? html`<ul class="reasons">${plan.lines.map((line) => html`<li>${line}</li>`)}</ul>
-      <div class="acts">${plan.changes ? html`<${Act} can=${can} tone="main" path="book/import" body=${() => body(false)} tell=${(done) => `${number(done.changes)} changes made${done.warning ? `; ${done.warning}` : ""}`}
+      <div class="acts">${plan.changes ? html`<${Act} can=${can} tone="main" path="book/import" body=${() => body(false)} tell=${done}
         ask=${`Change ${number(plan.changes)} modules and accounts?`}>Apply ${number(plan.changes)} changes</${Act}>` : html`<span class="hint">Nothing to change.</span>`}</div>` : null}
   </${Panel}>`;
 }

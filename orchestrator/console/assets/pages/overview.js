@@ -2,6 +2,7 @@
 import { html } from "../lib/ui.js";
 import { Chart } from "../lib/chart.js";
 import { link } from "../lib/address.js";
+import { useLive } from "../lib/live.js";
 import { Badge, eventTone, Figure, Panel, Trouble } from "../lib/parts.js";
 import { clock, number, size, span, text } from "../lib/format.js";
 
@@ -24,12 +25,12 @@ function guard({ guard: held, guard_known: known }) {
   return held ? { value: "holds", tone: "bad", hint: `since ${clock(Number(held.since))}` } : { value: "open", tone: "good" };
 }
 
-export function Overview({ overview }) {
-  const { state, trouble } = overview;
+export function Overview({ keys }) {
+  const { state, trouble } = useLive("overview");
   if (!state) return html`<${Trouble} trouble=${trouble} /><h1 class="away">Reading</h1><p class="empty">${trouble ? "" : "Reading Redis…"}</p>`;
   const { info, points } = state;
   const faults = FAULTS.filter((name) => Number(info[name]) > 0);
-  const last = points.at(-1);
+  const [grants, refusals, expiries] = points.at(-1)?.value || [];
   const rate = (value) => (value === undefined ? "–" : value >= 10 ? number(Math.round(value)) : value.toFixed(1));
   return html`
     <h1 class="away">Overview</h1>
@@ -58,9 +59,9 @@ export function Overview({ overview }) {
       </${Panel}>
       <${Panel} title="Now">
         <div class="figures">
-          <${Figure} name="grants a second" value=${rate(last?.grants)} />
-          <${Figure} name="refusals a second" value=${rate(last?.refusals)} />
-          <${Figure} name="expiries a second" value=${rate(last?.expiries)} />
+          <${Figure} name="grants a second" value=${rate(grants)} />
+          <${Figure} name="refusals a second" value=${rate(refusals)} />
+          <${Figure} name="expiries a second" value=${rate(expiries)} />
           <${Figure} name="live holds" value=${number(info.allot_seat_live_holds)} />
           <${Figure} name="live calls" value=${number(info.allot_numpool_live_leases)} />
           <${Figure} name="live logins" value=${number(info.allot_account_live_logins)} />
@@ -68,21 +69,21 @@ export function Overview({ overview }) {
         ${faults.map((name) => html`<p class="trouble">${name} is ${info[name]}: the server's log has the reason</p>`)}
       </${Panel}>
       <${Panel} title="Grants, refusals and expiries a second" wide>
-        ${points.length < 2 ? html`<p class="hint">The chart begins when the console starts.</p>` : html`<${Chart} label="Rates" height=${230}
+        ${points.length < 2 ? html`<p class="hint">The chart begins when somebody looks.</p>` : html`<${Chart} label="Rates" height=${230}
           at=${points.map((point) => point.at)}
           lines=${[
-            { name: "grants", values: points.map((point) => point.grants), colour: "--blue", fill: true },
-            { name: "refusals", values: points.map((point) => point.refusals), colour: "--pink", dash: [7, 3] },
-            { name: "expiries", values: points.map((point) => point.expiries), colour: "--amber", dash: [2, 3] },
+            { name: "grants", values: points.map((point) => point.value[0]), colour: "--blue", fill: true },
+            { name: "refusals", values: points.map((point) => point.value[1]), colour: "--pink", dash: [7, 3] },
+            { name: "expiries", values: points.map((point) => point.value[2]), colour: "--amber", dash: [2, 3] },
           ]} />`}
       </${Panel}>
       ${state.events.length ? html`<${Panel} title="Events" wide><ol class="events">${state.events.map((event) => html`<li key=${`${event.key}/${event.id}`}>
         <time>${clock(Number(event.id.split("-")[0]))}</time> <${Badge} tone=${eventTone(event.fields.event || "")}>${event.fields.event || "event"}</${Badge}>
-        <a class="of" href=${pageOf(state.keys, event.key)}>${event.key}</a>
+        <a class="of" href=${pageOf(keys, event.key)}>${event.key}</a>
         <span class="who">${Object.entries(event.fields).filter(([name]) => SHOWN.includes(name)).map(([name, value]) => `${name} ${value}`).join(", ")}</span></li>`)}</ol></${Panel}>` : null}
       <${Panel} title="Keys" wide><div class="keys">
         ${Object.entries(KINDS).map(([kind, [title, page]]) => {
-          const found = state.keys.filter((entry) => entry.kind === kind);
+          const found = keys.filter((entry) => entry.kind === kind);
           return html`<div><h3>${title} ${number(found.length)}</h3>
             ${found.length ? html`<ul class="plan">${found.slice(0, 12).map((entry) => html`<li><a href=${link(page, { key: entry.key })}>${entry.key}</a></li>`)}</ul>` : html`<p class="hint">none</p>`}</div>`;
         })}

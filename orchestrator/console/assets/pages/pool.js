@@ -19,13 +19,13 @@ export function PoolPage({ keys, chosen, can }) {
     { name: "peer", title: "Peer" },
     { name: "age", title: "Age", right: true, cell: (row) => span(row.age) },
     { name: "until", title: "Ends in", right: true, cell: (row) => (row.until ? span(row.until - row.now) : "–") },
-    ...(can ? [{ name: "act", title: "Action", of: () => "", cell: (row) => html`<${Act} can=${can} path="pool/hang-up" ask=${`End the call of ${row.number}?`}
-      body=${() => ({ key, number: row.number, lease: row.token ?? row.lease })}>Hang up</${Act}>` }] : []),
+    ...(can ? [{ name: "act", title: "Action", of: () => "", cell: (row) => html`<${Act} can=${can} ask=${`End the call of ${row.number}?`}
+      words=${() => ["NUMPOOL.HANGUP", key, row.number, "LEASE", row.token ?? row.lease]}>Hang up</${Act}>` }] : []),
   ], [key, can]);
   if (!key) return html`<p class="empty">There is no pool of numbers in Redis yet. <code>allot numbers load</code> fills one.</p>`;
   if (!state) return html`<${Trouble} trouble=${trouble} /><h1 class="away">Reading</h1><p class="empty">${trouble ? "" : "Reading the pool…"}</p>`;
   const { info, now } = state;
-  const point = state.points.at(-1);
+  const counts = state.points.at(-1).value;
   const leases = state.leases.map((lease) => ({ ...lease, now, age: now - lease.since }));
   const switches = bySwitch(leases);
   return html`
@@ -33,19 +33,19 @@ export function PoolPage({ keys, chosen, can }) {
     <${Trouble} trouble=${trouble} />
     <div class="grid">
       <${Panel} title="Numbers" wide>
-        <div class="stack" role="img" aria-label=${PARTS.map(([name, title]) => `${title} ${point[name]}`).join(", ")}>
-          ${PARTS.map(([name, , colour]) => html`<span style=${{ width: `${(100 * point[name]) / Math.max(1, info.total)}%`, background: `var(${colour})` }}></span>`)}
+        <div class="stack" role="img" aria-label=${PARTS.map(([name, title]) => `${title} ${counts[name]}`).join(", ")}>
+          ${PARTS.map(([name, , colour]) => html`<span style=${{ width: `${(100 * counts[name]) / Math.max(1, info.total)}%`, background: `var(${colour})` }}></span>`)}
         </div>
         ${info.waiting ? html`<p class="notice" role="status">${number(info.waiting)} ${info.waiting === 1 ? "call waits" : "calls wait"} for a number.</p>` : null}
-        <div class="key">${PARTS.map(([name, title, colour]) => html`<span><i style=${{ background: `var(${colour})` }}></i>${title} <b>${number(point[name])}</b> <span class="hint">${percent(point[name], info.total)}</span></span>`)}</div>
+        <div class="key">${PARTS.map(([name, title, colour]) => html`<span><i style=${{ background: `var(${colour})` }}></i>${title} <b>${number(counts[name])}</b> <span class="hint">${percent(counts[name], info.total)}</span></span>`)}</div>
       </${Panel}>
       <${Panel} title="Over time">
         ${state.points.length < 2 ? html`<p class="hint">The chart begins when somebody looks.</p>` : html`<${Chart} label="Numbers by state" at=${state.points.map((one) => one.at)}
           lines=${[
-            { name: "free", values: state.points.map((one) => one.free), colour: "--teal", fill: true },
-            { name: "in a call", values: state.points.map((one) => one.busy), colour: "--blue", dash: [8, 3] },
-            { name: "cooling", values: state.points.map((one) => one.cooling), colour: "--violet", dash: [2, 3] },
-            { name: "calls waiting", values: state.points.map((one) => one.waiting), colour: "--amber", dash: [6, 3, 1, 3] },
+            { name: "free", values: state.points.map((one) => one.value.free), colour: "--teal", fill: true },
+            { name: "in a call", values: state.points.map((one) => one.value.busy), colour: "--blue", dash: [8, 3] },
+            { name: "cooling", values: state.points.map((one) => one.value.cooling), colour: "--violet", dash: [2, 3] },
+            { name: "calls waiting", values: state.points.map((one) => one.value.waiting), colour: "--amber", dash: [6, 3, 1, 3] },
           ]} />`}
       </${Panel}>
       <${Panel} title="Settings">
@@ -69,8 +69,8 @@ export function PoolPage({ keys, chosen, can }) {
       </${Panel}>
       <${Panel} title="Switches" wide>
         <ul class="plan">${switches.map(([name, calls, oldest]) => html`<li><span>${name}</span><span><b>${number(calls)}</b> <span class="hint">oldest ${span(oldest)}</span>
-          ${can && name !== "none" ? html` <${Act} can=${can} tone="danger" path="pool/reconcile" ask=${`End all calls of switch ${name}?`} body=${() => ({ key, switch: name })}>End all</${Act}>
-            <${Act} can=${can} tone="danger" path="pool/unregister" ask=${`Unregister all numbers of switch ${name}?`} body=${() => ({ key, switch: name })}>Unregister</${Act}>` : null}</span></li>`)}
+          ${can && name !== "none" ? html` <${Act} can=${can} tone="danger" ask=${`End all calls of switch ${name}?`} words=${() => ["NUMPOOL.RECONCILE", key, "SWITCH", name]}>End all</${Act}>
+            <${Act} can=${can} tone="danger" ask=${`Unregister all numbers of switch ${name}?`} words=${() => ["NUMPOOL.UNREG", key, "SWITCH", name]}>Unregister</${Act}>` : null}</span></li>`)}
           ${switches.length ? null : html`<li class="hint">no switch carries a call</li>`}</ul>
       </${Panel}>
       <${Idle} numbers=${numbers} total=${info.total} now=${now} />

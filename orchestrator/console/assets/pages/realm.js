@@ -1,13 +1,15 @@
 // A realm: units as tiles with their leases, conferences on them, what waits for recovery, and one conference over time.
 import { html, useEffect, useState } from "../lib/ui.js";
-import { get } from "../lib/api.js";
+import { command, get } from "../lib/api.js";
 import { choose } from "../lib/address.js";
 import { Act, Badge, eventTone, KeyChoice, Panel, Trouble } from "../lib/parts.js";
 import { Table } from "../lib/table.js";
-import { useLive, useTick } from "../lib/live.js";
+import { useLive, usePoll, useTick } from "../lib/live.js";
 import { clock, number, span, text, time } from "../lib/format.js";
 
 const TONES = { up: "good", draining: "warn", suspect: "warn", unreachable: "bad", down: "bad", open: "sold", creating: "warn", waiting: "warn", pending: "held", ended: "plain" };
+/** Interval at which the plan for the death of a unit is read, in milliseconds. */
+const PLAN_INTERVAL = 5000;
 /** Conferences that a tile draws; more are a number. */
 const DRAWN = 80;
 
@@ -36,7 +38,7 @@ export function RealmPage({ keys, chosen, can }) {
       <div class="calls">${pending.slice(0, DRAWN).map((conference) => html`<${Call} key=${conference.e164} conference=${conference} />`)}</div></div>` : null}
     <div class="realm-lower">
       <div class="stacked">
-      ${chosen.cmu ? html`<${UnitPanel} name=${key} unit=${state.units.find((unit) => unit.cmu === chosen.cmu)} cmu=${chosen.cmu} can=${can} mark=${state.stat} />` : html`<${Panel} title="Unit"><p class="hint">Choose a unit to see where its conferences would go if it died now.</p></${Panel}>`}
+      ${chosen.cmu ? html`<${UnitPanel} name=${key} unit=${state.units.find((unit) => unit.cmu === chosen.cmu)} cmu=${chosen.cmu} can=${can} />` : html`<${Panel} title="Unit"><p class="hint">Choose a unit to see where its conferences would go if it died now.</p></${Panel}>`}
       ${chosen.conference ? html`<${ConferencePanel} name=${key} number=${chosen.conference} can=${can} now=${now} units=${state.units}
         mark=${JSON.stringify(state.conferences.find((one) => one.e164 === chosen.conference))} />` : html`<${Panel} title="Conference"><p class="hint">Choose a conference to see its assignments over time.</p></${Panel}>`}
       </div>
@@ -83,24 +85,17 @@ function Cover({ loss }) {
 }
 
 /** A unit with the plan for its death. */
-function UnitPanel({ name, unit, cmu, can, mark }) {
-  const [plan, setPlan] = useState(null);
-  const [wrong, setWrong] = useState("");
-  const changed = JSON.stringify(mark);
-  useEffect(() => {
-    let live = true;
-    get("realm/plan", { key: name, down: cmu }).then((found) => { if (live) { setPlan(found); setWrong(""); } }, (error) => live && setWrong(error.message));
-    return () => { live = false; };
-  }, [name, cmu, changed]);
+function UnitPanel({ name, unit, cmu, can }) {
+  const { answer: plan, wrong } = usePoll(() => get("realm/plan", { key: name, down: cmu }), PLAN_INTERVAL, [name, cmu]);
   const targets = (plan?.totals || []).map(({ cmu: to, why, count }) => [to ? host(to) : `nowhere: ${text(why)}`, count]);
   return html`<${Panel} title=${`Unit ${host(cmu)}`} extra=${html`<button type="button" class="quiet" onClick=${() => choose({ cmu: null })}>Close</button>`}>
     ${unit ? html`<p class="hint">joined ${time(unit.joined)}, ${number(unit.conferences)} conferences</p>` : html`<p class="hint">this unit is not on record any more</p>`}
     <h2 style=${{ margin: "12px 0 6px" }}>If this unit died now</h2>
     ${wrong ? html`<p class="hint">${wrong}</p>` : targets.length ? html`<ul class="plan">${targets.map(([to, count]) => html`<li><span>${to}</span><b>${number(count)}</b></li>`)}</ul>` : html`<p class="hint">nothing would move</p>`}
     ${unit && can ? html`<div class="acts">
-      <${Act} can=${can} path="realm/drain" body=${() => ({ key: name, cmu })}>Drain</${Act}>
-      <${Act} can=${can} path="realm/drain" ask=${`Move the conferences of ${cmu} away?`} body=${() => ({ key: name, cmu, move: true })}>Drain and move</${Act}>
-      <${Act} can=${can} path="realm/undrain" body=${() => ({ key: name, cmu })}>Undrain</${Act}></div>` : null}
+      <${Act} can=${can} words=${() => ["CMU.DRAIN", name, cmu]}>Drain</${Act}>
+      <${Act} can=${can} ask=${`Move the conferences of ${cmu} away?`} words=${() => ["CMU.DRAIN", name, cmu, "MOVE"]}>Drain and move</${Act}>
+      <${Act} can=${can} words=${() => ["CMU.DRAIN", name, cmu, "OFF"]}>Undrain</${Act}></div>` : null}
   </${Panel}>`;
 }
 
@@ -111,7 +106,10 @@ function ConferencePanel({ name, number: e164, can, now, units, mark }) {
   const [to, setTo] = useState("");
   useEffect(() => {
     let live = true;
-    get("realm/conference", { key: name, e164 }).then((answer) => { if (live) { setFound(answer); setWrong(""); } }, (error) => live && setWrong(error.message));
+    Promise.all([command("CONF.INFO", name, e164), command("CONF.HISTORY", name, e164)]).then(
+      ([conference, history]) => { if (live) { setFound({ conference, history }); setWrong(""); } },
+      (error) => live && setWrong(error.message),
+    );
     return () => { live = false; };
   }, [name, e164, mark]);
   const close = html`<button type="button" class="quiet" onClick=${() => choose({ conference: null })}>Close</button>`;
@@ -123,8 +121,8 @@ function ConferencePanel({ name, number: e164, can, now, units, mark }) {
     ${can && conference.state !== "ended" ? html`<div class="acts">
       <select aria-label="Target unit" value=${to} onChange=${(event) => setTo(event.target.value)}><option value="">the best unit</option>
         ${units.filter((unit) => unit.state === "up" && unit.cmu !== conference.cmu).map((unit) => html`<option value=${unit.cmu}>${host(unit.cmu)}</option>`)}</select>
-      <${Act} can=${can} path="realm/move" body=${() => ({ key: name, e164, to: to || null })}>Move</${Act}>
-      <${Act} can=${can} tone="danger" path="realm/release" ask=${`End the conference ${e164}?`} body=${() => ({ key: name, e164 })}>End</${Act}></div>` : null}
+      <${Act} can=${can} words=${() => ["CONF.MOVE", name, e164, ...(to ? ["TO", to] : [])]}>Move</${Act}>
+      <${Act} can=${can} tone="danger" ask=${`End the conference ${e164}?`} words=${() => ["CONF.RELEASE", name, e164]}>End</${Act}></div>` : null}
   </${Panel}>`;
 }
 

@@ -56,6 +56,7 @@ export function Selection({ name, show, selected, can, version, now, clear }) {
   }
   const seats = selected.map((at) => show.seat(at)).filter(Boolean);
   const ids = (state) => seats.filter((seat) => seat.state === state).map((seat) => seat.id);
+  const counted = (state) => [ids(state).length, ...ids(state)];
   const tokens = [...new Set(records.filter((record) => record.state === "held").map((record) => record.token))];
   const orders = [...new Set(records.filter((record) => record.state === "sold").map((record) => record.order))];
   const sold = ids("sold");
@@ -76,13 +77,14 @@ export function Selection({ name, show, selected, can, version, now, clear }) {
       ${ids("free").length ? html`
         <label>for <input value=${user} size="10" maxlength="256" onInput=${(event) => setUser(event.target.value)} /></label>
         <label><input type="number" min="1" max="600" value=${minutes} onInput=${(event) => setMinutes(Number(event.target.value))} /> min</label>
-        <${Act} can=${can} path="show/hold" disabled=${!user} body=${() => ({ key: name, user, ttl: minutes * 60000, seats: ids("free") })}>Hold ${ids("free").length}</${Act}>
-        <${Act} can=${can} path="show/block" body=${() => ({ key: name, seats: ids("free") })}>Block ${ids("free").length}</${Act}>` : null}
-      ${ids("blocked").length ? html`<${Act} can=${can} path="show/unblock" body=${() => ({ key: name, seats: ids("blocked") })}>Unblock ${ids("blocked").length}</${Act}>` : null}
+        <${Act} can=${can} disabled=${!user} words=${() => ["SEAT.PICK", name, user, "TTL", minutes * 60000, "SEATS", ...counted("free")]}>Hold ${ids("free").length}</${Act}>
+        <${Act} can=${can} words=${() => ["SEAT.BLOCK", name, ...counted("free")]}>Block ${ids("free").length}</${Act}>` : null}
+      ${ids("blocked").length ? html`<${Act} can=${can} words=${() => ["SEAT.UNBLOCK", name, ...counted("blocked")]}>Unblock ${ids("blocked").length}</${Act}>` : null}
       ${tokens.map((token) => html`
-        <${Act} key=${`s${token}`} can=${can} path="show/confirm" body=${() => ({ key: name, token })}>Confirm ${token.slice(0, 14)}</${Act}>
-        <${Act} key=${`r${token}`} can=${can} path="show/release" ask=${`Release the hold ${token}?`} body=${() => ({ key: name, token })}>Release ${token.slice(0, 14)}</${Act}>`)}
-      ${sold.length ? html`<${Act} can=${can} tone="danger" path="show/refund" ask=${`Make ${sold.length} sold seats free again?`} body=${() => ({ key: name, seats: sold, order })}>Refund ${sold.length}</${Act}>` : null}
+        <${Act} key=${`s${token}`} can=${can} words=${() => ["SEAT.CONFIRM", name, token]}>Confirm ${token.slice(0, 14)}</${Act}>
+        <${Act} key=${`r${token}`} can=${can} ask=${`Release the hold ${token}?`} words=${() => ["SEAT.RELEASE", name, token]}>Release ${token.slice(0, 14)}</${Act}>`)}
+      ${sold.length ? html`<${Act} can=${can} tone="danger" ask=${`Make ${sold.length} sold seats free again?`}
+        words=${() => ["SEAT.REFUND", name, ...(order ? ["ORDER", order] : []), ...counted("sold")]}>Refund ${sold.length}</${Act}>` : null}
     </div>` : html`<p class="hint">Log in as an operator to hold, sell, refund or block these seats.</p>`}
   </${Panel}>`;
 }

@@ -1,6 +1,6 @@
 // A show: the seat map, counts, holds, events, and what an operator does with seats.
 import { html, useCallback, useEffect, useMemo, useRef, useState } from "../lib/ui.js";
-import { get } from "../lib/api.js";
+import { command } from "../lib/api.js";
 import { choose } from "../lib/address.js";
 import { KeyChoice, Trouble } from "../lib/parts.js";
 import { number, percent } from "../lib/format.js";
@@ -174,6 +174,12 @@ function Legend({ show, only, version }) {
   </div>`;
 }
 
+/** An order that does not exist has no seats. */
+const none = (error) => {
+  if (error.code !== "NOTFOUND") throw error;
+  return [];
+};
+
 /** Finds a seat, a token, the holds of a user, or the seats of an order. */
 function Search({ show, name, found }) {
   const [said, setSaid] = useState("");
@@ -189,8 +195,8 @@ function Search({ show, name, found }) {
       return;
     }
     try {
-      const answer = await get("show/find", { key: name, name: text });
-      const ids = [...answer.order, ...answer.holds.flatMap((hold) => hold.seats)];
+      const [holds, order] = await Promise.all([command("SEAT.HOLDS", name, text), command("SEAT.ORDER", name, text).catch(none)]);
+      const ids = [...order, ...holds.flatMap((hold) => hold.seats)];
       const seats = ids.map((id) => show.find(id)).filter((seat) => seat >= 0);
       setSaid(seats.length ? `${seats.length} seats of ${text}` : `nothing is known of ${text}`);
       if (seats.length) found(seats.slice(0, SELECTED));

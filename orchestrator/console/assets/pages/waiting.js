@@ -13,8 +13,8 @@ export function Waiting({ name, show, can, waiting, now }) {
     { name: "since", title: "Since", cell: (row) => time(row.since) },
     { name: "until", title: "Ends in", right: true, cell: (row) => span(row.until - now()) },
     { name: "token", title: "Token" },
-    ...(can ? [{ name: "act", title: "Action", of: () => "", cell: (row) => html`<${Act} can=${can} path="show/unwait" ask=${`Take ${row.user} off the waiting list?`}
-      body=${() => ({ key: name, token: row.token })}>Take off</${Act}>` }] : []),
+    ...(can ? [{ name: "act", title: "Action", of: () => "", cell: (row) => html`<${Act} can=${can} ask=${`Take ${row.user} off the waiting list?`}
+      words=${() => ["SEAT.UNWAIT", name, row.token]}>Take off</${Act}>` }] : []),
   ], [name, can]);
   const { items, more } = waiting;
   return html`<${Panel} title="Waiting list" wide id="waiting" extra=${html`<span class="hint">${more ? `the first ${number(items.length)}` : `${number(items.length)} waiting`}</span>`}>
@@ -27,10 +27,10 @@ export function Waiting({ name, show, can, waiting, now }) {
 function Join({ name, show }) {
   const [wanted, set] = useState({ user: "", count: 2, tier: "", hours: 2, minutes: 10, priority: 0 });
   const input = (field, more) => html`<input ...${more} value=${wanted[field]} onInput=${(event) => set({ ...wanted, [field]: event.target.value })} />`;
-  const body = () => ({
-    key: name, user: wanted.user, count: Number(wanted.count), tier: wanted.tier || null, ttl: Number(wanted.hours) * 3600000,
-    offer: Number(wanted.minutes) * 60000, priority: Number(wanted.priority),
-  });
+  const words = () => [
+    "SEAT.WAIT", name, wanted.user, wanted.count, "TTL", wanted.hours * 3600000, "OFFER", wanted.minutes * 60000,
+    ...(wanted.tier ? ["TIER", wanted.tier] : []), "PRIORITY", wanted.priority,
+  ];
   return html`<div class="acts form">
     <label>user ${input("user", { size: 12, maxlength: 256 })}</label>
     <label>seats ${input("count", { type: "number", min: 1, max: 100 })}</label>
@@ -39,7 +39,7 @@ function Join({ name, show }) {
     <label>waits ${input("hours", { type: "number", min: 1, max: 1000 })} h</label>
     <label>holds ${input("minutes", { type: "number", min: 1, max: 600 })} min</label>
     <label>priority ${input("priority", { type: "number" })}</label>
-    <${Act} can path="show/wait" disabled=${!wanted.user} body=${body}
+    <${Act} can disabled=${!wanted.user} words=${words}
       tell=${(result) => (result.state === "offered" ? `${wanted.user} has seats` : `${wanted.user} waits as number ${result.position}`)}>Serve or wait</${Act}>
   </div>`;
 }

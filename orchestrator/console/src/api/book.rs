@@ -1,170 +1,123 @@
-//! Books of accounts: accounts, proposed moves, and what an operator does with them.
+//! Imports of tables of accounts into a book.
 
-use allot_client::{BookStore, Record};
-use axum::extract::{Query, State};
-use axum::{Extension, Json};
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
-use utoipa::{IntoParams, ToSchema};
+use std::sync::Arc;
+use std::time::Duration;
 
-use super::action::{Answer, Done, act};
-use super::paging::page;
-use crate::operations::{Import, Imported};
+use allot_client::BookStore;
+use allot_tools::accounts::file;
+use allot_tools::accounts::import::{Difference, notify};
+use axum::http::StatusCode;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tracing::{info, warn};
+use utoipa::ToSchema;
+
+use super::declaration::{Action, AtKey};
 use crate::problem::Problem;
-use crate::security::Caller;
+use crate::shared::{Imported, LastImport};
 use crate::state::Console;
 
-/// Which accounts.
-#[derive(Deserialize, IntoParams)]
-pub(super) struct Which {
+/// Time limit for notifying the leader: a person waits for the answer.
+const NOTIFY_LIMIT: Duration = Duration::from_secs(2);
+
+/// A table of accounts to import.
+#[derive(Deserialize, ToSchema)]
+pub(super) struct Import {
     /// The key of the book.
     key: String,
-    /// Only accounts of this module.
-    module: Option<String>,
-    /// The cursor of the page before; 0, the default, for the first page.
+    /// The table (CSV), as `allot accounts import` reads it.
+    table: String,
+    /// Say what would change, and change nothing.
+    dry_run: bool,
+    /// Also delete accounts that the table does not have.
     #[serde(default)]
-    cursor: u64,
+    delete: bool,
+    /// Places of new modules for which the table names none.
+    #[serde(default = "one")]
+    instances: u32,
+    /// The `comparison` of a dry run. If table and book differ in another way by now, the import is refused, and changes
+    /// nothing.
+    seen: Option<String>,
 }
 
-/// A page of accounts.
-#[derive(Serialize, ToSchema)]
-pub(super) struct Accounts {
-    /// Cursor of the next page; 0 at the end.
-    next: u64,
-    #[schema(value_type = [Object])]
-    items: Vec<Value>,
+fn one() -> u32 {
+    1
 }
 
-/// A book.
-#[derive(Deserialize, ToSchema)]
-pub(super) struct Key {
-    /// The key of the book.
-    key: String,
+impl Action for Import {
+    /// More than a hundred thousand accounts.
+    const LONGEST: usize = 16 * 1024 * 1024;
+
+    fn target(&self) -> String {
+        format!("{}{}", self.key, if self.dry_run { " (dry run)" } else { "" })
+    }
 }
 
-/// A page of accounts, as `ACCOUNT.LIST` gives them.
-#[utoipa::path(get, path = "/api/v1/book/accounts", params(Which),
-    responses((status = 200, body = Accounts), (status = 404, body = Problem)))]
-pub(super) async fn accounts(
-    State(console): State<Console>,
-    Query(Which { key, module, cursor }): Query<Which>,
-) -> Result<Json<Accounts>, Problem> {
-    let ask = async |book: BookStore| book.page(cursor, module.as_deref()).await;
-    let (next, items) = console.sources.viewer.book(&key, ask).await?;
-    Ok(Json(Accounts { next, items: items.iter().map(Record::json).collect() }))
+pub(super) async fn last_import(
+    console: Arc<Console>,
+    AtKey { key }: AtKey,
+) -> Result<Option<LastImport>, Problem> {
+    Ok(console.imports.last(&key))
 }
 
-/// Which moves.
-#[derive(Deserialize, IntoParams)]
-pub(super) struct Proposed {
-    /// The key of the book.
-    key: String,
-    /// The cursor of the page before; 0, the default, for the first page.
-    #[serde(default)]
-    cursor: usize,
+pub(super) async fn import(console: Arc<Console>, wanted: Import) -> Result<Value, Problem> {
+    if wanted.dry_run {
+        return Ok(json!(compare_or_import(&console, &wanted).await?));
+    }
+    console.imports.begin(&wanted.key)?;
+    // A client that leaves ends this request, and not the import.
+    let import = tokio::spawn(async move {
+        let outcome = compare_or_import(&console, &wanted).await;
+        match &outcome {
+            Ok(imported) => info!(book = wanted.key, changes = imported.changes, "a table was imported"),
+            Err(problem) => warn!(book = wanted.key, code = problem.code(), "a table was not imported"),
+        }
+        console.imports.end(&wanted.key, &outcome);
+        outcome
+    });
+    match import.await {
+        Ok(outcome) => Ok(json!(outcome?)),
+        Err(fault) => Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", fault.to_string())),
+    }
 }
 
-/// A page of moves.
-#[derive(Serialize, ToSchema)]
-pub(super) struct Moves {
-    /// Cursor of the next page; 0 at the end.
-    next: usize,
-    /// How many moves there are in all.
-    count: usize,
-    #[schema(value_type = [Object])]
-    items: Vec<Value>,
-}
-
-/// The moves that a rebalance would make now.
-#[utoipa::path(get, path = "/api/v1/book/proposed", params(Proposed),
-    responses((status = 200, body = Moves), (status = 404, body = Problem)))]
-pub(super) async fn proposed(
-    State(console): State<Console>,
-    Query(Proposed { key, cursor }): Query<Proposed>,
-) -> Result<Json<Moves>, Problem> {
-    let moves =
-        console.sources.viewer.book(&key, async |book: BookStore| book.rebalance(true, None).await).await?;
-    let (next, items) = page(moves.iter().map(Record::json).collect(), cursor);
-    Ok(Json(Moves { next, count: moves.len(), items }))
-}
-
-/// An account.
-#[derive(Deserialize, ToSchema)]
-pub(super) struct Freeze {
-    key: String,
-    account: String,
-    /// Whether it can be used again.
-    #[serde(default)]
-    off: bool,
-}
-
-/// Records that the platform froze an account, or that it can be used again.
-#[utoipa::path(post, path = "/api/v1/book/freeze", request_body = Freeze,
-    responses((status = 200, body = Done), (status = 404, body = Problem)))]
-pub(super) async fn freeze(
-    State(console): State<Console>,
-    Extension(caller): Extension<Caller>,
-    Json(Freeze { key, account, off }): Json<Freeze>,
-) -> Answer {
-    let target = format!("{key} {account}{}", if off { " OFF" } else { "" });
-    act(&caller, "ACCOUNT.FREEZE", target, async {
-        let ask = async |book: BookStore| {
-            let mut command = book.begin("ACCOUNT.FREEZE");
-            command.arg(&account);
-            if off {
-                command.arg("OFF");
-            }
-            Ok(Record::read(book.ask(&command).await?)?.json())
-        };
-        Ok(console.operator.book(&key, ask).await?)
-    })
-    .await
-}
-
-/// Rebalances the projected use.
-#[utoipa::path(post, path = "/api/v1/book/rebalance", request_body = Key,
-    responses((status = 200, body = Done), (status = 409, body = Problem)))]
-pub(super) async fn rebalance(
-    State(console): State<Console>,
-    Extension(caller): Extension<Caller>,
-    Json(Key { key }): Json<Key>,
-) -> Answer {
-    act(&caller, "ACCOUNT.REBALANCE", key.clone(), async {
-        let ask = async |book: BookStore| book.rebalance(false, None).await;
-        let moves = console.operator.book(&key, ask).await?;
-        Ok(moves.iter().map(Record::json).collect::<Vec<_>>())
-    })
-    .await
-}
-
-/// A table of accounts for a book.
-#[derive(Deserialize, ToSchema)]
-pub(super) struct ImportInto {
-    key: String,
-    #[serde(flatten)]
-    wanted: Import,
-}
-
-/// Makes a book equal to a table of accounts, as `allot accounts import` does, or says what would change. The result is
-/// an [`Imported`].
-#[utoipa::path(post, path = "/api/v1/book/import", request_body = ImportInto,
-    responses((status = 200, body = Done), (status = 400, body = Problem), (status = 409, body = Problem)))]
-pub(super) async fn import(
-    State(console): State<Console>,
-    Extension(caller): Extension<Caller>,
-    Json(ImportInto { key, wanted }): Json<ImportInto>,
-) -> Answer {
-    let what = if wanted.dry_run { "import (dry run)" } else { "import" };
-    act(&caller, what, key.clone(), async {
-        let session = console.operator.session(&key).await?;
-        let book = BookStore::new(session.connection, &key);
-        let imported = console.operations.import(book, key.clone(), wanted).await;
-        let imported: Imported = imported.inspect_err(|error| {
-            if let Some(error) = error.downcast_ref::<allot_client::Error>() {
-                console.operator.drop_after(&key, error);
-            }
-        })?;
-        Ok(serde_json::to_value(imported).map_err(anyhow::Error::from)?)
-    })
-    .await
+async fn compare_or_import(console: &Console, wanted: &Import) -> Result<Imported, Problem> {
+    let Import { key, delete, .. } = wanted;
+    let contents = file::read(&wanted.table).map_err(|error| Problem::bad(format!("{error:#}")))?;
+    let file::Problems { first, count } = &contents.problems;
+    if *count > 0 {
+        return Err(Problem::bad(format!("{count} problems in the table: {}", first.join("; "))));
+    }
+    let compare = async |book: BookStore| Difference::from_book(&book, &contents, wanted.instances).await;
+    let difference = console.operator.ask(BookStore::new, key, compare).await?;
+    let mut imported = Imported {
+        lines: difference.lines(*delete),
+        changes: difference.changes(*delete),
+        applied: false,
+        comparison: difference.digest(*delete),
+        warning: None,
+    };
+    if wanted.dry_run {
+        return Ok(imported);
+    }
+    // Among the changes may be accounts to delete, which the operator has not seen.
+    if wanted.seen.as_ref().is_some_and(|seen| *seen != imported.comparison) {
+        let why = "the book has changed since the comparison, and nothing was imported; compare again";
+        return Err(Problem::conflict(why));
+    }
+    let apply = async |book: BookStore| difference.apply(&book, *delete, |_| ()).await;
+    imported.changes = console.operator.ask(BookStore::new, key, apply).await.map_err(|error| {
+        let part = "the import was interrupted, and a part of the changes may be made; repeat it";
+        Problem::from(error).after(part)
+    })?;
+    imported.applied = true;
+    if let Some(tasks) = console.tasks.as_ref().filter(|_| imported.changes > 0 && *key == console.keys.book)
+    {
+        // The changes are made: what fails from here on is no failure of the import.
+        let notified = notify(&tasks.coordinator, &console.keys.accounts_notify, NOTIFY_LIMIT).await;
+        imported.warning = notified.err().map(|error| {
+            format!("the book is changed, but its leader could not be notified ({error}); it notices the change soon")
+        });
+    }
+    Ok(imported)
 }

@@ -1,168 +1,101 @@
-//! The HTTP API: reads, actions, event streams, and the OpenAPI document that is generated from them.
+//! The HTTP API. Each endpoint is declared once, in [`routes`]: its route and its part of the OpenAPI document follow.
 
-mod action;
 mod book;
+mod command;
+mod declaration;
 mod events;
-mod paging;
 mod pool;
 mod realm;
 mod session;
 mod show;
 mod tasks;
-mod waiting;
 
-use axum::extract::DefaultBodyLimit;
-use axum::routing::{get, post};
-use axum::{Json, Router};
-use tower_http::limit::RequestBodyLimitLayer;
-use utoipa::OpenApi;
+use std::sync::Arc;
 
+use axum::Router;
+use axum::routing::{delete, get, post};
+use utoipa::openapi::HttpMethod::{Delete, Get, Post};
+
+use declaration::{Api, Endpoint, Nothing};
+
+use crate::problem::Problem;
+use crate::shared::FoundKey;
 use crate::state::Console;
 
-/// Longest body of a request, in bytes: some thousand seats.
-const BODY: usize = 256 * 1024;
-/// Longest table of accounts, in bytes: more than a hundred thousand accounts.
-const TABLE: usize = 16 * 1024 * 1024;
-
-/// The API. Its document is at `/api/v1/openapi.json`.
-#[derive(OpenApi)]
-#[openapi(
-    info(
-        title = "Allot console",
-        description = "What the pages of the console show, and what operators do there."
-    ),
-    paths(
-        session::show,
-        session::open,
-        session::close,
-        events::events,
-        events::keys,
-        show::map,
-        show::seats,
-        show::find,
-        show::hold,
-        show::release,
-        show::confirm,
-        show::refund,
-        show::block,
-        show::unblock,
-        waiting::waiting,
-        waiting::wait,
-        waiting::unwait,
-        realm::conferences,
-        realm::conference,
-        realm::plan,
-        realm::drain,
-        realm::undrain,
-        realm::move_conference,
-        realm::release,
-        realm::lift_guard,
-        pool::leases,
-        pool::numbers,
-        pool::hang_up,
-        pool::unregister,
-        pool::reconcile,
-        book::accounts,
-        book::proposed,
-        book::freeze,
-        book::rebalance,
-        tasks::history,
-        tasks::failures,
-        tasks::pause,
-        tasks::stop,
-        tasks::explain,
-        tasks::submit,
-        tasks::set,
-        tasks::retry,
-        tasks::reassign,
-        book::import,
-    )
-)]
-struct Document;
-
-async fn document() -> Json<utoipa::openapi::OpenApi> {
-    Json(Document::openapi())
-}
-
 /// All endpoints.
-pub(crate) fn routes() -> Router<Console> {
-    Router::new()
-        .route("/openapi.json", get(document))
-        .route("/session", get(session::show).post(session::open).delete(session::close))
-        .route("/events", get(events::events))
-        .route("/keys", get(events::keys))
-        .route("/show/map", get(show::map))
-        .route("/show/seats", get(show::seats))
-        .route("/show/find", get(show::find))
-        .route("/show/hold", post(show::hold))
-        .route("/show/release", post(show::release))
-        .route("/show/confirm", post(show::confirm))
-        .route("/show/refund", post(show::refund))
-        .route("/show/block", post(show::block))
-        .route("/show/unblock", post(show::unblock))
-        .route("/show/waiting", get(waiting::waiting))
-        .route("/show/wait", post(waiting::wait))
-        .route("/show/unwait", post(waiting::unwait))
-        .route("/realm/conferences", get(realm::conferences))
-        .route("/realm/conference", get(realm::conference))
-        .route("/realm/plan", get(realm::plan))
-        .route("/realm/drain", post(realm::drain))
-        .route("/realm/undrain", post(realm::undrain))
-        .route("/realm/move", post(realm::move_conference))
-        .route("/realm/release", post(realm::release))
-        .route("/realm/lift-guard", post(realm::lift_guard))
-        .route("/pool/leases", get(pool::leases))
-        .route("/pool/numbers", get(pool::numbers))
-        .route("/pool/hang-up", post(pool::hang_up))
-        .route("/pool/unregister", post(pool::unregister))
-        .route("/pool/reconcile", post(pool::reconcile))
-        .route("/book/accounts", get(book::accounts))
-        .route("/book/proposed", get(book::proposed))
-        .route("/book/freeze", post(book::freeze))
-        .route("/book/rebalance", post(book::rebalance))
-        .route("/compaction/history", get(tasks::history))
-        .route("/compaction/failures", get(tasks::failures))
-        .route("/compaction/pause", post(tasks::pause))
-        .route("/compaction/stop", post(tasks::stop))
-        .route("/compaction/explain", get(tasks::explain))
-        .route("/compaction/submit", post(tasks::submit))
-        .route("/compaction/set", post(tasks::set))
-        .route("/compaction/retry", post(tasks::retry))
-        .route("/compaction/reassign", post(tasks::reassign))
-        .layer(RequestBodyLimitLayer::new(BODY))
-        .merge(import_routes())
-        .fallback(unknown)
+pub(crate) fn routes() -> Router<Arc<Console>> {
+    let session = |summary| Endpoint::new(summary).answers::<session::Session>();
+    let mut api = Api::default();
+    api.add("/session", Get, session("What the caller may do."), get(session::show));
+    let login = session("Exchanges a token for a session cookie.").takes::<session::Login>();
+    api.add("/session", Post, login, post(session::open));
+    api.add("/session", Delete, session("Ends the session."), delete(session::close));
+    let events = Endpoint::new(
+        "Live events of a key, or of `overview`, `compaction` or `keys`, as Server-Sent Events.",
+    );
+    api.add("/events", Get, events.with::<events::Which>().streams(), get(events::events));
+    let command = Endpoint::new("Sends one command to Redis. The console sends only those that `GET` lists.");
+    let command = command.takes::<command::Wanted>().answers::<declaration::Done>();
+    api.add("/command", Post, command, post(command::run));
+    api.read("/command", "The commands that the console sends, and who may send them.", command::list);
+    api.read("/keys", "The keys that hold values of Allot, as of half a minute ago at most.", keys);
+    api.read("/show/map", "The map of a show. Changes that follow it come as events.", show::map);
+    api.read("/show/seats", "The records of seats, as `SEAT.GET` gives them.", show::seats);
+    api.read(
+        "/realm/plan",
+        "Which conferences wait and why, or where those of a unit would go, as of some seconds ago at most.",
+        realm::plan,
+    );
+    api.act("/realm/lift-guard", "Lifts the mass-failure guard.", realm::lift_guard);
+    api.read(
+        "/pool/numbers",
+        "A page of numbers, as `NUMPOOL.GET` gives them. With `state`, a page may be empty before the end.",
+        pool::numbers,
+    );
+    api.act(
+        "/book/import",
+        "Makes a book equal to a table of accounts, or says what would change. The import goes on if the client leaves.",
+        book::import,
+    );
+    api.read(
+        "/book/import",
+        "The last import into a book since the console has started; null if there is none.",
+        book::last_import,
+    );
+    api.read(
+        "/compaction/history",
+        "Tasks that have ended, from new to old: first those with nodes of their own, then the packed ones, a pack in \
+         each page.",
+        tasks::history,
+    );
+    api.read(
+        "/compaction/failures",
+        "All partitions that failed in the current or last round of a task, from old to new. The history has the last \
+         failures of a packed task.",
+        tasks::failures,
+    );
+    api.read("/compaction/explain", "Why a task does not run, or has not finished.", tasks::explain);
+    api.act("/compaction/pause", "Pauses a task, or lets it go on.", tasks::pause);
+    api.act("/compaction/stop", "Stops a task.", tasks::stop);
+    api.act("/compaction/submit", "Submits a task. The result is its id.", tasks::submit);
+    api.act(
+        "/compaction/set",
+        "Changes options of an unfinished task, for the subtasks that have not begun.",
+        tasks::set,
+    );
+    api.act("/compaction/retry", "Runs the failed partitions of a finished task again.", tasks::retry);
+    api.act(
+        "/compaction/reassign",
+        "Gives a task to another manager, or a waiting subtask to another worker. The result is the unit.",
+        tasks::reassign,
+    );
+    api.finish().fallback(unknown)
 }
 
-/// The endpoint whose body is a whole table.
-fn import_routes() -> Router<Console> {
-    Router::new()
-        .route("/book/import", post(book::import))
-        .layer((DefaultBodyLimit::disable(), RequestBodyLimitLayer::new(TABLE)))
+async fn unknown() -> Problem {
+    Problem::absent("there is no such endpoint; /api/v1/openapi.json lists all")
 }
 
-async fn unknown() -> crate::problem::Problem {
-    crate::problem::Problem::absent("there is no such endpoint; /api/v1/openapi.json lists all")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn document_names_every_route() {
-        let document = serde_json::to_value(Document::openapi()).unwrap();
-        let paths = document["paths"].as_object().unwrap();
-        let source = include_str!("mod.rs");
-        let routes: Vec<&str> = source
-            .lines()
-            .filter_map(|line| line.trim().strip_prefix(".route(\"")?.split('"').next())
-            .filter(|route| *route != "/openapi.json")
-            .collect();
-        assert!(routes.len() > 25, "{routes:?}");
-        for route in &routes {
-            assert!(paths.contains_key(&format!("/api/v1{route}")), "{route} is not in the document");
-        }
-        assert_eq!(paths.len(), routes.len());
-    }
+async fn keys(console: Arc<Console>, _: Nothing) -> Result<Vec<FoundKey>, Problem> {
+    Ok(console.key_list().await?)
 }

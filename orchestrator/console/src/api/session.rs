@@ -1,7 +1,10 @@
 //! Log in with a token, log out, and what a caller may do.
 
+use std::sync::Arc;
+
 use axum::extract::State;
-use axum::http::{StatusCode, header};
+use axum::extract::rejection::JsonRejection;
+use axum::http::{HeaderName, StatusCode, header};
 use axum::response::{AppendHeaders, IntoResponse};
 use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
@@ -30,42 +33,38 @@ fn session(console: &Console, access: Access) -> Json<Session> {
     Json(Session { access, tokens: console.guard.sessions.open_access() < Access::Operator })
 }
 
-/// What the caller may do.
-#[utoipa::path(get, path = "/api/v1/session", responses((status = 200, body = Session)))]
+fn cookie(console: &Console, id: Option<&str>) -> AppendHeaders<[(HeaderName, String); 1]> {
+    let is_secure = console.guard.settings.address().starts_with("https:");
+    AppendHeaders([(header::SET_COOKIE, session_cookie(id, is_secure))])
+}
+
 pub(super) async fn show(
-    State(console): State<Console>,
+    State(console): State<Arc<Console>>,
     Extension(caller): Extension<Caller>,
 ) -> Json<Session> {
     session(&console, caller.access)
 }
 
-/// Exchanges a token for a session cookie.
-#[utoipa::path(post, path = "/api/v1/session", request_body = Login,
-    responses((status = 200, body = Session), (status = 401, body = Problem)))]
 pub(super) async fn open(
-    State(console): State<Console>,
+    State(console): State<Arc<Console>>,
     Extension(caller): Extension<Caller>,
-    Json(login): Json<Login>,
+    login: Result<Json<Login>, JsonRejection>,
 ) -> Result<impl IntoResponse, Problem> {
-    let Some(access) = console.guard.sessions.token_access(&login.token) else {
+    let Some(access) = console.guard.sessions.token_access(&login?.token) else {
         warn!(peer = %caller.peer, "a wrong token was given to the console");
         return Err(Problem::new(StatusCode::UNAUTHORIZED, "wrong-token", "this token is not known"));
     };
     let id = console.guard.sessions.open(access);
     info!(peer = %caller.peer, session = id.get(..8), ?access, "logged in");
-    let cookie = session_cookie(Some(&id), console.guard.settings.address().starts_with("https:"));
-    Ok((AppendHeaders([(header::SET_COOKIE, cookie)]), session(&console, access)))
+    Ok((cookie(&console, Some(&id)), session(&console, access)))
 }
 
-/// Ends the session.
-#[utoipa::path(delete, path = "/api/v1/session", responses((status = 200, body = Session)))]
 pub(super) async fn close(
-    State(console): State<Console>,
+    State(console): State<Arc<Console>>,
     Extension(caller): Extension<Caller>,
 ) -> impl IntoResponse {
     if let Some(id) = &caller.session {
         console.guard.sessions.close(id);
     }
-    let cookie = session_cookie(None, console.guard.settings.address().starts_with("https:"));
-    (AppendHeaders([(header::SET_COOKIE, cookie)]), session(&console, console.guard.sessions.open_access()))
+    (cookie(&console, None), session(&console, console.guard.sessions.open_access()))
 }

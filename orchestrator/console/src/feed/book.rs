@@ -1,22 +1,22 @@
 //! The reader of a book of accounts: departments, modules and instances with their use, and accounts in transit.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use allot_client::{BookStore, Record};
-use redis::cmd;
 use serde::Serialize;
 use serde_json::Value as Json;
 
-use super::channel::{Feed, Message, Reader};
+use super::events::server_clock;
+use super::reader::Reader;
+use crate::channel::{Feed, Message};
 use crate::problem::Problem;
-use crate::sources::Sources;
+use crate::state::Console;
 
 /// Interval of reads.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// A book, as its page shows it. Records have the fields of the commands that gave them.
-#[derive(Serialize, PartialEq)]
+#[derive(Serialize)]
 struct State {
     /// The server's clock in milliseconds since 1970.
     now: u64,
@@ -34,28 +34,19 @@ struct State {
     more: bool,
 }
 
-pub(super) struct Book {
-    sources: Arc<Sources>,
-    key: String,
-}
-
-impl Book {
-    pub(super) fn new(sources: Arc<Sources>, key: String) -> Self {
-        Self { sources, key }
-    }
-}
+pub(super) struct Book;
 
 fn json(records: &[Record]) -> Vec<Json> {
     records.iter().map(Record::json).collect()
 }
 
 impl Reader for Book {
-    async fn read(&mut self, feed: &Feed) -> Result<Duration, Problem> {
+    async fn read(&mut self, console: &Console, key: &str, feed: &Feed) -> Result<Duration, Problem> {
         let read = async |book: BookStore| {
-            let (seconds, microseconds): (u64, u64) = book.ask(&cmd("TIME")).await?;
+            let now = server_clock(&book).await?;
             let (next, accounts) = book.page(0, None).await?;
             Ok(State {
-                now: seconds * 1000 + microseconds / 1000,
+                now,
                 book: book.info().await?.json(),
                 departments: json(&book.usage("department").await?),
                 usage: json(&book.usage("module").await?),
@@ -64,7 +55,7 @@ impl Reader for Book {
                 more: next != 0,
             })
         };
-        let state = self.sources.viewer.book(&self.key, read).await?;
+        let state = console.viewer.ask(BookStore::new, key, read).await?;
         feed.send_state(Message::new("state", &state));
         Ok(PAUSE)
     }

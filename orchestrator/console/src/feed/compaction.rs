@@ -1,20 +1,27 @@
-//! The reader of compaction: unfinished tasks with their partitions, and the units that run them.
+//! The reader of compaction: unfinished tasks with their partitions, and the units that run them. A task that has ended is
+//! read once, and not again before something in the directory of all tasks changes, so the cost of a read depends on the
+//! number of unfinished tasks.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
-use allot_compaction::node::follow;
+use allot_compaction::Fault;
+use allot_compaction::ids::TaskId;
+use allot_compaction::node::NodeInfo;
+use allot_compaction::task::{Failure, MainTask};
+use allot_compaction::task_store::{Found, TaskStore};
+use allot_coordination::Version;
 use allot_runtime::time::now_ms;
 use serde::Serialize;
+use tokio::time::timeout;
 
-use super::channel::{Feed, Message, Reader};
-use super::live_tasks::LiveTasks;
 use super::partition_grid::{PartitionGrid, Partitions};
 use super::points::Points;
+use super::reader::Reader;
+use crate::channel::{Feed, Message};
 use crate::problem::Problem;
-use crate::sources::Sources;
-use crate::task_view::{FailureView, TaskView};
+use crate::state::Console;
+use crate::task_view::TaskView;
 
 /// Interval of reads.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -25,11 +32,9 @@ const TASKS: usize = 500;
 #[derive(Serialize)]
 struct Unit {
     node: String,
-    pc: String,
-    slots: u32,
     monitor: bool,
-    started: u64,
-    version: String,
+    #[serde(flatten)]
+    info: NodeInfo,
 }
 
 /// Compaction, as its page shows it.
@@ -46,8 +51,77 @@ struct State<'a> {
     points: &'a Points<[f64; 2]>,
 }
 
+/// The unfinished tasks, and what went on since the read before.
+#[derive(Default)]
+struct LiveTasks {
+    /// The unfinished tasks, from old to new.
+    tasks: Vec<Found<MainTask>>,
+    /// The tasks that have ended and have nodes of their own.
+    over: BTreeSet<TaskId>,
+    /// The version of the directory of all tasks. Each submission and each retry changes it.
+    version: Option<Version>,
+    /// Grows when a task ends, and with each submission and retry.
+    ends: u64,
+    /// For each unfinished task, the ended subtasks of all its rounds, and the sums of its runners' results.
+    counted: HashMap<TaskId, Counted>,
+    /// Subtasks that ended, and bytes that were compacted, a second.
+    points: Points<[f64; 2]>,
+}
+
+/// What a task has done until now.
+#[derive(Clone, Copy, Default)]
+struct Counted {
+    subtasks: u64,
+    bytes: f64,
+}
+
+impl Counted {
+    /// The example runners report the size of a partition before its compaction under this name.
+    const BYTES: &str = "before";
+
+    fn of(task: &MainTask) -> Self {
+        let bytes = task.sums.get(Self::BYTES).copied().unwrap_or_default();
+        Self { subtasks: task.grand_total().all(), bytes }
+    }
+}
+
+impl LiveTasks {
+    /// Reads the tasks that may have changed. `now` is in milliseconds since 1970.
+    async fn read(&mut self, store: &TaskStore, now: u64) -> Result<(), Fault> {
+        let scheduler = store.paths.scheduler();
+        // The version is read first: a retry between the two reads is seen by the next read.
+        let version = store.tree.get(&scheduler).await?.map(|node| node.version);
+        if version != self.version {
+            self.over.clear();
+            self.version = version;
+            // A retried task may have ended again before it was seen to run.
+            self.ends += 1;
+        }
+        let names = store.children(&scheduler).await?;
+        let ids: BTreeSet<TaskId> = names.iter().filter_map(|name| name.parse().ok()).collect();
+        self.over.retain(|id| ids.contains(id));
+        let wanted: Vec<TaskId> = ids.difference(&self.over).copied().collect();
+        let (over, live): (Vec<_>, Vec<_>) =
+            store.mains_of(&wanted).await?.into_iter().partition(|main| main.task.state.is_over());
+        let mut done = Counted::default();
+        for main in over.iter().chain(&live) {
+            if let Some(before) = self.counted.get(&main.id) {
+                let after = Counted::of(&main.task);
+                done.subtasks += after.subtasks.saturating_sub(before.subtasks);
+                done.bytes += (after.bytes - before.bytes).max(0.0);
+            }
+        }
+        self.ends += over.iter().filter(|main| self.counted.contains_key(&main.id)).count() as u64;
+        self.over.extend(over.iter().map(|main| main.id));
+        self.counted = live.iter().map(|main| (main.id, Counted::of(&main.task))).collect();
+        self.tasks = live;
+        self.points.add_rates(now, [done.subtasks as f64, done.bytes]);
+        Ok(())
+    }
+}
+
+#[derive(Default)]
 pub(super) struct Tasks {
-    sources: Arc<Sources>,
     live: LiveTasks,
     grid: PartitionGrid,
     /// The partitions that all listeners have.
@@ -55,10 +129,6 @@ pub(super) struct Tasks {
 }
 
 impl Tasks {
-    pub(super) fn new(sources: Arc<Sources>) -> Self {
-        Self { sources, live: LiveTasks::default(), grid: PartitionGrid::default(), sent: None }
-    }
-
     /// Sends all partitions, or those that have changed.
     fn send_partitions(&mut self, partitions: Partitions, feed: &Feed) {
         let whole = || Message::new("partitions", &partitions);
@@ -72,36 +142,28 @@ impl Tasks {
 }
 
 impl Reader for Tasks {
-    async fn read(&mut self, feed: &Feed) -> Result<Duration, Problem> {
-        let sources = Arc::clone(&self.sources);
-        let Some(store) = &sources.tasks else {
+    async fn read(&mut self, console: &Console, _: &str, feed: &Feed) -> Result<Duration, Problem> {
+        let Some(client) = &console.tasks else {
             return Err(Problem::absent("no ZooKeeper is configured: set zookeeper.servers"));
         };
-        let now = now_ms();
+        let (store, now) = (&client.store, now_ms());
         self.live.read(store, now).await?;
         let partitions = self.grid.read(store, &self.live.tasks).await?;
         self.send_partitions(partitions, feed);
-        let monitor = self.sources.process.coordinator.leader(&store.paths.election()).await?;
-        let mut units = follow(&self.sources.process.coordinator, &store.paths.nodes());
-        let units = match tokio::time::timeout(PAUSE, units.wait_for(|units| units.current)).await {
-            Ok(Ok(units)) => units.live.clone(),
+        let monitor = client.monitor().await?;
+        // Units that cannot be read are no reason to show no tasks.
+        let units = match timeout(PAUSE, client.units()).await {
+            Ok(Ok(units)) => units.live,
             _ => BTreeMap::new(),
         };
-        let unit = |(node, info): (String, allot_compaction::node::NodeInfo)| Unit {
-            monitor: monitor.as_ref() == Some(&node),
-            node,
-            pc: info.pc,
-            slots: info.slots,
-            started: info.started,
-            version: info.version,
-        };
+        let unit = |(node, info)| Unit { monitor: monitor.as_ref() == Some(&node), node, info };
         let tasks = &self.live.tasks;
         let newest = tasks.get(tasks.len().saturating_sub(TASKS)..).unwrap_or_default();
         // Failures change seldom, and have the output of runners: they are not sent with every state.
-        let failures: BTreeMap<&str, Vec<FailureView>> = newest
+        let failures: BTreeMap<&str, &[Failure]> = newest
             .iter()
             .filter(|main| !main.task.failures.is_empty())
-            .map(|main| (main.task.id.as_str(), FailureView::list(&main.task)))
+            .map(|main| (main.task.id.as_str(), main.task.failures.as_slice()))
             .collect();
         feed.send_kept(Message::new("failures", &failures));
         let state = State {

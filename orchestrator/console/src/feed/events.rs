@@ -1,9 +1,10 @@
-//! The newest entries of an event stream, for the lists of events on the pages.
+//! The newest entries of an event stream, for the lists of events on the pages, and the clock of their server.
+
+use std::collections::BTreeMap;
 
 use allot_client::{Error, Keyed, streams};
 use redis::{Value, cmd};
 use serde::Serialize;
-use std::collections::BTreeMap;
 
 /// Longest value of a field in the list; a page shows one line for an event.
 const LONGEST: usize = 200;
@@ -52,4 +53,10 @@ pub(super) async fn newest_events(keyed: &Keyed, key: &str, count: usize) -> Res
         Event { id: entry.id, fields }
     };
     Ok(entries.into_iter().map(event).collect())
+}
+
+/// The clock of the server in milliseconds since 1970.
+pub(super) async fn server_clock(keyed: &Keyed) -> Result<u64, Error> {
+    let (seconds, microseconds): (u64, u64) = keyed.ask(&cmd("TIME")).await?;
+    Ok(seconds * 1000 + microseconds / 1000)
 }

@@ -21,7 +21,7 @@ pub(super) struct Point<T> {
 pub(super) struct Points<T>(VecDeque<Point<T>>);
 
 impl<T> Points<T> {
-    fn add(&mut self, at: u64, value: T) {
+    pub(super) fn add(&mut self, at: u64, value: T) {
         if self.0.len() >= POINTS {
             self.0.pop_front();
         }

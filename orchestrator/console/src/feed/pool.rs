@@ -1,7 +1,5 @@
 //! The reader of a pool of numbers: its totals, and how they moved while somebody looked.
 
-use std::collections::VecDeque;
-use std::sync::Arc;
 use std::time::Duration;
 
 use allot_client::{Error, NumberStore, Record};
@@ -9,18 +7,16 @@ use serde::Serialize;
 use serde_json::Value as Json;
 use tokio::time::Instant;
 
-use super::channel::{Feed, Message, Reader};
-use super::denied::Denied;
-use crate::numbers::number_page;
+use super::points::Points;
+use super::reader::Reader;
+use crate::channel::{Feed, Message};
 use crate::problem::Problem;
-use crate::sources::Sources;
+use crate::state::Console;
 
 /// Interval of reads.
 const PAUSE: Duration = Duration::from_secs(1);
 /// Interval at which the lists of free and resting numbers are read: each read sends a command for each number.
 const LISTS_PAUSE: Duration = Duration::from_secs(5);
-/// Points of the chart: fifteen minutes.
-const POINTS: usize = 900;
 /// Live calls that are read for the table by switch.
 const LEASES: u32 = 1000;
 
@@ -114,10 +110,8 @@ impl Idle {
 }
 
 /// The counts of a pool at one instant. Each number is in one of them.
-#[derive(Serialize, Clone)]
-struct Point {
-    /// Milliseconds since 1970.
-    at: i64,
+#[derive(Serialize, Default)]
+struct Counts {
     /// Numbers that can be called.
     free: u64,
     busy: u64,
@@ -137,62 +131,79 @@ struct State<'a> {
     /// `NUMPOOL.INFO`.
     info: Json,
     /// Live calls, the longest first; at most [`LEASES`].
-    leases: &'a [Json],
+    leases: Vec<Json>,
     /// Whether there are further live calls.
     more: bool,
-    points: &'a VecDeque<Point>,
+    points: &'a Points<Counts>,
 }
 
+#[derive(Default)]
 pub(super) struct Pool {
-    sources: Arc<Sources>,
-    key: String,
-    points: VecDeque<Point>,
+    points: Points<Counts>,
     /// When the lists of free and resting numbers were read last.
     listed: Option<Instant>,
-    denied: Denied,
-}
-
-impl Pool {
-    pub(super) fn new(sources: Arc<Sources>, key: String) -> Self {
-        Self { sources, key, points: VecDeque::new(), listed: None, denied: Denied::default() }
-    }
 }
 
 impl Reader for Pool {
-    async fn read(&mut self, feed: &Feed) -> Result<Duration, Problem> {
+    async fn read(&mut self, console: &Console, key: &str, feed: &Feed) -> Result<Duration, Problem> {
         let read = async |pool: NumberStore| {
             let info = Record::read(pool.ask(&pool.begin("NUMPOOL.INFO")).await?)?;
             let (next, leases) = pool.lease_records(0, LEASES).await?;
             Ok((info, pool.info().await?, next, leases, pool.clock().await?))
         };
-        let (info, totals, next, leases, now) = self.sources.viewer.pool(&self.key, read).await?;
-        if self.points.len() >= POINTS {
-            self.points.pop_front();
-        }
+        let (info, totals, next, leases, now) = console.viewer.ask(NumberStore::new, key, read).await?;
         let (busy, barred) = (totals.busy_up + totals.busy_down, totals.limited + totals.quarantined);
         // Resting numbers are among the idle; those that are not registered are counted as resting.
         let free = totals.idle_up.saturating_sub(totals.cooling + barred);
-        self.points.push_back(Point {
-            at: now,
+        let counts = Counts {
             free,
             busy,
             cooling: totals.cooling,
             barred,
             absent: totals.total.saturating_sub(busy + totals.cooling + barred + free),
             waiting: totals.waiting,
-        });
-        let leases: Vec<Json> = leases.iter().map(Record::json).collect();
-        let state = State { now, info: info.json(), leases: &leases, more: next != 0, points: &self.points };
+        };
+        self.points.add(now as u64, counts);
+        let leases = leases.iter().map(Record::json).collect();
+        let state = State { now, info: info.json(), leases, more: next != 0, points: &self.points };
         feed.send_state(Message::new("state", &state));
         if self.listed.is_some_and(|listed| listed.elapsed() < LISTS_PAUSE) {
             return Ok(PAUSE);
         }
         self.listed = Some(Instant::now());
         let read = async |pool: NumberStore| number_page(&pool, 0, EXAMINED, None).await;
-        let read = self.sources.viewer.pool(&self.key, read);
-        if let Some((next, records)) = self.denied.ask("numbers", read).await? {
+        let read = console.viewer.ask(NumberStore::new, key, read);
+        let read = console.viewer.ask_if_permitted(format!("numbers of {key}"), read);
+        if let Some((next, records)) = read.await? {
             feed.send_kept(Message::new("numbers", &Idle::of(&records, next != 0)?));
         }
         Ok(PAUSE)
     }
+}
+
+/// Numbers from a cursor on, with their records, and the next cursor, 0 at the end: examines `count` numbers of the pool,
+/// and takes those in this state of `NUMPOOL.SCAN`.
+pub(crate) async fn number_page(
+    pool: &NumberStore,
+    cursor: u32,
+    count: u32,
+    state: Option<&str>,
+) -> Result<(u32, Vec<Record>), Error> {
+    let mut scan = pool.begin("NUMPOOL.SCAN");
+    scan.arg(cursor);
+    if let Some(state) = state {
+        scan.arg("STATE").arg(state);
+    }
+    let (next, numbers): (u32, Vec<Vec<u8>>) = pool.ask(scan.arg("COUNT").arg(count)).await?;
+    let request = |number: Vec<u8>| pool.begin("NUMPOOL.GET").arg(number).clone();
+    let mut records = Vec::new();
+    for reply in pool.ask_all(numbers.into_iter().map(request).collect()).await? {
+        match reply {
+            Ok(record) => records.push(Record::read(record)?),
+            // The number was deleted after the scan.
+            Err(error) if error.code() == Some("NOTFOUND") => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok((next, records))
 }

@@ -1,7 +1,6 @@
 //! The reader of a realm: units, conferences, totals, the mass-failure guard, the newest events, and whether the realm
 //! could lose any one unit.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use allot_client::{Error, RealmStore, Record};
@@ -10,12 +9,11 @@ use serde::Serialize;
 use serde_json::Value as Json;
 use tokio::time::Instant;
 
-use super::channel::{Feed, Message, Reader};
-use super::denied::Denied;
-use super::events::{Event, newest_events};
-use super::mass_failure_guard::read_guard;
+use super::events::{Event, newest_events, server_clock};
+use super::reader::Reader;
+use crate::channel::{Feed, Message};
 use crate::problem::Problem;
-use crate::sources::Sources;
+use crate::state::Console;
 
 /// Interval at which the event stream is asked for news.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -58,42 +56,35 @@ struct Survey {
     due: Option<Instant>,
 }
 
+#[derive(Default)]
 pub(super) struct Realm {
-    sources: Arc<Sources>,
-    key: String,
     newest: Option<String>,
     read: Option<Instant>,
     /// How many conferences waited for recovery at the last read.
     pending: u64,
     survey: Survey,
-    denied: Denied,
 }
 
 impl Realm {
-    pub(super) fn new(sources: Arc<Sources>, key: String) -> Self {
-        let (survey, denied) = (Survey::default(), Denied::default());
-        Self { sources, key, newest: None, read: None, pending: 0, survey, denied }
-    }
-
-    async fn read_once(&mut self, realm: &RealmStore) -> Result<Option<State>, Error> {
-        let events = newest_events(realm, &self.key, EVENTS).await?;
+    async fn read_once(&mut self, realm: &RealmStore, key: &str) -> Result<Option<State>, Error> {
+        let events = newest_events(realm, key, EVENTS).await?;
         let newest = events.first().map(|event| event.id.clone());
         let is_new = newest != self.newest;
         if !is_new && self.read.is_some_and(|read| read.elapsed() < INTERVAL) {
             return Ok(None);
         }
-        let (seconds, microseconds): (u64, u64) = realm.ask(&cmd("TIME")).await?;
+        let now = server_clock(realm).await?;
         let units = realm.unit_records().await?;
         let (next, conferences) = realm.conference_page(0, LISTED, None, None).await?;
         let stat = realm.stat().await?;
         self.pending = stat.get("pending")?;
         let state = State {
-            now: seconds * 1000 + microseconds / 1000,
+            now,
             units: units.iter().map(Record::json).collect(),
             stat: stat.json(),
             conferences: conferences.iter().map(Record::json).collect(),
             more: next != 0,
-            guard: read_guard(realm).await?,
+            guard: mass_failure_guard(realm).await?,
             events,
         };
         (self.newest, self.read) = (newest, Some(Instant::now()));
@@ -102,13 +93,14 @@ impl Realm {
 
     /// Asks for the next part of the survey, if its time has come. Pending conferences would be considered again for each
     /// unit, so there is no survey while some wait.
-    async fn survey(&mut self, feed: &Feed) -> Result<(), Problem> {
+    async fn survey(&mut self, console: &Console, key: &str, feed: &Feed) -> Result<(), Problem> {
         if self.pending > 0 || self.survey.due.is_some_and(|due| Instant::now() < due) {
             return Ok(());
         }
         let cursor = self.survey.cursor;
-        let ask = self.sources.viewer.realm(&self.key, async |realm| realm.loss_page(cursor).await);
-        let (next, units) = self.denied.ask("losses", ask).await?.unwrap_or_default();
+        let ask = console.viewer.ask(RealmStore::new, key, async |realm| realm.loss_page(cursor).await);
+        let losses = console.viewer.ask_if_permitted(format!("losses of {key}"), ask);
+        let (next, units) = losses.await?.unwrap_or_default();
         self.survey.found.extend(units.iter().map(|unit| (unit.text("cmu"), unit.json())));
         self.survey.cursor = next;
         let pause = if next == 0 {
@@ -123,16 +115,24 @@ impl Realm {
 }
 
 impl Reader for Realm {
-    async fn read(&mut self, feed: &Feed) -> Result<Duration, Problem> {
-        let (sources, key) = (Arc::clone(&self.sources), self.key.clone());
-        let read = sources.viewer.realm(&key, async |realm| self.read_once(&realm).await).await;
+    async fn read(&mut self, console: &Console, key: &str, feed: &Feed) -> Result<Duration, Problem> {
+        let read = async |realm: RealmStore| self.read_once(&realm, key).await;
+        let read = console.viewer.ask(RealmStore::new, key, read).await;
         if read.is_err() {
             (self.newest, self.read) = (None, None);
         }
         if let Some(state) = read? {
             feed.send_state(Message::new("state", &state));
         }
-        self.survey(feed).await?;
+        self.survey(console, key, feed).await?;
         Ok(PAUSE)
     }
+}
+
+/// The state of the mass-failure guard, as the scheduler writes it; `None` if the guard does not hold.
+pub(super) async fn mass_failure_guard(realm: &RealmStore) -> Result<Option<Json>, Error> {
+    let fields: Vec<(String, String)> = realm.ask(cmd("HGETALL").arg(realm.stream("guard"))).await?;
+    let guard: serde_json::Map<String, Json> =
+        fields.into_iter().map(|(name, value)| (name, value.into())).collect();
+    Ok(guard.contains_key("since").then(|| guard.into()))
 }

@@ -7,18 +7,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use allot_client::{ListFilter, Listed, Record, SeatStore};
+use allot_client::{Error, ListFilter, Listed, Record, SeatStore};
 use redis::Value;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
-use super::channel::{Feed, Message, Reader};
-use super::denied::Denied;
 use super::events::newest_events;
-use super::snapshot::ShowSnapshot;
+use super::reader::Reader;
+use crate::channel::{Feed, Message, ShowSnapshot};
 use crate::problem::Problem;
-use crate::sources::Sources;
+use crate::state::Console;
 
 /// Shortest time between two reads of a show.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -73,8 +72,8 @@ struct Waiting {
     more: bool,
 }
 
+#[derive(Default)]
 pub(super) struct Show {
-    sources: Arc<Sources>,
     key: String,
     plan: Option<(Arc<RawValue>, Plan, Instant)>,
     /// Id of the newest event when the map was read.
@@ -83,30 +82,15 @@ pub(super) struct Show {
     seq: u64,
     /// When the waiting list was read.
     waiting_read: Option<Instant>,
-    denied: Denied,
     /// When listeners were told the number of the state.
     told: Option<(u64, Instant)>,
 }
 
 impl Show {
-    pub(super) fn new(sources: Arc<Sources>, key: String) -> Self {
-        Self {
-            sources,
-            key,
-            plan: None,
-            newest: None,
-            last: None,
-            seq: 0,
-            waiting_read: None,
-            denied: Denied::default(),
-            told: None,
-        }
-    }
-
     /// Reads the plan. Returns whether it differs from the one that the browsers have.
-    async fn read_plan(&mut self, show: &SeatStore) -> Result<bool, allot_client::Error> {
+    async fn read_plan(&mut self, show: &SeatStore) -> Result<bool, Error> {
         let text: String = show.ask(&show.begin("SEAT.PLAN")).await?;
-        let odd = |error: serde_json::Error| allot_client::Error::Shape(format!("SEAT.PLAN: {error}"));
+        let odd = |error: serde_json::Error| Error::Shape(format!("SEAT.PLAN: {error}"));
         let differs = self.plan.as_ref().is_none_or(|(plan, ..)| plan.get() != text);
         if differs {
             let plan: Plan = serde_json::from_str(&text).map_err(odd)?;
@@ -119,7 +103,7 @@ impl Show {
     }
 
     /// Reads the newest events. Returns whether the map may have changed since it was read.
-    async fn read_events(&mut self, show: &SeatStore, feed: &Feed) -> Result<bool, allot_client::Error> {
+    async fn read_events(&mut self, show: &SeatStore, feed: &Feed) -> Result<bool, Error> {
         let entries = newest_events(show, &self.key, EVENTS).await?;
         let newest = entries.first().map(|entry| entry.id.clone());
         let changed = newest.is_none() || newest != self.newest;
@@ -139,13 +123,14 @@ impl Show {
     }
 
     /// Reads the waiting list, and sends it if it has changed. A user of Redis that may not list waits sends none.
-    async fn read_waiting(&mut self, show: &SeatStore, feed: &Feed) -> Result<(), allot_client::Error> {
+    async fn read_waiting(&mut self, console: &Console, show: &SeatStore, feed: &Feed) -> Result<(), Error> {
         if self.waiting_read.is_some_and(|read| read.elapsed() < WAITING_INTERVAL) {
             return Ok(());
         }
         let filter = ListFilter::default();
         let request = show.list(Listed::Waiting, &filter, 0, WAITING);
-        if let Some((items, next)) = self.denied.ask("SEAT.LIST", request).await? {
+        let request = console.viewer.ask_if_permitted(format!("waiting list of {}", self.key), request);
+        if let Some((items, next)) = request.await? {
             let items = items.iter().map(Record::json).collect();
             feed.send_kept(Message::new("waiting", &Waiting { items, more: next != 0 }));
         }
@@ -153,7 +138,7 @@ impl Show {
         Ok(())
     }
 
-    async fn read_map(&self, show: &SeatStore) -> Result<(Vec<Vec<String>>, u64), allot_client::Error> {
+    async fn read_map(&self, show: &SeatStore) -> Result<(Vec<Vec<String>>, u64), Error> {
         let areas = self.plan.as_ref().map_or(&[][..], |(_, plan, _)| &plan.areas);
         let mut pipe = redis::pipe();
         // One step: a seat that moves between areas is seen in one of them.
@@ -163,9 +148,9 @@ impl Show {
         }
         let mut replies = show.ask_pipe::<Vec<Value>>(&pipe).await?.into_iter();
         let now = replies.next().map_or(Ok(0), clock)?;
-        let rows = |value: Value| -> Result<Vec<String>, allot_client::Error> {
-            let rows: Vec<(String, String)> = redis::from_redis_value(value)
-                .map_err(|error| allot_client::Error::Shape(format!("SEAT.MAP: {error}")))?;
+        let rows = |value: Value| -> Result<Vec<String>, Error> {
+            let rows: Vec<(String, String)> =
+                redis::from_redis_value(value).map_err(|error| Error::Shape(format!("SEAT.MAP: {error}")))?;
             Ok(rows.into_iter().map(|(_, seats)| seats).collect())
         };
         Ok((replies.map(rows).collect::<Result<_, _>>()?, now))
@@ -234,11 +219,11 @@ impl Changes {
 }
 
 impl Reader for Show {
-    async fn read(&mut self, feed: &Feed) -> Result<Duration, Problem> {
-        let sources = Arc::clone(&self.sources);
-        let key = self.key.clone();
+    async fn read(&mut self, console: &Console, key: &str, feed: &Feed) -> Result<Duration, Problem> {
         let began = Instant::now();
-        let read = sources.viewer.show(&key, async |show| self.read_once(&show, feed).await).await;
+        key.clone_into(&mut self.key);
+        let read = async |show: SeatStore| self.read_once(console, &show, feed).await;
+        let read = console.viewer.ask(SeatStore::new, key, read).await;
         if read.is_err() {
             // What was read before may be of another server. The next read that succeeds ends the trouble.
             (self.newest, self.plan, self.told) = (None, None, None);
@@ -249,11 +234,11 @@ impl Reader for Show {
 }
 
 impl Show {
-    async fn read_once(&mut self, show: &SeatStore, feed: &Feed) -> Result<(), allot_client::Error> {
+    async fn read_once(&mut self, console: &Console, show: &SeatStore, feed: &Feed) -> Result<(), Error> {
         let mut replanned = self.plan.is_none() && self.read_plan(show).await?;
         // Events are read before the map: what changes in between is in the map, or in the events of the next read.
         let has_events = self.plan.as_ref().is_some_and(|(_, plan, _)| plan.events > 0);
-        self.read_waiting(show, feed).await?;
+        self.read_waiting(console, show, feed).await?;
         if has_events && !self.read_events(show, feed).await? && self.last.is_some() && !replanned {
             return Ok(());
         }
@@ -297,8 +282,8 @@ impl Show {
 }
 
 /// The reply of `TIME` in milliseconds since 1970.
-fn clock(value: Value) -> Result<u64, allot_client::Error> {
-    let (seconds, microseconds): (u64, u64) = redis::from_redis_value(value)
-        .map_err(|error| allot_client::Error::Shape(format!("TIME: {error}")))?;
+fn clock(value: Value) -> Result<u64, Error> {
+    let (seconds, microseconds): (u64, u64) =
+        redis::from_redis_value(value).map_err(|error| Error::Shape(format!("TIME: {error}")))?;
     Ok(seconds * 1000 + microseconds / 1000)
 }

@@ -52,9 +52,9 @@ pub(crate) async fn check_caller(
     let peer = peer.unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], 0)));
     let (access, session) = access(&guard, headers);
     let path = request.uri().path();
-    // Files of the page and logging in need no access; everything else under /api/ does.
+    // Files of the page and logging in need no access; everything else under /api/ does. Each command has its own.
     let is_open = !path.starts_with("/api/") || path == "/api/v1/session";
-    let needed = if reads { Access::Viewer } else { Access::Operator };
+    let needed = if reads || path == "/api/v1/command" { Access::Viewer } else { Access::Operator };
     if !is_open && access < needed {
         return refusal(access).into_response();
     }
@@ -62,7 +62,8 @@ pub(crate) async fn check_caller(
     next.run(request).await
 }
 
-fn refusal(access: Access) -> Problem {
+/// Why a caller with this access is refused.
+pub(crate) fn refusal(access: Access) -> Problem {
     match access {
         Access::None => Problem::new(StatusCode::UNAUTHORIZED, "no-token", "log in with a token"),
         _ => Problem::new(

@@ -3,5 +3,5 @@
 mod guard;
 mod sessions;
 
-pub(crate) use guard::{Caller, Guard, answer_headers, check_caller};
+pub(crate) use guard::{Caller, Guard, answer_headers, check_caller, refusal};
 pub(crate) use sessions::{Access, Sessions, session_cookie};

@@ -42,7 +42,7 @@ impl ModuleSettings {
     ///
     /// # Errors
     /// A value that is no value of its setting, or differs from that of an earlier line.
-    pub fn take<'a>(&mut self, value: impl Fn(&Setting) -> &'a str) -> Result<(), String> {
+    pub(super) fn take<'a>(&mut self, value: impl Fn(&Setting) -> &'a str) -> Result<(), String> {
         for setting in &SETTINGS {
             let (column, value) = (setting.column, value(setting));
             if value.is_empty() {
@@ -85,7 +85,7 @@ impl ModuleSettings {
     }
 
     /// Whether each of these values is among `others`.
-    pub fn is_part_of(&self, others: &Self) -> bool {
+    pub(super) fn is_part_of(&self, others: &Self) -> bool {
         let same = |column, value: &String| {
             others.0.get(column).is_some_and(|other| value.eq_ignore_ascii_case(other))
         };
@@ -93,7 +93,7 @@ impl ModuleSettings {
     }
 
     /// These values, and those of `others` for the places if these do not name them.
-    pub fn with_places(mut self, places: &str) -> Self {
+    pub(super) fn with_places(mut self, places: &str) -> Self {
         self.0.entry(PLACES.column).or_insert_with(|| places.to_owned());
         self
     }
@@ -104,7 +104,7 @@ impl ModuleSettings {
     }
 
     /// The arguments of `ACCOUNT.MODULE`: each keyword with its value.
-    pub fn arguments(&self) -> Vec<&str> {
+    pub(super) fn arguments(&self) -> Vec<&str> {
         let given = SETTINGS.iter().filter_map(|setting| Some((setting, self.0.get(setting.column)?)));
         given.flat_map(|(setting, value)| [setting.keyword, value]).collect()
     }

@@ -1,45 +1,43 @@
-//! `allot compaction explain`: why a task is not running, or not finished.
+//! Why a task is not running, or not finished.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, UNIX_EPOCH};
 
-use anyhow::Result;
-
-use super::task_client::{TaskClient, gone};
-use super::views::time;
-use crate::outcome::Outcome;
-use crate::terminal::write;
-use allot_compaction::ids::TaskId;
-use allot_compaction::node::Units;
-use allot_compaction::paths::decode;
-use allot_compaction::permits;
-use allot_compaction::task::MainTask;
 use allot_runtime::time::now_ms;
 
-/// Prints the reasons, one on each line.
-pub(super) async fn run(client: &TaskClient, id: TaskId, json: bool) -> Result<Outcome> {
-    let reasons = explain(client, id).await?;
-    if json {
-        write(&format!("{}\n", serde_json::json!({"task": id.to_string(), "reasons": reasons})))?;
-    } else {
-        write(&format!("{}\n", reasons.join("\n")))?;
+use super::client::TaskClient;
+use crate::fault::Fault;
+use crate::ids::TaskId;
+use crate::node::Units;
+use crate::paths::decode;
+use crate::permits;
+use crate::task::MainTask;
+
+/// A time (milliseconds since 1970) as text for people.
+pub fn time(ms: u64) -> String {
+    if ms == 0 {
+        return "-".to_owned();
     }
-    Ok(Outcome::Done)
+    // Times beyond the range of this format are printed as a number.
+    let ms = ms.min(253_402_300_799_000);
+    humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_millis(ms)).to_string()
 }
 
-/// The reasons why a task is not running, or not finished.
-pub(super) async fn explain(client: &TaskClient, id: TaskId) -> Result<Vec<String>> {
-    let Some(main) = client.store.main(id).await? else { return Err(gone(id).into()) };
-    let units = client.units().await?;
-    let subs = count_subtasks(client, id).await?;
-    let before = match main.task.after.as_ref().and_then(|id| id.parse::<TaskId>().ok()) {
-        Some(before) => client.store.main(before).await?.filter(|before| !before.task.state.is_over()),
-        None => None,
-    };
-    let limits = limits(client, &main.task, &units).await?;
-    let away =
-        client.store.inboxes().await?.into_iter().filter_map(|(unit, inbox)| Some((unit, inbox.away?)));
-    let there = Presences { units: &units, away: away.collect() };
-    Ok(reasons(&main.task, before.map(|before| before.id), &limits, &subs, &there, now_ms()))
+impl TaskClient {
+    /// The reasons why a task is not running, or not finished.
+    pub async fn explain(&self, id: TaskId) -> Result<Vec<String>, Fault> {
+        let (task, units) = (self.task(id).await?, self.units().await?);
+        let subs = count_subtasks(self, id).await?;
+        let before = match task.after.as_ref().and_then(|id| id.parse::<TaskId>().ok()) {
+            Some(before) => self.store.main(before).await?.filter(|before| !before.task.state.is_over()),
+            None => None,
+        };
+        let limits = limits(self, &task, &units).await?;
+        let inboxes = self.store.inboxes().await?.into_iter();
+        let away = inboxes.filter_map(|(unit, inbox)| Some((unit, inbox.away?))).collect();
+        let there = Presences { units: &units, away };
+        Ok(reasons(&task, before.map(|before| before.id), &limits, &subs, &there, now_ms()))
+    }
 }
 
 /// How many subtasks of a task run and wait at each worker.
@@ -53,7 +51,7 @@ struct Count {
 
 /// Counts the subtasks of a task: by the inboxes, and by the locks of the partitions that run. So the cost depends on the
 /// number of workers and of running subtasks, and not on that of waiting ones.
-async fn count_subtasks(client: &TaskClient, id: TaskId) -> Result<Counts> {
+async fn count_subtasks(client: &TaskClient, id: TaskId) -> Result<Counts, Fault> {
     let store = &client.store;
     let locks = store.children(&store.paths.locks()).await?;
     let locks = store.tree.get_many(&store.paths.locks(), locks).await?.into_iter();
@@ -86,7 +84,7 @@ impl Presences<'_> {
 /// A limit: its scope, its value, and how many of its permits are taken.
 type Limit = (&'static str, u32, u32);
 
-async fn limits(client: &TaskClient, task: &MainTask, units: &Units) -> Result<Vec<Limit>> {
+async fn limits(client: &TaskClient, task: &MainTask, units: &Units) -> Result<Vec<Limit>, Fault> {
     let taken = permits::taken(&client.store).await?;
     // Each unit applies the limit of its own settings; if they differ, the lowest one is shown.
     let of_all = units.live.values().map(|unit| unit.limit).filter(|limit| *limit > 0).min();

@@ -1,0 +1,10 @@
+//! What people do with tasks: the functions behind the command line and the console. They read and write ZooKeeper
+//! directly. No unit needs to be running, except for a submission.
+
+mod client;
+mod explain;
+mod options;
+
+pub use client::TaskClient;
+pub use explain::time;
+pub use options::{Submission, TaskChange};

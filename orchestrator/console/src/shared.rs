@@ -1,0 +1,101 @@
+//! What several pages share, so that each of them costs the server nothing of its own: the list of keys, plans, imports, and
+//! the event streams of an address.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde::Serialize;
+use serde_json::Value;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
+use utoipa::ToSchema;
+
+use crate::problem::Problem;
+
+/// Event streams of one client address at once.
+pub(crate) const STREAMS: usize = 256;
+
+/// A key that holds a value of Allot.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, ToSchema)]
+pub(crate) struct FoundKey {
+    /// `show`, `realm`, `pool` or `book`.
+    pub(crate) kind: &'static str,
+    /// The key.
+    pub(crate) key: String,
+}
+
+/// The keys of the last scan, and when it began.
+pub(crate) type KeyList = tokio::sync::Mutex<Option<(Instant, Vec<FoundKey>)>>;
+
+/// The plans of the last seconds, by the realm and the unit that is down in them: when, and the records. One is made at a
+/// time.
+pub(crate) type Plans = tokio::sync::Mutex<HashMap<(String, Option<String>), (Instant, Arc<[Value]>)>>;
+
+/// The event streams that are open, by client address.
+#[derive(Default)]
+pub(crate) struct Streams(Mutex<HashMap<IpAddr, Arc<Semaphore>>>);
+
+impl Streams {
+    /// A place among the open streams of an address; `None` if there is none left.
+    pub(crate) fn place(&self, address: IpAddr) -> Option<OwnedSemaphorePermit> {
+        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        open.retain(|_, places| places.available_permits() < STREAMS);
+        let places = open.entry(address).or_insert_with(|| Arc::new(Semaphore::new(STREAMS)));
+        Arc::clone(places).try_acquire_owned().ok()
+    }
+}
+
+/// What an import changes, or would change.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub(crate) struct Imported {
+    /// The difference between book and table, in words.
+    pub(crate) lines: Vec<String>,
+    /// How many modules and accounts are created, changed, moved and deleted.
+    pub(crate) changes: u64,
+    /// Whether the changes were made.
+    pub(crate) applied: bool,
+    /// A digest of the difference, for `seen`.
+    pub(crate) comparison: String,
+    /// What went wrong after the changes were made; absent if nothing did.
+    pub(crate) warning: Option<String>,
+}
+
+/// The last import into a book.
+#[derive(Debug, Clone, Default, Serialize, ToSchema)]
+pub(crate) struct LastImport {
+    running: bool,
+    /// What it changed; null if it runs, or was refused.
+    result: Option<Imported>,
+    /// Why it was refused, or interrupted.
+    problem: Option<Problem>,
+}
+
+/// The imports that run, by the key of the book, and the last one that ended.
+#[derive(Default)]
+pub(crate) struct Imports(Mutex<HashMap<String, LastImport>>);
+
+impl Imports {
+    /// Begins an import into a book, if none runs.
+    pub(crate) fn begin(&self, key: &str) -> Result<(), Problem> {
+        let mut imports = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        imports.retain(|_, import| import.running);
+        if imports.contains_key(key) {
+            return Err(Problem::conflict("an import into this book runs; wait for its end"));
+        }
+        imports.insert(key.to_owned(), LastImport { running: true, ..LastImport::default() });
+        Ok(())
+    }
+
+    /// Ends an import with this outcome.
+    pub(crate) fn end(&self, key: &str, outcome: &Result<Imported, Problem>) {
+        let (result, problem) = (outcome.as_ref().ok().cloned(), outcome.as_ref().err().cloned());
+        let mut imports = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        imports.insert(key.to_owned(), LastImport { running: false, result, problem });
+    }
+
+    /// The last import into a book.
+    pub(crate) fn last(&self, key: &str) -> Option<LastImport> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
+    }
+}
