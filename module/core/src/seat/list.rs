@@ -146,8 +146,7 @@ impl Show {
             let Some(claim) = self.claims.numbered(number).filter(|claim| self.passes(claim, filter)) else {
                 continue;
             };
-            let user = self.claims.user(claim.user).name.clone();
-            let whole = HoldRecord { token: claim.token.clone(), user, seats: claim.seats.clone(), until: 0 };
+            let whole = self.hold_record(claim, 0);
             if let Some(record) = record(claim, whole) {
                 seats += claim.seats.len();
                 found.push(record);

@@ -1,6 +1,6 @@
 //! Queries of a show: seats, holds, orders, totals, maps; and events as messages.
 
-use super::claims::{Seats, Stage};
+use super::claims::{Claim, Seats, Stage};
 use super::event::Event;
 use super::kind::Kind;
 use super::outcome::HoldRecord;
@@ -68,6 +68,12 @@ impl Show {
         record
     }
 
+    /// The record of a hold, or of a sale without a deadline.
+    pub(super) fn hold_record(&self, claim: &Claim, until: Millis) -> HoldRecord {
+        let user = self.claims.user(claim.user).name.clone();
+        HoldRecord { token: claim.token.clone(), user, seats: claim.seats.clone(), until }
+    }
+
     /// The live holds of a user at `now`, the earliest deadline first.
     pub fn holds_of(&self, user: &[u8], now: Millis) -> Vec<HoldRecord> {
         let Some(info) = self.claims.user_called(user) else { return Vec::new() };
@@ -81,8 +87,7 @@ impl Show {
                     invariant!("a claim in a user's list of holds is a hold");
                     return None;
                 };
-                let (token, user) = (claim.token.clone(), Bytes::from_slice(user));
-                (until > now).then(|| HoldRecord { token, user, seats: claim.seats.clone(), until })
+                (until > now).then(|| self.hold_record(claim, until))
             })
             .collect();
         holds.sort_unstable_by(|a, b| (a.until, &a.token).cmp(&(b.until, &b.token)));

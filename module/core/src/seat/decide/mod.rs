@@ -14,7 +14,7 @@ mod whole_areas;
 use self::orphans::{check_orphans, forbids_orphans};
 use self::rules::{
     Decided, all_are, all_are_of_order, bad_seat, check_user, check_user_limits, deadline, live_block,
-    live_hold, named, no_hold, resolve, retried, turn_of,
+    live_hold, named, no_hold, resolve, retried, sale_of, turn_of,
 };
 use self::search::{Found, Search};
 use super::claims::{MAX_COUNT, Seats, Stage};
@@ -208,23 +208,11 @@ fn decide_release(show: &Show, now: Millis, token: &[u8], seats: Option<&[&[u8]]
 
 fn decide_refund(show: &Show, order: Option<&[u8]>, ids: &[&[u8]]) -> Decided {
     let seats = named(show, ids)?;
-    for &seat in &seats {
-        let stage = match show.owner(seat) {
-            Owner::Claim(id) => Some(show.claims.get(id).stage),
-            Owner::Free | Owner::Blocked => None,
-        };
-        let Some(Stage::Sold { order: filed, .. }) = stage else {
-            return bad_seat(show, seat, "sold");
-        };
-        let filed = filed.map(|order| &show.claims.order(order).reference[..]);
-        if let Some(order) = order
-            && filed != Some(order)
-        {
-            return refuse(
-                Code::NotOwner,
-                format!("seat {} is not of order {}", quoted(show.venue.id(seat)), quoted(order)),
-            );
-        }
+    if let Some(&seat) = seats.iter().find(|&&seat| sale_of(show, seat).is_none()) {
+        return bad_seat(show, seat, "sold");
+    }
+    if let Some(order) = order {
+        all_are_of_order(show, &seats, order)?;
     }
     let count = seats.len() as i64;
     decided(Event::Refunded { seats }, Reply::Integer(count))

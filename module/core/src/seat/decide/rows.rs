@@ -175,9 +175,9 @@ impl<'a> Rows<'a> {
                 let indexed = bits::count(&seats.takeable) as usize;
                 rows.push(ChangedRow { group, place, seats, indexed });
             }
-            let row = self.show.venue.row_of(seat);
-            let position = (seat - self.show.venue.base(row)) as usize;
-            let of_kind = self.kind.takes(self.show.venue.layout(row).flags_at(position));
+            let venue = &self.show.venue;
+            let position = (seat - venue.base(venue.row_of(seat))) as usize;
+            let of_kind = self.kind.takes(venue.flags_of(seat));
             if let Some(row) = rows.last_mut().filter(|_| of_kind) {
                 bits::put(&mut row.seats.free, position, true);
                 bits::put(&mut row.seats.takeable, position, takeable);

@@ -1,7 +1,7 @@
 //! Rules that several requests share: names, limits, deadlines, tokens.
 
 use crate::invariant;
-use crate::seat::claims::{Seats, Stage};
+use crate::seat::claims::{Claim, Seats, Stage};
 use crate::seat::event::{Event, Turn};
 use crate::seat::outcome::{HoldRecord, Reply};
 use crate::seat::state::{Owner, Show};
@@ -33,8 +33,7 @@ pub(in crate::seat) fn retried(
     let claim = show.claims.get(id);
     match claim.stage {
         Stage::Held { until } if until > now && token.chosen && claim.fingerprint == fingerprint => {
-            let user = show.claims.user(claim.user).name.clone();
-            Ok(Some(HoldRecord { token: claim.token.clone(), user, seats: claim.seats.clone(), until }))
+            Ok(Some(show.hold_record(claim, until)))
         }
         Stage::Held { .. } => {
             refuse(Code::Exists, format!("token {} is in use by another hold", quoted(token.token)))
@@ -205,14 +204,17 @@ pub(in crate::seat) fn no_hold<T>(token: &[u8]) -> Result<T, Refusal> {
     refuse(Code::NotFound, format!("there is no hold {}; it may have expired", quoted(token)))
 }
 
+/// The sale of a seat; `None` for a seat that is not sold.
+pub(super) fn sale_of(show: &Show, seat: Seat) -> Option<&Claim> {
+    let Owner::Claim(id) = show.owner(seat) else { return None };
+    Some(show.claims.get(id)).filter(|claim| matches!(claim.stage, Stage::Sold { .. }))
+}
+
 /// Refuses seats that are not sold under this order.
-pub(in crate::seat) fn all_are_of_order(show: &Show, seats: &[Seat], order: &[u8]) -> Result<(), Refusal> {
-    let is_of_order = |&seat: &Seat| match show.owner(seat) {
-        Owner::Claim(id) => match show.claims.get(id).stage {
-            Stage::Sold { order: Some(filed), .. } => show.claims.order(filed).reference[..] == *order,
-            Stage::Sold { order: None, .. } | Stage::Held { .. } => false,
-        },
-        Owner::Free | Owner::Blocked => false,
+pub(super) fn all_are_of_order(show: &Show, seats: &[Seat], order: &[u8]) -> Result<(), Refusal> {
+    let is_of_order = |&seat: &Seat| match sale_of(show, seat).map(|sale| sale.stage) {
+        Some(Stage::Sold { order: Some(filed), .. }) => show.claims.order(filed).reference[..] == *order,
+        Some(Stage::Sold { order: None, .. } | Stage::Held { .. }) | None => false,
     };
     match seats.iter().find(|seat| !is_of_order(seat)) {
         None => Ok(()),

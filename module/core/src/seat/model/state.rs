@@ -42,8 +42,8 @@ pub struct Show {
     pub(in crate::seat) tier_buckets: Box<[Box<[u32]>]>,
     /// All buckets by priority, then plan order.
     pub(in crate::seat) all_buckets: Box<[u32]>,
-    /// The strips of all rows, and the index of each row's first strip.
-    pub(in crate::seat) row_strips: Box<[StripRef]>,
+    /// The strips of all rows, each by bucket and strip, and the index of each row's first strip.
+    pub(in crate::seat) row_strips: Box<[(u32, u32)]>,
     pub(in crate::seat) row_strips_at: Box<[u32]>,
     /// When each area was last served without a tier, as a count of turns; 0 = never.
     pub(in crate::seat) area_turns: Box<[u64]>,
@@ -107,12 +107,6 @@ pub struct Strip {
     /// The place of the bucket's tier among the tiers of the row.
     pub(in crate::seat) slot: u16,
     word: u32,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::seat) struct StripRef {
-    bucket: u32,
-    strip: u32,
 }
 
 /// The seats of a bucket that a request with certain flags may take.
@@ -298,7 +292,7 @@ impl Show {
     fn strip_in_row(&self, row: Row, seat: Seat) -> Option<(u32, u32)> {
         let slot = self.venue.layout(row).tier_slot((seat - self.venue.base(row)) as usize)?;
         let at = *self.row_strips_at.get(row as usize)? as usize + slot;
-        self.row_strips.get(at).map(|found| (found.bucket, found.strip))
+        self.row_strips.get(at).copied()
     }
 
     /// Gives seats (in ascending order) to another owner and updates bits, counts and indexes. `from` and `to` are
@@ -420,7 +414,7 @@ impl Show {
             + self.words.len() * size_of::<u64>()
             + self.buckets.capacity() * size_of::<Bucket>()
             + self.buckets.iter().map(bucket).sum::<usize>()
-            + self.row_strips.len() * size_of::<StripRef>()
+            + self.row_strips.len() * size_of::<(u32, u32)>()
             + self.row_strips_at.len() * size_of::<u32>()
             + self.all_buckets.len() * 2 * size_of::<u32>()
             + self.tier_buckets.len() * size_of::<Box<[u32]>>()

@@ -304,8 +304,8 @@ impl Venue {
     /// Appends the label of a seat.
     #[inline]
     pub fn write_label(&self, seat: Seat, out: &mut String) {
-        let row = self.row_of(seat);
-        self.layout(row).labels.write((seat - self.base(row)) as u16, out);
+        let (layout, position) = self.place(seat);
+        layout.labels.write(position as u16, out);
     }
 
     /// The id of a seat.
@@ -396,26 +396,27 @@ impl Venue {
         row
     }
 
+    /// The layout of the row of a position, and its place there.
+    fn place(&self, seat: Seat) -> (&Layout, usize) {
+        let row = self.row_of(seat);
+        (self.layout(row), (seat - self.base(row)) as usize)
+    }
+
     /// Whether that number is a seat: neither a break nor beyond the end.
     pub fn is_seat(&self, seat: Seat) -> bool {
-        seat < self.positions && {
-            let row = self.row_of(seat);
-            self.layout(row).tier_slot((seat - self.base(row)) as usize).is_some()
-        }
+        seat < self.positions && self.tier_of(seat).is_some()
     }
 
     /// The tier of a seat; `None` for a break.
     pub fn tier_of(&self, seat: Seat) -> Option<Tier> {
-        let row = self.row_of(seat);
-        let layout = self.layout(row);
-        let slot = layout.tier_slot((seat - self.base(row)) as usize)?;
-        layout.tiers.get(slot).map(|&(tier, _)| tier)
+        let (layout, position) = self.place(seat);
+        layout.tiers.get(layout.tier_slot(position)?).map(|&(tier, _)| tier)
     }
 
     /// Flags of a seat as bits.
     pub fn flags_of(&self, seat: Seat) -> u64 {
-        let row = self.row_of(seat);
-        self.layout(row).flags_at((seat - self.base(row)) as usize)
+        let (layout, position) = self.place(seat);
+        layout.flags_at(position)
     }
 
     /// The seats of a row, in physical order.

@@ -1,6 +1,6 @@
 //! Builds buckets, bits and indexes from the venue and the owners of seats.
 
-use super::{Bucket, Counts, SeatState, Show, Strip, StripRef, View};
+use super::{Bucket, Counts, SeatState, Show, Strip, View};
 use crate::invariant;
 use crate::seat::bits;
 use crate::seat::index::{RunIndex, Runs};
@@ -79,7 +79,7 @@ impl Show {
                         invariant!("a tier of an area has a bucket");
                         continue;
                     };
-                    row_strips.push(StripRef { bucket, strip: draft.strips.len() as u32 });
+                    row_strips.push((bucket, draft.strips.len() as u32));
                     let word = words.len();
                     draft.strips.push(Strip { row, slot: slot as u16, word: word as u32 });
                     words.extend_from_slice(&seats.words);
