@@ -213,7 +213,7 @@ fn every_setting_and_every_counter_is_explained() {
 #[test]
 fn every_metric_of_an_alert_exists_and_is_explained() {
     let [alerts, described, explained] =
-        ["docs/compaction-alerts.yml", "orchestrator/runtime/src/http.rs", "docs/operate.md"]
+        ["docs/compaction-alerts.yml", "orchestrator/runtime/src/metrics.rs", "docs/operate.md"]
             .map(|file| read(&repository().join(file)));
     let is_part = |char: char| char.is_ascii_lowercase() || char == '_';
     let names: HashSet<&str> =
