@@ -77,8 +77,10 @@ impl Request<'_> {
     /// The numbers that the request names.
     pub(super) fn named(&self) -> &[Number] {
         match self {
-            Self::Add(numbers) | Self::Unreg(numbers) => numbers,
-            Self::Del { numbers, .. } | Self::Reg { numbers, .. } => numbers,
+            Self::Add(numbers)
+            | Self::Unreg(numbers)
+            | Self::Del { numbers, .. }
+            | Self::Reg { numbers, .. } => numbers,
             Self::HangUp { number, .. } | Self::TakeBack { number, .. } | Self::Renew { number, .. } => {
                 std::slice::from_ref(number)
             }
