@@ -110,13 +110,14 @@ pub(super) fn create(
 fn answer_created(call: &Call<'_>, decide: impl FnOnce(&mut Step<'_, '_, Realm>) -> Decided) -> Done {
     count_refused::<Realm>(change::<Realm, _>(call.ctx, call.key()?, |step| {
         let before = step.state().outbox().last_id;
-        let decided = decide(step);
-        let Reply::Conference(e164) = step.apply_decision(decided)? else {
+        let decision = decide(step)?;
+        step.apply_decision(&decision);
+        let Reply::Conference(e164) = &decision.reply else {
             invariant!("a creation is answered with a conference");
             return Err(Refusal::new(Code::Err, "internal: no conference was created"));
         };
         let realm = step.state();
-        reply_present(call.ctx, realm.conference_called(&e164), |conference| {
+        reply_present(call.ctx, realm.conference_called(e164), |conference| {
             reply_conference(call.ctx, realm, conference, Some(before));
         });
         Ok(())

@@ -2,7 +2,7 @@
 
 use allot_core::invariant;
 use allot_core::shared::codec::Writer;
-use allot_core::shared::decision::Decided;
+use allot_core::shared::decision::{Decided, Decision};
 use allot_core::shared::machine::{Events, MachineEvent};
 use allot_core::shared::outbox::FLUSH_AT;
 use allot_core::shared::payload;
@@ -192,27 +192,22 @@ impl<'c, 'k, F: Family> Step<'c, 'k, F> {
     }
 
     /// Applies the events of a decision. The reply is true only after that.
-    pub(crate) fn apply_decision(
-        &mut self,
-        decided: Decided<F::Event, F::Reply>,
-    ) -> Result<F::Reply, Refusal> {
-        let decision = decided?;
+    pub(crate) fn apply_decision(&mut self, decision: &Decision<F::Event, F::Reply>) {
         for event in &decision.events {
             self.apply(event);
         }
-        F::count_decision(&decision);
-        Ok(decision.reply)
+        F::count_decision(decision);
     }
 
     /// Decides a request, applies its events and replies.
     pub(crate) fn answer(&mut self, request: &F::Request<'_>) -> Done {
         let work = self.value.state.work_with(request);
-        let decided = self.decide(request);
-        let reply = self.apply_decision(decided)?;
+        let decision = self.decide(request)?;
+        self.apply_decision(&decision);
         if work > 0 {
             self.continue_work(work);
         }
-        self.reply(request, &reply);
+        self.reply(request, &decision.reply);
         Ok(())
     }
 

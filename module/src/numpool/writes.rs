@@ -73,16 +73,24 @@ pub(super) fn call(
     let wait = Wait::of(wait, priority)?;
     count_refused::<Pool>(change::<Pool, _>(call.ctx, call.key()?, |step| {
         draw(step, &mut request);
-        let decided = decide_call(step, &request);
-        if let Some(wait) = wait.filter(|_| is_worth_waiting(&decided) && call.ctx.may_block()) {
-            wait.begin(call.ctx, call.key()?, step, &request);
-            if is_try_again(&decided) {
-                step.state_mut().await_work();
+        let mut decided = decide_call(step, &request);
+        if let Some(wait) = wait.filter(|_| is_worth_waiting(&decided)) {
+            let try_again = is_try_again(&decided);
+            if call.ctx.may_block() {
+                wait.begin(call.ctx, call.key()?, step, &request);
+                if try_again {
+                    step.state_mut().await_work();
+                }
+                return Ok(());
             }
-            return Ok(());
+            // In a transaction or a script the time to wait is over at once.
+            if !try_again {
+                decided = Ok(Decision::unchanged(Reply::None));
+            }
         }
-        let reply = step.apply_decision(decided)?;
-        step.reply(&Request::Call(request), &reply);
+        let decision = decided?;
+        step.apply_decision(&decision);
+        step.reply(&Request::Call(request), &decision.reply);
         Ok(())
     }))
 }
@@ -146,7 +154,10 @@ pub(crate) fn call_number<T>(
             let refusal = match take(&number.text()) {
                 Err(refusal) if refusal.code == Code::Exists => refusal,
                 Err(refusal) => return Err(refusal),
-                Ok(taken) => return step.apply_decision(Ok(decision)).map(|_| taken),
+                Ok(taken) => {
+                    step.apply_decision(&decision);
+                    return Ok(taken);
+                }
             };
             let others = others.get_or_insert_with(|| {
                 let (state, now) = (step.state(), step.now());

@@ -72,9 +72,10 @@ pub trait Machine: Clone + Send + Sized + 'static {
         now: Millis,
         request: &Self::Request<'_>,
     ) -> Decided<Self::Event, Self::Reply> {
-        let decided = self.decide(now, request);
+        // One place for the decision, which is large: it is not moved.
+        let mut decided = self.decide(now, request);
         if self.next_due().is_some_and(|due| due <= now) && depends_on_overdue(self, now, &decided) {
-            return try_again(|limit| self.count_overdue(now, limit));
+            decided = try_again(|limit| self.count_overdue(now, limit));
         }
         decided
     }
