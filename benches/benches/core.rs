@@ -169,7 +169,8 @@ fn fill_waiting_list(show: &mut Show, waiters: usize) {
         let token = TokenChoice { token: user.as_bytes(), chosen: true };
         let mut hold = wish_of(user.as_bytes(), 20 + (number % 10) as u32, token);
         let wish = &mut hold.wish;
-        (wish.tier, wish.adjacent) = (Some(b"gold"), Adjacent::Require);
+        wish.tier = Some(b"gold");
+        wish.adjacent = Adjacent::Require;
         match number / 10 % 5 {
             0 => {}
             1 => wish.tier = Some(b"silver"),
@@ -215,10 +216,8 @@ fn waiting(criterion: &mut Criterion) {
         });
     });
     let last = TokenChoice { token: b"last", chosen: true };
-    let wish = Hold {
-        wish: Wish { areas: vec![b"a3"], ..wish_of(b"last", 1, last).wish },
-        ..wish_of(b"last", 1, last)
-    };
+    let mut hold = wish_of(b"last", 1, last);
+    hold.wish.areas = vec![b"a3"];
     let wait = Request::Wait(Wait { hold, offer: 60_000, priority: 0 });
     criterion.bench_function("seat/offer a freed seat to one of 100001 waiters in 51 queues", |bench| {
         bench.iter_custom(|times| {
