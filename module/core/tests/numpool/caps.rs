@@ -2,7 +2,7 @@
 
 use super::spec::{Bench, any, n};
 use allot_core::numpool::request::{Call, Cap, Changes, Request};
-use allot_core::numpool::{Number, Pool, Reply, decide, decide_overdue};
+use allot_core::numpool::{Number, Pool, Reply, decide, decide_due};
 use allot_core::shared::refusal::Code;
 use proptest::prelude::*;
 use proptest::test_runner::{RngAlgorithm, TestRng};
@@ -12,10 +12,10 @@ fn caps(list: &[(i64, u32)]) -> Changes {
     Changes { caps: Some(list), ..Changes::default() }
 }
 
-/// Decides a request as a server does: after the overdue deadlines on which it depends.
+/// Decides a request after all deadlines that have passed.
 fn ask(pool: &mut Pool, now: i64, request: &Request<'_>) -> Result<Reply, Code> {
     loop {
-        let events = decide_overdue(pool, now, request);
+        let events = decide_due(pool, now, usize::MAX);
         if events.is_empty() {
             break;
         }

@@ -37,7 +37,9 @@ fn sample_pool() -> Pool {
         call(&mut bench, "1002", token);
         hang_up(&mut bench, "1002", b"busy");
     }
-    ["1003", "1004", "1005"].map(|number| call(&mut bench, number, number));
+    for number in ["1003", "1004", "1005"] {
+        call(&mut bench, number, number);
+    }
     bench.ok(&Request::Configure(Changes { events: Some(100), ..Changes::default() }));
     bench.ok(&Request::HangUp { number: n("1005"), lease: None, cooldown: None, cause: None });
     bench.ok(&Request::Del { numbers: &[n("1004")], drain: true });
