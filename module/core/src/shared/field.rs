@@ -153,6 +153,7 @@ impl Field for String {
 
 /// 0 for none; 1 and the value.
 impl<T: Field> Field for Option<T> {
+    #[inline]
     fn encode(&self, out: &mut Writer) {
         self.is_some().encode(out);
         if let Some(value) = self {

@@ -52,6 +52,16 @@ impl<S> Default for Part<S> {
 }
 
 impl<S: Slot> Index<S> {
+    /// An index with room for so many names, which are added next.
+    pub fn with_room_for(names: usize) -> Self {
+        let mut index = Self::default();
+        let parts = names.div_ceil(NAMES_OF_A_PART);
+        while index.parts.count() < parts {
+            index.parts.divide(|_| Part::with_room_for(names / parts));
+        }
+        index
+    }
+
     /// The number of the thing whose name has this hash and for which `is` holds. O(1).
     #[inline]
     pub fn find(&self, hash: u64, is: impl Fn(u32) -> bool) -> Option<u32> {

@@ -22,16 +22,6 @@ words! {
 }
 
 impl State {
-    /// The state that a caller names; `idle+up` or `idle_up`, in any case.
-    pub fn called(word: &[u8]) -> Option<Self> {
-        let same = |state: &Self| {
-            let name = state.word().bytes();
-            name.len() == word.len()
-                && name.zip(word).all(|(a, b)| a == b.to_ascii_lowercase() || a == b'+' && *b == b'_')
-        };
-        Self::ALL.into_iter().skip(1).find(same)
-    }
-
     /// Whether it is registered.
     pub const fn is_up(self) -> bool {
         matches!(self, IdleUp | BusyUp)
@@ -58,11 +48,6 @@ pub enum Trigger {
     Call = 4,
     /// Its call ended.
     HangUp = 5,
-}
-
-impl Trigger {
-    /// All events, in the order of the table.
-    pub const ALL: [Self; 6] = [Self::Add, Self::Del, Self::Reg, Self::Unreg, Self::Call, Self::HangUp];
 }
 
 /// What else a transition does.

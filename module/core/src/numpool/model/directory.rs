@@ -174,6 +174,7 @@ impl<T: Copy + Default> Directory<T> {
                 return None;
             }
         }
+        self.index = Index::with_room_for(count);
         for (number, id) in names.iter().zip(0..) {
             let Some(number) = *number else { continue };
             if self.find(number).is_some() {

@@ -89,12 +89,20 @@ impl SortedFree {
     }
 
     /// Whether there is no tree.
+    #[inline]
     pub(in crate::numpool) fn is_empty(&self) -> bool {
         self.by_digits.is_none()
     }
 
     /// A number has joined the queue. O(log n).
+    #[inline]
     pub(in crate::numpool) fn joined(&mut self, id: u32, numbers: Numbers<'_>) {
+        if !self.is_empty() {
+            self.join(id, numbers);
+        }
+    }
+
+    fn join(&mut self, id: u32, numbers: Numbers<'_>) {
         let mut is_full = false;
         self.each(numbers, |sorted, sorting| {
             if sorted.next == NONE {

@@ -27,33 +27,30 @@ pub(in crate::numpool) trait NumberData {
 struct Node {
     left: u32,
     right: u32,
-    best: Best,
+    /// Who joined first.
+    oldest: u32,
+    /// Who was used least; of equals, who joined first.
+    least: u32,
+    count: u32,
     /// When it joined the queue, in the order of joining.
     joined: u32,
 }
 
 impl Default for Node {
     fn default() -> Self {
-        Self { left: NONE, right: NONE, best: Best::default(), joined: u32::MAX }
+        Self { left: NONE, right: NONE, oldest: NONE, least: NONE, count: 0, joined: u32::MAX }
     }
 }
 
 /// The best of some numbers; of none by default.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(in crate::numpool) struct Best {
     /// Who joined first, or `NONE`.
     pub(in crate::numpool) oldest: u32,
-    /// Who was used least, of equals who joined first, or `NONE`.
+    /// Who was used least, or `NONE`.
     pub(in crate::numpool) least: u32,
     /// How many they are.
     pub(in crate::numpool) count: u32,
-}
-
-impl Best {
-    /// The best of one number.
-    fn of(id: u32) -> Self {
-        Self { oldest: id, least: id, count: 1 }
-    }
 }
 
 impl Default for Best {
@@ -122,7 +119,7 @@ impl Tree {
     pub(in crate::numpool) fn join(&mut self, id: u32, data: &impl NumberData) -> bool {
         self.joins += 1;
         let joined = self.joins;
-        self.nodes.set(id, Node { best: Best::of(id), joined, ..Node::default() });
+        self.nodes.set(id, Node { oldest: id, least: id, count: 1, joined, ..Node::default() });
         let (before, behind) = self.split(self.root, data.key(id), data);
         let left = self.merge(before, id, data);
         self.root = self.merge(left, behind, data);
@@ -137,7 +134,7 @@ impl Tree {
 
     /// Whether a number is in the tree. O(1).
     pub(in crate::numpool) fn contains(&self, id: u32) -> bool {
-        self.nodes.find(id).is_some_and(|node| node.best.count > 0)
+        self.nodes.find(id).is_some_and(|node| node.count > 0)
     }
 
     /// The best of the numbers from a least key to a greatest one. O(log n).
@@ -149,7 +146,7 @@ impl Tree {
 
     /// Who was used least of all, of equals who joined first, or `NONE`. O(1).
     pub(in crate::numpool) fn least_used(&self) -> u32 {
-        self.best_below(self.root).least
+        if self.root == NONE { NONE } else { self.nodes.get(self.root).least }
     }
 
     /// The number at a place, counted from 0, among those from `least` on. O(log n).
@@ -158,7 +155,7 @@ impl Tree {
         let mut at = self.root;
         while at != NONE {
             let node = self.nodes.get(at);
-            let left = self.best_below(node.left).count;
+            let left = self.count(node.left);
             if place == left {
                 return at;
             }
@@ -211,11 +208,15 @@ impl Tree {
         ensure!(sorted == expected, "the tree has other numbers than the queue, or another order");
         for id in sorted {
             let node = self.nodes.get(id);
-            let mut children = [node.left, node.right].into_iter().filter(|&child| child != NONE);
-            let heavier = children.find(|&child| self.weight(child) > self.weight(id));
-            ensure!(heavier.is_none(), "{heavier:?} is below {id}, which is lighter");
-            let sound = self.best_from(id, data);
-            ensure!(node.best == sound, "the best from {id} on are {sound:?}, not {:?}", node.best);
+            let mut sound = Node { oldest: id, least: id, count: 1, ..node };
+            for child in [node.left, node.right].into_iter().filter(|&child| child != NONE) {
+                ensure!(self.weight(child) <= self.weight(id), "{child} is below {id}, which is lighter");
+                let below = self.nodes.get(child);
+                sound.oldest = self.older(sound.oldest, below.oldest);
+                sound.least = self.less_used(sound.least, below.least, data);
+                sound.count += below.count;
+            }
+            ensure!(node == sound, "node {node:?} of {id} should be {sound:?}");
         }
         Ok(())
     }
@@ -225,30 +226,8 @@ impl Tree {
         self.nodes.allocated()
     }
 
-    /// The best of what stands at a place and below, as the node there knows it.
-    fn best_below(&self, at: u32) -> Best {
-        if at == NONE { Best::default() } else { self.nodes.get(at).best }
-    }
-
-    /// The same, from the node itself and its children.
-    fn best_from(&self, at: u32, data: &impl NumberData) -> Best {
-        let node = self.nodes.get(at);
-        let left = self.better(self.best_below(node.left), Best::of(at), data);
-        self.better(left, self.best_below(node.right), data)
-    }
-
-    /// The best of two sets of numbers.
-    fn better(&self, a: Best, b: Best, data: &impl NumberData) -> Best {
-        if a.count == 0 {
-            return b;
-        }
-        if b.count == 0 {
-            return a;
-        }
-        let oldest = if self.joined(b.oldest) < self.joined(a.oldest) { b.oldest } else { a.oldest };
-        let rank = |id: u32| (data.uses(id), self.joined(id));
-        let least = if rank(b.least) < rank(a.least) { b.least } else { a.least };
-        Best { oldest, least, count: a.count + b.count }
+    fn count(&self, at: u32) -> u32 {
+        if at == NONE { 0 } else { self.nodes.get(at).count }
     }
 
     /// How many stand before a key.
@@ -257,7 +236,7 @@ impl Tree {
         while at != NONE {
             let node = self.nodes.get(at);
             if data.key(at) < key {
-                count += self.best_below(node.left).count + 1;
+                count += self.count(node.left) + 1;
                 at = node.right;
             } else {
                 at = node.left;
@@ -273,7 +252,9 @@ impl Tree {
         }
         let node = self.nodes.get(at);
         if inside == [true, true] {
-            *best = self.better(*best, node.best, data);
+            best.oldest = self.older(best.oldest, node.oldest);
+            best.least = self.less_used(best.least, node.least, data);
+            best.count += node.count;
             return;
         }
         let [least, greatest] = keys;
@@ -284,7 +265,9 @@ impl Tree {
             self.gather(node.left, keys, [keeps_above, keeps_below || below], best, data);
         }
         if above && below {
-            *best = self.better(*best, Best::of(at), data);
+            best.oldest = self.older(best.oldest, at);
+            best.least = self.less_used(best.least, at, data);
+            best.count += 1;
         }
         if below {
             self.gather(node.right, keys, [keeps_above || above, keeps_below], best, data);
@@ -292,7 +275,16 @@ impl Tree {
     }
 
     fn joined(&self, id: u32) -> u32 {
-        self.nodes.get(id).joined
+        if id == NONE { u32::MAX } else { self.nodes.get(id).joined }
+    }
+
+    fn older(&self, a: u32, b: u32) -> u32 {
+        if self.joined(b) < self.joined(a) { b } else { a }
+    }
+
+    fn less_used(&self, a: u32, b: u32, data: &impl NumberData) -> u32 {
+        let rank = |id: u32| (id == NONE, if id == NONE { 0 } else { data.uses(id) }, self.joined(id));
+        if rank(b) < rank(a) { b } else { a }
     }
 
     /// Who stands above another: the heavier. O(1).
@@ -302,7 +294,17 @@ impl Tree {
 
     /// Sums up a node again from itself and its children.
     fn sum_up(&mut self, at: u32, data: &impl NumberData) {
-        self.nodes.at(at).best = self.best_from(at, data);
+        let mut node = self.nodes.get(at);
+        (node.oldest, node.least, node.count) = (at, at, 1);
+        for child in [node.left, node.right] {
+            if child != NONE {
+                let below = self.nodes.get(child);
+                node.oldest = self.older(node.oldest, below.oldest);
+                node.least = self.less_used(node.least, below.least, data);
+                node.count += below.count;
+            }
+        }
+        self.nodes.set(at, node);
     }
 
     /// Splits a tree into what stands before `key` and the rest.
@@ -424,8 +426,8 @@ mod tests {
         let damages: [fn(&mut Tree); 6] = [
             |tree| tree.joins = 3,
             |tree| tree.root = NONE,
-            |tree| tree.nodes.at(tree.root).best.count += 1,
-            |tree| tree.nodes.at(9).best.oldest = 17,
+            |tree| tree.nodes.at(tree.root).count += 1,
+            |tree| tree.nodes.at(9).oldest = 17,
             |tree| tree.nodes.at(1).joined = 0,
             |tree| tree.nodes.at(tree.root).right = tree.root,
         ];
