@@ -1,67 +1,63 @@
 //! Finding numbered things by name: tokens, users, orders, numbers.
 
-use super::index::{Index, Slot};
 use super::invariant::Checked;
-use super::list::NONE;
-use crate::ensure;
-use hashbrown::DefaultHashBuilder;
+use super::parts::Parts;
+use crate::{ensure, invariant};
+use hashbrown::{DefaultHashBuilder, HashTable};
 use std::hash::BuildHasher;
 
-/// An index from names to numbers. The names stay where the things are; the index keeps half of each hash, so that
-/// growing it (which a rush does at the worst time) reads the index alone and not a million names.
+/// An index from names to numbers. The names stay where the things are; the index keeps half of each hash, so
+/// that growing it (which a rush does at the worst time) reads the index alone and not a million names.
+///
+/// A large index has several tables, and grows by one table at a time: a table of a million entries that doubles would
+/// keep the server busy for tens of milliseconds.
 #[derive(Clone, Debug, Default)]
 pub struct NameIndex {
-    index: Index<Entry>,
+    tables: Parts<HashTable<Entry>>,
+    names: usize,
     hasher: DefaultHashBuilder,
 }
 
 /// Half a hash, and a number.
-#[derive(Clone, Copy, Debug)]
-struct Entry {
-    half: u32,
-    id: u32,
-}
+type Entry = (u32, u32);
 
-impl Slot for Entry {
-    const EMPTY: Self = Self { half: 0, id: NONE };
+/// How many names the index has for each of its tables before it gets another one. The tables that are not divided yet
+/// have up to twice as many, for which hashbrown allocates 65,536 places.
+const NAMES_OF_A_TABLE: usize = 28_000;
 
-    fn new(hash: u64, id: u32) -> Self {
-        Self { half: hash as u32, id }
-    }
-
-    fn id(self) -> u32 {
-        self.id
-    }
-
-    fn is_empty(self) -> bool {
-        self.id == NONE
-    }
-
-    fn may_have(self, hash: u64) -> bool {
-        self.half == hash as u32
-    }
-}
-
-impl Entry {
-    fn hash(self) -> u64 {
-        spread(self.half)
-    }
-}
+/// The bits of a half below these choose the place in a table, and the highest ones are a tag.
+const TABLE_SHIFT: u32 = 16;
+/// The bits between choose the table.
+const MAX_TABLES: usize = 1 << 9;
 
 impl NameIndex {
     /// The number of a name; `is` tells whether a number has it. O(1).
     pub fn find(&self, name: &[u8], is: impl Fn(u32) -> bool) -> Option<u32> {
-        self.index.find(self.hash(name), is)
+        let half = self.half(name);
+        let found =
+            self.tables.of(half >> TABLE_SHIFT).find(spread(half), |&(other, id)| other == half && is(id));
+        found.map(|&(_, id)| id)
     }
 
-    /// Adds a name that is not there. O(1); for a large index at most a millisecond, to divide a part.
+    /// Adds a name that is not there. O(1); for a large index at most a millisecond, to divide a table.
     pub fn insert(&mut self, name: &[u8], id: u32) {
-        self.index.insert(self.hash(name), id, Entry::hash);
+        if self.names >= self.tables.count() * NAMES_OF_A_TABLE && self.tables.count() < MAX_TABLES {
+            self.add_table();
+        }
+        self.put((self.half(name), id));
+        self.names += 1;
     }
 
     /// Takes a name out that is there. O(1).
     pub fn remove(&mut self, name: &[u8], id: u32) {
-        self.index.remove(self.hash(name), id, Entry::hash);
+        let half = self.half(name);
+        match self.tables.of_mut(half >> TABLE_SHIFT).find_entry(spread(half), |&(_, other)| other == id) {
+            Ok(entry) => {
+                entry.remove();
+                self.names -= 1;
+            }
+            Err(_) => invariant!("a name that is taken out of its index is there"),
+        }
     }
 
     /// Checks that these names with their numbers, each given once, are found, and that the index has no others. O(names).
@@ -74,20 +70,39 @@ impl NameIndex {
             count += 1;
             ensure!(self.find(name, |other| other == id) == Some(id), "the name of {id} is not in its index");
         }
-        self.index.check(count)
+        let entries = self.tables.iter().map(HashTable::len).sum::<usize>();
+        ensure!(entries == count, "an index has {entries} names of {count}");
+        ensure!(self.names == entries, "an index has {entries} names and counts {}", self.names);
+        Ok(())
     }
 
     /// Bytes allocated.
     pub fn allocated(&self) -> usize {
-        self.index.allocated()
+        self.tables.allocated() + self.tables.iter().map(HashTable::allocation_size).sum::<usize>()
     }
 
-    fn hash(&self, name: &[u8]) -> u64 {
-        spread(self.hasher.hash_one(name) as u32)
+    fn half(&self, name: &[u8]) -> u32 {
+        self.hasher.hash_one(name) as u32
+    }
+
+    #[inline]
+    fn put(&mut self, entry: Entry) {
+        let table = self.tables.of_mut(entry.0 >> TABLE_SHIFT);
+        table.insert_unique(spread(entry.0), entry, |&(half, _)| spread(half));
+    }
+
+    /// Adds a table, and divides the one that has its names.
+    #[cold]
+    fn add_table(&mut self) {
+        // Both get new memory, for half as many names each: a table does not give its own back.
+        let divided = self.tables.divide(|table| HashTable::with_capacity(table.len() / 2));
+        for entry in divided {
+            self.put(entry);
+        }
     }
 }
 
-/// A whole hash from its half. The lowest bits of the half choose a part of the index, and the highest ones the place in it.
+/// A whole hash from its half: the table takes a place from the low bits and a tag from the high ones.
 fn spread(half: u32) -> u64 {
     u64::from(half) << 32 | u64::from(half)
 }
@@ -114,7 +129,7 @@ mod tests {
 
     #[test]
     fn names_are_found_until_they_are_removed() {
-        let names: Vec<String> = (0..50_000).map(|number| format!("name-{number}")).collect();
+        let names: Vec<String> = (0..200_000).map(|number| format!("name-{number}")).collect();
         let mut index = NameIndex::default();
         let find =
             |index: &NameIndex, name: &str| index.find(name.as_bytes(), |id| names[id as usize] == name);
@@ -122,12 +137,27 @@ mod tests {
             assert_eq!(find(&index, name), None);
             index.insert(name.as_bytes(), id as u32);
         }
+        assert_eq!(index.tables.count(), 8);
         assert_eq!(index.check((0..).zip(names.iter().map(String::as_bytes))), Ok(()));
         for (id, name) in names.iter().enumerate() {
             assert_eq!(find(&index, name), Some(id as u32));
             index.remove(name.as_bytes(), id as u32);
             assert_eq!(find(&index, name), None);
         }
-        assert!(index.allocated() < 4000, "{}", index.allocated());
+    }
+
+    #[test]
+    fn no_table_of_a_growing_index_grows_beyond_its_places() {
+        let mut index = NameIndex::default();
+        let mut names = 0u32;
+        while index.tables.count() < 64 {
+            index.insert(&names.to_le_bytes(), names);
+            names += 1;
+        }
+        let most = index.tables.iter().map(HashTable::capacity).max();
+        assert!(most <= Some(57_344), "{most:?} places");
+        // No more memory than one table would have just after it has doubled.
+        let single = 9 * (2 * names as usize * 8 / 7).next_power_of_two();
+        assert!(index.allocated() < single, "{} for {names} names", index.allocated());
     }
 }
