@@ -40,7 +40,7 @@ class Server:
             port = free.getsockname()[1]
         self.process = subprocess.Popen(
             ["valgrind", "--tool=callgrind", "--instr-atstart=no", f"--callgrind-out-file={folder}/out"]
-            + ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", folder]
+            + ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--hz", "1", "--dir", folder]
             + ["--loadmodule", module],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

@@ -67,12 +67,17 @@ impl Family for Realm {
 
     fn observe(&self, at: i64, event: &Event) {
         let Event::Conference { e164, event } = event else { return };
-        let Some(since) = self.conference_called(e164).and_then(|conference| conference.pending_since) else {
-            return;
-        };
+        // Most events are writes of details, for which a conference need not be found.
+        let pending_since = || self.conference_called(e164).and_then(|conference| conference.pending_since);
         match event {
-            ConferenceEvent::Acked | ConferenceEvent::Adopted { .. } => counters::reopened(at - since),
-            ConferenceEvent::Ended { .. } => counters::CONF_NEVER_RECOVERED.add(1),
+            ConferenceEvent::Acked | ConferenceEvent::Adopted { .. } => {
+                if let Some(since) = pending_since() {
+                    counters::reopened(at - since);
+                }
+            }
+            ConferenceEvent::Ended { .. } if pending_since().is_some() => {
+                counters::CONF_NEVER_RECOVERED.add(1);
+            }
             _ => {}
         }
     }

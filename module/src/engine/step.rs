@@ -75,6 +75,8 @@ pub(crate) struct Step<'c, 'k, F: Family> {
     clock: i64,
     /// The uptime when the step began.
     uptime: i64,
+    /// Whether a deadline had passed when the step began. Then some may be left after those that were carried out.
+    was_due: bool,
     payload: Writer,
     notices: Notices,
     /// How many messages may still be sent.
@@ -102,6 +104,7 @@ impl<'c, 'k, F: Family> Step<'c, 'k, F> {
             now,
             clock,
             uptime,
+            was_due: false,
             payload,
             notices: Notices::new(),
             to_send: F::SENT_AT_ONCE,
@@ -113,7 +116,8 @@ impl<'c, 'k, F: Family> Step<'c, 'k, F> {
     /// Applies the due events that must come before a request.
     #[inline(never)]
     fn apply_due_before_request(&mut self) {
-        if self.is_due() {
+        self.was_due = self.value.state.next_due().is_some_and(|due| due <= self.now);
+        if self.was_due {
             self.apply_due(F::DUE_AT_ONCE);
         }
         self.apply_follow_ups();
@@ -187,8 +191,9 @@ impl<'c, 'k, F: Family> Step<'c, 'k, F> {
 
     /// Decides a request.
     pub(crate) fn decide(&mut self, request: &F::Request<'_>) -> Decided<F::Event, F::Reply> {
-        self.value.state.prepare(request);
-        self.value.state.decide_or_try_again(self.now, request)
+        let (state, now) = (&mut self.value.state, self.now);
+        state.prepare(request);
+        if self.was_due { state.decide_or_try_again(now, request) } else { state.decide(now, request) }
     }
 
     /// Applies the events of a decision. The reply is true only after that.
@@ -214,12 +219,6 @@ impl<'c, 'k, F: Family> Step<'c, 'k, F> {
     /// Writes the reply to a request whose decision was applied.
     pub(crate) fn reply(&self, request: &F::Request<'_>, reply: &F::Reply) {
         self.value.state.reply(self.ctx, self.name, self.now, request, reply);
-    }
-
-    /// Whether a deadline of the state has passed.
-    #[inline]
-    fn is_due(&self) -> bool {
-        self.value.state.next_due().is_some_and(|due| due <= self.now)
     }
 
     /// Serves clients that wait for the key, as long as there is something for them. The timer serves those that are

@@ -23,10 +23,13 @@ impl<T: Copy + Default> Column<T> {
     /// The value of that number, which the column reaches.
     #[inline]
     pub fn get(&self, id: u32) -> T {
-        self.find(id).unwrap_or_else(|| {
-            invariant!("a value that is read was set");
-            T::default()
-        })
+        self.find(id).unwrap_or_else(Self::unset)
+    }
+
+    #[cold]
+    fn unset() -> T {
+        invariant!("a value that is read was set");
+        T::default()
     }
 
     /// The value of that number, if the column reaches it.
