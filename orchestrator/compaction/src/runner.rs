@@ -9,7 +9,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, interval, sleep, timeout};
 
 use super::partitions;
@@ -74,11 +74,21 @@ impl SupervisedLaunch {
 
 /// Makes room for the log of a run: deletes the oldest ones in its directory. Returns the log, unless it cannot be kept.
 async fn make_room(log: Option<String>) -> Option<String> {
+    /// One run after the other makes room. Storage that does not answer keeps one thread, and not one for each run.
+    static MAKING_ROOM: Semaphore = Semaphore::const_new(1);
     let path = PathBuf::from(log?);
     let dir = path.parent()?.to_owned();
     let shown = dir.display().to_string();
-    let made = timeout(STORAGE_TIMEOUT, blocking::run(move || delete_oldest(&dir))).await;
-    match made {
+    let made = timeout(STORAGE_TIMEOUT, async {
+        let turn = MAKING_ROOM.acquire().await;
+        blocking::run(move || {
+            let made = delete_oldest(&dir);
+            drop(turn);
+            made
+        })
+        .await
+    });
+    match made.await {
         Ok(Ok(())) => path.into_os_string().into_string().ok(),
         Ok(Err(error)) => {
             tracing::warn!(dir = shown, %error, "cannot keep the output of runners");
@@ -116,6 +126,11 @@ impl Launch for SupervisedLaunch {
         async move {
             let log = spec.log.take();
             spec.log = make_room(log).await;
+            // Storage that answers late must not use up the time for which the session was confirmed.
+            match trust(&signals.coordinator) {
+                Some(until) => spec.trust = MonotonicTime::from_instant(until),
+                None => return Ok(Report::of(Why::NotStarted)),
+            }
             Runner::start(&spec, watchdog).await?.wait(signals).await
         }
         .boxed()
@@ -215,7 +230,7 @@ impl Runner {
                     None => {
                         // Killed, for example. The runner dies with it: like the loss of a worker, not a failure.
                         self.end().await;
-                        return Ok(Report::abandoned());
+                        return Ok(Report::of(Why::Abandoned));
                     }
                     Some(line) => {
                         match serde_json::from_str(&line) {
@@ -268,7 +283,7 @@ impl Runner {
                 if timeout(WRITE_TIMEOUT, control.write_all(format!("{line}\n").as_bytes())).await.is_err() {
                     self.end().await;
                     tracing::warn!("killed a supervisor that reads nothing, and its runner");
-                    return Ok(Report::abandoned());
+                    return Ok(Report::of(Why::Abandoned));
                 }
             }
         }

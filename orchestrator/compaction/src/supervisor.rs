@@ -103,9 +103,9 @@ pub(crate) enum Why {
 }
 
 impl Report {
-    /// The report on a runner that was killed with its supervisor.
-    pub(crate) fn abandoned() -> Self {
-        Self { why: Why::Abandoned, exit: None, output: String::new(), result: None }
+    /// The report on a runner that left nothing: it was killed with its supervisor, or was not started.
+    pub(crate) fn of(why: Why) -> Self {
+        Self { why, exit: None, output: String::new(), result: None }
     }
 }
 
