@@ -216,7 +216,7 @@ fn a_task_is_paused_given_to_others_resumed_and_stopped() {
     assert_eq!(managed(), manager);
     let waiting = shown["subtasks"][0].clone();
     let (sub, worker) = (waiting["CompactTaskId"].as_str().unwrap(), waiting["worker"].as_str().unwrap());
-    assert!(cluster.run(&["reassign", sub]).ended(3).err.contains("--subtask"));
+    assert!(cluster.run(&["reassign", sub]).ended(2).err.contains("--subtask"));
     assert!(
         cluster.run(&["reassign", sub, "--subtask", "--to", "nobody_1"]).ended(4).err.contains("nobody_1")
     );

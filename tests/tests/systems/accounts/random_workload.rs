@@ -244,6 +244,8 @@ fn a_take_over_of_a_thousand_accounts_is_timed() {
 #[test]
 fn more_instances_than_one_session_may_watch_are_heard_over_several() {
     const INSTANCES: usize = 1100;
+    // One session watches paths of 88 KiB in all.
+    let path_of = |number: usize| format!("/resource/d/m/{}:{number}", "host-".repeat(16));
     let mut system = Dealing::start(1);
     let mut book = system.book();
     book.ok(&format!("MODULE m DEPARTMENT d INSTANCES {INSTANCES} SHARE PRESENT"));
@@ -255,7 +257,7 @@ fn more_instances_than_one_session_may_watch_are_heard_over_several() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         for number in 0..INSTANCES {
-            let path = format!("/resource/d/m/host:{number}");
+            let path = path_of(number);
             match patient(async || tree.create(&path, b"", Kind::Ephemeral).await).await {
                 // It was made, and the answer was lost.
                 Err(Error::Exists(_)) => {}
@@ -275,7 +277,7 @@ fn more_instances_than_one_session_may_watch_are_heard_over_several() {
     });
     // What each of them says is heard.
     for number in [0, 500, INSTANCES - 1] {
-        let alloc = format!("/resource/d/m/host:{number}-alloc");
+        let alloc = format!("{}-alloc", path_of(number));
         let account = others.run(async |tree| {
             let account = tree.children(&alloc).await.unwrap().remove(0);
             let word = tree.get(&format!("{alloc}/{account}")).await.unwrap().unwrap().data;
