@@ -48,6 +48,7 @@ impl Coordinator {
 
     /// Another session with the same service, for more watches than one session can have. What it reports is among the
     /// [`problems`](Self::problems) of this one.
+    #[must_use]
     pub fn another(&self) -> Self {
         Self::start_with(self.shared.connector.clone(), &self.shared.settings, self.shared.problems.clone())
     }

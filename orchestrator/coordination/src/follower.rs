@@ -264,7 +264,7 @@ mod tests {
         let (tree, guard) = (InProcess::new(Duration::from_secs(2)), Arc::new(Guard::default()));
         let line = Line::new(tree.clone(), guard.clone());
         let coordinator = Coordinator::start(Arc::new(line), &Settings::default());
-        coordinator.up().await.unwrap();
+        assert!(coordinator.up().await.is_ok());
         (tree, guard, coordinator)
     }
 

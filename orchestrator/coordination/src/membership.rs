@@ -59,7 +59,7 @@ pub struct Snapshot {
     /// Whether the directory was read on the current connection. If not, no member may be taken for dead: this process
     /// may be the one that is cut off.
     pub current: bool,
-    /// The [`Status::attachment`] at which the directory was read.
+    /// The `Status::attachment` at which the directory was read.
     pub attachment: u64,
     /// The members by name.
     pub members: Arc<BTreeMap<String, Member>>,

@@ -231,12 +231,12 @@ mod tests {
         let text = problems.borrow_and_update().values().cloned().collect::<Vec<_>>();
         assert_eq!(text, ["session 1 for watching has no connection with ZooKeeper"]);
         leases.truncate(FIT);
-        problems.wait_for(|problems| problems.is_empty()).await.unwrap();
+        problems.wait_for(std::collections::BTreeMap::is_empty).await.unwrap();
         leases.push(sessions.lease(BYTES));
         sleep(CONNECT_TIME / 2).await;
         assert!(problems.borrow().is_empty(), "nothing has waited for long");
         problems.wait_for(|problems| problems.len() == 1).await.unwrap();
         service.thaw();
-        problems.wait_for(|problems| problems.is_empty()).await.unwrap();
+        problems.wait_for(std::collections::BTreeMap::is_empty).await.unwrap();
     }
 }

@@ -39,7 +39,7 @@ impl Health {
                 (true, _) if found.is_empty() => self.ready(COORDINATION),
                 (true, 0) => self.not_ready(COORDINATION, shown.join("; ")),
                 (true, more) => {
-                    self.not_ready(COORDINATION, format!("{}; and {more} more", shown.join("; ")))
+                    self.not_ready(COORDINATION, format!("{}; and {more} more", shown.join("; ")));
                 }
             }
             tokio::select! {

@@ -5,6 +5,7 @@ use allot_core::account::record::AccountState;
 use allot_core::account::request::{Changes, InstanceRequest, ManagerRequest, ModuleSettings};
 use allot_core::account::tariff::Amount;
 use allot_core::account::{Book, Settings};
+use std::fmt::Write as _;
 
 const SNAPSHOT: &str = include_str!("snapshot.hex");
 
@@ -57,7 +58,11 @@ fn snapshot_keeps_its_bytes() {
     assert_eq!(states, [revoking, revoking, frozen, AccountState::Dealt]);
     rig.check();
     let mut bytes = rig.book.encode();
-    let line = |line: &[u8]| line.iter().map(|byte| format!("{byte:02x}")).collect::<String>() + "\n";
+    let line = |line: &[u8]| {
+        let mut text = String::new();
+        line.iter().for_each(|byte| write!(text, "{byte:02x}").unwrap());
+        text + "\n"
+    };
     let text: String = bytes.chunks(40).map(line).collect();
     assert_eq!(text, SNAPSHOT);
     bytes[0] += 1;

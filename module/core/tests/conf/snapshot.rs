@@ -3,6 +3,7 @@
 use super::rig::{MINUTE, Rig, wish};
 use allot_core::conf::request::{Claim, ClientRequest, Create, Request, SchedulerRequest, UnitRequest};
 use allot_core::conf::{Event, Realm};
+use std::fmt::Write as _;
 
 const SNAPSHOT: &str = include_str!("snapshot.hex");
 
@@ -54,7 +55,11 @@ fn snapshot_keeps_its_bytes() {
     assert_eq!(states, ["open", "ended", "pending"]);
     rig.check();
     let mut bytes = rig.realm.encode();
-    let line = |line: &[u8]| line.iter().map(|byte| format!("{byte:02x}")).collect::<String>() + "\n";
+    let line = |line: &[u8]| {
+        let mut text = String::new();
+        line.iter().for_each(|byte| write!(text, "{byte:02x}").unwrap());
+        text + "\n"
+    };
     let text: String = bytes.chunks(40).map(line).collect();
     assert_eq!(text, SNAPSHOT);
     bytes[0] += 1;

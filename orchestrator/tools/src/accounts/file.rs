@@ -88,7 +88,7 @@ pub struct Contents {
 /// The problems of a file.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Problems {
-    /// The first [`PROBLEMS`], each with its line.
+    /// The first `PROBLEMS`, each with its line.
     pub first: Vec<String>,
     /// How many there are.
     pub count: usize,

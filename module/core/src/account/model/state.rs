@@ -39,7 +39,7 @@ fields! {
         /// Rebalancing makes a move only if the move avoids a cost, and at least this cost.
         pub margin: Amount,
         /// Modules exchange accounts if so many levels of their departments are the same; 0 for all levels, up to
-        /// [`MAX_LEVEL`].
+        /// `MAX_LEVEL`.
         pub lend_level: u32,
         /// About how many entries the event stream keeps; 0 for no event stream.
         pub events: u32,
