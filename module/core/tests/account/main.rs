@@ -11,6 +11,8 @@ mod admission;
 mod budgets;
 mod forecasts;
 mod frozen;
+#[path = "../common/hex.rs"]
+mod hex;
 mod minimum;
 mod places;
 mod properties;

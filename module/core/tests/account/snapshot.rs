@@ -1,11 +1,11 @@
 //! The bytes of a snapshot, which are kept for good: all later versions read what this one has written.
 
+use super::hex::lines;
 use super::rig::{HOUR, Rig, login, logout, name, usage};
 use allot_core::account::record::AccountState;
 use allot_core::account::request::{Changes, InstanceRequest, ManagerRequest, ModuleSettings};
 use allot_core::account::tariff::Amount;
 use allot_core::account::{Book, Settings};
-use std::fmt::Write as _;
 
 const SNAPSHOT: &str = include_str!("snapshot.hex");
 
@@ -58,13 +58,7 @@ fn snapshot_keeps_its_bytes() {
     assert_eq!(states, [revoking, revoking, frozen, AccountState::Dealt]);
     rig.check();
     let mut bytes = rig.book.encode();
-    let line = |line: &[u8]| {
-        let mut text = String::new();
-        line.iter().for_each(|byte| write!(text, "{byte:02x}").unwrap());
-        text + "\n"
-    };
-    let text: String = bytes.chunks(40).map(line).collect();
-    assert_eq!(text, SNAPSHOT);
+    assert_eq!(lines(&bytes), SNAPSHOT);
     bytes[0] += 1;
     assert!(Book::decode(&bytes).is_err(), "a version of the future");
 }

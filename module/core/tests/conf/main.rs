@@ -17,6 +17,8 @@ mod admission;
 mod check;
 mod ended_by_people;
 mod failovers;
+#[path = "../common/hex.rs"]
+mod hex;
 mod load;
 mod losses;
 mod model;

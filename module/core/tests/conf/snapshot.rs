@@ -1,9 +1,9 @@
 //! The bytes of a snapshot, which are kept for good: all later versions read what this one has written.
 
+use super::hex::lines;
 use super::rig::{MINUTE, Rig, wish};
 use allot_core::conf::request::{Claim, ClientRequest, Create, Request, SchedulerRequest, UnitRequest};
 use allot_core::conf::{Event, Realm};
-use std::fmt::Write as _;
 
 const SNAPSHOT: &str = include_str!("snapshot.hex");
 
@@ -55,13 +55,7 @@ fn snapshot_keeps_its_bytes() {
     assert_eq!(states, ["open", "ended", "pending"]);
     rig.check();
     let mut bytes = rig.realm.encode();
-    let line = |line: &[u8]| {
-        let mut text = String::new();
-        line.iter().for_each(|byte| write!(text, "{byte:02x}").unwrap());
-        text + "\n"
-    };
-    let text: String = bytes.chunks(40).map(line).collect();
-    assert_eq!(text, SNAPSHOT);
+    assert_eq!(lines(&bytes), SNAPSHOT);
     bytes[0] += 1;
     assert!(Realm::decode(&bytes).is_err(), "a version of the future");
 }

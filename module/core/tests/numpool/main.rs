@@ -12,6 +12,8 @@ mod admission;
 mod caps;
 mod causes;
 mod cells;
+#[path = "../common/hex.rs"]
+mod hex;
 mod model;
 mod naive;
 mod reconcile;

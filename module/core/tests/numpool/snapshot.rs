@@ -1,8 +1,11 @@
-//! Snapshots of a pool in which every part has something.
+//! The bytes of a snapshot, which are kept for good: all later versions read what this one has written.
 
+use super::hex::lines;
 use super::spec::{Bench, any, n};
 use allot_core::numpool::request::{Call, Cap, Changes, Policy, Request, Rule};
 use allot_core::numpool::{Number, Pool};
+
+const SNAPSHOT: &str = include_str!("snapshot.hex");
 
 /// A pool in which every part of a snapshot has something.
 fn sample_pool() -> Pool {
@@ -46,10 +49,17 @@ fn sample_pool() -> Pool {
 
 #[test]
 fn snapshot_is_read_as_it_was_written_and_not_in_part() {
-    let bytes = sample_pool().encode();
+    let mut bytes = sample_pool().encode();
     let pool = Pool::decode(&bytes).unwrap();
     assert_eq!((pool.check(), pool.encode() == bytes), (Ok(()), true));
     for length in 0..bytes.len() {
         assert!(Pool::decode(&bytes[..length]).is_err(), "a snapshot that ends after {length} bytes");
     }
+    bytes[0] += 1;
+    assert!(Pool::decode(&bytes).is_err(), "a version of the future");
+}
+
+#[test]
+fn snapshot_keeps_its_bytes() {
+    assert_eq!(lines(&sample_pool().encode()), SNAPSHOT);
 }

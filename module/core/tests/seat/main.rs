@@ -14,6 +14,8 @@ mod altering;
 mod best_seating;
 mod blocks;
 mod exchange;
+#[path = "../common/hex.rs"]
+mod hex;
 mod holds;
 mod hostile;
 mod house;
