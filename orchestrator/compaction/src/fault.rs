@@ -11,7 +11,7 @@ pub enum Fault {
     Tree(Error),
     /// A node's data are not valid.
     Corrupt(String),
-    /// The request itself is wrong, whatever the tasks are.
+    /// The request itself is wrong: no state of the tasks would make it right.
     Wrong(String),
     /// The operation is refused, for a reason that people understand. Repeating it does not help.
     Refused(String),

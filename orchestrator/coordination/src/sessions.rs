@@ -193,7 +193,7 @@ mod tests {
         assert_eq!(opened(), 2);
         leases.push(sessions.lease(BYTES));
         assert_eq!(opened(), 3);
-        // Paths that are too long for any session are watched all the same.
+        // Paths that are too long for any session are watched, too.
         drop(sessions.lease(2 * MAX_BYTES));
     }
 

@@ -185,7 +185,7 @@ impl Show {
         self.fits_wait(waited)
     }
 
-    /// The same, of a snapshot: whatever number of users has arrived.
+    /// As above, for a snapshot, which may have any number of users who arrived.
     ///
     /// # Errors
     /// The wait does not fit the show.
