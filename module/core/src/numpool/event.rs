@@ -1,15 +1,23 @@
-//! Events of a pool. Only events change a pool; they are replicated, written to the AOF, published and replayed.
+//! Events of a pool: their definition, their admission on a replica, and what they change. Only events change a
+//! pool; they are replicated, written to the AOF, published and replayed.
+//!
+//! Applying an event cannot fail, because `decide` made the event for this state, or `admits` has checked it.
 
+use super::cells::{Cell, Trigger, cell};
+use super::directory::MAX_NUMBERS;
 pub use super::model::causes::{Rule, Word};
 pub use super::model::leases::Called;
-use super::model::number::Number;
+use super::model::sorted_free::SortedFree;
 pub use super::model::state::{Rest, RestReason};
+use super::number::Number;
+use super::record::Place;
 use super::settings::Settings;
-use crate::shared::codec::{Damaged, Reader, Writer};
+use super::state::{Pool, TransitionContext};
+use crate::shared::codec::{Damaged, Reader, Writer, ensure};
 use crate::shared::field::Field;
 use crate::shared::machine;
 use crate::shared::{Bytes, Millis};
-use crate::{events, words};
+use crate::{events, invariant, words};
 use smallvec::{SmallVec, smallvec};
 
 /// The events of one step; usually one.
@@ -170,4 +178,254 @@ impl Field for Number {
     fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
         Self::unpacked(reader.string()?).ok_or(Damaged("a number is not valid"))
     }
+}
+
+/// The least size of a batch that may drop the orders of free numbers.
+const MANY: usize = 1000;
+
+impl Pool {
+    /// The pool that a `Created` event makes.
+    pub fn open(event: &Event, at: Millis) -> Option<Self> {
+        let Event::Created(settings) = event else { return None };
+        let mut pool = Self::new(settings.clone(), at);
+        if settings.events > 0 {
+            pool.tell(event);
+        }
+        Some(pool)
+    }
+
+    /// Checks whether `decide` could have made an event on this pool. O(numbers in the event).
+    ///
+    /// # Errors
+    /// The event does not fit the pool.
+    pub fn admits(&self, event: &Event) -> Result<(), Damaged> {
+        match event {
+            Event::Created(_) => Err(Damaged("the pool exists")),
+            Event::Configured(_) => Ok(()),
+            Event::Added(numbers) => {
+                distinct(numbers)?;
+                let fits =
+                    |number: &Number| self.directory.find(*number).is_none_or(|id| self.is_draining(id));
+                ensure(numbers.iter().all(fits), "a number is in the pool")?;
+                // A number that was to go and stays takes no more room.
+                let fresh = numbers.iter().filter(|number| self.directory.find(**number).is_none()).count();
+                ensure(fresh <= (MAX_NUMBERS - self.len()) as usize, "there is no room for so many numbers")
+            }
+            Event::Deleted(numbers) => {
+                distinct(numbers)?;
+                self.all(numbers, Trigger::Del)
+            }
+            Event::Registered { numbers, .. } => {
+                distinct(numbers)?;
+                let known = |number: &Number| self.directory.find(*number).is_some();
+                ensure(numbers.iter().all(known), "there is no such number")
+            }
+            Event::Unregistered { numbers, .. } => {
+                distinct(numbers)?;
+                self.all(numbers, Trigger::Unreg)
+            }
+            Event::Lapsed(numbers) => {
+                distinct(numbers)?;
+                let ends = |id: u32| self.registrations.get(id).is_some();
+                ensure(self.are(numbers, ends), "a registration has no end")
+            }
+            Event::Called(called) => {
+                ensure(self.leases.find(&called.token).is_none(), "the lease exists")?;
+                let id = self.directory.find(called.number).ok_or(Damaged("there is no such number"))?;
+                ensure(self.directory.get(id).is_queued(), "the number is not free")
+            }
+            Event::Draining(numbers) => {
+                distinct(numbers)?;
+                let is_called = |id: u32| self.directory.get(id).place == Place::Call;
+                ensure(
+                    self.are(numbers, is_called),
+                    "a number carries no call, or is to go at its end already",
+                )
+            }
+            Event::Ended { numbers, rest, cause, .. } => {
+                distinct(numbers)?;
+                let is_limit = rest.is_some_and(|rest| rest.reason == RestReason::Limit);
+                ensure(!is_limit, "a number rests for its caps, which follows from its calls")?;
+                self.all(numbers, Trigger::HangUp)?;
+                let ends = |id: u32| self.leases.until(self.directory.get(id).lease()).is_some();
+                ensure(*cause != Cause::Expired || self.are(numbers, ends), "a lease has no end")
+            }
+            Event::Renewed { number, .. } => self.all(&[*number], Trigger::HangUp),
+            Event::Cooled(numbers) => {
+                distinct(numbers)?;
+                ensure(self.are(numbers, |id| self.rest_of(id).is_some()), "a number does not rest")
+            }
+            Event::Ruled { word, .. } => {
+                ensure(self.causes.has_room(&word.0), "there is no room for another cause")
+            }
+            Event::Flushed { count, .. } => {
+                ensure(*count as usize <= self.outbox.len(), "more messages were written than wait")
+            }
+        }
+    }
+
+    /// Whether all numbers are in the pool and meet a condition.
+    fn are(&self, numbers: &[Number], has: impl Fn(u32) -> bool) -> bool {
+        numbers.iter().all(|number| self.directory.find(*number).is_some_and(&has))
+    }
+
+    /// Checks that the event changes the state of each number.
+    fn all(&self, numbers: &[Number], trigger: Trigger) -> Result<(), Damaged> {
+        let moves = |number: &Number| matches!(cell(self.state_of(*number), trigger), Cell::To(..));
+        ensure(numbers.iter().all(moves), "the state of a number does not allow the event")
+    }
+
+    /// Applies an event at `at`. O(numbers named), times O(log n) for those with deadlines, and for all once the
+    /// pool was prepared.
+    pub fn apply(&mut self, at: Millis, event: &Event) {
+        self.applied = self.applied.max(at);
+        if self.settings.events > 0 {
+            self.tell(event);
+        }
+        let context = TransitionContext::at(at);
+        match event {
+            // The state that this event makes is `open`'s.
+            Event::Created(_) => {}
+            Event::Configured(settings) => self.set_settings(settings.clone()),
+            Event::Added(numbers) => numbers.iter().for_each(|&number| self.add(number, at)),
+            Event::Deleted(numbers) => {
+                self.each(numbers, |pool, id| pool.transition(id, Trigger::Del, context));
+            }
+            Event::Draining(numbers) => self.each(numbers, Self::drain),
+            Event::Registered { numbers, until, switch } => self.each(numbers, |pool, id| {
+                pool.transition(id, Trigger::Reg, context);
+                match until {
+                    Some(until) => pool.registrations.set(id, *until),
+                    None => pool.registrations.remove(id),
+                }
+                pool.registered_by(id, switch.as_deref());
+            }),
+            Event::Unregistered { numbers, .. } | Event::Lapsed(numbers) => {
+                self.each(numbers, |pool, id| pool.unregister(id, context));
+            }
+            Event::Called(called) => {
+                if let Some(id) = self.id(called.number) {
+                    self.transition(id, Trigger::Call, TransitionContext { called: Some(called), ..context });
+                }
+            }
+            Event::Ended { numbers, rest, cause, word } => self.each(numbers, |pool, id| {
+                if let Some(word) = word {
+                    pool.blame(id, &word.0, at);
+                }
+                pool.end_call(id, *rest, *cause, at);
+            }),
+            Event::Renewed { number, until } => {
+                if let Some(id) = self.id(*number) {
+                    self.leases.renew(self.directory.get(id).lease(), *until);
+                }
+            }
+            Event::Cooled(numbers) => self.each(numbers, Self::cool),
+            Event::Ruled { word, rule } => self.set_cause(&word.0, *rule),
+            Event::Flushed { count, last_id } => self.outbox.sent(*count as usize, *last_id),
+        }
+    }
+
+    /// Ends the call of a number. A number that was draining goes.
+    fn end_call(&mut self, id: u32, rest: Option<Rest>, cause: Cause, at: Millis) {
+        let record = self.directory.get(id);
+        let last = record.place == Place::LastCall;
+        let trigger = if last { Trigger::Del } else { Trigger::HangUp };
+        if cause == Cause::TakenBack {
+            self.uncount_call(id);
+        }
+        // An expired lease ended at its deadline, even if the event came later.
+        let until = self.leases.until(record.lease()).filter(|_| cause == Cause::Expired);
+        let (at, rest) = (until.unwrap_or(at), rest.filter(|_| !last));
+        self.transition(id, trigger, TransitionContext { at, rest, called: None });
+    }
+
+    /// The call of a number counts for nothing, because its caller never heard of it. Which peer the number had called
+    /// before is not known.
+    fn uncount_call(&mut self, id: u32) {
+        let record = self.directory.at(id);
+        record.uses = record.uses.saturating_sub(1);
+        let Some(lease) = self.leases.get(record.lease()) else {
+            invariant!("a call that is taken back has a lease");
+            return;
+        };
+        self.history.take_back(id, lease.since);
+        if lease.has_peer {
+            self.peers.assign(id, None);
+        }
+    }
+
+    fn each(&mut self, numbers: &Numbers, mut change: impl FnMut(&mut Self, u32)) {
+        self.drop_orders_if_cheaper(numbers.len());
+        for &number in numbers {
+            if let Some(id) = self.id(number) {
+                change(self, id);
+            }
+        }
+    }
+
+    /// The id of a number that an event names.
+    fn id(&self, number: Number) -> Option<u32> {
+        let id = self.directory.find(number);
+        invariant!(id.is_some(), "an event that was admitted names a number that is there");
+        id
+    }
+
+    /// Drops the orders of free numbers if a batch changes so many numbers that building the orders again costs less.
+    pub(super) fn drop_orders_if_cheaper(&mut self, changes: usize) {
+        if changes > MANY && changes > self.queue.len() as usize / 8 {
+            self.sorted = SortedFree::default();
+        }
+    }
+
+    /// Adds a number, or keeps one that was draining.
+    fn add(&mut self, number: Number, at: Millis) {
+        match self.directory.find(number) {
+            None => {
+                self.store(number, at);
+            }
+            Some(id) => {
+                let record = self.directory.at(id);
+                if invariant!(record.place == Place::LastCall, "a number that is added again was draining") {
+                    record.place = Place::Call;
+                    self.draining -= 1;
+                }
+            }
+        }
+    }
+
+    fn drain(&mut self, id: u32) {
+        let record = self.directory.at(id);
+        if invariant!(record.place == Place::Call, "a number that is draining carries a call") {
+            record.place = Place::LastCall;
+            self.draining += 1;
+        }
+    }
+
+    /// Records the switch that registered a number, which is usually the same as before.
+    fn registered_by(&mut self, id: u32, switch: Option<&[u8]>) {
+        let by = self.switches.of(id);
+        if self.switches.name(by) != switch || self.sliced.unregisters(by) {
+            self.leave_switch(id);
+            self.switches.assign(id, switch);
+            self.switches.list(id);
+        }
+    }
+
+    /// Queues the messages of an event for the event stream, before the event is applied.
+    fn tell(&mut self, event: &Event) {
+        for message in self.messages(event) {
+            self.outbox.push(message);
+        }
+    }
+}
+
+/// Refuses a number named twice.
+fn distinct(numbers: &Numbers) -> Result<(), Damaged> {
+    if numbers.len() == 1 {
+        return Ok(());
+    }
+    let mut sorted = numbers.to_vec();
+    sorted.sort_unstable();
+    sorted.dedup();
+    ensure(sorted.len() == numbers.len(), "a number is named twice")
 }

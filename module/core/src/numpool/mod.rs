@@ -9,7 +9,6 @@
 //! `snapshot` encodes and decodes the whole state, and `read` has the queries. `waiting` serves calls that wait for a
 //! number, which are kept in the state (`waiters`) but are no part of it.
 
-mod apply;
 pub mod decide;
 pub mod event;
 mod machine;

@@ -14,7 +14,7 @@ use super::request::Policy;
 use super::state::{Pool, Rest};
 use crate::fields;
 use crate::shared::Millis;
-use crate::shared::codec::{Damaged, Reader, Writer};
+use crate::shared::codec::{Damaged, Reader, Writer, ensure};
 use crate::shared::list::NONE;
 use crate::shared::outbox::Outbox;
 use crate::shared::table::Table;
@@ -39,10 +39,6 @@ fields! {
         /// The last cause.
         cause: Option<u32>,
     }
-}
-
-fn ensure(fits: bool, what: &'static str) -> Result<(), Damaged> {
-    if fits { Ok(()) } else { Err(Damaged(what)) }
 }
 
 impl Pool {

@@ -1,19 +1,26 @@
-//! Events of a show. Only events change a show; they are replicated, written to the AOF, published and replayed.
+//! Events of a show: their definition, their admission on a replica, and what they change. Only events change a
+//! show; they are replicated, written to the AOF, published and replayed.
+//!
+//! Applying an event cannot fail, because `decide` made the event for this state, or `admits` has checked it.
 
-use super::claims::Seats;
-use super::plan::{Limits, Rule};
+use super::claims::{MAX_COUNT, Seats, Stage};
+use super::moves::Moves;
+use super::plan::{self, Limits, Plan, Rule};
+use super::state::{Owner, SeatState, Show};
+use super::venue::{Seat, Venue};
 use super::wish::LastingWish;
-use crate::shared::codec::{Damaged, Reader, Writer};
+use crate::shared::codec::{Damaged, Reader, Writer, ensure};
 use crate::shared::field::{Any, Field};
 use crate::shared::machine;
-use crate::shared::{Bytes, Millis};
-use crate::{events, fields, words};
+use crate::shared::refusal::Refusal;
+use crate::shared::{Bytes, MAX_IDENTIFIER, Millis, copied};
+use crate::{events, fields, invariant, words};
 
 /// The events of one step; usually one.
 pub type Events = machine::Events<Event>;
 
 /// The most seats in one event.
-const MAX_SEATS: usize = super::plan::max::SEATS;
+const MAX_SEATS: usize = plan::max::SEATS;
 
 words! {
     /// Counters of shows in `INFO`.
@@ -238,5 +245,263 @@ impl Field for Seats {
     fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
         let seats = reader.rising(MAX_SEATS)?;
         if seats.is_empty() { Err(Damaged("an event names no seat")) } else { Ok(Self::from_vec(seats)) }
+    }
+}
+
+impl Show {
+    /// The show that a `Created` event opens.
+    ///
+    /// # Errors
+    /// The plan breaks a rule.
+    pub fn open(plan: &str, at: Millis) -> Result<Self, Refusal> {
+        Self::opened(&plan::parse(plan.as_bytes())?, at)
+    }
+
+    /// The same, of a plan that was parsed. A plan and its normal form open equal shows.
+    ///
+    /// # Errors
+    /// The plan breaks a rule.
+    pub fn opened(plan: &Plan, at: Millis) -> Result<Self, Refusal> {
+        let mut show = Self::new(plan, at)?;
+        if show.events > 0 {
+            let created = Event::Created { plan: String::new() };
+            for message in show.messages(&created) {
+                show.outbox.push(message);
+            }
+        }
+        Ok(show)
+    }
+
+    /// Checks whether `decide` could have made an event on this show. O(seats in the event).
+    ///
+    /// # Errors
+    /// The event does not fit the show.
+    pub fn admits(&self, event: &Event) -> Result<(), Damaged> {
+        let all = |seats: &[Seat], state| {
+            seats.iter().all(|&seat| self.venue.is_seat(seat) && self.state(seat) == state)
+        };
+        let hold = |token: &[u8]| {
+            let id = self.claims.find(token).ok_or(Damaged("there is no such hold"))?;
+            ensure(matches!(self.claims.get(id).stage, Stage::Held { .. }), "the hold is sold")?;
+            Ok(id)
+        };
+        match event {
+            Event::Created { .. } => Err(Damaged("the show exists")),
+            Event::Altered { plan } => {
+                let plan: Plan =
+                    plan::parse(plan.as_bytes()).map_err(|_| Damaged("the plan is not well-formed"))?;
+                plan.limits.check().map_err(|_| Damaged("a limit is out of range"))?;
+                let venue = Venue::build(&plan).map_err(|_| Damaged("the plan breaks a rule"))?;
+                let moves = Moves::between(&self.venue, &venue);
+                let moves = moves.ok_or(Damaged("an area of the show is missing in the plan"))?;
+                let kept = self.keeps_taken_seats(&venue, &moves);
+                kept.map_err(|_| Damaged("a seat that is held or sold would be removed or changed"))?;
+                let needed = self.waiters_for_lost_flags(&moves).next();
+                ensure(needed.is_none(), "a waiter needs a flag that no seat would have")
+            }
+            Event::Arranged { limits, areas, .. } => {
+                limits.check().map_err(|_| Damaged("a limit is out of range"))?;
+                let rising = areas.windows(2).all(|pair| matches!(pair, [a, b] if a.area < b.area));
+                let known = areas.last().is_none_or(|last| (last.area as usize) < self.venue.areas().len());
+                ensure(rising && known, "an area is unknown or out of order")?;
+                let named = areas.iter().all(|area| (1..=MAX_IDENTIFIER).contains(&area.name.len()));
+                ensure(named, "the name of an area is too short or too long")
+            }
+            Event::Held(held) | Event::Offered(held) => {
+                let replaced = held.replaced.as_ref().map(|token| hold(token)).transpose()?;
+                ensure(self.claims.find(&held.token).is_none(), "the token is in use")?;
+                let waits = self.waiters.find(&held.token).map(|id| self.waiters.get(id));
+                let served =
+                    waits.is_none_or(|waiter| matches!(event, Event::Offered(_)) && waiter.user == held.user);
+                ensure(served, "the token is in use by a waiting user")?;
+                ensure(held.seats.len() <= MAX_COUNT as usize, "a hold has too many seats")?;
+                self.admits_hold(&held.seats, replaced)?;
+                // A turn must be that of the area, or of the bucket, of the seats.
+                let takes_turn = held.seats.iter().all(|&seat| match held.turn {
+                    Turn::None => true,
+                    Turn::Area(area) => self.venue.area_of(self.venue.row_of(seat)) == area,
+                    Turn::Bucket(bucket) => self.strip_of(seat).is_some_and(|(other, _)| other == bucket),
+                });
+                ensure(takes_turn, "a turn is not that of the seats")
+            }
+            Event::Extended { token, .. } | Event::Confirmed { token, .. } | Event::Expired { token } => {
+                hold(token).map(|_| ())
+            }
+            Event::Released { token, seats } => {
+                let id = hold(token)?;
+                ensure(
+                    seats.iter().all(|&seat| self.owner(seat) == Owner::Claim(id)),
+                    "a seat is not of the hold",
+                )
+            }
+            Event::Refunded { seats } => ensure(all(seats, SeatState::Sold), "a seat is not sold"),
+            Event::Waited(waited) => self.admits_wait(waited),
+            Event::Unwaited { token, .. } => {
+                ensure(self.waiters.find(token).is_some(), "nobody waits under this token")
+            }
+            Event::Blocked { name, until, seats } => {
+                if name.is_some() || until.is_some() {
+                    self.fits_block(name.as_deref(), *until, seats.len())?;
+                }
+                ensure(all(seats, SeatState::Free), "a seat is not free")
+            }
+            Event::Unblocked { seats } => ensure(all(seats, SeatState::Blocked), "a seat is not blocked"),
+            Event::BlockEnded { name, until, .. } => {
+                ensure(self.blocks.find(name.as_deref(), *until).is_some(), "there is no such block")
+            }
+            Event::Flushed { count, .. } => {
+                ensure(*count as usize <= self.outbox.len(), "more messages were written than wait")
+            }
+        }
+    }
+
+    /// Applies an event at `at`. O(seats named · log rows); `Altered` O(seats of the show +
+    /// waiters log waiters).
+    pub fn apply(&mut self, at: Millis, event: &Event) {
+        self.applied = self.applied.max(at);
+        if self.events > 0 {
+            for message in self.messages(event) {
+                self.outbox.push(message);
+            }
+        }
+        let effect = self.effect_on_waiters(event);
+        match event {
+            // The state that this event makes is `open`'s.
+            Event::Created { .. } => {}
+            Event::Altered { plan } => self.alter(plan),
+            Event::Arranged { limits, events, areas } => {
+                self.limits = *limits;
+                self.events = *events;
+                self.arrange(areas);
+            }
+            Event::Held(held) => self.hold(at, held),
+            Event::Offered(held) => {
+                if self.waiters.find(&held.token).is_some() {
+                    self.unwait(&held.token);
+                }
+                self.hold(at, held);
+            }
+            Event::Extended { token, until } => {
+                if let Some(id) = self.claim(token) {
+                    self.claims.extend(id, *until);
+                }
+            }
+            Event::Confirmed { token, order } => {
+                if let Some(id) = self.claim(token) {
+                    let seats = copied(&self.claims.get(id).seats);
+                    self.claims.sell(id, order.as_deref(), seats.len() as u32);
+                    self.recount(&seats, SeatState::Held, SeatState::Sold);
+                }
+            }
+            Event::Released { token, seats } => {
+                if let Some(id) = self.claim(token) {
+                    self.give_back(id, seats);
+                }
+            }
+            Event::Expired { token } => {
+                if let Some(id) = self.claim(token) {
+                    let seats = self.claims.remove(id);
+                    self.give_up(&seats, SeatState::Held);
+                }
+            }
+            Event::Refunded { seats } => {
+                for &seat in seats {
+                    match self.owner(seat) {
+                        Owner::Claim(id) => self.claims.drop_seat(id, seat),
+                        Owner::Free | Owner::Blocked => invariant!("a seat that is refunded is sold"),
+                    }
+                }
+                self.give_up(seats, SeatState::Sold);
+            }
+            Event::Waited(waited) => self.wait(at, waited),
+            Event::Unwaited { token, .. } => self.unwait(token),
+            Event::Blocked { name, until, seats } => {
+                self.hand_over(seats, SeatState::Free, SeatState::Blocked, Owner::Blocked);
+                if name.is_some() || until.is_some() {
+                    self.blocks.add(name.as_ref(), *until, seats);
+                }
+            }
+            Event::Unblocked { seats } => {
+                self.hand_over(seats, SeatState::Blocked, SeatState::Free, Owner::Free);
+                self.blocks.drop_seats(seats);
+            }
+            Event::BlockEnded { name, until, .. } => self.end_block(name.as_deref(), *until),
+            Event::Flushed { count, last_id } => self.outbox.sent(*count as usize, *last_id),
+        }
+        self.follow(effect);
+    }
+
+    fn hold(&mut self, at: Millis, held: &Held) {
+        if let Some(id) = held.replaced.as_ref().and_then(|token| self.claim(token)) {
+            let seats = self.claims.remove(id);
+            self.give_up(&seats, SeatState::Held);
+        }
+        let before = self.state_before_hold(&held.seats);
+        let id = self.claims.hold(
+            copied(&held.token),
+            &held.user,
+            at,
+            held.until,
+            held.fingerprint.0,
+            copied(&held.seats),
+        );
+        self.hand_over(&held.seats, before, SeatState::Held, Owner::Claim(id));
+        match held.turn {
+            Turn::None => {}
+            Turn::Area(area) => {
+                let turn = self.next_turn();
+                match self.area_turns.get_mut(area as usize) {
+                    Some(last) => *last = turn,
+                    None => invariant!("an area that takes its turn is one of the show"),
+                }
+            }
+            Turn::Bucket(bucket) => {
+                let turn = self.next_turn();
+                match self.buckets.get_mut(bucket as usize) {
+                    Some(bucket) => bucket.turn = turn,
+                    None => invariant!("a bucket that takes its turn is one of the show"),
+                }
+            }
+        }
+    }
+
+    /// Counts a turn. Saturates, because a snapshot may have the greatest count.
+    fn next_turn(&mut self) -> u64 {
+        self.turns = self.turns.saturating_add(1);
+        self.turns
+    }
+
+    /// The claim that an event names.
+    fn claim(&self, token: &[u8]) -> Option<u32> {
+        let id = self.claims.find(token);
+        invariant!(id.is_some(), "an event that was admitted names a claim that is there");
+        id
+    }
+
+    fn give_back(&mut self, id: u32, seats: &Seats) {
+        if *seats == self.claims.get(id).seats {
+            self.claims.remove(id);
+        } else {
+            seats.iter().for_each(|&seat| self.claims.drop_seat(id, seat));
+        }
+        self.give_up(seats, SeatState::Held);
+    }
+
+    /// Changes names, priorities and order rules. O(areas), and O(buckets) if a priority changes.
+    fn arrange(&mut self, areas: &[Arrangement]) {
+        let mut reordered = false;
+        for arrangement in areas {
+            let Some(area) = self.venue.areas.get_mut(arrangement.area as usize) else {
+                invariant!("an area that changes is one of the show");
+                continue;
+            };
+            reordered |= area.priority != arrangement.priority;
+            area.name = arrangement.name.as_str().into();
+            area.priority = arrangement.priority;
+            area.rule = arrangement.rule;
+        }
+        if reordered {
+            self.order_buckets();
+        }
     }
 }

@@ -8,7 +8,6 @@
 //! keeps the waiting list (`waiting`) in step with the show, `blocking` the `blocks`, and `replan` everything with a changed
 //! plan.
 
-mod apply;
 mod blocking;
 pub mod decide;
 pub mod event;
