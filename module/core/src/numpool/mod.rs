@@ -12,6 +12,7 @@
 pub mod decide;
 pub mod event;
 mod machine;
+mod messages;
 mod model;
 pub mod outcome;
 pub mod read;

@@ -14,6 +14,7 @@ pub mod event;
 pub mod find;
 pub mod list;
 mod machine;
+mod messages;
 mod model;
 pub mod outcome;
 pub mod read;
