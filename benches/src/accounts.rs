@@ -51,7 +51,7 @@ fn timed(server: &RedisServer, book: &mut Book, work: impl FnOnce(&mut Book)) ->
         let start = Instant::now();
         work(book);
         // Polls rarely, since a record of a thousand instances takes the server time as well.
-        while book.total("dealt") < ACCOUNTS as i64 || !is_even(&book.shares("m")) {
+        while book.total("assigned") < ACCOUNTS as i64 || !is_even(&book.shares("m")) {
             std::thread::sleep(Duration::from_millis(5));
         }
         let took = start.elapsed();
@@ -76,9 +76,9 @@ fn assign(server: &RedisServer, book: &mut Book) {
     println!(
         "\nassignment of {ACCOUNTS} accounts to {INSTANCES} instances: {took:.1?}; another client waits {worst:.2?} at most"
     );
-    let before = allot_tests::shows::allot_info(server, "account_dealt");
+    let before = allot_tests::shows::allot_info(server, "account_assigned");
     let (took, worst) = timed(server, book, |book| drop(book.ok("ATTACH m late")));
-    let moved = allot_tests::shows::allot_info(server, "account_dealt") - before;
+    let moved = allot_tests::shows::allot_info(server, "account_assigned") - before;
     let least = ACCOUNTS / (INSTANCES + 1);
     println!(
         "one more joins: {moved} accounts move, {least} at least; {took:.2?}; another client waits {worst:.2?} at most\n"

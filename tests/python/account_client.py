@@ -172,7 +172,7 @@ class Instance(threading.Thread):
         self.held = {}  # account -> epoch of its login
         self.heard = -1e9
         self.muted = self.hung = self.ending = False
-        self.returning, self.unusable = {}, {}  # account -> the deal that is meant, once it is seen
+        self.returning, self.unusable = {}, {}  # account -> the assignment that is meant, once it is seen
         self.used = {}  # account -> its assignment, and the instructions since then
         self.using = self.sent = 0  # instructions to send with each account, and sent with all
         self.lazy = False
@@ -329,11 +329,11 @@ class Instance(threading.Thread):
                 words.pop(name, None)  # gone, or not the leader's word
 
     @staticmethod
-    def is_meant(deals, account, epoch):
-        """Whether this deal is the one that we want to be rid of. A later one of the same account is welcome."""
-        if account in deals and deals[account] is None:
-            deals[account] = epoch
-        return deals.get(account) == epoch
+    def is_meant(assignments, account, epoch):
+        """Whether this assignment is the one that we want to be rid of. A later one of the same account is welcome."""
+        if account in assignments and assignments[account] is None:
+            assignments[account] = epoch
+        return assignments.get(account) == epoch
 
     def use(self, words, ours):
         """Sends instructions; all of them since the assignment of each account that it sees."""

@@ -56,7 +56,7 @@ impl Book {
     #[track_caller]
     pub fn shares(&mut self, module: &str) -> Vec<i64> {
         let attached = self.ok(&format!("INFO MODULE {module}")).field("attached");
-        attached.array().iter().map(|one| one.field("dealt").int()).collect()
+        attached.array().iter().map(|one| one.field("assigned").int()).collect()
     }
 }
 

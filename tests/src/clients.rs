@@ -1,4 +1,4 @@
-//! Client systems that deal with accounts as `tests/python/account_client.py` does: processes, each with some instances,
+//! Client systems that use accounts as `tests/python/account_client.py` does: processes, each with some instances,
 //! and the folder that stands for the platform, where a second login leaves its trace.
 
 use std::collections::BTreeMap;

@@ -9,6 +9,7 @@
 //! `ALLOT_SOAK=1` they are long: more steps, more hostile input, every byte of a file instead of some. A test
 //! that draws random numbers prints its seed; `ALLOT_SEED=n` draws others.
 
+pub mod accounts_system;
 mod audit;
 pub mod books;
 pub mod browser;
@@ -19,7 +20,6 @@ pub mod compaction_cluster;
 pub mod consoles;
 pub mod daemon;
 pub mod damage;
-pub mod dealing;
 pub mod garbage;
 mod health;
 pub mod http;
@@ -46,9 +46,9 @@ pub mod wait;
 pub mod writes;
 pub mod zookeeper;
 
+pub use accounts_system::AccountsSystem;
 pub use child::ChildProcess;
 pub use cluster::Cluster;
-pub use dealing::Dealing;
 pub use lost_replies::LostReplies;
 pub use module::{allot, allotd, liballot};
 pub use process::Process;

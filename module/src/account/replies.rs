@@ -22,7 +22,7 @@ fn begin(ctx: Context<'_>, fields: &[(&str, Field<'_>)], more: usize) {
 pub(super) fn reply_book(ctx: Context<'_>, book: &Book, now: i64) {
     let settings = book.settings();
     let (term, leader) = book.leader();
-    let ([free, dealt, revoking, frozen], instances, modules) = book.totals();
+    let ([free, assigned, revoking, frozen], instances, modules) = book.totals();
     let count = |count: usize| Field::Number(count as i64);
     let margin = settings.margin.to_string();
     let fields = [
@@ -37,9 +37,9 @@ pub(super) fn reply_book(ctx: Context<'_>, book: &Book, now: i64) {
         ("month_end", Field::Number(book.month_end(now))),
         ("modules", count(modules)),
         ("instances", count(instances)),
-        ("accounts", count(free + dealt + revoking + frozen)),
+        ("accounts", count(free + assigned + revoking + frozen)),
         ("free", count(free)),
-        ("dealt", count(dealt)),
+        ("assigned", count(assigned)),
         ("revoking", count(revoking)),
         ("frozen", count(frozen)),
         ("logins", count(book.live_logins())),
@@ -97,8 +97,8 @@ pub(super) fn reply_module(ctx: Context<'_>, book: &Book, module: &Module, now: 
         let fields = [
             ("instance", Field::Text(&instance.name)),
             ("state", Field::Text(instance.presence.word().as_bytes())),
-            ("dealt", Field::Number(instance.dealt.into())),
-            ("revoking", Field::Number(instance.accounts.len() as i64 - i64::from(instance.dealt))),
+            ("assigned", Field::Number(instance.assigned.into())),
+            ("revoking", Field::Number(instance.accounts.len() as i64 - i64::from(instance.assigned))),
             ("target", Field::Number(instance.offset.into())),
         ];
         reply_record(ctx, &fields);
@@ -127,9 +127,9 @@ pub(super) fn reply_instance(ctx: Context<'_>, book: &Book, instance: &Instance)
     ];
     begin(ctx, &fields, 1);
     ctx.reply_string(b"accounts");
-    ctx.reply_array(instance.dealt as usize);
+    ctx.reply_array(instance.assigned as usize);
     let accounts = instance.accounts.iter().filter_map(|&id| expect_present(book.account(id)));
-    for one in accounts.filter(|one| one.state == AccountState::Dealt) {
+    for one in accounts.filter(|one| one.state == AccountState::Assigned) {
         ctx.reply_array(2);
         ctx.reply_string(&one.name);
         ctx.reply_integer(one.epoch as i64);

@@ -21,7 +21,7 @@ pub struct AccountRow {
     pub module: String,
     /// Instance to which the account is assigned, if any.
     pub instance: Option<String>,
-    /// `free`, `dealt`, `revoking` or `frozen`.
+    /// `free`, `assigned`, `revoking` or `frozen`.
     pub state: String,
     /// Epoch of the account's last assignment.
     pub epoch: u64,

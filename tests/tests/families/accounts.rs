@@ -146,7 +146,7 @@ impl Family for Accounts {
     }
 
     fn observe(assigned: &mut usize, _at: i64, event: &Event, _before: Option<&State>) {
-        if let Event::Instance { event: InstanceEvent::Dealt { accounts }, .. } = event {
+        if let Event::Instance { event: InstanceEvent::Assigned { accounts }, .. } = event {
             *assigned += accounts.len();
         }
     }
@@ -216,7 +216,7 @@ impl Family for Accounts {
         for instance in ["a", "b", "c"] {
             book.ok(&format!("ATTACH m {instance}"));
         }
-        eventually("all to be assigned", TIMEOUT, || book.total("dealt") == COUNT as i64);
+        eventually("all to be assigned", TIMEOUT, || book.total("assigned") == COUNT as i64);
         BOOK.into()
     }
 }
@@ -277,7 +277,7 @@ const GARBAGE: Garbage<'static> = Garbage {
         "ACCOUNT.PICK k m a COUNT 2",
         "ACCOUNT.REBALANCE k DRYRUN MAXMOVES 5",
         "ACCOUNT.INFO k m",
-        "ACCOUNT.LIST k MODULE m INSTANCE a STATE dealt COUNT 5",
+        "ACCOUNT.LIST k MODULE m INSTANCE a STATE assigned COUNT 5",
         "ACCOUNT.USAGE k BY account AGO 0",
         "ACCOUNT.HISTORY k p1",
         "COPY k k2 REPLACE",
@@ -318,7 +318,7 @@ const GARBAGE: Garbage<'static> = Garbage {
         "AGO",
         "CURSOR",
         "STATE",
-        "dealt",
+        "assigned",
         "MODULE",
         "INSTANCE",
         "DRYRUN",

@@ -98,10 +98,10 @@ fn every_account_event_is_a_keyspace_notification_and_counted() {
         ("TERM 1 l", vec!["claimed"]),
         ("MODULE m DEPARTMENT d INSTANCES 1 SHARE PRESENT", vec!["module-defined"]),
         ("ATTACH m a", vec!["attached"]),
-        ("ADD m QUOTA 2 ACCOUNTS 2 p q", vec!["added", "dealt"]),
+        ("ADD m QUOTA 2 ACCOUNTS 2 p q", vec!["added", "assigned"]),
         ("ATTACH m b", vec!["attached"]),
         ("FREEZE q", vec!["frozen"]),
-        ("FREEZE q OFF", vec!["thawed", "dealt"]),
+        ("FREEZE q OFF", vec!["thawed", "assigned"]),
         ("TARIFF QUOTA 3 ACCOUNTS 1 q", vec!["repriced"]),
         ("DEL 1 q", vec!["deleted"]),
         ("DEPARTMENT d CAP 500", vec!["department-capped"]),
@@ -134,7 +134,7 @@ fn every_account_event_is_a_keyspace_notification_and_counted() {
     ] {
         assert_eq!(allot_info(&server, field), value, "{field}");
     }
-    assert!(allot_info(&server, "account_dealt") >= 2);
+    assert!(allot_info(&server, "account_assigned") >= 2);
 }
 #[test]
 fn every_conference_event_is_a_keyspace_notification() {

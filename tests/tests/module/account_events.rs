@@ -90,7 +90,7 @@ fn messages_that_were_lost_are_replaced_by_a_resync() {
         book.add("m", batch * 4000..(batch + 1) * 4000);
     }
     book.ok("ATTACH m a");
-    eventually("all to be assigned", TIMEOUT, || book.total("dealt") == 72_000);
+    eventually("all to be assigned", TIMEOUT, || book.total("assigned") == 72_000);
     assert!(allot_info(&server, "outbox_failures") >= 1);
     assert_eq!(book.client.words(&format!("GET {STREAM}")), Reply::bulk("in-the-way"));
     book.client.words(&format!("DEL {STREAM}"));

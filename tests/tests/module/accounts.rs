@@ -1,5 +1,5 @@
 //! Accounts on a real server: what is replied, who is told, what many terminals at once may do, and how long the server is
-//! held when hundreds of thousands of accounts are dealt.
+//! held when hundreds of thousands of accounts are assigned.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -21,8 +21,12 @@ fn instances_come_and_go_and_every_account_is_in_one_place() {
     book.add("m", 0..10);
     let record = book.ok("ATTACH m a");
     assert_eq!((record.field("state").text(), record.field("accounts").array().len()), ("active".into(), 10));
-    let deal = record.field("accounts").array()[0].array().to_vec();
-    assert_eq!(book.account(&deal[0].text(), "epoch"), deal[1], "names and epochs of the deal");
+    let assignment = record.field("accounts").array()[0].array().to_vec();
+    assert_eq!(
+        book.account(&assignment[0].text(), "epoch"),
+        assignment[1],
+        "names and epochs of the assignment"
+    );
     assert_eq!(book.ok("ATTACH m b").field("accounts").array().len(), 5);
     assert_eq!(book.ok("ATTACH m c").field("state").text(), "standby");
     assert_eq!(book.shares("m"), [5, 5, 0]);
@@ -64,14 +68,14 @@ fn an_account_is_given_back_by_its_deal_in_one_step() {
     book.ok("ATTACH m a");
     book.ok("ATTACH m b");
     let holder = book.account("p0", "instance");
-    let deal = book.account("p0", "epoch").int();
+    let assignment = book.account("p0", "epoch").int();
     book.ok(&format!("LOGIN p0 {} t TTL 3600000", holder.text()));
-    assert_eq!(book.ok(&format!("LOGOUT p0 {} BACK", deal - 1)), Reply::Int(0));
-    assert_eq!(book.ok(&format!("LOGOUT p0 {deal} BACK")), Reply::Int(1));
+    assert_eq!(book.ok(&format!("LOGOUT p0 {} BACK", assignment - 1)), Reply::Int(0));
+    assert_eq!(book.ok(&format!("LOGOUT p0 {assignment} BACK")), Reply::Int(1));
     // It is assigned again by the same command.
-    assert_eq!((book.account("p0", "state").text(), book.shares("m")), ("dealt".into(), vec![1, 1]));
-    assert!(book.account("p0", "epoch").int() > deal);
-    assert_eq!((book.total("logins"), book.ok(&format!("LOGOUT p0 {deal} BACK"))), (0, Reply::Int(0)));
+    assert_eq!((book.account("p0", "state").text(), book.shares("m")), ("assigned".into(), vec![1, 1]));
+    assert!(book.account("p0", "epoch").int() > assignment);
+    assert_eq!((book.total("logins"), book.ok(&format!("LOGOUT p0 {assignment} BACK"))), (0, Reply::Int(0)));
     no_internal_errors(&server);
 }
 
@@ -125,7 +129,7 @@ fn no_two_terminals_ever_work_with_one_account_at_once() {
 }
 
 #[test]
-fn hundreds_of_thousands_of_accounts_are_dealt_in_short_steps() {
+fn hundreds_of_thousands_of_accounts_are_assigned_in_short_steps() {
     let server = RedisServer::start();
     let mut book = Book::create(&server, 1000);
     for batch in 0..50 {
@@ -146,7 +150,7 @@ fn hundreds_of_thousands_of_accounts_are_dealt_in_short_steps() {
         if book.shares("m").iter().all(|&share| share == 2000) {
             break;
         }
-        assert!(Instant::now() < stop, "the deal does not end");
+        assert!(Instant::now() < stop, "the assignment does not end");
     }
     println!("the longest wait of another client while 198,000 accounts moved: {worst:?}");
     // Detaching the last one takes 2,000 back, and nobody else's move.
@@ -182,7 +186,7 @@ fn commands_that_use_accounts_assign_none() {
     book.call("INFO MODULE m");
     let replies = book.client.words("EXEC");
     let attached = replies.array().last().unwrap().field("attached");
-    let shares: Vec<i64> = attached.array().iter().map(|one| one.field("dealt").int()).collect();
+    let shares: Vec<i64> = attached.array().iter().map(|one| one.field("assigned").int()).collect();
     assert_eq!(shares, [20_000 - 256, 256], "a step of who came");
     eventually("the timer to do the rest", TIMEOUT, || book.shares("m") == [10_000, 10_000]);
     no_internal_errors(&server);
@@ -208,10 +212,10 @@ fn each_of_a_thousand_attaching_instances_assigns_a_bounded_number_of_accounts()
     for pair in replies.array().chunks(2) {
         assert_eq!(pair[0].field("state").text(), "active");
         let info = pair[1].text();
-        let dealt = info.lines().find_map(|line| line.strip_prefix("allot_account_dealt:")).unwrap();
-        let dealt = dealt.parse::<i64>().unwrap();
-        most = most.max(dealt - before);
-        before = dealt;
+        let assigned = info.lines().find_map(|line| line.strip_prefix("allot_account_assigned:")).unwrap();
+        let assigned = assigned.parse::<i64>().unwrap();
+        most = most.max(assigned - before);
+        before = assigned;
     }
     assert_eq!(most, BOUND);
     eventually("the timer to do the rest", TIMEOUT, || book.shares("m") == vec![120; 1000]);
@@ -289,14 +293,14 @@ fn records_have_all_their_fields_in_both_protocols() {
         assert_eq!(
             names(&book.ok("INFO")),
             "cap dwell maxmoves term leader last_epoch month month_start month_end modules instances accounts free \
-             dealt revoking frozen logins margin lendlevel events turns"
+             assigned revoking frozen logins margin lendlevel events turns"
         );
         let module = book.ok("INFO m");
         assert_eq!(
             names(&module),
             "module department instances weight reserve accounts free active min share lend cap attached projected projected_cost"
         );
-        assert_eq!(names(&module.field("attached").array()[0]), "instance state dealt revoking target");
+        assert_eq!(names(&module.field("attached").array()[0]), "instance state assigned revoking target");
         assert_eq!(names(&book.ok("ATTACH m a")), "module instance state since away_until accounts");
         assert_eq!(names(&book.ok("PICK m a").array()[0]), "account epoch used left");
         assert_eq!(names(&book.ok("LOGIN p0 a t TTL 1000000")), "account epoch until");

@@ -49,26 +49,26 @@ fn no_event_names_an_account_twice_or_none() {
         refuses(&rig, &Event::Deleted { accounts: accounts.clone() });
         refuses(&rig, &Event::Withdrawn { accounts: accounts.clone() });
         refuses(&rig, &Event::Rehomed { module: module("n"), accounts: accounts.clone() });
-        refuses(&rig, &InstanceEvent::Dealt { accounts }.of(m, a));
+        refuses(&rig, &InstanceEvent::Assigned { accounts }.of(m, a));
     }
 }
 
 #[test]
-fn frozen_account_is_neither_dealt_nor_withdrawn() {
+fn frozen_account_is_neither_assigned_nor_withdrawn() {
     let mut rig = rig();
     let number = held_by(&rig, "a");
     rig.ask(ManagerRequest::Freeze { account: name(number).as_bytes(), on: true }).unwrap();
     let (module, instance, accounts) = (module("m"), module("a"), names(&[number]));
-    refuses(&rig, &InstanceEvent::Dealt { accounts: accounts.clone() }.of(module, instance));
+    refuses(&rig, &InstanceEvent::Assigned { accounts: accounts.clone() }.of(module, instance));
     refuses(&rig, &Event::Withdrawn { accounts });
 }
 
 #[test]
-fn account_is_dealt_within_its_module() {
+fn account_is_assigned_within_its_module() {
     let mut rig = rig();
     rig.attach("n", "x");
     let accounts = names(&[held_by(&rig, "a")]);
-    refuses(&rig, &InstanceEvent::Dealt { accounts: accounts.clone() }.of(module("n"), module("x")));
+    refuses(&rig, &InstanceEvent::Assigned { accounts: accounts.clone() }.of(module("n"), module("x")));
     refuses(&rig, &Event::Rehomed { module: module("m"), accounts });
 }
 

@@ -46,7 +46,7 @@ fn login_on_a_frozen_account_stays_known_until_it_ends() {
         assert_eq!(
             (rig.standing(&account), rig.shares("m")),
             (AccountState::Free, vec![0, 0]),
-            "dealt to nobody"
+            "assigned to nobody"
         );
         let renew = InstanceRequest::Renew { account: account.as_bytes(), epoch, ttl: 2 * HOUR };
         assert_eq!(rig.code(renew), "BADSTATE");
@@ -58,7 +58,7 @@ fn login_on_a_frozen_account_stays_known_until_it_ends() {
         } else {
             rig.pass(1);
         }
-        assert_eq!((rig.standing(&account), rig.shares("m")), (AccountState::Dealt, vec![1, 0]));
+        assert_eq!((rig.standing(&account), rig.shares("m")), (AccountState::Assigned, vec![1, 0]));
         assert_eq!(rig.code(login(&account, "a", "elsewhere", MINUTE)), "OK");
         rig.check();
     }
@@ -90,10 +90,10 @@ fn an_account_frozen_in_use_is_moved_and_deleted_with_its_login_known() {
     assert_eq!((rig.code(add), rig.holder(&moved).as_str()), ("OK", "x"));
     rig.check();
     // By the word of the instance that had it.
-    let deal = rig.account(&moved).epoch;
+    let assignment = rig.account(&moved).epoch;
     rig.login(&moved, "x", HOUR);
     rig.ask(ManagerRequest::Freeze { account: moved.as_bytes(), on: true }).unwrap();
-    assert_eq!(rig.logout(&moved, deal), Reply::Integer(1));
+    assert_eq!(rig.logout(&moved, assignment), Reply::Integer(1));
     assert_eq!(rig.book.live_logins(), 0);
     rig.check();
 }

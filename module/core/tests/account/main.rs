@@ -1,4 +1,4 @@
-//! Accounts: the specification sentence by sentence, random runs against a witness of their own, and how good a deal is.
+//! Accounts: the specification sentence by sentence, random runs against a witness of their own, and how even assignments are.
 #![allow(
     clippy::expect_used,
     clippy::indexing_slicing,

@@ -81,15 +81,17 @@ fn a_rolling_restart_moves_no_account() {
             rig.detach("m", restarted, 0);
             rig.pass(MINUTE);
             rig.attach("m", restarted);
-            let dealt: Vec<&Event> = rig
+            let assigned: Vec<&Event> = rig
                 .seen
                 .iter()
-                .filter(|event| matches!(event, Event::Instance { event: InstanceEvent::Dealt { .. }, .. }))
+                .filter(|event| {
+                    matches!(event, Event::Instance { event: InstanceEvent::Assigned { .. }, .. })
+                })
                 .collect();
-            let own = dealt.iter().all(
+            let own = assigned.iter().all(
                 |event| matches!(event, Event::Instance { instance, .. } if **instance == *restarted.as_bytes()),
             );
-            assert!(own, "{dealt:?}");
+            assert!(own, "{assigned:?}");
             rig.check();
         }
         assert_eq!(holders(&rig), before, "RESERVE {reserve}");

@@ -233,7 +233,7 @@ fn spare_and_lacking(world: &World) -> Vec<(i64, i64)> {
         let id = world.rig.book.find_module(MODULES[module].as_bytes()).unwrap();
         let module = world.rig.book.module(id).unwrap();
         let (_, free) = module.counts();
-        let over = |one: &Instance| i64::from(one.dealt + one.incoming) - i64::from(module.policy.min);
+        let over = |one: &Instance| i64::from(one.assigned + one.incoming) - i64::from(module.policy.min);
         let overs: Vec<i64> = active(&world.rig, module).map(over).collect();
         let spare: i64 = overs.iter().map(|over| *over.max(&0)).sum();
         let lacking: i64 = overs.iter().map(|over| (-over).max(0)).sum();
@@ -271,7 +271,7 @@ proptest! {
         }
         for module in world.rig.book.modules() {
             let (min, mut all) = (module.policy.min, active(&world.rig, module));
-            let lacks = all.any(|instance| instance.dealt + instance.incoming < min);
+            let lacks = all.any(|instance| instance.assigned + instance.incoming < min);
             prop_assert!(!lacks || module.counts().1 == 0, "an instance lacks accounts that its module has");
         }
         world.rig.check();

@@ -1,4 +1,4 @@
-//! How good dealing and rebalancing are, on books of real size.
+//! How even assignment and rebalancing are, on books of real size.
 
 use std::fmt;
 
@@ -30,17 +30,17 @@ impl Plain {
         decision.reply
     }
 
-    /// Does what is due; how many accounts were dealt.
+    /// Does what is due; how many accounts were assigned.
     fn settle(&mut self) -> usize {
-        let mut dealt = 0;
+        let mut assigned = 0;
         loop {
             let due = decide_due(&self.book, self.now, usize::MAX);
             if due.is_empty() {
-                return dealt;
+                return assigned;
             }
             for event in due {
-                if let Event::Instance { event: InstanceEvent::Dealt { accounts }, .. } = &event {
-                    dealt += accounts.len();
+                if let Event::Instance { event: InstanceEvent::Assigned { accounts }, .. } = &event {
+                    assigned += accounts.len();
                 }
                 self.sessions.apply(&mut self.book, self.now, &event);
             }
@@ -74,7 +74,7 @@ fn large_assignment_is_even_and_a_join_moves_the_fewest_accounts() {
     assert_eq!(plain.settle(), 100_000);
     let shares = |book: &Book| -> Vec<usize> {
         let module = book.module(book.find_module(b"m").unwrap()).unwrap();
-        module.instances().map(|id| book.instance(id).unwrap().dealt as usize).collect()
+        module.instances().map(|id| book.instance(id).unwrap().assigned as usize).collect()
     };
     assert_eq!(imbalance(&shares(&plain.book)), 0);
     let mut before = shares(&plain.book);

@@ -1,5 +1,5 @@
 //! Random requests on a small book, against a witness that keeps its own locks: no account is ever at two places, no two
-//! logins live at once, though instances come and go; and once it is quiet every deal is even.
+//! logins live at once, though instances come and go; and once it is quiet every assignment is even.
 
 use std::collections::BTreeMap;
 
@@ -116,7 +116,7 @@ impl Run {
         let active = book.modules().flat_map(|module| {
             let instances = module.instances().filter_map(|id| book.instance(id));
             let active = instances.filter(|instance| instance.presence == Presence::Active);
-            active.map(|one| ((module.name.to_vec(), one.name.to_vec()), (one.dealt, module.policy.min)))
+            active.map(|one| ((module.name.to_vec(), one.name.to_vec()), (one.assigned, module.policy.min)))
         });
         active.collect()
     }
@@ -212,9 +212,9 @@ impl Run {
     }
 
     fn epoch(&mut self, account: &str) -> u64 {
-        let deal = self.rig.book.account_called(account.as_bytes()).map_or(1, |one| one.epoch);
+        let assignment = self.rig.book.account_called(account.as_bytes()).map_or(1, |one| one.epoch);
         let login = self.locks.get(account).map_or(0, |&(epoch, _)| epoch);
-        self.random.of(&[login, login, login, deal, 7])
+        self.random.of(&[login, login, login, assignment, 7])
     }
 
     fn word(&mut self) {
@@ -242,7 +242,7 @@ impl Run {
                 self.locks.get(&account).is_some_and(|&(own, until)| own == epoch && until > self.rig.now);
             assert!(
                 live || before == Some(epoch),
-                "{account} is used by {epoch}, which is neither login nor deal"
+                "{account} is used by {epoch}, which is neither of the login nor of the assignment"
             );
         }
     }
@@ -267,7 +267,7 @@ impl Run {
         }
     }
 
-    /// Everybody logs out, and what is due happens: then all deals are even.
+    /// Everybody logs out, and what is due happens: then all assignments are even.
     fn quiet(&mut self) {
         self.rig.pass(3 * HOUR);
         for module in self.rig.book.modules() {
@@ -278,7 +278,7 @@ impl Run {
                 .map(allot_core::account::place::Instance::level)
                 .collect();
             if let Some(least) = shares.iter().min() {
-                let gives = |one: &allot_core::account::place::Instance| one.dealt > module.floor();
+                let gives = |one: &allot_core::account::place::Instance| one.assigned > module.floor();
                 let all = module.instances().filter_map(|id| self.rig.book.instance(id));
                 let highest =
                     all.filter(|one| gives(one)).map(allot_core::account::place::Instance::level).max();

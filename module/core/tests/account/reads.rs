@@ -101,7 +101,7 @@ fn refused_login_names_the_holder_of_the_account() {
     let account = name(0);
     let (holder, other) = if rig.holder(&account) == "alpha" { ("alpha", "beta") } else { ("beta", "alpha") };
     let refusal = rig.ask(login(&account, other, "t", MINUTE)).unwrap_err();
-    assert!(refusal.text.contains(&format!("is dealt to instance '{holder}'")), "{}", refusal.text);
+    assert!(refusal.text.contains(&format!("is assigned to instance '{holder}'")), "{}", refusal.text);
     rig.login(&account, holder, MINUTE);
     let refusal = rig.ask(login(&account, holder, "elsewhere", MINUTE)).unwrap_err();
     let until = rig.now + MINUTE;
@@ -134,7 +134,7 @@ fn lists_are_of_a_module_an_instance_or_a_state_and_go_on_at_their_cursor() {
     assert_eq!(numbers(id("n"), None, None), of(10..15));
     assert_eq!(numbers(id("n"), None, Some(AccountState::Frozen)), of(12..13));
     assert_eq!(numbers(None, None, Some(AccountState::Frozen)), of(12..13));
-    assert_eq!(numbers(id("n"), None, Some(AccountState::Dealt)).len(), 4);
+    assert_eq!(numbers(id("n"), None, Some(AccountState::Assigned)).len(), 4);
     assert_eq!(numbers(None, None, Some(AccountState::Revoking)), of(0..0));
     for instance in ["a", "b"] {
         let held: Vec<String> = (0..10).map(name).filter(|one| rig.holder(one) == instance).collect();
@@ -254,34 +254,34 @@ fn account_is_returned_only_with_the_epoch_of_its_assignment() {
     let mut rig = Rig::with(2, 5, &["a", "b"]);
     assert_eq!(rig.shares("m"), [3, 2]);
     let account = (0..5).map(name).find(|one| rig.holder(one) == "a").unwrap();
-    let deal = rig.account(&account).epoch;
+    let assignment = rig.account(&account).epoch;
     let login = rig.login(&account, "a", HOUR);
-    for epoch in [login, deal - 1, 0] {
+    for epoch in [login, assignment - 1, 0] {
         assert_eq!(
             rig.ask(logout(&account, epoch, true)),
             Ok(Reply::Integer(0)),
-            "{epoch} is not the deal's"
+            "{epoch} is not the assignment's"
         );
     }
-    assert_eq!((rig.standing(&account), rig.book.live_logins()), (AccountState::Dealt, 1));
-    assert_eq!(rig.ask(logout(&account, deal, true)), Ok(Reply::Integer(1)));
+    assert_eq!((rig.standing(&account), rig.book.live_logins()), (AccountState::Assigned, 1));
+    assert_eq!(rig.ask(logout(&account, assignment, true)), Ok(Reply::Integer(1)));
     assert_eq!((rig.standing(&account), rig.book.live_logins()), (AccountState::Free, 0));
     rig.settle();
     assert_eq!((rig.shares("m"), rig.presence("m", "a")), (vec![3, 2], Some(Presence::Active)));
-    assert!(rig.account(&account).epoch > deal);
-    assert_eq!(rig.ask(logout(&account, deal, true)), Ok(Reply::Integer(0)), "a late word");
+    assert!(rig.account(&account).epoch > assignment);
+    assert_eq!(rig.ask(logout(&account, assignment, true)), Ok(Reply::Integer(0)), "a late word");
     rig.check();
     // Nor does it thaw what the platform froze; and what is revoked is given back as ever.
     rig.ask(ManagerRequest::Freeze { account: account.as_bytes(), on: true }).unwrap();
-    let deal = rig.account(&account).epoch;
-    assert_eq!(rig.ask(logout(&account, deal, true)), Ok(Reply::Integer(0)));
+    let assignment = rig.account(&account).epoch;
+    assert_eq!(rig.ask(logout(&account, assignment, true)), Ok(Reply::Integer(0)));
     assert_eq!(rig.standing(&account), AccountState::Frozen);
     rig.settle();
     let other = (0..5).map(name).find(|one| rig.holder(one) == "b").unwrap();
-    let deal = rig.account(&other).epoch;
+    let assignment = rig.account(&other).epoch;
     rig.login(&other, "b", HOUR);
     rig.ask(ManagerRequest::Del { accounts: vec![other.as_bytes()] }).unwrap();
-    assert_eq!(rig.ask(logout(&other, deal, true)), Ok(Reply::Integer(1)));
+    assert_eq!(rig.ask(logout(&other, assignment, true)), Ok(Reply::Integer(1)));
     assert!(rig.book.account_called(other.as_bytes()).is_none());
     rig.check();
 }

@@ -38,7 +38,7 @@ impl Holdings {
             .collect();
         for account in rig.book.list(None, None, None, 0, usize::MAX).0 {
             let place = match (account.state, account.goal.and_then(Goal::place)) {
-                (AccountState::Dealt, _) => place_of(rig, account.instance),
+                (AccountState::Assigned, _) => place_of(rig, account.instance),
                 (AccountState::Revoking, Some(instance)) => place_of(rig, instance),
                 (AccountState::Free, _) => (names[&account.module].clone(), Name::default()),
                 _ => continue,

@@ -26,7 +26,7 @@ impl Rig {
         Self { replica: book.clone(), book, now: 1000, seen: Vec::new() }
     }
 
-    /// A book with one module of so many places and accounts, everything dealt that can be.
+    /// A book with one module of so many places and accounts, everything assigned that can be.
     pub(crate) fn with(places: i64, accounts: usize, instances: &[&str]) -> Self {
         let mut rig = Self::new(Settings::default());
         rig.module("m", places, 0);
@@ -138,11 +138,11 @@ impl Rig {
         String::from_utf8_lossy(&self.book.instance_name(self.account(account).instance)).into_owned()
     }
 
-    /// How many accounts are dealt to each instance of a module, in the order of their arrival.
+    /// How many accounts are assigned to each instance of a module, in the order of their arrival.
     pub(crate) fn shares(&self, module: &str) -> Vec<usize> {
         let module = self.book.find_module(module.as_bytes()).unwrap();
         let instances = self.book.module(module).unwrap().instances();
-        instances.map(|id| self.book.instance(id).unwrap().dealt as usize).collect()
+        instances.map(|id| self.book.instance(id).unwrap().assigned as usize).collect()
     }
 
     /// What an instance is told to use, in that order.

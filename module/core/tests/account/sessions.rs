@@ -19,7 +19,7 @@ impl Sessions {
             | Event::Rehomed { accounts, .. }
             | Event::Withdrawn { accounts }
             | Event::Instance {
-                event: InstanceEvent::Dealt { accounts } | InstanceEvent::Recalled { accounts },
+                event: InstanceEvent::Assigned { accounts } | InstanceEvent::Recalled { accounts },
                 ..
             } => accounts,
             Event::Instance { event: InstanceEvent::Shifted { account }, .. }

@@ -55,7 +55,7 @@ fn snapshot_keeps_its_bytes() {
     let rig = book();
     let states = [1, 2, 3, 9].map(|number| rig.standing(&name(number)));
     let (revoking, frozen) = (AccountState::Revoking, AccountState::Frozen);
-    assert_eq!(states, [revoking, revoking, frozen, AccountState::Dealt]);
+    assert_eq!(states, [revoking, revoking, frozen, AccountState::Assigned]);
     rig.check();
     let mut bytes = rig.book.encode();
     assert_eq!(lines(&bytes), SNAPSHOT);

@@ -22,7 +22,7 @@ fn a_deal_is_even_to_within_one_and_a_join_moves_the_fewest() {
             .seen
             .iter()
             .map(|e| {
-                if let Event::Instance { event: InstanceEvent::Dealt { accounts }, .. } = e {
+                if let Event::Instance { event: InstanceEvent::Assigned { accounts }, .. } = e {
                     accounts.len()
                 } else {
                     0
@@ -96,7 +96,7 @@ fn an_account_that_moves_is_revoking_until_its_login_is_over() {
     rig.check();
     assert_eq!(rig.logout(moving, epoch), Reply::Integer(1));
     assert_eq!((rig.holder(moving).as_str(), rig.shares("m")), ("b", vec![1, 1]));
-    // Or its deadline passes; or the old instance acknowledges by the deal.
+    // Or its deadline passes; or the old instance acknowledges under the assignment.
     let mut rig = Rig::with(10, 2, &["a"]);
     for account in [&first, &second] {
         rig.login(account, "a", MINUTE);
@@ -111,8 +111,8 @@ fn an_account_that_moves_is_revoking_until_its_login_is_over() {
     rig.attach("m", "b");
     let moving =
         [&first, &second].into_iter().find(|one| rig.standing(one) == AccountState::Revoking).unwrap();
-    let deal = rig.account(moving).epoch;
-    assert_eq!(rig.logout(moving, deal), Reply::Integer(1));
+    let assignment = rig.account(moving).epoch;
+    assert_eq!(rig.logout(moving, assignment), Reply::Integer(1));
     assert_eq!(rig.holder(moving), "b");
     rig.check();
 }
@@ -140,12 +140,12 @@ fn account_in_use_is_deleted_or_moved_once_it_is_free() {
 }
 
 #[test]
-fn an_account_that_has_reached_the_cap_is_dealt_on_like_any_other() {
+fn an_account_that_has_reached_the_cap_is_assigned_on_like_any_other() {
     let mut rig = Rig::with(2, 2, &["a"]);
     rig.ask(ManagerRequest::Configure(Changes { cap: Some(50), ..Changes::default() })).unwrap();
     for account in [name(0), name(1)] {
-        let deal = rig.account(&account).epoch;
-        rig.ask(usage(&account, deal, 50)).unwrap();
+        let assignment = rig.account(&account).epoch;
+        rig.ask(usage(&account, assignment, 50)).unwrap();
     }
     assert!(rig.picked("m", "a").is_empty());
     rig.attach("m", "b");
@@ -238,7 +238,7 @@ fn rebalancing_keeps_its_limits_and_an_assignment_does_not_undo_it() {
     let shares = rig.shares("m");
     assert_eq!(shares, [5 + moves.len(), 5 - moves.len()]);
     rig.settle();
-    assert_eq!(rig.shares("m"), shares, "a deal keeps what rebalancing gave");
+    assert_eq!(rig.shares("m"), shares, "an assignment keeps what rebalancing gave");
     assert_eq!(rig.ask(rebalance), Ok(Reply::Moves(vec![])), "they have just come");
     rig.check();
 }

@@ -47,8 +47,8 @@ fn use_is_counted_by_steps_and_the_cap_refuses_before_it_counts() {
     assert_eq!(rig.account(&account).used_in(0), 160);
     // By the epoch of the assignment, for an instance that does not log in.
     rig.logout(&account, epoch);
-    let deal = rig.account(&account).epoch;
-    assert_eq!(rig.code(usage(&account, deal, 1)), "LIMIT");
+    let assignment = rig.account(&account).epoch;
+    assert_eq!(rig.code(usage(&account, assignment, 1)), "LIMIT");
     assert_eq!(rig.code(usage(&account, epoch, 1)), "STALE");
     rig.check();
 }
@@ -109,12 +109,12 @@ fn pick_skips_accounts_that_the_cap_refuses() {
     rig.ask(ManagerRequest::Add { module: Some(b"m"), tariff: large, accounts }).unwrap();
     rig.settle();
     assert_eq!(rig.picked("m", "a"), ["large".to_owned(), name(1), name(0)]);
-    let deal = rig.account("large").epoch;
+    let assignment = rig.account("large").epoch;
     // Less is left of it below the cap than of the others at the flat price.
-    rig.ask(usage("large", deal, 70)).unwrap();
+    rig.ask(usage("large", assignment, 70)).unwrap();
     assert_eq!(rig.picked("m", "a"), [name(1), name(0), "large".to_owned()]);
-    rig.ask(usage("large", deal, 90)).unwrap();
-    assert_eq!(rig.code(usage("large", deal, 1)), "LIMIT");
+    rig.ask(usage("large", assignment, 90)).unwrap();
+    assert_eq!(rig.code(usage("large", assignment, 1)), "LIMIT");
     assert_eq!(rig.picked("m", "a"), [name(1), name(0)]);
     rig.check();
     // An instance that joins may still get the account, and another cap or another month opens it again.
@@ -138,8 +138,8 @@ fn pick_takes_the_cheapest_next_instruction() {
     // 60 instructions beyond the flat price of both: 30 of each at 0.1, and not 60 of one up to 0.5.
     for _ in 0..26 {
         let picked = rig.picked("m", "a")[0].clone();
-        let deal = rig.account(&picked).epoch;
-        rig.ask(usage(&picked, deal, 10)).unwrap();
+        let assignment = rig.account(&picked).epoch;
+        rig.ask(usage(&picked, assignment, 10)).unwrap();
     }
     let cost: i128 = [0, 1].map(|number| rig.account(&name(number)).cost_in(0).0).iter().sum();
     assert_eq!(allot_core::account::tariff::Amount(cost).to_string(), "6");

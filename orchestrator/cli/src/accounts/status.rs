@@ -87,14 +87,15 @@ fn draw(
     records: &[Record],
     warnings: &[Warning],
 ) -> Result<String> {
-    let titles = ["", "accounts", "dealt", "revoking", "used", "quota", "forecast", "cost", "forecast cost"];
+    let titles =
+        ["", "accounts", "assigned", "revoking", "used", "quota", "forecast", "cost", "forecast cost"];
     let mut rows = vec![titles.map(str::to_owned).to_vec()];
-    let usage = |name: String, [dealt, revoking]: [String; 2], line: &Record| {
+    let usage = |name: String, [assigned, revoking]: [String; 2], line: &Record| {
         let text = |field| line.text(field);
         vec![
             name,
             text("accounts"),
-            dealt,
+            assigned,
             revoking,
             text("used"),
             text("quota"),
@@ -123,20 +124,20 @@ fn draw(
                 module.text("instances")
             );
             if let Some(line) = lines.get(&module.text("module")) {
-                rows.push(usage(title, [sum("dealt")?, sum("revoking")?], line));
+                rows.push(usage(title, [sum("assigned")?, sum("revoking")?], line));
             }
             for instance in &attached {
                 let state = instance.text("state");
                 let state = if state == "active" { String::new() } else { format!(" ({state})") };
                 let name = format!("    {}{state}", instance.text("instance"));
-                rows.push(vec![name, String::new(), instance.text("dealt"), instance.text("revoking")]);
+                rows.push(vec![name, String::new(), instance.text("assigned"), instance.text("revoking")]);
             }
         }
     }
     let mut text = format!(
-        "{} accounts: {} dealt, {} free, {} revoking, {} frozen; {} logged in\n\n",
+        "{} accounts: {} assigned, {} free, {} revoking, {} frozen; {} logged in\n\n",
         book.text("accounts"),
-        book.text("dealt"),
+        book.text("assigned"),
         book.text("free"),
         book.text("revoking"),
         book.text("frozen"),

@@ -7,7 +7,7 @@ import { useLive, usePoll } from "../lib/live.js";
 import { ImportPanel } from "./import.js";
 import { fields, number, percent, text, time } from "../lib/format.js";
 
-const TONES = { dealt: "sold", free: "free", revoking: "warn", frozen: "bad", active: "good", standby: "plain", away: "bad", leaving: "warn" };
+const TONES = { assigned: "sold", free: "free", revoking: "warn", frozen: "bad", active: "good", standby: "plain", away: "bad", leaving: "warn" };
 
 export function AccountsPage({ keys, chosen, can }) {
   const books = keys.filter((entry) => entry.kind === "book");
@@ -22,7 +22,7 @@ export function AccountsPage({ keys, chosen, can }) {
     <${Trouble} trouble=${trouble} />
     <div class="grid">
       <${Panel} title="Book" wide><div class="figures">
-        ${["accounts", "dealt", "free", "revoking", "frozen", "logins", "modules", "instances"].map((name) => html`
+        ${["accounts", "assigned", "free", "revoking", "frozen", "logins", "modules", "instances"].map((name) => html`
           <${Figure} name=${name} value=${number(state.book[name])} tone=${name === "frozen" && state.book[name] ? "warn" : ""} />`)}
         <${Figure} name="month ends" value=${time(state.book.month_end).slice(0, 10)} />
         <${Figure} name="leader" value=${text(state.book.leader)} hint=${`term ${text(state.book.term)}`} />

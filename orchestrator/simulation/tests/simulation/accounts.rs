@@ -137,7 +137,7 @@ impl Accounts {
         for account in accounts {
             let name = String::from_utf8_lossy(&account.name).into_owned();
             match account.state {
-                AccountState::Dealt => {
+                AccountState::Assigned => {
                     let instance =
                         String::from_utf8_lossy(&book.instance_name(account.instance)).into_owned();
                     assigned.insert((name, instance, account.epoch, false));

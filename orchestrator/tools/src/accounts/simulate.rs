@@ -179,7 +179,7 @@ impl Desk {
         // Nobody logs in, so each account is assigned at once.
         let Event::Instance { module, instance, event } = event else { return };
         let accounts = match event {
-            InstanceEvent::Dealt { accounts } => accounts.as_slice(),
+            InstanceEvent::Assigned { accounts } => accounts.as_slice(),
             InstanceEvent::Shifted { account } => slice::from_ref(account),
             _ => return,
         };

@@ -1,4 +1,4 @@
-//! Accounts dealt to client systems: real servers, daemons as processes, clients that know nothing but ZooKeeper. Each has
+//! Accounts assigned to client systems: real servers, daemons as processes, clients that know nothing but ZooKeeper. Each has
 //! a platform before it that notices a second login.
 
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -8,11 +8,11 @@ use allot_tests::books::Book;
 use allot_tests::proxy::Proxy;
 use allot_tests::wait::TIMEOUT;
 use allot_tests::zookeeper::patient;
-use allot_tests::{Dealing, eventually};
+use allot_tests::{AccountsSystem, eventually};
 
 #[test]
 fn clients_that_come_and_go_share_the_accounts_of_their_module() {
-    let mut system = Dealing::start(1);
+    let mut system = AccountsSystem::start(1);
     let mut book = system.book();
     // The first start, and an empty tree.
     book.ok("MODULE billing DEPARTMENT finance INSTANCES 2 SHARE PRESENT RESERVE 1");
@@ -49,7 +49,7 @@ fn clients_that_come_and_go_share_the_accounts_of_their_module() {
 
 #[test]
 fn returned_and_unusable_accounts_go_to_another_instance() {
-    let mut system = Dealing::start(1);
+    let mut system = AccountsSystem::start(1);
     let mut book = system.book();
     book.ok("MODULE billing DEPARTMENT finance INSTANCES 2 SHARE PRESENT");
     book.add("billing", 0..8);
@@ -78,7 +78,7 @@ fn returned_and_unusable_accounts_go_to_another_instance() {
 
 #[test]
 fn a_silent_instance_keeps_what_it_was_asked_for_and_holds_up_nobody_else() {
-    let mut system = Dealing::start(1);
+    let mut system = AccountsSystem::start(1);
     let mut book = system.book();
     book.ok("MODULE a DEPARTMENT d INSTANCES 1 SHARE PRESENT");
     book.ok("MODULE b DEPARTMENT d INSTANCES 1 SHARE PRESENT");
@@ -91,18 +91,18 @@ fn a_silent_instance_keeps_what_it_was_asked_for_and_holds_up_nobody_else() {
 
     system.clients[silent].say("mute d/a/one:1");
     book.ok("MOVE b 2 p0 p1");
-    let asked = |system: &mut Dealing| {
+    let asked = |system: &mut AccountsSystem| {
         let shown = system.shown();
         let of = |name: &str| shown.get("d/a/one:1")?.get(name).map(|word| word["state"] == "revoke");
         of("p0") == Some(true) && of("p1") == Some(true)
     };
     eventually("both to be asked for", TIMEOUT, || asked(&mut system));
-    // The leader dies; the next one waits for the silent one as long as the barrier stands, and then deals the rest.
-    system.dealers[0].kill9();
+    // The leader dies; the next one waits for the silent one as long as the barrier stands, and then assigns the rest.
+    system.daemons[0].kill9();
     book.add("b", 4..6);
-    let next = system.add_dealer(&[]);
+    let next = system.add_daemon(&[]);
     eventually("another to lead", TIMEOUT, || system.leader() == Some(next));
-    eventually("the others to be dealt", TIMEOUT, || {
+    eventually("the others to be assigned", TIMEOUT, || {
         let shown = system.shown();
         shown.get("d/b/two:2").is_some_and(|all| all.len() == 2 && all.contains_key("p4"))
     });
@@ -110,13 +110,13 @@ fn a_silent_instance_keeps_what_it_was_asked_for_and_holds_up_nobody_else() {
     system.check_tree();
     assert_eq!(system.violations(), "");
     system.clients[silent].say("speak d/a/one:1");
-    system.healthy("what it gives back to be dealt");
+    system.healthy("what it gives back to be assigned");
     assert_eq!(system.has("b/two:2").len(), 4);
 }
 
 #[test]
 fn instance_cut_off_logs_out_before_its_accounts_are_reassigned() {
-    let mut system = Dealing::start(1);
+    let mut system = AccountsSystem::start(1);
     let mut book = system.book();
     book.ok("MODULE m DEPARTMENT d INSTANCES 2 SHARE PRESENT");
     book.add("m", 0..6);
@@ -143,13 +143,13 @@ fn instance_cut_off_logs_out_before_its_accounts_are_reassigned() {
 
 #[test]
 fn another_process_of_the_same_name_takes_its_place() {
-    let mut system = Dealing::start(1);
+    let mut system = AccountsSystem::start(1);
     let mut book = system.book();
     book.ok("MODULE m DEPARTMENT d INSTANCES 1 SHARE PRESENT");
     book.add("m", 0..5);
     let first = system.add_clients(&[], &["d/m/one:1"]);
     system.healthy("one to have all");
-    let owner = |system: &mut Dealing| {
+    let owner = |system: &mut AccountsSystem| {
         system.with_tree(async |tree| tree.get("/resource/d/m/one:1").await.ok().flatten()?.owner)
     };
     let mut before: Option<i64> = None;
@@ -171,7 +171,7 @@ fn another_process_of_the_same_name_takes_its_place() {
 
 #[test]
 fn second_process_of_a_name_does_not_end_the_first_ones_login() {
-    let mut system = Dealing::start(1);
+    let mut system = AccountsSystem::start(1);
     let mut book = system.book();
     book.ok("MODULE a DEPARTMENT d INSTANCES 1 SHARE PRESENT");
     book.ok("MODULE b DEPARTMENT d INSTANCES 1 SHARE PRESENT");
@@ -202,11 +202,11 @@ fn second_process_of_a_name_does_not_end_the_first_ones_login() {
 
 #[test]
 fn a_module_s_directory_that_others_delete_is_made_again() {
-    let mut system = Dealing::start(1);
+    let mut system = AccountsSystem::start(1);
     let mut book = system.book();
     book.ok("MODULE m DEPARTMENT d INSTANCES 1 SHARE PRESENT");
     book.add("m", 0..2);
-    let made = |system: &mut Dealing| {
+    let made = |system: &mut AccountsSystem| {
         system.with_tree(async |tree| tree.get("/resource/d/m").await.ok().flatten().is_some())
     };
     eventually("the directory to be there", TIMEOUT, || made(&mut system));
@@ -224,7 +224,7 @@ fn a_module_s_directory_that_others_delete_is_made_again() {
 
 #[test]
 fn assignment_waits_for_a_login_to_end() {
-    let mut system = Dealing::start(1);
+    let mut system = AccountsSystem::start(1);
     let mut book = system.book();
     book.ok("MODULE a DEPARTMENT d INSTANCES 1 SHARE PRESENT");
     book.ok("MODULE b DEPARTMENT d INSTANCES 1 SHARE PRESENT");
@@ -244,10 +244,10 @@ fn assignment_waits_for_a_login_to_end() {
 
 #[test]
 fn changes_of_modules_apply_with_and_without_a_leader() {
-    let mut system = Dealing::start(1);
+    let mut system = AccountsSystem::start(1);
     let mut book = system.book();
     book.ok("MODULE m DEPARTMENT d INSTANCES 1 SHARE PRESENT");
-    // Accounts that were added and never dealt: nobody is there.
+    // Accounts that were added and never assigned: nobody is there.
     book.add("m", 0..6);
     let first = system.add_clients(&[], &["d/m/one:1", "d/m/two:2"]);
     eventually("both to be attached", TIMEOUT, || book.shares("m").len() == 2);
@@ -259,14 +259,14 @@ fn changes_of_modules_apply_with_and_without_a_leader() {
     system.healthy("one to have all again");
 
     // While nobody leads one goes, one comes, and one dies and is back.
-    system.dealers[0].kill9();
+    system.daemons[0].kill9();
     system.clients[first].say("go d/m/one:1");
     let third = system.add_clients(&[], &["d/m/three:3"]);
     book.ok("MODULE n DEPARTMENT e INSTANCES 1 SHARE PRESENT");
     book.add("n", 6..9);
     let fourth = system.add_clients(&[], &["e/n/four:4"]);
     book.ok("DEL 1 p0");
-    system.dealers[0].start();
+    system.daemons[0].start();
     system.until_led();
     eventually("all to be attached", TIMEOUT, || book.shares("m").len() == 2 && book.shares("n").len() == 1);
     system.healthy("the new leader to have made all of it so");
@@ -282,8 +282,8 @@ fn changes_of_modules_apply_with_and_without_a_leader() {
 }
 
 /// Two modules of ten accounts each, numbered from 0 on, and the program of the instances that come and go.
-fn two_modules() -> (Dealing, Book, usize) {
-    let mut system = Dealing::start(1);
+fn two_modules() -> (AccountsSystem, Book, usize) {
+    let mut system = AccountsSystem::start(1);
     let mut book = system.book();
     for module in ["a", "b"] {
         book.ok(&format!("MODULE {module} DEPARTMENT d INSTANCES 2 SHARE PRESENT"));
@@ -293,7 +293,7 @@ fn two_modules() -> (Dealing, Book, usize) {
     system.add_clients(&[], &["d/a/one:1", "d/b/two:2"]);
     let clients = system.add_clients(&[], &["d/a/three:3", "d/b/four:4", "d/b/five:5"]);
     eventually("all to be attached", TIMEOUT, || book.shares("a").len() + book.shares("b").len() == 5);
-    system.healthy("all to be dealt");
+    system.healthy("all to be assigned");
     (system, book, clients)
 }
 
@@ -305,7 +305,7 @@ fn leaders_die_at(points: &[&str]) {
     let (mut next, mut there) = (20, true);
     for point in points {
         let leader = system.until_led();
-        system.dealers[leader].kill9();
+        system.daemons[leader].kill9();
         let (from, to) = if there { ("a", "b") } else { ("b", "a") };
         let some: Vec<String> = system.has(&format!("{from}/one:1")).into_iter().take(2).collect();
         let mut others = Vec::new();
@@ -329,13 +329,13 @@ fn leaders_die_at(points: &[&str]) {
         let fault = format!("accounts:{point}");
         // Half of it is done only where it is not done in one multi.
         let batch = if point.starts_with("half") { "1" } else { "400" };
-        let dies = system.add_dealer(&[("ALLOT_FAULT_POINT", &fault), ("ALLOT_FAULT_BATCH", batch)]);
-        system.dealers[dies].wait_for_end();
-        let log = system.dealers[dies].log();
+        let dies = system.add_daemon(&[("ALLOT_FAULT_POINT", &fault), ("ALLOT_FAULT_BATCH", batch)]);
+        system.daemons[dies].wait_for_end();
+        let log = system.daemons[dies].log();
         assert!(log.contains("dying here"), "{point} was not reached:\n{log}");
         system.check_tree();
-        system.dealers.remove(dies);
-        system.dealers[0].start();
+        system.daemons.remove(dies);
+        system.daemons[0].start();
         let places = if there { 2 } else { 1 };
         eventually("who is there to be attached", TIMEOUT, || book.shares("a").len() == places);
         let took = system.healthy(point);
@@ -344,15 +344,15 @@ fn leaders_die_at(points: &[&str]) {
     notify_is_recorded(&mut system);
 }
 
-/// Waits until the version of the `notify` node that the leader dealt with is on record.
+/// Waits until the version of the `notify` node that the leader assigned with is on record.
 #[track_caller]
-fn notify_is_recorded(system: &mut Dealing) {
+fn notify_is_recorded(system: &mut AccountsSystem) {
     let recorded = async |tree: Tree| {
         let notify = tree.get("/resource/notify").await.ok().flatten()?.version;
         let node = tree.get("/resource/notify/processed").await.ok().flatten()?;
         Some(notify.0.to_string() == String::from_utf8(node.data).unwrap())
     };
-    eventually("the version that was dealt with to be on record", TIMEOUT, || {
+    eventually("the version that was assigned with to be on record", TIMEOUT, || {
         system.with_tree(recorded) == Some(true)
     });
 }
@@ -372,19 +372,19 @@ fn a_leader_may_die_at_its_last_steps_and_between_two_batches() {
 fn a_leader_that_wakes_up_after_its_replacement_changes_nothing() {
     let (mut system, mut book, _) = two_modules();
     eventually("the first to lead", TIMEOUT, || {
-        system.dealers[0].metric("allot_accounts_leading") == Some(1.0)
+        system.daemons[0].metric("allot_accounts_leading") == Some(1.0)
     });
-    let other = system.add_dealer(&[]);
-    system.dealers[0].pause();
+    let other = system.add_daemon(&[]);
+    system.daemons[0].pause();
     eventually("another to lead", TIMEOUT, || {
-        system.dealers[other].metric("allot_accounts_leading") == Some(1.0)
+        system.daemons[other].metric("allot_accounts_leading") == Some(1.0)
     });
     book.add("b", 20..25);
-    system.healthy("the other to deal");
+    system.healthy("the other to assign");
     let before = system.versions();
-    system.dealers[0].resume();
+    system.daemons[0].resume();
     eventually("the first to know", TIMEOUT, || {
-        system.dealers[0].metric("allot_accounts_leading") == Some(0.0)
+        system.daemons[0].metric("allot_accounts_leading") == Some(0.0)
     });
     assert_eq!(system.versions(), before, "who was replaced wrote");
     system.healthy("all to be as it was");

@@ -3,7 +3,7 @@
 
 use allot_tests::proxy::Proxy;
 use allot_tests::wait::TIMEOUT;
-use allot_tests::{Dealing, RedisServer, eventually};
+use allot_tests::{AccountsSystem, RedisServer, eventually};
 use redis::Value;
 
 /// The book as `DUMP` gives it.
@@ -21,7 +21,7 @@ fn forget(redis: &RedisServer, dump: &[u8]) {
 }
 
 /// The epoch by which an account is published to an instance; 0 if it is not.
-fn published(system: &mut Dealing, instance: &str, account: &str) -> u64 {
+fn published(system: &mut AccountsSystem, instance: &str, account: &str) -> u64 {
     let shown = system.shown();
     let word = shown.get(instance).and_then(|all| all.get(account));
     word.and_then(|word| word["epoch"].as_u64()).unwrap_or(0)
@@ -29,7 +29,7 @@ fn published(system: &mut Dealing, instance: &str, account: &str) -> u64 {
 
 #[test]
 fn published_epoch_never_falls_when_an_assignment_is_forgotten() {
-    let mut system = Dealing::start(1);
+    let mut system = AccountsSystem::start(1);
     let mut book = system.book();
     book.ok("MODULE m DEPARTMENT d INSTANCES 2");
     book.add("m", 0..4);
@@ -62,7 +62,7 @@ fn published_epoch_never_falls_when_an_assignment_is_forgotten() {
 
 #[test]
 fn account_whose_old_release_is_still_reported_is_published() {
-    let mut system = Dealing::start(1);
+    let mut system = AccountsSystem::start(1);
     let mut book = system.book();
     book.ok("MODULE m DEPARTMENT d INSTANCES 1");
     book.ok("MODULE n DEPARTMENT d INSTANCES 1");
@@ -85,27 +85,27 @@ fn account_whose_old_release_is_still_reported_is_published() {
 
 #[test]
 fn new_epoch_of_the_same_instance_waits_for_a_replica() {
-    let mut system = Dealing::start(0);
+    let mut system = AccountsSystem::start(0);
     let replica = RedisServer::start();
     let wire = Proxy::to(system.redis.port());
     replica.command(&format!("REPLICAOF 127.0.0.1 {}", wire.port()));
     replica.wait_replica_synced();
-    // The master counts a replica from the replica's first confirmation on, and the dealer reads how many there are.
+    // The master counts a replica from the replica's first confirmation on, and the leader reads how many there are.
     eventually("the master to have a replica", TIMEOUT, || {
         system.redis.command("WAIT 1 100") == Value::Int(1)
     });
     let mut book = system.book();
     book.ok("MODULE m DEPARTMENT d INSTANCES 1");
     book.add("m", 0..2);
-    let dealer = system.add_dealer(&[]);
+    let daemon = system.add_daemon(&[]);
     system.until_led();
     let client = system.add_clients(&[], &["d/m/one:1"]);
     system.healthy("one to have all");
     let first = published(&mut system, "d/m/one:1", "p0");
 
     wire.cut();
-    let refused = |system: &Dealing| {
-        system.dealers[dealer].metric("allot_accounts_unconfirmed_total").unwrap_or_default()
+    let refused = |system: &AccountsSystem| {
+        system.daemons[daemon].metric("allot_accounts_unconfirmed_total").unwrap_or_default()
     };
     let before = refused(&system);
     system.clients[client].say("return d/m/one:1 p0");

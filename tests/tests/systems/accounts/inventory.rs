@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use allot_tests::books::{BOOK, Book};
 use allot_tests::daemon::{Run, run};
 use allot_tests::wait::TIMEOUT;
-use allot_tests::{Dealing, RedisServer, eventually};
+use allot_tests::{AccountsSystem, RedisServer, eventually};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -253,7 +253,7 @@ fn status_shows_the_tree_of_shares_and_warns_before_the_next_step() {
         "  billing (1 of 1 places)",
         "    web1:8080",
         "web2:8080 (standby)",
-        "4 accounts: 2 dealt, 2 free",
+        "4 accounts: 2 assigned, 2 free",
     ] {
         assert!(status.contains(part), "{part}\n{status}");
     }
@@ -262,7 +262,7 @@ fn status_shows_the_tree_of_shares_and_warns_before_the_next_step() {
     let json: Value = serde_json::from_str(&desk.run(&["status", "--json"]).ok().out).unwrap();
     assert_eq!(json["warnings"][0]["account"], "p1");
     assert_eq!(json["modules"].as_array().unwrap().len(), 3);
-    assert_eq!(json["book"]["dealt"], 2);
+    assert_eq!(json["book"]["assigned"], 2);
 }
 
 #[test]
@@ -295,8 +295,8 @@ fn rebalance_prints_its_moves_and_makes_them_unless_it_is_dry() {
 }
 
 #[test]
-fn an_import_tells_the_leader_who_records_what_it_dealt_with() {
-    let mut system = Dealing::start(1);
+fn an_import_tells_the_leader_who_records_what_it_handled() {
+    let mut system = AccountsSystem::start(1);
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("accounts.csv");
     fs::write(&path, FILE).unwrap();
@@ -317,7 +317,7 @@ fn an_import_tells_the_leader_who_records_what_it_dealt_with() {
         let node = tree.get("/resource/notify/processed").await.ok().flatten()?;
         Some(notify > 0 && String::from_utf8(node.data).unwrap() == notify.to_string())
     };
-    eventually("the notice to be dealt with", TIMEOUT, || system.with_tree(version) == Some(true));
-    system.healthy("what was imported to be dealt");
+    eventually("the notice to be assigned with", TIMEOUT, || system.with_tree(version) == Some(true));
+    system.healthy("what was imported to be assigned");
     assert_eq!(system.book().shares("billing"), [2]);
 }

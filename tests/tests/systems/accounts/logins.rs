@@ -7,7 +7,7 @@ use allot_tests::books::{BOOK, Book};
 use allot_tests::proxy::Proxy;
 use allot_tests::raw::Reply;
 use allot_tests::wait::TIMEOUT;
-use allot_tests::{Dealing, RedisServer, eventually};
+use allot_tests::{AccountsSystem, RedisServer, eventually};
 
 const SHORT: Duration = Duration::from_secs(4);
 const LONG: Duration = Duration::from_secs(60);
@@ -67,7 +67,7 @@ fn failover_that_forgets_a_renewal_breaks_no_deadline_that_was_relied_on() {
 
 #[test]
 fn python_client_logs_out_before_the_last_deadline_that_a_replica_confirmed() {
-    let mut system = Dealing::start(0);
+    let mut system = AccountsSystem::start(0);
     let (next, lagging) = (RedisServer::start(), RedisServer::start());
     let wire = Proxy::to(system.redis.port());
     next.command(&format!("REPLICAOF 127.0.0.1 {}", wire.port()));
@@ -76,7 +76,7 @@ fn python_client_logs_out_before_the_last_deadline_that_a_replica_confirmed() {
     let mut book = system.book();
     book.ok("MODULE m DEPARTMENT d INSTANCES 1");
     book.add("m", 0..1);
-    system.add_dealer(&[]);
+    system.add_daemon(&[]);
     system.until_led();
     let url = system.redis.url();
     let client = system.add_clients(&["--redis", &url], &["d/m/one:1"]);

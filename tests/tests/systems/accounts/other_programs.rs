@@ -3,11 +3,11 @@
 use allot_coordination::{Kind, Op};
 use allot_tests::wait::TIMEOUT;
 use allot_tests::zookeeper::patient;
-use allot_tests::{Dealing, eventually};
+use allot_tests::{AccountsSystem, eventually};
 
 #[test]
 fn account_nodes_that_another_program_changed_are_repaired() {
-    let mut system = Dealing::start(1);
+    let mut system = AccountsSystem::start(1);
     let mut book = system.book();
     book.ok("MODULE m DEPARTMENT d INSTANCES 1");
     book.ok("MODULE n DEPARTMENT d INSTANCES 1");
@@ -23,14 +23,14 @@ fn account_nodes_that_another_program_changed_are_repaired() {
         patient(async || tree.multi(vec![delete.clone()]).await).await.unwrap();
         let path = format!("{alloc}/p1");
         let node = tree.get(&path).await.unwrap().unwrap();
-        let older = br#"{"account":"p1","epoch":5,"state":"dealt"}"#;
+        let older = br#"{"account":"p1","epoch":5,"state":"assigned"}"#;
         tree.set(&path, older, node.version).await.unwrap();
         tree.create(&format!("{alloc}/p99"), b"?", Kind::Persistent).await.unwrap();
     });
     eventually("the leader to say so", TIMEOUT, || {
-        system.dealers[0].log().contains("another program changed account nodes")
+        system.daemons[0].log().contains("another program changed account nodes")
     });
-    let whole = |system: &mut Dealing| {
+    let whole = |system: &mut AccountsSystem| {
         let shown = system.shown().remove("d/m/one:1").unwrap_or_default();
         ["p0", "p1"].iter().all(|name| shown.get(*name).is_some_and(|word| word["epoch"].as_u64() > Some(5)))
     };
@@ -53,7 +53,7 @@ fn account_nodes_that_another_program_changed_are_repaired() {
 
 #[test]
 fn names_that_cannot_be_published_are_logged() {
-    let mut system = Dealing::start(1);
+    let mut system = AccountsSystem::start(1);
     let mut book = system.book();
     book.ok("MODULE m DEPARTMENT d INSTANCES 1");
     book.add("m", 0..2);
@@ -71,13 +71,13 @@ fn names_that_cannot_be_published_are_logged() {
     eventually("the accounts with a name to be shown", TIMEOUT, || {
         system.shown().get("d/m/one:1").is_some_and(|shown| shown.len() == 2)
     });
-    let says = |system: &Dealing, words: &str| system.dealers[0].log().contains(words);
+    let says = |system: &AccountsSystem, words: &str| system.daemons[0].log().contains(words);
     eventually("the account to be named", TIMEOUT, || says(&system, "whose names are not UTF-8"));
     eventually("the long name to be named", TIMEOUT, || says(&system, "whose name is longer than 256 bytes"));
-    system.dealers[0].kill9();
-    system.dealers[0].start();
+    system.daemons[0].kill9();
+    system.daemons[0].start();
     eventually("the odd name to be named", TIMEOUT, || says(&system, "no account has its name"));
     // It is said once, not at every read of the book.
-    let log = system.dealers[0].log();
+    let log = system.daemons[0].log();
     assert!(log.matches("whose names are not UTF-8").count() <= 2, "{log}");
 }

@@ -1,14 +1,14 @@
-//! Accounts dealt while everything happens at once: clients that come, go and die, an inventory that changes, leaders that
+//! Accounts assigned while everything happens at once: clients that come, go and die, an inventory that changes, leaders that
 //! are killed at any step; and how long a take-over takes.
 
 use std::time::{Duration, Instant};
 
 use allot_coordination::{Error, Kind};
+use allot_tests::accounts_system::Looking;
 use allot_tests::clients::Clients;
-use allot_tests::dealing::Looking;
 use allot_tests::wait::TIMEOUT;
 use allot_tests::zookeeper::patient;
-use allot_tests::{Dealing, Ensemble, Random, eventually, soak};
+use allot_tests::{AccountsSystem, Ensemble, Random, eventually, soak};
 
 /// How large a workload is.
 #[derive(Debug, Clone, Copy)]
@@ -24,7 +24,7 @@ struct Scale {
 const EACH: usize = 5;
 
 struct RandomWorkload {
-    system: Dealing,
+    system: AccountsSystem,
     scale: Scale,
     random: Random,
     /// Paths of each process's instances, and which of them are there.
@@ -38,7 +38,7 @@ impl RandomWorkload {
     }
 
     fn begin(scale: Scale, seed: u64) -> Self {
-        let (system, random) = (Dealing::start_on(Ensemble::start(), 2), Random::new(seed));
+        let (system, random) = (AccountsSystem::start_on(Ensemble::start(), 2), Random::new(seed));
         let mut workload = Self { system, scale, random, hosts: Vec::new(), next: scale.accounts };
         let mut book = workload.system.book();
         let each = scale.accounts / scale.modules;
@@ -117,8 +117,8 @@ impl RandomWorkload {
             }
             10 => {
                 let Some(leader) = self.system.leader() else { return "nobody leads".to_owned() };
-                self.system.dealers[leader].kill9();
-                self.system.dealers[leader].start();
+                self.system.daemons[leader].kill9();
+                self.system.daemons[leader].start();
                 format!("the leader {leader} is killed")
             }
             11 => {
@@ -144,15 +144,15 @@ impl RandomWorkload {
                     "settled",
                 ];
                 let fault = format!("accounts:{}", self.random.of(&points));
-                let dies = self.system.add_dealer(&[("ALLOT_FAULT_POINT", &fault)]);
-                let dies = self.system.dealers.remove(dies);
+                let dies = self.system.add_daemon(&[("ALLOT_FAULT_POINT", &fault)]);
+                let dies = self.system.daemons.remove(dies);
                 eventually("the faulty one to stand for election", TIMEOUT, || {
                     dies.is_ready() || !dies.is_running()
                 });
                 // Those who begin again stand behind it.
-                for dealer in &self.system.dealers {
-                    dealer.terminate();
-                    dealer.start();
+                for daemon in &self.system.daemons {
+                    daemon.terminate();
+                    daemon.start();
                 }
                 // It may not come to its point.
                 let limit = Instant::now() + Duration::from_millis(1500);
@@ -192,12 +192,12 @@ fn no_account_is_ever_at_two_instances_under_random_faults() {
     for last in [false, false, true] {
         let before = workload.system.versions();
         let leader = workload.system.until_led();
-        workload.system.dealers[leader].terminate();
-        workload.system.dealers[leader].start();
+        workload.system.daemons[leader].terminate();
+        workload.system.daemons[leader].start();
         let next = workload.system.until_led();
         let mut took = None;
         eventually("the next leader to be done", TIMEOUT, || {
-            took = workload.system.dealers[next].metric("allot_accounts_takeover_seconds");
+            took = workload.system.daemons[next].metric("allot_accounts_takeover_seconds");
             took.is_some()
         });
         workload.system.healthy("all to be as it was");
@@ -212,7 +212,7 @@ fn no_account_is_ever_at_two_instances_under_random_faults() {
 
 #[test]
 fn a_take_over_of_a_thousand_accounts_is_timed() {
-    let mut system = Dealing::start(1);
+    let mut system = AccountsSystem::start(1);
     let mut book = system.book();
     for number in 0..20 {
         book.ok(&format!("MODULE m{number} DEPARTMENT d{} INSTANCES 3 SHARE PRESENT", number % 4));
@@ -225,18 +225,18 @@ fn a_take_over_of_a_thousand_accounts_is_timed() {
         system.add_clients(&[], &some);
     }
     eventually("all to be attached", TIMEOUT, || book.total("instances") == 60);
-    println!("1,000 accounts on 60 instances: well after {:.1?}", system.healthy("all to be dealt"));
+    println!("1,000 accounts on 60 instances: well after {:.1?}", system.healthy("all to be assigned"));
     // A hundred accounts go elsewhere while nobody leads.
-    system.dealers[0].kill9();
+    system.daemons[0].kill9();
     let some: Vec<String> = (0..100).map(|number| format!("p{}", number * 10)).collect();
     book.ok(&format!("MOVE m0 100 {}", some.join(" ")));
-    let next = system.add_dealer(&[]);
+    let next = system.add_daemon(&[]);
     let mut took = None;
     eventually("the next leader to be done", TIMEOUT, || {
-        took = system.dealers[next].metric("allot_accounts_takeover_seconds");
+        took = system.daemons[next].metric("allot_accounts_takeover_seconds");
         took.is_some()
     });
-    system.healthy("all to be dealt again");
+    system.healthy("all to be assigned again");
     let took = took.unwrap();
     println!("a take-over of 1,000 accounts, 100 of them taken from instances: {took:.3} s");
 }
@@ -246,7 +246,7 @@ fn more_instances_than_one_session_may_watch_are_heard_over_several() {
     const INSTANCES: usize = 1100;
     // One session watches paths of 88 KiB in all.
     let path_of = |number: usize| format!("/resource/d/m/{}:{number}", "host-".repeat(16));
-    let mut system = Dealing::start(1);
+    let mut system = AccountsSystem::start(1);
     let mut book = system.book();
     book.ok(&format!("MODULE m DEPARTMENT d INSTANCES {INSTANCES} SHARE PRESENT"));
     // They are no clients, only nodes of one session that the test writes by hand; so they give nothing back, and what they
@@ -265,7 +265,7 @@ fn more_instances_than_one_session_may_watch_are_heard_over_several() {
             }
         }
     });
-    let count = |system: &mut Dealing| {
+    let count = |system: &mut AccountsSystem| {
         let shown = system.shown();
         (shown.len(), shown.values().filter(|accounts| accounts.len() == 2).count())
     };
@@ -273,7 +273,7 @@ fn more_instances_than_one_session_may_watch_are_heard_over_several() {
     book.add("m", 0..2 * INSTANCES);
     eventually("all to be shown two accounts", TIMEOUT, || count(&mut system) == (INSTANCES, INSTANCES));
     eventually("two sessions to listen", TIMEOUT, || {
-        system.dealers[0].metric("allot_accounts_listening_sessions") == Some(2.0)
+        system.daemons[0].metric("allot_accounts_listening_sessions") == Some(2.0)
     });
     // What each of them says is heard.
     for number in [0, 500, INSTANCES - 1] {

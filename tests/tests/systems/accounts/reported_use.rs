@@ -1,17 +1,17 @@
 //! Client systems that speak only ZooKeeper report their use in their `-alloc` nodes.
 
 use allot_tests::wait::TIMEOUT;
-use allot_tests::{Dealing, eventually, soak};
+use allot_tests::{AccountsSystem, eventually, soak};
 
 /// What the book has counted of all accounts.
-fn counted(system: &Dealing) -> i64 {
+fn counted(system: &AccountsSystem) -> i64 {
     let usage = system.book().ok("USAGE BY account COUNT 1000");
     usage.array()[1].array().iter().map(|line| line.field("used").int()).sum()
 }
 
 #[test]
 fn reported_use_is_counted_once_whoever_leads() {
-    let mut system = Dealing::start(2);
+    let mut system = AccountsSystem::start(2);
     let mut book = system.book();
     book.ok("MODULE m DEPARTMENT d INSTANCES 2");
     book.ok("MODULE n DEPARTMENT d INSTANCES 1");
@@ -29,8 +29,8 @@ fn reported_use_is_counted_once_whoever_leads() {
             // The report may be read by either leader, or by both.
             0 => {
                 let leader = system.until_led();
-                system.dealers[leader].kill9();
-                system.dealers[leader].start();
+                system.daemons[leader].kill9();
+                system.daemons[leader].start();
             }
             // Accounts are taken, and have their last use reported with the release.
             1 => {
@@ -52,7 +52,7 @@ fn reported_use_is_counted_once_whoever_leads() {
     });
     // The next leader reads the same reports, and counts nothing twice.
     let leader = system.until_led();
-    system.dealers[leader].kill9();
+    system.daemons[leader].kill9();
     system.until_led();
     system.healthy("the next leader to have read all");
     assert_eq!(counted(&system), sent);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use allot_tests::books::Book;
 use allot_tests::wait::TIMEOUT;
-use allot_tests::{Dealing, eventually};
+use allot_tests::{AccountsSystem, eventually};
 
 const ACCOUNTS: usize = 10;
 
@@ -22,7 +22,7 @@ fn assignments(book: &mut Book) -> BTreeMap<String, (Option<String>, i64)> {
 
 #[test]
 fn rolling_restart_of_all_instances_moves_no_account() {
-    let mut system = Dealing::start(1);
+    let mut system = AccountsSystem::start(1);
     let mut book = system.book();
     book.ok("MODULE billing DEPARTMENT finance INSTANCES 3 SHARE PLACES");
     book.add("billing", 0..ACCOUNTS);
@@ -43,11 +43,11 @@ fn rolling_restart_of_all_instances_moves_no_account() {
         let name = path.rsplit('/').next().unwrap().to_owned();
         let gone = system.clients.remove(0);
         gone.kill9();
-        let dealt = |book: &mut Book| {
+        let assigned = |book: &mut Book| {
             let all = assignments(book);
             all.values().filter(|(instance, _)| instance.as_ref() == Some(&name)).count()
         };
-        eventually("the instance to be detached", TIMEOUT, || dealt(&mut book) == 0);
+        eventually("the instance to be detached", TIMEOUT, || assigned(&mut book) == 0);
         for (account, (instance, epoch)) in assignments(&mut book) {
             let (had, earlier) = &before[&account];
             if had.as_ref() != Some(&name) {
@@ -56,7 +56,7 @@ fn rolling_restart_of_all_instances_moves_no_account() {
             }
         }
         system.add_clients(&[], &[path.as_str()]);
-        eventually("the instance to have accounts", TIMEOUT, || dealt(&mut book) > 0);
+        eventually("the instance to have accounts", TIMEOUT, || assigned(&mut book) > 0);
         system.healthy("all accounts to be with their instances again");
         assert_eq!(instances(&assignments(&mut book)), instances(&before), "after the restart of {name}");
     }

@@ -1,19 +1,19 @@
-//! Accounts are dealt over servers that fail, that forget, that others write into, and that allow no more than they must.
+//! Accounts are assigned over servers that fail, that forget, that others write into, and that allow no more than they must.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use allot_coordination::Kind;
-use allot_tests::dealing::Looking;
+use allot_tests::accounts_system::Looking;
 use allot_tests::module::repository;
 use allot_tests::proxy::Proxy;
 use allot_tests::wait::TIMEOUT;
-use allot_tests::{Dealing, RedisServer, Reply, eventually};
+use allot_tests::{AccountsSystem, RedisServer, Reply, eventually};
 
 #[test]
 fn assignment_is_published_when_a_replica_has_it() {
-    let mut system = Dealing::start(0);
+    let mut system = AccountsSystem::start(0);
     let replica = RedisServer::start();
     // What is on its way when the wire is cut never arrives.
     let wire = Proxy::to(system.redis.port());
@@ -23,17 +23,17 @@ fn assignment_is_published_when_a_replica_has_it() {
     book.ok("MODULE m DEPARTMENT d INSTANCES 2 SHARE PRESENT");
     book.add("m", 0..6);
     system.redis.wait_offset_equal(&replica);
-    let dealer = system.add_dealer(&[]);
+    let daemon = system.add_daemon(&[]);
     system.until_led();
 
-    // The replica hears nothing: accounts are dealt, and shown to nobody.
+    // The replica hears nothing: accounts are assigned, and shown to nobody.
     wire.cut();
     let first = system.add_clients(&[], &["d/m/one:1"]);
-    eventually("all to be dealt", TIMEOUT, || book.shares("m") == [6]);
+    eventually("all to be assigned", TIMEOUT, || book.shares("m") == [6]);
     eventually("the leader to be refused", TIMEOUT, || {
-        system.dealers[dealer].metric("allot_accounts_unconfirmed_total").is_some_and(|count| count > 1.0)
+        system.daemons[daemon].metric("allot_accounts_unconfirmed_total").is_some_and(|count| count > 1.0)
     });
-    assert!(system.shown().values().all(BTreeMap::is_empty), "a deal was shown that no replica has");
+    assert!(system.shown().values().all(BTreeMap::is_empty), "an assignment was shown that no replica has");
     wire.heal();
     system.healthy("all to be shown");
 
@@ -42,20 +42,20 @@ fn assignment_is_published_when_a_replica_has_it() {
     eventually("the master to be alone", TIMEOUT, || {
         system.redis.info_field("replication", "connected_slaves") == "0"
     });
-    let refused = |system: &Dealing| {
-        system.dealers[dealer].metric("allot_accounts_unconfirmed_total").unwrap_or_default()
+    let refused = |system: &AccountsSystem| {
+        system.daemons[daemon].metric("allot_accounts_unconfirmed_total").unwrap_or_default()
     };
     let before = refused(&system);
     book.add("m", 6..7);
     eventually("the leader to be refused again", TIMEOUT, || refused(&system) > before + 1.0);
-    assert!(!system.shown()["d/m/one:1"].contains_key("p6"), "a deal was shown that no replica has");
+    assert!(!system.shown()["d/m/one:1"].contains_key("p6"), "an assignment was shown that no replica has");
     replica.command(&format!("REPLICAOF 127.0.0.1 {}", wire.port()));
     replica.wait_replica_synced();
     system.healthy("the new one to be shown");
 
-    // The operator takes the risk: deals are shown that only the master has, and are lost with it.
-    system.dealers[dealer].kill9();
-    let dealer = system.add_dealer(&[("ALLOT_ACCOUNTS_WAIT_REPLICAS", "0")]);
+    // The operator takes the risk: assignments are shown that only the master has, and are lost with it.
+    system.daemons[daemon].kill9();
+    let daemon = system.add_daemon(&[("ALLOT_ACCOUNTS_WAIT_REPLICAS", "0")]);
     system.until_led();
     system.redis.wait_offset_equal(&replica);
     wire.cut();
@@ -65,17 +65,17 @@ fn assignment_is_published_when_a_replica_has_it() {
     let lost = system.has("m/two:2");
     // With the master the second instance dies as well, and the leader, so that nobody is told of it before its session
     // is over. Nobody knows then who may be logged in with what it had.
-    system.dealers[dealer].kill9();
+    system.daemons[daemon].kill9();
     let second = system.clients.pop().unwrap();
     second.kill9();
     system.redis.kill9();
     replica.command("REPLICAOF NO ONE");
-    system.dealers[dealer].redis.iter().for_each(|wire| wire.lead_to(replica.port()));
+    system.daemons[daemon].redis.iter().for_each(|wire| wire.lead_to(replica.port()));
     system.redis = replica;
     eventually("its session to be over", TIMEOUT, || {
         system.with_tree(async |tree| matches!(tree.get("/resource/d/m/two:2").await, Ok(None)))
     });
-    system.dealers[dealer].start();
+    system.daemons[daemon].start();
     let mut waits = false;
     eventually("what was forgotten to be waited for", TIMEOUT, || {
         let shown = system.shown();
@@ -90,7 +90,7 @@ fn assignment_is_published_when_a_replica_has_it() {
 
 #[test]
 fn foreign_nodes_in_the_tree_delay_nobody() {
-    let mut system = Dealing::start(1);
+    let mut system = AccountsSystem::start(1);
     let mut book = system.book();
     book.ok("MODULE m DEPARTMENT d INSTANCES 2 SHARE PRESENT");
     book.add("m", 0..6);
@@ -110,8 +110,8 @@ fn foreign_nodes_in_the_tree_delay_nobody() {
         tree.ensure(&format!("{alloc}/p77")).await.unwrap();
     });
     // The next leader finds it, and makes of it what can be made of it.
-    system.dealers[0].kill9();
-    system.dealers[0].start();
+    system.daemons[0].kill9();
+    system.daemons[0].start();
     system.until_led();
     system.add_clients(&[], &["d/m/two:2"]);
     eventually("the second to be attached", TIMEOUT, || book.shares("m").len() == 2);
@@ -144,22 +144,22 @@ fn foreign_nodes_in_the_tree_delay_nobody() {
         tree.ensure("/resource/d/m/hidden:7-alloc/p9").await.unwrap();
         tree.ensure("/resource/d/m/gone:8-alloc/p51").await.unwrap();
     });
-    let restart = |system: &mut Dealing| {
-        system.dealers[0].kill9();
-        system.dealers[0].start();
+    let restart = |system: &mut AccountsSystem| {
+        system.daemons[0].kill9();
+        system.daemons[0].start();
         system.until_led();
     };
     restart(&mut system);
     system.add_clients(&[], &["d/n/three:3"]);
     eventually("the third to have two", TIMEOUT, || system.has("n/three:3").len() == 2);
-    let sees = |system: &mut Dealing, account: &str| {
+    let sees = |system: &mut AccountsSystem, account: &str| {
         system.shown().get("d/n/three:3").is_some_and(|shown| shown.contains_key(account))
     };
     eventually("the third to be shown them", TIMEOUT, || {
         sees(&mut system, "p10") && sees(&mut system, "p11")
     });
-    // Of a deal that nobody knows it is shown no more, if that can be, when the longest login is over.
-    let until = |system: &mut Dealing| system.shown()["d/m/gone:3"]["p50"]["until"].as_u64();
+    // An assignment that nobody knows is shown no more, if that can be, when the longest login is over.
+    let until = |system: &mut AccountsSystem| system.shown()["d/m/gone:3"]["p50"]["until"].as_u64();
     eventually("the leader to wait for what is not its own", TIMEOUT, || until(&mut system).is_some());
     let over = until(&mut system).unwrap() + 500;
     eventually("that to be over", TIMEOUT, || {
@@ -178,22 +178,22 @@ fn foreign_nodes_in_the_tree_delay_nobody() {
 
 #[test]
 fn the_dealer_needs_no_more_rights_than_its_rules_say() {
-    let mut system = Dealing::start(0);
+    let mut system = AccountsSystem::start(0);
     let text = fs::read_to_string(repository().join("docs/deploy.md")).unwrap();
-    let rule = text.lines().find_map(|line| line.trim().strip_prefix("user dealer ")).unwrap();
+    let rule = text.lines().find_map(|line| line.trim().strip_prefix("user accounts ")).unwrap();
     let (root, selector) = rule.split_once(" (").unwrap();
     let root = root.replace("<secret>", "secret");
     let selector = format!("({selector}");
     let words =
-        [&["ACL", "SETUSER", "dealer"][..], &root.split(' ').collect::<Vec<_>>(), &[&selector]].concat();
+        [&["ACL", "SETUSER", "accounts"][..], &root.split(' ').collect::<Vec<_>>(), &[&selector]].concat();
     assert_eq!(system.redis.raw().call(&words), Reply::Simple("OK".into()));
     let mut book = system.book();
     book.ok("MODULE m DEPARTMENT d INSTANCES 2 SHARE PRESENT");
     book.ok("BOOK DWELL 0");
     book.add("m", 0..6);
     let clients = system.add_clients(&[], &["d/m/one:1", "d/m/two:2"]);
-    system.add_dealer(&[
-        ("ALLOT_REDIS_USER", "dealer"),
+    system.add_daemon(&[
+        ("ALLOT_REDIS_USER", "accounts"),
         ("ALLOT_REDIS_PASSWORD", "secret"),
         ("ALLOT_ACCOUNTS_REBALANCE", "2s"),
         ("ALLOT_ACCOUNTS_TIME_ZONE", "Europe/Berlin"),
@@ -217,7 +217,7 @@ fn the_dealer_needs_no_more_rights_than_its_rules_say() {
     system.healthy("what was evened out to be shown");
     // Its rights are what keeps it from all else.
     let mut client = system.redis.raw();
-    client.words("AUTH dealer secret");
+    client.words("AUTH accounts secret");
     for line in ["ACCOUNT.DEL {acme}:accounts 1 p1", "DEL {acme}:accounts", "ACCOUNT.INFO other", "KEYS *"] {
         assert!(client.words(line).error().starts_with("NOPERM"), "{line}");
     }

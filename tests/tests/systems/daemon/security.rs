@@ -177,7 +177,7 @@ fn users_of_a_book_can_do_their_work() {
         as_accountant(line);
     }
     // The leader of the role `accounts` attaches the instance.
-    let mut leader = login(&server, "dealer");
+    let mut leader = login(&server, "accounts");
     leader.words("ACCOUNT.ATTACH {acme}:accounts m i");
     let mut client = login(&server, "client");
     assert_eq!(client.words("ACCOUNT.PICK {acme}:accounts m i").array().len(), 1);

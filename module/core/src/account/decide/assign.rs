@@ -69,7 +69,7 @@ impl Book {
 
     fn assign_in(&self, module: &Module, limit: usize) -> Events {
         let (mut levels, mut givers) = (module.levels.clone(), module.givers.clone());
-        let (mut dealt, mut recalled) = (Shares::new(), Shares::new());
+        let (mut assigned, mut recalled) = (Shares::new(), Shares::new());
         let mut over = module.free.len().saturating_sub(module.reserve as usize);
         let mut left = limit;
         let mut free = FreeAccounts::of(module);
@@ -80,7 +80,7 @@ impl Book {
                 free.next_for(lowest, &self.instance_name(lowest)).and_then(|id| self.indexed(id))
         {
             levels.remove(&taker);
-            dealt.entry(lowest).or_default().push(account.name.clone());
+            assigned.entry(lowest).or_default().push(account.name.clone());
             levels.insert((level + 1, place, lowest));
             // An instance that keeps all that it has gives nothing before this step is applied.
             if givers.remove(&(level, lowest)) {
@@ -89,7 +89,7 @@ impl Book {
             (over, left) = (over - 1, left - 1);
         }
         if left == 0 {
-            return self.assigned(module, dealt, recalled);
+            return self.assigned(module, assigned, recalled);
         }
         let mut gifts: BTreeMap<u32, Box<dyn Iterator<Item = u32> + '_>> = BTreeMap::new();
         let mut given: BTreeMap<u32, u32> = BTreeMap::new();
@@ -103,7 +103,7 @@ impl Book {
                 givers.remove(&(high, from));
                 continue;
             };
-            let shares = if account.login.is_some() { &mut recalled } else { &mut dealt };
+            let shares = if account.login.is_some() { &mut recalled } else { &mut assigned };
             shares.entry(to).or_default().push(account.name.clone());
             let place_of = |id: u32| self.indexed_instance(id).and_then(|instance| instance.place);
             let giver = (high, place_of(from).unwrap_or(u32::MAX), from);
@@ -117,28 +117,29 @@ impl Book {
             // It keeps its last accounts.
             let from_giver = given.entry(from).or_insert(0);
             *from_giver += 1;
-            let keeps = |giver: &Instance| giver.dealt.saturating_sub(*from_giver) <= module.floor();
+            let keeps = |giver: &Instance| giver.assigned.saturating_sub(*from_giver) <= module.floor();
             if self.indexed_instance(from).is_none_or(keeps) {
                 givers.remove(&(high - 1, from));
             }
             left -= 1;
         }
-        self.assigned(module, dealt, recalled)
+        self.assigned(module, assigned, recalled)
     }
 
     /// The events that assign accounts to instances of a module.
-    fn assigned(&self, module: &Module, dealt: Shares, recalled: Shares) -> Events {
+    fn assigned(&self, module: &Module, assigned: Shares, recalled: Shares) -> Events {
         let to = |event: InstanceEvent, to: u32| event.of(module.name.clone(), self.instance_name(to));
         let recalled =
             recalled.into_iter().map(|(id, accounts)| to(InstanceEvent::Recalled { accounts }, id));
-        let dealt = dealt.into_iter().map(|(id, accounts)| to(InstanceEvent::Dealt { accounts }, id));
-        recalled.chain(dealt).collect()
+        let assigned =
+            assigned.into_iter().map(|(id, accounts)| to(InstanceEvent::Assigned { accounts }, id));
+        recalled.chain(assigned).collect()
     }
 
     /// Takes accounts from an instance without a place.
     fn withdraw(&self, instance: &Instance, limit: usize) -> Event {
-        let dealt = |&id: &u32| self.indexed(id).filter(|account| account.state == AccountState::Dealt);
-        let accounts = instance.accounts.iter().filter_map(dealt).take(limit);
+        let assigned = |&id: &u32| self.indexed(id).filter(|account| account.state == AccountState::Assigned);
+        let accounts = instance.accounts.iter().filter_map(assigned).take(limit);
         let accounts: Vec<Bytes> = accounts.map(|account| account.name.clone()).collect();
         invariant!(limit == 0 || !accounts.is_empty(), "an instance that drains has accounts");
         Event::Withdrawn { accounts }
@@ -149,7 +150,7 @@ impl Book {
         let Some(instance) = self.indexed_instance(instance) else { return Box::new(std::iter::empty()) };
         let in_use = |&id: &u32| {
             self.indexed(id)
-                .is_some_and(|account| account.state == AccountState::Dealt && account.login.is_some())
+                .is_some_and(|account| account.state == AccountState::Assigned && account.login.is_some())
         };
         let ready = instance.ready.iter().rev().map(|&(_, id)| id);
         Box::new(ready.chain(instance.accounts.iter().copied().filter(in_use)))

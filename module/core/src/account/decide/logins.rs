@@ -16,7 +16,7 @@ const MAX_USE: i64 = 1_000_000_000;
 
 pub(super) fn decide_renew(now: Millis, account: &Account, epoch: Epoch, ttl: Millis) -> Decided {
     live(now, account, epoch)?;
-    if account.state != AccountState::Dealt {
+    if account.state != AccountState::Assigned {
         let text = format!("account {} is {}: log out", quoted(&account.name), account.state.word());
         return refuse(Code::BadState, text);
     }
@@ -25,7 +25,7 @@ pub(super) fn decide_renew(now: Millis, account: &Account, epoch: Epoch, ttl: Mi
 }
 
 pub(super) fn decide_logout(now: Millis, account: &Account, epoch: Epoch, back: bool) -> Decided {
-    if back && account.state == AccountState::Dealt {
+    if back && account.state == AccountState::Assigned {
         return give_back(account, epoch);
     }
     let login = account.live_login(now).is_some_and(|login| login.epoch == epoch);
@@ -61,17 +61,20 @@ pub(super) fn decide_login(
     check_ttl(ttl)?;
     let name = quoted(&account.name);
     match account.state {
-        AccountState::Dealt => {}
+        AccountState::Assigned => {}
         AccountState::Free => {
             return refuse(Code::NotOwner, format!("account {name} is free: nobody holds it"));
         }
         AccountState::Revoking | AccountState::Frozen => {
-            return refuse(Code::BadState, format!("account {name} is {}, not dealt", account.state.word()));
+            return refuse(
+                Code::BadState,
+                format!("account {name} is {}, not assigned", account.state.word()),
+            );
         }
     }
     let holder = book.instance_name(account.instance);
     if *holder != *instance {
-        let text = format!("account {name} is dealt to instance {}", quoted(&holder));
+        let text = format!("account {name} is assigned to instance {}", quoted(&holder));
         return refuse(Code::NotOwner, text);
     }
     if let Some(login) = account.live_login(now)
@@ -122,8 +125,9 @@ pub(super) fn decide_use(book: &Book, now: Millis, account: &Account, epoch: Epo
         return refuse(Code::Err, format!("COUNT must be 1 to {MAX_USE}, not {count}"));
     }
     // A client that works without a login uses the epoch of the assignment.
-    let by_assignment =
-        account.epoch == epoch && account.state == AccountState::Dealt && account.live_login(now).is_none();
+    let by_assignment = account.epoch == epoch
+        && account.state == AccountState::Assigned
+        && account.live_login(now).is_none();
     if !by_assignment {
         live(now, account, epoch)?;
     }

@@ -213,7 +213,7 @@ fn decide_raise(book: &Book, now: Millis, epoch: Epoch, account: Option<&[u8]>) 
     }
     Counter::new("last epoch", epoch).check_room()?;
     let account = account.map(|account| known_account(book, account)).transpose()?;
-    let older = |account: &&Account| account.state == AccountState::Dealt && account.epoch <= epoch;
+    let older = |account: &&Account| account.state == AccountState::Assigned && account.epoch <= epoch;
     let raised = (book.last_epoch < epoch).then_some(Event::EpochRaised { epoch });
     let again = account.filter(older).map(|account| account.event(AccountEvent::Reassigned));
     let events: Events = raised.into_iter().chain(again).collect();

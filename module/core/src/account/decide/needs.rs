@@ -188,7 +188,7 @@ impl Book {
         let mut coming: BTreeMap<u32, Vec<&Account>> = BTreeMap::new();
         let revoking = |&id: &u32| self.indexed(id).filter(|account| account.state == AccountState::Revoking);
         for (_, instance) in
-            self.instances.iter().filter(|(_, instance)| instance.accounts.len() > instance.dealt as usize)
+            self.instances.iter().filter(|(_, instance)| instance.accounts.len() > instance.assigned as usize)
         {
             for account in instance.accounts.iter().filter_map(revoking) {
                 if let Some(place) = account.goal.and_then(Goal::place) {
@@ -210,7 +210,7 @@ impl Book {
         let outlook = instance.pace.outlook(now, self.month_span(now), quota);
         let mut needs = InstanceNeed::new(id, instance.module, outlook);
         let own = instance.accounts.iter().filter_map(|&id| Some((id, self.indexed(id)?)));
-        for (id, account) in own.filter(|(_, one)| one.state == AccountState::Dealt) {
+        for (id, account) in own.filter(|(_, one)| one.state == AccountState::Assigned) {
             let value = self.value(account, below);
             if value.rest > 0 && self.may_move(account, now) {
                 needs.spare.push((value.rest, id));
@@ -220,8 +220,8 @@ impl Book {
         coming.iter().for_each(|account| needs.gain(&self.value(account, below)));
         needs.spare.sort_unstable();
         let min = self.indexed_module(instance.module).map_or(0, |module| module.policy.min as usize);
-        needs.gives = (instance.dealt as usize).saturating_sub(min);
-        needs.lacks = min.saturating_sub(instance.dealt as usize + instance.incoming as usize);
+        needs.gives = (instance.assigned as usize).saturating_sub(min);
+        needs.lacks = min.saturating_sub(instance.assigned as usize + instance.incoming as usize);
         needs
     }
 

@@ -38,11 +38,13 @@ impl Book {
         let others = module.instances().filter(|&other| other != id);
         let others = others.filter_map(|other| self.indexed_instance(other));
         let gives = |other: &&Instance| {
-            other.presence == Presence::Active && other.dealt > module.policy.min && !other.ready.is_empty()
+            other.presence == Presence::Active
+                && other.assigned > module.policy.min
+                && !other.ready.is_empty()
         };
         let giver = others.filter(gives).max_by_key(|other| other.ready.len())?;
         let usable = asker.accounts.iter().filter_map(|&id| self.indexed(id)).filter(is_open).count();
         let account = self.pick(giver, 1).first().copied()?;
-        (giver.dealt as usize >= usable.max(1)).then_some(account)
+        (giver.assigned as usize >= usable.max(1)).then_some(account)
     }
 }

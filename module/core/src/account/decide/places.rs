@@ -34,14 +34,14 @@ impl Book {
     /// get it. An instance that is away gets one as well, because its share is kept.
     pub(super) fn replacement(&self, account: &Account) -> Option<Event> {
         let place = match account.goal {
-            None if account.state == AccountState::Dealt => account.instance,
+            None if account.state == AccountState::Assigned => account.instance,
             goal => goal.and_then(Goal::place)?,
         };
         let place = self.indexed_instance(place).filter(|place| place.has_place())?;
         let module = self.indexed_module(place.module)?;
         let spare = module.free.first().and_then(|&id| self.indexed(id))?;
-        let dealt = InstanceEvent::Dealt { accounts: vec![spare.name.clone()] };
-        Some(dealt.of(module.name.clone(), place.name.clone()))
+        let assigned = InstanceEvent::Assigned { accounts: vec![spare.name.clone()] };
+        Some(assigned.of(module.name.clone(), place.name.clone()))
     }
 
     /// The event that gives an instance a place.

@@ -48,7 +48,7 @@ events! {
             count: u64,
         } = 5, notice c"allot.account.used", count (Counter::Used, *count);
         /// The account is assigned again to its instance, at a new epoch. A login remains.
-        Reassigned = 6, notice c"allot.account.dealt";
+        Reassigned = 6, notice c"allot.account.assigned";
         /// The platform froze the account. A login stays on record until it ends.
         Frozen = 7, notice c"allot.account.frozen";
         /// The platform thawed the account.
@@ -59,10 +59,10 @@ events! {
 impl Book {
     pub(super) fn admits_to_account(&self, account: &Account, event: &AccountEvent) -> Result<(), Damaged> {
         let fits = |before: u64, count: u64| before.saturating_add(count) <= MAX_COUNT;
-        let dealt = account.state == AccountState::Dealt;
+        let assigned = account.state == AccountState::Assigned;
         let is = match event {
-            AccountEvent::LoggedIn { .. } | AccountEvent::Reassigned => dealt,
-            AccountEvent::Renewed { .. } => dealt && account.login.is_some(),
+            AccountEvent::LoggedIn { .. } | AccountEvent::Reassigned => assigned,
+            AccountEvent::Renewed { .. } => assigned && account.login.is_some(),
             AccountEvent::LoggedOut { .. } => account.login.is_some(),
             AccountEvent::Used { count } => fits(account.used_in(self.month), *count),
             AccountEvent::Reported { epoch, count } => {
@@ -170,7 +170,7 @@ impl Book {
         self.change(id, |account| {
             account.begin_stay(stay);
             (account.module, account.state, account.instance, account.goal) =
-                (module, AccountState::Dealt, place, None);
+                (module, AccountState::Assigned, place, None);
             (account.epoch, account.since) = (epoch, at);
         });
         self.tell_of("assigned", id, |message, _| message.with_number("epoch", epoch));

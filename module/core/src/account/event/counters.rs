@@ -6,7 +6,7 @@ words! {
     /// Counters of books in `INFO`.
     pub enum Counter {
         /// Accounts assigned to instances.
-        Dealt => "account_dealt",
+        Assigned => "account_assigned",
         /// Moves by rebalancing.
         Shifted => "account_shifted",
         /// Logins granted.

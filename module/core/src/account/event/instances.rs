@@ -27,10 +27,10 @@ events! {
         Detached = 3, notice c"allot.account.detached";
         /// Accounts without a login are assigned to the instance, which is of their module, each at a new epoch. The
         /// instance may be away if an account replaces a frozen one.
-        Dealt {
+        Assigned {
             /// Their names.
             accounts: Vec<Bytes>,
-        } = 4, notice c"allot.account.dealt", count (Counter::Dealt, accounts.len() as u64);
+        } = 4, notice c"allot.account.assigned", count (Counter::Assigned, accounts.len() as u64);
         /// Accounts with a login must go to the instance, which is of their module, when the login ends.
         Recalled {
             /// Their names.
@@ -59,17 +59,19 @@ impl Book {
             InstanceEvent::Placed { active: false } => is(instance.presence == Presence::Active),
             InstanceEvent::Away { .. } => is(instance.has_place()),
             InstanceEvent::Detached => is(instance.presence != Presence::Leaving),
-            InstanceEvent::Dealt { accounts } => {
+            InstanceEvent::Assigned { accounts } => {
                 is(instance.has_place())?;
                 self.all_are(accounts, |account| {
-                    let stands = matches!(account.state, AccountState::Free | AccountState::Dealt);
+                    let stands = matches!(account.state, AccountState::Free | AccountState::Assigned);
                     stands && account.login.is_none() && account.module == home
                 })
             }
             InstanceEvent::Recalled { accounts } => {
                 is(instance.presence == Presence::Active)?;
                 self.all_are(accounts, |account| {
-                    account.state == AccountState::Dealt && account.login.is_some() && account.module == home
+                    account.state == AccountState::Assigned
+                        && account.login.is_some()
+                        && account.module == home
                 })
             }
             InstanceEvent::Shifted { account } => {
@@ -77,8 +79,9 @@ impl Book {
                 let can_move = |account: &Account| {
                     let from = self.instance(account.instance);
                     let active = from.is_some_and(|from| from.presence == Presence::Active);
-                    let dealt = account.state == AccountState::Dealt && active && account.instance != id;
-                    dealt || account.state == AccountState::Free && account.login.is_none()
+                    let assigned =
+                        account.state == AccountState::Assigned && active && account.instance != id;
+                    assigned || account.state == AccountState::Free && account.login.is_none()
                 };
                 let known = self.account_called(account).ok_or(Damaged("an account is not there"))?;
                 ensure(can_move(known), "an account is in another state")
@@ -92,7 +95,7 @@ impl Book {
             InstanceEvent::Placed { active: false } => self.set_presence(id, Presence::Standby, None),
             InstanceEvent::Away { until } => self.set_presence(id, Presence::Away, Some(*until)),
             InstanceEvent::Detached => self.set_presence(id, Presence::Leaving, None),
-            InstanceEvent::Dealt { accounts } => {
+            InstanceEvent::Assigned { accounts } => {
                 self.each(accounts, |book, account| book.assign(at, account, id));
             }
             InstanceEvent::Recalled { accounts } => {

@@ -208,7 +208,7 @@ impl Book {
                 self.all_are(accounts, |account| self.moves_to(account, module))
             }
             Event::Withdrawn { accounts } => {
-                self.all_are(accounts, |account| account.state == AccountState::Dealt)
+                self.all_are(accounts, |account| account.state == AccountState::Assigned)
             }
             Event::Account { account, event } => {
                 let known = self.account_called(account).ok_or(Damaged("an account is not there"))?;

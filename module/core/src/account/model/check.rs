@@ -29,7 +29,7 @@ struct Home {
 #[derive(Default)]
 struct Share {
     accounts: BTreeSet<u32>,
-    dealt: u32,
+    assigned: u32,
     incoming: u32,
     ready: BTreeSet<(Rank, u32)>,
     supply: Supply,
@@ -89,7 +89,7 @@ impl Book {
     pub(in crate::account) fn check_account(&self, account: &Account) -> Result<(), Damaged> {
         let placed = account.instance != NONE;
         let fits = match account.state {
-            AccountState::Dealt => placed,
+            AccountState::Assigned => placed,
             // An account that was frozen in use has no instance while it waits to be deleted.
             AccountState::Revoking => placed || account.goal == Some(Goal::Delete),
             AccountState::Free | AccountState::Frozen => !placed,
@@ -146,7 +146,7 @@ impl Book {
         if account.instance != NONE {
             let share = shares.entry(account.instance).or_default();
             share.accounts.insert(id);
-            share.dealt += u32::from(account.state == AccountState::Dealt);
+            share.assigned += u32::from(account.state == AccountState::Assigned);
             if account.is_ready() {
                 let (month, limit) = self.order();
                 share.ready.insert((account.rank(month, limit), id));
@@ -163,7 +163,7 @@ impl Book {
     fn check_instance(&self, id: u32, instance: &Instance, share: &Share) -> Checked {
         let check = checks_of(|| format!("instance {}", instance.name.escape_ascii()));
         check(instance.accounts == share.accounts, "lists other accounts than it has")?;
-        check(instance.dealt == share.dealt, "counts another number of accounts than it has")?;
+        check(instance.assigned == share.assigned, "counts another number of accounts than it has")?;
         check(instance.incoming == share.incoming, "counts another number of accounts in transit to it")?;
         // The supply is that of an earlier limit until an account of the instance comes, goes or sends.
         let mut supply = share.supply.clone();
@@ -189,7 +189,7 @@ impl Book {
         let away = instance.presence == Presence::Away;
         check(away == instance.away_until.is_some(), "is away without an end, or has one")?;
         check(instance.has_place() || instance.offset == 0, "has an offset and no place")?;
-        let drains = !instance.has_place() && instance.dealt > 0;
+        let drains = !instance.has_place() && instance.assigned > 0;
         check(self.draining.contains(&id) == drains, "is wrong in the set of draining instances")?;
         let empty = share.accounts.is_empty() && share.incoming == 0;
         check(instance.presence != Presence::Leaving || !empty, "is leaving and has no accounts")
@@ -216,7 +216,7 @@ impl Book {
             offsets += i64::from(instance.offset);
             if instance.presence == Presence::Active {
                 levels.insert((instance.level(), instance.place.unwrap_or(u32::MAX), id));
-                if instance.dealt > module.floor {
+                if instance.assigned > module.floor {
                     givers.insert((instance.level(), id));
                 }
             }
@@ -305,9 +305,10 @@ mod tests {
         let login = |account: &[u8]| {
             book.account_called(account).unwrap().login.as_ref().map(|account| account.epoch)
         };
-        let dealt = |account: &&&[u8]| book.account_called(account).unwrap().state == AccountState::Dealt;
+        let assigned =
+            |account: &&&[u8]| book.account_called(account).unwrap().state == AccountState::Assigned;
         let working: Vec<&[u8]> =
-            accounts.iter().filter(dealt).copied().filter(|account| login(account).is_some()).collect();
+            accounts.iter().filter(assigned).copied().filter(|account| login(account).is_some()).collect();
         let epoch = login(working[0]).unwrap();
         ask(&mut book, InstanceRequest::Use { account: working[0], epoch, count: 12 });
         ask(&mut book, InstanceRequest::Logout { account: working[0], epoch, back: false, term: None });
@@ -387,7 +388,7 @@ mod tests {
                 let _ = module(book).names.pop_first();
             }),
             ("accounts of an instance", |book| instance(book, b"a").accounts.clear()),
-            ("accounts dealt", |book| instance(book, b"a").dealt += 1),
+            ("accounts assigned", |book| instance(book, b"a").assigned += 1),
             ("accounts on their way", |book| instance(book, b"c").incoming = 0),
             ("supply", |book| instance(book, b"a").supply = Supply::default()),
             ("pick order", |book| instance(book, b"a").ready.clear()),
@@ -395,7 +396,7 @@ mod tests {
             ("offset without a place", |book| instance(book, b"b").offset = 4),
             ("state", |book| account(book, AccountState::Free).state = AccountState::Frozen),
             ("goal", |book| account(book, AccountState::Revoking).goal = None),
-            ("history", |book| account(book, AccountState::Dealt).history.clear()),
+            ("history", |book| account(book, AccountState::Assigned).history.clear()),
         ];
         for (what, damage) in damages {
             let mut book = sound.clone();

@@ -84,14 +84,14 @@ impl Book {
         let level = |instance: &Instance| {
             let place = instance.place.unwrap_or(u32::MAX);
             (instance.presence == Presence::Active)
-                .then(|| ((instance.level(), place, id), instance.dealt > floor))
+                .then(|| ((instance.level(), place, id), instance.assigned > floor))
         };
         let (before, offset) = (level(instance), instance.offset);
         change(instance);
         instance.offset = instance.offset.clamp(-MAX_OFFSET, MAX_OFFSET);
         let after = level(instance);
         let (module, offset) = (instance.module, instance.offset - offset);
-        if !instance.has_place() && instance.dealt > 0 {
+        if !instance.has_place() && instance.assigned > 0 {
             self.draining.insert(id);
         } else {
             self.draining.remove(&id);
@@ -217,8 +217,8 @@ impl Book {
         self.with_instance(instance, |instance| {
             let changed = if on { instance.accounts.insert(id) } else { instance.accounts.remove(&id) };
             invariant!(changed, "an instance has its accounts, each once");
-            if state == AccountState::Dealt {
-                step!(instance.dealt, on);
+            if state == AccountState::Assigned {
+                step!(instance.assigned, on);
             }
         });
         if let Some(Goal::Place(place)) = goal {
@@ -331,7 +331,7 @@ impl Book {
         let Some(known) = self.indexed_module(module) else { return };
         let floor = known.computed_floor();
         if floor != known.floor {
-            let gives = |id: u32| self.indexed_instance(id).is_some_and(|instance| instance.dealt > floor);
+            let gives = |id: u32| self.indexed_instance(id).is_some_and(|instance| instance.assigned > floor);
             let givers = known.levels.iter().filter(|&&(_, _, id)| gives(id));
             let givers = givers.map(|&(level, _, id)| (level, id)).collect();
             if let Some(module) = self.indexed_module_mut(module) {

@@ -231,8 +231,8 @@ fields! {
         pub module: u32,
         /// Accounts of the instance, including those that are being revoked.
         pub accounts: BTreeSet<u32>,
-        /// Number of accounts in the state `dealt`.
-        pub dealt: u32,
+        /// Number of accounts in the state `assigned`.
+        pub assigned: u32,
         /// How many accounts are in transit to the instance.
         pub incoming: u32,
         /// Accounts without a login, in the order in which they are picked, the last first.
@@ -272,6 +272,6 @@ impl Instance {
 
     /// The level, which assignment evens out: accounts assigned and in transit, minus the offset from rebalancing.
     pub fn level(&self) -> i64 {
-        i64::from(self.dealt) + i64::from(self.incoming) - i64::from(self.offset)
+        i64::from(self.assigned) + i64::from(self.incoming) - i64::from(self.offset)
     }
 }

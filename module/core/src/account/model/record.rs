@@ -38,7 +38,7 @@ words! {
         #[default]
         Free = 0 => "free",
         /// An instance has the account.
-        Dealt = 1 => "dealt",
+        Assigned = 1 => "assigned",
         /// The account leaves its instance when its login ends.
         Revoking = 2 => "revoking",
         /// The platform froze the account.
@@ -312,14 +312,14 @@ impl Account {
     /// The instance that can count on the account: the one that has it, or will get it.
     pub(in crate::account) fn supplied(&self) -> Option<u32> {
         match self.state {
-            AccountState::Dealt => Some(self.instance),
+            AccountState::Assigned => Some(self.instance),
             _ => self.goal.and_then(Goal::place),
         }
     }
 
     /// Whether a login is possible: the account is assigned to an instance, and has no login.
     pub(in crate::account) fn is_ready(&self) -> bool {
-        self.state == AccountState::Dealt && self.login.is_none()
+        self.state == AccountState::Assigned && self.login.is_none()
     }
 
     /// Bytes allocated for the fields of the account.

@@ -123,6 +123,6 @@ impl BookReader {
 
 /// The counters of a book's record that change with every assignment.
 fn change_counters(record: &Record) -> Result<Vec<u64>, Error> {
-    let fields = ["last_epoch", "modules", "instances", "accounts", "free", "dealt", "revoking", "frozen"];
+    let fields = ["last_epoch", "modules", "instances", "accounts", "free", "assigned", "revoking", "frozen"];
     fields.iter().map(|field| record.get(field)).collect()
 }

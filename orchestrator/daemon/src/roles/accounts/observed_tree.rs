@@ -223,35 +223,36 @@ impl Book {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::roles::accounts::reconcile_fixtures::{dealt, present};
+    use crate::roles::accounts::reconcile_fixtures::{assigned, present};
 
     #[test]
     fn change_that_no_leader_makes_is_not_taken_over() {
-        let revoked = |epoch| PublishedAccount { revoked: Some(1), ..dealt(epoch) };
+        let revoked = |epoch| PublishedAccount { revoked: Some(1), ..assigned(epoch) };
         let version = |shown: PublishedAccount| PublishedAccount { version: Version(9), ..shown };
         let mut observed = ObservedInstance { present: Some(present(1, true)), ..Default::default() };
-        let all = [("same", dealt(5)), ("fallen", dealt(5)), ("kept", revoked(5)), ("lost", dealt(5))];
+        let all =
+            [("same", assigned(5)), ("fallen", assigned(5)), ("kept", revoked(5)), ("lost", assigned(5))];
         let named = |all: &[(&str, PublishedAccount)]| -> BTreeMap<String, PublishedAccount> {
             all.iter().map(|(name, shown)| ((*name).to_owned(), *shown)).collect()
         };
-        observed.accounts = named(&[&all[..], &[("withdrawn", revoked(5)), ("later", dealt(5))]].concat());
+        observed.accounts = named(&[&all[..], &[("withdrawn", revoked(5)), ("later", assigned(5))]].concat());
         let read = named(&[
             ("same", version(revoked(5))),
-            ("fallen", version(dealt(4))),
-            ("kept", version(dealt(5))),
-            ("later", version(dealt(6))),
-            ("new", dealt(7)),
+            ("fallen", version(assigned(4))),
+            ("kept", version(assigned(5))),
+            ("later", version(assigned(6))),
+            ("new", assigned(7)),
         ]);
         let changed = observed.take_over(read.clone(), |account| account == "withdrawn");
         assert_eq!(changed, ["fallen", "kept", "lost"]);
         let rewritten = |shown| PublishedAccount { damage: Some(Damage::Rewritten), ..version(shown) };
         let expected = named(&[
             ("same", version(revoked(5))),
-            ("fallen", rewritten(dealt(5))),
+            ("fallen", rewritten(assigned(5))),
             ("kept", rewritten(revoked(5))),
-            ("lost", PublishedAccount { damage: Some(Damage::Deleted), ..dealt(5) }),
-            ("later", version(dealt(6))),
-            ("new", dealt(7)),
+            ("lost", PublishedAccount { damage: Some(Damage::Deleted), ..assigned(5) }),
+            ("later", version(assigned(6))),
+            ("new", assigned(7)),
         ]);
         assert_eq!(observed.accounts, expected);
         // Nobody uses what was published to a process that is gone.

@@ -12,7 +12,7 @@ pub(super) struct AccountNode {
     pub(super) account: String,
     /// The epoch of the assignment.
     pub(super) epoch: u64,
-    /// `dealt`, or `revoke`: the instance must log out and report that.
+    /// `assigned`, or `revoke`: the instance must log out and report that.
     pub(super) state: State,
     /// The time at which the account was revoked, in milliseconds since 1970.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -28,7 +28,7 @@ pub(super) struct AccountNode {
 #[serde(rename_all = "lowercase")]
 pub(super) enum State {
     /// The instance may use the account.
-    Dealt,
+    Assigned,
     /// The instance must release the account.
     Revoke,
 }
@@ -131,10 +131,10 @@ mod tests {
 
     #[test]
     fn account_node_has_the_documented_json() {
-        let dealt =
-            AccountNode { account: "p1".into(), epoch: 7, state: State::Dealt, since: None, until: None };
-        assert_eq!(dealt.bytes(), br#"{"account":"p1","epoch":7,"state":"dealt"}"#);
-        let revoke = AccountNode { state: State::Revoke, since: Some(9), ..dealt.clone() };
+        let assigned =
+            AccountNode { account: "p1".into(), epoch: 7, state: State::Assigned, since: None, until: None };
+        assert_eq!(assigned.bytes(), br#"{"account":"p1","epoch":7,"state":"assigned"}"#);
+        let revoke = AccountNode { state: State::Revoke, since: Some(9), ..assigned.clone() };
         assert_eq!(revoke.bytes(), br#"{"account":"p1","epoch":7,"state":"revoke","since":9}"#);
         assert_eq!(AccountNode::read(&revoke.bytes()), Some(revoke));
         assert_eq!(AccountNode::read(b"p1"), None);

@@ -174,7 +174,7 @@ impl Plan {
 
 /// Whether the book has assigned this account to this instance.
 fn is_wanted(book: &Book, row: Option<&AccountRow>, id: &InstanceId) -> bool {
-    row.is_some_and(|row| row.state == "dealt" && book.id(row).as_ref() == Some(id))
+    row.is_some_and(|row| row.state == "assigned" && book.id(row).as_ref() == Some(id))
 }
 
 /// Whether the book still waits for this instance to log out of this assignment.
@@ -267,7 +267,7 @@ fn plan_revocations(
             continue;
         }
         if let Some(row) = row
-            && row.state == "dealt"
+            && row.state == "assigned"
             && (row.epoch + 1..=input.latest_epoch()).contains(&shown.epoch)
         {
             plan.changes.push(Change::Raise { epoch: shown.epoch, account: Some(account.clone()) });
@@ -439,7 +439,7 @@ fn plan_assignments(
     let shown = tree.published_accounts();
     let mut assignments = Vec::new();
     for (account, row) in &book.accounts {
-        if row.state != "dealt" || shown.contains(account.as_str()) {
+        if row.state != "assigned" || shown.contains(account.as_str()) {
             continue;
         }
         let Some(id) = book.id(row) else { continue };

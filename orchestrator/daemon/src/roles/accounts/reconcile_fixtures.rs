@@ -29,7 +29,7 @@ pub(super) fn alloc() -> Alloc {
     Alloc { created: 1, version: Version::FIRST, report: ClientReport::default() }
 }
 
-pub(super) fn dealt(epoch: u64) -> PublishedAccount {
+pub(super) fn assigned(epoch: u64) -> PublishedAccount {
     PublishedAccount {
         epoch,
         revoked: None,
@@ -41,7 +41,7 @@ pub(super) fn dealt(epoch: u64) -> PublishedAccount {
 }
 
 pub(super) fn revoked(epoch: u64, since: u64) -> PublishedAccount {
-    PublishedAccount { revoked: Some(since), ..dealt(epoch) }
+    PublishedAccount { revoked: Some(since), ..assigned(epoch) }
 }
 
 /// A present instance that knows where its accounts are.

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use super::observed_tree::{Alloc, Book, InstanceId, ObservedTree, PublishedAccount};
 use super::protocol::{ClientReport, ReportedUse};
 use super::reconcile::{Action, Change, ReconcileInput, plan, unverified_assignments};
-use super::reconcile_fixtures::{BARRIER, LONGEST, NOW, book, dealt, id, present, row};
+use super::reconcile_fixtures::{BARRIER, LONGEST, NOW, assigned, book, id, present, row};
 use super::write_backoff::WriteBackoff;
 use allot_client::AccountRow;
 use allot_coordination::Version;
@@ -112,7 +112,7 @@ impl Simulation {
 
     fn arrive(&mut self, account: &str, to: Option<&str>) {
         let epoch = self.next();
-        let state = if to.is_some() { "dealt" } else { "free" };
+        let state = if to.is_some() { "assigned" } else { "free" };
         self.known.insert((account.to_owned(), epoch));
         let before = self.accounts.insert(account.to_owned(), row(account, to, state, epoch));
         self.history.entry(account.to_owned()).or_default().extend(before);
@@ -128,7 +128,7 @@ impl Simulation {
 
     /// A process logs in or renews its login, if the book allows it.
     fn log_in(&mut self, instance: &str, process: u64, account: &str) -> bool {
-        let ours = |row: &AccountRow| row.state == "dealt" && row.instance.as_deref() == Some(instance);
+        let ours = |row: &AccountRow| row.state == "assigned" && row.instance.as_deref() == Some(instance);
         let free = self.logins.get(account).is_none_or(|login| login.process == process);
         let may = free && self.accounts.get(account).is_some_and(ours);
         if may {
@@ -170,7 +170,7 @@ impl Simulation {
             *row = before.unwrap_or_else(|| self::row(name, None, "free", 0));
             // Its instance may have left meanwhile.
             let there = row.instance.as_ref().is_some_and(|instance| self.attached.contains_key(instance));
-            if row.state != "dealt" || !there {
+            if row.state != "assigned" || !there {
                 *row = self::row(name, None, "free", row.epoch);
             }
         }
@@ -322,7 +322,7 @@ impl Simulation {
             Change::Freeze { .. } => {}
             Change::Raise { epoch, account } => {
                 let row = account.as_ref().and_then(|account| self.accounts.get(account)).cloned();
-                if let Some(row) = row.filter(|row| row.state == "dealt" && row.epoch <= *epoch) {
+                if let Some(row) = row.filter(|row| row.state == "assigned" && row.epoch <= *epoch) {
                     self.arrive(&row.account, row.instance.as_deref());
                 }
             }
@@ -353,8 +353,9 @@ impl Simulation {
             Action::Restore { .. } => unreachable!("no other program writes here"),
             Action::Withdraw { id, account } => {
                 let shown = self.tree.at(id).accounts.remove(account).unwrap();
-                let comes_back =
-                    |row: &&AccountRow| row.state == "dealt" && row.instance.as_deref() == Some(&id.instance);
+                let comes_back = |row: &&AccountRow| {
+                    row.state == "assigned" && row.instance.as_deref() == Some(&id.instance)
+                };
                 // Replicas have confirmed the epoch by which the account comes back to the same instance.
                 let next = self.accounts.get(account).filter(comes_back).map_or(0, |row| row.epoch);
                 let last = self.withdrawn.entry(account.clone()).or_default();
@@ -377,7 +378,7 @@ impl Simulation {
             }
             Action::Publish { id, account, epoch } => {
                 self.publish(account, *epoch);
-                assert!(self.tree.at(id).accounts.insert(account.clone(), dealt(*epoch)).is_none());
+                assert!(self.tree.at(id).accounts.insert(account.clone(), assigned(*epoch)).is_none());
             }
         }
     }
@@ -476,7 +477,7 @@ proptest! {
         for (name, row) in &simulation.accounts {
             let shown: Vec<&InstanceId> = simulation.tree.instances.iter()
                 .filter(|(_, observed)| observed.accounts.contains_key(name)).map(|(id, _)| id).collect();
-            let there = row.instance.as_ref().filter(|_| row.state == "dealt").map(|instance| id(instance));
+            let there = row.instance.as_ref().filter(|_| row.state == "assigned").map(|instance| id(instance));
             prop_assert_eq!(shown, there.iter().collect::<Vec<_>>(), "{}", name);
         }
     }

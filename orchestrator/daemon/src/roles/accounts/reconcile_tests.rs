@@ -6,7 +6,7 @@ use super::observed_tree::{ObservedInstance, PublishedAccount};
 use super::protocol::ReportedUse;
 use super::reconcile::{Action, Change, ReconcileInput, plan, unverified_assignments};
 use super::reconcile_fixtures::{
-    BARRIER, LAST_EPOCH, LONGEST, NOW, alloc, attached, book, dealt, id, observed, planned, present,
+    BARRIER, LAST_EPOCH, LONGEST, NOW, alloc, assigned, attached, book, id, observed, planned, present,
     report_of, revoked, row, tree_of, with, with_report, with_use,
 };
 use super::write_backoff::WriteBackoff;
@@ -20,7 +20,7 @@ fn new_instance_is_attached_then_introduced_then_given_accounts() {
     let attach = Change::Attach { module: "m".into(), id: id("a"), created: 7 };
     assert_eq!((first.changes, first.placements.len(), first.assignments.len()), (vec![attach], 0, 0));
 
-    let full = book(&[("a", "active")], vec![row("p", Some("a"), "dealt", 5)]);
+    let full = book(&[("a", "active")], vec![row("p", Some("a"), "assigned", 5)]);
     let second = attached(&tree, &full, "a", 7);
     assert_eq!(second.placements, [Action::Introduce { id: id("a") }]);
     assert!(second.changes.is_empty() && second.assignments.is_empty());
@@ -33,8 +33,8 @@ fn new_instance_is_attached_then_introduced_then_given_accounts() {
 
 #[test]
 fn account_is_revoked_then_released_then_published_to_the_next() {
-    let full = book(&[("a", "active"), ("b", "active")], vec![row("p", Some("b"), "dealt", 6)]);
-    let before = planned(&tree_of(vec![("a", observed(&[("p", dealt(5))])), ("b", observed(&[]))]), &full);
+    let full = book(&[("a", "active"), ("b", "active")], vec![row("p", Some("b"), "assigned", 6)]);
+    let before = planned(&tree_of(vec![("a", observed(&[("p", assigned(5))])), ("b", observed(&[]))]), &full);
     assert_eq!(before.revocations, [Action::Revoke { id: id("a"), account: "p".into(), until: None }]);
     assert!(before.assignments.is_empty());
 
@@ -57,31 +57,33 @@ fn report_about_another_epoch_is_ignored() {
     let late = with_report(observed(&[("p", revoked(5, NOW))]), report_of(&[("p", 4)], &[]));
     assert!(planned(&tree_of(vec![("a", late)]), &full).revocations.is_empty());
     // An assignment that the instance has ended is published under a later epoch, and the report then changes nothing.
-    let full = book(&[("a", "active")], vec![row("p", Some("a"), "dealt", 5)]);
+    let full = book(&[("a", "active")], vec![row("p", Some("a"), "assigned", 5)]);
     let late = with_report(observed(&[]), report_of(&[("p", 5)], &[]));
     let again = planned(&tree_of(vec![("a", late.clone())]), &full);
     assert_eq!(again.changes, [Change::Raise { epoch: 5, account: Some("p".into()) }]);
     assert!(again.assignments.is_empty());
-    let full = book(&[("a", "active")], vec![row("p", Some("a"), "dealt", 6)]);
+    let full = book(&[("a", "active")], vec![row("p", Some("a"), "assigned", 6)]);
     let publish = Action::Publish { id: id("a"), account: "p".into(), epoch: 6 };
     assert_eq!(planned(&tree_of(vec![("a", late)]), &full).assignments, [publish]);
 }
 
 #[test]
 fn account_returned_voluntarily_is_assigned_again() {
-    let full =
-        book(&[("a", "active")], vec![row("p", Some("a"), "dealt", 5), row("q", Some("a"), "dealt", 6)]);
+    let full = book(
+        &[("a", "active")],
+        vec![row("p", Some("a"), "assigned", 5), row("q", Some("a"), "assigned", 6)],
+    );
     let gives =
-        with_report(observed(&[("p", dealt(5)), ("q", dealt(6))]), report_of(&[("p", 5)], &[("q", 6)]));
+        with_report(observed(&[("p", assigned(5)), ("q", assigned(6))]), report_of(&[("p", 5)], &[("q", 6)]));
     let back = planned(&tree_of(vec![("a", gives)]), &full);
     let expected = [Change::Return { account: "p".into(), epoch: 5 }, Change::Freeze { account: "q".into() }];
     assert_eq!((back.changes.as_slice(), back.revocations.len()), (&expected[..], 0));
     // The exception: an earlier process may still be logged in.
-    let mut later = with_report(observed(&[("p", dealt(5))]), report_of(&[("p", 5)], &[]));
+    let mut later = with_report(observed(&[("p", assigned(5))]), report_of(&[("p", 5)], &[]));
     later.set_present(present(9, true));
     let later = tree_of(vec![("a", later)]);
     assert_eq!(planned(&later, &full).changes, expected[..1]);
-    let live = AccountRow { login: true, ..row("p", Some("a"), "dealt", 5) };
+    let live = AccountRow { login: true, ..row("p", Some("a"), "assigned", 5) };
     assert!(planned(&later, &book(&[("a", "active")], vec![live])).is_empty());
 }
 
@@ -96,8 +98,8 @@ fn revoked_account_is_logged_out_by_its_epoch() {
 
 #[test]
 fn gone_instance_is_detached_and_keeps_accounts_until_freed() {
-    let gone = ObservedInstance { present: None, ..observed(&[("p", dealt(5))]) };
-    let here = [row("p", Some("a"), "dealt", 5)];
+    let gone = ObservedInstance { present: None, ..observed(&[("p", assigned(5))]) };
+    let here = [row("p", Some("a"), "assigned", 5)];
     let first = planned(&tree_of(vec![("a", gone.clone())]), &book(&[("a", "active")], here.to_vec()));
     assert_eq!(first.changes, [Change::Detach { module: "m".into(), instance: "a".into() }]);
     let away = planned(&tree_of(vec![("a", gone.clone())]), &book(&[("a", "away")], here.to_vec()));
@@ -115,10 +117,10 @@ fn gone_instance_is_detached_and_keeps_accounts_until_freed() {
 
 #[test]
 fn new_process_of_same_name_is_reattached_without_old_accounts() {
-    let full = book(&[("a", "active")], vec![row("p", None, "free", 5), row("q", Some("a"), "dealt", 6)]);
+    let full = book(&[("a", "active")], vec![row("p", None, "free", 5), row("q", Some("a"), "assigned", 6)]);
     let other = ObservedInstance {
         present: Some(present(9, false)),
-        ..observed(&[("p", revoked(5, 1)), ("q", dealt(6))])
+        ..observed(&[("p", revoked(5, 1)), ("q", assigned(6))])
     };
     let first = planned(&tree_of(vec![("a", other.clone())]), &full);
     let detach = Change::Detach { module: "m".into(), instance: "a".into() };
@@ -139,7 +141,7 @@ fn new_process_cannot_report_for_the_login_of_its_predecessor() {
     let hidden = planned(&tree_of(vec![("a", other.clone())]), &over);
     assert_eq!(hidden.revocations, [Action::Withdraw { id: id("a"), account: "p".into() }]);
     // The same holds for a login that the book has forgotten with its assignment.
-    let forgot = book(&[("a", "active")], vec![row("p", Some("a"), "dealt", 6)]);
+    let forgot = book(&[("a", "active")], vec![row("p", Some("a"), "assigned", 6)]);
     let mut tree = tree_of(vec![("a", other)]);
     assert_eq!(unverified_assignments(&tree, &forgot), BTreeSet::from([("p".to_owned(), 5)]));
     let until = Some(NOW + LONGEST);
@@ -152,12 +154,12 @@ fn new_process_cannot_report_for_the_login_of_its_predecessor() {
 
 #[test]
 fn account_without_old_login_belongs_to_the_new_process() {
-    let shown = observed(&[("p", dealt(5)), ("q", dealt(6)), ("r", dealt(3))]);
+    let shown = observed(&[("p", assigned(5)), ("q", assigned(6)), ("r", assigned(3))]);
     let mut tree = tree_of(vec![("a", with_report(shown, report_of(&[("p", 5), ("q", 6)], &[])))]);
     tree.at(&id("a")).set_present(present(9, true));
-    let live = AccountRow { login: true, ..row("q", Some("a"), "dealt", 6) };
+    let live = AccountRow { login: true, ..row("q", Some("a"), "assigned", 6) };
     // `p` has no login, the earlier process is logged in with `q`, and the book has another epoch for `r`.
-    let rows = vec![row("p", Some("a"), "dealt", 5), live, row("r", Some("a"), "dealt", 4)];
+    let rows = vec![row("p", Some("a"), "assigned", 5), live, row("r", Some("a"), "assigned", 4)];
     tree.refresh_previous_sessions(&book(&[("a", "active")], rows));
     let from_previous_session = |name| tree.instances[&id("a")].accounts[name].from_previous_session;
     assert_eq!(["p", "q", "r"].map(from_previous_session), [false, true, true]);
@@ -174,9 +176,9 @@ fn account_without_old_login_belongs_to_the_new_process() {
 fn unknown_assignment_outlives_its_instance_by_the_longest_login() {
     let gone = |shown| tree_of(vec![("a", ObservedInstance { present: None, ..observed(&[("p", shown)]) })]);
     let full = book(&[], vec![row("p", None, "free", 4)]);
-    assert_eq!(unverified_assignments(&gone(dealt(5)), &full), BTreeSet::from([("p".to_owned(), 5)]));
+    assert_eq!(unverified_assignments(&gone(assigned(5)), &full), BTreeSet::from([("p".to_owned(), 5)]));
     let until = Some(NOW + LONGEST);
-    let first = with(&gone(dealt(5)), &full, None, &[("p", 5)]);
+    let first = with(&gone(assigned(5)), &full, None, &[("p", 5)]);
     assert_eq!(first.revocations, [Action::Revoke { id: id("a"), account: "p".into(), until }]);
     let waiting = with(&gone(PublishedAccount { until, ..revoked(5, NOW) }), &full, None, &[("p", 5)]);
     assert!(waiting.is_empty());
@@ -192,7 +194,7 @@ fn unknown_assignment_outlives_its_instance_by_the_longest_login() {
 fn barrier_holds_assignments_until_deletes_are_done_or_late() {
     let full = book(
         &[("a", "active"), ("b", "active")],
-        vec![row("p", Some("b"), "dealt", 6), row("q", Some("b"), "dealt", 7)],
+        vec![row("p", Some("b"), "assigned", 6), row("q", Some("b"), "assigned", 7)],
     );
     let at = |since| tree_of(vec![("a", observed(&[("p", revoked(5, since))])), ("b", observed(&[]))]);
     let held = with(&at(NOW - 1), &full, Some(BARRIER), &[]);
@@ -211,16 +213,16 @@ fn barrier_holds_assignments_until_deletes_are_done_or_late() {
     assert_eq!(comes.next, Some(NOW + BARRIER));
     assert_eq!(with(&tree, &full, None, &[]).assignments.len(), 2);
     // A delete that is not done also holds the barrier.
-    let free = book(&[("b", "active")], vec![row("q", Some("b"), "dealt", 7)]);
-    let gone = ObservedInstance { present: None, ..observed(&[("p", dealt(5))]) };
+    let free = book(&[("b", "active")], vec![row("q", Some("b"), "assigned", 7)]);
+    let gone = ObservedInstance { present: None, ..observed(&[("p", assigned(5))]) };
     let deleting = with(&tree_of(vec![("a", gone), ("b", observed(&[]))]), &free, Some(BARRIER), &[]);
     assert!(deleting.held_up && deleting.assignments.is_empty());
 }
 
 #[test]
 fn failing_delete_holds_the_barrier_no_longer_than_its_limit() {
-    let full = book(&[("b", "active")], vec![row("q", Some("b"), "dealt", 7)]);
-    let gone = ObservedInstance { present: None, ..observed(&[("p", dealt(5))]) };
+    let full = book(&[("b", "active")], vec![row("q", Some("b"), "assigned", 7)]);
+    let gone = ObservedInstance { present: None, ..observed(&[("p", assigned(5))]) };
     let tree = tree_of(vec![("a", gone), ("b", observed(&[]))]);
     let (attached, unknown, failed) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::from([id("a")]));
     let mut write_backoff = WriteBackoff::new(BARRIER);
@@ -253,8 +255,8 @@ fn failing_delete_holds_the_barrier_no_longer_than_its_limit() {
         (false, 1, 1),
         "the delete is still tried"
     );
-    let shown = observed(&[("q", dealt(7))]);
-    let gone = ObservedInstance { present: None, ..observed(&[("p", dealt(5))]) };
+    let shown = observed(&[("q", assigned(7))]);
+    let gone = ObservedInstance { present: None, ..observed(&[("p", assigned(5))]) };
     let tree = tree_of(vec![("a", gone), ("b", shown)]);
     let (now, barrier) = (NOW + BARRIER, None);
     let input = ReconcileInput {
@@ -272,8 +274,8 @@ fn failing_delete_holds_the_barrier_no_longer_than_its_limit() {
 
 #[test]
 fn failing_revocation_holds_the_barrier_no_longer_than_its_limit() {
-    let full = book(&[("a", "active"), ("b", "active")], vec![row("q", Some("b"), "dealt", 7)]);
-    let tree = tree_of(vec![("a", observed(&[("p", dealt(5))])), ("b", observed(&[]))]);
+    let full = book(&[("a", "active"), ("b", "active")], vec![row("q", Some("b"), "assigned", 7)]);
+    let tree = tree_of(vec![("a", observed(&[("p", assigned(5))])), ("b", observed(&[]))]);
     let (attached, unknown, barrier) = (BTreeMap::new(), BTreeSet::new(), Some(BARRIER));
     let mut write_backoff = WriteBackoff::new(BARRIER);
     for (now, held_up) in [(NOW, true), (NOW + BARRIER - 1, true), (NOW + BARRIER, false)] {
@@ -307,8 +309,8 @@ fn alloc_node_with_a_foreign_child_is_not_deleted() {
 
 #[test]
 fn new_epoch_for_the_same_instance_is_written() {
-    let full = book(&[("a", "active")], vec![row("p", Some("a"), "dealt", 9)]);
-    let told = planned(&tree_of(vec![("a", observed(&[("p", dealt(5))]))]), &full);
+    let full = book(&[("a", "active")], vec![row("p", Some("a"), "assigned", 9)]);
+    let told = planned(&tree_of(vec![("a", observed(&[("p", assigned(5))]))]), &full);
     assert_eq!(told.reassignments, [Action::Reassign { id: id("a"), account: "p".into(), epoch: 9 }]);
 }
 
@@ -316,14 +318,14 @@ fn new_epoch_for_the_same_instance_is_written() {
 fn published_epoch_never_falls() {
     // The book has forgotten the assignment 5, and believes 4; the old report says that 4 was released.
     let raise = Change::Raise { epoch: 5, account: Some("p".into()) };
-    let shown = with_report(observed(&[("p", dealt(5))]), report_of(&[("p", 4)], &[]));
+    let shown = with_report(observed(&[("p", assigned(5))]), report_of(&[("p", 4)], &[]));
     for (instance, state) in [("a", "active"), ("b", "standby")] {
-        let full = book(&[("a", "active"), ("b", state)], vec![row("p", Some(instance), "dealt", 4)]);
+        let full = book(&[("a", "active"), ("b", state)], vec![row("p", Some(instance), "assigned", 4)]);
         let kept = planned(&tree_of(vec![("a", shown.clone()), ("b", observed(&[]))]), &full);
         assert_eq!(kept.changes, std::slice::from_ref(&raise), "{instance}");
         assert!(kept.reassignments.is_empty() && kept.assignments.is_empty());
     }
-    let full = book(&[("a", "active")], vec![row("p", Some("a"), "dealt", 7)]);
+    let full = book(&[("a", "active")], vec![row("p", Some("a"), "assigned", 7)]);
     let later = planned(&tree_of(vec![("a", shown)]), &full);
     assert_eq!(later.reassignments, [Action::Reassign { id: id("a"), account: "p".into(), epoch: 7 }]);
     assert!(later.changes.is_empty(), "the report of 4 says nothing about 5 and 7");
@@ -342,27 +344,27 @@ fn later_epochs_of_the_book_are_above_all_that_are_published_or_reported() {
 
 #[test]
 fn epoch_that_no_book_gave_out_is_replaced() {
-    let full = book(&[("a", "active")], vec![row("p", Some("a"), "dealt", 4)]);
-    let written = planned(&tree_of(vec![("a", observed(&[("p", dealt(u64::MAX))]))]), &full);
+    let full = book(&[("a", "active")], vec![row("p", Some("a"), "assigned", 4)]);
+    let written = planned(&tree_of(vec![("a", observed(&[("p", assigned(u64::MAX))]))]), &full);
     assert_eq!(written.reassignments, [Action::Reassign { id: id("a"), account: "p".into(), epoch: 4 }]);
     assert!(written.changes.is_empty());
 }
 
 #[test]
 fn every_step_that_shows_something_waits_for_the_confirmation_of_replicas() {
-    let full = book(&[("a", "active")], vec![row("p", Some("a"), "dealt", 9)]);
-    assert!(planned(&tree_of(vec![("a", observed(&[("p", dealt(5))]))]), &full).publishes());
+    let full = book(&[("a", "active")], vec![row("p", Some("a"), "assigned", 9)]);
+    assert!(planned(&tree_of(vec![("a", observed(&[("p", assigned(5))]))]), &full).publishes());
     assert!(planned(&tree_of(vec![("a", observed(&[]))]), &full).publishes());
-    let new = ObservedInstance { present: Some(present(7, false)), ..observed(&[("p", dealt(9))]) };
+    let new = ObservedInstance { present: Some(present(7, false)), ..observed(&[("p", assigned(9))]) };
     assert!(attached(&tree_of(vec![("a", new)]), &full, "a", 7).publishes());
     let free = book(&[("a", "active")], vec![row("p", None, "free", 9)]);
-    assert!(!planned(&tree_of(vec![("a", observed(&[("p", dealt(5))]))]), &free).publishes());
+    assert!(!planned(&tree_of(vec![("a", observed(&[("p", assigned(5))]))]), &free).publishes());
 }
 
 #[test]
 fn reported_use_is_counted_once() {
-    let full = book(&[("a", "active")], vec![row("p", Some("a"), "dealt", 5)]);
-    let tree = tree_of(vec![("a", with_use(observed(&[("p", dealt(5))]), "p", ReportedUse::Total(30)))]);
+    let full = book(&[("a", "active")], vec![row("p", Some("a"), "assigned", 5)]);
+    let tree = tree_of(vec![("a", with_use(observed(&[("p", assigned(5))]), "p", ReportedUse::Total(30)))]);
     let report = Change::Report { account: "p".into(), epoch: 5, total: 30 };
     assert_eq!(planned(&tree, &full).changes, std::slice::from_ref(&report));
     let counted = BTreeMap::from([("p".to_owned(), (5, 30))]);
@@ -387,23 +389,23 @@ fn reported_use_is_counted_once() {
 #[test]
 fn count_without_an_epoch_is_never_of_two_assignments() {
     let counting = |shown| with_use(observed(&[("p", shown)]), "p", ReportedUse::Total(30));
-    let later = book(&[("a", "active")], vec![row("p", Some("a"), "dealt", 9)]);
+    let later = book(&[("a", "active")], vec![row("p", Some("a"), "assigned", 9)]);
     let revoke = Action::Revoke { id: id("a"), account: "p".into(), until: None };
-    let plan = planned(&tree_of(vec![("a", counting(dealt(5)))]), &later);
+    let plan = planned(&tree_of(vec![("a", counting(assigned(5)))]), &later);
     assert_eq!((plan.revocations.as_slice(), plan.reassignments.len()), (&[revoke][..], 0));
     let named = ReportedUse::Since { epoch: 5, total: 30 };
-    let plan = planned(&tree_of(vec![("a", with_use(observed(&[("p", dealt(5))]), "p", named))]), &later);
+    let plan = planned(&tree_of(vec![("a", with_use(observed(&[("p", assigned(5))]), "p", named))]), &later);
     assert_eq!((plan.revocations.len(), plan.reassignments.len()), (0, 1));
     // The next process of the name counts from 0: it gets a new epoch before it sees the account.
-    let same = book(&[("a", "active")], vec![row("p", Some("a"), "dealt", 5)]);
-    let next = ObservedInstance { present: Some(present(9, false)), ..counting(dealt(5)) };
+    let same = book(&[("a", "active")], vec![row("p", Some("a"), "assigned", 5)]);
+    let next = ObservedInstance { present: Some(present(9, false)), ..counting(assigned(5)) };
     let plan = attached(&tree_of(vec![("a", next.clone())]), &same, "a", 9);
     assert!(plan.changes.contains(&Change::Raise { epoch: 5, account: Some("p".into()) }), "{plan:?}");
     assert!(plan.placements.is_empty(), "it would see the epoch of the process before it");
     let plan = attached(&tree_of(vec![("a", next)]), &later, "a", 9);
     assert_eq!(plan.reassignments, [Action::Withdraw { id: id("a"), account: "p".into() }]);
     // A count that names an earlier assignment needs no further epoch.
-    let named = with_use(observed(&[("p", dealt(5))]), "p", ReportedUse::Since { epoch: 4, total: 30 });
+    let named = with_use(observed(&[("p", assigned(5))]), "p", ReportedUse::Since { epoch: 4, total: 30 });
     let named = ObservedInstance { present: Some(present(9, false)), ..named };
     assert_eq!(attached(&tree_of(vec![("a", named)]), &same, "a", 9).placements.len(), 1);
     assert!(plan.placements.is_empty());

@@ -66,7 +66,7 @@ impl TreeAudit {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::roles::accounts::reconcile_fixtures::{dealt, id};
+    use crate::roles::accounts::reconcile_fixtures::{assigned, id};
 
     #[test]
     fn each_instance_is_read_in_its_turn() {
@@ -75,7 +75,7 @@ mod tests {
             let observed = tree.at(&id(instance));
             // An instance without accounts is not read.
             let count = if instance == "c" { 0 } else { 300 };
-            observed.accounts = (0..count).map(|number| (format!("p{number}"), dealt(1))).collect();
+            observed.accounts = (0..count).map(|number| (format!("p{number}"), assigned(1))).collect();
         }
         let mut audit = TreeAudit::new();
         for expected in [["a"], ["b"], ["d"], ["a"]] {

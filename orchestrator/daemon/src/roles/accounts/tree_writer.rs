@@ -378,7 +378,7 @@ fn revoked(shown: PublishedAccount, now: u64, until: Option<u64>) -> PublishedAc
 }
 
 fn data(account: &str, shown: &PublishedAccount) -> Vec<u8> {
-    let state = if shown.revoked.is_some() { State::Revoke } else { State::Dealt };
+    let state = if shown.revoked.is_some() { State::Revoke } else { State::Assigned };
     let account = account.to_owned();
     AccountNode { account, epoch: shown.epoch, state, since: shown.revoked, until: shown.until }.bytes()
 }

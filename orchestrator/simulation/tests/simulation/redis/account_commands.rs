@@ -165,7 +165,7 @@ fn render(book: &Book, now: i64, reply: &Outcome) -> Reply {
 
 fn book_record(book: &Book, now: i64) -> Reply {
     let (term, leader) = book.leader();
-    let ([free, dealt, revoking, frozen], instances, modules) = book.totals();
+    let ([free, assigned, revoking, frozen], instances, modules) = book.totals();
     let turns = book.settings().turns.iter().map(|turn| Reply::Int(*turn));
     reply::record([
         ("term", reply::number(term)),
@@ -176,9 +176,9 @@ fn book_record(book: &Book, now: i64) -> Reply {
         ("month_end", Reply::Int(book.month_end(now))),
         ("modules", reply::number(modules)),
         ("instances", reply::number(instances)),
-        ("accounts", reply::number(free + dealt + revoking + frozen)),
+        ("accounts", reply::number(free + assigned + revoking + frozen)),
         ("free", reply::number(free)),
-        ("dealt", reply::number(dealt)),
+        ("assigned", reply::number(assigned)),
         ("revoking", reply::number(revoking)),
         ("frozen", reply::number(frozen)),
         ("turns", Reply::Array(turns.collect())),

@@ -1,4 +1,4 @@
-//! A whole system that deals accounts: Redis, ZooKeeper, daemons with the `accounts` role, client systems, and looks at
+//! A whole system that assigns accounts: Redis, ZooKeeper, daemons with the `accounts` role, client systems, and looks at
 //! all of them: what the book says, what the tree shows, what clients use, and what the platform noticed.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,21 +30,21 @@ pub type Shown = BTreeMap<String, Value>;
 pub struct Held {
     /// `module/instance`; nothing where nobody has it.
     pub place: Option<String>,
-    /// `free`, `dealt`, `revoking` or `frozen`.
+    /// `free`, `assigned`, `revoking` or `frozen`.
     pub state: String,
-    /// Of its deal.
+    /// Of its assignment.
     pub epoch: i64,
 }
 
 /// The system.
 #[derive(Debug)]
-pub struct Dealing {
+pub struct AccountsSystem {
     /// Where client systems come.
     pub zookeeper: Ensemble,
     /// Where the book is.
     pub redis: RedisServer,
     /// Daemons.
-    pub dealers: Vec<Process>,
+    pub daemons: Vec<Process>,
     /// Client systems.
     pub clients: Vec<Clients>,
     platform: TempDir,
@@ -97,31 +97,31 @@ impl Drop for Looking {
     }
 }
 
-impl Dealing {
+impl AccountsSystem {
     /// So many daemons, and a book without modules.
     #[track_caller]
-    pub fn start(dealers: usize) -> Self {
-        Self::start_on(Ensemble::alone(), dealers)
+    pub fn start(daemons: usize) -> Self {
+        Self::start_on(Ensemble::alone(), daemons)
     }
 
     /// The same with this ZooKeeper.
     #[track_caller]
-    pub fn start_on(zookeeper: Ensemble, dealers: usize) -> Self {
+    pub fn start_on(zookeeper: Ensemble, daemons: usize) -> Self {
         let redis = RedisServer::start();
         Book::of(&redis).ok("BOOK");
         let platform = tempfile::Builder::new().prefix("allot-platform-").tempdir().expect("a folder");
         let (none, clients) = (Vec::new(), Vec::new());
-        let mut system = Self { zookeeper, redis, dealers: none, clients, platform, looking: None };
-        for _ in 0..dealers {
-            system.add_dealer(&[]);
+        let mut system = Self { zookeeper, redis, daemons: none, clients, platform, looking: None };
+        for _ in 0..daemons {
+            system.add_daemon(&[]);
         }
-        eventually("a daemon to lead", TIMEOUT, || system.dealers.is_empty() || system.leader().is_some());
+        eventually("a daemon to lead", TIMEOUT, || system.daemons.is_empty() || system.leader().is_some());
         system
     }
 
     /// One more daemon, with these variables.
-    pub fn add_dealer(&mut self, variables: &[(&str, &str)]) -> usize {
-        let name = format!("dealer-{}", self.dealers.len());
+    pub fn add_daemon(&mut self, variables: &[(&str, &str)]) -> usize {
+        let name = format!("accounts-{}", self.daemons.len());
         let process = Process::new(&name, &["--roles", "accounts", "--name", &name]);
         let process = process.behind_redis(self.redis.port()).behind_zookeeper(&self.zookeeper.address());
         let process = [
@@ -136,14 +136,14 @@ impl Dealing {
         .chain(variables)
         .fold(process, |process, (name, value)| process.with(name, value));
         process.start();
-        self.dealers.push(process);
-        self.dealers.len() - 1
+        self.daemons.push(process);
+        self.daemons.len() - 1
     }
 
     /// The daemon that leads, by its own word.
     pub fn leader(&self) -> Option<usize> {
         let leads = |process: &Process| process.metric("allot_accounts_leading") == Some(1.0);
-        self.dealers.iter().position(|process| process.is_running() && leads(process))
+        self.daemons.iter().position(|process| process.is_running() && leads(process))
     }
 
     /// The same, waited for.
@@ -251,7 +251,7 @@ impl Dealing {
         Some(parts.get(1)?.array().iter().map(row).collect())
     }
 
-    /// Waits until all is as it should be: the book deals evenly to exactly those who are there, the tree shows what the
+    /// Waits until all is as it should be: the book assigns accounts evenly to exactly those who are there, the tree shows what the
     /// book says, clients use what the tree shows, and the platform noticed nothing.
     #[track_caller]
     pub fn healthy(&mut self, what: &str) -> Duration {
@@ -279,7 +279,7 @@ impl Dealing {
         let mut book: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         for (account, one) in held.iter().filter(|(_, one)| one.state != "free" && one.state != "frozen") {
             let Some(place) = &one.place else { return Err(format!("{account} is {} nowhere", one.state)) };
-            if one.state != "dealt" {
+            if one.state != "assigned" {
                 return Err(format!("{account} is {} at {place}", one.state));
             }
             book.entry(place.clone()).or_default().insert(account.clone());
@@ -295,8 +295,8 @@ impl Dealing {
             }
             for (account, word) in accounts {
                 let epoch = held.get(account).map(|one| one.epoch);
-                if word["state"] != "dealt" || word["epoch"].as_i64() != epoch {
-                    let _ = write!(problems, "{account} at {instance} is {word}, dealt at {epoch:?}; ");
+                if word["state"] != "assigned" || word["epoch"].as_i64() != epoch {
+                    let _ = write!(problems, "{account} at {instance} is {word}, assigned at {epoch:?}; ");
                 }
             }
             if !used.contains_key(instance) {
@@ -315,7 +315,7 @@ impl Dealing {
         if problems.is_empty() { Ok(()) } else { Err(problems) }
     }
 
-    /// Whether the book deals to exactly those who are there, evenly.
+    /// Whether the book assigns accounts to exactly those who are there, evenly.
     fn look_at_shares(&self, problems: &mut String, used: &BTreeMap<String, Vec<String>>) {
         let mut modules: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
         for path in used.keys() {
@@ -335,10 +335,10 @@ impl Dealing {
             }
             let active = attached.array().iter().filter(|one| one.field("state").text() == "active");
             let levels: Vec<i64> =
-                active.map(|one| one.field("dealt").int() - one.field("target").int()).collect();
+                active.map(|one| one.field("assigned").int() - one.field("target").int()).collect();
             let spread = levels.iter().max().unwrap_or(&0) - levels.iter().min().unwrap_or(&0);
             if spread > 1 {
-                let _ = write!(problems, "{module} is dealt {levels:?}; ");
+                let _ = write!(problems, "{module} is assigned {levels:?}; ");
             }
             if record.field("free").int() > record.field("reserve").int() && !levels.is_empty() {
                 let _ = write!(problems, "{module} has free accounts; ");
@@ -371,7 +371,7 @@ impl Dealing {
     }
 }
 
-impl Drop for Dealing {
+impl Drop for AccountsSystem {
     fn drop(&mut self) {
         if std::thread::panicking() {
             let log = fs::read_to_string(self.platform.path().join(".log")).unwrap_or_default();
