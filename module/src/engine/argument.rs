@@ -1,6 +1,7 @@
 //! The argument for a parameter in a call, as the handler receives it.
 
 use allot_core::invariant;
+use allot_core::shared::invariant::Expected;
 use allot_core::shared::refusal::Refusal;
 use allot_core::shared::words::Words;
 
@@ -38,8 +39,8 @@ impl<'a> Argument<'a> {
 
     /// The text of a required parameter.
     pub(crate) fn text(&self) -> &'a [u8] {
-        let Some(&word) = self.words.first() else {
-            invariant!("a required argument is there once a call is parsed");
+        let Some(&word) = self.words.first().expected("a required argument is there once a call is parsed")
+        else {
             return &[];
         };
         word

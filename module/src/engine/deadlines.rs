@@ -4,11 +4,10 @@
 //! checks what it finds, and forgets keys that are gone or have another name. Nothing here is saved or replicated: it
 //! is filled again as keys are loaded, written, copied and renamed.
 
+use allot_core::shared::invariant::Expected;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
-
-use allot_core::invariant;
 
 use super::config;
 use super::entry::FamilyEntry;
@@ -127,8 +126,9 @@ pub(crate) fn run(ctx: Context<'_>, families: &[FamilyEntry]) {
         && start.elapsed() < BUDGET
         && let Some(mut entry) = REGISTRY.with_borrow_mut(|registry| registry.take_due(now))
     {
-        let Some(family) = families.get(usize::from(entry.family)) else {
-            invariant!("a watched key is of a family of the table");
+        let Some(family) =
+            families.get(usize::from(entry.family)).expected("a watched key is of a family of the table")
+        else {
             continue;
         };
         if !ctx.select_db(entry.db) {

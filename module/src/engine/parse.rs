@@ -5,6 +5,7 @@
 
 use allot_core::invariant;
 use allot_core::shared::MAX_IDENTIFIER;
+use allot_core::shared::invariant::Expected;
 use allot_core::shared::refusal::Refusal;
 use allot_core::shared::text::quoted;
 
@@ -91,8 +92,7 @@ impl<'a> Parser<'a> {
     fn options(&mut self, syntax: &'static Syntax, arguments: &mut [Argument<'a>]) -> Result<(), Refusal> {
         while let Some(word) = self.peek() {
             let Some((at, option, which)) = syntax.option(word) else { break };
-            let Some(argument) = arguments.get_mut(at) else {
-                invariant!("each parameter has an argument");
+            let Some(argument) = arguments.get_mut(at).expected("each parameter has an argument") else {
                 break;
             };
             if argument.is_given() {

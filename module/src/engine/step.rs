@@ -3,6 +3,7 @@
 use allot_core::invariant;
 use allot_core::shared::codec::Writer;
 use allot_core::shared::decision::{Decided, Decision};
+use allot_core::shared::invariant::Expected;
 use allot_core::shared::machine::{Events, MachineEvent};
 use allot_core::shared::outbox::FLUSH_AT;
 use allot_core::shared::payload;
@@ -387,8 +388,7 @@ pub(crate) fn change_or_create<F: Family, T>(
     }
     name.during(F::TYPE, || {
         let now = ctx.clock();
-        let Some(opened) = F::open(first, now) else {
-            invariant!("the first event of a key opens it");
+        let Some(opened) = F::open(first, now).expected("the first event of a key opens it") else {
             return Err(Refusal::new(Code::Err, "internal: this event opens nothing"));
         };
         begin_key(ctx, name, first, opened?, now, decide)

@@ -15,6 +15,7 @@ use super::settings::Settings;
 use super::state::{Pool, TransitionContext};
 use crate::shared::codec::{Damaged, Reader, Writer, ensure};
 use crate::shared::field::Field;
+use crate::shared::invariant::Expected;
 use crate::shared::machine;
 use crate::shared::{Bytes, Millis};
 use crate::{events, invariant, words};
@@ -344,8 +345,8 @@ impl Pool {
     fn uncount_call(&mut self, id: u32) {
         let record = self.directory.at(id);
         record.uses = record.uses.saturating_sub(1);
-        let Some(lease) = self.leases.get(record.lease()) else {
-            invariant!("a call that is taken back has a lease");
+        let Some(lease) = self.leases.get(record.lease()).expected("a call that is taken back has a lease")
+        else {
             return;
         };
         self.history.take_back(id, lease.since);

@@ -6,8 +6,9 @@ use super::event::Event;
 use super::state::{Owner, SeatState, Show};
 use super::venue::Seat;
 use crate::shared::Millis;
-use crate::shared::codec::Damaged;
+use crate::shared::codec::{Damaged, ensure};
 use crate::shared::invariant::Checked;
+use crate::shared::invariant::Expected;
 use crate::{ensure, invariant};
 
 impl Show {
@@ -37,10 +38,7 @@ impl Show {
 
     /// A block ends: its blocked seats are free, and its held and sold seats do not return to it.
     pub(super) fn end_block(&mut self, name: Option<&[u8]>, until: Option<Millis>) {
-        let Some(id) = self.blocks.find(name, until) else {
-            invariant!("a block that ends exists");
-            return;
-        };
+        let Some(id) = self.blocks.find(name, until).expected("a block that ends exists") else { return };
         let seats = self.blocked_seats(id);
         self.blocks.remove(id);
         self.hand_over(&seats, SeatState::Blocked, SeatState::Free, Owner::Free);
@@ -110,9 +108,7 @@ impl Show {
         until: Option<Millis>,
         seats: usize,
     ) -> Result<(), Damaged> {
-        if name.is_none() && until.is_none() {
-            return Err(Damaged("a block has neither a name nor an end"));
-        }
+        ensure(name.is_some() || until.is_some(), "a block has neither a name nor an end")?;
         let block = self.blocks.find(name, until).and_then(|id| self.blocks.get(id));
         let room = block.map_or_else(|| self.blocks.len() < MAX_BLOCKS, |_| true);
         let before = block.map_or(0, |block| block.seats.len());

@@ -11,6 +11,7 @@ use super::venue::{Seat, Venue};
 use super::wish::LastingWish;
 use crate::shared::codec::{Damaged, Reader, Writer, ensure};
 use crate::shared::field::{Any, Field};
+use crate::shared::invariant::Expected;
 use crate::shared::machine;
 use crate::shared::refusal::Refusal;
 use crate::shared::{Bytes, MAX_IDENTIFIER, Millis, copied};
@@ -491,8 +492,12 @@ impl Show {
     fn arrange(&mut self, areas: &[Arrangement]) {
         let mut reordered = false;
         for arrangement in areas {
-            let Some(area) = self.venue.areas.get_mut(arrangement.area as usize) else {
-                invariant!("an area that changes is one of the show");
+            let Some(area) = self
+                .venue
+                .areas
+                .get_mut(arrangement.area as usize)
+                .expected("an area that changes is one of the show")
+            else {
                 continue;
             };
             reordered |= area.priority != arrangement.priority;

@@ -11,7 +11,7 @@ use super::state::{Owner, SeatState, Show};
 use super::venue::Seat;
 use super::waiting::Waiter;
 use crate::fields;
-use crate::shared::codec::{Damaged, Reader, Writer};
+use crate::shared::codec::{Damaged, Reader, Writer, ensure};
 use crate::shared::field::Any;
 use crate::shared::outbox::Outbox;
 use crate::shared::table::Table;
@@ -132,9 +132,7 @@ impl Show {
     /// Bytes that `encode` never writes.
     pub fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
         let mut reader = Reader::new(bytes);
-        if reader.unsigned()? != VERSION {
-            return Err(Damaged("the version of the encoding is unknown"));
-        }
+        ensure(reader.unsigned()? == VERSION, "the version of the encoding is unknown")?;
         let applied = reader.reached()?;
         let plan: Plan = plan::parse(reader.string()?).map_err(|_| Damaged("the plan is not well-formed"))?;
         let mut show = Self::new(&plan, applied).map_err(|_| Damaged("the plan breaks a rule"))?;
@@ -154,17 +152,13 @@ impl Show {
         let Any(turns) = reader.field()?;
         self.turns = turns;
         for LastTurn { place, turn: Any(turn) } in reader.field::<Vec<LastTurn>>()? {
-            if turn == 0 || turn > turns {
-                return Err(Damaged("a turn is later than the last one"));
-            }
+            ensure((1..=turns).contains(&turn), "a turn is later than the last one")?;
             let slot = match (place as usize).checked_sub(self.area_turns.len()) {
                 None => self.area_turns.get_mut(place as usize),
                 Some(bucket) => self.buckets.get_mut(bucket).map(|bucket| &mut bucket.turn),
             };
             let slot = slot.ok_or(Damaged("a turn is of an unknown area or bucket"))?;
-            if std::mem::replace(slot, turn) != 0 {
-                return Err(Damaged("a turn is given twice"));
-            }
+            ensure(std::mem::replace(slot, turn) == 0, "a turn is given twice")?;
         }
         Ok(())
     }
@@ -176,9 +170,7 @@ impl Show {
         for _ in 0..count {
             let ClaimRecord { token, user, created, fingerprint, seats, until, order, bought } =
                 reader.field()?;
-            if token <= last {
-                return Err(Damaged("the claims are not in order"));
-            }
+            ensure(token > last, "the claims are not in order")?;
             last.clone_from(&token);
             let sold = if until.is_some() { 0 } else { seats.len() };
             let most = if until.is_some() { 0 } else { MAX_COUNT as usize };
@@ -207,19 +199,13 @@ impl Show {
         for _ in 0..reader.unsigned()? {
             let Block { name, until, seats } = reader.field()?;
             let key = (name, until);
-            if last.as_ref().is_some_and(|last| *last >= key) {
-                return Err(Damaged("the blocks are not in order"));
-            }
+            ensure(last.as_ref().is_none_or(|last| *last < key), "the blocks are not in order")?;
             let name = key.0.as_ref();
-            if name.is_some_and(|name| self.blocks.called(name).is_some()) {
-                return Err(Damaged("two blocks have one name"));
-            }
+            ensure(name.is_none_or(|name| self.blocks.called(name).is_none()), "two blocks have one name")?;
             self.fits_block(name.map(|name| &name[..]), until, seats.len())?;
             let fits =
                 |&seat: &Seat| self.may_be_in_block(seat, name.is_some()) && self.blocks.of(seat).is_none();
-            if !seats.iter().all(fits) {
-                return Err(Damaged("a seat of a block is free, or in two blocks"));
-            }
+            ensure(seats.iter().all(fits), "a seat of a block is free, or in two blocks")?;
             self.blocks.add(name, until, &seats);
             last = Some(key);
         }
@@ -234,12 +220,11 @@ impl Show {
         let (mut last, mut places) = (Bytes::new(), HashSet::new());
         for _ in 0..count {
             let WaiterRecord { waited, arrival, since } = reader.field()?;
-            if waited.token <= last {
-                return Err(Damaged("the waiters are not in order"));
-            }
-            if arrival >= arrivals || !places.insert(arrival) {
-                return Err(Damaged("a waiter arrived after the last one, or with another"));
-            }
+            ensure(waited.token > last, "the waiters are not in order")?;
+            ensure(
+                arrival < arrivals && places.insert(arrival),
+                "a waiter arrived after the last one, or with another",
+            )?;
             self.fits_wait(&waited)?;
             last.clone_from(&waited.token);
             self.waiters.arrivals = arrival;

@@ -11,7 +11,7 @@ use super::venue::Seat;
 use super::waiting::Waiters;
 use super::wish::Adjacent;
 use crate::invariant;
-use crate::shared::codec::Damaged;
+use crate::shared::codec::{Damaged, ensure};
 use crate::shared::counter::Counter;
 use crate::shared::{Bytes, Millis};
 use smallvec::SmallVec;
@@ -190,20 +190,23 @@ impl Show {
     /// # Errors
     /// The wait does not fit the show.
     pub(super) fn fits_wait(&self, waited: &Waited) -> Result<(), Damaged> {
-        if self.claims.find(&waited.token).is_some() || self.waiters.find(&waited.token).is_some() {
-            return Err(Damaged("the token is in use"));
-        }
+        ensure(
+            self.claims.find(&waited.token).is_none() && self.waiters.find(&waited.token).is_none(),
+            "the token is in use",
+        )?;
         let wish = &waited.wish;
-        if !(1..=MAX_COUNT as u32).contains(&wish.count) || wish.adjacent == Adjacent::Ignore {
-            return Err(Damaged("a wish is out of range"));
-        }
+        ensure(
+            (1..=MAX_COUNT as u32).contains(&wish.count) && wish.adjacent != Adjacent::Ignore,
+            "a wish is out of range",
+        )?;
         let needed = wish.needs.iter().try_fold(0_u32, |sum, need| sum.checked_add(need.count));
         let known = |flags: u64| flags & !self.venue.all_flags() == 0;
         let is_flag = |flag: u64| flag.is_power_of_two() && known(flag);
         let sound = known(wish.flags) && wish.needs.iter().all(|need| need.count > 0 && is_flag(need.flag));
-        if !sound || needed.is_none_or(|needed| needed > wish.count) {
-            return Err(Damaged("the flags or needs of a wish are out of range"));
-        }
+        ensure(
+            sound && needed.is_some_and(|needed| needed <= wish.count),
+            "the flags or needs of a wish are out of range",
+        )?;
         let rising = wish.areas.windows(2).all(|pair| matches!(pair, [a, b] if a < b));
         let known = wish.areas.last().is_none_or(|&last| (last as usize) < self.venue.areas().len());
         if rising && known { Ok(()) } else { Err(Damaged("an area is unknown or out of order")) }

@@ -113,9 +113,7 @@ impl<'a> Reader<'a> {
         for shift in (0..64).step_by(7) {
             let byte = self.byte()?;
             let bits = u64::from(byte & 0x7f);
-            if shift == 63 && bits > 1 {
-                return Err(Damaged("a number is too large"));
-            }
+            ensure(shift < 63 || bits <= 1, "a number is too large")?;
             value |= bits << shift;
             if byte & 0x80 == 0 {
                 return Ok(value);
@@ -164,9 +162,7 @@ impl<'a> Reader<'a> {
     /// An identifier: 1 to 256 bytes.
     pub fn identifier(&mut self) -> Result<Bytes, Damaged> {
         let bytes = self.string()?;
-        if bytes.is_empty() || bytes.len() > super::MAX_IDENTIFIER {
-            return Err(Damaged("an identifier has not 1 to 256 bytes"));
-        }
+        ensure((1..=super::MAX_IDENTIFIER).contains(&bytes.len()), "an identifier has not 1 to 256 bytes")?;
         Ok(Bytes::from_slice(bytes))
     }
 
@@ -183,16 +179,12 @@ impl<'a> Reader<'a> {
     pub fn rising(&mut self, limit: usize) -> Result<Vec<u32>, Damaged> {
         let len = self.unsigned()? as usize;
         // Each entry takes at least one byte, so a length greater than the number of bytes left is damaged.
-        if len > limit || len > self.rest.len() {
-            return Err(Damaged("a list is too long"));
-        }
+        ensure(len <= limit && len <= self.rest.len(), "a list is too long")?;
         let mut values = Vec::with_capacity(len);
         let mut last = 0u32;
         for place in 0..len {
             let step = self.number()?;
-            if place > 0 && step == 0 {
-                return Err(Damaged("a list does not rise"));
-            }
+            ensure(place == 0 || step > 0, "a list does not rise")?;
             last = last.checked_add(step).ok_or(Damaged("a number is out of range"))?;
             values.push(last);
         }

@@ -2,7 +2,8 @@
 
 use super::column::Column;
 use super::invariant::Checked;
-use crate::{ensure, invariant};
+use super::invariant::Expected;
+use crate::ensure;
 
 /// A 4-ary heap of (due, number), with the place of each number in the heap. Columns grow without being copied: a list
 /// that doubles at a million deadlines would stop the server for ten milliseconds.
@@ -54,8 +55,12 @@ impl Deadlines {
     /// Forgets the deadline of `id`, if it has one.
     pub fn remove(&mut self, id: u32) {
         let Some(at) = self.place_of(id) else { return };
-        let Some(last) = self.len.checked_sub(1).and_then(|last| self.entry(last)) else {
-            invariant!("a deadline that has a place is there");
+        let Some(last) = self
+            .len
+            .checked_sub(1)
+            .and_then(|last| self.entry(last))
+            .expected("a deadline that has a place is there")
+        else {
             return;
         };
         self.len -= 1;

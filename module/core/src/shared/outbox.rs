@@ -4,8 +4,9 @@
 //! possible, the server writes it to its stream in the same step. If the stream cannot be written (its slot is
 //! migrating, or its key has another type), the message stays in the outbox, and the server tries again.
 
-use super::codec::{Damaged, Reader, Writer, pairs};
+use super::codec::{Damaged, Reader, Writer, ensure, pairs};
 use super::invariant::Checked;
+use super::invariant::Expected;
 use super::text::written;
 use crate::{ensure, invariant};
 use std::collections::btree_map::Entry;
@@ -174,8 +175,8 @@ impl Outbox {
             let mut lost = 0u64;
             // The first message is dropped. If it is the RESYNC, the message behind it is dropped as well.
             for _ in 0..2 {
-                let Some(fields) = lane.pop_front() else {
-                    invariant!("a full stream of the outbox has messages");
+                let Some(fields) = lane.pop_front().expected("a full stream of the outbox has messages")
+                else {
                     break;
                 };
                 lost = lost.saturating_add(fields.stands_for().max(1));
@@ -323,25 +324,19 @@ impl Outbox {
         let mut last = Vec::new();
         for _ in 0..len {
             let stream = reader.string()?.to_vec();
-            if stream < last {
-                return Err(Damaged("the streams of the outbox are not in order"));
-            }
+            ensure(stream >= last, "the streams of the outbox are not in order")?;
             let Some(capacity) = capacity_of(&stream) else {
                 return Err(Damaged("a message is for a stream that the family has not"));
             };
             let mut fields = Fields::default();
             let count = reader.unsigned()?;
-            if count > MAX_FIELDS {
-                return Err(Damaged("a message has too many fields"));
-            }
+            ensure(count <= MAX_FIELDS, "a message has too many fields")?;
             for _ in 0..count {
                 fields.push(reader.string()?, reader.string()?);
             }
             last.clone_from(&stream);
             let lane = outbox.lanes.entry(stream).or_default();
-            if lane.len() == capacity {
-                return Err(Damaged("the outbox is too long"));
-            }
+            ensure(lane.len() < capacity, "the outbox is too long")?;
             lane.push_back(fields);
             outbox.len += 1;
         }

@@ -5,7 +5,7 @@
 //! name as well, because the same events may fit another key.
 
 use super::Millis;
-use super::codec::{Damaged, Reader, Writer};
+use super::codec::{Damaged, Reader, Writer, ensure};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 /// First number of a payload that is a state.
@@ -59,9 +59,7 @@ impl<'a> Payload<'a> {
     /// A payload that was damaged, was written for another key, or has a version that this one does not know.
     pub fn read(key: &[u8], payload: &'a [u8]) -> Result<Self, Damaged> {
         let (bytes, sum) = payload.split_last_chunk::<SUM>().ok_or(Damaged("there is no checksum"))?;
-        if *sum != checksum(key, bytes) {
-            return Err(Damaged("the checksum is wrong"));
-        }
+        ensure(*sum == checksum(key, bytes), "the checksum is wrong")?;
         let mut reader = Reader::new(bytes);
         match reader.unsigned()? {
             SNAPSHOT => Ok(Self::Snapshot(reader.rest())),

@@ -1,4 +1,4 @@
-//! The definition of every setting of the daemon. The macro in `setting` derives flags, variables, defaults, help and
+//! The definition of every setting of the daemon. `section!` derives flags, variables, defaults, help and
 //! the example file from it.
 
 use std::net::SocketAddr;

@@ -1,5 +1,6 @@
 //! Requests of the leader and of operators: modules, accounts, instances.
 
+use crate::shared::invariant::Expected;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::lookups::{check_batch, known_account, known_instance, known_module, known_once};
@@ -10,7 +11,6 @@ use crate::account::model::state::Book;
 use crate::account::model::tariff::{MAX_COUNT, Tariff};
 use crate::account::outcome::{Decided, Decision, Reply, decided, refuse, unchanged};
 use crate::account::request::ModuleSettings;
-use crate::invariant;
 use crate::shared::refusal::{Code, Refusal, try_again};
 use crate::shared::text::quoted;
 use crate::shared::token::{MAX_TTL, check_identifier};
@@ -154,8 +154,8 @@ pub(super) fn decide_add(book: &Book, module: Option<&[u8]>, tariff: &Tariff, ac
     let mut parts: BTreeMap<usize, Vec<&[u8]>> = BTreeMap::new();
     for &account in accounts {
         let next = order.pop_first().and_then(|(_, place)| Some((place, modules.get(place)?)));
-        let Some((place, module)) = next else {
-            invariant!("each module with a weight has a place in the order");
+        let Some((place, module)) = next.expected("each module with a weight has a place in the order")
+        else {
             break;
         };
         let part = parts.entry(place).or_default();

@@ -61,9 +61,9 @@ pub fn decide(realm: &Realm, now: Millis, request: &Request<'_>) -> Decided {
 fn decide_for_unit(realm: &Realm, now: Millis, request: &UnitRequest<'_>) -> Decided {
     match request {
         UnitRequest::Set(set) => decide_set(realm, set),
-        UnitRequest::Ack(word) => decide_ack(realm, *word),
-        UnitRequest::Nack(word, reason) => decide_nack(realm, now, *word, *reason),
-        UnitRequest::Ended(word, end) => decide_ended(realm, now, *word, *end),
+        UnitRequest::Ack(notice) => decide_ack(realm, *notice),
+        UnitRequest::Nack(notice, reason) => decide_nack(realm, now, *notice, *reason),
+        UnitRequest::Ended(notice, end) => decide_ended(realm, now, *notice, *end),
         UnitRequest::Beat { cmu, load } => {
             let unit = up_unit(realm, cmu)?;
             let cmu = realm.name_of(unit);

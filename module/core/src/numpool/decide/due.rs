@@ -5,6 +5,7 @@ use crate::numpool::event::{Cause, Event, Events, Rest, RestReason, TOLD_AT_ONCE
 use crate::numpool::number::Number;
 use crate::numpool::state::Pool;
 use crate::shared::Millis;
+use crate::shared::invariant::Expected;
 use hashbrown::HashSet;
 use smallvec::smallvec;
 
@@ -60,8 +61,7 @@ fn cool_down_due(pool: &Pool, id: u32, now: Millis) -> Option<Due> {
 
 /// The end of a registration.
 fn registration_due(pool: &Pool, id: u32) -> Option<Due> {
-    let Some(until) = pool.registrations.get(id) else {
-        invariant!("a registration that lapses has a deadline");
+    let Some(until) = pool.registrations.get(id).expected("a registration that lapses has a deadline") else {
         return None;
     };
     Some(Due { at: until, what: What::Lapsed, number: pool.number(id) })

@@ -18,8 +18,8 @@ use super::record::Place;
 use super::request::{Call, Changes, Request};
 use super::settings::{Cap, MAX_CAPS, MAX_COUNT, Settings};
 use super::state::Pool;
-use crate::invariant;
 use crate::shared::decision::{self, decided, unchanged};
+use crate::shared::invariant::Expected;
 use crate::shared::refusal::{Code, Refusal, refuse, try_again};
 use crate::shared::text::quoted;
 use crate::shared::token::{MAX_TTL, check_identifier, check_ttl};
@@ -258,8 +258,7 @@ fn decide_call(pool: &Pool, now: Millis, call: &Call<'_>) -> Decided {
 
 /// The same record again, for a caller that lost the first reply.
 fn decide_repeated_call(pool: &Pool, now: Millis, call: &Call<'_>, id: u32) -> Decided {
-    let Some(lease) = pool.leases.get(id) else {
-        invariant!("a lease that is found by its token is live");
+    let Some(lease) = pool.leases.get(id).expected("a lease that is found by its token is live") else {
         return unchanged(Reply::None);
     };
     if pool.has_expired(id, now) {

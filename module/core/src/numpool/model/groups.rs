@@ -3,9 +3,10 @@
 #![allow(clippy::indexing_slicing, reason = "ids of groups come from the table itself")]
 
 use crate::shared::Bytes;
-use crate::shared::codec::{Damaged, Reader, Writer};
+use crate::shared::codec::{Damaged, Reader, Writer, ensure};
 use crate::shared::column::Column;
 use crate::shared::field::Field;
+use crate::shared::invariant::Expected;
 use crate::shared::invariant::{Checked, Contradiction};
 use crate::shared::list::{Links, List, NONE};
 use crate::shared::names::NameIndex;
@@ -44,9 +45,7 @@ impl Field for Groups {
         let mut groups = Self { table: reader.field()?, ..Self::default() };
         for (id, group) in groups.table.iter() {
             let is = |other| groups.table.get(other).is_some_and(|other| other.name == group.name);
-            if groups.by_name.find(&group.name, is).is_some() {
-                return Err(Damaged("a group is there twice"));
-            }
+            ensure(groups.by_name.find(&group.name, is).is_none(), "a group is there twice")?;
             groups.by_name.insert(&group.name, id);
         }
         Ok(groups)
@@ -139,8 +138,8 @@ impl Groups {
         if group == NONE {
             return;
         }
-        let Some(entry) = self.table.get_mut(group) else {
-            invariant!("a group that is referred to is in the table");
+        let Some(entry) = self.table.get_mut(group).expected("a group that is referred to is in the table")
+        else {
             return;
         };
         entry.references -= 1;

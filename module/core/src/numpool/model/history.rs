@@ -7,6 +7,7 @@ use super::settings::{Cap, MAX_COUNT};
 use crate::shared::Millis;
 use crate::shared::column::Column;
 use crate::shared::invariant::Checked;
+use crate::shared::invariant::Expected;
 use crate::shared::list::{Links, List, NONE};
 use crate::shared::table::Table;
 use crate::{ensure, fields, invariant};
@@ -167,8 +168,9 @@ impl History {
     /// O(1).
     pub(in crate::numpool) fn take_back(&mut self, number: u32, since: Millis) {
         let Some(id) = self.place(number) else { return };
-        let Some(Entry { times, .. }) = self.entries.get_mut(id) else {
-            invariant!("a number whose times are kept has an entry");
+        let Some(Entry { times, .. }) =
+            self.entries.get_mut(id).expected("a number whose times are kept has an entry")
+        else {
             return;
         };
         let mut starts = times.lists.iter_mut().filter(|list| list.what == STARTS);
@@ -233,8 +235,9 @@ impl History {
     pub(in crate::numpool) fn forget_all(&mut self, what: impl Fn(&mut Times)) {
         let ids: Vec<u32> = self.order.iter(&self.entries).collect();
         for id in ids {
-            let Some(Entry { times, .. }) = self.entries.get_mut(id) else {
-                invariant!("an entry in a list is in the table");
+            let Some(Entry { times, .. }) =
+                self.entries.get_mut(id).expected("an entry in a list is in the table")
+            else {
                 continue;
             };
             what(times);

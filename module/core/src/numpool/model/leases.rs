@@ -4,6 +4,7 @@ use super::number::Number;
 use crate::shared::column::Column;
 use crate::shared::deadlines::Deadlines;
 use crate::shared::invariant::Checked;
+use crate::shared::invariant::Expected;
 use crate::shared::list::{Links, List, NONE};
 use crate::shared::names::NameIndex;
 use crate::shared::table::Table;
@@ -231,8 +232,7 @@ impl Leases {
     }
 
     fn enter(&mut self, id: u32) {
-        let Some(lease) = self.table.get(id) else {
-            invariant!("a lease that is entered is in the table");
+        let Some(lease) = self.table.get(id).expected("a lease that is entered is in the table") else {
             return;
         };
         let switch = lease.switch;

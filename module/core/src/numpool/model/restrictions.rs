@@ -8,6 +8,7 @@ use super::settings::Settings;
 use super::state::{Pool, Rest, RestReason, Resting};
 use crate::invariant;
 use crate::shared::Millis;
+use crate::shared::invariant::Expected;
 use crate::shared::list::NONE;
 
 impl Pool {
@@ -116,8 +117,7 @@ impl Pool {
         let before = self.causes.find(word).and_then(|cause| self.causes.rule(cause));
         let (window, now) = (before.map_or(0, |rule| rule.within), self.applied);
         let place = self.causes.set_rule(word, rule);
-        let Some(place) = place.map(u32::from) else {
-            invariant!("there is room for a cause that gets a rule");
+        let Some(place) = place.map(u32::from).expected("there is room for a cause that gets a rule") else {
             return;
         };
         let counts = rule.is_some_and(|rule| rule.after > 1);

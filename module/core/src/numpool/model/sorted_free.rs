@@ -8,9 +8,10 @@ use super::groups::Groups;
 use super::number::Number;
 use super::record::Record;
 use super::tree::{Best, Key, NumberData, Tree};
+use crate::ensure;
 use crate::shared::invariant::Checked;
+use crate::shared::invariant::Expected;
 use crate::shared::list::{Links, List, NONE};
-use crate::{ensure, invariant};
 
 /// What the trees do not keep themselves of the numbers in them.
 #[derive(Clone, Copy)]
@@ -144,8 +145,7 @@ impl SortedFree {
     /// The best of the numbers with a prefix, of those that called a peer last if one is given. O(log n).
     pub(in crate::numpool) fn best(&self, prefix: Number, peer: Option<u32>, numbers: Numbers<'_>) -> Best {
         let sorted = if peer.is_some() { &self.by_peer } else { &self.by_digits };
-        let Some(sorted) = sorted else {
-            invariant!("there is a tree for a choice by prefix");
+        let Some(sorted) = sorted.as_ref().expected("there is a tree for a choice by prefix") else {
             return Best::default();
         };
         let (least, greatest) = prefix.beginning_with();

@@ -13,6 +13,7 @@ use super::sliced::{Ends, SlicedRequests};
 use super::sorted_free::{Numbers, SortedFree};
 use super::waiters::Waiters;
 use crate::shared::deadlines::Deadlines;
+use crate::shared::invariant::Expected;
 use crate::shared::list::{Links, List, NONE};
 use crate::shared::outbox::Outbox;
 use crate::shared::table::Table;
@@ -302,10 +303,7 @@ impl Pool {
     // Not inlined, like the other actions that are not for every transition: they would cost all others time.
     #[inline(never)]
     fn begin_lease(&mut self, id: u32, context: TransitionContext<'_>) {
-        let Some(called) = context.called else {
-            invariant!("a call has a lease");
-            return;
-        };
+        let Some(called) = context.called.expected("a call has a lease") else { return };
         let switch = called.switch.as_ref().map_or(NONE, |name| self.switches.refer(name));
         if let Some(peer) = &called.peer {
             self.peers.assign(id, Some(peer));

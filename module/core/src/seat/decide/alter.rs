@@ -13,6 +13,7 @@ use crate::seat::state::Show;
 use crate::seat::venue::{Row, Seat, Venue};
 use crate::shared::Millis;
 use crate::shared::decision::{decided, unchanged};
+use crate::shared::invariant::Expected;
 use crate::shared::refusal::{Code, Refusal};
 use crate::shared::text::quoted;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -47,8 +48,8 @@ pub(super) fn decide_alter(show: &Show, now: Millis, part: &PlanPart) -> Decided
 /// is over.
 fn check_change(show: &Show, now: Millis, venue: &Venue) -> Result<Events, Refusal> {
     let mut events = Events::new();
-    let Some(moves) = Moves::between(&show.venue, venue) else {
-        invariant!("a part of a plan changes no area's id");
+    let Some(moves) = Moves::between(&show.venue, venue).expected("a part of a plan changes no area's id")
+    else {
         return Err(wrong("areas", "an area is missing"));
     };
     show.keeps_taken_seats(venue, &moves)?;
@@ -109,10 +110,7 @@ fn remove_seats(venue: &Venue, areas: &mut [PlanArea], ids: &[String]) -> Result
         let area = areas.get_mut(number as usize);
         // In the normal form, the rows are in the order of their numbers.
         let row = area.and_then(|area| area.rows.get_mut((row - venue.area(number).rows.start) as usize));
-        let Some(row) = row else {
-            invariant!("a row of the venue is in the plan");
-            continue;
-        };
+        let Some(row) = row.expected("a row of the venue is in the plan") else { continue };
         let mut seats = listed(row, "remove_seats")?;
         for position in positions {
             match seats.get_mut(position as usize) {

@@ -8,7 +8,6 @@
 
 use super::rules::resolve;
 use super::whole_areas::{Half, WholeAreas};
-use crate::invariant;
 use crate::seat::bits::{self, Bits};
 use crate::seat::claims::Seats;
 use crate::seat::index::{Runs, clean_run_of, exactly, run_of};
@@ -17,6 +16,7 @@ use crate::seat::plan::Rule;
 use crate::seat::state::{Bucket, Show, View};
 use crate::seat::venue::{Area, Row, Seat};
 use crate::seat::wish::{NamedWish, NumberedWish};
+use crate::shared::invariant::Expected;
 use std::borrow::Cow;
 use std::rc::Rc;
 
@@ -406,8 +406,9 @@ fn changed_seats(
     let replaced = replaced.map(|&seat| (seat, again));
     let mut seats: Vec<ChangedSeat> = Vec::new();
     for (seat, takeable) in blocked.into_iter().map(|seat| (seat, true)).chain(replaced) {
-        let Some((bucket, strip)) = show.strip_of(seat) else {
-            invariant!("a seat of a hold or a block lies in a bucket");
+        let Some((bucket, strip)) =
+            show.strip_of(seat).expected("a seat of a hold or a block lies in a bucket")
+        else {
             continue;
         };
         let info = show.bucket_at(bucket);

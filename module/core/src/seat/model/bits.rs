@@ -4,7 +4,7 @@
 //! whose bit is never set, so two set bits side by side are two adjacent seats.
 
 use super::plan::Rule;
-use crate::invariant;
+use crate::shared::invariant::Expected;
 use smallvec::{SmallVec, smallvec};
 use std::ops::Range;
 
@@ -18,8 +18,8 @@ pub fn is_set(bits: &[u64], at: usize) -> bool {
 
 /// Sets or clears bit `at`, which lies inside `bits`.
 pub fn put(bits: &mut [u64], at: usize, value: bool) {
-    let Some(word) = bits.get_mut(at / 64) else {
-        invariant!("a bit that is set or cleared lies inside its row");
+    let Some(word) = bits.get_mut(at / 64).expected("a bit that is set or cleared lies inside its row")
+    else {
         return;
     };
     let bit = 1 << (at % 64);

@@ -5,6 +5,7 @@ use super::claims::Seats;
 use super::venue::Seat;
 use crate::shared::deadlines::Deadlines;
 use crate::shared::invariant::Checked;
+use crate::shared::invariant::Expected;
 use crate::shared::names::NameIndex;
 use crate::shared::table::Table;
 use crate::shared::{Bytes, Millis};
@@ -107,8 +108,8 @@ impl Blocks {
             }
             id
         });
-        let Some(block) = self.table.get_mut(id) else {
-            invariant!("a block that is found by its name or end exists");
+        let Some(block) = self.table.get_mut(id).expected("a block that is found by its name or end exists")
+        else {
             return;
         };
         block.seats.extend_from_slice(seats);
@@ -130,8 +131,9 @@ impl Blocks {
         dropped.sort_unstable();
         for of_block in dropped.chunk_by(|(one, _), (other, _)| one == other) {
             let id = of_block.first().map(|&(id, _)| id);
-            let Some((id, block)) = id.and_then(|id| Some((id, self.table.get_mut(id)?))) else {
-                invariant!("the block of a seat exists");
+            let Some((id, block)) =
+                id.and_then(|id| Some((id, self.table.get_mut(id)?))).expected("the block of a seat exists")
+            else {
                 continue;
             };
             // Both lists rise, so one walk over them is enough.
@@ -161,8 +163,7 @@ impl Blocks {
 
     /// Removes a block, and returns its seats.
     pub(in crate::seat) fn remove(&mut self, id: u32) -> Seats {
-        let Some(block) = self.table.remove(id) else {
-            invariant!("a block that ends exists");
+        let Some(block) = self.table.remove(id).expected("a block that ends exists") else {
             return Seats::new();
         };
         self.deadlines.remove(id);

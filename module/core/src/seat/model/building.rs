@@ -9,6 +9,7 @@ use super::standing;
 use super::venue::{Area, AreaInfo, Layout, NO_SLOT, NumberedNames, Row, RowInfo, Seat, Tier, Venue};
 use crate::invariant;
 use crate::shared::MAX_IDENTIFIER;
+use crate::shared::invariant::Expected;
 use crate::shared::names::NameIndex;
 use crate::shared::refusal::Refusal;
 use crate::shared::text::quoted;
@@ -398,8 +399,7 @@ impl<'p> Drafting<'p> {
         if self.tier_slots.len() <= usize::from(tier) {
             self.tier_slots.resize(usize::from(tier) + 1, NO_SLOT);
         }
-        let Some(slot) = self.tier_slots.get_mut(usize::from(tier)) else {
-            invariant!("a tier has a slot");
+        let Some(slot) = self.tier_slots.get_mut(usize::from(tier)).expected("a tier has a slot") else {
             return next;
         };
         if *slot == NO_SLOT {

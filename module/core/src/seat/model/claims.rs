@@ -8,6 +8,7 @@
 use super::venue::Seat;
 use crate::invariant;
 use crate::shared::deadlines::Deadlines;
+use crate::shared::invariant::Expected;
 use crate::shared::names::NameIndex;
 use crate::shared::table::Table;
 use crate::shared::{Bytes, Millis};
@@ -315,8 +316,7 @@ impl Claims {
             Stage::Sold { order: Some(order), .. } => self.unlist_sale(id, order),
             Stage::Sold { order: None, .. } => {}
         }
-        let Some(claim) = self.table.remove(id) else {
-            invariant!("a claim that is removed was in the table");
+        let Some(claim) = self.table.remove(id).expected("a claim that is removed was in the table") else {
             return;
         };
         self.by_token.remove(&claim.token, id);

@@ -1,8 +1,9 @@
 //! Labels of the seats of a row. Regular labels are kept as progressions (`1, 2, 3`, `24, 22, 20`).
 
 use super::plan::max;
+use crate::ensure;
 use crate::shared::invariant::Checked;
-use crate::{ensure, invariant};
+use crate::shared::invariant::Expected;
 
 /// Labels of the positions of a row, in physical order; equal rows share one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -242,8 +243,11 @@ impl Labels {
     }
 
     fn text_at(&self, position: u16) -> &str {
-        let Some(Kind::Text(text)) = self.run_at(position).map(|run| &run.kind) else {
-            invariant!("a position that is listed with the texts has one");
+        let Some(Kind::Text(text)) = self
+            .run_at(position)
+            .map(|run| &run.kind)
+            .expected("a position that is listed with the texts has one")
+        else {
             return "";
         };
         text

@@ -15,6 +15,7 @@ use super::venue::{Area, Row, Seat, Tier, Venue};
 use super::waiting::Waiters;
 use crate::invariant;
 use crate::shared::Millis;
+use crate::shared::invariant::Expected;
 use crate::shared::outbox::Outbox;
 use crate::shared::refusal::Refusal;
 use crate::words;
@@ -233,8 +234,8 @@ impl Show {
     /// Buckets of a tier, or of all tiers, by priority, then plan order.
     pub(in crate::seat) fn candidates(&self, tier: Option<Tier>) -> &[u32] {
         let Some(tier) = tier else { return &self.all_buckets };
-        let Some(buckets) = self.tier_buckets.get(usize::from(tier)) else {
-            invariant!("a tier has a list of buckets");
+        let Some(buckets) = self.tier_buckets.get(usize::from(tier)).expected("a tier has a list of buckets")
+        else {
             return &[];
         };
         buckets
@@ -321,8 +322,9 @@ impl Show {
             let (group, later) = rest.split_at(rest.iter().take_while(together).count().max(1));
             rest = later;
             let owned = group.iter().all(|&seat| self.owners.set(seat, owner));
-            let Some((bucket, strip)) = found.filter(|_| owned) else {
-                invariant!("a seat that changes its owner is one of the show");
+            let Some((bucket, strip)) =
+                found.filter(|_| owned).expected("a seat that changes its owner is one of the show")
+            else {
                 continue;
             };
             self.bucket_mut(bucket).counts.move_seats(from, to, group.len() as u32);

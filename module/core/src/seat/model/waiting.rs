@@ -6,6 +6,7 @@ use super::wish::{LastingWish, Orphans};
 use crate::shared::codec::Writer;
 use crate::shared::deadlines::Deadlines;
 use crate::shared::invariant::Checked;
+use crate::shared::invariant::Expected;
 use crate::shared::names::NameIndex;
 use crate::shared::table::Table;
 use crate::shared::{Bytes, Millis};
@@ -216,8 +217,7 @@ impl Waiters {
 
     /// Removes a waiter.
     pub(in crate::seat) fn remove(&mut self, id: u32) {
-        let Some(waiter) = self.table.remove(id) else {
-            invariant!("a waiter who leaves is on the list");
+        let Some(waiter) = self.table.remove(id).expected("a waiter who leaves is on the list") else {
             return;
         };
         self.by_token.remove(&waiter.token, id);

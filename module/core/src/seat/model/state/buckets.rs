@@ -6,6 +6,7 @@ use crate::seat::bits;
 use crate::seat::index::{RunIndex, Runs};
 use crate::seat::kind::Kind;
 use crate::seat::venue::{Area, Seat, Tier, Venue};
+use crate::shared::invariant::Expected;
 use hashbrown::HashMap;
 
 /// The most views that a bucket keeps for requests with flags. A view is not part of the state: without one the
@@ -75,16 +76,16 @@ impl Show {
                 let (layout, base) = (self.venue.layout(row), self.venue.base(row));
                 for (slot, (tier, seats)) in layout.tiers.iter().enumerate() {
                     let bucket = first + tiers.partition_point(|other| other < tier) as u32;
-                    let Some(draft) = drafts.get_mut(bucket as usize) else {
-                        invariant!("a tier of an area has a bucket");
+                    let Some(draft) =
+                        drafts.get_mut(bucket as usize).expected("a tier of an area has a bucket")
+                    else {
                         continue;
                     };
                     row_strips.push((bucket, draft.strips.len() as u32));
                     let word = words.len();
                     draft.strips.push(Strip { row, slot: slot as u16, word: word as u32 });
                     words.extend_from_slice(&seats.words);
-                    let Some(free) = words.get_mut(word..) else {
-                        invariant!("a strip has its words");
+                    let Some(free) = words.get_mut(word..).expected("a strip has its words") else {
                         continue;
                     };
                     for position in seats.ones() {
