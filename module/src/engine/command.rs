@@ -135,28 +135,30 @@ impl Command {
     }
 }
 
-/// Parameters in the form of `COMMAND DOCS`.
+/// Parameters in the form of `COMMAND DOCS`. A count and its list without a keyword in front are two arguments.
 fn documented(parameters: &[Parameter]) -> Vec<ArgumentInfo> {
-    let mut documented_ones = Vec::new();
+    let mut arguments = Vec::new();
     for parameter in parameters {
-        let kind = match parameter.kind {
-            // Without a keyword in front, the count and the list are two arguments.
-            Kind::Counted(inner) if parameter.token.is_none() => {
-                documented_ones.extend(documented(inner));
-                continue;
-            }
-            Kind::Counted(inner) => ArgumentKind::Block(documented(inner)),
-            Kind::Block(inner) => ArgumentKind::Block(documented(inner)),
-            Kind::OneOf(inner) => ArgumentKind::OneOf(documented(inner)),
-            Kind::Key => ArgumentKind::Key(i32::from(parameter.token.is_some())),
-            Kind::Text | Kind::Name | Kind::Like(..) => ArgumentKind::String,
-            Kind::Integer | Kind::Natural => ArgumentKind::Integer,
-            Kind::Word => ArgumentKind::Word,
-        };
-        let &Parameter { name, token, optional, many, .. } = parameter;
-        documented_ones.push(ArgumentInfo { name, kind, token, optional, many });
+        match parameter.kind {
+            Kind::Counted(inner) if parameter.token.is_none() => arguments.extend(documented(inner)),
+            _ => arguments.push(argument(parameter)),
+        }
     }
-    documented_ones
+    arguments
+}
+
+fn argument(parameter: &Parameter) -> ArgumentInfo {
+    let kind = match parameter.kind {
+        Kind::Counted(inner) => ArgumentKind::Block(documented(inner)),
+        Kind::Block(inner) => ArgumentKind::Block(documented(inner)),
+        Kind::OneOf(inner) => ArgumentKind::OneOf(inner.iter().map(argument).collect()),
+        Kind::Key => ArgumentKind::Key(i32::from(parameter.token.is_some())),
+        Kind::Text | Kind::Name | Kind::Like(..) => ArgumentKind::String,
+        Kind::Integer | Kind::Natural => ArgumentKind::Integer,
+        Kind::Word => ArgumentKind::Word,
+    };
+    let &Parameter { name, token, optional, many, .. } = parameter;
+    ArgumentInfo { name, kind, token, optional, many }
 }
 
 /// One call of a command.
