@@ -29,6 +29,7 @@ mod plans;
 mod rig;
 mod size;
 mod snapshots;
+mod splitting;
 mod standing;
 mod steps;
 mod waiting;

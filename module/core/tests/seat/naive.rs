@@ -48,6 +48,8 @@ pub struct Area {
     pub rule: Rule,
     /// By rank; positions, `None` a break.
     pub rows: Vec<Vec<Option<Seat>>>,
+    /// The rank of each row.
+    pub ranks: Vec<i32>,
     /// Whether its seats are places of one row that are taken by their numbers, and that are always together.
     pub standing: bool,
 }
@@ -131,7 +133,14 @@ fn standing_area(area: &PlanArea, places: u32) -> Area {
         block: None,
     };
     let row = (1..=places).map(|number| Some(place(number))).collect();
-    Area { id: area.id.clone(), priority: area.priority, rule: Rule::Ltr, rows: vec![row], standing: true }
+    Area {
+        id: area.id.clone(),
+        priority: area.priority,
+        rule: Rule::Ltr,
+        rows: vec![row],
+        ranks: vec![0],
+        standing: true,
+    }
 }
 
 impl Naive {
@@ -142,6 +151,7 @@ impl Naive {
             }
             let mut rows: Vec<_> = area.rows.iter().collect();
             rows.sort_by_key(|row| row.rank);
+            let ranks = rows.iter().map(|row| row.rank).collect();
             let rows = rows.into_iter().map(|row| {
                 let PlanSeats::List(seats) = &row.seats else { panic!("the generator writes lists") };
                 let seats = seats.iter().map(|seat| {
@@ -159,7 +169,7 @@ impl Naive {
                 seats.collect()
             });
             let (id, priority, rule) = (area.id.clone(), area.priority, area.rule);
-            Area { id, priority, rule, rows: rows.collect(), standing: false }
+            Area { id, priority, rule, rows: rows.collect(), ranks, standing: false }
         });
         Self {
             areas: areas.collect(),

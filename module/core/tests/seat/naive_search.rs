@@ -1,9 +1,9 @@
 //! Best seating as one would write it in an afternoon: every search is a loop over all seats.
 
-use super::naive::{Naive, Outcome, Place, Seat, State, Wish};
+use super::naive::{Area, Naive, Outcome, Place, Seat, State, Wish};
 use allot_core::seat::plan::Rule;
 use allot_core::seat::request::{Adjacent, Orphans};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 impl Naive {
     /// The seats that a wish gets. The seats of a replaced hold count as free, and with `true` may not be taken again.
@@ -34,6 +34,35 @@ impl Naive {
         }
     }
 }
+
+/// A free run: the order of its area, its first place and its seats, and where it begins across the area.
+#[derive(Clone, Debug)]
+struct Run {
+    order: usize,
+    first: Place,
+    len: usize,
+    left: i64,
+}
+
+impl Run {
+    /// The seats between two lines across the area.
+    fn between(&self, left: i64, right: i64) -> Option<Self> {
+        if self.left >= right || self.left + 2 * self.len as i64 <= left {
+            return None;
+        }
+        let inside = |&seat: &usize| {
+            let at = self.left + 2 * seat as i64;
+            at >= left && at + 2 <= right
+        };
+        let first = (0..self.len).find(inside)?;
+        let len = (first..self.len).filter(inside).count();
+        let (a, r, s) = self.first;
+        Some(Self { order: self.order, first: (a, r, s + first), len, left: self.left + 2 * first as i64 })
+    }
+}
+
+/// A group of a party, in the order in which groups are compared: area and row, the larger first, the order rule.
+type Group = ((usize, usize), std::cmp::Reverse<usize>, (usize, usize), Place);
 
 struct Look<'a> {
     show: &'a Naive,
@@ -187,54 +216,188 @@ impl Look<'_> {
             return self.seat_area(area);
         }
         let area = self.whose_turn(&level, |area| self.enough(&[area])).unwrap();
-        scatter.then(|| self.by_kind(|look, count| look.fewest_groups(area, count)))
+        scatter.then(|| self.scattered_in(area))
     }
 
     fn scattered(&self) -> Vec<Place> {
+        let all: Vec<usize> = self.levels().into_iter().flatten().collect();
+        let needs = self.wish.kinds().len() > 1;
+        let groups = |areas: &[usize]| self.fewest(areas, self.wish.count).map(|(groups, _)| groups);
+        let can = |area: usize| self.enough(&[area]) && (needs || groups(&[area]) == groups(&all));
         for level in self.levels() {
-            if let Some(area) = self.whose_turn(&level, |area| self.enough(&[area])) {
-                return self.by_kind(|look, count| look.fewest_groups(area, count));
+            if let Some(area) = self.whose_turn(&level, can) {
+                return self.scattered_in(area);
             }
         }
         self.by_kind(Look::over_areas)
     }
 
     fn over_areas(&self, count: usize) -> Vec<Place> {
-        let mut seats = Vec::new();
-        for area in self.levels().into_iter().flatten() {
-            let missing = count - seats.len();
-            let free = self.free_in(area);
-            seats.extend(self.fewest_groups(area, missing.min(free)));
-        }
-        seats
+        let all: Vec<usize> = self.levels().into_iter().flatten().collect();
+        let (groups, least) = self.fewest(&all, count).unwrap();
+        let runs: Vec<Run> =
+            all.iter().enumerate().flat_map(|(order, &area)| self.runs(order, area)).collect();
+        self.seats_of(&self.best_groups(&runs, count, groups, least).unwrap())
     }
 
-    fn fewest_groups(&self, area: usize, count: usize) -> Vec<Place> {
+    fn scattered_in(&self, area: usize) -> Vec<Place> {
         if self.show.areas[area].standing {
-            return self.first_places(area, count);
+            return self.by_kind(|look, count| look.first_places(area, count));
         }
-        let mut runs: Vec<(Place, usize)> = Vec::new();
+        if self.wish.count <= 10 {
+            return self.near(area);
+        }
+        self.by_kind(|look, count| {
+            let (groups, least) = look.fewest(&[area], count).unwrap();
+            look.seats_of(&look.best_groups(&look.runs(0, area), count, groups, least).unwrap())
+        })
+    }
+
+    /// The free runs of an area; the places of a standing area are one run.
+    fn runs(&self, order: usize, area: usize) -> Vec<Run> {
+        if self.show.areas[area].standing {
+            let len = self.free_in(area);
+            return if len > 0 { vec![Run { order, first: (area, 0, 0), len, left: 0 }] } else { vec![] };
+        }
+        let mut runs = Vec::new();
         for (r, row) in self.show.areas[area].rows.iter().enumerate() {
             let mut s = 0;
             while s < row.len() {
-                let n =
+                let len =
                     (1..=row.len() - s).take_while(|&n| self.is_window((area, r, s), n)).last().unwrap_or(0);
-                if n > 0 {
-                    runs.push(((area, r, s), n));
+                if len > 0 {
+                    let left = 2 * s as i64 + self.across(area, r);
+                    runs.push(Run { order, first: (area, r, s), len, left });
                 }
-                s += n.max(1);
+                s += len.max(1);
             }
         }
-        runs.sort_by_key(|&(run, n)| (std::cmp::Reverse(n), run.1, self.key(run, n)));
-        let mut seats = Vec::new();
-        for ((a, r, s), n) in runs {
-            let size = n.min(count - seats.len());
-            if size > 0 {
-                let best = (s..=s + n - size).map(|s| (a, r, s)).min_by_key(|&w| self.key(w, size)).unwrap();
-                seats.extend((best.2..best.2 + size).map(|p| (a, r, p)));
+        runs
+    }
+
+    /// Where a row begins, in half positions: rows of one rank stand side by side.
+    fn across(&self, area: usize, row: usize) -> i64 {
+        let Area { rows, ranks, rule, .. } = &self.show.areas[area];
+        let beside: Vec<usize> = (0..rows.len()).filter(|&other| ranks[other] == ranks[row]).collect();
+        let width: usize = beside.iter().map(|&other| rows[other].len()).sum();
+        let before: usize = beside.iter().filter(|&&other| other < row).map(|&other| rows[other].len()).sum();
+        match rule {
+            Rule::Ltr => 2 * before as i64,
+            Rule::Rtl => 2 * before as i64 - 2 * width as i64,
+            Rule::Center => 2 * before as i64 - width as i64,
+        }
+    }
+
+    /// The fewest groups for so many seats, and the most that the smallest of them can have.
+    fn fewest(&self, areas: &[usize], count: usize) -> Option<(usize, usize)> {
+        let runs = areas.iter().flat_map(|&area| self.runs(0, area));
+        let mut lengths: Vec<usize> = runs.map(|run| run.len).collect();
+        lengths.sort_by_key(|&len| std::cmp::Reverse(len));
+        let groups = (1..=lengths.len()).find(|&groups| lengths[..groups].iter().sum::<usize>() >= count)?;
+        Some((groups, lengths[groups - 1].min(count / groups)))
+    }
+
+    /// The best groups of at least so many seats: compared one by one, by area, row, size and order rule.
+    fn best_groups(&self, runs: &[Run], count: usize, groups: usize, least: usize) -> Option<Vec<Group>> {
+        if groups == 0 {
+            return (count == 0).then(Vec::new);
+        }
+        let mut lengths: Vec<usize> = runs.iter().map(|run| run.len).filter(|&len| len >= least).collect();
+        lengths.sort_by_key(|&len| std::cmp::Reverse(len));
+        if lengths.len() < groups || lengths[..groups].iter().sum::<usize>() < count || groups * least > count
+        {
+            return None;
+        }
+        let mut all: Vec<(Group, usize)> = Vec::new();
+        for (number, run) in runs.iter().enumerate() {
+            all.extend((least..=run.len.min(count)).map(|size| (self.best_part(run, size), number)));
+        }
+        all.sort();
+        all.into_iter().find_map(|(group, number)| {
+            let others = [&runs[..number], &runs[number + 1..]].concat();
+            let rest = self.best_groups(&others, count - group.1.0, groups - 1, least)?;
+            Some([vec![group], rest].concat())
+        })
+    }
+
+    fn best_part(&self, run: &Run, size: usize) -> Group {
+        let (a, r, s) = run.first;
+        let starts = (s..=s + run.len - size).map(|s| (self.key((a, r, s), size), s));
+        let (key, start) = starts.min().unwrap();
+        ((run.order, r), std::cmp::Reverse(size), key, (a, r, start))
+    }
+
+    fn seats_of(&self, groups: &[Group]) -> Vec<Place> {
+        let places = groups.iter().flat_map(|&(_, std::cmp::Reverse(size), _, (a, r, s))| {
+            match self.show.areas[a].standing {
+                true => self.first_places(a, size),
+                false => (s..s + size).map(|p| (a, r, p)).collect(),
+            }
+        });
+        places.collect()
+    }
+
+    /// The groups in the smallest part of an area: every part is looked at.
+    fn near(&self, area: usize) -> Vec<Place> {
+        let ranks = &self.show.areas[area].ranks;
+        let rank = |run: &Run| ranks[run.first.1];
+        let kinds = self.wish.kinds().into_iter().enumerate().filter(|&(_, count)| count > 0);
+        // The free runs of each kind, the seats wanted, the groups and the least size of one.
+        let kinds: Vec<(Vec<Run>, usize, usize, usize)> = kinds
+            .map(|(kind, count)| {
+                let look = Look { kind: Some(kind), ..*self };
+                let (groups, least) = look.fewest(&[area], count).unwrap();
+                (look.runs(0, area), count, groups, least)
+            })
+            .collect();
+        let ranks_of_runs: BTreeSet<i32> = kinds.iter().flat_map(|kind| kind.0.iter().map(rank)).collect();
+        let mut found: Vec<(i64, Vec<Group>)> = Vec::new();
+        for &from in &ranks_of_runs {
+            for &to in ranks_of_runs.range(from..) {
+                let inside = |run: &&Run| (from..=to).contains(&rank(run));
+                let rows = kinds.iter().flat_map(|kind| kind.0.iter().filter(inside));
+                let places: BTreeSet<i64> =
+                    rows.flat_map(|run| (0..run.len as i64).map(|seat| run.left + 2 * seat)).collect();
+                for &left in &places {
+                    for right in places.range(left..).map(|place| place + 2) {
+                        let size = right - left + 4 * i64::from(to - from);
+                        if found.iter().any(|(smaller, _)| *smaller < size) {
+                            break;
+                        }
+                        let groups = kinds.iter().map(|(runs, count, groups, least)| {
+                            let part = runs.iter().filter(inside).filter_map(|run| run.between(left, right));
+                            self.best_groups(&part.collect::<Vec<_>>(), *count, *groups, *least)
+                        });
+                        if let Some(groups) = groups.collect::<Option<Vec<_>>>() {
+                            let mut groups = groups.concat();
+                            groups.sort();
+                            found.push((size, groups));
+                            break;
+                        }
+                    }
+                }
             }
         }
-        seats
+        if let [(runs, count, 2, least @ ..=2)] = &kinds[..]
+            && *count > 2
+        {
+            let mut behind: Vec<(i64, Vec<Group>)> = Vec::new();
+            for run in runs.iter().filter(|run| run.len == count - 1) {
+                let right = run.left + 2 * run.len as i64;
+                let others = runs.iter().filter(|other| rank(other).abs_diff(rank(run)) == 1);
+                for alone in others.filter_map(|other| other.between(run.left, right)) {
+                    let mut pair = vec![self.best_part(run, count - 1), self.best_part(&alone, 1)];
+                    pair.sort();
+                    behind.push((2 * (*count as i64 - 1) + 4, pair));
+                }
+            }
+            // Nobody is alone then.
+            if *least == 1 && !behind.is_empty() {
+                found.clear();
+            }
+            found.extend(behind);
+        }
+        self.seats_of(&found.into_iter().min().unwrap().1)
     }
 
     /// The first places of a standing area.

@@ -2,6 +2,7 @@
 
 mod alter;
 mod block;
+mod near;
 pub(super) mod orphans;
 mod party;
 mod rows;

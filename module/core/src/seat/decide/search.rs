@@ -1,5 +1,6 @@
 //! Best seating: chooses the seats of a hold (steps 4 to 9 of "Best seating, exactly" in docs/seats.md).
 
+use super::near::{NEAR, groups_near};
 use super::rows::{Rows, RunNeed};
 use crate::invariant;
 use crate::seat::bits;
@@ -109,11 +110,20 @@ impl<'a> Search<'a> {
         Some(self.scattered_in(area))
     }
 
-    /// Step 5: in one area if one has enough seats, otherwise over several.
+    /// Step 9: in one area, if one seats the party in as few groups as all areas together; otherwise over several.
     fn scattered(&self, candidates: &[u32]) -> Seats {
-        let mut levels = self.rows.levels(candidates);
-        let one = levels.find_map(|level| self.whose_turn(level, |area| self.has_enough(area)));
-        one.map_or_else(|| self.scattered_over(candidates), |area| self.scattered_in(area))
+        let split = if self.parts.is_empty() { self.rows.split(candidates, self.count) } else { None };
+        let fewest = split.as_ref().map(|split| split.longest.len());
+        let can = |area: &[u32]| {
+            let own = || self.rows.split(area, self.count).map(|split| split.longest.len());
+            self.has_enough(area) && (fewest.is_none() || own() == fewest)
+        };
+        let one = self.rows.levels(candidates).find_map(|level| self.whose_turn(level, can));
+        match (one, split) {
+            (Some(area), _) => self.scattered_in(area),
+            (None, Some(split)) => self.rows.in_order(candidates, split),
+            (None, None) => self.scattered_over(candidates),
+        }
     }
 
     /// Step 4: among the areas of a level that can serve the request, the one served longest ago.
@@ -199,12 +209,20 @@ impl<'a> Search<'a> {
 
     /// The seats of each kind in as few groups as possible, all in one area.
     fn scattered_in(&self, area: &[u32]) -> Seats {
-        self.of_each_kind(|rows, count| rows.fewest_groups(area, count))
+        let near = if self.count <= NEAR && !self.rows.is_standing(area) {
+            groups_near(&self.kinds(), area)
+        } else {
+            None
+        };
+        match near {
+            Some(groups) => groups.into_iter().flat_map(|group| self.rows.seats_of_group(group)).collect(),
+            None => self.scattered_over(area),
+        }
     }
 
     /// The same, over several areas.
     fn scattered_over(&self, candidates: &[u32]) -> Seats {
-        self.of_each_kind(|rows, count| rows.over_areas(candidates, count))
+        self.of_each_kind(|rows, count| rows.fewest_groups(candidates, count))
     }
 
     /// The first seats of each kind.
@@ -212,12 +230,17 @@ impl<'a> Search<'a> {
         self.of_each_kind(|rows, count| rows.in_seat_order(candidates, count))
     }
 
-    /// The seats that are found for each kind; for a request without needs there is one kind.
-    fn of_each_kind(&self, seats: impl Fn(&Rows<'a>, usize) -> Seats) -> Seats {
+    /// How many seats of each kind the request takes, and the rows with these; a request without needs has one kind.
+    fn kinds(&self) -> Vec<(usize, &Rows<'a>)> {
         if self.parts.is_empty() {
-            return seats(&self.rows, self.count);
+            return vec![(self.count, &self.rows)];
         }
-        let wanted = self.parts.iter().filter(|(count, _)| *count > 0);
-        wanted.flat_map(|(count, rows)| seats(rows, *count)).collect()
+        let parts = self.parts.iter().map(|(count, rows)| (*count, rows));
+        parts.filter(|(count, _)| *count > 0).collect()
+    }
+
+    /// The seats that are found for each kind.
+    fn of_each_kind(&self, seats: impl Fn(&Rows<'a>, usize) -> Seats) -> Seats {
+        self.kinds().into_iter().flat_map(|(count, rows)| seats(rows, count)).collect()
     }
 }

@@ -1,0 +1,265 @@
+//! Groups of a party that splits, near each other: in the smallest part of an area.
+//!
+//! The size of a part is its width in positions, and twice its depth in rows (by rank): a row is about as deep as two seats
+//! are wide. Rows of one rank lie side by side in the order of the plan. Rows begin at one side of the area (`ltr`, `rtl`),
+//! or have their middles behind each other (`center`).
+
+use super::rows::{Rows, RunNeed};
+use super::scatter::{Group, Split};
+use crate::seat::plan::Rule;
+use crate::seat::venue::Row;
+use std::borrow::Cow;
+
+/// The largest party whose groups are looked for near each other.
+pub(super) const NEAR: usize = 10;
+
+/// How many rows with suitable runs are examined, the best first: so the time does not depend on the size of the area.
+const ROWS_EXAMINED: usize = 32;
+
+/// The width of a position: two halves, because the middle of a row may lie between two positions.
+const POSITION: i64 = 2;
+
+/// How much deeper a part is with each row more.
+const ROW: i64 = 2 * POSITION;
+
+/// A free run: a place for a group.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Run {
+    pub(super) row: Row,
+    rank: i32,
+    pub(super) start: usize,
+    pub(super) len: usize,
+    /// Where the run begins across the area, in halves of positions.
+    left: i64,
+}
+
+impl Run {
+    /// A run in a row whose first position is at `across`.
+    pub(super) fn new(row: Row, rank: i32, across: i64, start: usize, len: usize) -> Self {
+        Self { row, rank, start, len, left: across + start as i64 * POSITION }
+    }
+
+    fn right(&self) -> i64 {
+        self.left + self.len as i64 * POSITION
+    }
+
+    /// The part of the run between two lines across the area.
+    fn between(&self, left: i64, right: i64) -> Self {
+        let skipped = ((left - self.left).max(0) + POSITION - 1) / POSITION;
+        let begin = self.left + skipped * POSITION;
+        let len = (right.min(self.right()) - begin).max(0) / POSITION;
+        Self { start: self.start + skipped as usize, len: len as usize, left: begin, ..*self }
+    }
+}
+
+/// The size of a part of the area, and the groups in it.
+type Part = (i64, Vec<Group>);
+
+/// The seats of one kind that a party wants: the free runs by row, and how these seats split.
+struct OfKind<'a> {
+    runs: Cow<'a, [Run]>,
+    split: &'a Split,
+}
+
+/// The groups of a party in the smallest part of an area; among equal parts the best rows and places. A party with needs
+/// has several kinds of seats: so many seats in these rows. `None` if the party cannot be seated in the rows that are
+/// examined. O(R S log S) with R rows examined and S positions of a row, mostly less.
+pub(super) fn groups_near(kinds: &[(usize, &Rows<'_>)], area: &[u32]) -> Option<Vec<Group>> {
+    let splits: Option<Vec<Split>> = kinds.iter().map(|(count, rows)| rows.split(area, *count)).collect();
+    let (splits, (_, rows)) = (splits?, kinds.first()?);
+    let of_kind = |(split, (_, rows)): (_, &(usize, &Rows<'_>))| {
+        let split: &Split = split;
+        OfKind { runs: rows.runs_in(area, split.least).into(), split }
+    };
+    let wanted: Vec<OfKind<'_>> = splits.iter().zip(kinds).map(of_kind).collect();
+    let apart = rows.smallest_part(&wanted, smallest_possible(&wanted, area));
+    let best = match &splits[..] {
+        [split] => match rows.one_behind(area, split, apart.as_ref()) {
+            Some(behind) if split.least == 1 => Some(behind),
+            behind => behind.into_iter().chain(apart).min(),
+        },
+        _ => apart,
+    };
+    best.map(|(_, groups)| groups)
+}
+
+impl Rows<'_> {
+    /// The runs of at least `least` seats in the first rows of an area that have any.
+    fn runs_in(&self, area: &[u32], least: usize) -> Vec<Run> {
+        let rows = self.walk(area, RunNeed::Run(least)).take(ROWS_EXAMINED);
+        rows.flat_map(|(row, places)| self.runs_of(row, &places, least)).collect()
+    }
+
+    /// Where the first position of a row is across its area.
+    pub(super) fn across(&self, row: Row) -> i64 {
+        let venue = &self.show.venue;
+        let (rows, rank) = (venue.area(venue.area_of(row)).rows.clone(), venue.rank(row));
+        let width = |row: Row| i64::from(venue.layout(row).len) * POSITION;
+        let beside = |row: &Row| venue.rank(*row) == rank;
+        let before: i64 = (rows.start..row).rev().take_while(beside).map(width).sum();
+        let from_row_on = || (row..rows.end).take_while(beside).map(width).sum::<i64>();
+        match self.shape(row).1 {
+            Rule::Ltr => before,
+            Rule::Rtl => -from_row_on(),
+            Rule::Center => before - (before + from_row_on()) / 2,
+        }
+    }
+
+    /// All but one in one group, and the last directly behind or before them, who is not alone there. `None` if the party
+    /// need not sit so, or lies in a smaller part otherwise.
+    fn one_behind(&self, area: &[u32], split: &Split, apart: Option<&Part>) -> Option<Part> {
+        let together = split.count.saturating_sub(1);
+        let size = together as i64 * POSITION + ROW;
+        let is_pair_apart = split.least == 2 && apart.is_some_and(|(smaller, _)| *smaller < size);
+        if split.longest.len() != 2 || together < 2 || split.least > 2 || is_pair_apart {
+            return None;
+        }
+        let runs = OfKind { runs: self.runs_in(area, 1).into(), split };
+        let pairs = runs.runs.iter().filter(|run| run.len == together).filter_map(|run| {
+            let near = runs.of_ranks(run.rank.saturating_sub(1), run.rank.saturating_add(1));
+            let behind = near.runs.iter().filter(|other| other.rank != run.rank);
+            let others = behind.map(|other| other.between(run.left, run.right()));
+            let alone = others.filter(|other| other.len > 0).map(|other| self.best_part(&other, 1)).min()?;
+            let mut groups = vec![self.best_part(run, together), alone];
+            groups.sort_unstable();
+            Some((size, groups))
+        });
+        pairs.min()
+    }
+
+    /// The smallest part of the area in which the party is seated; none is smaller than `smallest`.
+    fn smallest_part(&self, wanted: &[OfKind<'_>], smallest: i64) -> Option<Part> {
+        let mut ranks: Vec<i32> =
+            wanted.iter().flat_map(|kind| kind.runs.iter().map(|run| run.rank)).collect();
+        ranks.sort_unstable();
+        ranks.dedup();
+        let mut best: Option<Part> = None;
+        for (at, &front) in ranks.iter().enumerate() {
+            // A part with worse rows must be smaller.
+            let largest = best.as_ref().map_or(i64::MAX, |(size, _)| size - 1);
+            if largest < smallest {
+                break;
+            }
+            let mut best_of_front: Option<Part> = None;
+            for &back in ranks.iter().skip(at) {
+                let depth = (i64::from(back) - i64::from(front)) * ROW;
+                let widest = best_of_front.as_ref().map_or(largest, |(size, _)| *size) - depth;
+                if widest < POSITION {
+                    break;
+                }
+                let rows: Vec<OfKind<'_>> = wanted.iter().map(|kind| kind.of_ranks(front, back)).collect();
+                let found = self.narrowest(&rows, widest);
+                let found = found.map(|(width, groups)| (width + depth, groups));
+                best_of_front = best_of_front.into_iter().chain(found).min();
+            }
+            best = best_of_front.or(best);
+        }
+        best
+    }
+
+    /// The narrowest strip across these runs in which the party is seated, at most so wide: its width, and the groups.
+    fn narrowest(&self, wanted: &[OfKind<'_>], mut widest: i64) -> Option<Part> {
+        if !wanted.iter().all(|kind| kind.has_enough(kind.runs.iter().map(|run| run.len))) {
+            return None;
+        }
+        let party: usize = wanted.iter().map(|kind| kind.split.count).sum();
+        let runs = wanted.iter().flat_map(|kind| kind.runs.iter());
+        let mut seats: Vec<i64> =
+            runs.flat_map(|run| (0..run.len as i64).map(|seat| run.left + seat * POSITION)).collect();
+        seats.sort_unstable();
+        let mut best: Option<Part> = None;
+        let mut before = None;
+        for (at, &left) in seats.iter().enumerate() {
+            if before.replace(left) == Some(left) {
+                continue;
+            }
+            // A strip begins and ends with a seat.
+            let ends = seats.get(at..).unwrap_or_default();
+            let ends =
+                ends.get(..ends.partition_point(|&end| end + POSITION - left <= widest)).unwrap_or_default();
+            let seated = |end: i64| wanted.iter().all(|kind| kind.is_seated(left, end + POSITION));
+            if ends.len() < party || !ends.last().is_some_and(|&end| seated(end)) {
+                continue;
+            }
+            let Some(&end) = ends.get(ends.partition_point(|&end| !seated(end))) else { continue };
+            let right = end + POSITION;
+            widest = right - left;
+            let mut groups: Vec<Group> =
+                wanted.iter().flat_map(|kind| self.best_groups(kind, left, right)).collect();
+            groups.sort_unstable();
+            best = best.into_iter().chain([(widest, groups)]).min();
+        }
+        best
+    }
+
+    /// The best groups of a kind between two lines across the area, where it is seated.
+    fn best_groups(&self, kind: &OfKind<'_>, left: i64, right: i64) -> Vec<Group> {
+        let OfKind { runs, split } = kind;
+        let runs = runs.iter().map(|run| run.between(left, right));
+        let mut runs: Vec<Run> = runs.filter(|run| run.len >= split.least).collect();
+        let (mut missing, mut groups) = (split.count, Vec::new());
+        for others in (0..split.longest.len()).rev() {
+            let candidates = runs.iter().enumerate().filter_map(|(at, run)| {
+                let size = run.len.min(missing.saturating_sub(others * split.least));
+                let rest = runs.iter().enumerate().filter(|&(other, _)| other != at).map(|(_, run)| run.len);
+                let fits = size >= split.least && missing - size <= longest_of(rest, others, split.least)?;
+                fits.then(|| (self.best_part(run, size), at))
+            });
+            let Some((group, at)) = candidates.min() else { break };
+            runs.remove(at);
+            missing -= group.1.0;
+            groups.push(group);
+        }
+        groups
+    }
+}
+
+impl OfKind<'_> {
+    /// The runs in rows of these ranks.
+    fn of_ranks(&self, front: i32, back: i32) -> OfKind<'_> {
+        let begin = self.runs.partition_point(|run| run.rank < front);
+        let end = self.runs.partition_point(|run| run.rank <= back);
+        OfKind { runs: self.runs.get(begin..end).unwrap_or_default().into(), split: self.split }
+    }
+
+    /// Whether runs of these lengths have the seats, in as few groups.
+    fn has_enough(&self, lengths: impl Iterator<Item = usize>) -> bool {
+        let most = longest_of(lengths, self.split.longest.len(), self.split.least);
+        most.is_some_and(|seats| seats >= self.split.count)
+    }
+
+    /// Whether the parts of the runs between two lines across the area have the seats.
+    fn is_seated(&self, left: i64, right: i64) -> bool {
+        self.has_enough(self.runs.iter().map(|run| run.between(left, right).len))
+    }
+}
+
+/// The seats of so many of the longest runs, of which each counts for at most [`NEAR`]; `None` if fewer have at least
+/// `least`.
+fn longest_of(lengths: impl Iterator<Item = usize>, groups: usize, least: usize) -> Option<usize> {
+    let mut counts = [0; NEAR + 1];
+    for len in lengths.filter(|&len| len >= least) {
+        if let Some(count) = counts.get_mut(len.min(NEAR)) {
+            *count += 1;
+        }
+    }
+    let (mut missing, mut seats) = (groups, 0);
+    for (len, count) in counts.into_iter().enumerate().rev() {
+        let taken = missing.min(count);
+        missing -= taken;
+        seats += taken * len;
+    }
+    (missing == 0).then_some(seats)
+}
+
+/// No part of an area in which the party is seated is smaller. Groups of one tier and kind are a seat apart in a row.
+fn smallest_possible(wanted: &[OfKind<'_>], area: &[u32]) -> i64 {
+    let seats: usize = wanted.iter().map(|kind| kind.split.count).sum();
+    let groups: usize = wanted.iter().map(|kind| kind.split.longest.len()).sum();
+    let apart = if area.len() == 1 { groups + 1 - wanted.len() } else { 0 };
+    let sizes = (1..=groups).map(|rows| {
+        let width = (seats + apart.saturating_sub(rows)).div_ceil(rows);
+        width as i64 * POSITION + (rows as i64 - 1) * ROW
+    });
+    sizes.min().unwrap_or(0)
+}
