@@ -106,7 +106,7 @@ mod tests {
     use super::*;
     use crate::simulated::{self, Behaviour, Runners};
     use allot_coordination::in_process::InProcess;
-    use allot_coordination::in_process::line::{Line, Step, Steps};
+    use allot_simulation::line::{Line, Step, Steps};
 
     const SESSION: Duration = Duration::from_secs(2);
 

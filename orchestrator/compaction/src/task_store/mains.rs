@@ -108,7 +108,7 @@ mod tests {
     use super::*;
     use allot_coordination::Coordinator;
     use allot_coordination::in_process::InProcess;
-    use allot_coordination::in_process::line::{Line, Step, Steps};
+    use allot_simulation::line::{Line, Step, Steps};
 
     /// Counts the requests to the tree.
     #[derive(Default)]

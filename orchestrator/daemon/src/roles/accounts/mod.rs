@@ -19,11 +19,7 @@ mod periodic_tasks;
 mod protocol;
 mod reconcile;
 #[cfg(test)]
-mod reconcile_fixtures;
-#[cfg(test)]
-mod reconcile_simulation;
-#[cfg(test)]
-mod reconcile_tests;
+mod tests;
 mod tree_audit;
 mod tree_writer;
 mod watch_events;
