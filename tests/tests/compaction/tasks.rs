@@ -27,7 +27,7 @@ fn twelve_databases_shrink_in_two_rounds_on_three_units() {
     let id = cluster.run(&submitted).ok().out.trim().to_owned();
     // The table is taken until this one is over.
     let refused = cluster.run(&["submit", "shop", "public", "orders"]).ended(4);
-    assert!(refused.err.contains(&id) && refused.err.contains("is not over"), "{}", refused.err);
+    assert!(refused.err.contains(&id) && refused.err.contains("has not ended"), "{}", refused.err);
     let task = cluster.end(&id);
     assert_eq!((&task["CompactTaskState"], &task["round"]), (&"Done".into(), &2.into()), "{task}");
     assert_eq!((numbers(&task), &task["totals"]["successCount"]), ([12, 0, 0], &12.into()), "{task}");
@@ -326,7 +326,7 @@ fn failed_and_late_subtasks_are_counted_and_waiting_commands_told() {
     let waited = cluster.run(&twice).ok();
     assert!(waited.err.contains("1 succeeded, 0 failed"), "{}", waited.err);
     let refused = cluster.run(&["submit", "d", "s", "t", "--repeat", "2", "--every", "500ms"]).ended(2);
-    assert!(refused.err.contains("--every is a second at least"), "{}", refused.err);
+    assert!(refused.err.contains("`every` is a second at least"), "{}", refused.err);
 }
 
 #[test]
@@ -346,7 +346,7 @@ fn one_of_many_concurrent_submissions_for_a_table_is_accepted() {
             heard.push(String::from_utf8(output.stdout).unwrap().trim().to_owned());
         } else {
             let said = String::from_utf8_lossy(&output.stderr).into_owned();
-            assert!(output.status.code() == Some(4) && said.contains("is not over"), "{said}");
+            assert!(output.status.code() == Some(4) && said.contains("has not ended"), "{said}");
             refused += 1;
         }
     }

@@ -203,10 +203,10 @@ fn options_of_an_unfinished_task_are_changed() {
     assert!(task()["window"].is_null() && task()["limit"] == 2, "{}", task());
 
     for (odd, why) in [
-        (json!({"id": id}), "give --priority"),
+        (json!({"id": id}), "give `priority`"),
         (json!({"id": id, "limit": 1_000_001}), "1000000"),
         (json!({"id": id, "window": "late"}), "22:00-06:00"),
-        (json!({"id": id, "time_zone": "Europe/Berlin"}), "--window"),
+        (json!({"id": id, "time_zone": "Europe/Berlin"}), "`window`"),
         (json!({"id": id, "timeout": "1500ms"}), "whole seconds"),
         (json!({"id": "--priority=9", "limit": 1}), "aaaaffff"),
     ] {
@@ -217,7 +217,7 @@ fn options_of_an_unfinished_task_are_changed() {
     assert!(unknown.status == 422 && unknown.body.contains("retrys"), "{}", unknown.body);
     let absent = json!({"id": "aaaaffff.16176931.56000000.0", "limit": 1});
     let absent = here.console.act("compaction/set", &absent);
-    assert!(absent.status == 409 && absent.body.contains("is not there"), "{}", absent.body);
+    assert!(absent.status == 409 && absent.body.contains("does not exist"), "{}", absent.body);
     assert_eq!((&task()["priority"], &task()["limit"]), (&json!(-4), &json!(2)));
 
     let browser = opened(&here.console, "/compaction");

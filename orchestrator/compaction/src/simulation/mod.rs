@@ -225,8 +225,7 @@ async fn submit(store: &TaskStore, random: &mut StdRng) -> Vec<TaskId> {
         let task = MainTask {
             named: (0..PARTITIONS).map(|n| format!("t{number}/p{n:02}")).collect(),
             retries: if number == 0 { [0, 1, MANY][random.random_range(0..3)] } else { MANY },
-            repeat_flag: number == 1,
-            repeat: RepeatInfo { repeat_count: 2, repeat_interval: 0 },
+            repeat: RepeatInfo { repeat_count: 1 + number, repeat_interval: 0 },
             limit: if number == 1 { AT_ONCE as u32 } else { 0 },
             retry: RetryInfo { limit: if number == 0 { 3 } else { 0 }, ..RetryInfo::default() },
             ..MainTask::new(id, table, manager, "default".to_owned())
@@ -255,7 +254,7 @@ async fn wrong(store: &TaskStore, id: TaskId, runners: &Runners) -> Result<Optio
         }
         return Ok(Some(format!("{id} does not end: {task:?}\nleft: {left:?}")));
     }
-    let (total, rounds) = (task.grand_total(), if task.repeat_flag { 2 } else { 1 });
+    let (total, rounds) = (task.grand_total(), task.repeat.repeat_count as usize);
     let ended = runners.record().ended;
     let runs = |name: &String| ended.get(name).copied().unwrap_or_default();
     let well = task.named.iter().filter(|name| runs(name) >= rounds).count();

@@ -282,11 +282,11 @@ impl TaskStore {
     pub async fn move_subtask(&self, id: TaskId, to: &str) -> Result<String, Fault> {
         for _ in 0..ATTEMPTS {
             let Some(mut main) = self.main(id.of_main()).await? else {
-                return Err(Fault::Refused(format!("task {} is not there", id.of_main())));
+                return Err(Fault::Refused(format!("task {} does not exist", id.of_main())));
             };
             let Some(sub) = self.find_sub(id).await? else {
                 return Err(Fault::Refused(format!(
-                    "subtask {id} is not there: it is over, or not assigned yet"
+                    "subtask {id} does not exist: it has ended, or is not assigned yet"
                 )));
             };
             if sub.task.state == SubState::Running {
@@ -298,7 +298,7 @@ impl TaskStore {
             let from = sub.task.worker.clone();
             match self.reassign_subtasks(&mut main, &[(sub, Some(to.to_owned()))]).await {
                 Err(Fault::Tree(Error::NoNode(path))) if path == self.paths.node(to) => {
-                    return Err(Fault::Busy(format!("unit {to} is not there")));
+                    return Err(Fault::Busy(format!("compaction node {to} is not present")));
                 }
                 Err(fault) if fault.retry() == Retry::Reread => {}
                 done => return done.map(|_| from),
