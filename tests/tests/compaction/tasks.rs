@@ -41,7 +41,7 @@ fn twelve_databases_shrink_in_two_rounds_on_three_units() {
         (0..3).map(|n| fs::read_dir(cluster.dir.path().join(format!("output{n}"))).unwrap().count());
     assert_eq!(outputs.sum::<usize>(), 24);
     let explained = cluster.run(&["explain", &id]).ok();
-    assert!(explained.out.contains("it is over, Done"), "{}", explained.out);
+    assert!(explained.out.contains("it has ended, Done"), "{}", explained.out);
     assert!(cluster.run(&["history"]).ok().out.contains(&id));
     for unit in &cluster.units {
         assert!(unit.terminate().success());
@@ -92,7 +92,7 @@ fn limits_priorities_windows_and_queues_say_what_begins() {
         cluster.run(&["explain", &low]).ok().out.contains(limited)
     });
     let refused = cluster.run(&["submit", "d", "s", "low"]).ended(4);
-    assert!(refused.err.contains(&low) && refused.err.contains("--queue"), "{}", refused.err);
+    assert!(refused.err.contains(&low) && refused.err.contains("`queue`"), "{}", refused.err);
     let queued = cluster.submit(&["d", "s", "low", "--queue", "--partition", "last"]);
     let waits = format!("it waits for task {low} on the same table");
     assert!(cluster.run(&["explain", &queued]).ok().out.contains(&waits));
@@ -237,7 +237,7 @@ fn a_task_is_paused_given_to_others_resumed_and_stopped() {
     let [well, failed, gone] = numbers(&task["task"]);
     assert_eq!((&task["task"]["CompactTaskState"], failed), (&"Cancel".into(), 0), "{task}");
     assert!(well >= 5 && gone > 0 && well + gone <= 60, "{task}");
-    assert!(cluster.run(&["resume", &id]).ended(3).err.contains("is over"));
+    assert!(cluster.run(&["resume", &id]).ended(3).err.contains("has ended"));
     assert!(cluster.zookeeper_names("/cluster.compact/Compaction_v2/Locks").is_empty());
 }
 
