@@ -6,7 +6,7 @@ mod failures;
 mod inboxes;
 mod mains;
 mod outcomes;
-mod queue;
+pub mod queue;
 mod subtasks;
 
 use std::fmt;
@@ -21,7 +21,6 @@ use super::task::{ChunkedList, MainTask, State, SubState, SubTask, read, write};
 use allot_coordination::random;
 use allot_coordination::{Error, Kind, Op, Retry, Retryable as _, Tree, Version};
 use allot_runtime::time::now_ms;
-pub use queue::last_of;
 
 /// Most bytes of a multi or of a chunk that Allot fills; ZooKeeper's limits are higher.
 const FILL: usize = 200 * 1024;
