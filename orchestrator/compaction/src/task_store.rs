@@ -70,6 +70,24 @@ fn create(path: String, data: Vec<u8>) -> Op {
     Op::Create { path, data, kind: Kind::Persistent }
 }
 
+/// The subtasks that these reads find. A subtask that cannot be read is skipped and logged.
+async fn read_subtasks<T>(
+    reads: Vec<impl Future<Output = Result<Option<T>, Fault>>>,
+) -> Result<Vec<T>, Fault> {
+    let mut reads = futures_util::stream::iter(reads).buffered(MAX_READS);
+    let mut found = Vec::new();
+    while let Some(read) = reads.next().await {
+        match read {
+            Ok(subtask) => found.extend(subtask),
+            Err(fault) if fault.retry() == Retry::Refused => {
+                tracing::warn!(%fault, "skipping a subtask that cannot be read");
+            }
+            Err(fault) => return Err(fault),
+        }
+    }
+    Ok(found)
+}
+
 /// Reads and changes the tasks in ZooKeeper.
 #[derive(Clone)]
 pub struct TaskStore {
@@ -161,18 +179,7 @@ impl TaskStore {
                 async move { store.sub(&worker, id).await }
             })
             .collect();
-        let mut reads = futures_util::stream::iter(reads).buffered(MAX_READS);
-        let mut found = Vec::new();
-        while let Some(read) = reads.next().await {
-            match read {
-                Ok(sub) => found.extend(sub),
-                Err(fault) if fault.retry() == Retry::Refused => {
-                    tracing::warn!(%fault, "skipping a subtask that cannot be read");
-                }
-                Err(fault) => return Err(fault),
-            }
-        }
-        Ok(found)
+        read_subtasks(reads).await
     }
 
     /// The ids of the subtasks in this worker's inbox: of one main task, or of all.

@@ -1,7 +1,7 @@
 //! The log of a task's failures: each failure of the current or last round, in chunks of bounded size below the task. The
 //! multi that counts a failure also writes it to the log.
 
-use futures_util::StreamExt as _;
+use futures_util::{StreamExt as _, TryStreamExt as _};
 
 use super::{Fault, Found, MAX_READS, TaskStore, create, delete};
 use crate::task::{Ended, Failure, MainTask, SubState, read, write};
@@ -27,12 +27,7 @@ impl TaskStore {
     /// logged.
     pub async fn failures(&self, main: &Found<MainTask>) -> Result<Vec<Failure>, Fault> {
         let reads = (0..main.task.failure_log.chunks).map(|number| self.failures_of_chunk(main, number));
-        let mut reads = futures_util::stream::iter(reads.collect::<Vec<_>>()).buffered(MAX_READS);
-        let mut all = Vec::new();
-        while let Some(chunk) = reads.next().await {
-            all.extend(chunk?);
-        }
-        Ok(all)
+        futures_util::stream::iter(reads.collect::<Vec<_>>()).buffered(MAX_READS).try_concat().await
     }
 
     /// The failures in one chunk of the log, whose chunks are numbered from 0. A chunk that cannot be read is empty, which

@@ -1,10 +1,8 @@
 //! The changes of a subtask from its start to its end. Each change is one multi that succeeds only if the subtask, or
 //! its main task, is still as it was read.
 
-use futures_util::StreamExt as _;
-
 use super::failures::{COUNT_RESERVE, size_in_log};
-use super::{ATTEMPTS, FILL, Fault, Found, MAX_READS, TaskStore, create, delete};
+use super::{ATTEMPTS, FILL, Fault, Found, TaskStore, create, delete, read_subtasks};
 use crate::counters::note_retries;
 use crate::ids::TaskId;
 use crate::paths;
@@ -33,18 +31,7 @@ impl TaskStore {
                 }
             })
             .collect();
-        let mut reads = futures_util::stream::iter(reads).buffered(MAX_READS);
-        let mut found = Vec::new();
-        while let Some(read) = reads.next().await {
-            match read {
-                Ok(id) => found.extend(id),
-                Err(fault) if fault.retry() == Retry::Refused => {
-                    tracing::warn!(%fault, "skipping a subtask that cannot be read");
-                }
-                Err(fault) => return Err(fault),
-            }
-        }
-        Ok(found)
+        read_subtasks(reads).await
     }
 
     /// Moves a subtask from waiting to running, and takes the partition's lock for this unit's session. The worker
