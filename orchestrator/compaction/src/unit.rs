@@ -17,7 +17,7 @@ use super::task_store::{Fault, TaskStore};
 use super::{manager, monitor, paths, worker};
 
 /// The name of this role in logs and health checks.
-const PART: &str = "compaction";
+const ROLE: &str = "compaction";
 
 /// The metric of the sessions that only watch tasks.
 pub(crate) const SESSIONS_GAUGE: &str = "allot_compaction_watch_sessions";
@@ -66,16 +66,16 @@ pub(crate) async fn run_unit(node_context: NodeContext) -> Result<()> {
     while !stop.is_requested() {
         let now = *presence.borrow_and_update();
         match now {
-            Presence::Present(_) => node_context.health.ready(PART),
+            Presence::Present(_) => node_context.health.ready(ROLE),
             Presence::Away => {
-                node_context.health.not_ready(PART, "not among the units: no session with ZooKeeper");
+                node_context.health.not_ready(ROLE, "not among the units: no session with ZooKeeper");
             }
             Presence::Taken => {
                 let why = format!(
                     "another unit is there as {}; each needs its own compaction.node",
                     node_context.name
                 );
-                node_context.health.not_ready(PART, why);
+                node_context.health.not_ready(ROLE, why);
             }
         }
         tokio::select! {

@@ -11,7 +11,7 @@ use super::{SESSION, UNIT, World};
 use crate::ids::TaskId;
 use crate::node_context::NodeContext;
 use crate::runner::{Launch, RunSignals};
-use crate::supervisor::{Report, Spec, Why};
+use crate::supervisor::{EndCause, Report, Spec};
 use crate::task::{MainTask, SubState};
 use crate::window::Window;
 use allot_runtime::time::now_ms;
@@ -87,7 +87,7 @@ impl Launch for Permitted {
         let permits = self.0.clone();
         async move {
             permits.acquire().await.unwrap().forget();
-            Ok(Report { why: Why::Itself, exit: Some(0), output: String::new(), result: None })
+            Ok(Report { why: EndCause::Itself, exit: Some(0), output: String::new(), result: None })
         }
         .boxed()
     }
