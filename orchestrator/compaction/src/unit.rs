@@ -1,4 +1,4 @@
-//! A compaction unit: joins the cluster, and runs worker, manager and monitor until the process shuts down.
+//! A compaction node: joins the cluster, and runs worker, manager and monitor until the process shuts down.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ const ROLE: &str = "compaction";
 /// The metric of the sessions that only watch tasks.
 pub(crate) const SESSIONS_GAUGE: &str = "allot_compaction_watch_sessions";
 
-/// Runs a compaction unit until the process shuts down.
+/// Runs a compaction node until the process shuts down.
 ///
 /// # Errors
 /// The settings name no unit.
@@ -68,11 +68,13 @@ pub(crate) async fn run_unit(node_context: NodeContext) -> Result<()> {
         match now {
             Presence::Present(_) => node_context.health.ready(ROLE),
             Presence::Away => {
-                node_context.health.not_ready(ROLE, "not among the units: no session with ZooKeeper");
+                node_context
+                    .health
+                    .not_ready(ROLE, "not among the compaction nodes: no session with ZooKeeper");
             }
             Presence::Taken => {
                 let why = format!(
-                    "another unit is there as {}; each needs its own compaction.node",
+                    "another compaction node is present as {}; each needs its own compaction.node",
                     node_context.name
                 );
                 node_context.health.not_ready(ROLE, why);

@@ -59,13 +59,13 @@ pub struct Submission {
     /// Compact so many partitions in a round at most, those with the highest scores; 0 for all [default: 0]
     #[arg(long, value_name = "COUNT")]
     pub budget: Option<u64>,
-    /// Time limit of each runner; whole seconds [default: compaction.timeout of the unit]
+    /// Time limit of each runner; whole seconds [default: compaction.timeout of the compaction node]
     #[arg(long, value_name = "DURATION")]
     pub timeout: Option<String>,
-    /// The unit that manages it [default: compaction.node, if a file names it; else by hashing]
+    /// The compaction node that manages it [default: compaction.node, if a file names it; else by hashing]
     #[arg(long, value_name = "NODE")]
     pub node: Option<String>,
-    /// Processing cluster [default: the unit's, or compaction.pc]
+    /// Processing cluster [default: that of the compaction node, or compaction.pc]
     #[arg(long)]
     pub pc: Option<String>,
     /// Times that a subtask starts again after its worker was lost [default: compaction.retries]
@@ -113,7 +113,7 @@ pub struct TaskChange {
     /// Time zone of the window, e.g. Europe/Berlin [default: this machine's]
     #[arg(long)]
     pub time_zone: Option<String>,
-    /// Time limit of each runner; whole seconds, 0s for compaction.timeout of the unit.
+    /// Time limit of each runner; whole seconds, 0s for compaction.timeout of the compaction node.
     #[arg(long, value_name = "DURATION")]
     pub timeout: Option<String>,
     /// Times that a subtask starts again after its worker was lost; for the subtasks of the next wave.

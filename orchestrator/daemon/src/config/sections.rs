@@ -22,7 +22,7 @@ pub enum Role {
     DataProxy,
     /// Runs conferences.
     MediaUnit,
-    /// A compaction unit.
+    /// A compaction node.
     Compaction,
     /// Assigns accounts to client systems; one process with this role leads.
     Accounts,
