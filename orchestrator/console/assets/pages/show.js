@@ -1,5 +1,5 @@
 // A show: the seat map, counts, holds, events, and what an operator does with seats.
-import { html, useCallback, useEffect, useMemo, useRef, useState } from "../lib/ui.js";
+import { html, useCallback, useEffect, useRef, useState } from "../lib/ui.js";
 import { command } from "../lib/api.js";
 import { choose } from "../lib/address.js";
 import { KeyChoice, Trouble } from "../lib/parts.js";
