@@ -30,7 +30,7 @@ pub(crate) enum Admission {
 
 /// The watch's last read of a main task.
 #[derive(Debug, Default, PartialEq)]
-enum Seen {
+enum KnownTask {
     #[default]
     Nothing,
     Task(Box<MainTask>),
@@ -55,7 +55,7 @@ impl Admission {
 
 /// Watches a main task. Dropping it ends the watch.
 pub(crate) struct AdmissionWatch {
-    main: watch::Receiver<Seen>,
+    main: watch::Receiver<KnownTask>,
     _lease: Lease,
     _following: Following,
 }
@@ -64,7 +64,7 @@ impl AdmissionWatch {
     /// Starts watching a main task; `changed` is notified of each change.
     pub(crate) fn follow(node_context: &NodeContext, id: TaskId, changed: Arc<Notify>) -> Self {
         let (lease, store) = node_context.lease(id);
-        let (sender, main) = watch::channel(Seen::default());
+        let (sender, main) = watch::channel(KnownTask::default());
         let read = move |_| {
             let store = store.clone();
             async move { read(&store, id).await }
@@ -82,9 +82,9 @@ impl AdmissionWatch {
     /// The admission at `now` (milliseconds since 1970); [`Admission::Wait`] until the task is read.
     pub(crate) fn admission(&self, now: u64) -> Admission {
         match &*self.main.borrow() {
-            Seen::Nothing => Admission::Wait,
-            Seen::Task(task) => Admission::of(task, now),
-            Seen::Gone => Admission::Cancel,
+            KnownTask::Nothing => Admission::Wait,
+            KnownTask::Task(task) => Admission::of(task, now),
+            KnownTask::Gone => Admission::Cancel,
         }
     }
 
@@ -96,31 +96,31 @@ impl AdmissionWatch {
 
 /// Follows whether a main task is being stopped.
 #[derive(Clone)]
-pub(crate) struct Stopped(watch::Receiver<Seen>);
+pub(crate) struct Stopped(watch::Receiver<KnownTask>);
 
 impl Stopped {
     /// Returns when the task is being stopped, has ended, or is no longer watched: its subtasks are not here any more.
     pub(crate) async fn wait(&self) {
-        let is_stopped = |seen: &Seen| match seen {
-            Seen::Nothing => false,
-            Seen::Task(task) => task.cancelling || task.state.is_over(),
-            Seen::Gone => true,
+        let is_stopped = |seen: &KnownTask| match seen {
+            KnownTask::Nothing => false,
+            KnownTask::Task(task) => task.cancelling || task.state.is_over(),
+            KnownTask::Gone => true,
         };
         let _ = self.0.clone().wait_for(is_stopped).await;
     }
 }
 
-async fn read(store: &TaskStore, id: TaskId) -> Result<(Seen, Changed), Fault> {
+async fn read(store: &TaskStore, id: TaskId) -> Result<(KnownTask, Changed), Fault> {
     match store.tree.watch(&store.paths.main(id)).await {
         Ok((_, changed)) => {
             let main = store.main(id).await?;
-            Ok((main.map_or(Seen::Nothing, |main| Seen::Task(Box::new(main.task))), changed))
+            Ok((main.map_or(KnownTask::Nothing, |main| KnownTask::Task(Box::new(main.task))), changed))
         }
         // A worker that sees subtasks of a task either sees the task, or the task was removed. Ids are never reused, so the
         // task will not come back.
         Err(Error::NoNode(_)) => {
             warn!(%id, "a task was removed before its subtasks; removing the subtasks");
-            Ok((Seen::Gone, Box::pin(std::future::pending())))
+            Ok((KnownTask::Gone, Box::pin(std::future::pending())))
         }
         Err(error) => Err(error.into()),
     }

@@ -123,7 +123,7 @@ struct Plan {
 }
 
 /// A task as its manager reads it.
-struct Seen {
+struct ManagedTask {
     main: Found<MainTask>,
     /// The names of the outcomes that are not counted yet; `None` if there are no outstanding subtasks, whose outcomes could
     /// arrive. So a task between two rounds needs one watch only.
@@ -132,7 +132,7 @@ struct Seen {
 
 /// Reads a task that this unit manages, and watches it, its outcomes and the task before it. `None` if this unit does not
 /// manage it, or if it has ended.
-async fn read(store: &TaskStore, id: TaskId, unit: &str) -> Result<(Option<Seen>, Changed), Fault> {
+async fn read(store: &TaskStore, id: TaskId, unit: &str) -> Result<(Option<ManagedTask>, Changed), Fault> {
     let none = || -> Changed { std::future::pending().boxed() };
     let dir = store.paths.main(id);
     let mut watches = match store.tree.watch(&dir).await {
@@ -159,7 +159,7 @@ async fn read(store: &TaskStore, id: TaskId, unit: &str) -> Result<(Option<Seen>
         finished = Some(names);
         watches.push(changed);
     }
-    Ok((Some(Seen { main, finished }), futures_util::future::select_all(watches).map(drop).boxed()))
+    Ok((Some(ManagedTask { main, finished }), futures_util::future::select_all(watches).map(drop).boxed()))
 }
 
 impl TaskManager {
@@ -203,7 +203,7 @@ impl TaskManager {
     async fn follow_once(&mut self) -> Result<bool, Fault> {
         let (store, id, unit) = (&self.store, self.id, &self.node_context.name);
         let Some(seen) = self.follower.read(|| read(store, id, unit)).await? else { return Ok(false) };
-        let Seen { mut main, finished } = seen;
+        let ManagedTask { mut main, finished } = seen;
         self.counted.update(&main.task);
         let is_watched = finished.is_some();
         match self.act(&mut main, &finished.unwrap_or_default()).await? {

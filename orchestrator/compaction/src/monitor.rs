@@ -42,7 +42,7 @@ struct Monitor {
 
 impl Candidate for Monitor {
     async fn lead(&mut self, leadership: Leadership) {
-        info!(term = leadership.term().0, "this unit is the monitor");
+        info!(term = leadership.term().0, "this compaction node is the monitor");
         metrics::gauge!("allot_compaction_monitor").set(1.0);
         let (node_context, units) = (self.node_context.clone(), self.units.clone());
         let mut shutdown = node_context.stop.clone();
@@ -150,7 +150,7 @@ impl MonitorSession {
         }
         // This comes last, since it only informs people.
         if let Err(fault) = Self::note_absence(&store, &units).await {
-            debug!(%fault, "cannot record since when units are away");
+            debug!(%fault, "cannot record since when compaction nodes are away");
         }
         Ok(due)
     }
@@ -211,7 +211,7 @@ impl MonitorSession {
         units: &Units,
     ) -> Result<(), Fault> {
         const BATCH: usize = 50;
-        let why = format!("no unit of {} was present at two consecutive checks", main.task.pc);
+        let why = format!("no compaction node of {} was present at two consecutive checks", main.task.pc);
         for name in store.children(&store.paths.assigned()).await? {
             let worker = super::paths::decode(&name);
             if units.away_since(&worker).is_none() {

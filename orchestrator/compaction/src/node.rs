@@ -57,7 +57,8 @@ impl Units {
                 Err(why) => {
                     warn!(
                         unit = name,
-                        why, "cannot read a unit's node; no unit is declared lost while this node exists"
+                        why,
+                        "cannot read the node of a compaction node; none is declared lost while this node exists"
                     );
                     whole = false;
                 }

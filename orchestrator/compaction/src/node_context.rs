@@ -1,4 +1,4 @@
-//! The context that worker, manager and monitor of a compaction unit share.
+//! The context that worker, manager and monitor of a compaction node share.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -154,7 +154,7 @@ pub(crate) async fn list(config: &Settings, task: &MainTask) -> Result<Vec<Strin
         (None, Some(program)) => run_program(program, &config.partitions, task).await?,
         (None, None) => {
             return Err(
-                "unit has neither compaction.partitions nor compaction.partitions-dir to list them by".into(),
+                "this compaction node has neither compaction.partitions nor compaction.partitions-dir to list them by".into(),
             );
         }
     };

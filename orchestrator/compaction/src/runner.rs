@@ -14,7 +14,7 @@ use tokio::time::{Instant, interval, sleep, timeout};
 
 use super::partitions;
 use super::settings::Settings;
-use super::supervisor::{self, Report, Spec, SupervisorCommand, SupervisorEvent, Why};
+use super::supervisor::{self, EndCause, Report, Spec, SupervisorCommand, SupervisorEvent};
 use super::task::SubTask;
 use allot_coordination::Coordinator;
 use allot_runtime::blocking;
@@ -129,7 +129,7 @@ impl Launch for SupervisedLaunch {
             // Storage that answers late must not use up the time for which the session was confirmed.
             match trust(&signals.coordinator) {
                 Some(until) => spec.trust = MonotonicTime::from_instant(until),
-                None => return Ok(Report::of(Why::NotStarted)),
+                None => return Ok(Report::of(EndCause::NotStarted)),
             }
             Runner::start(&spec, watchdog).await?.wait(signals).await
         }
@@ -230,7 +230,7 @@ impl Runner {
                     None => {
                         // Killed, for example. The runner dies with it: like the loss of a worker, not a failure.
                         self.end().await;
-                        return Ok(Report::of(Why::Abandoned));
+                        return Ok(Report::of(EndCause::Abandoned));
                     }
                     Some(line) => {
                         match serde_json::from_str(&line) {
@@ -247,9 +247,9 @@ impl Runner {
                                 // The report is the supervisor's last message, so the process may be killed.
                                 let _ = self.child.kill().await;
                                 permission.note(Instant::now());
-                                if permission.may_have_lapsed && report.why == Why::Itself && report.exit.is_none() {
+                                if permission.may_have_lapsed && report.why == EndCause::Itself && report.exit.is_none() {
                                     // The watchdog killed the runner before the supervisor did.
-                                    report.why = Why::CutOff;
+                                    report.why = EndCause::CutOff;
                                 }
                                 return Ok(report);
                             }
@@ -283,7 +283,7 @@ impl Runner {
                 if timeout(WRITE_TIMEOUT, control.write_all(format!("{line}\n").as_bytes())).await.is_err() {
                     self.end().await;
                     tracing::warn!("killed a supervisor that reads nothing, and its runner");
-                    return Ok(Report::of(Why::Abandoned));
+                    return Ok(Report::of(EndCause::Abandoned));
                 }
             }
         }
@@ -358,7 +358,7 @@ mod tests {
         let ((_stop, stop), (_lost, lost)) = (watch::channel(false), watch::channel(false));
         let signals = RunSignals { coordinator, stop, lost, heartbeat: Duration::from_millis(10) };
         let waited = timeout(Duration::from_secs(20), runner.wait(signals)).await;
-        assert_eq!(waited.expect("it ends").unwrap().why, Why::Abandoned);
+        assert_eq!(waited.expect("it ends").unwrap().why, EndCause::Abandoned);
         assert!(!program.wait().await.unwrap().success());
     }
 }

@@ -9,6 +9,8 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use allot_runtime::settings::{time_zone, zone_name};
+
 /// Number of fields of a cron expression.
 const FIELDS: usize = 5;
 /// No zone has ever put its clocks forward by more in a night.
@@ -23,9 +25,7 @@ const LONGEST_SKIP: SignedDuration = SignedDuration::from_hours(3);
 #[serde(try_from = "String", into = "String")]
 pub struct Schedule {
     expression: String,
-    /// The zone's IANA name, e.g. `Europe/Berlin`.
-    zone: String,
-    rules: TimeZone,
+    zone: TimeZone,
     /// In UTC if it names hours, and otherwise in the zone.
     crontab: Crontab,
     names_hours: bool,
@@ -43,13 +43,12 @@ impl Schedule {
             ));
         }
         let names_hours = !fields.get(1).is_some_and(|hours| hours.starts_with('*'));
-        let rules = TimeZone::get(zone)
-            .map_err(|_| format!("'{zone}' is no time zone; one looks like Europe/Berlin"))?;
+        let zone = time_zone(zone)?;
         let expression = fields.join(" ");
-        let of = if names_hours { "UTC" } else { zone };
+        let of = if names_hours { "UTC" } else { zone_name(&zone) };
         let crontab = cronexpr::parse_crontab(&format!("{expression} {of}"))
             .map_err(|error| format!("'{expression}' is no cron expression: {error}"))?;
-        Ok(Self { expression, zone: zone.to_owned(), rules, crontab, names_hours })
+        Ok(Self { expression, zone, crontab, names_hours })
     }
 
     /// The first time after `now_ms`, both in milliseconds since 1970; `None` if there is none within four years.
@@ -62,13 +61,13 @@ impl Schedule {
     /// The next time of an expression that names hours. The expression is evaluated on the clock's face, which has each time
     /// of a day once.
     fn next_named(&self, now: Timestamp) -> Option<Timestamp> {
-        let face = on_face(now.to_zoned(self.rules.clone()).datetime())?;
+        let face = on_face(now.to_zoned(self.zone.clone()).datetime())?;
         // A clock that was put forward shows a later time than some of those that it has skipped and that are still to
         // come.
         let mut face = face.checked_sub(LONGEST_SKIP).ok()?;
         loop {
             face = self.find(face)?;
-            let time = face.to_zoned(TimeZone::UTC).datetime().to_zoned(self.rules.clone()).ok()?.timestamp();
+            let time = face.to_zoned(TimeZone::UTC).datetime().to_zoned(self.zone.clone()).ok()?.timestamp();
             // A time that the clock repeats may already have been.
             if time > now {
                 return Some(time);
@@ -95,7 +94,7 @@ impl PartialEq for Schedule {
 
 impl fmt::Display for Schedule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.expression, self.zone)
+        write!(f, "{} {}", self.expression, zone_name(&self.zone))
     }
 }
 

@@ -1,4 +1,4 @@
-//! The settings of a compaction unit.
+//! The settings of a compaction node.
 
 use std::path::PathBuf;
 
@@ -7,15 +7,15 @@ use allot_runtime::settings::{Span, identity, path};
 use anyhow::{Result, ensure};
 
 section! {
-    /// The compaction unit.
+    /// The compaction node.
     Section "compaction" => Settings {
-        /// Name of the compaction unit, HOST_PORT; each unit needs its own
+        /// Name of the compaction node, HOST_PORT; each needs its own
         node: String = "compaction-node", "ALLOT_COMPACTION_NODE", example r#""xcloud24_9876""#;
-        /// Processing cluster of the unit. A task runs only on units of its own cluster
+        /// Processing cluster of the compaction node. A task runs only on nodes of its own cluster
         pc: String = "compaction-pc", "ALLOT_COMPACTION_PC", default "default";
-        /// Subtasks that the unit runs at once
+        /// Subtasks that the compaction node runs at once
         slots: u32 = "compaction-slots", "ALLOT_COMPACTION_SLOTS", default 2, in "1"..="10000";
-        /// Subtasks that run at once in the whole cluster, at most; the same for all units. 0 is no limit
+        /// Subtasks that run at once in the whole cluster, at most; the same for all compaction nodes. 0 is no limit
         limit: u32 = "compaction-limit", "ALLOT_COMPACTION_LIMIT", default 0, in "0"..="1000000";
         /// Program, and its arguments, that compacts a partition; examples/compaction has two
         #[arg(value_delimiter = ' ')]

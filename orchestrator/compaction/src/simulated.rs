@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use super::node_context::NodeContext;
 use super::runner::{self, Launch, RunSignals};
 use super::settings::Settings;
-use super::supervisor::{Report, Spec, Why};
+use super::supervisor::{EndCause, Report, Spec};
 use super::unit::{SESSIONS_GAUGE, run_unit};
 
 /// Runs a unit whose runners are simulated until the process shuts down. The future does not end the runners of a unit
@@ -106,12 +106,12 @@ impl Launch for Runners {
                 }
             };
             let why = tokio::select! {
-                () = sleep(Duration::from_millis(span)) => Why::Itself,
-                _ = stop.wait_for(|stop| *stop) => Why::Stopped,
-                _ = lost.wait_for(|lost| *lost) => Why::CutOff,
-                () = cut_off => Why::CutOff,
+                () = sleep(Duration::from_millis(span)) => EndCause::Itself,
+                _ = stop.wait_for(|stop| *stop) => EndCause::Stopped,
+                _ = lost.wait_for(|lost| *lost) => EndCause::CutOff,
+                () = cut_off => EndCause::CutOff,
             };
-            let exit = if why == Why::Itself {
+            let exit = if why == EndCause::Itself {
                 Some(runner.done())
             } else {
                 runner.end().await;

@@ -76,7 +76,7 @@ pub(crate) enum SupervisorEvent {
 /// The end of a runner.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Report {
-    pub(crate) why: Why,
+    pub(crate) why: EndCause,
     pub(crate) exit: Option<i32>,
     /// The last KiB of the runner's output.
     pub(crate) output: String,
@@ -87,7 +87,7 @@ pub(crate) struct Report {
 /// The cause of the end of a runner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Why {
+pub(crate) enum EndCause {
     /// The runner exited, or a foreign signal ended it.
     Itself,
     /// The runner's time limit passed.
@@ -104,7 +104,7 @@ pub(crate) enum Why {
 
 impl Report {
     /// The report on a runner that left nothing: it was killed with its supervisor, or was not started.
-    pub(crate) fn of(why: Why) -> Self {
+    pub(crate) fn of(why: EndCause) -> Self {
         Self { why, exit: None, output: String::new(), result: None }
     }
 }
@@ -140,7 +140,7 @@ fn send_event(event: &SupervisorEvent) {
 fn start_if_trusted(spec: &Spec) -> Result<SupervisedChild, SupervisorEvent> {
     if spec.trust.has_passed() {
         // This process was suspended meanwhile, and another unit may run the subtask by now.
-        let report = Report { why: Why::NotStarted, exit: None, output: String::new(), result: None };
+        let report = Report { why: EndCause::NotStarted, exit: None, output: String::new(), result: None };
         return Err(SupervisorEvent::Ended(report));
     }
     start(spec).map_err(|error| SupervisorEvent::Refused(format!("{error:#}")))
@@ -235,10 +235,10 @@ async fn wait_for_end(
     spec: &Spec,
     child: &mut SupervisedChild,
     control: &mut Lines<BufReader<pipe::Receiver>>,
-) -> (Why, Option<i32>) {
+) -> (EndCause, Option<i32>) {
     let time_up = Instant::now() + Duration::from_millis(spec.timeout);
     let mut trusted = spec.trust.to_instant();
-    let mut why = Why::Itself;
+    let mut why = EndCause::Itself;
     let mut attached = true;
     loop {
         let end = tokio::select! {
@@ -253,22 +253,22 @@ async fn wait_for_end(
                         trusted = until.to_instant();
                         continue;
                     }
-                    Some(Ok(SupervisorCommand::Stop)) => Why::Stopped,
+                    Some(Ok(SupervisorCommand::Stop)) => EndCause::Stopped,
                     Some(Err(_)) => continue,
                     None => {
                         attached = false;
-                        Why::Abandoned
+                        EndCause::Abandoned
                     }
                 }
             }
-            () = sleep_until(trusted), if why != Why::CutOff => Why::CutOff,
-            () = sleep_until(time_up), if why == Why::Itself => Why::Timeout,
+            () = sleep_until(trusted), if why != EndCause::CutOff => EndCause::CutOff,
+            () = sleep_until(time_up), if why == EndCause::Itself => EndCause::Timeout,
         };
-        if why == Why::Itself || matches!(end, Why::CutOff | Why::Abandoned) {
+        if why == EndCause::Itself || matches!(end, EndCause::CutOff | EndCause::Abandoned) {
             why = end;
         }
         // Another unit may soon start the subtask, so the runner is killed at once.
-        if matches!(end, Why::CutOff | Why::Abandoned) {
+        if matches!(end, EndCause::CutOff | EndCause::Abandoned) {
             child.group().kill();
         } else {
             child.terminate(Duration::from_millis(spec.stop_limit));
@@ -350,7 +350,7 @@ mod tests {
         supervised.has_begun().await;
         send_command(&mut supervised.control, SupervisorCommand::Stop).await;
         let report = supervised.report().await;
-        assert_eq!((report.why, report.exit), (Why::Stopped, Some(3)));
+        assert_eq!((report.why, report.exit), (EndCause::Stopped, Some(3)));
         assert!(report.output.ends_with("put away\n"), "{}", report.output);
     }
 
@@ -362,7 +362,7 @@ mod tests {
         let supervised = SupervisedScript::start("deaf", script, spec, &[]).await;
         supervised.has_begun().await;
         let report = supervised.report().await;
-        assert_eq!((report.why, report.exit, report.output.as_str()), (Why::Timeout, None, "deaf\n"));
+        assert_eq!((report.why, report.exit, report.output.as_str()), (EndCause::Timeout, None, "deaf\n"));
         assert!(began.elapsed() >= Duration::from_millis(5300), "{:?}", began.elapsed());
     }
 
@@ -372,20 +372,20 @@ mod tests {
         let told = [SupervisorCommand::Beat(over), SupervisorCommand::Beat(over)];
         let trust = Duration::from_secs(600);
         let supervised = SupervisedScript::start("beats", "sleep 60", spec(trust), &told).await;
-        assert_eq!(supervised.report().await.why, Why::CutOff);
+        assert_eq!(supervised.report().await.why, EndCause::CutOff);
         // A current heartbeat keeps the runner alive.
         let told = [SupervisorCommand::Beat(MonotonicTime::after(trust))];
         let script = "touch $begun; exec sleep 60";
         let mut supervised = SupervisedScript::start("trusted", script, spec(Duration::ZERO), &told).await;
         supervised.has_begun().await;
         send_command(&mut supervised.control, SupervisorCommand::Stop).await;
-        assert_eq!(supervised.report().await.why, Why::Stopped);
+        assert_eq!(supervised.report().await.why, EndCause::Stopped);
     }
 
     #[test]
     fn late_supervisor_starts_nothing() {
         match start_if_trusted(&spec(Duration::ZERO)) {
-            Err(SupervisorEvent::Ended(report)) => assert_eq!(report.why, Why::NotStarted),
+            Err(SupervisorEvent::Ended(report)) => assert_eq!(report.why, EndCause::NotStarted),
             other => panic!("{other:?}"),
         }
     }

@@ -15,9 +15,10 @@ mod round;
 mod subtask;
 
 /// The state of a main task.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum State {
     /// Submitted; nothing of it is assigned yet.
+    #[default]
     Init,
     /// The task has started.
     Assigned,
@@ -88,36 +89,20 @@ impl ResultInfo {
     }
 }
 
-/// Describes the stored list of a round's partitions.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Listing {
-    /// The prefix of the chunks' names. A replaced manager uses another prefix, so its leftover chunks are never
-    /// mistaken for these.
-    pub tag: String,
-    /// Number of chunks of the list.
-    pub chunks: u64,
-    /// Number of partitions in the list.
-    pub count: u64,
-}
-
-impl Listing {
-    /// The name of a chunk, from 0.
-    pub fn chunk(&self, number: u64) -> String {
-        format!("{}.{number:06}", self.tag)
-    }
-}
-
-/// The log of the failures of a round: chunks below the task, in which each failure is kept.
+/// A list that is stored in chunks of bounded size, each in a node below the task: the partitions of a round, or the
+/// failures of a round.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct FailureLog {
-    /// The prefix of the chunks' names: that of the list of partitions that ran. Chunks of other names are leftovers.
+pub struct ChunkedList {
+    /// The prefix of the chunks' names. A replaced manager uses another prefix, so its leftover chunks are never
+    /// mistaken for these. The failures of a round have the prefix of its partitions.
     pub tag: String,
     /// Number of chunks.
     pub chunks: u64,
+    /// Number of entries.
+    pub count: u64,
 }
 
-impl FailureLog {
+impl ChunkedList {
     /// The name of a chunk, from 0.
     pub fn chunk(&self, number: u64) -> String {
         format!("{}.{number:06}", self.tag)
@@ -157,8 +142,7 @@ pub struct Failure {
 }
 
 /// A main task. Times are milliseconds since 1970, 0 for never.
-#[allow(clippy::struct_excessive_bools, reason = "the names of the tree, which others read")]
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct MainTask {
     /// The task id, as text.
     #[serde(rename = "CompactTaskId")]
@@ -166,15 +150,11 @@ pub struct MainTask {
     /// The current state.
     #[serde(rename = "CompactTaskState")]
     pub state: State,
-    /// Whether the task has more than one round.
-    pub repeat_flag: bool,
-    /// Always false: this is a main task.
-    pub sub_task_flag: bool,
     /// The repetition of the task.
-    #[serde(rename = "RepeatInfo", default)]
+    #[serde(rename = "RepeatInfo")]
     pub repeat: RepeatInfo,
     /// The outcomes of the current or last round.
-    #[serde(rename = "ResultInfo", alias = "ResulttInfo", default)]
+    #[serde(rename = "ResultInfo")]
     pub result: ResultInfo,
     /// Database of the table.
     pub db_name: String,
@@ -182,9 +162,6 @@ pub struct MainTask {
     pub schema_name: String,
     /// Name of the table.
     pub table_name: String,
-    /// Always empty: only subtasks have a partition.
-    #[serde(default)]
-    pub partition_name: String,
     /// The unit that manages the task.
     pub manager: String,
     /// The processing cluster whose units do the work.
@@ -192,79 +169,58 @@ pub struct MainTask {
     /// Number of times that a subtask may start again after its worker was lost.
     pub retries: u32,
     /// The current or last round, from 1; 0 before the first.
-    #[serde(default)]
     pub round: u64,
     /// Start of the next round, in milliseconds since 1970; 0 if it is not known.
-    #[serde(default)]
     pub next_at: u64,
     /// Number of partitions of the round that have been assigned.
-    #[serde(default)]
     pub cursor: u64,
     /// The outcomes of all earlier rounds.
-    #[serde(default)]
     pub totals: ResultInfo,
     /// The sums of numbers that runners gave as their results, over all rounds.
-    #[serde(default)]
     pub sums: BTreeMap<String, f64>,
     /// Submission of the task, in milliseconds since 1970.
-    #[serde(default)]
     pub created: u64,
     /// Start of the task, in milliseconds since 1970; 0 before.
-    #[serde(default)]
     pub started: u64,
     /// End of the task, in milliseconds since 1970; 0 before.
-    #[serde(default)]
     pub finished: u64,
     /// Whether the task must be stopped.
-    #[serde(default)]
     pub cancelling: bool,
     /// The reason that the task was cancelled or cannot go on; empty otherwise.
-    #[serde(default)]
     pub error: String,
     /// The partitions of the current round; `None` between two rounds.
-    #[serde(default)]
-    pub listing: Option<Listing>,
+    pub listing: Option<ChunkedList>,
     /// The partitions that were named in the submission; empty if they are listed again for each round.
-    #[serde(default)]
     pub named: Vec<String>,
     /// Subtasks of tasks with a higher priority start first.
-    #[serde(default)]
     pub priority: i32,
     /// Whether the task is paused: no further subtask starts.
-    #[serde(default)]
     pub paused: bool,
     /// The daily window in which subtasks may start; `None` for any time.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub window: Option<Window>,
     /// The most subtasks of the task that run at once; 0 for any number.
-    #[serde(default)]
     pub limit: u32,
     /// Time limit of each runner, in seconds; 0 for that of the worker's settings.
-    #[serde(default)]
     pub timeout: u64,
     /// The times at which rounds begin; `None` if the interval alone decides.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub schedule: Option<Schedule>,
     /// Partitions with a lower score are left out; `None` for all partitions.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub min_score: Option<f64>,
     /// The most partitions of a round, those with the highest scores; 0 for all.
-    #[serde(default)]
     pub budget: u64,
     /// The id of a task on the same table that must end first.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
     /// Number of subtasks of all earlier rounds together.
-    #[serde(default)]
     pub first: u64,
     /// The last failures of its subtasks. The log has all of them.
-    #[serde(default)]
     pub failures: Vec<Failure>,
     /// The log of the failures of the current or last round.
-    #[serde(default)]
-    pub failure_log: FailureLog,
+    pub failure_log: ChunkedList,
     /// The repetition of failed partitions.
-    #[serde(default)]
     pub retry: RetryInfo,
 }
 
@@ -273,8 +229,6 @@ impl MainTask {
     pub fn subtask(&self, id: TaskId, partition: &str, worker: &str) -> SubTask {
         SubTask {
             id: id.to_string(),
-            state: SubState::Init,
-            sub_task_flag: true,
             db_name: self.db_name.clone(),
             schema_name: self.schema_name.clone(),
             table_name: self.table_name.clone(),
@@ -283,11 +237,7 @@ impl MainTask {
             worker: worker.to_owned(),
             round: self.round,
             retries: self.retries,
-            attempt: 0,
-            started: 0,
-            limit: 0,
-            file: String::new(),
-            permits: Vec::new(),
+            ..SubTask::default()
         }
     }
 
@@ -296,43 +246,15 @@ impl MainTask {
         let [db_name, schema_name, table_name] = table;
         Self {
             id: id.to_string(),
-            state: State::Init,
-            repeat_flag: false,
-            sub_task_flag: false,
             repeat: RepeatInfo { repeat_count: 1, repeat_interval: 0 },
-            result: ResultInfo::default(),
             db_name,
             schema_name,
             table_name,
-            partition_name: String::new(),
             manager,
             pc,
             retries: 1,
-            round: 0,
-            next_at: 0,
-            cursor: 0,
-            totals: ResultInfo::default(),
-            sums: BTreeMap::new(),
             created: allot_runtime::time::now_ms(),
-            started: 0,
-            finished: 0,
-            cancelling: false,
-            error: String::new(),
-            listing: None,
-            named: Vec::new(),
-            priority: 0,
-            paused: false,
-            window: None,
-            limit: 0,
-            timeout: 0,
-            schedule: None,
-            min_score: None,
-            budget: 0,
-            after: None,
-            first: 0,
-            failures: Vec::new(),
-            failure_log: FailureLog::default(),
-            retry: RetryInfo::default(),
+            ..Self::default()
         }
     }
 

@@ -1,10 +1,12 @@
 //! The tasks in ZooKeeper: reads them, and makes each change as one multi at the version that was read. A caller with
 //! an old version changes nothing.
 
+mod changes;
 mod failures;
 mod inboxes;
 mod mains;
-pub mod options;
+mod outcomes;
+pub mod queue;
 mod subtasks;
 
 use std::fmt;
@@ -15,7 +17,7 @@ use super::counters::note_change;
 pub use super::fault::Fault;
 use super::ids::TaskId;
 use super::paths::{self, Paths};
-use super::task::{Listing, MainTask, State, SubState, SubTask, read, write};
+use super::task::{ChunkedList, MainTask, State, SubState, SubTask, read, write};
 use allot_coordination::random;
 use allot_coordination::{Error, Kind, Op, Retry, Retryable as _, Tree, Version};
 use allot_runtime::time::now_ms;
@@ -68,11 +70,22 @@ fn create(path: String, data: Vec<u8>) -> Op {
     Op::Create { path, data, kind: Kind::Persistent }
 }
 
-/// The last unfinished task in the queue of a table: the one for which no other waits. The next task waits for it.
-pub fn last_of(mains: &[Found<MainTask>], table: [&str; 3]) -> Option<TaskId> {
-    let live = || mains.iter().filter(|main| !main.task.state.is_over() && main.task.table() == table);
-    let awaited = |id: &TaskId| live().any(|main| main.task.after == Some(id.to_string()));
-    live().map(|main| main.id).rev().find(|id| !awaited(id))
+/// The subtasks that these reads find. A subtask that cannot be read is skipped and logged.
+async fn read_subtasks<T>(
+    reads: Vec<impl Future<Output = Result<Option<T>, Fault>>>,
+) -> Result<Vec<T>, Fault> {
+    let mut reads = futures_util::stream::iter(reads).buffered(MAX_READS);
+    let mut found = Vec::new();
+    while let Some(read) = reads.next().await {
+        match read {
+            Ok(subtask) => found.extend(subtask),
+            Err(fault) if fault.retry() == Retry::Refused => {
+                tracing::warn!(%fault, "skipping a subtask that cannot be read");
+            }
+            Err(fault) => return Err(fault),
+        }
+    }
+    Ok(found)
 }
 
 /// Reads and changes the tasks in ZooKeeper.
@@ -166,18 +179,7 @@ impl TaskStore {
                 async move { store.sub(&worker, id).await }
             })
             .collect();
-        let mut reads = futures_util::stream::iter(reads).buffered(MAX_READS);
-        let mut found = Vec::new();
-        while let Some(read) = reads.next().await {
-            match read {
-                Ok(sub) => found.extend(sub),
-                Err(fault) if fault.retry() == Retry::Refused => {
-                    tracing::warn!(%fault, "skipping a subtask that cannot be read");
-                }
-                Err(fault) => return Err(fault),
-            }
-        }
-        Ok(found)
+        read_subtasks(reads).await
     }
 
     /// The ids of the subtasks in this worker's inbox: of one main task, or of all.
@@ -188,46 +190,6 @@ impl TaskStore {
             ids.filter(|id| !id.is_main() && of.is_none_or(|of| id.of_main() == of)).collect();
         ids.sort_unstable();
         Ok(ids)
-    }
-
-    /// Submits a task, with a notice to its manager, which must be present. Two submissions for one table cannot both
-    /// succeed at once, since each checks the version of the directory of all tasks.
-    /// With `queue` the task waits for the last unfinished task on its table; without, it is refused if there is one.
-    pub async fn submit(&self, id: TaskId, task: &MainTask, queue: bool) -> Result<(), Fault> {
-        let scheduler = self.paths.scheduler();
-        for _ in 0..ATTEMPTS {
-            let Some(node) = self.tree.get(&scheduler).await? else {
-                return Err(Fault::Busy(
-                    "no unit was ever here: start one, allotd run --roles compaction".into(),
-                ));
-            };
-            let mains = self.live_mains().await?;
-            let same = last_of(&mains, task.table());
-            let mut task = task.clone();
-            task.after = match same {
-                Some(same) if queue => Some(same.to_string()),
-                Some(same) => {
-                    let why = format!("task {same} on this table is not over; --queue waits for it");
-                    return Err(Fault::Busy(why));
-                }
-                None => None,
-            };
-            let at = self.paths.node(&task.manager);
-            let mut ops = vec![
-                Op::Set { path: scheduler.clone(), data: id.to_string().into_bytes(), version: node.version },
-                Op::Check { path: at.clone(), version: None },
-                create(self.paths.at(&task.manager, id), Vec::new()),
-            ];
-            ops.extend(self.creation(id, &task));
-            match self.tree.multi(ops).await {
-                Err(Error::BadVersion(_)) => {}
-                Err(Error::NoNode(path)) if path == at => {
-                    return Err(Fault::Busy(format!("unit {} is not there", task.manager)));
-                }
-                done => return Ok(done?),
-            }
-        }
-        Err(Fault::Busy(format!("lost {ATTEMPTS} races with other submissions; try again")))
     }
 
     /// The operations that create a main task.
@@ -267,9 +229,13 @@ impl TaskStore {
     }
 
     /// Writes a list of partitions that the task does not have yet.
-    async fn write_listing(&self, main: &Found<MainTask>, partitions: &[String]) -> Result<Listing, Fault> {
+    async fn write_listing(
+        &self,
+        main: &Found<MainTask>,
+        partitions: &[String],
+    ) -> Result<ChunkedList, Fault> {
         let tag = format!("{:08x}", random::any::<u32>());
-        let mut listing = Listing { tag, chunks: 0, count: partitions.len() as u64 };
+        let mut listing = ChunkedList { tag, chunks: 0, count: partitions.len() as u64 };
         let dir = self.paths.partitions(main.id);
         let mut rest = partitions;
         while !rest.is_empty() {

@@ -5,19 +5,13 @@ use serde_json::Value;
 use super::*;
 
 pub(crate) fn task(repeat: u64) -> MainTask {
-    serde_json::from_value(serde_json::json!({
-        "CompactTaskId": "aaaaffff.16176931.56000000.0", "CompactTaskState": "Init",
-        "repeat_flag": repeat != 1, "sub_task_flag": false,
-        "RepeatInfo": {"repeatCount": repeat, "repeatInterval": 60},
-        "ResulttInfo": {"successCount": 0, "failedCount": 0},
-        "db_name": "db", "schema_name": "s", "table_name": "t",
-        "manager": "a_1", "pc": "pc1", "retries": 1
-    }))
-    .unwrap()
+    let id = "aaaaffff.16176931.56000000.0".parse().unwrap();
+    let repeat = RepeatInfo { repeat_count: repeat, repeat_interval: 60 };
+    MainTask { repeat, ..MainTask::new(id, ["db", "s", "t"].map(str::to_owned), "a_1".into(), "pc1".into()) }
 }
 
-fn listing(count: u64) -> Listing {
-    Listing { tag: "x".into(), chunks: 1, count }
+fn listing(count: u64) -> ChunkedList {
+    ChunkedList { tag: "x".into(), chunks: 1, count }
 }
 
 #[test]
@@ -26,14 +20,11 @@ fn json_has_the_documented_field_names() {
     for name in [
         "CompactTaskId",
         "CompactTaskState",
-        "repeat_flag",
-        "sub_task_flag",
         "RepeatInfo",
         "ResultInfo",
         "db_name",
         "schema_name",
         "table_name",
-        "partition_name",
         "manager",
         "pc",
         "retries",

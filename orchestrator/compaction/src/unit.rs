@@ -1,4 +1,4 @@
-//! A compaction unit: joins the cluster, and runs worker, manager and monitor until the process shuts down.
+//! A compaction node: joins the cluster, and runs worker, manager and monitor until the process shuts down.
 
 use std::sync::Arc;
 
@@ -17,12 +17,12 @@ use super::task_store::{Fault, TaskStore};
 use super::{manager, monitor, paths, worker};
 
 /// The name of this role in logs and health checks.
-const PART: &str = "compaction";
+const ROLE: &str = "compaction";
 
 /// The metric of the sessions that only watch tasks.
 pub(crate) const SESSIONS_GAUGE: &str = "allot_compaction_watch_sessions";
 
-/// Runs a compaction unit until the process shuts down.
+/// Runs a compaction node until the process shuts down.
 ///
 /// # Errors
 /// The settings name no unit.
@@ -66,16 +66,18 @@ pub(crate) async fn run_unit(node_context: NodeContext) -> Result<()> {
     while !stop.is_requested() {
         let now = *presence.borrow_and_update();
         match now {
-            Presence::Present(_) => node_context.health.ready(PART),
+            Presence::Present(_) => node_context.health.ready(ROLE),
             Presence::Away => {
-                node_context.health.not_ready(PART, "not among the units: no session with ZooKeeper");
+                node_context
+                    .health
+                    .not_ready(ROLE, "not among the compaction nodes: no session with ZooKeeper");
             }
             Presence::Taken => {
                 let why = format!(
-                    "another unit is there as {}; each needs its own compaction.node",
+                    "another compaction node is present as {}; each needs its own compaction.node",
                     node_context.name
                 );
-                node_context.health.not_ready(PART, why);
+                node_context.health.not_ready(ROLE, why);
             }
         }
         tokio::select! {
@@ -106,7 +108,7 @@ mod tests {
     use super::*;
     use crate::simulated::{self, Behaviour, Runners};
     use allot_coordination::in_process::InProcess;
-    use allot_coordination::in_process::line::{Line, Step, Steps};
+    use allot_simulation::line::{Line, Step, Steps};
 
     const SESSION: Duration = Duration::from_secs(2);
 

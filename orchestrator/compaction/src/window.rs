@@ -9,15 +9,15 @@ use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan as _};
 use serde::{Deserialize, Serialize};
 
+use allot_runtime::settings::{time_zone, zone_name};
+
 /// A daily window from one time (included) to another (excluded); it spans midnight if the second is earlier.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Window {
     from: Time,
     to: Time,
-    /// The zone's IANA name, e.g. `Europe/Berlin`.
-    zone: String,
-    rules: TimeZone,
+    zone: TimeZone,
 }
 
 impl Window {
@@ -34,14 +34,12 @@ impl Window {
         if from == to {
             return Err(format!("the window '{text}' is empty; leave it out for the whole day"));
         }
-        let rules = TimeZone::get(zone)
-            .map_err(|_| format!("'{zone}' is no time zone; one looks like Europe/Berlin"))?;
-        Ok(Self { from, to, zone: zone.to_owned(), rules })
+        Ok(Self { from, to, zone: time_zone(zone)? })
     }
 
     /// Time for which the window stays closed after `now_ms` (milliseconds since 1970); `None` if the window is open.
     pub fn shut_for(&self, now_ms: u64) -> Option<Duration> {
-        let now = Timestamp::from_millisecond(i64::try_from(now_ms).ok()?).ok()?.to_zoned(self.rules.clone());
+        let now = Timestamp::from_millisecond(i64::try_from(now_ms).ok()?).ok()?.to_zoned(self.zone.clone());
         let time = now.time();
         let open = if self.from < self.to {
             self.from <= time && time < self.to
@@ -53,7 +51,7 @@ impl Window {
         }
         // If the clocks skip the opening time on that day, the window opens at the time they jump to.
         let day = if time < self.from { now.date() } else { now.date().checked_add(1.day()).ok()? };
-        let opens = day.to_datetime(self.from).to_zoned(self.rules.clone()).ok()?;
+        let opens = day.to_datetime(self.from).to_zoned(self.zone.clone()).ok()?;
         let left = opens.timestamp().as_millisecond() - now.timestamp().as_millisecond();
         Some(Duration::from_millis(u64::try_from(left).unwrap_or(0).max(1)))
     }
@@ -61,13 +59,13 @@ impl Window {
 
 /// The IANA name of this machine's time zone; UTC if it is unknown.
 pub fn own_zone() -> String {
-    TimeZone::system().iana_name().unwrap_or("UTC").to_owned()
+    zone_name(&TimeZone::system()).to_owned()
 }
 
 impl fmt::Display for Window {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let time = |time: Time| format!("{:02}:{:02}", time.hour(), time.minute());
-        write!(f, "{}-{} {}", time(self.from), time(self.to), self.zone)
+        write!(f, "{}-{} {}", time(self.from), time(self.to), zone_name(&self.zone))
     }
 }
 

@@ -43,6 +43,11 @@ impl Problem {
         Self::new(StatusCode::NOT_FOUND, "absent", message)
     }
 
+    /// The console's user of Redis may not send a command.
+    pub(crate) fn denied() -> Self {
+        Self::new(StatusCode::FORBIDDEN, "NOPERM", "the console's user of Redis may not send this command")
+    }
+
     /// The same problem, after these words.
     pub(crate) fn after(self, words: &str) -> Self {
         Self { message: format!("{words}: {}", self.message), ..self }

@@ -1,9 +1,11 @@
-//! What several pages share, so that each of them costs the server nothing of its own: the list of keys, plans, imports, and
-//! the event streams of an address.
+//! What several pages share, so that each of them costs the server nothing of its own: the list of keys, plans, moves,
+//! imports, and the event streams of an address.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::Value;
@@ -25,12 +27,47 @@ pub(crate) struct FoundKey {
     pub(crate) key: String,
 }
 
-/// The keys of the last scan, and when it began.
-pub(crate) type KeyList = tokio::sync::Mutex<Option<(Instant, Vec<FoundKey>)>>;
+/// Conferences of a plan with the same outcome.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub(crate) struct PlanTotal {
+    /// The unit to which they go; null if they go nowhere.
+    #[schema(value_type = Option<String>)]
+    pub(crate) cmu: Value,
+    /// Why they wait, or go nowhere.
+    #[schema(value_type = Option<String>)]
+    pub(crate) why: Value,
+    pub(crate) count: u64,
+}
 
-/// The plans of the last seconds, by the realm and the unit that is down in them: when, and the records. One is made at a
-/// time.
-pub(crate) type Plans = tokio::sync::Mutex<HashMap<(String, Option<String>), (Instant, Arc<[Value]>)>>;
+/// Answers that all pages share for some time, by what was asked. One answer is made at a time.
+pub(crate) struct Recent<K, V> {
+    shared_for: Duration,
+    /// The answers, and when they were asked for.
+    answers: tokio::sync::Mutex<HashMap<K, (Instant, V)>>,
+}
+
+impl<K: Eq + Hash, V: Clone> Recent<K, V> {
+    pub(crate) fn new(shared_for: Duration) -> Self {
+        Self { shared_for, answers: tokio::sync::Mutex::default() }
+    }
+
+    /// The answer to `question`: an answer that is recent, or else what `make` answers.
+    pub(crate) async fn answer<E>(
+        &self,
+        question: K,
+        make: impl Future<Output = Result<V, E>>,
+    ) -> Result<V, E> {
+        let mut answers = self.answers.lock().await;
+        answers.retain(|_, (asked, _)| asked.elapsed() < self.shared_for);
+        if let Some((_, answer)) = answers.get(&question) {
+            return Ok(answer.clone());
+        }
+        let asked = Instant::now();
+        let answer = make.await?;
+        answers.insert(question, (asked, answer.clone()));
+        Ok(answer)
+    }
+}
 
 /// The event streams that are open, by client address.
 #[derive(Default)]

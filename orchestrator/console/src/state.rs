@@ -1,14 +1,22 @@
 //! The state that all requests share: who may call, connections, readers, and what several pages share.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use allot_compaction::TaskClient;
+use serde_json::Value;
 
 use crate::channel::Feeds;
 use crate::security::{Guard, Sessions};
 use crate::settings::{Keys, Settings};
-use crate::shared::{Imports, KeyList, Plans, Streams};
+use crate::shared::{FoundKey, Imports, PlanTotal, Recent, Streams};
 use crate::store::Store;
+
+/// Time for which the list of keys is shared: a scan looks at all keys of the server.
+const KEYS_SHARED: Duration = Duration::from_secs(30);
+/// Time for which a plan, or the moves of a rebalance, are shared: the server takes tens of milliseconds to make them, in
+/// which it serves nobody else.
+const ANSWERS_SHARED: Duration = Duration::from_secs(5);
 
 /// The console of a process.
 pub(crate) struct Console {
@@ -21,8 +29,12 @@ pub(crate) struct Console {
     /// The tasks of compaction; `None` without a ZooKeeper.
     pub(crate) tasks: Option<TaskClient>,
     pub(crate) feeds: Feeds,
-    pub(crate) key_list: KeyList,
-    pub(crate) plans: Plans,
+    /// The keys that hold values of Allot.
+    pub(crate) key_list: Recent<(), Vec<FoundKey>>,
+    /// The plans of a realm, as if this unit were down or as things are.
+    pub(crate) plans: Recent<(String, Option<String>), Vec<PlanTotal>>,
+    /// The moves that a rebalance of this book would make.
+    pub(crate) moves: Recent<String, Vec<Value>>,
     pub(crate) imports: Imports,
     pub(crate) streams: Streams,
 }
@@ -39,8 +51,9 @@ impl Console {
             keys,
             tasks,
             feeds: Feeds::default(),
-            key_list: KeyList::default(),
-            plans: Plans::default(),
+            key_list: Recent::new(KEYS_SHARED),
+            plans: Recent::new(ANSWERS_SHARED),
+            moves: Recent::new(ANSWERS_SHARED),
             imports: Imports::default(),
             streams: Streams::default(),
         })

@@ -1,8 +1,6 @@
 //! The tree within this process, for a single machine and for development: the same versions, epochs, sequences and
 //! ephemeral nodes as in ZooKeeper, but nothing survives the process. Tests can freeze the tree and end sessions.
 
-#[cfg(feature = "simulation")]
-pub mod line;
 mod server;
 
 use std::sync::{Arc, Mutex, PoisonError};

@@ -258,7 +258,7 @@ fn task_stays_in_its_processing_cluster_though_all_of_it_dies() {
     let pids: Vec<String> = ours.iter().map(|unit| unit.pid().to_string()).collect();
     let at_once = Command::new("kill").arg("-KILL").args(&pids).status().unwrap();
     assert!(at_once.success());
-    let alone = "no unit of its processing cluster a is there";
+    let alone = "no compaction node of its processing cluster a is present";
     eventually("all of them to be missed", TASK_TIMEOUT, || {
         cluster.run(&["explain", id]).ok().out.contains(alone)
     });

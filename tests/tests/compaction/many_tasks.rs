@@ -1,6 +1,8 @@
 //! Many live tasks at one manager.
 
-use allot_coordination::{Kind, Op, Tree};
+use allot_compaction::task::MainTask;
+use allot_compaction::task_store::TaskStore;
+use allot_coordination::{Op, Tree};
 use allot_tests::compaction_cluster::{CompactionCluster, TASK_TIMEOUT, UNHURRIED, numbers, script};
 use allot_tests::eventually;
 use allot_tests::zookeeper::on_tree;
@@ -14,28 +16,18 @@ fn id(n: usize) -> String {
 
 /// Creates so many paused tasks, each of one partition.
 pub(crate) async fn create(tree: &Tree, count: usize) {
-    tree.ensure(&format!("{ROOT}/Scheduler")).await.unwrap();
+    let store = TaskStore::new(tree.clone(), ROOT);
+    store.prepare().await.unwrap();
     for batch in (0..count).collect::<Vec<_>>().chunks(100) {
-        tree.multi(batch.iter().flat_map(|&n| creation(n)).collect()).await.unwrap();
+        tree.multi(batch.iter().flat_map(|&n| creation(&store, n)).collect()).await.unwrap();
     }
 }
 
 /// The operations that create a paused task of one partition.
-fn creation(n: usize) -> Vec<Op> {
-    let task = serde_json::json!({
-        "CompactTaskId": id(n), "CompactTaskState": "Init", "repeat_flag": false, "sub_task_flag": false,
-        "db_name": "d", "schema_name": "s", "table_name": format!("t{n}"), "manager": "host0_9876",
-        "pc": "default", "retries": 1, "paused": true, "named": ["p"], "created": 1_617_693_100_000_u64,
-    });
-    let dir = format!("{ROOT}/Scheduler/{}", id(n));
-    let nodes = [
-        (dir.clone(), Vec::new()),
-        (format!("{dir}/Status.Init"), Vec::new()),
-        (format!("{dir}/TaskInfo.default.d"), task.to_string().into_bytes()),
-        (format!("{dir}/Partitions"), Vec::new()),
-        (format!("{dir}/Finished"), Vec::new()),
-    ];
-    nodes.map(|(path, data)| Op::Create { path, data, kind: Kind::Persistent }).into()
+fn creation(store: &TaskStore, n: usize) -> Vec<Op> {
+    let (id, table) = (id(n).parse().unwrap(), ["d", "s", &format!("t{n}")].map(str::to_owned));
+    let task = MainTask::new(id, table, "host0_9876".to_owned(), "default".to_owned());
+    store.creation(id, &MainTask { paused: true, named: vec!["p".to_owned()], ..task })
 }
 
 #[test]

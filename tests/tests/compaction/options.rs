@@ -94,7 +94,7 @@ fn highest_scores_run_first_and_changes_obey_at_once() {
         (&5.into(), &0.into(), &0.into()),
         "{task}"
     );
-    assert!(cluster.run(&["set", &id]).ended(2).err.contains("--priority"));
+    assert!(cluster.run(&["set", &id]).ended(2).err.contains("`priority`"));
     let unit = &cluster.units[0];
     let metric = |name: &str| unit.metric(&format!("allot_compaction_{name}"));
     for name in ["running", "waiting", "tasks{state=\"assigned\"}"] {
@@ -119,7 +119,7 @@ fn highest_scores_run_first_and_changes_obey_at_once() {
     ] {
         eventually(&format!("{name} to be {value}"), TASK_TIMEOUT, || metric(name) == Some(value));
     }
-    assert!(cluster.run(&["set", &id, "--limit", "3"]).ended(3).err.contains("is over"));
+    assert!(cluster.run(&["set", &id, "--limit", "3"]).ended(3).err.contains("has ended"));
 }
 
 /// Ends the `sleep` of the one runner, so that the runner goes on.
@@ -153,7 +153,12 @@ fn wrong_options_are_refused_though_no_unit_is_present() {
         assert!(refused.err.contains(why) && !refused.err.contains("unit"), "{}", refused.err);
     }
     // A correct submission may succeed later.
-    assert!(submit(&["--window", "22:00-06:00"]).ended(4).err.contains("no unit of default is there"));
+    assert!(
+        submit(&["--window", "22:00-06:00"])
+            .ended(4)
+            .err
+            .contains("no compaction node of default is present")
+    );
 }
 
 #[test]
@@ -165,8 +170,8 @@ fn task_of_a_schedule_waits_for_its_time() {
     let id = cluster.submit(&[&["d", "s", "t", "--cron", "0 2 29 2 *"], &in_zone[..]].concat());
     let task = cluster.json(&["show", &id])["task"].clone();
     assert_eq!(
-        (&task["schedule"], &task["repeat_flag"]),
-        (&"0 2 29 2 * Europe/Berlin".into(), &true.into()),
+        (&task["schedule"], &task["RepeatInfo"]["repeatCount"]),
+        (&"0 2 29 2 * Europe/Berlin".into(), &0.into()),
         "{task}"
     );
     let explained = cluster.run(&["explain", &id]).ok().out;
@@ -194,5 +199,7 @@ fn packed_task_lists_its_last_failures() {
     let failures: Vec<serde_json::Value> = serde_json::from_str(&listed.out).unwrap();
     assert_eq!(failures.len(), 5);
     assert!(listed.err.contains("the last 5 of its 7 failures"), "{}", listed.err);
-    assert!(cluster.run(&["failures", "aaaaffff.16176931.56000000.0"]).ended(3).err.contains("is not there"));
+    assert!(
+        cluster.run(&["failures", "aaaaffff.16176931.56000000.0"]).ended(3).err.contains("does not exist")
+    );
 }

@@ -296,7 +296,7 @@ fn a_task_whose_units_are_all_gone_for_good_is_cancelled() {
     let task = cluster.end(&id);
     assert_eq!(task["CompactTaskState"], "Cancel", "{task}");
     let why = task["error"].as_str().unwrap();
-    assert!(why.contains("no unit of a was present at two consecutive checks"), "{why}");
+    assert!(why.contains("no compaction node of a was present at two consecutive checks"), "{why}");
     // What the unit left is taken away, in the end with its inbox.
     let inboxes = || cluster.zookeeper_names("/cluster.compact/Compaction_v2/TaskAssigned");
     eventually("its inbox to be taken away", TASK_TIMEOUT, || inboxes() == ["host1_9876"]);

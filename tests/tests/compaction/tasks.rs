@@ -27,7 +27,7 @@ fn twelve_databases_shrink_in_two_rounds_on_three_units() {
     let id = cluster.run(&submitted).ok().out.trim().to_owned();
     // The table is taken until this one is over.
     let refused = cluster.run(&["submit", "shop", "public", "orders"]).ended(4);
-    assert!(refused.err.contains(&id) && refused.err.contains("is not over"), "{}", refused.err);
+    assert!(refused.err.contains(&id) && refused.err.contains("has not ended"), "{}", refused.err);
     let task = cluster.end(&id);
     assert_eq!((&task["CompactTaskState"], &task["round"]), (&"Done".into(), &2.into()), "{task}");
     assert_eq!((numbers(&task), &task["totals"]["successCount"]), ([12, 0, 0], &12.into()), "{task}");
@@ -41,7 +41,7 @@ fn twelve_databases_shrink_in_two_rounds_on_three_units() {
         (0..3).map(|n| fs::read_dir(cluster.dir.path().join(format!("output{n}"))).unwrap().count());
     assert_eq!(outputs.sum::<usize>(), 24);
     let explained = cluster.run(&["explain", &id]).ok();
-    assert!(explained.out.contains("it is over, Done"), "{}", explained.out);
+    assert!(explained.out.contains("it has ended, Done"), "{}", explained.out);
     assert!(cluster.run(&["history"]).ok().out.contains(&id));
     for unit in &cluster.units {
         assert!(unit.terminate().success());
@@ -92,7 +92,7 @@ fn limits_priorities_windows_and_queues_say_what_begins() {
         cluster.run(&["explain", &low]).ok().out.contains(limited)
     });
     let refused = cluster.run(&["submit", "d", "s", "low"]).ended(4);
-    assert!(refused.err.contains(&low) && refused.err.contains("--queue"), "{}", refused.err);
+    assert!(refused.err.contains(&low) && refused.err.contains("`queue`"), "{}", refused.err);
     let queued = cluster.submit(&["d", "s", "low", "--queue", "--partition", "last"]);
     let waits = format!("it waits for task {low} on the same table");
     assert!(cluster.run(&["explain", &queued]).ok().out.contains(&waits));
@@ -237,7 +237,7 @@ fn a_task_is_paused_given_to_others_resumed_and_stopped() {
     let [well, failed, gone] = numbers(&task["task"]);
     assert_eq!((&task["task"]["CompactTaskState"], failed), (&"Cancel".into(), 0), "{task}");
     assert!(well >= 5 && gone > 0 && well + gone <= 60, "{task}");
-    assert!(cluster.run(&["resume", &id]).ended(3).err.contains("is over"));
+    assert!(cluster.run(&["resume", &id]).ended(3).err.contains("has ended"));
     assert!(cluster.zookeeper_names("/cluster.compact/Compaction_v2/Locks").is_empty());
 }
 
@@ -326,7 +326,7 @@ fn failed_and_late_subtasks_are_counted_and_waiting_commands_told() {
     let waited = cluster.run(&twice).ok();
     assert!(waited.err.contains("1 succeeded, 0 failed"), "{}", waited.err);
     let refused = cluster.run(&["submit", "d", "s", "t", "--repeat", "2", "--every", "500ms"]).ended(2);
-    assert!(refused.err.contains("--every is a second at least"), "{}", refused.err);
+    assert!(refused.err.contains("`every` is a second at least"), "{}", refused.err);
 }
 
 #[test]
@@ -346,7 +346,7 @@ fn one_of_many_concurrent_submissions_for_a_table_is_accepted() {
             heard.push(String::from_utf8(output.stdout).unwrap().trim().to_owned());
         } else {
             let said = String::from_utf8_lossy(&output.stderr).into_owned();
-            assert!(output.status.code() == Some(4) && said.contains("is not over"), "{said}");
+            assert!(output.status.code() == Some(4) && said.contains("has not ended"), "{said}");
             refused += 1;
         }
     }

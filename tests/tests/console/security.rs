@@ -234,7 +234,6 @@ fn redis_users_of_the_document_suffice() {
         "show/map?key=show:1",
         "show/seats?key=show:1&seats=%5B%22left-A-1%22%5D",
         "realm/plan?key=%7Ballot%7D:conf&down=u1",
-        "pool/numbers?key=%7Bsales%7D:pool",
     ] {
         let answer = console.get(path);
         assert_eq!(answer.status, 200, "{path}: {}", answer.body);

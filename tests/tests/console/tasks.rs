@@ -151,7 +151,7 @@ fn manager_and_waiting_subtask_are_reassigned() {
     assert_eq!(odd.status, 400, "{}", odd.body);
     let zoned = json!({"db": "a", "schema": "b", "table": "c", "time_zone": "Europe/Berlin"});
     let zoned = here.console.act("compaction/submit", &zoned);
-    assert!(zoned.status == 400 && zoned.body.contains("--cron or --window"), "{}", zoned.body);
+    assert!(zoned.status == 400 && zoned.body.contains("`cron` or `window`"), "{}", zoned.body);
     let unknown = json!({"db": "a", "schema": "b", "table": "c", "retrys": 3});
     let unknown = here.console.act("compaction/submit", &unknown);
     assert!(unknown.status == 422 && unknown.body.contains("retrys"), "{}", unknown.body);
@@ -175,7 +175,7 @@ fn manager_and_waiting_subtask_are_reassigned() {
     here.allow("go");
     assert_eq!(here.cluster.end(id)["ResultInfo"]["successCount"], 6);
     let why = here.console.get(&format!("compaction/explain?id={id}")).json();
-    assert!(why[0].as_str().unwrap().contains("is over"), "{why}");
+    assert!(why[0].as_str().unwrap().contains("has ended"), "{why}");
 }
 
 #[test]
@@ -203,10 +203,10 @@ fn options_of_an_unfinished_task_are_changed() {
     assert!(task()["window"].is_null() && task()["limit"] == 2, "{}", task());
 
     for (odd, why) in [
-        (json!({"id": id}), "give --priority"),
+        (json!({"id": id}), "give `priority`"),
         (json!({"id": id, "limit": 1_000_001}), "1000000"),
         (json!({"id": id, "window": "late"}), "22:00-06:00"),
-        (json!({"id": id, "time_zone": "Europe/Berlin"}), "--window"),
+        (json!({"id": id, "time_zone": "Europe/Berlin"}), "`window`"),
         (json!({"id": id, "timeout": "1500ms"}), "whole seconds"),
         (json!({"id": "--priority=9", "limit": 1}), "aaaaffff"),
     ] {
@@ -217,7 +217,7 @@ fn options_of_an_unfinished_task_are_changed() {
     assert!(unknown.status == 422 && unknown.body.contains("retrys"), "{}", unknown.body);
     let absent = json!({"id": "aaaaffff.16176931.56000000.0", "limit": 1});
     let absent = here.console.act("compaction/set", &absent);
-    assert!(absent.status == 409 && absent.body.contains("is not there"), "{}", absent.body);
+    assert!(absent.status == 409 && absent.body.contains("does not exist"), "{}", absent.body);
     assert_eq!((&task()["priority"], &task()["limit"]), (&json!(-4), &json!(2)));
 
     let browser = opened(&here.console, "/compaction");
@@ -232,7 +232,7 @@ fn options_of_an_unfinished_task_are_changed() {
     here.allow("go");
     assert_eq!(here.cluster.end(&id)["ResultInfo"]["successCount"], 6);
     let over = here.console.act("compaction/set", &json!({"id": id, "limit": 1}));
-    assert!(over.status == 409 && over.body.contains("is over"), "{}", over.body);
+    assert!(over.status == 409 && over.body.contains("has ended"), "{}", over.body);
 }
 
 #[test]

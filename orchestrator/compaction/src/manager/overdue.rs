@@ -133,7 +133,7 @@ mod tests {
     use crate::node::{self, NodeInfo};
     use crate::runner::{Launch, RunSignals};
     use crate::supervisor::{Report, Spec};
-    use crate::task::{Listing, State, SubTask, write};
+    use crate::task::{ChunkedList, State, SubTask, write};
     use allot_coordination::in_process::InProcess;
     use allot_coordination::{Coordinator, Kind, Op, Sessions};
 
@@ -178,7 +178,7 @@ mod tests {
         let id = TaskId::main("u_1", 1_000_000);
         let mut task = MainTask::new(id, ["d", "s", "t"].map(str::to_owned), "u_1".into(), "p".into());
         (task.state, task.cursor) = (State::Assigned, 1);
-        task.listing = Some(Listing { tag: "x".into(), chunks: 1, count: 1 });
+        task.listing = Some(ChunkedList { tag: "x".into(), chunks: 1, count: 1 });
         let limit = LIMIT.as_millis() as u64;
         let sub = SubTask { state: SubState::Running, limit, ..task.subtask(id.subtask(1), "p", "u_1") };
         let dir = store.paths.at("u_1", id.subtask(1));

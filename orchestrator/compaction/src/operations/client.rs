@@ -54,7 +54,7 @@ impl TaskClient {
         let main = self.store.main(id).await?;
         main.map(|main| main.task).ok_or_else(|| {
             Fault::Refused(format!(
-                "task {id} is not there; allot compaction history {id} looks among the packed ones"
+                "task {id} does not exist; allot compaction history {id} looks among the packed ones"
             ))
         })
     }
@@ -70,7 +70,9 @@ impl TaskClient {
         let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() as u64;
         let manager = match node {
             Some(node) if units.live.get(node).is_some_and(|info| info.pc == pc) => node.clone(),
-            Some(node) => return Err(Fault::Busy(format!("unit {node} is not there, or not of {pc}"))),
+            Some(node) => {
+                return Err(Fault::Busy(format!("compaction node {node} is not present, or not of {pc}")));
+            }
             None => chosen(&time.to_string(), &units, &pc)?,
         };
         let id = TaskId::main(&manager, time);
@@ -82,7 +84,7 @@ impl TaskClient {
     /// Changes options of an unfinished task. Returns the task as it is now.
     pub async fn set(&self, wanted: &TaskChange) -> Result<MainTask, Fault> {
         let (id, change) = wanted.change()?;
-        self.store.set(id, &change).await
+        self.store.set(id, change).await
     }
 
     /// Reopens a finished task with its failed partitions, and returns it. Its manager remains if that unit is present.
@@ -105,13 +107,16 @@ impl TaskClient {
         };
         let to = if let Some(to) = to {
             if !bins.iter().any(|bin| bin.name == to) {
-                return Err(Fault::Busy(format!("unit {to} is not there, or not of {}", task.pc)));
+                return Err(Fault::Busy(format!(
+                    "compaction node {to} is not present, or not of {}",
+                    task.pc
+                )));
             }
             to.to_owned()
         } else {
             bins.retain(|bin| Some(&bin.name) != has.as_ref());
             let other = choose(&id.to_string(), &bins).map(|bin| bin.name.clone());
-            other.ok_or_else(|| Fault::Busy(format!("no other unit of {} is there", task.pc)))?
+            other.ok_or_else(|| Fault::Busy(format!("no other compaction node of {} is present", task.pc)))?
         };
         if id.is_main() {
             self.store.reassign(id, None, &to).await?;
@@ -125,7 +130,9 @@ impl TaskClient {
 /// A present unit of a processing cluster, by hashing.
 fn chosen(key: &str, units: &Units, pc: &str) -> Result<String, Fault> {
     let unit = choose(key, &units.bins(pc)).map(|bin| bin.name.clone());
-    unit.ok_or_else(|| Fault::Busy(format!("no unit of {pc} is there: allot compaction nodes")))
+    unit.ok_or_else(|| {
+        Fault::Busy(format!("no compaction node of {pc} is present; allot compaction nodes lists them"))
+    })
 }
 
 /// Waits until the units were read. They are not read while there is no connection, or while a node cannot be read.

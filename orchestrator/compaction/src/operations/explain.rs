@@ -108,7 +108,7 @@ fn reasons(
 ) -> Vec<String> {
     if task.state.is_over() {
         let why = if task.error.is_empty() { String::new() } else { format!(": {}", task.error) };
-        return vec![format!("it is over, {} since {}{why}", task.state, time(task.finished))];
+        return vec![format!("it has ended, {} since {}{why}", task.state, time(task.finished))];
     }
     let mut all = Vec::new();
     if !there.units.live.contains_key(&task.manager) {
@@ -118,7 +118,7 @@ fn reasons(
         ));
     }
     if there.units.bins(&task.pc).is_empty() {
-        all.push(format!("no unit of its processing cluster {} is there", task.pc));
+        all.push(format!("no compaction node of its processing cluster {} is present", task.pc));
     }
     if task.paused {
         all.push("it is paused; allot compaction resume lets it go on".to_owned());

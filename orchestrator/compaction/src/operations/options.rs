@@ -12,7 +12,6 @@ use crate::ids::TaskId;
 use crate::partitions::check_table_name;
 use crate::schedule::Schedule;
 use crate::task::{MainTask, RepeatInfo, RetryInfo};
-use crate::task_store::options::Change;
 use crate::window::{Window, own_zone};
 
 /// Most bytes of all partitions named in a submission.
@@ -60,13 +59,13 @@ pub struct Submission {
     /// Compact so many partitions in a round at most, those with the highest scores; 0 for all [default: 0]
     #[arg(long, value_name = "COUNT")]
     pub budget: Option<u64>,
-    /// Time limit of each runner; whole seconds [default: compaction.timeout of the unit]
+    /// Time limit of each runner; whole seconds [default: compaction.timeout of the compaction node]
     #[arg(long, value_name = "DURATION")]
     pub timeout: Option<String>,
-    /// The unit that manages it [default: compaction.node, if a file names it; else by hashing]
+    /// The compaction node that manages it [default: compaction.node, if a file names it; else by hashing]
     #[arg(long, value_name = "NODE")]
     pub node: Option<String>,
-    /// Processing cluster [default: the unit's, or compaction.pc]
+    /// Processing cluster [default: that of the compaction node, or compaction.pc]
     #[arg(long)]
     pub pc: Option<String>,
     /// Times that a subtask starts again after its worker was lost [default: compaction.retries]
@@ -114,7 +113,7 @@ pub struct TaskChange {
     /// Time zone of the window, e.g. Europe/Berlin [default: this machine's]
     #[arg(long)]
     pub time_zone: Option<String>,
-    /// Time limit of each runner; whole seconds, 0s for compaction.timeout of the unit.
+    /// Time limit of each runner; whole seconds, 0s for compaction.timeout of the compaction node.
     #[arg(long, value_name = "DURATION")]
     pub timeout: Option<String>,
     /// Times that a subtask starts again after its worker was lost; for the subtasks of the next wave.
@@ -128,18 +127,18 @@ impl Submission {
         let named: usize = self.partitions.iter().map(String::len).sum();
         let is_timed = self.cron.is_some() || self.window.is_some();
         refuse(&[
-            (self.every.is_some() && self.cron.is_some(), "--every and --cron exclude each other"),
+            (self.every.is_some() && self.cron.is_some(), "`every` and `cron` exclude each other"),
             (
                 self.repeat.is_some() && self.every.is_none() && self.cron.is_none(),
-                "--repeat needs --every or --cron",
+                "`repeat` needs `every` or `cron`",
             ),
-            (self.time_zone.is_some() && !is_timed, "--time-zone needs --cron or --window"),
+            (self.time_zone.is_some() && !is_timed, "`time_zone` needs `cron` or `window`"),
             (
                 self.min_score.is_some() && !self.partitions.is_empty(),
-                "--min-score and --partition exclude each other",
+                "`min_score` and named partitions exclude each other",
             ),
-            (self.min_score.is_some_and(|score| !score.is_finite()), "--min-score is a number"),
-            (self.retry_delay.is_some() && self.retry_failed.is_none(), "--retry-delay needs --retry-failed"),
+            (self.min_score.is_some_and(|score| !score.is_finite()), "`min_score` is a number"),
+            (self.retry_delay.is_some() && self.retry_failed.is_none(), "`retry_delay` needs `retry_failed`"),
             (
                 named > NAMED,
                 "the named partitions take more than 32 KiB; let compaction.partitions list them",
@@ -154,13 +153,11 @@ impl Submission {
             None => (None, 0),
         };
         let window = self.window.as_ref().map(|text| Window::new(text, &zone));
-        let every =
-            seconds("--every", self.every.as_ref(), 1..=10 * YEAR, "a second at least, and ten years")?;
+        let every = seconds("every", self.every.as_ref(), 1..=10 * YEAR, "a second at least, and ten years")?;
         let repeat_count = self.repeat.unwrap_or(u64::from(schedule.is_none()));
-        let delay = seconds("--retry-delay", self.retry_delay.as_ref(), 0..=10 * YEAR, "ten years")?;
+        let delay = seconds("retry_delay", self.retry_delay.as_ref(), 0..=10 * YEAR, "ten years")?;
         let table = [&self.db, &self.schema, &self.table].map(Clone::clone);
         Ok(MainTask {
-            repeat_flag: repeat_count != 1,
             repeat: RepeatInfo { repeat_count, repeat_interval: every.unwrap_or(0) },
             retry: RetryInfo {
                 limit: self.retry_failed.unwrap_or(0),
@@ -183,27 +180,31 @@ impl Submission {
 }
 
 impl TaskChange {
-    /// The task, and the options whose text was read.
-    pub(super) fn change(&self) -> Result<(TaskId, Change), Fault> {
-        refuse(&[(self.time_zone.is_some() && self.window.is_none(), "--time-zone needs --window")])?;
+    /// The task, and the change, once the texts of the options are read.
+    pub(super) fn change(&self) -> Result<(TaskId, impl Fn(&mut MainTask)), Fault> {
+        let is_empty = self.priority.is_none()
+            && self.limit.is_none()
+            && self.window.is_none()
+            && self.timeout.is_none()
+            && self.retries.is_none();
+        refuse(&[
+            (self.time_zone.is_some() && self.window.is_none(), "`time_zone` needs `window`"),
+            (is_empty, "nothing to change: give `priority`, `limit`, `window`, `timeout` or `retries`"),
+        ])?;
         let id = self.id.parse().map_err(Fault::Wrong)?;
-        let window = match self.window.as_deref() {
-            None => None,
-            Some(ANY) => Some(None),
-            Some(text) => {
-                let zone = self.time_zone.clone().unwrap_or_else(own_zone);
-                Some(Some(Window::new(text, &zone).map_err(Fault::Wrong)?))
+        let zone = self.time_zone.clone().unwrap_or_else(own_zone);
+        let window = self.window.as_ref().filter(|text| *text != ANY).map(|text| Window::new(text, &zone));
+        let window = window.transpose().map_err(Fault::Wrong)?;
+        let (limit, timeout) = (limit(self.limit)?, timeout(self.timeout.as_ref())?);
+        let change = move |task: &mut MainTask| {
+            task.priority = self.priority.unwrap_or(task.priority);
+            task.limit = limit.unwrap_or(task.limit);
+            if self.window.is_some() {
+                task.window.clone_from(&window);
             }
+            task.timeout = timeout.unwrap_or(task.timeout);
+            task.retries = self.retries.unwrap_or(task.retries);
         };
-        let change = Change {
-            priority: self.priority,
-            limit: limit(self.limit)?,
-            window,
-            timeout: timeout(self.timeout.as_ref())?,
-            retries: self.retries,
-        };
-        let nothing = "nothing to change: give --priority, --limit, --window, --timeout or --retries";
-        refuse(&[(change == Change::default(), nothing)])?;
         Ok((id, change))
     }
 }
@@ -218,14 +219,14 @@ fn refuse(reasons: &[(bool, &str)]) -> Result<(), Fault> {
 
 fn limit(wanted: Option<u32>) -> Result<Option<u32>, Fault> {
     match wanted {
-        Some(limit) if limit > LIMIT => Err(Fault::Wrong(format!("--limit is 0 to {LIMIT}"))),
+        Some(limit) if limit > LIMIT => Err(Fault::Wrong(format!("`limit` is 0 to {LIMIT}"))),
         wanted => Ok(wanted),
     }
 }
 
 /// A time limit of runners, in seconds.
 fn timeout(text: Option<&String>) -> Result<Option<u64>, Fault> {
-    seconds("--timeout", text, 0..=YEAR, "a year")
+    seconds("timeout", text, 0..=YEAR, "a year")
 }
 
 /// The seconds of a length of time. `bounds` names the range to people.
@@ -238,10 +239,10 @@ fn seconds(
     let Some(text) = text else { return Ok(None) };
     let length = humantime::parse_duration(text).map_err(|error| {
         let example = "write a number and a unit, e.g. 30s, 5m, 1h";
-        Fault::Wrong(format!("{option} '{text}' is no length of time ({error}); {example}"))
+        Fault::Wrong(format!("`{option}` '{text}' is no length of time ({error}); {example}"))
     })?;
     if length.subsec_nanos() != 0 || !range.contains(&length.as_secs()) {
-        return Err(Fault::Wrong(format!("{option} is {bounds} at most, in whole seconds")));
+        return Err(Fault::Wrong(format!("`{option}` is {bounds} at most, in whole seconds")));
     }
     Ok(Some(length.as_secs()))
 }
@@ -291,13 +292,13 @@ mod tests {
     #[test]
     fn options_that_do_not_fit_are_refused_by_name() {
         for (odd, why) in [
-            (json!({"every": "1h", "cron": "0 2 * * *"}), "--cron"),
-            (json!({"repeat": 3}), "--every or --cron"),
-            (json!({"time_zone": "Europe/Berlin"}), "--cron or --window"),
-            (json!({"min_score": 1.0, "partitions": ["p"]}), "--partition"),
-            (json!({"retry_delay": "1m"}), "--retry-failed"),
+            (json!({"every": "1h", "cron": "0 2 * * *"}), "`cron`"),
+            (json!({"repeat": 3}), "`every` or `cron`"),
+            (json!({"time_zone": "Europe/Berlin"}), "`cron` or `window`"),
+            (json!({"min_score": 1.0, "partitions": ["p"]}), "named partitions"),
+            (json!({"retry_delay": "1m"}), "`retry_failed`"),
             (json!({"limit": 1_000_001}), "1000000"),
-            (json!({"every": "500ms"}), "--every is a second at least"),
+            (json!({"every": "500ms"}), "`every` is a second at least"),
             (json!({"timeout": "soon"}), "e.g. 30s"),
             (json!({"partitions": ["p".repeat(NAMED + 1)]}), "32 KiB"),
             (json!({"db": ""}), "DB"),
@@ -316,21 +317,20 @@ mod tests {
             let mut all = json!({"id": "aaaaffff.16176931.56000000.0"});
             let (Some(fields), Value::Object(more)) = (all.as_object_mut(), more) else { unreachable!() };
             fields.extend(more);
-            serde_json::from_value::<TaskChange>(all).unwrap().change()
+            let mut task = submission(json!({"priority": 1, "window": "22:00-06:00", "limit": 3}))?;
+            let wanted = serde_json::from_value::<TaskChange>(all).unwrap();
+            let (_, change) = wanted.change()?;
+            change(&mut task);
+            Ok(task)
         };
-        let (_, all) =
-            change(json!({"priority": -9, "window": "any", "timeout": "0s", "retries": 2})).unwrap();
-        let wanted = Change {
-            priority: Some(-9),
-            limit: None,
-            window: Some(None),
-            timeout: Some(0),
-            retries: Some(2),
-        };
-        assert_eq!(all, wanted);
+        let all = change(json!({"priority": -9, "window": "any", "timeout": "1m", "retries": 2})).unwrap();
+        assert_eq!((all.priority, all.limit, all.window, all.timeout, all.retries), (-9, 3, None, 60, 2));
+        let window = change(json!({"window": "any", "timeout": "0s"})).unwrap();
+        assert_eq!((window.priority, window.timeout, window.retries), (1, 0, 3));
+        assert!(change(json!({"limit": 4})).unwrap().window.is_some());
         for (odd, why) in [
-            (json!({}), "--priority"),
-            (json!({"time_zone": "UTC"}), "--window"),
+            (json!({}), "`priority`"),
+            (json!({"time_zone": "UTC"}), "`window`"),
             (json!({"id": "--limit=1", "limit": 1}), "aaaaffff"),
             (json!({"timeout": "1500ms"}), "whole seconds"),
         ] {

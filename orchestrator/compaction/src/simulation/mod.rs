@@ -31,10 +31,10 @@ use super::task_store::{Fault, TaskStore};
 use super::unit::run_unit;
 use crate::Settings;
 use allot_coordination::in_process::InProcess;
-use allot_coordination::in_process::line::{Accident, Line};
 use allot_coordination::random;
 use allot_coordination::{Coordinator, Retry, Retryable as _, Sessions};
 use allot_runtime::Health;
+use allot_simulation::line::{Accident, Line};
 
 const SESSION: Duration = Duration::from_millis(400);
 /// A time limit far above what any run needs.
@@ -225,8 +225,7 @@ async fn submit(store: &TaskStore, random: &mut StdRng) -> Vec<TaskId> {
         let task = MainTask {
             named: (0..PARTITIONS).map(|n| format!("t{number}/p{n:02}")).collect(),
             retries: if number == 0 { [0, 1, MANY][random.random_range(0..3)] } else { MANY },
-            repeat_flag: number == 1,
-            repeat: RepeatInfo { repeat_count: 2, repeat_interval: 0 },
+            repeat: RepeatInfo { repeat_count: 1 + number, repeat_interval: 0 },
             limit: if number == 1 { AT_ONCE as u32 } else { 0 },
             retry: RetryInfo { limit: if number == 0 { 3 } else { 0 }, ..RetryInfo::default() },
             ..MainTask::new(id, table, manager, "default".to_owned())
@@ -255,7 +254,7 @@ async fn wrong(store: &TaskStore, id: TaskId, runners: &Runners) -> Result<Optio
         }
         return Ok(Some(format!("{id} does not end: {task:?}\nleft: {left:?}")));
     }
-    let (total, rounds) = (task.grand_total(), if task.repeat_flag { 2 } else { 1 });
+    let (total, rounds) = (task.grand_total(), task.repeat.repeat_count as usize);
     let ended = runners.record().ended;
     let runs = |name: &String| ended.get(name).copied().unwrap_or_default();
     let well = task.named.iter().filter(|name| runs(name) >= rounds).count();
@@ -361,7 +360,9 @@ fn failing_units_neither_lose_nor_duplicate_work() {
     let usual = if std::env::var_os("ALLOT_SOAK").is_some() { 10_000 } else { 150 };
     let (first, count) = (set("ALLOT_SEED").unwrap_or(0), set("ALLOT_SEEDS").unwrap_or(usual));
     let mut ends = BTreeMap::new();
-    for state in random::with_each_seed(first..first + count, |seed| run(seed, Trace::default())).concat() {
+    for state in
+        allot_simulation::with_each_seed(first..first + count, |seed| run(seed, Trace::default())).concat()
+    {
         *ends.entry(state.to_string()).or_insert(0) += 1;
     }
     println!("tasks by how they ended: {ends:?}");
@@ -371,7 +372,7 @@ fn failing_units_neither_lose_nor_duplicate_work() {
 #[test]
 #[cfg_attr(not(tokio_unstable), ignore = "built without --cfg tokio_unstable, which .cargo/config.toml sets")]
 fn same_seed_repeats_the_same_run() {
-    random::with_each_seed(0..10, |seed| {
+    allot_simulation::with_each_seed(0..10, |seed| {
         let [first, second] = [(), ()].map(|()| {
             let lines = Arc::new(Mutex::new(Vec::new()));
             run(seed, Trace(Some(lines.clone())));

@@ -9,7 +9,7 @@ use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 
 use super::Trace;
-use allot_coordination::in_process::line::{Accident, Step, Steps};
+use allot_simulation::line::{Accident, Step, Steps};
 
 /// At which of a unit's calls an accident happens, and whether that call is still carried out.
 pub(super) type Due = (u64, bool, Accident);

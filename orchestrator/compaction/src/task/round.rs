@@ -1,6 +1,6 @@
 //! The rounds of a main task: counts outcomes, ends rounds, and runs failed partitions again.
 
-use super::{Ended, Failure, FailureLog, Listing, MainTask, ResultInfo, RetryInfo, State, SubState};
+use super::{ChunkedList, Ended, Failure, MainTask, ResultInfo, RetryInfo, State, SubState};
 use crate::ids::TaskId;
 
 /// Most names of results that a task sums up.
@@ -56,8 +56,7 @@ impl MainTask {
             self.retry.done += 1;
             return;
         }
-        let last =
-            !self.repeat_flag || (self.repeat.repeat_count > 0 && self.round >= self.repeat.repeat_count);
+        let last = self.repeat.repeat_count > 0 && self.round >= self.repeat.repeat_count;
         if let Some(at) = self.next_round(now).filter(|_| !last) {
             self.next_at = at;
         } else {
@@ -76,7 +75,7 @@ impl MainTask {
     }
 
     /// Starts the next round with these partitions. `now` is in milliseconds since 1970.
-    pub fn open_round(&mut self, listing: Listing, now: u64) {
+    pub fn open_round(&mut self, listing: ChunkedList, now: u64) {
         if self.round > 0 {
             self.totals = self.grand_total();
         }
@@ -91,7 +90,7 @@ impl MainTask {
     }
 
     /// Runs these failed partitions of the round again.
-    pub fn open_retry(&mut self, listing: Listing) {
+    pub fn open_retry(&mut self, listing: ChunkedList) {
         self.result.failed_count = self.result.failed_count.saturating_sub(listing.count);
         self.retry.counted = self.result.all();
         self.retry.at = 0;
@@ -99,9 +98,9 @@ impl MainTask {
         self.open(listing);
     }
 
-    fn open(&mut self, listing: Listing) {
+    fn open(&mut self, listing: ChunkedList) {
         self.cursor = 0;
-        self.failure_log = FailureLog { tag: listing.tag.clone(), chunks: 0 };
+        self.failure_log = ChunkedList { tag: listing.tag.clone(), ..ChunkedList::default() };
         self.listing = Some(listing);
         self.error.clear();
     }

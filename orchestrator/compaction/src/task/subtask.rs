@@ -6,9 +6,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// The state of a subtask.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SubState {
     /// The subtask waits in its worker's inbox.
+    #[default]
     Init,
     /// The subtask's runner is running.
     Running,
@@ -28,7 +29,7 @@ impl fmt::Display for SubState {
 
 /// A subtask at its worker.
 #[allow(clippy::struct_field_names, reason = "the names of the tree, which others read")]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SubTask {
     /// The task id, as text.
     #[serde(rename = "CompactTaskId")]
@@ -36,8 +37,6 @@ pub struct SubTask {
     /// The current state.
     #[serde(rename = "CompactTaskState")]
     pub state: SubState,
-    /// Always true: this is a subtask.
-    pub sub_task_flag: bool,
     /// Database of the table.
     pub db_name: String,
     /// Schema of the table.
@@ -57,10 +56,8 @@ pub struct SubTask {
     /// Number of times that the subtask has started again, from 0.
     pub attempt: u32,
     /// Start of the runner, in milliseconds since 1970; 0 before.
-    #[serde(default)]
     pub started: u64,
     /// The time limit of the run in milliseconds; 0 if it is not known.
-    #[serde(default)]
     pub limit: u64,
     /// The partition's file with all links resolved, while the subtask runs and if the worker lists a directory; empty
     /// otherwise. Its lock is that of the file.

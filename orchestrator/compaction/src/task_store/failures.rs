@@ -1,20 +1,16 @@
-//! Counts outcomes, and keeps the log of a task's failures: each failure of the current or last round, in chunks of
-//! bounded size below the task. The multi that counts a failure also writes it to the log.
+//! The log of a task's failures: each failure of the current or last round, in chunks of bounded size below the task. The
+//! multi that counts a failure also writes it to the log.
 
-use futures_util::StreamExt as _;
+use futures_util::{StreamExt as _, TryStreamExt as _};
 
-use super::{ATTEMPTS, FILL, Fault, Found, MAX_READS, TaskStore, create, delete};
-use crate::ids::TaskId;
-use crate::task::{Ended, Failure, MainTask, State, SubState, read, write};
-use allot_coordination::{Error, Op, Retry, Retryable as _};
-use allot_runtime::time::now_ms;
+use super::{Fault, Found, MAX_READS, TaskStore, create, delete};
+use crate::task::{Ended, Failure, MainTask, SubState, read, write};
+use allot_coordination::{Op, Retry, Retryable as _};
 
 /// Most bytes of a chunk, unless it has one failure only.
 const CHUNK: usize = 64 * 1024;
 /// Bytes of a multi that are reserved for what counting adds to a main task, and for a chunk of the log.
 pub(super) const COUNT_RESERVE: usize = 32 * 1024 + CHUNK;
-/// Bytes of an operation without its path and its data, at most.
-const OVERHEAD: usize = 80;
 /// Failures of a round whose output is kept. Of further ones only partition, worker and reason are kept, so that a table
 /// whose 100,000 partitions all fail needs no 100 MB of ZooKeeper's memory.
 const MAX_OUTPUTS: u64 = 1000;
@@ -27,54 +23,11 @@ pub(super) fn size_in_log(ended: &Ended) -> usize {
 }
 
 impl TaskStore {
-    /// Counts the outcomes that workers have written, as many as fit into one multi. Returns how many. An outcome
-    /// that cannot be read counts as failed; a node that is no outcome of a subtask is deleted.
-    pub async fn count(&self, main: &mut Found<MainTask>, names: &[String]) -> Result<usize, Fault> {
-        const BATCH: usize = 500;
-        let dir = self.paths.finished(main.id);
-        let batch: Vec<String> = names.iter().take(BATCH).cloned().collect();
-        let mut new = main.task.clone();
-        let (mut ops, mut failed) = (Vec::new(), Vec::new());
-        let mut size = write(&new).len() + COUNT_RESERVE;
-        for (name, node) in self.tree.get_many(&dir, batch).await? {
-            let path = format!("{dir}/{name}");
-            size += path.len() + OVERHEAD;
-            match name.parse::<TaskId>() {
-                Ok(id) if id.is_main() || id.of_main() != main.id => {
-                    tracing::warn!(path, "deleting an outcome of another task");
-                }
-                Ok(id) => {
-                    let unread =
-                        |fault: Fault| new.subtask(id, "", "").ended(SubState::Failed, &fault.to_string());
-                    let outcome = read::<Ended>(&path, &node.data).unwrap_or_else(unread);
-                    size += size_in_log(&outcome);
-                    if size > FILL && !ops.is_empty() {
-                        break;
-                    }
-                    failed.extend(new.count_outcome(id, &outcome));
-                }
-                Err(why) => tracing::warn!(path, why, "deleting a node that is no outcome"),
-            }
-            ops.push(delete(path));
-        }
-        let count = ops.len();
-        if count > 0 {
-            ops.extend(self.log_failures(main, &mut new, failed).await?);
-            self.write(main, new, ops).await?;
-        }
-        Ok(count)
-    }
-
     /// All failures of the current or last round that have not run again. A chunk that cannot be read is skipped and
     /// logged.
     pub async fn failures(&self, main: &Found<MainTask>) -> Result<Vec<Failure>, Fault> {
         let reads = (0..main.task.failure_log.chunks).map(|number| self.failures_of_chunk(main, number));
-        let mut reads = futures_util::stream::iter(reads.collect::<Vec<_>>()).buffered(MAX_READS);
-        let mut all = Vec::new();
-        while let Some(chunk) = reads.next().await {
-            all.extend(chunk?);
-        }
-        Ok(all)
+        futures_util::stream::iter(reads.collect::<Vec<_>>()).buffered(MAX_READS).try_concat().await
     }
 
     /// The failures in one chunk of the log, whose chunks are numbered from 0. A chunk that cannot be read is empty, which
@@ -87,7 +40,7 @@ impl TaskStore {
         let path = format!("{}/{}", self.paths.failures(main.id), main.task.failure_log.chunk(number));
         let chunk = async {
             let Some(node) = self.tree.get(&path).await? else {
-                return Err(Fault::Corrupt(format!("{path} is not there")));
+                return Err(Fault::Corrupt(format!("{path} does not exist")));
             };
             read::<Vec<Failure>>(&path, &node.data)
         };
@@ -126,6 +79,7 @@ impl TaskStore {
         } else if self.tree.get(&dir).await?.is_none() {
             ops.push(create(dir.clone(), Vec::new()));
         }
+        new.failure_log.count += failures.len() as u64;
         let mut size = write(&chunk).len();
         let mut rest = failures.into_iter().peekable();
         loop {
@@ -198,52 +152,6 @@ impl TaskStore {
         }
         Ok(())
     }
-
-    /// Reopens a task that is done, to run its failed partitions again. `manager` must be present. As for a submission,
-    /// the table must have no other unfinished task.
-    pub async fn retry(&self, id: TaskId, manager: &str) -> Result<MainTask, Fault> {
-        let scheduler = self.paths.scheduler();
-        let (at, notice) = (self.paths.node(manager), self.paths.at(manager, id));
-        for _ in 0..ATTEMPTS {
-            let node = self.tree.get(&scheduler).await?;
-            let (Some(node), Some(mut main)) = (node, self.main(id).await?) else {
-                return Err(Fault::Refused(format!("task {id} is not there, or packed into history")));
-            };
-            if main.task.state != State::Done {
-                let state = main.task.state;
-                return Err(Fault::Refused(format!(
-                    "task {id} is not done, but {state}: only a task that is done is retried"
-                )));
-            }
-            if main.task.failure_log.chunks == 0 {
-                return Err(Fault::Refused(format!("task {id} has no failed partition")));
-            }
-            let mains = self.live_mains().await?;
-            if let Some(other) = super::last_of(&mains, main.task.table()) {
-                return Err(Fault::Busy(format!(
-                    "task {other} on this table is not over; retry {id} after it"
-                )));
-            }
-            let mut new = main.task.clone();
-            new.reopen(manager, now_ms());
-            let ops = vec![
-                Op::Set { path: scheduler.clone(), data: id.to_string().into_bytes(), version: node.version },
-                Op::Check { path: at.clone(), version: None },
-                match self.tree.get(&notice).await? {
-                    Some(_) => Op::Check { path: notice.clone(), version: None },
-                    None => create(notice.clone(), Vec::new()),
-                },
-            ];
-            match self.write(&mut main, new, ops).await {
-                Err(Fault::Tree(Error::NoNode(path))) if path == at => {
-                    return Err(Fault::Busy(format!("unit {manager} is not there")));
-                }
-                Err(fault) if fault.retry() == Retry::Reread => {}
-                done => return done.map(|()| main.task),
-            }
-        }
-        Err(Fault::Busy(format!("task {id} was changed by others {ATTEMPTS} times in a row; try again")))
-    }
 }
 
 #[cfg(test)]
@@ -252,6 +160,8 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::ids::TaskId;
+    use crate::task::State;
     use allot_coordination::Coordinator;
     use allot_coordination::in_process::InProcess;
 
@@ -303,6 +213,7 @@ mod tests {
         let main = store.main(id).await.unwrap().unwrap();
         let failures = store.failures(&main).await.unwrap();
         assert_eq!(failures.len() as u64, main.task.result.failed_count);
+        assert_eq!(failures.len() as u64, main.task.failure_log.count);
         let mut names: Vec<String> = failures.into_iter().map(|failure| failure.partition).collect();
         names.sort();
         names

@@ -1,7 +1,7 @@
 //! Reads many main tasks at once: a request reads from many tasks, so that a list of 20,000 tasks takes hundreds of requests
 //! and not 40,000.
 
-use futures_util::StreamExt as _;
+use futures_util::{StreamExt as _, TryStreamExt as _};
 
 use super::{Fault, Found, TaskStore, paths};
 use crate::ids::TaskId;
@@ -46,12 +46,9 @@ impl TaskStore {
     ) -> Result<Vec<Found<MainTask>>, Fault> {
         let is_wanted = &is_wanted;
         let reads: Vec<_> = ids.chunks(BATCH).map(|batch| self.read_batch(batch, is_wanted)).collect();
-        let mut reads = futures_util::stream::iter(reads).buffer_unordered(MAX_REQUESTS);
-        let mut found = Vec::with_capacity(ids.len());
-        while let Some(batch) = reads.next().await {
-            found.extend(batch?);
-        }
-        found.sort_by_key(|main: &Found<MainTask>| main.id);
+        let reads = futures_util::stream::iter(reads).buffer_unordered(MAX_REQUESTS);
+        let mut found: Vec<Found<MainTask>> = reads.try_concat().await?;
+        found.sort_by_key(|main| main.id);
         Ok(found)
     }
 
@@ -108,7 +105,7 @@ mod tests {
     use super::*;
     use allot_coordination::Coordinator;
     use allot_coordination::in_process::InProcess;
-    use allot_coordination::in_process::line::{Line, Step, Steps};
+    use allot_simulation::line::{Line, Step, Steps};
 
     /// Counts the requests to the tree.
     #[derive(Default)]

@@ -1,10 +1,8 @@
 //! The changes of a subtask from its start to its end. Each change is one multi that succeeds only if the subtask, or
 //! its main task, is still as it was read.
 
-use futures_util::StreamExt as _;
-
 use super::failures::{COUNT_RESERVE, size_in_log};
-use super::{ATTEMPTS, FILL, Fault, Found, MAX_READS, TaskStore, create, delete};
+use super::{ATTEMPTS, FILL, Fault, Found, TaskStore, create, delete, read_subtasks};
 use crate::counters::note_retries;
 use crate::ids::TaskId;
 use crate::paths;
@@ -33,18 +31,7 @@ impl TaskStore {
                 }
             })
             .collect();
-        let mut reads = futures_util::stream::iter(reads).buffered(MAX_READS);
-        let mut found = Vec::new();
-        while let Some(read) = reads.next().await {
-            match read {
-                Ok(id) => found.extend(id),
-                Err(fault) if fault.retry() == Retry::Refused => {
-                    tracing::warn!(%fault, "skipping a subtask that cannot be read");
-                }
-                Err(fault) => return Err(fault),
-            }
-        }
-        Ok(found)
+        read_subtasks(reads).await
     }
 
     /// Moves a subtask from waiting to running, and takes the partition's lock for this unit's session. The worker
@@ -282,11 +269,11 @@ impl TaskStore {
     pub async fn move_subtask(&self, id: TaskId, to: &str) -> Result<String, Fault> {
         for _ in 0..ATTEMPTS {
             let Some(mut main) = self.main(id.of_main()).await? else {
-                return Err(Fault::Refused(format!("task {} is not there", id.of_main())));
+                return Err(Fault::Refused(format!("task {} does not exist", id.of_main())));
             };
             let Some(sub) = self.find_sub(id).await? else {
                 return Err(Fault::Refused(format!(
-                    "subtask {id} is not there: it is over, or not assigned yet"
+                    "subtask {id} does not exist: it has ended, or is not assigned yet"
                 )));
             };
             if sub.task.state == SubState::Running {
@@ -298,7 +285,7 @@ impl TaskStore {
             let from = sub.task.worker.clone();
             match self.reassign_subtasks(&mut main, &[(sub, Some(to.to_owned()))]).await {
                 Err(Fault::Tree(Error::NoNode(path))) if path == self.paths.node(to) => {
-                    return Err(Fault::Busy(format!("unit {to} is not there")));
+                    return Err(Fault::Busy(format!("compaction node {to} is not present")));
                 }
                 Err(fault) if fault.retry() == Retry::Reread => {}
                 done => return done.map(|_| from),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::node_context::NodeContext;
-use crate::supervisor::{Report, Spec, Why};
+use crate::supervisor::{EndCause, Report, Spec};
 use crate::task::{Ended, MainTask, SubState, SubTask};
 use crate::task_store::Found;
 use allot_runtime::time::MonotonicTime;
@@ -59,10 +59,10 @@ pub(super) fn spec(
 /// The outcome of a subtask after its runner's end. `limit` is the runner's time limit.
 pub(super) fn ended(task: &SubTask, report: Report, limit: Duration) -> Ended {
     let (state, message) = match (report.why, report.exit) {
-        (Why::Itself, Some(0)) => (SubState::Success, String::new()),
-        (Why::Itself, Some(code)) => (SubState::Failed, format!("exit code {code}")),
-        (Why::Stopped, _) => (SubState::Stopped, "its task was stopped".to_owned()),
-        (Why::Timeout, _) => {
+        (EndCause::Itself, Some(0)) => (SubState::Success, String::new()),
+        (EndCause::Itself, Some(code)) => (SubState::Failed, format!("exit code {code}")),
+        (EndCause::Stopped, _) => (SubState::Stopped, "its task was stopped".to_owned()),
+        (EndCause::Timeout, _) => {
             (SubState::Failed, format!("not done within {}", humantime::format_duration(limit)))
         }
         (_, _) => (SubState::Failed, "it was ended by a signal".to_owned()),

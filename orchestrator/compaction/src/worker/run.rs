@@ -10,7 +10,7 @@ use tokio::time::{self, sleep};
 use super::{STORAGE_PATIENCE, Worker, order};
 use crate::admission::Stopped;
 use crate::runner::{RunSignals, trust};
-use crate::supervisor::Why;
+use crate::supervisor::EndCause;
 use crate::task::{Ended, SubState, SubTask};
 use crate::task_store::{Fault, Found};
 
@@ -75,9 +75,9 @@ impl Worker {
         let report =
             tokio::select! { report = running => report, () = wait_for_stop => return RunResult::CutOff };
         match report {
-            Ok(report) if report.why == Why::NotStarted => RunResult::NotStarted,
-            Ok(report) if matches!(report.why, Why::CutOff | Why::Abandoned) => RunResult::CutOff,
-            Ok(report) if report.why == Why::Stopped && *self.leaving.borrow() => RunResult::CutOff,
+            Ok(report) if report.why == EndCause::NotStarted => RunResult::NotStarted,
+            Ok(report) if matches!(report.why, EndCause::CutOff | EndCause::Abandoned) => RunResult::CutOff,
+            Ok(report) if report.why == EndCause::Stopped && *self.leaving.borrow() => RunResult::CutOff,
             Ok(report) => RunResult::Ended(order::ended(&sub.task, report, timeout)),
             Err(why) => RunResult::Ended(sub.task.ended(SubState::Failed, &why)),
         }

@@ -16,7 +16,7 @@ use crate::ids::TaskId;
 use crate::node_context::NodeContext;
 use crate::paths;
 use crate::runner::{Launch, RunSignals};
-use crate::supervisor::{Report, Spec, Why};
+use crate::supervisor::{EndCause, Report, Spec};
 use crate::task::{Ended, MainTask, State, SubState, SubTask, read, write};
 use crate::task_store::{Fault, Found, TaskStore};
 use crate::unit::SESSIONS_GAUGE;
@@ -35,8 +35,8 @@ impl Launch for Endless {
         async move {
             let RunSignals { mut stop, mut lost, .. } = signals;
             let why = tokio::select! {
-                _ = stop.wait_for(|stop| *stop) => Why::Stopped,
-                _ = lost.wait_for(|lost| *lost) => Why::CutOff,
+                _ = stop.wait_for(|stop| *stop) => EndCause::Stopped,
+                _ = lost.wait_for(|lost| *lost) => EndCause::CutOff,
             };
             Ok(Report { why, exit: None, output: String::new(), result: None })
         }

@@ -1,19 +1,22 @@
 // Line charts over time.
 import { html, useEffect, useRef } from "./ui.js";
+import { colour, onColours } from "./colours.js";
 import { number } from "./format.js";
 import uPlot from "/vendor/uplot.js";
 
 /** Shortest time that a chart shows, in seconds. */
 const SHORTEST = 60;
 
-/** A colour of the style sheet. @param {string} name */
-export const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-
 /**
+ * Lines over time, once there are two points.
  * @param {{label: string, at: number[], lines: {name: string, values: (number | null)[], colour: string, fill?: boolean, dash?: number[]}[],
  *          height?: number, unit?: string}} props `at` in milliseconds
  */
-export function Chart({ label, at, lines, height = 180, unit = "" }) {
+export function Chart(props) {
+  return props.at.length < 2 ? html`<p class="hint">The chart begins when somebody looks.</p>` : html`<${Plot} ...${props} />`;
+}
+
+function Plot({ label, at, lines, height = 180, unit = "" }) {
   const place = useRef(null);
   const chart = useRef(null);
   const data = [at.map((ms) => ms / 1000), ...lines.map((line) => line.values)];
@@ -45,11 +48,10 @@ export function Chart({ label, at, lines, height = 180, unit = "" }) {
     make();
     const sizes = new ResizeObserver(() => chart.current?.setSize({ width: element.clientWidth, height }));
     sizes.observe(element);
-    const scheme = matchMedia("(prefers-color-scheme: dark)");
-    scheme.addEventListener("change", make);
+    const calm = onColours(make);
     return () => {
       sizes.disconnect();
-      scheme.removeEventListener("change", make);
+      calm();
       chart.current?.destroy();
       chart.current = null;
     };

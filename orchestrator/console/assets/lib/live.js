@@ -39,20 +39,16 @@ function changed({ items, more }, changes) {
 }
 
 /**
- * The latest answer to a question that is asked at an interval, while somebody sees the page.
- * @param {() => Promise<any>} ask @param {number} ms @param {any[]} of the question is another one if one of these changes
+ * The latest answer to a question, which is asked when the component appears, when one of `of` changes and, while somebody
+ * sees the page, at an interval. @param {() => Promise<any>} ask @param {any[]} of @param {number} [ms]
  */
-export function usePoll(ask, ms, of) {
+export function useAsk(ask, of, ms) {
   const [found, set] = useState({ answer: null, wrong: "" });
   useEffect(() => {
     let live = true;
-    const run = () => {
-      if (document.hidden) return;
-      ask().then((answer) => live && set({ answer, wrong: "" }), (error) => live && set({ answer: null, wrong: error.message }));
-    };
-    set({ answer: null, wrong: "" });
+    const run = () => ask().then((answer) => live && set({ answer, wrong: "" }), (error) => live && set({ answer: null, wrong: error.message }));
     run();
-    const timer = setInterval(run, ms);
+    const timer = ms && setInterval(() => document.hidden || run(), ms);
     return () => { live = false; clearInterval(timer); };
   }, of);
   return found;

@@ -2,6 +2,8 @@
 import { html, useEffect, useRef, useState } from "./ui.js";
 import { command, send } from "./api.js";
 import { choose } from "./address.js";
+import { clock } from "./format.js";
+import { useLive } from "./live.js";
 
 /** @param {{title: string, extra?: any, children?: any, wide?: boolean, half?: boolean, id?: string}} props */
 export function Panel({ title, extra, children, wide, half, id }) {
@@ -29,7 +31,7 @@ const KINDS = {
 };
 
 /** The tone of an event's badge. @param {string} kind */
-export function eventTone(kind) {
+function eventTone(kind) {
   if (KINDS[kind]) return KINDS[kind];
   if (/lost|down|failed|unreachable/.test(kind)) return "bad";
   return /opened|up|granted|joined/.test(kind) ? "good" : "plain";
@@ -74,4 +76,33 @@ export function Act({ can, words, path, body, ask, done, tell, children, tone, d
   };
   return html`<span class="act"><button type="button" class=${tone || ""} disabled=${state.busy || disabled} onClick=${run}>${children}</button>
     ${state.said ? html`<span class=${state.wrong ? "said wrong" : "said"} role="status">${state.said}</span>` : null}</span>`;
+}
+
+/**
+ * The frame of a page about one key: a choice of the keys of its kind, and `children` with the live values of the chosen
+ * key, once they are read. @param {{kind: string, keys: {kind: string, key: string}[], chosen: {key?: string}, title: string,
+ *   label: string, none: any, bar?: (live: any) => any, children: (key: string, live: any) => any}} props
+ */
+export function LivePage({ kind, keys, chosen, title, label, none, bar, children }) {
+  const key = chosen.key || keys.find((entry) => entry.kind === kind)?.key;
+  const live = useLive(key || null);
+  if (!key) return html`<p class="empty">${none}</p>`;
+  const { state, trouble } = live;
+  if (!state) return html`<${Reading} trouble=${trouble} what=${`the ${label.toLowerCase()}`} />`;
+  return html`
+    <header class="bar"><h1 class="away">${title} ${key}</h1><${KeyChoice} keys=${keys} kind=${kind} value=${key} label=${label} />${bar?.(live)}</header>
+    <${Trouble} trouble=${trouble} />
+    ${children(key, live)}`;
+}
+
+/** A page before its first values. @param {{trouble: string | null, what: string}} props */
+export function Reading({ trouble, what }) {
+  return html`<${Trouble} trouble=${trouble} /><h1 class="away">Reading</h1><p class="empty">${trouble ? "" : `Reading ${what}…`}</p>`;
+}
+
+/** Events, the newest first; `about` says in words what an event is about. @param {{events: any[], about: (event: any) => any}} props */
+export function Events({ events, about }) {
+  return html`<ol class="events">${events.map((event) => html`<li key=${`${event.key}/${event.id}`}>
+    <time>${clock(Number(event.id.split("-")[0]))}</time> <${Badge} tone=${eventTone(event.fields.event || "")}>${event.fields.event || "event"}</${Badge}>
+    ${about(event)}</li>`)}</ol>`;
 }

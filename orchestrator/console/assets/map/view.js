@@ -2,6 +2,7 @@
 // they mean for the page is not.
 import { BLOCKED, FREE, HELD, SOLD } from "./model.js";
 import { Dots, Raster } from "./raster.js";
+import { onColours } from "../lib/colours.js";
 import { palette } from "./palette.js";
 
 /** Seats larger than this, in pixels of the screen, are drawn as shapes with their labels. */
@@ -38,14 +39,12 @@ export class View {
     this.hovered = -1;
     this.onlyTier = -1;
     this.calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
-    this.scheme = matchMedia("(prefers-color-scheme: dark)");
-    this.paint = palette(this.scheme.matches);
-    this.onScheme = () => {
-      this.paint = palette(this.scheme.matches);
+    this.paint = palette();
+    this.endColours = onColours(() => {
+      this.paint = palette();
       this.dots.clear();
       this.draw();
-    };
-    this.scheme.addEventListener("change", this.onScheme);
+    });
     this.resizes = new ResizeObserver(() => this.resize());
     this.resizes.observe(place);
     [this.scale, this.left, this.top] = [1, 0, 0];
@@ -53,7 +52,7 @@ export class View {
   }
 
   close() {
-    this.scheme.removeEventListener("change", this.onScheme);
+    this.endColours();
     this.resizes.disconnect();
     this.layers.forEach((canvas) => canvas.remove());
     this.show = null;

@@ -1,25 +1,24 @@
 // A book of accounts: departments, modules and instances with their use, and the moves that a rebalance would make.
 import { html, useMemo } from "../lib/ui.js";
-import { command } from "../lib/api.js";
-import { Act, Badge, Figure, KeyChoice, Panel, Trouble } from "../lib/parts.js";
+import { get } from "../lib/api.js";
+import { Act, Badge, Figure, LivePage, Panel } from "../lib/parts.js";
 import { Table } from "../lib/table.js";
-import { useLive, usePoll } from "../lib/live.js";
+import { useAsk } from "../lib/live.js";
 import { ImportPanel } from "./import.js";
 import { fields, number, percent, text, time } from "../lib/format.js";
 
 const TONES = { assigned: "sold", free: "free", revoking: "warn", frozen: "bad", active: "good", standby: "plain", away: "bad", leaving: "warn" };
 
-export function AccountsPage({ keys, chosen, can }) {
-  const books = keys.filter((entry) => entry.kind === "book");
-  const key = chosen.key || books[0]?.key;
-  const { state, trouble } = useLive(key || null);
-  const columns = useMemo(() => accountColumns(key, can), [key, can]);
-  if (!key) return html`<p class="empty">There is no book of accounts in Redis yet. <code>allot accounts import</code> creates one.</p>`;
-  if (!state) return html`<${Trouble} trouble=${trouble} /><h1 class="away">Reading</h1><p class="empty">${trouble ? "" : "Reading the book…"}</p>`;
+export function AccountsPage({ can, ...page }) {
+  const none = html`There is no book of accounts in Redis yet. <code>allot accounts import</code> creates one.`;
+  return html`<${LivePage} ...${page} kind="book" title="Accounts" label="Book" none=${none}>
+    ${(key, { state }) => html`<${Book} key=${key} name=${key} state=${state} can=${can} />`}</${LivePage}>`;
+}
+
+function Book({ name, state, can }) {
+  const columns = useMemo(() => accountColumns(name, can), [name, can]);
   const transit = state.accounts.filter((account) => account.state === "revoking");
   return html`
-    <header class="bar"><h1 class="away">Accounts ${key}</h1><${KeyChoice} keys=${keys} kind="book" value=${key} label="Book" /></header>
-    <${Trouble} trouble=${trouble} />
     <div class="grid">
       <${Panel} title="Book" wide><div class="figures">
         ${["accounts", "assigned", "free", "revoking", "frozen", "logins", "modules", "instances"].map((name) => html`
@@ -28,11 +27,11 @@ export function AccountsPage({ keys, chosen, can }) {
         <${Figure} name="leader" value=${text(state.book.leader)} hint=${`term ${text(state.book.term)}`} />
       </div></${Panel}>
       <${Panel} title="Departments, modules, instances" wide><${Tree} state=${state} /></${Panel}>
-      <${Proposed} name=${key} can=${can} />
+      <${Proposed} name=${name} can=${can} />
       <${Panel} title="In transit">${transit.length ? html`<ul class="plan">${transit.map((account) => html`<li><span>${account.account}</span><span class="hint">leaves ${text(account.instance)}</span></li>`)}</ul>` : html`<p class="hint">No account is in transit.</p>`}</${Panel}>
       <${Panel} title="Accounts" wide extra=${state.more ? html`<span class="hint">the first ${number(state.accounts.length)}</span>` : null}>
         <${Table} id="accounts" label="Accounts" columns=${columns} rows=${state.accounts} none="no accounts" /></${Panel}>
-      <${ImportPanel} name=${key} can=${can} />
+      <${ImportPanel} name=${name} can=${can} />
     </div>`;
 }
 
@@ -96,7 +95,7 @@ const MOVES_INTERVAL = 5000;
 
 /** The moves that a rebalance would make now. */
 function Proposed({ name, can }) {
-  const { answer } = usePoll(() => command("ACCOUNT.REBALANCE", name, "DRYRUN"), MOVES_INTERVAL, [name]);
+  const { answer } = useAsk(() => get("book/rebalance", { key: name }), [name], MOVES_INTERVAL);
   const moves = answer || [], count = moves.length;
   return html`<${Panel} title="Rebalance" extra=${html`<${Act} can=${can} disabled=${!count} ask=${`Make ${number(count)} moves?`} words=${() => ["ACCOUNT.REBALANCE", name]}>Rebalance</${Act}>`}>
     ${moves.length ? html`<ul class="plan">${moves.slice(0, SHOWN_MOVES).map((move) => html`<li><span>${move.account}: ${text(move.from_instance)} → ${text(move.to_instance)}</span><b>avoids ${text(move.avoided)}</b></li>`)}

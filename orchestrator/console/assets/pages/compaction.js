@@ -2,14 +2,13 @@
 import { html, useCallback, useEffect, useMemo, useState } from "../lib/ui.js";
 import { get } from "../lib/api.js";
 import { choose } from "../lib/address.js";
-import { Act, Badge, Panel, Trouble } from "../lib/parts.js";
+import { Act, Badge, Panel, Reading, Trouble } from "../lib/parts.js";
 import { Chart } from "../lib/chart.js";
 import { Table } from "../lib/table.js";
 import { useLive } from "../lib/live.js";
 import { number, percent, size, text, time } from "../lib/format.js";
-import { Change } from "./change.js";
 import { Grid, taskOf } from "./partitions.js";
-import { Submit } from "./submit.js";
+import { Change, Submit } from "./task-forms.js";
 
 /** The sums that the example runners report. */
 const BEFORE = "before", AFTER = "after";
@@ -26,7 +25,7 @@ export function CompactionPage({ chosen, can }) {
     { name: "after", title: "After", right: true, of: (task) => task.sums[AFTER] ?? null, cell: (task) => bytes(task.sums[AFTER]) },
     { name: "finished", title: "Finished", cell: (task) => time(task.finished) },
   ], []);
-  if (!state) return html`<${Trouble} trouble=${trouble} /><h1 class="away">Reading</h1><p class="empty">${trouble ? "" : "Reading the tasks…"}</p>`;
+  if (!state) return html`<${Reading} trouble=${trouble} what="the tasks" />`;
   const { tasks, units, points } = state;
   const running = partitions.filter((one) => one.state === "running");
   return html`
@@ -42,9 +41,9 @@ export function CompactionPage({ chosen, can }) {
         <${Grid} tasks=${tasks} units=${units} partitions=${partitions} can=${can} chosen=${chosen} />
       </${Panel}>
       <${Panel} title="Throughput" wide>
-        ${points.length < 2 ? html`<p class="hint">The chart begins when somebody looks.</p>` : html`<${Chart} label="Partitions a second" at=${points.map((point) => point.at)}
+        <${Chart} label="Partitions a second" at=${points.map((point) => point.at)}
           lines=${[{ name: "partitions a second", values: points.map((point) => point.value[0]), colour: "--blue", fill: true }]} />
-          <p class="hint">Compacted now: ${size(Math.round(points.at(-1).value[1]))} a second.</p>`}
+        <p class="hint">Compacted now: ${size(Math.round(points.at(-1)?.value[1] ?? 0))} a second.</p>
       </${Panel}>
       <${Panel} title="Units" wide>
         <div class="units">${units.map((unit) => html`<${Unit} key=${unit.node} unit=${unit} running=${running.filter((one) => one.worker === unit.node).length} />`)}</div>

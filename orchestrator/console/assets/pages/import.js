@@ -2,7 +2,7 @@
 import { html, useState } from "../lib/ui.js";
 import { get, send } from "../lib/api.js";
 import { Act, Panel } from "../lib/parts.js";
-import { usePoll } from "../lib/live.js";
+import { useAsk } from "../lib/live.js";
 import { number, size } from "../lib/format.js";
 
 /** Longest table that is shown for changes by hand, in characters. */
@@ -23,7 +23,7 @@ export function ImportPanel({ name, can }) {
   const [remove, setRemove] = useState(false);
   const [plan, setPlan] = useState(null);
   const [trouble, setTrouble] = useState("");
-  const { answer: last } = usePoll(() => (can ? get("book/import", { key: name }) : Promise.resolve(null)), LAST_INTERVAL, [name, can]);
+  const { answer: last } = useAsk(() => (can ? get("book/import", { key: name }) : Promise.resolve(null)), [name, can], LAST_INTERVAL);
   if (!can) return null;
   const body = (dry) => ({ key: name, table, delete: remove, dry_run: dry, seen: dry ? null : plan.comparison });
   const change = (text) => { setTable(text); setPlan(null); setTrouble(""); };

@@ -3,7 +3,7 @@ import { html } from "../lib/ui.js";
 import { Chart } from "../lib/chart.js";
 import { link } from "../lib/address.js";
 import { useLive } from "../lib/live.js";
-import { Badge, eventTone, Figure, Panel, Trouble } from "../lib/parts.js";
+import { Events, Figure, Panel, Reading, Trouble } from "../lib/parts.js";
 import { clock, number, size, span, text } from "../lib/format.js";
 
 const KINDS = { show: ["Shows", "show"], realm: ["Realms", "realm"], pool: ["Pools", "pool"], book: ["Accounts", "accounts"] };
@@ -27,7 +27,7 @@ function guard({ guard: held, guard_known: known }) {
 
 export function Overview({ keys }) {
   const { state, trouble } = useLive("overview");
-  if (!state) return html`<${Trouble} trouble=${trouble} /><h1 class="away">Reading</h1><p class="empty">${trouble ? "" : "Reading Redis…"}</p>`;
+  if (!state) return html`<${Reading} trouble=${trouble} what="Redis" />`;
   const { info, points } = state;
   const faults = FAULTS.filter((name) => Number(info[name]) > 0);
   const [grants, refusals, expiries] = points.at(-1)?.value || [];
@@ -69,18 +69,17 @@ export function Overview({ keys }) {
         ${faults.map((name) => html`<p class="trouble">${name} is ${info[name]}: the server's log has the reason</p>`)}
       </${Panel}>
       <${Panel} title="Grants, refusals and expiries a second" wide>
-        ${points.length < 2 ? html`<p class="hint">The chart begins when somebody looks.</p>` : html`<${Chart} label="Rates" height=${230}
+        <${Chart} label="Rates" height=${230}
           at=${points.map((point) => point.at)}
           lines=${[
             { name: "grants", values: points.map((point) => point.value[0]), colour: "--blue", fill: true },
             { name: "refusals", values: points.map((point) => point.value[1]), colour: "--pink", dash: [7, 3] },
             { name: "expiries", values: points.map((point) => point.value[2]), colour: "--amber", dash: [2, 3] },
-          ]} />`}
+          ]} />
       </${Panel}>
-      ${state.events.length ? html`<${Panel} title="Events" wide><ol class="events">${state.events.map((event) => html`<li key=${`${event.key}/${event.id}`}>
-        <time>${clock(Number(event.id.split("-")[0]))}</time> <${Badge} tone=${eventTone(event.fields.event || "")}>${event.fields.event || "event"}</${Badge}>
+      ${state.events.length ? html`<${Panel} title="Events" wide><${Events} events=${state.events} about=${(event) => html`
         <a class="of" href=${pageOf(keys, event.key)}>${event.key}</a>
-        <span class="who">${Object.entries(event.fields).filter(([name]) => SHOWN.includes(name)).map(([name, value]) => `${name} ${value}`).join(", ")}</span></li>`)}</ol></${Panel}>` : null}
+        <span class="who">${Object.entries(event.fields).filter(([name]) => SHOWN.includes(name)).map(([name, value]) => `${name} ${value}`).join(", ")}</span>`} /></${Panel}>` : null}
       <${Panel} title="Keys" wide><div class="keys">
         ${Object.entries(KINDS).map(([kind, [title, page]]) => {
           const found = keys.filter((entry) => entry.kind === kind);

@@ -1,17 +1,19 @@
 // A pool of numbers: what they do now and did before, calls by switch, and what an operator does with them.
 import { html, useMemo } from "../lib/ui.js";
-import { Act, Badge, Figure, KeyChoice, Panel, Trouble } from "../lib/parts.js";
+import { Act, Badge, Figure, LivePage, Panel } from "../lib/parts.js";
 import { Chart } from "../lib/chart.js";
 import { Table } from "../lib/table.js";
-import { useLive } from "../lib/live.js";
 import { fields, number, percent, span, text } from "../lib/format.js";
 
 const PARTS = [["free", "free", "--teal"], ["busy", "in a call", "--blue"], ["cooling", "cooling down", "--violet"], ["barred", "in quarantine or at the cap", "--amber"], ["absent", "not registered", "--strong-line"]];
 
-export function PoolPage({ keys, chosen, can }) {
-  const pools = keys.filter((entry) => entry.kind === "pool");
-  const key = chosen.key || pools[0]?.key;
-  const { state, trouble, numbers } = useLive(key || null);
+export function PoolPage({ can, ...page }) {
+  const none = html`There is no pool of numbers in Redis yet. <code>allot numbers load</code> fills one.`;
+  return html`<${LivePage} ...${page} kind="pool" title="Pool" label="Pool" none=${none}>
+    ${(key, { state, numbers }) => html`<${Pool} name=${key} state=${state} numbers=${numbers} can=${can} />`}</${LivePage}>`;
+}
+
+function Pool({ name: key, state, numbers, can }) {
   const columns = useMemo(() => [
     { name: "number", title: "Number" },
     { name: "token", title: "Lease", of: (row) => row.token ?? row.lease },
@@ -22,15 +24,11 @@ export function PoolPage({ keys, chosen, can }) {
     ...(can ? [{ name: "act", title: "Action", of: () => "", cell: (row) => html`<${Act} can=${can} ask=${`End the call of ${row.number}?`}
       words=${() => ["NUMPOOL.HANGUP", key, row.number, "LEASE", row.token ?? row.lease]}>Hang up</${Act}>` }] : []),
   ], [key, can]);
-  if (!key) return html`<p class="empty">There is no pool of numbers in Redis yet. <code>allot numbers load</code> fills one.</p>`;
-  if (!state) return html`<${Trouble} trouble=${trouble} /><h1 class="away">Reading</h1><p class="empty">${trouble ? "" : "Reading the pool…"}</p>`;
   const { info, now } = state;
   const counts = state.points.at(-1).value;
   const leases = state.leases.map((lease) => ({ ...lease, now, age: now - lease.since }));
   const switches = bySwitch(leases);
   return html`
-    <header class="bar"><h1 class="away">Pool ${key}</h1><${KeyChoice} keys=${keys} kind="pool" value=${key} label="Pool" /></header>
-    <${Trouble} trouble=${trouble} />
     <div class="grid">
       <${Panel} title="Numbers" wide>
         <div class="stack" role="img" aria-label=${PARTS.map(([name, title]) => `${title} ${counts[name]}`).join(", ")}>
@@ -40,13 +38,13 @@ export function PoolPage({ keys, chosen, can }) {
         <div class="key">${PARTS.map(([name, title, colour]) => html`<span><i style=${{ background: `var(${colour})` }}></i>${title} <b>${number(counts[name])}</b> <span class="hint">${percent(counts[name], info.total)}</span></span>`)}</div>
       </${Panel}>
       <${Panel} title="Over time">
-        ${state.points.length < 2 ? html`<p class="hint">The chart begins when somebody looks.</p>` : html`<${Chart} label="Numbers by state" at=${state.points.map((one) => one.at)}
+        <${Chart} label="Numbers by state" at=${state.points.map((one) => one.at)}
           lines=${[
             { name: "free", values: state.points.map((one) => one.value.free), colour: "--teal", fill: true },
             { name: "in a call", values: state.points.map((one) => one.value.busy), colour: "--blue", dash: [8, 3] },
             { name: "cooling", values: state.points.map((one) => one.value.cooling), colour: "--violet", dash: [2, 3] },
             { name: "calls waiting", values: state.points.map((one) => one.value.waiting), colour: "--amber", dash: [6, 3, 1, 3] },
-          ]} />`}
+          ]} />
       </${Panel}>
       <${Panel} title="Settings">
         <div class="figures">

@@ -1,10 +1,10 @@
 // A realm: units as tiles with their leases, conferences on them, what waits for recovery, and one conference over time.
-import { html, useEffect, useState } from "../lib/ui.js";
+import { html, useState } from "../lib/ui.js";
 import { command, get } from "../lib/api.js";
 import { choose } from "../lib/address.js";
-import { Act, Badge, eventTone, KeyChoice, Panel, Trouble } from "../lib/parts.js";
+import { Act, Badge, Events, LivePage, Panel } from "../lib/parts.js";
 import { Table } from "../lib/table.js";
-import { useLive, usePoll, useTick } from "../lib/live.js";
+import { useAsk, useTick } from "../lib/live.js";
 import { clock, number, span, text, time } from "../lib/format.js";
 
 const TONES = { up: "good", draining: "warn", suspect: "warn", unreachable: "bad", down: "bad", open: "sold", creating: "warn", waiting: "warn", pending: "held", ended: "plain" };
@@ -13,21 +13,17 @@ const PLAN_INTERVAL = 5000;
 /** Conferences that a tile draws; more are a number. */
 const DRAWN = 80;
 
-export function RealmPage({ keys, chosen, can }) {
-  const realms = keys.filter((entry) => entry.kind === "realm");
-  const key = chosen.key || realms[0]?.key;
-  const { state, trouble, at, losses } = useLive(key || null);
+export function RealmPage({ can, ...page }) {
+  const none = "There is no realm in Redis yet. The first unit or scheduler creates it.";
+  return html`<${LivePage} ...${page} kind="realm" title="Realm" label="Realm" none=${none} bar=${({ state }) => html`<${Totals} stat=${state.stat} />`}>
+    ${(key, live) => html`<${Realm} name=${key} live=${live} chosen=${page.chosen} can=${can} />`}</${LivePage}>`;
+}
+
+function Realm({ name: key, live: { state, at, losses }, chosen, can }) {
   useTick(250);
-  if (!key) return html`<p class="empty">There is no realm in Redis yet. The first unit or scheduler creates it.</p>`;
-  if (!state) return html`<${Trouble} trouble=${trouble} /><h1 class="away">Reading</h1><p class="empty">${trouble ? "" : "Reading the realm…"}</p>`;
   const now = state.now + performance.now() - at;
   const pending = state.conferences.filter((conference) => conference.state === "pending");
   return html`
-    <header class="bar"><h1 class="away">Realm ${key}</h1>
-      <${KeyChoice} keys=${keys} kind="realm" value=${key} label="Realm" />
-      <${Totals} stat=${state.stat} />
-    </header>
-    <${Trouble} trouble=${trouble} />
     ${state.guard ? html`<div class="trouble" role="alert">The mass-failure guard holds: ${text(state.guard.units)}.
       <${Act} can=${can} path="realm/lift-guard" ask="Lift the mass-failure guard? Units that are silent are then declared down." body=${() => ({ key })}>Lift it</${Act}></div>` : null}
     <div class="units" role="list" aria-label="Units">
@@ -38,11 +34,12 @@ export function RealmPage({ keys, chosen, can }) {
       <div class="calls">${pending.slice(0, DRAWN).map((conference) => html`<${Call} key=${conference.e164} conference=${conference} />`)}</div></div>` : null}
     <div class="realm-lower">
       <div class="stacked">
-      ${chosen.cmu ? html`<${UnitPanel} name=${key} unit=${state.units.find((unit) => unit.cmu === chosen.cmu)} cmu=${chosen.cmu} can=${can} />` : html`<${Panel} title="Unit"><p class="hint">Choose a unit to see where its conferences would go if it died now.</p></${Panel}>`}
-      ${chosen.conference ? html`<${ConferencePanel} name=${key} number=${chosen.conference} can=${can} now=${now} units=${state.units}
+      ${chosen.cmu ? html`<${UnitPanel} key=${`${key} ${chosen.cmu}`} name=${key} unit=${state.units.find((unit) => unit.cmu === chosen.cmu)} cmu=${chosen.cmu} can=${can} />` : html`<${Panel} title="Unit"><p class="hint">Choose a unit to see where its conferences would go if it died now.</p></${Panel}>`}
+      ${chosen.conference ? html`<${ConferencePanel} key=${`${key} ${chosen.conference}`} name=${key} number=${chosen.conference} can=${can} now=${now} units=${state.units}
         mark=${JSON.stringify(state.conferences.find((one) => one.e164 === chosen.conference))} />` : html`<${Panel} title="Conference"><p class="hint">Choose a conference to see its assignments over time.</p></${Panel}>`}
       </div>
-      <${Events} events=${state.events} />
+      <${Panel} title="Events">${state.events.length ? html`<${Events} events=${state.events.slice(0, 12)} about=${({ fields }) => html`
+        <span class="who">${[fields.e164, fields.cmu && host(fields.cmu)].filter(Boolean).join(" on ")}</span>`} />` : html`<p class="hint">none yet</p>`}</${Panel}>
       <${Conferences} state=${state} chosen=${chosen} />
     </div>`;
 }
@@ -86,8 +83,8 @@ function Cover({ loss }) {
 
 /** A unit with the plan for its death. */
 function UnitPanel({ name, unit, cmu, can }) {
-  const { answer: plan, wrong } = usePoll(() => get("realm/plan", { key: name, down: cmu }), PLAN_INTERVAL, [name, cmu]);
-  const targets = (plan?.totals || []).map(({ cmu: to, why, count }) => [to ? host(to) : `nowhere: ${text(why)}`, count]);
+  const { answer: plan, wrong } = useAsk(() => get("realm/plan", { key: name, down: cmu }), [name, cmu], PLAN_INTERVAL);
+  const targets = (plan || []).map(({ cmu: to, why, count }) => [to ? host(to) : `nowhere: ${text(why)}`, count]);
   return html`<${Panel} title=${`Unit ${host(cmu)}`} extra=${html`<button type="button" class="quiet" onClick=${() => choose({ cmu: null })}>Close</button>`}>
     ${unit ? html`<p class="hint">joined ${time(unit.joined)}, ${number(unit.conferences)} conferences</p>` : html`<p class="hint">this unit is not on record any more</p>`}
     <h2 style=${{ margin: "12px 0 6px" }}>If this unit died now</h2>
@@ -101,17 +98,12 @@ function UnitPanel({ name, unit, cmu, can }) {
 
 /** One conference: its record, and its assignments as a timeline. */
 function ConferencePanel({ name, number: e164, can, now, units, mark }) {
-  const [found, setFound] = useState(null);
-  const [wrong, setWrong] = useState("");
   const [to, setTo] = useState("");
-  useEffect(() => {
-    let live = true;
-    Promise.all([command("CONF.INFO", name, e164), command("CONF.HISTORY", name, e164)]).then(
-      ([conference, history]) => { if (live) { setFound({ conference, history }); setWrong(""); } },
-      (error) => live && setWrong(error.message),
-    );
-    return () => { live = false; };
-  }, [name, e164, mark]);
+  const ask = async () => {
+    const [conference, history] = await Promise.all([command("CONF.INFO", name, e164), command("CONF.HISTORY", name, e164)]);
+    return { conference, history };
+  };
+  const { answer: found, wrong } = useAsk(ask, [name, e164, mark]);
   const close = html`<button type="button" class="quiet" onClick=${() => choose({ conference: null })}>Close</button>`;
   if (!found) return html`<${Panel} title=${`Conference ${e164}`} extra=${close}><p class="hint">${wrong || "…"}</p></${Panel}>`;
   const { conference, history } = found;
@@ -143,15 +135,6 @@ function Timeline({ history, now }) {
       })}</div></div>`)}
     <div class="axis"><span>${clock(from)}</span><span>${span(width)}</span><span>now</span></div>
   </div>`;
-}
-
-function Events({ events }) {
-  return html`<${Panel} title="Events"><ol class="events">
-    ${events.slice(0, 12).map((event) => html`<li key=${event.id}><time>${clock(Number(event.id.split("-")[0]))}</time>
-      <${Badge} tone=${eventTone(event.fields.event || "")}>${event.fields.event}</${Badge}>
-      <span class="who">${[event.fields.e164, event.fields.cmu && host(event.fields.cmu)].filter(Boolean).join(" on ")}</span></li>`)}
-    ${events.length ? null : html`<li class="hint">none yet</li>`}
-  </ol></${Panel}>`;
 }
 
 const COLUMNS = [

@@ -1,6 +1,7 @@
 // One seat under the pointer, and the selected seats with what an operator does with them.
 import { html, useEffect, useState } from "../lib/ui.js";
 import { get } from "../lib/api.js";
+import { useAsk } from "../lib/live.js";
 import { Act, Badge, Panel } from "../lib/parts.js";
 import { number, span, text } from "../lib/format.js";
 
@@ -37,20 +38,14 @@ export function SeatCard({ name, show, hover, now, room }) {
 
 /** The selected seats. */
 export function Selection({ name, show, selected, can, version, now, clear }) {
-  const [records, setRecords] = useState([]);
   const [user, setUser] = useState("operator");
   const [minutes, setMinutes] = useState(10);
   const states = show ? selected.map((at) => show.state[at]).join("") : "";
-  useEffect(() => {
-    if (!show || !selected.length) {
-      setRecords([]);
-      return undefined;
-    }
-    let live = true;
-    const ids = selected.slice(0, RECORDS).map((at) => show.seat(at)?.id).filter(Boolean);
-    get("show/seats", { key: name, seats: JSON.stringify(ids) }).then((found) => live && setRecords(found), () => live && setRecords([]));
-    return () => { live = false; };
-  }, [selected, states]);
+  const read = async () => {
+    const ids = selected.slice(0, RECORDS).map((at) => show?.seat(at)?.id).filter(Boolean);
+    return ids.length ? get("show/seats", { key: name, seats: JSON.stringify(ids) }) : [];
+  };
+  const records = useAsk(read, [selected, states]).answer || [];
   if (!show || !selected.length) {
     return html`<${Panel} title="Selection"><p class="hint">Click a seat, or press Shift and drag over many.</p></${Panel}>`;
   }

@@ -1,10 +1,10 @@
 // What stands beside and below the seat map: sales, holds, events, and the map as a table.
 import { html, useEffect, useMemo, useState } from "../lib/ui.js";
 import { get } from "../lib/api.js";
-import { Badge, eventTone, Panel } from "../lib/parts.js";
+import { Events, Panel } from "../lib/parts.js";
 import { Chart } from "../lib/chart.js";
 import { Table } from "../lib/table.js";
-import { clock, number, percent, span } from "../lib/format.js";
+import { number, percent, span } from "../lib/format.js";
 import { HELD } from "../map/model.js";
 
 /** Held seats whose records are read. */
@@ -13,13 +13,13 @@ const HELD_SEATS = 300;
 /** Seats by state over time, since the page was opened. */
 export function SalesChart({ points }) {
   return html`<${Panel} title="Sales">
-    ${points.length < 2 ? html`<p class="hint">The chart begins when the page is opened.</p>` : html`<${Chart} label="Seats by state" height=${150}
+    <${Chart} label="Seats by state" height=${150}
       at=${points.map((point) => point.at)}
       lines=${[
         { name: "sold", values: points.map((point) => point.sold), colour: "--blue", fill: true },
         { name: "held", values: points.map((point) => point.held), colour: "--amber", dash: [6, 3] },
         { name: "free", values: points.map((point) => point.free), colour: "--teal", dash: [2, 3] },
-      ]} />`}
+      ]} />
   </${Panel}>`;
 }
 
@@ -69,15 +69,11 @@ export function EventList({ events, show, pick }) {
       return [];
     }
   };
-  return html`<${Panel} title="Events"><ol class="events">
-    ${events.slice(0, 14).map((event) => {
-      const kind = event.fields.event || "";
-      const found = seats(event);
-      return html`<li key=${event.id}><time>${clock(Number(event.id.split("-")[0]))}</time> <${Badge} tone=${eventTone(kind)}>${kind}</${Badge}>
-        <span class="who">${event.fields.user || ""}</span>
-        ${found.length ? html`<button type="button" class="quiet" onClick=${() => pick(found.map((id) => show.find(id)).filter((at) => at >= 0))}>${found.length === 1 ? found[0] : `${found.length} seats`}</button>` : null}</li>`;
-    })}
-  </ol></${Panel}>`;
+  return html`<${Panel} title="Events"><${Events} events=${events.slice(0, 14)} about=${(event) => {
+    const found = seats(event);
+    return html`<span class="who">${event.fields.user || ""}</span>
+      ${found.length ? html`<button type="button" class="quiet" onClick=${() => pick(found.map((id) => show.find(id)).filter((at) => at >= 0))}>${found.length === 1 ? found[0] : `${found.length} seats`}</button>` : null}`;
+  }} /></${Panel}>`;
 }
 
 /** The counts of an area. A standing area is not on the map: `area` is null. */

@@ -1,5 +1,5 @@
 // A show: the seat map, counts, holds, events, and what an operator does with seats.
-import { html, useCallback, useEffect, useMemo, useRef, useState } from "../lib/ui.js";
+import { html, useCallback, useEffect, useRef, useState } from "../lib/ui.js";
 import { command } from "../lib/api.js";
 import { choose } from "../lib/address.js";
 import { KeyChoice, Trouble } from "../lib/parts.js";
@@ -8,7 +8,7 @@ import { follow } from "../map/live.js";
 import { layout, KINDS } from "../map/layout.js";
 import { View } from "../map/view.js";
 import { gestures } from "../map/gestures.js";
-import { palette } from "../map/palette.js";
+import { tierColour } from "../map/palette.js";
 import { SeatCard, Selection } from "./seats.js";
 import { AreaTable, EventList, Holds, SalesChart } from "./show-side.js";
 import { Waiting } from "./waiting.js";
@@ -147,29 +147,21 @@ function positions(show, area) {
 
 /** Tiers and states with their colours and counts; a click on a tier shows it alone. */
 function Legend({ show, only, version }) {
-  const [dark, setDark] = useState(matchMedia("(prefers-color-scheme: dark)").matches);
-  useEffect(() => {
-    const scheme = matchMedia("(prefers-color-scheme: dark)");
-    const change = () => setDark(scheme.matches);
-    scheme.addEventListener("change", change);
-    return () => scheme.removeEventListener("change", change);
-  }, []);
-  const paint = useMemo(() => palette(dark), [dark]);
   if (!show) return html`<div class="legend"></div>`;
   const sum = (state) => show.counts.reduce((all, counts) => all + counts[state], 0);
   const all = sum(1) + sum(2) + sum(3) + sum(4);
   const dot = (colour, kind) => html`<svg class="dot" width="14" height="14" viewBox="0 0 14 14" aria-hidden="true">
-    <rect x="1.5" y="1.5" width="11" height="11" rx="3" fill=${colour} stroke=${kind === "blocked" ? paint.blockedLine : "none"} />
-    ${kind === "blocked" ? html`<path d="M4.5 4.5l5 5m0-5l-5 5" stroke=${paint.blockedLine} />` : null}</svg>`;
+    <rect x="1.5" y="1.5" width="11" height="11" rx="3" fill=${`var(${colour})`} stroke=${kind === "blocked" ? "var(--map-blocked-line)" : "none"} />
+    ${kind === "blocked" ? html`<path d="M4.5 4.5l5 5m0-5l-5 5" stroke="var(--map-blocked-line)" />` : null}</svg>`;
   return html`<div class="legend" data-version=${version}>
     <div class="states">
-      ${[["held", 2, paint.held], ["sold", 3, paint.sold], ["blocked", 4, paint.blocked]].map(([title, state, colour]) => html`
+      ${[["held", 2, "--held"], ["sold", 3, "--map-sold"], ["blocked", 4, "--blocked"]].map(([title, state, colour]) => html`
         <span class="entry">${dot(colour, title)} ${title} <b class=${`count-${title}`}>${number(sum(state))}</b></span>`)}
       <span class="entry total"><b class="count-free">${number(sum(1))}</b> of ${number(all)} free, <b>${percent(sum(3), all)}</b> sold</span>
     </div>
     <div class="tiers" role="group" aria-label="Tiers; a click shows one alone">
       ${show.tiers.map((tier, index) => html`<button type="button" class="entry tier" aria-pressed=${only === tier}
-          onClick=${() => choose({ tier: only === tier ? null : tier })}>${dot(paint.tier(index))} ${tier} <b>${number(show.counts[index][1])}</b></button>`)}
+          onClick=${() => choose({ tier: only === tier ? null : tier })}>${dot(tierColour(index))} ${tier} <b>${number(show.counts[index][1])}</b></button>`)}
     </div>
   </div>`;
 }

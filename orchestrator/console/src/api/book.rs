@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use allot_client::BookStore;
+use allot_client::{BookStore, Record};
 use allot_tools::accounts::file;
 use allot_tools::accounts::import::{Difference, notify};
 use axum::http::StatusCode;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tracing::{info, warn};
 use utoipa::ToSchema;
@@ -51,6 +51,21 @@ impl Action for Import {
     fn target(&self) -> String {
         format!("{}{}", self.key, if self.dry_run { " (dry run)" } else { "" })
     }
+}
+
+/// Moves of accounts, as `ACCOUNT.REBALANCE` gives them.
+#[derive(Serialize, ToSchema)]
+#[schema(value_type = [Object])]
+pub(super) struct Moves(Vec<Value>);
+
+pub(super) async fn rebalance(console: Arc<Console>, AtKey { key }: AtKey) -> Result<Moves, Problem> {
+    let make = async {
+        let ask = async |book: BookStore| book.rebalance(true, None).await;
+        let moves = console.viewer.ask(BookStore::new, &key, ask);
+        let moves = console.viewer.ask_if_permitted(format!("ACCOUNT.REBALANCE of {key}"), moves).await?;
+        Ok::<_, Problem>(moves.ok_or_else(Problem::denied)?.iter().map(Record::json).collect())
+    };
+    Ok(Moves(console.moves.answer(key.clone(), make).await?))
 }
 
 pub(super) async fn last_import(

@@ -25,15 +25,12 @@ pub(super) struct Allowed {
     name: &'static str,
     /// Who may send it.
     access: Access,
-    /// With this as its last argument, it changes nothing, and a viewer may send it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    dry_run: Option<&'static str>,
     /// Whether the console waits until replicas have confirmed it, because it changes the owner of a conference.
     waits: bool,
 }
 
 const fn reads(name: &'static str) -> Allowed {
-    Allowed { name, access: Access::Viewer, dry_run: None, waits: false }
+    Allowed { name, access: Access::Viewer, waits: false }
 }
 
 const fn acts(name: &'static str) -> Allowed {
@@ -70,7 +67,7 @@ const ALLOWED: [Allowed; 30] = [
     reads("ACCOUNT.INFO"),
     reads("ACCOUNT.LIST"),
     acts("ACCOUNT.FREEZE"),
-    Allowed { dry_run: Some("DRYRUN"), ..acts("ACCOUNT.REBALANCE") },
+    acts("ACCOUNT.REBALANCE"),
 ];
 
 /// A command to send.
@@ -120,36 +117,25 @@ pub(super) async fn run(
         Word::Number(number) => number.to_string(),
     });
     let words: Vec<String> = words.collect();
-    let is_dry =
-        allowed.dry_run.is_some_and(|word| words.last().is_some_and(|last| last.eq_ignore_ascii_case(word)));
-    let needed = if is_dry { Access::Viewer } else { allowed.access };
-    if caller.access < needed {
+    if caller.access < allowed.access {
         return Err(refusal(caller.access));
     }
-    if needed == Access::Viewer {
-        return Ok(Done::new(send(&console, allowed, &key, &words, false).await?));
+    if allowed.access == Access::Viewer {
+        return Ok(Done::new(send(&console, allowed, &key, &words).await?));
     }
     let target = [&[key.clone()][..], &words].concat().join(" ");
-    let sent = send(&console, allowed, &key, &words, true);
+    let sent = send(&console, allowed, &key, &words);
     Ok(Done::new(logged(&caller, allowed.name, &target, sent).await?))
 }
 
-async fn send(
-    console: &Console,
-    allowed: &Allowed,
-    key: &str,
-    words: &[String],
-    acts: bool,
-) -> Result<Value, Problem> {
+async fn send(console: &Console, allowed: &Allowed, key: &str, words: &[String]) -> Result<Value, Problem> {
     let mut command = redis::cmd(allowed.name);
     command.arg(key).arg(words);
-    if !acts {
+    if allowed.access == Access::Viewer {
         // Pages repeat what they read.
         let request = console.viewer.send(key, &command);
         let request = console.viewer.ask_if_permitted(format!("{} of {key}", allowed.name), request);
-        let denied =
-            || Problem::new(StatusCode::FORBIDDEN, "NOPERM", "the console's user of Redis may not send it");
-        let (reply, _) = request.await?.ok_or_else(denied)?;
+        let (reply, _) = request.await?.ok_or_else(Problem::denied)?;
         return Ok(to_json(&reply));
     }
     let (reply, mut session) = console.operator.send(key, &command).await?;

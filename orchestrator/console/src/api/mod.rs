@@ -4,7 +4,6 @@ mod book;
 mod command;
 mod declaration;
 mod events;
-mod pool;
 mod realm;
 mod session;
 mod show;
@@ -43,14 +42,14 @@ pub(crate) fn routes() -> Router<Arc<Console>> {
     api.read("/show/seats", "The records of seats, as `SEAT.GET` gives them.", show::seats);
     api.read(
         "/realm/plan",
-        "Which conferences wait and why, or where those of a unit would go, as of some seconds ago at most.",
+        "How many conferences wait and why, or where those of a unit would go, as of some seconds ago at most.",
         realm::plan,
     );
     api.act("/realm/lift-guard", "Lifts the mass-failure guard.", realm::lift_guard);
     api.read(
-        "/pool/numbers",
-        "A page of numbers, as `NUMPOOL.GET` gives them. With `state`, a page may be empty before the end.",
-        pool::numbers,
+        "/book/rebalance",
+        "The moves that a rebalance would make, as of some seconds ago at most.",
+        book::rebalance,
     );
     api.act(
         "/book/import",

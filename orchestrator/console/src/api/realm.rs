@@ -3,23 +3,17 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use allot_client::{RealmStore, Record};
 use axum::http::StatusCode;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::Value;
-use tokio::time::Instant;
 use utoipa::{IntoParams, ToSchema};
 
 use super::declaration::Action;
 use crate::problem::Problem;
+use crate::shared::PlanTotal;
 use crate::state::Console;
-
-/// Records of one page.
-const PAGE: usize = 500;
-/// Time for which a plan is shared: the server takes tens of milliseconds to make one, in which it serves nobody else.
-const SHARED: Duration = Duration::from_secs(5);
 
 /// Which plan.
 #[derive(Deserialize, IntoParams)]
@@ -28,36 +22,10 @@ pub(super) struct Which {
     key: String,
     /// Plan for the case that this unit died now.
     down: Option<String>,
-    /// The cursor of the page before; 0, the default, for the first page.
-    #[serde(default)]
-    cursor: usize,
 }
 
-/// A page of a plan, with the counts of the whole plan.
-#[derive(Serialize, ToSchema)]
-pub(super) struct Plan {
-    /// Cursor of the next page; 0 at the end.
-    next: usize,
-    /// How many conferences go where, or nowhere; the most first.
-    totals: Vec<PlanTotal>,
-    /// `CONF.PLAN`.
-    #[schema(value_type = [Object])]
-    items: Vec<Value>,
-}
-
-/// Conferences of a plan with the same outcome.
-#[derive(Debug, Clone, Serialize, ToSchema)]
-pub(super) struct PlanTotal {
-    /// The unit to which they go; null if they go nowhere.
-    #[schema(value_type = Option<String>)]
-    cmu: Value,
-    /// Why they wait, or go nowhere.
-    #[schema(value_type = Option<String>)]
-    why: Value,
-    count: u64,
-}
-
-fn totals(items: &[Value]) -> Vec<PlanTotal> {
+/// How many conferences of a plan go where, or nowhere; the most first.
+fn totals(items: impl Iterator<Item = Value>) -> Vec<PlanTotal> {
     let mut counts: HashMap<[String; 2], PlanTotal> = HashMap::new();
     for item in items {
         let [cmu, why] = ["cmu", "why"].map(|name| item.get(name).cloned().unwrap_or_default());
@@ -69,24 +37,16 @@ fn totals(items: &[Value]) -> Vec<PlanTotal> {
     totals
 }
 
-pub(super) async fn plan(console: Arc<Console>, which: Which) -> Result<Plan, Problem> {
-    let Which { key, down, cursor } = which;
-    let mut made = console.plans.lock().await;
-    made.retain(|_, (at, _)| at.elapsed() < SHARED);
-    let of = (key, down);
-    let all = if let Some((_, records)) = made.get(&of) {
-        Arc::clone(records)
-    } else {
-        let ask = async |realm: RealmStore| realm.plan(of.1.as_deref()).await;
-        let records = console.viewer.ask(RealmStore::new, &of.0, ask).await?;
-        let records: Arc<[Value]> = records.iter().map(Record::json).collect();
-        made.insert(of, (Instant::now(), Arc::clone(&records)));
-        records
+pub(super) async fn plan(
+    console: Arc<Console>,
+    Which { key, down }: Which,
+) -> Result<Vec<PlanTotal>, Problem> {
+    let make = async {
+        let ask = async |realm: RealmStore| realm.plan(down.as_deref()).await;
+        let records = console.viewer.ask(RealmStore::new, &key, ask).await?;
+        Ok(totals(records.iter().map(Record::json)))
     };
-    drop(made);
-    let end = cursor.saturating_add(PAGE);
-    let items = all.iter().skip(cursor).take(PAGE).cloned().collect();
-    Ok(Plan { next: if end < all.len() { end } else { 0 }, totals: totals(&all), items })
+    console.plans.answer((key.clone(), down.clone()), make).await
 }
 
 /// A realm.

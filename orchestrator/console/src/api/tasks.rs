@@ -87,7 +87,7 @@ pub(super) struct Failures {
 pub(super) async fn failures(console: Arc<Console>, which: OfTask) -> Result<Failures, Problem> {
     let store = &tasks(&console)?.store;
     let Some(main) = store.main(id(&which.id)?).await? else {
-        let why = "is not there, or packed into history, which keeps only its last failures";
+        let why = "does not exist, or is packed into history, which keeps only its last failures";
         return Err(Problem::absent(format!("task {} {why}", which.id)));
     };
     let chunks = main.task.failure_log.chunks;

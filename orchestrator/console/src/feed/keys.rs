@@ -5,49 +5,46 @@ use std::time::Duration;
 use allot_client::{Connection, Error, query};
 use redis::cmd;
 use serde::Serialize;
-use tokio::time::Instant;
 
 use super::reader::Reader;
-use crate::channel::{Feed, Message};
+use crate::channel::{Feed, Message, Subject};
 use crate::problem::Problem;
 use crate::shared::FoundKey;
 use crate::state::Console;
 
-/// The types of values, by the name that `TYPE` gives and the name of the family's page.
-const TYPES: [(&str, &str); 4] =
-    [("allotseat", "show"), ("allotconf", "realm"), ("allotpool", "pool"), ("allotacct", "book")];
+/// A type of values: the name that `TYPE` gives, the name of the family's page, and the subject of a key of this type.
+type KeyType = (&'static str, &'static str, fn(String) -> Subject);
+
+pub(super) const TYPES: [KeyType; 4] = [
+    ("allotseat", "show", Subject::Show),
+    ("allotconf", "realm", Subject::Realm),
+    ("allotpool", "pool", Subject::Pool),
+    ("allotacct", "book", Subject::Book),
+];
 /// Keys that one step of a scan looks at.
 const STEP: u32 = 1000;
 /// Most steps for one type: a server with more than a million other keys is not searched to its end.
 const STEPS: u32 = 1000;
 /// Most keys of one type.
 const MOST: usize = 200;
-/// Time for which a list is shared: a scan looks at all keys of the server.
-const SHARED: Duration = Duration::from_secs(30);
 /// Interval at which the server is asked whether it answers.
 const PAUSE: Duration = Duration::from_secs(1);
 
 impl Console {
     /// The keys that hold values of Allot, at most [`MOST`] of each type, sorted.
     pub(crate) async fn key_list(&self) -> Result<Vec<FoundKey>, Error> {
-        // The lock is held during the scan, so that all pages share it.
-        let mut list = self.key_list.lock().await;
-        if let Some((at, keys)) = &*list
-            && at.elapsed() < SHARED
-        {
-            return Ok(keys.clone());
-        }
-        let (began, mut session) = (Instant::now(), self.viewer.session(&self.keys.realm).await?);
-        let keys = scan(&mut session.connection).await;
-        let keys = self.viewer.checked(&self.keys.realm, keys)?;
-        *list = Some((began, keys.clone()));
-        Ok(keys)
+        let scan = async {
+            let mut session = self.viewer.session(&self.keys.realm).await?;
+            let keys = scan(&mut session.connection).await;
+            self.viewer.checked(&self.keys.realm, keys)
+        };
+        self.key_list.answer((), scan).await
     }
 }
 
 async fn scan(connection: &mut Connection) -> Result<Vec<FoundKey>, Error> {
     let mut all = Vec::new();
-    for (name, kind) in TYPES {
+    for (name, kind, _) in TYPES {
         let (mut cursor, mut found) = (0_u64, Vec::new());
         for _ in 0..STEPS {
             let mut scan = cmd("SCAN");

@@ -11,7 +11,7 @@ mod keys;
 mod overview;
 mod partition_grid;
 mod points;
-pub(crate) mod pool;
+mod pool;
 mod reader;
 mod realm;
 mod show;
@@ -41,15 +41,13 @@ impl Console {
         let Value::SimpleString(of) = of else {
             return Err(allot_client::Error::Shape(format!("TYPE: {of:?}")).into());
         };
-        let key = key.to_owned();
-        match of.as_str() {
-            "allotseat" => Ok(Subject::Show(key)),
-            "allotconf" => Ok(Subject::Realm(key)),
-            "allotpool" => Ok(Subject::Pool(key)),
-            "allotacct" => Ok(Subject::Book(key)),
-            "none" => Err(Problem::new(StatusCode::NOT_FOUND, "NOKEY", format!("there is no key '{key}'"))),
-            other => Err(Problem::bad(format!("the key '{key}' holds a {other}, and no value of Allot"))),
+        if let Some((_, _, subject)) = keys::TYPES.iter().find(|(name, _, _)| *name == of) {
+            return Ok(subject(key.to_owned()));
         }
+        Err(match of.as_str() {
+            "none" => Problem::new(StatusCode::NOT_FOUND, "NOKEY", format!("there is no key '{key}'")),
+            other => Problem::bad(format!("the key '{key}' holds a {other}, and no value of Allot")),
+        })
     }
 
     /// The feed of a subject. Starts its reader if there is none.

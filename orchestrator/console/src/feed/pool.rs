@@ -171,30 +171,20 @@ impl Reader for Pool {
             return Ok(PAUSE);
         }
         self.listed = Some(Instant::now());
-        let read = async |pool: NumberStore| number_page(&pool, 0, EXAMINED, None).await;
+        let read = async |pool: NumberStore| examine(&pool).await;
         let read = console.viewer.ask(NumberStore::new, key, read);
         let read = console.viewer.ask_if_permitted(format!("numbers of {key}"), read);
-        if let Some((next, records)) = read.await? {
-            feed.send_kept(Message::new("numbers", &Idle::of(&records, next != 0)?));
+        if let Some((records, more)) = read.await? {
+            feed.send_kept(Message::new("numbers", &Idle::of(&records, more)?));
         }
         Ok(PAUSE)
     }
 }
 
-/// Numbers from a cursor on, with their records, and the next cursor, 0 at the end: examines `count` numbers of the pool,
-/// and takes those in this state of `NUMPOOL.SCAN`.
-pub(crate) async fn number_page(
-    pool: &NumberStore,
-    cursor: u32,
-    count: u32,
-    state: Option<&str>,
-) -> Result<(u32, Vec<Record>), Error> {
+/// The records of the first [`EXAMINED`] numbers of a pool, and whether it has more.
+async fn examine(pool: &NumberStore) -> Result<(Vec<Record>, bool), Error> {
     let mut scan = pool.begin("NUMPOOL.SCAN");
-    scan.arg(cursor);
-    if let Some(state) = state {
-        scan.arg("STATE").arg(state);
-    }
-    let (next, numbers): (u32, Vec<Vec<u8>>) = pool.ask(scan.arg("COUNT").arg(count)).await?;
+    let (next, numbers): (u32, Vec<Vec<u8>>) = pool.ask(scan.arg(0).arg("COUNT").arg(EXAMINED)).await?;
     let request = |number: Vec<u8>| pool.begin("NUMPOOL.GET").arg(number).clone();
     let mut records = Vec::new();
     for reply in pool.ask_all(numbers.into_iter().map(request).collect()).await? {
@@ -205,5 +195,5 @@ pub(crate) async fn number_page(
             Err(error) => return Err(error),
         }
     }
-    Ok((next, records))
+    Ok((records, next != 0))
 }

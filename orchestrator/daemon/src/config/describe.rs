@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use allot_runtime::settings::Span;
+use allot_runtime::settings::{Span, zone_name};
 
 use super::resolve::Config;
 use super::sections::Role;
@@ -17,7 +17,7 @@ pub fn describe(config: &Config) -> String {
     let _ = writeln!(text, "redis: {}", config.servers);
     let _ = writeln!(text, "realm: {}", config.realm);
     if config.roles.contains(&Role::Accounts) {
-        let zone = config.accounts.time_zone.iana_name().unwrap_or("UTC");
+        let zone = zone_name(&config.accounts.time_zone);
         let _ = writeln!(text, "accounts: {} under {}, {zone}", config.accounts.book, config.accounts.root);
     }
     if config.roles.contains(&Role::Compaction) {

@@ -5,15 +5,12 @@ mod describe;
 mod resolve;
 pub mod sections;
 mod sources;
-mod zone;
 
 pub use describe::describe;
 pub use resolve::Config;
 pub use sections::{AccountsConfig, Given, MediaUnitConfig, Role, SchedulerConfig};
 pub use sources::{Source, load, load_servers, read};
 #[cfg(test)]
-pub(crate) use zone::time_zone;
-
 #[cfg(test)]
 mod tests {
     use std::fs;

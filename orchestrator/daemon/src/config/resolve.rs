@@ -36,7 +36,7 @@ pub struct Config {
     pub data_proxy: DataProxyConfig,
     /// Settings of the media unit.
     pub media_unit: MediaUnitConfig,
-    /// Settings of the compaction unit.
+    /// Settings of the compaction node.
     pub compaction: allot_compaction::Settings,
     /// Settings of the assignment of accounts.
     pub accounts: AccountsConfig,

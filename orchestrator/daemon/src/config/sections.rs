@@ -6,13 +6,11 @@ use std::path::PathBuf;
 
 use allot_compaction::Section as Compaction;
 use allot_runtime::section;
-use allot_runtime::settings::Span;
+use allot_runtime::settings::{Span, Zone};
 use allot_runtime::telemetry::LogFormat;
 use clap::{Args, ValueEnum};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
-
-use super::zone::Zone;
 
 /// A role that a process can have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Deserialize)]
@@ -24,7 +22,7 @@ pub enum Role {
     DataProxy,
     /// Runs conferences.
     MediaUnit,
-    /// A compaction unit.
+    /// A compaction node.
     Compaction,
     /// Assigns accounts to client systems; one process with this role leads.
     Accounts,
@@ -247,86 +245,52 @@ section! {
     }
 }
 
-/// All settings as given.
-#[derive(Debug, Clone, Default, PartialEq, Args, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub struct Given {
-    /// The process.
-    #[command(flatten, next_help_heading = "Process")]
-    #[serde(rename = "allotd")]
-    pub process: Process,
-    /// The way to Redis.
-    #[command(flatten, next_help_heading = "Redis")]
-    pub redis: Redis,
-    /// The way to ZooKeeper.
-    #[command(flatten, next_help_heading = "ZooKeeper")]
-    pub zookeeper: ZooKeeper,
-    /// The realm.
-    #[command(flatten, next_help_heading = "Realm")]
-    pub realm: Realm,
-    /// The scheduler.
-    #[command(flatten, next_help_heading = "Scheduler")]
-    pub scheduler: Scheduler,
-    /// The data proxy.
-    #[command(flatten, next_help_heading = "Data proxy")]
-    pub data_proxy: DataProxy,
-    /// The media unit.
-    #[command(flatten, next_help_heading = "Media unit")]
-    pub media_unit: MediaUnit,
-    /// The compaction unit.
-    #[command(flatten, next_help_heading = "Compaction")]
-    pub compaction: Compaction,
-    /// The assignment of accounts.
-    #[command(flatten, next_help_heading = "Accounts")]
-    pub accounts: Accounts,
-    /// Metrics and probes.
-    #[command(flatten, next_help_heading = "Metrics and probes")]
-    pub http: Http,
-    /// `allot console` reads this section of the file.
-    #[arg(skip)]
-    pub console: IgnoredAny,
-    /// The log.
-    #[command(flatten, next_help_heading = "Log")]
-    pub log: Log,
+/// Defines all settings as given: of each section its field, its name in the file, and the heading of its flags.
+macro_rules! sections {
+    ($($field:ident: $section:ident, $name:literal, $heading:literal;)*) => {
+        /// All settings as given.
+        #[derive(Debug, Clone, Default, PartialEq, Args, Deserialize)]
+        #[serde(deny_unknown_fields, default)]
+        pub struct Given {
+            $(
+                #[doc = $heading]
+                #[command(flatten, next_help_heading = $heading)]
+                #[serde(rename = $name)]
+                pub $field: $section,
+            )*
+            /// `allot console` reads this section of the file.
+            #[arg(skip)]
+            pub console: IgnoredAny,
+        }
+
+        impl Given {
+            /// These settings; an absent setting is taken from `under`.
+            #[must_use]
+            pub fn over(self, under: Self) -> Self {
+                Self { $($field: self.$field.over(under.$field),)* console: IgnoredAny }
+            }
+
+            /// The example file: every setting, with its default or an example.
+            pub fn example() -> String {
+                let sections = [$($section::example()),*];
+                format!("{EXAMPLE}\n{}", sections.join("\n"))
+            }
+        }
+    };
 }
 
-impl Given {
-    /// These settings; an absent setting is taken from `under`.
-    #[must_use]
-    pub fn over(self, under: Self) -> Self {
-        Self {
-            process: self.process.over(under.process),
-            redis: self.redis.over(under.redis),
-            zookeeper: self.zookeeper.over(under.zookeeper),
-            realm: self.realm.over(under.realm),
-            scheduler: self.scheduler.over(under.scheduler),
-            data_proxy: self.data_proxy.over(under.data_proxy),
-            media_unit: self.media_unit.over(under.media_unit),
-            compaction: self.compaction.over(under.compaction),
-            accounts: self.accounts.over(under.accounts),
-            http: self.http.over(under.http),
-            console: IgnoredAny,
-            log: self.log.over(under.log),
-        }
-    }
-
-    /// The example file: every setting, with its default or an example.
-    pub fn example() -> String {
-        let sections = [
-            Process::example(),
-            Redis::example(),
-            ZooKeeper::example(),
-            Realm::example(),
-            Scheduler::example(),
-            DataProxy::example(),
-            MediaUnit::example(),
-            Compaction::example(),
-            Accounts::example(),
-            Http::example(),
-            Log::example(),
-        ];
-        format!("{EXAMPLE}\n{}", sections.join("\n"))
-    }
+sections! {
+    process: Process, "allotd", "Process";
+    redis: Redis, "redis", "Redis";
+    zookeeper: ZooKeeper, "zookeeper", "ZooKeeper";
+    realm: Realm, "realm", "Realm";
+    scheduler: Scheduler, "scheduler", "Scheduler";
+    data_proxy: DataProxy, "data-proxy", "Data proxy";
+    media_unit: MediaUnit, "media-unit", "Media unit";
+    compaction: Compaction, "compaction", "Compaction";
+    accounts: Accounts, "accounts", "Accounts";
+    http: Http, "http", "Metrics and probes";
+    log: Log, "log", "Log";
 }
 
 /// The head of the example file.

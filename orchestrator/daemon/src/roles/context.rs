@@ -1,8 +1,10 @@
-//! The context of a role: the process context and all settings.
+//! The context of a role: the process context and all settings; and how roles take refusals of Redis.
 
 use std::sync::Arc;
 
+use allot_client::Error;
 use allot_coordination::node_name;
+use tracing::debug;
 
 use crate::config::Config;
 
@@ -32,5 +34,18 @@ impl RoleContext {
     /// The directory of units.
     pub fn units_dir(&self) -> String {
         format!("{}/units", self.dir())
+    }
+}
+
+/// The answer to a request; `None` if the server refused the request, which is logged. An error that ends the session is
+/// passed on.
+pub(crate) fn unless_refused<T>(answer: Result<T, Error>, request: &str) -> Result<Option<T>, Error> {
+    match answer {
+        Ok(answer) => Ok(Some(answer)),
+        Err(error) if error.ends_session() => Err(error),
+        Err(error) => {
+            debug!(%error, request, "refused");
+            Ok(None)
+        }
     }
 }

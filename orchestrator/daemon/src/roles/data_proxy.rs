@@ -8,15 +8,15 @@ use std::time::Duration;
 use anyhow::Result;
 use redis::Cmd;
 use tokio::time::Instant;
-use tracing::{debug, info, warn};
+use tracing::{info, warn};
 
-use crate::roles::context::RoleContext as Context;
+use crate::roles::context::{RoleContext as Context, unless_refused};
 use crate::roles::info_stream::{Message, read};
 use allot_client::streams::{self, Entry, Group};
 use allot_client::{Error, Node, RealmStore, Session};
 
-/// The name of this part in logs and probes.
-const PART: &str = "data-proxy";
+/// The name of this role in logs and probes.
+const ROLE: &str = "data-proxy";
 /// Interval at which consumers that are gone are removed from the group.
 const TIDY_INTERVAL: Duration = Duration::from_secs(60);
 /// After how long without a message a consumer is removed that has nothing left to acknowledge.
@@ -28,7 +28,7 @@ const REJOIN_PAUSE: Duration = Duration::from_millis(500);
 pub(crate) async fn run(context: Context) -> Result<()> {
     let mut batch = context.config.data_proxy.batch;
     let mut details_requested_from = None;
-    while let Some(session) = context.connect(PART).await {
+    while let Some(session) = context.connect(ROLE).await {
         let mut proxy = Proxy {
             store: RealmStore::new(session.connection.clone(), &context.config.realm),
             context: &context,
@@ -43,7 +43,7 @@ pub(crate) async fn run(context: Context) -> Result<()> {
             Err(error) => {
                 batch = (proxy.batch / 2).max(1);
                 details_requested_from = proxy.details_requested_from;
-                context.session_failed(PART, &error, began).await;
+                context.session_failed(ROLE, &error, began).await;
                 if !error.ends_session() {
                     // A group that was deleted is created again by the next session.
                     tokio::time::sleep(REJOIN_PAUSE).await;
@@ -83,7 +83,7 @@ impl Proxy<'_> {
             }
             self.details_requested_from = Some(session.node.clone());
         }
-        self.context.health.ready(PART);
+        self.context.health.ready(ROLE);
         info!(server = %session.node, group = config.group, consumer = self.context.name, "writing details");
         let (mut claimed, mut tidied) = (Instant::now(), Instant::now());
         let mut shutdown = self.context.shutdown.clone();
@@ -164,13 +164,9 @@ impl Proxy<'_> {
         }
         let (mut written, mut refused) = (0, 0);
         for result in self.store.ask_all(writes).await? {
-            match result {
-                Ok(_) => written += 1,
-                Err(error) if error.ends_session() => return Err(error),
-                Err(error) => {
-                    refused += 1;
-                    debug!(%error, "a write was refused");
-                }
+            match unless_refused(result, "a write of details")? {
+                Some(_) => written += 1,
+                None => refused += 1,
             }
         }
         if resync {

@@ -3,6 +3,7 @@
 
 mod checks;
 mod span;
+mod zone;
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
@@ -11,10 +12,12 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow, ensure};
 use clap::ValueEnum as _;
+use jiff::tz::TimeZone;
 
 use crate::telemetry::LogFormat;
 pub use checks::{identity, path, secret};
 pub use span::Span;
+pub use zone::{Zone, time_zone, zone_name};
 
 /// A type that a setting can have.
 pub trait Setting: Sized {
@@ -69,6 +72,18 @@ impl Setting for Span {
     }
 
     fn value(self) -> Duration {
+        self.0
+    }
+}
+
+impl Setting for Zone {
+    type Value = TimeZone;
+
+    fn read(text: &str) -> Result<Self, String> {
+        text.parse()
+    }
+
+    fn value(self) -> TimeZone {
         self.0
     }
 }

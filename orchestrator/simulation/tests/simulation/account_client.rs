@@ -6,9 +6,9 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use allot_coordination::in_process::line::Line;
 use allot_coordination::session::{Changed, Connector as _, Link, Session};
 use allot_coordination::{Error, Kind, random};
+use allot_simulation::line::Line;
 use futures_util::future::select_all;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};

@@ -11,7 +11,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::time::Duration;
 
-use allot_coordination::random;
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 
@@ -331,7 +330,7 @@ fn nothing_is_lost_or_used_twice() {
     let set = |name: &str| std::env::var(name).ok()?.parse::<u64>().ok();
     let usual = if is_soak() { 10_000 } else { 200 };
     let (first, count) = (set("ALLOT_SEED").unwrap_or(0), set("ALLOT_SEEDS").unwrap_or(usual));
-    random::with_each_seed(first..first + count, |seed| {
+    allot_simulation::with_each_seed(first..first + count, |seed| {
         if let Some(report) = run(seed).failure {
             let (plan, report) = make_smaller(Plan::of(seed), report);
             panic!("seed {seed} fails (ALLOT_SEED={seed} repeats it). Made smaller:\n{plan:?}\n{report}");

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use allot_coordination::in_process::line::{Accident, Step, Steps};
 use allot_coordination::random;
+use allot_simulation::line::{Accident, Step, Steps};
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use tokio::sync::watch;

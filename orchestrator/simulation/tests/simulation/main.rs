@@ -4,7 +4,7 @@
 //!
 //! `redis` is the server, with a replica that lags; `link` and `network` are what is between a program and the servers; `process`
 //! runs a role as a process of its own would; `account_client` is an instance that uses accounts; `tables` has what
-//! compaction units compact; `world` has all of them, and checks what must always hold; `scenarios` has faults in a
+//! compaction nodes compact; `world` has all of them, and checks what must always hold; `scenarios` has faults in a
 //! given order, and `faults` has random ones.
 #![allow(
     clippy::unwrap_used,

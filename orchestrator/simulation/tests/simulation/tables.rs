@@ -1,4 +1,4 @@
-//! The tables of a simulation, which compaction units compact, and what must always hold for them. No two runners work
+//! The tables of a simulation, which compaction nodes compact, and what must always hold for them. No two runners work
 //! at one partition, nor more in the cluster than its limit allows. In the end every task is done, and a runner has
 //! ended well at each of its partitions.
 

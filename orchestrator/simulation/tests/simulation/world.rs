@@ -1,5 +1,5 @@
 //! A system of schedulers, data proxies and media units, of account leaders and instances that use accounts, and of
-//! compaction units, and what must always hold in it.
+//! compaction nodes, and what must always hold in it.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -119,7 +119,7 @@ impl World {
         let _ = self.servers.redis.run(&["ACCOUNT.MOVE", BOOK, module, "1", &account]);
     }
 
-    /// Submits a task to a random compaction unit, if there are any.
+    /// Submits a task to a random compaction node, if there are any.
     pub(super) fn submit(&mut self) {
         let workers: Vec<String> = self.running(Program::Role(Role::Compaction)).into_iter().collect();
         if let Some(worker) = workers.get(random::within(0..workers.len().max(1))) {

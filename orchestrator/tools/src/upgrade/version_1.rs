@@ -102,12 +102,15 @@ pub fn convert(name: &Name, path: &str, data: &[u8], manager: &str, pc: &str) ->
     let state = if name.state == State::Assigned { State::Init } else { name.state };
     let table = [old.db_name, old.schema_name, old.table_name];
     let over = state.is_over();
-    // As for a submission: a task repeated without an interval would keep its units busy for ever.
-    let repeat_interval = old.repeat.repeat_interval.max(u64::from(old.repeat_flag));
+    let repeat = if old.repeat_flag {
+        // As for a submission: a task repeated without an interval would keep its units busy for ever.
+        RepeatInfo { repeat_interval: old.repeat.repeat_interval.max(1), ..old.repeat }
+    } else {
+        RepeatInfo { repeat_count: 1, repeat_interval: 0 }
+    };
     Ok(MainTask {
         state,
-        repeat_flag: old.repeat_flag,
-        repeat: RepeatInfo { repeat_interval, ..old.repeat },
+        repeat,
         result: if over { old.result } else { ResultInfo::default() },
         round: u64::from(over),
         created: name.time,
@@ -310,7 +313,7 @@ mod tests {
             RepeatInfo:\n  repeatCount: 3\n  repeatInterval: 60\nResulttInfo: {successCount: 7}\n";
         let task = convert(&name, "p", data, "m", "pc").unwrap();
         assert_eq!((task.table(), task.repeat.repeat_count), (["d", "s", "t 1"], 3));
-        assert_eq!((task.result.success_count, task.repeat_flag), (7, true));
+        assert_eq!((task.result.success_count, task.repeat.repeat_count), (7, 3));
         for odd in [&b""[..], b"no JSON", b"db_name: d\n", b"db_name: [\n", b"{\"db_name\": 1}", b"\xff\xfe"]
         {
             assert!(convert(&name, "p", odd, "m", "pc").is_err(), "{odd:?}");

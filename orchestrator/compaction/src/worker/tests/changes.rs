@@ -11,9 +11,8 @@ use super::{SESSION, UNIT, World};
 use crate::ids::TaskId;
 use crate::node_context::NodeContext;
 use crate::runner::{Launch, RunSignals};
-use crate::supervisor::{Report, Spec, Why};
+use crate::supervisor::{EndCause, Report, Spec};
 use crate::task::{MainTask, SubState};
-use crate::task_store::options::Change;
 use crate::window::Window;
 use allot_runtime::time::now_ms;
 
@@ -45,7 +44,7 @@ async fn raised_limit_starts_as_many_subtasks_more() {
     world.live(|settings| settings.slots = 9, stop);
     assert_eq!(world.running(main).await, 1);
     for limit in [3, 5] {
-        world.store.set(main, &Change { limit: Some(limit), ..Change::default() }).await.unwrap();
+        world.store.set(main, |task| task.limit = limit).await.unwrap();
         assert_eq!(world.running(main).await, limit as usize);
     }
 }
@@ -57,10 +56,10 @@ async fn closed_window_starts_nothing_and_ends_nothing() {
     let main = world.task("t", 6, SubState::Init, |task| task.limit = 2).await;
     world.live(|settings| settings.slots = 9, stop);
     assert_eq!(world.running(main).await, 2);
-    let closed = Change { window: Some(Some(closed_window())), limit: Some(0), ..Change::default() };
-    world.store.set(main, &closed).await.unwrap();
+    let close = |task: &mut MainTask| (task.window, task.limit) = (Some(closed_window()), 0);
+    world.store.set(main, close).await.unwrap();
     assert_eq!(world.running(main).await, 2);
-    world.store.set(main, &Change { window: Some(None), ..Change::default() }).await.unwrap();
+    world.store.set(main, |task| task.window = None).await.unwrap();
     assert_eq!(world.running(main).await, 6);
 }
 
@@ -73,7 +72,7 @@ async fn raised_priority_starts_first() {
     let raised = world.task("raised", 1, SubState::Init, |_| {}).await;
     world.live(|settings| settings.slots = 1, stop);
     assert_eq!(world.running(busy).await, 1);
-    world.store.set(raised, &Change { priority: Some(6), ..Change::default() }).await.unwrap();
+    world.store.set(raised, |task| task.priority = 6).await.unwrap();
     assert_eq!(world.settled(raised).await, [SubState::Init]);
     world.store.stop(busy).await.unwrap();
     assert_eq!(world.running(raised).await, 1);
@@ -88,7 +87,7 @@ impl Launch for Permitted {
         let permits = self.0.clone();
         async move {
             permits.acquire().await.unwrap().forget();
-            Ok(Report { why: Why::Itself, exit: Some(0), output: String::new(), result: None })
+            Ok(Report { why: EndCause::Itself, exit: Some(0), output: String::new(), result: None })
         }
         .boxed()
     }
@@ -128,7 +127,7 @@ async fn changed_retries_apply_to_the_next_wave() {
     };
     let sub = |number: u64, retries: u32| (id.subtask(number), retries);
     assert_eq!(assigned(2).await, [sub(1, 1), sub(2, 1)]);
-    world.store.set(id, &Change { retries: Some(7), ..Change::default() }).await.unwrap();
+    world.store.set(id, |task| task.retries = 7).await.unwrap();
     // No subtask of the next wave is assigned before one of this wave has ended.
     sleep(SESSION).await;
     assert_eq!(assigned(2).await, [sub(1, 1), sub(2, 1)]);

@@ -54,7 +54,7 @@ pub(super) fn choose(known: &[i64], began: Option<i64>, wanted: Vec<i64>, now: i
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::time_zone as zone;
+    use allot_runtime::settings::time_zone as zone;
 
     fn ms(text: &str) -> i64 {
         text.parse::<Timestamp>().unwrap().as_millisecond()

@@ -19,11 +19,7 @@ mod periodic_tasks;
 mod protocol;
 mod reconcile;
 #[cfg(test)]
-mod reconcile_fixtures;
-#[cfg(test)]
-mod reconcile_simulation;
-#[cfg(test)]
-mod reconcile_tests;
+mod tests;
 mod tree_audit;
 mod tree_writer;
 mod watch_events;
@@ -43,14 +39,14 @@ use leader_session::AccountsLeader;
 use paths::own_dir;
 
 /// The name of this role in logs and health checks.
-const PART: &str = "accounts";
+const ROLE: &str = "accounts";
 
 /// Takes part in the election, and leads when elected, until the process shuts down.
 pub(crate) async fn run(mut context: Context) -> Result<()> {
     // In a Redis Cluster the book may be on another master than the realm.
     context.config = Arc::new(context.config.for_book());
     context.process.servers = context.config.servers.clone();
-    context.health.ready(PART);
+    context.health.ready(ROLE);
     let dir = format!("{}/election", own_dir(&context.config));
     campaign(&context.coordinator, &context.shutdown, &dir, &context.name, &mut Accounts(&context)).await?;
     Ok(())
@@ -65,12 +61,12 @@ impl Candidate for Accounts<'_> {
         metrics::gauge!("allot_accounts_leading").set(1.0);
         metrics::gauge!("allot_accounts_term").set(term as f64);
         if let Some(mut leader) = AccountsLeader::new(context, &leadership) {
-            LeaderSession::new(context, PART, leadership, context.config.media_unit.lease)
+            LeaderSession::new(context, ROLE, leadership, context.config.media_unit.lease)
                 .run(&mut leader)
                 .await;
         }
         metrics::gauge!("allot_accounts_leading").set(0.0);
         info!(term, "this process stopped assigning accounts");
-        context.health.ready(PART);
+        context.health.ready(ROLE);
     }
 }

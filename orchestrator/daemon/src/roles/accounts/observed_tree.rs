@@ -223,7 +223,7 @@ impl Book {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::roles::accounts::reconcile_fixtures::{assigned, present};
+    use crate::roles::accounts::tests::fixtures::{assigned, present};
 
     #[test]
     fn change_that_no_leader_makes_is_not_taken_over() {

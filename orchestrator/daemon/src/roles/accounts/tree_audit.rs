@@ -66,7 +66,7 @@ impl TreeAudit {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::roles::accounts::reconcile_fixtures::{assigned, id};
+    use crate::roles::accounts::tests::fixtures::{assigned, id};
 
     #[test]
     fn each_instance_is_read_in_its_turn() {

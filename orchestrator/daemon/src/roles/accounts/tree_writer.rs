@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use futures_util::{FutureExt as _, StreamExt as _};
+use futures_util::{FutureExt as _, StreamExt as _, TryStreamExt as _};
 use tracing::{debug, warn};
 
 use super::fault_injection;
@@ -110,12 +110,7 @@ impl TreeWriter {
             let tree_writer = self.clone();
             async move { tree_writer.read_instance(&id).await.map(|nodes| (id, nodes)) }.boxed()
         });
-        let mut reads = futures_util::stream::iter(reads.collect::<Vec<_>>()).buffered(MAX_IN_FLIGHT);
-        let mut all = Vec::new();
-        while let Some(nodes) = reads.next().await {
-            all.push(nodes?);
-        }
-        Ok(all)
+        futures_util::stream::iter(reads.collect::<Vec<_>>()).buffered(MAX_IN_FLIGHT).try_collect().await
     }
 
     async fn read_instance(&self, id: &InstanceId) -> Result<InstanceNodes, Error> {
@@ -150,12 +145,7 @@ impl TreeWriter {
             let tree_writer = self.clone();
             async move { tree_writer.children(&dir).await.map(|names| (dir, names)) }.boxed()
         });
-        let mut lists = futures_util::stream::iter(lists).buffer_unordered(MAX_IN_FLIGHT);
-        let mut all = Vec::new();
-        while let Some(list) = lists.next().await {
-            all.push(list?);
-        }
-        Ok(all)
+        futures_util::stream::iter(lists).buffer_unordered(MAX_IN_FLIGHT).try_collect().await
     }
 
     /// Applies the actions and notes them in `tree`. Returns the instances for which the outcome is unknown. `now` is
@@ -265,33 +255,57 @@ fn split(tree: &ObservedTree, actions: &[Action], numbers: &[usize], now: u64) -
     parts.into_iter().map(|numbers| (ops(&numbers), numbers)).map(|(ops, numbers)| (numbers, ops)).collect()
 }
 
+/// What an action writes into the node of an account: the account's name, the version of the node that is replaced (`None`
+/// if the node is created), and the account as it is published afterwards. `None` if the action writes no such node.
+fn write<'a>(
+    observed: &ObservedInstance,
+    action: &'a Action,
+    now: u64,
+) -> Option<(&'a str, Option<Version>, PublishedAccount)> {
+    let shown = |account: &str| observed.accounts.get(account).copied();
+    let (account, replaced, written) = match action {
+        Action::Publish { account, epoch, .. } => (account, None, fresh(*epoch)),
+        Action::Revoke { account, until, .. } => {
+            let shown = shown(account)?;
+            let (revoked, until) = (shown.revoked.or(Some(now)), until.or(shown.until));
+            (account, Some(shown.version), PublishedAccount { revoked, until, ..shown })
+        }
+        Action::Reassign { account, epoch, .. } => {
+            let shown = shown(account)?;
+            // An earlier process may be logged in until a read of the book says otherwise.
+            (account, Some(shown.version), PublishedAccount { epoch: *epoch, ..shown })
+        }
+        Action::Restore { account, .. } => {
+            let shown = shown(account)?;
+            let replaced = match shown.damage? {
+                Damage::Deleted => None,
+                Damage::Rewritten => Some(shown.version),
+            };
+            (account, replaced, PublishedAccount { damage: None, ..shown })
+        }
+        Action::Withdraw { .. } | Action::Clear { .. } | Action::Introduce { .. } => return None,
+    };
+    let version = replaced.map_or(Version::FIRST, Version::next);
+    Some((account, replaced, PublishedAccount { version, ..written }))
+}
+
 /// The operations of one action.
 fn ops(tree: &ObservedTree, action: &Action, now: u64) -> Vec<Op> {
     let absent = ObservedInstance::default();
-    let observed = tree.instances.get(action.id()).unwrap_or(&absent);
+    let id = action.id();
+    let observed = tree.instances.get(id).unwrap_or(&absent);
     let set = |path: String, version: Version, data: Vec<u8>| Op::Set { path, data, version };
     let create = |path: String, data: Vec<u8>| Op::Create { path, data, kind: Kind::Persistent };
     match action {
-        Action::Revoke { id, account, until } => {
-            let Some(shown) = observed.accounts.get(account) else { return Vec::new() };
-            let data = data(account, &revoked(*shown, now, *until));
-            vec![set(paths::account(&id.dir, &id.instance, account), shown.version, data)]
+        Action::Revoke { .. } | Action::Reassign { .. } | Action::Restore { .. } | Action::Publish { .. } => {
+            let Some((account, replaced, written)) = write(observed, action, now) else { return Vec::new() };
+            let (path, data) = (paths::account(&id.dir, &id.instance, account), data(account, &written));
+            vec![match replaced {
+                Some(version) => set(path, version, data),
+                None => create(path, data),
+            }]
         }
-        Action::Reassign { id, account, epoch } => {
-            let Some(shown) = observed.accounts.get(account) else { return Vec::new() };
-            let data = data(account, &PublishedAccount { epoch: *epoch, ..*shown });
-            vec![set(paths::account(&id.dir, &id.instance, account), shown.version, data)]
-        }
-        Action::Restore { id, account } => {
-            let Some(shown) = observed.accounts.get(account) else { return Vec::new() };
-            let (path, data) = (paths::account(&id.dir, &id.instance, account), data(account, shown));
-            match shown.damage {
-                Some(Damage::Deleted) => vec![create(path, data)],
-                Some(Damage::Rewritten) => vec![set(path, shown.version, data)],
-                None => Vec::new(),
-            }
-        }
-        Action::Withdraw { id, account } => {
+        Action::Withdraw { account, .. } => {
             // The node is deleted only if the use in the latest report is counted.
             let alloc = observed.alloc.as_ref().map(|alloc| Op::Check {
                 path: paths::alloc(&id.dir, &id.instance),
@@ -300,14 +314,11 @@ fn ops(tree: &ObservedTree, action: &Action, now: u64) -> Vec<Op> {
             let path = paths::account(&id.dir, &id.instance, account);
             alloc.into_iter().chain([Op::Delete { path, version: None }]).collect()
         }
-        Action::Publish { id, account, epoch } => {
-            vec![create(paths::account(&id.dir, &id.instance, account), data(account, &fresh(*epoch)))]
-        }
-        Action::Clear { id } => {
+        Action::Clear { .. } => {
             let version = observed.alloc.as_ref().map(|alloc| alloc.version);
             vec![Op::Delete { path: paths::alloc(&id.dir, &id.instance), version }]
         }
-        Action::Introduce { id } => {
+        Action::Introduce { .. } => {
             let path = paths::alloc(&id.dir, &id.instance);
             let Some(present) = observed.present else { return Vec::new() };
             let name = path.clone().into_bytes();
@@ -326,30 +337,12 @@ fn note(tree: &mut ObservedTree, action: &Action, now: u64) {
     let id = action.id();
     let observed = tree.at(id);
     match action {
-        Action::Revoke { account, until, .. } => {
-            if let Some(shown) = observed.accounts.get_mut(account) {
-                *shown = PublishedAccount { version: shown.version.next(), ..revoked(*shown, now, *until) };
-            }
-        }
-        Action::Reassign { account, epoch, .. } => {
-            if let Some(shown) = observed.accounts.get_mut(account) {
-                // An earlier process may be logged in until a read of the book says otherwise.
-                *shown = PublishedAccount { version: shown.version.next(), epoch: *epoch, ..*shown };
-            }
-        }
-        Action::Restore { account, .. } => {
-            if let Some(shown) = observed.accounts.get_mut(account) {
-                let version = match shown.damage {
-                    Some(Damage::Deleted) => Version::FIRST,
-                    Some(Damage::Rewritten) | None => shown.version.next(),
-                };
-                *shown = PublishedAccount { version, damage: None, ..*shown };
+        Action::Revoke { .. } | Action::Reassign { .. } | Action::Restore { .. } | Action::Publish { .. } => {
+            if let Some((account, _, written)) = write(observed, action, now) {
+                observed.accounts.insert(account.to_owned(), written);
             }
         }
         Action::Withdraw { account, .. } => drop(observed.accounts.remove(account)),
-        Action::Publish { account, epoch, .. } => {
-            observed.accounts.insert(account.clone(), fresh(*epoch));
-        }
         Action::Clear { .. } => observed.alloc = None,
         Action::Introduce { .. } => {
             if let Some(present) = &mut observed.present {
@@ -371,10 +364,6 @@ fn fresh(epoch: u64) -> PublishedAccount {
         from_previous_session: false,
         damage: None,
     }
-}
-
-fn revoked(shown: PublishedAccount, now: u64, until: Option<u64>) -> PublishedAccount {
-    PublishedAccount { revoked: shown.revoked.or(Some(now)), until: until.or(shown.until), ..shown }
 }
 
 fn data(account: &str, shown: &PublishedAccount) -> Vec<u8> {

@@ -18,12 +18,12 @@ use tracing::{info, warn};
 use crate::roles::context::RoleContext as Context;
 use allot_runtime::time::now_ms;
 
-use unit::{PART, UnacknowledgedEnds, Unit, UnitEnd};
+use unit::{ROLE, UnacknowledgedEnds, Unit, UnitEnd};
 
 /// Runs a unit until the process shuts down. A unit that Redis did not answer for `self_stop` ends its media and
 /// joins as a new unit.
 pub(crate) async fn run(context: Context) -> Result<()> {
-    let Some(host) = context.host(PART).await else { return Ok(()) };
+    let Some(host) = context.host(ROLE).await else { return Ok(()) };
     let mut last_started = 0;
     let mut ends = UnacknowledgedEnds::default();
     loop {

@@ -33,7 +33,7 @@ use allot_runtime::time::now_ms;
 pub(super) use unacknowledged_ends::UnacknowledgedEnds;
 
 /// The name of this role in logs and probes.
-pub(super) const PART: &str = "media-unit";
+pub(super) const ROLE: &str = "media-unit";
 /// Pause after an error that reconnecting does not fix.
 const PAUSE: Duration = Duration::from_millis(500);
 /// Capacity of the queue of media events, and the most events that are handled before anything else gets a turn.
@@ -171,7 +171,7 @@ impl<'a> Unit<'a> {
                 Err(error) if error.code() == Some("STALE") => return UnitEnd::Replaced,
                 Err(_) if self.is_cut_off() => return UnitEnd::CutOff,
                 Err(error) => {
-                    self.context.session_failed(PART, &error, began).await;
+                    self.context.session_failed(ROLE, &error, began).await;
                     // `session_failed` does not pause during shutdown, but a unit that drains goes on for a while.
                     if self.draining.is_some() {
                         sleep(PAUSE).await;
@@ -236,7 +236,7 @@ impl<'a> Unit<'a> {
     /// Reconnects to Redis. Media continues meanwhile, but no longer than `self_stop`.
     async fn reconnect(&mut self) -> Result<Session, UnitEnd> {
         let context = self.context;
-        let connecting = context.reconnect(PART);
+        let connecting = context.reconnect(ROLE);
         tokio::pin!(connecting);
         let mut shutdown = context.shutdown.clone();
         loop {
@@ -360,7 +360,7 @@ impl<'a> Unit<'a> {
         if report == PendingReport::ListAndDetails {
             self.details.resend_all();
             self.send_details(store).await?;
-            self.context.health.ready(PART);
+            self.context.health.ready(ROLE);
             info!(unit = self.cmu, server = %session.node, conferences = self.conferences.len(), "joined");
         }
         Ok(())

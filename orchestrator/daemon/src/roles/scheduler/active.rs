@@ -12,8 +12,7 @@ use super::failure_detector::{Evidence, FailureDetector, Liveness, Observation};
 use super::loss_survey::LossSurvey;
 use super::mass_failure_guard::{Decision, Limits, MassFailureGuard, ReleaseReason};
 use super::rate_limiter::RateLimiter;
-use super::unit_list::{Totals, TotalsMetrics, UnitList};
-use super::unit_nodes::UnitNodes;
+use super::units::{Totals, TotalsMetrics, UnitList, UnitNodes};
 use crate::config::SchedulerConfig;
 use crate::roles::context::RoleContext as Context;
 use allot_client::{Error, RealmStore, Session, UnitRow};
@@ -22,8 +21,8 @@ use allot_coordination::random;
 use allot_runtime::time::now_ms;
 use allot_runtime::{LeaderRole, LeaderSession, SessionEnd};
 
-/// The name of this part in logs and probes.
-pub(super) const PART: &str = "scheduler";
+/// The name of this role in logs and probes.
+pub(super) const ROLE: &str = "scheduler";
 /// The longest time from tick to tick while the rate limit holds recoveries back.
 const RATE_LIMITED_TICK: Duration = Duration::from_millis(50);
 /// The mean time between two moments at which conferences are recovered in such a tick.
@@ -138,7 +137,7 @@ impl LeaderRole for ActiveScheduler<'_> {
         if self.begun {
             info!(term, "realm claimed again on a new connection");
         } else {
-            self.context.health.not_ready(PART, "the units in ZooKeeper are not known yet");
+            self.context.health.not_ready(ROLE, "the units in ZooKeeper are not known yet");
             let live = leader
                 .while_leading(async {
                     tokio::select! {
@@ -213,7 +212,7 @@ impl ActiveScheduler<'_> {
         let units = list.rows();
         let (present, followed_since) = self.nodes.snapshot(&self.context.coordinator);
         let now = Instant::now();
-        // ZooKeeper was unwell also if it was away between two observations.
+        // ZooKeeper may also have failed to answer between two observations.
         if followed_since.is_none_or(|since| since > self.observed) {
             self.guard.store_failed(now);
         }
@@ -429,7 +428,7 @@ impl ActiveScheduler<'_> {
             ReleaseReason::UnitsReturned => info!(silent, "mass-failure guard lifted: the units are back"),
             ReleaseReason::StoresAnswer => warn!(
                 silent,
-                "mass-failure guard lifted: Redis and ZooKeeper answered without a fault for the time of the settings"
+                "mass-failure guard lifted: Redis and ZooKeeper answered without a fault for scheduler.guard-lift"
             ),
             ReleaseReason::Operator => warn!(silent, "mass-failure guard lifted by the operator"),
         }

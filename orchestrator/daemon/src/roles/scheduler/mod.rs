@@ -11,8 +11,7 @@ mod failure_detector;
 mod loss_survey;
 mod mass_failure_guard;
 mod rate_limiter;
-mod unit_list;
-mod unit_nodes;
+mod units;
 
 use anyhow::{Context as _, Result};
 use tokio::time::Instant;
@@ -23,9 +22,9 @@ use allot_client::RealmStore;
 use allot_coordination::{Error, Kind, Leadership};
 use allot_runtime::{Candidate, LeaderSession, campaign};
 
-use active::{ActiveScheduler, PART};
+use active::{ActiveScheduler, ROLE};
 
-use unit_nodes::UnitNodes;
+use units::UnitNodes;
 
 /// Takes part in the election, and leads when elected, until the process shuts down.
 pub(crate) async fn run(context: Context) -> Result<()> {
@@ -33,7 +32,7 @@ pub(crate) async fn run(context: Context) -> Result<()> {
     if context.standalone && continue_terms_of_redis(&context, &dir).await?.is_none() {
         return Ok(());
     }
-    context.health.ready(PART);
+    context.health.ready(ROLE);
     let nodes = UnitNodes::follow(&context.coordinator, &context.units_dir());
     let mut scheduler = Scheduler { context: &context, nodes };
     campaign(&context.coordinator, &context.shutdown, &dir, &context.name, &mut scheduler).await?;
@@ -52,12 +51,12 @@ impl Candidate for Scheduler<'_> {
         metrics::gauge!("allot_scheduler_leading").set(1.0);
         metrics::gauge!("allot_scheduler_term").set(term as f64);
         let lease = self.context.config.media_unit.lease;
-        let session = LeaderSession::new(self.context, PART, leadership.clone(), lease);
+        let session = LeaderSession::new(self.context, ROLE, leadership.clone(), lease);
         session.run(&mut ActiveScheduler::new(self.context, &mut self.nodes, leadership)).await;
         metrics::gauge!("allot_scheduler_leading").set(0.0);
         metrics::gauge!("allot_scheduler_guard").set(0.0);
         info!(term, "this scheduler stopped leading");
-        self.context.health.ready(PART);
+        self.context.health.ready(ROLE);
     }
 }
 
@@ -66,12 +65,12 @@ impl Candidate for Scheduler<'_> {
 /// down.
 async fn continue_terms_of_redis(context: &Context, dir: &str) -> Result<Option<()>> {
     let term: u64 = loop {
-        let Some(session) = context.connect(PART).await else { return Ok(None) };
+        let Some(session) = context.connect(ROLE).await else { return Ok(None) };
         let began = Instant::now();
         match RealmStore::new(session.connection, &context.config.realm).realm().await {
             Ok(realm) => break realm.get("term")?,
             // For instance, the server loads its data or is out of memory.
-            Err(error) if error.ends_session() => context.session_failed(PART, &error, began).await,
+            Err(error) if error.ends_session() => context.session_failed(ROLE, &error, began).await,
             Err(error) => return Err(error).context("reading the realm's term"),
         }
     };

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 
 use super::*;
-use allot_coordination::in_process::line::{self, Accident, Line, Steps};
+use allot_simulation::line::{self, Accident, Line, Steps};
 
 /// The calls at which a process dies are fewer than these.
 const MOST_CALLS: u64 = 1000;

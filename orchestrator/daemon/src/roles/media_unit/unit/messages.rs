@@ -5,6 +5,7 @@ use tokio::time::Instant;
 use tracing::{debug, warn};
 
 use super::{Completed, PendingReport, Unit};
+use crate::roles::context::unless_refused;
 use crate::roles::media_unit::conferences::{Action, Message};
 use crate::roles::media_unit::name;
 use allot_client::streams::Entry;
@@ -73,18 +74,16 @@ impl Unit<'_> {
                 result => result?,
             }
             self.note_answer(sent);
-            match session.wait(config.wait_replicas, config.wait).await {
-                Ok(true) => {
+            let confirmed = session.wait(config.wait_replicas, config.wait).await;
+            match unless_refused(confirmed, "a wait for replicas")? {
+                Some(true) => {
                     self.replication_unconfirmed = false;
                     self.ends.confirm();
                     return Ok(());
                 }
-                Ok(false) => {}
-                Err(error) if error.ends_session() => return Err(error),
-                Err(error) => {
-                    debug!(unit = self.cmu, %error, "replicas cannot be asked to confirm; releasing at once");
-                    return Ok(());
-                }
+                Some(false) => {}
+                // The ACL does not permit WAIT: the conferences are released at once.
+                None => return Ok(()),
             }
             if self.replication_unconfirmed || since.elapsed() >= self.config.lease {
                 warn!(
@@ -182,17 +181,15 @@ impl Unit<'_> {
         let (commands, opened): (Vec<Cmd>, Vec<_>) =
             replies.into_iter().map(|reply| (reply.command, reply.opened)).unzip();
         for (result, opened) in store.ask_all(commands).await?.into_iter().zip(opened) {
-            match (result, opened) {
-                (Err(error), _) if error.ends_session() => return Err(error),
-                (Err(error), _) => debug!(unit = self.cmu, %error, "a reply was refused"),
-                (Ok(Value::BulkString(answer)), Some((e164, epoch))) if answer == b"RELEASE" => {
+            match (unless_refused(result, "a reply")?, opened) {
+                (Some(Value::BulkString(answer)), Some((e164, epoch))) if answer == b"RELEASE" => {
                     debug!(
                         unit = self.cmu,
                         e164, epoch, "the conference is no longer this unit's; ending it"
                     );
                     self.handle_message(Message::Release { e164, epoch });
                 }
-                (Ok(_), _) => {}
+                _ => {}
             }
         }
         Ok(())

@@ -6,6 +6,7 @@ use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
 
 use super::{PAUSE, Unit, UnitEnd};
+use crate::roles::context::unless_refused;
 use allot_client::{Error, RealmStore, Session};
 
 /// How long a unit tries to send ends when the process shuts down. The process gives its roles ten seconds; the unit
@@ -17,11 +18,7 @@ impl Unit<'_> {
     pub(super) async fn send_ends(&mut self, store: &RealmStore) -> Result<(), Error> {
         let ends = self.ends.to_send(store);
         for result in store.ask_all(ends).await? {
-            match result {
-                Err(error) if error.ends_session() => return Err(error),
-                Err(error) => debug!(unit = self.cmu, %error, "an end was refused"),
-                Ok(_) => {}
-            }
+            unless_refused(result, "the end of a conference")?;
         }
         self.ends.mark_sent();
         Ok(())
@@ -33,19 +30,15 @@ impl Unit<'_> {
         let config = &self.context.config.scheduler;
         // The number of replicas may have changed since the session began.
         session.check_master().await?;
-        match session.wait(config.wait_replicas, config.wait).await {
-            Ok(true) => {
-                self.ends.confirm();
-                Ok(true)
-            }
-            Err(error) if error.ends_session() => Err(error),
-            // No confirmation in time, or the ACL does not permit WAIT.
-            outcome => {
-                debug!(unit = self.cmu, ?outcome, "no replica confirmed in time");
-                metrics::counter!("allot_unit_unconfirmed_total").increment(1);
-                Ok(false)
-            }
+        // The ACL may not permit WAIT.
+        let confirmed = session.wait(config.wait_replicas, config.wait).await;
+        if unless_refused(confirmed, "a wait for replicas")? == Some(true) {
+            self.ends.confirm();
+            return Ok(true);
         }
+        debug!(unit = self.cmu, "no replica confirmed in time");
+        metrics::counter!("allot_unit_unconfirmed_total").increment(1);
+        Ok(false)
     }
 
     /// Ends all media. What people ended until then is handled: the conferences must not restart on another unit.

@@ -10,11 +10,9 @@ use futures_util::future::BoxFuture;
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::InProcess;
-use crate::error::Error;
-use crate::node::{Kind, Node, Op, Version};
-use crate::random;
-use crate::session::{Answer, Changed, Children, Connector, Link, LinkState, Session};
+use allot_coordination::in_process::InProcess;
+use allot_coordination::session::{Answer, Changed, Children, Connector, Link, LinkState, Session};
+use allot_coordination::{Error, Kind, Node, Op, Version, random};
 
 /// What happens to a request.
 #[derive(Debug, Clone, Copy)]

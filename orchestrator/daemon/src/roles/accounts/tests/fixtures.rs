@@ -2,34 +2,34 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::observed_tree::{
+use super::super::observed_tree::{
     Alloc, Book, InstanceId, ObservedInstance, ObservedTree, Presence, PublishedAccount,
 };
-use super::protocol::{ClientReport, ReportedUse};
-use super::reconcile::{Plan, ReconcileInput, plan};
-use super::write_backoff::WriteBackoff;
+use super::super::protocol::{ClientReport, ReportedUse};
+use super::super::reconcile::{Plan, ReconcileInput, plan};
+use super::super::write_backoff::WriteBackoff;
 use allot_client::{AccountRow, ModuleRow};
 use allot_coordination::Version;
 
-pub(super) const NOW: u64 = 1_000_000;
-pub(super) const BARRIER: u64 = 10_000;
-pub(super) const LONGEST: u64 = 60_000;
+pub(in crate::roles::accounts) const NOW: u64 = 1_000_000;
+pub(in crate::roles::accounts) const BARRIER: u64 = 10_000;
+pub(in crate::roles::accounts) const LONGEST: u64 = 60_000;
 /// The last epoch of the books of these tests.
-pub(super) const LAST_EPOCH: u64 = 1000;
+pub(in crate::roles::accounts) const LAST_EPOCH: u64 = 1000;
 
-pub(super) fn id(instance: &str) -> InstanceId {
+pub(in crate::roles::accounts) fn id(instance: &str) -> InstanceId {
     InstanceId { dir: "/resource/d/m".into(), instance: instance.into() }
 }
 
-pub(super) fn present(created: i64, introduced: bool) -> Presence {
+pub(in crate::roles::accounts) fn present(created: i64, introduced: bool) -> Presence {
     Presence { created, version: Version::FIRST, introduced }
 }
 
-pub(super) fn alloc() -> Alloc {
+pub(in crate::roles::accounts) fn alloc() -> Alloc {
     Alloc { created: 1, version: Version::FIRST, report: ClientReport::default() }
 }
 
-pub(super) fn assigned(epoch: u64) -> PublishedAccount {
+pub(in crate::roles::accounts) fn assigned(epoch: u64) -> PublishedAccount {
     PublishedAccount {
         epoch,
         revoked: None,
@@ -40,17 +40,22 @@ pub(super) fn assigned(epoch: u64) -> PublishedAccount {
     }
 }
 
-pub(super) fn revoked(epoch: u64, since: u64) -> PublishedAccount {
+pub(in crate::roles::accounts) fn revoked(epoch: u64, since: u64) -> PublishedAccount {
     PublishedAccount { revoked: Some(since), ..assigned(epoch) }
 }
 
 /// A present instance that knows where its accounts are.
-pub(super) fn observed(accounts: &[(&str, PublishedAccount)]) -> ObservedInstance {
+pub(in crate::roles::accounts) fn observed(accounts: &[(&str, PublishedAccount)]) -> ObservedInstance {
     let accounts = accounts.iter().map(|(name, shown)| ((*name).to_owned(), *shown)).collect();
     ObservedInstance { present: Some(present(1, true)), alloc: Some(alloc()), accounts, foreign_nodes: false }
 }
 
-pub(super) fn row(account: &str, instance: Option<&str>, state: &str, epoch: u64) -> AccountRow {
+pub(in crate::roles::accounts) fn row(
+    account: &str,
+    instance: Option<&str>,
+    state: &str,
+    epoch: u64,
+) -> AccountRow {
     AccountRow {
         account: account.into(),
         module: "m".into(),
@@ -61,7 +66,7 @@ pub(super) fn row(account: &str, instance: Option<&str>, state: &str, epoch: u64
     }
 }
 
-pub(super) fn book(attached: &[(&str, &str)], accounts: Vec<AccountRow>) -> Book {
+pub(in crate::roles::accounts) fn book(attached: &[(&str, &str)], accounts: Vec<AccountRow>) -> Book {
     let attached = attached.iter().map(|(name, state)| ((*name).to_owned(), (*state).to_owned())).collect();
     let module = ModuleRow { module: "m".into(), department: "d".into(), attached };
     Book::new(vec![module], accounts, LAST_EPOCH, |department, module| {
@@ -69,15 +74,20 @@ pub(super) fn book(attached: &[(&str, &str)], accounts: Vec<AccountRow>) -> Book
     })
 }
 
-pub(super) fn tree_of(instances: Vec<(&str, ObservedInstance)>) -> ObservedTree {
+pub(in crate::roles::accounts) fn tree_of(instances: Vec<(&str, ObservedInstance)>) -> ObservedTree {
     ObservedTree { instances: instances.into_iter().map(|(name, observed)| (id(name), observed)).collect() }
 }
 
-pub(super) fn planned(tree: &ObservedTree, book: &Book) -> Plan {
+pub(in crate::roles::accounts) fn planned(tree: &ObservedTree, book: &Book) -> Plan {
     with(tree, book, None, &[])
 }
 
-pub(super) fn with(tree: &ObservedTree, book: &Book, barrier: Option<u64>, unknown: &[(&str, u64)]) -> Plan {
+pub(in crate::roles::accounts) fn with(
+    tree: &ObservedTree,
+    book: &Book,
+    barrier: Option<u64>,
+    unknown: &[(&str, u64)],
+) -> Plan {
     let unknown = unknown.iter().map(|(name, epoch)| ((*name).to_owned(), *epoch)).collect();
     let (attached, write_backoff) = (BTreeMap::new(), WriteBackoff::new(BARRIER));
     let input = ReconcileInput {
@@ -94,7 +104,12 @@ pub(super) fn with(tree: &ObservedTree, book: &Book, barrier: Option<u64>, unkno
 }
 
 /// The plan of a leader that has already attached the process of one instance.
-pub(super) fn attached(tree: &ObservedTree, book: &Book, instance: &str, created: i64) -> Plan {
+pub(in crate::roles::accounts) fn attached(
+    tree: &ObservedTree,
+    book: &Book,
+    instance: &str,
+    created: i64,
+) -> Plan {
     let (attached, unknown) = (BTreeMap::from([(id(instance), created)]), BTreeSet::new());
     let (longest, barrier, write_backoff) = (LONGEST, None, &WriteBackoff::new(BARRIER));
     let (attached, unknown) = (&attached, &unknown);
@@ -114,17 +129,27 @@ pub(super) fn attached(tree: &ObservedTree, book: &Book, instance: &str, created
     )
 }
 
-pub(super) fn report_of(released: &[(&str, u64)], unusable: &[(&str, u64)]) -> ClientReport {
+pub(in crate::roles::accounts) fn report_of(
+    released: &[(&str, u64)],
+    unusable: &[(&str, u64)],
+) -> ClientReport {
     let of = |list: &[(&str, u64)]| list.iter().map(|(name, epoch)| ((*name).to_owned(), *epoch)).collect();
     ClientReport { released: of(released), unusable: of(unusable), ..ClientReport::default() }
 }
 
-pub(super) fn with_report(mut observed: ObservedInstance, report: ClientReport) -> ObservedInstance {
+pub(in crate::roles::accounts) fn with_report(
+    mut observed: ObservedInstance,
+    report: ClientReport,
+) -> ObservedInstance {
     observed.alloc.as_mut().unwrap().report = report;
     observed
 }
 
-pub(super) fn with_use(observed: ObservedInstance, account: &str, used: ReportedUse) -> ObservedInstance {
+pub(in crate::roles::accounts) fn with_use(
+    observed: ObservedInstance,
+    account: &str,
+    used: ReportedUse,
+) -> ObservedInstance {
     let mut report = observed.alloc.as_ref().unwrap().report.clone();
     report.used.insert(account.to_owned(), used);
     with_report(observed, report)

@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::observed_tree::{ObservedInstance, PublishedAccount};
-use super::protocol::ReportedUse;
-use super::reconcile::{Action, Change, ReconcileInput, plan, unverified_assignments};
-use super::reconcile_fixtures::{
+use super::super::observed_tree::{ObservedInstance, PublishedAccount};
+use super::super::protocol::ReportedUse;
+use super::super::reconcile::{Action, Change, ReconcileInput, plan, unverified_assignments};
+use super::super::write_backoff::WriteBackoff;
+use super::fixtures::{
     BARRIER, LAST_EPOCH, LONGEST, NOW, alloc, assigned, attached, book, id, observed, planned, present,
     report_of, revoked, row, tree_of, with, with_report, with_use,
 };
-use super::write_backoff::WriteBackoff;
 use allot_client::AccountRow;
 
 #[test]

@@ -2,29 +2,31 @@
 
 use std::str::FromStr;
 
-use anyhow::{Context as _, Result};
 use jiff::tz::TimeZone;
 use serde::Deserialize;
 
-use allot_runtime::settings::Setting;
-
-/// The time zone of this name: one of the IANA database, or `UTC`.
-pub(crate) fn time_zone(name: &str) -> Result<TimeZone> {
-    TimeZone::get(name).with_context(|| {
+/// The time zone of this name: one of the IANA database, or `UTC`. `Err` holds the reason for people.
+pub fn time_zone(name: &str) -> Result<TimeZone, String> {
+    TimeZone::get(name).map_err(|_| {
         format!("'{name}' is no time zone; write one as the IANA database has it, e.g. Europe/Berlin, or UTC")
     })
+}
+
+/// The name of a time zone in the IANA database.
+pub fn zone_name(zone: &TimeZone) -> &str {
+    zone.iana_name().unwrap_or("UTC")
 }
 
 /// A time zone as a setting.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(try_from = "String")]
-pub struct Zone(TimeZone);
+pub struct Zone(pub(super) TimeZone);
 
 impl FromStr for Zone {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, String> {
-        time_zone(name).map(Self).map_err(|error| error.to_string())
+        time_zone(name).map(Self)
     }
 }
 
@@ -36,24 +38,12 @@ impl TryFrom<String> for Zone {
     }
 }
 
-impl Setting for Zone {
-    type Value = TimeZone;
-
-    fn read(text: &str) -> Result<Self, String> {
-        text.parse()
-    }
-
-    fn value(self) -> TimeZone {
-        self.0
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn unknown_time_zone_is_refused_with_an_example() {
-        assert!(time_zone("Berlin").unwrap_err().to_string().contains("Europe/Berlin"));
+        assert!(time_zone("Berlin").unwrap_err().contains("Europe/Berlin"));
     }
 }

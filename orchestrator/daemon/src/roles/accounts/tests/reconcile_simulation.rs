@@ -7,11 +7,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
-use super::observed_tree::{Alloc, Book, InstanceId, ObservedTree, PublishedAccount};
-use super::protocol::{ClientReport, ReportedUse};
-use super::reconcile::{Action, Change, ReconcileInput, plan, unverified_assignments};
-use super::reconcile_fixtures::{BARRIER, LONGEST, NOW, assigned, book, id, present, row};
-use super::write_backoff::WriteBackoff;
+use super::super::observed_tree::{Alloc, Book, InstanceId, ObservedTree, PublishedAccount};
+use super::super::protocol::{ClientReport, ReportedUse};
+use super::super::reconcile::{Action, Change, ReconcileInput, plan, unverified_assignments};
+use super::super::write_backoff::WriteBackoff;
+use super::fixtures::{BARRIER, LONGEST, NOW, assigned, book, id, present, row};
 use allot_client::AccountRow;
 use allot_coordination::Version;
 
