@@ -103,17 +103,20 @@ impl TaskStore {
         Self { tree, paths: Paths::new(root) }
     }
 
-    /// Creates the directories that contain all tasks.
+    /// Creates those of the directories that contain all tasks that do not exist.
     pub async fn prepare(&self) -> Result<(), Fault> {
-        for path in [
+        let paths = [
             self.paths.scheduler(),
             self.paths.compress(),
             self.paths.assigned(),
             self.paths.nodes(),
             self.paths.locks(),
             self.paths.permits(),
-        ] {
-            self.tree.ensure(&path).await?;
+        ];
+        for (path, found) in paths.iter().zip(self.tree.get_each(&paths).await?) {
+            if found.is_err() {
+                self.tree.ensure(path).await?;
+            }
         }
         Ok(())
     }

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use allot_coordination::{Coordinator, Presence, Sessions};
+use allot_coordination::session::Changed;
+use allot_coordination::{Coordinator, Presence, Sessions, Update};
 use allot_runtime::time::now_ms;
 use allot_runtime::{Health, Shutdown};
 use anyhow::{Context as _, Result};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 use super::node::{self, NodeInfo};
@@ -37,10 +38,27 @@ pub(crate) async fn run_unit(node_context: NodeContext) -> Result<()> {
     let store = node_context.store();
     let mut stop = node_context.stop.clone();
     let coordinator = &node_context.coordinator;
-    let mut retries = coordinator.retries("creating the nodes of this unit");
+    // In every session: the tree may be another one, or empty, or the monitor may have removed the inbox of a unit that was
+    // away for long.
+    let (created, mut is_created) = watch::channel(false);
+    let (of, name) = (store.clone(), node_context.name.clone());
+    let create = move |_| {
+        let (store, name) = (of.clone(), name.clone());
+        async move { create_inbox(&store, &name).await }
+    };
+    let _creating = coordinator.follow("creating the nodes of this unit", create, move |update| {
+        created.send_if_modified(|created| {
+            let is_new = matches!(update, Update::Read(..)) && !*created;
+            *created |= is_new;
+            is_new
+        });
+    });
+    node_context
+        .health
+        .not_ready(ROLE, "not among the compaction nodes: its nodes in ZooKeeper do not exist yet");
     // The inbox must exist before the unit joins, since other units assign work to members only.
     tokio::select! {
-        created = retries.repeat(|| create_inbox(&store, &node_context.name)) => created?,
+        created = is_created.wait_for(|created| *created) => drop(created.context("the session with ZooKeeper is closed")?),
         () = stop.requested() => return Ok(()),
     }
     let info = NodeInfo {
@@ -93,9 +111,13 @@ pub(crate) async fn run_unit(node_context: NodeContext) -> Result<()> {
     Ok(())
 }
 
-async fn create_inbox(store: &TaskStore, name: &str) -> Result<(), Fault> {
+/// Creates what does not exist of the nodes that the unit needs. The watch fires when the inbox is deleted.
+async fn create_inbox(store: &TaskStore, name: &str) -> Result<((), Changed), Fault> {
     store.prepare().await?;
-    Ok(store.tree.ensure(&store.paths.inbox(name)).await?)
+    let inbox = store.paths.inbox(name);
+    store.tree.ensure(&inbox).await?;
+    let (_, changed) = store.tree.watch_node(&inbox).await?;
+    Ok(((), changed))
 }
 
 #[cfg(test)]
