@@ -22,9 +22,11 @@ use super::ids::TaskId;
 use super::node_context::NodeContext;
 use super::permits::{self, Announcement, Limited};
 use super::runner::trust;
-use super::task::{MainTask, SubState, SubTask};
+use super::task::{Ended, MainTask, SubState, SubTask};
 use super::task_store::{Fault, Found, TaskStore};
-use allot_coordination::{Coordinator, Error, Link, Presence, Retries, Retry, Retryable as _, Status};
+use allot_coordination::{
+    Coordinator, Error, Link, Presence, Retries, Retry, Retryable as _, Status, Version,
+};
 use allot_runtime::time::now_ms;
 use turn::Turns;
 
@@ -54,6 +56,12 @@ enum Purpose {
 /// subtask's state may be `Running`.
 type Work = JoinSet<(TaskId, bool)>;
 
+/// The result of a runner that ended while its session was trusted, and the version of the subtask that it belongs to.
+struct Unwritten {
+    version: Version,
+    ended: Ended,
+}
+
 /// The worker of a unit, for one session.
 #[derive(Clone)]
 pub(crate) struct Worker {
@@ -74,6 +82,8 @@ pub(crate) struct Worker {
     failing: Arc<Mutex<BTreeMap<TaskId, Retries>>>,
     /// Files of partitions whose storage answered late, of subtasks that may start and have not started since.
     late_files: Arc<Mutex<BTreeMap<TaskId, String>>>,
+    /// Results that could not be written before the session of their subtask ended. Only these outlive a session.
+    unwritten: Arc<Mutex<BTreeMap<TaskId, Unwritten>>>,
     /// Partition locks held by other workers, each with the time when it was first found gone.
     foreign_locks: Arc<Mutex<BTreeMap<String, Option<Instant>>>>,
     /// True when the session is lost.
@@ -90,6 +100,7 @@ pub(crate) async fn run(
 ) {
     let coordinator = node_context.coordinator.clone();
     let mut stop = node_context.stop.clone();
+    let unwritten = Arc::default();
     loop {
         let generation = tokio::select! {
             generation = own_session(&coordinator, &mut presence) => generation,
@@ -107,6 +118,7 @@ pub(crate) async fn run(
             turns: Turns::default(),
             failing: Arc::default(),
             late_files: Arc::default(),
+            unwritten: Arc::clone(&unwritten),
             foreign_locks: Arc::default(),
             notices: notices.clone(),
             node_context: node_context.clone(),
@@ -175,21 +187,11 @@ impl Worker {
         let mut announcing = coordinator.retries("announcing that subtasks wait for a permit");
         let mut inbox = coordinator.follower("the inbox of this unit");
         let mut permits = coordinator.follower("the permits");
-        let read_inbox = || async {
-            match tree.watch(&dir).await {
-                // The unit was away so long that the monitor removed its inbox.
-                Err(Error::NoNode(_)) => {
-                    tree.ensure(&dir).await?;
-                    tree.watch(&dir).await
-                }
-                watched => watched,
-            }
-        };
         if announcing.repeat(|| announcement.withdraw_earlier()).await.is_err() {
             return;
         }
         loop {
-            let Ok(names) = inbox.read(read_inbox).await else { return };
+            let Ok(names) = inbox.read(|| tree.watch(&dir)).await else { return };
             let ids: Vec<TaskId> = names.iter().filter_map(|name| name.parse().ok()).collect();
             let (notices, ids): (Vec<_>, Vec<_>) = ids.into_iter().partition(|id| id.is_main());
             for id in notices {
@@ -430,7 +432,8 @@ impl Worker {
         let result = self.run(&sub, fence, timeout, stopped).await;
         metrics::gauge!("allot_compaction_running").decrement(1);
         metrics::histogram!("allot_compaction_subtask_seconds").record(began.elapsed());
-        self.record_result(&sub, session, result).await
+        let was_trusted = trust(coordinator).is_some();
+        self.record_result(&sub, session, result, was_trusted).await
     }
 
     /// The file of a subtask; `None` if it cannot start now, because the unit leaves or loses its session or the task is
@@ -487,11 +490,16 @@ impl Worker {
         timeout(span, self.ended()).await.is_ok()
     }
 
+    /// Returns when the session has ended.
+    async fn session_ended(&self) {
+        let _ = self.lost.clone().wait_for(|lost| *lost).await;
+    }
+
     /// Returns when the session has ended or the process has begun to shut down.
     async fn ended(&self) {
-        let (mut lost, mut leaving) = (self.lost.clone(), self.leaving.clone());
+        let mut leaving = self.leaving.clone();
         tokio::select! {
-            _ = lost.wait_for(|lost| *lost) => {}
+            () = self.session_ended() => {}
             _ = leaving.wait_for(|leaving| *leaving) => {}
         }
     }

@@ -7,7 +7,7 @@ use allot_coordination::{Retry, Retryable as _};
 use tokio::sync::watch;
 use tokio::time::{self, sleep};
 
-use super::{STORAGE_PATIENCE, Worker, order};
+use super::{STORAGE_PATIENCE, Unwritten, Worker, order, with};
 use crate::admission::Stopped;
 use crate::runner::{RunSignals, trust};
 use crate::supervisor::EndCause;
@@ -83,13 +83,14 @@ impl Worker {
         }
     }
 
-    /// Writes the result while the session that started the subtask lives. A later session could not, since it does
-    /// not hold the lock.
+    /// Writes the result while the session that started the subtask lives. If the runner ended while that session was
+    /// trusted, the next lifetime writes what this one could not.
     pub(super) async fn record_result(
         &self,
         sub: &Found<SubTask>,
         session: i64,
         result: RunResult,
+        was_trusted: bool,
     ) -> Result<(), Fault> {
         let coordinator = &self.node_context.coordinator;
         let is_over =
@@ -110,7 +111,14 @@ impl Worker {
             if fault.retry() == Retry::Reread && self.store.release(sub, session).await.is_ok() {
                 return Err(fault);
             }
-            retries.failed(&fault).await;
+            tokio::select! { () = retries.failed(&fault) => {}, () = self.session_ended() => {} }
+        }
+        if let RunResult::Ended(ended) = result
+            && was_trusted
+        {
+            with(&self.unwritten, |unwritten| {
+                unwritten.insert(sub.id, Unwritten { version: sub.version, ended })
+            });
         }
         Ok(())
     }

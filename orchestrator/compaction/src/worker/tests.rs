@@ -367,3 +367,36 @@ async fn subtask_without_a_status_keeps_no_other_from_starting() {
     let found = world.store.sub(UNIT, damaged.subtask(1)).await;
     assert!(matches!(&found, Err(Fault::Corrupt(why)) if why.contains("without a status")), "{found:?}");
 }
+
+/// Runners that end well after a second, and are cut off with their session.
+struct Brief;
+
+impl Launch for Brief {
+    fn launch(&self, _: Spec, mut signals: RunSignals) -> BoxFuture<'static, Result<Report, String>> {
+        async move {
+            let why = tokio::select! {
+                () = sleep(Duration::from_secs(1)) => EndCause::Itself,
+                _ = signals.lost.wait_for(|lost| *lost) => EndCause::CutOff,
+            };
+            Ok(Report { why, exit: Some(0), output: String::new(), result: None })
+        }
+        .boxed()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn result_of_a_runner_that_ended_during_an_outage_is_written_later() {
+    let world = World::new().await;
+    let (_asked, stop) = allot_runtime::shutdown_channel();
+    let main = world.task("t", 1, SubState::Init, |task| task.retries = 0).await;
+    world.live_with(Arc::new(Brief), |_| {}, stop);
+    world.comes_to(main.subtask(1), SubState::Running, 0).await;
+    sleep(Duration::from_millis(200)).await;
+    // Longer than any session.
+    world.tree.freeze();
+    sleep(SESSION * 3).await;
+    world.tree.thaw();
+    world.coordinator.up().await.unwrap();
+    sleep(SESSION * 2).await;
+    assert_eq!(world.ended(main, 1).await, [SubState::Success]);
+}
