@@ -143,6 +143,7 @@ impl<'a> LeaderSession<'a> {
         while let Some(session) = self.open_session().await {
             let began = Instant::now();
             let Err(end) = self.serve(role, session, &mut retries).await;
+            self.show_leading(false);
             role.session_ended(&end);
             match end {
                 SessionEnd::LeadershipEnded => return,
@@ -154,6 +155,12 @@ impl<'a> LeaderSession<'a> {
                 }
             }
         }
+    }
+
+    /// Shows whether Redis has accepted this leader's claim, and no later one: an election alone is not enough, since two
+    /// ensembles may elect leaders for one realm or book.
+    fn show_leading(&self, leads: bool) {
+        metrics::gauge!(format!("allot_{}_leading", self.part)).set(f64::from(u8::from(leads)));
     }
 
     /// A session with the master, as soon as there is one; `None` when the term ends or the process shuts down. Resigns
@@ -175,6 +182,7 @@ impl<'a> LeaderSession<'a> {
     ) -> Result<Infallible, SessionEnd> {
         self.wait_until_leading().await?;
         role.begin(self, &mut session).await?;
+        self.show_leading(true);
         let mut checked: Option<Instant> = None;
         loop {
             self.wait_until_leading().await?;

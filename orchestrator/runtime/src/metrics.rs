@@ -19,7 +19,10 @@ const fn metric(name: &'static str, help: &'static str) -> Metric {
 pub static METRICS: &[Metric] = &[
     metric("allot_ready", "by `part`: 1 if this part of the process has the connections that it needs"),
     metric("allot_store_faults_total", "by `part`: sessions with Redis that ended by a fault"),
-    metric("allot_scheduler_leading", "1 if this scheduler leads"),
+    metric(
+        "allot_scheduler_leading",
+        "1 if this scheduler leads: it is elected, and Redis accepts its claim on the realm",
+    ),
     metric("allot_scheduler_term", "the term of this scheduler, if it leads"),
     metric("allot_scheduler_guard", "1 while the mass-failure guard is active"),
     metric("allot_scheduler_units", "media units of the realm, by `state`"),
@@ -36,7 +39,10 @@ pub static METRICS: &[Metric] = &[
         "allot_scheduler_conferences_without_cover",
         "the largest number of conferences that would find no room after the loss of one media unit",
     ),
-    metric("allot_accounts_leading", "1 if this process leads the book"),
+    metric(
+        "allot_accounts_leading",
+        "1 if this process leads the book: it is elected, and Redis accepts its claim on the book",
+    ),
     metric("allot_accounts_term", "the term of this process, if it leads the book"),
     metric("allot_accounts_instances", "instances that use accounts of the book"),
     metric("allot_accounts_shown", "accounts that are published to instances"),

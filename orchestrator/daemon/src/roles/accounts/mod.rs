@@ -58,14 +58,12 @@ impl Candidate for Accounts<'_> {
     async fn lead(&mut self, leadership: Leadership) {
         let (context, term) = (self.0, leadership.term().0);
         info!(term, "this process assigns accounts");
-        metrics::gauge!("allot_accounts_leading").set(1.0);
         metrics::gauge!("allot_accounts_term").set(term as f64);
         if let Some(mut leader) = AccountsLeader::new(context, &leadership) {
             LeaderSession::new(context, ROLE, leadership, context.config.media_unit.lease)
                 .run(&mut leader)
                 .await;
         }
-        metrics::gauge!("allot_accounts_leading").set(0.0);
         info!(term, "this process stopped assigning accounts");
         context.health.ready(ROLE);
     }

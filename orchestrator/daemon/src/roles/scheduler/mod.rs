@@ -48,12 +48,10 @@ impl Candidate for Scheduler<'_> {
     async fn lead(&mut self, leadership: Leadership) {
         let term = leadership.term().0;
         info!(term, "this scheduler leads");
-        metrics::gauge!("allot_scheduler_leading").set(1.0);
         metrics::gauge!("allot_scheduler_term").set(term as f64);
         let lease = self.context.config.media_unit.lease;
         let session = LeaderSession::new(self.context, ROLE, leadership.clone(), lease);
         session.run(&mut ActiveScheduler::new(self.context, &mut self.nodes, leadership)).await;
-        metrics::gauge!("allot_scheduler_leading").set(0.0);
         metrics::gauge!("allot_scheduler_guard").set(0.0);
         info!(term, "this scheduler stopped leading");
         self.context.health.ready(ROLE);
