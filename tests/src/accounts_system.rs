@@ -66,12 +66,14 @@ impl std::fmt::Debug for Looking {
 impl Looking {
     /// A session.
     pub fn at(address: &str) -> Self {
-        Self::over(ZooKeeper::new(address, Duration::from_secs(30)))
+        Self::over(ZooKeeper::new(address.parse().unwrap(), Duration::from_secs(30)))
     }
 
     /// A session of a user: what it makes is its alone.
     pub fn alone_at(address: &str, user: &str) -> Self {
-        Self::over(ZooKeeper::new(address, Duration::from_secs(30)).with_digest(user, "secret"))
+        Self::over(
+            ZooKeeper::new(address.parse().unwrap(), Duration::from_secs(30)).with_digest(user, "secret"),
+        )
     }
 
     fn over(connector: ZooKeeper) -> Self {

@@ -5,6 +5,7 @@ use std::fs::{self, File, OpenOptions};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use crate::wait::{TIMEOUT, eventually};
 
@@ -96,6 +97,17 @@ impl ChildProcess {
     #[track_caller]
     pub fn resume(&self) {
         self.signal("CONT");
+    }
+
+    /// The processor time that it has used so far.
+    #[track_caller]
+    pub fn processor_time(&self) -> Duration {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid())).expect("it runs");
+        let (_, fields) = stat.rsplit_once(')').expect("the name is in parentheses");
+        let ticks =
+            fields.split_whitespace().skip(11).take(2).map(|ticks| ticks.parse::<u64>().expect("a number"));
+        // A tick is 10 ms on every Linux.
+        Duration::from_millis(ticks.sum::<u64>() * 10)
     }
 
     /// Waits until it has ended.

@@ -1,13 +1,17 @@
 //! A wire with scissors: a port on loopback that leads to a server, until the test cuts it, or leads it elsewhere.
-//! While it is cut nothing gets through and nothing is closed, as when a cable is pulled.
+//! While it is cut nothing gets through and nothing is closed, as when a cable is pulled. It can be long: then bytes
+//! arrive later, and new ones follow meanwhile.
 
+use std::io;
 use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
 
-use tokio::io::copy_bidirectional;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
+use tokio::time::{Instant, sleep_until};
 
 use crate::wait::{TIMEOUT, eventually};
 
@@ -16,6 +20,8 @@ use crate::wait::{TIMEOUT, eventually};
 struct State {
     target: u16,
     cut: bool,
+    /// How long bytes take from the server to the client.
+    delay: Duration,
 }
 
 /// A wire.
@@ -38,7 +44,7 @@ fn runtime() -> &'static Runtime {
 impl Proxy {
     /// A wire to this port on loopback.
     pub fn to(target: u16) -> Self {
-        let (state, watched) = watch::channel(State { target, cut: false });
+        let (state, watched) = watch::channel(State { target, cut: false, delay: Duration::ZERO });
         let listener =
             runtime().block_on(TcpListener::bind(("127.0.0.1", 0))).expect("loopback has a free port");
         let port = listener.local_addr().expect("a bound socket has an address").port();
@@ -62,6 +68,11 @@ impl Proxy {
     /// New connections get through again; those that were there are gone.
     pub fn heal(&self) {
         self.state.send_modify(|state| state.cut = false);
+    }
+
+    /// Bytes from the server take this long; connections that were there are closed.
+    pub fn delay(&self, delay: Duration) {
+        self.state.send_modify(|state| state.delay = delay);
     }
 
     /// Leads to another port; connections to the one before are closed.
@@ -95,7 +106,7 @@ async fn carry(mut client: TcpStream, mut state: watch::Receiver<State>, open: W
                 Ok(now) if now.cut => {}
                 _ => return,
             },
-            _ = copy_bidirectional(&mut client, &mut server) => return,
+            _ = copy_both(&mut client, &mut server, begun.delay) => return,
         }
         drop(is_open);
         // Both ends stay open, and hear nothing.
@@ -103,4 +114,40 @@ async fn carry(mut client: TcpStream, mut state: watch::Receiver<State>, open: W
         return;
     }
     let _ = state.wait_for(|now| !now.cut).await;
+}
+
+/// Copies in both directions until one of them ends.
+async fn copy_both(client: &mut TcpStream, server: &mut TcpStream, delay: Duration) -> io::Result<()> {
+    let ((mut from_client, mut to_client), (mut from_server, mut to_server)) =
+        (client.split(), server.split());
+    tokio::select! {
+        ended = copy(&mut from_client, &mut to_server, Duration::ZERO) => ended,
+        ended = copy(&mut from_server, &mut to_client, delay) => ended,
+    }
+}
+
+async fn copy(
+    from: &mut (impl AsyncRead + Unpin),
+    to: &mut (impl AsyncWrite + Unpin),
+    delay: Duration,
+) -> io::Result<()> {
+    let (sender, mut sent) = mpsc::unbounded_channel::<(Instant, Vec<u8>)>();
+    // Ends the channel with the bytes: what is on its way arrives.
+    let reading = async move {
+        let mut bytes = vec![0; 64 * 1024];
+        loop {
+            let count = from.read(&mut bytes).await?;
+            if count == 0 || sender.send((Instant::now() + delay, bytes[..count].to_vec())).is_err() {
+                return Ok(());
+            }
+        }
+    };
+    let writing = async {
+        while let Some((due, bytes)) = sent.recv().await {
+            sleep_until(due).await;
+            to.write_all(&bytes).await?;
+        }
+        Ok(())
+    };
+    tokio::try_join!(reading, writing).map(drop)
 }

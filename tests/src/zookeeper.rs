@@ -33,15 +33,22 @@ pub struct ZooKeeperServer {
     process: ChildProcess,
     port: u16,
     dir: TempDir,
+    jvm: Vec<String>,
 }
 
 impl ZooKeeperServer {
     /// A server that stands alone, ready.
     #[track_caller]
     pub fn start() -> Self {
+        Self::start_with("", &[])
+    }
+
+    /// The same with these lines in its configuration, and these arguments of its Java.
+    #[track_caller]
+    pub fn start_with(lines: &str, jvm: &[String]) -> Self {
         let mut last = String::new();
         for _ in 0..10 {
-            let server = Self::configure(1, free_port(), "");
+            let server = Self { jvm: jvm.to_vec(), ..Self::configure(1, free_port(), lines) };
             server.start_process();
             match server.wait_until_ready() {
                 Ok(()) => return server,
@@ -51,6 +58,20 @@ impl ZooKeeperServer {
             }
         }
         panic!("ZooKeeper did not start in 10 attempts: {last}")
+    }
+
+    /// Its port without TLS.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Kills it, removes its data and starts it again.
+    #[track_caller]
+    pub fn start_empty(&self) {
+        self.kill9();
+        fs::remove_dir_all(self.dir.path().join("data/version-2")).expect("it has data");
+        self.start_process();
+        self.wait_until_ready().expect("it starts");
     }
 
     /// Its address, as clients take it.
@@ -102,7 +123,7 @@ impl ZooKeeperServer {
         );
         fs::write(path.join("zoo.cfg"), text).expect("the temporary folder is writable");
         let process = ChildProcess::new("ZooKeeper", path.join("server.log"));
-        Self { process, port, dir }
+        Self { process, port, dir, jvm: Vec::new() }
     }
 
     fn start_process(&self) {
@@ -110,6 +131,7 @@ impl ZooKeeperServer {
         let mut command = Command::new(java());
         command
             .args(["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"])
+            .args(&self.jvm)
             .arg("-cp")
             .arg(format!("{}:{}", path.display(), classpath()))
             .arg("org.apache.zookeeper.server.quorum.QuorumPeerMain")
@@ -256,7 +278,7 @@ pub fn on_tree<T, F: Future<Output = T>>(address: &str, act: impl FnOnce(Tree) -
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
     let runtime = runtime.expect("a runtime");
     runtime.block_on(async {
-        let connector = allot_coordination::zookeeper::ZooKeeper::new(address, TIMEOUT);
+        let connector = allot_coordination::zookeeper::ZooKeeper::new(address.parse().unwrap(), TIMEOUT);
         let connector: Arc<dyn Connector> = Arc::new(connector);
         let coordinator = Coordinator::start(connector, &Settings::default());
         coordinator.up().await.expect("ZooKeeper is up");
@@ -285,7 +307,10 @@ fn classpath() -> String {
         "there is no {DEBIAN_JAR}; the tests need a ZooKeeper server (3.6 or later): `make deps`, or `apt-get \
          install zookeeper`, or name its classes by ALLOT_ZOOKEEPER_CLASSPATH='/opt/zookeeper/lib/*'"
     );
-    DEBIAN_JAR.to_owned()
+    // Netty is needed for TLS only.
+    let netty = ["buffer", "codec", "common", "handler", "resolver", "transport"];
+    let jars = netty.map(|part| format!("/usr/share/java/netty-{part}.jar"));
+    format!("{DEBIAN_JAR}:{}", jars.join(":"))
 }
 
 fn java() -> PathBuf {

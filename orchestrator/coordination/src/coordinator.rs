@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout};
@@ -13,9 +14,14 @@ use tracing::{info, warn};
 use super::error::{Error, Retry, Retryable as _};
 use super::problems::{Problem, Problems};
 use super::session::{Connector, Link, Session};
-use super::shared::{Settings, Shared, Status, lock};
+use super::shared::{LONGEST_REFUSED_PAUSE, Settings, Shared, Status, lock};
 use super::tree::Tree;
 use crate::random;
+
+/// The first pause after an attempt to open a session.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+/// The number of probes in a session timeout.
+const PROBES: u32 = 8;
 
 /// Ends the supervisor and the session when the last handle is gone.
 struct Guard {
@@ -64,6 +70,7 @@ impl Coordinator {
             call: settings.call.unwrap_or(timeout),
             settle: settings.settle.unwrap_or(timeout * 3),
             status: watch::Sender::new(none),
+            connect_error: watch::Sender::new(None),
             session: Mutex::new(None),
             last_answer: Mutex::new(None),
         });
@@ -81,8 +88,8 @@ impl Coordinator {
         self.shared.subscribe()
     }
 
-    /// What keeps loops of this process from their work until a person helps, by number: requests that the service refuses,
-    /// and further sessions without a connection.
+    /// What keeps loops of this process from their work, by number: requests that the service refuses, sessions that cannot be
+    /// opened, and answers that come too late for the session timeout.
     pub fn problems(&self) -> watch::Receiver<BTreeMap<u64, String>> {
         self.shared.problems.subscribe()
     }
@@ -90,6 +97,23 @@ impl Coordinator {
     /// Waits until requests can be sent.
     pub async fn up(&self) -> Result<Status, Error> {
         self.shared.up().await
+    }
+
+    /// Waits until requests can be sent, but no longer than this, and not at all while the service refuses a session.
+    ///
+    /// # Errors
+    /// Why there is no session.
+    pub async fn up_within(&self, limit: Duration) -> Result<Status, Error> {
+        let mut connect_error = self.shared.connect_error.subscribe();
+        let is_refused =
+            |error: &Option<Error>| error.as_ref().is_some_and(|error| error.retry() == Retry::Refused);
+        tokio::select! {
+            status = self.up() => return status,
+            _ = connect_error.wait_for(is_refused) => {}
+            () = sleep(limit) => {}
+        }
+        let error = self.shared.connect_error.borrow().clone();
+        Err(error.unwrap_or(Error::Offline))
     }
 
     /// ZooKeeper's id of the session, if there is one.
@@ -129,29 +153,30 @@ impl Coordinator {
     }
 }
 
-/// Opens one session after another.
+/// Opens one session after another. A failure is one of the problems of the process until there is a session.
 async fn supervise(shared: Arc<Shared>, connector: Arc<dyn Connector>) {
-    const FIRST_PAUSE: Duration = Duration::from_millis(50);
-    let longest_pause = (connector.session_timeout() / 4).max(FIRST_PAUSE);
-    let mut pause = FIRST_PAUSE;
     let mut problem = Problem::new(&shared.problems);
     loop {
-        let session = match connector.connect().await {
-            Ok(session) => session,
-            Err(error) => {
-                let servers = connector.describe();
-                if error.retry() == Retry::Refused {
-                    problem.set(format!("{servers}: {error}"));
-                }
-                warn!(servers, %error, "no session with the coordination service; retrying");
-                // Jitter: all processes would otherwise reconnect in the same instant.
-                sleep(pause.mul_f64(random::within(0.5..1.0))).await;
-                pause = (pause * 2).min(longest_pause);
-                continue;
-            }
+        let mut pause = FIRST_PAUSE;
+        let session = loop {
+            let error = match connector.connect().await {
+                Ok(session) => break session,
+                Err(error) => error,
+            };
+            let servers = connector.describe();
+            problem.set(format!("no session with ZooKeeper: {error}"));
+            warn!(servers, %error, "no session with ZooKeeper; retrying");
+            let limit = match error.retry() {
+                Retry::Refused => LONGEST_REFUSED_PAUSE,
+                _ => connector.session_timeout() / 4,
+            };
+            shared.connect_error.send_replace(Some(error));
+            // Jitter: all processes would otherwise reconnect in the same instant.
+            sleep(pause.mul_f64(random::within(0.5..1.0))).await;
+            pause = (pause * 2).min(limit.max(FIRST_PAUSE));
         };
-        pause = FIRST_PAUSE;
         problem.clear();
+        shared.connect_error.send_replace(None);
         follow_session(&shared, &session).await;
         drop(lock(&shared.session).take());
     }
@@ -192,28 +217,72 @@ async fn follow_session(shared: &Shared, session: &Arc<dyn Session>) {
     }
 }
 
-/// Probes the service eight times per session timeout. The answers to the client's own pings cannot be observed. The
-/// probe is a `sync`, because a server that is cut off from its ensemble still answers reads.
+/// Probes the service eight times per session timeout, without waiting for the answers to earlier probes: otherwise an
+/// answer that takes a quarter of the session timeout would end all trust. The answers to the client's own pings cannot
+/// be observed. The probe is a `sync`, because a server that is cut off from its ensemble still answers reads.
 async fn probe(shared: &Shared, session: &dyn Session) {
+    let timeout_of_session = session.timeout();
     let mut link = session.link();
+    let mut problem = Problem::new(&shared.problems);
+    let mut slow_answers = 0;
+    let mut answers = FuturesUnordered::new();
     let pause = sleep(Duration::ZERO);
     tokio::pin!(pause);
     loop {
-        if link.wait_for(|state| state.link == Link::Up).await.is_err() {
-            // The session is being dropped, which `follow_session` notices.
-            return std::future::pending().await;
-        }
-        let sent = Instant::now();
-        if let Ok(Ok(())) = timeout(session.timeout(), session.sync()).await {
-            shared.note_answer(session, sent);
-        }
-        // A connection that comes up again is probed at once.
-        let attached = link.borrow().attached;
-        pause.as_mut().reset(Instant::now() + session.timeout() / 8);
+        let attached = {
+            let state = *link.borrow_and_update();
+            if state.link == Link::Up && pause.is_elapsed() {
+                let (sent, answer) = (Instant::now(), session.sync());
+                answers.push(async move {
+                    let answer = timeout(timeout_of_session, answer).await;
+                    matches!(answer, Ok(Ok(()))).then_some(sent)
+                });
+                pause.as_mut().reset(sent + timeout_of_session / PROBES);
+            }
+            state.attached
+        };
         tokio::select! {
             biased;
-            _ = link.wait_for(|state| state.attached != attached) => {}
-            () = &mut pause => {}
+            Some(answered) = answers.next() => {
+                let Some(sent) = answered else { continue };
+                shared.note_answer(session, sent);
+                let slow = too_slow(sent.elapsed(), timeout_of_session);
+                slow_answers = if slow.is_some() { slow_answers + 1 } else { 0 };
+                match slow {
+                    // A pause of this process or of the service makes some answers late, and is over then.
+                    Some(text) if slow_answers > PROBES => {
+                        problem.set(text.clone());
+                        warn!("{text}");
+                    }
+                    Some(_) => {}
+                    None => drop(problem.clear()),
+                }
+            }
+            changed = link.changed() => {
+                if changed.is_err() {
+                    // The session is being dropped, which `follow_session` notices.
+                    return std::future::pending().await;
+                }
+                // A connection that comes up again is probed at once.
+                if link.borrow().attached != attached {
+                    pause.as_mut().reset(Instant::now());
+                }
+            }
+            () = &mut pause, if !pause.is_elapsed() => {}
         }
     }
+}
+
+/// Whether answers take too long for this session timeout, and what helps. Sessions cannot be opened if an answer takes
+/// 0.4 of it, and leadership is lost again and again if it takes little more.
+pub(crate) fn too_slow(answer: Duration, session: Duration) -> Option<String> {
+    (answer * 3 > session).then(|| {
+        let tenths = |span: Duration| Duration::from_millis(span.as_millis().div_ceil(100) as u64 * 100);
+        format!(
+            "ZooKeeper takes up to {:?} to answer, which is too long for a session timeout of {session:?}: set \
+             zookeeper.session to {:?} or more, or shorten the way to ZooKeeper",
+            tenths(answer),
+            tenths(answer * 4)
+        )
+    })
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 use tracing::{debug, info};
 
 use super::coordinator::Coordinator;
@@ -28,6 +28,8 @@ pub struct Election {
     leadership: watch::Receiver<Option<Leadership>>,
     stop: watch::Sender<bool>,
     task: JoinHandle<()>,
+    /// The session timeout.
+    session: Duration,
 }
 
 impl Coordinator {
@@ -46,7 +48,7 @@ impl Coordinator {
             stop: stopped,
         };
         let task = tokio::spawn(candidate.run());
-        Election { leadership, stop, task }
+        Election { leadership, stop, task, session: self.session_timeout() }
     }
 
     /// The name of the candidate that leads under `dir`, read from the tree: for processes that are no candidates.
@@ -87,16 +89,17 @@ impl Election {
             }
             let limit = Duration::from_millis(500);
             // With a time limit: suspended leadership may hold again, and nothing signals that.
-            if let Ok(Err(_)) = tokio::time::timeout(limit, self.leadership.changed()).await {
+            if let Ok(Err(_)) = timeout(limit, self.leadership.changed()).await {
                 return Err(Error::Closed);
             }
         }
     }
 
-    /// Withdraws: the term has ended and the lock is free when this returns.
+    /// Withdraws: the term has ended when this returns, and the lock is free. If the service does not answer for one session
+    /// timeout, the lock ends with the session.
     pub async fn withdraw(self) {
         drop(self.stop);
-        let _ = self.task.await;
+        let _ = timeout(self.session, self.task).await;
     }
 }
 

@@ -7,6 +7,8 @@ use std::fmt;
 pub enum Error {
     /// No session is connected now; nothing was sent.
     Offline,
+    /// No session could be opened, for this reason; nothing was sent.
+    NoSession(String),
     /// The coordinator was closed; nothing was sent, and nothing will be sent.
     Closed,
     /// Too many calls are in flight, and none completed in time; nothing was sent.
@@ -68,7 +70,9 @@ pub trait Retryable: fmt::Display {
 impl Retryable for Error {
     fn retry(&self) -> Retry {
         match self {
-            Self::Offline | Self::Busy | Self::Unanswered(_) | Self::NotApplied(_) => Retry::Pause,
+            Self::Offline | Self::NoSession(_) | Self::Busy | Self::Unanswered(_) | Self::NotApplied(_) => {
+                Retry::Pause
+            }
             Self::NoNode(_) | Self::Exists(_) | Self::BadVersion(_) | Self::NotEmpty(_) => Retry::Reread,
             Self::Refused { .. } | Self::TooLarge { .. } => Retry::Refused,
             Self::NotLeading | Self::Closed => Retry::Over,
@@ -87,6 +91,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Offline => f.write_str("not connected to the coordination service"),
+            Self::NoSession(why) => f.write_str(why),
             Self::Closed => f.write_str("the coordinator is closed"),
             Self::Busy => f.write_str("too many calls to the coordination service are in flight"),
             Self::TooLarge { what, size, limit } => {

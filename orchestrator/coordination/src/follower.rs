@@ -13,7 +13,7 @@ use super::coordinator::Coordinator;
 use super::error::{Error, Retry, Retryable};
 use super::problems::Problem;
 use super::session::Changed;
-use super::shared::{Shared, Status};
+use super::shared::{LONGEST_REFUSED_PAUSE, Shared, Status};
 use super::tree::Tree;
 use crate::random;
 
@@ -21,11 +21,10 @@ use crate::random;
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// The longest pause while the service does not answer, or others make changes first.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// The longest pause while the service refuses.
-const LONGEST_REFUSED_PAUSE: Duration = Duration::from_secs(10);
 
 /// The error policy of a loop. The pauses between its attempts grow exponentially up to a limit, with jitter. A refusal,
-/// which lasts until a person acts, is logged once and makes the process not ready until an attempt succeeds.
+/// which lasts until a person acts, is logged at each attempt (the log shows repetitions once a minute), and makes the
+/// process not ready until an attempt succeeds.
 pub struct Retries {
     shared: Arc<Shared>,
     /// The purpose of the attempts, for people.
@@ -52,9 +51,8 @@ impl Retries {
     /// An attempt has failed. Returns when the next one is due: after a pause, or when there is a new connection.
     pub async fn failed(&mut self, error: &impl Retryable) {
         let limit = if error.retry() == Retry::Refused {
-            if self.problem.set(format!("{}: {error}", self.what)) {
-                warn!(what = self.what, %error, "refused; not ready until this is allowed or repaired");
-            }
+            self.problem.set(format!("{}: {error}", self.what));
+            warn!(what = self.what, %error, "refused; not ready until this is allowed or repaired");
             LONGEST_REFUSED_PAUSE
         } else {
             debug!(what = self.what, %error, "retrying");

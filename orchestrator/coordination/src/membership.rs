@@ -3,10 +3,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 use tracing::warn;
 
 use super::coordinator::Coordinator;
@@ -33,6 +35,8 @@ pub struct Membership {
     present: watch::Receiver<Presence>,
     stop: watch::Sender<()>,
     task: JoinHandle<()>,
+    /// The session timeout.
+    session: Duration,
 }
 
 /// A member as it was read. If this process may not read a member, only the member's name is known.
@@ -106,7 +110,7 @@ impl Coordinator {
             // The coordinator may be closed: then the node goes with the session.
             let _ = retries.repeat(|| joining.remove()).await;
         });
-        Membership { present, stop, task }
+        Membership { present, stop, task, session: self.session_timeout() }
     }
 
     /// Follows the members of `dir`.
@@ -150,10 +154,11 @@ impl Membership {
         self.present.wait_for(is_present).await.map(drop).map_err(|_| Error::Closed)
     }
 
-    /// Leaves: the own node is gone when this returns.
+    /// Leaves: the own node is gone when this returns. If the service does not answer for one session timeout, the node ends
+    /// with the session.
     pub async fn leave(self) {
         drop(self.stop);
-        let _ = self.task.await;
+        let _ = timeout(self.session, self.task).await;
     }
 }
 

@@ -30,10 +30,10 @@ impl Problem {
         Self { all: all.clone(), current: None }
     }
 
-    /// Reports the problem. Returns whether it is another one than before.
-    pub(crate) fn set(&mut self, text: String) -> bool {
+    /// Reports the problem, in place of an earlier one.
+    pub(crate) fn set(&mut self, text: String) {
         if self.current.as_ref().is_some_and(|(_, current)| *current == text) {
-            return false;
+            return;
         }
         self.clear();
         self.all.0.send_modify(|all| {
@@ -41,7 +41,6 @@ impl Problem {
             all.insert(number, text.clone());
             self.current = Some((number, text));
         });
-        true
     }
 
     /// The problem is solved. Returns whether there was one.

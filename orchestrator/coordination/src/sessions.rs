@@ -122,9 +122,8 @@ async fn report(
         let due = missed_since.map(|since| since + CONNECT_TIME);
         if due.is_some_and(|due| due <= Instant::now()) {
             let text = format!("session {number} for watching has no connection with ZooKeeper");
-            if problem.set(text) {
-                warn!(number, "a session for watching has no connection with ZooKeeper");
-            }
+            problem.set(text);
+            warn!(number, "a session for watching has no connection with ZooKeeper");
         } else if !is_missed {
             problem.clear();
         }

@@ -47,6 +47,9 @@ impl Status {
     }
 }
 
+/// The longest pause between attempts while the service refuses.
+pub(crate) const LONGEST_REFUSED_PAUSE: Duration = Duration::from_secs(10);
+
 /// The share of the session timeout, in percent, within which the service must have answered for leadership to hold.
 const TRUST_PERCENT: u32 = 60;
 
@@ -60,6 +63,8 @@ pub(crate) struct Shared {
     pub(crate) call: Duration,
     pub(crate) settle: Duration,
     pub(crate) status: watch::Sender<Status>,
+    /// Why the last attempt to open a session failed; `None` while there is a session.
+    pub(crate) connect_error: watch::Sender<Option<Error>>,
     pub(crate) session: Mutex<Option<Arc<dyn Session>>>,
     /// The session on which the service last answered, and when the answered request was *sent*: the session lives at
     /// least one session timeout from then.

@@ -1,8 +1,15 @@
 //! The tree in ZooKeeper.
 //!
-//! Two faults of the client library limit what is used of it. A persistent watch silently misses events after a
-//! reconnect, so all watches here are one-shot. The client cannot reconnect with more than 128 KiB of watched paths, so
-//! only directories and a process's own nodes are watched.
+//! The client library has faults, which are corrected here or limit what is used of it:
+//!
+//! - A persistent watch silently misses events after a reconnect, so all watches here are one-shot.
+//! - The client cannot reconnect with more than 128 KiB of watched paths, so only directories and a process's own nodes are
+//!   watched.
+//! - It spins without end if connecting to an address fails at once ([`ConnectString`]).
+//! - It says "timeout" for nearly every reason that a session cannot be opened (`diagnosis`).
+
+mod connect_string;
+mod diagnosis;
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
@@ -16,6 +23,8 @@ use tokio::task::AbortHandle;
 use tokio::time::timeout;
 use zookeeper_client as zk;
 
+pub use self::connect_string::ConnectString;
+use self::diagnosis::diagnose;
 use super::error::Error;
 use super::node::{Kind, Node, Op, Version};
 use super::session::{Answer, Changed, Children, Connector, Link, LinkState, Session};
@@ -26,63 +35,166 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 /// A ZooKeeper ensemble.
 #[derive(Clone)]
 pub struct ZooKeeper {
-    servers: String,
+    servers: ConnectString,
     session_timeout: Duration,
-    /// `user:password` of digest authentication.
-    digest: Option<String>,
+    user: Option<User>,
+    tls: Option<zk::TlsOptions>,
+    creates_directory: bool,
+}
+
+/// A user of ZooKeeper.
+#[derive(Clone)]
+struct User {
+    name: String,
+    password: String,
+    /// Whether the server checks the password (SASL, DIGEST-MD5), or it only distinguishes users (the scheme `digest`).
+    sasl: bool,
 }
 
 impl ZooKeeper {
-    /// The ensemble at these addresses, `host:port` separated by commas, and the session timeout to request.
-    pub fn new(servers: &str, session_timeout: Duration) -> Self {
-        Self { servers: servers.to_owned(), session_timeout, digest: None }
+    /// The ensemble with these servers, and the session timeout to request.
+    pub fn new(servers: ConnectString, session_timeout: Duration) -> Self {
+        Self { servers, session_timeout, user: None, tls: None, creates_directory: false }
     }
 
     /// Authenticates as this user by digest; only this user has access to the nodes that are created.
     #[must_use]
-    pub fn with_digest(mut self, user: &str, password: &str) -> Self {
-        self.digest = Some(format!("{user}:{password}"));
-        self
+    pub fn with_digest(self, name: &str, password: &str) -> Self {
+        let user = User { name: name.to_owned(), password: password.to_owned(), sasl: false };
+        Self { user: Some(user), ..self }
+    }
+
+    /// Authenticates as this user by SASL (DIGEST-MD5); only this user has access to the nodes that are created.
+    #[must_use]
+    pub fn with_sasl(self, name: &str, password: &str) -> Self {
+        let user = User { name: name.to_owned(), password: password.to_owned(), sasl: true };
+        Self { user: Some(user), ..self }
+    }
+
+    /// Connects by TLS. `ca` are the certificates (PEM) that must have signed the server's certificate; `identity` is the
+    /// client's own certificate and its key (PEM).
+    ///
+    /// # Errors
+    /// A text holds no valid certificate or key, or a server is named by its address.
+    pub fn with_tls(self, ca: &str, identity: Option<(&str, &str)>) -> Result<Self, String> {
+        if let Some(address) = self.servers.address() {
+            // The form of the address that keeps the library from spinning is not the one in a certificate.
+            return Err(format!(
+                "with TLS, write the name of the server {address}, which its certificate must have"
+            ));
+        }
+        let wrong = |error: zk::Error| error.to_string();
+        let mut tls = zk::TlsOptions::new().with_pem_ca(ca).map_err(wrong)?;
+        if let Some((certificate, key)) = identity {
+            tls = tls.with_pem_identity(certificate, key).map_err(wrong)?;
+        }
+        Ok(Self { tls: Some(tls), ..self })
+    }
+
+    /// Creates the directory after the servers' addresses if it does not exist.
+    #[must_use]
+    pub fn creating_directory(self, creates_directory: bool) -> Self {
+        Self { creates_directory, ..self }
+    }
+
+    fn access(&self) -> zk::Acls<'static> {
+        if self.user.is_some() { zk::Acls::creator_all() } else { zk::Acls::anyone_all() }
+    }
+
+    async fn open(&self) -> Result<zk::Client, zk::Error> {
+        // Tries each server once. The pauses between attempts are those of the supervisor.
+        let mut connector =
+            zk::Client::connector().with_session_timeout(self.session_timeout).with_fail_eagerly();
+        match &self.user {
+            Some(User { name, password, sasl: true }) => {
+                connector = connector.with_sasl(zk::SaslOptions::digest_md5(name.clone(), password.clone()));
+            }
+            Some(User { name, password, sasl: false }) => {
+                connector = connector.with_auth("digest", format!("{name}:{password}").as_bytes());
+            }
+            None => {}
+        }
+        let servers = self.servers.for_library();
+        match &self.tls {
+            Some(tls) => {
+                // The library takes the process's provider, and two are linked. A provider that is installed already is
+                // as good.
+                let _ = rustls::crypto::ring::default_provider().install_default();
+                connector.with_tls(tls.clone()).secure_connect(&servers).await
+            }
+            None => connector.connect(&servers).await,
+        }
+    }
+
+    /// Goes into the directory after the servers' addresses.
+    async fn enter(&self, client: zk::Client) -> Result<zk::Client, Error> {
+        let Some(directory) = &self.servers.directory else { return Ok(client) };
+        let what = || format!("the directory {directory} after the addresses of the servers");
+        let refused = |why: String| Error::Refused { what: what(), why };
+        let exists =
+            client.check_stat(directory).await.map_err(|error| translate(&what(), &error))?.is_some();
+        if !exists && !self.creates_directory {
+            return Err(refused("it does not exist".to_owned()));
+        }
+        let ends = directory.match_indices('/').map(|(at, _)| at).skip(1).chain([directory.len()]);
+        for part in ends.filter(|_| !exists).filter_map(|end| directory.get(..end)) {
+            match client.create(part, b"", &mode(Kind::Persistent, false).with_acls(self.access())).await {
+                Ok(_) | Err(zk::Error::NodeExists) => {}
+                Err(zk::Error::NoAuth) => {
+                    let why = "it does not exist, and this user may not create it: create it, with rights for this user";
+                    return Err(refused(why.to_owned()));
+                }
+                Err(error) => return Err(translate(part, &error)),
+            }
+        }
+        client
+            .chroot(directory.clone())
+            .map_err(|_| refused("the client library does not accept it".to_owned()))
+    }
+
+    /// Tells apart why there is no session.
+    async fn explain(&self, error: &zk::Error) -> Error {
+        if *error == zk::Error::AuthFailed {
+            let why = match &self.user {
+                None => {
+                    "authentication failed: the servers require it; set zookeeper.user, and zookeeper.sasl for SASL"
+                }
+                Some(User { sasl: true, .. }) => {
+                    "authentication failed: check zookeeper.user and its password"
+                }
+                Some(_) => "authentication failed: if the servers require SASL, set zookeeper.sasl",
+            };
+            return Error::Refused { what: "a session".to_owned(), why: why.to_owned() };
+        }
+        let (tls, text) = (self.tls.is_some(), error.to_string());
+        Error::NoSession(diagnose(&self.servers.servers, tls, self.session_timeout, &text).await)
     }
 }
 
 impl Connector for ZooKeeper {
     fn connect(&self) -> Answer<Arc<dyn Session>> {
-        let mut connector = zk::Client::connector().with_session_timeout(self.session_timeout);
-        if let Some(digest) = &self.digest {
-            connector = connector.with_auth("digest", digest.as_bytes());
-        }
-        let access = if self.digest.is_some() { zk::Acls::creator_all() } else { zk::Acls::anyone_all() };
-        let connecting = connector.connect_owned(self.servers.clone());
+        let this = self.clone();
         async move {
-            let client = connecting.await.map_err(|error| match error {
-                zk::Error::AuthFailed => {
-                    Error::Refused { what: "a session".to_owned(), why: error.to_string() }
-                }
-                error => translate("a session", &error),
-            })?;
-            Ok(Arc::new(ZooKeeperSession::new(client, access)) as Arc<dyn Session>)
+            // The library's own deadlines do not hold in every state of the network.
+            let limit = this.session_timeout * 2;
+            let client = match timeout(limit, this.open()).await {
+                Ok(Ok(client)) => client,
+                Ok(Err(error)) => return Err(this.explain(&error).await),
+                Err(_) => return Err(this.explain(&zk::Error::Timeout).await),
+            };
+            let unanswered = |_| Err(Error::Unanswered("a session".to_owned()));
+            let client = timeout(limit, this.enter(client)).await.unwrap_or_else(unanswered)?;
+            Ok(Arc::new(ZooKeeperSession::new(client, this.access())) as Arc<dyn Session>)
         }
         .boxed()
     }
 
     fn describe(&self) -> String {
-        self.servers.clone()
+        self.servers.to_string()
     }
 
     fn session_timeout(&self) -> Duration {
         self.session_timeout
-    }
-}
-
-/// Opens a connection; owns everything that the future borrows.
-trait ConnectOwned {
-    fn connect_owned(self, servers: String) -> BoxFuture<'static, Result<zk::Client, zk::Error>>;
-}
-
-impl ConnectOwned for zk::Connector {
-    fn connect_owned(self, servers: String) -> BoxFuture<'static, Result<zk::Client, zk::Error>> {
-        async move { self.connect(&servers).await }.boxed()
     }
 }
 

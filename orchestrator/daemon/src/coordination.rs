@@ -4,22 +4,18 @@ use std::sync::Arc;
 
 use allot_coordination::in_process::InProcess;
 use allot_coordination::session::Connector;
-use allot_coordination::zookeeper::ZooKeeper;
 use allot_coordination::{Coordinator, Settings};
 use tracing::warn;
 
 use crate::config::Config;
 
-/// Opens the session with the coordination service that these settings name.
-pub fn coordinator(config: &Config) -> Coordinator {
+/// Opens the session with the coordination service that these settings name. A process with a role creates the directory
+/// after the addresses of the servers; a command only reports that it is missing.
+pub fn coordinator(config: &Config, has_role: bool) -> Coordinator {
     let connector: Arc<dyn Connector> = if let Some(connector) = &config.connector {
         connector.clone()
     } else if let Some(zookeeper) = &config.zookeeper {
-        let ensemble = ZooKeeper::new(&zookeeper.servers, zookeeper.session);
-        Arc::new(match &zookeeper.digest {
-            Some((user, password)) => ensemble.with_digest(user, password.reveal()),
-            None => ensemble,
-        })
+        Arc::new(zookeeper.ensemble.clone().creating_directory(has_role))
     } else {
         warn!(
             "no ZooKeeper is configured: coordination is within this process, and units of other processes are \

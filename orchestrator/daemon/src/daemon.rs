@@ -72,7 +72,7 @@ pub async fn run(config: Config, parts: Vec<Part>) -> Result<()> {
         http::serve(address, health.clone()).await?;
     }
     let (request_shutdown, shutdown) = shutdown_channel();
-    let coordinator = coordinator(&config);
+    let coordinator = coordinator(&config, !config.roles.is_empty());
     let name = match &config.name {
         Some(name) => name.clone(),
         None => format!("{}:{}:{}", host_for_people(&config).await, std::process::id(), now_ms()),

@@ -32,15 +32,15 @@ impl Health {
         let (mut status, mut problems) = (coordinator.subscribe(), coordinator.problems());
         loop {
             let is_up = status.borrow_and_update().is_up();
-            let found: Vec<String> = problems.borrow_and_update().values().cloned().collect();
+            let mut found: Vec<String> = problems.borrow_and_update().values().cloned().collect();
+            if !is_up && found.is_empty() {
+                found.push("no session with ZooKeeper".to_owned());
+            }
             let (shown, rest) = found.split_at(found.len().min(MAX_PROBLEMS));
-            match (is_up, rest.len()) {
-                (false, _) => self.not_ready(COORDINATION, "no session with ZooKeeper"),
-                (true, _) if found.is_empty() => self.ready(COORDINATION),
-                (true, 0) => self.not_ready(COORDINATION, shown.join("; ")),
-                (true, more) => {
-                    self.not_ready(COORDINATION, format!("{}; and {more} more", shown.join("; ")));
-                }
+            match rest.len() {
+                0 if found.is_empty() => self.ready(COORDINATION),
+                0 => self.not_ready(COORDINATION, shown.join("; ")),
+                more => self.not_ready(COORDINATION, format!("{}; and {more} more", shown.join("; "))),
             }
             tokio::select! {
                 changed = status.changed() => if changed.is_err() { return },

@@ -4,6 +4,7 @@ mod faults;
 mod figures;
 mod many_tasks;
 mod options;
+mod outages;
 mod supervision;
 mod tasks;
 mod upgrade;

@@ -26,7 +26,7 @@ pub(super) async fn open(source: &BookSource) -> Result<(Config, BookStore)> {
 /// later.
 pub(super) async fn notify(config: &Config) -> Result<()> {
     let Some(zookeeper) = &config.zookeeper else { return Ok(()) };
-    let coordinator = coordination::coordinator(config);
+    let coordinator = coordination::coordinator(config, false);
     let node = Paths::new(&config.accounts.root).notify();
     let notified = import::notify(&coordinator, &node, PATIENCE).await;
     coordinator.close().await;

@@ -30,10 +30,8 @@ pub(super) async fn open(common: &Common) -> Result<TaskClient> {
             "no ZooKeeper is configured: give --zookeeper-servers, ALLOT_ZOOKEEPER, or zookeeper.servers in a file"
         );
     };
-    let coordinator = coordinator(&config);
-    if tokio::time::timeout(PATIENCE, coordinator.up()).await.is_err() {
-        return Err(allot_coordination::Error::Offline)
-            .with_context(|| format!("ZooKeeper at {} did not answer for {PATIENCE:?}", zookeeper.servers));
-    }
+    let coordinator = coordinator(&config, false);
+    let up = coordinator.up_within(PATIENCE).await;
+    up.with_context(|| format!("no session with ZooKeeper at {}", zookeeper.servers))?;
     Ok(TaskClient::new(coordinator, config.compaction))
 }

@@ -39,7 +39,7 @@ pub fn describe(config: &Config) -> String {
             zookeeper.servers,
             config.root,
             Span(zookeeper.session),
-            zookeeper.digest.as_ref().map_or(String::new(), |(user, _)| format!(", as {user}"))
+            zookeeper.way
         ),
         None => writeln!(text, "zookeeper: none, coordination is within the process"),
     };

@@ -113,6 +113,8 @@ mod tests {
     fn wrong_setting_is_refused_with_its_name_and_a_remedy() {
         let cases = [
             ("[media-unit]\ncapcity = 5", "line 2"),
+            ("[zookeeper]\nservers = \"127.0.0.1:99999\"", "zookeeper.servers: '127.0.0.1:99999'"),
+            ("[zookeeper]\nservers = \"a:1/app,b:1/app\"", "once, after the last server"),
             ("[media-unit]\nlease = 5", "string"),
             ("[media-unit]\nlease = \"5\"", "e.g. 500ms"),
             ("[allotd]\nroles = [\"king\"]", "data-proxy"),

@@ -1,12 +1,14 @@
 //! Turns given settings into the settings of a process: adds defaults, reads files of secrets, checks single settings.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::fs;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 
 use allot_runtime::settings::{identity, path, secret};
 use allot_runtime::telemetry::LogFormat;
@@ -14,6 +16,7 @@ use allot_runtime::telemetry::LogFormat;
 use super::sections::{self, AccountsConfig, DataProxyConfig, Given, MediaUnitConfig, Role, SchedulerConfig};
 use allot_client::{Endpoint, Secret, Servers, without_password};
 use allot_coordination::session::Connector;
+use allot_coordination::zookeeper::{ConnectString, ZooKeeper};
 
 /// The settings of a process.
 #[derive(Debug, Clone)]
@@ -72,14 +75,22 @@ impl Config {
 }
 
 /// A ZooKeeper ensemble.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct ZooKeeperConfig {
     /// Addresses of the servers.
-    pub servers: String,
+    pub servers: ConnectString,
     /// Session timeout.
     pub session: Duration,
-    /// User and password.
-    pub digest: Option<(String, Secret)>,
+    /// The way to a session, for people.
+    pub way: String,
+    /// What opens sessions.
+    pub ensemble: ZooKeeper,
+}
+
+impl fmt::Debug for ZooKeeperConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.servers, self.way)
+    }
 }
 
 impl Config {
@@ -183,17 +194,46 @@ fn zookeeper(given: &Given) -> Result<Option<ZooKeeperConfig>> {
     let Some(servers) = zookeeper.servers.filter(|servers| !servers.trim().is_empty()) else {
         return Ok(None);
     };
+    let servers: ConnectString = servers.parse().map_err(|error| anyhow!("zookeeper.servers: {error}"))?;
+    let (mut ensemble, mut way) = (ZooKeeper::new(servers.clone(), zookeeper.session), String::new());
     let file = zookeeper.password_file.as_deref();
     let password = secret(file, "zookeeper.password-file", "ALLOT_ZOOKEEPER_PASSWORD")?;
-    let digest = match (zookeeper.user, password) {
-        (Some(user), Some(password)) => Some((user, password)),
+    match (zookeeper.user, password) {
+        (Some(user), Some(password)) if zookeeper.sasl => {
+            ensemble = ensemble.with_sasl(&user, password.reveal());
+            way = format!(", as {user} by SASL");
+        }
+        (Some(user), Some(password)) => {
+            ensemble = ensemble.with_digest(&user, password.reveal());
+            way = format!(", as {user}");
+        }
         (Some(_), None) => bail!(
             "zookeeper.user is given without a password: name a file by zookeeper.password-file, or set \
              ALLOT_ZOOKEEPER_PASSWORD"
         ),
-        (None, _) => None,
+        (None, _) => ensure!(!zookeeper.sasl, "zookeeper.sasl is given without zookeeper.user"),
+    }
+    let pem = |path: &PathBuf, name: &str| {
+        fs::read_to_string(path).with_context(|| format!("zookeeper.{name} {}", path.display()))
     };
-    Ok(Some(ZooKeeperConfig { servers, session: zookeeper.session, digest }))
+    let identity = match (&zookeeper.cert_file, &zookeeper.key_file) {
+        (Some(cert), Some(key)) => Some((pem(cert, "cert-file")?, pem(key, "key-file")?)),
+        (None, None) => None,
+        _ => bail!("zookeeper.cert-file and zookeeper.key-file belong together; one of them is missing"),
+    };
+    if let Some(ca) = &zookeeper.ca_file {
+        let identity = identity.as_ref().map(|(cert, key)| (cert.as_str(), key.as_str()));
+        ensemble = ensemble
+            .with_tls(&pem(ca, "ca-file")?, identity)
+            .map_err(|error| anyhow!("zookeeper: {error}"))?;
+        way += ", by TLS";
+    } else {
+        ensure!(
+            identity.is_none(),
+            "zookeeper.cert-file is given without zookeeper.ca-file, which switches TLS on"
+        );
+    }
+    Ok(Some(ZooKeeperConfig { servers, session: zookeeper.session, way, ensemble }))
 }
 
 /// Path of the nodes of `allotd`.

@@ -100,17 +100,27 @@ impl Redis {
 section! {
     /// ZooKeeper, and allotd's user on it.
     ZooKeeper "zookeeper" => ZooKeeperSettings {
-        /// Servers, HOST:PORT with commas between. Without any, coordination stays within this process: for one machine
-        /// and for development
+        /// Servers, HOST:PORT with commas between; a directory after the last one, as in host:2181/customer, has all
+        /// nodes below it. Without any, coordination stays within this process: for one machine and for development
         servers: String = "zookeeper-servers", "ALLOT_ZOOKEEPER", example r#""10.0.0.1:2181,10.0.0.2:2181,10.0.0.3:2181""#;
-        /// Session timeout; at least twice the servers' tickTime
+        /// Session timeout; at least twice the servers' tickTime, and four times as long as ZooKeeper takes to answer
         session: Span = "zookeeper-session", "ALLOT_ZOOKEEPER_SESSION", default "4s", in "1ns"..="1000years";
         /// Path of allotd's nodes
         root: String = "zookeeper-root", "ALLOT_ZOOKEEPER_ROOT", default "/allot";
-        /// User of digest authentication. The nodes can then be read and written by this user alone
+        /// User. The nodes can then be read and written by this user alone
         user: String = "zookeeper-user", "ALLOT_ZOOKEEPER_USER", example r#""allot""#;
+        /// Whether the user authenticates by SASL (DIGEST-MD5), where the servers check the password. Otherwise by the
+        /// scheme `digest`
+        sasl: bool = "zookeeper-sasl", "ALLOT_ZOOKEEPER_SASL", default false;
         /// File with the user's password in its first line; or ALLOT_ZOOKEEPER_PASSWORD
         password_file: PathBuf = "zookeeper-password-file", "ALLOT_ZOOKEEPER_PASSWORD_FILE", example r#""/etc/allot/zookeeper-password""#;
+        /// File with the certificates (PEM) that must have signed the certificates of the servers. With it, all
+        /// connections use TLS
+        ca_file: PathBuf = "zookeeper-ca-file", "ALLOT_ZOOKEEPER_CA_FILE", example r#""/etc/allot/zookeeper-ca.pem""#;
+        /// File with the client's own certificate (PEM), if the servers ask for one
+        cert_file: PathBuf = "zookeeper-cert-file", "ALLOT_ZOOKEEPER_CERT_FILE", example r#""/etc/allot/zookeeper-cert.pem""#;
+        /// File with the key (PEM) of that certificate
+        key_file: PathBuf = "zookeeper-key-file", "ALLOT_ZOOKEEPER_KEY_FILE", example r#""/etc/allot/zookeeper-key.pem""#;
     }
 }
 

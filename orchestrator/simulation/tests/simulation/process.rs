@@ -109,7 +109,7 @@ fn context(name: &str, settings: &str, network: Network, line: &Line, shutdown: 
         name: name.to_owned(),
         servers: config.servers.clone(),
         host: Some(name.to_owned()),
-        coordinator: coordinator(&config),
+        coordinator: coordinator(&config, true),
         standalone: false,
         health: Health::default(),
         shutdown,

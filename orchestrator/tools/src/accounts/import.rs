@@ -258,7 +258,7 @@ pub async fn notify(
 ) -> Result<(), allot_coordination::Error> {
     use allot_coordination::Error::{BadVersion, Exists, NoNode, Offline};
     let raised = async {
-        coordinator.up().await?;
+        coordinator.up_within(limit).await?;
         let tree = coordinator.tree();
         loop {
             let raised = if let Some(found) = tree.get(node).await? {

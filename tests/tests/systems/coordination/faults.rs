@@ -12,7 +12,8 @@ use allot_tests::{Ensemble, ZooKeeperServer, eventually};
 use crate::coordination::participants::{Participant, SESSION};
 
 fn join(ensemble: &Ensemble, session: Duration) -> Participant {
-    let connector: Arc<dyn Connector> = Arc::new(ZooKeeper::new(&ensemble.address(), session));
+    let connector: Arc<dyn Connector> =
+        Arc::new(ZooKeeper::new(ensemble.address().parse().unwrap(), session));
     Participant::new(connector, &Settings::default())
 }
 
@@ -65,7 +66,7 @@ fn leadership_outlives_the_ensembles_own_leader_and_a_follower() {
 #[test]
 fn a_member_that_may_not_be_read_is_there_and_hides_no_other() {
     let server = ZooKeeperServer::start();
-    let zookeeper = || ZooKeeper::new(&server.address(), SESSION);
+    let zookeeper = || ZooKeeper::new(server.address().parse().unwrap(), SESSION);
     let participant = |zookeeper: ZooKeeper| Participant::new(Arc::new(zookeeper), &Settings::default());
     let (looker, open, closed) =
         (participant(zookeeper()), participant(zookeeper()), participant(zookeeper().with_digest("u", "p")));

@@ -122,7 +122,7 @@ impl Real {
 
 impl World for Real {
     fn connector(&self) -> Arc<dyn Connector> {
-        Arc::new(ZooKeeper::new(&self.server.address(), SESSION))
+        Arc::new(ZooKeeper::new(self.server.address().parse().unwrap(), SESSION))
     }
 
     fn freeze(&self) {

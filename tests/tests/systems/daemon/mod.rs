@@ -15,3 +15,5 @@ mod run;
 mod seats;
 mod security;
 mod zookeeper_rights;
+mod zookeeper_security;
+mod zookeeper_states;

@@ -52,7 +52,7 @@ fn zookeeper_nodes_belong_to_their_user_alone() {
             (seen, epoch.map(|node| node.is_some()))
         })
     };
-    let anybody = || ZooKeeper::new(&address, Duration::from_secs(30));
+    let anybody = || ZooKeeper::new(address.parse().unwrap(), Duration::from_secs(30));
     let (seen, epoch) = look(anybody().with_digest("allot", SECRET));
     assert_eq!((seen.unwrap().len(), epoch.unwrap()), (1, true));
     for other in [anybody(), anybody().with_digest("allot", "wrong")] {
@@ -90,7 +90,7 @@ fn a_scheduler_that_may_not_read_the_units_gives_its_lead_up() {
             coordinator.close().await;
         });
     };
-    let anybody = || ZooKeeper::new(&address, Duration::from_secs(30));
+    let anybody = || ZooKeeper::new(address.parse().unwrap(), Duration::from_secs(30));
     ensure(anybody(), &format!("/allot/{REALM}"));
     ensure(anybody().with_digest("another", SECRET), &units);
     let stores = ["--redis-url", &url, "--zookeeper-servers", &address];
@@ -104,29 +104,4 @@ fn a_scheduler_that_may_not_read_the_units_gives_its_lead_up() {
     eventually("the probe to name what is refused", TIMEOUT, || {
         scheduler.http("/readyz").is_some_and(refused)
     });
-}
-
-#[test]
-fn missing_directory_after_the_servers_is_named_by_the_probe_until_it_exists() {
-    let (server, zookeeper) = (RedisServer::start(), ZooKeeperServer::start());
-    let (url, address) = (server.url(), zookeeper.address());
-    let servers = format!("{address}/allot-of-a-customer");
-    let stores = ["--redis-url", &url, "--zookeeper-servers", &servers];
-    let scheduler = Process::new("scheduler", &[&["--roles", "scheduler"][..], &stores].concat());
-    scheduler.start();
-    let is_named = |(status, body): (u16, String)| {
-        status == 503 && body.contains("the directory after the servers' addresses does not exist")
-    };
-    eventually("the probe to name the directory", TIMEOUT, || {
-        scheduler.http("/readyz").is_some_and(is_named)
-    });
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    runtime.block_on(async {
-        let connector: Arc<dyn Connector> = Arc::new(ZooKeeper::new(&address, Duration::from_secs(30)));
-        let coordinator = Coordinator::start(connector, &Settings::default());
-        coordinator.up().await.unwrap();
-        coordinator.tree().ensure("/allot-of-a-customer").await.unwrap();
-        coordinator.close().await;
-    });
-    eventually("the scheduler to be ready", TIMEOUT, || scheduler.is_ready());
 }
