@@ -12,7 +12,7 @@ pub mod child;
 mod context;
 mod health;
 pub mod http;
-pub mod invariant;
+mod invariant;
 pub mod leader;
 pub mod metrics;
 mod repeats;
@@ -22,4 +22,5 @@ pub mod time;
 
 pub use context::{Context, Shutdown, shutdown_channel};
 pub use health::{COORDINATION, Health};
+pub use invariant::invariant;
 pub use leader::{Candidate, LeaderRole, LeaderSession, SessionEnd, campaign};

@@ -39,7 +39,7 @@ pub fn identity(name: &str, given: &str) -> Result<()> {
 /// # Errors
 /// The file cannot be read, or the secret is empty.
 pub fn secret(file: Option<&Path>, name: &str, variable: &str) -> Result<Option<Secret>> {
-    invariant!(program::SECRETS.contains(&variable), "programs inherit no secret");
+    invariant(program::SECRETS.contains(&variable), "programs inherit no secret");
     let text = match file {
         Some(path) => {
             let text = fs::read_to_string(path).with_context(|| format!("{name} {}", path.display()))?;

@@ -97,14 +97,14 @@ impl Details {
             let Some((e164, mut names)) = self.pending.remove_entry(&e164.clone()) else { break };
             self.last_sent.clone_from(&e164);
             let Some(all) = self.all.get(&e164) else {
-                invariant!("a conference with pending details has details");
+                invariant(false, "a conference with pending details has details");
                 continue;
             };
             bytes += MESSAGE_OVERHEAD;
             let mut fields = Vec::new();
             while let Some(name) = names.pop_first() {
                 let Some(value) = all.get(&name) else {
-                    invariant!("a pending detail was set");
+                    invariant(false, "a pending detail was set");
                     continue;
                 };
                 bytes += name.len() + value.len();

@@ -30,7 +30,7 @@ pub(crate) fn bytes(text: &str) -> Vec<u8> {
     let mut name = parts.next().unwrap_or_default().as_bytes().to_vec();
     for part in parts {
         let byte = part.get(..2).and_then(|digits| u8::from_str_radix(digits, 16).ok());
-        invariant!(byte.is_some(), "two digits follow each escape");
+        invariant(byte.is_some(), "two digits follow each escape");
         name.extend(byte);
         name.extend_from_slice(part.get(2..).unwrap_or_default().as_bytes());
     }

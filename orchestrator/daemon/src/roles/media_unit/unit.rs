@@ -395,7 +395,7 @@ impl<'a> Unit<'a> {
                 self.media.stop(&e164);
                 self.details.remove(&e164);
                 let Some(epochs) = self.conferences.remove(&e164) else {
-                    invariant!("media ends of a conference that the unit has");
+                    invariant(false, "media ends of a conference that the unit has");
                     warn!(
                         unit = self.cmu,
                         e164, "media ended of a conference that the unit does not have; ignored"
