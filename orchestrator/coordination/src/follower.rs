@@ -48,11 +48,16 @@ impl Retries {
         }
     }
 
+    /// The service refuses an attempt. The caller decides when it tries again.
+    pub fn report(&mut self, refusal: &impl Retryable) {
+        self.problem.set(format!("{}: {refusal}", self.what));
+        warn!(what = self.what, error = %refusal, "refused; not ready until this is allowed or repaired");
+    }
+
     /// An attempt has failed. Returns when the next one is due: after a pause, or when there is a new connection.
     pub async fn failed(&mut self, error: &impl Retryable) {
         let limit = if error.retry() == Retry::Refused {
-            self.problem.set(format!("{}: {error}", self.what));
-            warn!(what = self.what, %error, "refused; not ready until this is allowed or repaired");
+            self.report(error);
             LONGEST_REFUSED_PAUSE
         } else {
             debug!(what = self.what, %error, "retrying");

@@ -1,5 +1,5 @@
 //! Random faults: processes die, hang, are cut off and come back, connections break, the replica is cut off, servers fail
-//! over, and ZooKeeper hangs. Only released conferences may end, and after the last fault all others must be open again.
+//! over, and ZooKeeper hangs or refuses requests. Only released conferences may end, and after the last fault all others must be open again.
 //! No two instances use an account, and after the last fault all accounts are with the instances that the book names.
 //! No two runners work at one partition, and after the last fault all tasks of compaction are done.
 //!
@@ -15,7 +15,8 @@ use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 
 use super::accounts;
-use super::process::Program;
+use super::link::Refusal;
+use super::process::{Process, Program};
 use super::redis::Traffic;
 use super::world::{Size, World};
 use super::{REALM, clock, is_soak, run_paused};
@@ -28,6 +29,10 @@ const CONFERENCES: usize = 40;
 const HEALED: Duration = Duration::from_secs(400);
 /// How far the clocks of programs and of the second server differ from the first server's, in milliseconds.
 const CLOCKS_DIFFER_MS: i64 = 2000;
+/// For how long refused requests are counted; longer than all pauses between them.
+const REFUSALS_COUNTED: Duration = Duration::from_secs(15);
+/// How many requests of a process may be refused in that time. A compaction unit has a loop for each subtask.
+const MAX_REFUSALS: u64 = 150;
 /// How many runs may be spent to make a run smaller.
 const SMALLER_RUNS: usize = 200;
 
@@ -39,6 +44,8 @@ struct Plan {
     conferences: usize,
     /// The seed of each fault.
     faults: Vec<u64>,
+    /// The seed of each time that ZooKeeper refuses requests of a process, after these faults.
+    refusals: Vec<u64>,
     /// How long the pauses of faults are, in percent.
     length: u32,
 }
@@ -47,7 +54,8 @@ impl Plan {
     fn of(seed: u64) -> Self {
         let mut random = StdRng::seed_from_u64(seed);
         let faults = (0..random.random_range(1..6)).map(|_| random.random()).collect();
-        Self { seed, size: SIZE, conferences: CONFERENCES, faults, length: 100 }
+        let refusals = (0..random.random_range(0..2)).map(|_| random.random()).collect();
+        Self { seed, size: SIZE, conferences: CONFERENCES, faults, refusals, length: 100 }
     }
 
     /// Plans with one thing less, the greatest steps first.
@@ -65,6 +73,7 @@ impl Plan {
                 plan.faults.remove(fault);
             });
         }
+        add(&|plan| plan.refusals.clear());
         add(&|plan| plan.size.units = (plan.size.units / 2).max(2));
         add(&|plan| plan.size.units = (plan.size.units - 1).max(2));
         add(&|plan| plan.size.schedulers = 1);
@@ -168,6 +177,42 @@ impl World {
         self.pass(dice.seconds(0.0..4.0)).await;
     }
 
+    /// ZooKeeper refuses requests of a process, as without permission or over a quota, and another fault happens meanwhile.
+    /// The process says that, tries seldom, and is ready again afterwards.
+    async fn refuse(&mut self, dice: &mut Dice) {
+        let process = dice.below(self.processes.len());
+        let refusal = if dice.coin() { Refusal::All } else { Refusal::Creates };
+        if self.processes[process].program == Program::Instance {
+            return;
+        }
+        let (name, link) = (self.processes[process].name.clone(), self.processes[process].link.clone());
+        self.note(&format!("ZooKeeper refuses requests of {name}: {refusal:?}"));
+        link.refuse(Some(refusal));
+        self.fault(dice).await;
+        // Until all pauses are long.
+        self.pass(2 * REFUSALS_COUNTED).await;
+        let before = link.refusals();
+        self.pass(REFUSALS_COUNTED).await;
+        let refused = link.refusals().1 - before.1;
+        self.note(&format!("{refused} requests of {name} were refused in {REFUSALS_COUNTED:?}"));
+        // The fault may have been the death of the process; another has its name then.
+        let lives = self.processes.iter().find(|process| process.name == name && process.link.refusals().0);
+        let says = |process: &Process| process.health.problems().join(" ").contains("refuses");
+        if refused > MAX_REFUSALS {
+            self.observer.violated(format!("{name} made {refused} refused requests in {REFUSALS_COUNTED:?}"));
+        }
+        if refused > 0 && lives.is_some_and(|process| !says(process)) {
+            self.observer.violated(format!("{name} is refused, and does not say so"));
+        }
+        self.note(&format!("ZooKeeper refuses {name} nothing any more"));
+        link.refuse(None);
+        self.pass(REFUSALS_COUNTED).await;
+        if let Some(process) = self.processes.iter().find(|process| process.name == name && says(process)) {
+            let problems = process.health.problems().join("; ");
+            self.observer.violated(format!("{name} is not refused any more, and says: {problems}"));
+        }
+    }
+
     async fn break_connections(&mut self, process: usize, dice: &mut Dice) {
         if dice.coin() {
             self.note_process(process, "loses its connections to Redis");
@@ -264,11 +309,15 @@ async fn simulate(plan: Plan) -> Run {
     world.pass(Duration::from_secs(5)).await;
     world.create(plan.conferences);
     world.pass(Duration::from_secs(2)).await;
-    for fault in plan.faults {
-        let random = StdRng::seed_from_u64(fault);
-        let mut dice = Dice { random, length: f64::from(plan.length) / 100.0 };
+    let dice = |seed| Dice { random: StdRng::seed_from_u64(seed), length: f64::from(plan.length) / 100.0 };
+    for &fault in &plan.faults {
         if !world.is_violated() {
-            world.fault(&mut dice).await;
+            world.fault(&mut dice(fault)).await;
+        }
+    }
+    for &refusal in &plan.refusals {
+        if !world.is_violated() {
+            world.refuse(&mut dice(refusal)).await;
         }
     }
     world.note("no more faults");

@@ -37,6 +37,19 @@ struct Condition {
     breaks: u64,
     /// The probability that a request, or a piece of a pipeline, breaks its connection.
     unreliable: f64,
+    /// Which requests ZooKeeper refuses.
+    refusal: Option<Refusal>,
+    /// How many requests it has refused.
+    refused: u64,
+}
+
+/// Requests that ZooKeeper refuses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// All, as if the process had no permission.
+    All,
+    /// Those that create nodes, as if a quota were used up.
+    Creates,
 }
 
 /// The way of one process to the servers. Clones share it.
@@ -45,7 +58,8 @@ pub(super) struct Link(Arc<watch::Sender<Condition>>);
 
 impl Link {
     pub(super) fn new() -> Self {
-        Self(Arc::new(watch::Sender::new(Condition { stalls: false, breaks: 0, unreliable: 0.0 })))
+        let condition = Condition { stalls: false, breaks: 0, unreliable: 0.0, refusal: None, refused: 0 };
+        Self(Arc::new(watch::Sender::new(condition)))
     }
 
     /// Stops all requests and replies, or lets them arrive again.
@@ -61,6 +75,17 @@ impl Link {
     /// From now on each request, and each piece of a pipeline, breaks its connection with this probability.
     pub(super) fn set_unreliable(&self, probability: f64) {
         self.0.send_modify(|condition| condition.unreliable = probability);
+    }
+
+    /// From now on ZooKeeper refuses these requests.
+    pub(super) fn refuse(&self, refusal: Option<Refusal>) {
+        self.0.send_modify(|condition| condition.refusal = refusal);
+    }
+
+    /// Whether ZooKeeper refuses requests, and how many it has refused.
+    pub(super) fn refusals(&self) -> (bool, u64) {
+        let condition = self.0.borrow();
+        (condition.refusal.is_some(), condition.refused)
     }
 
     /// A request is on its way.
@@ -148,7 +173,20 @@ impl Future for End {
 
 /// What happens to the requests of a process to ZooKeeper.
 impl Steps for Link {
-    fn next(&self, _what: &str, _path: &str) -> Step {
+    fn next(&self, what: &str, _path: &str) -> Step {
+        let is_refused = match self.0.borrow().refusal {
+            Some(Refusal::All) => true,
+            Some(Refusal::Creates) => matches!(what, "create" | "multi"),
+            None => false,
+        };
+        if is_refused {
+            // Wakes nobody who waits for a change of the connection.
+            self.0.send_if_modified(|condition| {
+                condition.refused += 1;
+                false
+            });
+            return Step::Refused;
+        }
         let hit = |carried_out| {
             let accident = Accident::Cut(random::within(Duration::ZERO..RECONNECTED));
             Step::Hit { carried_out, accident }

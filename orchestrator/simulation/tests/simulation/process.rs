@@ -51,6 +51,8 @@ pub(super) struct Process {
     pub(super) link: Link,
     /// The way to ZooKeeper.
     pub(super) line: Line,
+    /// What the readiness probe of a role says.
+    pub(super) health: Health,
     task: AbortHandle,
     /// Sends the request to shut down.
     shutdown: watch::Sender<bool>,
@@ -66,6 +68,7 @@ impl Process {
         let link = Link::new();
         let line = Line::new(servers.tree.clone(), Arc::new(link.clone()));
         let (shutdown, requested) = shutdown_channel();
+        let health = Health::default();
         let running = match program {
             Program::Instance => {
                 let dir = accounts::dir(accounts::module_of(name));
@@ -77,21 +80,36 @@ impl Process {
                 let coordinator =
                     Coordinator::start(Arc::new(line.clone()), &allot_coordination::Settings::default());
                 let (settings, runners) = (Tables::settings(name), servers.tables.runners.clone());
-                let unit = simulated::run(coordinator, Health::default(), requested, settings, runners);
-                tokio::spawn(async move { unit.await.unwrap() })
+                let unit = simulated::run(coordinator.clone(), health.clone(), requested, settings, runners);
+                tokio::spawn(followed(health.clone(), coordinator, async move { unit.await.unwrap() }))
             }
             Program::Role(role) => {
                 let network = Network { redis: servers.redis.clone(), link: link.clone() };
-                let context = context(name, settings, network, &line, requested);
-                tokio::spawn(async move { run_role(role, context).await.unwrap() })
+                let context = context(name, settings, network, &line, health.clone(), requested);
+                let coordinator = context.coordinator.clone();
+                let role = async move { run_role(role, context).await.unwrap() };
+                tokio::spawn(followed(health.clone(), coordinator, role))
             }
         };
-        Self { name: name.to_owned(), program, link, line, task: running.abort_handle(), shutdown }
+        let task = running.abort_handle();
+        Self { name: name.to_owned(), program, link, line, health, task, shutdown }
     }
 }
 
+/// Runs this, and lets the readiness probe follow the session with ZooKeeper meanwhile.
+async fn followed(health: Health, coordinator: Coordinator, run: impl Future<Output = ()>) {
+    tokio::select! { () = run => {}, () = health.follow(&coordinator) => {} }
+}
+
 /// The context of a role in this process.
-fn context(name: &str, settings: &str, network: Network, line: &Line, shutdown: Shutdown) -> RoleContext {
+fn context(
+    name: &str,
+    settings: &str,
+    network: Network,
+    line: &Line,
+    health: Health,
+    shutdown: Shutdown,
+) -> RoleContext {
     let endpoint = Endpoint::Sentinels {
         sentinels: vec![format!("{SENTINEL}:26379")],
         master: "mymaster".to_owned(),
@@ -111,7 +129,7 @@ fn context(name: &str, settings: &str, network: Network, line: &Line, shutdown: 
         host: Some(name.to_owned()),
         coordinator: coordinator(&config, true),
         standalone: false,
-        health: Health::default(),
+        health,
         shutdown,
     };
     RoleContext { process, config: Arc::new(config) }

@@ -23,7 +23,7 @@ use super::{actions, fault_injection, watch_events};
 use crate::config::AccountsConfig;
 use crate::roles::context::RoleContext as Context;
 use allot_client::{BookStore, Session};
-use allot_coordination::Leadership;
+use allot_coordination::{Leadership, Retries};
 use allot_runtime::time::now_ms;
 use allot_runtime::{LeaderRole, LeaderSession, SessionEnd};
 
@@ -47,6 +47,8 @@ pub(super) struct AccountsLeader<'a> {
     tree_audit: TreeAudit,
     /// Instances whose nodes could not be written.
     write_backoff: WriteBackoff,
+    /// Reports that ZooKeeper refuses writes.
+    publishing: Retries,
     /// Instances that this leader has attached in the book, each with the creation transaction of its node.
     attached: BTreeMap<InstanceId, i64>,
     /// The time at which each account was last returned. It limits the rate for an instance that returns an account as
@@ -86,6 +88,7 @@ impl<'a> AccountsLeader<'a> {
             uncertain: Uncertain::new(),
             tree_audit: TreeAudit::new(),
             write_backoff: WriteBackoff::new(config.barrier.as_millis() as u64),
+            publishing: context.coordinator.retries("publishing accounts"),
             attached: BTreeMap::new(),
             returned_at: BTreeMap::new(),
             counted: BTreeMap::new(),
@@ -320,6 +323,9 @@ impl AccountsLeader<'_> {
             metrics::counter!("allot_accounts_shown_total").increment(plan.assignments.len() as u64);
         }
         self.write_backoff.note(&self.uncertain.keys().cloned().collect(), now);
+        if !self.write_backoff.has_refused() {
+            self.publishing.succeeded();
+        }
         self.update_watches(tree);
         // A plan that is the same as the last one had no effect, so it is repeated at the tick only.
         let idle = plan.is_empty() || plan == self.last_plan;
@@ -337,12 +343,19 @@ impl AccountsLeader<'_> {
         half: &'static str,
         done: &'static str,
     ) -> Result<(), SessionEnd> {
+        let may_write = |action: &&Action| self.write_backoff.may_write(action.id(), now);
+        let actions: Vec<Action> = actions.iter().filter(may_write).cloned().collect();
         if actions.is_empty() {
             return Ok(());
         }
         self.leadership.check()?;
-        for (id, withdrawn) in self.tree_writer.apply(tree, actions, now, half).await? {
+        let (uncertain, refused) = self.tree_writer.apply(tree, &actions, now, half).await?;
+        for (id, withdrawn) in uncertain {
             self.uncertain.entry(id).or_default().extend(withdrawn);
+        }
+        for (id, error) in refused {
+            self.write_backoff.refused(id, now);
+            self.publishing.report(&error);
         }
         fault_injection::point(done);
         Ok(())

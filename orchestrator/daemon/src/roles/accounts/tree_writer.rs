@@ -12,7 +12,7 @@ use super::observed_tree::{Damage, InstanceId, ObservedInstance, ObservedTree, P
 use super::paths::{self, Paths};
 use super::protocol::{AccountNode, State};
 use super::reconcile::Action;
-use allot_coordination::{Error, Kind, Node, Op, Tree, Version};
+use allot_coordination::{Error, Kind, Node, Op, Retry, Retryable as _, Tree, Version};
 
 /// Most operations of one multi.
 const MAX_OPS: usize = 400;
@@ -100,7 +100,11 @@ impl TreeWriter {
         Ok(changed)
     }
 
-    /// Reads the nodes of these instances, several at a time.
+    /// Reads the nodes of these instances, several at a time. An instance whose own node may not be read any more is left
+    /// out, and remains as it was: it is not gone.
+    ///
+    /// # Errors
+    /// None of them may be read: this leader, and not an instance, lacks a permission.
     async fn read_instances(
         &self,
         ids: impl Iterator<Item = &InstanceId>,
@@ -108,14 +112,26 @@ impl TreeWriter {
         self.tree.sync().await?;
         let reads = ids.cloned().map(|id| {
             let tree_writer = self.clone();
-            async move { tree_writer.read_instance(&id).await.map(|nodes| (id, nodes)) }.boxed()
+            async move { (tree_writer.read_instance(&id).await, id) }.boxed()
         });
-        futures_util::stream::iter(reads.collect::<Vec<_>>()).buffered(MAX_IN_FLIGHT).try_collect().await
+        let mut reads = futures_util::stream::iter(reads.collect::<Vec<_>>()).buffered(MAX_IN_FLIGHT);
+        let (mut all, mut refusal) = (Vec::new(), None);
+        while let Some((nodes, id)) = reads.next().await {
+            match nodes {
+                Ok(nodes) => all.push((id, nodes)),
+                Err(error @ Error::Refused { .. }) => {
+                    warn!(dir = id.dir, instance = id.instance, %error, "an instance may not be read any more; it stays");
+                    refusal = Some(error);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        refusal.filter(|_| all.is_empty()).map_or(Ok(all), Err)
     }
 
     async fn read_instance(&self, id: &InstanceId) -> Result<InstanceNodes, Error> {
         let path = paths::instance(&id.dir, &id.instance);
-        let present = self.readable(&path).await?.and_then(|node| presence(id, &node));
+        let present = self.tree.get(&path).await?.and_then(|node| presence(id, &node));
         let path = paths::alloc(&id.dir, &id.instance);
         let alloc = self.readable(&path).await?.filter(|node| node.owner.is_none());
         let names = if alloc.is_some() { self.children(&path).await? } else { Vec::new() };
@@ -156,10 +172,11 @@ impl TreeWriter {
         actions: &[Action],
         now: u64,
         half: &'static str,
-    ) -> Result<Uncertain, Error> {
+    ) -> Result<(Uncertain, BTreeMap<InstanceId, Error>), Error> {
         let mut batches = batches(tree, actions, now);
         let many = batches.len() > 1;
         let (mut uncertain, mut introduced) = (Uncertain::new(), Vec::new());
+        let mut refused = BTreeMap::new();
         while !batches.is_empty() {
             let writes = std::mem::take(&mut batches).into_iter().map(|(numbers, ops)| {
                 let tree = self.tree.clone();
@@ -194,6 +211,9 @@ impl TreeWriter {
                             if let Action::Withdraw { account, .. } = action {
                                 withdrawn.insert(account.clone());
                             }
+                            if error.retry() == Retry::Refused {
+                                refused.insert(action.id().clone(), error.clone());
+                            }
                         }
                     }
                 }
@@ -208,7 +228,7 @@ impl TreeWriter {
                 Ok(None) | Err(_) => drop(uncertain.entry(id).or_default()),
             }
         }
-        Ok(uncertain)
+        Ok((uncertain, refused))
     }
 }
 
