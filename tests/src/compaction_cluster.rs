@@ -76,7 +76,9 @@ impl CompactionCluster {
         });
     }
 
-    fn unit(&self, n: usize, runner: &Path, settings: &[(&str, &str)]) -> Process {
+    /// The unit of this number, started. It is not waited for.
+    #[must_use]
+    pub fn unit(&self, n: usize, runner: &Path, settings: &[(&str, &str)]) -> Process {
         let (address, name) = (self.zookeeper.address(), format!("host{n}_9876"));
         let output = self.dir.path().join(format!("output{n}"));
         // A program lists the files of the folder: with a folder in the settings, only files can be named as partitions.

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use allot_coordination::{Kind, Tree};
 use allot_tests::compaction_cluster::{CompactionCluster, numbers, script};
+use allot_tests::wait::TIMEOUT;
 use allot_tests::zookeeper::on_tree;
 use allot_tests::{Ensemble, eventually};
 use futures_util::StreamExt as _;
@@ -183,4 +184,37 @@ fn a_hundred_thousand_partitions_are_done() {
         let kilobytes: u64 = most.split_whitespace().nth(1).unwrap().parse().unwrap();
         assert!(kilobytes < 200 * 1024, "{} took too much memory", unit.name);
     }
+}
+
+/// Reads and writes that the server has answered.
+fn answered(cluster: &CompactionCluster) -> [f64; 2] {
+    let server = &cluster.zookeeper.servers()[0];
+    ["zk_cnt_readlatency", "zk_cnt_updatelatency"].map(|name| server.figure(name).unwrap_or_default())
+}
+
+#[test]
+#[ignore = "a measurement"]
+fn hundredth_unit_joins_with_few_requests_of_the_others() {
+    const SPAN: Duration = Duration::from_secs(20);
+    let count = count(100);
+    let home = tempfile::tempdir().unwrap();
+    let runner = script(home.path(), "#!/bin/sh\nexit 0\n");
+    let settings = [("ALLOT_ZOOKEEPER_SESSION", "40s")];
+    let cluster = CompactionCluster::start_with(count - 1, &runner, &settings);
+    let within_span = |cluster: &CompactionCluster, before: [f64; 2], began: Instant| {
+        std::thread::sleep(SPAN.saturating_sub(began.elapsed()));
+        let after = answered(cluster);
+        [0, 1].map(|kind| after[kind] - before[kind])
+    };
+    // What all of them ask when nothing happens.
+    let idle = within_span(&cluster, answered(&cluster), Instant::now());
+    let (before, began) = (answered(&cluster), Instant::now());
+    let unit = cluster.unit(count - 1, &runner, &settings);
+    eventually("the unit to be ready", TIMEOUT, || unit.is_ready());
+    let joining = within_span(&cluster, before, began);
+    let [reads, writes] = [0, 1].map(|kind| joining[kind] - idle[kind]);
+    println!(
+        "unit {count} joins: {reads} reads and {writes} writes more than the {idle:?} of {SPAN:?} without it"
+    );
+    assert!(reads < 5.0 * count as f64 && writes < 50.0, "{reads} reads, {writes} writes");
 }
