@@ -9,6 +9,7 @@ mod rows;
 pub(super) mod rules;
 mod scatter;
 pub(super) mod search;
+mod split;
 pub mod wait;
 mod whole_areas;
 

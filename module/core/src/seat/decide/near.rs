@@ -5,9 +5,7 @@
 //! or have their middles behind each other (`center`).
 
 use super::rows::{Rows, RunNeed};
-use super::scatter::{Group, Split};
-use crate::seat::plan::Rule;
-use crate::seat::venue::Row;
+use super::split::{Group, POSITION, Run, Split};
 use std::borrow::Cow;
 
 /// The largest party whose groups are looked for near each other.
@@ -16,41 +14,8 @@ pub(super) const NEAR: usize = 10;
 /// How many rows with suitable runs are examined, the best first: so the time does not depend on the size of the area.
 const ROWS_EXAMINED: usize = 32;
 
-/// The width of a position: two halves, because the middle of a row may lie between two positions.
-const POSITION: i64 = 2;
-
 /// How much deeper a part is with each row more.
 const ROW: i64 = 2 * POSITION;
-
-/// A free run: a place for a group.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Run {
-    pub(super) row: Row,
-    rank: i32,
-    pub(super) start: usize,
-    pub(super) len: usize,
-    /// Where the run begins across the area, in halves of positions.
-    left: i64,
-}
-
-impl Run {
-    /// A run in a row whose first position is at `across`.
-    pub(super) fn new(row: Row, rank: i32, across: i64, start: usize, len: usize) -> Self {
-        Self { row, rank, start, len, left: across + start as i64 * POSITION }
-    }
-
-    fn right(&self) -> i64 {
-        self.left + self.len as i64 * POSITION
-    }
-
-    /// The part of the run between two lines across the area.
-    fn between(&self, left: i64, right: i64) -> Self {
-        let skipped = ((left - self.left).max(0) + POSITION - 1) / POSITION;
-        let begin = self.left + skipped * POSITION;
-        let len = (right.min(self.right()) - begin).max(0) / POSITION;
-        Self { start: self.start + skipped as usize, len: len as usize, left: begin, ..*self }
-    }
-}
 
 /// The size of a part of the area, and the groups in it.
 type Part = (i64, Vec<Group>);
@@ -88,21 +53,6 @@ impl Rows<'_> {
     fn runs_in(&self, area: &[u32], least: usize) -> Vec<Run> {
         let rows = self.walk(area, RunNeed::Run(least)).take(ROWS_EXAMINED);
         rows.flat_map(|(row, places)| self.runs_of(row, &places, least)).collect()
-    }
-
-    /// Where the first position of a row is across its area.
-    pub(super) fn across(&self, row: Row) -> i64 {
-        let venue = &self.show.venue;
-        let (rows, rank) = (venue.area(venue.area_of(row)).rows.clone(), venue.rank(row));
-        let width = |row: Row| i64::from(venue.layout(row).len) * POSITION;
-        let beside = |row: &Row| venue.rank(*row) == rank;
-        let before: i64 = (rows.start..row).rev().take_while(beside).map(width).sum();
-        let from_row_on = || (row..rows.end).take_while(beside).map(width).sum::<i64>();
-        match self.shape(row).1 {
-            Rule::Ltr => before,
-            Rule::Rtl => -from_row_on(),
-            Rule::Center => before - (before + from_row_on()) / 2,
-        }
     }
 
     /// All but one in one group, and the last directly behind or before them, who is not alone there. `None` if the party

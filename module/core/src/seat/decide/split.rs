@@ -1,0 +1,172 @@
+//! How a party splits that cannot sit together: the free runs, and the groups that lie in them.
+
+use super::rows::{Rows, RunNeed};
+use crate::seat::bits;
+use crate::seat::claims::Seats;
+use crate::seat::plan::Rule;
+use crate::seat::venue::Row;
+use crate::shared::invariant::Expected;
+use std::cmp::Reverse;
+
+/// The index does not tell runs of this length from longer ones.
+pub(super) const LONG: usize = 127;
+
+/// How a party splits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Split {
+    /// How many seats the party wants.
+    pub(super) count: usize,
+    /// The lengths of the longest runs, descending: as few as seat the party.
+    pub(super) longest: Vec<usize>,
+    /// The size that the smallest group can have at most.
+    pub(super) least: usize,
+}
+
+impl Split {
+    fn of(count: usize, longest: Vec<usize>) -> Self {
+        let shortest = longest.last().copied().unwrap_or(0);
+        let least = shortest.min(count / longest.len().max(1));
+        Self { count, longest, least }
+    }
+
+    /// The fewest seats of a run that can be the next group, if `missing` seats are missing and the other groups lie in
+    /// the longest runs.
+    pub(super) fn shortest_run(&self, missing: usize) -> usize {
+        let others = self.longest.len().saturating_sub(1);
+        let rest: usize = self.longest.iter().take(others).sum();
+        missing.saturating_sub(rest).max(self.least)
+    }
+
+    /// The most seats that the next group can have, if `missing` seats are missing.
+    pub(super) fn largest_group(&self, missing: usize) -> usize {
+        missing.saturating_sub(self.longest.len().saturating_sub(1) * self.least)
+    }
+
+    /// A run of this length has its group: the others lie in the longest of the other runs.
+    pub(super) fn take(&mut self, len: usize) {
+        let at = self.longest.iter().position(|&other| other == len);
+        if let Some(at) = at.or(self.longest.len().checked_sub(1)).expected("another group is to be seated") {
+            self.longest.remove(at);
+        }
+    }
+}
+
+/// A group of a party. Groups compare by their rows, the larger group first, then by the order rule.
+pub(super) type Group = (Row, Reverse<usize>, (usize, usize), usize);
+
+/// The width of a position: two halves, because the middle of a row may lie between two positions.
+pub(super) const POSITION: i64 = 2;
+
+/// A free run: a place for a group.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Run {
+    pub(super) row: Row,
+    pub(super) rank: i32,
+    pub(super) start: usize,
+    pub(super) len: usize,
+    /// Where the run begins across the area, in halves of positions.
+    pub(super) left: i64,
+}
+
+impl Run {
+    /// A run in a row whose first position is at `across`.
+    fn new(row: Row, rank: i32, across: i64, start: usize, len: usize) -> Self {
+        Self { row, rank, start, len, left: across + start as i64 * POSITION }
+    }
+
+    pub(super) fn right(&self) -> i64 {
+        self.left + self.len as i64 * POSITION
+    }
+
+    /// The part of the run between two lines across the area.
+    pub(super) fn between(&self, left: i64, right: i64) -> Self {
+        let skipped = ((left - self.left).max(0) + POSITION - 1) / POSITION;
+        let begin = self.left + skipped * POSITION;
+        let len = (right.min(self.right()) - begin).max(0) / POSITION;
+        Self { start: self.start + skipped as usize, len: len as usize, left: begin, ..*self }
+    }
+}
+
+impl Rows<'_> {
+    /// How a party splits over these groups of rows; `None` if they have too few seats. O(log rows) for each group of the
+    /// party, and O(groups of rows).
+    pub(super) fn split(&self, groups: &[u32], count: usize) -> Option<Split> {
+        let (mut longest, mut seated) = (Vec::new(), 0);
+        let mut lengths: u128 = 0;
+        let mut standing = Vec::new();
+        for area in self.areas(groups) {
+            if self.is_standing(area) {
+                standing.push(self.free_of(area, count));
+            } else {
+                lengths = area.iter().fold(lengths, |union, &group| union | self.lengths(group));
+            }
+        }
+        standing.sort_unstable();
+        for len in (1..=LONG).rev() {
+            let places = std::iter::from_fn(|| standing.pop_if(|places| *places >= len));
+            let runs = (lengths >> len & 1 == 1).then(|| self.runs_of_length(groups, len));
+            for run in places.chain(runs.into_iter().flatten()) {
+                longest.push(run);
+                seated += run;
+                if seated >= count {
+                    return Some(Split::of(count, longest));
+                }
+            }
+        }
+        None
+    }
+
+    /// The lengths of the runs of `len` seats outside of standing areas; if `len` is `LONG`, also of longer ones.
+    fn runs_of_length<'b>(&'b self, groups: &'b [u32], len: usize) -> impl Iterator<Item = usize> + 'b {
+        let need = if len == LONG { RunNeed::Run(len) } else { RunNeed::Exactly(len) };
+        let areas = self.areas(groups).filter(|area| !self.is_standing(area));
+        let rows = areas.flat_map(move |area| self.walk(area, need));
+        let runs = rows.flat_map(move |(row, places)| self.runs_of(row, &places, len));
+        runs.map(|run| run.len).filter(move |&found| found == len || len == LONG)
+    }
+
+    /// The runs of at least `least` seats at these places of a row.
+    pub(super) fn runs_of(&self, row: Row, places: &[(u32, u32)], least: usize) -> Vec<Run> {
+        let (rank, across) = (self.show.venue.rank(row), self.across(row));
+        let mut runs = Vec::new();
+        for &(group, place) in places {
+            let seats = self.seats(group, place);
+            let long = bits::runs(&seats.takeable).filter(|&(_, len)| len >= least);
+            runs.extend(long.map(|(start, len)| Run::new(row, rank, across, start, len)));
+        }
+        runs
+    }
+
+    /// The best `size` seats of a run as a group.
+    pub(super) fn best_part(&self, run: &Run, size: usize) -> Group {
+        let (positions, rule) = self.shape(run.row);
+        let key = |start: usize| match rule {
+            Rule::Ltr => (start, 0),
+            Rule::Rtl => (positions.saturating_sub(start), 0),
+            Rule::Center => (bits::distance(start, size, positions), start),
+        };
+        let starts = run.start..=run.start + run.len.saturating_sub(size);
+        let best = starts.map(|start| (key(start), start)).min();
+        let (key, start) = best.unwrap_or((key(run.start), run.start));
+        (run.row, Reverse(size), key, start)
+    }
+
+    pub(super) fn seats_of_group(&self, (row, Reverse(size), _, start): Group) -> Seats {
+        self.window(row, start, size)
+    }
+
+    /// Where the first position of a row is across its area.
+    fn across(&self, row: Row) -> i64 {
+        let venue = &self.show.venue;
+        let (rows, rank) = (venue.area(venue.area_of(row)).rows.clone(), venue.rank(row));
+        let width = |row: Row| i64::from(venue.layout(row).len) * POSITION;
+        let beside = |row: &Row| venue.rank(*row) == rank;
+        let before: i64 = (rows.start..row).rev().take_while(beside).map(width).sum();
+        let from_row_on = || (row..rows.end).take_while(beside).map(width).sum::<i64>();
+        match self.shape(row).1 {
+            Rule::Ltr => before,
+            Rule::Rtl => -from_row_on(),
+            Rule::Center => before - (before + from_row_on()) / 2,
+        }
+    }
+}
