@@ -23,6 +23,7 @@ mod numbers_sorting;
 mod numbers_waiting;
 mod numbers_waiting_soak;
 mod plans;
+mod refused_writes;
 mod replies;
 mod seat_alter;
 mod seat_blocks;
