@@ -12,7 +12,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 RUST=1.88
-REDIS=7.0
+REDIS=7.0.15
 # The first release of Python's client that speaks RESP3.
 PYTHON_REDIS=5
 VENV=target/venv

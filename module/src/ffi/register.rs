@@ -14,6 +14,10 @@ use super::info::InfoWriter;
 use super::string::bytes_of;
 use super::value::{self, Native};
 
+/// The oldest version of Redis that the tests run: major, minor and patch, a byte each. Versions before 7.0.3 crash when a
+/// timer asks whether a write would be refused.
+const OLDEST_SERVER: c_int = 0x0007_000f;
+
 /// Everything that is done at load, in its order.
 pub(crate) struct Registration {
     pub(super) ctx: *mut RedisModuleCtx,
@@ -44,11 +48,13 @@ impl Registration {
             if raw::Export_RedisModule_Init(ctx, name.as_ptr(), version, api_version)
                 != raw::REDISMODULE_OK as c_int
             {
+                say_if_loaded_twice(ctx, name);
                 return None;
             }
-            let (maps, documentation) = (raw::RedisModule_ReplyWithMap, raw::RedisModule_SetCommandInfo);
-            if maps.is_none() || documentation.is_none() {
-                Context::lent(ctx).log(c"warning", "allot needs Redis 7.0 or newer, or Valkey");
+            let version = raw::RedisModule_GetServerVersion.map_or(0, |version| version());
+            if version < OLDEST_SERVER {
+                let line = "allot needs Redis 7.0.15 or newer, or Valkey, and this server is older";
+                Context::lent(ctx).log(c"warning", line);
                 return None;
             }
             set_hooks(hooks);
@@ -113,6 +119,21 @@ impl Registration {
     /// Has the server apply its configuration file to the settings registered so far.
     pub(crate) fn load_settings(&self) -> Option<()> {
         done(unsafe { api!(RedisModule_LoadConfigs(self.ctx)) })
+    }
+}
+
+/// Says which line to remove, if the server did not take the module because it has it already. Some servers give no reason.
+///
+/// # Safety
+/// The server has handed over the functions of its interface and `ctx`.
+unsafe fn say_if_loaded_twice(ctx: *mut RedisModuleCtx, name: &CStr) {
+    unsafe {
+        if raw::RedisModule_IsModuleNameBusy.is_some_and(|is_busy| is_busy(name.as_ptr()) != 0) {
+            let line = "allot: this server has loaded the module already. CONFIG REWRITE and Sentinel write a loadmodule line \
+                        into the main configuration file: keep that line, and remove the other one, which is in an included \
+                        file or on the command line";
+            Context::lent(ctx).log(c"warning", line);
+        }
     }
 }
 

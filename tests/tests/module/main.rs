@@ -13,6 +13,7 @@ mod conferences_streams;
 mod deadlines;
 mod events;
 mod failover;
+mod loading;
 mod memory;
 mod numbers;
 mod numbers_caps;
