@@ -5,7 +5,7 @@
 #   --clients        install also the languages and client libraries of examples/clients/
 #   --package        install also what make package needs
 #   --package-test   install also what make package-test needs
-#   --valgrind       install also what make bench-instructions needs
+#   --valgrind       install also what make bench-instructions needs, and a test of the module
 #
 # Never installed by this script: Rust itself (https://rustup.rs).
 set -euo pipefail

@@ -151,6 +151,10 @@ pub(crate) fn catch_up(ctx: Context<'_>) {
     REGISTRY.with_borrow_mut(|registry| {
         // The clock was set back since the wait began.
         registry.not_before = registry.not_before.min(now + WAIT_MS);
+        // A bug has kept the timer from setting itself again.
+        if registry.timer.is_none() {
+            registry.arm();
+        }
         let is_late = registry.timer.as_ref().is_some_and(|&(at, _)| at < now - WAIT_MS);
         let is_early = registry.entries.first().is_some_and(|entry| {
             registry.timer.as_ref().is_some_and(|&(at, _)| at > entry.due.max(registry.not_before))

@@ -252,6 +252,11 @@ impl<'a> Context<'a> {
         self.flags() & raw::REDISMODULE_CTX_FLAGS_MASTER != 0
     }
 
+    /// Whether this process is a child of the server, which saves a file.
+    pub(super) fn is_child(self) -> bool {
+        self.flags() & raw::REDISMODULE_CTX_FLAGS_IS_CHILD != 0
+    }
+
     /// Whether keys are spread over slots.
     pub(crate) fn is_cluster(self) -> bool {
         // This does not change while the process runs.

@@ -84,12 +84,14 @@ impl Registration {
         let swap = RedisModuleEvent { id: raw::REDISMODULE_EVENT_SWAPDB, dataver: 1 };
         let flush = RedisModuleEvent { id: raw::REDISMODULE_EVENT_FLUSHDB, dataver: 1 };
         let role = RedisModuleEvent { id: raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED, dataver: 1 };
+        let saving = RedisModuleEvent { id: raw::REDISMODULE_EVENT_PERSISTENCE, dataver: 1 };
         let class = raw::REDISMODULE_NOTIFY_GENERIC;
         let cron = RedisModuleEvent { id: raw::REDISMODULE_EVENT_CRON_LOOP, dataver: 1 };
         unsafe {
             done(api!(RedisModule_SubscribeToKeyspaceEvents(self.ctx, class, Some(key_event))))?;
             done(api!(RedisModule_SubscribeToServerEvent(self.ctx, cron, Some(cron_loop))))?;
             done(api!(RedisModule_SubscribeToServerEvent(self.ctx, role, Some(role_changed))))?;
+            done(api!(RedisModule_SubscribeToServerEvent(self.ctx, saving, Some(value::persistence))))?;
             done(api!(RedisModule_SubscribeToServerEvent(self.ctx, swap, Some(swapped))))?;
             done(api!(RedisModule_SubscribeToServerEvent(self.ctx, flush, Some(flushed))))
         }
@@ -153,7 +155,9 @@ pub(crate) unsafe fn load_arguments<'a>(argv: *mut *mut RedisModuleString, argc:
 
 unsafe extern "C" fn get_setting(_: *const c_char, value: *mut c_void) -> c_longlong {
     // SAFETY: the server hands back what `setting` gave it, which is static.
-    unsafe { value.cast::<AtomicI64>().as_ref() }.map_or(0, |value| value.load(Ordering::Relaxed))
+    guard(0, || {
+        unsafe { value.cast::<AtomicI64>().as_ref() }.map_or(0, |value| value.load(Ordering::Relaxed))
+    })
 }
 
 unsafe extern "C" fn set_setting(
@@ -163,9 +167,11 @@ unsafe extern "C" fn set_setting(
     _: *mut *mut RedisModuleString,
 ) -> c_int {
     // SAFETY: as above. The server has checked the range.
-    if let Some(value) = unsafe { value.cast::<AtomicI64>().as_ref() } {
-        value.store(new, Ordering::Relaxed);
-    }
+    guard((), || {
+        if let Some(value) = unsafe { value.cast::<AtomicI64>().as_ref() } {
+            value.store(new, Ordering::Relaxed);
+        }
+    });
     raw::REDISMODULE_OK as c_int
 }
 
