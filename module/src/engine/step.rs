@@ -4,7 +4,6 @@
 //! parts: `replicate` is the last that uses the value; then the key is closed; and only then `Effects::publish` writes
 //! streams and sends notifications.
 
-use allot_core::invariant;
 use allot_core::shared::codec::Writer;
 use allot_core::shared::decision::{Decided, Decision};
 use allot_core::shared::invariant::Expected;

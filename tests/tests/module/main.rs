@@ -26,6 +26,7 @@ mod numbers_waiting;
 mod numbers_waiting_soak;
 mod panics;
 mod plans;
+mod ranges;
 mod refused_writes;
 mod replies;
 mod seat_alter;
