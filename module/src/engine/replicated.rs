@@ -50,8 +50,8 @@ fn cannot_apply(ctx: Context<'_>, name: KeyName<'_>, damaged: Damaged) -> String
         );
     }
     format!(
-        "an event of key {name} from the master cannot be applied: {damaged}. Start this server again to synchronise it with \
-         its master; it must not be older than its master"
+        "an event of key {name} from the master cannot be applied: {damaged}. Delete the RDB and append-only files of this \
+         server, and start it again: it then takes all data from its master. It must not be older than its master"
     )
 }
 

@@ -3,6 +3,7 @@
 use std::fs;
 
 use allot_tests::module::liballot;
+use allot_tests::shows::allot_info;
 use allot_tests::wait::TIMEOUT;
 use allot_tests::{RedisServer, Reply, Sentinel, eventually};
 
@@ -69,4 +70,19 @@ fn log_names_the_line_to_remove_if_the_module_is_loaded_twice() {
     fs::remove_file(&included).unwrap();
     fs::write(&included, "").unwrap();
     server.restart();
+}
+
+#[test]
+fn settings_that_may_lose_shows_are_named_in_the_log_and_counted() {
+    let server =
+        RedisServer::builder().arg("maxmemory", "1gb").arg("maxmemory-policy", "allkeys-lru").start();
+    let warnings = |count| {
+        eventually("the settings to be looked at", TIMEOUT, || allot_info(&server, "warnings") == count)
+    };
+    warnings(2);
+    assert!(server.log().contains("allot: maxmemory-policy may evict shows"), "{}", server.log());
+    assert!(server.log().contains("allot: neither save nor appendonly is set"), "{}", server.log());
+    server.command("CONFIG SET maxmemory-policy noeviction");
+    server.command("CONFIG SET appendonly yes");
+    warnings(0);
 }
