@@ -121,7 +121,6 @@ package_module() {
     local folder=$work/$package
     # Redis loads no module that is not executable.
     install_stripped 755 "$module" "$folder/usr/lib/redis/modules/liballot.so"
-    install -D -m 644 packaging/allot.conf "$folder/etc/redis/allot.conf"
     commands_man "$work/allot-commands.7"
     install_compressed "$work/allot-commands.7" "$folder/usr/share/man/man7/allot-commands.7"
     install_documents "$package"

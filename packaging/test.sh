@@ -16,6 +16,7 @@ VERSION=$(sed -nE 's/^version = "(.*)"/\1/p' Cargo.toml | head -n 1)
 ARCHITECTURE=$(dpkg --print-architecture)
 SUITE=$(suite)
 LIMIT=${LIMIT:-60}
+MODULE=/usr/lib/redis/modules/liballot.so
 # The services' exposure by `systemd-analyze security`, in tenths: 0 is none, 100 is a service without restrictions.
 EXPOSURE=25
 
@@ -91,7 +92,7 @@ install_and_hold() {
     apt update >"$work/apt.log" 2>&1 || die "apt-get update failed: $(tail -n 5 "$work/apt.log")"
     apt install --no-install-recommends "$(package allot-redis-module)" "$(package allotd)" "$(package allot)" >>"$work/apt.log" 2>&1 ||
         die "the packages cannot be installed: $(tail -n 20 "$work/apt.log")"
-    echo 'include /etc/redis/allot.conf' >>"$root/etc/redis/redis.conf"
+    echo "loadmodule $MODULE" >>"$root/etc/redis/redis.conf"
     start_redis
     redis SEAT.CREATE show:1 '{"areas":[{"id":"a","rows":[{"label":"1","rank":1,"tier":"t","seats":"1-9"}]}]}' >/dev/null
     redis SEAT.HOLD show:1 ann 2 TTL 600000 TOKEN ann-1 >"$work/hold"
@@ -105,7 +106,64 @@ install_and_hold() {
 start_redis() {
     in_root install -d -o redis -g redis /run/redis
     start redis-server redis
-    until_true "Redis with the module" server_answers
+    until_true "Redis answers" server_answers
+}
+
+restart_redis() {
+    end redis-server TERM
+    start_redis
+}
+
+# A second server, whose configuration is like the one that the documentation tells to write.
+start_second() {
+    in_root install -d -o redis -g redis /var/lib/redis/second
+    in_root chroot --userspec=redis:redis / redis-server /etc/redis/second.conf >"$work/second.log" 2>&1 ||
+        die "the second server does not start: $(cat "$work/second.log")"
+    until_true "the second server" second_answers
+}
+
+stop_second() {
+    second SHUTDOWN >"$work/second.log" 2>&1 || true
+    until_true "the second server has ended" second_is_gone
+}
+
+second() { in_root redis-cli -p 6380 "$@"; }
+second_answers() { [ "$(second PING 2>/dev/null)" = PONG ]; }
+second_is_gone() { ! second PING >/dev/null 2>&1; }
+second_is() { [ "$(second ROLE 2>/dev/null | head -n 1)" = "$1" ]; }
+first_is() { [ "$(redis ROLE 2>/dev/null | head -n 1)" = "$1" ]; }
+second_is_in_step() { second INFO replication | grep -q '^master_link_status:up'; }
+sentinel() { in_root redis-cli -p 26379 "$@"; }
+sentinel_knows_both() { sentinel SENTINEL REPLICAS main 2>/dev/null | grep -q '^6380$'; }
+
+# Redis writes the modules that it has loaded into its configuration file, when it is told to, and Sentinel tells all
+# servers at each failover.
+rewrite_and_fail_over() {
+    step "CONFIG REWRITE and a failover by Sentinel"
+    redis CONFIG REWRITE >/dev/null
+    redis CONFIG REWRITE >/dev/null
+    restart_redis
+    printf '%s\n' "port 6380" "daemonize yes" "dir /var/lib/redis/second" "logfile /var/lib/redis/second/log" \
+        "loadmodule $MODULE" "replicaof 127.0.0.1 6379" >"$root/etc/redis/second.conf"
+    printf '%s\n' "port 26379" "daemonize yes" "dir /tmp" "sentinel monitor main 127.0.0.1 6379 1" \
+        >"$root/etc/redis/sentinel.conf"
+    in_root chown redis:redis /etc/redis/second.conf /etc/redis/sentinel.conf
+    start_second
+    until_true "the replica is in step" second_is_in_step
+    in_root chroot --userspec=redis:redis / redis-server /etc/redis/sentinel.conf --sentinel >"$work/sentinel.log" 2>&1
+    until_true "Sentinel knows both servers" sentinel_knows_both
+    sentinel SENTINEL FAILOVER main >/dev/null
+    until_true "the second server is the master" second_is master
+    until_true "the first server is its replica" first_is slave
+    sentinel SHUTDOWN >/dev/null 2>&1 || true
+    stop_second
+    restart_redis
+    start_second
+    redis REPLICAOF NO ONE >/dev/null
+    redis CONFIG REWRITE >/dev/null
+    stop_second
+    restart_redis
+    expect "the show after the failovers" 1 "$(redis EXISTS show:1)"
 }
 
 check_units() {
@@ -162,7 +220,6 @@ upgrade_and_remove() {
     step "upgrade, removal, purge"
     local next="+upgrade"
     sed -i 's/^capacity = .*/capacity = 42/' "$root/etc/allot/allot.toml"
-    echo '# a line of the administrator' >>"$root/etc/redis/allot.conf"
     apt install --no-install-recommends "$(package allot-redis-module $next)" "$(package allotd $next)" \
         "$(package allot $next)" >"$work/upgrade.log" 2>&1 || die "the upgrade failed: $(tail -n 20 "$work/upgrade.log")"
     expect "the version after the upgrade" "$VERSION$next" \
@@ -170,24 +227,25 @@ upgrade_and_remove() {
     configuration_is_kept "after the upgrade"
     in_root allotd check-config /etc/allot/allot.toml >"$work/check" || die "the settings are refused: $(cat "$work/check")"
     seen "the new version accepts the settings"
-    end redis-server TERM
-    start_redis
+    restart_redis
     expect "the hold after the upgrade and a restart" 2 "$(redis SEAT.CONFIRM show:1 ann-1 USER ann ORDER order-1)"
-    end redis-server TERM
+    # A server without the module cannot load its values.
+    redis FLUSHALL >/dev/null
     apt remove allot-redis-module allotd allot >"$work/remove.log" 2>&1 ||
         die "removal failed: $(tail -n 20 "$work/remove.log")"
     [ ! -e "$root/usr/bin/allotd" ] && [ ! -e "$root/usr/bin/allot" ] || die "removal left a program"
     [ ! -e "$root/usr/lib/redis/modules/liballot.so" ] || die "removal left the module"
     configuration_is_kept "after removal"
+    restart_redis
     apt purge allot-redis-module allotd allot >>"$work/remove.log" 2>&1 ||
         die "purge failed: $(tail -n 20 "$work/remove.log")"
-    [ ! -e "$root/etc/allot" ] && [ ! -e "$root/etc/redis/allot.conf" ] || die "purge left settings"
+    [ ! -e "$root/etc/allot" ] || die "purge left settings"
     seen "purge leaves no file"
+    restart_redis
 }
 
 configuration_is_kept() {
     grep -q '^capacity = 42$' "$root/etc/allot/allot.toml" || die "allot.toml was not kept $1"
-    grep -q administrator "$root/etc/redis/allot.conf" || die "allot.conf was not kept $1"
     seen "settings are kept $1"
 }
 
@@ -292,5 +350,6 @@ install_and_hold
 check_packages
 check_units
 recover_a_conference
+rewrite_and_fail_over
 upgrade_and_remove
 printf '\n%s passed, 0 failed\n' "$passed"

@@ -5,14 +5,14 @@
 #   --clients        install also the languages and client libraries of examples/clients/
 #   --package        install also what make package needs
 #   --package-test   install also what make package-test needs
-#   --valgrind       install also what make bench-instructions needs
+#   --valgrind       install also what make bench-instructions needs, and a test of the module
 #
 # Never installed by this script: Rust itself (https://rustup.rs).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 RUST=1.88
-REDIS=7.0
+REDIS=7.0.15
 # The first release of Python's client that speaks RESP3.
 PYTHON_REDIS=5
 VENV=target/venv

@@ -22,9 +22,10 @@ use crate::engine::parameter::Parameter;
 use crate::engine::step::{no_key, tick, wrong_type};
 use crate::engine::value::{Value, uptime};
 use crate::ffi::context::Mode;
+use crate::ffi::guard::AbortOnUnwind;
 use crate::ffi::info::InfoWriter;
 use crate::ffi::value::Found;
-use crate::ffi::{Context, KeyName};
+use crate::ffi::{Context, KeyName, fault};
 use crate::{account, conf, numpool, seat};
 
 /// The families. The number of each is its place here.
@@ -131,7 +132,9 @@ fn clock_of_value<F: Family>(ctx: Context<'_>, name: KeyName<'_>, set_back: bool
     let Found::Value(value) = key.value::<Value<F>>() else { return None };
     // The time of a key that is idle may be ahead although its last change no longer is.
     if set_back && value.now(clock) > clock {
+        let _abort_on_unwind = AbortOnUnwind;
         value.state.set_back(clock);
+        fault::here("clock");
         value.recount(uptime());
         // The next maintenance was planned by the time that was ahead.
         value.maintenance_at = F::MAINTENANCE_FROM;

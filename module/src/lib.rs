@@ -31,5 +31,6 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
     argv: *mut *mut RedisModuleString,
     argc: c_int,
 ) -> c_int {
-    c_int::from(unsafe { register::register(ctx, argv, argc) }.is_none())
+    let registered = ffi::guard::guard(None, || unsafe { register::register(ctx, argv, argc) });
+    c_int::from(registered.is_none())
 }

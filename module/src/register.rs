@@ -4,7 +4,7 @@ use redis_module::raw::{RedisModuleCtx, RedisModuleString};
 use std::os::raw::c_int;
 
 use crate::engine::command::Command;
-use crate::engine::{config, deadlines, info, waiting};
+use crate::engine::{config, deadlines, info, waiting, warnings};
 use crate::families::{self, FAMILIES};
 use crate::ffi::guard::Hooks;
 use crate::ffi::register::{Registration, load_arguments};
@@ -14,7 +14,10 @@ const VERSION: c_int = 100;
 
 static HOOKS: Hooks = Hooks {
     timer: |ctx| deadlines::run(ctx, &FAMILIES),
-    cron: deadlines::catch_up,
+    cron: |ctx| {
+        deadlines::catch_up(ctx);
+        warnings::look(ctx);
+    },
     flushed: |db| {
         deadlines::flushed(db);
         waiting::flushed(db);

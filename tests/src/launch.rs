@@ -63,12 +63,18 @@ pub fn free_port() -> u16 {
 /// The file that says how far a server's own clock is ahead.
 pub(crate) const CLOCK: &str = "clock";
 
+/// The file that says at which place the module panics.
+pub(crate) const PANIC: &str = "panic-at";
+
 /// Starts a server with the `redis.conf` of its folder.
-pub(crate) fn spawn(process: &ChildProcess, dir: &Path) {
-    let mut command = Command::new(redis_server_binary());
+pub(crate) fn spawn(process: &ChildProcess, dir: &Path, server: Option<&Path>) {
+    let mut command = Command::new(server.map_or_else(redis_server_binary, Path::to_owned));
     command.arg(dir.join("redis.conf"));
     if dir.join(CLOCK).exists() {
         command.env("LD_PRELOAD", preload::clock()).env("ALLOT_CLOCK", dir.join(CLOCK));
+    }
+    if dir.join(PANIC).exists() {
+        command.env("ALLOT_PANIC_FILE", dir.join(PANIC));
     }
     process.spawn(&mut command);
 }

@@ -15,6 +15,13 @@ pub fn liballot() -> PathBuf {
     .clone()
 }
 
+/// The module with the panics that [`RedisServer::panic_at`](crate::RedisServer::panic_at) asks for.
+pub(crate) fn panicking_module() -> PathBuf {
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
+    let arguments = ["--profile=test", "-p", "allot-module", "--features", "inject-panics"];
+    PATH.get_or_init(|| build(&arguments, &is_module)).clone()
+}
+
 /// The daemon, `allotd`. `ALLOT_ALLOTD` names another file.
 pub fn allotd() -> PathBuf {
     static PATH: OnceLock<PathBuf> = OnceLock::new();

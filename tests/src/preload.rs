@@ -1,5 +1,5 @@
-//! Libraries in C that change what a system tells a process, each built once by the system's C compiler. `LD_PRELOAD` names
-//! the library that a process loads.
+//! Libraries in C, each built once by the system's C compiler. `LD_PRELOAD` names the library that a process loads to change
+//! what the system tells it; a server loads the other one as a module.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -36,6 +36,12 @@ impl Library {
 pub(crate) fn clock() -> &'static Path {
     static LIBRARY: OnceLock<Library> = OnceLock::new();
     &LIBRARY.get_or_init(|| Library::build(include_str!("clock.c"))).path
+}
+
+/// A module of Redis that listens to keyspace notifications, and runs commands when they come.
+pub fn listener() -> &'static Path {
+    static LIBRARY: OnceLock<Library> = OnceLock::new();
+    &LIBRARY.get_or_init(|| Library::build(include_str!("listener.c"))).path
 }
 
 /// Has the storage never answer where a file named `hung` is asked for.

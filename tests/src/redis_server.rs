@@ -14,8 +14,8 @@ use tempfile::TempDir;
 
 use crate::child::ChildProcess;
 use crate::health::complaints;
-use crate::launch::{CLOCK, Failure, free_port, spawn, wait_until_up};
-use crate::module::liballot;
+use crate::launch::{CLOCK, Failure, PANIC, free_port, spawn, wait_until_up};
+use crate::module::{liballot, panicking_module};
 use crate::raw::{RawClient, Reply};
 use crate::tls::Certificates;
 use crate::wait::{TIMEOUT, eventually};
@@ -31,6 +31,8 @@ pub struct Builder {
     tls: Option<Vec<(&'static str, String)>>,
     errors_expected: bool,
     own_clock: bool,
+    panics: bool,
+    server: Option<PathBuf>,
 }
 
 impl Builder {
@@ -63,6 +65,20 @@ impl Builder {
         self
     }
 
+    /// Gives it the module that panics where [`RedisServer::panic_at`] says.
+    #[must_use]
+    pub fn panics(mut self) -> Self {
+        self.panics = true;
+        self.expect_errors()
+    }
+
+    /// Starts this program instead of the server to test with.
+    #[must_use]
+    pub fn server(mut self, program: &Path) -> Self {
+        self.server = Some(program.to_owned());
+        self
+    }
+
     /// Has it speak TLS as well, at a port of its own; replicas and nodes of its cluster are spoken to by TLS alone.
     #[must_use]
     pub fn tls(mut self, certificates: &Certificates) -> Self {
@@ -91,17 +107,21 @@ impl Builder {
         if self.own_clock {
             fs::write(dir.path().join(CLOCK), 0i64.to_ne_bytes()).expect("the temporary folder is writable");
         }
+        if self.panics {
+            fs::write(dir.path().join(PANIC), "").expect("the temporary folder is writable");
+        }
         let process = ChildProcess::new("redis-server", dir.path().join("server.log"));
         for _ in 0..20 {
             let port = free_port();
             let bus_port = if self.cluster { Some(free_port()) } else { None };
             let tls_port = self.tls.as_ref().map(|_| free_port());
             self.write_config(dir.path(), port, bus_port, tls_port);
-            spawn(&process, dir.path());
+            spawn(&process, dir.path(), self.server.as_deref());
             match wait_until_up(&process, port) {
                 Ok(()) => {
                     let errors_expected = self.errors_expected;
-                    return RedisServer { process, port, bus_port, tls_port, dir, errors_expected };
+                    let server = self.server;
+                    return RedisServer { process, port, bus_port, tls_port, dir, errors_expected, server };
                 }
                 // Somebody else took the port between our looking and the server's binding.
                 Err(Failure::PortTaken) => {}
@@ -136,7 +156,8 @@ impl Builder {
             let _ = writeln!(text, "{name} {value}");
         }
         if self.module {
-            let _ = writeln!(text, "loadmodule {} {}", liballot().display(), self.module_arguments.join(" "));
+            let module = if self.panics { panicking_module() } else { liballot() };
+            let _ = writeln!(text, "loadmodule {} {}", module.display(), self.module_arguments.join(" "));
         }
         fs::write(dir.join("redis.conf"), text).expect("the temporary folder is writable");
     }
@@ -154,6 +175,7 @@ pub struct RedisServer {
     tls_port: Option<u16>,
     dir: TempDir,
     errors_expected: bool,
+    server: Option<PathBuf>,
 }
 
 impl RedisServer {
@@ -172,6 +194,8 @@ impl RedisServer {
             tls: None,
             errors_expected: false,
             own_clock: false,
+            panics: false,
+            server: None,
         }
     }
 
@@ -268,7 +292,7 @@ impl RedisServer {
     pub fn try_restart(&self) -> Result<(), String> {
         let start = Instant::now();
         loop {
-            spawn(&self.process, self.dir());
+            spawn(&self.process, self.dir(), self.server.as_deref());
             match wait_until_up(&self.process, self.port) {
                 Ok(()) => return Ok(()),
                 // An outgoing connection of some process may hold the port for a moment.
@@ -289,6 +313,12 @@ impl RedisServer {
         let file =
             fs::OpenOptions::new().write(true).open(self.dir().join(CLOCK)).expect("the file of the clock");
         file.write_all_at(&seconds.to_ne_bytes(), 0).expect("the file of the clock is writable");
+    }
+
+    /// Has the module [panic](Builder::panics) at this place from now on; nowhere if the name is empty.
+    #[track_caller]
+    pub fn panic_at(&self, place: &str) {
+        fs::write(self.dir().join(PANIC), place).expect("the temporary folder is writable");
     }
 
     /// The file of the append-only log to which commands are appended.

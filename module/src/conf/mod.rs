@@ -10,12 +10,11 @@ mod writes;
 
 use allot_core::conf::messages::HANG_UPS;
 use allot_core::conf::{ConferenceEvent, Event, Realm, Reply, Request};
-use allot_core::shared::machine::Events;
 use allot_core::shared::outbox::Fields;
 use allot_core::shared::refusal::Refusal;
 
 use self::replies::{reply_conference, reply_realm, reply_reported, reply_unit};
-use crate::engine::family::{Family, FamilyStatics};
+use crate::engine::family::{Family, FamilyStatics, Maintained};
 use crate::engine::info::Counter;
 use crate::engine::reply::{Field, expect_present, reply_present, reply_record};
 use crate::ffi::context::Outcome;
@@ -86,14 +85,16 @@ impl Family for Realm {
         (stream == HANG_UPS).then(|| hang_up(ctx, message))
     }
 
-    fn maintain(
-        &self,
-        ctx: Context<'_>,
-        name: KeyName<'_>,
-        now: i64,
-        place: &mut usize,
-    ) -> (Events<Event>, i64) {
-        trim::run(self, ctx, name, now, place)
+    fn streams_to_maintain(&self, place: &mut usize) -> Vec<Vec<u8>> {
+        trim::next_streams(self, place)
+    }
+
+    fn maintenance_after_entry(now: i64) -> i64 {
+        trim::due(now)
+    }
+
+    fn maintain(ctx: Context<'_>, name: KeyName<'_>, stream: &[u8], now: i64) -> Maintained<Event> {
+        trim::run(ctx, name, stream, now)
     }
 }
 

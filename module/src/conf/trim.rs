@@ -3,17 +3,14 @@
 
 use allot_core::conf::messages::{EVENTS, INFO, command_stream};
 use allot_core::conf::{Event, Realm};
-use allot_core::shared::machine::Events;
 
 use crate::engine::config;
+use crate::engine::deadlines::NEVER;
+use crate::engine::family::Maintained;
 use crate::engine::outbox::stream_name;
 use crate::ffi::context::Answer;
 use crate::ffi::{Context, KeyName};
 
-/// Interval of trimming a realm's streams.
-const EVERY_MS: i64 = 5_000;
-/// Interval between two parts of one trimming.
-const NEXT_MS: i64 = 10;
 /// Streams that are trimmed in one part.
 const AT_ONCE: usize = 32;
 /// A group is live if one of its consumers was seen within this time.
@@ -21,52 +18,46 @@ const LIVE_MS: i64 = 300_000;
 /// The greatest age of an entry.
 const LONGEST_MS: i64 = 3_600_000;
 
-/// Trims the next streams of a realm. Returns a `Missed` event for each stream whose readers missed entries, and the
-/// time to continue.
-pub(super) fn run(
-    realm: &Realm,
-    ctx: Context<'_>,
-    name: KeyName<'_>,
-    now: i64,
-    place: &mut usize,
-) -> (Events<Event>, i64) {
+/// The next streams of a realm, from this place on.
+pub(super) fn next_streams(realm: &Realm, place: &mut usize) -> Vec<Vec<u8>> {
     let units = realm.units().map(|unit| command_stream(&unit.cmu));
     let all = [EVENTS.to_vec(), INFO.to_vec()].into_iter().chain(units);
     let part: Vec<Vec<u8>> = all.skip(*place).take(AT_ONCE).collect();
-    let mut events = Events::new();
-    for stream in &part {
-        if trim(ctx, &stream_name(name.as_bytes(), stream), now) {
-            events.push(Event::Missed { stream: stream.clone() });
-        }
-    }
-    if part.len() == AT_ONCE {
-        *place += AT_ONCE;
-        return (events, now + NEXT_MS);
-    }
-    *place = 0;
-    (events, now + EVERY_MS)
+    *place = if part.len() == AT_ONCE { *place + AT_ONCE } else { 0 };
+    part
 }
 
-/// Trims a stream by age. Returns whether a live group missed entries.
-fn trim(ctx: Context<'_>, stream: &[u8], now: i64) -> bool {
-    let oldest = ctx.ask(c"XRANGE", &[stream, b"-", b"+", b"COUNT", b"1"]);
-    let Some(oldest) = oldest.list().first().and_then(|entry| entry.list().first()).and_then(id) else {
-        return false;
+/// When a stream must be trimmed whose first entry has this time.
+pub(super) fn due(entry: i64) -> i64 {
+    entry.saturating_add(config::CONF_STREAM_AGE.get())
+}
+
+/// Trims a stream by age. If a live group missed entries, a `Missed` event follows.
+pub(super) fn run(ctx: Context<'_>, name: KeyName<'_>, suffix: &[u8], now: i64) -> Maintained<Event> {
+    let stream = &stream_name(name.as_bytes(), suffix);
+    let again_at = |first: Option<(i64, i64)>| first.map_or(NEVER, |first| due(first.0));
+    let oldest = first_entry(ctx, stream);
+    let Some((first, aged)) = oldest.map(|oldest| (oldest, now - config::CONF_STREAM_AGE.get())) else {
+        return Maintained { event: None, again_at: NEVER };
     };
-    let (aged, limit) = (now - config::CONF_STREAM_AGE.get(), now - LONGEST_MS);
-    if oldest.0 >= aged {
-        return false;
+    if first.0 >= aged {
+        return Maintained { event: None, again_at: again_at(oldest) };
     }
-    let needed = needed(ctx, stream);
-    let keep = needed.map_or((aged, 0), |needed| needed.min((aged, 0)));
-    let missed = keep < (limit, 0);
-    let keep = keep.max((limit, 0));
-    if oldest >= keep {
-        return false;
+    let limit = (now - LONGEST_MS, 0);
+    let keep = needed(ctx, stream).map_or((aged, 0), |needed| needed.min((aged, 0)));
+    let missed = keep < limit;
+    let keep = keep.max(limit);
+    if first < keep {
+        let from = format!("{}-{}", keep.0, keep.1);
+        ctx.call_and_replicate(c"XTRIM", &[stream, b"MINID", b"=", from.as_bytes()]);
     }
-    let from = format!("{}-{}", keep.0, keep.1);
-    ctx.call_and_replicate(c"XTRIM", &[stream, b"MINID", b"=", from.as_bytes()]);
-    missed
+    let event = missed.then(|| Event::Missed { stream: suffix.to_vec() });
+    Maintained { event, again_at: again_at(first_entry(ctx, stream)) }
+}
+
+fn first_entry(ctx: Context<'_>, stream: &[u8]) -> Option<(i64, i64)> {
+    let entries = ctx.ask(c"XRANGE", &[stream, b"-", b"+", b"COUNT", b"1"]);
+    entries.list().first().and_then(|entry| entry.list().first()).and_then(id)
 }
 
 /// The id of the first entry that a live group has not read or not acknowledged; `None` if there is no live group.

@@ -129,13 +129,21 @@ fn create_from(call: &Call<'_>, create: &Create<'_>, pool: KeyName<'_>) -> Done 
     let lease = token::make();
     let mut create = *create;
     create.called_from = Some((pool.as_bytes(), &lease));
-    answer_created(call, |step| {
+    let mut of_pool = None;
+    let done = answer_created(call, |step| {
         // Before a number is called, so that a retry gets the reply that was lost.
         if let Some(known) = create.request.and_then(|request| step.state().asked_for(request)) {
             return Ok(Decision::unchanged(Reply::Conference(known.e164.clone())));
         }
-        call_number(call.ctx, pool, &lease, |number| step.decide(&created(Create { e164: number, ..create })))
-    })
+        let take = |number: &[u8]| step.decide(&created(Create { e164: number, ..create }));
+        let (called, effects) = call_number(call.ctx, pool, &lease, take)?;
+        of_pool = Some(effects);
+        called
+    });
+    if let Some(effects) = of_pool {
+        effects.publish();
+    }
+    done
 }
 
 fn created(create: Create<'_>) -> Request<'_> {

@@ -17,7 +17,7 @@ use crate::ffi::{Context, OwnedString};
 /// A deadline that never comes.
 pub(crate) const NEVER: i64 = i64::MAX;
 
-/// How long a replica, or a server that must not replicate, waits before it looks again.
+/// How long a server that may not change keys now waits before it looks again.
 const WAIT_MS: i64 = 25;
 
 /// How long one run of the timer may delay clients; the next run does the remaining work.
@@ -41,7 +41,8 @@ struct Entry {
 struct Registry {
     entries: BTreeSet<Entry>,
     timer: Option<(i64, Timer)>,
-    /// A server that may not apply deadlines now (a replica, or during a pause) looks again then, and not before.
+    /// A server that may not apply deadlines now (a replica, or a master that refuses writes) looks again then, and not
+    /// before.
     not_before: i64,
 }
 
@@ -111,15 +112,15 @@ pub(crate) fn swapped(first: i32, second: i32) {
 /// Runs when the timer fires: looks at the keys that are due, the earliest first, until its time is used up.
 pub(crate) fn run(ctx: Context<'_>, families: &[FamilyEntry]) {
     let now = ctx.clock();
-    let waits = !ctx.is_master() || ctx.must_not_replicate();
+    // A master that refuses the commands of clients must not give anything out by itself either.
+    let waits = !ctx.may_change_keys();
     let slice = config::TIMER_SLICE.get() as usize;
     let start = Instant::now();
     REGISTRY.with_borrow_mut(|registry| {
         if let Some((_, timer)) = registry.timer.take() {
             timer.forget_fired();
         }
-        // A server that may not apply deadlines now keeps its entries unchanged and looks again later: there may be
-        // many.
+        // There may be many entries: a server that may not apply deadlines now keeps them unchanged.
         registry.not_before = if waits { now + WAIT_MS } else { 0 };
     });
     while !waits
@@ -150,6 +151,10 @@ pub(crate) fn catch_up(ctx: Context<'_>) {
     REGISTRY.with_borrow_mut(|registry| {
         // The clock was set back since the wait began.
         registry.not_before = registry.not_before.min(now + WAIT_MS);
+        // A bug has kept the timer from setting itself again.
+        if registry.timer.is_none() {
+            registry.arm();
+        }
         let is_late = registry.timer.as_ref().is_some_and(|&(at, _)| at < now - WAIT_MS);
         let is_early = registry.entries.first().is_some_and(|entry| {
             registry.timer.as_ref().is_some_and(|&(at, _)| at > entry.due.max(registry.not_before))

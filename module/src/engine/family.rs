@@ -102,15 +102,27 @@ pub(crate) trait Family: Machine {
     /// Forgets a waiter, or all of them.
     fn forget_waiters(&mut self, _waiter: Option<u64>) {}
 
-    /// Maintenance of a key by the master from time to time, in addition to its deadlines. Returns the events that
-    /// follow, and when the next maintenance is due. `place` is kept from one maintenance to the next.
-    fn maintain(
-        &self,
-        _ctx: Context<'_>,
-        _name: KeyName<'_>,
-        _now: i64,
-        _place: &mut usize,
-    ) -> (Events<Self::Event>, i64) {
-        (Events::new(), NEVER)
+    /// Streams of the key that the master maintains from time to time, from this place on. `place` is 0 again after the
+    /// last of them.
+    fn streams_to_maintain(&self, _place: &mut usize) -> Vec<Vec<u8>> {
+        Vec::new()
     }
+
+    /// When the streams of a key to which an entry was added at `now` must be maintained.
+    fn maintenance_after_entry(_now: i64) -> i64 {
+        NEVER
+    }
+
+    /// Maintains one stream of a key, which is closed.
+    fn maintain(_ctx: Context<'_>, _name: KeyName<'_>, _stream: &[u8], _now: i64) -> Maintained<Self::Event> {
+        Maintained { event: None, again_at: NEVER }
+    }
+}
+
+/// The result of the maintenance of one stream.
+pub(crate) struct Maintained<E> {
+    /// The event that follows for the key.
+    pub(crate) event: Option<E>,
+    /// When the stream must be maintained again.
+    pub(crate) again_at: i64,
 }

@@ -10,6 +10,7 @@ use std::sync::{Mutex, PoisonError};
 
 use super::deadlines;
 use super::entry::FamilyEntry;
+use super::warnings;
 use crate::ffi::Context;
 use crate::ffi::info::InfoWriter;
 use crate::ffi::string::current;
@@ -82,6 +83,7 @@ pub(crate) fn write(info: &InfoWriter, families: &[FamilyEntry]) {
     if info.section(c"state") {
         families.iter().for_each(|family| (family.write_gauges)(info));
         info.signed(c"keys_waiting_for_timer", deadlines::waiting() as i64);
+        info.unsigned(c"warnings", warnings::count() as u64);
     }
 }
 

@@ -24,6 +24,7 @@ pub(crate) mod syntax;
 pub(crate) mod token;
 pub(crate) mod value;
 pub(crate) mod waiting;
+pub(crate) mod warnings;
 pub(crate) mod word;
 
 pub(crate) use command::{Call, Done};

@@ -1,29 +1,33 @@
 //! The path of every request to a key: find the value, apply due events, decide, apply, replicate, publish.
+//!
+//! Another module may listen to notifications, and change or delete any key while it does. Therefore a step ends in two
+//! parts: `replicate` is the last that uses the value; then the key is closed; and only then `Effects::publish` writes
+//! streams and sends notifications.
 
-use allot_core::invariant;
 use allot_core::shared::codec::Writer;
 use allot_core::shared::decision::{Decided, Decision};
 use allot_core::shared::invariant::Expected;
 use allot_core::shared::machine::{Events, MachineEvent};
-use allot_core::shared::outbox::FLUSH_AT;
 use allot_core::shared::payload;
 use allot_core::shared::refusal::{Code, Refusal};
 use allot_core::shared::text::quoted;
 use smallvec::SmallVec;
 use std::cell::Cell;
 use std::ffi::CStr;
+use std::marker::PhantomData;
 use std::time::{Duration, Instant};
 
 use super::command::{Call, Done};
 use super::deadlines::{self, NEVER};
-use super::family::Family;
+use super::family::{Family, Maintained};
+use super::outbox::Unsent;
 use super::value::{Value, lead, uptime};
 use super::waiting::{self, Grant};
 use super::{info, outbox};
 use crate::ffi::context::{Key, Mode};
-use crate::ffi::guard::AbortOnUnwind;
+use crate::ffi::guard::{AbortOnUnwind, guard};
 use crate::ffi::value::Found;
-use crate::ffi::{Context, KeyName};
+use crate::ffi::{Context, KeyName, fault};
 
 /// A refusal because the key holds another type.
 pub(crate) fn wrong_type() -> Refusal {
@@ -66,10 +70,10 @@ thread_local! {
 const SERVED_AT_ONCE: usize = 500;
 
 /// One step of a state: events applied at one time, then replicated and published together.
-pub(crate) struct Step<'c, 'k, F: Family> {
+pub(crate) struct Step<'c, 'v, F: Family> {
     ctx: Context<'c>,
-    name: KeyName<'k>,
-    value: &'k mut Value<F>,
+    name: KeyName<'c>,
+    value: &'v mut Value<F>,
     /// The time of the state.
     now: i64,
     /// The clock when the step began.
@@ -80,16 +84,14 @@ pub(crate) struct Step<'c, 'k, F: Family> {
     was_due: bool,
     payload: Writer,
     notices: Notices,
-    /// How many messages may still be sent.
-    to_send: usize,
     /// Clients that waited for the key and are answered at the end of the step; `None` without any, as in most steps.
     grants: Option<Vec<Grant<Events<F::Event>>>>,
     /// Set from the first event applied until all of them are replicated and published.
     abort_on_unwind: Option<AbortOnUnwind>,
 }
 
-impl<'c, 'k, F: Family> Step<'c, 'k, F> {
-    fn begin(ctx: Context<'c>, name: KeyName<'k>, value: &'k mut Value<F>, clock: i64) -> Self {
+impl<'c, 'v, F: Family> Step<'c, 'v, F> {
+    fn begin(ctx: Context<'c>, name: KeyName<'c>, value: &'v mut Value<F>, clock: i64) -> Self {
         value.forget_earlier_waiters();
         let uptime = uptime();
         let now = value.now_at(clock, uptime);
@@ -108,7 +110,6 @@ impl<'c, 'k, F: Family> Step<'c, 'k, F> {
             was_due: false,
             payload,
             notices: Notices::new(),
-            to_send: F::SENT_AT_ONCE,
             grants: None,
             abort_on_unwind: None,
         }
@@ -144,25 +145,8 @@ impl<'c, 'k, F: Family> Step<'c, 'k, F> {
         self.abort_on_unwind = Some(AbortOnUnwind);
         self.value.state.observe(self.now, event);
         self.value.state.apply(self.now, event);
+        fault::here("apply");
         self.write(event);
-        // A step of thousands of events must not exceed the capacity of the outbox.
-        if self.value.state.outbox().len() >= FLUSH_AT {
-            self.flush();
-        }
-    }
-
-    /// Sends the messages of the outbox whose streams can be written.
-    fn flush(&mut self) {
-        if self.value.state.outbox().is_empty() || self.to_send == 0 {
-            return;
-        }
-        let sent = outbox::flush(self.ctx, self.name, &self.value.state, self.now, self.to_send);
-        self.to_send -= (sent.count() as usize).min(self.to_send);
-        if sent.count() > 0 {
-            let flushed = F::flushed(sent);
-            self.value.state.apply(self.now, &flushed);
-            self.write(&flushed);
-        }
     }
 
     /// Adds an event that was applied to the payload.
@@ -193,6 +177,7 @@ impl<'c, 'k, F: Family> Step<'c, 'k, F> {
     /// Decides a request.
     pub(crate) fn decide(&mut self, request: &F::Request<'_>) -> Decided<F::Event, F::Reply> {
         let (state, now) = (&mut self.value.state, self.now);
+        fault::here("decide");
         state.prepare(request);
         if self.was_due { state.decide_or_try_again(now, request) } else { state.decide(now, request) }
     }
@@ -264,49 +249,90 @@ impl<'c, 'k, F: Family> Step<'c, 'k, F> {
         }
     }
 
-    /// Does the key's maintenance, if it is due.
-    fn maintain(&mut self) {
-        if self.value.maintenance_at > self.now {
-            return;
-        }
-        let mut place = self.value.maintenance_place;
-        let (events, next) = self.value.state.maintain(self.ctx, self.name, self.now, &mut place);
-        (self.value.maintenance_place, self.value.maintenance_at) = (place, next);
-        for event in events {
-            self.apply(&event);
-        }
-    }
-
-    /// Replicates, notifies, sends the outbox, and has the timer watch the next deadline.
-    fn finish(mut self) {
+    /// Replicates what the step has done, and has the timer watch the next deadline. Nothing uses the value after this.
+    #[inline]
+    fn replicate(mut self) -> Effects<'c, F> {
         self.apply_follow_ups();
         self.serve();
-        self.flush();
-        self.value.unsent = self.to_send == 0;
-        if !self.payload.bytes.is_empty() {
-            self.value.recount(self.uptime);
-            payload::seal(self.name.as_bytes(), &mut self.payload);
-        }
-        let (ctx, name) = (self.ctx, self.name);
-        self.value.watch(|| (ctx.selected_db(), name.as_bytes()), self.now, self.clock);
-        if !self.payload.bytes.is_empty() {
-            self.ctx.replicate_payload(F::APPLY, self.name, &self.payload.bytes);
-            self.ctx.signal_modified(self.name);
-        }
+        let unsent = outbox::gather(self.ctx, self.name, self.value);
+        self.commit();
         if let Some(grants) = self.grants.take() {
             waiting::deliver(self.ctx, self.name, grants);
         }
-        if !self.payload.bytes.is_empty() {
-            // Last, because a listener may call commands of this module.
-            for notice in &self.notices {
-                self.ctx.notify(notice, self.name);
-            }
+        let Self { ctx, name, now, notices, abort_on_unwind, .. } = self;
+        Effects { ctx, name, now, unsent, notices, abort_on_unwind, family: PhantomData }
+    }
+
+    /// Replicates the payload. No listener of another module runs meanwhile.
+    fn commit(&mut self) {
+        let (ctx, name) = (self.ctx, self.name);
+        let changed = !self.payload.bytes.is_empty();
+        if changed {
+            self.value.recount(self.uptime);
+            payload::seal(name.as_bytes(), &mut self.payload);
         }
-        self.abort_on_unwind = None;
+        self.value.watch(|| (ctx.selected_db(), name.as_bytes()), self.now, self.clock);
+        if changed {
+            ctx.replicate_payload(F::APPLY, name, &self.payload.bytes);
+            ctx.signal_modified(name);
+        }
         // The payload of a plan may take megabytes. Such a buffer is not kept for the small payloads that follow.
         if self.payload.bytes.capacity() <= KEPT_BUFFER {
             PAYLOAD.set(std::mem::take(&mut self.payload));
         }
+    }
+}
+
+/// What is left of a step once its key is closed: entries of streams, and notifications.
+#[must_use = "entries and notifications are published"]
+pub(crate) struct Effects<'c, F: Family> {
+    ctx: Context<'c>,
+    name: KeyName<'c>,
+    /// The time of the step.
+    now: i64,
+    unsent: Option<Unsent>,
+    notices: Notices,
+    abort_on_unwind: Option<AbortOnUnwind>,
+    family: PhantomData<F>,
+}
+
+impl<F: Family> Effects<'_, F> {
+    /// Writes the entries and sends the notifications. No key of the module may be open: listeners may change any.
+    #[inline]
+    pub(crate) fn publish(mut self) {
+        if let Some(unsent) = self.unsent.take() {
+            self.send(&unsent);
+        }
+        self.abort_on_unwind = None;
+        for notice in &self.notices {
+            self.ctx.notify(notice, self.name);
+        }
+    }
+
+    /// Writes entries, and records which of them were written, unless a listener has meanwhile deleted or renamed the key,
+    /// or put another value there.
+    #[inline(never)]
+    fn send(&self, unsent: &Unsent) {
+        let (ctx, name) = (self.ctx, self.name);
+        let (sent, failed) = outbox::send::<F>(ctx, name, self.now, unsent);
+        let mut key = ctx.open(name, Mode::Write);
+        let Found::Value(value) = key.value::<Value<F>>() else { return };
+        if value.sending != unsent.sending {
+            return;
+        }
+        value.sending = 0;
+        fault::here("send");
+        name.during(F::TYPE, || {
+            let mut step = Step::begin(ctx, name, value, ctx.clock());
+            if sent.count() > 0 {
+                step.value.has_entry(step.now);
+                step.apply(&F::flushed(sent));
+            }
+            let outbox = step.state().outbox();
+            let stuck: usize = failed.iter().map(|stream| outbox.len_of(stream)).sum();
+            step.value.unsent = outbox.len() > stuck;
+            step.commit();
+        });
     }
 }
 
@@ -317,14 +343,33 @@ pub(crate) fn change<F: Family, T>(
     name: KeyName<'_>,
     decide: impl FnOnce(&mut Step<'_, '_, F>) -> Result<T, Refusal>,
 ) -> Result<T, Refusal> {
-    let mut key = ctx.open(name, Mode::Write);
-    let value = existing::<F>(&mut key, name)?;
     name.during(F::TYPE, || {
+        let mut key = ctx.open(name, Mode::Write);
+        let value = existing::<F>(&mut key, name)?;
         let mut step = Step::begin(ctx, name, value, ctx.clock());
         step.apply_due_before_request();
         let decided = decide(&mut step);
-        step.finish();
+        let effects = step.replicate();
+        drop(key);
+        effects.publish();
         decided
+    })
+}
+
+/// As `change`, for a caller who changes another key as well: the caller publishes the effects after both keys are closed.
+/// An error if there is no such key.
+pub(crate) fn change_within<'c, F: Family, T>(
+    ctx: Context<'c>,
+    name: KeyName<'c>,
+    decide: impl FnOnce(&mut Step<'_, '_, F>) -> Result<T, Refusal>,
+) -> Result<(Result<T, Refusal>, Effects<'c, F>), Refusal> {
+    name.during(F::TYPE, || {
+        let mut key = ctx.open(name, Mode::Write);
+        let value = existing::<F>(&mut key, name)?;
+        let mut step = Step::begin(ctx, name, value, ctx.clock());
+        step.apply_due_before_request();
+        let decided = decide(&mut step);
+        Ok((decided, step.replicate()))
     })
 }
 
@@ -415,54 +460,97 @@ fn begin_key<F: Family, T>(
     now: i64,
     decide: impl FnOnce(&mut Step<'_, '_, F>) -> Result<T, Refusal>,
 ) -> Result<T, Refusal> {
-    let mut key = ctx.open(name, Mode::Write);
-    let stored = key.store(Value::new(opened));
-    let Found::Value(value) = key.value::<Value<F>>() else {
-        invariant!("a value is under its key once it is stored");
-        return Err(Refusal::new(Code::Err, "internal: the key could not be made"));
-    };
-    invariant!(stored, "a key that is open for writing takes a value");
+    let mut value = Value::new(opened);
     // The time of the step is the time at which the state was opened.
-    let mut step = Step::begin(ctx, name, value, now);
+    let mut step = Step::begin(ctx, name, &mut value, now);
     step.write(first);
-    match decide(&mut step) {
-        Ok(done) => {
-            step.finish();
-            Ok(done)
-        }
-        Err(refusal) => {
-            drop(step);
-            key.delete();
-            Err(refusal)
-        }
+    let done = decide(&mut step)?;
+    fault::here("create");
+    step.abort_on_unwind = Some(AbortOnUnwind);
+    let effects = step.replicate();
+    store(ctx, name, value);
+    effects.publish();
+    Ok(done)
+}
+
+/// Puts a value that was replicated under its key.
+pub(super) fn store<F: Family>(ctx: Context<'_>, name: KeyName<'_>, value: Value<F>) {
+    fault::here("store");
+    // A listener may learn of the new key before this returns, and delete it: the open key is not used any more then.
+    if !ctx.open(name, Mode::Write).store(value) {
+        info::end_process("the server takes no value under a key that is open for writing");
     }
 }
+
+/// How long the timer leaves a key alone at which it met a bug.
+const AFTER_PANIC_MS: i64 = 1000;
+
+/// `Value::watched` while the timer works on the key. `watch` leaves it as it is, since `tick` returns the next time.
+const IN_TICK: i64 = i64::MIN;
 
 /// The work of the timer for a key: applies at most `slice` due events, and a slice of each request that is carried out in
 /// slices. Returns the next deadline, if there is one.
 pub(crate) fn tick<F: Family>(ctx: Context<'_>, name: KeyName<'_>, due: i64, slice: usize) -> Option<i64> {
-    let mut key = ctx.open(name, Mode::Write);
-    // The timer forgets a key that no longer exists.
-    let Found::Value(value) = key.value::<Value<F>>() else { return None };
-    // The key is now watched for another time, or it is another key with the same name.
-    if value.watched != due {
+    let done = guard(None, || Some(tick_once::<F>(ctx, name, due, slice)));
+    if done == Some(false) {
         return None;
     }
-    let now = ctx.clock();
+    let clock = ctx.clock();
+    let mut key = ctx.open(name, Mode::Write);
+    let Found::Value(value) = key.value::<Value<F>>() else { return None };
+    // A listener has put another value there, which is watched.
+    if value.watched != IN_TICK {
+        return None;
+    }
+    // The remaining events of this key wait until the timer has served the keys that were due before now.
+    let next = if done.is_some() { value.wake_at(value.now(clock), clock) } else { clock + AFTER_PANIC_MS };
+    value.watched = deadlines::capped(next, clock).max(clock);
+    (value.watched != NEVER).then_some(value.watched)
+}
+
+/// Returns whether the key is there and is watched for this time.
+fn tick_once<F: Family>(ctx: Context<'_>, name: KeyName<'_>, due: i64, slice: usize) -> bool {
     name.during(F::TYPE, || {
-        let mut step = Step::begin(ctx, name, value, now);
-        // `finish` must not watch the key, because this function returns its next deadline.
-        step.value.watched = i64::MIN;
+        let mut key = ctx.open(name, Mode::Write);
+        // The timer forgets a key that no longer exists.
+        let Found::Value(value) = key.value::<Value<F>>() else { return false };
+        // The key is now watched for another time, or it is another key with the same name.
+        if value.watched != due {
+            return false;
+        }
+        value.watched = IN_TICK;
+        fault::here("tick");
+        let mut step = Step::begin(ctx, name, value, ctx.clock());
         step.apply_due(slice);
         step.continue_work(slice);
-        step.maintain();
-        step.finish();
-    });
-    // A module that receives a notification may have deleted the key.
-    let Found::Value(value) = key.value::<Value<F>>() else { return None };
-    // The remaining events of this key wait until the timer has served the keys that were due before now.
-    value.watched = deadlines::capped(value.wake_at(value.now(now), now), now).max(now);
-    (value.watched != NEVER).then_some(value.watched)
+        let (now, streams) = (step.now, step.value.streams_to_maintain(step.now));
+        let effects = step.replicate();
+        drop(key);
+        effects.publish();
+        if let Some(streams) = streams {
+            maintain::<F>(ctx, name, &streams, now);
+        }
+        true
+    })
+}
+
+/// Maintains some streams of a key, which is closed meanwhile.
+fn maintain<F: Family>(ctx: Context<'_>, name: KeyName<'_>, streams: &[Vec<u8>], now: i64) {
+    let maintained: Vec<Maintained<F::Event>> =
+        streams.iter().map(|stream| F::maintain(ctx, name, stream, now)).collect();
+    let mut key = ctx.open(name, Mode::Write);
+    let Found::Value(value) = key.value::<Value<F>>() else { return };
+    value.has_maintained(now, maintained.iter().map(|stream| stream.again_at).min());
+    let mut step = Step::begin(ctx, name, value, ctx.clock());
+    for event in maintained.into_iter().filter_map(|stream| stream.event) {
+        // A listener may have changed the value.
+        if step.state().admits(&event).is_ok() {
+            step.apply(&event);
+        }
+    }
+    let effects = step.replicate();
+    drop(key);
+    effects.publish();
 }
 
 /// Takes a client that no longer waits out of the state of its key.

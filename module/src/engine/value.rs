@@ -10,24 +10,37 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use super::config::MAX_CLOCK_LEAD;
 use super::deadlines::{self, NEVER};
 use super::family::{Family, MAX_GAUGES};
-use super::outbox::RETRY_MS;
 use super::waiting;
 use crate::ffi::context::clock;
 use crate::ffi::value::Native;
+
+/// How long a message waits before its stream is tried again.
+const RETRY_MS: i64 = 1000;
+
+/// The least interval between two maintenances of a key's streams.
+const MAINTENANCE_MS: i64 = 5_000;
+/// The interval between two parts of one maintenance.
+const NEXT_PART_MS: i64 = 10;
 
 /// A state, and data of this process about it. These data are neither saved nor replicated.
 pub(crate) struct Value<F: Family> {
     pub(crate) state: F,
     /// The time at which the timer will look at this key, in ms since the epoch; `NEVER` if the timer does not know it.
     pub(crate) watched: i64,
-    /// Whether more messages wait than one step may send.
+    /// Whether messages wait that the timer can send at once.
     pub(crate) unsent: bool,
+    /// Which of the streams with messages is the first to get some next time.
+    pub(crate) streams_sent: usize,
+    /// The number of the step whose messages are being written; 0 without one.
+    pub(crate) sending: u64,
     /// How often this server had become a replica when the state was last changed, or was created here.
     demotions: u32,
-    /// When the key's maintenance is due next, in ms since the epoch.
+    /// When the next part of the maintenance of the key's streams is due, in ms since the epoch.
     pub(crate) maintenance_at: i64,
-    /// Where the next part of the maintenance begins.
-    pub(crate) maintenance_place: usize,
+    /// Where this part begins.
+    maintenance_place: usize,
+    /// When the streams that were maintained since the first part must be maintained again.
+    maintained_until: i64,
     /// When the last change was applied, or the value was loaded, by `uptime`.
     changed: i64,
     /// This state's parts of the family's gauges.
@@ -41,9 +54,12 @@ impl<F: Family> Value<F> {
             state,
             watched: NEVER,
             unsent: false,
+            streams_sent: 0,
+            sending: 0,
             demotions: waiting::demotions(),
             maintenance_at: F::MAINTENANCE_FROM,
             maintenance_place: 0,
+            maintained_until: NEVER,
             changed: uptime,
             gauges: [0; MAX_GAUGES],
         };
@@ -81,7 +97,7 @@ impl<F: Family> Value<F> {
     pub(super) fn wake_at(&self, now: i64, clock: i64) -> i64 {
         let due = self.state.next_due().unwrap_or(NEVER).min(self.maintenance_at);
         let due = if due == NEVER { due } else { due.saturating_sub(lead(now, clock)) };
-        if self.state.outbox().is_empty() {
+        if self.state.outbox().is_empty() || self.sending != 0 {
             due
         } else if self.unsent {
             due.min(clock)
@@ -98,6 +114,33 @@ impl<F: Family> Value<F> {
         if due < self.watched {
             let (db, name) = place();
             deadlines::watch(&mut self.watched, due, db, name, F::NUMBER);
+        }
+    }
+
+    /// The streams that are to be maintained now, if any are.
+    pub(super) fn streams_to_maintain(&mut self, now: i64) -> Option<Vec<Vec<u8>>> {
+        (self.maintenance_at <= now).then(|| self.state.streams_to_maintain(&mut self.maintenance_place))
+    }
+
+    /// Notes that some streams were maintained, and when the first of them must be maintained again.
+    pub(super) fn has_maintained(&mut self, now: i64, again_at: Option<i64>) {
+        let until = self.maintained_until.min(again_at.unwrap_or(NEVER));
+        if self.maintenance_place == 0 {
+            self.maintenance_at = until.max(now + MAINTENANCE_MS);
+            self.maintained_until = NEVER;
+        } else {
+            self.maintenance_at = now + NEXT_PART_MS;
+            self.maintained_until = until;
+        }
+    }
+
+    /// Notes that an entry was added to a stream of the key.
+    pub(super) fn has_entry(&mut self, now: i64) {
+        let at = F::maintenance_after_entry(now);
+        if self.maintenance_place == 0 {
+            self.maintenance_at = self.maintenance_at.min(at);
+        } else {
+            self.maintained_until = self.maintained_until.min(at);
         }
     }
 
@@ -173,6 +216,7 @@ impl<F: Family> Native for Value<F> {
 
     fn placed(&mut self, db: i32, name: &[u8]) {
         self.watched = NEVER;
+        self.sending = 0;
         self.state.forget_waiters(None);
         let clock = clock();
         let now = self.now(clock);

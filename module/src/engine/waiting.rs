@@ -298,7 +298,7 @@ pub(crate) fn before_sleep(ctx: Context<'_>) {
             if !grant.is_lost && grant.connection.is_open() || !ctx.is_master() {
                 continue;
             }
-            if ctx.must_not_replicate() {
+            if !ctx.may_change_keys() {
                 postponed.push(grant);
             } else if ctx.select_db(grant.place.0) {
                 (grant.undo)(ctx, OwnedString::new(&grant.place.1).name());

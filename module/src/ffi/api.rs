@@ -1,7 +1,7 @@
 //! Access to the server's function pointers: every call goes through here.
 
 /// Calls `RedisModule_$name`. `RedisModule_Init` sets the pointers before any other code of the module runs. All
-/// functions called in this way exist since Redis 7.0; `is_some` tests for newer functions.
+/// functions called in this way exist in Redis 7.0.15; `is_some` tests for newer functions.
 macro_rules! api {
     ($name:ident ( $($arg:expr),* $(,)? )) => {{
         match ::redis_module::raw::$name {
@@ -12,9 +12,9 @@ macro_rules! api {
 }
 pub(crate) use api;
 
-/// A server without a function that Redis 7.0 has cannot run this module.
+/// A server without a function that Redis 7.0.15 has cannot run this module.
 #[cold]
 pub(crate) fn missing(name: &str) -> ! {
-    eprintln!("allot: this server lacks {name}; Redis 7.0 or newer, or Valkey, is needed");
+    eprintln!("allot: this server lacks {name}; Redis 7.0.15 or newer, or Valkey, is needed");
     std::process::abort()
 }

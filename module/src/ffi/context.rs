@@ -252,6 +252,11 @@ impl<'a> Context<'a> {
         self.flags() & raw::REDISMODULE_CTX_FLAGS_MASTER != 0
     }
 
+    /// Whether this process is a child of the server, which saves a file.
+    pub(super) fn is_child(self) -> bool {
+        self.flags() & raw::REDISMODULE_CTX_FLAGS_IS_CHILD != 0
+    }
+
     /// Whether keys are spread over slots.
     pub(crate) fn is_cluster(self) -> bool {
         // This does not change while the process runs.
@@ -264,9 +269,34 @@ impl<'a> Context<'a> {
         clock()
     }
 
-    /// Whether nothing may enter the replication stream just now (`CLIENT PAUSE`, a failover).
-    pub(crate) fn must_not_replicate(self) -> bool {
-        unsafe { api!(RedisModule_AvoidReplicaTraffic()) != 0 }
+    /// Whether the module may change keys now without a command of a client: this is a master, nothing keeps its
+    /// replication stream still (`CLIENT PAUSE`, a failover), and the server would not refuse the command of a client.
+    pub(crate) fn may_change_keys(self) -> bool {
+        self.is_master() && unsafe { api!(RedisModule_AvoidReplicaTraffic()) == 0 } && !self.refuses_writes()
+    }
+
+    /// Whether the server refuses writes of clients now, since too few replicas follow it (`NOREPLICAS`) or since it
+    /// cannot persist them (`MISCONF`). Only the server knows all reasons, so it is asked for permission to run a
+    /// write that changes nothing: `SETRANGE` with an empty text.
+    fn refuses_writes(self) -> bool {
+        // S asks as a script would be asked, E for the error as a reply, and D not to run the command at all.
+        static FORMAT: OnceLock<&CStr> = OnceLock::new();
+        let format = FORMAT.get_or_init(|| {
+            let knows_dry_runs = unsafe { api!(RedisModule_GetServerVersion()) } >= 0x0007_0200;
+            if knows_dry_runs { c"SEDccc" } else { c"SEccc" }
+        });
+        unsafe {
+            let (key, place, text) = (c"allot".as_ptr(), c"0".as_ptr(), c"".as_ptr());
+            let reply: *mut RedisModuleCallReply =
+                api!(RedisModule_Call(self.raw, c"SETRANGE".as_ptr(), format.as_ptr(), key, place, text));
+            if reply.is_null() {
+                return false;
+            }
+            let is_error = api!(RedisModule_CallReplyType(reply)) as isize == raw::REDISMODULE_REPLY_ERROR;
+            let text = if is_error { text_of(reply) } else { Vec::new() };
+            api!(RedisModule_FreeCallReply(reply));
+            text.starts_with(b"NOREPLICAS") || text.starts_with(b"MISCONF")
+        }
     }
 
     /// Writes a line to the server's log.

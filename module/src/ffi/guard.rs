@@ -49,7 +49,7 @@ pub(super) fn hooks() -> Option<&'static Hooks> {
 }
 
 /// Runs a function that the server called. A panic is caught and counted, and the result is then `otherwise`.
-pub(super) fn guard<T>(otherwise: T, work: impl FnOnce() -> T) -> T {
+pub(crate) fn guard<T>(otherwise: T, work: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
         if let Some(hooks) = hooks() {
             (hooks.panicked)();

@@ -14,6 +14,10 @@ use super::info::InfoWriter;
 use super::string::bytes_of;
 use super::value::{self, Native};
 
+/// The oldest version of Redis that the tests run: major, minor and patch, a byte each. Versions before 7.0.3 crash when a
+/// timer asks whether a write would be refused.
+const OLDEST_SERVER: c_int = 0x0007_000f;
+
 /// Everything that is done at load, in its order.
 pub(crate) struct Registration {
     pub(super) ctx: *mut RedisModuleCtx,
@@ -44,11 +48,13 @@ impl Registration {
             if raw::Export_RedisModule_Init(ctx, name.as_ptr(), version, api_version)
                 != raw::REDISMODULE_OK as c_int
             {
+                say_if_loaded_twice(ctx, name);
                 return None;
             }
-            let (maps, documentation) = (raw::RedisModule_ReplyWithMap, raw::RedisModule_SetCommandInfo);
-            if maps.is_none() || documentation.is_none() {
-                Context::lent(ctx).log(c"warning", "allot needs Redis 7.0 or newer, or Valkey");
+            let version = raw::RedisModule_GetServerVersion.map_or(0, |version| version());
+            if version < OLDEST_SERVER {
+                let line = "allot needs Redis 7.0.15 or newer, or Valkey, and this server is older";
+                Context::lent(ctx).log(c"warning", line);
                 return None;
             }
             set_hooks(hooks);
@@ -78,12 +84,14 @@ impl Registration {
         let swap = RedisModuleEvent { id: raw::REDISMODULE_EVENT_SWAPDB, dataver: 1 };
         let flush = RedisModuleEvent { id: raw::REDISMODULE_EVENT_FLUSHDB, dataver: 1 };
         let role = RedisModuleEvent { id: raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED, dataver: 1 };
+        let saving = RedisModuleEvent { id: raw::REDISMODULE_EVENT_PERSISTENCE, dataver: 1 };
         let class = raw::REDISMODULE_NOTIFY_GENERIC;
         let cron = RedisModuleEvent { id: raw::REDISMODULE_EVENT_CRON_LOOP, dataver: 1 };
         unsafe {
             done(api!(RedisModule_SubscribeToKeyspaceEvents(self.ctx, class, Some(key_event))))?;
             done(api!(RedisModule_SubscribeToServerEvent(self.ctx, cron, Some(cron_loop))))?;
             done(api!(RedisModule_SubscribeToServerEvent(self.ctx, role, Some(role_changed))))?;
+            done(api!(RedisModule_SubscribeToServerEvent(self.ctx, saving, Some(value::persistence))))?;
             done(api!(RedisModule_SubscribeToServerEvent(self.ctx, swap, Some(swapped))))?;
             done(api!(RedisModule_SubscribeToServerEvent(self.ctx, flush, Some(flushed))))
         }
@@ -116,6 +124,21 @@ impl Registration {
     }
 }
 
+/// Says which line to remove, if the server did not take the module because it has it already. Some servers give no reason.
+///
+/// # Safety
+/// The server has handed over the functions of its interface and `ctx`.
+unsafe fn say_if_loaded_twice(ctx: *mut RedisModuleCtx, name: &CStr) {
+    unsafe {
+        if raw::RedisModule_IsModuleNameBusy.is_some_and(|is_busy| is_busy(name.as_ptr()) != 0) {
+            let line = "allot: this server has loaded the module already. CONFIG REWRITE and Sentinel write a loadmodule line \
+                        into the main configuration file: keep that line, and remove the other one, which is in an included \
+                        file or on the command line";
+            Context::lent(ctx).log(c"warning", line);
+        }
+    }
+}
+
 pub(super) fn done(status: c_int) -> Option<()> {
     (status == raw::REDISMODULE_OK as c_int).then_some(())
 }
@@ -132,7 +155,9 @@ pub(crate) unsafe fn load_arguments<'a>(argv: *mut *mut RedisModuleString, argc:
 
 unsafe extern "C" fn get_setting(_: *const c_char, value: *mut c_void) -> c_longlong {
     // SAFETY: the server hands back what `setting` gave it, which is static.
-    unsafe { value.cast::<AtomicI64>().as_ref() }.map_or(0, |value| value.load(Ordering::Relaxed))
+    guard(0, || {
+        unsafe { value.cast::<AtomicI64>().as_ref() }.map_or(0, |value| value.load(Ordering::Relaxed))
+    })
 }
 
 unsafe extern "C" fn set_setting(
@@ -142,9 +167,11 @@ unsafe extern "C" fn set_setting(
     _: *mut *mut RedisModuleString,
 ) -> c_int {
     // SAFETY: as above. The server has checked the range.
-    if let Some(value) = unsafe { value.cast::<AtomicI64>().as_ref() } {
-        value.store(new, Ordering::Relaxed);
-    }
+    guard((), || {
+        if let Some(value) = unsafe { value.cast::<AtomicI64>().as_ref() } {
+            value.store(new, Ordering::Relaxed);
+        }
+    });
     raw::REDISMODULE_OK as c_int
 }
 

@@ -4,17 +4,18 @@
 //! not bound to the server's thread.
 
 use redis_module::raw::{
-    self, RedisModuleCtx, RedisModuleDefragCtx, RedisModuleDigest, RedisModuleIO, RedisModuleKeyOptCtx,
-    RedisModuleString, RedisModuleType, RedisModuleTypeMethods,
+    self, RedisModuleCtx, RedisModuleDefragCtx, RedisModuleDigest, RedisModuleEvent, RedisModuleIO,
+    RedisModuleKeyOptCtx, RedisModuleString, RedisModuleType, RedisModuleTypeMethods,
 };
 use std::ffi::CStr;
 use std::os::raw::{c_char, c_int, c_void};
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use super::alloc::usable_size;
 use super::api::api;
 use super::context::{Context, Key, Mode};
+use super::fault;
 use super::freeing;
 use super::guard::guard;
 use super::string::{KeyName, bytes_of};
@@ -134,6 +135,7 @@ unsafe extern "C" fn rdb_load<N: Native>(io: *mut RedisModuleIO, encoding: c_int
         if bytes.is_null() || api!(RedisModule_IsIOError(io)) != 0 {
             return refuse("the value ends too early");
         }
+        fault::here("load");
         let loaded = N::load(std::slice::from_raw_parts(bytes.cast::<u8>(), len));
         api!(RedisModule_Free(bytes.cast()));
         match loaded {
@@ -152,10 +154,47 @@ unsafe extern "C" fn rdb_load<N: Native>(io: *mut RedisModuleIO, encoding: c_int
 }
 
 unsafe extern "C" fn rdb_save<N: Native>(io: *mut RedisModuleIO, value: *mut c_void) {
-    guard((), || unsafe {
+    let saved = guard(false, || unsafe {
+        fault::here("save");
         let bytes = (*value.cast::<N>()).save();
         api!(RedisModule_SaveStringBuffer(io, bytes.as_ptr().cast::<c_char>(), bytes.len()));
+        true
     });
+    if !saved {
+        fail_saving();
+    }
+}
+
+/// Ends the process that saves a file, so that no file claims to be whole: usually a child of the server. A dump for
+/// `DUMP` or `MIGRATE` has no value then, and the server that is to restore it refuses it.
+fn fail_saving() {
+    if !SAVING.load(Ordering::Relaxed) {
+        return;
+    }
+    let ctx = Context::detached();
+    ctx.log(c"warning", "allot: a bug struck while a value was being saved; the file is given up");
+    if ctx.is_child() {
+        unsafe extern "C" {
+            fn _exit(status: c_int) -> !;
+        }
+        // SAFETY: the function ends the process. No buffer of the parent may be written, as `exit` would do.
+        unsafe { _exit(1) }
+    }
+    std::process::abort()
+}
+
+/// Whether this process, the server or its child, saves a file.
+static SAVING: AtomicBool = AtomicBool::new(false);
+
+/// The saving of a file has begun or ended in this process.
+pub(super) unsafe extern "C" fn persistence(
+    _: *mut RedisModuleCtx,
+    _: RedisModuleEvent,
+    part: u64,
+    _: *mut c_void,
+) {
+    let ended = [raw::REDISMODULE_SUBEVENT_PERSISTENCE_ENDED, raw::REDISMODULE_SUBEVENT_PERSISTENCE_FAILED];
+    SAVING.store(!ended.contains(&part), Ordering::Relaxed);
 }
 
 /// Writes the command that creates the value again: the family's internal command, with a snapshot.
@@ -164,11 +203,16 @@ unsafe extern "C" fn aof_rewrite<N: Native>(
     name: *mut RedisModuleString,
     value: *mut c_void,
 ) {
-    guard((), || unsafe {
+    let saved = guard(false, || unsafe {
+        fault::here("rewrite");
         let payload = (*value.cast::<N>()).rewrite(bytes_of(name));
         let (bytes, len): (*const c_char, usize) = (payload.as_ptr().cast(), payload.len());
         api!(RedisModule_EmitAOF(io, N::REWRITE.as_ptr(), c"sb".as_ptr(), name, bytes, len));
+        true
     });
+    if !saved {
+        fail_saving();
+    }
 }
 
 unsafe extern "C" fn mem_usage<N: Native>(value: *const c_void) -> usize {
@@ -229,12 +273,12 @@ unsafe extern "C" fn defrag<N: Native>(
     _: *mut RedisModuleString,
     value: *mut *mut c_void,
 ) -> c_int {
-    unsafe {
+    guard((), || unsafe {
         let moved = api!(RedisModule_DefragAlloc(ctx, *value));
         if !moved.is_null() {
             *value = moved;
         }
-    }
+    });
     0
 }
 

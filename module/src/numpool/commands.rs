@@ -61,7 +61,8 @@ pub(crate) static COMMANDS: &[Command] = &[
     command! {
         name: c"NUMPOOL.UNREG",
         run: writes::unreg,
-        flags: "write fast",
+        flags: "write blocking",
+        also: "blocking",
         summary: "Ends the registrations of these numbers, or of all numbers of a switch",
         complexity: "O(N) with N numbers named or registered",
         parameters: [KEY, Parameter::one_of("which", &[NUMBERS, SWITCH])],
@@ -105,8 +106,8 @@ pub(crate) static COMMANDS: &[Command] = &[
     command! {
         name: c"NUMPOOL.RECONCILE",
         run: writes::reconcile,
-        flags: "write",
-        also: "dangerous",
+        flags: "write blocking",
+        also: "blocking dangerous",
         summary: "Ends the leases of a switch that are not listed",
         complexity: "O(N) with N leases of the switch and tokens named",
         parameters: [

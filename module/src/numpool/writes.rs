@@ -13,7 +13,9 @@ use allot_core::shared::token::TokenChoice;
 use super::counters;
 use super::waiting::Wait;
 use crate::engine::argument::{Argument, LISTED_AT_ONCE};
-use crate::engine::step::{Step, answer, answer_or_create, change, count_refused, forget_waiter};
+use crate::engine::step::{
+    Effects, Step, answer, answer_or_create, change, change_within, count_refused, forget_waiter,
+};
 use crate::engine::word::integer;
 use crate::engine::{Call, Done, config, outbox, token, waiting};
 use crate::ffi::{Context, KeyName};
@@ -122,12 +124,14 @@ const LOOKED_AT: usize = 1000;
 /// Calls a number of a pool for a conference, which hangs the number up later. If `take` refuses the number, it is not
 /// called: both happen, or neither. If `take` refuses with `EXISTS`, other numbers are tried, the longest waiting
 /// first. The lease has no deadline.
-pub(crate) fn call_number<T>(
-    ctx: Context<'_>,
-    pool: KeyName<'_>,
+///
+/// The caller publishes the effects after the conference's own key is closed, too.
+pub(crate) fn call_number<'c, T>(
+    ctx: Context<'c>,
+    pool: KeyName<'c>,
     lease: &[u8],
     mut take: impl FnMut(&[u8]) -> Result<T, Refusal>,
-) -> Result<T, Refusal> {
+) -> Result<(Result<T, Refusal>, Effects<'c, Pool>), Refusal> {
     let mut request = request::Call {
         number: None,
         ttl: None,
@@ -139,7 +143,7 @@ pub(crate) fn call_number<T>(
         pick: None,
         random: 0,
     };
-    change::<Pool, _>(ctx, pool, |step| {
+    change_within::<Pool, _>(ctx, pool, |step| {
         draw(step, &mut request);
         let mut others = None;
         loop {

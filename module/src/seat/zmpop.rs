@@ -50,13 +50,15 @@ pub(super) fn zmpop(call: &Call<'_>) -> Done {
         let emptied = members.len() == key.zset_len();
         key.zset_remove(&members);
         call.ctx.signal_modified(name);
-        call.ctx.notify_popped(options.end, name, emptied);
         if options.stride.is_some() {
             call.ctx.replicate_zrem(name, &members);
         } else {
             call.ctx.replicate_pop(options.end, name, members.len());
         }
         reply(call, name.as_bytes(), &members);
+        // Last, because a listener may change or delete the key.
+        drop(key);
+        call.ctx.notify_popped(options.end, name, emptied);
         return Ok(());
     }
     call.ctx.reply_nothing();

@@ -24,14 +24,19 @@ fn a_creation_is_one_transaction_of_its_messages_and_its_result() {
     let (_, epoch) = realm.begin("7", "SIZE 2");
     let commands = stream.drain();
     let names: Vec<String> = commands.iter().map(|command| words(command)[0].clone()).collect();
-    assert_eq!(names, ["MULTI", "XADD", "XADD", "CONF.APPLY", "EXEC"], "{}", readable(&commands));
-    let create = words(&commands[1]);
+    assert_eq!(
+        names,
+        ["MULTI", "CONF.APPLY", "XADD", "XADD", "CONF.APPLY", "EXEC"],
+        "{}",
+        readable(&commands)
+    );
+    let create = words(&commands[2]);
     assert_eq!((create[1].as_str(), create[4].as_str()), (&*format!("{REALM}:cmd:a:1:1"), "CREATE"));
-    assert_eq!(words(&commands[2])[1], format!("{REALM}:evt"));
-    let (at, events) = decode_apply::<Conferences>(&commands[3]);
-    let [Event::Created(created), Event::Flushed { sent, last_id }] = &events[..] else {
-        panic!("{events:?}")
-    };
+    assert_eq!(words(&commands[3])[1], format!("{REALM}:evt"));
+    let (at, events) = decode_apply::<Conferences>(&commands[1]);
+    let [Event::Created(created)] = &events[..] else { panic!("{events:?}") };
+    let (_, events) = decode_apply::<Conferences>(&commands[4]);
+    let [Event::Flushed { sent, last_id }] = &events[..] else { panic!("{events:?}") };
     assert_eq!((&created.e164[..], created.epoch as i64, created.size), (&b"7"[..], epoch, 2));
     assert_eq!(sent, &[(b"cmd:a:1:1".to_vec(), 1), (b"evt".to_vec(), 1)]);
     assert!(last_id.0 as i64 >= at);

@@ -276,3 +276,36 @@ fn deleting_the_stream_loses_only_what_was_in_it() {
     };
     assert!(id(&after[0]) > id(&before[0]));
 }
+
+#[test]
+fn stream_whose_last_id_is_in_the_future_goes_on_after_it() {
+    let server = RedisServer::start();
+    let mut client = server.raw();
+    client.words("XADD show:evt 9999999999999-5 a b");
+    create(&server, "show", &plan(50));
+    hold(&mut client, "show", "ann", 2, 60_000, "t");
+    let last = client.words("XREVRANGE show:evt + - COUNT 1");
+    let id = last.array()[0].array()[0].text();
+    assert!(id > "9999999999999-5".to_owned() && id.starts_with("9999999999999-"), "{id}");
+    assert_eq!(allot_info(&server, "outbox_failures"), 0);
+}
+
+#[test]
+fn stream_that_takes_no_entries_is_named_in_the_log_once() {
+    let server = RedisServer::start();
+    let mut client = server.raw();
+    create(&server, "show", &plan(50));
+    let named = |server: &RedisServer| server.log().matches("'show:evt' takes no entries").count();
+    for round in 1..=2 {
+        client.words("DEL show:evt");
+        client.words("HSET show:evt a b");
+        for token in ["a", "b"] {
+            hold(&mut client, "show", &format!("{token}{round}"), 1, 60_000, &format!("{token}{round}"));
+        }
+        assert!(allot_info(&server, "outbox_failures") >= 2 * round);
+        assert_eq!(named(&server), round as usize, "{}", server.log());
+        assert!(server.log().contains("its key holds a hash: delete or rename this key"));
+        client.words("DEL show:evt");
+        eventually("the entries to be written", TIMEOUT, || client.words("XLEN show:evt") == Reply::Int(2));
+    }
+}

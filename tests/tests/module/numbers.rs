@@ -148,7 +148,7 @@ fn a_step_of_thousands_of_messages_loses_none_of_them() {
     client.words("NUMPOOL.CONFIG {p} EVENTS 10000");
     client.words("DEL {p}:evt");
     assert_eq!(client.words("NUMPOOL.RECONCILE {p} SWITCH sw").field("freed"), Reply::Int(2000));
-    assert_eq!(client.words("XLEN {p}:evt"), Reply::Int(2000));
+    eventually("all messages to be sent", TIMEOUT, || client.words("XLEN {p}:evt") == Reply::Int(2000));
     // In any order, and with a stream that cannot be written.
     client.words("SET {p}:evt in-the-way");
     client.words("NUMPOOL.REG {p} 13800000007 SWITCH other");

@@ -12,7 +12,7 @@ use super::model::tariff::Tariff;
 use crate::shared::codec::{Damaged, Reader, Writer, ensure};
 use crate::shared::invariant::Expected;
 use crate::shared::list::NONE;
-use crate::shared::outbox::{LONG_CAPACITY, Outbox};
+use crate::shared::outbox::{CAPACITY, Outbox};
 use std::sync::Arc;
 
 /// Version of the encoding. A payload of another version is refused.
@@ -110,7 +110,7 @@ impl Book {
             let id = book.enter(account);
             until.into_iter().for_each(|until| book.logins.set(id, until));
         }
-        let capacity = |stream: &[u8]| (stream == STREAM.as_bytes()).then_some(LONG_CAPACITY);
+        let capacity = |stream: &[u8]| (stream == STREAM.as_bytes()).then_some(CAPACITY);
         book.outbox = Outbox::decode_lanes(&mut reader, capacity)?;
         reader.finish()?;
         for id in book.module_names.values().copied().collect::<Vec<_>>() {

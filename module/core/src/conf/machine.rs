@@ -20,8 +20,6 @@ impl Machine for Realm {
     const GAUGES: &'static [Gauge<Self>] =
         &[Gauge { field: c"conf_pending", part: |realm| realm.pending() as i64 }];
     const DUE_AT_ONCE: usize = 1000;
-    // When a unit goes down, thousands of messages are sent; each takes some microseconds.
-    const SENT_AT_ONCE: usize = 512;
 
     own_methods!(Event);
 

@@ -27,9 +27,8 @@ pub type Events = machine::Events<Event>;
 /// The numbers of an event; usually one.
 pub type Numbers = SmallVec<[Number; 1]>;
 
-/// The most numbers in an event that writes a message for each number: messages are sent between two events, and only
-/// so many are kept.
-pub(in crate::numpool) const TOLD_AT_ONCE: usize = crate::shared::outbox::CAPACITY / 4;
+/// The most numbers in an event that writes a message for each number.
+pub(in crate::numpool) const TOLD_AT_ONCE: usize = 256;
 
 /// Events of a part of the numbers each.
 pub(in crate::numpool) fn each_some(numbers: Numbers, event: impl Fn(Numbers) -> Event) -> Events {

@@ -40,8 +40,6 @@ pub trait Machine: Clone + Send + Sized + 'static {
     const GAUGES: &'static [Gauge<Self>];
     /// How many deadlines are carried out before a request is decided; the timer carries out the others.
     const DUE_AT_ONCE: usize;
-    /// How many messages one step sends; the timer sends the others.
-    const SENT_AT_ONCE: usize = usize::MAX;
 
     /// The state that the first event of a key creates; `None` for an event that creates none.
     fn open(event: &Self::Event, at: Millis) -> Option<Result<Self, Refusal>>;

@@ -101,16 +101,13 @@ impl Message {
     }
 }
 
-/// How many unsent messages are kept for a stream whose readers tolerate gaps. Beyond this number the oldest message is
-/// dropped, because memory is limited. If a stream cannot be written for so long, its readers must read the state again
-/// anyway.
-pub const CAPACITY: usize = 1024;
+/// How many unsent messages are kept for a stream. Beyond this number the oldest message is dropped, because memory is
+/// limited. One step causes fewer.
+pub const CAPACITY: usize = 65_536;
 
-/// How many messages a step gathers before it sends them.
-pub const FLUSH_AT: usize = CAPACITY / 4;
-
-/// How many unsent messages are kept for a stream whose readers must learn that they missed messages.
-pub const LONG_CAPACITY: usize = 65_536;
+/// How many messages one step sends; the timer sends the others. When a unit goes down, thousands of messages are sent,
+/// and each takes some microseconds.
+pub const SENT_AT_ONCE: usize = 512;
 
 /// The first field of a message that replaces lost messages, and its value.
 const RESYNC_FIELD: &[u8] = b"event";
@@ -167,7 +164,7 @@ impl Outbox {
     pub fn push_or_resync(&mut self, message: Message, mark: impl FnOnce(&[u8]) -> Message) {
         let entry = self.lanes.entry(message.stream);
         let mark = match &entry {
-            Entry::Occupied(lane) if lane.get().len() >= LONG_CAPACITY => Some(mark(lane.key())),
+            Entry::Occupied(lane) if lane.get().len() >= CAPACITY => Some(mark(lane.key())),
             _ => None,
         };
         let lane = entry.or_default();
@@ -208,7 +205,9 @@ impl Outbox {
     }
 
     /// Unsent messages, stream by stream.
-    pub fn lanes(&self) -> impl Iterator<Item = (&[u8], impl ExactSizeIterator<Item = &Fields>)> {
+    pub fn lanes(
+        &self,
+    ) -> impl ExactSizeIterator<Item = (&[u8], impl ExactSizeIterator<Item = &Fields>)> + Clone {
         self.lanes.iter().map(|(stream, lane)| (&stream[..], lane.iter()))
     }
 
@@ -428,10 +427,10 @@ mod tests {
     #[test]
     fn where_messages_are_lost_a_resync_says_how_many() {
         let mut outbox = Outbox::default();
-        for number in 0..LONG_CAPACITY + 3 {
+        for number in 0..CAPACITY + 3 {
             outbox.push_or_resync(message(&number.to_string()), |_| message("RESYNC"));
         }
-        assert_eq!((outbox.len(), outbox.messages().count()), (LONG_CAPACITY, LONG_CAPACITY));
+        assert_eq!((outbox.len(), outbox.messages().count()), (CAPACITY, CAPACITY));
         let first: Vec<_> = outbox.messages().take(2).cloned().collect();
         let mark = Message::new("evt").with("event", b"RESYNC").with("lost", b"4");
         assert_eq!(first, [mark.fields, message("4").fields]);

@@ -4,7 +4,7 @@
 use super::conference::{Assignment, CalledFrom, Cause, Epoch};
 use super::state::Realm;
 use crate::shared::Millis;
-use crate::shared::outbox::{Fields, LONG_CAPACITY, Message};
+use crate::shared::outbox::{CAPACITY, Fields, Message};
 use crate::shared::text::written;
 
 /// Name of the stream of transitions.
@@ -23,7 +23,7 @@ pub(in crate::conf) fn hang_up(from: &CalledFrom, e164: &[u8]) -> Message {
 
 /// The most messages that wait for a stream; `None` if the stream is not one of the realm's.
 pub(in crate::conf) fn capacity(stream: &[u8]) -> Option<usize> {
-    if stream == HANG_UPS { Some(usize::MAX) } else { is_stream(stream).then_some(LONG_CAPACITY) }
+    if stream == HANG_UPS { Some(usize::MAX) } else { is_stream(stream).then_some(CAPACITY) }
 }
 
 /// Name of the stream of commands to a unit.

@@ -9,7 +9,7 @@ use allot_core::conf::messages::{EVENTS, HANG_UPS, INFO, command_stream};
 use allot_core::conf::{Event, Realm};
 use allot_core::shared::codec::Writer;
 use allot_core::shared::machine::{Machine, MachineEvent as _};
-use allot_core::shared::outbox::{FLUSH_AT, Outbox, Sent};
+use allot_core::shared::outbox::{Outbox, SENT_AT_ONCE, Sent};
 use allot_core::shared::payload::{self, Payload};
 use allot_core::shared::refusal::{Code, Refusal};
 
@@ -318,7 +318,7 @@ impl Database {
             key: key.clone(),
             now,
             payload: payload_at(now),
-            to_send: F::SENT_AT_ONCE,
+            to_send: SENT_AT_ONCE,
             messages: Vec::new(),
             changed: false,
             touched: Touched::default(),
@@ -359,9 +359,6 @@ impl<F: Family> Step<'_, F> {
         event.encode(&mut self.payload);
         self.changed = true;
         F::note(&mut self.touched, event);
-        if self.state.outbox().len() >= FLUSH_AT {
-            self.flush();
-        }
     }
 
     fn apply_due(&mut self, limit: usize) {

@@ -1,0 +1,53 @@
+//! Settings of the server with which Allot may lose what it has given out: named in the log when they are found, and counted
+//! as `allot_warnings` in `INFO`.
+
+use std::cell::Cell;
+
+use crate::ffi::Context;
+use crate::ffi::context::Answer;
+
+/// How often the settings are looked at, in milliseconds.
+const EVERY_MS: i64 = 10_000;
+
+/// What is wrong, and what to do.
+const WARNINGS: [&str; 3] = [
+    "maxmemory-policy may evict shows, pools, realms and books with all that was sold: set noeviction or a volatile policy",
+    "neither save nor appendonly is set: a restart loses all that was sold",
+    "appendonly is off: a crash loses what was sold since the last RDB file",
+];
+
+thread_local! {
+    /// When the settings are looked at next.
+    static NEXT: Cell<i64> = const { Cell::new(0) };
+    /// Which warnings hold.
+    static HOLD: Cell<[bool; WARNINGS.len()]> = const { Cell::new([false; WARNINGS.len()]) };
+}
+
+/// How many warnings hold.
+pub(crate) fn count() -> usize {
+    HOLD.get().iter().filter(|holds| **holds).count()
+}
+
+/// Looks at the settings from time to time, and logs what has become wrong.
+pub(crate) fn look(ctx: Context<'_>) {
+    let clock = ctx.clock();
+    if (NEXT.get() - EVERY_MS..NEXT.get()).contains(&clock) {
+        return;
+    }
+    NEXT.set(clock + EVERY_MS);
+    let setting = |name: &str| match ctx.ask(c"CONFIG", &[b"GET", name.as_bytes()]) {
+        Answer::List(pair) => match pair.get(1) {
+            Some(Answer::Text(value)) => value.clone(),
+            _ => Vec::new(),
+        },
+        _ => Vec::new(),
+    };
+    let evicts = setting("maxmemory") != b"0" && setting("maxmemory-policy").starts_with(b"allkeys");
+    let (saves, appends) = (!setting("save").is_empty(), setting("appendonly") == b"yes");
+    let hold = [evicts, !saves && !appends, saves && !appends];
+    for ((warning, holds), held) in WARNINGS.iter().zip(hold).zip(HOLD.replace(hold)) {
+        if holds && !held {
+            ctx.log(c"warning", &format!("allot: {warning}"));
+        }
+    }
+}
