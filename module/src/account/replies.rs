@@ -88,7 +88,7 @@ pub(super) fn reply_module(ctx: Context<'_>, book: &Book, module: &Module, now: 
         ("lend", Field::Number(module.policy.lend)),
         ("cap", Field::Number(module.policy.cap as i64)),
     ];
-    let used = module.usage();
+    let used = book.usage_of_module(module);
     let forecast = book.find_module(&module.name).and_then(|id| book.projected_of(id, now));
     begin(ctx, &fields, 3);
     ctx.reply_string(b"attached");
@@ -228,7 +228,7 @@ pub(super) fn reply_usage(ctx: Context<'_>, name: &[u8], usage: &Usage, more: Op
     let cost = usage.cost.to_string();
     let fields = [
         ("name", Field::Text(name)),
-        ("accounts", Field::Number(usage.accounts as i64)),
+        ("accounts", Field::Number(usage.accounts.into())),
         ("quota", large(usage.quota)),
         ("used", large(usage.used)),
         ("left", large(usage.left)),

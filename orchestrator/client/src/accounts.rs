@@ -123,7 +123,7 @@ impl BookStore {
         self.ask::<Value>(self.begin("ACCOUNT.BOOK").arg("TURNS").arg(turns)).await.map(drop)
     }
 
-    /// The records of all modules.
+    /// The records of all modules. The use of the month also names modules that were deleted.
     pub async fn modules(&self) -> Result<Vec<Record>, Error> {
         let usage = self.usage("module").await?;
         let ask = |line: &Record| {
@@ -133,7 +133,9 @@ impl BookStore {
         };
         let commands = usage.iter().map(ask).collect::<Result<Vec<_>, Error>>()?;
         let records = self.ask_all(commands).await?.into_iter();
-        records.map(|record| Record::read(record?)).collect()
+        let known =
+            records.filter(|record| !matches!(record, Err(error) if error.code() == Some("NOTFOUND")));
+        known.map(|record| Record::read(record?)).collect()
     }
 
     /// All modules.

@@ -32,9 +32,13 @@ impl Book {
         out.field(&self.month);
         out.field(&self.month_starts);
         out.field(&self.arrivals);
+        out.field(&self.ledger);
+        out.field(&self.deleted);
         out.unsigned(self.modules.len() as u64);
         for module in self.modules() {
             out.field(module);
+            out.field(&module.sums.used);
+            out.field(&module.sums.cost);
             out.unsigned(module.instances.len() as u64);
             module.instances().filter_map(|id| self.indexed_instance(id)).for_each(|one| out.field(one));
         }
@@ -94,7 +98,7 @@ impl Book {
         book.month_starts = reader.field()?;
         let most = (MONTHS + 1).min(book.month as usize + 1);
         ensure((1..=most).contains(&book.month_starts.len()), "there are too many months, or none")?;
-        book.arrivals = reader.field()?;
+        (book.arrivals, book.ledger, book.deleted) = (reader.field()?, reader.field()?, reader.field()?);
         for _ in 0..reader.unsigned()? {
             book.decode_module(&mut reader)?;
         }
@@ -122,11 +126,16 @@ impl Book {
         };
         let is_empty = book.instances.iter().any(|(_, instance)| empty(instance));
         ensure(!is_empty, "an instance that is leaving has no accounts")?;
+        book.check_ledger()?;
+        let used = book.departments.keys().map(|department| book.used_by_department(department));
+        let used: Vec<u128> = used.collect();
+        book.departments.values_mut().zip(used).for_each(|(budget, used)| budget.used = used);
         Ok(book)
     }
 
     fn decode_module(&mut self, reader: &mut Reader<'_>) -> Result<(), Damaged> {
         let mut module: Module = reader.field()?;
+        (module.sums.used, module.sums.cost) = (reader.field()?, reader.field()?);
         let last = self.module_names.last_key_value();
         ensure(last.is_none_or(|(last, _)| *last < module.name), "the modules are not in order")?;
         module.department = self.department_name(&module.department);

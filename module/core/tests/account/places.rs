@@ -222,6 +222,6 @@ fn use_of_a_department_includes_the_departments_in_it() {
         rig.ask(ManagerRequest::Add { module: Some(name), tariff: tariff(), accounts }).unwrap();
     }
     let sums = rig.book.usage_by_department(0);
-    let accounts: Vec<(&[u8], usize)> = sums.iter().map(|(name, sum)| (&**name, sum.accounts)).collect();
+    let accounts: Vec<(&[u8], u32)> = sums.iter().map(|(name, sum)| (&**name, sum.accounts)).collect();
     assert_eq!(accounts, [(&b"a"[..], 6), (b"a/b", 3), (b"a/b/c", 1), (b"d", 0)]);
 }

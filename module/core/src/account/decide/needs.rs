@@ -233,7 +233,7 @@ impl Book {
     /// The instructions at the flat price of an instance's accounts, if all accounts of its module were equal.
     pub(in crate::account) fn expected_quota(&self, instance: &Instance) -> u128 {
         let Some(module) = self.indexed_module(instance.module) else { return 0 };
-        let even = module.sums.quota.checked_div(module.sums.accounts as u128).unwrap_or(0);
+        let even = module.sums.quota.checked_div(module.sums.accounts.into()).unwrap_or(0);
         even.saturating_mul(instance.accounts.len() as u128)
     }
 

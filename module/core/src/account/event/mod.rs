@@ -13,7 +13,7 @@ pub use self::counters::Counter;
 pub use self::instances::InstanceEvent;
 use super::messages::STREAM;
 use super::model::place::{Instance, MAX_PLACES, Module, Policy};
-use super::model::record::{Account, AccountState, Epoch, Goal, LAST_MONTH, Name};
+use super::model::record::{Account, AccountState, Epoch, Goal, LAST_MONTH, Name, Tally};
 use super::model::state::{Book, Budget, Settings};
 use super::model::tariff::{MAX_COUNT, Tariff};
 use crate::events;
@@ -253,6 +253,9 @@ impl Book {
                 let id = self
                     .find_module(module)
                     .unwrap_or_else(|| self.enter_module(Module::new(module.clone(), department.clone())));
+                if self.indexed_module(id).is_some_and(|module| module.department != department) {
+                    self.close_line(id);
+                }
                 let Some(module) = self.indexed_module_mut(id) else { return };
                 let renumbers = module.places != *places;
                 (module.department, module.policy) = (department, *policy);
@@ -260,11 +263,11 @@ impl Book {
                 if renumbers {
                     self.number_places(id);
                 }
-                self.recount_budgets();
                 self.look_at(id);
             }
             Event::ModuleRemoved { module } => {
                 if let Some(id) = self.named_module(module) {
+                    self.close_line(id);
                     self.remove_module(id);
                 }
             }
@@ -282,7 +285,8 @@ impl Book {
                 let Some(module) = self.named_module(module) else { return };
                 let tariff = self.shared_tariff(tariff);
                 for name in accounts {
-                    self.enter(Account::new(name.clone(), module, tariff.clone(), self.month, at));
+                    let tally = self.deleted.remove(name).unwrap_or_else(|| Tally::since(self.month));
+                    self.enter(Account::new(name.clone(), module, tariff.clone(), tally, at));
                 }
             }
             Event::Deleted { accounts } => self.each(accounts, |book, id| book.go_on(at, id, Goal::Delete)),

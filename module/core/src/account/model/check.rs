@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::place::{Instance, Module, Presence};
 
-use super::record::{Account, AccountState, Goal, Name, Rank};
+use super::record::{Account, AccountState, Goal, MONTHS, Name, Rank};
 use super::state::Book;
 use super::supply::Supply;
-use super::usage::{PastUsage, Usage};
+use super::usage::Usage;
 use crate::ensure;
 use crate::shared::codec::{Damaged, ensure as agrees};
 use crate::shared::invariant::{Checked, checks_of};
@@ -22,7 +22,6 @@ struct Home {
     barred: usize,
     expected: usize,
     sums: Usage,
-    past: BTreeMap<u32, PastUsage>,
 }
 
 /// The indexes of an instance, computed from its accounts.
@@ -112,10 +111,30 @@ impl Book {
         let given =
             [Some(account.epoch), login, last].into_iter().flatten().all(|one| one <= self.last_epoch);
         agrees(given, "an epoch was not given out")?;
-        agrees(account.month <= self.month, "the month of an account is after that of the book")?;
+        agrees(account.tally.month() <= self.month, "the month of an account is after that of the book")?;
         let lasts = account.history.last().is_some_and(|stay| stay.to.is_none());
         let stays = account.history.last().is_some_and(|stay| stay.epoch == account.epoch);
         agrees(lasts == placed && (!placed || stays), "an account's stay and its instance disagree")
+    }
+
+    /// Checks that the modules have spent this month what the accounts have, with the deleted ones. O(accounts).
+    pub(in crate::account) fn check_ledger(&self) -> Result<(), Damaged> {
+        let tallies = self.accounts.iter().map(|(_, account)| &account.tally).chain(self.deleted.values());
+        let (mut counted, mut spent) = (Usage::default(), Usage::default());
+        for tally in tallies {
+            let month = tally.of(self.month);
+            counted.spend(month.used.into(), month.cost);
+        }
+        self.ledger_of(self.month).for_each(|line| spent.spend(line.usage.used, line.usage.cost));
+        let same = (counted.used, counted.cost) == (spent.used, spent.cost);
+        agrees(same, "the modules have spent something else than the accounts")?;
+        let oldest = self.month.saturating_sub(MONTHS as u32);
+        let kept = self.ledger.keys().all(|key| (oldest..=self.month).contains(&key.month));
+        agrees(kept, "the ledger has a month that is not kept")?;
+        let deleted = self.deleted.iter().all(|(name, tally)| {
+            self.find(name).is_none() && !tally.is_empty() && tally.month() <= self.month
+        });
+        agrees(deleted, "the use of an account is kept that was not deleted, or has none")
     }
 
     fn count_in(
@@ -131,10 +150,7 @@ impl Book {
         }
         let home = homes.entry(account.module).or_default();
         home.accounts.insert(id);
-        home.sums.add(account, self.month);
-        for (month, used) in account.past_use(self.month) {
-            home.past.entry(month).or_default().change(&account.tariff, used, true);
-        }
+        home.sums.hold(account, self.month, true);
         if account.state == AccountState::Free && account.login.is_some() {
             home.barred += 1;
         } else if account.state == AccountState::Free {
@@ -202,8 +218,9 @@ impl Book {
         check(module.free == home.free, "lists other free accounts than it has")?;
         check(module.free_of == home.free_of, "has other holders of its free accounts")?;
         check(module.barred == home.barred, "counts another number of barred accounts")?;
-        check(module.sums == home.sums, "has other use and cost than its accounts")?;
-        check(module.past == home.past, "has another use of past months than its accounts")?;
+        let sums = Usage { used: module.sums.used, cost: module.sums.cost, ..home.sums.clone() };
+        check(module.sums == sums, "has other sums than its accounts")?;
+        check(module.elsewhere == self.used_elsewhere(&module.name), "spent something else elsewhere")?;
         check(module.names.len() == module.instances.len(), "has more names than instances")?;
         let (mut levels, mut givers) = (BTreeSet::new(), BTreeSet::new());
         let (mut taken, mut offsets) = (BTreeSet::new(), 0);
@@ -239,6 +256,7 @@ impl Book {
             let used = self.used_by_department(department);
             check(budget.used == used && budget.cap > 0, "has a budget without limit, or of another use")?;
         }
+        self.check_ledger().or_else(|damaged| checks_of(|| "the ledger".to_owned())(false, damaged.0))?;
         self.outbox.check()?;
         let drains = self.draining.iter().all(|&id| self.instances.get(id).is_some());
         ensure!(drains, "an unknown instance is draining");
@@ -254,9 +272,12 @@ mod tests {
     use super::super::super::request::{InstanceRequest, ManagerRequest, ModuleSettings, Request};
     use super::super::super::{Settings, decide, decide_due};
     use super::super::place::Share;
+    use super::super::record::Tally;
     use super::super::state::Budget;
+    use super::super::sums::LedgerKey;
     use super::super::tariff::{Amount, Step, Tariff};
     use super::*;
+    use crate::shared::Bytes;
 
     const NOW: i64 = 1000;
 
@@ -340,7 +361,7 @@ mod tests {
             "an account is on its way"
         );
         assert!(sound.modules.iter().all(|(_, module)| module.barred > 0), "an account is barred");
-        let damages: [Damage; 36] = [
+        let damages: [Damage; 39] = [
             ("totals", |book| book.totals.swap(0, 1)),
             ("tariffs", |book| book.tariffs.values_mut().for_each(|count| *count += 1)),
             ("logins", |book| book.logins.set(77, 5)),
@@ -369,8 +390,14 @@ mod tests {
             ("barred accounts", |book| module(book).barred += 1),
             ("sum of use", |book| module(book).sums.used += 1),
             ("sum of cost", |book| module(book).sums.cost.0 += 1),
-            ("use of a past month", |book| {
-                module(book).past.insert(0, PastUsage::default());
+            ("sum of quotas", |book| module(book).sums.quota += 1),
+            ("use elsewhere", |book| module(book).elsewhere += 1),
+            ("use of a deleted account", |book| {
+                book.deleted.insert(Bytes::from_slice(b"gone"), Tally::since(0));
+            }),
+            ("a month that is not kept", |book| {
+                let (department, module) = (b"d"[..].into(), b"m"[..].into());
+                book.ledger.insert(LedgerKey { month: 7, department, module }, Usage::default());
             }),
             ("expected accounts", |book| module(book).expected += 1),
             ("free accounts by holder", |book| {

@@ -246,7 +246,8 @@ impl Book {
 
     /// Adds a module without accounts and instances; returns its number.
     pub(in crate::account) fn enter_module(&mut self, module: Module) -> u32 {
-        let name = module.name.clone();
+        let (name, elsewhere) = (module.name.clone(), self.used_elsewhere(&module.name));
+        let module = Module { elsewhere, ..module };
         let id = self.modules.insert(module);
         let is_new = self.module_names.insert(name, id).is_none();
         invariant!(is_new, "a module's name is that of no other");
@@ -312,6 +313,9 @@ impl Book {
         self.look_at(account.module);
         self.forget_tariff(&account.tariff);
         self.forget_if_empty(account.instance);
+        if !account.tally.is_empty() {
+            self.deleted.insert(account.name, account.tally);
+        }
     }
 
     /// Removes a leaving instance that has no accounts, and none in transit to it.

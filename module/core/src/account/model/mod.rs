@@ -6,7 +6,7 @@ pub mod pace;
 pub mod place;
 pub mod record;
 pub mod state;
-mod sums;
+pub mod sums;
 pub mod supply;
 pub mod tariff;
 pub mod usage;

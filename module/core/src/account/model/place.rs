@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::pace::Pace;
 use super::record::{Name, Rank};
 use super::supply::Supply;
-use super::usage::{PastUsage, Usage};
+use super::usage::Usage;
 use crate::shared::Millis;
 use crate::shared::codec::{Damaged, ensure};
 use crate::shared::token::MAX_TTL;
@@ -100,10 +100,11 @@ fields! {
         pub(in crate::account) free: BTreeSet<u32>,
         /// The free accounts that an instance had before, by the name of the last one.
         pub(in crate::account) free_of: BTreeMap<Name, BTreeSet<u32>>,
-        /// Use and cost of the module's accounts in the current month.
+        /// The accounts of the module, and what it has spent in the current month in its present department. What it
+        /// has spent is not computed, but encoded beside the module.
         pub(in crate::account) sums: Usage,
-        /// Use and cost of the module's accounts in past months, by month; without months in which they sent nothing.
-        pub(in crate::account) past: BTreeMap<u32, PastUsage>,
+        /// What the module has spent in the current month before it came to its department, or before it was deleted.
+        pub(in crate::account) elsewhere: u128,
         /// Number of accounts that are free, but still have a login that began before they were frozen.
         pub(in crate::account) barred: usize,
     } checked by Module::is_sound;
@@ -176,9 +177,9 @@ impl Module {
         self.instances.iter().map(|&(_, id)| id)
     }
 
-    /// Use and cost of the module's accounts in the current month.
-    pub fn usage(&self) -> &Usage {
-        &self.sums
+    /// The instructions of the module in the current month.
+    pub(in crate::account) fn used(&self) -> u128 {
+        self.sums.used.saturating_add(self.elsewhere)
     }
 
     /// The number of accounts of the module, and of those that are free.

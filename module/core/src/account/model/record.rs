@@ -123,6 +123,26 @@ fields! {
         totals: Vec<(u64, u64)>,
     } checked by Reports::is_sound;
 
+    /// What an account has sent in a month, and what that cost.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct MonthUse {
+        /// The month.
+        pub month: u32,
+        /// Instructions in the month.
+        pub used: u64,
+        /// Their cost beyond the flat price, each at the tariff of the account when it was counted.
+        pub cost: Amount,
+    }
+
+    /// The use of an account by month.
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    pub struct Tally {
+        /// The last month in which the account was added or used.
+        last: MonthUse,
+        /// Earlier months with use, in ascending order. At most [`MONTHS`].
+        past: Vec<MonthUse>,
+    } checked by Tally::is_sound;
+
     /// An account.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct Account {
@@ -136,12 +156,8 @@ fields! {
         pub since: Millis,
         /// The login, if there is one.
         pub login: Option<Box<Login>>,
-        /// The month of `used`.
-        pub month: u32,
-        /// Instructions in `month`.
-        pub used: u64,
-        /// Earlier months with the instructions of each, in ascending order. At most [`MONTHS`].
-        pub past: Vec<(u32, u64)>,
+        /// The use by month.
+        pub tally: Tally,
         /// The use that was counted from reports of instances; `None` if none was reported.
         pub reports: Option<Box<Reports>>,
         /// The day of the last moves by rebalancing, and their number.
@@ -197,13 +213,59 @@ impl Reports {
     }
 }
 
+impl Tally {
+    fn is_sound(&self) -> Result<(), Damaged> {
+        let rises = self.past.is_sorted_by(|past, next| past.month < next.month);
+        let before = self.past.last().is_none_or(|past| past.month < self.last.month);
+        let fits = rises && before && self.past.len() <= MONTHS;
+        ensure(fits, "the months of an account are not in order, or too many")
+    }
+
+    /// No use, of an account that is added in this month.
+    pub(in crate::account) fn since(month: u32) -> Self {
+        Self { last: MonthUse { month, ..MonthUse::default() }, past: Vec::new() }
+    }
+
+    /// What was sent in a month.
+    pub fn of(&self, month: u32) -> MonthUse {
+        if month == self.last.month {
+            return self.last;
+        }
+        let past = self.past.iter().find(|past| past.month == month);
+        past.copied().unwrap_or(MonthUse { month, ..MonthUse::default() })
+    }
+
+    /// The last month of the tally.
+    pub(in crate::account) fn month(&self) -> u32 {
+        self.last.month
+    }
+
+    /// Whether nothing was sent in any month.
+    pub(in crate::account) fn is_empty(&self) -> bool {
+        self.last.used == 0 && self.past.is_empty()
+    }
+
+    /// Begins a month that is not before the last one.
+    fn begin(&mut self, month: u32) {
+        if month == self.last.month {
+            return;
+        }
+        if self.last.used > 0 {
+            self.past.push(self.last);
+        }
+        self.last = MonthUse { month, ..MonthUse::default() };
+        let oldest = month.saturating_sub(MONTHS as u32);
+        self.past.retain(|past| past.month >= oldest);
+    }
+
+    pub(in crate::account) fn allocated(&self) -> usize {
+        self.past.capacity() * size_of::<MonthUse>()
+    }
+}
+
 impl Account {
     /// Checks the fields that agree with each other in every state. `Book::check_account` checks the others.
     fn is_sound(&self) -> Result<(), Damaged> {
-        let rises = self.past.is_sorted_by(|(month, _), (next, _)| month < next);
-        let before = self.past.last().is_none_or(|&(month, _)| month < self.month);
-        let fits = rises && before && self.past.len() <= MONTHS;
-        ensure(fits, "the months of an account are not in order, or too many")?;
         let rises = self.history.is_sorted_by(|stay, next| stay.epoch < next.epoch);
         ensure(rises && self.history.len() <= MAX_HISTORY, "a history is not in order, or too long")?;
         let mut earlier = self.history.iter().rev().skip(1);
@@ -215,30 +277,27 @@ impl Account {
         name: Bytes,
         module: u32,
         tariff: Arc<Tariff>,
-        month: u32,
+        tally: Tally,
         at: Millis,
     ) -> Self {
-        Self { name, module, tariff, instance: NONE, since: at, month, ..Self::default() }
+        Self { name, module, tariff, instance: NONE, since: at, tally, ..Self::default() }
     }
 
     /// Instructions in a month.
     pub fn used_in(&self, month: u32) -> u64 {
-        if month == self.month {
-            return self.used;
-        }
-        self.past.iter().find(|&&(past, _)| past == month).map_or(0, |&(_, used)| used)
-    }
-
-    /// The months before `current` that are kept, with the instructions of each.
-    pub(in crate::account) fn past_use(&self, current: u32) -> impl Iterator<Item = (u32, u64)> {
-        let oldest = current.saturating_sub(MONTHS as u32);
-        let all = self.past.iter().copied().chain([(self.month, self.used)]);
-        all.filter(move |&(month, used)| (oldest..current).contains(&month) && used > 0)
+        self.tally.of(month).used
     }
 
     /// Cost of a month beyond the flat price.
     pub fn cost_in(&self, month: u32) -> Amount {
-        self.tariff.cost(self.used_in(month))
+        self.tally.of(month).cost
+    }
+
+    /// Cost of a month after further instructions at the present tariff.
+    pub(in crate::account) fn cost_with(&self, month: u32, count: u64) -> Amount {
+        let before = self.tally.of(month);
+        let more = self.tariff.cost(before.used.saturating_add(count)).0 - self.tariff.cost(before.used).0;
+        Amount(before.cost.0.wrapping_add(more))
     }
 
     /// Instructions left at the flat price.
@@ -267,17 +326,13 @@ impl Account {
         if self.moved.0 == day { self.moved.1 } else { 0 }
     }
 
-    /// Counts instructions of a month, which is not before the last counted month.
-    pub(in crate::account) fn count(&mut self, month: u32, count: u64) {
-        if month != self.month {
-            if self.used > 0 {
-                self.past.push((self.month, self.used));
-            }
-            (self.month, self.used) = (month, 0);
-            let oldest = month.saturating_sub(MONTHS as u32);
-            self.past.retain(|&(past, _)| past >= oldest);
-        }
-        self.used = self.used.saturating_add(count);
+    /// Counts instructions of a month, which is not before the last counted month. Returns their cost.
+    pub(in crate::account) fn count(&mut self, month: u32, count: u64) -> Amount {
+        let (before, cost) = (self.cost_in(month), self.cost_with(month, count));
+        self.tally.begin(month);
+        let last = &mut self.tally.last;
+        (last.used, last.cost) = (last.used.saturating_add(count), cost);
+        Amount(cost.0.wrapping_sub(before.0))
     }
 
     /// The instructions that were counted from reports of an assignment; `None` if the assignment is older than those
@@ -327,7 +382,7 @@ impl Account {
         let spilled = |bytes: &Bytes| if bytes.spilled() { bytes.capacity() } else { 0 };
         spilled(&self.name)
             + self.login.as_ref().map_or(0, |login| size_of::<Login>() + spilled(&login.terminal))
-            + self.past.capacity() * size_of::<(u32, u64)>()
+            + self.tally.allocated()
             + self.history.capacity() * size_of::<Stay>()
             + self.reports.as_ref().map_or(0, |reports| reports.allocated())
     }

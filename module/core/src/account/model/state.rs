@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use super::pace::HOUR;
 use super::place::{Instance, Module};
-use super::record::{Account, Epoch, LAST_MONTH, Name};
+use super::record::{Account, Epoch, LAST_MONTH, Name, Tally};
+use super::sums::{LedgerKey, LedgerLine};
 use super::tariff::{Amount, MAX_COUNT, Tariff};
+use super::usage::Usage;
 use crate::fields;
 use crate::shared::codec::{Damaged, ensure};
 use crate::shared::counter::Counter;
@@ -81,7 +83,10 @@ impl Settings {
         let rises = self.turns.is_sorted_by(|turn, next| turn < next);
         let within = self.turns.last().is_none_or(|&turn| turn <= MAX_TIME);
         ensure(rises && within && self.turns.len() <= MAX_TURNS, "the ends of months are out of range")?;
-        let fits = self.dwell <= MAX_TTL && self.max_moves <= MAX_DAILY_MOVES && self.lend_level <= MAX_LEVEL;
+        let fits = self.dwell <= MAX_TTL
+            && self.max_moves <= MAX_DAILY_MOVES
+            && self.margin.is_price()
+            && self.lend_level <= MAX_LEVEL;
         ensure(fits, "a setting is out of range")
     }
 }
@@ -129,6 +134,11 @@ pub struct Book {
     pub(in crate::account) totals: [usize; 4],
     /// Budgets of departments, by name.
     pub(in crate::account) departments: BTreeMap<Name, Budget>,
+    /// What was spent by month, department and module: all lines of past months, and the lines of the current month to
+    /// which nothing is added any more, because the module is in another department now, or was deleted.
+    pub(in crate::account) ledger: BTreeMap<LedgerKey, Usage>,
+    /// The use of accounts that were deleted this month. An account that is added again has this use.
+    pub(in crate::account) deleted: BTreeMap<Bytes, Tally>,
     /// Messages for the event stream.
     pub(in crate::account) outbox: Outbox,
 }
@@ -236,8 +246,8 @@ impl Book {
 
     /// The instructions of a department and of all departments in it this month. O(modules).
     pub fn used_by_department(&self, department: &[u8]) -> u128 {
-        let within = |module: &&Module| levels_of(&module.department).any(|level| *level == *department);
-        self.modules().filter(within).map(|module| module.sums.used).sum()
+        let within = |line: &LedgerLine<'_>| levels_of(line.department).any(|level| *level == *department);
+        self.ledger_of(self.month).filter(within).map(|line| line.usage.used).sum()
     }
 
     /// The messages that wait for the event stream.
@@ -346,6 +356,12 @@ impl Book {
             + self.instances.allocated()
             + self.instances.iter().map(|(_, instance)| instance.supply.allocated()).sum::<usize>()
             + self.modules.allocated()
+            + self.ledger.len() * (size_of::<(LedgerKey, Usage)>() + 8)
+            + self
+                .deleted
+                .iter()
+                .map(|(name, tally)| size_of::<Tally>() + name.len() + tally.allocated())
+                .sum::<usize>()
             + self.outbox.allocated()
     }
 
