@@ -46,6 +46,7 @@ pub(super) fn reply_book(ctx: Context<'_>, book: &Book, now: i64) {
         ("margin", Field::Text(margin.as_bytes())),
         ("lendlevel", Field::Number(settings.lend_level.into())),
         ("events", Field::Number(settings.events.into())),
+        ("calendar", Field::Number(settings.calendar.into())),
     ];
     begin(ctx, &fields, 1);
     ctx.reply_string(b"turns");
@@ -159,6 +160,8 @@ pub(super) fn reply_account(ctx: Context<'_>, book: &Book, one: &Account, now: i
         ("step", Field::Number(one.tariff.step(used) as i64)),
         ("cost", Field::Text(paid.as_bytes())),
         ("tiers", Field::Text(tiers.as_bytes())),
+        ("cap", Field::Number(one.cap as i64)),
+        ("frozen_until", Field::number(one.frozen_until)),
     ];
     begin(ctx, &fields, 2);
     reply_projected(ctx, book.projected_for(one, now), used.into(), cost);

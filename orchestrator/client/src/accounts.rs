@@ -118,9 +118,11 @@ impl BookStore {
         self.ask::<Value>(self.begin("ACCOUNT.TERM").arg(term).arg(leader)).await.map(drop)
     }
 
-    /// Sets the instants at which the next months begin.
-    pub async fn set_turns(&self, turns: &[i64]) -> Result<(), Error> {
-        self.ask::<Value>(self.begin("ACCOUNT.BOOK").arg("TURNS").arg(turns)).await.map(drop)
+    /// Sets the instants at which the next calendar months begin, as the leader of a term. Refused with `BADSTATE` if
+    /// an operator has set other ends of months.
+    pub async fn set_calendar_turns(&self, term: u64, turns: &[i64]) -> Result<(), Error> {
+        let mut command = self.begin("ACCOUNT.BOOK");
+        self.ask::<Value>(command.arg("TERM").arg(term).arg("TURNS").arg(turns)).await.map(drop)
     }
 
     /// The records of all modules. The use of the month also names modules that were deleted.

@@ -2,6 +2,7 @@
 
 use super::model::record::{Account, Login};
 use super::model::state::Book;
+use super::model::tariff::MAX_COUNT;
 use crate::shared::outbox::Message;
 use crate::shared::text::written;
 
@@ -62,6 +63,7 @@ impl Book {
         }
         let Some(account) = self.indexed(id) else { return };
         let (used, cost, module) = (account.used_in(self.month), account.cost_in(self.month), account.module);
+        let limit = account.limit(self.settings.limit());
         let before = used.saturating_sub(count);
         let step = account.tariff.step(used);
         if step > account.tariff.step(before) {
@@ -71,7 +73,9 @@ impl Book {
             });
         }
         let name = self.indexed(id).map(|account| account.name.to_vec()).unwrap_or_default();
-        self.tell_of_budget("account", &name, self.settings.cap, used.into(), count);
+        // A limit that is not set is not reached.
+        let cap = if limit == MAX_COUNT { 0 } else { limit };
+        self.tell_of_budget("account", &name, cap, used.into(), count);
         let Some(module) = self.indexed_module(module) else { return };
         let (name, department) = (module.name.clone(), module.department.clone());
         let (cap, used) = (module.policy.cap, module.used());

@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 use super::model::place::{Instance, Module};
 use super::model::record::{Account, AccountState, Name, Rank};
 use super::model::state::{Book, levels_of};
-pub use super::model::sums::LedgerLine;
 use super::model::tariff::Amount;
-pub use super::model::usage::Usage;
+pub use super::model::usage::{LedgerLine, Usage};
 use crate::shared::Millis;
 
 /// The most accounts that one list examines.
@@ -183,7 +182,8 @@ impl Book {
         let last = month.checked_sub(1).and_then(|last| self.month_start(last));
         let more = account.forecast(now, (month, self.month_span(now)), last)?;
         let used = account.used_in(month);
-        let rooms = account.tariff.rooms(used, self.settings.limit().min(used.saturating_add(more)));
+        let rooms =
+            account.tariff.rooms(used, account.limit(self.settings.limit()).min(used.saturating_add(more)));
         let cost = rooms.map(|(price, room)| i128::from(room).saturating_mul(price.0)).sum();
         Some(Forecast { more, cost: Amount(cost) })
     }

@@ -110,8 +110,9 @@ impl Book {
             let account = book.decode_account(&mut reader, &tariffs)?;
             ensure(last.is_none_or(|last| last < account.name), "the accounts are not in order")?;
             last = Some(account.name.clone());
-            let until = account.login.as_ref().map(|login| login.until);
+            let (until, thaws) = (account.login.as_ref().map(|login| login.until), account.frozen_until);
             let id = book.enter(account);
+            thaws.into_iter().for_each(|until| book.thaws.set(id, until));
             until.into_iter().for_each(|until| book.logins.set(id, until));
         }
         let capacity = |stream: &[u8]| (stream == STREAM.as_bytes()).then_some(LONG_CAPACITY);

@@ -164,7 +164,7 @@ fn stream_tells_what_happens_to_accounts() {
     let epoch = rig.login(&account, "m", HOUR);
     rig.ask(ManagerRequest::Move { module: b"n", accounts: vec![account.as_bytes()] }).unwrap();
     rig.logout(&account, epoch);
-    rig.ask(ManagerRequest::Freeze { account: account.as_bytes(), on: true }).unwrap();
+    rig.ask(ManagerRequest::Freeze { account: account.as_bytes(), on: true, until: None }).unwrap();
     rig.settle();
     let told = messages(&rig, &["event", "account", "module", "instance", "terminal", "to_module"]);
     assert_eq!(

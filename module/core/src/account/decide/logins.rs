@@ -133,7 +133,7 @@ pub(super) fn decide_use(book: &Book, now: Millis, account: &Account, epoch: Epo
         live(now, account, epoch)?;
     }
     let (count, before) = (count.unsigned_abs(), account.used_in(book.month));
-    let cap = book.settings.limit();
+    let cap = account.limit(book.settings.limit());
     if before.saturating_add(count) > cap {
         let name = quoted(&account.name);
         let text = format!("account {name} has used {before} this month, and the cap is {cap}");
@@ -148,6 +148,10 @@ pub(super) fn decide_report(book: &Book, account: &Account, epoch: Epoch, total:
     let name = quoted(&account.name);
     if total > MAX_COUNT {
         return refuse(Code::Err, format!("the total must be at most {MAX_COUNT}, not {total}"));
+    }
+    if !account.was_assigned_by(epoch) {
+        let text = format!("account {name} was never assigned by {epoch}, or by 32 later epochs since");
+        return refuse(Code::Stale, text);
     }
     let Some(counted) = account.reported(epoch) else {
         let text = format!("assignment {epoch} of account {name} is older than those whose use is kept");

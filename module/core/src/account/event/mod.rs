@@ -121,6 +121,13 @@ events! {
             /// Their names.
             accounts: Vec<Bytes>,
         } = 14, notice c"allot.account.repriced";
+        /// Accounts get a cap of their own.
+        Limited {
+            /// The most instructions of each account in a month; 0 for none but that of the book.
+            cap: u64,
+            /// Their names.
+            accounts: Vec<Bytes>,
+        } = 18, notice c"allot.account.limited";
         /// Accounts are taken from instances without a place, or were returned. An account without a login is free at
         /// once.
         Withdrawn {
@@ -201,6 +208,10 @@ impl Book {
                 ensure(new, "an account is added twice")
             }
             Event::Deleted { accounts } | Event::Repriced { accounts, .. } => {
+                self.all_are(accounts, |_| true)
+            }
+            Event::Limited { cap, accounts } => {
+                ensure(*cap <= MAX_COUNT, "a cap is out of range")?;
                 self.all_are(accounts, |_| true)
             }
             Event::Rehomed { module, accounts } => {
@@ -298,6 +309,9 @@ impl Book {
             Event::Repriced { tariff, accounts } => {
                 let tariff = self.shared_tariff(tariff);
                 self.each(accounts, |book, id| book.set_tariff(id, tariff.clone()));
+            }
+            Event::Limited { cap, accounts } => {
+                self.each(accounts, |book, id| book.change(id, |account| account.cap = *cap));
             }
             Event::Withdrawn { accounts } => {
                 self.each(accounts, |book, id| book.go_on(at, id, Goal::Reassign));

@@ -20,6 +20,7 @@ struct Home {
     free: BTreeSet<u32>,
     free_of: BTreeMap<Name, BTreeSet<u32>>,
     barred: usize,
+    returning: usize,
     expected: usize,
     sums: Usage,
 }
@@ -65,14 +66,16 @@ impl Book {
     }
 
     fn check_accounts(&self) -> Checked {
-        let (mut totals, mut tariffs, mut logins) = ([0; 4], BTreeMap::new(), 0);
+        let (mut totals, mut tariffs, mut logins, mut thaws) = ([0; 4], BTreeMap::new(), 0, 0);
         for (id, account) in self.accounts.iter() {
             let check = checks_of(|| format!("account {}", account.name.escape_ascii()));
             self.check_account(account).or_else(|damaged| check(false, damaged.0))?;
             check(self.find(&account.name) == Some(id), "is not found by its name")?;
             let until = account.login.as_ref().map(|login| login.until);
             check(self.logins.get(id) == until, "has a login with another deadline")?;
+            check(self.thaws.get(id) == account.frozen_until, "thaws at another time")?;
             logins += usize::from(until.is_some());
+            thaws += usize::from(account.frozen_until.is_some());
             *tariffs.entry(account.tariff.clone()).or_insert(0) += 1;
             if let Some(total) = totals.get_mut(account.state as usize) {
                 *total += 1;
@@ -81,6 +84,7 @@ impl Book {
         ensure!(self.totals == totals, "there are {totals:?} accounts by state, not {:?}", self.totals);
         ensure!(self.tariffs == tariffs, "the tariffs differ from those of the accounts");
         ensure!(self.logins.len() == logins, "a deadline belongs to no login");
+        ensure!(self.thaws.len() == thaws, "an account thaws that is not frozen");
         Ok(())
     }
 
@@ -151,6 +155,7 @@ impl Book {
         let home = homes.entry(account.module).or_default();
         home.accounts.insert(id);
         home.sums.hold(account, self.month, true);
+        home.returning += usize::from(account.goal == Some(Goal::Reassign));
         if account.state == AccountState::Free && account.login.is_some() {
             home.barred += 1;
         } else if account.state == AccountState::Free {
@@ -218,6 +223,7 @@ impl Book {
         check(module.free == home.free, "lists other free accounts than it has")?;
         check(module.free_of == home.free_of, "has other holders of its free accounts")?;
         check(module.barred == home.barred, "counts another number of barred accounts")?;
+        check(module.returning == home.returning, "counts another number of returning accounts")?;
         let sums = Usage { used: module.sums.used, cost: module.sums.cost, ..home.sums.clone() };
         check(module.sums == sums, "has other sums than its accounts")?;
         check(module.elsewhere == self.used_elsewhere(&module.name), "spent something else elsewhere")?;
@@ -274,8 +280,8 @@ mod tests {
     use super::super::place::Share;
     use super::super::record::Tally;
     use super::super::state::Budget;
-    use super::super::sums::LedgerKey;
     use super::super::tariff::{Amount, Step, Tariff};
+    use super::super::usage::LedgerKey;
     use super::*;
     use crate::shared::Bytes;
 
@@ -333,8 +339,8 @@ mod tests {
         let epoch = login(working[0]).unwrap();
         ask(&mut book, InstanceRequest::Use { account: working[0], epoch, count: 12 });
         ask(&mut book, InstanceRequest::Logout { account: working[0], epoch, back: false, term: None });
-        ask(&mut book, ManagerRequest::Freeze { account: working[1], on: true });
-        ask(&mut book, ManagerRequest::Freeze { account: working[1], on: false });
+        ask(&mut book, ManagerRequest::Freeze { account: working[1], on: true, until: None });
+        ask(&mut book, ManagerRequest::Freeze { account: working[1], on: false, until: None });
         book
     }
 
@@ -361,13 +367,14 @@ mod tests {
             "an account is on its way"
         );
         assert!(sound.modules.iter().all(|(_, module)| module.barred > 0), "an account is barred");
-        let damages: [Damage; 39] = [
+        let damages: [Damage; 41] = [
             ("totals", |book| book.totals.swap(0, 1)),
             ("tariffs", |book| book.tariffs.values_mut().for_each(|count| *count += 1)),
             ("logins", |book| book.logins.set(77, 5)),
             ("end of a login", |book| {
                 account(book, AccountState::Revoking).login.as_mut().unwrap().until = 5;
             }),
+            ("ends of freezes", |book| book.thaws.set(77, 5)),
             ("places kept", |book| book.away.set(77, 5)),
             ("draining", |book| {
                 let _ = book.draining.insert(0);
@@ -388,6 +395,7 @@ mod tests {
             ("accounts of a module", |book| module(book).accounts.clear()),
             ("free accounts", |book| module(book).free.extend([77])),
             ("barred accounts", |book| module(book).barred += 1),
+            ("returning accounts", |book| module(book).returning += 1),
             ("sum of use", |book| module(book).sums.used += 1),
             ("sum of cost", |book| module(book).sums.cost.0 += 1),
             ("sum of quotas", |book| module(book).sums.quota += 1),

@@ -6,7 +6,7 @@ pub mod pace;
 pub mod place;
 pub mod record;
 pub mod state;
-pub mod sums;
+mod sums;
 pub mod supply;
 pub mod tariff;
 pub mod usage;

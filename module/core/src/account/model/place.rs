@@ -107,6 +107,8 @@ fields! {
         pub(in crate::account) elsewhere: u128,
         /// Number of accounts that are free, but still have a login that began before they were frozen.
         pub(in crate::account) barred: usize,
+        /// Number of accounts that become free when the login ends that they have at an instance without a place.
+        pub(in crate::account) returning: usize,
     } checked by Module::is_sound;
 }
 
@@ -146,6 +148,12 @@ impl Module {
         // The first places get one account more if the shares do not come out even.
         let more = u32::try_from(shared % places).unwrap_or(0);
         levels.range((even, 0, 0)..(even, more, 0)).next().copied()
+    }
+
+    /// Whether an instance gives accounts to one that has less than its share. With shares by place, the share of an
+    /// instance that arrives is free, or becomes free when logins of the instance before it end.
+    pub(in crate::account) fn evens_out(&self) -> bool {
+        self.policy.share == Share::Present || self.returning == 0
     }
 
     /// Notes that a free account was last with this instance, or that it is not free any more.

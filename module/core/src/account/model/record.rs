@@ -154,6 +154,10 @@ fields! {
         pub epoch: Epoch,
         /// When the account came to its instance, or became free.
         pub since: Millis,
+        /// While frozen: when the account can be used again by itself.
+        pub frozen_until: Option<Millis>,
+        /// The most instructions in a month; 0 for no limit but that of the book.
+        pub cap: u64,
         /// The login, if there is one.
         pub login: Option<Box<Login>>,
         /// The use by month.
@@ -175,6 +179,11 @@ fields! {
         /// While revoking: the goal of the account.
         pub goal: Option<Goal>,
     } checked by Account::is_sound;
+}
+
+/// The most instructions in a month of an account with a cap, if the book allows so many to each account.
+pub(in crate::account) fn limited(cap: u64, of_book: u64) -> u64 {
+    if cap == 0 { of_book } else { of_book.min(cap) }
 }
 
 impl Reports {
@@ -266,6 +275,11 @@ impl Tally {
 impl Account {
     /// Checks the fields that agree with each other in every state. `Book::check_account` checks the others.
     fn is_sound(&self) -> Result<(), Damaged> {
+        let thaws = self.frozen_until.is_none() || self.state == AccountState::Frozen;
+        ensure(
+            thaws && self.cap <= MAX_COUNT,
+            "an account thaws that is not frozen, or has too large a cap",
+        )?;
         let rises = self.history.is_sorted_by(|stay, next| stay.epoch < next.epoch);
         ensure(rises && self.history.len() <= MAX_HISTORY, "a history is not in order, or too long")?;
         let mut earlier = self.history.iter().rev().skip(1);
@@ -305,9 +319,15 @@ impl Account {
         self.tariff.left(self.used_in(month))
     }
 
-    /// The place of the account in the order in which accounts are picked.
-    pub fn rank(&self, month: u32, limit: u64) -> Rank {
-        let used = self.used_in(month);
+    /// The most instructions in a month, if the book allows so many to each account.
+    pub(in crate::account) fn limit(&self, of_book: u64) -> u64 {
+        limited(self.cap, of_book)
+    }
+
+    /// The place of the account in the order in which accounts are picked, if the book allows so many instructions in a
+    /// month to each account.
+    pub fn rank(&self, month: u32, of_book: u64) -> Rank {
+        let (used, limit) = (self.used_in(month), self.limit(of_book));
         if used >= limit {
             return Rank::CLOSED;
         }
@@ -339,6 +359,11 @@ impl Account {
     /// whose reports are kept.
     pub fn reported(&self, epoch: Epoch) -> Option<u64> {
         self.reports.as_ref().map_or(Some(0), |reports| reports.counted(epoch))
+    }
+
+    /// Whether the account was assigned by this epoch, as far as its history says.
+    pub(in crate::account) fn was_assigned_by(&self, epoch: Epoch) -> bool {
+        self.history.binary_search_by_key(&epoch, |stay| stay.epoch).is_ok()
     }
 
     /// Ends the current stay, and begins a new one.

@@ -6,9 +6,8 @@ use std::sync::Arc;
 use super::pace::HOUR;
 use super::place::{Instance, Module};
 use super::record::{Account, Epoch, LAST_MONTH, Name, Tally};
-use super::sums::{LedgerKey, LedgerLine};
 use super::tariff::{Amount, MAX_COUNT, Tariff};
-use super::usage::Usage;
+use super::usage::{LedgerKey, LedgerLine, Usage};
 use crate::fields;
 use crate::shared::codec::{Damaged, ensure};
 use crate::shared::counter::Counter;
@@ -45,6 +44,8 @@ fields! {
         pub lend_level: u32,
         /// About how many entries the event stream keeps; 0 for no event stream.
         pub events: u32,
+        /// Whether leaders set `turns` to the beginnings of calendar months; false if an operator has set `turns`.
+        pub calendar: bool,
         /// The next times at which the month turns, in ascending order.
         pub turns: Vec<Millis>,
     } checked by Settings::is_sound;
@@ -69,7 +70,8 @@ impl Budget {
 impl Default for Settings {
     fn default() -> Self {
         let (margin, turns) = (Amount::default(), Vec::new());
-        Self { cap: 0, dwell: 30 * 60_000, max_moves: 2, margin, lend_level: 0, events: 0, turns }
+        let (dwell, calendar) = (30 * 60_000, true);
+        Self { cap: 0, dwell, max_moves: 2, margin, lend_level: 0, events: 0, calendar, turns }
     }
 }
 
@@ -124,6 +126,8 @@ pub struct Book {
     pub(in crate::account) tariffs: BTreeMap<Arc<Tariff>, usize>,
     /// Deadlines of logins.
     pub(in crate::account) logins: Deadlines,
+    /// When frozen accounts can be used again.
+    pub(in crate::account) thaws: Deadlines,
     /// Deadlines of the kept places of instances that are away.
     pub(in crate::account) away: Deadlines,
     /// Instances without a place that still have accounts.
@@ -220,8 +224,8 @@ impl Book {
         if !self.is_even() {
             return Some(self.applied);
         }
-        let times = [self.settings.turns.first().copied(), self.logins.earliest(), self.away.earliest()];
-        times.into_iter().flatten().min()
+        let deadlines = [&self.logins, &self.thaws, &self.away].map(Deadlines::earliest);
+        self.settings.turns.first().copied().into_iter().chain(deadlines.into_iter().flatten()).min()
     }
 
     /// Whether no account must be assigned or moved.
@@ -353,6 +357,7 @@ impl Book {
             + bytes.checked_div(count).map_or(0, |each| each * self.accounts.len())
             + self.names.allocated()
             + self.logins.allocated()
+            + self.thaws.allocated()
             + self.instances.allocated()
             + self.instances.iter().map(|(_, instance)| instance.supply.allocated()).sum::<usize>()
             + self.modules.allocated()

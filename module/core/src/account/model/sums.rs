@@ -8,35 +8,10 @@ use std::sync::Arc;
 use super::record::{Account, MONTHS, Name};
 use super::state::{Book, levels_of};
 use super::tariff::Tariff;
-use super::usage::{Usage, step};
-use crate::fields;
+use super::usage::{LedgerKey, LedgerLine, Usage, step};
 use crate::invariant;
 use crate::shared::Millis;
 use crate::shared::invariant::Expected;
-
-fields! {
-    /// What a line of the ledger is about.
-    #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-    pub(in crate::account) struct LedgerKey {
-        /// The month.
-        pub(in crate::account) month: u32,
-        /// The department to which the module belonged.
-        pub(in crate::account) department: Name,
-        /// The module.
-        pub(in crate::account) module: Name,
-    }
-}
-
-/// A line of the ledger: what a module spent in a month, as long as it belonged to a department.
-#[derive(Clone, Copy, Debug)]
-pub struct LedgerLine<'a> {
-    /// The department.
-    pub department: &'a [u8],
-    /// The module.
-    pub module: &'a [u8],
-    /// What was spent, and which accounts the module had at the end of the month.
-    pub usage: &'a Usage,
-}
 
 impl Book {
     /// The lines of a month. Several lines of a module have different departments, and a department and a module may be

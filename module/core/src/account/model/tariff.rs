@@ -147,13 +147,13 @@ impl Tariff {
     }
 
     /// The prices of the instructions after so many, up to `limit` instructions in the month, and how many of them have
-    /// each price. A tariff without steps has no price beyond the flat price. O(steps).
+    /// each price. With a tariff without steps, no instruction costs anything. O(steps).
     pub fn rooms(&self, used: u64, limit: u64) -> impl Iterator<Item = (Amount, u64)> {
         let last = self.steps.len().saturating_sub(1);
         let end = move |place: usize, upto: u64| if place == last { limit } else { upto.min(limit) };
         let steps = self.steps.iter().enumerate();
         let steps = steps.map(move |(place, step)| (step.price, end(place, step.upto)));
-        let flat = (Amount(0), self.quota.min(limit));
+        let flat = (Amount(0), if self.steps.is_empty() { limit } else { self.quota.min(limit) });
         std::iter::once(flat).chain(steps).scan(used, |from, (price, upto)| {
             let room = upto.saturating_sub(*from);
             *from = upto.max(*from);
@@ -229,6 +229,8 @@ mod tests {
         }
         let rooms: Vec<u64> = tariff.rooms(110, 130).map(|(_, room)| room).collect();
         assert_eq!(rooms, [0, 10, 10, 0]);
+        let free = Tariff { quota: 5, steps: vec![] };
+        assert_eq!(free.rooms(7, 130).collect::<Vec<_>>(), [(Amount(0), 123)]);
     }
 
     #[test]

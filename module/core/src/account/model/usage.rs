@@ -1,6 +1,6 @@
 //! Sums of use and cost.
 
-use super::record::Account;
+use super::record::{Account, Name};
 use super::tariff::Amount;
 use crate::fields;
 use crate::shared::invariant::Expected;
@@ -73,4 +73,28 @@ impl Usage {
 /// A sum minus one of its terms.
 fn less(sum: u128, number: u128) -> u128 {
     sum.checked_sub(number).expected("a sum is that of its numbers").unwrap_or(0)
+}
+
+fields! {
+    /// What a line of the ledger is about.
+    #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub(in crate::account) struct LedgerKey {
+        /// The month.
+        pub(in crate::account) month: u32,
+        /// The department to which the module belonged.
+        pub(in crate::account) department: Name,
+        /// The module.
+        pub(in crate::account) module: Name,
+    }
+}
+
+/// A line of the ledger: what a module spent in a month, as long as it belonged to a department.
+#[derive(Clone, Copy, Debug)]
+pub struct LedgerLine<'a> {
+    /// The department.
+    pub department: &'a [u8],
+    /// The module.
+    pub module: &'a [u8],
+    /// What was spent, and which accounts the module had at the end of the month.
+    pub usage: &'a Usage,
 }
