@@ -104,8 +104,8 @@ fn cost_of_the_past_is_that_of_the_prices_of_its_time() {
     assert_eq!([spent(&rig, 0, "m"), spent(&rig, 0, "d")], [line(180, "20"), line(180, "20")]);
     assert_eq!(work(&mut rig, 0, 120), "OK");
     let steps = vec![Step { upto: 1000, price: Amount::parse_price(b"2").unwrap() }];
-    let accounts = vec![name(0)];
-    let accounts: Vec<&[u8]> = accounts.iter().map(String::as_bytes).collect();
+    let account = name(0);
+    let accounts = vec![account.as_bytes()];
     rig.ask(ManagerRequest::Reprice { tariff: Tariff { quota: 50, steps }, accounts }).unwrap();
     rig.check();
     assert_eq!([spent(&rig, 0, "m"), spent(&rig, 1, "m")], [line(180, "20"), line(120, "2")]);
