@@ -173,7 +173,7 @@ class Instance(threading.Thread):
         self.heard = -1e9
         self.muted = self.hung = self.ending = False
         self.returning, self.unusable = {}, {}  # account -> the assignment that is meant, once it is seen
-        self.used = {}  # account -> its assignment, and the instructions since then
+        self.used = {}  # account -> assignment -> the instructions since then
         self.using = self.sent = 0  # instructions to send with each account, and sent with all
         self.lazy = False
         self.old = {}  # released entries that a lazy instance leaves in its report
@@ -336,16 +336,16 @@ class Instance(threading.Thread):
         return assignments.get(account) == epoch
 
     def use(self, words, ours):
-        """Sends instructions; all of them since the assignment of each account that it sees."""
+        """Sends instructions. Returns how many it has sent since the last assignments of each account that it sees."""
         shown = {word["account"]: word["epoch"] for word in words.values()}
-        self.used = {account: one for account, one in self.used.items() if shown.get(account) == one[0]}
+        self.used = {account: totals for account, totals in self.used.items() if account in shown}
         if self.using:
             for account in ours.intersection(self.held):
-                epoch, total = self.used.get(account, (shown[account], 0))
-                self.used[account] = (epoch, total + self.using)
+                totals = self.used.setdefault(account, {})
+                totals[shown[account]] = totals.get(shown[account], 0) + self.using
                 self.sent += self.using
             self.using = 0
-        return {account: total for account, (_, total) in self.used.items()}
+        return {account: dict(sorted(totals.items())[-4:]) for account, totals in self.used.items()}
 
     def answer(self, client, alloc, words, said):
         """Uses what is ours, gives back what is asked for, and says so."""

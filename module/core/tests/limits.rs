@@ -351,7 +351,7 @@ fn numbers_of_a_book_hold_at_their_limits() {
             attach(b"c"),
             add(4, 5),
             module(b"o", 3),
-            ManagerRequest::Freeze { account: name(1), on: true },
+            ManagerRequest::Freeze { account: name(1), on: true, until: None },
             ManagerRequest::Move { module: b"n", accounts: vec![name(2)] },
             ManagerRequest::Detach { module: b"m", instance: b"a", grace: 0 },
             ManagerRequest::Rebalance { dry_run: false, max_moves: 10 },

@@ -13,16 +13,23 @@ use crate::engine::step::{self, answer};
 use crate::engine::word::{integer, natural};
 use crate::engine::{Call, Done};
 
-/// `ACCOUNT.BOOK key [CAP n] [DWELL ms] [MAXMOVES n] [MARGIN cost] [LENDLEVEL n] [EVENTS n] [TURNS ms ms ...]`
+/// `ACCOUNT.BOOK key [CAP n] [DWELL ms] [MAXMOVES n] [MARGIN cost] [LENDLEVEL n] [EVENTS n] [MONTHS] [TERM t]
+/// [TURNS ms ms ...]`
 pub(super) fn book(
     call: &Call<'_>,
-    [_, cap, dwell, max_moves, margin, lend_level, events, turns]: &[Argument<'_>; 8],
+    [_, cap, dwell, max_moves, margin, lend_level, events, months, term, turns]: &[Argument<'_>; 10],
 ) -> Done {
+    let term = term.optional_natural();
+    let turns: Option<Vec<i64>> =
+        turns.optional_words().map(|turns| turns.iter().filter_map(|turn| integer(turn)).collect());
+    let (turns, calendar_turns) = if term.is_some() { (None, turns) } else { (turns, None) };
     let changes = Changes {
         cap: cap.optional_integer(),
         dwell: dwell.optional_integer(),
         max_moves: max_moves.optional_integer(),
-        turns: turns.optional_words().map(|turns| turns.iter().filter_map(|turn| integer(turn)).collect()),
+        turns,
+        calendar_turns,
+        months: months.is_given(),
         margin: margin.optional_text().map(|text| amount("MARGIN", text)).transpose()?,
         lend_level: lend_level.optional_integer(),
         events: events.optional_integer(),
@@ -31,12 +38,12 @@ pub(super) fn book(
     if changes.events.is_some_and(|events| events > 0) {
         check_stream(call.ctx, name, "EVENTS")?;
     }
-    if step::exists::<Book>(call.ctx, name)? {
-        return answer::<Book>(call, &ManagerRequest::Configure(changes).into());
+    if term.is_some() || step::exists::<Book>(call.ctx, name)? {
+        return answer::<Book>(call, &ManagerRequest::Configure(changes).in_term(term));
     }
     let settings = Settings::default().with(&changes, call.ctx.clock())?;
     step::create::<Book>(call.ctx, name, &Event::Opened(settings))?;
-    answer::<Book>(call, &ManagerRequest::Configure(changes).into())
+    answer::<Book>(call, &ManagerRequest::Configure(changes).in_term(term))
 }
 
 /// An amount of money that an option names.
@@ -124,8 +131,14 @@ pub(super) fn move_to(call: &Call<'_>, [_, module, accounts, term]: &[Argument<'
     answer::<Book>(call, &ManagerRequest::Move { module, accounts }.in_term(term.optional_natural()))
 }
 
-/// `ACCOUNT.FREEZE key account [OFF] [TERM t]`
-pub(super) fn freeze(call: &Call<'_>, [_, account, off, term]: &[Argument<'_>; 4]) -> Done {
-    let (account, on) = (account.text(), !off.is_given());
-    answer::<Book>(call, &ManagerRequest::Freeze { account, on }.in_term(term.optional_natural()))
+/// `ACCOUNT.FREEZE key account [OFF] [UNTIL ms] [TERM t]`
+pub(super) fn freeze(call: &Call<'_>, [_, account, off, until, term]: &[Argument<'_>; 5]) -> Done {
+    let (account, on, until) = (account.text(), !off.is_given(), until.optional_integer());
+    answer::<Book>(call, &ManagerRequest::Freeze { account, on, until }.in_term(term.optional_natural()))
+}
+
+/// `ACCOUNT.LIMIT key CAP n ACCOUNTS n account ... [TERM t]`
+pub(super) fn limit(call: &Call<'_>, [_, cap, accounts, term]: &[Argument<'_>; 4]) -> Done {
+    let request = ManagerRequest::Limit { cap: cap.integer(), accounts: accounts.words().to_vec() };
+    answer::<Book>(call, &request.in_term(term.optional_natural()))
 }

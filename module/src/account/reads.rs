@@ -149,7 +149,7 @@ fn reply_usages(call: &Call<'_>, book: &Book, (by, month, now): (By, u32, i64), 
         By::Module => {
             let sums = book.usage_by_module(month);
             begin(0, sums.len());
-            for (module, (_, usage)) in &sums {
+            for (module, usage) in &sums {
                 reply_usage(call.ctx, module, usage, projected(module));
             }
         }

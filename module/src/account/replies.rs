@@ -46,6 +46,7 @@ pub(super) fn reply_book(ctx: Context<'_>, book: &Book, now: i64) {
         ("margin", Field::Text(margin.as_bytes())),
         ("lendlevel", Field::Number(settings.lend_level.into())),
         ("events", Field::Number(settings.events.into())),
+        ("calendar", Field::Number(settings.calendar.into())),
     ];
     begin(ctx, &fields, 1);
     ctx.reply_string(b"turns");
@@ -88,7 +89,7 @@ pub(super) fn reply_module(ctx: Context<'_>, book: &Book, module: &Module, now: 
         ("lend", Field::Number(module.policy.lend)),
         ("cap", Field::Number(module.policy.cap as i64)),
     ];
-    let used = module.usage();
+    let used = book.usage_of_module(module);
     let forecast = book.find_module(&module.name).and_then(|id| book.projected_of(id, now));
     begin(ctx, &fields, 3);
     ctx.reply_string(b"attached");
@@ -159,6 +160,8 @@ pub(super) fn reply_account(ctx: Context<'_>, book: &Book, one: &Account, now: i
         ("step", Field::Number(one.tariff.step(used) as i64)),
         ("cost", Field::Text(paid.as_bytes())),
         ("tiers", Field::Text(tiers.as_bytes())),
+        ("cap", Field::Number(one.cap as i64)),
+        ("frozen_until", Field::number(one.frozen_until)),
     ];
     begin(ctx, &fields, 2);
     reply_projected(ctx, book.projected_for(one, now), used.into(), cost);
@@ -228,7 +231,7 @@ pub(super) fn reply_usage(ctx: Context<'_>, name: &[u8], usage: &Usage, more: Op
     let cost = usage.cost.to_string();
     let fields = [
         ("name", Field::Text(name)),
-        ("accounts", Field::Number(usage.accounts as i64)),
+        ("accounts", Field::Number(usage.accounts.into())),
         ("quota", large(usage.quota)),
         ("used", large(usage.used)),
         ("left", large(usage.left)),

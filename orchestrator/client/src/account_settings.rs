@@ -111,6 +111,36 @@ impl BookStore {
         Record::read(self.ask(&command).await?)
     }
 
+    /// Gives the ends of months back to leaders, which set them to the beginnings of calendar months.
+    ///
+    /// # Errors
+    /// Any [`Error`] of a request.
+    pub async fn set_calendar_months(&self) -> Result<Record, Error> {
+        Record::read(self.ask(self.begin("ACCOUNT.BOOK").arg("MONTHS")).await?)
+    }
+
+    /// Records that the platform froze an account, which can be used again at `until` (milliseconds since 1970), or
+    /// after another request. Returns the record of the account.
+    ///
+    /// # Errors
+    /// Any [`Error`] of a request.
+    pub async fn freeze(&self, account: impl ToRedisArgs, until: Option<i64>) -> Result<Record, Error> {
+        let mut command = self.begin("ACCOUNT.FREEZE");
+        command.arg(account);
+        option(&mut command, "UNTIL", until);
+        Record::read(self.ask(&command).await?)
+    }
+
+    /// Limits the instructions of each of these accounts in a month; 0 for no limit but that of the book. Returns how
+    /// many accounts had another limit.
+    ///
+    /// # Errors
+    /// Any [`Error`] of a request.
+    pub async fn cap_accounts(&self, cap: u64, accounts: &[impl ToRedisArgs + Sync]) -> Result<u64, Error> {
+        let mut command = self.begin("ACCOUNT.LIMIT");
+        self.ask(command.arg("CAP").arg(cap).arg("ACCOUNTS").arg(accounts.len()).arg(accounts)).await
+    }
+
     /// Gives accounts a tariff: a quota, and steps, each the number of instructions at which it ends and its price.
     /// Returns how many accounts had another tariff.
     ///

@@ -118,12 +118,14 @@ impl BookStore {
         self.ask::<Value>(self.begin("ACCOUNT.TERM").arg(term).arg(leader)).await.map(drop)
     }
 
-    /// Sets the instants at which the next months begin.
-    pub async fn set_turns(&self, turns: &[i64]) -> Result<(), Error> {
-        self.ask::<Value>(self.begin("ACCOUNT.BOOK").arg("TURNS").arg(turns)).await.map(drop)
+    /// Sets the instants at which the next calendar months begin, as the leader of a term. Refused with `BADSTATE` if
+    /// an operator has set other ends of months.
+    pub async fn set_calendar_turns(&self, term: u64, turns: &[i64]) -> Result<(), Error> {
+        let mut command = self.begin("ACCOUNT.BOOK");
+        self.ask::<Value>(command.arg("TERM").arg(term).arg("TURNS").arg(turns)).await.map(drop)
     }
 
-    /// The records of all modules.
+    /// The records of all modules. The use of the month also names modules that were deleted.
     pub async fn modules(&self) -> Result<Vec<Record>, Error> {
         let usage = self.usage("module").await?;
         let ask = |line: &Record| {
@@ -133,7 +135,9 @@ impl BookStore {
         };
         let commands = usage.iter().map(ask).collect::<Result<Vec<_>, Error>>()?;
         let records = self.ask_all(commands).await?.into_iter();
-        records.map(|record| Record::read(record?)).collect()
+        let known =
+            records.filter(|record| !matches!(record, Err(error) if error.code() == Some("NOTFOUND")));
+        known.map(|record| Record::read(record?)).collect()
     }
 
     /// All modules.

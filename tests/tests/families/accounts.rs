@@ -42,6 +42,7 @@ impl Family for Accounts {
         }
         let epoch = send_ok(client, "ACCOUNT.LOGIN @ p1 a t TTL 3600000", key).field("epoch").int();
         send_ok(client, &format!("ACCOUNT.USE @ p1 {epoch} COUNT 120"), key);
+        let assignment = send_ok(client, "ACCOUNT.INFO @ ACCOUNT p1", key).field("epoch").int();
         Lines {
             reads: lines(&[
                 "ACCOUNT.INFO @",
@@ -62,6 +63,7 @@ impl Family for Accounts {
                 "ACCOUNT.DEL @ 1 p0",
                 "ACCOUNT.MOVE @ m 1 p0",
                 "ACCOUNT.FREEZE @ p0",
+                "ACCOUNT.LIMIT @ CAP 5 ACCOUNTS 1 p0",
                 "ACCOUNT.LOGIN @ p2 a t TTL 1000",
                 &format!("ACCOUNT.RENEW @ p1 {epoch} TTL 1000"),
                 &format!("ACCOUNT.LOGOUT @ p1 {epoch}"),
@@ -96,6 +98,7 @@ impl Family for Accounts {
                 "ACCOUNT.REBALANCE @ DRYRUN",
                 "ACCOUNT.ATTACH @ m c TERM 9",
                 "ACCOUNT.FREEZE @ p1 OFF",
+                "ACCOUNT.LIMIT @ CAP 0 ACCOUNTS 1 p1",
                 "ACCOUNT.INFO @",
                 "ACCOUNT.LIST @",
                 "ACCOUNT.USAGE @ BY account",
@@ -104,11 +107,15 @@ impl Family for Accounts {
                 "ACCOUNT.ATTACH @ m b",
                 &format!("ACCOUNT.RENEW @ p1 {epoch} TTL 3700000"),
                 &format!("ACCOUNT.USE @ p1 {epoch} COUNT 7"),
-                &format!("ACCOUNT.REPORT @ p1 {epoch} 9"),
+                &format!("ACCOUNT.REPORT @ p1 {assignment} 9"),
                 &format!("ACCOUNT.RAISE @ {epoch} ACCOUNT p1"),
                 &format!("ACCOUNT.LOGOUT @ p1 {epoch}"),
                 "ACCOUNT.FREEZE @ p2",
                 "ACCOUNT.FREEZE @ p2 OFF",
+                "ACCOUNT.FREEZE @ p2 UNTIL 4102444800000",
+                "ACCOUNT.LIMIT @ CAP 500 ACCOUNTS 1 p1",
+                "ACCOUNT.BOOK @ TURNS 4102444800000",
+                "ACCOUNT.BOOK @ MONTHS",
                 "ACCOUNT.MODULE @ n DEPARTMENT d INSTANCES 1 SHARE PRESENT",
                 "ACCOUNT.ADD @ n QUOTA 1 ACCOUNTS 1 x",
                 "ACCOUNT.TARIFF @ QUOTA 7 ACCOUNTS 1 x",
@@ -235,6 +242,7 @@ const GARBAGE: Garbage<'static> = Garbage {
         "ACCOUNT.DEL",
         "ACCOUNT.MOVE",
         "ACCOUNT.FREEZE",
+        "ACCOUNT.LIMIT",
         "ACCOUNT.ATTACH",
         "ACCOUNT.DETACH",
         "ACCOUNT.LOGIN",
@@ -265,6 +273,8 @@ const GARBAGE: Garbage<'static> = Garbage {
         "ACCOUNT.MOVE k n 2 p1 p2",
         "ACCOUNT.FREEZE k p2",
         "ACCOUNT.FREEZE k p2 OFF",
+        "ACCOUNT.FREEZE k p2 UNTIL 4000000000000",
+        "ACCOUNT.LIMIT k CAP 90 ACCOUNTS 2 p1 p2",
         "ACCOUNT.ATTACH k m a",
         "ACCOUNT.ATTACH k n b",
         "ACCOUNT.DETACH k m a GRACE 5",

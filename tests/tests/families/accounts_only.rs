@@ -51,11 +51,12 @@ fn book_at_its_last_arrival(client: &mut RawClient) -> Vec<u8> {
     let dump = Dump::of(client, "book");
     let book = allot_core::account::Book::decode(&dump.value).expect("a book");
     assert_eq!(book.encode(), dump.value);
-    // Arrivals are the number before that of the modules: both of one byte, and the module's name follows.
+    // After the arrivals come the numbers of lines of the ledger, of deleted accounts and of modules, each of one byte,
+    // and then the module's name.
     let name = dump.value.windows(2).position(|pair| pair == [1, b'm']).expect("the module's name");
-    let mut writer = Writer { bytes: dump.value[..name - 2].to_vec() };
+    let mut writer = Writer { bytes: dump.value[..name - 4].to_vec() };
     writer.unsigned(LAST_COUNT);
-    writer.bytes.extend_from_slice(&dump.value[name - 1..]);
+    writer.bytes.extend_from_slice(&dump.value[name - 3..]);
     client.words("DEL book");
     dump.with(&writer.bytes)
 }

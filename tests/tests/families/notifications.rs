@@ -103,6 +103,7 @@ fn every_account_event_is_a_keyspace_notification_and_counted() {
         ("FREEZE q", vec!["frozen"]),
         ("FREEZE q OFF", vec!["thawed", "assigned"]),
         ("TARIFF QUOTA 3 ACCOUNTS 1 q", vec!["repriced"]),
+        ("LIMIT CAP 9 ACCOUNTS 1 q", vec!["limited"]),
         ("DEL 1 q", vec!["deleted"]),
         ("DEPARTMENT d CAP 500", vec!["department-capped"]),
         ("BOOK MARGIN 1", vec!["book-configured"]),

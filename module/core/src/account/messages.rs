@@ -2,6 +2,7 @@
 
 use super::model::record::{Account, Login};
 use super::model::state::Book;
+use super::model::tariff::MAX_COUNT;
 use crate::shared::outbox::Message;
 use crate::shared::text::written;
 
@@ -61,20 +62,23 @@ impl Book {
             return;
         }
         let Some(account) = self.indexed(id) else { return };
-        let (used, module) = (account.used_in(self.month), account.module);
+        let (used, cost, module) = (account.used_in(self.month), account.cost_in(self.month), account.module);
+        let limit = account.limit(self.settings.limit());
         let before = used.saturating_sub(count);
         let step = account.tariff.step(used);
         if step > account.tariff.step(before) {
-            self.tell_of("step", id, |message, account| {
-                let cost = written(account.tariff.cost(used));
+            self.tell_of("step", id, |message, _| {
+                let cost = written(cost);
                 message.with_number("step", step).with_number("used", used).with("cost", &cost)
             });
         }
         let name = self.indexed(id).map(|account| account.name.to_vec()).unwrap_or_default();
-        self.tell_of_budget("account", &name, self.settings.cap, used.into(), count);
+        // A limit that is not set is not reached.
+        let cap = if limit == MAX_COUNT { 0 } else { limit };
+        self.tell_of_budget("account", &name, cap, used.into(), count);
         let Some(module) = self.indexed_module(module) else { return };
         let (name, department) = (module.name.clone(), module.department.clone());
-        let (cap, used) = (module.policy.cap, module.sums.used);
+        let (cap, used) = (module.policy.cap, module.used());
         self.tell_of_budget("module", &name, cap, used, count);
         for level in super::model::state::levels_of(&department) {
             if let Some(budget) = self.departments.get(level).copied() {

@@ -6,8 +6,7 @@ use super::model::place::{Instance, Module};
 use super::model::record::{Account, AccountState, Name, Rank};
 use super::model::state::{Book, levels_of};
 use super::model::tariff::Amount;
-use super::model::usage::PastUsage;
-pub use super::model::usage::Usage;
+pub use super::model::usage::{LedgerLine, Usage};
 use crate::shared::Millis;
 
 /// The most accounts that one list examines.
@@ -44,9 +43,11 @@ impl Forecast {
 }
 
 impl Used {
-    pub(super) fn of(account: &Account, used: u64) -> Self {
-        let tariff = &account.tariff;
-        Self { used, left: tariff.left(used), step: tariff.step(used), cost: tariff.cost(used) }
+    /// After further instructions of an account.
+    pub(super) fn with(account: &Account, month: u32, count: u64) -> Self {
+        let (tariff, used) = (&account.tariff, account.used_in(month).saturating_add(count));
+        let cost = account.cost_with(month, count);
+        Self { used, left: tariff.left(used), step: tariff.step(used), cost }
     }
 }
 
@@ -108,38 +109,32 @@ impl Book {
         (found, 0)
     }
 
-    /// Use and cost by module in a month that is kept, with the module's department. O(modules).
-    pub fn usage_by_module(&self, month: u32) -> BTreeMap<Name, (Name, Usage)> {
-        let none = PastUsage::default();
-        let usage = |module: &Module| {
-            if month == self.month {
-                return module.sums.clone();
-            }
-            module.past.get(&month).unwrap_or(&none).with(&module.sums)
-        };
-        self.modules()
-            .map(|module| (module.name.clone(), (module.department.clone(), usage(module))))
-            .collect()
+    /// What each module has spent in a month that is kept, and which accounts it has, or had at the end of the month. A
+    /// module that was deleted since is among them. O(lines of the ledger in the month).
+    pub fn usage_by_module(&self, month: u32) -> BTreeMap<Name, Usage> {
+        sums(self.ledger_of(month).map(|line| (line.module, line.usage)))
     }
 
-    /// Use and cost by department in a month. A department has the sums of the departments that it contains. The complexity is that of `usage_by_module`.
+    /// As `usage_by_module`, by department. A department has the sums of the departments that it contains.
     pub fn usage_by_department(&self, month: u32) -> BTreeMap<Name, Usage> {
-        let mut sums: BTreeMap<Name, Usage> = BTreeMap::new();
-        for (department, usage) in self.usage_by_module(month).into_values() {
-            for level in levels_of(&department) {
-                match sums.get_mut(level) {
-                    Some(sum) => sum.sum(&usage),
-                    None => drop(sums.insert(Name::from(level), usage.clone())),
-                }
-            }
-        }
-        sums
+        let lines = self.ledger_of(month);
+        sums(lines.flat_map(|line| levels_of(line.department).map(move |level| (level, line.usage))))
+    }
+
+    /// What a module has spent in the current month, in all departments to which it belonged, and its accounts.
+    /// O(lines of the ledger in the month).
+    pub fn usage_of_module(&self, module: &Module) -> Usage {
+        let mut usage = module.sums.clone();
+        let closed = self.closed_lines(self.month).filter(|(key, _)| key.module == module.name);
+        closed.for_each(|(_, line)| usage.sum(line));
+        usage
     }
 
     /// Use and cost of one account in a month.
     pub fn usage_of(&self, account: &Account, month: u32) -> Usage {
         let mut usage = Usage::default();
-        usage.add(account, month);
+        usage.hold(account, month, true);
+        usage.spend(account.used_in(month).into(), account.cost_in(month));
         usage
     }
 
@@ -187,8 +182,21 @@ impl Book {
         let last = month.checked_sub(1).and_then(|last| self.month_start(last));
         let more = account.forecast(now, (month, self.month_span(now)), last)?;
         let used = account.used_in(month);
-        let rooms = account.tariff.rooms(used, self.settings.limit().min(used.saturating_add(more)));
+        let rooms =
+            account.tariff.rooms(used, account.limit(self.settings.limit()).min(used.saturating_add(more)));
         let cost = rooms.map(|(price, room)| i128::from(room).saturating_mul(price.0)).sum();
         Some(Forecast { more, cost: Amount(cost) })
     }
+}
+
+/// Sums of use by name.
+fn sums<'a>(lines: impl Iterator<Item = (&'a [u8], &'a Usage)>) -> BTreeMap<Name, Usage> {
+    let mut sums: BTreeMap<Name, Usage> = BTreeMap::new();
+    for (name, usage) in lines {
+        match sums.get_mut(name) {
+            Some(sum) => sum.sum(usage),
+            None => drop(sums.insert(Name::from(name), usage.clone())),
+        }
+    }
+    sums
 }

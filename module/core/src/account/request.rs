@@ -77,6 +77,15 @@ pub enum ManagerRequest<'a> {
         account: &'a [u8],
         /// Whether the account is frozen or thawed.
         on: bool,
+        /// When the account can be used again by itself; `None` until a request says so.
+        until: Option<Millis>,
+    },
+    /// `ACCOUNT.LIMIT`.
+    Limit {
+        /// The most instructions of each account in a month; 0 for no limit but that of the book.
+        cap: i64,
+        /// Their names.
+        accounts: Vec<&'a [u8]>,
     },
     /// `ACCOUNT.ATTACH`.
     Attach {
@@ -200,7 +209,12 @@ pub struct Changes {
     pub cap: Option<i64>,
     pub dwell: Option<Millis>,
     pub max_moves: Option<i64>,
+    /// Ends of months that an operator sets.
     pub turns: Option<Vec<Millis>>,
+    /// Ends of calendar months that a leader sets; refused if an operator has set others.
+    pub calendar_turns: Option<Vec<Millis>>,
+    /// Whether leaders shall set the ends of months again.
+    pub months: bool,
     pub margin: Option<Amount>,
     pub lend_level: Option<i64>,
     pub events: Option<i64>,

@@ -32,9 +32,13 @@ impl Book {
         out.field(&self.month);
         out.field(&self.month_starts);
         out.field(&self.arrivals);
+        out.field(&self.ledger);
+        out.field(&self.deleted);
         out.unsigned(self.modules.len() as u64);
         for module in self.modules() {
             out.field(module);
+            out.field(&module.sums.used);
+            out.field(&module.sums.cost);
             out.unsigned(module.instances.len() as u64);
             module.instances().filter_map(|id| self.indexed_instance(id)).for_each(|one| out.field(one));
         }
@@ -94,7 +98,7 @@ impl Book {
         book.month_starts = reader.field()?;
         let most = (MONTHS + 1).min(book.month as usize + 1);
         ensure((1..=most).contains(&book.month_starts.len()), "there are too many months, or none")?;
-        book.arrivals = reader.field()?;
+        (book.arrivals, book.ledger, book.deleted) = (reader.field()?, reader.field()?, reader.field()?);
         for _ in 0..reader.unsigned()? {
             book.decode_module(&mut reader)?;
         }
@@ -106,8 +110,9 @@ impl Book {
             let account = book.decode_account(&mut reader, &tariffs)?;
             ensure(last.is_none_or(|last| last < account.name), "the accounts are not in order")?;
             last = Some(account.name.clone());
-            let until = account.login.as_ref().map(|login| login.until);
+            let (until, thaws) = (account.login.as_ref().map(|login| login.until), account.frozen_until);
             let id = book.enter(account);
+            thaws.into_iter().for_each(|until| book.thaws.set(id, until));
             until.into_iter().for_each(|until| book.logins.set(id, until));
         }
         let capacity = |stream: &[u8]| (stream == STREAM.as_bytes()).then_some(CAPACITY);
@@ -122,11 +127,16 @@ impl Book {
         };
         let is_empty = book.instances.iter().any(|(_, instance)| empty(instance));
         ensure(!is_empty, "an instance that is leaving has no accounts")?;
+        book.check_ledger()?;
+        let used = book.departments.keys().map(|department| book.used_by_department(department));
+        let used: Vec<u128> = used.collect();
+        book.departments.values_mut().zip(used).for_each(|(budget, used)| budget.used = used);
         Ok(book)
     }
 
     fn decode_module(&mut self, reader: &mut Reader<'_>) -> Result<(), Damaged> {
         let mut module: Module = reader.field()?;
+        (module.sums.used, module.sums.cost) = (reader.field()?, reader.field()?);
         let last = self.module_names.last_key_value();
         ensure(last.is_none_or(|(last, _)| *last < module.name), "the modules are not in order")?;
         module.department = self.department_name(&module.department);

@@ -73,6 +73,19 @@ impl Field for u64 {
     }
 }
 
+/// A sum: its lower 64 bits, and its upper 64 bits.
+impl Field for u128 {
+    fn encode(&self, out: &mut Writer) {
+        out.unsigned(*self as u64);
+        out.unsigned((*self >> 64) as u64);
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
+        let (lower, upper) = (reader.unsigned()?, reader.unsigned()?);
+        Ok((Self::from(upper) << 64) | Self::from(lower))
+    }
+}
+
 /// A signed number of 32 bits.
 impl Field for i32 {
     fn encode(&self, out: &mut Writer) {

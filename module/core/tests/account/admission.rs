@@ -57,7 +57,7 @@ fn no_event_names_an_account_twice_or_none() {
 fn frozen_account_is_neither_assigned_nor_withdrawn() {
     let mut rig = rig();
     let number = held_by(&rig, "a");
-    rig.ask(ManagerRequest::Freeze { account: name(number).as_bytes(), on: true }).unwrap();
+    rig.ask(ManagerRequest::Freeze { account: name(number).as_bytes(), on: true, until: None }).unwrap();
     let (module, instance, accounts) = (module("m"), module("a"), names(&[number]));
     refuses(&rig, &InstanceEvent::Assigned { accounts: accounts.clone() }.of(module, instance));
     refuses(&rig, &Event::Withdrawn { accounts });
@@ -85,7 +85,7 @@ fn account_that_is_being_deleted_is_neither_frozen_nor_rehomed() {
     let number = held_by(&rig, "a");
     rig.login(&name(number), "a", HOUR);
     rig.ask(ManagerRequest::Del { accounts: vec![name(number).as_bytes()] }).unwrap();
-    refuses(&rig, &of(number, AccountEvent::Frozen));
+    refuses(&rig, &of(number, AccountEvent::Frozen { until: None }));
     refuses(&rig, &Event::Rehomed { module: module("n"), accounts: names(&[number]) });
     refuses(&rig, &of(number, AccountEvent::Renewed { until: HOUR }));
 }

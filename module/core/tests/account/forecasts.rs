@@ -90,6 +90,26 @@ fn module_forecast_costs_the_cheapest_instructions_of_each_instance() {
 }
 
 #[test]
+fn forecast_uses_accounts_without_steps_as_pick_does() {
+    let mut rig = Rig::new(Settings { turns: vec![100 * HOUR], ..Settings::default() });
+    rig.module("m", 1, 0);
+    rig.attach("m", "a");
+    let dear = Tariff { quota: 0, steps: vec![Step { upto: 1000, price: amount("1") }] };
+    for (account, tariff) in [(&b"free"[..], Tariff { quota: 10, steps: vec![] }), (b"dear", dear)] {
+        rig.ask(ManagerRequest::Add { module: Some(b"m"), tariff, accounts: vec![account] }).unwrap();
+    }
+    rig.settle();
+    for _ in 0..8 {
+        let picked = rig.picked("m", "a")[0].clone();
+        work(&mut rig, &picked, 10);
+    }
+    rig.pass(HOUR);
+    assert_eq!(rig.account("free").used_in(0), 80);
+    assert_eq!(of_module(&rig).map(|forecast| forecast.cost), Some(amount("0")));
+    rig.check();
+}
+
+#[test]
 fn new_instance_without_accounts_is_expected_to_send_nothing() {
     let mut rig = book(&["a", "b"]);
     ten_hours(&mut rig);
@@ -118,12 +138,12 @@ fn forecast_follows_accounts_that_move_and_begins_again_with_the_month() {
     assert_eq!(of_module(&rig), Some(forecast(3600, "1300")));
     // Its five accounts that are used most are frozen: 500 at the flat price, 250 at 0.1, 2,850 at 0.5.
     for account in &accounts {
-        rig.ask(ManagerRequest::Freeze { account: account.as_bytes(), on: true }).unwrap();
+        rig.ask(ManagerRequest::Freeze { account: account.as_bytes(), on: true, until: None }).unwrap();
     }
     rig.check();
     assert_eq!(of_module(&rig), Some(forecast(3600, "1450")));
     for account in &accounts {
-        rig.ask(ManagerRequest::Freeze { account: account.as_bytes(), on: false }).unwrap();
+        rig.ask(ManagerRequest::Freeze { account: account.as_bytes(), on: false, until: None }).unwrap();
     }
     rig.settle();
     accounts.iter().for_each(|account| work(&mut rig, account, 100));

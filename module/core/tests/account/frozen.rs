@@ -13,7 +13,7 @@ fn a_frozen_account_is_replaced_from_the_reserve_at_once() {
     let mut rig = with_reserve();
     let account = (0..13).map(name).find(|account| rig.holder(account) == "a").unwrap();
     let epoch = rig.login(&account, "a", MINUTE);
-    let freeze = |on| ManagerRequest::Freeze { account: account.as_bytes(), on };
+    let freeze = |on| ManagerRequest::Freeze { account: account.as_bytes(), on, until: None };
     rig.ask(freeze(true)).unwrap();
     assert_eq!((rig.standing(&account), rig.shares("m")), (AccountState::Frozen, vec![5, 5]));
     assert_eq!(rig.code(usage(&account, epoch, 1)), "BADSTATE");
@@ -29,9 +29,46 @@ fn a_frozen_account_is_replaced_from_the_reserve_at_once() {
 }
 
 #[test]
+fn account_frozen_until_a_time_comes_back_by_itself() {
+    let mut rig = with_reserve();
+    let [first, second] = ["a", "b"].map(|instance| of(&rig, instance));
+    let until = |rig: &mut Rig, account: &str, until, on| {
+        let code = rig.code(ManagerRequest::Freeze { account: account.as_bytes(), on, until });
+        rig.check();
+        code
+    };
+    let (now, later) = (rig.now, rig.now + HOUR);
+    assert_eq!(until(&mut rig, &first, Some(now), true), "ERR", "the time has passed");
+    assert_eq!(until(&mut rig, &first, Some(later), false), "ERR");
+    assert_eq!(until(&mut rig, &first, Some(later), true), "OK");
+    assert_eq!(until(&mut rig, &second, None, true), "OK");
+    assert_eq!(until(&mut rig, &second, Some(later), true), "OK", "the end is known now");
+    assert_eq!(until(&mut rig, &first, Some(later + 1), true), "OK");
+    rig.pass(HOUR - 1);
+    assert_eq!([&first, &second].map(|one| rig.standing(one)), [AccountState::Frozen; 2]);
+    rig.pass(1);
+    assert_eq!([&first, &second].map(|one| rig.standing(one)), [AccountState::Frozen, AccountState::Free]);
+    rig.pass(1);
+    assert_eq!((rig.standing(&first), rig.account(&first).frozen_until), (AccountState::Free, None));
+    rig.check();
+    // Another freeze, and its end by hand or by a deletion.
+    for ends in [true, false] {
+        assert_eq!(until(&mut rig, &first, Some(later + 2 * HOUR), true), "OK");
+        if ends {
+            assert_eq!(until(&mut rig, &first, None, false), "OK");
+        } else {
+            rig.ask(ManagerRequest::Del { accounts: vec![first.as_bytes()] }).unwrap();
+        }
+        rig.check();
+    }
+    rig.pass(3 * HOUR);
+    rig.check();
+}
+
+#[test]
 fn login_on_a_frozen_account_stays_known_until_it_ends() {
     let frozen = |rig: &mut Rig, account: &str, on| {
-        rig.ask(ManagerRequest::Freeze { account: account.as_bytes(), on }).unwrap();
+        rig.ask(ManagerRequest::Freeze { account: account.as_bytes(), on, until: None }).unwrap();
         rig.settle();
         rig.check();
     };
@@ -72,15 +109,15 @@ fn an_account_frozen_in_use_is_moved_and_deleted_with_its_login_known() {
     let [moved, gone] = [0, 1].map(name);
     for account in [&moved, &gone] {
         rig.login(account, "a", HOUR);
-        rig.ask(ManagerRequest::Freeze { account: account.as_bytes(), on: true }).unwrap();
+        rig.ask(ManagerRequest::Freeze { account: account.as_bytes(), on: true, until: None }).unwrap();
     }
     let accounts = vec![moved.as_bytes()];
     assert_eq!(rig.ask(ManagerRequest::Move { module: b"n", accounts }), Ok(Reply::Integer(1)));
     let accounts = vec![gone.as_bytes()];
     assert_eq!(rig.ask(ManagerRequest::Del { accounts }), Ok(Reply::Integer(1)));
     assert_eq!([&moved, &gone].map(|one| rig.standing(one)), [AccountState::Frozen, AccountState::Revoking]);
-    rig.ask(ManagerRequest::Freeze { account: moved.as_bytes(), on: false }).unwrap();
-    rig.ask(ManagerRequest::Freeze { account: gone.as_bytes(), on: true }).unwrap();
+    rig.ask(ManagerRequest::Freeze { account: moved.as_bytes(), on: false, until: None }).unwrap();
+    rig.ask(ManagerRequest::Freeze { account: gone.as_bytes(), on: true, until: None }).unwrap();
     rig.pass(HOUR - 1);
     rig.check();
     let accounts = vec![gone.as_bytes()];
@@ -92,7 +129,7 @@ fn an_account_frozen_in_use_is_moved_and_deleted_with_its_login_known() {
     // By the word of the instance that had it.
     let assignment = rig.account(&moved).epoch;
     rig.login(&moved, "x", HOUR);
-    rig.ask(ManagerRequest::Freeze { account: moved.as_bytes(), on: true }).unwrap();
+    rig.ask(ManagerRequest::Freeze { account: moved.as_bytes(), on: true, until: None }).unwrap();
     assert_eq!(rig.logout(&moved, assignment), Reply::Integer(1));
     assert_eq!(rig.book.live_logins(), 0);
     rig.check();
@@ -115,7 +152,7 @@ fn of(rig: &Rig, instance: &str) -> String {
 }
 
 fn freeze(rig: &mut Rig, account: &str) {
-    rig.ask(ManagerRequest::Freeze { account: account.as_bytes(), on: true }).unwrap();
+    rig.ask(ManagerRequest::Freeze { account: account.as_bytes(), on: true, until: None }).unwrap();
     rig.settle();
     rig.check();
 }

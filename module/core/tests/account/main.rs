@@ -13,6 +13,7 @@ mod forecasts;
 mod frozen;
 #[path = "../common/hex.rs"]
 mod hex;
+mod ledger;
 mod minimum;
 mod places;
 mod properties;

@@ -3,7 +3,7 @@
 use super::rig::{HOUR, Rig, name, tariff, usage};
 use allot_core::account::place::Share;
 use allot_core::account::rebalance::Shift;
-use allot_core::account::request::{Changes, ManagerRequest, ModuleSettings};
+use allot_core::account::request::{Changes, InstanceRequest, ManagerRequest, ModuleSettings};
 use allot_core::account::{Event, InstanceEvent, Reply, Settings};
 
 const MINUTE: i64 = 60_000;
@@ -96,6 +96,77 @@ fn a_rolling_restart_moves_no_account() {
         }
         assert_eq!(holders(&rig), before, "RESERVE {reserve}");
     }
+}
+
+#[test]
+fn an_instance_that_comes_back_waits_for_its_own_accounts() {
+    let holders_of = |rig: &Rig| (0..16).map(name).map(|one| rig.holder(&one)).collect::<Vec<_>>();
+    for (next, own) in [("a", true), ("new", false)] {
+        let mut rig = Rig::new(Settings::default());
+        module(&mut rig, ModuleSettings { module: b"m", instances: 2, ..ModuleSettings::default() });
+        rig.attach("m", "a");
+        rig.attach("m", "b");
+        rig.add("m", 0..16);
+        rig.settle();
+        let before = holders_of(&rig);
+        assert_eq!(rig.shares("m"), [8, 8]);
+        let of_a: Vec<String> = (0..16).map(name).filter(|one| rig.holder(one) == "a").collect();
+        for account in &of_a {
+            rig.login(account, "a", 10 * MINUTE);
+        }
+        rig.detach("m", "a", 0);
+        rig.attach("m", next);
+        rig.check();
+        let of_b = |holders: &[String]| holders.iter().filter(|one| *one == "b").count();
+        assert_eq!(of_b(&holders_of(&rig)), 8, "{next} takes nothing from b");
+        // One logs out, and the other logins end at their deadline.
+        let epoch = rig.account(&of_a[0]).login.as_ref().unwrap().epoch;
+        rig.logout(&of_a[0], epoch);
+        assert_eq!(rig.holder(&of_a[0]), next);
+        rig.pass(10 * MINUTE);
+        rig.check();
+        let after = holders_of(&rig);
+        assert_eq!((after == before, of_b(&after)), (own, 8));
+        assert!(after.iter().all(|holder| holder == "b" || holder == next), "{after:?}");
+    }
+}
+
+#[test]
+fn an_instance_that_leaves_again_does_not_get_its_accounts() {
+    let mut rig = places(8, &["a", "b", "c", "d"]);
+    let account = (0..8).map(name).find(|one| rig.holder(one) == "a").unwrap();
+    rig.login(&account, "a", HOUR);
+    rig.detach("m", "a", 0);
+    rig.attach("m", "a");
+    rig.detach("m", "a", 0);
+    rig.attach("m", "e");
+    rig.pass(HOUR);
+    assert_eq!(rig.shares("m"), [2, 2, 2, 2]);
+    rig.check();
+}
+
+#[test]
+fn a_free_account_goes_to_the_instance_that_asks() {
+    let mut rig = Rig::new(Settings::default());
+    let settings =
+        ModuleSettings { module: b"m", instances: 2, reserve: Some(1), ..ModuleSettings::default() };
+    module(&mut rig, settings);
+    rig.attach("m", "a");
+    rig.attach("m", "b");
+    rig.add("m", 0..17);
+    rig.settle();
+    assert_eq!(rig.shares("m"), [8, 8]);
+    for account in rig.picked("m", "b") {
+        rig.login(&account, "b", HOUR);
+    }
+    let deleted = (0..17).map(name).find(|one| rig.holder(one) == "a").unwrap();
+    rig.ask(ManagerRequest::Del { accounts: vec![deleted.as_bytes()] }).unwrap();
+    rig.settle();
+    rig.ask(InstanceRequest::Pick { module: b"m", instance: b"b", count: 1 }).unwrap();
+    assert_eq!(rig.picked("m", "b").len(), 1);
+    rig.settle();
+    assert_eq!((rig.picked("m", "b").len(), rig.shares("m")), (1, vec![7, 9]), "nobody takes it away");
+    rig.check();
 }
 
 #[test]
@@ -222,6 +293,6 @@ fn use_of_a_department_includes_the_departments_in_it() {
         rig.ask(ManagerRequest::Add { module: Some(name), tariff: tariff(), accounts }).unwrap();
     }
     let sums = rig.book.usage_by_department(0);
-    let accounts: Vec<(&[u8], usize)> = sums.iter().map(|(name, sum)| (&**name, sum.accounts)).collect();
+    let accounts: Vec<(&[u8], u32)> = sums.iter().map(|(name, sum)| (&**name, sum.accounts)).collect();
     assert_eq!(accounts, [(&b"a"[..], 6), (b"a/b", 3), (b"a/b/c", 1), (b"d", 0)]);
 }

@@ -193,7 +193,7 @@ fn take(world: &mut World, step: &Step) -> Vec<Shift> {
             rig.code(ManagerRequest::Move { module, accounts: vec![name.as_bytes()] });
         }
         Step::Freeze(account) => {
-            rig.code(ManagerRequest::Freeze { account: name(account).as_bytes(), on: true });
+            rig.code(ManagerRequest::Freeze { account: name(account).as_bytes(), on: true, until: None });
         }
         Step::Delete(account) => {
             rig.code(ManagerRequest::Del { accounts: vec![name(account).as_bytes()] });
@@ -317,7 +317,7 @@ proptest! {
             }
             Step::Freeze(account) => {
                 let account = name(*account);
-                rig.code(ManagerRequest::Freeze { account: account.as_bytes(), on: true }) == "OK"
+                rig.code(ManagerRequest::Freeze { account: account.as_bytes(), on: true, until: None }) == "OK"
             }
             _ => rig.code(ManagerRequest::Del { accounts: vec![name(account).as_bytes()] }) == "OK",
         };

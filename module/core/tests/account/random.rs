@@ -146,7 +146,7 @@ impl Run {
         let module = self.random.of(&MODULES);
         let names = self.accounts(8);
         let accounts: Vec<&[u8]> = names.iter().map(String::as_bytes).collect();
-        let request = match self.random.below(9) {
+        let request = match self.random.below(10) {
             0 => ManagerRequest::Module(ModuleSettings {
                 module: module.as_bytes(),
                 department: self.random.of(&[&b"d"[..], b"d/e", b"d2"]),
@@ -163,6 +163,7 @@ impl Run {
                 ManagerRequest::Add { module, tariff: tariff(), accounts }
             }
             3 => ManagerRequest::Del { accounts },
+            8 => ManagerRequest::Limit { cap: self.random.of(&[0, 30, 200]), accounts },
             5 => ManagerRequest::RemoveModule { module: module.as_bytes() },
             6 => {
                 let department = self.random.of(&[&b"d"[..], b"d/e", b"x"]);
@@ -175,7 +176,8 @@ impl Run {
                 let account = name(self.random.below(FROZEN));
                 let account = account.as_bytes();
                 for on in self.random.of(&[&[true][..], &[false], &[true, false]]) {
-                    self.rig.code(ManagerRequest::Freeze { account, on: *on });
+                    let until = self.random.of(&[None, Some(self.rig.now + 60_000)]).filter(|_| *on);
+                    self.rig.code(ManagerRequest::Freeze { account, on: *on, until });
                     self.rig.settle();
                 }
                 return;

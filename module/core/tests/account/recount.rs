@@ -60,9 +60,11 @@ impl Holdings {
 
     /// The cost of so many more instructions at a place, the cheapest first. Free accounts send none.
     fn cost(&self, place: &Place, mut count: u64) -> i128 {
+        // The months of the book do not end.
+        let month = 0;
         let accounts = self.accounts.get(place).into_iter().flat_map(BTreeMap::values);
         let mut prices: Vec<(i128, u64)> =
-            accounts.flat_map(|account| prices(&account.tariff, account.used)).collect();
+            accounts.flat_map(|account| prices(&account.tariff, account.used_in(month))).collect();
         prices.sort_unstable();
         let mut cost = 0;
         for (price, room) in prices {

@@ -46,14 +46,40 @@ fn reported_total_is_counted_once_for_each_assignment() {
 fn report_of_an_assignment_too_old_to_be_kept_is_refused() {
     let mut rig = Rig::with(2, 1, &["a"]);
     let account = name(0);
-    for epoch in 10..14 {
-        assert_eq!(report(&mut rig, &account, epoch, 1), epoch - 9);
+    let mut epochs = Vec::new();
+    for used in 1..=5 {
+        let epoch = rig.account(&account).epoch;
+        assert_eq!(report(&mut rig, &account, epoch, 1), used);
+        epochs.push(epoch);
+        rig.ask(InstanceRequest::Logout { account: account.as_bytes(), epoch, back: true, term: None })
+            .unwrap();
+        rig.settle();
     }
-    assert_eq!(report(&mut rig, &account, 14, 1), 5);
-    let late = InstanceRequest::Report { account: account.as_bytes(), epoch: 10, total: 1 };
+    let late = InstanceRequest::Report { account: account.as_bytes(), epoch: epochs[0], total: 1 };
     assert_eq!(rig.code(late), "STALE");
-    let huge = InstanceRequest::Report { account: account.as_bytes(), epoch: 15, total: u64::MAX };
+    let huge = InstanceRequest::Report { account: account.as_bytes(), epoch: epochs[4], total: u64::MAX };
     assert_eq!(rig.code(huge), "ERR");
+    rig.check();
+}
+
+#[test]
+fn report_of_an_assignment_that_never_was_is_refused() {
+    let mut rig = Rig::with(2, 2, &["a"]);
+    let (account, other) = (name(0), name(1));
+    let epoch = rig.account(&account).epoch;
+    let login_epoch = rig.login(&account, "a", 60_000);
+    let others = rig.account(&other).epoch;
+    for never in [0, 7, epoch - 1, others, login_epoch, (1 << 53) - 2, (1 << 53) - 1] {
+        let request = InstanceRequest::Report { account: account.as_bytes(), epoch: never, total: 1 };
+        assert_eq!(rig.code(request), "STALE", "{never}");
+    }
+    assert_eq!(report(&mut rig, &account, epoch, 3), 3);
+    // The tree of a leader has an assignment that a failover has lost.
+    let lost = login_epoch + 5_000_000;
+    assert_eq!(raise(&mut rig, lost, Some(&account)), "OK");
+    assert_eq!(report(&mut rig, &account, lost, 4), 7);
+    let now = rig.account(&account).epoch;
+    assert_eq!(report(&mut rig, &account, now, 2), 9);
     rig.check();
 }
 
@@ -68,7 +94,11 @@ fn raised_epoch_is_below_all_later_ones() {
     let record = rig.account(&account);
     assert!(record.epoch > lost && record.since == since, "the account has not moved");
     assert_eq!(record.login.as_ref().unwrap().epoch, login_epoch, "the login remains");
-    assert_eq!((rig.holder(&account), record.history.len()), ("a".to_owned(), 2));
+    assert_eq!(
+        (rig.holder(&account), record.history.len()),
+        ("a".to_owned(), 3),
+        "and the one that was lost"
+    );
     assert!(before < lost);
     // The same request again, or another account: the epoch is great enough already, or is not asked for.
     let epoch = rig.account(&account).epoch;

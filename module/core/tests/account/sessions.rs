@@ -23,9 +23,10 @@ impl Sessions {
                 ..
             } => accounts,
             Event::Instance { event: InstanceEvent::Shifted { account }, .. }
-            | Event::Account { account, event: AccountEvent::LoggedOut { .. } | AccountEvent::Frozen } => {
-                std::slice::from_ref(account)
-            }
+            | Event::Account {
+                account,
+                event: AccountEvent::LoggedOut { .. } | AccountEvent::Frozen { .. },
+            } => std::slice::from_ref(account),
             _ => &[],
         };
         let holders = |book: &Book| -> Vec<Option<u32>> {

@@ -32,7 +32,7 @@ fn book() -> Rig {
     }
     rig.settle();
     let names: Vec<String> = (0..10).map(name).collect();
-    for account in &names[..6] {
+    for account in &names[..7] {
         let (holder, epoch) = (rig.holder(account), rig.account(account).epoch);
         rig.ask(usage(account, epoch, 30)).unwrap();
         rig.ask(login(account, &holder, "terminal", 60 * HOUR)).unwrap();
@@ -40,11 +40,20 @@ fn book() -> Rig {
     rig.pass(50 * HOUR);
     let (account, epoch) = (names[9].as_bytes(), rig.account(&names[9]).epoch);
     rig.ask(InstanceRequest::Report { account, epoch, total: 12 }).unwrap();
+    let epoch = rig.account(&names[6]).login.as_ref().unwrap().epoch;
+    rig.ask(logout(&names[6], epoch, false)).unwrap();
     let epoch = rig.account(&names[0]).login.as_ref().unwrap().epoch;
     rig.ask(logout(&names[0], epoch, false)).unwrap();
     rig.ask(ManagerRequest::Del { accounts: vec![names[1].as_bytes()] }).unwrap();
     rig.ask(ManagerRequest::Move { module: b"n", accounts: vec![names[2].as_bytes()] }).unwrap();
-    rig.ask(ManagerRequest::Freeze { account: names[3].as_bytes(), on: true }).unwrap();
+    rig.ask(ManagerRequest::Freeze { account: names[3].as_bytes(), on: true, until: None }).unwrap();
+    let (accounts, until) = (vec![names[4].as_bytes()], Some(rig.now + HOUR));
+    rig.ask(ManagerRequest::Limit { cap: 400, accounts }).unwrap();
+    rig.ask(ManagerRequest::Freeze { account: names[8].as_bytes(), on: true, until }).unwrap();
+    // The ledger has the line of a department that a module has left, and the use of an account that was deleted.
+    let moved = ModuleSettings { module: b"o", department: b"g", instances: 3, ..ModuleSettings::default() };
+    rig.ask(ManagerRequest::Module(moved)).unwrap();
+    rig.ask(ManagerRequest::Del { accounts: vec![names[6].as_bytes()] }).unwrap();
     rig.detach("m", "a", 0);
     rig.detach("o", "a", HOUR);
     rig

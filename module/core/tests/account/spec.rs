@@ -5,6 +5,7 @@ use super::rig::{HOUR, Rig, login, name, tariff, usage};
 use allot_core::account::place::Presence;
 use allot_core::account::record::AccountState;
 use allot_core::account::request::{Changes, InstanceRequest, ManagerRequest, ModuleSettings};
+use allot_core::account::tariff::Tariff;
 use allot_core::account::{Event, InstanceEvent, Reply, Settings};
 
 const MINUTE: i64 = 60_000;
@@ -193,6 +194,27 @@ fn accounts_without_a_module_are_distributed_by_weight() {
         |module: &str| rig.book.module(rig.book.find_module(module.as_bytes()).unwrap()).unwrap().counts().0;
     assert_eq!(["heavy", "light", "none"].map(count), [75, 25, 0]);
     assert_eq!(rig.code(add), "EXISTS");
+    rig.check();
+}
+
+#[test]
+fn accounts_without_a_module_are_distributed_by_what_they_include() {
+    let mut rig = Rig::new(Settings::default());
+    for module in ["m", "n"] {
+        rig.module(module, 1, 0);
+    }
+    let add = |rig: &mut Rig, module: Option<&[u8]>, quota: u64, accounts: Vec<&[u8]>| {
+        let tariff = Tariff { quota, steps: vec![] };
+        rig.ask(ManagerRequest::Add { module, tariff, accounts }).unwrap();
+    };
+    add(&mut rig, Some(b"m"), 1000, vec![b"large"]);
+    let names: Vec<String> = (0..110).map(name).collect();
+    add(&mut rig, None, 10, names.iter().map(String::as_bytes).collect());
+    let quotas: Vec<u128> = rig.book.usage_by_module(0).values().map(|usage| usage.quota).collect();
+    assert_eq!(quotas, [1050, 1050]);
+    add(&mut rig, None, 0, vec![b"empty1", b"empty2"]);
+    let count = |module: &[u8]| rig.book.module(rig.book.find_module(module).unwrap()).unwrap().counts().0;
+    assert_eq!((count(b"m"), count(b"n")), (8, 105), "of equal quotas, to the module with fewer accounts");
     rig.check();
 }
 

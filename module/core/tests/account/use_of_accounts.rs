@@ -84,6 +84,62 @@ fn a_month_turns_at_its_instant_and_twelve_are_kept() {
 }
 
 #[test]
+fn leader_does_not_replace_the_ends_of_months_of_an_operator() {
+    let mut rig = Rig::with(1, 1, &["a"]);
+    let hours = |hours: &[i64]| Some(hours.iter().map(|hour| hour * HOUR).collect::<Vec<i64>>());
+    let by_leader = |rig: &mut Rig, turns: &[i64]| {
+        let changes = Changes { calendar_turns: hours(turns), ..Changes::default() };
+        rig.code(ManagerRequest::Configure(changes))
+    };
+    assert_eq!(by_leader(&mut rig, &[5, 10]), "OK");
+    let changes = Changes { turns: hours(&[7]), ..Changes::default() };
+    assert_eq!(rig.code(ManagerRequest::Configure(changes.clone())), "OK");
+    assert_eq!(by_leader(&mut rig, &[5, 10]), "BADSTATE");
+    rig.check();
+    assert_eq!(rig.book.settings().turns, [7 * HOUR]);
+    assert_eq!(rig.code(ManagerRequest::Configure(Changes { cap: Some(5), ..Changes::default() })), "OK");
+    rig.pass(8 * HOUR);
+    assert_eq!((rig.book.month(), by_leader(&mut rig, &[20])), (1, "BADSTATE"));
+    let both = Changes { months: true, ..changes };
+    assert_eq!(rig.code(ManagerRequest::Configure(both)), "ERR");
+    assert_eq!(rig.code(ManagerRequest::Configure(Changes { months: true, ..Changes::default() })), "OK");
+    assert_eq!(by_leader(&mut rig, &[20]), "OK");
+    assert_eq!(rig.book.settings().turns, [20 * HOUR]);
+    rig.check();
+}
+
+#[test]
+fn account_with_a_cap_of_its_own_never_sends_more() {
+    let mut rig = Rig::with(1, 2, &["a"]);
+    let cap = |rig: &mut Rig, cap: i64| {
+        let account = name(0);
+        let reply = rig.ask(ManagerRequest::Limit { cap, accounts: vec![account.as_bytes()] });
+        rig.check();
+        reply
+    };
+    assert_eq!([cap(&mut rig, 100), cap(&mut rig, 100)], [Ok(Reply::Integer(1)), Ok(Reply::Integer(0))]);
+    let epochs = [0, 1].map(|number| rig.account(&name(number)).epoch);
+    assert_eq!(rig.code(usage(&name(0), epochs[0], 101)), "LIMIT");
+    assert_eq!(rig.code(usage(&name(0), epochs[0], 100)), "OK");
+    rig.check();
+    assert_eq!(rig.picked("m", "a"), [name(1)], "an account that must not be paid for is not picked");
+    rig.ask(usage(&name(1), epochs[1], 140)).unwrap();
+    rig.pass(HOUR);
+    // Of 10 at 0.1 and all others at 0.5, none is sent with the account that has reached its cap.
+    let module = rig.book.find_module(b"m").unwrap();
+    let forecast = rig.book.projected_of(module, rig.now).unwrap();
+    assert_eq!(forecast.cost.0, (i128::from(forecast.more - 10) * 5 + 10) * 100_000_000);
+    // The lower cap counts.
+    rig.ask(ManagerRequest::Configure(Changes { cap: Some(90), ..Changes::default() })).unwrap();
+    assert_eq!(rig.picked("m", "a"), Vec::<String>::new());
+    rig.ask(ManagerRequest::Configure(Changes { cap: Some(0), ..Changes::default() })).unwrap();
+    cap(&mut rig, 0).unwrap();
+    assert_eq!(rig.picked("m", "a"), [name(0), name(1)]);
+    assert_eq!(rig.code(usage(&name(0), epochs[0], 1)), "OK");
+    assert_eq!(rig.code(ManagerRequest::Limit { cap: -1, accounts: vec![name(0).as_bytes()] }), "ERR");
+}
+
+#[test]
 fn pick_returns_idle_accounts_with_the_most_use_left() {
     let mut rig = Rig::with(1, 3, &["a"]);
     for (number, used) in [(0, 50), (1, 10), (2, 90)] {

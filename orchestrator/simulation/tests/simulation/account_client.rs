@@ -82,8 +82,8 @@ struct Instance {
     holder: Holder,
     /// Accounts that it has released, with their epochs, until they are published no more.
     released: BTreeMap<String, u64>,
-    /// What it has used of each published account: the epoch and the instructions since then.
-    used: BTreeMap<String, (u64, u64)>,
+    /// How many instructions it has sent with each published account since its assignments, by epoch.
+    used: BTreeMap<String, BTreeMap<u64, u64>>,
     /// When it uses its accounts next.
     use_at: Instant,
     accounts: Accounts,
@@ -184,12 +184,9 @@ impl Instance {
                 self.released.insert(account.clone(), there.epoch);
             } else if self.released.get(account) != Some(&there.epoch) {
                 self.holder.log_in(account);
-                let used = self.used.entry(account.clone()).or_default();
-                if used.0 != there.epoch {
-                    *used = (there.epoch, 0);
-                }
                 if uses {
-                    used.1 += self.accounts.sends(account);
+                    let totals = self.used.entry(account.clone()).or_default();
+                    *totals.entry(there.epoch).or_default() += self.accounts.sends(account);
                 }
             }
         }
@@ -200,12 +197,7 @@ impl Instance {
 
     /// Writes the report, if it has changed.
     async fn report(&self, alloc: &str) -> Result<(), Error> {
-        let used = self
-            .used
-            .iter()
-            .map(|(account, (epoch, total))| (account.clone(), json!({ "epoch": epoch, "total": total })));
-        let used: serde_json::Map<String, Value> = used.collect();
-        let report = json!({ "released": self.released, "used": used }).to_string().into_bytes();
+        let report = json!({ "released": self.released, "used": self.used }).to_string().into_bytes();
         let Some(node) = self.session.get(alloc).await? else { return Err(Error::NoNode(alloc.to_owned())) };
         if node.data == report {
             return Ok(());

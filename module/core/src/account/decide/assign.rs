@@ -88,7 +88,7 @@ impl Book {
             }
             (over, left) = (over - 1, left - 1);
         }
-        if left == 0 {
+        if left == 0 || !module.evens_out() {
             return self.assigned(module, assigned, recalled);
         }
         let mut gifts: BTreeMap<u32, Box<dyn Iterator<Item = u32> + '_>> = BTreeMap::new();

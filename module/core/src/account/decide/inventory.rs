@@ -7,7 +7,7 @@ use super::lookups::{check_batch, known_account, known_instance, known_module, k
 use crate::account::event::{AccountEvent, Event, Events, InstanceEvent};
 use crate::account::model::place::{Instance, MAX_MIN, MAX_PLACES, Module, Policy, Presence};
 use crate::account::model::record::{AccountState, Goal, Name};
-use crate::account::model::state::Book;
+use crate::account::model::state::{Book, MAX_TIME};
 use crate::account::model::tariff::{MAX_COUNT, Tariff};
 use crate::account::outcome::{Decided, Decision, Reply, decided, refuse, unchanged};
 use crate::account::request::ModuleSettings;
@@ -140,13 +140,18 @@ pub(super) fn decide_add(book: &Book, module: Option<&[u8]>, tariff: &Tariff, ac
         let module = module.name.clone();
         return decided(Event::Added { module, tariff: tariff.clone(), accounts: names(accounts) }, reply);
     }
-    // Each account goes to the module with the fewest accounts for its weight.
+    // Each account goes to the module with the fewest instructions at the flat price for its weight; of equal ones, to
+    // the module with the fewest accounts for its weight.
     let weighs = |&(_, module): &(usize, &Module)| module.weight > 0;
-    let mut order: BTreeSet<(u128, usize)> = BTreeSet::new();
+    let mut order: BTreeSet<((u128, u128), usize)> = BTreeSet::new();
     let modules: Vec<&Module> = book.modules().collect();
-    let share = |count: usize, module: &Module| ((count as u128 + 1) << 40) / u128::from(module.weight);
+    let share = |new: usize, module: &Module| {
+        let (new, weight) = (new as u128 + 1, u128::from(module.weight));
+        let quota = module.sums.quota + new * u128::from(tariff.quota);
+        ((quota << 40) / weight, ((module.accounts.len() as u128 + new) << 40) / weight)
+    };
     for (place, module) in modules.iter().copied().enumerate().filter(weighs) {
-        order.insert((share(module.accounts.len(), module), place));
+        order.insert((share(0, module), place));
     }
     if order.is_empty() {
         return refuse(Code::NotFound, "there is no module with a WEIGHT to distribute accounts by");
@@ -160,7 +165,7 @@ pub(super) fn decide_add(book: &Book, module: Option<&[u8]>, tariff: &Tariff, ac
         };
         let part = parts.entry(place).or_default();
         part.push(account);
-        order.insert((share(module.accounts.len() + part.len(), module), place));
+        order.insert((share(part.len(), module), place));
     }
     let events = parts.iter().filter_map(|(&place, part)| {
         let module = modules.get(place)?.name.clone();
@@ -169,11 +174,26 @@ pub(super) fn decide_add(book: &Book, module: Option<&[u8]>, tariff: &Tariff, ac
     Ok(Decision { events: events.collect(), reply })
 }
 
-pub(super) fn decide_freeze(book: &Book, account: &[u8], on: bool) -> Decided {
+pub(super) fn decide_freeze(
+    book: &Book,
+    now: Millis,
+    account: &[u8],
+    on: bool,
+    until: Option<Millis>,
+) -> Decided {
     let account = known_account(book, account)?;
     let reply = Reply::Account(account.name.clone());
-    if (account.state == AccountState::Frozen) == on {
+    if let Some(until) = until
+        && (!on || !(now + 1..=MAX_TIME).contains(&until))
+    {
+        let text = format!("UNTIL must be a time after {now}, in milliseconds since 1970, and without OFF");
+        return refuse(Code::Err, text);
+    }
+    if (account.state == AccountState::Frozen) == on && account.frozen_until == until {
         return unchanged(reply);
+    }
+    if on && account.state == AccountState::Frozen {
+        return decided(account.event(AccountEvent::Frozen { until }), reply);
     }
     if !on {
         return decided(account.event(AccountEvent::Thawed), reply);
@@ -182,9 +202,19 @@ pub(super) fn decide_freeze(book: &Book, account: &[u8], on: bool) -> Decided {
         // The account will be deleted, so no login is possible any more.
         return unchanged(reply);
     }
-    let mut events: Events = smallvec![account.event(AccountEvent::Frozen)];
+    let mut events: Events = smallvec![account.event(AccountEvent::Frozen { until })];
     events.extend(book.replacement(account));
     Ok(Decision { events, reply })
+}
+
+pub(super) fn decide_limit(book: &Book, cap: i64, accounts: &[&[u8]]) -> Decided {
+    let cap = checked_cap(cap)?;
+    let accounts = known_once(book, accounts, |account| account.cap != cap)?;
+    let reply = Reply::Integer(accounts.len() as i64);
+    if accounts.is_empty() {
+        return unchanged(reply);
+    }
+    decided(Event::Limited { cap, accounts }, reply)
 }
 
 pub(super) fn decide_attach(book: &Book, now: Millis, module: &[u8], instance: &[u8]) -> Decided {

@@ -5,6 +5,7 @@ use crate::account::model::record::{Account, AccountState, Epoch};
 use crate::account::model::state::{Book, levels_of};
 use crate::account::model::tariff::MAX_COUNT;
 use crate::account::outcome::{Decided, Decision, Reply, decided, refuse, unchanged};
+use crate::account::read::Used;
 use crate::shared::list::NONE;
 use crate::shared::refusal::{Code, Refusal};
 use crate::shared::text::quoted;
@@ -113,7 +114,7 @@ fn check_budgets(book: &Book, account: &Account, count: u64) -> Result<(), Refus
         let name = quoted(name);
         refuse(Code::Limit, format!("{of} {name} has used {used} this month, and the cap is {cap}"))
     };
-    beyond("module", &module.name, module.sums.used, module.policy.cap)?;
+    beyond("module", &module.name, module.used(), module.policy.cap)?;
     levels_of(&module.department).try_for_each(|level| {
         let budget = book.budget(level).unwrap_or_default();
         beyond("department", level, budget.used, budget.cap)
@@ -131,19 +132,15 @@ pub(super) fn decide_use(book: &Book, now: Millis, account: &Account, epoch: Epo
     if !by_assignment {
         live(now, account, epoch)?;
     }
-    let used = account.used_in(book.month).saturating_add(count.unsigned_abs());
-    let cap = book.settings.limit();
-    if used > cap {
-        let text = format!(
-            "account {} has used {} this month, and the cap is {cap}",
-            quoted(&account.name),
-            account.used_in(book.month)
-        );
+    let (count, before) = (count.unsigned_abs(), account.used_in(book.month));
+    let cap = account.limit(book.settings.limit());
+    if before.saturating_add(count) > cap {
+        let name = quoted(&account.name);
+        let text = format!("account {name} has used {before} this month, and the cap is {cap}");
         return refuse(Code::Limit, text);
     }
-    check_budgets(book, account, count.unsigned_abs())?;
-    let event = AccountEvent::Used { count: count.unsigned_abs() };
-    decided(account.event(event), Reply::Used(crate::account::read::Used::of(account, used)))
+    check_budgets(book, account, count)?;
+    decided(account.event(AccountEvent::Used { count }), Reply::Used(Used::with(account, book.month, count)))
 }
 
 /// Decides a report of the instructions since an assignment. The instance has sent them, so no cap refuses them.
@@ -152,19 +149,22 @@ pub(super) fn decide_report(book: &Book, account: &Account, epoch: Epoch, total:
     if total > MAX_COUNT {
         return refuse(Code::Err, format!("the total must be at most {MAX_COUNT}, not {total}"));
     }
+    if !account.was_assigned_by(epoch) {
+        let text = format!("account {name} was never assigned by {epoch}, or by 32 later epochs since");
+        return refuse(Code::Stale, text);
+    }
     let Some(counted) = account.reported(epoch) else {
         let text = format!("assignment {epoch} of account {name} is older than those whose use is kept");
         return refuse(Code::Stale, text);
     };
     let count = total.saturating_sub(counted);
-    let used = account.used_in(book.month).saturating_add(count);
-    if used > MAX_COUNT {
+    if account.used_in(book.month).saturating_add(count) > MAX_COUNT {
         return refuse(
             Code::Limit,
             format!("account {name} cannot have used more than {MAX_COUNT} this month"),
         );
     }
-    let reply = Reply::Used(crate::account::read::Used::of(account, used));
+    let reply = Reply::Used(Used::with(account, book.month, count));
     if count == 0 {
         return unchanged(reply);
     }

@@ -13,7 +13,7 @@ pub mod rebalance;
 pub use self::lookups::MAX_BATCH;
 
 use self::inventory::{
-    decide_add, decide_attach, decide_department, decide_detach, decide_freeze, decide_module,
+    decide_add, decide_attach, decide_department, decide_detach, decide_freeze, decide_limit, decide_module,
     decide_remove_module, decide_reprice,
 };
 use self::lookups::{known_account, known_module, known_once};
@@ -85,7 +85,8 @@ fn decide_management(book: &Book, now: Millis, request: &ManagerRequest<'_>) -> 
             }
             decided(Event::Rehomed { module: module.name.clone(), accounts }, count)
         }
-        ManagerRequest::Freeze { account, on } => decide_freeze(book, account, *on),
+        ManagerRequest::Freeze { account, on, until } => decide_freeze(book, now, account, *on, *until),
+        ManagerRequest::Limit { cap, accounts } => decide_limit(book, *cap, accounts),
         ManagerRequest::Attach { module, instance } => decide_attach(book, now, module, instance),
         ManagerRequest::Detach { module, instance, grace } => {
             decide_detach(book, now, module, instance, *grace)
@@ -138,7 +139,7 @@ pub fn decide_due(book: &Book, now: Millis, limit: usize) -> Events {
     if events.is_empty() { book.decide_assignment(limit) } else { events }
 }
 
-/// The events of deadlines up to `now`, at most `limit`: ends of months, of logins, and of kept places.
+/// The events of deadlines up to `now`, at most `limit`: ends of months, of logins, of freezes, and of kept places.
 pub fn decide_over(book: &Book, now: Millis, limit: usize) -> Events {
     let mut events = Events::new();
     if !book.has_room() {
@@ -151,6 +152,8 @@ pub fn decide_over(book: &Book, now: Millis, limit: usize) -> Events {
             events.push(account.event(AccountEvent::LoggedOut { lapsed: true }));
         }
     }
+    let thawed = book.thaws.due(now, limit).into_iter().filter_map(|id| book.indexed(id));
+    events.extend(thawed.map(|account| account.event(AccountEvent::Thawed)));
     events.extend(book.gone(&book.away.due(now, limit)));
     events
 }
@@ -189,7 +192,18 @@ impl Settings {
         if let Some(events) = changes.events {
             settings.events = range("EVENTS", events, u32::MAX.into())? as u32;
         }
-        if let Some(turns) = &changes.turns {
+        if changes.months && changes.turns.is_some() {
+            return refuse(
+                Code::Err,
+                "TURNS sets the ends of months, and MONTHS gives them to leaders: send one",
+            );
+        }
+        if changes.calendar_turns.is_some() && !settings.calendar {
+            let text = "an operator has set the ends of months by TURNS: send MONTHS to give them to leaders";
+            return refuse(Code::BadState, text);
+        }
+        settings.calendar = changes.months || settings.calendar && changes.turns.is_none();
+        if let Some(turns) = changes.turns.as_ref().or(changes.calendar_turns.as_ref()) {
             let rises = turns.is_sorted_by(|turn, next| turn < next);
             let within = turns.iter().all(|&turn| turn > now && turn <= MAX_TIME);
             if !rises || !within || turns.len() > MAX_TURNS {
@@ -214,8 +228,13 @@ fn decide_raise(book: &Book, now: Millis, epoch: Epoch, account: Option<&[u8]>) 
     Counter::new("last epoch", epoch).check_room()?;
     let account = account.map(|account| known_account(book, account)).transpose()?;
     let older = |account: &&Account| account.state == AccountState::Assigned && account.epoch <= epoch;
+    // Whoever has the account by the epoch can report what it has sent since.
+    let again = |account: &Account| {
+        let lost = if account.epoch == epoch { 0 } else { epoch };
+        account.event(AccountEvent::Reassigned { lost })
+    };
     let raised = (book.last_epoch < epoch).then_some(Event::EpochRaised { epoch });
-    let again = account.filter(older).map(|account| account.event(AccountEvent::Reassigned));
+    let again = account.filter(older).map(again);
     let events: Events = raised.into_iter().chain(again).collect();
     let reply = Reply::Integer(i64::from(!events.is_empty()));
     Ok(Decision { events, reply })

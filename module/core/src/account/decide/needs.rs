@@ -233,21 +233,21 @@ impl Book {
     /// The instructions at the flat price of an instance's accounts, if all accounts of its module were equal.
     pub(in crate::account) fn expected_quota(&self, instance: &Instance) -> u128 {
         let Some(module) = self.indexed_module(instance.module) else { return 0 };
-        let even = module.sums.quota.checked_div(module.sums.accounts as u128).unwrap_or(0);
+        let even = module.sums.quota.checked_div(module.sums.accounts.into()).unwrap_or(0);
         even.saturating_mul(instance.accounts.len() as u128)
     }
 
     /// What an account may still send.
     pub(super) fn value(&self, account: &Account, below: Amount) -> Value {
         let mut rooms = Rooms::default();
-        let all = account.tariff.rooms(account.used_in(self.month), self.settings.limit());
+        let all = account.tariff.rooms(account.used_in(self.month), account.limit(self.settings.limit()));
         all.filter(|&(_, room)| room > 0).for_each(|(price, room)| rooms.add_room(price, room.into()));
         Value { rest: self.rest(account, below), rooms }
     }
 
     /// Instructions that an account may still send below a price and below the cap.
     fn rest(&self, account: &Account, below: Amount) -> u64 {
-        let rooms = account.tariff.rooms(account.used_in(self.month), self.settings.limit());
+        let rooms = account.tariff.rooms(account.used_in(self.month), account.limit(self.settings.limit()));
         rooms.filter(|&(price, _)| price < below).map(|(_, room)| room).sum()
     }
 

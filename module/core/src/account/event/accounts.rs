@@ -48,9 +48,15 @@ events! {
             count: u64,
         } = 5, notice c"allot.account.used", count (Counter::Used, *count);
         /// The account is assigned again to its instance, at a new epoch. A login remains.
-        Reassigned = 6, notice c"allot.account.assigned";
-        /// The platform froze the account. A login stays on record until it ends.
-        Frozen = 7, notice c"allot.account.frozen";
+        Reassigned {
+            /// An epoch by which the account was assigned before, and which a failover has lost; 0 if it has lost none.
+            lost: Epoch,
+        } = 6, notice c"allot.account.assigned";
+        /// The platform froze the account, or the end of the freeze changes. A login stays on record until it ends.
+        Frozen {
+            /// When the account can be used again by itself.
+            until: Option<Millis>,
+        } = 7, notice c"allot.account.frozen";
         /// The platform thawed the account.
         Thawed = 8, notice c"allot.account.thawed";
     }
@@ -61,17 +67,19 @@ impl Book {
         let fits = |before: u64, count: u64| before.saturating_add(count) <= MAX_COUNT;
         let assigned = account.state == AccountState::Assigned;
         let is = match event {
-            AccountEvent::LoggedIn { .. } | AccountEvent::Reassigned => assigned,
+            AccountEvent::LoggedIn { .. } => assigned,
+            AccountEvent::Reassigned { lost } => {
+                assigned && (*lost == 0 || (account.epoch + 1..=self.last_epoch).contains(lost))
+            }
             AccountEvent::Renewed { .. } => assigned && account.login.is_some(),
             AccountEvent::LoggedOut { .. } => account.login.is_some(),
             AccountEvent::Used { count } => fits(account.used_in(self.month), *count),
             AccountEvent::Reported { epoch, count } => {
-                account.reported(*epoch).is_some_and(|before| fits(before, *count))
+                account.was_assigned_by(*epoch)
+                    && account.reported(*epoch).is_some_and(|before| fits(before, *count))
                     && fits(account.used_in(self.month), *count)
             }
-            AccountEvent::Frozen => {
-                account.state != AccountState::Frozen && account.goal != Some(Goal::Delete)
-            }
+            AccountEvent::Frozen { .. } => account.goal != Some(Goal::Delete),
             AccountEvent::Thawed => account.state == AccountState::Frozen,
         };
         ensure(is, "an account is in another state")
@@ -93,13 +101,22 @@ impl Book {
                 self.count(at, id, instance, *count);
             }
             AccountEvent::Reported { epoch, count } => self.report(at, id, *epoch, *count),
-            AccountEvent::Reassigned => {
-                let Some(account) = self.indexed(id) else { return };
+            AccountEvent::Reassigned { lost } => {
+                let Some(account) = self.indexed_mut(id) else { return };
                 let (since, place) = (account.since, account.instance);
+                if *lost > 0
+                    && let Some(stay) = account.history.last().cloned()
+                {
+                    account.begin_stay(Stay { epoch: *lost, from: at, ..stay });
+                }
                 self.assign(at, id, place);
                 self.change(id, |account| account.since = since);
             }
-            AccountEvent::Frozen => {
+            AccountEvent::Frozen { until } => {
+                if self.indexed(id).is_some_and(|account| account.state == AccountState::Frozen) {
+                    self.change(id, |account| account.frozen_until = *until);
+                    return;
+                }
                 // An account on its way to another module belongs to that module from now on.
                 let home = self.indexed(id).and_then(|account| self.destination(account));
                 let Some(home) = home.expected("an account that is frozen is not being deleted") else {
@@ -110,6 +127,7 @@ impl Book {
                     account.module = home;
                     (account.state, account.instance, account.goal, account.since) =
                         (AccountState::Frozen, NONE, None, at);
+                    account.frozen_until = *until;
                 });
                 self.tell_of("frozen", id, |message, _| message);
             }

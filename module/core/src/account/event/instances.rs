@@ -116,6 +116,7 @@ impl Book {
             self.come_back(at, id);
             self.with_instance(id, |instance| (instance.presence, instance.away_until) = (presence, None));
             self.number_place(id);
+            self.reclaim(id);
         } else {
             self.arrivals += 1;
             self.enter_instance(Instance::new(name.clone(), module, presence, self.arrivals, at));
@@ -137,6 +138,19 @@ impl Book {
         self.with_instance(id, |instance| (instance.arrived, instance.since) = (arrived, at));
     }
 
+    /// Keeps accounts for an instance that has a place again: those that it had before, whose logins have not ended.
+    fn reclaim(&mut self, id: u32) {
+        let Some(instance) = self.indexed_instance(id).filter(|one| one.presence == Presence::Active) else {
+            return;
+        };
+        let leaves =
+            |&account: &u32| self.indexed(account).is_some_and(|one| one.goal == Some(Goal::Reassign));
+        let own: Vec<u32> = instance.accounts.iter().copied().filter(leaves).collect();
+        for account in own {
+            self.change(account, |account| account.goal = Some(Goal::Place(id)));
+        }
+    }
+
     fn set_presence(&mut self, id: u32, presence: Presence, until: Option<Millis>) {
         match until {
             Some(until) => self.away.set(id, until),
@@ -152,6 +166,7 @@ impl Book {
             }
         });
         self.number_place(id);
+        self.reclaim(id);
         self.forget_if_empty(id);
         self.make_up_for(module, lost);
         self.look_at(module);
@@ -193,7 +208,7 @@ impl Book {
         account.moved = (day_of(at), account.moves_on(day_of(at)).saturating_add(1));
         self.tell_of_move(id, &to, Some(&name));
         self.with_instance(from, |from| from.offset -= 1);
-        if from != NONE || !self.lends_within(home, place) {
+        if from != NONE || !self.lends_within(home, place) || self.would_lose(place) {
             self.with_instance(place, |place| place.offset += 1);
         }
         self.go_on(at, id, Goal::Place(place));
@@ -204,6 +219,14 @@ impl Book {
     fn lends_within(&self, home: u32, place: u32) -> bool {
         let same = self.indexed_instance(place).is_some_and(|place| place.module == home);
         same && self.indexed_module(home).is_some_and(|module| module.policy.share == Share::Places)
+    }
+
+    /// Whether an even assignment would take an account more from an instance at once.
+    fn would_lose(&self, place: u32) -> bool {
+        let Some(instance) = self.indexed_instance(place) else { return false };
+        let module = self.indexed_module(instance.module);
+        let lowest = module.and_then(|module| module.taker(&module.levels));
+        lowest.is_some_and(|lowest| instance.level() - lowest.0 > 0)
     }
 
     /// Cancels a move of rebalancing between modules that cannot be completed: removes the offset of both instances.

@@ -13,7 +13,7 @@ pub use self::counters::Counter;
 pub use self::instances::InstanceEvent;
 use super::messages::STREAM;
 use super::model::place::{Instance, MAX_PLACES, Module, Policy};
-use super::model::record::{Account, AccountState, Epoch, Goal, LAST_MONTH, Name};
+use super::model::record::{Account, AccountState, Epoch, Goal, LAST_MONTH, Name, Tally};
 use super::model::state::{Book, Budget, Settings};
 use super::model::tariff::{MAX_COUNT, Tariff};
 use crate::events;
@@ -121,6 +121,13 @@ events! {
             /// Their names.
             accounts: Vec<Bytes>,
         } = 14, notice c"allot.account.repriced";
+        /// Accounts get a cap of their own.
+        Limited {
+            /// The most instructions of each account in a month; 0 for none but that of the book.
+            cap: u64,
+            /// Their names.
+            accounts: Vec<Bytes>,
+        } = 18, notice c"allot.account.limited";
         /// Accounts are taken from instances without a place, or were returned. An account without a login is free at
         /// once.
         Withdrawn {
@@ -203,6 +210,10 @@ impl Book {
             Event::Deleted { accounts } | Event::Repriced { accounts, .. } => {
                 self.all_are(accounts, |_| true)
             }
+            Event::Limited { cap, accounts } => {
+                ensure(*cap <= MAX_COUNT, "a cap is out of range")?;
+                self.all_are(accounts, |_| true)
+            }
             Event::Rehomed { module, accounts } => {
                 let module = self.module_number(module)?;
                 self.all_are(accounts, |account| self.moves_to(account, module))
@@ -253,6 +264,9 @@ impl Book {
                 let id = self
                     .find_module(module)
                     .unwrap_or_else(|| self.enter_module(Module::new(module.clone(), department.clone())));
+                if self.indexed_module(id).is_some_and(|module| module.department != department) {
+                    self.close_line(id);
+                }
                 let Some(module) = self.indexed_module_mut(id) else { return };
                 let renumbers = module.places != *places;
                 (module.department, module.policy) = (department, *policy);
@@ -260,11 +274,11 @@ impl Book {
                 if renumbers {
                     self.number_places(id);
                 }
-                self.recount_budgets();
                 self.look_at(id);
             }
             Event::ModuleRemoved { module } => {
                 if let Some(id) = self.named_module(module) {
+                    self.close_line(id);
                     self.remove_module(id);
                 }
             }
@@ -282,7 +296,8 @@ impl Book {
                 let Some(module) = self.named_module(module) else { return };
                 let tariff = self.shared_tariff(tariff);
                 for name in accounts {
-                    self.enter(Account::new(name.clone(), module, tariff.clone(), self.month, at));
+                    let tally = self.deleted.remove(name).unwrap_or_else(|| Tally::since(self.month));
+                    self.enter(Account::new(name.clone(), module, tariff.clone(), tally, at));
                 }
             }
             Event::Deleted { accounts } => self.each(accounts, |book, id| book.go_on(at, id, Goal::Delete)),
@@ -294,6 +309,9 @@ impl Book {
             Event::Repriced { tariff, accounts } => {
                 let tariff = self.shared_tariff(tariff);
                 self.each(accounts, |book, id| book.set_tariff(id, tariff.clone()));
+            }
+            Event::Limited { cap, accounts } => {
+                self.each(accounts, |book, id| book.change(id, |account| account.cap = *cap));
             }
             Event::Withdrawn { accounts } => {
                 self.each(accounts, |book, id| book.go_on(at, id, Goal::Reassign));

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::place::{Instance, Module, Presence};
 
-use super::record::{Account, AccountState, Goal, Name, Rank};
+use super::record::{Account, AccountState, Goal, MONTHS, Name, Rank};
 use super::state::Book;
 use super::supply::Supply;
-use super::usage::{PastUsage, Usage};
+use super::usage::Usage;
 use crate::ensure;
 use crate::shared::codec::{Damaged, ensure as agrees};
 use crate::shared::invariant::{Checked, checks_of};
@@ -20,9 +20,9 @@ struct Home {
     free: BTreeSet<u32>,
     free_of: BTreeMap<Name, BTreeSet<u32>>,
     barred: usize,
+    returning: usize,
     expected: usize,
     sums: Usage,
-    past: BTreeMap<u32, PastUsage>,
 }
 
 /// The indexes of an instance, computed from its accounts.
@@ -66,14 +66,16 @@ impl Book {
     }
 
     fn check_accounts(&self) -> Checked {
-        let (mut totals, mut tariffs, mut logins) = ([0; 4], BTreeMap::new(), 0);
+        let (mut totals, mut tariffs, mut logins, mut thaws) = ([0; 4], BTreeMap::new(), 0, 0);
         for (id, account) in self.accounts.iter() {
             let check = checks_of(|| format!("account {}", account.name.escape_ascii()));
             self.check_account(account).or_else(|damaged| check(false, damaged.0))?;
             check(self.find(&account.name) == Some(id), "is not found by its name")?;
             let until = account.login.as_ref().map(|login| login.until);
             check(self.logins.get(id) == until, "has a login with another deadline")?;
+            check(self.thaws.get(id) == account.frozen_until, "thaws at another time")?;
             logins += usize::from(until.is_some());
+            thaws += usize::from(account.frozen_until.is_some());
             *tariffs.entry(account.tariff.clone()).or_insert(0) += 1;
             if let Some(total) = totals.get_mut(account.state as usize) {
                 *total += 1;
@@ -82,6 +84,7 @@ impl Book {
         ensure!(self.totals == totals, "there are {totals:?} accounts by state, not {:?}", self.totals);
         ensure!(self.tariffs == tariffs, "the tariffs differ from those of the accounts");
         ensure!(self.logins.len() == logins, "a deadline belongs to no login");
+        ensure!(self.thaws.len() == thaws, "an account thaws that is not frozen");
         Ok(())
     }
 
@@ -112,10 +115,30 @@ impl Book {
         let given =
             [Some(account.epoch), login, last].into_iter().flatten().all(|one| one <= self.last_epoch);
         agrees(given, "an epoch was not given out")?;
-        agrees(account.month <= self.month, "the month of an account is after that of the book")?;
+        agrees(account.tally.month() <= self.month, "the month of an account is after that of the book")?;
         let lasts = account.history.last().is_some_and(|stay| stay.to.is_none());
         let stays = account.history.last().is_some_and(|stay| stay.epoch == account.epoch);
         agrees(lasts == placed && (!placed || stays), "an account's stay and its instance disagree")
+    }
+
+    /// Checks that the modules have spent this month what the accounts have, with the deleted ones. O(accounts).
+    pub(in crate::account) fn check_ledger(&self) -> Result<(), Damaged> {
+        let tallies = self.accounts.iter().map(|(_, account)| &account.tally).chain(self.deleted.values());
+        let (mut counted, mut spent) = (Usage::default(), Usage::default());
+        for tally in tallies {
+            let month = tally.of(self.month);
+            counted.spend(month.used.into(), month.cost);
+        }
+        self.ledger_of(self.month).for_each(|line| spent.spend(line.usage.used, line.usage.cost));
+        let same = (counted.used, counted.cost) == (spent.used, spent.cost);
+        agrees(same, "the modules have spent something else than the accounts")?;
+        let oldest = self.month.saturating_sub(MONTHS as u32);
+        let kept = self.ledger.keys().all(|key| (oldest..=self.month).contains(&key.month));
+        agrees(kept, "the ledger has a month that is not kept")?;
+        let deleted = self.deleted.iter().all(|(name, tally)| {
+            self.find(name).is_none() && !tally.is_empty() && tally.month() <= self.month
+        });
+        agrees(deleted, "the use of an account is kept that was not deleted, or has none")
     }
 
     fn count_in(
@@ -131,10 +154,8 @@ impl Book {
         }
         let home = homes.entry(account.module).or_default();
         home.accounts.insert(id);
-        home.sums.add(account, self.month);
-        for (month, used) in account.past_use(self.month) {
-            home.past.entry(month).or_default().change(&account.tariff, used, true);
-        }
+        home.sums.hold(account, self.month, true);
+        home.returning += usize::from(account.goal == Some(Goal::Reassign));
         if account.state == AccountState::Free && account.login.is_some() {
             home.barred += 1;
         } else if account.state == AccountState::Free {
@@ -202,8 +223,10 @@ impl Book {
         check(module.free == home.free, "lists other free accounts than it has")?;
         check(module.free_of == home.free_of, "has other holders of its free accounts")?;
         check(module.barred == home.barred, "counts another number of barred accounts")?;
-        check(module.sums == home.sums, "has other use and cost than its accounts")?;
-        check(module.past == home.past, "has another use of past months than its accounts")?;
+        check(module.returning == home.returning, "counts another number of returning accounts")?;
+        let sums = Usage { used: module.sums.used, cost: module.sums.cost, ..home.sums.clone() };
+        check(module.sums == sums, "has other sums than its accounts")?;
+        check(module.elsewhere == self.used_elsewhere(&module.name), "spent something else elsewhere")?;
         check(module.names.len() == module.instances.len(), "has more names than instances")?;
         let (mut levels, mut givers) = (BTreeSet::new(), BTreeSet::new());
         let (mut taken, mut offsets) = (BTreeSet::new(), 0);
@@ -239,6 +262,7 @@ impl Book {
             let used = self.used_by_department(department);
             check(budget.used == used && budget.cap > 0, "has a budget without limit, or of another use")?;
         }
+        self.check_ledger().or_else(|damaged| checks_of(|| "the ledger".to_owned())(false, damaged.0))?;
         self.outbox.check()?;
         let drains = self.draining.iter().all(|&id| self.instances.get(id).is_some());
         ensure!(drains, "an unknown instance is draining");
@@ -254,9 +278,12 @@ mod tests {
     use super::super::super::request::{InstanceRequest, ManagerRequest, ModuleSettings, Request};
     use super::super::super::{Settings, decide, decide_due};
     use super::super::place::Share;
+    use super::super::record::Tally;
     use super::super::state::Budget;
     use super::super::tariff::{Amount, Step, Tariff};
+    use super::super::usage::LedgerKey;
     use super::*;
+    use crate::shared::Bytes;
 
     const NOW: i64 = 1000;
 
@@ -312,8 +339,8 @@ mod tests {
         let epoch = login(working[0]).unwrap();
         ask(&mut book, InstanceRequest::Use { account: working[0], epoch, count: 12 });
         ask(&mut book, InstanceRequest::Logout { account: working[0], epoch, back: false, term: None });
-        ask(&mut book, ManagerRequest::Freeze { account: working[1], on: true });
-        ask(&mut book, ManagerRequest::Freeze { account: working[1], on: false });
+        ask(&mut book, ManagerRequest::Freeze { account: working[1], on: true, until: None });
+        ask(&mut book, ManagerRequest::Freeze { account: working[1], on: false, until: None });
         book
     }
 
@@ -340,13 +367,14 @@ mod tests {
             "an account is on its way"
         );
         assert!(sound.modules.iter().all(|(_, module)| module.barred > 0), "an account is barred");
-        let damages: [Damage; 36] = [
+        let damages: [Damage; 41] = [
             ("totals", |book| book.totals.swap(0, 1)),
             ("tariffs", |book| book.tariffs.values_mut().for_each(|count| *count += 1)),
             ("logins", |book| book.logins.set(77, 5)),
             ("end of a login", |book| {
                 account(book, AccountState::Revoking).login.as_mut().unwrap().until = 5;
             }),
+            ("ends of freezes", |book| book.thaws.set(77, 5)),
             ("places kept", |book| book.away.set(77, 5)),
             ("draining", |book| {
                 let _ = book.draining.insert(0);
@@ -367,10 +395,17 @@ mod tests {
             ("accounts of a module", |book| module(book).accounts.clear()),
             ("free accounts", |book| module(book).free.extend([77])),
             ("barred accounts", |book| module(book).barred += 1),
+            ("returning accounts", |book| module(book).returning += 1),
             ("sum of use", |book| module(book).sums.used += 1),
             ("sum of cost", |book| module(book).sums.cost.0 += 1),
-            ("use of a past month", |book| {
-                module(book).past.insert(0, PastUsage::default());
+            ("sum of quotas", |book| module(book).sums.quota += 1),
+            ("use elsewhere", |book| module(book).elsewhere += 1),
+            ("use of a deleted account", |book| {
+                book.deleted.insert(Bytes::from_slice(b"gone"), Tally::since(0));
+            }),
+            ("a month that is not kept", |book| {
+                let (department, module) = (b"d"[..].into(), b"m"[..].into());
+                book.ledger.insert(LedgerKey { month: 7, department, module }, Usage::default());
             }),
             ("expected accounts", |book| module(book).expected += 1),
             ("free accounts by holder", |book| {

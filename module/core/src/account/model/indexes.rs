@@ -46,7 +46,7 @@ impl Book {
     pub(in crate::account) fn is_uneven(&self, module: u32) -> bool {
         let Some(module) = self.indexed_module(module) else { return false };
         let Some(lowest) = module.taker(&module.levels) else { return false };
-        let highest = module.givers.last();
+        let highest = module.givers.last().filter(|_| module.evens_out());
         module.free.len() > module.reserve as usize || highest.is_some_and(|highest| highest.0 - lowest.0 > 1)
     }
 
@@ -209,6 +209,11 @@ impl Book {
                 }
             }
         }
+        if goal == Some(Goal::Reassign)
+            && let Some(module) = self.indexed_module_mut(module)
+        {
+            step!(module.returning, on);
+        }
         self.set_ready(id, on);
         self.set_supply(id, on);
         if let Some(module) = self.expecting(id).and_then(|module| self.indexed_module_mut(module)) {
@@ -246,7 +251,8 @@ impl Book {
 
     /// Adds a module without accounts and instances; returns its number.
     pub(in crate::account) fn enter_module(&mut self, module: Module) -> u32 {
-        let name = module.name.clone();
+        let (name, elsewhere) = (module.name.clone(), self.used_elsewhere(&module.name));
+        let module = Module { elsewhere, ..module };
         let id = self.modules.insert(module);
         let is_new = self.module_names.insert(name, id).is_none();
         invariant!(is_new, "a module's name is that of no other");
@@ -269,8 +275,17 @@ impl Book {
         let missed = self.expecting(id).filter(|&missed| missed != before);
         self.link(id, false);
         let Some(account) = self.indexed_mut(id) else { return };
+        let thaws = account.frozen_until;
         change(account);
-        let after = account.module;
+        if account.state != AccountState::Frozen {
+            account.frozen_until = None;
+        }
+        let (after, until) = (account.module, account.frozen_until);
+        match until {
+            _ if until == thaws => {}
+            Some(until) => self.thaws.set(id, until),
+            None => self.thaws.remove(id),
+        }
         if before != after {
             self.set_home(before, id, false);
             self.set_home(after, id, true);
@@ -303,6 +318,7 @@ impl Book {
         let missed = self.expecting(id);
         self.link(id, false);
         self.logins.remove(id);
+        self.thaws.remove(id);
         missed.into_iter().for_each(|module| self.look_at(module));
         let Some(home) = self.indexed(id).map(|account| account.module) else { return };
         self.set_home(home, id, false);
@@ -312,6 +328,9 @@ impl Book {
         self.look_at(account.module);
         self.forget_tariff(&account.tariff);
         self.forget_if_empty(account.instance);
+        if !account.tally.is_empty() {
+            self.deleted.insert(account.name, account.tally);
+        }
     }
 
     /// Removes a leaving instance that has no accounts, and none in transit to it.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::pace::Pace;
 use super::record::{Name, Rank};
 use super::supply::Supply;
-use super::usage::{PastUsage, Usage};
+use super::usage::Usage;
 use crate::shared::Millis;
 use crate::shared::codec::{Damaged, ensure};
 use crate::shared::token::MAX_TTL;
@@ -100,12 +100,15 @@ fields! {
         pub(in crate::account) free: BTreeSet<u32>,
         /// The free accounts that an instance had before, by the name of the last one.
         pub(in crate::account) free_of: BTreeMap<Name, BTreeSet<u32>>,
-        /// Use and cost of the module's accounts in the current month.
+        /// The accounts of the module, and what it has spent in the current month in its present department. What it
+        /// has spent is not computed, but encoded beside the module.
         pub(in crate::account) sums: Usage,
-        /// Use and cost of the module's accounts in past months, by month; without months in which they sent nothing.
-        pub(in crate::account) past: BTreeMap<u32, PastUsage>,
+        /// What the module has spent in the current month before it came to its department, or before it was deleted.
+        pub(in crate::account) elsewhere: u128,
         /// Number of accounts that are free, but still have a login that began before they were frozen.
         pub(in crate::account) barred: usize,
+        /// Number of accounts that become free when the login ends that they have at an instance without a place.
+        pub(in crate::account) returning: usize,
     } checked by Module::is_sound;
 }
 
@@ -147,6 +150,12 @@ impl Module {
         levels.range((even, 0, 0)..(even, more, 0)).next().copied()
     }
 
+    /// Whether an instance gives accounts to one that has less than its share. With shares by place, the share of an
+    /// instance that arrives is free, or becomes free when logins of the instance before it end.
+    pub(in crate::account) fn evens_out(&self) -> bool {
+        self.policy.share == Share::Present || self.returning == 0
+    }
+
     /// Notes that a free account was last with this instance, or that it is not free any more.
     pub(in crate::account) fn note_free(&mut self, holder: &Name, id: u32, on: bool) {
         let known = self.free_of.entry(holder.clone()).or_default();
@@ -176,9 +185,9 @@ impl Module {
         self.instances.iter().map(|&(_, id)| id)
     }
 
-    /// Use and cost of the module's accounts in the current month.
-    pub fn usage(&self) -> &Usage {
-        &self.sums
+    /// The instructions of the module in the current month.
+    pub(in crate::account) fn used(&self) -> u128 {
+        self.sums.used.saturating_add(self.elsewhere)
     }
 
     /// The number of accounts of the module, and of those that are free.

@@ -123,6 +123,26 @@ fields! {
         totals: Vec<(u64, u64)>,
     } checked by Reports::is_sound;
 
+    /// What an account has sent in a month, and what that cost.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct MonthUse {
+        /// The month.
+        pub month: u32,
+        /// Instructions in the month.
+        pub used: u64,
+        /// Their cost beyond the flat price, each at the tariff of the account when it was counted.
+        pub cost: Amount,
+    }
+
+    /// The use of an account by month.
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    pub struct Tally {
+        /// The last month in which the account was added or used.
+        last: MonthUse,
+        /// Earlier months with use, in ascending order. At most [`MONTHS`].
+        past: Vec<MonthUse>,
+    } checked by Tally::is_sound;
+
     /// An account.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct Account {
@@ -134,14 +154,14 @@ fields! {
         pub epoch: Epoch,
         /// When the account came to its instance, or became free.
         pub since: Millis,
+        /// While frozen: when the account can be used again by itself.
+        pub frozen_until: Option<Millis>,
+        /// The most instructions in a month; 0 for no limit but that of the book.
+        pub cap: u64,
         /// The login, if there is one.
         pub login: Option<Box<Login>>,
-        /// The month of `used`.
-        pub month: u32,
-        /// Instructions in `month`.
-        pub used: u64,
-        /// Earlier months with the instructions of each, in ascending order. At most [`MONTHS`].
-        pub past: Vec<(u32, u64)>,
+        /// The use by month.
+        pub tally: Tally,
         /// The use that was counted from reports of instances; `None` if none was reported.
         pub reports: Option<Box<Reports>>,
         /// The day of the last moves by rebalancing, and their number.
@@ -159,6 +179,11 @@ fields! {
         /// While revoking: the goal of the account.
         pub goal: Option<Goal>,
     } checked by Account::is_sound;
+}
+
+/// The most instructions in a month of an account with a cap, if the book allows so many to each account.
+pub(in crate::account) fn limited(cap: u64, of_book: u64) -> u64 {
+    if cap == 0 { of_book } else { of_book.min(cap) }
 }
 
 impl Reports {
@@ -197,13 +222,64 @@ impl Reports {
     }
 }
 
+impl Tally {
+    fn is_sound(&self) -> Result<(), Damaged> {
+        let rises = self.past.is_sorted_by(|past, next| past.month < next.month);
+        let before = self.past.last().is_none_or(|past| past.month < self.last.month);
+        let fits = rises && before && self.past.len() <= MONTHS;
+        ensure(fits, "the months of an account are not in order, or too many")
+    }
+
+    /// No use, of an account that is added in this month.
+    pub(in crate::account) fn since(month: u32) -> Self {
+        Self { last: MonthUse { month, ..MonthUse::default() }, past: Vec::new() }
+    }
+
+    /// What was sent in a month.
+    pub fn of(&self, month: u32) -> MonthUse {
+        if month == self.last.month {
+            return self.last;
+        }
+        let past = self.past.iter().find(|past| past.month == month);
+        past.copied().unwrap_or(MonthUse { month, ..MonthUse::default() })
+    }
+
+    /// The last month of the tally.
+    pub(in crate::account) fn month(&self) -> u32 {
+        self.last.month
+    }
+
+    /// Whether nothing was sent in any month.
+    pub(in crate::account) fn is_empty(&self) -> bool {
+        self.last.used == 0 && self.past.is_empty()
+    }
+
+    /// Begins a month that is not before the last one.
+    fn begin(&mut self, month: u32) {
+        if month == self.last.month {
+            return;
+        }
+        if self.last.used > 0 {
+            self.past.push(self.last);
+        }
+        self.last = MonthUse { month, ..MonthUse::default() };
+        let oldest = month.saturating_sub(MONTHS as u32);
+        self.past.retain(|past| past.month >= oldest);
+    }
+
+    pub(in crate::account) fn allocated(&self) -> usize {
+        self.past.capacity() * size_of::<MonthUse>()
+    }
+}
+
 impl Account {
     /// Checks the fields that agree with each other in every state. `Book::check_account` checks the others.
     fn is_sound(&self) -> Result<(), Damaged> {
-        let rises = self.past.is_sorted_by(|(month, _), (next, _)| month < next);
-        let before = self.past.last().is_none_or(|&(month, _)| month < self.month);
-        let fits = rises && before && self.past.len() <= MONTHS;
-        ensure(fits, "the months of an account are not in order, or too many")?;
+        let thaws = self.frozen_until.is_none() || self.state == AccountState::Frozen;
+        ensure(
+            thaws && self.cap <= MAX_COUNT,
+            "an account thaws that is not frozen, or has too large a cap",
+        )?;
         let rises = self.history.is_sorted_by(|stay, next| stay.epoch < next.epoch);
         ensure(rises && self.history.len() <= MAX_HISTORY, "a history is not in order, or too long")?;
         let mut earlier = self.history.iter().rev().skip(1);
@@ -215,30 +291,27 @@ impl Account {
         name: Bytes,
         module: u32,
         tariff: Arc<Tariff>,
-        month: u32,
+        tally: Tally,
         at: Millis,
     ) -> Self {
-        Self { name, module, tariff, instance: NONE, since: at, month, ..Self::default() }
+        Self { name, module, tariff, instance: NONE, since: at, tally, ..Self::default() }
     }
 
     /// Instructions in a month.
     pub fn used_in(&self, month: u32) -> u64 {
-        if month == self.month {
-            return self.used;
-        }
-        self.past.iter().find(|&&(past, _)| past == month).map_or(0, |&(_, used)| used)
-    }
-
-    /// The months before `current` that are kept, with the instructions of each.
-    pub(in crate::account) fn past_use(&self, current: u32) -> impl Iterator<Item = (u32, u64)> {
-        let oldest = current.saturating_sub(MONTHS as u32);
-        let all = self.past.iter().copied().chain([(self.month, self.used)]);
-        all.filter(move |&(month, used)| (oldest..current).contains(&month) && used > 0)
+        self.tally.of(month).used
     }
 
     /// Cost of a month beyond the flat price.
     pub fn cost_in(&self, month: u32) -> Amount {
-        self.tariff.cost(self.used_in(month))
+        self.tally.of(month).cost
+    }
+
+    /// Cost of a month after further instructions at the present tariff.
+    pub(in crate::account) fn cost_with(&self, month: u32, count: u64) -> Amount {
+        let before = self.tally.of(month);
+        let more = self.tariff.cost(before.used.saturating_add(count)).0 - self.tariff.cost(before.used).0;
+        Amount(before.cost.0.wrapping_add(more))
     }
 
     /// Instructions left at the flat price.
@@ -246,9 +319,15 @@ impl Account {
         self.tariff.left(self.used_in(month))
     }
 
-    /// The place of the account in the order in which accounts are picked.
-    pub fn rank(&self, month: u32, limit: u64) -> Rank {
-        let used = self.used_in(month);
+    /// The most instructions in a month, if the book allows so many to each account.
+    pub(in crate::account) fn limit(&self, of_book: u64) -> u64 {
+        limited(self.cap, of_book)
+    }
+
+    /// The place of the account in the order in which accounts are picked, if the book allows so many instructions in a
+    /// month to each account.
+    pub fn rank(&self, month: u32, of_book: u64) -> Rank {
+        let (used, limit) = (self.used_in(month), self.limit(of_book));
         if used >= limit {
             return Rank::CLOSED;
         }
@@ -267,23 +346,24 @@ impl Account {
         if self.moved.0 == day { self.moved.1 } else { 0 }
     }
 
-    /// Counts instructions of a month, which is not before the last counted month.
-    pub(in crate::account) fn count(&mut self, month: u32, count: u64) {
-        if month != self.month {
-            if self.used > 0 {
-                self.past.push((self.month, self.used));
-            }
-            (self.month, self.used) = (month, 0);
-            let oldest = month.saturating_sub(MONTHS as u32);
-            self.past.retain(|&(past, _)| past >= oldest);
-        }
-        self.used = self.used.saturating_add(count);
+    /// Counts instructions of a month, which is not before the last counted month. Returns their cost.
+    pub(in crate::account) fn count(&mut self, month: u32, count: u64) -> Amount {
+        let (before, cost) = (self.cost_in(month), self.cost_with(month, count));
+        self.tally.begin(month);
+        let last = &mut self.tally.last;
+        (last.used, last.cost) = (last.used.saturating_add(count), cost);
+        Amount(cost.0.wrapping_sub(before.0))
     }
 
     /// The instructions that were counted from reports of an assignment; `None` if the assignment is older than those
     /// whose reports are kept.
     pub fn reported(&self, epoch: Epoch) -> Option<u64> {
         self.reports.as_ref().map_or(Some(0), |reports| reports.counted(epoch))
+    }
+
+    /// Whether the account was assigned by this epoch, as far as its history says.
+    pub(in crate::account) fn was_assigned_by(&self, epoch: Epoch) -> bool {
+        self.history.binary_search_by_key(&epoch, |stay| stay.epoch).is_ok()
     }
 
     /// Ends the current stay, and begins a new one.
@@ -327,7 +407,7 @@ impl Account {
         let spilled = |bytes: &Bytes| if bytes.spilled() { bytes.capacity() } else { 0 };
         spilled(&self.name)
             + self.login.as_ref().map_or(0, |login| size_of::<Login>() + spilled(&login.terminal))
-            + self.past.capacity() * size_of::<(u32, u64)>()
+            + self.tally.allocated()
             + self.history.capacity() * size_of::<Stay>()
             + self.reports.as_ref().map_or(0, |reports| reports.allocated())
     }

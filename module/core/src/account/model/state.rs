@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use super::pace::HOUR;
 use super::place::{Instance, Module};
-use super::record::{Account, Epoch, LAST_MONTH, Name};
+use super::record::{Account, Epoch, LAST_MONTH, Name, Tally};
 use super::tariff::{Amount, MAX_COUNT, Tariff};
+use super::usage::{LedgerKey, LedgerLine, Usage};
 use crate::fields;
 use crate::shared::codec::{Damaged, ensure};
 use crate::shared::counter::Counter;
@@ -43,6 +44,8 @@ fields! {
         pub lend_level: u32,
         /// About how many entries the event stream keeps; 0 for no event stream.
         pub events: u32,
+        /// Whether leaders set `turns` to the beginnings of calendar months; false if an operator has set `turns`.
+        pub calendar: bool,
         /// The next times at which the month turns, in ascending order.
         pub turns: Vec<Millis>,
     } checked by Settings::is_sound;
@@ -67,7 +70,8 @@ impl Budget {
 impl Default for Settings {
     fn default() -> Self {
         let (margin, turns) = (Amount::default(), Vec::new());
-        Self { cap: 0, dwell: 30 * 60_000, max_moves: 2, margin, lend_level: 0, events: 0, turns }
+        let (dwell, calendar) = (30 * 60_000, true);
+        Self { cap: 0, dwell, max_moves: 2, margin, lend_level: 0, events: 0, calendar, turns }
     }
 }
 
@@ -81,7 +85,10 @@ impl Settings {
         let rises = self.turns.is_sorted_by(|turn, next| turn < next);
         let within = self.turns.last().is_none_or(|&turn| turn <= MAX_TIME);
         ensure(rises && within && self.turns.len() <= MAX_TURNS, "the ends of months are out of range")?;
-        let fits = self.dwell <= MAX_TTL && self.max_moves <= MAX_DAILY_MOVES && self.lend_level <= MAX_LEVEL;
+        let fits = self.dwell <= MAX_TTL
+            && self.max_moves <= MAX_DAILY_MOVES
+            && self.margin.is_price()
+            && self.lend_level <= MAX_LEVEL;
         ensure(fits, "a setting is out of range")
     }
 }
@@ -119,6 +126,8 @@ pub struct Book {
     pub(in crate::account) tariffs: BTreeMap<Arc<Tariff>, usize>,
     /// Deadlines of logins.
     pub(in crate::account) logins: Deadlines,
+    /// When frozen accounts can be used again.
+    pub(in crate::account) thaws: Deadlines,
     /// Deadlines of the kept places of instances that are away.
     pub(in crate::account) away: Deadlines,
     /// Instances without a place that still have accounts.
@@ -129,6 +138,11 @@ pub struct Book {
     pub(in crate::account) totals: [usize; 4],
     /// Budgets of departments, by name.
     pub(in crate::account) departments: BTreeMap<Name, Budget>,
+    /// What was spent by month, department and module: all lines of past months, and the lines of the current month to
+    /// which nothing is added any more, because the module is in another department now, or was deleted.
+    pub(in crate::account) ledger: BTreeMap<LedgerKey, Usage>,
+    /// The use of accounts that were deleted this month. An account that is added again has this use.
+    pub(in crate::account) deleted: BTreeMap<Bytes, Tally>,
     /// Messages for the event stream.
     pub(in crate::account) outbox: Outbox,
 }
@@ -210,8 +224,8 @@ impl Book {
         if !self.is_even() {
             return Some(self.applied);
         }
-        let times = [self.settings.turns.first().copied(), self.logins.earliest(), self.away.earliest()];
-        times.into_iter().flatten().min()
+        let deadlines = [&self.logins, &self.thaws, &self.away].map(Deadlines::earliest);
+        self.settings.turns.first().copied().into_iter().chain(deadlines.into_iter().flatten()).min()
     }
 
     /// Whether no account must be assigned or moved.
@@ -236,8 +250,8 @@ impl Book {
 
     /// The instructions of a department and of all departments in it this month. O(modules).
     pub fn used_by_department(&self, department: &[u8]) -> u128 {
-        let within = |module: &&Module| levels_of(&module.department).any(|level| *level == *department);
-        self.modules().filter(within).map(|module| module.sums.used).sum()
+        let within = |line: &LedgerLine<'_>| levels_of(line.department).any(|level| *level == *department);
+        self.ledger_of(self.month).filter(within).map(|line| line.usage.used).sum()
     }
 
     /// The messages that wait for the event stream.
@@ -343,9 +357,16 @@ impl Book {
             + bytes.checked_div(count).map_or(0, |each| each * self.accounts.len())
             + self.names.allocated()
             + self.logins.allocated()
+            + self.thaws.allocated()
             + self.instances.allocated()
             + self.instances.iter().map(|(_, instance)| instance.supply.allocated()).sum::<usize>()
             + self.modules.allocated()
+            + self.ledger.len() * (size_of::<(LedgerKey, Usage)>() + 8)
+            + self
+                .deleted
+                .iter()
+                .map(|(name, tally)| size_of::<Tally>() + name.len() + tally.allocated())
+                .sum::<usize>()
             + self.outbox.allocated()
     }
 

@@ -1,72 +1,92 @@
-//! The sums of use and cost: every count of instructions, every account that comes to a module or leaves it, and every
-//! new month goes through these functions.
+//! The ledger: what was spent by month, department and module. What was counted stays where it was counted, at the price
+//! of its time: the ledger does not change when accounts are deleted, move, or get another tariff, or when a module
+//! goes to another department. Every count of instructions, every account that comes to a module or leaves it, and
+//! every new month goes through these functions.
 
 use std::sync::Arc;
 
-use super::place::Module;
-use super::record::{Account, MONTHS};
+use super::record::{Account, MONTHS, Name};
 use super::state::{Book, levels_of};
 use super::tariff::Tariff;
-use super::usage::{PastUsage, step};
+use super::usage::{LedgerKey, LedgerLine, Usage, step};
 use crate::invariant;
 use crate::shared::Millis;
 use crate::shared::invariant::Expected;
 
-impl Module {
-    /// Adds an account to the sums of all months, or removes it. O(months in which the account was used).
-    fn sum(&mut self, account: &Account, month: u32, on: bool) {
-        if on {
-            self.sums.add(account, month);
-        } else {
-            self.sums.take(account, month);
-        }
-        for (past, used) in account.past_use(month) {
-            let sums = self.past.entry(past).or_default();
-            sums.change(&account.tariff, used, on);
-            if sums.is_zero() {
-                self.past.remove(&past);
-            }
-        }
-    }
-
-    /// The current month ends.
-    fn begin_month(&mut self, ended: u32) {
-        let sums = PastUsage::of(&self.sums);
-        if !sums.is_zero() {
-            self.past.insert(ended, sums);
-        }
-        let oldest = (ended + 1).saturating_sub(MONTHS as u32);
-        self.past = self.past.split_off(&oldest);
-        self.sums.begin_month();
-    }
-}
-
 impl Book {
+    /// The lines of a month. Several lines of a module have different departments, and a department and a module may be
+    /// named by one closed line and one that still grows. O(lines of the month + modules).
+    pub fn ledger_of(&self, month: u32) -> impl Iterator<Item = LedgerLine<'_>> {
+        let closed = self.closed_lines(month).map(|(key, usage)| LedgerLine {
+            department: &key.department,
+            module: &key.module,
+            usage,
+        });
+        let current = (month == self.month).then(|| {
+            self.modules().map(|module| LedgerLine {
+                department: &module.department,
+                module: &module.name,
+                usage: &module.sums,
+            })
+        });
+        closed.chain(current.into_iter().flatten())
+    }
+
+    /// The lines of a month to which nothing is added any more.
+    pub(in crate::account) fn closed_lines(&self, month: u32) -> impl Iterator<Item = (&LedgerKey, &Usage)> {
+        let first = LedgerKey { month, department: Name::default(), module: Name::default() };
+        self.ledger.range(first..).take_while(move |(key, _)| key.month == month)
+    }
+
+    /// What a module of this name spent in the current month in departments that it has left, or before it was deleted.
+    pub(in crate::account) fn used_elsewhere(&self, module: &[u8]) -> u128 {
+        let lines = self.closed_lines(self.month).filter(|(key, _)| *key.module == *module);
+        lines.map(|(_, usage)| usage.used).fold(0, u128::saturating_add)
+    }
+
+    /// Closes the line of the current month of a module that leaves its department or is deleted. Its accounts are not
+    /// part of the line.
+    pub(in crate::account) fn close_line(&mut self, module: u32) {
+        let month = self.month;
+        let Some(module) = self.indexed_module_mut(module) else { return };
+        let (used, cost) = (std::mem::take(&mut module.sums.used), std::mem::take(&mut module.sums.cost));
+        if used == 0 {
+            return;
+        }
+        module.elsewhere = module.elsewhere.saturating_add(used);
+        let (department, module) = (module.department.clone(), module.name.clone());
+        self.ledger.entry(LedgerKey { month, department, module }).or_default().spend(used, cost);
+    }
+
     /// Adds an account to those of its module, or removes it.
     pub(super) fn set_home(&mut self, module: u32, id: u32, on: bool) {
         let both = self.modules.get_mut(module).zip(self.accounts.get(id));
         let Some((module, account)) = both.expected("an account and its module are there") else { return };
-        module.sum(account, self.month, on);
+        module.sums.hold(account, self.month, on);
         let changed = if on { module.accounts.insert(id) } else { module.accounts.remove(&id) };
         invariant!(changed, "a module has its accounts, each once");
-        let (used, department) = (account.used_in(self.month), module.department.clone());
-        self.count_in_budgets(&department, used.into(), on);
     }
 
-    /// Counts instructions of an account in the current month, and updates the sums of its module.
+    /// Counts instructions of an account in the current month: in its tally, in the line of its module, and in budgets.
     pub(in crate::account) fn count_use(&mut self, id: u32, count: u64) {
         let (month, limit) = self.order();
         let account = self.accounts.get_mut(id).expected("an account that is used is there");
         let Some(account) = account else { return };
         let module = self.modules.get_mut(account.module).expected("an account has a module");
         let Some(module) = module else { return };
-        module.sums.take(account, month);
-        let before = account.used_in(month);
-        account.count(month, count);
-        module.sums.add(account, month);
+        let (before, left) = (account.used_in(month), account.left(month));
+        let cost = account.count(month, count);
+        module.sums.use_up(left - account.left(month));
+        module.sums.spend(count.into(), cost);
         let (tariff, now) = (account.tariff.clone(), account.used_in(month));
-        let department = module.department.clone();
-        self.count_in_budgets(&department, count.into(), true);
+        if !self.departments.is_empty() {
+            let department = module.department.clone();
+            for level in levels_of(&department) {
+                if let Some(budget) = self.departments.get_mut(level) {
+                    budget.used = budget.used.saturating_add(count.into());
+                }
+            }
+        }
         let Some(supplied) = self.indexed(id).and_then(Account::supplied) else { return };
         let instance = self.instances.get_mut(supplied);
         if let Some(instance) = instance.expected("an account that is assigned or in transit has an instance")
@@ -75,38 +95,17 @@ impl Book {
         }
     }
 
-    /// Counts instructions in the budgets of a department and of those that contain it, or removes them.
-    fn count_in_budgets(&mut self, department: &[u8], count: u128, on: bool) {
-        if self.departments.is_empty() {
-            return;
-        }
-        for level in levels_of(department) {
-            let Some(budget) = self.departments.get_mut(level) else { continue };
-            let used = if on { budget.used.checked_add(count) } else { budget.used.checked_sub(count) };
-            budget.used = used.expected("a budget has the use of its accounts").unwrap_or(0);
-        }
-    }
-
-    /// Counts the use of all budgets again. O(budgets x modules).
-    pub(in crate::account) fn recount_budgets(&mut self) {
-        let all: Vec<u128> = self.departments.keys().map(|name| self.used_by_department(name)).collect();
-        for (budget, used) in self.departments.values_mut().zip(all) {
-            budget.used = used;
-        }
-    }
-
     /// Gives an account another tariff.
     pub(in crate::account) fn set_tariff(&mut self, id: u32, tariff: Arc<Tariff>) {
         self.set_ready(id, false);
         self.set_supply(id, false);
-        let month = self.month;
         let account = self.accounts.get_mut(id).expected("an account that gets a tariff is there");
         let Some(account) = account else { return };
         let module = self.modules.get_mut(account.module).expected("an account has a module");
         let Some(module) = module else { return };
-        module.sum(account, month, false);
+        module.sums.hold(account, self.month, false);
         let before = std::mem::replace(&mut account.tariff, tariff.clone());
-        module.sum(account, month, true);
+        module.sums.hold(account, self.month, true);
         *self.tariffs.entry(tariff).or_default() += 1;
         self.forget_tariff(&before);
         self.set_supply(id, true);
@@ -140,9 +139,15 @@ impl Book {
         for &id in self.module_names.values() {
             let module = self.modules.get_mut(id);
             if let Some(module) = module.expected("the names of modules are of modules that are there") {
-                module.begin_month(ended);
+                let (department, name) = (module.department.clone(), module.name.clone());
+                let key = LedgerKey { month: ended, department, module: name };
+                self.ledger.entry(key).or_default().sum(&module.sums);
+                module.elsewhere = 0;
+                module.sums.begin_month();
             }
         }
+        self.ledger.retain(|key, _| key.month + MONTHS as u32 > ended);
+        self.deleted.clear();
         self.month_starts.push(at);
         let kept = self.month_starts.len().saturating_sub(MONTHS + 1);
         self.month_starts.drain(..kept);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::record::Account;
+use super::record::{Account, limited};
 use super::tariff::{Amount, Tariff};
 use super::usage::step;
 use crate::invariant;
@@ -96,13 +96,16 @@ impl FromIterator<(Amount, i128)> for Rooms {
     }
 }
 
-/// Bytes of an entry of a map of tariffs, whose nodes are three quarters full on average.
-const TARIFF_ENTRY: usize = size_of::<(Arc<Tariff>, usize)>() * 4 / 3;
+/// The tariff of an account, and its cap.
+type Terms = (Arc<Tariff>, u64);
 
-/// The accounts that an instance has or will get, by tariff, and what they have sent in the current month, by price.
+/// Bytes of an entry of a map of terms, whose nodes are three quarters full on average.
+const TERMS_ENTRY: usize = size_of::<(Terms, usize)>() * 4 / 3;
+
+/// The accounts that an instance has or will get, by tariff and cap, and what they have sent in the current month, by price.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Supply {
-    tariffs: BTreeMap<Arc<Tariff>, usize>,
+    terms: BTreeMap<Terms, usize>,
     sent: Rooms,
     /// What the accounts may send in a whole month, if none sends more than `limit`.
     whole: Rooms,
@@ -116,21 +119,21 @@ impl Supply {
     /// goes; after a change of the limit as `follow`.
     pub(super) fn set(&mut self, account: &Account, (month, limit): (u32, u64), on: bool) {
         self.follow(limit);
-        let tariff = &account.tariff;
-        match self.tariffs.get_mut(tariff) {
+        let (tariff, terms) = (&account.tariff, (account.tariff.clone(), account.cap));
+        match self.terms.get_mut(&terms) {
             Some(count) => {
                 step!(*count, on);
                 if *count == 0 {
-                    self.tariffs.remove(tariff);
+                    self.terms.remove(&terms);
                 }
             }
             None if on => {
-                self.tariffs.insert(tariff.clone(), 1);
+                self.terms.insert(terms, 1);
             }
             None => invariant!("an instance has the tariffs of its accounts"),
         }
         let sign = if on { 1 } else { -1 };
-        for (price, room) in tariff.rooms(0, limit).filter(|&(_, room)| room > 0) {
+        for (price, room) in tariff.rooms(0, account.limit(limit)).filter(|&(_, room)| room > 0) {
             self.whole.add_room(price, sign * i128::from(room));
         }
         self.add_sent(tariff, (0, account.used_in(month)), sign);
@@ -165,9 +168,9 @@ impl Supply {
 
     /// What the accounts may send in a whole month, if none sends more than `limit`.
     fn within(&self, limit: u64) -> Rooms {
-        let all = self.tariffs.iter().flat_map(|(tariff, &accounts)| {
+        let all = self.terms.iter().flat_map(|((tariff, cap), &accounts)| {
             let accounts = i128::try_from(accounts).unwrap_or(i128::MAX);
-            let rooms = tariff.rooms(0, limit);
+            let rooms = tariff.rooms(0, limited(*cap, limit));
             rooms.map(move |(price, room)| (price, i128::from(room).saturating_mul(accounts)))
         });
         all.collect()
@@ -194,7 +197,7 @@ impl Supply {
 
     /// Bytes allocated, approximately.
     pub(super) fn allocated(&self) -> usize {
-        self.tariffs.len() * TARIFF_ENTRY + self.sent.allocated() + self.whole.allocated()
+        self.terms.len() * TERMS_ENTRY + self.sent.allocated() + self.whole.allocated()
     }
 }
 

@@ -23,6 +23,11 @@ impl Amount {
     /// The greatest price.
     pub const MAX_PRICE: Self = Self(ONE * ONE - 1);
 
+    /// Whether the amount is a price: less than a billion.
+    pub(in crate::account) fn is_price(self) -> bool {
+        (0..=Self::MAX_PRICE.0).contains(&self.0)
+    }
+
     /// Parses a price: digits with at most nine decimal places, less than a billion. `None` for anything else.
     pub fn parse_price(text: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(text).ok()?;
@@ -50,16 +55,14 @@ impl fmt::Display for Amount {
     }
 }
 
-/// A price: less than a billion.
+/// Billionths: the lower 64 bits, and the upper 64 bits.
 impl Field for Amount {
     fn encode(&self, out: &mut Writer) {
-        out.unsigned(u64::try_from(self.0).unwrap_or(u64::MAX));
+        self.0.cast_unsigned().encode(out);
     }
 
     fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
-        let amount = Self(reader.unsigned()?.into());
-        ensure(amount <= Self::MAX_PRICE, "a price is out of range")?;
-        Ok(amount)
+        u128::decode(reader).map(|bits| Self(bits.cast_signed()))
     }
 }
 
@@ -85,7 +88,8 @@ fields! {
 
 impl Tariff {
     fn is_sound(&self) -> Result<(), Damaged> {
-        ensure(self.fault().is_none(), "a tariff is not valid")
+        let prices = self.steps.iter().all(|step| step.price.is_price());
+        ensure(prices && self.fault().is_none(), "a tariff is not valid")
     }
 
     /// Why the tariff is not valid: a step that does not rise, too many steps, or a quota that is too large. `None`
@@ -104,7 +108,7 @@ impl Tariff {
         None
     }
 
-    /// The cost of so many instructions of a month beyond the flat price. O(steps).
+    /// The cost of so many instructions of a month beyond the flat price, if all have these prices. O(steps).
     pub fn cost(&self, used: u64) -> Amount {
         let mut from = self.quota;
         let mut cost = 0i128;
@@ -143,13 +147,13 @@ impl Tariff {
     }
 
     /// The prices of the instructions after so many, up to `limit` instructions in the month, and how many of them have
-    /// each price. A tariff without steps has no price beyond the flat price. O(steps).
+    /// each price. With a tariff without steps, no instruction costs anything. O(steps).
     pub fn rooms(&self, used: u64, limit: u64) -> impl Iterator<Item = (Amount, u64)> {
         let last = self.steps.len().saturating_sub(1);
         let end = move |place: usize, upto: u64| if place == last { limit } else { upto.min(limit) };
         let steps = self.steps.iter().enumerate();
         let steps = steps.map(move |(place, step)| (step.price, end(place, step.upto)));
-        let flat = (Amount(0), self.quota.min(limit));
+        let flat = (Amount(0), if self.steps.is_empty() { limit } else { self.quota.min(limit) });
         std::iter::once(flat).chain(steps).scan(used, |from, (price, upto)| {
             let room = upto.saturating_sub(*from);
             *from = upto.max(*from);
@@ -225,6 +229,8 @@ mod tests {
         }
         let rooms: Vec<u64> = tariff.rooms(110, 130).map(|(_, room)| room).collect();
         assert_eq!(rooms, [0, 10, 10, 0]);
+        let free = Tariff { quota: 5, steps: vec![] };
+        assert_eq!(free.rooms(7, 130).collect::<Vec<_>>(), [(Amount(0), 123)]);
     }
 
     #[test]

@@ -1,101 +1,9 @@
 //! Sums of use and cost.
 
-use super::record::Account;
-use super::tariff::{Amount, Tariff};
+use super::record::{Account, Name};
+use super::tariff::Amount;
+use crate::fields;
 use crate::shared::invariant::Expected;
-
-/// Use and cost of some accounts in a month.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
-    /// Number of accounts.
-    pub accounts: usize,
-    /// Instructions that the flat price covers.
-    pub quota: u128,
-    /// Instructions sent.
-    pub used: u128,
-    /// Sum of the instructions that each account has left at the flat price.
-    pub left: u128,
-    /// Cost beyond the flat price.
-    pub cost: Amount,
-}
-
-impl Usage {
-    pub(in crate::account) fn add(&mut self, account: &Account, month: u32) {
-        self.accounts += 1;
-        self.quota += u128::from(account.tariff.quota);
-        self.used += u128::from(account.used_in(month));
-        self.left += u128::from(account.left(month));
-        // Wrapping, not saturating, so that `take` is exact again after an overflow, which no real sum comes near.
-        self.cost.0 = self.cost.0.wrapping_add(account.cost_in(month).0);
-    }
-
-    pub(in crate::account) fn take(&mut self, account: &Account, month: u32) {
-        self.accounts = less(self.accounts as u128, 1) as usize;
-        self.quota = less(self.quota, account.tariff.quota.into());
-        self.used = less(self.used, account.used_in(month).into());
-        self.left = less(self.left, account.left(month).into());
-        self.cost.0 = self.cost.0.wrapping_sub(account.cost_in(month).0);
-    }
-
-    /// Resets the use for a new month.
-    pub(in crate::account) fn begin_month(&mut self) {
-        (self.used, self.left, self.cost) = (0, self.quota, Amount(0));
-    }
-
-    /// Adds other sums.
-    pub(in crate::account) fn sum(&mut self, more: &Self) {
-        self.accounts += more.accounts;
-        self.quota += more.quota;
-        self.used += more.used;
-        self.left += more.left;
-        self.cost.0 = self.cost.0.wrapping_add(more.cost.0);
-    }
-}
-
-/// Use and cost of the accounts of a module in a past month. The quotas are those of the present.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in crate::account) struct PastUsage {
-    used: u128,
-    /// Instructions at the flat price.
-    flat: u128,
-    cost: Amount,
-}
-
-impl PastUsage {
-    /// The use of a month that ends now.
-    pub(in crate::account) fn of(usage: &Usage) -> Self {
-        Self { used: usage.used, flat: less(usage.quota, usage.left), cost: usage.cost }
-    }
-
-    pub(in crate::account) fn is_zero(&self) -> bool {
-        self.used == 0
-    }
-
-    /// Adds the use of an account in the month, or removes it.
-    pub(in crate::account) fn change(&mut self, tariff: &Tariff, used: u64, on: bool) {
-        let (flat, cost): (u128, _) = (tariff.quota.min(used).into(), tariff.cost(used).0);
-        if on {
-            self.used += u128::from(used);
-            self.flat += flat;
-            self.cost.0 = self.cost.0.wrapping_add(cost);
-        } else {
-            self.used = less(self.used, used.into());
-            self.flat = less(self.flat, flat);
-            self.cost.0 = self.cost.0.wrapping_sub(cost);
-        }
-    }
-
-    /// The sums of the month, for accounts that have these sums now.
-    pub(in crate::account) fn with(&self, now: &Usage) -> Usage {
-        let (accounts, quota) = (now.accounts, now.quota);
-        Usage { accounts, quota, used: self.used, left: less(quota, self.flat), cost: self.cost }
-    }
-}
-
-/// A sum minus one of its terms.
-fn less(sum: u128, number: u128) -> u128 {
-    sum.checked_sub(number).expected("a sum is that of its numbers").unwrap_or(0)
-}
 
 /// Counts one more in an index, or one less.
 macro_rules! step {
@@ -107,3 +15,86 @@ macro_rules! step {
     };
 }
 pub(super) use step;
+
+fields! {
+    /// What some accounts include, have sent and cost in a month.
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    pub struct Usage {
+        /// Number of accounts.
+        pub accounts: u32,
+        /// Instructions that the flat price covers.
+        pub quota: u128,
+        /// Instructions sent.
+        pub used: u128,
+        /// Sum of the instructions that each account has left at the flat price.
+        pub left: u128,
+        /// Cost beyond the flat price.
+        pub cost: Amount,
+    }
+}
+
+impl Usage {
+    /// Adds an account that a module has, or removes it. What it has sent stays where it was counted.
+    pub(in crate::account) fn hold(&mut self, account: &Account, month: u32, on: bool) {
+        step!(self.accounts, on);
+        let change = |sum: &mut u128, number: u64| {
+            *sum = if on { *sum + u128::from(number) } else { less(*sum, number.into()) };
+        };
+        change(&mut self.quota, account.tariff.quota);
+        change(&mut self.left, account.left(month));
+    }
+
+    /// Removes instructions at the flat price that were sent.
+    pub(in crate::account) fn use_up(&mut self, count: u64) {
+        self.left = less(self.left, count.into());
+    }
+
+    /// Adds what was sent.
+    pub(in crate::account) fn spend(&mut self, used: u128, cost: Amount) {
+        self.used = self.used.saturating_add(used);
+        // Wrapping, so that the sums of accounts and modules agree after an overflow, which no real sum comes near.
+        self.cost.0 = self.cost.0.wrapping_add(cost.0);
+    }
+
+    /// Resets the use for a new month.
+    pub(in crate::account) fn begin_month(&mut self) {
+        (self.used, self.left, self.cost) = (0, self.quota, Amount(0));
+    }
+
+    /// Adds other sums.
+    pub(in crate::account) fn sum(&mut self, more: &Self) {
+        self.accounts = self.accounts.saturating_add(more.accounts);
+        self.quota = self.quota.saturating_add(more.quota);
+        self.left = self.left.saturating_add(more.left);
+        self.spend(more.used, more.cost);
+    }
+}
+
+/// A sum minus one of its terms.
+fn less(sum: u128, number: u128) -> u128 {
+    sum.checked_sub(number).expected("a sum is that of its numbers").unwrap_or(0)
+}
+
+fields! {
+    /// What a line of the ledger is about.
+    #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub(in crate::account) struct LedgerKey {
+        /// The month.
+        pub(in crate::account) month: u32,
+        /// The department to which the module belonged.
+        pub(in crate::account) department: Name,
+        /// The module.
+        pub(in crate::account) module: Name,
+    }
+}
+
+/// A line of the ledger: what a module spent in a month, as long as it belonged to a department.
+#[derive(Clone, Copy, Debug)]
+pub struct LedgerLine<'a> {
+    /// The department.
+    pub department: &'a [u8],
+    /// The module.
+    pub module: &'a [u8],
+    /// What was spent, and which accounts the module had at the end of the month.
+    pub usage: &'a Usage,
+}

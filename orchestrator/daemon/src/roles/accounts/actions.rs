@@ -22,8 +22,9 @@ pub(super) async fn apply_changes(
     for change in changes {
         let mut command;
         match change {
-            Change::Detach { module, instance } => {
-                info!(module, instance, "detaching an instance that is gone");
+            Change::Detach { module, instance, leaves } => {
+                info!(module, instance, leaves, "detaching an instance that is gone");
+                let grace = if *leaves { Duration::ZERO } else { grace };
                 command = store.begin("ACCOUNT.DETACH");
                 command.arg(module).arg(instance).arg("GRACE").arg(grace.as_millis() as u64);
                 command.arg("TERM").arg(term);

@@ -14,6 +14,7 @@ use super::observed_tree::{InstanceId, ObservedTree};
 use super::paths::own_dir;
 use super::paths::{self, Paths};
 use super::periodic_tasks::PeriodicTasks;
+use super::protocol::Totals;
 use super::reconcile::{Action, Change, Plan, ReconcileInput, plan, unverified_assignments};
 use super::tree_audit::TreeAudit;
 use super::tree_writer::{TreeWriter, Uncertain};
@@ -54,9 +55,8 @@ pub(super) struct AccountsLeader<'a> {
     /// The time at which each account was last returned. It limits the rate for an instance that returns an account as
     /// soon as it gets the account.
     returned_at: BTreeMap<String, Instant>,
-    /// What was last counted of each account's reported use in this session with Redis: the epoch of the assignment,
-    /// and the instructions since then.
-    counted: BTreeMap<String, (u64, u64)>,
+    /// What was counted of each account's reported use in this session with Redis.
+    counted: BTreeMap<String, Totals>,
     /// Module directories that exist.
     ensured_dirs: BTreeSet<String>,
     /// Whether the first deletes of this take-over are still to do; they come before all assignments.
@@ -367,7 +367,7 @@ impl AccountsLeader<'_> {
         self.counted.retain(|account, _| published.contains(account.as_str()));
         for change in changes {
             if let Change::Report { account, epoch, total } = change {
-                self.counted.insert(account.clone(), (*epoch, *total));
+                self.counted.entry(account.clone()).or_default().insert(*epoch, *total);
             }
         }
     }

@@ -113,6 +113,14 @@ impl ObservedInstance {
         changed
     }
 
+    /// Whether the instance has said that it will not come back, or has released all its accounts.
+    pub(super) fn leaves(&self) -> bool {
+        let Some(report) = self.alloc.as_ref().map(|alloc| &alloc.report) else { return false };
+        let has_released =
+            |(account, shown): (&String, &PublishedAccount)| report.has_released(account, shown.epoch);
+        report.leaves || !self.accounts.is_empty() && self.accounts.iter().all(has_released)
+    }
+
     /// Whether the `-alloc` node has no children.
     pub(super) fn has_no_children(&self) -> bool {
         self.accounts.is_empty() && !self.foreign_nodes

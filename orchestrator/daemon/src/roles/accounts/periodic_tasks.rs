@@ -8,7 +8,7 @@ use tracing::{info, warn};
 
 use super::billing_cycles;
 use crate::config::AccountsConfig;
-use allot_client::{BookStore, Error};
+use allot_client::{BookStore, Error, Record};
 use allot_runtime::time::now_ms;
 
 /// The periodic tasks of one leader session.
@@ -48,20 +48,8 @@ impl PeriodicTasks {
                 ),
             }));
         }
-        let now = now_ms() as i64;
-        let known: Vec<i64> = book.get("turns")?;
-        // The first month began when the book was created, which was no turn of the month.
-        let began: Option<i64> = if book.get::<u32>("month")? > 0 { book.get("month_start")? } else { None };
-        if let Some(turns) =
-            billing_cycles::choose(&known, began, billing_cycles::after(now, &self.zone), now)
-        {
-            match store.set_turns(&turns).await {
-                // The clocks of two machines differ: for Redis this turn of the month is already past.
-                Err(error) if error.code() == Some("ERR") => {
-                    warn!(%error, "cannot set the turns of the month; trying again in a second");
-                }
-                result => result?,
-            }
+        if let Some(refusal) = self.set_calendar_months(store, &book, term).await? {
+            return Ok(Some(refusal));
         }
         let slot = self.current_slot();
         if slot != self.slot {
@@ -71,5 +59,36 @@ impl PeriodicTasks {
             metrics::counter!("allot_accounts_moves_total").increment(moves.len() as u64);
         }
         Ok(None)
+    }
+
+    /// Sends the book the next ends of calendar months, unless an operator has set others. Returns the refusal if
+    /// another term has claimed the book.
+    async fn set_calendar_months(
+        &self,
+        store: &BookStore,
+        book: &Record,
+        term: u64,
+    ) -> Result<Option<Error>, Error> {
+        if book.get::<u8>("calendar")? == 0 {
+            return Ok(None);
+        }
+        let now = now_ms() as i64;
+        let known: Vec<i64> = book.get("turns")?;
+        // The first month began when the book was created, which was no turn of the month.
+        let began: Option<i64> = if book.get::<u32>("month")? > 0 { book.get("month_start")? } else { None };
+        let wanted = billing_cycles::after(now, &self.zone);
+        let Some(turns) = billing_cycles::choose(&known, began, wanted, now) else { return Ok(None) };
+        match store.set_calendar_turns(term, &turns).await {
+            Ok(()) => Ok(None),
+            Err(error) if error.code() == Some("STALE") => Ok(Some(error)),
+            // An operator has set the ends of months since the book was read.
+            Err(error) if error.code() == Some("BADSTATE") => Ok(None),
+            // The clocks of two machines differ: for Redis this turn of the month is already past.
+            Err(error) if error.code() == Some("ERR") => {
+                warn!(%error, "cannot set the turns of the month; trying again in a second");
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
     }
 }

@@ -46,6 +46,9 @@ impl AccountNode {
     }
 }
 
+/// The instructions that were sent since each assignment of an account, by epoch.
+pub(super) type Totals = BTreeMap<u64, u64>;
+
 /// The report of an instance in the data of its `-alloc` node. Each report is complete and replaces the one before.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
@@ -54,18 +57,10 @@ pub(super) struct ClientReport {
     pub(super) released: BTreeMap<String, u64>,
     /// Accounts that the instance cannot use, each with the epoch of its assignment.
     pub(super) unusable: BTreeMap<String, u64>,
-    /// The instructions that the instance has sent with each account since its assignment.
-    pub(super) used: BTreeMap<String, ReportedUse>,
-}
-
-/// The instructions that an instance has sent with an account since its assignment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(untagged)]
-pub(super) enum ReportedUse {
-    /// Since the assignment that the instance has seen last.
-    Total(u64),
-    /// Since the assignment of this epoch.
-    Since { epoch: u64, total: u64 },
+    /// Whether the instance will not come back under its name, so that nothing is kept for it after its node is gone.
+    pub(super) leaves: bool,
+    /// For each account the instructions that the instance has sent since its last assignments, by their epochs.
+    pub(super) used: BTreeMap<String, Totals>,
 }
 
 impl ClientReport {
@@ -94,29 +89,10 @@ impl ClientReport {
         all.copied().filter(|epoch| *epoch <= limit).max().unwrap_or(0)
     }
 
-    /// Whether the report counts the use of an account without saying since which assignment.
-    pub(super) fn counts_without_epoch(&self, account: &str) -> bool {
-        matches!(self.used.get(account), Some(ReportedUse::Total(1..)))
-    }
-
-    /// The assignment whose use the report counts, and the instructions since then. `shown` is the published
-    /// assignment, and `counted` is what the leader counted last.
-    pub(super) fn use_of(
-        &self,
-        account: &str,
-        shown: u64,
-        counted: Option<(u64, u64)>,
-    ) -> Option<(u64, u64)> {
-        match *self.used.get(account)? {
-            ReportedUse::Since { epoch, total } => (epoch <= shown).then_some((epoch, total)),
-            ReportedUse::Total(total) => {
-                // The instance has not seen the assignment yet, if it still reports the end of an earlier one and
-                // the same use as then.
-                let ended = self.last_ended(account).filter(|ended| *ended < shown);
-                let is_new = counted.is_some_and(|(epoch, before)| epoch == shown || before != total);
-                Some((ended.filter(|_| !is_new).unwrap_or(shown), total))
-            }
-        }
+    /// The instructions since the assignments of an account, up to the published one.
+    pub(super) fn use_of(&self, account: &str, shown: u64) -> impl Iterator<Item = (u64, u64)> {
+        let totals = self.used.get(account).into_iter().flatten();
+        totals.map(|(&epoch, &total)| (epoch, total)).filter(move |&(epoch, _)| epoch <= shown)
     }
 
     /// Whether the instance cannot use this assignment of an account.
@@ -141,21 +117,14 @@ mod tests {
     }
 
     #[test]
-    fn use_belongs_to_the_assignment_that_the_instance_has_seen() {
-        let report = |text: &str| ClientReport::read(text.as_bytes()).unwrap();
-        assert_eq!(report(r#"{"used": {"p1": 5}}"#).use_of("p1", 7, None), Some((7, 5)));
-        assert_eq!(report(r#"{"used": {"p1": 5}}"#).use_of("p2", 7, None), None);
-        let named = report(r#"{"used": {"p1": {"epoch": 6, "total": 5}}}"#);
-        assert_eq!((named.use_of("p1", 7, None), named.use_of("p1", 5, None)), (Some((6, 5)), None));
-        // The instance released an earlier assignment, and has not seen this one yet.
-        let late = report(r#"{"released": {"p1": 6}, "used": {"p1": 5}}"#);
-        assert_eq!(late.use_of("p1", 6, None), Some((6, 5)));
-        assert_eq!(late.use_of("p1", 7, None), Some((6, 5)));
-        assert_eq!(late.use_of("p1", 7, Some((6, 5))), Some((6, 5)));
-        // The count began again, although the instance has left the release in its report.
-        assert_eq!(late.use_of("p1", 7, Some((6, 50))), Some((7, 5)));
-        assert_eq!(late.use_of("p1", 7, Some((7, 5))), Some((7, 5)));
-        assert!(ClientReport::read(br#"{"used": {"p1": -1}}"#).is_err());
+    fn use_belongs_to_the_assignments_that_the_report_names() {
+        let report = ClientReport::read(br#"{"used": {"p1": {"6": 5, "7": 2}}}"#).unwrap();
+        let of = |account: &str, shown| report.use_of(account, shown).collect::<Vec<_>>();
+        assert_eq!([of("p1", 7), of("p1", 6), of("p2", 7)], [vec![(6, 5), (7, 2)], vec![(6, 5)], vec![]]);
+        // A total that names no assignment could be of either of two.
+        for refused in [&br#"{"used": {"p1": 5}}"#[..], br#"{"used": {"p1": {"6": -1}}}"#] {
+            assert!(ClientReport::read(refused).is_err());
+        }
     }
 
     #[test]

@@ -8,14 +8,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::observed_tree::{Book, InstanceId, ObservedInstance, ObservedTree, PublishedAccount};
+use super::protocol::Totals;
 use super::write_backoff::WriteBackoff;
 use allot_client::AccountRow;
 
 /// A change that the leader makes in the book.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Change {
-    /// The instance is gone.
-    Detach { module: String, instance: String },
+    /// The instance is gone. `leaves` tells whether it will not come back, so that the book keeps nothing for it.
+    Detach { module: String, instance: String, leaves: bool },
     /// The instance is present; `created` is the creation transaction of its node.
     Attach { module: String, id: InstanceId, created: i64 },
     /// The instance has released an account that the book revoked.
@@ -79,9 +80,8 @@ pub(super) struct ReconcileInput<'a> {
     pub(super) now: u64,
     /// The instances that this leader has attached in the book, each with the creation transaction of its node.
     pub(super) attached: &'a BTreeMap<InstanceId, i64>,
-    /// What was last counted of each account's reported use in this session with Redis: the epoch of the assignment,
-    /// and the instructions since then.
-    pub(super) counted: &'a BTreeMap<String, (u64, u64)>,
+    /// What was counted of each account's reported use in this session with Redis.
+    pub(super) counted: &'a BTreeMap<String, Totals>,
     /// Assignments (account, epoch) that the book does not know, of those that `unverified_assignments` named.
     pub(super) unknown: &'a BTreeSet<(String, u64)>,
     /// Time for which an account of an unknown assignment stays revoked after its instance has gone, in milliseconds.
@@ -210,11 +210,14 @@ pub(super) fn plan(tree: &ObservedTree, book: &Book, input: &ReconcileInput<'_>)
     let mut plan = Plan::default();
     // Detach first, so that the accounts of gone instances are free for those that attach.
     for (dir, module) in &book.modules {
-        for (instance, _) in module.instances.iter().filter(|(_, state)| is_attached(Some(*state))) {
+        for (instance, state) in &module.instances {
             let id = InstanceId { dir: dir.clone(), instance: instance.clone() };
-            if tree.instances.get(&id).is_none_or(|observed| observed.present.is_none()) {
+            let observed = tree.instances.get(&id);
+            let leaves = observed.is_some_and(ObservedInstance::leaves);
+            let is_gone = observed.is_none_or(|observed| observed.present.is_none());
+            if is_gone && (is_attached(Some(state)) || state == "away" && leaves) {
                 let module = module.name.clone();
-                plan.changes.push(Change::Detach { module, instance: instance.clone() });
+                plan.changes.push(Change::Detach { module, instance: instance.clone(), leaves });
             }
         }
     }
@@ -261,8 +264,9 @@ fn plan_revocations(
     for (account, shown) in &observed.accounts {
         let row = book.accounts.get(account);
         let (wanted, held) = (is_wanted(book, row, id), observed.is_introduced());
-        plan_count(plan, input, observed, account, shown);
+        let before = plan.changes.len();
         if shown.damage.is_some() {
+            plan_count(plan, input, observed, account, shown);
             plan.reassignments.push(Action::Restore { id: id.clone(), account: account.clone() });
             continue;
         }
@@ -272,6 +276,8 @@ fn plan_revocations(
         {
             plan.changes.push(Change::Raise { epoch: shown.epoch, account: Some(account.clone()) });
         }
+        // The book counts the use since an assignment that it has lost after it has learnt its epoch.
+        plan_count(plan, input, observed, account, shown);
         let report = observed.alloc.as_ref().map(|alloc| &alloc.report).filter(|_| held);
         let released = report.is_some_and(|report| report.has_released(account, shown.epoch));
         let unusable = report.is_some_and(|report| report.is_unusable(account, shown.epoch));
@@ -279,11 +285,11 @@ fn plan_revocations(
             plan.changes.push(Change::Freeze { account: account.clone() });
         }
         let until = input.until(account, shown).filter(|_| !held || shown.from_previous_session);
-        if let Some(row) = row.filter(|_| wanted && shown.revoked.is_none() && until.is_none())
-            && plan_kept(plan, input, observed, (id, account), shown, row)
-        {
+        if let Some(row) = row.filter(|_| wanted && shown.revoked.is_none() && until.is_none()) {
+            plan_kept(plan, input, observed, (id, account), shown, row);
             // A new process must not see the account before it has its new epoch.
-            withdraws |= !held && matches!(plan.changes.last(), Some(Change::Raise { .. }));
+            let raises = |change: &Change| matches!(change, Change::Raise { .. });
+            withdraws |= !held && plan.changes.iter().skip(before).any(raises);
             continue;
         }
         let leaving = is_leaving(book, row, id, shown.epoch);
@@ -324,19 +330,17 @@ fn plan_count(
     account: &str,
     shown: &PublishedAccount,
 ) {
-    let counted = input.counted.get(account).copied();
-    let report = observed.alloc.as_ref().map(|alloc| &alloc.report);
-    let Some((epoch, total)) = report.and_then(|report| report.use_of(account, shown.epoch, counted)) else {
-        return;
-    };
-    let is_counted = counted.is_some_and(|(known, before)| known == epoch && before >= total);
-    if total > 0 && epoch > 0 && !is_counted {
-        plan.changes.push(Change::Report { account: account.to_owned(), epoch, total });
+    let Some(alloc) = &observed.alloc else { return };
+    let counted = input.counted.get(account);
+    for (epoch, total) in alloc.report.use_of(account, shown.epoch) {
+        let is_counted = counted.and_then(|known| known.get(&epoch)).is_some_and(|&before| before >= total);
+        if total > 0 && epoch > 0 && !is_counted {
+            plan.changes.push(Change::Report { account: account.to_owned(), epoch, total });
+        }
     }
 }
 
-/// Plans what concerns an account that stays with its instance. Returns false if the account must be revoked or
-/// withdrawn, and published again.
+/// Plans what concerns an account that stays with its instance.
 fn plan_kept(
     plan: &mut Plan,
     input: &ReconcileInput<'_>,
@@ -344,16 +348,12 @@ fn plan_kept(
     (id, account): (&InstanceId, &str),
     shown: &PublishedAccount,
     row: &AccountRow,
-) -> bool {
+) {
     let report = observed.alloc.as_ref().map(|alloc| &alloc.report);
     let held = observed.is_introduced();
     let released = held && report.is_some_and(|report| report.has_released(account, shown.epoch));
     let unusable = held && report.is_some_and(|report| report.is_unusable(account, shown.epoch));
     if row.epoch > shown.epoch || shown.epoch > input.latest_epoch() {
-        // A count without an epoch could be of either assignment, unless the instance sees the end of the first.
-        if !released && report.is_some_and(|report| report.counts_without_epoch(account)) {
-            return false;
-        }
         let (id, account, epoch) = (id.clone(), account.to_owned(), row.epoch);
         plan.reassignments.push(Action::Reassign { id, account, epoch });
     } else if row.epoch < shown.epoch {
@@ -365,13 +365,12 @@ fn plan_kept(
         && observed.present.is_some()
         && shown.epoch <= input.latest_epoch()
         && !row.login
-        && report.and_then(|report| report.use_of(account, shown.epoch, None)).map(|used| used.0)
-            == Some(shown.epoch)
+        && report
+            .is_some_and(|report| report.use_of(account, shown.epoch).any(|(epoch, _)| epoch == shown.epoch))
     {
         // The next process of this name counts from 0, so it gets a new epoch.
         plan.changes.push(Change::Raise { epoch: shown.epoch, account: Some(account.to_owned()) });
     }
-    true
 }
 
 /// Counts an account that a present instance has not released, and extends the barrier for it.
@@ -419,7 +418,7 @@ fn plan_placement(
         if is_attached(state) {
             // The book still has the previous process of this name as attached.
             let instance = id.instance.clone();
-            plan.changes.push(Change::Detach { module: module.name.clone(), instance });
+            plan.changes.push(Change::Detach { module: module.name.clone(), instance, leaves: false });
         }
         plan.changes.push(attach);
     } else if !is_attached(state) {

@@ -48,7 +48,7 @@ fn request<'a>(name: &[u8], arguments: &mut Arguments<'a>) -> Result<Request<'a>
         b"BOOK" => {
             let turns = arguments.flag("TURNS").then(|| arguments.rest());
             let turns = turns.map(|turns| turns.map(number).collect::<Result<_, _>>());
-            ManagerRequest::Configure(Changes { turns: turns.transpose()?, ..Changes::default() })
+            ManagerRequest::Configure(Changes { calendar_turns: turns.transpose()?, ..Changes::default() })
         }
         b"TERM" => {
             let (term, leader) = (arguments.natural()?, arguments.text());
@@ -76,8 +76,8 @@ fn request<'a>(name: &[u8], arguments: &mut Arguments<'a>) -> Result<Request<'a>
             ManagerRequest::Move { module, accounts: arguments.rest().collect() }
         }
         b"FREEZE" => {
-            let account = arguments.text();
-            ManagerRequest::Freeze { account, on: !arguments.flag("OFF") }
+            let (account, until) = (arguments.text(), arguments.integer_after("UNTIL")?);
+            ManagerRequest::Freeze { account, on: !arguments.flag("OFF"), until }
         }
         b"ATTACH" => ManagerRequest::Attach { module: arguments.text(), instance: arguments.text() },
         b"DETACH" => {
@@ -181,6 +181,7 @@ fn book_record(book: &Book, now: i64) -> Reply {
         ("assigned", reply::number(assigned)),
         ("revoking", reply::number(revoking)),
         ("frozen", reply::number(frozen)),
+        ("calendar", Reply::Int(book.settings().calendar.into())),
         ("turns", Reply::Array(turns.collect())),
     ])
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::super::observed_tree::{
     Alloc, Book, InstanceId, ObservedInstance, ObservedTree, Presence, PublishedAccount,
 };
-use super::super::protocol::{ClientReport, ReportedUse};
+use super::super::protocol::ClientReport;
 use super::super::reconcile::{Plan, ReconcileInput, plan};
 use super::super::write_backoff::WriteBackoff;
 use allot_client::{AccountRow, ModuleRow};
@@ -148,9 +148,9 @@ pub(in crate::roles::accounts) fn with_report(
 pub(in crate::roles::accounts) fn with_use(
     observed: ObservedInstance,
     account: &str,
-    used: ReportedUse,
+    used: (u64, u64),
 ) -> ObservedInstance {
     let mut report = observed.alloc.as_ref().unwrap().report.clone();
-    report.used.insert(account.to_owned(), used);
+    report.used.entry(account.to_owned()).or_default().extend([used]);
     with_report(observed, report)
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::observed_tree::{ObservedInstance, PublishedAccount};
-use super::super::protocol::ReportedUse;
+use super::super::protocol::ClientReport;
 use super::super::reconcile::{Action, Change, ReconcileInput, plan, unverified_assignments};
 use super::super::write_backoff::WriteBackoff;
 use super::fixtures::{
@@ -101,7 +101,7 @@ fn gone_instance_is_detached_and_keeps_accounts_until_freed() {
     let gone = ObservedInstance { present: None, ..observed(&[("p", assigned(5))]) };
     let here = [row("p", Some("a"), "assigned", 5)];
     let first = planned(&tree_of(vec![("a", gone.clone())]), &book(&[("a", "active")], here.to_vec()));
-    assert_eq!(first.changes, [Change::Detach { module: "m".into(), instance: "a".into() }]);
+    assert_eq!(first.changes, [Change::Detach { module: "m".into(), instance: "a".into(), leaves: false }]);
     let away = planned(&tree_of(vec![("a", gone.clone())]), &book(&[("a", "away")], here.to_vec()));
     assert!(away.is_empty(), "its accounts wait for it");
     // A client is still logged in.
@@ -123,7 +123,7 @@ fn new_process_of_same_name_is_reattached_without_old_accounts() {
         ..observed(&[("p", revoked(5, 1)), ("q", assigned(6))])
     };
     let first = planned(&tree_of(vec![("a", other.clone())]), &full);
-    let detach = Change::Detach { module: "m".into(), instance: "a".into() };
+    let detach = Change::Detach { module: "m".into(), instance: "a".into(), leaves: false };
     let attach = Change::Attach { module: "m".into(), id: id("a"), created: 9 };
     assert_eq!(first.changes, [detach, attach]);
     assert_eq!(first.revocations, [Action::Withdraw { id: id("a"), account: "p".into() }]);
@@ -364,10 +364,10 @@ fn every_step_that_shows_something_waits_for_the_confirmation_of_replicas() {
 #[test]
 fn reported_use_is_counted_once() {
     let full = book(&[("a", "active")], vec![row("p", Some("a"), "assigned", 5)]);
-    let tree = tree_of(vec![("a", with_use(observed(&[("p", assigned(5))]), "p", ReportedUse::Total(30)))]);
+    let tree = tree_of(vec![("a", with_use(observed(&[("p", assigned(5))]), "p", (5, 30)))]);
     let report = Change::Report { account: "p".into(), epoch: 5, total: 30 };
     assert_eq!(planned(&tree, &full).changes, std::slice::from_ref(&report));
-    let counted = BTreeMap::from([("p".to_owned(), (5, 30))]);
+    let counted = BTreeMap::from([("p".to_owned(), BTreeMap::from([(5, 30)]))]);
     let input = ReconcileInput {
         now: NOW,
         attached: &BTreeMap::new(),
@@ -387,26 +387,56 @@ fn reported_use_is_counted_once() {
 }
 
 #[test]
-fn count_without_an_epoch_is_never_of_two_assignments() {
-    let counting = |shown| with_use(observed(&[("p", shown)]), "p", ReportedUse::Total(30));
+fn use_is_counted_also_of_an_assignment_that_the_book_has_replaced() {
+    let counting = |shown| with_use(observed(&[("p", shown)]), "p", (5, 30));
     let later = book(&[("a", "active")], vec![row("p", Some("a"), "assigned", 9)]);
-    let revoke = Action::Revoke { id: id("a"), account: "p".into(), until: None };
     let plan = planned(&tree_of(vec![("a", counting(assigned(5)))]), &later);
-    assert_eq!((plan.revocations.as_slice(), plan.reassignments.len()), (&[revoke][..], 0));
-    let named = ReportedUse::Since { epoch: 5, total: 30 };
-    let plan = planned(&tree_of(vec![("a", with_use(observed(&[("p", assigned(5))]), "p", named))]), &later);
     assert_eq!((plan.revocations.len(), plan.reassignments.len()), (0, 1));
+    // The instance may not have seen the later epoch when it writes its report, or it has used the account since.
+    let both = with_use(counting(assigned(9)), "p", (9, 2));
+    let report = |epoch, total| Change::Report { account: "p".into(), epoch, total };
+    assert_eq!(planned(&tree_of(vec![("a", both)]), &later).changes, [report(5, 30), report(9, 2)]);
+    // The book has lost an assignment: it learns the epoch before it counts.
+    let earlier = book(&[("a", "active")], vec![row("p", Some("a"), "assigned", 4)]);
+    let plan = planned(&tree_of(vec![("a", counting(assigned(5)))]), &earlier);
+    let raise = Change::Raise { epoch: 5, account: Some("p".into()) };
+    assert_eq!(
+        plan.changes.iter().filter(|change| **change == raise || **change == report(5, 30)).count(),
+        2
+    );
+    assert_eq!(plan.changes.last(), Some(&report(5, 30)));
     // The next process of the name counts from 0: it gets a new epoch before it sees the account.
     let same = book(&[("a", "active")], vec![row("p", Some("a"), "assigned", 5)]);
     let next = ObservedInstance { present: Some(present(9, false)), ..counting(assigned(5)) };
     let plan = attached(&tree_of(vec![("a", next.clone())]), &same, "a", 9);
-    assert!(plan.changes.contains(&Change::Raise { epoch: 5, account: Some("p".into()) }), "{plan:?}");
+    assert!(plan.changes.contains(&raise), "{plan:?}");
     assert!(plan.placements.is_empty(), "it would see the epoch of the process before it");
     let plan = attached(&tree_of(vec![("a", next)]), &later, "a", 9);
-    assert_eq!(plan.reassignments, [Action::Withdraw { id: id("a"), account: "p".into() }]);
-    // A count that names an earlier assignment needs no further epoch.
-    let named = with_use(observed(&[("p", assigned(5))]), "p", ReportedUse::Since { epoch: 4, total: 30 });
+    assert_eq!(plan.reassignments, [Action::Reassign { id: id("a"), account: "p".into(), epoch: 9 }]);
+    // A count that names only an earlier assignment needs no further epoch.
+    let named = with_use(observed(&[("p", assigned(5))]), "p", (4, 30));
     let named = ObservedInstance { present: Some(present(9, false)), ..named };
     assert_eq!(attached(&tree_of(vec![("a", named)]), &same, "a", 9).placements.len(), 1);
-    assert!(plan.placements.is_empty());
+}
+
+#[test]
+fn instance_that_leaves_for_good_is_not_waited_for() {
+    let detach = |leaves| Change::Detach { module: "m".into(), instance: "a".into(), leaves };
+    let book = |state| book(&[("a", state)], vec![row("p", Some("a"), "assigned", 5)]);
+    let gone = |report| {
+        let gone = ObservedInstance { present: None, ..observed(&[("p", assigned(5))]) };
+        tree_of(vec![("a", with_report(gone, report))])
+    };
+    let says = ClientReport { leaves: true, ..ClientReport::default() };
+    let released = report_of(&[("p", 5)], &[]);
+    for (report, leaves) in [(says, true), (released, true), (report_of(&[("p", 4)], &[]), false)] {
+        assert_eq!(planned(&gone(report.clone()), &book("active")).changes[..1], [detach(leaves)]);
+        // The leader may have read the report after it detached the instance.
+        let again = planned(&gone(report.clone()), &book("away")).changes.contains(&detach(true));
+        assert_eq!(again, leaves);
+        // As long as the node is there, the instance is.
+        let there = with_report(observed(&[("p", assigned(5))]), report);
+        let changes = planned(&tree_of(vec![("a", there)]), &book("active")).changes;
+        assert!(!changes.iter().any(|change| matches!(change, Change::Detach { .. })), "{changes:?}");
+    }
 }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 
 use super::super::observed_tree::{Alloc, Book, InstanceId, ObservedTree, PublishedAccount};
-use super::super::protocol::{ClientReport, ReportedUse};
+use super::super::protocol::{ClientReport, Totals};
 use super::super::reconcile::{Action, Change, ReconcileInput, plan, unverified_assignments};
 use super::super::write_backoff::WriteBackoff;
 use super::fixtures::{BARRIER, LONGEST, NOW, assigned, book, id, present, row};
@@ -33,8 +33,8 @@ struct Process {
     holds: BTreeMap<String, u64>,
     /// The releases that it has reported.
     said: BTreeMap<String, u64>,
-    /// The assignment of each account that it sees, and its use since then.
-    used: BTreeMap<String, (u64, u64)>,
+    /// Its use of each account that it sees since the last assignments.
+    used: BTreeMap<String, Totals>,
 }
 
 /// A login of a process, and its deadline.
@@ -67,7 +67,7 @@ struct Simulation {
     /// Whether processes use their accounts no more.
     resting: bool,
     /// As the leader's: what it has counted.
-    counted: BTreeMap<String, (u64, u64)>,
+    counted: BTreeMap<String, Totals>,
     /// Live logins by account.
     logins: BTreeMap<String, Login>,
     /// The next instance of each revoked account; `None` if it becomes free.
@@ -245,20 +245,16 @@ impl Simulation {
         instance: &str,
         process: &mut Process,
         accounts: &BTreeMap<String, PublishedAccount>,
-    ) -> BTreeMap<String, ReportedUse> {
+    ) -> BTreeMap<String, Totals> {
         if !is_plain(instance) {
             return BTreeMap::new();
         }
-        process.used.retain(|account, (epoch, _)| accounts.get(account).is_some_and(|it| it.epoch == *epoch));
+        process.used.retain(|account, _| accounts.contains_key(account));
         for (account, epoch) in process.holds.iter().filter(|_| !self.resting) {
-            process.used.entry(account.clone()).or_insert((*epoch, 0)).1 += 1;
+            *process.used.entry(account.clone()).or_default().entry(*epoch).or_default() += 1;
             self.reported += 1;
         }
-        let report = |&(epoch, total): &(u64, u64)| match instance {
-            "c" => ReportedUse::Total(total),
-            _ => ReportedUse::Since { epoch, total },
-        };
-        process.used.iter().map(|(account, used)| (account.clone(), report(used))).collect()
+        process.used.clone()
     }
 
     /// A leader compares and dies after `writes` writes. Returns whether nothing was left to do.
@@ -329,7 +325,7 @@ impl Simulation {
             Change::Report { account, epoch, total } => {
                 let counted = self.totals.entry((account.clone(), *epoch)).or_default();
                 *counted = (*counted).max(*total);
-                self.counted.insert(account.clone(), (*epoch, *total));
+                self.counted.entry(account.clone()).or_default().insert(*epoch, *total);
             }
             Change::Return { account, .. } => {
                 self.log_out(account);
