@@ -80,9 +80,9 @@ end() {
 }
 
 server_answers() { [ "$(in_root redis-cli PING 2>/dev/null)" = PONG ]; }
-units_are() { [ "$(in_root allot units 2>/dev/null | grep -c ' up ')" = "$1" ]; }
+units_are() { [ "$(in_root allot unit list 2>/dev/null | grep -c ' up ')" = "$1" ]; }
 # Whether the conference is open on a unit, by the unit's name.
-is_open_on() { in_root allot conference list --state open 2>/dev/null | grep -q "4930100.*127.0.0.1/$1"; }
+is_open_on() { in_root allot conference list --state open 2>/dev/null | grep -Eq "4930100 .* $1( |$)"; }
 is_open() { in_root allot conference list --state open 2>/dev/null | grep -q 4930100; }
 
 install_and_hold() {
