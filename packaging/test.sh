@@ -201,7 +201,7 @@ check_packages() {
         lintian --no-cfg --fail-on error "$file" || die "lintian found errors in ${file##*/}"
         seen "lintian finds no error in ${file##*/}"
     done
-    for page in man1/allotd-run.1.gz man1/allot.1.gz man1/allot-seats-load.1.gz man7/allot-commands.7.gz; do
+    for page in man1/allotd-run.1.gz man1/allot.1.gz man1/allot-show-create.1.gz man7/allot-commands.7.gz; do
         [ -s "$root/usr/share/man/$page" ] || die "there is no man page $page"
     done
     seen "man pages"

@@ -139,7 +139,8 @@ fn options_in_the_text_on_compaction_exist() {
     let text = fs::read_to_string(repository().join("docs/compaction.md")).unwrap();
     let allot = super::definition();
     let tasks = allot.find_subcommand("task").unwrap();
-    let known = options(tasks);
+    let global = allot.get_arguments().filter_map(Arg::get_long).map(|name| format!("--{name}"));
+    let known: Vec<String> = options(tasks).into_iter().chain(global).collect();
     let mut count = 0;
     for code in text.split('`').skip(1).step_by(2) {
         for option in words(code).iter().filter(|word| word.starts_with("--")) {

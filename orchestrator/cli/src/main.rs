@@ -1,7 +1,6 @@
 //! `allot`: the command line of Allot. docs/command-line.md is its contract.
 #![warn(missing_docs, clippy::disallowed_types)]
 
-use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -66,6 +65,7 @@ struct Cli {
 }
 
 /// Options that are accepted anywhere on the line.
+#[allow(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Global options")]
 struct Global {
@@ -290,7 +290,7 @@ async fn run(cli: Cli) -> Result {
     let color = match global.color {
         Color::Always => true,
         Color::Never => false,
-        Color::Auto => std::io::stdout().is_terminal() && !plain,
+        Color::Auto => width.is_some() && !plain,
     };
     let utc = settings.utc || width.is_none();
     let out = Output { format: settings.format, color, utc, width, quiet: global.quiet };

@@ -117,7 +117,7 @@ mod tests {
             let (file, left) = opened(text, Form::Jsonl);
             assert_eq!((left.as_str(), file.unwrap().last), (rest, last), "{text}");
         }
-        let (file, left) = opened("id,num", Form::Csv);
+        let (file, left) = opened("id,rec", Form::Csv);
         assert_eq!((file.unwrap().last, left), (None, call_record::heading(Form::Csv).unwrap()));
     }
 

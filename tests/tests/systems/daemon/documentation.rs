@@ -38,7 +38,7 @@ fn session(text: &str) -> Vec<Exchange> {
 }
 
 /// Whether a line is as written, where `...` stands for any text.
-fn agrees(written: &str, line: &str) -> bool {
+pub(super) fn agrees(written: &str, line: &str) -> bool {
     let mut parts = written.split("...");
     let Some(mut rest) = parts.next().and_then(|first| line.strip_prefix(first)) else { return false };
     let mut parts: Vec<&str> = parts.collect();

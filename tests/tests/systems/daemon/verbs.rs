@@ -7,8 +7,11 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use allot_tests::daemon::{Run, command, run};
+use allot_tests::module::{allot, repository};
 use allot_tests::{RedisServer, Reply, eventually};
 use serde_json::Value;
+
+use super::documentation::agrees;
 
 const REALM: &str = "{r}:conf";
 const BOOK: &str = "{b}:book";
@@ -622,4 +625,70 @@ fn formats_have_the_same_names_and_typed_values() {
     }
     let ended = ends(&server, "conference end 1 --yes --realm KEY", &[], 0).out;
     assert_eq!(ended, "conference 1 is ending\n");
+}
+
+/// The lines of the blocks of a page that are marked `allot`: each command, and what it prints.
+fn sessions(page: &str) -> Vec<(String, String)> {
+    let (mut all, mut inside): (Vec<(String, String)>, bool) = (Vec::new(), false);
+    for line in page.lines() {
+        if line.starts_with("```") {
+            inside = line == "```allot";
+        } else if let Some(command) = line.strip_prefix("$ ").filter(|_| inside) {
+            all.push((command.to_owned(), String::new()));
+        } else if let Some((_, printed)) = all.last_mut().filter(|_| inside) {
+            printed.push_str(line);
+            printed.push('\n');
+        }
+    }
+    all
+}
+
+#[test]
+fn sessions_of_the_page_on_the_command_line_go_as_written() {
+    let page = fs::read_to_string(repository().join("docs/command-line.md")).unwrap();
+    let server = RedisServer::start();
+    let sessions = sessions(&page);
+    assert!(sessions.len() > 10, "only {}", sessions.len());
+    for (line, printed) in sessions {
+        let words: Vec<&str> = line.split(' ').skip(1).collect();
+        let output = command(&server, &words).current_dir(repository()).output().unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8_lossy(&said).into_owned();
+        assert!(agrees(printed.trim_end(), said.trim_end()), "$ {line}\n{said}");
+    }
+}
+
+#[test]
+fn bash_completes_words_files_and_what_the_server_has() {
+    let server = filled();
+    let script = server.dir().join("completion.bash");
+    fs::write(&script, run(&server, &["completion", "bash"]).ok().out).unwrap();
+    let program = allot();
+    let path = format!("{}:/usr/bin:/bin", program.parent().unwrap().display());
+    let plan = {
+        files(&server);
+        server.dir().join("pla").display().to_string()
+    };
+    for (line, expected) in [
+        ("allot sh", "show"),
+        ("allot show get s", "show"),
+        ("allot show seats show --state h", "held"),
+        ("allot unit drain --realm {r}:conf u", "u"),
+        ("allot realm set {r}:conf pla", "place=load"),
+        ("allot conference get --realm {r}:conf 1", "1"),
+        (&format!("allot show create k {plan}"), "plan.json"),
+    ] {
+        let bash = format!(
+            "source {}; COMP_WORDS=({line}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); \
+             _clap_complete_allot allot \"${{COMP_WORDS[$COMP_CWORD]}}\"; printf '%s\\n' \"${{COMPREPLY[@]}}\"",
+            script.display()
+        );
+        let output = Command::new("bash")
+            .args(["-c", &bash])
+            .env("PATH", &path)
+            .env("ALLOT_SERVER", server.url())
+            .output();
+        let found = String::from_utf8_lossy(&output.unwrap().stdout).into_owned();
+        assert!(found.lines().any(|word| word.ends_with(expected)), "{line}: {found}");
+    }
 }
