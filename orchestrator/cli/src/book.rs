@@ -2,6 +2,7 @@
 //! of changes.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use allot_client::{BookStore, Record};
 use allot_tools::accounts::file::{self, Contents, tiers_of};
@@ -16,7 +17,7 @@ use serde_json::{Value, json};
 use crate::arguments::Book;
 use crate::context::{Context, Noun, values};
 use crate::failure::{Cause, Failure, Result, counted};
-use crate::output::{Section, columns};
+use crate::output::{Section, columns, field, lines as as_lines};
 use crate::{complete, input, pool, stores};
 
 /// The node below the root of accounts that announces changes of the inventory.
@@ -246,7 +247,7 @@ async fn diff(context: &Context, arguments: &Diff) -> Result {
     let (_, key, difference) = compare(context, arguments).await?;
     let lines = difference.lines(arguments.prune);
     if context.out.is_table() {
-        context.out.text(&lines.iter().map(|line| format!("{line}\n")).collect::<String>())?;
+        context.out.text(&as_lines(lines.iter().map(String::as_str)))?;
     } else {
         context.out.done("", CHANGES, &row(&key, &difference, arguments.prune))?;
     }
@@ -265,7 +266,7 @@ async fn apply(context: &Context, arguments: &Apply) -> Result {
         difference.lines(prune).iter().for_each(|line| context.out.note(line));
     }
     let row = row(&key, &difference, prune);
-    let (created, changed, deleted) = (&row["created"], &row["changed"], difference.absent());
+    let (created, changed, deleted) = (field(&row, "created"), field(&row, "changed"), difference.absent());
     let deleted = if prune { deleted } else { 0 };
     let said = format!("{created} created, {changed} changed, {deleted} deleted");
     if let Some(most) = max_delete.filter(|most| deleted > *most) {
@@ -329,7 +330,9 @@ async fn export(context: &Context, book: &Book) -> Result {
         let settings = ModuleSettings::of(&record);
         let mut row = json!({"department": department, "module": module});
         for setting in &SETTINGS {
-            row[setting.column] = settings.value(setting).into();
+            if let Some(row) = row.as_object_mut() {
+                row.insert(setting.column.to_owned(), settings.value(setting).into());
+            }
         }
         lines.push(((department.clone(), module.clone()), row));
         departments.insert(module, department);
@@ -379,7 +382,7 @@ fn simulate_month(context: &Context, options: &Options) -> Result {
     );
     for (month, name) in [(fixed, "static even assignment"), (rebalanced, "evened out")] {
         if month.refused > 0 {
-            text += &format!("{name}: {} instructions had no account\n", month.refused);
+            let _ = writeln!(text, "{name}: {} instructions had no account", month.refused);
         }
     }
     context.out.text(&text)

@@ -325,7 +325,9 @@ async fn follow(context: &Context, realm: &Realm) -> Result {
             let mut row = json!({"id": entry.id, "at": entry.id.split('-').next()});
             for name in ["event", "e164", "cmu", "state", "cause", "epoch"] {
                 let value = entry.text(name);
-                row[name] = if value.is_empty() { Value::Null } else { value.into() };
+                if let (Some(row), false) = (row.as_object_mut(), value.is_empty()) {
+                    row.insert(name.to_owned(), value.into());
+                }
             }
             rows.push(&row)?;
         }

@@ -1,5 +1,7 @@
 //! `allot help`, and the form of all help texts: what it does, examples, own options; global options have a topic.
 
+use std::fmt::Write as _;
+
 use clap::Args;
 
 use crate::config::environment;
@@ -105,16 +107,13 @@ pub(crate) fn run(Help { words }: &Help, mut definition: clap::Command) -> Resul
     definition.build();
     let mut command = &mut definition;
     for word in words {
-        let known = command.find_subcommand(word).is_some();
-        match command.find_subcommand_mut(word).filter(|_| known) {
-            Some(found) => command = found,
-            None => {
-                let why = format!("there is no topic or command '{}'", words.join(" "));
-                let hint =
-                    "topics: exit-codes, environment, formats, options, time; allot --help lists the nouns";
-                return Err(Failure::absent(why).hint(hint));
-            }
-        }
+        let Some(found) = command.find_subcommand_mut(word) else {
+            let why = format!("there is no topic or command '{}'", words.join(" "));
+            let hint =
+                "topics: exit-codes, environment, formats, options, time; allot --help lists the nouns";
+            return Err(Failure::absent(why).hint(hint));
+        };
+        command = found;
     }
     print(&command.render_help().to_string())
 }
@@ -122,7 +121,7 @@ pub(crate) fn run(Help { words }: &Help, mut definition: clap::Command) -> Resul
 fn exit_codes() -> String {
     let mut text = String::from("Exit codes, by cause and the same for all commands:\n\n");
     for (_, code, word, meaning) in Cause::ALL.into_iter().filter(|(cause, ..)| *cause != Cause::Closed) {
-        text += &format!("  {code:>3}  {word:<12} {meaning}\n");
+        let _ = writeln!(text, "  {code:>3}  {word:<12} {meaning}");
     }
     text = text.replacen("\n\n", "\n\n    0  done         done\n", 1);
     text + "\nWith --format json an error is one object on standard error: code, word, message, hint; of a file also problems.\n"

@@ -169,6 +169,16 @@ fn fit(text: &str, width: usize, cuts: bool, right: bool) -> String {
     if right { pad + &text } else { text + &pad }
 }
 
+/// A field of a value; null if there is none.
+pub(crate) fn field<'a>(value: &'a Value, name: &str) -> &'a Value {
+    value.get(name).unwrap_or(&Value::Null)
+}
+
+/// Each of these as a line.
+pub(crate) fn lines<'a>(lines: impl IntoIterator<Item = &'a str>) -> String {
+    lines.into_iter().flat_map(|line| [line, "\n"]).collect()
+}
+
 /// The fields of a row under the names of its columns.
 pub(crate) fn named(columns: &[Column], row: &Value) -> Map<String, Value> {
     columns.iter().map(|column| (column.name.to_owned(), column.json(row))).collect()
@@ -210,6 +220,7 @@ impl Output {
     }
 
     /// Prints text as it is; what came from others is escaped already.
+    #[allow(clippy::unused_self, reason = "all that is printed goes through an output")]
     pub(crate) fn raw(&self, text: &str) -> Result {
         let mut out = terminal::output();
         out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|error| failed(&error))

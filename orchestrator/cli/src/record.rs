@@ -99,7 +99,7 @@ async fn collect(context: &Context, arguments: &Collect) -> Result {
             return Err(Failure::usage("a file of records is jsonl or csv"));
         }
     };
-    let mut file = RecordFile::open(&arguments.output, form)?;
+    let mut file = RecordFile::open(&arguments.output, form).map_err(|error| of_file(&error))?;
     let work =
         context.work("collecting", 0, "records are in the file", "the same command goes on behind them");
     let mut count = 0;
@@ -122,6 +122,12 @@ async fn collect(context: &Context, arguments: &Collect) -> Result {
     let (name, group) = (arguments.output.display().to_string(), &arguments.group);
     let row = serde_json::json!({"output": name, "group": group, "records": count});
     context.out.done(&format!("{count} records were appended to {name}"), COLLECTED, &row)
+}
+
+/// A failure of the file of records: of this machine, or of what is in the file.
+fn of_file(error: &anyhow::Error) -> Failure {
+    let cause = if error.root_cause().is::<std::io::Error>() { Cause::Local } else { Cause::Input };
+    Failure::new(cause, format!("{error:#}"))
 }
 
 /// Whether another session may succeed. A server that took over may lack the group, which is then created again.
@@ -169,7 +175,7 @@ async fn copy(
                 group.take_again(entry).await?;
             }
             confirm(context, &mut session).await?;
-            file.write(&lines)?;
+            file.write(&lines).map_err(|error| of_file(&error))?;
             file.last = last;
             written(count);
         }

@@ -60,11 +60,13 @@ impl RecordFile {
 
 /// Removes a last line without an end, and returns the record in the line before it.
 fn resume(file: &mut File, form: Form) -> Result<Option<Last>> {
-    let length = file.metadata()?.len();
+    let metadata = file.metadata()?;
+    ensure!(metadata.is_file(), "it is no regular file");
+    let length = metadata.len();
     let begin = length.saturating_sub(TAIL);
     let mut tail = Vec::new();
     file.seek(SeekFrom::Start(begin))?;
-    file.read_to_end(&mut tail)?;
+    file.take(TAIL).read_to_end(&mut tail)?;
     let whole = tail.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
     if whole == 0 && begin > 0 {
         bail!("its last line is too long for a record");

@@ -35,7 +35,7 @@ pub(crate) async fn run(context: &Context, Redis { words }: &Redis) -> Result {
             .hint("use redis-cli"));
     }
     context.no_dry_run("a command of Redis")?;
-    let takes_claim = upper.first().is_some_and(|name| name.ends_with(".TERM"))
+    let takes_claim = matches!(upper.first().map(String::as_str), Some("CONF.TERM" | "ACCOUNT.TERM"))
         && words.last().is_some_and(|word| word.eq_ignore_ascii_case("FORCE"));
     if takes_claim && !context.confirm("take the claim of the present leader away")? {
         return Ok(());

@@ -12,6 +12,7 @@ use redis::cmd;
 
 use crate::context::{Context, Noun};
 use crate::failure::{Cause, Failure, Result};
+use crate::output::field;
 use crate::show_create::{Reading, build, read};
 use crate::{complete, stores};
 
@@ -63,7 +64,8 @@ pub(crate) async fn run(context: &Context, arguments: &Rehearse) -> Result {
     let (key, is_copy) = match (&arguments.really, &arguments.show) {
         (Some(key), _) => {
             let free = stores::summary(key, &stores::show(context, key).await?.stat(None, None).await?);
-            let change = format!("sell seats of show '{key}' itself, of which {} are free", free["free"]);
+            let change =
+                format!("sell seats of show '{key}' itself, of which {} are free", field(&free, "free"));
             if !context.confirm(&change)? {
                 return Ok(());
             }

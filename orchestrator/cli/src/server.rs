@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::context::{Context, Noun};
 use crate::failure::{Cause, Failure, Result, counted};
-use crate::output::columns;
+use crate::output::{columns, lines};
 use crate::settings::own_file;
 use crate::{complete, time};
 
@@ -81,7 +81,7 @@ fn make_usual(context: &Context, name: &str) -> Result {
     let sections = old.lines().position(|line| line.trim_start().starts_with('[')).unwrap_or(usize::MAX);
     let is_setting = |line: &str| line.split('=').next().is_some_and(|key| key.trim() == "server");
     let others = old.lines().enumerate().filter(|(place, line)| *place > sections || !is_setting(line));
-    let rest: String = others.map(|(_, line)| format!("{line}\n")).collect();
+    let rest: String = lines(others.map(|(_, line)| line));
     let quoted = Value::from(name);
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder).map_err(failed)?;
@@ -182,7 +182,7 @@ async fn check_server(findings: &mut Findings, master: &mut Connection) {
     match user {
         Ok(user) => findings.add("password and ACL", format!("user {user}"), None),
         Err(error) if error.code() == Some("NOPERM") => {
-            findings.add("password and ACL", "a user of few rights", None)
+            findings.add("password and ACL", "a user of few rights", None);
         }
         Err(error) => findings.failed("password and ACL", &error.into()),
     }
@@ -198,7 +198,7 @@ async fn check_server(findings: &mut Findings, master: &mut Connection) {
             );
         }
         Ok(None) => {
-            findings.add("module", "not loaded", Some("loadmodule /path/to/liballot.so in redis.conf"))
+            findings.add("module", "not loaded", Some("loadmodule /path/to/liballot.so in redis.conf"));
         }
         Err(error) => findings.failed("module", &error.into()),
     }
@@ -231,7 +231,7 @@ async fn check_server(findings: &mut Findings, master: &mut Connection) {
     }
     let before = time::now();
     if let Ok((seconds, micros)) = query::<(i64, i64)>(master, &cmd("TIME")).await {
-        let ahead = seconds * 1000 + micros / 1000 - (before + time::now()) / 2;
+        let ahead = seconds * 1000 + micros / 1000 - i64::midpoint(before, time::now());
         let action = (ahead.abs() > CLOCKS).then_some("set both clocks by NTP");
         findings.add("clocks", format!("the server is {ahead} ms ahead of this machine"), action);
     }

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::context::{Context, Noun};
 use crate::failure::{Failure, Result, counted};
-use crate::output::{Section, columns};
+use crate::output::{Section, columns, field};
 use crate::settings::{Given, Settings};
 use crate::{complete, input, stores};
 
@@ -191,10 +191,10 @@ pub(crate) async fn create(context: &Context, arguments: Create) -> Result {
         return Err(Failure::refused(why)
             .hint(format!("allot show alter {key} FILE changes it; or take another key")));
     }
-    let count = |field: &str, noun: &str| counted(all[field].as_u64().unwrap_or(0), noun);
+    let count = |name: &str, noun: &str| counted(field(&all, name).as_u64().unwrap_or(0), noun);
     let size = format!("{} in {}", count("seats", "seat"), count("areas", "area"));
     let said = |result: &str, context: &Context| {
-        let row = json!({"key": key, "result": result, "seats": all["seats"], "areas": all["areas"]});
+        let row = json!({"key": key, "result": result, "seats": field(&all, "seats"), "areas": field(&all, "areas")});
         let beforehand = if sold > 0 { format!(", {sold} of them sold beforehand") } else { String::new() };
         context.out.done(&format!("show '{key}' is {result}: {size}{beforehand}"), CREATED, &row)
     };
@@ -225,12 +225,12 @@ pub(crate) async fn alter(context: &Context, key: &str, file: &str) -> Result {
         show.alter(&part).await?;
         stores::summary(key, &show.stat(None, None).await?)
     };
-    let (had, has) = (&before["seats"], &after["seats"]);
+    let (had, has) = (field(&before, "seats"), field(&after, "seats"));
     let change = if had == has { format!("{has} seats") } else { format!("{has} seats instead of {had}") };
     if !context.proceed(&format!("alter show '{key}': {change}"))? {
         return Ok(());
     }
-    let row = json!({"key": key, "result": "altered", "seats": has, "areas": after["areas"]});
+    let row = json!({"key": key, "result": "altered", "seats": has, "areas": field(&after, "areas")});
     context.out.done(&format!("show '{key}' is altered: {change}"), CREATED, &row)
 }
 

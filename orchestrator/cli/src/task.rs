@@ -15,7 +15,7 @@ use tokio::time::sleep;
 
 use crate::context::{Context, Work};
 use crate::failure::{Failure, Result};
-use crate::output::{Section, columns};
+use crate::output::{Section, columns, lines};
 use crate::watch::watch;
 use crate::{complete, upgrade};
 
@@ -204,9 +204,7 @@ async fn run_with(context: &Context, client: &TaskClient, verb: Verb) -> Result 
             find(client, task).await?;
             let reasons = client.explain(task).await?;
             if context.out.is_table() {
-                return context
-                    .out
-                    .text(&reasons.iter().map(|reason| format!("{reason}\n")).collect::<String>());
+                return context.out.text(&lines(reasons.iter().map(String::as_str)));
             }
             context.out.get(REASONS, &json!({"task": task.to_string(), "reasons": reasons}), &[])
         }
@@ -345,20 +343,19 @@ async fn submit(context: &Context, client: &TaskClient, arguments: Submit) -> Re
 
 /// All failures of the current or last round; of a packed task, the last ones.
 async fn failures(context: &Context, client: &TaskClient, id: TaskId) -> Result {
-    let failures = match client.store.main(id).await? {
-        Some(main) => client.store.failures(&main).await?,
-        None => {
-            let mut tasks = history::all(&client.store).await?.into_iter();
-            let task = tasks.find(|task| task.id == id.to_string());
-            let task = task.ok_or_else(|| Failure::absent(format!("there is no task {id}")))?;
-            let (kept, all) = (task.failures.len() as u64, task.result.failed_count);
-            if kept < all {
-                context.out.note(&format!(
-                    "task {id} is packed into history, which keeps the last {kept} of its {all} failures"
-                ));
-            }
-            task.failures
+    let failures = if let Some(main) = client.store.main(id).await? {
+        client.store.failures(&main).await?
+    } else {
+        let mut tasks = history::all(&client.store).await?.into_iter();
+        let task = tasks.find(|task| task.id == id.to_string());
+        let task = task.ok_or_else(|| Failure::absent(format!("there is no task {id}")))?;
+        let (kept, all) = (task.failures.len() as u64, task.result.failed_count);
+        if kept < all {
+            context.out.note(&format!(
+                "task {id} is packed into history, which keeps the last {kept} of its {all} failures"
+            ));
         }
+        task.failures
     };
     let rows: Vec<Value> = failures.iter().map(failure_row).collect();
     context.out.list(FAILURES, &rows, "no partition has failed")

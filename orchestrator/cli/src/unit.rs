@@ -10,7 +10,7 @@ use crate::arguments::Realm;
 use crate::complete;
 use crate::context::{Context, values};
 use crate::failure::{Failure, Result};
-use crate::output::{columns, short};
+use crate::output::{columns, field, short};
 use crate::stores::{self, Changing, guard};
 use crate::watch::watch;
 
@@ -131,7 +131,7 @@ async fn drain(context: &Context, One { unit, realm }: &One, moves: bool) -> Res
     let mut changing = Changing::connect(context, realm.key()).await?;
     let identity = stores::unit(&changing.store, unit).await?;
     let before = record(&changing.store, &identity).await?;
-    let conferences = &before["conferences"];
+    let conferences = field(&before, "conferences");
     let name = short(&identity).to_owned();
     let goes_on = if moves {
         context.confirm(&format!("drain {name} and move its {conferences} conferences away"))?

@@ -1,6 +1,7 @@
 //! `allot task upgrade`: takes over the tasks of the first generation, and deletes its tree.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use allot_compaction::TaskClient;
@@ -152,7 +153,7 @@ async fn take(context: &Context, upgrade: &Upgrade, place: &str) -> Result {
     let dry = if context.dry_run { " (nothing was written)" } else { "" };
     let mut said = format!("{total} tasks in {place}{dry}");
     for (kind, count) in &counts {
-        said += &format!("\n  {count} {kind}");
+        let _ = write!(said, "\n  {count} {kind}");
     }
     let row: Value = json!({"place": place, "tasks": total, "dry_run": context.dry_run, "counts": counts});
     context.out.done(&said, COUNTS, &row)?;

@@ -109,7 +109,8 @@ impl<R: Read> Table<BufReader<R>> {
         }
         head.truncate(HEADER as usize);
         let first = head.split(|&byte| byte == b'\n').next().unwrap_or_default();
-        let count = |separator: &u8| first.iter().filter(|&byte| byte == separator).count();
+        let text = String::from_utf8_lossy(first);
+        let count = |separator: &u8| text.matches(char::from(*separator)).count();
         // Of equal counts the first separator is meant.
         let separator = SEPARATORS.into_iter().rev().max_by_key(count).unwrap_or(b',');
         let (state, line, column) = (Quotes::Begin, 1, 0);
@@ -122,7 +123,7 @@ impl<R: Read> Table<BufReader<R>> {
         let names = reader.headers().context("line 1")?;
         let header: Vec<String> = names.iter().map(|name| name.trim_start_matches('#').to_owned()).collect();
         let find = |wanted: &&str| header.iter().position(|name| name.eq_ignore_ascii_case(wanted));
-        let places: Vec<Option<usize>> = columns.iter().map(|wanted| find(&wanted)).collect();
+        let places: Vec<Option<usize>> = columns.iter().map(find).collect();
         if let Some((missing, _)) =
             columns.iter().zip(&places).take(needed).find(|(_, place)| place.is_none())
         {

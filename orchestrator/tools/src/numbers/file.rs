@@ -28,7 +28,7 @@ pub struct Options<'a> {
 
 enum Source<R> {
     Text(BufReader<R>, u64),
-    Table(Table<BufReader<R>>),
+    Table(Box<Table<BufReader<R>>>),
 }
 
 /// The numbers of a file: each number, or what is wrong with its line.
@@ -44,7 +44,7 @@ pub struct Numbers<R> {
 pub fn read<R: Read>(input: R, options: Options<'_>) -> Result<Numbers<R>> {
     let source = match options.format {
         Format::Text => Source::Text(BufReader::with_capacity(1 << 16, input), 0),
-        Format::Csv => Source::Table(Table::open(input, &[options.column], 1, true)?),
+        Format::Csv => Source::Table(Box::new(Table::open(input, &[options.column], 1, true)?)),
     };
     Ok(Numbers { source, strip: options.strip })
 }

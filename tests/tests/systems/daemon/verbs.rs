@@ -461,9 +461,17 @@ fn full_disk_is_8_and_a_closed_pipe_is_no_failure() {
             assert_eq!((output.status.code(), output.stderr.len()), (Some(0), 0), "{line} {format}");
         }
     }
-    let nowhere =
-        run(&server, &["record", "collect", "--group", "g", "--output", "/dev/full", "--realm", REALM]);
-    assert!([3, 8].contains(&nowhere.code), "{}", nowhere.err);
+    // A file that cannot grow, as on a disk that is full.
+    let file = server.dir().join("full.csv");
+    let words = ["record", "collect", "--group", "g", "--format", "csv", "--realm", REALM, "--output"];
+    let limited = format!("trap '' XFSZ; ulimit -f 0; exec '{}' \"$@\"", allot().display());
+    let mut bash = Command::new("bash");
+    bash.args(["-c", &limited, "allot"]).args(words).arg(file).env("ALLOT_SERVER", server.url());
+    let output = bash.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(8) && said.contains("the file of records"), "{said}");
+    let device = run(&server, &[&words[..], &["/dev/full"]].concat()).ended(3);
+    assert!(device.err.contains("no regular file"), "{}", device.err);
 }
 
 #[test]
