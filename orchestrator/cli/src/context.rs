@@ -1,5 +1,6 @@
 //! What all commands share: the way to the servers, the output, questions before changes, and the state of long work.
 
+use std::fmt::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use allot_compaction::{Section, TaskClient};
 use allot_coordination::zookeeper::ZooKeeper;
 use allot_coordination::{Coordinator, Settings as CoordinatorSettings};
 use futures_util::future::BoxFuture;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 use redis::{Value as Reply, cmd};
 use serde_json::{Value, json};
 use tokio::time::timeout;
@@ -280,12 +281,15 @@ impl Context {
 
 fn set_style(bar: &ProgressBar, total: u64) {
     let form = if total == 0 {
-        "{msg} {human_pos}, {per_sec}, {elapsed}"
+        "{msg} {human_pos}, {rate}, {elapsed}"
     } else {
-        "{msg} [{wide_bar}] {human_pos}/{human_len}, {per_sec}, rest {eta}"
+        "{msg} [{wide_bar}] {human_pos}/{human_len}, {rate}, rest {eta}"
     };
     if let Ok(style) = ProgressStyle::with_template(form) {
-        bar.set_style(style);
+        bar.set_style(style.with_key("rate", |state: &ProgressState, text: &mut dyn Write| {
+            // A text that cannot be written is not shown.
+            let _ = write!(text, "{:.0}/s", state.per_sec());
+        }));
     }
 }
 

@@ -125,7 +125,9 @@ pub(crate) struct Reassign {
 
 columns! {
     TASKS = task Text, state Text, table Text, succeeded Number, failed Number, of Number, round Number,
-        manager Text, created Time, finished Time;
+        manager Text, created Time, finished Time, pc Text wide, started Time wide, priority Number wide,
+        retries Number wide, limit Number wide, timeout_ms Span wide, budget Number wide, window Text wide,
+        schedule Text wide, after Text wide, why Text wide;
     TASK = task Text, table Text, state Text, manager Text, pc Text, round Number, succeeded Number,
         failed Number, stopped Number, of Number, all_succeeded Number, all_failed Number,
         all_stopped Number, running Number, waiting Number, created Time, started Time, next_round Time,

@@ -83,8 +83,8 @@ fn task_is_submitted_explained_and_retried_on_the_page() {
     shows(&browser, "worker host0_9876");
     let task = here.cluster.json(&["list"])[0].clone();
     assert_eq!(
-        (&task["budget"], &task["retries"], &task["timeout"]),
-        (&json!(6), &json!(7), &json!(540)),
+        (&task["budget"], &task["retries"], &task["timeout_ms"]),
+        (&json!(6), &json!(7), &json!(540_000)),
         "{task}"
     );
     here.allow("go");
@@ -98,7 +98,7 @@ fn task_is_submitted_explained_and_retried_on_the_page() {
     click(&browser, "Retry failed");
     shows(&browser, "6 done, 0 failed");
     let id = here.cluster.json(&["list"])[0]["task"].as_str().unwrap().to_owned();
-    assert_eq!(here.cluster.end(&id)["ResultInfo"]["successCount"], 6);
+    assert_eq!(here.cluster.end(&id)["succeeded"], 6);
     assert_eq!(browser.errors(), Vec::<String>::new());
 }
 
@@ -108,7 +108,7 @@ fn all_failures_of_a_task_are_shown() {
     here.allow("badly");
     here.allow("go");
     let id = here.cluster.submit(&["shop", "public", "orders"]);
-    assert_eq!(here.cluster.end(&id)["ResultInfo"]["failedCount"], 6);
+    assert_eq!(here.cluster.end(&id)["failed"], 6);
     let page = here.console.get(&format!("compaction/failures?id={id}")).json();
     let failed =
         page["items"].as_array().unwrap().iter().map(|failure| failure["partition"].as_str().unwrap());
@@ -172,7 +172,7 @@ fn manager_and_waiting_subtask_are_reassigned() {
     assert_ne!(to, waiting["worker"]);
     here.allow("well");
     here.allow("go");
-    assert_eq!(here.cluster.end(id)["ResultInfo"]["successCount"], 6);
+    assert_eq!(here.cluster.end(id)["succeeded"], 6);
     let why = here.console.get(&format!("compaction/explain?id={id}")).json();
     assert!(why[0].as_str().unwrap().contains("has ended"), "{why}");
 }
@@ -187,12 +187,12 @@ fn options_of_an_unfinished_task_are_changed() {
         "retries": 5,
     });
     let changed = here.act("set", &all);
-    for now in [changed, task()] {
+    for (now, timeout) in [(changed, ("timeout", json!(540))), (task(), ("timeout_ms", json!(540_000)))] {
         for (option, value) in [
             ("priority", json!(-4)),
             ("limit", json!(2)),
             ("window", json!("01:00-04:00 Europe/Berlin")),
-            ("timeout", json!(540)),
+            timeout.clone(),
             ("retries", json!(5)),
         ] {
             assert_eq!(now[option], value, "{option} of {now}");
@@ -225,11 +225,11 @@ fn options_of_an_unfinished_task_are_changed() {
     fill(&browser, "timeout", "3m");
     click(&browser, "Change");
     shows(&browser, "priority 8");
-    assert_eq!((&task()["priority"], &task()["timeout"]), (&json!(8), &json!(180)));
+    assert_eq!((&task()["priority"], &task()["timeout_ms"]), (&json!(8), &json!(180_000)));
     assert_eq!(browser.errors(), Vec::<String>::new());
     here.allow("well");
     here.allow("go");
-    assert_eq!(here.cluster.end(&id)["ResultInfo"]["successCount"], 6);
+    assert_eq!(here.cluster.end(&id)["succeeded"], 6);
     let over = here.console.act("compaction/set", &json!({"id": id, "limit": 1}));
     assert!(over.status == 409 && over.body.contains("has ended"), "{}", over.body);
 }
