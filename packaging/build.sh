@@ -130,7 +130,7 @@ package_module() {
 # The man pages of a program and of its subcommands.
 install_man_pages() {
     local page
-    "$allot" generate man "$work/man"
+    "$allot" __man "$work/man"
     for page in "$work/man/$2.1" "$work/man/$2"-*.1; do
         install_compressed "$page" "$1/usr/share/man/man1/${page##*/}"
     done
@@ -164,9 +164,9 @@ package_command_line() {
     install_stripped 755 "$allot" "$folder/usr/bin/allot"
     install_man_pages "$folder" allot
     mkdir -p "$folder"/usr/share/{bash-completion/completions,zsh/vendor-completions,fish/vendor_completions.d}
-    "$allot" generate completion bash >"$folder/usr/share/bash-completion/completions/allot"
-    "$allot" generate completion zsh >"$folder/usr/share/zsh/vendor-completions/_allot"
-    "$allot" generate completion fish >"$folder/usr/share/fish/vendor_completions.d/allot.fish"
+    "$allot" completion bash >"$folder/usr/share/bash-completion/completions/allot"
+    "$allot" completion zsh >"$folder/usr/share/zsh/vendor-completions/_allot"
+    "$allot" completion fish >"$folder/usr/share/fish/vendor_completions.d/allot.fish"
     install_documents "$package"
     pack "$package" "$(libraries_of "$folder/usr/bin/allot")"
 }

@@ -42,7 +42,7 @@ allot() { in_service scheduler-a allot "$@"; }
 
 server_answers() { [ "$(redis PING 2>/dev/null)" = PONG ]; }
 is_healthy() { containers podman healthcheck run "packaging_${1}_1" >/dev/null 2>&1; }
-two_units() { [ "$(allot units 2>/dev/null | grep -c ' up ')" = 2 ]; }
+two_units() { [ "$(allot unit list 2>/dev/null | grep -c ' up ')" = 2 ]; }
 is_open() { allot conference list --state open 2>/dev/null | grep 4930100 >"$work/open"; }
 is_open_on() { is_open && grep -q "$1" "$work/open"; }
 

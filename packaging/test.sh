@@ -81,9 +81,9 @@ end() {
 }
 
 server_answers() { [ "$(in_root redis-cli PING 2>/dev/null)" = PONG ]; }
-units_are() { [ "$(in_root allot units 2>/dev/null | grep -c ' up ')" = "$1" ]; }
+units_are() { [ "$(in_root allot unit list 2>/dev/null | grep -c ' up ')" = "$1" ]; }
 # Whether the conference is open on a unit, by the unit's name.
-is_open_on() { in_root allot conference list --state open 2>/dev/null | grep -q "4930100.*127.0.0.1/$1"; }
+is_open_on() { in_root allot conference list --state open 2>/dev/null | grep -Eq "4930100 .* $1( |$)"; }
 is_open() { in_root allot conference list --state open 2>/dev/null | grep -q 4930100; }
 
 install_and_hold() {
@@ -259,7 +259,7 @@ check_packages() {
         lintian --no-cfg --fail-on error "$file" || die "lintian found errors in ${file##*/}"
         seen "lintian finds no error in ${file##*/}"
     done
-    for page in man1/allotd-run.1.gz man1/allot.1.gz man1/allot-seats-load.1.gz man7/allot-commands.7.gz; do
+    for page in man1/allotd-run.1.gz man1/allot.1.gz man1/allot-show-create.1.gz man7/allot-commands.7.gz; do
         [ -s "$root/usr/share/man/$page" ] || die "there is no man page $page"
     done
     seen "man pages"

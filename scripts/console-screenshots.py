@@ -25,7 +25,7 @@ PAGES = [
     ("realm", "/realm?key={allot}:conf&conference=4930102", "document.querySelector('.timeline')"),
     ("pool", "/pool?key={sales}:pool", "document.querySelector('.stack')"),
     ("compaction", "/compaction", "document.querySelector('#history, .table')"),
-    ("accounts", "/accounts?key={acme}:accounts", "document.querySelector('.tree')"),
+    ("accounts", "/accounts?key={allot}:accounts", "document.querySelector('.tree')"),
 ]
 # Name of the size, width and height in pixels.
 SIZES = {"wide": (1440, 960), "phone": (390, 844)}

@@ -46,7 +46,7 @@ trap 'exit 143' TERM
 
 step() { printf '\n== %s\n' "$*"; }
 
-allot() { "$allot" --redis "redis://127.0.0.1:$PORT" "$@"; }
+allot() { "$allot" --server "127.0.0.1:$PORT" "$@"; }
 redis() { redis-cli -3 -p "$PORT" "$@"; }
 
 # Builds packages with a profile and a niceness.
@@ -148,9 +148,9 @@ part() {
         --name "$name" --media-unit-host "127.0.0.1/$name" "$@"
 }
 
-conferences_are() { [ "$(allot conference list --state open | tail -n +2 | wc -l)" = "$1" ]; }
-unit_b_is_down() { allot units 2>/dev/null | grep -q 'unit-b:.* down '; }
-units_are() { [ "$(allot units 2>/dev/null | grep -c ' up ')" = "$1" ]; }
+conferences_are() { [ "$(allot conference list --state open --format jsonl | wc -l)" = "$1" ]; }
+unit_b_is_down() { allot unit list 2>/dev/null | grep -q 'unit-b  *down '; }
+units_are() { [ "$(allot unit list 2>/dev/null | grep -c ' up ')" = "$1" ]; }
 
 conferences() {
     step "a ZooKeeper, a scheduler with a data proxy, and three media units"
@@ -167,7 +167,7 @@ conferences() {
         allot conference create "49301$number" --end 1h >/dev/null
     done
     until_true "twelve conferences" conferences_are 12
-    allot units
+    allot unit list
     step "unit b is killed, and nothing announces its death"
     local began=$SECONDS
     kill -9 "${others[unit-b]}"
@@ -176,15 +176,15 @@ conferences() {
     until_true "unit b to be declared down" unit_b_is_down
     until_true "its conferences" conferences_are 12
     echo "its conferences are open again on the others, about $((SECONDS - began)) seconds later"
-    allot units
+    allot unit list
     step "a conference that was on it, with its assignments"
-    allot conference history 4930102
+    allot conference get 4930102
 }
 
 accounts() {
-    local book={acme}:accounts
+    local book={allot}:accounts
     step "twelve rented accounts, from a table: two modules of a department, so much a month at the flat price"
-    allot accounts import examples/accounts.csv --instances 2 --book "$book" --zookeeper-servers "127.0.0.1:$zookeeper_port"
+    allot book apply examples/accounts.csv --instances 2 --book "$book" --zookeeper "127.0.0.1:$zookeeper_port"
     step "two instances of a module come, and have four accounts each"
     redis ACCOUNT.ATTACH "$book" orders srv-a:7001 >/dev/null
     redis ACCOUNT.ATTACH "$book" orders srv-b:7001 | tail -n 6
@@ -196,7 +196,7 @@ accounts() {
     redis ACCOUNT.USE "$book" "$account" "$epoch" COUNT 1200
     redis ACCOUNT.LOGIN "$book" "$account" srv-a:7001 terminal-2 TTL 60000 || true
     step "the state of the book, with the forecast of the month's cost"
-    allot accounts status --book "$book" --zookeeper-servers "127.0.0.1:$zookeeper_port"
+    allot book get "$book"
 }
 
 compaction() {
@@ -222,8 +222,8 @@ END
     done
     export ALLOT_ZOOKEEPER=127.0.0.1:$zookeeper_port
     until_true "two units of compaction" units_of_compaction_are 2
-    id=$(allot compaction submit shop public orders --wait)
-    allot compaction show "$id"
+    id=$(allot task submit shop.public.orders --wait)
+    allot task get "$id"
     du -sh "$data" | cut -f 1
 }
 
@@ -240,7 +240,7 @@ console() {
     [ $# -gt 0 ] || step "the console is at http://127.0.0.1:$console_port/ and shows everything that follows"
 }
 
-units_of_compaction_are() { [ "$(allot compaction nodes 2>/dev/null | grep -c _9876)" = "$1" ]; }
+units_of_compaction_are() { [ "$(allot node list 2>/dev/null | grep -c _9876)" = "$1" ]; }
 
 first_show() {
     step "a show of 20 seats: two neighbours are held for a user, and sold"
@@ -255,36 +255,36 @@ own_plan() {
     local options
     read -ra options <<<"$LOAD"
     step "loading $PLAN as show:mine"
-    allot seats load "$PLAN" --key show:mine "${options[@]}" ||
+    allot show create show:mine "$PLAN" "${options[@]}" ||
         die "the plan was not loaded; LOAD passes options on, e.g. make run PLAN=$PLAN LOAD=--disambiguate"
     step "200 buyers for 3 seconds"
-    allot seats rush show:mine --buyers 200 --duration 3
+    allot show rehearse --really show:mine --yes --buyers 200 --duration 3s
     step "the remaining seats"
-    allot seats show show:mine
+    allot show get show:mine --map
     show=show:mine
 }
 
 examples() {
     step "a theatre of 1,208 seats, from a pretix seating plan"
-    allot seats load examples/theatre.pretix.json --key show:theatre
-    step "a stadium of 60,000 seats, from a plan of our own; the last of its 114 blocks"
-    allot seats load examples/stadium.plan.json --key show:stadium | tail -n 4
+    allot show create show:theatre examples/theatre.pretix.json
+    step "a stadium of 60,000 seats in 114 blocks, from a plan of our own"
+    allot show create show:stadium examples/stadium.plan.json
     step "a train of 16 coaches, from a table"
-    allot seats load examples/train-16-coaches.csv --key show:train | tail -n 4
+    allot show create show:train examples/train-16-coaches.csv
     step "the theatre: 250 buyers in the same instant, one purchase each; those not confirmed come back"
-    allot seats rush show:theatre --buyers 250
+    allot show rehearse --really show:theatre --yes --buyers 250
     step "the train: 100 families of 4"
-    allot seats rush show:train --buyers 100 --seats 4
+    allot show rehearse --really show:train --yes --buyers 100 --seats 4
     step "the stadium: 1,000 buyers for 3 seconds"
-    allot seats rush show:stadium --buyers 1000 --duration 3
+    allot show rehearse --really show:stadium --yes --buyers 1000 --duration 3s
     step "the theatre's stalls afterwards"
-    allot seats show show:theatre --area stalls
+    allot show get show:theatre --map --area stalls
     show=show:theatre
 }
 
 numbers() {
     step "a call centre's 1,000 numbers, from a table with spaces in them; switch east registers them all"
-    allot numbers load examples/numbers.csv --key {sales}:pool --strip --register --switch east
+    allot pool load {sales}:pool examples/numbers.csv --strip --register --switch east
     step "a call gets the number that is free longest; its hangup comes twice and does nothing the second time"
     redis NUMPOOL.CALL {sales}:pool LEASE call-1 TTL 60000 PEER +493012345678
     redis NUMPOOL.HANGUP {sales}:pool +442079460000 LEASE call-1
@@ -292,7 +292,7 @@ numbers() {
     step "the same customer again: the number that she saw the last time"
     redis NUMPOOL.CALL {sales}:pool LEASE call-2 TTL 60000 PEER +493012345678 PICK STICKY
     step "the pool"
-    allot numbers show {sales}:pool
+    allot pool get {sales}:pool
 }
 
 hint() {
@@ -316,14 +316,14 @@ END
 
 The conference system is up as well; kill another unit and look:
 
-  export ALLOT_REDIS=redis://127.0.0.1:$PORT
-  $allot units
-  $allot conference show 4930101
+  export ALLOT_SERVER=127.0.0.1:$PORT ALLOT_ZOOKEEPER=127.0.0.1:$zookeeper_port
+  $allot unit list
+  $allot conference get 4930101
 
 So are the book of accounts and the units of compaction:
 
-  $allot accounts status --book {acme}:accounts --zookeeper-servers 127.0.0.1:$zookeeper_port
-  $allot compaction history --zookeeper-servers 127.0.0.1:$zookeeper_port
+  $allot book get {allot}:accounts
+  $allot task history
 END
 }
 

@@ -1,7 +1,7 @@
 """A client system in Python, with nothing but kazoo and, for those who log in, redis: what docs/protocol.md says.
 
     account_client.py --zookeeper 127.0.0.1:2181 --platform DIR finance/billing/web1:8080 ...
-    account_client.py --zookeeper ... --platform DIR --redis redis://127.0.0.1:6379 --book '{acme}:accounts' ...
+    account_client.py --zookeeper ... --platform DIR --redis redis://127.0.0.1:6379 --book '{allot}:accounts' ...
 
 The platform on which the accounts are is a folder: a login is a file that must not be there yet. Who finds one there says
 so in `violations`. Lines of standard input say what happens: `come PATH`, `go PATH`, `mute PATH`, `speak PATH`,
@@ -444,7 +444,7 @@ def main():
     parser.add_argument("--root", default="/resource")
     parser.add_argument("--session", type=float, default=4.0)
     parser.add_argument("--redis")
-    parser.add_argument("--book", default="{acme}:accounts")
+    parser.add_argument("--book", default="{allot}:accounts")
     parser.add_argument("--slow", type=float, default=0.0, help="how long a logout may take, in seconds")
     parser.add_argument("--replace", action="store_true", help="an older node of our name is that of a dead process")
     parser.add_argument("instances", nargs="*")

@@ -8,7 +8,7 @@ use crate::raw::Reply;
 use crate::redis_server::RedisServer;
 
 /// The book of most tests.
-pub const BOOK: &str = "{acme}:accounts";
+pub const BOOK: &str = "{allot}:accounts";
 
 /// A client of a book: every call is on [`BOOK`].
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! A compaction cluster: a ZooKeeper, units of one runner as processes, and `allot compaction` beside them.
+//! A compaction cluster: a ZooKeeper, units of one runner as processes, and `allot task` beside them.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -72,7 +72,7 @@ impl CompactionCluster {
             eventually("a unit to be ready", TIMEOUT, || unit.is_ready());
         }
         eventually("all units to be listed", TIMEOUT, || {
-            self.json(&["nodes"]).as_array().is_some_and(|nodes| nodes.len() == self.units.len())
+            self.nodes().as_array().is_some_and(|nodes| nodes.len() == self.units.len())
         });
     }
 
@@ -129,39 +129,44 @@ impl CompactionCluster {
         path
     }
 
-    /// `allot compaction` with these words.
+    /// `allot task` with these words.
     #[must_use]
     pub fn command(&self, arguments: &[&str]) -> Command {
+        self.noun("task", arguments)
+    }
+
+    fn noun(&self, noun: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new(allot());
-        command.arg("compaction").args(arguments).args(["--zookeeper-servers", &self.zookeeper.address()]);
-        // It need not be missed soon.
-        command.args(["--zookeeper-session", "30s"]);
-        command.stdin(Stdio::null());
+        command.arg(noun).args(arguments).args(["--zookeeper", &self.zookeeper.address()]);
+        command.env("HOME", "/nonexistent").stdin(Stdio::null());
         command
     }
 
     /// Runs it.
     #[must_use]
     pub fn run(&self, arguments: &[&str]) -> Run {
-        let output = self.command(arguments).output().unwrap();
-        Run {
-            code: output.status.code().unwrap_or(-1),
-            out: String::from_utf8(output.stdout).unwrap(),
-            err: String::from_utf8_lossy(&output.stderr).into_owned(),
-        }
+        to_end(self.command(arguments))
     }
 
-    /// What it prints with `--json`.
+    /// The nodes that are present.
+    #[must_use]
+    pub fn nodes(&self) -> Value {
+        let run = to_end(self.noun("node", &["list", "--format", "json"]));
+        serde_json::from_str(&run.out).unwrap_or_else(|error| panic!("{error}: {}", run.err))
+    }
+
+    /// What it prints as JSON; a list may be empty.
     #[must_use]
     pub fn json(&self, arguments: &[&str]) -> Value {
-        let run = self.run(&[arguments, &["--json"]].concat()).ok();
-        serde_json::from_str(&run.out).unwrap()
+        let run = self.run(&[arguments, &["--format", "json"]].concat());
+        serde_json::from_str(&run.out).unwrap_or_else(|error| panic!("{error}: {}", run.err))
     }
 
-    /// Submits a task with these words, and returns its name.
+    /// Submits a task of a table with these words, and returns its name.
     #[must_use]
     pub fn submit(&self, words: &[&str]) -> String {
-        self.run(&[&["submit"], words].concat()).ok().out.trim().to_owned()
+        let (table, more) = words.split_at(3);
+        self.run(&[&["submit", &table.join(".")], more].concat()).ok().out.trim().to_owned()
     }
 
     /// The children of a node.
@@ -188,8 +193,8 @@ impl CompactionCluster {
     pub fn end(&self, id: &str) -> Value {
         let mut task = Value::Null;
         eventually(&format!("task {id} to be over"), TASK_TIMEOUT, || {
-            task = self.json(&["show", id])["task"].clone();
-            task["CompactTaskState"] == "Done" || task["CompactTaskState"] == "Cancel"
+            task = self.json(&["get", id]);
+            task["state"] == "Done" || task["state"] == "Cancel"
         });
         task
     }
@@ -231,7 +236,7 @@ impl CompactionCluster {
     #[track_caller]
     pub fn all_well(&self, id: &str, count: usize) {
         let task = self.end(id);
-        let well = (&task["CompactTaskState"], numbers(&task));
+        let well = (&task["state"], numbers(&task));
         assert_eq!(well, (&"Done".into(), [count as u64, 0, 0]), "{task}");
         assert_eq!(self.noted("doubled"), Vec::<String>::new());
         let mut all = self.noted("ended");
@@ -263,7 +268,7 @@ pub fn script(dir: &Path, text: &str) -> PathBuf {
 /// How many subtasks of a task went well, failed, and were stopped.
 #[must_use]
 pub fn numbers(task: &Value) -> [u64; 3] {
-    ["successCount", "failedCount", "stoppedCount"].map(|name| task["ResultInfo"][name].as_u64().unwrap())
+    ["succeeded", "failed", "stopped"].map(|name| task[name].as_u64().unwrap())
 }
 
 /// A runner that checks by a lock of its own, which the system takes from it when it is dead, that nobody else is at its
@@ -306,4 +311,14 @@ pub fn guards(unit: &Process) -> Vec<String> {
             && read("cmdline").contains("compaction-supervisor")
     };
     names.filter(is_guard).collect()
+}
+
+/// Runs a command to its end.
+fn to_end(mut command: Command) -> Run {
+    let output = command.output().unwrap();
+    Run {
+        code: output.status.code().unwrap_or(-1),
+        out: String::from_utf8(output.stdout).unwrap(),
+        err: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
 }

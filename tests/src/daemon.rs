@@ -46,7 +46,13 @@ pub fn command<A: AsRef<OsStr>>(server: &RedisServer, arguments: &[A]) -> Comman
 
 fn of<A: AsRef<OsStr>>(program: PathBuf, server: &RedisServer, arguments: &[A]) -> Command {
     let mut command = Command::new(program);
-    command.env("ALLOT_REDIS", server.url()).args(arguments).stdin(Stdio::null());
+    // What the tester's own environment says is not meant here.
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("ALLOT_")) {
+        command.env_remove(name);
+    }
+    command.env("ALLOT_REDIS", server.url()).env("ALLOT_SERVER", server.url());
+    command.env("HOME", server.dir()).env_remove("XDG_CONFIG_HOME");
+    command.args(arguments).stdin(Stdio::null());
     command
 }
 

@@ -1,43 +1,156 @@
-//! `allot config`: prints an example file of settings.
+//! `allot config`, `allot completion` and man pages.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use allot_console::Section as Console;
+use allotd::arguments::Arguments;
 use allotd::config::sections::Given;
-use anyhow::Result;
-use clap::Subcommand;
+use clap::{Args, CommandFactory as _, Subcommand, ValueEnum};
+use clap_complete::env::Shells;
+use serde_json::json;
 
-use crate::outcome::Outcome;
-use crate::terminal::write;
+use crate::context::Context;
+use crate::failure::{Cause, Failure, Result};
+use crate::output::{Section, columns};
+use crate::settings;
 
-/// The commands for settings.
+/// The verbs of settings.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
-    /// Print a file with every setting, its default and its meaning.
-    Example,
+pub(crate) enum Verb {
+    /// Check the files of settings, and print what they make of the server in use
+    Check,
+    /// Print a file with every setting
+    Example {
+        /// The program whose file it is
+        #[arg(value_enum, default_value_t = Program::Allot)]
+        of: Program,
+    },
 }
 
-/// Runs the command.
-pub(crate) fn run(command: &Command) -> Result<Outcome> {
-    match command {
-        Command::Example => write(&example()).map(|()| Outcome::Done),
+/// A program with a file of settings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Program {
+    /// This command line
+    Allot,
+    /// The daemon, and the console
+    Allotd,
+}
+
+/// A shell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Shell {
+    Bash,
+    Zsh,
+    Fish,
+}
+
+/// Arguments of `completion`.
+#[derive(Debug, Args)]
+pub(crate) struct Completion {
+    /// The shell
+    #[arg(value_enum)]
+    shell: Shell,
+}
+
+columns! {
+    CHECKED = server Text, files Text;
+    SETTINGS = setting Text, value Text;
+}
+
+/// Runs a verb.
+pub(crate) fn run(context: &Context, verb: &Verb) -> Result {
+    match verb {
+        Verb::Check => {
+            let settings = &context.settings;
+            let servers = settings.servers("")?;
+            settings.confirmation()?;
+            settings.zookeeper_login()?;
+            let files: Vec<String> = settings.files.iter().map(|path| path.display().to_string()).collect();
+            let row = json!({"server": settings.name.clone().unwrap_or_else(|| servers.to_string()), "files": files});
+            let value = |(setting, value): (&str, &str)| json!({"setting": setting, "value": allot_client::without_password(value)});
+            let rows: Vec<_> = settings.server.given().into_iter().map(value).collect();
+            context.out.get(CHECKED, &row, &[Section { name: "settings", columns: SETTINGS, rows: &rows }])
+        }
+        Verb::Example { of: Program::Allot } => context.out.text(&settings::example()),
+        Verb::Example { of: Program::Allotd } => context.out.text(&daemon_example()),
     }
 }
 
 /// The settings of the daemon, and those of the console.
-fn example() -> String {
+fn daemon_example() -> String {
     format!("{}\n{}", Given::example(), Console::example())
+}
+
+/// Prints what a shell reads to complete command lines of `allot`. It asks this program for the words.
+pub(crate) fn completion(context: &Context, Completion { shell }: &Completion) -> Result {
+    let name = match shell {
+        Shell::Bash => "bash",
+        Shell::Zsh => "zsh",
+        Shell::Fish => "fish",
+    };
+    let mut script = Vec::new();
+    let shells = Shells::builtins();
+    let shell =
+        shells.completer(name).ok_or_else(|| Failure::usage(format!("there is no completion for {name}")))?;
+    shell
+        .write_registration("COMPLETE", "allot", "allot", "allot", &mut script)
+        .map_err(|error| Failure::file(Cause::Local, "the script", &error))?;
+    context.out.raw(&String::from_utf8_lossy(&script))
+}
+
+/// Writes man pages of `allot`, `allotd` and each of their subcommands into a folder.
+pub(crate) fn man_pages(folder: &Path, definition: clap::Command) -> Result {
+    let name = folder.display().to_string();
+    let failed = |error: std::io::Error| Failure::file(Cause::Local, &name, &error);
+    fs::create_dir_all(folder).map_err(failed)?;
+    for program in [definition, Arguments::command()] {
+        clap_mangen::generate_to(program.disable_help_subcommand(true), folder).map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// The variables of the environment, for `allot help environment`.
+pub(crate) fn environment() -> String {
+    let mut text = String::from(
+        "Variables of the environment. An option overrides a variable, and a variable the files of settings.\n\n",
+    );
+    let own = [
+        ("ALLOT_SERVER", "the server: a name of the settings, HOST, HOST:PORT or an address"),
+        ("ALLOT_FORMAT", "the format of the output, as --format"),
+        ("ALLOT_LIMIT_TIME", "time limit of each answer, as --limit-time"),
+        ("ALLOT_PASSWORD", "the password of the user on Redis"),
+        ("ALLOT_SENTINEL_PASSWORD", "the password of the Sentinels"),
+        ("ALLOT_ZOOKEEPER_PASSWORD", "the password of the user on ZooKeeper"),
+        ("NO_COLOR", "no colours, if it is set"),
+    ];
+    let servers = settings::Server::ALL.iter().filter(|(_, variable, ..)| !variable.is_empty());
+    for (variable, meaning) in
+        own.into_iter().chain(servers.map(|(_, variable, _, meaning)| (*variable, *meaning)))
+    {
+        let _ = writeln!(text, "  {variable:<30} {meaning}");
+    }
+    text
+}
+
+/// A folder, for the hidden verb that writes man pages.
+#[derive(Debug, Args)]
+pub(crate) struct Man {
+    pub(crate) folder: PathBuf,
 }
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-    use std::path::Path;
-
     use super::*;
 
     #[test]
     fn committed_example_is_the_generated_one() {
         let committed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/allot.toml");
         let text = fs::read_to_string(committed).unwrap();
-        assert!(text == example(), "write it again: allot config example > examples/allot.toml");
+        assert!(
+            text == daemon_example(),
+            "write it again: allot config example allotd > examples/allot.toml"
+        );
     }
 }

@@ -10,14 +10,13 @@ use allotd::config::{Source, load, read};
 use allotd::daemon::{self, Part};
 use allotd::roles::accounts::paths::{Paths, own_dir};
 use allotd::roles::context::RoleContext;
-use anyhow::Result;
 use clap::Args;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use serde::Deserialize;
 
-use crate::outcome::Outcome;
-use crate::terminal::errln;
+use crate::failure::Result;
+use crate::terminal;
 
 /// Arguments of `allot console`: its own settings, and those of `allotd run`, of which it needs some.
 #[derive(Debug, Args)]
@@ -39,7 +38,7 @@ struct File {
 }
 
 /// Serves the console until a signal ends the process.
-pub(crate) async fn run(verbose: u8, arguments: Arguments) -> Result<Outcome> {
+pub(crate) async fn run(verbose: u8, arguments: Arguments) -> Result {
     let Arguments { open: opens, source, given } = arguments;
     let given = over_file(given, source.config.as_deref())?;
     let config = load(source.given, source.config.as_deref())?;
@@ -50,17 +49,17 @@ pub(crate) async fn run(verbose: u8, arguments: Arguments) -> Result<Outcome> {
         tokio::spawn(open(settings.address()));
     }
     let part = Part { name: "console", run: Box::new(move |context| serve(context, settings)) };
-    daemon::run(config, vec![part]).await.map(|()| Outcome::Done)
+    Ok(daemon::run(config, vec![part]).await?)
 }
 
 /// The settings of the console; what is not given is taken from the file.
-fn over_file(given: Section, file: Option<&Path>) -> Result<Section> {
+fn over_file(given: Section, file: Option<&Path>) -> anyhow::Result<Section> {
     let Some(path) = file else { return Ok(given) };
     Ok(given.over(read::<File>(path)?.console))
 }
 
 /// Serves the console with these settings.
-fn serve(context: RoleContext, settings: Settings) -> BoxFuture<'static, Result<()>> {
+fn serve(context: RoleContext, settings: Settings) -> BoxFuture<'static, anyhow::Result<()>> {
     let config = &context.config;
     let keys = Keys {
         realm: config.realm.clone(),
@@ -82,7 +81,7 @@ async fn open(address: String) {
     let program = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
     let opened = Command::new(program).arg(&address).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
     if let Err(error) = opened {
-        errln!("allot: {program} did not start ({error}); open {address} in a browser");
+        terminal::note(&format!("allot: {program} did not start ({error}); open {address} in a browser"));
     }
 }
 

@@ -1,162 +1,368 @@
-//! `allot`: the command line of Allot, and its exit codes.
+//! `allot`: the command line of Allot. docs/command-line.md is its contract.
 #![warn(missing_docs, clippy::disallowed_types)]
 
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
-use anyhow::Result;
-use clap::{Args, CommandFactory as _, Parser, Subcommand};
-
-use allot_coordination::{Retry, Retryable as _};
 use allot_runtime::telemetry;
 use allot_runtime::telemetry::LogFormat;
+use clap::error::ErrorKind;
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
+use clap_complete::CompleteEnv;
+use clap_complete::engine::ArgValueCompleter;
 
-use crate::terminal::errln;
+use crate::context::Context;
+use crate::failure::{Cause, Result};
+use crate::output::{Format, Output};
+use crate::settings::{Given, Settings};
 
-use outcome::Outcome;
-
-mod accounts;
-mod compaction;
+mod account;
+mod arguments;
+mod book;
+mod call_record;
+mod complete;
+mod conference;
 mod config;
 mod console;
+mod context;
 #[cfg(test)]
-mod documented_lines;
-mod generate;
-mod numbers;
-mod outcome;
-mod progress;
+mod documented_lines_tests;
+mod failure;
+mod help;
+mod input;
+mod node;
+mod output;
+mod pool;
 mod realm;
-mod seats;
-mod sources;
-mod table;
+mod realm_settings;
+mod record;
+mod record_file;
+mod redis_verb;
+mod rehearse;
+mod server;
+mod settings;
+mod show;
+mod show_create;
+mod stores;
+mod task;
 mod terminal;
+mod time;
+mod unit;
+mod upgrade;
+mod wait;
+mod watch;
 
-/// Allocates scarce things exactly once: seats, numbers, conferences and accounts.
+/// Allot hands scarce things out exactly once: seats, numbers, conferences and accounts, inside Redis.
 #[derive(Debug, Parser)]
-#[command(
-    name = "allot",
-    version,
-    after_help = "Exit codes: 0 done; 1 a check failed; 2 wrong command line; 3 the input or the settings were refused; \
-                  4 Redis or ZooKeeper is out of reach, or refused the request as things stand: try again later."
-)]
+#[command(name = "allot", version, disable_help_subcommand = true, subcommand_help_heading = "Nouns")]
+#[command(subcommand_value_name = "NOUN [VERB]")]
 struct Cli {
     #[command(flatten)]
     global: Global,
     #[command(subcommand)]
-    family: Family,
+    noun: Option<Noun>,
 }
 
-/// Options that are accepted before a command as well as after it.
+/// Options that are accepted anywhere on the line.
+#[allow(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Global options")]
 struct Global {
-    /// Address of the Redis server, for all commands that need one.
-    // The commands read their own option of this name; this one makes it valid before the command, too.
-    #[arg(id = "redis-url", long = "redis-url", visible_alias = "redis", global = true, value_name = "URL")]
-    #[arg(env = "ALLOT_REDIS_URL", hide_env_values = true, hide = true)]
-    _redis_url: Option<String>,
-    /// Print more about the work on standard error; repeat for more.
+    /// The server: a name of the settings, HOST, HOST:PORT, or an address such as redis://HOST:PORT
+    #[arg(long, global = true, value_name = "NAME|URL", env = "ALLOT_SERVER", hide_env = true)]
+    #[arg(add = ArgValueCompleter::new(complete::servers))]
+    server: Option<String>,
+    /// File of settings, over ~/.config/allot/config.toml and /etc/allot/config.toml
+    #[arg(long, global = true, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Servers of ZooKeeper, HOST:PORT with commas between
+    #[arg(long, global = true, value_name = "SERVERS")]
+    zookeeper: Option<String>,
+    /// Form of the output
+    #[arg(long, global = true, value_enum, env = "ALLOT_FORMAT", hide_env = true)]
+    format: Option<Format>,
+    /// When to use colours
+    #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN")]
+    color: Color,
+    /// Times in UTC also at a terminal
+    #[arg(long, global = true)]
+    utc: bool,
+    /// Time limit of each answer [default: 10s]
+    #[arg(long, global = true, value_name = "TIME", value_parser = time::span, env = "ALLOT_LIMIT_TIME", hide_env = true)]
+    limit_time: Option<Duration>,
+    /// Do not ask
+    #[arg(short, long, global = true)]
+    yes: bool,
+    /// Say what would change, and change nothing
+    #[arg(short = 'n', long, global = true)]
+    dry_run: bool,
+    /// Print only what was asked for, and errors
+    #[arg(short, long, global = true)]
+    quiet: bool,
+    /// Log more on standard error; repeat for more
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     verbose: u8,
 }
 
+/// When to use colours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Color {
+    Auto,
+    Always,
+    Never,
+}
+
+/// The nouns. A noun alone lists.
 #[derive(Debug, Subcommand)]
-enum Family {
-    /// Serve the web console.
+enum Noun {
+    /// Shows: seats, holds, orders and queues
+    #[command(alias = "shows")]
+    Show {
+        #[command(subcommand)]
+        verb: Option<show::Verb>,
+    },
+    /// Pools of telephone numbers
+    #[command(alias = "pools")]
+    Pool {
+        #[command(subcommand)]
+        verb: Option<pool::Verb>,
+    },
+    /// Conferences on media units
+    #[command(alias = "conferences")]
+    Conference {
+        #[command(subcommand)]
+        verb: Option<Box<conference::Verb>>,
+    },
+    /// Records of conferences that have ended
+    #[command(alias = "records")]
+    Record {
+        #[command(subcommand)]
+        verb: Option<record::Verb>,
+    },
+    /// Media units
+    #[command(alias = "units")]
+    Unit {
+        #[command(subcommand)]
+        verb: Option<unit::Verb>,
+    },
+    /// Realms of conferences and their settings
+    #[command(alias = "realms")]
+    Realm {
+        #[command(subcommand)]
+        verb: Option<realm::Verb>,
+    },
+    /// Accounts of a book
+    #[command(alias = "accounts")]
+    Account {
+        #[command(subcommand)]
+        verb: Option<account::Verb>,
+    },
+    /// Books of accounts, and tables that they are made equal to
+    #[command(alias = "books")]
+    Book {
+        #[command(subcommand)]
+        verb: Option<book::Verb>,
+    },
+    /// Tasks of compaction
+    #[command(alias = "tasks")]
+    Task {
+        #[command(subcommand)]
+        verb: Option<Box<task::Verb>>,
+    },
+    /// Nodes of compaction
+    #[command(alias = "nodes")]
+    Node {
+        #[command(subcommand)]
+        verb: Option<node::Verb>,
+    },
+    /// Servers of the settings, and a check of the one in use
+    #[command(alias = "servers")]
+    Server {
+        #[command(subcommand)]
+        verb: Option<server::Verb>,
+    },
+    /// Send one command to the master that has its key
+    Redis(redis_verb::Redis),
+    /// Check settings, or print a file with all of them
+    Config {
+        #[command(subcommand)]
+        verb: config::Verb,
+    },
+    /// Print the completion for a shell
+    Completion(config::Completion),
+    /// Show the versions of client, module and server, and whether they fit
+    Version,
+    /// Serve the web console
     Console(Box<console::Arguments>),
-    /// Print an example file of settings.
-    #[command(subcommand)]
-    Config(config::Command),
-    /// Create, end, show and move conferences.
-    #[command(subcommand)]
-    Conference(realm::ConferenceCommand),
-    /// List and drain media units, and end the mass-failure guard.
-    Units(realm::UnitsArguments),
-    /// Submit, show and stop compaction tasks.
-    #[command(subcommand)]
-    Compaction(compaction::Command),
-    /// Import, export, show, rebalance and simulate accounts.
-    #[command(subcommand)]
-    Accounts(accounts::Command),
-    /// Write man pages or shell completion from this command line; packages are built with it.
-    #[command(hide = true, subcommand)]
-    Generate(generate::Command),
-    /// Load and print shows, and sell them out under load.
-    #[command(subcommand)]
-    Seats(seats::Command),
-    /// Fill and print number pools, and migrate them from a list and a hash.
-    #[command(subcommand)]
-    Numbers(numbers::Command),
+    /// Explain a command, or a topic: exit-codes, environment, formats, options, time
+    Help(help::Help),
+    /// Write man pages into a folder; packages are built with it
+    #[command(name = "__man", hide = true)]
+    Man(config::Man),
+}
+
+/// The command line, with the help of each verb in the same form.
+fn definition() -> clap::Command {
+    help::shaped(Cli::command())
 }
 
 fn main() -> ExitCode {
+    CompleteEnv::with_factory(definition).bin("allot").complete();
+    let (cli, as_json) = match parse() {
+        Ok(parsed) => parsed,
+        Err(code) => return code,
+    };
     let runtime = match tokio::runtime::Runtime::new() {
         Ok(runtime) => runtime,
         Err(error) => {
-            errln!("allot: the threads of the process cannot be started: {error}");
-            return ExitCode::FAILURE;
+            terminal::note(&format!("allot: the threads of the process cannot be started: {error}"));
+            return ExitCode::from(Cause::Local.code());
         }
     };
-    let result = runtime.block_on(run(Cli::parse()));
+    let done = runtime.block_on(run(cli));
     // A thread that waits for storage which does not answer must not keep the process.
     runtime.shutdown_background();
-    if let Err(error) = &result {
-        let unreachable = |cause: &(dyn std::error::Error + 'static)| {
-            matches!(cause.downcast_ref(), Some(allot_client::Error::Link { .. }))
-        };
-        let hint = if error.chain().any(unreachable) { " (is the server up? see --redis-url)" } else { "" };
-        errln!("allot: {error:#}{hint}");
-    }
-    ExitCode::from(exit_code(&result))
-}
-
-async fn run(cli: Cli) -> Result<Outcome> {
-    if !matches!(cli.family, Family::Console(_)) {
-        telemetry::init(cli.global.verbose, "warn", LogFormat::Text);
-    }
-    match cli.family {
-        Family::Console(arguments) => console::run(cli.global.verbose, *arguments).await,
-        Family::Config(command) => config::run(&command),
-        Family::Conference(command) => realm::conference(command).await,
-        Family::Units(arguments) => realm::units(arguments).await,
-        Family::Compaction(command) => compaction::run(command).await,
-        Family::Accounts(command) => accounts::run(command).await,
-        Family::Generate(command) => generate::run(&command, Cli::command()),
-        Family::Seats(command) => seats::run(command).await,
-        Family::Numbers(command) => numbers::run(command).await,
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            failure.print(as_json);
+            ExitCode::from(failure.cause.code())
+        }
     }
 }
 
-fn exit_code(result: &Result<Outcome>) -> u8 {
-    match result {
-        Ok(Outcome::Done) => 0,
-        Ok(Outcome::CheckFailed) => 1,
-        Err(error) if matches!(error.downcast_ref(), Some(allot_compaction::Fault::Wrong(_))) => 2,
-        Err(error) if error.chain().any(may_pass_later) => 4,
-        Ok(Outcome::InputRefused) | Err(_) => 3,
+/// Reads the command line, and whether errors are objects.
+fn parse() -> Result<(Cli, bool), ExitCode> {
+    let parsed = definition().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
+    match parsed {
+        Ok(cli) => {
+            let as_json = matches!(cli.global.format, Some(Format::Json | Format::Jsonl));
+            Ok((cli, as_json))
+        }
+        Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
+            let printed = help::print(&error.render().to_string());
+            Err(printed.map_or_else(
+                |failure| {
+                    failure.print(false);
+                    ExitCode::from(failure.cause.code())
+                },
+                |()| ExitCode::SUCCESS,
+            ))
+        }
+        Err(error) => {
+            let words: Vec<String> = std::env::args().collect();
+            let asked = |word: &str| word == "--format=json" || word == "--format=jsonl";
+            let spaced = words
+                .windows(2)
+                .any(|pair| matches!(pair, [name, form] if name == "--format" && form.starts_with("json")));
+            help::wrong(&error).print(spaced || words.iter().any(|word| asked(word)));
+            Err(ExitCode::from(Cause::Usage.code()))
+        }
     }
 }
 
-/// Whether the same command may succeed later: a store cannot be reached, or its state is against the command now.
-fn may_pass_later(cause: &(dyn std::error::Error + 'static)) -> bool {
-    if let Some(error) = cause.downcast_ref::<allot_client::Error>() {
-        return !matches!(error, allot_client::Error::Address(_));
+async fn run(cli: Cli) -> Result {
+    let Cli { global, noun } = cli;
+    let noun = match noun {
+        None => return help::print(&definition().render_help().to_string()),
+        Some(Noun::Help(topic)) => return help::run(&topic, definition()),
+        Some(Noun::Man(config::Man { folder })) => return config::man_pages(&folder, definition()),
+        // The console has the settings of a service, of its own file.
+        Some(Noun::Console(arguments)) => return console::run(global.verbose, *arguments).await,
+        Some(noun) => noun,
+    };
+    if global.verbose > 0 {
+        telemetry::init(global.verbose, "info", LogFormat::Text);
     }
-    if let Some(fault) = cause.downcast_ref::<allot_compaction::Fault>() {
-        return matches!(fault.retry(), Retry::Pause | Retry::Reread | Retry::Later);
+    let given = Given {
+        server: global.server.as_deref(),
+        config: global.config.as_deref(),
+        zookeeper: global.zookeeper.as_deref(),
+        format: global.format,
+        utc: global.utc,
+        limit: global.limit_time,
+    };
+    let settings = Settings::load(&given)?;
+    let width = terminal::width();
+    let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
+        || std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    let color = match global.color {
+        Color::Always => true,
+        Color::Never => false,
+        Color::Auto => width.is_some() && !plain,
+    };
+    let utc = settings.utc || width.is_none();
+    let out = Output { format: settings.format, color, utc, width, quiet: global.quiet };
+    let context = Context::new(out, settings, global.yes, global.dry_run);
+    let done = tokio::select! {
+        done = dispatch(&context, noun) => done,
+        cause = stopped() => Err(context.interrupted(cause).await),
+    };
+    match done {
+        Ok(()) => Ok(()),
+        Err(failure) => Err(context.explained(failure).await),
     }
-    cause.downcast_ref::<allot_coordination::Error>().is_some_and(allot_coordination::Error::is_transient)
+}
+
+/// Waits for a signal that ends the process.
+async fn stopped() -> Cause {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (Ok(mut interrupt), Ok(mut terminate)) =
+        (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
+    else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = interrupt.recv() => Cause::Interrupted,
+        _ = terminate.recv() => Cause::Terminated,
+    }
+}
+
+async fn dispatch(context: &Context, noun: Noun) -> Result {
+    match noun {
+        Noun::Show { verb } => show::run(context, verb.unwrap_or(show::Verb::List)).await,
+        Noun::Pool { verb } => pool::run(context, verb.unwrap_or(pool::Verb::List)).await,
+        Noun::Conference { verb } => {
+            let verb = verb.map_or_else(|| conference::Verb::List(conference::List::default()), |verb| *verb);
+            conference::run(context, verb).await
+        }
+        Noun::Record { verb } => {
+            record::run(context, verb.unwrap_or_else(|| record::Verb::List(arguments::Realm::default())))
+                .await
+        }
+        Noun::Unit { verb } => {
+            unit::run(context, verb.unwrap_or_else(|| unit::Verb::List(unit::List::default()))).await
+        }
+        Noun::Realm { verb } => realm::run(context, verb.unwrap_or(realm::Verb::List)).await,
+        Noun::Account { verb } => {
+            account::run(context, verb.unwrap_or_else(|| account::Verb::List(account::List::default()))).await
+        }
+        Noun::Book { verb } => book::run(context, verb.unwrap_or(book::Verb::List)).await,
+        Noun::Task { verb } => {
+            let verb = verb.map_or_else(|| task::Verb::List(task::List::default()), |verb| *verb);
+            task::run(context, verb).await
+        }
+        Noun::Node { verb } => node::run(context, verb.unwrap_or(node::Verb::List)).await,
+        Noun::Server { verb } => server::run(context, verb.unwrap_or(server::Verb::List)).await,
+        Noun::Redis(command) => redis_verb::run(context, &command).await,
+        Noun::Config { verb } => config::run(context, &verb),
+        Noun::Completion(arguments) => config::completion(context, &arguments),
+        Noun::Version => server::version(context).await,
+        // These were run without a context.
+        Noun::Console(_) | Noun::Help(_) | Noun::Man(_) => Ok(()),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use allotd::arguments::Arguments;
-    use anyhow::{Context, anyhow};
-    use clap::CommandFactory;
 
     use super::*;
 
     #[test]
     fn command_lines_are_well_formed() {
-        Cli::command().debug_assert();
+        definition().debug_assert();
         Arguments::command().debug_assert();
     }
 
@@ -164,59 +370,69 @@ mod tests {
     fn help_shows_the_value_of_no_variable() {
         fn check(command: &clap::Command) {
             for argument in command.get_arguments().filter(|argument| argument.get_env().is_some()) {
-                assert!(argument.is_hide_env_values_set(), "{}: {}", command.get_name(), argument.get_id());
+                let hidden = argument.is_hide_env_values_set() || argument.is_hide_env_set();
+                assert!(hidden, "{}: {}", command.get_name(), argument.get_id());
             }
             command.get_subcommands().for_each(check);
         }
-        check(&Cli::command());
+        check(&definition());
         check(&Arguments::command());
     }
 
     #[test]
-    fn redis_address_is_one_flag_of_two_names_anywhere() {
+    fn global_options_are_accepted_anywhere() {
         for line in [
-            "allot --redis redis://h:7 seats show k",
-            "allot --redis-url redis://h:7 seats show k",
-            "allot seats show k --redis redis://h:7",
-            "allot numbers show k --redis-url redis://h:7",
-            "allot conference --redis redis://h:7 list",
-            "allot units --redis redis://h:7",
+            "allot --server h:7 show get k",
+            "allot show --server h:7 get k",
+            "allot show get k --server h:7",
+            "allot shows --server h:7",
         ] {
-            let mut matches = &Cli::command().try_get_matches_from(line.split(' ')).unwrap();
-            while let Some((_, below)) = matches.subcommand() {
-                matches = below;
-            }
-            let address = matches.get_one::<String>("redis-url").map(String::as_str);
-            assert_eq!(address, Some("redis://h:7"), "{line}");
+            let cli = Cli::try_parse_from(line.split(' ')).unwrap();
+            assert_eq!(cli.global.server.as_deref(), Some("h:7"), "{line}");
         }
-        let twice = "allot seats show k --redis redis://a --redis-url redis://b";
-        assert!(Cli::try_parse_from(twice.split(' ')).is_err());
     }
 
     #[test]
-    fn every_outcome_has_its_exit_code() {
-        assert_eq!(exit_code(&Ok(Outcome::Done)), 0);
-        assert_eq!(exit_code(&Ok(Outcome::CheckFailed)), 1);
-        assert_eq!(exit_code(&Ok(Outcome::InputRefused)), 3);
-        assert_eq!(exit_code(&Err(anyhow!("no such file"))), 3);
-        let address = allot_client::Error::Address("no address".into());
-        assert_eq!(exit_code(&Err(address).context("redis.url")), 3);
-        let refused = allot_client::Error::Shape("odd".into());
-        assert_eq!(exit_code(&Err(refused).context("while loading")), 4);
-        let of = |fault: allot_compaction::Fault| exit_code(&Err(fault.into()));
-        assert_eq!(of(allot_coordination::Error::Offline.into()), 4);
-        assert_eq!(of(allot_compaction::Fault::Busy("the table has a task".into())), 4);
-        assert_eq!(of(allot_compaction::Fault::Refused("no such task".into())), 3);
-        assert_eq!(of(allot_compaction::Fault::Wrong("no such window".into())), 2);
+    fn each_verb_has_an_example() {
+        fn check(command: &clap::Command, path: &str) {
+            for verb in command.get_subcommands().filter(|verb| !verb.is_hide_set()) {
+                let name = format!("{path} {}", verb.get_name());
+                let is_leaf = verb.get_subcommands().next().is_none();
+                let has = verb.get_before_help().is_some_and(|text| text.to_string().contains("Examples:"));
+                let exempt = ["version", "console", "help"].contains(&verb.get_name());
+                assert!(!is_leaf || has || exempt, "{name} has no example");
+                check(verb, &name);
+            }
+        }
+        check(&definition(), "allot");
     }
 
     #[test]
-    fn a_rush_has_one_end_only() {
-        let parse = |line: &str| Cli::try_parse_from(line.split(' '));
-        assert!(parse("allot seats rush k --buyers 3 --until-sold-out --duration 5").is_err());
-        assert!(parse("allot seats rush k --buyers 3 --duration 5").is_ok());
-        assert!(parse("allot seats load --key k").is_err());
-        assert!(parse("allot seats load --key k --from-redis").is_ok());
-        assert!(parse("allot seats load plan.json --key k --from-redis").is_err());
+    fn help_of_each_verb_fits_on_one_screen() {
+        fn check(command: &mut clap::Command) {
+            let lines = command.render_help().to_string().lines().count();
+            assert!(lines <= 45, "{} has {lines} lines", command.get_name());
+            let verbs: Vec<String> =
+                command.get_subcommands().map(|verb| verb.get_name().to_owned()).collect();
+            for verb in verbs.iter().filter(|verb| *verb != "console" && *verb != "submit") {
+                command.find_subcommand_mut(verb).into_iter().for_each(check);
+            }
+        }
+        let mut all = definition().term_width(100);
+        all.build();
+        check(&mut all);
+    }
+
+    #[test]
+    fn slips_are_refused() {
+        let parse = |line: &[&str]| Cli::try_parse_from(line).map(drop);
+        assert!(parse(&["allot", "show", "get", ""]).is_err());
+        assert!(parse(&["allot", "pool", "load", "", "f"]).is_err());
+        assert!(parse(&["allot", "show", "rehearse"]).is_err());
+        assert!(parse(&["allot", "show", "rehearse", "k", "--really", "k"]).is_err());
+        assert!(parse(&["allot", "show", "create", "k"]).is_err());
+        assert!(parse(&["allot", "show", "create", "k", "--from-caches"]).is_ok());
+        assert!(parse(&["allot", "book", "apply", "f", "--max-delete", "3"]).is_err());
+        assert!(parse(&["allot", "task", "pause"]).is_err());
     }
 }

@@ -4,9 +4,7 @@
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
-use std::io::{self, Write};
-
-use anyhow::{Context, Result};
+use std::io::{self, BufWriter, IsTerminal as _, Write as _};
 
 /// Characters that a terminal does not simply show: control characters, and marks that change the direction of text.
 fn is_hidden(character: char) -> bool {
@@ -34,7 +32,7 @@ fn escaped_where(text: &str, is_escaped: impl Fn(char) -> bool) -> Cow<'_, str> 
 }
 
 /// A text of several lines without anything that a terminal would obey.
-fn escaped(text: &str) -> Cow<'_, str> {
+pub(crate) fn escaped(text: &str) -> Cow<'_, str> {
     escaped_where(text, |character| is_hidden(character) && !matches!(character, '\n' | '\t'))
 }
 
@@ -43,45 +41,32 @@ pub(crate) fn value(text: &str) -> Cow<'_, str> {
     escaped_where(text, is_hidden)
 }
 
-/// Writes text or JSON to standard output, escaped.
-pub(crate) fn write(text: &str) -> Result<()> {
-    write_data(&escaped(text))
+/// Writes a line to standard error, escaped. If standard error is gone, there is nobody to tell.
+pub(crate) fn note(text: &str) {
+    let _ = io::stderr().lock().write_all(format!("{}\n", escaped(text)).as_bytes());
 }
 
-/// Writes to standard output as it is: a file for programs, or text with colours whose values were escaped. A reader that
-/// closes the pipe early, such as `head`, is no error.
-pub(crate) fn write_data(text: &str) -> Result<()> {
-    match io::stdout().lock().write_all(text.as_bytes()) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        result => result.context("standard output"),
+/// Standard output, buffered. Whoever writes names and other values escapes them first.
+pub(crate) fn output() -> BufWriter<io::Stdout> {
+    BufWriter::with_capacity(1 << 16, io::stdout())
+}
+
+/// The columns of the terminal on standard output; `None` where that is no terminal.
+pub(crate) fn width() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(io::stdout()).ok().filter(|_| io::stdout().is_terminal())?;
+    Some(usize::from(size.ws_col)).filter(|columns| *columns > 0).or(Some(80))
+}
+
+/// Reads a line from the terminal on standard input; `None` where that is no terminal.
+pub(crate) fn ask(question: &str) -> Option<String> {
+    if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+        return None;
     }
+    let _ = io::stderr().lock().write_all(escaped(question).as_bytes());
+    let mut answer = String::new();
+    io::stdin().read_line(&mut answer).ok()?;
+    Some(answer)
 }
-
-/// Writes to standard output, escaped, as `print!` does; an output that is gone is no reason to stop.
-pub(crate) fn print(text: &str) {
-    let _ = write(text);
-}
-
-/// Writes to standard error, escaped.
-pub(crate) fn print_error(text: &str) {
-    let _ = io::stderr().lock().write_all(escaped(text).as_bytes());
-}
-
-/// As `println!`, escaped.
-macro_rules! outln {
-    ($($text:tt)*) => { $crate::terminal::print(&format!("{}\n", format_args!($($text)*))) };
-}
-
-/// As `print!`, escaped.
-macro_rules! out {
-    ($($text:tt)*) => { $crate::terminal::print(&format!($($text)*)) };
-}
-
-/// As `eprintln!`, escaped.
-macro_rules! errln {
-    ($($text:tt)*) => { $crate::terminal::print_error(&format!("{}\n", format_args!($($text)*))) };
-}
-pub(crate) use {errln, out, outln};
 
 #[cfg(test)]
 mod tests {
@@ -113,10 +98,9 @@ mod tests {
         }
         let mut all = Vec::new();
         files(&std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut all);
-        for path in all.iter().filter(|path| !path.ends_with("terminal.rs") && !path.ends_with("testdata.rs"))
-        {
+        for path in all.iter().filter(|path| !path.ends_with("terminal.rs")) {
             let text = std::fs::read_to_string(path).expect("a file");
-            for raw in ["println!(", " print!(", "eprint!(", "io::stdout().lock()", "io::stderr().lock()"] {
+            for raw in ["println!(", " print!(", "eprint!(", "io::stdout()", "io::stderr()"] {
                 assert!(!text.contains(raw), "{} prints with {raw}", path.display());
             }
         }

@@ -156,7 +156,7 @@ pub async fn query<T: redis::FromRedisValue>(connection: &mut Connection, comman
 ///
 /// # Errors
 /// [`Error::Link`] if the connection broke; a refusal is the result of its own command.
-pub(crate) async fn query_all(
+pub async fn query_all(
     connection: &mut Connection,
     commands: Vec<Cmd>,
 ) -> Result<Vec<Result<Value, Error>>, Error> {

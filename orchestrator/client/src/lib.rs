@@ -34,10 +34,8 @@
 #![warn(clippy::disallowed_types)]
 
 mod account_logins;
-mod account_settings;
 mod accounts;
 mod address;
-mod arguments;
 mod conferences;
 mod connection;
 mod dial;
@@ -45,7 +43,6 @@ mod endpoint;
 mod error;
 mod keyed;
 mod numbers;
-mod realm_settings;
 mod record;
 mod seats;
 mod sentinels;
@@ -54,17 +51,15 @@ mod session;
 pub mod streams;
 
 pub use account_logins::{Confirmation, Login};
-pub use account_settings::{BookChanges, ModuleChanges};
 pub use accounts::{AccountRow, BookStore, ModuleRow, Rows};
 pub use address::without_password;
 pub use conferences::{CreateRequest, Grant, RESERVED_DETAILS, RealmStore, Reported, UnitRow};
-pub use connection::{Connection, connect, query};
+pub use connection::{Connection, connect, query, query_all};
 pub use dial::{Dial, Transport};
 pub use endpoint::{Endpoint, Node, Secret};
 pub use error::Error;
 pub use keyed::Keyed;
 pub use numbers::{CallRequest, Cap, Cause, Lease, LiveLease, NumberInfo, NumberStore, PoolInfo};
-pub use realm_settings::{Placement, Policy, RealmChanges};
 pub use record::{Record, to_json};
 pub use seats::{
     Bucket, FindRequest, Hold, HoldRequest, ListFilter, Listed, MapRow, PickRequest, Sale, SeatChoice,

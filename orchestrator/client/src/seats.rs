@@ -94,6 +94,23 @@ pub struct Bucket {
 }
 
 impl Bucket {
+    /// Reads an entry of the reply of `SEAT.STAT`.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] if a field is missing.
+    pub fn read(record: &Record) -> Result<Self, Error> {
+        Ok(Self {
+            area: record.get("area")?,
+            tier: record.get("tier")?,
+            priority: record.get("priority")?,
+            free: record.get("free")?,
+            held: record.get("held")?,
+            sold: record.get("sold")?,
+            blocked: record.get("blocked")?,
+            longest: record.get("longest")?,
+        })
+    }
+
     /// All seats of the bucket.
     pub fn all(&self) -> u64 {
         self.free + self.held + self.sold + self.blocked
@@ -399,7 +416,7 @@ impl SeatStore {
     pub async fn stat(&self, tier: Option<&str>, area: Option<&str>) -> Result<Vec<Bucket>, Error> {
         let mut command = self.begin("SEAT.STAT");
         with_options(&mut command, &[("TIER", tier), ("AREA", area)]);
-        Record::read_list(self.ask(&command).await?)?.iter().map(bucket).collect()
+        Record::read_list(self.ask(&command).await?)?.iter().map(Bucket::read).collect()
     }
 
     /// A part of a list, and the cursor of the next part; 0 begins the list, and 0 ends it. `count` is how many places
@@ -470,17 +487,4 @@ fn with_options(command: &mut redis::Cmd, options: &[(&str, Option<&str>)]) {
 
 fn hold(record: &Record) -> Result<Hold, Error> {
     Ok(Hold { token: record.get("token")?, seats: record.get("seats")? })
-}
-
-fn bucket(record: &Record) -> Result<Bucket, Error> {
-    Ok(Bucket {
-        area: record.get("area")?,
-        tier: record.get("tier")?,
-        priority: record.get("priority")?,
-        free: record.get("free")?,
-        held: record.get("held")?,
-        sold: record.get("sold")?,
-        blocked: record.get("blocked")?,
-        longest: record.get("longest")?,
-    })
 }

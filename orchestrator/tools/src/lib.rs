@@ -6,6 +6,7 @@ pub mod accounts;
 pub mod numbers;
 pub mod rush;
 pub mod seats;
+pub mod table;
 pub mod upgrade;
 
 /// Is told how many steps of how many are done.

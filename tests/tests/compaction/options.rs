@@ -21,8 +21,7 @@ fn partitions_that_fail_twice_end_well_with_retries() {
     let fails = |count: u32| fs::write(cluster.dir.path().join("fails"), count.to_string()).unwrap();
     fails(2);
     let retries = ["--retry-failed", "3", "--retry-delay", "1s"];
-    let waited =
-        cluster.run(&[&["submit", "shop", "public", "orders", "--wait"], &retries[..]].concat()).ok();
+    let waited = cluster.run(&[&["submit", "shop.public.orders", "--wait"], &retries[..]].concat()).ok();
     assert!(waited.err.contains("16 succeeded, 0 failed"), "{}", waited.err);
     // Each of the 16 partitions ran again twice.
     let retried = |unit: &Process| unit.metric("allot_compaction_retried_total{reason=\"failed\"}");
@@ -30,12 +29,12 @@ fn partitions_that_fail_twice_end_well_with_retries() {
     eventually("the retries to be counted", TASK_TIMEOUT, || all() == 32);
     let id = waited.out.trim().to_owned();
     assert_eq!(cluster.json(&["failures", &id]), serde_json::json!([]));
-    assert!(cluster.run(&["retry", &id]).ended(3).err.contains("has no failed partition"));
+    assert!(cluster.run(&["retry", &id]).ended(5).err.contains("has no failed partition"));
     assert_eq!(cluster.left(), Vec::<String>::new());
 
     // Without retries, all sixteen failures are listed.
     fails(4);
-    let waited = cluster.run(&["submit", "shop", "public", "orders", "--wait"]).ended(1);
+    let waited = cluster.run(&["submit", "shop.public.orders", "--wait"]).ended(1);
     let id = waited.out.trim().to_owned();
     let listed = cluster.json(&["failures", &id]);
     let mut partitions: Vec<&str> =
@@ -48,16 +47,16 @@ fn partitions_that_fail_twice_end_well_with_retries() {
     assert_eq!(csv.matches("\"not yet, \"\"sorry\"\"").count(), 16, "{csv}");
     let table = cluster.run(&["failures", &id]).ok().out;
     assert!(table.lines().count() == 17 && table.contains("exit code 3"), "{table}");
-    let shown = cluster.run(&["show", &id]).ok().out;
+    let shown = cluster.run(&["get", &id]).ok().err;
     assert!(shown.contains("lists 11 more"), "{shown}");
 
     // The fifth try succeeds, at another manager if that of the task is gone.
-    let manager = cluster.json(&["show", &id])["task"]["manager"].as_str().unwrap().to_owned();
+    let manager = cluster.json(&["get", &id])["manager"].as_str().unwrap().to_owned();
     let place = cluster.units.iter().position(|unit| unit.name == manager).unwrap();
     assert!(cluster.units[place].terminate().success());
     let waited = cluster.run(&["retry", &id, "--wait"]).ok();
     assert!(waited.err.contains("16 succeeded, 0 failed"), "{}", waited.err);
-    assert_ne!(cluster.json(&["show", &id])["task"]["manager"], manager);
+    assert_ne!(cluster.json(&["get", &id])["manager"], manager);
     assert_eq!(cluster.left(), Vec::<String>::new());
 }
 
@@ -83,15 +82,15 @@ fn highest_scores_run_first_and_changes_obey_at_once() {
         cluster.noted("begun").len() == 3
     });
     assert_eq!(cluster.noted("begun"), ["p09", "p19", "p08"]);
-    assert_eq!(cluster.json(&["show", &id])["task"]["priority"], -3);
+    assert_eq!(cluster.json(&["get", &id])["priority"], -3);
 
     // The runner of p08 has no time limit to speak of; that of p18, which has not begun, gets one.
     let changes = ["--timeout", "1s", "--priority", "5", "--limit", "0", "--window", "any", "--retries", "0"];
     let _ = cluster.run(&[&["set", &id], &changes[..]].concat()).ok();
-    let task = cluster.json(&["show", &id])["task"].clone();
+    let task = cluster.json(&["get", &id]).clone();
     assert_eq!(
         (&task["priority"], &task["limit"], &task["retries"]),
-        (&5.into(), &0.into(), &0.into()),
+        (&5.into(), &serde_json::Value::Null, &0.into()),
         "{task}"
     );
     assert!(cluster.run(&["set", &id]).ended(2).err.contains("`priority`"));
@@ -119,7 +118,7 @@ fn highest_scores_run_first_and_changes_obey_at_once() {
     ] {
         eventually(&format!("{name} to be {value}"), TASK_TIMEOUT, || metric(name) == Some(value));
     }
-    assert!(cluster.run(&["set", &id, "--limit", "3"]).ended(3).err.contains("has ended"));
+    assert!(cluster.run(&["set", &id, "--limit", "3"]).ended(5).err.contains("has ended"));
 }
 
 /// Ends the `sleep` of the one runner, so that the runner goes on.
@@ -142,7 +141,7 @@ fn kill_sleep(cluster: &CompactionCluster) {
 fn wrong_options_are_refused_though_no_unit_is_present() {
     let home = tempfile::tempdir().unwrap();
     let cluster = CompactionCluster::start(0, &script(home.path(), "#!/bin/sh\n"));
-    let submit = |words: &[&str]| cluster.run(&[&["submit", "d", "s", "t"], words].concat());
+    let submit = |words: &[&str]| cluster.run(&[&["submit", "d.s.t"], words].concat());
     for (words, why) in [
         (&["--window", "late"][..], "is no window"),
         (&["--window", "22:00-06:00", "--time-zone", "Europe/Nowhere"], "is no time zone"),
@@ -155,7 +154,7 @@ fn wrong_options_are_refused_though_no_unit_is_present() {
     // A correct submission may succeed later.
     assert!(
         submit(&["--window", "22:00-06:00"])
-            .ended(4)
+            .ended(5)
             .err
             .contains("no compaction node of default is present")
     );
@@ -168,17 +167,17 @@ fn task_of_a_schedule_waits_for_its_time() {
     cluster.partitions(1);
     let in_zone = ["--time-zone", "Europe/Berlin"];
     let id = cluster.submit(&[&["d", "s", "t", "--cron", "0 2 29 2 *"], &in_zone[..]].concat());
-    let task = cluster.json(&["show", &id])["task"].clone();
+    let task = cluster.json(&["get", &id]).clone();
     assert_eq!(
-        (&task["schedule"], &task["RepeatInfo"]["repeatCount"]),
-        (&"0 2 29 2 * Europe/Berlin".into(), &0.into()),
+        (&task["schedule"], &task["repeats"]),
+        (&"0 2 29 2 * Europe/Berlin".into(), &true.into()),
         "{task}"
     );
     let explained = cluster.run(&["explain", &id]).ok().out;
     assert!(explained.contains("round 1 is due at 2028-02-29T01:00:00Z"), "{explained}");
-    let _ = cluster.run(&["stop", &id, "--wait"]).ok();
+    let _ = cluster.run(&["stop", &id, "--wait", "--yes"]).ok();
     for (expression, why) in [("0 2 30 2 *", "names no time"), ("0 2 * *", "has 4 fields")] {
-        let refused = cluster.run(&["submit", "d", "s", "t", "--cron", expression]).ended(2);
+        let refused = cluster.run(&["submit", "d.s.t", "--cron", expression]).ended(2);
         assert!(refused.err.contains(why), "{}", refused.err);
     }
     // The next minute is soon.
@@ -195,11 +194,11 @@ fn packed_task_lists_its_last_failures() {
     cluster.partitions(7);
     let id = cluster.submit(&["d", "s", "t"]);
     eventually("the task to be packed", TASK_TIMEOUT, || cluster.json(&["list"]) == serde_json::json!([]));
-    let listed = cluster.run(&["failures", &id, "--json"]).ok();
+    let listed = cluster.run(&["failures", &id, "--format", "json"]).ok();
     let failures: Vec<serde_json::Value> = serde_json::from_str(&listed.out).unwrap();
     assert_eq!(failures.len(), 5);
     assert!(listed.err.contains("the last 5 of its 7 failures"), "{}", listed.err);
     assert!(
-        cluster.run(&["failures", "aaaaffff.16176931.56000000.0"]).ended(3).err.contains("does not exist")
+        cluster.run(&["failures", "aaaaffff.16176931.56000000.0"]).ended(4).err.contains("there is no task")
     );
 }

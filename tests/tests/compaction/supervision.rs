@@ -185,17 +185,17 @@ fn a_unit_that_is_asked_to_end_gives_its_subtasks_back_unharmed() {
     let first = cluster.next(0);
     assert!(cluster.cluster.units[0].terminate().success());
     assert!(!runs(&first.pid));
-    let subs = cluster.cluster.json(&["show", &id])["subtasks"].clone();
-    assert_eq!((&subs[0]["CompactTaskState"], &subs[0]["attempt"]), (&"Init".into(), &0.into()), "{subs}");
+    let subs = cluster.cluster.json(&["get", &id])["subtasks"].clone();
+    assert_eq!((&subs[0]["state"], &subs[0]["attempt"]), (&"Init".into(), &0.into()), "{subs}");
     cluster.cluster.units[0].start();
     assert_eq!(cluster.next(1).attempt, "0");
     // It is stopped in the end, though its manager dies meanwhile.
     cluster.cluster.units[0].kill9();
-    let _ = cluster.cluster.run(&["stop", &id]).ok();
+    let _ = cluster.cluster.run(&["stop", &id, "--yes"]).ok();
     cluster.cluster.units[0].start();
     let task = cluster.cluster.end(&id);
     // It may not be begun again, so that the kill was its failure.
-    assert_eq!((&task["CompactTaskState"], numbers(&task)), (&"Cancel".into(), [0, 1, 0]), "{task}");
+    assert_eq!((&task["state"], numbers(&task)), (&"Cancel".into(), [0, 1, 0]), "{task}");
     assert_eq!(cluster.cluster.noted("doubled"), Vec::<String>::new());
 }
 
@@ -250,9 +250,9 @@ fn draining_unit_is_not_taken_for_lost_while_its_runners_end() {
     let second = cluster.next(1);
     assert_eq!(second.attempt, "0");
     assert_ne!(second.node, first.node);
-    let stopped = cluster.cluster.run(&["stop", &id, "--wait", "--json"]).ok();
+    let stopped = cluster.cluster.run(&["stop", &id, "--yes", "--wait", "--format", "json"]).ok();
     let task: serde_json::Value = serde_json::from_str(&stopped.out).unwrap();
-    assert_eq!(numbers(&task["task"]), [0, 0, 1], "{task}");
+    assert_eq!(numbers(&task), [0, 0, 1], "{task}");
     let stopped = "subtasks_total{outcome=\"stopped\"}";
     eventually("the stopped subtask to be counted", TASK_TIMEOUT, || cluster.metric(stopped) == 1);
     assert_eq!(cluster.cluster.noted("doubled"), Vec::<String>::new());
@@ -277,9 +277,9 @@ fn subtask_without_retries_fails_when_its_worker_or_guard_is_lost() {
     let runner = cluster.next(1);
     cluster.unit(&runner.node).kill9();
     let task = cluster.cluster.end(&id);
-    assert_eq!((&task["CompactTaskState"], numbers(&task)), (&"Done".into(), [0, 1, 0]), "{task}");
+    assert_eq!((&task["state"], numbers(&task)), (&"Done".into(), [0, 1, 0]), "{task}");
     assert!(!runs(&runner.pid));
-    let failures = task["failures"].to_string();
+    let failures = task["last_failures"].to_string();
     assert!(failures.contains("its worker was lost while it ran"), "{failures}");
 }
 
@@ -294,17 +294,15 @@ fn a_task_whose_units_are_all_gone_for_good_is_cancelled() {
     eventually("it to have begun", TASK_TIMEOUT, || !cluster.noted("begun").is_empty());
     cluster.units[0].kill9();
     let task = cluster.end(&id);
-    assert_eq!(task["CompactTaskState"], "Cancel", "{task}");
-    let why = task["error"].as_str().unwrap();
+    assert_eq!(task["state"], "Cancel", "{task}");
+    let why = task["why"].as_str().unwrap();
     assert!(why.contains("no compaction node of a was present at two consecutive checks"), "{why}");
     // What the unit left is taken away, in the end with its inbox.
     let inboxes = || cluster.zookeeper_names("/cluster.compact/Compaction_v2/TaskAssigned");
     eventually("its inbox to be taken away", TASK_TIMEOUT, || inboxes() == ["host1_9876"]);
     cluster.units[0].start();
-    eventually("the unit to be there again", TASK_TIMEOUT, || {
-        cluster.json(&["nodes"]).as_array().unwrap().len() == 2
-    });
+    eventually("the unit to be there again", TASK_TIMEOUT, || cluster.nodes().as_array().unwrap().len() == 2);
     let again = cluster.submit(&["d", "s", "t", "--pc", "a", "--partition", "another"]);
     eventually("the unit to work again", TASK_TIMEOUT, || cluster.noted("begun").len() > 1);
-    assert!(cluster.run(&["stop", &again]).code == 0);
+    assert!(cluster.run(&["stop", &again, "--yes"]).code == 0);
 }

@@ -125,7 +125,7 @@ fn thousand_old_tasks_are_taken_over_once_despite_kills() {
             }
             // As long as one is missing nothing is removed.
             if kill == KILLS / 2 && children(tree, &locks).await.len() < COUNT {
-                let refused = cluster.run(&["upgrade", "--finalize"]).ended(4);
+                let refused = cluster.run(&["upgrade", "--finalize", "--yes"]).ended(5);
                 assert!(refused.err.contains("has not been taken over"), "{}", refused.err);
                 assert_eq!(children(tree, &format!("{OLD}/Scheduler")).await.len(), COUNT);
             }
@@ -146,14 +146,14 @@ fn thousand_old_tasks_are_taken_over_once_despite_kills() {
         ])
         .await
         .unwrap();
-        let refused = cluster.run(&["upgrade", "--finalize"]).ended(4);
+        let refused = cluster.run(&["upgrade", "--finalize", "--yes"]).ended(5);
         assert!(refused.err.contains(&renamed), "{}", refused.err);
         assert!(cluster.run(&["upgrade"]).ok().out.contains("1 there already, and locked now"));
 
         // As long as somebody of the first generation lives, nothing is done.
         let alive = format!("{OLD}/leader");
         tree.create(&alive, b"", Kind::Ephemeral).await.unwrap();
-        assert!(cluster.run(&["upgrade"]).ended(4).err.contains(&alive));
+        assert!(cluster.run(&["upgrade"]).ended(5).err.contains(&alive));
         assert!(cluster.run(&["upgrade", "--frozen"]).ok().out.contains("taken over before"));
         tree.multi(vec![Op::Delete { path: alive, version: None }]).await.unwrap();
 
@@ -161,11 +161,11 @@ fn thousand_old_tasks_are_taken_over_once_despite_kills() {
         let tasks = tasks.as_array().unwrap();
         assert_eq!(tasks.len(), COUNT);
         for task in tasks {
-            let n: usize = task["table_name"].as_str().unwrap()[1..].parse().unwrap();
+            let n: usize = task["table"].as_str().unwrap().rsplit('.').next().unwrap()[1..].parse().unwrap();
             let state = ["Init", "Init", "Done", "Cancel"][n % 4];
-            assert_eq!(task["CompactTaskState"], state, "{task}");
+            assert_eq!(task["state"], state, "{task}");
             let counted = if n % 4 < 2 { 0 } else { n };
-            assert_eq!(task["ResultInfo"]["successCount"], counted, "{task}");
+            assert_eq!(task["succeeded"], counted, "{task}");
             assert_eq!(task["manager"], format!("xcloud{}_9876", n % 3), "{task}");
         }
 
@@ -178,7 +178,8 @@ fn thousand_old_tasks_are_taken_over_once_despite_kills() {
             ("/elsewhere", "nothing of the first generation"),
         ] {
             tree.ensure("/elsewhere/of/others").await.unwrap();
-            let refused = cluster.run(&["upgrade", "--finalize", "--frozen", "--old-root", root]).ended(3);
+            let refused =
+                cluster.run(&["upgrade", "--finalize", "--frozen", "--yes", "--old-root", root]).ended(5);
             assert!(refused.err.contains(why), "{root}: {}", refused.err);
         }
         assert!(tree.get("/elsewhere/of/others").await.unwrap().is_some());
@@ -188,7 +189,7 @@ fn thousand_old_tasks_are_taken_over_once_despite_kills() {
             let point = COUNT - kill * COUNT / 10 - random.below(COUNT / 10);
             killed(&cluster, tree, &["--finalize"], &old, (usize::MAX, point)).await;
         }
-        let _ = cluster.run(&["upgrade", "--finalize"]).ok();
+        let _ = cluster.run(&["upgrade", "--finalize", "--yes"]).ok();
         assert!(tree.get(OLD).await.unwrap().is_none() && tree.get(&locks).await.unwrap().is_none());
         assert_eq!(cluster.json(&["list"]).as_array().unwrap().len(), COUNT);
 
@@ -218,7 +219,7 @@ fn upgraded_task_is_managed_by_the_unit_in_its_name_or_another() {
     assert!(done.contains("2 tasks") && done.contains("2 taken over as Init"), "{done}");
     let tasks = cluster.json(&["list"]);
     let manager = |table: &str| {
-        let of = |task: &&serde_json::Value| task["table_name"] == table;
+        let of = |task: &&serde_json::Value| task["table"].as_str().unwrap().ends_with(&format!(".{table}"));
         tasks.as_array().unwrap().iter().find(of).unwrap()["manager"].as_str().unwrap().to_owned()
     };
     assert_eq!(manager("t0"), "host1_9876");
@@ -248,9 +249,9 @@ fn upgraded_live_tasks_of_one_table_wait_for_each_other() {
     }
     let tasks = cluster.json(&["list"]);
     let mut tasks = tasks.as_array().unwrap().clone();
-    tasks.sort_by_key(|task| task["created"].as_u64());
+    tasks.sort_by_key(|task| task["created"].as_str().map(str::to_owned));
     let befores: Vec<_> = tasks.iter().map(|task| task["after"].clone()).collect();
-    let mut ids: Vec<_> = tasks.iter().map(|task| task["CompactTaskId"].clone()).collect();
+    let mut ids: Vec<_> = tasks.iter().map(|task| task["task"].clone()).collect();
     ids.insert(0, serde_json::Value::Null);
     ids.pop();
     assert_eq!(befores, ids);
@@ -278,7 +279,7 @@ fn ten_thousand_tasks_from_files_are_packed_and_each_is_found() {
     // It can be skipped, even if the command is killed at any point; what can be read is not skipped.
     let unreadable = "compct.xcloud_1.0.1617693156999.Done";
     let refused =
-        cluster.run(&["upgrade", "--from", from, "--skip", &old_name(2), "--reason", "why"]).ended(3);
+        cluster.run(&["upgrade", "--from", from, "--skip", &old_name(2), "--reason", "why"]).ended(5);
     assert!(refused.err.contains("was taken over"), "{}", refused.err);
     let skip = ["--from", from, "--skip", unreadable, "--reason", "lost with its disk"];
     for delay in (0..200).step_by(20) {
@@ -303,7 +304,7 @@ fn ten_thousand_tasks_from_files_are_packed_and_each_is_found() {
     assert!(odd_too.err.contains("998.Done/TaskInfo"), "{}", odd_too.err);
     fs::remove_dir(hollow).unwrap();
     let shown = on_terminal(&cluster.command(&["upgrade", "--from", from]));
-    assert!(shown.contains("taking over [") && shown.contains("/10000 "), "{shown:?}");
+    assert!(shown.contains("taking over [") && shown.contains("/10,000"), "{shown:?}");
     assert!(shown.contains("10000 taken over before"), "{shown:?}");
     assert!(
         odd.out.contains("10000 taken over as Done") && odd.out.contains("1 not understood"),
@@ -315,7 +316,7 @@ fn ten_thousand_tasks_from_files_are_packed_and_each_is_found() {
         .as_array()
         .unwrap()
         .iter()
-        .map(|task| task["CompactTaskId"].as_str().unwrap().to_owned())
+        .map(|task| task["task"].as_str().unwrap().to_owned())
         .collect();
     assert_eq!(ids.len(), COUNT);
     cluster.join_with(1, &runner, &[("ALLOT_COMPACTION_COMPRESS_AFTER", "1s")]);
@@ -324,12 +325,8 @@ fn ten_thousand_tasks_from_files_are_packed_and_each_is_found() {
     eventually("all to be packed", TASK_TIMEOUT, || cluster.zookeeper_names(&scheduler) == ["Compress"]);
     assert!(cluster.json(&["list"]).as_array().unwrap().is_empty());
     let history = cluster.json(&["history"]);
-    let found: BTreeSet<String> = history
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|task| task["CompactTaskId"].as_str().unwrap().to_owned())
-        .collect();
+    let found: BTreeSet<String> =
+        history.as_array().unwrap().iter().map(|task| task["task"].as_str().unwrap().to_owned()).collect();
     assert_eq!(found, ids);
     let one = ids.iter().nth(COUNT / 3).unwrap();
     assert!(cluster.run(&["history", one]).ok().out.contains(one));

@@ -51,7 +51,7 @@ fn map_is_equal_to_redis_after_a_rush() {
     let console = Console::start(&server, &[]);
     let browser = opened(&console, "/show?key=show:1");
     shows_map(&browser);
-    let rush = ["seats", "rush", "show:1", "--buyers", "200", "--duration", "3"];
+    let rush = ["show", "rehearse", "--really", "show:1", "--yes", "--buyers", "200", "--duration", "3s"];
     allot_tests::daemon::run(&server, &rush).ok();
     let mut connection = server.connection();
     let rows: Vec<(String, String)> =

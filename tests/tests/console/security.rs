@@ -196,9 +196,9 @@ fn redis_users_of_the_document_suffice() {
         "NUMPOOL.ADD {sales}:pool 1001",
         "NUMPOOL.REG {sales}:pool 1001 SWITCH east",
         "NUMPOOL.CALL {sales}:pool TTL 600000 LEASE call-1",
-        "ACCOUNT.BOOK {acme}:accounts",
-        "ACCOUNT.MODULE {acme}:accounts billing DEPARTMENT finance INSTANCES 1",
-        "ACCOUNT.ADD {acme}:accounts billing QUOTA 100 ACCOUNTS 2 p1 p2",
+        "ACCOUNT.BOOK {allot}:accounts",
+        "ACCOUNT.MODULE {allot}:accounts billing DEPARTMENT finance INSTANCES 1",
+        "ACCOUNT.ADD {allot}:accounts billing QUOTA 100 ACCOUNTS 2 p1 p2",
     ] {
         server.command(line);
     }
@@ -224,7 +224,7 @@ fn redis_users_of_the_document_suffice() {
             password,
         ],
     );
-    for key in ["overview", "show:1", "{allot}:conf", "{sales}:pool", "{acme}:accounts"] {
+    for key in ["overview", "show:1", "{allot}:conf", "{sales}:pool", "{allot}:accounts"] {
         let mut events = console.events(&key.replace('{', "%7B").replace('}', "%7D"));
         // A refusal of Redis would come as `trouble`, and no state.
         events.next(if key == "show:1" { "sync" } else { "state" });
@@ -243,7 +243,7 @@ fn redis_users_of_the_document_suffice() {
         "SEAT.LIST show:1 WAITING",
         "CONF.LIST {allot}:conf",
         "NUMPOOL.LEASES {sales}:pool",
-        "ACCOUNT.LIST {acme}:accounts",
+        "ACCOUNT.LIST {allot}:accounts",
         "SEAT.PICK show:1 ann TTL 60000 SEATS 1 left-A-1",
         "SEAT.BLOCK show:1 1 left-A-2",
         "SEAT.UNBLOCK show:1 1 left-A-2",
@@ -253,16 +253,16 @@ fn redis_users_of_the_document_suffice() {
         "NUMPOOL.HANGUP {sales}:pool 1001 LEASE call-1",
         "NUMPOOL.RECONCILE {sales}:pool SWITCH east",
         "NUMPOOL.UNREG {sales}:pool SWITCH east",
-        "ACCOUNT.FREEZE {acme}:accounts p1",
-        "ACCOUNT.REBALANCE {acme}:accounts",
+        "ACCOUNT.FREEZE {allot}:accounts p1",
+        "ACCOUNT.REBALANCE {allot}:accounts",
     ] {
         console.sent(&line.split(' ').collect::<Vec<_>>());
     }
-    let import = json!({"key": "{acme}:accounts", "table": TABLE, "delete": true, "dry_run": false});
+    let import = json!({"key": "{allot}:accounts", "table": TABLE, "delete": true, "dry_run": false});
     let imported = console.act("book/import", &import);
     assert_eq!(imported.status, 200, "{}", imported.body);
     let modules = ["p1", "p3"]
-        .map(|account| format!("{:?}", server.raw().call(&["ACCOUNT.INFO", "{acme}:accounts", account])));
+        .map(|account| format!("{:?}", server.raw().call(&["ACCOUNT.INFO", "{allot}:accounts", account])));
     assert!(modules.iter().all(|account| account.contains("mail")), "{modules:?}");
     let clients = server.raw().call(&["CLIENT", "LIST"]).text();
     assert!(clients.contains("user=viewer") && clients.contains("user=operator"), "{clients}");

@@ -1,4 +1,4 @@
-//! The page of compaction in a real browser, and its API: what operators see and do is what `allot compaction` shows and
+//! The page of compaction in a real browser, and its API: what operators see and do is what `allot task` shows and
 //! does.
 
 use std::fs;
@@ -83,8 +83,8 @@ fn task_is_submitted_explained_and_retried_on_the_page() {
     shows(&browser, "worker host0_9876");
     let task = here.cluster.json(&["list"])[0].clone();
     assert_eq!(
-        (&task["budget"], &task["retries"], &task["timeout"]),
-        (&json!(6), &json!(7), &json!(540)),
+        (&task["budget"], &task["retries"], &task["timeout_ms"]),
+        (&json!(6), &json!(7), &json!(540_000)),
         "{task}"
     );
     here.allow("go");
@@ -97,8 +97,8 @@ fn task_is_submitted_explained_and_retried_on_the_page() {
     here.allow("well");
     click(&browser, "Retry failed");
     shows(&browser, "6 done, 0 failed");
-    let id = here.cluster.json(&["list"])[0]["CompactTaskId"].as_str().unwrap().to_owned();
-    assert_eq!(here.cluster.end(&id)["ResultInfo"]["successCount"], 6);
+    let id = here.cluster.json(&["list"])[0]["task"].as_str().unwrap().to_owned();
+    assert_eq!(here.cluster.end(&id)["succeeded"], 6);
     assert_eq!(browser.errors(), Vec::<String>::new());
 }
 
@@ -108,7 +108,7 @@ fn all_failures_of_a_task_are_shown() {
     here.allow("badly");
     here.allow("go");
     let id = here.cluster.submit(&["shop", "public", "orders"]);
-    assert_eq!(here.cluster.end(&id)["ResultInfo"]["failedCount"], 6);
+    assert_eq!(here.cluster.end(&id)["failed"], 6);
     let page = here.console.get(&format!("compaction/failures?id={id}")).json();
     let failed =
         page["items"].as_array().unwrap().iter().map(|failure| failure["partition"].as_str().unwrap());
@@ -134,12 +134,12 @@ fn manager_and_waiting_subtask_are_reassigned() {
     let here = setting(2, &[("ALLOT_COMPACTION_SLOTS", "1")]);
     let id = here.act("submit", &json!({"db": "shop", "schema": "public", "table": "orders", "priority": 3}));
     let id = id.as_str().unwrap();
-    let task = || here.cluster.json(&["show", id]);
-    assert_eq!(task()["task"]["priority"], 3);
-    let manager = task()["task"]["manager"].as_str().unwrap().to_owned();
+    let task = || here.cluster.json(&["get", id]);
+    assert_eq!(task()["priority"], 3);
+    let manager = task()["manager"].as_str().unwrap().to_owned();
     let other = if manager == "host0_9876" { "host1_9876" } else { "host0_9876" };
     assert_eq!(here.act("reassign", &json!({"id": id, "to": other})), other);
-    assert_eq!(task()["task"]["manager"], other);
+    assert_eq!(task()["manager"], other);
     assert_eq!(here.act("reassign", &json!({"id": id})), manager.as_str());
     let refused = here.console.act("compaction/reassign", &json!({"id": id, "to": "nobody"}));
     assert_eq!((refused.status, refused.json()["code"].as_str()), (409, Some("refused")));
@@ -161,19 +161,18 @@ fn manager_and_waiting_subtask_are_reassigned() {
     eventually("a waiting subtask", SOON, || {
         let subtasks = task()["subtasks"].clone();
         let subtasks = subtasks.as_array().unwrap();
-        let (begun, rest): (Vec<_>, Vec<_>) =
-            subtasks.iter().partition(|sub| sub["CompactTaskState"] != "Init");
+        let (begun, rest): (Vec<_>, Vec<_>) = subtasks.iter().partition(|sub| sub["state"] != "Init");
         // Until all slots are taken, a subtask that waits may begin at any moment.
         waiting = rest.first().map(|sub| (*sub).clone()).filter(|_| begun.len() == 2);
         waiting.is_some()
     });
     let waiting = waiting.unwrap();
-    let sub = waiting["CompactTaskId"].as_str().unwrap();
+    let sub = waiting["subtask"].as_str().unwrap();
     let to = here.act("reassign", &json!({"id": sub}));
     assert_ne!(to, waiting["worker"]);
     here.allow("well");
     here.allow("go");
-    assert_eq!(here.cluster.end(id)["ResultInfo"]["successCount"], 6);
+    assert_eq!(here.cluster.end(id)["succeeded"], 6);
     let why = here.console.get(&format!("compaction/explain?id={id}")).json();
     assert!(why[0].as_str().unwrap().contains("has ended"), "{why}");
 }
@@ -182,18 +181,18 @@ fn manager_and_waiting_subtask_are_reassigned() {
 fn options_of_an_unfinished_task_are_changed() {
     let here = setting(1, &[]);
     let id = here.cluster.submit(&["shop", "public", "orders"]);
-    let task = || here.cluster.json(&["show", &id])["task"].clone();
+    let task = || here.cluster.json(&["get", &id]).clone();
     let all = json!({
         "id": id, "priority": -4, "limit": 2, "window": "01:00-04:00", "time_zone": "Europe/Berlin", "timeout": "9m",
         "retries": 5,
     });
     let changed = here.act("set", &all);
-    for now in [changed, task()] {
+    for (now, timeout) in [(changed, ("timeout", json!(540))), (task(), ("timeout_ms", json!(540_000)))] {
         for (option, value) in [
             ("priority", json!(-4)),
             ("limit", json!(2)),
             ("window", json!("01:00-04:00 Europe/Berlin")),
-            ("timeout", json!(540)),
+            timeout.clone(),
             ("retries", json!(5)),
         ] {
             assert_eq!(now[option], value, "{option} of {now}");
@@ -226,11 +225,11 @@ fn options_of_an_unfinished_task_are_changed() {
     fill(&browser, "timeout", "3m");
     click(&browser, "Change");
     shows(&browser, "priority 8");
-    assert_eq!((&task()["priority"], &task()["timeout"]), (&json!(8), &json!(180)));
+    assert_eq!((&task()["priority"], &task()["timeout_ms"]), (&json!(8), &json!(180_000)));
     assert_eq!(browser.errors(), Vec::<String>::new());
     here.allow("well");
     here.allow("go");
-    assert_eq!(here.cluster.end(&id)["ResultInfo"]["successCount"], 6);
+    assert_eq!(here.cluster.end(&id)["succeeded"], 6);
     let over = here.console.act("compaction/set", &json!({"id": id, "limit": 1}));
     assert!(over.status == 409 && over.body.contains("has ended"), "{}", over.body);
 }
@@ -296,16 +295,16 @@ fn every_option_of_the_command_can_be_submitted() {
         "retries": 2, "retry_failed": 4, "retry_delay": "5m", "queue": true, "priority": -9, "limit": 5,
     });
     let id = here.act("submit", &wanted);
-    let task = here.cluster.json(&["show", id.as_str().unwrap()])["task"].clone();
+    let task = here.cluster.json(&["get", id.as_str().unwrap()]).clone();
     for (path, value) in [
         ("/schedule", json!("0 2 1 1 * Europe/Berlin")),
-        ("/RepeatInfo/repeatCount", json!(3)),
+        ("/rounds", json!(3)),
         ("/min_score", json!(0.5)),
         ("/budget", json!(7)),
-        ("/timeout", json!(1800)),
+        ("/timeout_ms", json!(1_800_000)),
         ("/retries", json!(2)),
-        ("/retry/limit", json!(4)),
-        ("/retry/delay", json!(300)),
+        ("/retry_failed", json!(4)),
+        ("/retry_delay_ms", json!(300_000)),
         ("/priority", json!(-9)),
         ("/limit", json!(5)),
     ] {
@@ -313,10 +312,6 @@ fn every_option_of_the_command_can_be_submitted() {
     }
     let other = json!({"db": "shop", "schema": "public", "table": "other", "every": "1h", "repeat": 0, "partitions": ["p1"]});
     let id = here.act("submit", &other);
-    let task = here.cluster.json(&["show", id.as_str().unwrap()])["task"].clone();
-    assert_eq!(
-        (&task["named"], &task["RepeatInfo"]["repeatInterval"]),
-        (&json!(["p1"]), &json!(3600)),
-        "{task}"
-    );
+    let task = here.cluster.json(&["get", id.as_str().unwrap()]).clone();
+    assert_eq!((&task["partitions"], &task["every_ms"]), (&json!(["p1"]), &json!(3_600_000)), "{task}");
 }

@@ -86,7 +86,7 @@ fn task_is_seen_and_paused_on_the_compaction_page() {
     click(&browser, "Pause");
     shows(&browser, "Resume");
     eventually("the task to be paused", SOON, || {
-        cluster.json(&["show", &id]).to_string().contains("\"paused\":true")
+        cluster.json(&["get", &id]).to_string().contains("\"paused\":true")
     });
     click(&browser, "Resume");
     fs::write(cluster.dir.path().join("go"), "").unwrap();

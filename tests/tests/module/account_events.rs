@@ -9,7 +9,7 @@ use allot_tests::{RedisServer, Reply, eventually};
 
 use crate::events::{entries, texts};
 
-const STREAM: &str = "{acme}:accounts:evt";
+const STREAM: &str = "{allot}:accounts:evt";
 /// How many messages wait for a stream that cannot be written.
 const KEPT: usize = 65_536;
 

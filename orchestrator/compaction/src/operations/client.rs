@@ -54,7 +54,7 @@ impl TaskClient {
         let main = self.store.main(id).await?;
         main.map(|main| main.task).ok_or_else(|| {
             Fault::Refused(format!(
-                "task {id} does not exist; allot compaction history {id} looks among the packed ones"
+                "task {id} does not exist; allot task history {id} looks among the packed ones"
             ))
         })
     }
@@ -131,7 +131,7 @@ impl TaskClient {
 fn chosen(key: &str, units: &Units, pc: &str) -> Result<String, Fault> {
     let unit = choose(key, &units.bins(pc)).map(|bin| bin.name.clone());
     unit.ok_or_else(|| {
-        Fault::Busy(format!("no compaction node of {pc} is present; allot compaction nodes lists them"))
+        Fault::Busy(format!("no compaction node of {pc} is present; allot node list lists them"))
     })
 }
 

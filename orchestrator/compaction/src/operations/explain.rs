@@ -121,7 +121,7 @@ fn reasons(
         all.push(format!("no compaction node of its processing cluster {} is present", task.pc));
     }
     if task.paused {
-        all.push("it is paused; allot compaction resume lets it go on".to_owned());
+        all.push("it is paused; allot task resume lets it go on".to_owned());
     }
     if let Some(window) = &task.window
         && let Some(span) = window.shut_for(now)

@@ -31,10 +31,13 @@ const YEAR: u64 = 366 * 24 * 3600;
 #[serde(deny_unknown_fields)]
 pub struct Submission {
     /// Database.
+    #[arg(skip)]
     pub db: String,
     /// Schema.
+    #[arg(skip)]
     pub schema: String,
     /// Table.
+    #[arg(skip)]
     pub table: String,
     /// Only this partition; may be repeated. Without it the manager lists the partitions.
     #[arg(long = "partition", value_name = "PARTITION")]

@@ -10,7 +10,7 @@ import { fields, number, percent, text, time } from "../lib/format.js";
 const TONES = { assigned: "sold", free: "free", revoking: "warn", frozen: "bad", active: "good", standby: "plain", away: "bad", leaving: "warn" };
 
 export function AccountsPage({ can, ...page }) {
-  const none = html`There is no book of accounts in Redis yet. <code>allot accounts import</code> creates one.`;
+  const none = html`There is no book of accounts in Redis yet. <code>allot book apply</code> creates one.`;
   return html`<${LivePage} ...${page} kind="book" title="Accounts" label="Book" none=${none}>
     ${(key, { state }) => html`<${Book} key=${key} name=${key} state=${state} can=${can} />`}</${LivePage}>`;
 }

@@ -34,7 +34,7 @@ export function CompactionPage({ chosen, can }) {
     <div class="grid">
       <${Panel} title="Running and waiting tasks" wide>
         ${tasks.length ? tasks.map((task) => html`<${Task} key=${task.id} task=${task} can=${can} units=${units} running=${running.filter((one) => taskOf(one) === task.id).length} />`)
-          : html`<p class="hint">No task runs. <code>allot compaction submit DB SCHEMA TABLE</code> submits one.</p>`}
+          : html`<p class="hint">No task runs. <code>allot task submit DB.SCHEMA.TABLE</code> submits one.</p>`}
         <${Submit} can=${can} units=${units} />
       </${Panel}>
       <${Panel} title="Partitions by unit" wide extra=${more ? html`<span class="hint">the first ${number(partitions.length)} partitions</span>` : null}>

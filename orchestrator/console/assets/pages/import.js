@@ -33,7 +33,7 @@ export function ImportPanel({ name, can }) {
   );
   const read = (event) => { event.target.files[0]?.text().then(change); };
   return html`<${Panel} title="Import" wide id="import">
-    <p class="hint">A table (CSV) with the columns department, module, account, quota and tiers, as <code>allot accounts export</code> prints it.</p>
+    <p class="hint">A table (CSV) with the columns department, module, account, quota and tiers, as <code>allot book export</code> prints it.</p>
     <div class="acts form">
       <label>file <input type="file" accept=".csv,text/csv" onChange=${read} /></label>
       ${table.length > SHOWN ? html`<span class="hint">a table of ${size(table.length)}</span>` : html`<label>or the table itself

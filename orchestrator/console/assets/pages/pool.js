@@ -8,7 +8,7 @@ import { fields, number, percent, span, text } from "../lib/format.js";
 const PARTS = [["free", "free", "--teal"], ["busy", "in a call", "--blue"], ["cooling", "cooling down", "--violet"], ["barred", "in quarantine or at the cap", "--amber"], ["absent", "not registered", "--strong-line"]];
 
 export function PoolPage({ can, ...page }) {
-  const none = html`There is no pool of numbers in Redis yet. <code>allot numbers load</code> fills one.`;
+  const none = html`There is no pool of numbers in Redis yet. <code>allot pool load</code> fills one.`;
   return html`<${LivePage} ...${page} kind="pool" title="Pool" label="Pool" none=${none}>
     ${(key, { state, numbers }) => html`<${Pool} name=${key} state=${state} numbers=${numbers} can=${can} />`}</${LivePage}>`;
 }

@@ -21,7 +21,7 @@ const SELECTED = 500;
 export function ShowPage({ keys, chosen, can }) {
   const shows = keys.filter((entry) => entry.kind === "show");
   const key = chosen.key || shows[0]?.key;
-  if (!key) return html`<p class="empty">There is no show in Redis yet. <code>allot seats load</code> creates one from a plan.</p>`;
+  if (!key) return html`<p class="empty">There is no show in Redis yet. <code>allot show create</code> creates one from a plan.</p>`;
   return html`<${OneShow} key=${key} name=${key} keys=${keys} chosen=${chosen} can=${can} />`;
 }
 

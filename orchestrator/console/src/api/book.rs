@@ -6,6 +6,7 @@ use std::time::Duration;
 use allot_client::{BookStore, Record};
 use allot_tools::accounts::file;
 use allot_tools::accounts::import::{Difference, notify};
+use allot_tools::table::Problems;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -25,7 +26,7 @@ const NOTIFY_LIMIT: Duration = Duration::from_secs(2);
 pub(super) struct Import {
     /// The key of the book.
     key: String,
-    /// The table (CSV), as `allot accounts import` reads it.
+    /// The table (CSV), as `allot book apply` reads it.
     table: String,
     /// Say what would change, and change nothing.
     dry_run: bool,
@@ -98,8 +99,8 @@ pub(super) async fn import(console: Arc<Console>, wanted: Import) -> Result<Valu
 
 async fn compare_or_import(console: &Console, wanted: &Import) -> Result<Imported, Problem> {
     let Import { key, delete, .. } = wanted;
-    let contents = file::read(&wanted.table).map_err(|error| Problem::bad(format!("{error:#}")))?;
-    let file::Problems { first, count } = &contents.problems;
+    let contents = file::read(wanted.table.as_bytes()).map_err(|error| Problem::bad(format!("{error:#}")))?;
+    let Problems { first, count } = &contents.problems;
     if *count > 0 {
         return Err(Problem::bad(format!("{count} problems in the table: {}", first.join("; "))));
     }

@@ -214,7 +214,7 @@ section! {
     /// The assignment of accounts.
     Accounts "accounts" => AccountsConfig {
         /// Key of the book of accounts
-        book: String = "accounts-book", "ALLOT_ACCOUNTS_BOOK", default "{acme}:accounts";
+        book: String = "accounts-book", "ALLOT_ACCOUNTS_BOOK", default "{allot}:accounts";
         /// Path in ZooKeeper where client systems register
         root: String = "accounts-root", "ALLOT_ACCOUNTS_ROOT", default "/resource";
         /// Time for which the accounts of an instance that has gone are kept for it

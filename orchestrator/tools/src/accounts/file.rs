@@ -3,20 +3,22 @@
 //! read, and every problem is reported with its line.
 
 use std::collections::BTreeMap;
+use std::io::Read;
 
 use allot_core::account::tariff::{self, Amount, Step};
-use anyhow::{Context as _, Result, bail};
+use anyhow::Result;
 
 use super::module_settings::{ModuleSettings, SETTINGS, Setting};
+use crate::table::{Problems, Table};
 
 /// The required columns.
 const COLUMNS: [&str; 4] = ["department", "module", "account", "quota"];
+/// The optional column of steps.
+const TIERS: &str = "tiers";
 /// The module's limits: most bytes of a name, most steps of a tariff, most instructions.
 const NAME: usize = 256;
 const STEPS: usize = 16;
 const COUNT: u64 = 1 << 53;
-/// Most problems that are kept; further ones are only counted.
-const PROBLEMS: usize = 20;
 
 /// The price of an account's use: `quota` instructions at the flat price, then steps in the module's form
 /// `upto price ...`.
@@ -42,19 +44,6 @@ impl Tariff {
             quota: self.quota,
             steps: self.step_arguments().chunks(2).filter_map(step).collect(),
         }
-    }
-
-    /// The steps, each with its end and its price.
-    pub fn steps(&self) -> Result<Vec<(u64, &str)>> {
-        let words = self.step_arguments();
-        let mut steps = Vec::new();
-        for pair in words.chunks(2) {
-            let [upto, price] = pair else {
-                bail!("a step has an end and a price, not only '{}'", pair.join(" "))
-            };
-            steps.push((upto.parse()?, *price));
-        }
-        Ok(steps)
     }
 }
 
@@ -85,53 +74,28 @@ pub struct Contents {
     pub problems: Problems,
 }
 
-/// The problems of a file.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct Problems {
-    /// The first `PROBLEMS`, each with its line.
-    pub first: Vec<String>,
-    /// How many there are.
-    pub count: usize,
-}
-
-impl Problems {
-    fn add(&mut self, line: u64, why: &str) {
-        self.count += 1;
-        if self.first.len() < PROBLEMS {
-            self.first.push(format!("line {line}: {why}"));
-        }
-    }
-}
-
-/// Reads a file.
-pub fn read(text: &str) -> Result<Contents> {
-    let text = text.trim_start_matches('\u{feff}');
-    let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(text.as_bytes());
-    let header = reader.headers().context("line 1")?.clone();
-    let place = |column: &str| header.iter().position(|name| name.trim().eq_ignore_ascii_case(column));
-    let mut places = [0; COLUMNS.len()];
-    for (found, column) in places.iter_mut().zip(COLUMNS) {
-        let Some(place) = place(column) else {
-            let names: Vec<&str> = header.iter().collect();
-            bail!("line 1: no column '{column}' among {}", names.join(", "));
-        };
-        *found = place;
-    }
-    let tiers = place("tiers");
-    let settings = SETTINGS.each_ref().map(|setting| (setting.column, place(setting.column)));
+/// Reads a table.
+///
+/// # Errors
+/// The header lacks a column, or has an unknown one.
+pub fn read(table: impl Read) -> Result<Contents> {
+    let settings = SETTINGS.iter().map(|setting| setting.column);
+    let columns: Vec<&str> = COLUMNS.into_iter().chain([TIERS]).chain(settings).collect();
+    let mut table = Table::open(table, &columns, COLUMNS.len(), false)?;
     let mut contents = Contents::default();
-    for record in reader.records() {
-        let record = record.context("not a table")?;
-        let line = record.position().map_or(0, csv::Position::line);
-        let field = |place: usize| record.get(place).unwrap_or_default().trim();
-        let tiers = tiers.map_or("", field);
-        let setting = |wanted: &Setting| {
-            let place =
-                settings.iter().find(|(column, _)| *column == wanted.column).and_then(|found| found.1);
-            place.map_or("", field)
-        };
-        if let Err(why) = contents.take(line, places.map(field), tiers, setting) {
-            contents.problems.add(line, &why);
+    while let Some(line) = table.advance() {
+        let taken = line.and_then(|line| {
+            let setting = |wanted: &Setting| {
+                let place = columns.iter().position(|column| *column == wanted.column);
+                place.map_or("", |place| table.get(place))
+            };
+            let fields = [0, 1, 2, 3].map(|column| table.get(column));
+            contents
+                .take(line, fields, table.get(COLUMNS.len()), setting)
+                .map_err(|why| format!("line {line}: {why}"))
+        });
+        if let Err(why) = taken {
+            contents.problems.add(why);
         }
     }
     Ok(contents)
@@ -165,7 +129,7 @@ impl Contents {
             .ok()
             .filter(|quota| *quota <= COUNT)
             .ok_or_else(|| format!("quota '{quota}' is no number of instructions"))?;
-        let tariff = tariff(quota, tiers)?;
+        let tariff = Tariff { quota, tiers: steps(quota, tiers)? };
         self.take_module(line, department, module, setting)?;
         let entry = Line { module: module.to_owned(), tariff, number: line };
         if let Some(before) = self.accounts.get(account) {
@@ -190,14 +154,6 @@ impl Contents {
         }
         known.settings.take(setting)
     }
-}
-
-/// A tariff of a quota and steps in the file's form.
-///
-/// # Errors
-/// The step that is none, or does not go beyond the one before.
-pub fn tariff(quota: u64, tiers: &str) -> Result<Tariff, String> {
-    Ok(Tariff { quota, tiers: steps(quota, tiers)? })
 }
 
 /// Converts steps from the file's form, `150:0.1 1000:0.5`, to the module's form.
@@ -243,7 +199,7 @@ mod tests {
                     finance,,p7,100,\n\
                     finance,*,p8,100,\n\
                     *,audit,p9,100,\n";
-        let found = read(text).unwrap();
+        let found = read(text.as_bytes()).unwrap();
         assert_eq!(found.accounts.len(), 2);
         let tariff = &found.accounts["p1"].tariff;
         assert_eq!((tariff.quota, tariff.tiers.as_str()), (100, "150 0.1 1000 0.5"));
@@ -253,14 +209,14 @@ mod tests {
         assert_eq!(lines, ["line 4", "line 5", "line 6", "line 7", "line 8", "line 9", "line 10", "line 11"]);
         let first = &found.problems.first[0];
         assert!(first.contains("line 2"), "{first}");
-        assert!(read("module,account\n").unwrap_err().to_string().contains("department"));
+        assert!(read("module,account\n".as_bytes()).unwrap_err().to_string().contains("department"));
     }
 
     #[test]
     fn many_problems_are_counted_and_the_first_are_kept() {
         let wrong = "finance,billing,,many\n".repeat(1000);
-        let found = read(&format!("department,module,account,quota\n{wrong}")).unwrap();
-        assert_eq!((found.problems.count, found.problems.first.len()), (1000, PROBLEMS));
+        let found = read(format!("department,module,account,quota\n{wrong}").as_bytes()).unwrap();
+        assert_eq!((found.problems.count, found.problems.first.len()), (1000, 20));
         assert!(found.problems.first[0].starts_with("line 2"), "{}", found.problems.first[0]);
     }
 
@@ -273,7 +229,7 @@ mod tests {
                     finance,billing,p2,100,,4,,\n\
                     finance,billing,,,,many,,\n\
                     finance,billing,,100,,,,\n";
-        let found = read(text).unwrap();
+        let found = read(text.as_bytes()).unwrap();
         let problems: Vec<&str> =
             found.problems.first.iter().map(|problem| problem.split(':').next().unwrap()).collect();
         assert_eq!(problems, ["line 5", "line 6", "line 7"]);

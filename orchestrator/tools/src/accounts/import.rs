@@ -35,8 +35,8 @@ pub struct Difference {
     lent: Vec<String>,
     /// Accounts that are not in the table.
     absent: Vec<String>,
-    /// Accounts whose tariff in the book differs from the table.
-    differ: Vec<String>,
+    /// Accounts that get another tariff, by that tariff.
+    repriced: BTreeMap<Tariff, Vec<String>>,
 }
 
 /// A module as the table has it.
@@ -69,9 +69,16 @@ impl Difference {
         format!("{:016x}", hasher.finish())
     }
 
-    /// Whether accounts have another tariff than in the table. An import does not change tariffs.
-    pub fn has_other_tariffs(&self) -> bool {
-        !self.differ.is_empty()
+    /// How many accounts the book has and the table has not.
+    pub fn absent(&self) -> usize {
+        self.absent.len()
+    }
+
+    /// How many modules and accounts are created, and how many are changed.
+    pub fn counts(&self) -> (u64, u64) {
+        let count = |accounts: &Vec<String>| accounts.len() as u64;
+        let created = self.new_modules.len() as u64 + self.added.values().map(count).sum::<u64>();
+        (created, self.changes(false) - created)
     }
 
     /// How many modules and accounts an import changes. `delete` also deletes accounts that the table does not have.
@@ -82,6 +89,7 @@ impl Difference {
         modules as u64
             + self.added.values().map(count).sum::<u64>()
             + self.moved.values().map(count).sum::<u64>()
+            + self.repriced.values().map(count).sum::<u64>()
             + absent as u64
     }
 
@@ -99,17 +107,16 @@ impl Difference {
             }
         }
         for ((module, tariff), accounts) in &self.added {
-            let tiers = file::tiers_of(&tariff.tiers);
-            let tiers = if tiers.is_empty() { String::new() } else { format!(", tiers {tiers}") };
-            lines.push(format!(
-                "+ {} accounts for {module}, quota {}{tiers}: {}",
-                accounts.len(),
-                tariff.quota,
-                some(accounts)
-            ));
+            let (count, some) = (accounts.len(), some(accounts));
+            let (quota, tiers) = (tariff.quota, tiers(tariff));
+            lines.push(format!("+ {count} accounts for {module}, quota {quota}{tiers}: {some}"));
         }
         for (module, accounts) in &self.moved {
             lines.push(format!("~ {} accounts go to {module}: {}", accounts.len(), some(accounts)));
+        }
+        for (tariff, accounts) in &self.repriced {
+            let (count, some) = (accounts.len(), some(accounts));
+            lines.push(format!("~ {count} accounts get quota {}{}: {some}", tariff.quota, tiers(tariff)));
         }
         if !self.lent.is_empty() {
             lines.push(format!(
@@ -123,14 +130,7 @@ impl Difference {
             lines.push(format!("- {count} accounts are deleted: {absent}"));
         } else if count > 0 {
             lines.push(format!(
-                "  {count} accounts are not in the file and stay (--delete takes them away): {absent}"
-            ));
-        }
-        if !self.differ.is_empty() {
-            lines.push(format!(
-                "! {} accounts are there with another quota or other tiers, which `allot accounts tariff` changes: {}",
-                self.differ.len(),
-                some(&self.differ)
+                "  {count} accounts are not in the file and stay (--prune deletes them): {absent}"
             ));
         }
         lines
@@ -156,13 +156,9 @@ impl Difference {
             done(1);
         }
         for ((module, tariff), accounts) in &self.added {
-            let steps = tariff.step_arguments();
             for some in accounts.chunks(CHUNK) {
                 let mut command = book.begin("ACCOUNT.ADD");
-                command.arg(module).arg("QUOTA").arg(tariff.quota);
-                if !steps.is_empty() {
-                    command.arg("TIERS").arg(steps.len() / 2).arg(&steps);
-                }
+                priced(command.arg(module), tariff);
                 book.ask::<Value>(command.arg("ACCOUNTS").arg(some.len()).arg(some)).await?;
                 done(some.len() as u64);
             }
@@ -170,6 +166,14 @@ impl Difference {
         for (module, accounts) in &self.moved {
             for some in accounts.chunks(CHUNK) {
                 book.ask::<Value>(book.begin("ACCOUNT.MOVE").arg(module).arg(some.len()).arg(some)).await?;
+                done(some.len() as u64);
+            }
+        }
+        for (tariff, accounts) in &self.repriced {
+            for some in accounts.chunks(CHUNK) {
+                let mut command = book.begin("ACCOUNT.TARIFF");
+                priced(&mut command, tariff);
+                book.ask::<Value>(command.arg("ACCOUNTS").arg(some.len()).arg(some)).await?;
                 done(some.len() as u64);
             }
         }
@@ -235,13 +239,27 @@ fn compare(
                     difference.moved.entry(line.module.clone()).or_default().push(account.clone());
                 }
                 if tariff != line.tariff {
-                    difference.differ.push(account.clone());
+                    difference.repriced.entry(line.tariff.clone()).or_default().push(account.clone());
                 }
             }
         }
     }
     difference.absent = there.into_keys().collect();
     Ok(difference)
+}
+
+/// The arguments of a tariff.
+fn priced(command: &mut redis::Cmd, tariff: &Tariff) {
+    command.arg("QUOTA").arg(tariff.quota);
+    let steps = tariff.step_arguments();
+    if !steps.is_empty() {
+        command.arg("TIERS").arg(steps.len() / 2).arg(&steps);
+    }
+}
+
+fn tiers(tariff: &Tariff) -> String {
+    let tiers = file::tiers_of(&tariff.tiers);
+    if tiers.is_empty() { String::new() } else { format!(", tiers {tiers}") }
 }
 
 fn some(accounts: &[String]) -> String {

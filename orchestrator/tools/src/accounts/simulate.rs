@@ -12,11 +12,12 @@ use allot_core::account::quality::least_cost;
 use allot_core::account::request::{InstanceRequest, ManagerRequest, ModuleSettings, Request};
 use allot_core::account::tariff::{Amount, Tariff};
 use allot_core::account::{Book, Event, InstanceEvent, Reply, Settings, decide, decide_due};
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Context as _, Error, Result, anyhow, bail};
 use clap::Args;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::file::{self, Contents};
+use crate::table::Table;
 use allot_runtime::settings::Span;
 
 /// Most picks of an account for one line of the trace.
@@ -33,7 +34,7 @@ const FIRST_LINE: usize = 2;
 pub struct Options {
     /// Use, as a table (CSV) with the columns time (seconds since the month began, rising), module, instance, count.
     trace: PathBuf,
-    /// The accounts, as `allot accounts export` prints them.
+    /// The accounts, as `allot book export` prints them.
     #[arg(long, value_name = "FILE")]
     accounts: PathBuf,
     /// Interval of rebalancing.
@@ -54,7 +55,7 @@ pub struct Options {
 }
 
 /// A line of a trace.
-#[derive(Debug, Deserialize)]
+#[derive(Debug)]
 struct Used {
     time: i64,
     module: String,
@@ -103,10 +104,10 @@ pub struct Comparison {
 /// Runs a simulation, and writes the table of assignments if the options name one.
 pub fn run(options: &Options) -> Result<Comparison> {
     let path = &options.accounts;
-    let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let contents = file::read(&text).with_context(|| path.display().to_string())?;
+    let text = fs::File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let contents = file::read(text).with_context(|| path.display().to_string())?;
     if let Some(problem) = contents.problems.first.first() {
-        bail!("{}: {problem}; `allot accounts import --dry-run` shows all", path.display());
+        bail!("{}: {problem}; `allot book diff` shows all", path.display());
     }
     let trace = read(&options.trace, &options.month)?;
     let instructions = trace.iter().try_fold(0u64, |sum, used| sum.checked_add(used.count));
@@ -129,17 +130,22 @@ fn read(path: &Path, month: &Span) -> Result<Vec<Used>> {
 
 /// A line beyond the month is refused, since its use would count for the next month, whose cost is not computed.
 fn lines(trace: impl io::Read, month: &Span) -> Result<Vec<Used>> {
+    let mut table = Table::open(trace, &["time", "module", "instance", "count"], 4, false)?;
     let mut all: Vec<Used> = Vec::new();
-    for line in csv::Reader::from_reader(trace).deserialize() {
-        let used: Used = line?;
-        let number = all.len() + FIRST_LINE;
-        if used.time < 0 || all.last().is_some_and(|last| last.time > used.time) {
-            bail!("line {number}: time must rise");
+    while let Some(line) = table.advance() {
+        let line = line.map_err(Error::msg)?;
+        let number = |column: usize| table.get(column).parse::<i64>().ok().filter(|number| *number >= 0);
+        let (Some(time), Some(count)) = (number(0), number(3)) else {
+            bail!("line {line}: time and count are numbers from 0 on");
+        };
+        if all.last().is_some_and(|last| last.time > time) {
+            bail!("line {line}: time must rise");
         }
-        if u128::from(used.time.unsigned_abs()) * 1000 >= month.0.as_millis() {
-            bail!("line {number}: {} seconds are beyond the month of {month}; see --month", used.time);
+        if u128::from(time.unsigned_abs()) * 1000 >= month.0.as_millis() {
+            bail!("line {line}: {time} seconds are beyond the month of {month}; see --month");
         }
-        all.push(used);
+        let (module, instance) = (table.get(1).to_owned(), table.get(2).to_owned());
+        all.push(Used { time, module, instance, count: count.unsigned_abs() });
     }
     Ok(all)
 }
@@ -331,7 +337,7 @@ mod tests {
         for number in 0..20 {
             let _ = writeln!(accounts, "d,m,p{number},100,1000:0.5");
         }
-        let contents = file::read(&accounts).unwrap();
+        let contents = file::read(accounts.as_bytes()).unwrap();
         // One of two instances does all the work, which exceeds its half of the accounts.
         let used = |time: i64, instance: &str, count| Used {
             time,
@@ -393,7 +399,7 @@ mod tests {
         for number in 0..14 {
             let _ = writeln!(accounts, "d,m,p{number},90,130:1 400:3");
         }
-        let contents = file::read(&accounts).unwrap();
+        let contents = file::read(accounts.as_bytes()).unwrap();
         let instances = ["a", "b", "c", "d"];
         let used = |hour: usize| Used {
             time: hour as i64 * 3600,
@@ -415,7 +421,7 @@ mod tests {
     #[test]
     fn an_instance_without_an_account_gets_one_when_it_picks() {
         let accounts = "department,module,account,quota,tiers\nd,m,p1,100,\nd,m,p2,100,\n";
-        let contents = file::read(accounts).unwrap();
+        let contents = file::read(accounts.as_bytes()).unwrap();
         let used = |time: i64, instance: &str| Used {
             time,
             module: "m".into(),
@@ -430,6 +436,6 @@ mod tests {
             "department,module,account,quota,reserve\n{}",
             "d,m,p1,100,3\nd,m,p2,100,3\nd,m,p3,100,3\n"
         );
-        assert_eq!(month(&file::read(&reserve).unwrap()), 0, "from the reserve");
+        assert_eq!(month(&file::read(reserve.as_bytes()).unwrap()), 0, "from the reserve");
     }
 }

@@ -1,9 +1,11 @@
-//! Reads numbers from a text with one number per line, or from a column of a table.
+//! Reads numbers from a text with one number per line, or from a column of a table, one after another.
 
-use std::collections::HashSet;
+use std::io::{BufRead as _, BufReader, Read};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::ValueEnum;
+
+use crate::table::Table;
 
 /// A format of files of numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -14,94 +16,135 @@ pub enum Format {
     Csv,
 }
 
-/// The contents of a file.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct Contents {
-    /// The numbers, each once, in the order of the file.
-    pub numbers: Vec<String>,
-    /// Number of repetitions.
-    pub repeated: usize,
-    /// Problems: every field that is no number, with its line.
-    pub problems: Vec<String>,
+/// How a file is read.
+#[derive(Debug, Clone, Copy)]
+pub struct Options<'a> {
+    pub format: Format,
+    /// The column of a table that has the numbers.
+    pub column: &'a str,
+    /// Whether spaces, dots, dashes, slashes and parentheses inside of numbers are left out.
+    pub strip: bool,
 }
 
-/// Reads a file. With `strip`, spaces, dots, dashes, slashes and parentheses inside of numbers are left out.
-pub fn read(text: &str, format: Format, column: &str, strip: bool) -> Result<Contents> {
-    let text = text.trim_start_matches('\u{feff}');
-    let mut contents = Contents::default();
-    let mut seen = HashSet::new();
-    let mut take = |line: u64, field: &str| {
-        let field = field.trim();
-        if field.is_empty() {
-            return;
-        }
-        let punctuation = |c: &char| !strip || !matches!(c, ' ' | '\u{a0}' | '.' | '-' | '/' | '(' | ')');
-        let number: String = field.chars().filter(punctuation).collect();
-        if !is_number(&number) {
-            contents.problems.push(format!("line {line}: '{}' is no number", field.escape_debug()));
-        } else if seen.insert(number.clone()) {
-            contents.numbers.push(number);
-        } else {
-            contents.repeated += 1;
-        }
+enum Source<R> {
+    Text(BufReader<R>, u64),
+    Table(Box<Table<BufReader<R>>>),
+}
+
+/// The numbers of a file: each number, or what is wrong with its line.
+pub struct Numbers<R> {
+    source: Source<R>,
+    strip: bool,
+}
+
+/// Begins to read a file.
+///
+/// # Errors
+/// The table lacks the column.
+pub fn read<R: Read>(input: R, options: Options<'_>) -> Result<Numbers<R>> {
+    let source = match options.format {
+        Format::Text => Source::Text(BufReader::with_capacity(1 << 16, input), 0),
+        Format::Csv => Source::Table(Box::new(Table::open(input, &[options.column], 1, true)?)),
     };
-    match format {
-        Format::Text => text.lines().zip(1..).for_each(|(field, line)| take(line, field)),
-        Format::Csv => {
-            let mut reader = ::csv::ReaderBuilder::new().flexible(true).from_reader(text.as_bytes());
-            let header = reader.headers().context("line 1")?;
-            let place = header.iter().position(|name| name.trim().eq_ignore_ascii_case(column));
-            let place = place.with_context(|| {
-                let names: Vec<&str> = header.iter().collect();
-                format!("line 1: no column '{column}' among {}; --column names another", names.join(", "))
-            })?;
-            for record in reader.records() {
-                let record = record.context("not a table")?;
-                let line = record.position().map_or(0, ::csv::Position::line);
-                take(line, record.get(place).unwrap_or_default());
-            }
+    Ok(Numbers { source, strip: options.strip })
+}
+
+impl<R: Read> Numbers<R> {
+    /// The next line that is not empty.
+    fn line(&mut self) -> Option<Result<(u64, String), String>> {
+        match &mut self.source {
+            Source::Text(input, line) => loop {
+                *line += 1;
+                let mut text = Vec::new();
+                match input.read_until(b'\n', &mut text) {
+                    Ok(0) => return None,
+                    Err(error) => return Some(Err(format!("line {line}: {error}"))),
+                    Ok(_) => {}
+                }
+                let text = String::from_utf8_lossy(&text);
+                let text = text.trim_start_matches('\u{feff}').trim();
+                if !text.is_empty() {
+                    return Some(Ok((*line, text.to_owned())));
+                }
+            },
+            Source::Table(table) => loop {
+                match table.advance()? {
+                    Err(why) => return Some(Err(why)),
+                    Ok(_) if table.get(0).is_empty() => {}
+                    Ok(line) => return Some(Ok((line, table.get(0).to_owned()))),
+                }
+            },
         }
     }
-    Ok(contents)
 }
 
-/// Whether the module accepts this text as a number: 1 to 32 characters of `0-9 + * #`.
-fn is_number(text: &str) -> bool {
-    (1..=32).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit() || b"+*#".contains(&byte))
+impl<R: Read> Iterator for Numbers<R> {
+    type Item = Result<String, String>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (line, field) = match self.line()? {
+            Ok(line) => line,
+            Err(why) => return Some(Err(why)),
+        };
+        let punctuation =
+            |c: &char| !self.strip || !matches!(c, ' ' | '\u{a0}' | '.' | '-' | '/' | '(' | ')');
+        let number: String = field.chars().filter(punctuation).collect();
+        if let Some(place) = fault(&number) {
+            let shown: String = field.chars().take(40).collect();
+            return Some(Err(format!(
+                "line {line}, column {place}: '{}' is no number",
+                shown.escape_debug()
+            )));
+        }
+        Some(Ok(number))
+    }
+}
+
+/// Where a text stops being a number, from 1; the module accepts 1 to 32 characters of `0-9 + * #`.
+fn fault(text: &str) -> Option<usize> {
+    let wrong = text.bytes().position(|byte| !byte.is_ascii_digit() && !b"+*#".contains(&byte));
+    let long = (!(1..=32).contains(&text.len())).then_some(32);
+    wrong.or(long).map(|place| place + 1)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn all(text: &str, format: Format, strip: bool) -> Vec<Result<String, String>> {
+        read(text.as_bytes(), Options { format, column: "number", strip }).unwrap().collect()
+    }
+
     #[test]
     fn a_text_has_a_number_a_line() {
-        let found =
-            read("\u{feff}138\n\n +49170 \r\n138\n*#06#\nbob\n", Format::Text, "number", false).unwrap();
-        assert_eq!(found.numbers, ["138", "+49170", "*#06#"]);
-        assert_eq!(found.repeated, 1);
-        assert_eq!(found.problems, ["line 6: 'bob' is no number"]);
+        let found = all("\u{feff}138\n\n +49170 \r\n138\n*#06#\nbob\n", Format::Text, false);
+        let numbers: Vec<&str> = found.iter().flatten().map(String::as_str).collect();
+        assert_eq!(numbers, ["138", "+49170", "138", "*#06#"]);
+        assert_eq!(found.last(), Some(&Err("line 6, column 1: 'bob' is no number".into())));
     }
 
     #[test]
     fn punctuation_is_removed_on_request() {
-        let found = |strip| read("+49 (170) 12-34.5/6", Format::Text, "number", strip).unwrap();
-        assert_eq!(found(true).numbers, ["+49170123456"]);
-        assert_eq!(found(false).problems.len(), 1);
+        let found = |strip| all("+49 (170) 12-34.5/6", Format::Text, strip);
+        assert_eq!(found(true), [Ok("+49170123456".to_owned())]);
+        assert!(found(false)[0].as_ref().unwrap_err().starts_with("line 1, column 4"));
     }
 
     #[test]
     fn a_table_has_a_column_of_numbers() {
-        let table = "site,Number\nmain,138\nside,\nother\nmain,139\n";
-        assert_eq!(read(table, Format::Csv, "number", false).unwrap().numbers, ["138", "139"]);
-        assert!(read(table, Format::Csv, "dn", false).unwrap_err().to_string().contains("--column"));
+        let table = "site;Number\nmain;138\nside;\nmain;139\nmain\n";
+        let found = all(table, Format::Csv, false);
+        assert_eq!(found.len(), 3);
+        assert_eq!(found[2], Err("line 5, column 2: 1 fields under 2 columns".into()));
+        let other = Options { format: Format::Csv, column: "dn", strip: false };
+        assert!(read(table.as_bytes(), other).map(drop).unwrap_err().to_string().contains("no column 'dn'"));
     }
 
     #[test]
     fn accepted_numbers_are_those_of_the_module() {
         for text in ["1", "", "+*#", "a", "12 3", &"1".repeat(32), &"1".repeat(33), "١٢"] {
             let module = allot_core::numpool::Number::parse(text.as_bytes()).is_some();
-            assert_eq!(is_number(text), module, "{text}");
+            assert_eq!(fault(text).is_none(), module, "{text}");
         }
     }
 }

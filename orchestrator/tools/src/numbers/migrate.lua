@@ -1,12 +1,12 @@
 -- Takes the list and the hash of an existing system over into a pool, in one step: no client sees half of it, and no event of
 -- the old system is lost between reading and writing. Everything is read and checked before the first write.
 --
---   KEYS: list, hash, pool     ARGV: '1' to change something, '1' to keep the list and the hash, life of the leases in ms or ''
+--   KEYS: list, hash, pool     ARGV: '1' to change something, '1' to delete the list and the hash, life of the leases in ms or ''
 --
 -- The hash has the state of each number, the list has the order of the free numbers. Replies with counts and examples by name.
 
 local list, hash, pool = KEYS[1], KEYS[2], KEYS[3]
-local change, keep, ttl = ARGV[1] == '1', ARGV[2] == '1', ARGV[3]
+local change, delete, ttl = ARGV[1] == '1', ARGV[2] == '1', ARGV[3]
 local AT_ONCE, EXAMPLES = 1000, 5
 
 for key, kind in pairs { [list] = 'list', [hash] = 'hash' } do
@@ -15,7 +15,8 @@ for key, kind in pairs { [list] = 'list', [hash] = 'hash' } do
     return redis.error_reply('WRONGTYPE ' .. key .. ' is a ' .. found .. ' and no ' .. kind)
   end
 end
-if redis.call('EXISTS', list, hash) == 0 then return redis.error_reply('NOKEY there is neither ' .. list .. ' nor ' .. hash) end
+-- The hash has the numbers. Without it, all of the list would be left out.
+if redis.call('EXISTS', hash) == 0 then return redis.error_reply('NOTFOUND there is no hash ' .. hash) end
 if change and redis.call('EXISTS', pool) == 1 then return redis.error_reply('EXISTS there is a key ' .. pool .. ' already') end
 
 local found = {}
@@ -93,6 +94,15 @@ local function each(command, numbers)
   end
 end
 
+-- What is left out exists nowhere else.
+local left_out = 0
+for _, what in ipairs { 'unreadable', 'not_a_number', 'listed_not_a_number', 'listed_unknown' } do
+  left_out = left_out + (found[what] and found[what].count or 0)
+end
+if change and delete and left_out > 0 then
+  return redis.error_reply('BADSTATE ' .. left_out .. ' entries could not be taken over; the list and the hash stay, and nothing was changed')
+end
+
 if change then
   redis.call('NUMPOOL.CONFIG', pool)
   each('NUMPOOL.ADD', all)
@@ -107,7 +117,7 @@ if change then
   end
   each('NUMPOOL.UNREG', busy_down)
   each('NUMPOOL.REG', up)
-  if not keep then redis.call('UNLINK', list, hash) end
+  if delete then redis.call('UNLINK', list, hash) end
 end
 
 found.numbers = { count = #all, examples = {} }

@@ -1,11 +1,9 @@
 //! Converts the list and the hash of an existing system to a pool, in one step on the server.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
 use allot_client::Connection;
 use anyhow::{Context, Result};
-use clap::Args;
 use redis::cmd;
 use serde::Deserialize;
 
@@ -13,34 +11,25 @@ use serde::Deserialize;
 const SCRIPT: &str = include_str!("migrate.lua");
 
 /// What is converted, and how.
-#[derive(Debug, Args)]
-pub struct Options {
-    /// Name of the existing pool: its keys are {NAME}:idle:up and {NAME}:numstate, the braces included.
-    #[arg(long, value_name = "NAME", required_unless_present_all = ["list", "hash"])]
-    from: Option<String>,
-    /// Key of the list of free numbers, if it is not {NAME}:idle:up.
-    #[arg(long, value_name = "KEY")]
-    list: Option<String>,
-    /// Key of the hash of states, if it is not {NAME}:numstate.
-    #[arg(long, value_name = "KEY")]
-    hash: Option<String>,
+#[derive(Debug)]
+pub struct Options<'a> {
+    /// Key of the list of free numbers.
+    pub list: &'a str,
+    /// Key of the hash of states.
+    pub hash: &'a str,
     /// Key of the pool to make; in a cluster with the same hash tag.
-    #[arg(long)]
-    pub key: String,
+    pub pool: &'a str,
     /// Lease of the calls in progress, in milliseconds; without it, they have no deadline.
-    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..))]
-    lease: Option<u64>,
-    /// Keep the list and the hash.
-    #[arg(long)]
-    pub keep: bool,
-    /// Print the numbers that would be taken over and all inconsistencies, and change nothing.
-    #[arg(long)]
+    pub lease: Option<u64>,
+    /// Delete the list and the hash, if every entry could be taken over.
+    pub delete: bool,
+    /// Change nothing.
     pub dry_run: bool,
 }
 
 /// A count, with some examples.
 #[derive(Debug, Deserialize)]
-struct Found {
+struct Counted {
     count: u64,
     /// An empty list comes as an empty object from Lua.
     examples: serde_json::Value,
@@ -60,44 +49,30 @@ const INCONSISTENCIES: [(&str, &str); 8] = [
 
 /// What was found, or taken over.
 #[derive(Debug, Deserialize)]
-pub struct Report(BTreeMap<String, Found>);
-
-impl Options {
-    /// The keys of the list and of the hash.
-    pub fn sources(&self) -> [String; 2] {
-        let named = |key: &Option<String>, part: &str| {
-            key.clone().unwrap_or_else(|| format!("{{{}}}:{part}", self.from.as_deref().unwrap_or_default()))
-        };
-        [named(&self.list, "idle:up"), named(&self.hash, "numstate")]
-    }
-}
+pub struct Report(BTreeMap<String, Counted>);
 
 /// Converts the list and the hash to a pool.
-pub async fn run(connection: &mut Connection, options: &Options) -> Result<Report> {
+pub async fn run(connection: &mut Connection, options: &Options<'_>) -> Result<Report> {
     let mut command = cmd("EVAL");
-    command.arg(SCRIPT).arg(3).arg(&options.sources()).arg(&options.key);
-    command.arg(u8::from(!options.dry_run)).arg(u8::from(options.keep));
+    command.arg(SCRIPT).arg(3).arg(options.list).arg(options.hash).arg(options.pool);
+    command.arg(u8::from(!options.dry_run)).arg(u8::from(options.delete));
     command.arg(options.lease.map_or_else(String::new, |lease| lease.to_string()));
     let report: String = allot_client::query(connection, &command).await?;
     serde_json::from_str(&report).context("the server's report is not as expected")
 }
 
 impl Report {
-    /// The report for people.
-    pub fn text(&self) -> String {
-        draw(&self.0)
+    /// How many numbers there are, how many of them are free, and how many busy.
+    pub fn totals(&self) -> [u64; 3] {
+        ["numbers", "free", "busy"].map(|what| self.0.get(what).map_or(0, |found| found.count))
     }
-}
 
-fn draw(report: &BTreeMap<String, Found>) -> String {
-    let count = |what: &str| report.get(what).map_or(0, |found| found.count);
-    let mut text = format!("{} numbers: {} free, {} busy\n", count("numbers"), count("free"), count("busy"));
-    for (what, meaning) in INCONSISTENCIES {
-        let Some(found) = report.get(what) else { continue };
-        let examples: Vec<String> =
-            found.examples.as_array().into_iter().flatten().map(ToString::to_string).collect();
-        let more = if found.count > examples.len() as u64 { ", ..." } else { "" };
-        let _ = writeln!(text, "  {} {meaning} ({}{more})", found.count, examples.join(", "));
+    /// Each inconsistency: its name, its count, its meaning, and examples.
+    pub fn inconsistencies(&self) -> impl Iterator<Item = (&'static str, u64, &'static str, Vec<&str>)> {
+        INCONSISTENCIES.into_iter().filter_map(|(what, meaning)| {
+            let found = self.0.get(what)?;
+            let examples = found.examples.as_array().into_iter().flatten().filter_map(|one| one.as_str());
+            Some((what, found.count, meaning, examples.collect()))
+        })
     }
-    text
 }

@@ -7,7 +7,7 @@ mod report;
 mod tally;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -21,17 +21,21 @@ use self::ledger::Ledger;
 use self::report::Books;
 pub use self::report::Report;
 use self::tally::Tally;
+use crate::Progress;
 use allot_client::{self, SeatStore};
+use allot_runtime::settings::Span;
 
 /// Time limit for a busy server to expire the holds that were neither bought nor released.
 const SETTLING: Duration = Duration::from_secs(10);
+/// Interval at which the progress is told.
+const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 const MAX_GROUP: u32 = 100;
 
 /// The buyers, and what they do.
 #[derive(Debug, Args)]
 pub struct Options {
     /// Buyers at a time; each has one request under way.
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     buyers: u64,
     /// Connections that the buyers share.
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=10_000))]
@@ -48,16 +52,16 @@ pub struct Options {
     /// Share of the holds that are released; the other holds expire.
     #[arg(long, default_value_t = 0.1, value_parser = share)]
     release: f64,
-    /// Time to live of a hold, in milliseconds.
-    #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
-    ttl: u64,
+    /// Time to live of a hold.
+    #[arg(long, default_value = "2s", value_name = "TIME")]
+    ttl: Span,
     /// Go on until no seat is free and no hold is left that could free one; without this and --duration every
     /// buyer makes one purchase.
     #[arg(long, conflicts_with = "duration")]
     until_sold_out: bool,
-    /// Go on for this many seconds.
-    #[arg(long, value_name = "S")]
-    duration: Option<u64>,
+    /// Go on for this time.
+    #[arg(long, value_name = "TIME")]
+    duration: Option<Span>,
     /// Makes the buyers' choices the same from run to run.
     #[arg(long)]
     seed: Option<u64>,
@@ -79,7 +83,12 @@ fn share(text: &str) -> Result<f64, String> {
 }
 
 /// Runs the buyers over these connections to one show. Returns the report, and the first error that a buyer met.
-pub async fn run(shows: &[SeatStore], key: &str, options: &Options) -> Result<(Report, Option<String>)> {
+pub async fn run(
+    shows: &[SeatStore],
+    key: &str,
+    options: &Options,
+    progress: Progress<'_>,
+) -> Result<(Report, Option<String>)> {
     let stop = stop_condition(options)?;
     let control = shows.first().context("there is one connection at least")?;
     // Totals of all tiers: a seat of another tier that changes its state is a fault as well.
@@ -87,7 +96,7 @@ pub async fn run(shows: &[SeatStore], key: &str, options: &Options) -> Result<(R
     let test = Arc::new(LoadTest {
         group_size: options.seats,
         tier: options.tier.clone(),
-        ttl: Duration::from_millis(options.ttl),
+        ttl: options.ttl.0,
         confirm: options.confirm,
         release: options.release,
         stop,
@@ -99,7 +108,7 @@ pub async fn run(shows: &[SeatStore], key: &str, options: &Options) -> Result<(R
         purchases: AtomicU64::new(0),
         broken: AtomicBool::new(false),
     });
-    run_buyers(&test, shows, options.buyers).await;
+    run_buyers(&test, shows, options.buyers, before.free, progress).await;
     let after = settle(control, before, test.ttl).await?;
     let report = Report::new(key, (options.buyers, shows.len()), &test.tally, (before, after));
     Ok((report, test.tally.first_error()))
@@ -114,13 +123,19 @@ fn stop_condition(options: &Options) -> Result<StopCondition> {
     }
     Ok(match options.duration {
         _ if options.until_sold_out => StopCondition::SoldOut,
-        Some(seconds) => StopCondition::At(Instant::now() + Duration::from_secs(seconds)),
+        Some(time) => StopCondition::At(Instant::now() + time.0),
         None => StopCondition::Once,
     })
 }
 
 /// Starts all buyers at the same time, and waits until all have stopped.
-async fn run_buyers(test: &Arc<LoadTest>, shows: &[SeatStore], buyers: u64) {
+async fn run_buyers(
+    test: &Arc<LoadTest>,
+    shows: &[SeatStore],
+    buyers: u64,
+    free: u64,
+    progress: Progress<'_>,
+) {
     let (start, started) = watch::channel(false);
     let mut tasks = JoinSet::new();
     for (number, show) in (0..buyers).zip(shows.iter().cycle()) {
@@ -132,7 +147,15 @@ async fn run_buyers(test: &Arc<LoadTest>, shows: &[SeatStore], buyers: u64) {
         });
     }
     let _ = start.send(true);
-    while let Some(ended) = tasks.join_next().await {
+    let mut tick = tokio::time::interval(LOOK_INTERVAL);
+    while !tasks.is_empty() {
+        let ended = tokio::select! {
+            Some(ended) = tasks.join_next() => ended,
+            _ = tick.tick() => {
+                progress(test.tally.counts.seats_confirmed.load(Ordering::Relaxed), free);
+                continue;
+            }
+        };
         if let Err(error) = ended {
             test.tally.error(&allot_client::Error::Shape(format!("a buyer failed: {error}")));
         }

@@ -53,7 +53,7 @@ async fn open_with_sold(
 ) -> Result<()> {
     let exists: bool = query(&mut connection, cmd("EXISTS").arg(key)).await?;
     if exists {
-        bail!("key '{key}' exists already; caches are loaded into a new show only");
+        return Err(exists_already(key).into());
     }
     let draft_key = format!("{{{}}}:load:{:016x}", hash_tag(key), rand::random::<u64>());
     let show = SeatStore::new(connection.clone(), &draft_key);
@@ -78,11 +78,7 @@ async fn open_with_sold(
             tracing::warn!(%error, key = draft_key, "the half-prepared show could not be removed");
         }
     }
-    if renamed? {
-        Ok(())
-    } else {
-        bail!("key '{key}' was created by another client meanwhile; nothing was changed")
-    }
+    if renamed? { Ok(()) } else { Err(exists_already(key).into()) }
 }
 
 async fn prepare(
@@ -115,8 +111,17 @@ async fn prepare(
     Ok(())
 }
 
+/// A show whose seats are sold beforehand is made as a whole: there must be no other.
+fn exists_already(key: &str) -> allot_client::Error {
+    allot_client::Error::Refused {
+        command: "SEAT.CREATE".to_owned(),
+        code: "EXISTS".to_owned(),
+        message: format!("'{key}' exists already, and nothing was changed; create the show at another key"),
+    }
+}
+
 /// The part of a key that determines its slot.
-fn hash_tag(key: &str) -> &str {
+pub fn hash_tag(key: &str) -> &str {
     let tag = key.split_once('{').and_then(|(_, rest)| rest.split_once('}')).map(|(tag, _)| tag);
     tag.filter(|tag| !tag.is_empty()).unwrap_or(key)
 }

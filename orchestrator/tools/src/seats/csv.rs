@@ -3,57 +3,39 @@
 
 use std::collections::HashMap;
 
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
 
 use super::draft::{Area, Draft, Row, Seat, SourcePlace};
+use crate::table::{Problems, Table};
 
-const NEEDED: [&str; 4] = ["area", "row", "seat", "tier"];
-/// Columns that a table may have.
-const OPTIONAL: [&str; 2] = ["break_after", "id"];
+/// The columns; the first four must be there.
+const COLUMNS: [&str; 6] = ["area", "row", "seat", "tier", "break_after", "id"];
 
-/// Reads a table; an error names the line.
-pub(super) fn read(text: &str) -> Result<Draft> {
-    let text = text.trim_start_matches('\u{feff}');
-    let mut reader =
-        ::csv::ReaderBuilder::new().trim(::csv::Trim::All).flexible(true).from_reader(text.as_bytes());
-    let header: Vec<String> = reader
-        .headers()
-        .context("line 1")?
-        .iter()
-        .map(|name| name.trim_start_matches('#').to_owned())
-        .collect();
-    let column = |name: &str| header.iter().position(|column| column.eq_ignore_ascii_case(name));
-    let mut columns = [0; NEEDED.len()];
-    for (name, slot) in NEEDED.iter().zip(&mut columns) {
-        *slot = column(name).with_context(|| {
-            format!(
-                "line 1: no column '{name}'; the first line must be: area,row,seat,tier[,break_after][,id]"
-            )
-        })?;
-    }
-    let known = |name: &str| NEEDED.contains(&name) || OPTIONAL.contains(&name);
-    if let Some(odd) = header.iter().find(|name| !known(name)) {
-        bail!("line 1: unknown column '{odd}'; the columns are: area,row,seat,tier[,break_after][,id]");
-    }
-    let [break_after, id] = OPTIONAL.map(column);
-
-    let mut draft = Draft::default();
+/// Reads a table. Every problem is noted with its line.
+pub(super) fn read(text: &str) -> Result<(Draft, Problems)> {
+    let mut table = Table::open(text.as_bytes(), &COLUMNS, 4, false)?;
+    let (mut draft, mut problems) = (Draft::default(), Problems::default());
     let mut areas: HashMap<String, usize> = HashMap::new();
     let mut rows: HashMap<(usize, String), usize> = HashMap::new();
-    for record in reader.records() {
-        let record = record.context("not a table of seats")?;
-        let line = record.position().map_or(0, ::csv::Position::line);
-        if record.len() > header.len() {
-            bail!("line {line}: {} fields under {} columns", record.len(), header.len());
+    while let Some(line) = table.advance() {
+        let line = match line {
+            Ok(line) => line,
+            Err(why) => {
+                problems.add(why);
+                continue;
+            }
+        };
+        let [area, row, seat, tier, mark, id] = [0, 1, 2, 3, 4, 5].map(|column| table.get(column));
+        if let Some((name, _)) =
+            COLUMNS.iter().zip([area, row, seat, tier]).find(|(_, field)| field.is_empty())
+        {
+            problems.add(format!("line {line}: the field '{name}' is empty"));
+            continue;
         }
-        let mut fields = [""; NEEDED.len()];
-        for ((name, column), field) in NEEDED.iter().zip(columns).zip(&mut fields) {
-            *field = record
-                .get(column)
-                .filter(|field| !field.is_empty())
-                .with_context(|| format!("line {line}: the field '{name}' is empty"))?;
-        }
-        let [area, row, seat, tier] = fields;
+        let Some(breaks) = is_set(mark) else {
+            problems.add(format!("line {line}: break_after is '{mark}'; write 1 or nothing"));
+            continue;
+        };
         let area_index = *areas.entry(area.to_owned()).or_insert_with(|| {
             let priority = draft.areas.len() as i32 + 1;
             let (id, name) = (area.to_owned(), area.to_owned());
@@ -69,17 +51,13 @@ pub(super) fn read(text: &str) -> Result<Draft> {
         });
         let Some(row) = area.rows.get_mut(row_index) else { continue };
         let mut imported = Seat { line: Some(line), ..Seat::new(seat.to_owned(), tier.to_owned()) };
-        let own_id = id.and_then(|column| record.get(column)).filter(|id| !id.is_empty());
-        imported.plan.id = own_id.map(str::to_owned);
+        imported.plan.id = (!id.is_empty()).then(|| id.to_owned());
         row.positions.push(Some(imported));
-        let mark = break_after.and_then(|column| record.get(column)).unwrap_or_default();
-        if is_set(mark)
-            .with_context(|| format!("line {line}: break_after is '{mark}'; write 1 or nothing"))?
-        {
+        if breaks {
             row.positions.push(None);
         }
     }
-    Ok(draft)
+    Ok((draft, problems))
 }
 
 fn is_set(mark: &str) -> Option<bool> {
@@ -94,6 +72,11 @@ fn is_set(mark: &str) -> Option<bool> {
 mod tests {
     use super::super::testdata;
     use super::*;
+
+    fn read(text: &str) -> Result<Draft, String> {
+        let (draft, problems) = super::read(text).map_err(|error| format!("{error:#}"))?;
+        if problems.count == 0 { Ok(draft) } else { Err(problems.first.join("\n")) }
+    }
 
     #[test]
     fn the_order_of_the_file_is_the_order_of_the_seats() {
@@ -119,11 +102,12 @@ mod tests {
 
     #[test]
     fn errors_name_the_line() {
-        let error = |text: &str| format!("{:#}", read(text).unwrap_err());
-        assert!(error("area,row,seat\n").starts_with("line 1: no column 'tier'"));
-        assert!(error("area,row,seat,tier,colour\n").contains("unknown column 'colour'"));
+        let error = |text: &str| read(text).unwrap_err();
+        assert!(error("area,row,seat\n").starts_with("line 1: there is no column 'tier'"));
+        assert!(error("area,row,seat,tier,colour\n").contains("'colour' is no column"));
         assert!(error("area,row,seat,tier\na,1,1,t\na,1,,t\n").starts_with("line 3: the field 'seat'"));
-        assert!(error("area,row,seat,tier\na,1,1,t,1\n").starts_with("line 2: 5 fields"));
+        assert!(error("area,row,seat,tier\na,1,1,t,1\n").starts_with("line 2, column 5: 5 fields"));
+        assert_eq!(error("area,row,seat,tier\na,1,,t\na,,1,t\n").lines().count(), 2);
         assert!(error("area,row,seat,tier,break_after\na,1,1,t,maybe\n").contains("line 2: break_after"));
         let twins = read("area,row,seat,tier\na,1,1,t\na,1,2,t\na,1,1,t\n").unwrap();
         assert_eq!(twins.build().unwrap_err(), ["line 4: seat id 'a-1-1' occurs already at line 2"]);

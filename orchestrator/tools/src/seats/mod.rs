@@ -10,14 +10,19 @@ pub mod side;
 #[cfg(test)]
 mod testdata;
 
-use std::ffi::OsStr;
-use std::path::Path;
-
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::ValueEnum;
 
-pub use create::create;
+pub use create::{create, hash_tag};
 use draft::Draft;
+
+use crate::table::Problems;
+
+/// Whether two plans in JSON make the same show.
+pub fn same_plan(one: &str, other: &str) -> Result<bool> {
+    let build = |text: &str| plan::read(text)?.build().map_err(|problems| anyhow!(problems.join("; ")));
+    Ok(build(one)?.plan() == build(other)?.plan())
+}
 
 /// A format of seating plans.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -31,36 +36,32 @@ pub enum Format {
 }
 
 impl Format {
-    /// Reads a file of this format.
-    pub fn read(self, text: &str) -> Result<Draft> {
+    /// Reads a file of this format, with the problems of its lines.
+    pub fn read(self, text: &str) -> Result<(Draft, Problems)> {
         match self {
-            Self::Plan => plan::read(text),
-            Self::Pretix => pretix::read(text),
+            Self::Plan => plan::read(text).map(|draft| (draft, Problems::default())),
+            Self::Pretix => pretix::read(text).map(|draft| (draft, Problems::default())),
             Self::Csv => csv::read(text),
         }
     }
 
-    /// The format of a file: by its extension, and of JSON by its first level.
-    pub fn guess(path: &Path, text: &str) -> Result<Self> {
-        let extension = path.extension().map(OsStr::to_ascii_lowercase);
-        if extension.is_some_and(|extension| extension == "csv") {
-            return Ok(Self::Csv);
-        }
-        if !text.trim_start().starts_with('{') {
+    /// The format of a text: a table, or JSON, by its first level.
+    pub fn guess(text: &str) -> Result<Self> {
+        if !text.trim_start_matches('\u{feff}').trim_start().starts_with('{') {
             let header = text.lines().next().unwrap_or_default().to_ascii_lowercase();
-            if header.contains("area") && header.contains(',') {
+            if header.contains("area") && header.contains([',', ';', '\t']) {
                 return Ok(Self::Csv);
             }
-            bail!("{}: neither JSON nor a table; --format says what it is", path.display());
+            bail!("neither JSON nor a table with a column 'area'; --from says what it is");
         }
         let json: serde_json::Map<String, serde_json::Value> =
-            serde_json::from_str(text).with_context(|| format!("{}: not JSON", path.display()))?;
+            serde_json::from_str(text).context("not JSON")?;
         if json.contains_key("zones") {
             Ok(Self::Pretix)
         } else if json.contains_key("areas") || json.contains_key("plan") {
             Ok(Self::Plan)
         } else {
-            bail!("{}: JSON without 'areas' (a plan) or 'zones' (pretix)", path.display())
+            bail!("JSON without 'areas' (a plan) or 'zones' (pretix)")
         }
     }
 }
@@ -70,14 +71,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn formats_are_guessed_from_name_and_content() {
-        let guess = |name: &str, text: &str| Format::guess(Path::new(name), text).map_err(|e| e.to_string());
-        assert_eq!(guess("a.CSV", ""), Ok(Format::Csv));
-        assert_eq!(guess("a", "Area,row\n"), Ok(Format::Csv));
-        assert_eq!(guess("a.json", r#" {"zones":[]}"#), Ok(Format::Pretix));
-        assert_eq!(guess("a.txt", r#"{"areas":[]}"#), Ok(Format::Plan));
-        assert!(guess("a.json", "{}").unwrap_err().contains("'zones'"));
-        assert!(guess("a.json", "{").unwrap_err().contains("not JSON"));
-        assert!(guess("a.txt", "hello").unwrap_err().contains("--format"));
+    fn formats_are_guessed_from_the_content() {
+        let guess = |text: &str| Format::guess(text).map_err(|e| e.to_string());
+        assert_eq!(guess("Area;row\n"), Ok(Format::Csv));
+        assert_eq!(guess(r#" {"zones":[]}"#), Ok(Format::Pretix));
+        assert_eq!(guess(r#"{"areas":[]}"#), Ok(Format::Plan));
+        assert!(guess("{}").unwrap_err().contains("'zones'"));
+        assert!(guess("{").unwrap_err().contains("not JSON"));
+        assert!(guess("hello").unwrap_err().contains("--from"));
     }
 }

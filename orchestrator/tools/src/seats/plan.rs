@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::draft::{Area, Draft, Row, Seat, SourcePlace};
 
-/// The file that `allot seats export --format json` writes.
+/// The file that `allot show export --format json` writes.
 #[derive(Deserialize)]
 struct Export {
     plan: serde_json::Value,

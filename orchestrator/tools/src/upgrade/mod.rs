@@ -352,7 +352,7 @@ impl Upgrade {
                 Err(Error::NotEmpty(_)) => {
                     let why = format!(
                         "a task came under {scheduler} meanwhile, and was not removed: does the first generation still \
-                         run? Take it over by allot compaction upgrade, then finalize again"
+                         run? Take it over by allot task upgrade, then finalize again"
                     );
                     return Err(Fault::Refused(why));
                 }

@@ -1,4 +1,4 @@
-//! `allot accounts`: the inventory in and out of a file, how a book stands, and evening out.
+//! `allot book`: the inventory in and out of a file, how a book stands, and evening out.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -34,12 +34,20 @@ impl Desk {
     }
 
     fn run(&self, arguments: &[&str]) -> Run {
-        run(&self.server, &[&["accounts"], arguments].concat())
+        run(&self.server, &[&["book"], arguments].concat())
+    }
+
+    fn export(&self) -> String {
+        self.run(&["export", "--book", BOOK]).ok().out
+    }
+
+    fn get(&self) -> Value {
+        serde_json::from_str(&self.run(&["get", BOOK, "--format", "json"]).ok().out).unwrap()
     }
 
     fn import(&self, text: &str, more: &[&str]) -> Run {
         let path = self.file("accounts.csv", text);
-        self.run(&[&["import", path.to_str().unwrap()], more].concat())
+        self.run(&[&["apply", path.to_str().unwrap(), "--book", BOOK], more].concat())
     }
 }
 
@@ -47,21 +55,17 @@ impl Desk {
 fn a_file_becomes_a_book_and_a_book_the_same_file() {
     let desk = Desk::new();
     let dry = desk.import(FILE, &["--dry-run"]).ok();
-    assert!(
-        dry.out.contains("+ 2 accounts for billing, quota 100, tiers 150:0.1 1000:0.5: p1 p2"),
-        "{}",
-        dry.out
-    );
-    assert!(
-        dry.out.contains("+ module shop of sales") && dry.out.contains("nothing was changed"),
-        "{}",
-        dry.out
-    );
+    let difference = "+ 2 accounts for billing, quota 100, tiers 150:0.1 1000:0.5: p1 p2";
+    assert!(dry.err.contains(difference) && dry.err.contains("+ module shop of sales"), "{}", dry.err);
+    assert!(dry.out.contains("7 created, 0 changed, 0 deleted; nothing was changed"), "{}", dry.out);
+    let path = desk.file("accounts.csv", FILE);
+    let compared = desk.run(&["diff", path.to_str().unwrap(), "--book", BOOK]).ended(1);
+    assert!(compared.out.contains(difference), "{}", compared.out);
     assert_eq!(desk.server.raw().words(&format!("EXISTS {BOOK}")).int(), 0, "a dry run made a book");
     desk.import(FILE, &["--instances", "3"]).ok();
     let mut book = Book::of(&desk.server);
     assert_eq!(book.ok("INFO MODULE billing").field("instances").int(), 3);
-    let export = desk.run(&["export"]).ok();
+    let export = desk.export();
     let sorted = |text: &str| {
         let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
         lines.sort();
@@ -69,34 +73,41 @@ fn a_file_becomes_a_book_and_a_book_the_same_file() {
     };
     // Each module has a line with its settings; the lines of accounts end with empty columns for them.
     let (modules, accounts): (Vec<&str>, Vec<&str>) =
-        export.out.lines().skip(1).partition(|line| line.split(',').nth(2) == Some(""));
+        export.lines().skip(1).partition(|line| line.split(',').nth(2) == Some(""));
     assert_eq!(modules.len(), 3);
     let without_settings = |line: &&str| line.split(',').take(5).collect::<Vec<_>>().join(",");
     let accounts: Vec<String> = accounts.iter().map(without_settings).collect();
     let lines = FILE.lines().skip(1).collect::<Vec<_>>().join("\n");
     assert_eq!(sorted(&accounts.join("\n")), sorted(&lines));
     // Once more it is nothing to do.
-    let again = desk.import(&export.out, &[]).ok();
-    assert_eq!(again.out.trim(), "done");
+    let again = desk.import(&export, &[]).ok();
+    assert!(again.out.contains("0 created, 0 changed, 0 deleted"), "{}", again.out);
 
     // A module and an account go elsewhere, one is new, one is not there any more, one cannot be as it is written.
     let other = "account,quota,module,department,tiers\n\
                  p1,100,billing,finance,150:0.1 1000:0.5\np2,100,shop,retail,150:0.1 1000:0.5\n\
                  p3,500,audit,finance,\np5,50,shop,retail,\n";
-    let changed = desk.import(other, &[]).ended(1);
+    let changed = desk.import(other, &[]).ok();
     for part in [
         "~ module shop goes to retail",
         "~ 1 accounts go to shop: p2",
         "+ 1 accounts for shop, quota 50: p5",
         "1 accounts are not in the file and stay",
-        "! 1 accounts are there with another quota",
+        "~ 1 accounts get quota 500: p3",
     ] {
-        assert!(changed.out.contains(part), "{part}\n{}", changed.out);
+        assert!(changed.err.contains(part), "{part}\n{}", changed.err);
     }
     assert_eq!(book.account("p2", "module").text(), "shop");
+    assert_eq!(book.account("p3", "quota").int(), 500);
     assert_eq!(book.total("accounts"), 5);
-    let deleted = desk.import(other, &["--delete"]).ended(1);
-    assert!(deleted.out.contains("- 1 accounts are deleted: p4"), "{}", deleted.out);
+    // Nothing is deleted without a word, nor by a file that is only a header.
+    desk.import(other, &["--prune"]).ended(2);
+    let header = "department,module,account,quota\n";
+    let guarded = desk.import(header, &["--prune", "--max-delete", "1", "--yes"]).ended(5);
+    assert!(guarded.err.contains("lacks 5 accounts"), "{}", guarded.err);
+    assert_eq!(book.total("accounts"), 5);
+    let deleted = desk.import(other, &["--prune", "--max-delete", "1", "--yes"]).ok();
+    assert!(deleted.err.contains("- 1 accounts are deleted: p4"), "{}", deleted.err);
     assert_eq!(book.total("accounts"), 4);
 }
 
@@ -107,7 +118,7 @@ fn export_has_empty_modules_and_the_settings_of_all() {
     book.ok("BOOK");
     book.ok("MODULE billing DEPARTMENT finance INSTANCES 3 WEIGHT 5 RESERVE 2 MIN 4");
     book.ok("MODULE empty DEPARTMENT finance INSTANCES 7");
-    let before = desk.run(&["export"]).ok().out;
+    let before = desk.export();
     assert!(
         before.starts_with("department,module,account,quota,tiers,places,weight,reserve,min,"),
         "{before}"
@@ -117,54 +128,13 @@ fn export_has_empty_modules_and_the_settings_of_all() {
     // Another server gets the same book from the file.
     let other = Desk::new();
     let made = other.import(&before, &[]).ok();
-    assert!(made.out.contains("+ module empty of finance, 7 places"), "{}", made.out);
-    assert_eq!(other.run(&["export"]).ok().out, before);
+    assert!(made.err.contains("+ module empty of finance, 7 places"), "{}", made.err);
+    assert_eq!(other.export(), before);
     // What the file says of a module that is there is applied; what it does not say stays.
     let changed = other.import("department,module,account,quota,min\nfinance,billing,,,9\n", &[]).ok();
-    assert!(changed.out.contains("~ module billing gets INSTANCES 3 MIN 9"), "{}", changed.out);
+    assert!(changed.err.contains("~ module billing gets INSTANCES 3 MIN 9"), "{}", changed.err);
     let expected = before.replace("finance,billing,,,,3,5,2,4,", "finance,billing,,,,3,5,2,9,");
-    assert_eq!(other.run(&["export"]).ok().out, expected);
-}
-
-#[test]
-fn settings_are_changed_from_the_command_line() {
-    let desk = Desk::new();
-    let mut book = Book::of(&desk.server);
-    let json = |arguments: &[&str]| -> Value {
-        serde_json::from_str(&desk.run(&[arguments, &["--json"]].concat()).ok().out).unwrap()
-    };
-    let line = ["settings", "--cap", "5000", "--margin", "1.5", "--lend-level", "1", "--dwell", "10m"];
-    let made = json(&[&line[..], &["--events", "100", "--max-moves", "3"]].concat());
-    assert_eq!(
-        (&made["cap"], &made["margin"], &made["dwell"]),
-        (&5000.into(), &"1.5".into(), &600_000.into())
-    );
-    assert_eq!((&made["lendlevel"], &made["events"], &made["maxmoves"]), (&1.into(), &100.into(), &3.into()));
-    assert_eq!(json(&["settings"]), made, "printed, and not changed");
-
-    assert!(desk.run(&["module", "billing"]).ended(3).err.contains("--department"));
-    let module = ["module", "billing", "--department", "finance/eu", "--places", "3", "--min", "2"];
-    let made = json(&[&module[..], &["--share", "present", "--lend", "1h", "--cap", "900"]].concat());
-    assert_eq!((&made["instances"], &made["min"], &made["cap"]), (&3.into(), &2.into(), &900.into()));
-    let changed = json(&["module", "billing", "--weight", "7", "--reserve", "1"]);
-    assert_eq!((&changed["department"], &changed["instances"]), (&"finance/eu".into(), &3.into()));
-    assert_eq!((&changed["share"], &changed["lend"]), (&"present".into(), &3_600_000.into()));
-    assert_eq!((&changed["weight"], &changed["reserve"]), (&7.into(), &1.into()));
-
-    book.ok("ADD billing QUOTA 100 ACCOUNTS 2 p1 p2");
-    let tariff = ["tariff", "--quota", "200", "--tiers", "300:0.25 900:1", "p1", "p2"];
-    assert!(desk.run(&tariff).ok().out.contains("2 accounts"));
-    assert_eq!(book.account("p2", "tiers").text(), "300 0.25 900 1");
-    assert_eq!(book.account("p2", "quota").int(), 200);
-    let wrong = desk.run(&["tariff", "--quota", "200", "--tiers", "100:1", "p1"]).ended(3);
-    assert!(wrong.err.contains("beyond 200"), "{}", wrong.err);
-
-    let budget = json(&["department", "finance", "--cap", "1200"]);
-    assert_eq!((&budget["cap"], &budget["used"]), (&1200.into(), &0.into()));
-    assert!(desk.run(&["delete-module", "billing"]).ended(4).err.contains("BADSTATE"));
-    book.ok("DEL 2 p1 p2");
-    desk.run(&["delete-module", "billing"]).ok();
-    assert_eq!(book.total("modules"), 0);
+    assert_eq!(other.export(), expected);
 }
 
 #[test]
@@ -181,23 +151,23 @@ fn status_forecasts_what_the_month_will_cost() {
     // A tenth of a month of 30 days has passed: 9,000 in the month, of which 1,000 cost 0.5 and 7,000 cost 2.
     desk.server.shift_clock(3 * 24 * 3600);
     book.ok(&format!("USE p1 {epoch} COUNT 300"));
-    let json: Value = serde_json::from_str(&desk.run(&["status", "--json"]).ok().out).unwrap();
+    let json = desk.get();
     let warning = &json["warnings"][0];
     let forecast = warning["forecast"].as_u64().unwrap();
     assert!((8_990..=9_000).contains(&forecast), "{json}");
     let cost = |projected: u64| (500 + 2 * (projected - 2_000)).to_string();
     assert_eq!(warning["forecast_cost"], cost(forecast).as_str());
     // The module goes on as in the last 23 to 24 hours.
-    let departments = json["departments"].as_array().unwrap();
-    assert_eq!(departments.len(), 2);
-    for line in departments.iter().chain(json["use"].as_array().unwrap()) {
-        let projected = line["projected"].as_u64().unwrap();
+    let lines: Vec<&Value> =
+        json["use"].as_array().unwrap().iter().filter(|line| line["instance"].is_null()).collect();
+    assert_eq!(lines.len(), 3, "two departments and a module");
+    for line in lines {
+        let projected = line["forecast"].as_u64().unwrap();
         assert!((8_990..=9_360).contains(&projected), "{json}");
-        assert_eq!(line["projected_cost"], cost(projected).as_str());
+        assert_eq!(line["forecast_cost"], cost(projected).as_str());
     }
-    let text = desk.run(&["status"]).ok().out;
-    assert!(text.contains("forecast cost") && text.contains("which costs"), "{text}");
-    assert!(text.contains("uses its cheapest accounts first"), "{text}");
+    let shown = desk.run(&["get", BOOK]).ok();
+    assert!(shown.err.contains("uses its cheapest accounts first"), "{}", shown.err);
 }
 
 #[test]
@@ -212,13 +182,13 @@ fn reloaded_inventory_keeps_what_rebalancing_has_moved() {
         "1 accounts are with another module of their department and stay there",
         "~ 1 accounts go to billing: p2",
     ] {
-        assert!(again.out.contains(part), "{part}\n{}", again.out);
+        assert!(again.err.contains(part), "{part}\n{}", again.err);
     }
     assert_eq!(["p1", "p2"].map(|account| book.account(account, "module").text()), ["audit", "billing"]);
     // Where nothing is moved by itself the file says where it is to be.
     book.ok("MODULE audit DEPARTMENT finance INSTANCES 1 SHARE PRESENT WEIGHT 0");
     let moved = desk.import(FILE, &[]).ok();
-    assert!(moved.out.contains("~ 1 accounts go to billing: p1"), "{}", moved.out);
+    assert!(moved.err.contains("~ 1 accounts go to billing: p1"), "{}", moved.err);
     assert_eq!(book.account("p1", "module").text(), "billing");
 }
 
@@ -234,8 +204,8 @@ fn faulty_file_is_refused_with_the_line_of_each_problem() {
     }
     assert_eq!(desk.server.raw().words(&format!("EXISTS {BOOK}")).int(), 0);
     assert!(desk.import("module,account\n", &[]).ended(3).err.contains("no column 'department'"));
-    assert!(desk.run(&["import", "/nowhere.csv"]).ended(3).err.contains("/nowhere.csv"));
-    assert!(desk.run(&["status"]).ended(4).err.contains("ACCOUNT.INFO"));
+    assert!(desk.run(&["apply", "/nowhere.csv"]).ended(3).err.contains("/nowhere.csv"));
+    assert!(desk.run(&["get", BOOK]).ended(4).err.contains("there is no book"));
 }
 
 #[test]
@@ -247,22 +217,17 @@ fn status_shows_the_tree_of_shares_and_warns_before_the_next_step() {
     book.ok("ATTACH billing web2:8080");
     let epoch = book.account("p1", "epoch").int();
     book.ok(&format!("USE p1 {epoch} COUNT 90"));
-    let status = desk.run(&["status"]).ok().out;
-    for part in [
-        "finance",
-        "  billing (1 of 1 places)",
-        "    web1:8080",
-        "web2:8080 (standby)",
-        "4 accounts: 2 assigned, 2 free",
-    ] {
-        assert!(status.contains(part), "{part}\n{status}");
-    }
-    assert!(status.contains("p1 (billing/web1:8080): 90 used"), "{status}");
-    assert!(status.contains("beyond 100 each costs 0.1"), "{status}");
-    let json: Value = serde_json::from_str(&desk.run(&["status", "--json"]).ok().out).unwrap();
-    assert_eq!(json["warnings"][0]["account"], "p1");
-    assert_eq!(json["modules"].as_array().unwrap().len(), 3);
-    assert_eq!(json["book"]["assigned"], 2);
+    let json = desk.get();
+    let line = |module: &str, instance: Option<&str>| {
+        let is = |line: &&Value| line["module"] == module && line["instance"].as_str() == instance;
+        json["use"].as_array().unwrap().iter().find(is).unwrap_or_else(|| panic!("{module}: {json}"))
+    };
+    assert_eq!(line("billing", None)["state"], "1 of 1 places");
+    assert_eq!(line("billing", Some("web2:8080"))["state"], "standby");
+    let warning = &json["warnings"][0];
+    assert_eq!((&warning["account"], &warning["place"]), (&"p1".into(), &"billing/web1:8080".into()));
+    assert_eq!((&warning["step_end"], &warning["price_beyond"]), (&100.into(), &"0.1".into()));
+    assert_eq!((&json["assigned"], &json["free"]), (&2.into(), &2.into()));
 }
 
 #[test]
@@ -275,7 +240,7 @@ fn rebalance_prints_its_moves_and_makes_them_unless_it_is_dry() {
     desk.import(&lines, &["--instances", "2"]).ok();
     let mut book = Book::of(&desk.server);
     book.ok("BOOK DWELL 0");
-    assert!(desk.run(&["rebalance"]).ok().out.contains("nothing to move"));
+    assert!(desk.run(&["rebalance", "--book", BOOK]).ended(1).err.contains("nothing to move"));
     book.ok("ATTACH m a");
     book.ok("ATTACH m b");
     eventually("both to have accounts", TIMEOUT, || book.shares("m") == [4, 4]);
@@ -284,13 +249,16 @@ fn rebalance_prints_its_moves_and_makes_them_unless_it_is_dry() {
     for one in book.ok("PICK m a COUNT 4").array() {
         book.ok(&format!("USE {} {} COUNT 99", one.field("account").text(), one.field("epoch").int()));
     }
-    let dry: Value = serde_json::from_str(&desk.run(&["rebalance", "--dry-run", "--json"]).ok().out).unwrap();
+    let dry: Value = serde_json::from_str(
+        &desk.run(&["rebalance", "--book", BOOK, "--dry-run", "--format", "json"]).ok().out,
+    )
+    .unwrap();
     let moves = dry.as_array().unwrap().len();
     assert!(moves > 0);
     assert_eq!(book.shares("m"), [4, 4]);
-    let made = desk.run(&["rebalance"]).ok().out;
+    let made = desk.run(&["rebalance", "--book", BOOK]).ok().out;
     assert_eq!(made.lines().count(), moves + 1, "{made}");
-    assert!(made.contains("avoids"), "{made}");
+    assert!(made.contains("avoided"), "{made}");
     assert_ne!(book.shares("m"), [4, 4]);
 }
 
@@ -301,15 +269,7 @@ fn an_import_tells_the_leader_who_records_what_it_handled() {
     let path = dir.path().join("accounts.csv");
     fs::write(&path, FILE).unwrap();
     let address = system.zookeeper.address();
-    let line = [
-        "accounts",
-        "import",
-        path.to_str().unwrap(),
-        "--zookeeper-servers",
-        &address,
-        "--zookeeper-session",
-        "30s",
-    ];
+    let line = ["book", "apply", path.to_str().unwrap(), "--book", BOOK, "--zookeeper", &address];
     system.add_clients(&[], &["finance/billing/web1:8080"]);
     run(&system.redis, &line).ok();
     let version = async |tree: allot_coordination::Tree| {

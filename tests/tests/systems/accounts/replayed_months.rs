@@ -1,4 +1,4 @@
-//! `allot accounts simulate`: months replayed from files, and their costs recounted without the code of the book.
+//! `allot book simulate`: months replayed from files, and their costs recounted without the code of the book.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -37,7 +37,7 @@ impl Desk {
         fs::write(&paths[0], trace).unwrap();
         fs::write(&paths[1], accounts).unwrap();
         let [trace, accounts, assignments] = paths.each_ref().map(|path| path.to_str().unwrap());
-        let line = ["accounts", "simulate", trace, "--accounts", accounts, "--assignments", assignments];
+        let line = ["book", "simulate", trace, "--accounts", accounts, "--assignments", assignments];
         run(&self.server, &[&line[..], more].concat())
     }
 }
@@ -55,7 +55,8 @@ fn a_month_is_replayed_from_files_without_a_server() {
     }
     let text = desk.simulate(&accounts, &trace, &[]).ok().out;
     assert!(text.contains("static even assignment:   400"), "{text}");
-    let json: Value = serde_json::from_str(&desk.simulate(&accounts, &trace, &["--json"]).ok().out).unwrap();
+    let json: Value =
+        serde_json::from_str(&desk.simulate(&accounts, &trace, &["--format", "json"]).ok().out).unwrap();
     assert_eq!((&json["fixed"]["cost"], &json["least"]), (&"400".into(), &"0".into()));
     let evened: f64 = json["rebalanced"]["cost"].as_str().unwrap().parse().unwrap();
     assert!(evened <= 40.0 && json["rebalanced"]["moves"].as_u64().unwrap() > 0, "{json}");
@@ -143,7 +144,7 @@ fn recounted(trace: &str, assignments: &str) -> u64 {
 fn cost_of_a_rebalanced_month_is_that_of_an_independent_recount() {
     let desk = Desk::new();
     let (accounts, trace) = uneven_month();
-    let out = desk.simulate(&accounts, &trace, &["--json"]).ok().out;
+    let out = desk.simulate(&accounts, &trace, &["--format", "json"]).ok().out;
     let json: Value = serde_json::from_str(&out).unwrap();
     let cost = |month: &str| json[month]["cost"].as_str().unwrap().parse::<u64>().unwrap();
     let assignments = fs::read_to_string(desk.path("assignments.csv")).unwrap();

@@ -218,7 +218,8 @@ fn the_dealer_needs_no_more_rights_than_its_rules_say() {
     // Its rights are what keeps it from all else.
     let mut client = system.redis.raw();
     client.words("AUTH accounts secret");
-    for line in ["ACCOUNT.DEL {acme}:accounts 1 p1", "DEL {acme}:accounts", "ACCOUNT.INFO other", "KEYS *"] {
+    for line in ["ACCOUNT.DEL {allot}:accounts 1 p1", "DEL {allot}:accounts", "ACCOUNT.INFO other", "KEYS *"]
+    {
         assert!(client.words(line).error().starts_with("NOPERM"), "{line}");
     }
 }

@@ -305,11 +305,11 @@ fn guard_holds_after_many_losses_until_it_is_lifted() {
     eventually("the guard to hold", TIMEOUT, || guard_holds(&system));
     sleep(Duration::from_secs(3));
     assert_eq!(system.places(), before, "conferences moved although the guard held");
-    let units = allot_tests::daemon::run(system.master(), &["units", "--realm", REALM]).ok();
+    let units = allot_tests::daemon::run(system.master(), &["unit", "list", "--realm", REALM]).ok();
     assert!(
-        units.out.contains("The mass-failure guard holds") && units.out.contains("unreachable"),
+        units.err.contains("the mass-failure guard holds") && units.out.contains("unreachable"),
         "{}",
-        units.out
+        units.err
     );
     // Both stores are well, so it lifts itself in the end.
     healthy(&mut system, "two of five units killed, the guard lifted by itself");
@@ -340,11 +340,11 @@ fn the_guard_is_lifted_by_the_operator_or_by_units_that_are_back() {
     system.schedulers[led].start();
     // Who is elected again, as on a machine that stood still, holds it again.
     system.until("both to be declared down", |realm| {
-        let _ = allot_tests::daemon::run(system.master(), &["units", "--realm", REALM, "lift-guard"]);
+        let _ = allot_tests::daemon::run(system.master(), &["realm", "lift-guard", REALM, "--yes"]);
         realm.stat("up") == 3
     });
     healthy(&mut system, "two of five units killed, the guard lifted by the operator");
-    allot_tests::daemon::run(system.master(), &["units", "--realm", REALM, "lift-guard"]).ended(1);
+    allot_tests::daemon::run(system.master(), &["realm", "lift-guard", REALM, "--yes"]).ended(1);
 
     // Units that were only silent come back, and keep what they had.
     system.units[2].start();

@@ -66,7 +66,7 @@ fn the_guard_holds_what_waits_as_well_until_it_is_lifted() {
     client.ok("CMU.JOIN y:1:1 CAPACITY 10 LEASE 3600000000");
     sleep(Duration::from_secs(3));
     assert_eq!(client.place("1").2, "pending", "it was placed although the guard held");
-    run(&server, &["units", "--realm", REALM, "lift-guard"]).ok();
+    run(&server, &["realm", "lift-guard", REALM, "--yes"]).ok();
     eventually("it to be placed", TIMEOUT, || client.place("1").0 == "y:1:1");
 }
 

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use allot_client::{
     CallRequest, Cap, CreateRequest, Endpoint, Error, FindRequest, Hold, HoldRequest, ListFilter, Listed,
-    NumberStore, PickRequest, Placement, RealmChanges, RealmStore, Record, Sale, SeatChoice, SeatStore,
-    Servers, WaitRequest,
+    NumberStore, PickRequest, RealmStore, Record, Sale, SeatChoice, SeatStore, Servers, WaitRequest,
 };
 use allot_tests::pools::pool_info;
 use allot_tests::wait::TIMEOUT;
@@ -206,8 +205,11 @@ async fn waiting_call_is_refused_when_it_must_be_sent_again() {
 async fn conferences_are_placed_by_load_or_by_share() {
     let server = RedisServer::start();
     let realm = RealmStore::new(connect(&server, "{eu}").await, "{eu}");
-    let place = |place| RealmChanges { place: Some(place), ..RealmChanges::default() };
-    assert_eq!(realm.configure(&place(Placement::Load)).await.unwrap().text("place"), "load");
+    let place = async |place: &str| {
+        let reply = realm.ask(realm.begin("CONF.REALM").arg("PLACE").arg(place)).await.unwrap();
+        Record::read(reply).unwrap().text("place")
+    };
+    assert_eq!(place("LOAD").await, "load");
     for (cmu, load) in [("10.0.0.1:1:1", 90), ("10.0.0.2:1:1", 10)] {
         realm.join(cmu, 10, Some("berlin"), 60_000).await.unwrap();
         realm.beat(cmu, Some(load)).await.unwrap();
@@ -234,7 +236,7 @@ async fn conferences_are_placed_by_load_or_by_share() {
     let pool = NumberStore::new(connect(&server, "{eu}:pool").await, "{eu}:pool");
     pool.add(&["4930111".to_owned()]).await.unwrap();
     pool.register(&["4930111".to_owned()], None).await.unwrap();
-    realm.configure(&place(Placement::Share)).await.unwrap();
+    assert_eq!(place("SHARE").await, "share");
     let called = CreateRequest { e164: "*", from: Some("{eu}:pool"), ..CreateRequest::default() };
     let called = realm.create(&called).await.unwrap();
     assert_eq!((called.text("e164"), called.text("cmu")), ("4930111".into(), "10.0.0.1:1:1".into()));

@@ -36,38 +36,43 @@ fn fill_caches(server: &RedisServer) {
 fn a_dry_run_of_a_dirty_plan_tells_its_problems_and_how_to_help() {
     let Some(theatre) = shared_data("theatre.pretix.json") else { return };
     let (server, theatre) = (plain(), theatre.to_str().unwrap().to_owned());
-    let refused = run(&server, &["seats", "load", &theatre, "--key", "k", "--dry-run"]).ended(3);
-    assert!(refused.out.contains("738 seats"), "{}", refused.out);
-    assert!(refused.err.starts_with("420 problems:"), "{}", refused.err);
-    assert_eq!(refused.err.matches("occurs already at zones[").count(), 20);
-    assert!(refused.err.contains("and 400 more") && refused.err.contains("--disambiguate"));
-    let fine = run(&server, &["seats", "load", &theatre, "--key", "k", "--dry-run", "--disambiguate"]).ok();
-    assert!(fine.out.contains("2 areas, 90 rows, 738 seats"), "{}", fine.out);
+    let refused = run(&server, &["show", "check", &theatre]).ended(3);
+    assert!(
+        refused
+            .err
+            .contains(": 420 problems\nhint: names that occur twice can be numbered: --disambiguate\n"),
+        "{}",
+        refused.err
+    );
+    assert_eq!(refused.err.matches("occurs already at zones[").count(), 10);
+    assert!(refused.err.contains("and 410 more"));
+    let fine = run(&server, &["show", "check", &theatre, "--disambiguate"]).ok();
+    assert!(fine.out.contains("seats  738\nareas  2\nrows   90"), "{}", fine.out);
     assert_eq!(server.command("DBSIZE"), Value::Int(0));
 }
 
 #[test]
-fn a_dry_run_needs_no_server() {
+fn a_check_needs_no_server() {
     let server = plain();
     let csv = file(&server, "a.csv", "area,row,seat,tier\na,1,1,t\na,1,2,t\n");
     server.kill9();
-    run(&server, &["seats", "load", &csv, "--key", "k", "--dry-run"]).ok();
-    let refused = run(&server, &["seats", "load", &csv, "--key", "k"]).ended(4);
+    run(&server, &["show", "check", &csv]).ok();
+    let refused = run(&server, &["show", "create", "k", &csv]).ended(6);
     assert!(refused.err.contains("cannot connect to redis://127.0.0.1:"), "{}", refused.err);
 }
 
 #[test]
 fn each_kind_of_failure_has_its_exit_code_and_its_words() {
     let server = plain();
-    run(&server, &["seats", "load", "--key", "k"]).ended(2);
-    let absent = run(&server, &["seats", "load", "/no/such/plan", "--key", "k"]).ended(3);
-    assert!(absent.err.contains("cannot read /no/such/plan"), "{}", absent.err);
+    run(&server, &["show", "create", "k"]).ended(2);
+    let absent = run(&server, &["show", "create", "k", "/no/such/plan"]).ended(3);
+    assert!(absent.err.contains("/no/such/plan: No such file"), "{}", absent.err);
     let bad = file(&server, "bad.csv", "area,row,seat,tier\na,1,,t\n");
-    let bad = run(&server, &["seats", "load", &bad, "--key", "k"]).ended(3);
-    assert!(bad.err.contains("bad.csv: line 2: the field 'seat' is empty"), "{}", bad.err);
+    let bad = run(&server, &["show", "create", "k", &bad]).ended(3);
+    assert!(bad.err.contains("line 2: the field 'seat' is empty"), "{}", bad.err);
     let good = file(&server, "good.csv", "area,row,seat,tier\na,1,1,t\n");
-    let no_module = run(&server, &["seats", "load", &good, "--key", "k"]).ended(4);
-    assert!(no_module.err.contains("is the allot module loaded?"), "{}", no_module.err);
+    let no_module = run(&server, &["show", "create", "k", &good]).ended(5);
+    assert!(no_module.err.contains("load the module"), "{}", no_module.err);
     assert_eq!(server.command("DBSIZE"), Value::Int(0));
 }
 
@@ -77,10 +82,10 @@ fn a_side_file_is_checked_against_the_plan() {
     let csv = file(&server, "a.csv", "area,row,seat,tier\na,1,1,t\n");
     let dry = |side: &str| {
         let side = file(&server, "side.json", side);
-        run(&server, &["seats", "load", &csv, "--key", "k", "--dry-run", "--side", &side])
+        run(&server, &["show", "check", &csv, "--side", &side])
     };
     let fine = dry(r#"{"areas":{"a":{"priority":7,"rule":"rtl"}}}"#).ok();
-    assert!(fine.out.contains("   7  rtl"), "{}", fine.out);
+    assert!(fine.out.contains("       7  rtl"), "{}", fine.out);
     assert!(dry(r#"{"areas":{"b":{"priority":7}}}"#).ended(3).err.contains("side.json: side file: areas.b"));
     assert!(dry(r#"{"areas":{"a":{"prio":7}}}"#).ended(3).err.contains("prio"));
 }
@@ -90,13 +95,11 @@ fn caches_are_read_without_being_changed() {
     let server = plain();
     fill_caches(&server);
     let digest = server.digest();
-    let dry = ["seats", "load", "--key", "k", "--from-redis", "--dry-run"];
+    let dry = ["show", "create", "k", "--from-caches", "--dry-run"];
     let sold = run(&server, &dry).ok();
-    assert!(sold.out.contains("2 areas, 3 rows, 10 seats: gold 9, silver 1"), "{}", sold.out);
-    assert!(sold.out.contains("sold beforehand (gaps): 3"), "{}", sold.out);
+    assert!(sold.out.contains("10 seats in 2 areas"), "{}", sold.out);
     let breaks = run(&server, &[&dry[..], &["--gaps", "break"]].concat()).ok();
-    assert!(breaks.out.contains("7 seats: gold 6, silver 1"), "{}", breaks.out);
-    assert!(!breaks.out.contains("beforehand"), "{}", breaks.out);
+    assert!(breaks.out.contains("7 seats in 2 areas"), "{}", breaks.out);
     assert_eq!(server.digest(), digest);
     let absent = run(&server, &[&dry[..], &["--tiers-key", "none"]].concat()).ended(3);
     assert!(absent.err.contains("'none' is empty or absent; --tiers-key"), "{}", absent.err);

@@ -1,4 +1,4 @@
-//! `allot conference`: a creation that waits, and the records of conferences that have ended.
+//! `allot conference`, `realm` and `record`: a creation that waits, settings, and records of conferences that ended.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -22,7 +22,7 @@ fn creation_waits_until_the_conference_is_open_or_has_failed() {
     let server = RedisServer::start();
     let mut realm = Realm::create(&server, &["a:1:1"]);
     thread::scope(|scope| {
-        let waiting = scope.spawn(|| people(&server, "conference create 1 --wait --json"));
+        let waiting = scope.spawn(|| people(&server, "conference create 1 --wait --format json"));
         eventually("the creation", TIMEOUT, || realm.stat("creating") == 1);
         let epoch = realm.place("1").1;
         assert!(!waiting.is_finished());
@@ -50,35 +50,40 @@ fn creation_waits_until_the_conference_is_open_or_has_failed() {
 #[test]
 fn settings_of_a_realm_are_printed_and_changed() {
     let server = RedisServer::start();
-    let settings = |more: &str| people(&server, &format!("conference settings --json{more}"));
-    let printed = |more: &str| serde_json::from_str::<Value>(&settings(more).ok().out).unwrap();
+    let realm = |line: &str| {
+        let words: Vec<&str> = line.split(' ').filter(|word| !word.is_empty()).collect();
+        run(&server, &[&["realm", words[0], REALM, "--format", "json"], &words[1..]].concat())
+    };
+    let printed = |line: &str| serde_json::from_str::<Value>(&realm(line).ok().out).unwrap();
     // Settings that are only read create no realm.
-    let absent = settings("").ended(4);
+    let absent = realm("get").ended(4);
     assert!(absent.err.contains(REALM), "{}", absent.err);
     assert_eq!(server.raw().call(&["EXISTS", REALM]).int(), 0);
 
-    let all = " --licences 10 --retry 1m --window 20m --policy keep --create-timeout 4s --release-timeout 2s \
-               --wait-timeout 7s --tombstone 30s --place load";
+    let all = "set licences=10 retry=1m window=20m policy=keep create-timeout=4s release-timeout=2s wait-timeout=7s \
+               tombstone=30s place=load";
     let mut record = printed(all);
     for (setting, value) in [
         ("licences", 10.into()),
-        ("retry", 60_000.into()),
-        ("window", 1_200_000.into()),
+        ("retry_ms", 60_000.into()),
+        ("window_ms", 1_200_000.into()),
         ("policy", "keep".into()),
-        ("createtimeout", 4000.into()),
-        ("releasetimeout", 2000.into()),
-        ("waittimeout", 7000.into()),
-        ("tombstone", 30_000.into()),
+        ("create_timeout_ms", 4000.into()),
+        ("release_timeout_ms", 2000.into()),
+        ("wait_timeout_ms", 7000.into()),
+        ("tombstone_ms", 30_000.into()),
         ("place", Value::from("load")),
     ] {
         assert_eq!(record[setting], value, "{setting} of {record}");
     }
     record["place"] = "share".into();
-    assert_eq!(printed(" --place share"), record, "the other settings stay");
-    assert_eq!(printed(""), record);
+    assert_eq!(printed("set place=share"), record, "the other settings stay");
+    assert_eq!(printed("get"), record);
     assert_eq!(Realm::of(&server).ok("CONF.REALM").field("place").text(), "share");
-    let odd = settings(" --place most").ended(2);
-    assert!(odd.err.contains("share, load"), "{}", odd.err);
+    let odd = realm("set place=most").ended(2);
+    assert!(odd.err.contains("share or load"), "{}", odd.err);
+    let odd = realm("set plaice=load").ended(2);
+    assert!(odd.err.contains("licences, retry"), "{}", odd.err);
 }
 
 /// How often a conference is moved while it is open: a third of them once, and a third three times.
@@ -109,7 +114,7 @@ fn rows(text: &str) -> Vec<Value> {
     let value = |(name, cell): (&str, &str)| {
         // What is no number, no list and not absent is text.
         let value = match name {
-            "e164" => cell.into(),
+            "number" => cell.into(),
             _ if cell.is_empty() => Value::Null,
             _ => serde_json::from_str(cell).unwrap_or_else(|_| cell.into()),
         };
@@ -126,8 +131,8 @@ fn each_ended_conference_has_one_record_whenever_the_writer_is_killed() {
     let file = |name: &str| server.dir().join(name).to_str().unwrap().to_owned();
     let (json, csv) = (file("records.json"), file("records.csv"));
     let writers = [
-        ["conference", "records", "--output", &json, "--realm", REALM, "--group", "json", "--format", "json"],
-        ["conference", "records", "--output", &csv, "--realm", REALM, "--group", "csv", "--format", "csv"],
+        ["record", "collect", "--output", &json, "--realm", REALM, "--group", "json", "--format", "jsonl"],
+        ["record", "collect", "--output", &csv, "--realm", REALM, "--group", "csv", "--format", "csv"],
     ];
     let mut number = 0;
     for _ in 0..25 {
@@ -150,10 +155,10 @@ fn each_ended_conference_has_one_record_whenever_the_writer_is_killed() {
     let records = lines(&fs::read_to_string(&json).unwrap());
     assert_eq!(rows(&fs::read_to_string(&csv).unwrap()), records, "CSV and JSON have the same records");
     let of: BTreeMap<usize, &Value> =
-        records.iter().map(|record| (record["e164"].as_str().unwrap().parse().unwrap(), record)).collect();
+        records.iter().map(|record| (record["number"].as_str().unwrap().parse().unwrap(), record)).collect();
     assert_eq!((records.len(), of.len()), (number, number), "each conference once, none missing");
     for (place, record) in records.iter().enumerate() {
-        assert_eq!(record["number"].as_u64(), Some(place as u64 + 1));
+        assert_eq!(record["record"].as_u64(), Some(place as u64 + 1));
         assert_eq!(record["missing_before"], 0);
     }
     for (&e164, record) in &of {
@@ -164,11 +169,12 @@ fn each_ended_conference_has_one_record_whenever_the_writer_is_killed() {
         for (segment, entry) in segments.iter().zip(history.array()) {
             assert_eq!(segment["unit"], entry.field("cmu").text());
             assert_eq!(segment["how"], entry.field("how").text());
-            let times = ["epoch", "from", "opened", "to"];
-            assert_eq!(
-                times.map(|name| segment[name].as_i64().unwrap()),
-                times.map(|name| entry.field(name).int())
-            );
+            assert_eq!(segment["epoch"].as_i64().unwrap(), entry.field("epoch").int());
+            for name in ["from", "opened", "to"] {
+                let time = humantime::parse_rfc3339(segment[name].as_str().unwrap()).unwrap();
+                let ms = time.duration_since(std::time::UNIX_EPOCH).unwrap().as_millis() as i64;
+                assert_eq!(ms, entry.field(name).int(), "{name}");
+            }
         }
     }
 }
@@ -177,12 +183,18 @@ fn each_ended_conference_has_one_record_whenever_the_writer_is_killed() {
 fn records_that_the_stream_dropped_are_reported() {
     let server = RedisServer::start();
     let mut realm = Realm::create(&server, &["a:1:1", "b:1:1"]);
-    let records = |more: &str| people(&server, &format!("conference records{more}"));
+    let records = |more: &str| people(&server, &format!("record collect{more}"));
     live(&mut realm, 1);
     let file = server.dir().join("records.csv");
     let csv = format!(" --format csv --group csv --output {}", file.display());
     assert_eq!(records(&csv).ok().err, "");
-    assert_eq!(lines(&records("").ok().out).len(), 1);
+    // To look takes nothing from any group, and makes none.
+    let groups = |realm: &mut Realm| realm.client.words(&format!("XINFO GROUPS {REALM}:evt")).array().len();
+    let before = groups(&mut realm);
+    for _ in 0..2 {
+        assert_eq!(lines(&people(&server, "record list --format jsonl").ok().out).len(), 1);
+    }
+    assert_eq!(groups(&mut realm), before);
     for number in 2..=4 {
         live(&mut realm, number);
     }
@@ -192,11 +204,11 @@ fn records_that_the_stream_dropped_are_reported() {
     assert!(late.err.contains("3 conferences"), "{}", late.err);
     let text = fs::read_to_string(&file).unwrap();
     let rows: Vec<&str> = text.lines().collect();
-    assert!(rows[0].starts_with("id,number,missing_before,e164"), "{text}");
+    assert!(rows[0].starts_with("id,record,missing_before,number"), "{text}");
     let cells: Vec<&str> = rows[2].split(',').collect();
     assert_eq!((rows.len(), &cells[1..4]), (3, &["5", "3", "5"][..]), "{text}");
-    // Without a file nothing is known of earlier records.
-    let late = records("").ok();
+    // In a new file nothing is known of earlier records.
+    let late = records(&format!(" --group new --output {}.new", file.display())).ok();
     assert!(late.err.contains("4 conferences ended before it"), "{}", late.err);
     // The entry of an earlier version of the module. The command says so, and goes on.
     realm.client.words(&format!("XADD {REALM}:evt * event ended e164 6 cmu a:1:1 epoch 9 cause unit"));
@@ -206,6 +218,5 @@ fn records_that_the_stream_dropped_are_reported() {
     let text = fs::read_to_string(&file).unwrap();
     let cells: Vec<&str> = text.lines().next_back().unwrap().split(',').collect();
     assert_eq!(&cells[1..4], &["6", "0", "7"], "{text}");
-    let other = command(&server, &["conference", "records", "--realm", "nowhere"]).output().unwrap();
-    assert!(!other.status.success());
+    run(&server, &["record", "list", "--realm", "nowhere"]).ended(4);
 }

@@ -27,7 +27,14 @@ fn allot_with(variables: &[(&str, &str)], words: &[&str]) -> (i32, String, Strin
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("ALLOT_")) {
         command.env_remove(name);
     }
-    let output = command.envs(variables.iter().copied()).args(words).stdin(Stdio::null()).output().unwrap();
+    let output = command
+        .env("HOME", "/nonexistent")
+        .env_remove("XDG_CONFIG_HOME")
+        .envs(variables.iter().copied())
+        .args(words)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (output.status.code().unwrap(), text(&output.stdout), text(&output.stderr))
 }
@@ -38,10 +45,10 @@ fn loads_and_shows(dir: &tempfile::TempDir, keys: (&str, &str), way: &[&str]) {
     let file = |name: &str| dir.path().join(name).display().to_string();
     let (plan, numbers) = (file("plan.json"), file("numbers.txt"));
     let commands: [(&[&str], &str); 4] = [
-        (&["seats", "load", &plan, "--key", keys.0], "loaded as"),
-        (&["seats", "show", keys.0], "in all: 8 seats, 8 free"),
-        (&["numbers", "load", &numbers, "--key", keys.1], "2 new"),
-        (&["numbers", "show", keys.1], "2 numbers"),
+        (&["show", "create", keys.0, &plan], "is created"),
+        (&["show", "get", keys.0], "seats    8\nfree     8"),
+        (&["pool", "load", keys.1, &numbers], "2 numbers created"),
+        (&["pool", "get", keys.1], "total         2"),
     ];
     for (command, part) in commands {
         let (code, out, err) = allot_with(&[], &[command, way].concat());
@@ -60,20 +67,19 @@ fn a_show_is_loaded_through_tls_with_a_password_file() {
     assert_eq!(admin.call(&["ACL", "SETUSER", "default", "-@all"]), Reply::Simple("OK".into()));
     let url = format!("rediss://127.0.0.1:{}", server.tls_port());
     let (ca, password) = (certificates.file("ca.pem"), dir.path().join("password").display().to_string());
-    let login = ["--redis-user", "office", "--redis-password-file", &password, "--redis-ca-file", &ca];
-    loads_and_shows(&dir, ("show", "pool"), &[&["--redis-url", &url], &login[..]].concat());
-    // The same from a file of settings, and by the flag's other name before the command.
-    let settings = dir.path().join("allot.toml");
+    let settings = dir.path().join("config.toml");
     let text = format!(
-        "[redis]\nurl = \"{url}\"\nuser = \"office\"\npassword-file = \"{password}\"\nca-file = \"{ca}\"\n"
+        "[servers.office]\nurl = \"{url}\"\nuser = \"office\"\npassword-file = \"{password}\"\nca-file = \"{ca}\"\n"
     );
     fs::write(&settings, text).unwrap();
-    let shown = allot_with(&[], &["seats", "show", "show", "--config", settings.to_str().unwrap()]);
+    let file = settings.to_str().unwrap();
+    loads_and_shows(&dir, ("show", "pool"), &["--config", file, "--server", "office"]);
+    // The same from the environment.
+    let login = [("ALLOT_USER", "office"), ("ALLOT_PASSWORD_FILE", &*password), ("ALLOT_CA_FILE", &*ca)];
+    let shown = allot_with(&[&login[..], &[("ALLOT_SERVER", &*url)]].concat(), &["show", "get", "show"]);
     assert_eq!(shown.0, 0, "{shown:?}");
-    let shown = allot_with(&[], &[&["--redis", &url, "seats", "show", "show"], &login[..]].concat());
-    assert_eq!(shown.0, 0, "{shown:?}");
-    let refused = allot_with(&[], &["seats", "show", "show", "--redis-url", &url, "--redis-ca-file", &ca]);
-    assert!(refused.0 == 4 && refused.2.contains("NOPERM"), "{refused:?}");
+    let refused = allot_with(&[("ALLOT_CA_FILE", &ca)], &["show", "get", "show", "--server", &url]);
+    assert!(refused.0 == 7 && refused.2.contains("ACL"), "{refused:?}");
 }
 
 #[test]
@@ -83,7 +89,7 @@ fn a_show_is_loaded_at_the_master_that_sentinel_names() {
     replica.replica_of(&master);
     let sentinel = Sentinel::of(&master);
     let address = sentinel.address();
-    loads_and_shows(&dir, ("show", "pool"), &["--redis-sentinels", &address, "--redis-master", "main"]);
+    loads_and_shows(&dir, ("show", "pool"), &["--server", &format!("redis+sentinel://{address}/main")]);
     assert_eq!(master.raw().words("EXISTS show pool"), Reply::Int(2));
 }
 
@@ -95,7 +101,7 @@ fn a_show_is_loaded_at_the_master_of_its_slot() {
         let address = format!("127.0.0.1:{}", node.port());
         for key in ["{a}", "{b}", "{c}"] {
             let keys = (format!("{key}show{number}"), format!("{key}pool{number}"));
-            loads_and_shows(&dir, (&keys.0, &keys.1), &["--redis-cluster", &address]);
+            loads_and_shows(&dir, (&keys.0, &keys.1), &["--server", &format!("redis+cluster://{address}")]);
         }
     }
     let masters = ["{a}", "{b}", "{c}"].map(|key| cluster.master_for(key).port());
@@ -103,17 +109,20 @@ fn a_show_is_loaded_at_the_master_of_its_slot() {
 }
 
 #[test]
-fn a_password_may_stand_in_allot_redis_and_in_no_other_address() {
+fn a_password_may_stand_in_a_variable_of_its_own_and_in_no_address() {
     let server = RedisServer::start();
     assert_eq!(server.raw().call(&["CONFIG", "SET", "requirepass", SECRET]), Reply::Simple("OK".into()));
     let with_password = format!("redis://:{SECRET}@127.0.0.1:{}", server.port());
-    let show = ["numbers", "load", "/dev/null", "--key", "pool"];
-    assert_eq!(allot_with(&[("ALLOT_REDIS", &with_password)], &show).0, 0);
-    assert_eq!(allot_with(&[("ALLOT_REDIS", &with_password)], &["conference", "list"]).0, 4, "no realm");
-    let variable: (&[(&str, &str)], &[&str]) = (&[("ALLOT_REDIS_URL", &with_password)], &[]);
-    for (variables, words) in [variable, (&[], &["--redis", &with_password])] {
-        let refused = allot_with(variables, &[&show[..], words].concat());
-        assert!(refused.0 == 3 && refused.2.contains("password-file"), "{refused:?}");
+    let list = ["pool", "list"];
+    let secret = [("ALLOT_SERVER", &*server.url()), ("ALLOT_PASSWORD", SECRET)];
+    assert_eq!(allot_with(&secret, &list).0, 1, "no pool");
+    assert_eq!(allot_with(&secret, &["conference", "list"]).0, 4, "no realm");
+    let wrong = allot_with(&[secret[0], ("ALLOT_PASSWORD", "other")], &list);
+    assert!(wrong.0 == 7 && wrong.2.contains("ALLOT_PASSWORD_FILE"), "{wrong:?}");
+    let variable: (&[(&str, &str)], &[&str]) = (&[("ALLOT_SERVER", &with_password)], &[]);
+    for (variables, words) in [variable, (&[], &["--server", &with_password])] {
+        let refused = allot_with(variables, &[&list[..], words].concat());
+        assert!(refused.0 == 2 && refused.2.contains("ALLOT_PASSWORD_FILE"), "{refused:?}");
         assert!(!refused.2.contains(SECRET), "{refused:?}");
     }
 }

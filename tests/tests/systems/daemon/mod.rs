@@ -14,6 +14,7 @@ mod resharding;
 mod run;
 mod seats;
 mod security;
+mod verbs;
 mod zookeeper_rights;
 mod zookeeper_security;
 mod zookeeper_states;

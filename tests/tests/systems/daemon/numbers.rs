@@ -1,4 +1,4 @@
-//! `allot numbers` against the module: pools filled from files, printed, and taken over from a list and a hash.
+//! `allot pool` against the module: pools filled from files, printed, and taken over from a list and a hash.
 
 use std::fs;
 
@@ -18,16 +18,15 @@ fn a_file_of_numbers_becomes_a_pool_and_may_be_loaded_again() {
     let server = RedisServer::start();
     let lines: Vec<String> = (0..2500).map(number).collect();
     let text = file(&server, "numbers.txt", &lines.join("\n"));
-    let loaded =
-        run(&server, &["numbers", "load", &text, "--key", "pool", "--register", "--switch", "sw"]).ok();
-    assert!(loaded.out.contains("2500 new, 0 were there\nregistered: 2500 came up"), "{}", loaded.out);
-    let loading = ["numbers", "load", &text, "--key", "pool"];
+    let loaded = run(&server, &["pool", "load", "pool", &text, "--register", "--switch", "sw"]).ok();
+    assert!(loaded.out.contains("2500 numbers created, 0 unchanged, 2500 came up"), "{}", loaded.out);
+    let loading = ["pool", "load", "pool", &text];
     let again = run(&server, &loading).ok();
-    assert!(again.out.contains("0 new, 2500 were there"), "{}", again.out);
+    assert!(again.out.contains("0 numbers created, 2500 unchanged"), "{}", again.out);
     // A person at a terminal sees the progress, and no other output has it.
     let shown = on_terminal(&command(&server, &loading));
-    assert!(shown.contains("loading [") && shown.contains("/2500 "), "{shown:?}");
-    assert!(shown.contains("0 new, 2500 were there"), "{shown:?}");
+    assert!(shown.contains("loading [") && shown.contains("/2,500"), "{shown:?}");
+    assert!(shown.contains("0 numbers created, 2500 unchanged"), "{shown:?}");
     assert_eq!(again.err, "");
     assert_eq!(pool_info(&mut server.raw(), "pool", "idle_up"), 2500);
 }
@@ -36,17 +35,21 @@ fn a_file_of_numbers_becomes_a_pool_and_may_be_loaded_again() {
 fn tables_punctuation_repeats_and_dry_runs() {
     let server = RedisServer::start();
     let table = file(&server, "numbers.csv", "site,Phone\nmain,+49 170-1\nside,+49 170-2\nmain,+491701\n");
-    let arguments = ["numbers", "load", &table, "--key", "pool", "--column", "phone"];
+    let arguments = ["pool", "load", "pool", &table, "--column", "phone"];
     let refused = run(&server, &arguments).ended(3);
-    assert!(refused.err.contains("line 2: '+49 170-1' is no number"), "{}", refused.err);
+    assert!(refused.err.contains("line 2, column 4: '+49 170-1' is no number"), "{}", refused.err);
     let dry = run(&server, &[&arguments[..], &["--strip", "--dry-run"]].concat()).ok();
-    assert!(dry.out.contains("2 numbers, 1 repeated\ndry run: nothing was changed"), "{}", dry.out);
+    assert!(
+        dry.out.contains("dry run: would create 3 numbers in pool 'pool'; 0 are unchanged"),
+        "{}",
+        dry.out
+    );
     assert_eq!(server.raw().words("DBSIZE"), Reply::Int(0));
     run(&server, &[&arguments[..], &["--strip"]].concat()).ok();
     assert_eq!(state_of(&mut server.raw(), "pool", "+491702"), "idle+down");
-    run(&server, &["numbers", "load", "/nowhere", "--key", "pool"]).ended(3);
+    run(&server, &["pool", "load", "pool", "/nowhere"]).ended(3);
     server.raw().words("SET text 1");
-    run(&server, &["numbers", "load", &table, "--key", "text", "--column", "phone", "--strip"]).ended(4);
+    run(&server, &["pool", "load", "text", &table, "--column", "phone", "--strip"]).ended(4);
 }
 
 #[test]
@@ -62,53 +65,35 @@ fn a_pool_is_shown_with_its_calls_by_switch() {
     ] {
         client.words(line);
     }
-    let shown = run(&server, &["numbers", "show", "pool"]).ok();
+    let shown = run(&server, &["pool", "get", "pool"]).ok();
     for part in [
-        "pool: 4 numbers\n",
-        "idle+up             1",
-        "busy+up             2",
-        "2 live calls\n",
-        "  east: 1, ",
-        "  west: 1, ",
+        "total         4\n",
+        "idle_up       1\n",
+        "busy_up       2\n",
+        "leases        2\n",
+        "east        1  ",
+        "west        1  ",
     ] {
         assert!(shown.out.contains(part), "no {part:?} in:\n{}", shown.out);
     }
-    let absent = run(&server, &["numbers", "show", "nothing"]).ended(4);
-    assert!(absent.err.contains("NOKEY"), "{}", absent.err);
+    let absent = run(&server, &["pool", "get", "nothing"]).ended(4);
+    assert!(absent.err.contains("there is no pool 'nothing'"), "{}", absent.err);
 }
 
 #[test]
-fn caps_and_causes_are_set_and_shown() {
+fn caps_and_causes_are_shown() {
     let server = RedisServer::start();
     server.raw().words("NUMPOOL.ADD pool 1 2");
-    run(&server, &["numbers", "caps", "pool", "1h=20", "1d=100"]).ok();
-    run(
-        &server,
-        &["numbers", "cause", "pool", "busy", "--cooldown", "1h", "--after", "5", "--within", "10m"],
-    )
-    .ok();
-    run(&server, &["numbers", "cause", "pool", "spam", "--cooldown", "1d"]).ok();
-    let shown = || run(&server, &["numbers", "show", "pool"]).ok().out;
-    let text = shown();
-    for part in [
-        "cap: 20 calls in 60 min\n",
-        "cap: 100 calls in 24.0 h\n",
-        "cause busy: 0 calls, quarantine for 60 min after 5 in 10 min\n",
-        "cause spam: 0 calls, quarantine for 24.0 h\n",
+    for line in [
+        "NUMPOOL.CONFIG pool CAPS 2 3600000 20 86400000 100",
+        "NUMPOOL.CAUSE pool busy COOLDOWN 3600000 AFTER 5 WITHIN 600000",
     ] {
+        run(&server, &[&["redis"], &line.split(' ').collect::<Vec<_>>()[..]].concat()).ok();
+    }
+    let text = run(&server, &["pool", "get", "pool"]).ok().out;
+    for part in ["   20  1h\n", "  100  1day\n", "busy       0  1h            5  10m\n"] {
         assert!(text.contains(part), "no {part:?} in:\n{text}");
     }
-    run(&server, &["numbers", "cause", "pool", "spam", "--cooldown", "0s"]).ok();
-    run(&server, &["numbers", "caps", "pool", "--none"]).ok();
-    let text = shown();
-    assert!(!text.contains("cap: ") && text.contains("cause spam: 0 calls\n"), "{text}");
-    for odd in [&["pool"][..], &["pool", "1h"], &["pool", "1h=x"], &["pool", "1h=1", "--none"]] {
-        run(&server, &[&["numbers", "caps"], odd].concat()).ended(2);
-    }
-    assert!(
-        run(&server, &["numbers", "caps", "pool", "0s=5"]).ended(4).err.contains("CAPS"),
-        "the server refuses it"
-    );
 }
 
 /// A list and a hash as scripts of years leave them.
@@ -136,27 +121,31 @@ fn an_existing_list_and_hash_are_taken_over_in_one_step_and_judged() {
     let server = RedisServer::start();
     old_pool(&server);
     let mut client = server.raw();
-    let arguments = ["numbers", "migrate", "--from", "old", "--key", "{old}:pool"];
+    let arguments = ["pool", "import", "{old}:pool", "--list", "{old}:idle:up", "--hash", "{old}:numstate"];
     let dry = run(&server, &[&arguments[..], &["--dry-run"]].concat()).ok();
     for part in [
-        "8 numbers: 3 free, 3 busy\n",
-        "1 in the list, but not in the hash: left out (\"999\")",
-        "1 in the list, but busy: they carry their call, and do not wait (\"102\")",
-        "1 in the list, but down: they do not wait (\"104\")",
-        "1 in the list more than once: they wait once, where they came first (\"101\")",
-        "1 in the list, and no numbers: left out (\"eve\")",
-        "1 idle and up, but not in the list, so that nobody found them: they wait at the end (\"105\")",
-        "1 with a state that cannot be read: taken for idle and down (\"107\")",
-        "1 in the hash, and no numbers: left out (\"bob\")",
-        "dry run: nothing was changed",
+        "listed_unknown           1  in the list, but not in the hash: left out",
+        "listed_busy              1  in the list, but busy: they carry their call, and do not wait",
+        "not_listed               1  idle and up, but not in the list",
+        "unreadable               1  with a state that cannot be read: taken for idle and down",
+        "would make pool '{old}:pool' of 8 numbers: 3 free, 3 busy; nothing was changed",
     ] {
         assert!(dry.out.contains(part), "no {part:?} in:\n{}", dry.out);
     }
     assert_eq!(client.words("EXISTS {old}:pool {old}:idle:up {old}:numstate"), Reply::Int(2));
 
-    let done = run(&server, &[&arguments[..], &["--lease", "600000"]].concat()).ok();
-    assert!(done.out.contains("taken over into '{old}:pool'\n'{old}:idle:up' and"), "{}", done.out);
-    assert_eq!(client.words("EXISTS {old}:idle:up {old}:numstate"), Reply::Int(0));
+    // Entries that are left out exist nowhere else, so the list and the hash stay.
+    let delete = [&arguments[..], &["--delete-source", "--yes"]].concat();
+    let refused = run(&server, &delete).ended(5);
+    assert!(refused.err.contains("4 entries could not be taken over"), "{}", refused.err);
+    assert_eq!(client.words("EXISTS {old}:pool {old}:idle:up {old}:numstate"), Reply::Int(2));
+    let done = run(&server, &[&arguments[..], &["--lease", "10m"]].concat()).ok();
+    assert!(
+        done.out.contains("8 numbers: 3 free, 3 busy; '{old}:idle:up' and '{old}:numstate' stay"),
+        "{}",
+        done.out
+    );
+    assert_eq!(client.words("EXISTS {old}:idle:up {old}:numstate"), Reply::Int(2));
     let states =
         ["100", "102", "103", "104", "106", "107", "999"].map(|n| state_of(&mut client, "{old}:pool", n));
     assert_eq!(states, ["idle+up", "busy+up", "busy+down", "idle+down", "busy+up", "idle+down", "nodata"]);
@@ -165,11 +154,25 @@ fn an_existing_list_and_hash_are_taken_over_in_one_step_and_judged() {
         (0..3).map(|_| client.words("NUMPOOL.CALL {old}:pool").field("number").text()).collect();
     assert_eq!(queue, ["101", "100", "105"]);
 
-    // Once more there is nothing to take over, and a pool in the way is not touched.
-    assert!(run(&server, &arguments).ended(4).err.contains("NOKEY"));
-    old_pool(&server);
-    assert!(run(&server, &arguments).ended(4).err.contains("EXISTS"));
+    // A pool in the way is not touched, and a hash that does not exist is no empty one.
+    assert!(run(&server, &arguments).ended(5).err.contains("EXISTS"));
+    let wrong = ["pool", "import", "{old}:other", "--list", "{old}:idle:up", "--hash", "{old}:nums"];
+    run(&server, &[&wrong[..], &["--delete-source", "-y"]].concat()).ended(4);
     assert_eq!(client.words("LLEN {old}:idle:up"), Reply::Int(7));
+    // What can be taken over whole is deleted in the same step, if it is told to.
+    client.words("DEL {new}:list {new}:hash");
+    client.call(&["HSET", "{new}:hash", "100", r#"{"callstate":0,"regstate":1}"#]);
+    client.words("RPUSH {new}:list 100");
+    let whole =
+        ["pool", "import", "{new}:pool", "--list", "{new}:list", "--hash", "{new}:hash", "--delete-source"];
+    run(&server, &whole).ended(2);
+    assert_eq!(
+        client.words("EXISTS {new}:list {new}:hash {new}:pool"),
+        Reply::Int(2),
+        "without --yes nothing"
+    );
+    run(&server, &[&whole[..], &["--yes"]].concat()).ok();
+    assert_eq!(client.words("EXISTS {new}:list {new}:hash {new}:pool"), Reply::Int(1));
 }
 
 #[test]
@@ -187,8 +190,9 @@ fn numbers_of_the_functions_library_are_imported_whole() {
     for _ in 0..1500 {
         client.words("FCALL numpool_call 2 {p}:idle:up {p}:numstate");
     }
-    let done = run(&server, &["numbers", "migrate", "--from", "p", "--key", "{p}", "--keep"]).ok();
-    assert_eq!(done.out, "5000 numbers: 2500 free, 1500 busy\ntaken over into '{p}'\n");
+    let done =
+        run(&server, &["pool", "import", "{p}", "--list", "{p}:idle:up", "--hash", "{p}:numstate"]).ok();
+    assert!(done.out.contains("5000 numbers: 2500 free, 1500 busy"), "{}", done.out);
     let totals = ["idle_up", "idle_down", "busy_up"].map(|field| pool_info(&mut client, "{p}", field));
     assert_eq!(totals, [2500, 1000, 1500]);
     let module = client.words("NUMPOOL.CALL {p}").field("number").text();

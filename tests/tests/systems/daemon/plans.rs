@@ -1,4 +1,4 @@
-//! `allot seats load` checks a plan exactly as `SEAT.CREATE` does.
+//! `allot show create` checks a plan exactly as `SEAT.CREATE` does.
 
 use std::fs;
 
@@ -23,8 +23,8 @@ fn plans_are_refused_and_accepted_as_by_the_module() {
     {
         fs::write(&file, plan(flags, hold_ms)).unwrap();
         let reply = server.raw().call(&["SEAT.CREATE", &format!("module{number}"), &plan(flags, hold_ms)]);
-        let dry = run(&server, &["seats", "load", path, "--key", "k", "--dry-run"]);
-        let loaded = run(&server, &["seats", "load", path, "--key", &format!("cli{number}")]);
+        let dry = run(&server, &["show", "check", path]);
+        let loaded = run(&server, &["show", "create", &format!("cli{number}"), path]);
         if let Reply::Error(text) = reply {
             let what = text.rsplit(": ").next().unwrap().to_owned();
             assert!(dry.ended(3).err.contains(&what), "{flags} flags, {hold_ms} ms: {text}");

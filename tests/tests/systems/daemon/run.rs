@@ -49,8 +49,6 @@ fn missing_settings_of_a_role_are_found_before_it_starts() {
         assert!(refused.err.contains(setting), "{}", refused.err);
         let refused = run_daemon(&server, &["run", "--config", path]).ended(3);
         assert!(refused.err.contains(setting), "{}", refused.err);
-        // Commands that read it for its stores do not mind.
-        run(&server, &["conference", "list", "--config", path, "--realm", REALM]).ended(4);
     }
     let checked = run_daemon(&server, &["check-config", path, "--zookeeper-servers", "127.0.0.1:1"]).ok();
     assert!(checked.out.contains("roles: compaction\n"), "{}", checked.out);
@@ -100,21 +98,21 @@ fn people_move_conferences_and_drain_units() {
     client.open("2");
     client.ok("CMU.JOIN b:1:1 CAPACITY 100 LEASE 3600000000");
 
-    let moving = people("conference move 2 --to b:1:1 --json").ok();
+    let moving = people("conference move 2 --to b:1:1 --format json").ok();
     let moving: serde_json::Value = serde_json::from_str(&moving.out).unwrap();
-    assert_eq!((&moving["cmu"], &moving["moving_to"]), (&"a:1:1".into(), &"b:1:1".into()));
-    let epoch = moving["moving_epoch"].as_i64().unwrap();
+    assert_eq!((&moving["unit"], &moving["moving_to"]), (&"a:1:1".into(), &"b:1:1".into()));
+    let epoch = client.ok("CONF.INFO 2").field("moving_epoch").int();
     client.ok(&format!("CONF.ACK 2 b:1:1 {epoch}"));
     assert_eq!(client.place("2"), ("b:1:1".to_owned(), epoch, "open".to_owned()));
     for (cmu, e164) in [("a:1:1", "1"), ("b:1:1", "2")] {
-        let listed = people(&format!("conference list --cmu {cmu}")).ok().out;
+        let listed = people(&format!("conference list --unit {cmu}")).ok().out;
         let numbers: Vec<&str> = listed.lines().skip(1).filter_map(|line| line.split(' ').next()).collect();
         assert_eq!(numbers, [e164], "{listed}");
     }
 
     let units = |line: &str| {
         let words: Vec<&str> = line.split(' ').collect();
-        run(&server, &[&["units", "--realm", REALM], &words[..]].concat())
+        run(&server, &[&["unit", words[0], "--realm", REALM], &words[1..]].concat())
     };
     let state = |client: &mut Realm, cmu: &str| {
         let units = client.ok("CMU.LIST");
@@ -122,15 +120,16 @@ fn people_move_conferences_and_drain_units() {
         unit.field("state").text()
     };
     // There is more room on `b` as long as nothing is said.
-    units("drain b:1:1").ok();
+    units("drain b").ok();
     assert_eq!(state(&mut client, "b:1:1"), "draining");
     assert_eq!(client.begin("3", "").0, "a:1:1");
     units("undrain b:1:1").ok();
     assert_eq!(state(&mut client, "b:1:1"), "up");
     assert_eq!(client.begin("4", "").0, "b:1:1");
-    let drained = units("drain b:1:1 --move --json").ok();
-    let drained: serde_json::Value = serde_json::from_str(&drained.out).unwrap();
-    assert!(drained["moves"].as_i64().unwrap() >= 1, "{drained}");
+    units("drain b:1:1 --move").ended(2);
+    assert_eq!(state(&mut client, "b:1:1"), "up", "without --yes nothing");
+    let drained = units("drain b:1:1 --move --yes").ok();
+    assert!(drained.out.starts_with("unit b is draining: "), "{}", drained.out);
     assert_eq!(client.ok("CONF.INFO 2").field("moving_to").text(), "a:1:1");
 }
 
@@ -152,31 +151,34 @@ fn people_hear_when_no_replica_confirms_what_they_did() {
     client.open("m");
     client.open("n");
     replica.pause();
-    let file = server.dir().join("allot.toml");
-    fs::write(
-        &file,
-        "[scheduler]
-wait-replicas = 0
-",
-    )
-    .unwrap();
-    let nobody = format!("--config {}", file.display());
+    let file = |name: &str, settings: &str| {
+        let file = server.dir().join(name);
+        let url = server.url();
+        fs::write(&file, format!("server = \"s\"\n[servers.s]\nurl = \"{url}\"\n{settings}")).unwrap();
+        format!("--server s --config {}", file.display())
+    };
+    let nobody = file("nobody.toml", "wait-replicas = \"0\"\n");
+    let short = file("short.toml", "wait = \"50ms\"\n");
     for (line, warned) in [
         ("conference create x".to_owned(), true),
         ("conference move m".to_owned(), true),
-        ("conference release x".to_owned(), true),
-        ("conference create y --scheduler-wait-replicas 0".to_owned(), false),
-        ("conference release y --scheduler-wait-replicas 0".to_owned(), false),
+        ("conference end x --yes".to_owned(), true),
+        (format!("conference create y {nobody}"), false),
+        (format!("conference end y --yes {nobody}"), false),
         (format!("conference move n {nobody}"), false),
-        (format!("conference create z {nobody} --scheduler-wait-replicas 1 --scheduler-wait 50ms"), true),
+        (format!("conference create z {short}"), true),
     ] {
         let done = people(&line).ok();
         assert_eq!(done.err.contains("not enough replicas confirmed"), warned, "{line}: {}", done.err);
-        assert!(done.out.contains("state"), "{line}: {}", done.out);
+        assert_eq!(done.out.lines().count(), 1, "{line}: {}", done.out);
     }
-    for (more, warned) in [(&[][..], true), (&["--scheduler-wait-replicas", "0"][..], false)] {
-        let drain = ["units", "--realm", REALM, "drain", UNITS[0], "--move"];
-        let done = run(&server, &[&drain[..], more].concat()).ok();
+    for (more, warned) in [("", true), (&*nobody, false)] {
+        let done = people(&format!(
+            "unit drain {} --move --yes{}{more}",
+            UNITS[0],
+            if more.is_empty() { "" } else { " " }
+        ))
+        .ok();
         assert_eq!(done.err.contains("not enough replicas confirmed"), warned, "{more:?}: {}", done.err);
     }
 }
@@ -346,40 +348,41 @@ fn one_process_plays_all_roles_without_a_zookeeper_and_says_so() {
         &server,
         &[&["conference", "create", "4930", "--end", "1h", "--request", "r"], &realm[..]].concat(),
     );
-    assert!(created.ok().out.contains("state          creating"));
+    assert!(created.ok().out.starts_with("conference 4930 is creating on "));
     let mut client = Realm::of(&server);
     eventually("the conference to tell", TIMEOUT, || {
         !client.ok("CONF.GET 4930 chatter").array()[0].is_null()
     });
-    let shown = run(&server, &[&["conference", "show", "4930"], &realm[..]].concat()).ok();
-    for part in ["state          open", "\ndetails\nchatter  127.0.0.1/all:", "\nassignments\nepoch"] {
+    let shown = run(&server, &[&["conference", "get", "4930"], &realm[..]].concat()).ok();
+    for part in
+        ["state         open", "\ndetails\nname     value\nchatter  127.0.0.1/all:", "\nassignments\nunit"]
+    {
         assert!(shown.out.contains(part), "no {part:?} in\n{}", shown.out);
     }
-    let shown = run(&server, &[&["conference", "show", "4930", "--json"], &realm[..]].concat()).ok();
+    let shown = run(&server, &[&["conference", "get", "4930", "--format", "json"], &realm[..]].concat()).ok();
     let shown: serde_json::Value = serde_json::from_str(&shown.out).unwrap();
-    assert_eq!(shown["conference"]["state"], "open");
-    assert!(shown["details"]["chatter"].is_string() && shown["history"][0]["how"].is_null());
+    assert_eq!(shown["state"], "open");
+    assert!(shown["details"][0]["value"].is_string() && shown["assignments"][0]["how"].is_null());
     let listed = run(&server, &[&["conference", "list", "--state", "open"], &realm[..]].concat()).ok();
     assert_eq!(listed.out.lines().count(), 2, "{}", listed.out);
-    let units = run(&server, &[&["units", "--json"], &realm[..]].concat()).ok();
+    let units = run(&server, &[&["unit", "list", "--format", "json"], &realm[..]].concat()).ok();
     let units: serde_json::Value = serde_json::from_str(&units.out).unwrap();
     assert_eq!((&units[0]["state"], &units[0]["conferences"]), (&"up".into(), &1.into()));
-    let cmu = units[0]["cmu"].as_str().unwrap();
-    let plan = run(&server, &[&["conference", "plan", "--down", cmu], &realm[..]].concat()).ok();
+    assert_eq!(units[0]["identity"], units[0]["unit"]);
+    let cmu = "all";
+    let plan = run(&server, &[&["unit", "simulate-loss", cmu], &realm[..]].concat()).ok();
     assert!(plan.out.contains("no room"), "{}", plan.out);
     for any in ["ANY", "any"] {
-        let losses = run(&server, &[&["conference", "plan", "--down", any], &realm[..]].concat()).ok();
+        let losses = run(&server, &[&["unit", "simulate-loss", any], &realm[..]].concat()).ok();
         let rows: Vec<Vec<&str>> = losses.out.lines().map(|line| line.split_whitespace().collect()).collect();
-        assert_eq!(rows[0], ["unit", "conferences", "find", "room", "no", "room", "would", "end"]);
+        assert_eq!(rows[0], ["unit", "conferences", "find_room", "no_room", "would_end"]);
         assert_eq!(rows[1..], [[cmu, "1", "0", "1", "0"]]);
     }
-    let refused = run(&server, &[&["conference", "move", "4930"], &realm[..]].concat()).ended(4);
-    assert!(refused.err.contains("CONF.MOVE was refused"), "{}", refused.err);
-    let history = run(&server, &[&["conference", "history", "4930"], &realm[..]].concat()).ok();
-    assert_eq!(history.out.lines().count(), 2, "{}", history.out);
-    run(&server, &[&["conference", "release", "4930"], &realm[..]].concat()).ok();
+    let refused = run(&server, &[&["conference", "move", "4930"], &realm[..]].concat()).ended(5);
+    assert!(refused.err.contains("LIMIT"), "{}", refused.err);
+    run(&server, &[&["conference", "end", "4930", "--yes"], &realm[..]].concat()).ok();
     eventually("the conference to be over", TIMEOUT, || client.place("4930").2 == "ended");
-    run(&server, &[&["conference", "show", "4931"], &realm[..]].concat()).ended(4);
+    run(&server, &[&["conference", "get", "4931"], &realm[..]].concat()).ended(4);
     assert!(all.terminate().success());
 }
 
@@ -403,8 +406,9 @@ fn a_later_process_without_a_zookeeper_takes_the_realm_over() {
     eventually("the second to be shut out", TIMEOUT, || {
         second.http("/readyz").is_some_and(|(status, body)| status == 503 && body.contains("STALE"))
     });
-    assert!(second.log().contains("conference unclaim"), "{}", second.log());
-    run(&server, &["conference", "unclaim", "--realm", REALM]).ok();
+    assert!(second.log().contains("allot redis CONF.TERM"), "{}", second.log());
+    run(&server, &["redis", "CONF.TERM", REALM, "0", "operator", "FORCE"]).ended(2);
+    run(&server, &["--yes", "redis", "CONF.TERM", REALM, "0", "operator", "FORCE"]).ok();
     eventually("the second to be ready again", TIMEOUT, || second.is_ready());
     eventually("it to have claimed the realm again", TIMEOUT, || {
         let realm = client.ok("CONF.REALM");

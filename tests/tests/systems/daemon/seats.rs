@@ -1,4 +1,4 @@
-//! `allot seats` against the module: plans loaded, shows printed, shows sold out under load.
+//! `allot show` against the module: plans loaded, shows printed, shows sold out under load.
 
 use std::fs;
 
@@ -13,10 +13,6 @@ const PLAN: &str = r#"{"areas":[
     {"label":"B","rank":2,"tier":"silver","seats":"1-8"}]}],
   "limits":{"seats_per_user":6}}"#;
 
-const PARTY_PLAN: &str = r#"{"areas":[{"id":"box","rows":[{"label":"1","rank":1,"seats":[
-  {"label":"1","tier":"gold"},{"label":"2","tier":"gold"},{"label":"3","tier":"gold"},
-  {"label":"4","tier":"gold","flags":["wheelchair"]}]}]}]}"#;
-
 fn file(server: &RedisServer, name: &str, text: &str) -> String {
     let path = server.dir().join(name);
     fs::write(&path, text).unwrap();
@@ -25,7 +21,7 @@ fn file(server: &RedisServer, name: &str, text: &str) -> String {
 
 fn load(server: &RedisServer, text: &str, key: &str) {
     let plan = file(server, "plan.json", text);
-    run(server, &["seats", "load", &plan, "--key", key]).ok();
+    run(server, &["show", "create", key, &plan]).ok();
 }
 
 /// A venue of 20 rows of 50 seats.
@@ -52,8 +48,8 @@ fn a_plan_becomes_a_show_and_may_be_loaded_again_unchanged() {
     assert_eq!(server.raw().words("SEAT.GET show stalls-A-5").field("tier"), Reply::bulk("gold"));
     load(&server, PLAN, "show");
     let other = file(&server, "other.json", &PLAN.replace("1-8", "1-9"));
-    let refused = run(&server, &["seats", "load", &other, "--key", "show"]).ended(4);
-    assert!(refused.err.contains("EXISTS"), "{}", refused.err);
+    let refused = run(&server, &["show", "create", "show", &other]).ended(5);
+    assert!(refused.err.contains("another plan") && refused.err.contains("show alter"), "{}", refused.err);
     assert_eq!(total(&server, "show", "free"), 16);
 }
 
@@ -61,10 +57,10 @@ fn a_plan_becomes_a_show_and_may_be_loaded_again_unchanged() {
 fn the_real_theatre_is_refused_as_it_is_and_loads_whole_when_numbered() {
     let Some(theatre) = shared_data("theatre.pretix.json") else { return };
     let (server, theatre) = (RedisServer::start(), theatre.to_str().unwrap().to_owned());
-    run(&server, &["seats", "load", &theatre, "--key", "show"]).ended(3);
+    run(&server, &["show", "create", "show", &theatre]).ended(3);
     assert_eq!(server.raw().words("EXISTS show"), Reply::Int(0));
     let side = file(&server, "side.json", r#"{"areas":{"first-floor":{"priority":1,"rule":"ltr"}}}"#);
-    let loading = ["seats", "load", &theatre, "--key", "show", "--disambiguate", "--side", &side];
+    let loading = ["show", "create", "show", &theatre, "--disambiguate", "--side", &side];
     let loaded = run(&server, &loading).ok();
     assert!(loaded.err.contains("126 ids of the source were not kept"), "{}", loaded.err);
     assert_eq!(total(&server, "show", "free"), 738);
@@ -77,9 +73,9 @@ fn the_real_theatre_is_refused_as_it_is_and_loads_whole_when_numbered() {
 fn the_real_train_keeps_its_aisles() {
     let Some(train) = shared_data("train-16-coaches.csv") else { return };
     let server = RedisServer::start();
-    run(&server, &["seats", "load", train.to_str().unwrap(), "--key", "show"]).ok();
+    run(&server, &["show", "create", "show", train.to_str().unwrap()]).ok();
     assert_eq!(total(&server, "show", "free"), 960);
-    let shown = run(&server, &["seats", "show", "show", "--area", "02"]).ok();
+    let shown = run(&server, &["show", "get", "show", "--map", "--area", "02"]).ok();
     assert!(shown.out.contains("  01  .. ..\n"), "{}", shown.out);
     assert!(!shown.out.contains("second"), "{}", shown.out);
 }
@@ -88,8 +84,8 @@ fn the_real_train_keeps_its_aisles() {
 fn a_dry_run_changes_nothing() {
     let server = RedisServer::start();
     let plan = file(&server, "plan.json", PLAN);
-    let dry = run(&server, &["seats", "load", &plan, "--key", "show", "--dry-run"]).ok();
-    assert!(dry.out.contains("1 areas, 2 rows, 16 seats: gold 8, silver 8"), "{}", dry.out);
+    let dry = run(&server, &["show", "create", "show", &plan, "--dry-run"]).ok();
+    assert!(dry.out.contains("would create show 'show' with 16 seats in 1 area"), "{}", dry.out);
     assert_eq!(server.raw().words("DBSIZE"), Reply::Int(0));
 }
 
@@ -102,19 +98,18 @@ fn a_show_is_printed_with_its_counts_and_its_map() {
     server.command("SEAT.PICK show bob TTL 600000 TOKEN u SEATS 1 stalls-A-5");
     server.command("SEAT.BLOCK show 1 stalls-B-8");
     for address in [server.url(), format!("{}?protocol=resp3", server.url())] {
-        let shown = run(&server, &["seats", "show", "show", "--redis", &address]).ok();
+        let shown = run(&server, &["show", "get", "show", "--map", "--server", &address]).ok();
         for part in [
-            "stalls  (priority 1)\n",
-            "  gold: 8 seats, 5 free, 1 held, 2 sold, 0 blocked, longest run 3\n",
-            "  A  ss.. h...\n  B  .......x\n",
-            "in all: 16 seats, 12 free, 1 held, 2 sold, 1 blocked\n",
+            "seats    16\nfree     12\nheld     1\nsold     2\nblocked  1\n",
+            "stalls  gold       5     1     2        0            3         1\n",
+            "stalls\n  A  ss.. h...\n  B  .......x\n",
         ] {
             assert!(shown.out.contains(part), "no {part:?} in:\n{}", shown.out);
         }
         assert!(!shown.out.contains('\u{1b}'), "colour where there is no terminal:\n{}", shown.out);
     }
-    let absent = run(&server, &["seats", "show", "nothing"]).ended(4);
-    assert!(absent.err.contains("NOKEY"), "{}", absent.err);
+    let absent = run(&server, &["show", "get", "nothing"]).ended(4);
+    assert!(absent.err.contains("there is no show 'nothing'"), "{}", absent.err);
 }
 
 #[test]
@@ -127,7 +122,7 @@ fn caches_become_a_show_whose_gaps_were_never_free() {
     server.command("ZADD gold_7 99999 a 99998 b 99995 c 99700 d");
     let side = file(&server, "side.json", r#"{"limits":{"seats_per_user":4,"max_hold_ms":5000}}"#);
     let mut stream = ReplicationStream::attach(&server);
-    let loading = ["seats", "load", "--key", "show", "--from-redis", "--side", &side];
+    let loading = ["show", "create", "show", "--from-caches", "--side", &side];
     run(&server, &loading).ok();
     let commands = stream.drain();
     let first = commands.iter().find(|command| command.iter().any(|part| part == b"show")).unwrap();
@@ -140,11 +135,11 @@ fn caches_become_a_show_whose_gaps_were_never_free() {
     assert_eq!(server.raw().words("PTTL show"), Reply::Int(-1));
     assert_eq!(server.raw().words("KEYS *load*"), Reply::Array(vec![]));
     let digest = server.digest();
-    let again = run(&server, &loading).ended(3);
-    assert!(again.err.contains("'show' exists already"), "{}", again.err);
+    let again = run(&server, &loading).ended(5);
+    assert!(again.err.contains("another plan"), "{}", again.err);
     assert_eq!(server.digest(), digest);
 
-    let breaks = ["seats", "load", "--key", "other", "--from-redis", "--gaps", "break"];
+    let breaks = ["show", "create", "other", "--from-caches", "--gaps", "break"];
     run(&server, &breaks).ok();
     assert_eq!((total(&server, "other", "free"), total(&server, "other", "sold")), (4, 0));
 }
@@ -157,16 +152,16 @@ fn export_and_load_give_an_equal_plan_and_every_seat() {
     load(&server, plan, "show");
     server.command("SEAT.PICK show ann TTL 600000 TOKEN t SEATS 1 9005");
     server.command("SEAT.CONFIRM show t ORDER o,1");
-    let table = run(&server, &["seats", "export", "show"]).ok();
+    let table = run(&server, &["show", "export", "show"]).ok();
     assert_eq!(
         table.out,
         "id,area,row,label,tier,state,user,order,block\n9005,a,1,1,gold,sold,ann,\"o,1\",\n\
          a-1-2,a,1,2,gold,free,,,\n"
     );
-    let exported = run(&server, &["seats", "export", "show", "--format", "json"]).ok();
+    let exported = run(&server, &["show", "export", "show", "--format", "json"]).ok();
     assert_eq!(report(&exported.out)["seats"][0]["order"], "o,1");
     let export = file(&server, "export.json", &exported.out);
-    run(&server, &["seats", "load", &export, "--key", "again"]).ok();
+    run(&server, &["show", "create", "again", &export]).ok();
     assert_eq!(server.raw().words("SEAT.PLAN again"), server.raw().words("SEAT.PLAN show"));
 }
 
@@ -175,33 +170,26 @@ fn lists_and_offers_are_printed() {
     let server = RedisServer::start();
     load(&server, PLAN, "show");
     server.command("SEAT.PICK show ann TTL 600000 TOKEN t SEATS 1 stalls-A-1");
-    let sold = run(&server, &["seats", "list", "show", "--state", "held"]).ok();
+    let sold = run(&server, &["show", "seats", "show", "--state", "held"]).ok();
     assert_eq!(sold.out.lines().count(), 2, "{}", sold.out);
-    assert!(sold.out.contains("stalls-A-1  gold  held   ann"), "{}", sold.out);
-    let holds = run(&server, &["seats", "list", "show", "holds", "--user", "ann", "--json"]).ok();
+    assert!(sold.out.contains("stalls-A-1  held   gold  ann"), "{}", sold.out);
+    let holds = run(&server, &["show", "holds", "show", "--user", "ann", "--format", "json"]).ok();
     assert_eq!(report(&holds.out)[0]["seats"][0], "stalls-A-1");
     server.command(
         "SEAT.WAIT show bob 6 TTL 600000 OFFER 60000 ADJACENT REQUIRE TIER gold PRIORITY 5 TOKEN bob-1",
     );
     server.command("SEAT.WAIT show cid 5 TTL 600000 OFFER 60000 ADJACENT REQUIRE TIER gold TOKEN cid-1");
-    let waiting = run(&server, &["seats", "waiting", "show"]).ok();
+    let waiting = run(&server, &["show", "queue", "show"]).ok();
     assert_eq!(waiting.out.lines().count(), 3, "{}", waiting.out);
-    assert!(waiting.out.contains("bob-1  bob   6      gold  -     5"), "{}", waiting.out);
-    let waiting = run(&server, &["seats", "waiting", "show", "--user", "cid", "--json"]).ok();
+    assert!(waiting.out.contains("bob-1  bob       6  gold  -            5"), "{}", waiting.out);
+    let waiting = run(&server, &["show", "queue", "show", "--user", "cid", "--format", "json"]).ok();
     let tokens: Vec<_> =
         report(&waiting.out).as_array().unwrap().iter().map(|w| w["token"].clone()).collect();
     assert_eq!(tokens, ["cid-1"]);
-    let offers = run(&server, &["seats", "find", "show", "3", "--tier", "silver", "--json"]).ok();
+    let offers =
+        run(&server, &["--format", "json", "redis", "SEAT.FIND", "show", "3", "TIER", "silver"]).ok();
     assert_eq!(report(&offers.out)[0]["adjacent"], 1, "{}", offers.out);
-    assert_eq!(run(&server, &["seats", "find", "show", "17", "--json"]).ok().out.trim(), "[]");
-    load(&server, PARTY_PLAN, "party");
-    let party = ["seats", "find", "party", "2", "--need", "wheelchair=1", "--orphans", "allow", "--json"];
-    let seats = &report(&run(&server, &party).ok().out)[0]["seats"];
-    assert_eq!(seats, &serde_json::json!(["box-1-3", "box-1-4"]));
-    // The only run leaves seat 1 alone.
-    let strict = ["seats", "find", "party", "3", "--need", "wheelchair=1", "--orphans", "forbid", "--json"];
-    assert_eq!(run(&server, &strict).ok().out.trim(), "[]");
-    assert!(run(&server, &["seats", "find", "party", "2", "--need", "wheelchair"]).err.contains("FLAG=N"));
+    assert_eq!(run(&server, &["show", "seats", "show", "--state", "sold"]).ended(1).out, "");
 }
 
 #[test]
@@ -211,13 +199,12 @@ fn plan_with_a_standing_area_is_loaded_shown_exported_and_loaded_again() {
     load(&server, &PLAN.replacen(r#"{"areas":["#, &format!(r#"{{"areas":[{standing},"#), 1), "show");
     let held = server.raw().words("SEAT.HOLD show ann 2 TTL 600000 TIER pit ADJACENT REQUIRE TOKEN t");
     assert_eq!(held.field("seats"), Reply::Array(vec![Reply::bulk("floor-1"), Reply::bulk("floor-2")]));
-    let shown = run(&server, &["seats", "show", "show", "--no-color"]).ok().out;
-    assert!(shown.contains("pit: 5000 seats, 4998 free, 2 held, 0 sold, 0 blocked"), "{shown}");
-    assert!(shown.contains("free  4998") && shown.contains("in all: 5016 seats"), "{shown}");
-    let exported = run(&server, &["seats", "export", "show", "--format", "json"]).ok().out;
+    let shown = run(&server, &["show", "get", "show", "--map", "--color", "never"]).ok().out;
+    assert!(shown.contains("free  4998") && shown.contains("seats    5016"), "{shown}");
+    let exported = run(&server, &["show", "export", "show", "--format", "json"]).ok().out;
     assert_eq!(report(&exported)["seats"].as_array().unwrap().len(), 5016);
     let path = file(&server, "export.json", &exported);
-    run(&server, &["seats", "load", &path, "--key", "again"]).ok();
+    run(&server, &["show", "create", "again", &path]).ok();
     let plan = |key: &str| server.raw().call(&["SEAT.PLAN", key]);
     assert_eq!(plan("again"), plan("show"));
 }
@@ -226,8 +213,20 @@ fn plan_with_a_standing_area_is_loaded_shown_exported_and_loaded_again() {
 fn a_rush_sells_a_show_out_and_the_books_balance() {
     let server = RedisServer::start();
     sample_venue(&server, "show");
-    let rush = ["seats", "rush", "show", "--buyers", "100", "--connections", "4", "--until-sold-out"];
-    let rush = [&rush[..], &["--ttl", "300", "--confirm", "0.7", "--release", "0.2", "--json"]].concat();
+    let rush = [
+        "show",
+        "rehearse",
+        "--really",
+        "show",
+        "--yes",
+        "--buyers",
+        "100",
+        "--connections",
+        "4",
+        "--until-sold-out",
+    ];
+    let rush =
+        [&rush[..], &["--ttl", "300ms", "--confirm", "0.7", "--release", "0.2", "--format", "json"]].concat();
     let run = run(&server, &rush).ok();
     let report = report(&run.out);
     assert_eq!(report["double_holders"], 0, "{report:#}");
@@ -246,9 +245,9 @@ fn a_rush_of_one_purchase_each_reports_for_people() {
     sample_venue(&server, "show");
     let address = format!("{}?protocol=resp3", server.url());
     let rush =
-        ["seats", "rush", "show", "--buyers", "50", "--seats", "4", "--confirm", "1", "--release", "0"];
+        ["show", "rehearse", "--really", "show", "-y", "--buyers", "50", "--seats", "4", "--confirm", "1"];
     // Every hold is bought, however late.
-    let rush = [&rush[..], &["--ttl", "60000", "--redis", &address]].concat();
+    let rush = [&rush[..], &["--release", "0", "--ttl", "1m", "--server", &address]].concat();
     let run = run(&server, &rush).ok();
     assert!(run.out.contains("50 granted, of them 50 confirmed"), "{}", run.out);
     assert!(run.out.contains("200 sold") && run.out.contains("the books balance"), "{}", run.out);
@@ -259,9 +258,20 @@ fn a_rush_notices_seats_that_are_sold_twice() {
     let server = RedisServer::start();
     sample_venue(&server, "show");
     // Long enough for the refunded seats to be bought again.
-    let rush =
-        ["seats", "rush", "show", "--buyers", "20", "--duration", "15", "--confirm", "1", "--release", "0"];
-    let rush = command(&server, &[&rush[..], &["--json"]].concat())
+    let rush = [
+        "show",
+        "rehearse",
+        "--really",
+        "show",
+        "-y",
+        "--buyers",
+        "20",
+        "--duration",
+        "15s",
+        "--confirm",
+        "1",
+    ];
+    let rush = command(&server, &[&rush[..], &["--release", "0", "--format", "json"]].concat())
         .stdout(std::process::Stdio::piped())
         .spawn()
         .unwrap();

@@ -118,7 +118,7 @@ impl<'a> ActiveScheduler<'a> {
 
 impl LeaderRole for ActiveScheduler<'_> {
     fn reset_command(&self) -> String {
-        "`allot conference unclaim`".to_owned()
+        format!("`allot redis CONF.TERM {} 0 operator FORCE`", self.context.config.realm)
     }
 
     /// Claims the realm, and has every unit report. The claim restarts all leases: heartbeats that were sent while the
@@ -366,7 +366,7 @@ impl ActiveScheduler<'_> {
             alive = observation.alive,
             units = names(observation),
             "the mass-failure guard holds: too many units would go down at once. No unit is declared down and no conference is \
-             recovered until Redis and ZooKeeper answered without a fault for {:?}, the units are back, or `allot units lift-guard` is run",
+             recovered until Redis and ZooKeeper answered without a fault for {:?}, the units are back, or `allot realm lift-guard` is run",
             self.config.guard_lift
         );
         self.write_guard(store, observation, now_ms()).await

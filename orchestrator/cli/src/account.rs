@@ -1,0 +1,181 @@
+//! `allot account`: the accounts of a book.
+
+use allot_client::{BookStore, Record};
+use clap::builder::NonEmptyStringValueParser;
+use clap::{Args, Subcommand, ValueEnum};
+use clap_complete::engine::ArgValueCompleter;
+use redis::Value as Reply;
+
+use crate::arguments::Book;
+
+use crate::context::{Context, values};
+use crate::failure::{Failure, Result};
+use crate::output::columns;
+use crate::{complete, stores};
+
+/// The verbs of accounts.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// List the accounts of a book
+    #[command(alias = "ls")]
+    List(List),
+    /// Show an account
+    Get(One),
+    /// Record that the platform froze an account, or with --off that it can be used again
+    Freeze(Freeze),
+    /// Move an account to another module; a live login keeps it until its end
+    Move(Move),
+    /// End the live login of an account
+    Logout(One),
+    /// Show the last assignments of an account
+    History(One),
+}
+
+/// Arguments that name one account.
+#[derive(Debug, Args)]
+pub(crate) struct One {
+    /// The account
+    #[arg(value_parser = NonEmptyStringValueParser::new(), add = ArgValueCompleter::new(complete::accounts))]
+    account: String,
+    #[command(flatten)]
+    book: Book,
+}
+
+/// Arguments of `account list`.
+#[derive(Debug, Default, Args)]
+pub(crate) struct List {
+    /// Only accounts of this module
+    #[arg(long)]
+    module: Option<String>,
+    /// Only accounts in this state
+    #[arg(long, value_enum)]
+    state: Option<State>,
+    #[command(flatten)]
+    book: Book,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum State {
+    Free,
+    Assigned,
+    Revoking,
+    Frozen,
+}
+
+/// Arguments of `account freeze`.
+#[derive(Debug, Args)]
+pub(crate) struct Freeze {
+    #[command(flatten)]
+    one: One,
+    /// It can be used again
+    #[arg(long)]
+    off: bool,
+}
+
+/// Arguments of `account move`.
+#[derive(Debug, Args)]
+pub(crate) struct Move {
+    #[command(flatten)]
+    one: One,
+    /// The module
+    #[arg(long, value_name = "MODULE", value_parser = NonEmptyStringValueParser::new())]
+    to: String,
+}
+
+columns! {
+    ACCOUNTS = account Text, state Text, module Text, instance Text, used Number, left Number, quota Number,
+        cost Text, terminal Text, until Time, projected Number, projected_cost Text, tiers Text wide,
+        step Number wide, since Time wide, epoch Text wide, login_epoch Text wide;
+    HISTORY = module Text, instance Text, from Time, to Time, epoch Text;
+}
+
+async fn info(book: &BookStore, account: &str) -> Result<Record> {
+    Ok(Record::read(book.ask(book.begin("ACCOUNT.INFO").arg("ACCOUNT").arg(account)).await?)?)
+}
+
+/// Runs a verb.
+pub(crate) async fn run(context: &Context, verb: Verb) -> Result {
+    match verb {
+        Verb::List(arguments) => list(context, &arguments).await,
+        Verb::Get(One { account, book }) => {
+            let book = stores::book(context, book.book.as_deref()).await?;
+            context.out.get(ACCOUNTS, &info(&book, &account).await?.json(), &[])
+        }
+        Verb::Freeze(Freeze { one: One { account, book }, off }) => {
+            let book = stores::book(context, book.book.as_deref()).await?;
+            let (what, done) = if off { ("thaw", "can be used again") } else { ("freeze", "is frozen") };
+            if !context.proceed(&format!("{what} account {account}"))? {
+                return Ok(());
+            }
+            let mut command = book.begin("ACCOUNT.FREEZE");
+            command.arg(&account);
+            if off {
+                command.arg("OFF");
+            }
+            let record = Record::read(book.ask(&command).await?)?.json();
+            context.out.done(&format!("account {account} {done}"), ACCOUNTS, &record)
+        }
+        Verb::Move(Move { one: One { account, book }, to }) => {
+            let book = stores::book(context, book.book.as_deref()).await?;
+            let before = info(&book, &account).await?;
+            let from = before.text("module");
+            if !context.proceed(&format!("move account {account} from {from} to {to}"))? {
+                return Ok(());
+            }
+            book.ask::<Reply>(book.begin("ACCOUNT.MOVE").arg(&to).arg(1).arg(&account)).await?;
+            let after = info(&book, &account).await?;
+            let said = if after.text("module") == to {
+                format!("account {account} is of {to}")
+            } else {
+                format!("account {account} moves to {to} when its login ends")
+            };
+            context.out.done(&said, ACCOUNTS, &after.json())
+        }
+        Verb::Logout(One { account, book }) => logout(context, &account, &book).await,
+        Verb::History(One { account, book }) => {
+            let book = stores::book(context, book.book.as_deref()).await?;
+            let history = Record::read_list(book.ask(book.begin("ACCOUNT.HISTORY").arg(&account)).await?)?;
+            context.out.list(HISTORY, &values(&history), "the account was never assigned")
+        }
+    }
+}
+
+async fn list(context: &Context, arguments: &List) -> Result {
+    let book = stores::book(context, arguments.book.book.as_deref()).await?;
+    let state = arguments.state.and_then(|state| state.to_possible_value());
+    let (mut rows, mut cursor) = (context.out.rows(ACCOUNTS), 0_u64);
+    loop {
+        let mut command = book.begin("ACCOUNT.LIST");
+        if let Some(module) = &arguments.module {
+            command.arg("MODULE").arg(module);
+        }
+        if let Some(state) = &state {
+            command.arg("STATE").arg(state.get_name());
+        }
+        let (next, page): (u64, Reply) =
+            book.ask(command.arg("CURSOR").arg(cursor).arg("COUNT").arg(1000)).await?;
+        for record in Record::read_list(page)? {
+            rows.push(&record.json())?;
+        }
+        rows.flush()?;
+        if next == 0 {
+            return rows.end("there are no such accounts");
+        }
+        cursor = next;
+    }
+}
+
+async fn logout(context: &Context, account: &str, book: &Book) -> Result {
+    let book = stores::book(context, book.book.as_deref()).await?;
+    let before = info(&book, account).await?;
+    let Some(epoch) = before.get::<Option<u64>>("login_epoch")? else {
+        return Err(Failure::refused(format!("account {account} has no live login")));
+    };
+    let terminal = before.text("terminal");
+    if !context.confirm(&format!("end the login of {terminal} with account {account}"))? {
+        return Ok(());
+    }
+    book.ask::<Reply>(book.begin("ACCOUNT.LOGOUT").arg(account).arg(epoch)).await?;
+    let after = info(&book, account).await?.json();
+    context.out.done(&format!("the login of {terminal} with account {account} has ended"), ACCOUNTS, &after)
+}

@@ -1,0 +1,50 @@
+//! Arguments that many verbs have.
+
+use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
+use clap_complete::engine::ArgValueCompleter;
+
+use crate::complete;
+
+/// A key. An empty one is refused: it is an empty variable of a script.
+#[derive(Debug, Args)]
+pub(crate) struct Key {
+    /// The key
+    #[arg(value_parser = NonEmptyStringValueParser::new(), add = ArgValueCompleter::new(complete::keys))]
+    pub(crate) key: String,
+}
+
+/// A key, and a file.
+#[derive(Debug, Args)]
+pub(crate) struct KeyAndFile {
+    /// The key
+    #[arg(value_parser = NonEmptyStringValueParser::new(), add = ArgValueCompleter::new(complete::keys))]
+    pub(crate) key: String,
+    /// The file; - is standard input
+    #[arg(value_hint = clap::ValueHint::FilePath)]
+    pub(crate) file: String,
+}
+
+/// A realm.
+#[derive(Debug, Default, Args)]
+pub(crate) struct Realm {
+    /// Key of the realm [default: realm in the settings, or ALLOT_REALM]
+    #[arg(long, value_name = "KEY", value_parser = NonEmptyStringValueParser::new())]
+    #[arg(add = ArgValueCompleter::new(complete::realms))]
+    pub(crate) realm: Option<String>,
+}
+
+impl Realm {
+    pub(crate) fn key(&self) -> Option<&str> {
+        self.realm.as_deref()
+    }
+}
+
+/// A book.
+#[derive(Debug, Default, Args)]
+pub(crate) struct Book {
+    /// Key of the book [default: book in the settings, or ALLOT_BOOK]
+    #[arg(long, value_name = "KEY", value_parser = NonEmptyStringValueParser::new())]
+    #[arg(add = ArgValueCompleter::new(complete::books))]
+    pub(crate) book: Option<String>,
+}

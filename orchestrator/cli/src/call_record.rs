@@ -1,0 +1,291 @@
+//! The record of a conference that has ended, from its `ended` entry in the event stream; as a line of JSON or CSV.
+
+use anyhow::{Context as _, Result, bail};
+use serde_json::{Value, json};
+
+use allot_client::streams::Entry;
+
+use crate::output::{Column, columns, named};
+use crate::time::utc;
+
+/// The format of a file of records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// One JSON object a line.
+    Jsonl,
+    /// Comma-separated values under a line of names; the segments are one column, in JSON.
+    Csv,
+}
+
+columns! {
+    /// The fields of a record, in the order of a file.
+    pub(crate) RECORD = id Text, record Number, missing_before Number, number Text, origin_epoch Number,
+        created Time, opened Time, ended Time, cause Text, truncated Flag, segments Text;
+}
+
+/// The id of an entry of a stream: milliseconds and sequence.
+pub(crate) type Id = (u64, u64);
+
+/// Where a file of records ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Last {
+    /// The id of the last record.
+    pub(crate) id: Id,
+    /// The number of the last record.
+    pub(crate) number: u64,
+}
+
+/// The id in a text.
+pub(crate) fn id(text: &str) -> Option<Id> {
+    let (time, sequence) = text.split_once('-')?;
+    Some((time.parse().ok()?, sequence.parse().ok()?))
+}
+
+/// The event of an entry for a conference that has ended.
+const ENDED: &str = "ended";
+
+/// What an entry of the event stream says about the record of a conference.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Recorded {
+    /// The entry does not tell of the end of a conference.
+    NoEnd,
+    /// An earlier version of the module told of an end, without a record.
+    Without,
+    /// The number of the record is none.
+    Damaged,
+    /// The record has this number.
+    As(u64),
+}
+
+/// What an entry says about the record of a conference.
+pub(crate) fn recorded(entry: &Entry) -> Recorded {
+    if entry.text("event") != ENDED {
+        return Recorded::NoEnd;
+    }
+    match entry.text("record").as_str() {
+        "" | "0" => Recorded::Without,
+        number => number.parse().map_or(Recorded::Damaged, Recorded::As),
+    }
+}
+
+/// The record of one conference.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct CallRecord {
+    /// Where it is in the event stream.
+    pub(crate) id: Id,
+    /// How many conferences of the realm had ended, with this one.
+    pub(crate) number: u64,
+    /// The fields, by the names of [`RECORD`].
+    pub(crate) fields: Value,
+}
+
+impl CallRecord {
+    /// The record in an entry of the event stream; `None` for an entry of another kind, for one without a record, and for
+    /// one whose record has no number.
+    /// `last` is the record before it, if there is one: from the numbers follows how many records are missing between
+    /// the two.
+    ///
+    /// # Errors
+    /// The entry is of a later version.
+    pub(crate) fn read(entry: &Entry, last: Option<Last>) -> Result<Option<Self>> {
+        let Recorded::As(number) = recorded(entry) else { return Ok(None) };
+        let Some(at) = id(&entry.id) else { bail!("'{}' is no id of a stream", entry.id) };
+        // A server that took over may know of fewer ends than its predecessor.
+        let missing = last.map_or(0, |last| number.saturating_sub(last.number + 1));
+        let origin = entry.number("origin_epoch");
+        let segments: Vec<Value> = entry
+            .text("segments")
+            .split(',')
+            .map(segment)
+            .collect::<Option<_>>()
+            .with_context(|| format!("entry {} has segments that this version cannot read", entry.id))?;
+        // The realm keeps the latest assignments of a conference.
+        let first = segments.first().and_then(|first| first.get("epoch")?.as_u64());
+        let truncated = first != Some(origin);
+        let time = |name| match entry.bytes(name) {
+            b"" => Value::Null,
+            _ => json!(entry.number(name)),
+        };
+        let fields = json!({
+            "id": entry.id, "record": number, "missing_before": missing, "number": entry.text("e164"),
+            "origin_epoch": origin, "created": time("created"), "opened": time("opened"), "ended": time("ended"),
+            "cause": entry.text("cause"), "truncated": truncated, "segments": segments,
+        });
+        Ok(Some(Self { id: at, number, fields }))
+    }
+
+    /// How many records are missing before this one.
+    pub(crate) fn missing(&self) -> u64 {
+        self.fields.get("missing_before").and_then(Value::as_u64).unwrap_or(0)
+    }
+
+    /// The record as a line, with its end.
+    pub(crate) fn line(&self, form: Form) -> Result<String> {
+        let named = named(RECORD, &self.fields);
+        match form {
+            Form::Jsonl => Ok(format!("{}\n", Value::Object(named))),
+            Form::Csv => {
+                let cell = |column: &Column| match named.get(column.name) {
+                    None | Some(Value::Null) => String::new(),
+                    // A cell with an end of line would be two lines to a reader that goes line by line.
+                    Some(Value::String(text)) => text.escape_default().to_string(),
+                    Some(other) => other.to_string(),
+                };
+                csv_line(RECORD.iter().map(cell))
+            }
+        }
+    }
+}
+
+/// The first line of a file; empty in JSON.
+pub(crate) fn heading(form: Form) -> Result<String> {
+    match form {
+        Form::Jsonl => Ok(String::new()),
+        Form::Csv => csv_line(RECORD.iter().map(|column| column.name.to_owned())),
+    }
+}
+
+fn csv_line(cells: impl Iterator<Item = String>) -> Result<String> {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    writer.write_record(cells.collect::<Vec<_>>())?;
+    let bytes = writer.into_inner().map_err(csv::IntoInnerError::into_error)?;
+    String::from_utf8(bytes).context("a record is no text")
+}
+
+/// Which record a line of a file has; `None` for the heading.
+///
+/// # Errors
+/// The line is no record of this format.
+pub(crate) fn last_of(line: &str, form: Form) -> Result<Option<Last>> {
+    let (at, number) = match form {
+        Form::Jsonl => {
+            let record: Value = serde_json::from_str(line).context("no record in JSON")?;
+            let at = record.get("id").and_then(Value::as_str).unwrap_or_default();
+            (at.to_owned(), record.get("record").and_then(Value::as_u64))
+        }
+        Form::Csv => {
+            let mut cells = line.split(',');
+            let first = cells.next().unwrap_or_default().to_owned();
+            if RECORD.first().is_some_and(|column| column.name == first) {
+                return Ok(None);
+            }
+            (first, cells.next().and_then(|number| number.parse().ok()))
+        }
+    };
+    let last = id(&at).zip(number).map(|(id, number)| Last { id, number });
+    last.map(Some).with_context(|| format!("no record: {line}"))
+}
+
+/// A segment: unit, epoch, beginning, opening or `-`, end, and how it ended. The name of the unit is percent-encoded.
+fn segment(text: &str) -> Option<Value> {
+    let mut words = text.split(' ');
+    let unit = decoded(words.next()?)?;
+    let epoch: u64 = words.next()?.parse().ok()?;
+    let from: u64 = words.next()?.parse().ok()?;
+    let opened: Option<u64> = match words.next()? {
+        "-" => None,
+        opened => Some(opened.parse().ok()?),
+    };
+    let to: u64 = words.next()?.parse().ok()?;
+    let how = words.next()?;
+    words.next().is_none().then(|| {
+        let [from, to] = [from, to].map(|time| utc(time as i64));
+        let opened = opened.map(|time| utc(time as i64));
+        json!({ "unit": unit, "epoch": epoch, "from": from, "opened": opened, "to": to, "how": how })
+    })
+}
+
+/// A percent-encoded name. Bytes that are not UTF-8 are replaced.
+fn decoded(text: &str) -> Option<String> {
+    let mut parts = text.split('%');
+    let mut name = parts.next()?.as_bytes().to_vec();
+    for part in parts {
+        name.push(u8::from_str_radix(part.get(..2)?, 16).ok()?);
+        name.extend_from_slice(part.get(2..)?.as_bytes());
+    }
+    Some(String::from_utf8_lossy(&name).into_owned())
+}
+
+#[cfg(test)]
+#[allow(
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    reason = "a test fails where it finds something wrong"
+)]
+mod tests {
+    use super::*;
+
+    fn entry(number: u64, e164: &str, segments: &str) -> Entry {
+        let fields = [
+            ("event", "ended"),
+            ("e164", e164),
+            ("cmu", "b:1:1"),
+            ("epoch", "9"),
+            ("state", "ended"),
+            ("cause", "unit"),
+            ("record", &number.to_string()),
+            ("origin_epoch", "7"),
+            ("created", "1000"),
+            ("opened", ""),
+            ("ended", "3000"),
+            ("segments", segments),
+        ];
+        let bytes = |(name, value): (&str, &str)| (name.as_bytes().to_vec(), value.as_bytes().to_vec());
+        Entry { id: format!("{}-0", number * 10), fields: fields.map(bytes).into() }
+    }
+
+    const SEGMENTS: &str = "a%20%2c:1:1 7 1000 1100 2000 lost,b:1:1 9 2100 - 3000 ended";
+
+    #[test]
+    fn record_has_all_segments_and_says_what_is_missing_before_it() {
+        let last = Some(Last { id: (20, 0), number: 2 });
+        let record = CallRecord::read(&entry(5, "49", SEGMENTS), last).unwrap().unwrap();
+        assert_eq!((record.id, record.number, record.missing()), ((50, 0), 5, 2));
+        let line: Value = serde_json::from_str(&record.line(Form::Jsonl).unwrap()).unwrap();
+        let expected = json!({
+            "id": "50-0", "record": 5, "missing_before": 2, "number": "49", "origin_epoch": 7,
+            "created": utc(1000), "opened": null, "ended": utc(3000), "cause": "unit", "truncated": false,
+            "segments": [
+                { "unit": "a ,:1:1", "epoch": 7, "from": utc(1000), "opened": utc(1100), "to": utc(2000), "how": "lost" },
+                { "unit": "b:1:1", "epoch": 9, "from": utc(2100), "opened": null, "to": utc(3000), "how": "ended" },
+            ],
+        });
+        assert_eq!(line, expected);
+        let later = CallRecord::read(&entry(5, "49", "b:1:1 9 2100 - 3000 ended"), None).unwrap().unwrap();
+        assert_eq!((later.missing(), &later.fields["truncated"]), (0, &json!(true)));
+    }
+
+    #[test]
+    fn end_of_a_file_is_found_in_both_formats() {
+        for form in [Form::Jsonl, Form::Csv] {
+            let record = CallRecord::read(&entry(5, "4\n9,\"x\"", SEGMENTS), None).unwrap().unwrap();
+            let line = record.line(form).unwrap();
+            assert_eq!(line.matches('\n').count(), 1, "{line}");
+            let last = last_of(line.trim_end(), form).unwrap();
+            assert_eq!(last, Some(Last { id: (50, 0), number: 5 }));
+            assert!(last_of("{\"id\":1", form).is_err());
+        }
+        let heading = heading(Form::Csv).unwrap();
+        assert_eq!(last_of(heading.trim_end(), Form::Csv).unwrap(), None);
+    }
+
+    #[test]
+    fn entry_without_a_record_is_passed_over_and_damaged_one_refused() {
+        let mut opened = entry(5, "49", SEGMENTS);
+        opened.fields[0].1 = b"opened".to_vec();
+        assert_eq!(CallRecord::read(&opened, None).unwrap(), None);
+        assert_eq!(recorded(&opened), Recorded::NoEnd);
+        let earlier = entry(0, "49", SEGMENTS);
+        assert_eq!(CallRecord::read(&earlier, None).unwrap(), None);
+        assert_eq!((recorded(&earlier), recorded(&entry(5, "49", ""))), (Recorded::Without, Recorded::As(5)));
+        for number in ["-1", "5x", "18446744073709551616"] {
+            let mut damaged = entry(5, "49", SEGMENTS);
+            damaged.fields[6].1 = number.into();
+            assert_eq!(CallRecord::read(&damaged, None).unwrap(), None);
+            assert_eq!(recorded(&damaged), Recorded::Damaged, "{number}");
+        }
+        for damaged in ["", "a 7 1 - 2", "a 7 1 - 2 lost more", "a% 7 1 - 2 lost", "a x 1 - 2 lost"] {
+            assert!(CallRecord::read(&entry(5, "49", damaged), None).is_err(), "{damaged:?}");
+        }
+    }
+}

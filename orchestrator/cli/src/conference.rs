@@ -1,0 +1,336 @@
+//! `allot conference`: creates, shows, moves and ends conferences.
+
+use std::time::Duration;
+
+use allot_client::{CreateRequest, RealmStore, Record};
+use clap::builder::NonEmptyStringValueParser;
+use clap::{Args, Subcommand, ValueEnum};
+use clap_complete::engine::ArgValueCompleter;
+use serde_json::{Value, json};
+
+use crate::arguments::Realm;
+use crate::context::{Context, values};
+use crate::failure::Result;
+use crate::output::{Section, columns, short};
+use crate::stores::{self, Changing};
+use crate::watch::watch;
+use crate::{complete, time, wait};
+
+/// Conferences asked for at a time.
+const PAGE: u32 = 1000;
+
+/// The verbs of conferences.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// List conferences
+    #[command(alias = "ls")]
+    List(List),
+    /// Show a conference, its details and its assignments
+    Get(One),
+    /// Create a conference: Redis chooses a unit and notifies it
+    Create(Create),
+    /// Change the planned end of a conference
+    Extend(Extend),
+    /// Move a conference to another unit; the old unit runs it until the new unit does
+    Move(Move),
+    /// End a conference
+    End(One),
+    /// Wait until a conference is open; exit code 1 if it ends instead
+    Wait(Wait),
+    /// Follow the events of all conferences
+    Watch(Realm),
+}
+
+/// Arguments that name one conference.
+#[derive(Debug, Args)]
+pub(crate) struct One {
+    /// Number of the conference
+    #[arg(value_name = "N", value_parser = NonEmptyStringValueParser::new())]
+    #[arg(add = ArgValueCompleter::new(complete::conferences))]
+    number: String,
+    #[command(flatten)]
+    realm: Realm,
+}
+
+/// Arguments of `conference list`.
+#[derive(Debug, Default, Args)]
+pub(crate) struct List {
+    /// Only conferences in this state; ended ones are listed only with it
+    #[arg(long, value_enum)]
+    state: Option<State>,
+    /// Only conferences of this unit
+    #[arg(long, add = ArgValueCompleter::new(complete::units))]
+    unit: Option<String>,
+    /// Follow the list
+    #[arg(long)]
+    watch: bool,
+    #[command(flatten)]
+    realm: Realm,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum State {
+    Waiting,
+    Creating,
+    Open,
+    Pending,
+    Ended,
+}
+
+/// Arguments of `conference create`.
+#[derive(Debug, Args)]
+pub(crate) struct Create {
+    /// Number of the conference; '*' with --from
+    #[arg(value_name = "N", value_parser = NonEmptyStringValueParser::new())]
+    number: String,
+    /// Call a number for it from the pool at this key
+    #[arg(long, value_name = "KEY", add = ArgValueCompleter::new(complete::pools))]
+    from: Option<String>,
+    /// Its end: 2026-11-21T18:00:00+01:00, or a length of time from now, 1h30m
+    #[arg(long, value_name = "TIME", value_parser = time::instant)]
+    end: Option<i64>,
+    /// Room that it takes
+    #[arg(long, value_name = "N")]
+    size: Option<u32>,
+    /// Licences that it takes
+    #[arg(long, value_name = "N")]
+    licences: Option<u32>,
+    /// Conferences of greater priority are recovered first
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    priority: Option<i64>,
+    /// Zone of the unit that runs it
+    #[arg(long)]
+    zone: Option<String>,
+    /// End it, rather than open it on another unit, if its unit is lost
+    #[arg(long)]
+    no_recover: bool,
+    /// Id of the request: a repeated request with the same id returns the same conference
+    #[arg(long, value_name = "ID")]
+    request: Option<String>,
+    /// Wait until it is open; exit code 1 if it ends instead
+    #[arg(long = "wait")]
+    until_open: bool,
+    /// Time limit of --wait; the conference remains when it has passed
+    #[arg(long, value_name = "TIME", requires = "until_open", default_value = "30s", value_parser = time::span)]
+    timeout: Duration,
+    #[command(flatten)]
+    realm: Realm,
+}
+
+/// Arguments of `conference extend`.
+#[derive(Debug, Args)]
+pub(crate) struct Extend {
+    #[command(flatten)]
+    one: One,
+    /// The new end: 2026-11-21T18:00:00+01:00, or a length of time from now, 1h30m
+    #[arg(long, value_name = "TIME", value_parser = time::instant)]
+    end: i64,
+}
+
+/// Arguments of `conference move`.
+#[derive(Debug, Args)]
+pub(crate) struct Move {
+    #[command(flatten)]
+    one: One,
+    /// Target unit [default: the best one]
+    #[arg(long, value_name = "UNIT", add = ArgValueCompleter::new(complete::units))]
+    to: Option<String>,
+}
+
+/// Arguments of `conference wait`.
+#[derive(Debug, Args)]
+pub(crate) struct Wait {
+    #[command(flatten)]
+    one: One,
+    /// Time limit; the conference remains when it has passed
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = time::span)]
+    timeout: Duration,
+}
+
+columns! {
+    CONFERENCES = number Text = "e164", state Text, unit Unit = "cmu", opened Time, end Time, cause Text,
+        epoch Text wide, created Time wide, size Number wide, licences Number wide, priority Number wide,
+        zone Text wide;
+    CONFERENCE = number Text = "e164", state Text, unit Unit = "cmu", epoch Text, origin_epoch Text,
+        created Time, opened Time, end Time, ended Time, cause Text, pending_since Time, attempts Number,
+        next_retry Time, moving_to Unit, ending Time, recovering Flag, recoverable Flag, size Number,
+        licences Number, priority Number, zone Text, request Text, pool Text, identity Text;
+    DETAILS = name Text, value Text;
+    HISTORY = unit Unit = "cmu", how Text, from Time, opened Time, to Time, epoch Text;
+    EVENTS = at Time, event Text, number Text = "e164", unit Unit = "cmu", state Text, cause Text,
+        epoch Text wide, id Text wide;
+}
+
+/// Runs a verb.
+pub(crate) async fn run(context: &Context, verb: Verb) -> Result {
+    match verb {
+        Verb::List(arguments) => list(context, &arguments).await,
+        Verb::Get(One { number, realm }) => {
+            get(context, &stores::realm(context, realm.key()).await?, &number).await
+        }
+        Verb::Create(arguments) => create(context, &arguments).await,
+        Verb::Extend(arguments) => extend(context, &arguments).await,
+        Verb::Move(arguments) => move_one(context, &arguments).await,
+        Verb::End(one) => end(context, &one).await,
+        Verb::Wait(Wait { one, timeout }) => {
+            let changing = Changing::connect(context, one.realm.key()).await?;
+            let record = changing.info(&one.number).await?;
+            let open = wait::until_open(context, one.realm.key(), changing, &record, timeout).await?;
+            done(context, &open, "is open")
+        }
+        Verb::Watch(realm) => follow(context, &realm).await,
+    }
+}
+
+/// Prints one line on a conference that was changed.
+fn done(context: &Context, record: &Record, what: &str) -> Result {
+    let number = record.text("e164");
+    context.out.done(&format!("conference {number} {what}"), CONFERENCE, &record.json())
+}
+
+/// A conference in words.
+fn described(record: &Record) -> String {
+    let (number, state, cmu) = (record.text("e164"), record.text("state"), record.text("cmu"));
+    let place = if cmu == "-" { String::new() } else { format!(" on {}", short(&cmu)) };
+    format!("conference {number}, which is {state}{place}")
+}
+
+async fn list(context: &Context, arguments: &List) -> Result {
+    let store = stores::realm(context, arguments.realm.key()).await?;
+    let state = arguments.state.and_then(|state| state.to_possible_value());
+    let state = state.as_ref().map(clap::builder::PossibleValue::get_name);
+    let unit = match &arguments.unit {
+        Some(unit) => Some(stores::unit(&store, unit).await?),
+        None => None,
+    };
+    let page = async |cursor| store.conference_page(cursor, PAGE, state, unit.as_deref()).await;
+    if arguments.watch {
+        return watch(context, CONFERENCES, async || {
+            let (mut all, mut cursor) = (Vec::new(), 0);
+            loop {
+                let (next, records) = page(cursor).await?;
+                all.extend(values(&records));
+                if next == 0 {
+                    return Ok(all);
+                }
+                cursor = next;
+            }
+        })
+        .await;
+    }
+    let (mut rows, mut cursor) = (context.out.rows(CONFERENCES), 0);
+    loop {
+        let (next, records) = page(cursor).await?;
+        records.iter().try_for_each(|record| rows.push(&record.json()))?;
+        rows.flush()?;
+        if next == 0 {
+            return rows.end("there are no such conferences");
+        }
+        cursor = next;
+    }
+}
+
+async fn get(context: &Context, store: &RealmStore, number: &str) -> Result {
+    let mut record = Record::read(store.ask(store.begin("CONF.INFO").arg(number)).await?)?.json();
+    if let Some(fields) = record.as_object_mut() {
+        let identity = fields.get("cmu").cloned().unwrap_or_default();
+        fields.insert("identity".to_owned(), identity);
+    }
+    let details = Record::read(store.ask(store.begin("CONF.GET").arg(number)).await?)?;
+    let details: Vec<Value> =
+        details.names().map(|name| json!({"name": name, "value": details.text(name)})).collect();
+    let history = values(&store.history(number).await?);
+    let sections = [
+        Section { name: "details", columns: DETAILS, rows: &details },
+        Section { name: "assignments", columns: HISTORY, rows: &history },
+    ];
+    context.out.get(CONFERENCE, &record, &sections)
+}
+
+async fn create(context: &Context, arguments: &Create) -> Result {
+    context.no_dry_run("the creation of a conference")?;
+    let mut changing = Changing::connect(context, arguments.realm.key()).await?;
+    let request = CreateRequest {
+        e164: &arguments.number,
+        from: arguments.from.as_deref(),
+        end: arguments.end.map(i64::unsigned_abs),
+        size: arguments.size,
+        licences: arguments.licences,
+        priority: arguments.priority,
+        zone: arguments.zone.as_deref(),
+        no_recover: arguments.no_recover,
+        request: arguments.request.as_deref(),
+    };
+    let record = changing.store.create(&request).await?;
+    changing.confirm(context).await?;
+    if arguments.until_open {
+        let open =
+            wait::until_open(context, arguments.realm.key(), changing, &record, arguments.timeout).await?;
+        return done(context, &open, &format!("is open on {}", short(&open.text("cmu"))));
+    }
+    let (state, unit) = (record.text("state"), record.text("cmu"));
+    done(context, &record, &format!("is {state} on {}", short(&unit)))
+}
+
+async fn extend(context: &Context, Extend { one, end }: &Extend) -> Result {
+    let mut changing = Changing::connect(context, one.realm.key()).await?;
+    let record = changing.info(&one.number).await?;
+    let until = if context.out.utc { time::utc(*end) } else { time::local(*end) };
+    if !context.proceed(&format!("let {} end at {until}", described(&record)))? {
+        return Ok(());
+    }
+    let command = changing.store.begin("CONF.EXTEND").arg(&one.number).arg("END").arg(end).clone();
+    let record = Record::read(changing.store.ask(&command).await?)?;
+    changing.confirm(context).await?;
+    done(context, &record, &format!("ends at {until}"))
+}
+
+async fn move_one(context: &Context, Move { one, to }: &Move) -> Result {
+    let mut changing = Changing::connect(context, one.realm.key()).await?;
+    let mut command = changing.store.begin("CONF.MOVE");
+    command.arg(&one.number);
+    if let Some(to) = to {
+        command.arg("TO").arg(stores::unit(&changing.store, to).await?);
+    }
+    let record = changing.info(&one.number).await?;
+    if !context.proceed(&format!("move {}", described(&record)))? {
+        return Ok(());
+    }
+    let record = Record::read(changing.store.ask(&command).await?)?;
+    changing.confirm(context).await?;
+    done(context, &record, &format!("is moving to {}", short(&record.text("moving_to"))))
+}
+
+async fn end(context: &Context, one: &One) -> Result {
+    let mut changing = Changing::connect(context, one.realm.key()).await?;
+    let record = changing.info(&one.number).await?;
+    if !context.confirm(&format!("end {}", described(&record)))? {
+        return Ok(());
+    }
+    let release = changing.store.begin("CONF.RELEASE").arg(&one.number).clone();
+    let record = Record::read(changing.store.ask(&release).await?)?;
+    // A failover that loses the release would open the conference again when its unit is lost.
+    changing.confirm(context).await?;
+    done(context, &record, if record.text("state") == "ended" { "has ended" } else { "is ending" })
+}
+
+async fn follow(context: &Context, realm: &Realm) -> Result {
+    let changing = Changing::connect(context, realm.key()).await?;
+    // A realm that does not exist is an error, and not an empty stream.
+    changing.store.stat().await?;
+    let mut events = changing.events_after("$").await?;
+    let mut rows = context.out.rows(EVENTS);
+    loop {
+        for entry in events.next().await? {
+            let mut row = json!({"id": entry.id, "at": entry.id.split('-').next()});
+            for name in ["event", "e164", "cmu", "state", "cause", "epoch"] {
+                let value = entry.text(name);
+                if let (Some(row), false) = (row.as_object_mut(), value.is_empty()) {
+                    row.insert(name.to_owned(), value.into());
+                }
+            }
+            rows.push(&row)?;
+        }
+        rows.flush()?;
+    }
+}

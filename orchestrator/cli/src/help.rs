@@ -1,0 +1,177 @@
+//! `allot help`, and the form of all help texts: what it does, examples, own options; global options have a topic.
+
+use std::fmt::Write as _;
+
+use clap::Args;
+
+use crate::config::environment;
+use crate::failure::{Cause, Failure, Result};
+use crate::terminal;
+
+/// Arguments of `allot help`.
+#[derive(Debug, Args)]
+pub(crate) struct Help {
+    /// A topic, or the words of a command
+    #[arg(value_name = "TOPIC|COMMAND")]
+    words: Vec<String>,
+}
+
+const TEMPLATE: &str = "{about-with-newline}\n{before-help}{usage-heading} {usage}\n\n{all-args}{after-help}";
+const TOP: &str =
+    "{about-with-newline}\n{before-help}{usage-heading} {usage}\n\n{subcommands}\n\n{after-help}";
+const MORE: &str = "Global options: allot help options. Exit codes: allot help exit-codes.";
+const ALL: &str = "allot NOUN --help shows the verbs of a noun; a noun alone lists. allot help TOPIC explains exit-codes, environment,\nformats, options, time. docs/command-line.md has all of it.";
+
+/// The examples of a command; empty if there are none. The file has a line with the command, and below it its examples.
+fn examples(path: &str) -> String {
+    let lines = include_str!("examples.txt").lines().skip_while(|line| *line != path).skip(1);
+    let own: Vec<&str> = lines.take_while(|line| line.starts_with("  ")).collect();
+    if own.is_empty() { String::new() } else { format!("Examples:\n{}\n", own.join("\n")) }
+}
+
+/// Gives the help of all verbs one form, and moves global options out of the way.
+pub(crate) fn shaped(command: clap::Command) -> clap::Command {
+    let names: Vec<String> = command
+        .get_arguments()
+        .filter(|argument| argument.is_global_set())
+        .map(|argument| argument.get_id().to_string())
+        .collect();
+    let examples = format!("{}\n", examples("allot"));
+    let mut command = command.before_help(examples).after_help(ALL).help_template(TOP);
+    for name in names {
+        command = command.mut_arg(name, |argument| argument.hide(true));
+    }
+    let nouns: Vec<String> = command.get_subcommands().map(|noun| noun.get_name().to_owned()).collect();
+    nouns
+        .into_iter()
+        .fold(command, |command, noun| command.mut_subcommand(&noun, |command| form(command, &noun)))
+}
+
+/// Gives a command and those below it the form.
+fn form(command: clap::Command, path: &str) -> clap::Command {
+    // The console has many settings, in the form of the daemon.
+    if command.get_name() == "console" {
+        return command;
+    }
+    let examples = examples(path);
+    let mut command = command
+        .help_template(TEMPLATE)
+        .after_help(MORE)
+        .disable_help_subcommand(true)
+        .subcommand_help_heading("Verbs")
+        .subcommand_value_name("VERB");
+    if !examples.is_empty() {
+        command = command.before_help(format!("{examples}\n"));
+    }
+    let verbs: Vec<String> = command.get_subcommands().map(|verb| verb.get_name().to_owned()).collect();
+    verbs.into_iter().fold(command, |command, verb| {
+        let path = format!("{path} {verb}");
+        command.mut_subcommand(verb, |command| form(command, &path))
+    })
+}
+
+/// Prints a help text.
+pub(crate) fn print(text: &str) -> Result {
+    use std::io::Write as _;
+    let mut out = terminal::output();
+    let written = out.write_all(text.trim_end().as_bytes()).and_then(|()| out.write_all(b"\n"));
+    written.and_then(|()| out.flush()).map_err(|error| Failure::file(Cause::Local, "standard output", &error))
+}
+
+/// A wrong command line, in the form of all failures.
+pub(crate) fn wrong(error: &clap::Error) -> Failure {
+    let text = error.render().to_string();
+    let text = text.strip_prefix("error: ").unwrap_or(&text);
+    let (message, rest) = text.split_once("\n\n").unwrap_or((text, ""));
+    let message = message.split_whitespace().collect::<Vec<_>>().join(" ");
+    let tips = rest.lines().map(str::trim).filter_map(|line| {
+        line.strip_prefix("tip: ")
+            .map(str::to_owned)
+            .or_else(|| line.starts_with("Usage: ").then(|| line.to_owned()))
+    });
+    let hint = tips.collect::<Vec<_>>().join("; ");
+    let failure = Failure::usage(message.trim().to_owned());
+    if hint.is_empty() { failure } else { failure.hint(hint) }
+}
+
+/// Runs `allot help`.
+pub(crate) fn run(Help { words }: &Help, mut definition: clap::Command) -> Result {
+    match words.first().map(String::as_str) {
+        Some("exit-codes") => return print(&exit_codes()),
+        Some("environment") => return print(&environment()),
+        Some("formats") => return print(FORMATS),
+        Some("time") => return print(TIME),
+        Some("options") => return print(&options(&definition)),
+        _ => {}
+    }
+    definition.build();
+    let mut command = &mut definition;
+    for word in words {
+        let Some(found) = command.find_subcommand_mut(word) else {
+            let why = format!("there is no topic or command '{}'", words.join(" "));
+            let hint =
+                "topics: exit-codes, environment, formats, options, time; allot --help lists the nouns";
+            return Err(Failure::absent(why).hint(hint));
+        };
+        command = found;
+    }
+    print(&command.render_help().to_string())
+}
+
+fn exit_codes() -> String {
+    let mut text = String::from("Exit codes, by cause and the same for all commands:\n\n");
+    for (_, code, word, meaning) in Cause::ALL.into_iter().filter(|(cause, ..)| *cause != Cause::Closed) {
+        let _ = writeln!(text, "  {code:>3}  {word:<12} {meaning}");
+    }
+    text = text.replacen("\n\n", "\n\n    0  done         done\n", 1);
+    text + "\nWith --format json an error is one object on standard error: code, word, message, hint; of a file also problems.\n"
+}
+
+/// The global options, as clap shows them.
+fn options(whole: &clap::Command) -> String {
+    let command = clap::Command::new("allot").disable_help_flag(true).disable_help_subcommand(true);
+    let globals = whole
+        .get_arguments()
+        .filter(|argument| argument.is_global_set())
+        .cloned()
+        .map(|argument| argument.hide(false));
+    let mut command = command.args(globals).help_template("{all-args}");
+    format!("Anywhere on the line:\n\n{}", command.render_help())
+}
+
+const FORMATS: &str = "\
+Formats of the output (--format, ALLOT_FORMAT, format in the settings):
+
+  table   for people: as wide as the terminal, short columns first
+  wide    a table with all columns
+  json    one value: an array of objects, or an object
+  jsonl   one object a line, as soon as it is known
+  csv     comma-separated values with a header
+
+The names of columns are the names of fields. Stable, and only added to: names of fields in json, jsonl and csv, the exit
+codes, and code, word, message and hint of errors. Not stable: tables, messages, the order of rows without an order of
+their own. Times are RFC 3339 in UTC. Lengths of time are milliseconds in fields that end in _ms. What is not known is null.
+Empty lists are printed as [] or a header, and the exit code is 1.
+";
+
+const TIME: &str = "\
+Times and lengths of time:
+
+  2026-11-21T18:00:00+01:00   a time of RFC 3339, in any zone
+  500ms 4s 10m 1h30m 7days    a length of time; where a time is wanted, from now
+
+At a terminal times are shown in the zone of this machine. With --utc, in pipes and in json they are in UTC.
+";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_cause_is_explained() {
+        let text = exit_codes();
+        for code in ["  0", "  1", "  2", "  3", "  4", "  5", "  6", "  7", "  8", "130", "143"] {
+            assert!(text.lines().any(|line| line.starts_with(&format!("  {code}  "))), "{code} in {text}");
+        }
+    }
+}

@@ -1,0 +1,480 @@
+//! What commands print: rows of a noun, one object, one line after a change. Each noun defines its columns once; every
+//! format has the same names.
+
+use std::fmt::Write as _;
+use std::io::{self, BufWriter, Write as _};
+
+use clap::ValueEnum;
+use owo_colors::OwoColorize as _;
+use serde_json::{Map, Value};
+use unicode_width::UnicodeWidthStr as _;
+
+use crate::failure::{Cause, Failure, Result};
+use crate::{terminal, time};
+
+/// Rows by which the widths of a table are chosen.
+const SAMPLE: usize = 1000;
+/// The least width of a column that is cut off.
+const LEAST: usize = 12;
+
+/// A form of output.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// A table for people, as wide as the terminal.
+    #[default]
+    Table,
+    /// A table with all columns.
+    Wide,
+    /// One JSON value: an array of objects, or an object.
+    Json,
+    /// One JSON object a line.
+    Jsonl,
+    /// Comma-separated values with a header.
+    Csv,
+}
+
+/// What a value means, which decides its form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Text,
+    Number,
+    Flag,
+    /// Milliseconds since 1970.
+    Time,
+    /// Milliseconds. The name of the column ends in `_ms`.
+    Span,
+    /// Identity of a media unit, which tables shorten.
+    Unit,
+}
+
+/// A column of a noun, which is a field in JSON.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Column {
+    pub(crate) name: &'static str,
+    /// The field of the value that is printed.
+    field: &'static str,
+    kind: Kind,
+    wide: bool,
+}
+
+/// Defines the columns of a noun: name and kind, `= "field"` if the value has another name, and `wide` if only `--format
+/// wide` and programs get the column.
+macro_rules! columns {
+    ($($(#[$meta:meta])* $vis:vis $table:ident = $($name:ident $kind:ident $(= $field:literal)? $($wide:ident)?),+;)+) => { $(
+        $(#[$meta])*
+        $vis const $table: &[$crate::output::Column] = &[$(
+            $crate::output::Column::new(stringify!($name), $crate::output::Kind::$kind)
+                $(.of($field))? $(.$wide())?
+        ),+];
+    )+ };
+}
+pub(crate) use columns;
+
+impl Column {
+    pub(crate) const fn new(name: &'static str, kind: Kind) -> Self {
+        Self { name, field: name, kind, wide: false }
+    }
+
+    /// Of a field with another name.
+    pub(crate) const fn of(mut self, field: &'static str) -> Self {
+        self.field = field;
+        self
+    }
+
+    /// Shown only where all columns are.
+    pub(crate) const fn wide(mut self) -> Self {
+        self.wide = true;
+        self
+    }
+
+    fn title(&self) -> &'static str {
+        self.name.strip_suffix("_ms").unwrap_or(self.name)
+    }
+
+    fn value<'a>(&self, row: &'a Value) -> &'a Value {
+        row.get(self.field).unwrap_or(&Value::Null)
+    }
+
+    fn ms(value: &Value) -> Option<i64> {
+        value.as_i64().or_else(|| value.as_str()?.parse().ok())
+    }
+
+    fn json(&self, row: &Value) -> Value {
+        let value = self.value(row);
+        match (self.kind, value) {
+            (Kind::Flag, Value::Number(number)) => (number.as_i64() != Some(0)).into(),
+            (Kind::Time, Value::Number(_) | Value::String(_)) => {
+                Self::ms(value).map_or_else(|| value.clone(), |ms| time::utc(ms).into())
+            }
+            _ => value.clone(),
+        }
+    }
+
+    /// The cell of a table; `-` if there is no value.
+    fn cell(&self, row: &Value, utc: bool) -> String {
+        let value = self.value(row);
+        let shown = match (self.kind, value) {
+            (Kind::Time, _) => Self::ms(value).map(|ms| if utc { time::utc(ms) } else { time::local(ms) }),
+            (Kind::Span, _) => Self::ms(value).map(time::length),
+            (Kind::Flag, _) => {
+                let flag = value.as_bool().or_else(|| value.as_i64().map(|number| number != 0));
+                flag.map(|flag| if flag { "yes" } else { "no" }.to_owned())
+            }
+            (Kind::Unit, Value::String(name)) => Some(short(name).to_owned()),
+            _ => None,
+        };
+        terminal::value(&shown.unwrap_or_else(|| plain(value))).into_owned()
+    }
+}
+
+/// The short name of a unit: its own name behind the address, or the address; without process and start.
+pub(crate) fn short(identity: &str) -> &str {
+    let mut parts = identity.rsplitn(3, ':');
+    let host = match (parts.next(), parts.next(), parts.next()) {
+        (Some(start), Some(process), Some(host)) if is_number(start) && is_number(process) => host,
+        _ => identity,
+    };
+    host.rsplit_once('/').map_or(host, |(_, name)| name)
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// A value as text for people.
+fn plain(value: &Value) -> String {
+    match value {
+        Value::Null => "-".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Array(items) if items.is_empty() => "-".to_owned(),
+        Value::Array(items) => items.iter().map(plain).collect::<Vec<_>>().join(" "),
+        Value::Object(fields) => {
+            let field = |(name, value): (&String, &Value)| format!("{name}={}", plain(value));
+            fields.iter().map(field).collect::<Vec<_>>().join(" ")
+        }
+        other => other.to_string(),
+    }
+}
+
+/// Pads or cuts a text to this many cells of a terminal.
+fn fit(text: &str, width: usize, cuts: bool, right: bool) -> String {
+    let mut text = text.to_owned();
+    if cuts && text.width() > width {
+        while text.width() >= width.max(1) {
+            text.pop();
+        }
+        text.push('…');
+    }
+    let pad = " ".repeat(width.saturating_sub(text.width()));
+    if right { pad + &text } else { text + &pad }
+}
+
+/// A field of a value; null if there is none.
+pub(crate) fn field<'a>(value: &'a Value, name: &str) -> &'a Value {
+    value.get(name).unwrap_or(&Value::Null)
+}
+
+/// Each of these as a line.
+pub(crate) fn lines<'a>(lines: impl IntoIterator<Item = &'a str>) -> String {
+    lines.into_iter().flat_map(|line| [line, "\n"]).collect()
+}
+
+/// The fields of a row under the names of its columns.
+pub(crate) fn named(columns: &[Column], row: &Value) -> Map<String, Value> {
+    columns.iter().map(|column| (column.name.to_owned(), column.json(row))).collect()
+}
+
+/// Rows that belong to an object.
+pub(crate) struct Section<'a> {
+    pub(crate) name: &'static str,
+    pub(crate) columns: &'static [Column],
+    pub(crate) rows: &'a [Value],
+}
+
+/// How results are printed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Output {
+    pub(crate) format: Format,
+    pub(crate) color: bool,
+    /// Whether times are in UTC for people as well.
+    pub(crate) utc: bool,
+    /// Columns of the terminal.
+    pub(crate) width: Option<usize>,
+    /// Whether only errors and what was asked for are printed.
+    pub(crate) quiet: bool,
+}
+
+fn failed(error: &io::Error) -> Failure {
+    Failure::file(Cause::Local, "standard output", error)
+}
+
+impl Output {
+    /// Whether people read the output.
+    pub(crate) fn is_table(&self) -> bool {
+        matches!(self.format, Format::Table | Format::Wide)
+    }
+
+    /// Whether errors are objects.
+    pub(crate) fn is_json(&self) -> bool {
+        matches!(self.format, Format::Json | Format::Jsonl)
+    }
+
+    /// Prints text as it is; what came from others is escaped already.
+    #[allow(clippy::unused_self, reason = "all that is printed goes through an output")]
+    pub(crate) fn raw(&self, text: &str) -> Result {
+        let mut out = terminal::output();
+        out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|error| failed(&error))
+    }
+
+    /// Prints text for people, escaped.
+    pub(crate) fn text(&self, text: &str) -> Result {
+        self.raw(&terminal::escaped(text))
+    }
+
+    /// Prints a JSON value, on one line.
+    pub(crate) fn json(&self, value: &Value) -> Result {
+        self.text(&format!("{value}\n"))
+    }
+
+    /// Tells people something beside the result.
+    pub(crate) fn note(&self, text: &str) {
+        if !self.quiet {
+            terminal::note(text);
+        }
+    }
+
+    /// Begins to print rows.
+    pub(crate) fn rows(&self, columns: &'static [Column]) -> Rows {
+        Rows {
+            out: *self,
+            columns,
+            writer: terminal::output(),
+            waiting: Vec::new(),
+            layout: None,
+            count: 0,
+            is_part: false,
+        }
+    }
+
+    /// Prints rows that are all known. `none` says what was not found.
+    pub(crate) fn list(&self, columns: &'static [Column], rows: &[Value], none: &str) -> Result {
+        let mut printed = self.rows(columns);
+        rows.iter().try_for_each(|row| printed.push(row))?;
+        printed.end(none)
+    }
+
+    /// Prints one object with the rows that belong to it.
+    pub(crate) fn get(&self, columns: &'static [Column], value: &Value, sections: &[Section<'_>]) -> Result {
+        match self.format {
+            Format::Json | Format::Jsonl => {
+                let mut all = named(columns, value);
+                for Section { name, columns, rows } in sections {
+                    let rows = rows.iter().map(|row| Value::from(named(columns, row))).collect::<Vec<_>>();
+                    all.insert((*name).to_owned(), rows.into());
+                }
+                return self.json(&all.into());
+            }
+            Format::Csv => return self.list(columns, std::slice::from_ref(value), ""),
+            Format::Table | Format::Wide => {}
+        }
+        let shown: Vec<&Column> = columns.iter().filter(|column| !column.value(value).is_null()).collect();
+        let width = shown.iter().map(|column| column.title().width()).max().unwrap_or(0);
+        let mut text = String::new();
+        for column in shown {
+            let title = fit(column.title(), width, false, false);
+            let title = if self.color { title.bold().to_string() } else { title };
+            let _ = writeln!(text, "{title}  {}", column.cell(value, self.utc));
+        }
+        self.raw(&text)?;
+        for Section { name, columns, rows } in sections.iter().filter(|section| !section.rows.is_empty()) {
+            self.raw(&format!("\n{name}\n"))?;
+            let mut printed = self.rows(columns);
+            printed.is_part = true;
+            rows.iter().try_for_each(|row| printed.push(row))?;
+            printed.end("")?;
+        }
+        Ok(())
+    }
+
+    /// Prints one line after a change, or for programs the object that was changed.
+    pub(crate) fn done(&self, message: &str, columns: &[Column], value: &Value) -> Result {
+        if self.is_json() {
+            return self.json(&named(columns, value).into());
+        }
+        if self.quiet { Ok(()) } else { self.text(&format!("{message}\n")) }
+    }
+}
+
+/// A column of a table that is being printed: its place, its width, and whether longer cells are cut off.
+type Laid = (usize, usize, bool);
+
+/// Rows that are printed one after another, in constant memory.
+pub(crate) struct Rows {
+    out: Output,
+    columns: &'static [Column],
+    writer: BufWriter<io::Stdout>,
+    /// Rows of a table whose widths are not chosen yet.
+    waiting: Vec<Vec<String>>,
+    layout: Option<Vec<Laid>>,
+    count: u64,
+    /// Whether the rows are a part of an object, and may be none.
+    is_part: bool,
+}
+
+impl Rows {
+    /// Prints a row.
+    pub(crate) fn push(&mut self, row: &Value) -> Result {
+        self.count += 1;
+        let written = match self.out.format {
+            Format::Table | Format::Wide => {
+                let cells = self.columns.iter().map(|column| column.cell(row, self.out.utc)).collect();
+                if self.layout.is_none() {
+                    self.waiting.push(cells);
+                    return if self.waiting.len() >= SAMPLE { self.lay() } else { Ok(()) };
+                }
+                self.line(&cells, false)
+            }
+            Format::Json => {
+                let begin = if self.count == 1 { "[" } else { ",\n" };
+                let row = Value::from(named(self.columns, row)).to_string();
+                write!(self.writer, "{begin}{}", terminal::escaped(&row))
+            }
+            Format::Jsonl => {
+                let row = Value::from(named(self.columns, row)).to_string();
+                writeln!(self.writer, "{}", terminal::escaped(&row))
+            }
+            Format::Csv => self.csv(row),
+        };
+        written.map_err(|error| failed(&error))
+    }
+
+    /// Makes what was pushed visible.
+    pub(crate) fn flush(&mut self) -> Result {
+        self.lay()?;
+        self.writer.flush().map_err(|error| failed(&error))
+    }
+
+    /// Ends the rows. If there were none, the answer is no.
+    pub(crate) fn end(mut self, none: &str) -> Result {
+        if self.out.format == Format::Json {
+            let end = if self.count == 0 { "[]\n" } else { "]\n" };
+            self.writer.write_all(end.as_bytes()).map_err(|error| failed(&error))?;
+        }
+        if self.count == 0 && self.out.format == Format::Csv {
+            self.head().map_err(|error| failed(&error))?;
+        }
+        self.flush()?;
+        if self.count > 0 || self.is_part {
+            return Ok(());
+        }
+        Err(Failure::no(if self.out.quiet || !self.out.is_table() { "" } else { none }))
+    }
+
+    fn head(&mut self) -> io::Result<()> {
+        let names: Vec<&str> = self.columns.iter().map(|column| column.name).collect();
+        writeln!(self.writer, "{}", names.join(","))
+    }
+
+    fn csv(&mut self, row: &Value) -> io::Result<()> {
+        if self.count == 1 {
+            self.head()?;
+        }
+        let cells = self.columns.iter().map(|column| match column.json(row) {
+            Value::Null => String::new(),
+            Value::String(text) => text,
+            other => other.to_string(),
+        });
+        // A terminal would obey what is in a name; a program gets the name as it is.
+        let escapes = self.out.width.is_some();
+        let cells = cells.map(|cell| if escapes { terminal::value(&cell).into_owned() } else { cell });
+        let mut writer = csv::Writer::from_writer(&mut self.writer);
+        writer.write_record(cells.collect::<Vec<_>>())?;
+        writer.flush()
+    }
+
+    /// Chooses columns and widths by the rows that wait, and prints these.
+    fn lay(&mut self) -> Result {
+        if self.layout.is_some() || self.waiting.is_empty() {
+            return Ok(());
+        }
+        let waiting = std::mem::take(&mut self.waiting);
+        let (mut laid, mut used) = (Vec::new(), 0);
+        let limit = self.out.width.filter(|_| self.out.format == Format::Table).unwrap_or(usize::MAX);
+        for (place, column) in self.columns.iter().enumerate() {
+            if column.wide && self.out.format == Format::Table {
+                continue;
+            }
+            let cells = waiting.iter().filter_map(|cells| cells.get(place));
+            let width = cells.map(|cell| cell.width()).chain([column.title().width()]).max().unwrap_or(0);
+            let gap = if laid.is_empty() { 0 } else { 2 };
+            let room = limit.saturating_sub(used + gap);
+            let cuts = room < width && !laid.is_empty();
+            if cuts && (room < LEAST.min(width) || column.kind == Kind::Number) {
+                continue;
+            }
+            let width = if cuts { room } else { width };
+            laid.push((place, width, cuts));
+            used += gap + width;
+        }
+        self.layout = Some(laid);
+        let titles: Vec<String> = self.columns.iter().map(|column| column.title().to_owned()).collect();
+        self.line(&titles, self.out.color).map_err(|error| failed(&error))?;
+        waiting.iter().try_for_each(|cells| self.line(cells, false)).map_err(|error| failed(&error))
+    }
+
+    fn line(&mut self, cells: &[String], bold: bool) -> io::Result<()> {
+        let laid = self.layout.as_deref().unwrap_or_default();
+        let cell = |&(place, width, cuts): &Laid| {
+            let right = self.columns.get(place).is_some_and(|column| column.kind == Kind::Number);
+            fit(cells.get(place).map_or("", String::as_str), width, cuts, right)
+        };
+        let line = laid.iter().map(cell).collect::<Vec<_>>().join("  ");
+        let line = line.trim_end();
+        if bold { writeln!(self.writer, "{}", line.bold()) } else { writeln!(self.writer, "{line}") }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_have_short_names() {
+        for (identity, name) in [
+            ("127.0.0.1/unit-a:4711:1700000000", "unit-a"),
+            ("10.0.0.1:4711:1", "10.0.0.1"),
+            ("a:1:1", "a"),
+            ("node", "node"),
+            ("a:b:c", "a:b:c"),
+        ] {
+            assert_eq!(short(identity), name);
+        }
+    }
+
+    #[test]
+    fn cells_are_as_wide_as_they_are_shown() {
+        assert_eq!(fit("田中さん", 10, false, false), "田中さん  ");
+        assert_eq!(fit("田中さん", 6, true, false), "田中… ");
+        assert_eq!(fit("7", 3, false, true), "  7");
+    }
+
+    fn column(name: &'static str, kind: Kind) -> Column {
+        Column::new(name, kind)
+    }
+
+    #[test]
+    fn values_have_the_form_of_their_kind() {
+        let row = serde_json::json!({"end": 1_700_000_000_000_i64, "retry": 60_000, "ending": 1, "no": null});
+        assert_eq!(column("end", Kind::Time).json(&row), "2023-11-14T22:13:20.000Z");
+        assert_eq!(column("retry_ms", Kind::Span).of("retry").cell(&row, true), "1m");
+        assert_eq!(column("retry_ms", Kind::Span).title(), "retry");
+        assert_eq!(
+            (column("ending", Kind::Flag).json(&row), column("ending", Kind::Flag).cell(&row, true)),
+            (true.into(), "yes".into())
+        );
+        assert_eq!(
+            (column("no", Kind::Time).cell(&row, true), column("no", Kind::Time).json(&row)),
+            ("-".into(), Value::Null)
+        );
+    }
+}

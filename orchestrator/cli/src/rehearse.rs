@@ -1,0 +1,102 @@
+//! `allot show rehearse`: sells a copy of a show out, and checks that no seat is given to two buyers at once.
+
+use std::path::Path;
+
+use allot_client::{Connection, SeatStore, query};
+use allot_tools::rush::{self, Options};
+use allot_tools::seats::hash_tag;
+use clap::Args;
+use clap_complete::engine::ArgValueCompleter;
+use futures_util::FutureExt as _;
+use redis::cmd;
+
+use crate::context::{Context, Noun};
+use crate::failure::{Cause, Failure, Result};
+use crate::output::field;
+use crate::show_create::{Reading, build, read};
+use crate::{complete, stores};
+
+/// Seconds after which the server removes a copy of a process that was killed.
+const EXPIRY: u64 = 3600;
+
+/// Arguments of `show rehearse`.
+#[derive(Debug, Args)]
+pub(crate) struct Rehearse {
+    /// A file with a seating plan, or the key of a show: a copy of it is sold, and removed afterwards
+    #[arg(required_unless_present = "really", value_name = "FILE|KEY", value_hint = clap::ValueHint::FilePath)]
+    #[arg(value_parser = clap::builder::NonEmptyStringValueParser::new(), add = ArgValueCompleter::new(complete::shows))]
+    show: Option<String>,
+    /// Sell the seats of this key itself: nobody can buy them afterwards
+    #[arg(long, value_name = "KEY", conflicts_with = "show")]
+    #[arg(value_parser = clap::builder::NonEmptyStringValueParser::new(), add = ArgValueCompleter::new(complete::shows))]
+    really: Option<String>,
+    #[command(flatten)]
+    reading: Reading,
+    #[command(flatten)]
+    options: Options,
+}
+
+/// Makes the copy that is sold, and returns its key.
+async fn copy(context: &Context, arguments: &Rehearse, wanted: &str) -> Result<String> {
+    let random = rand::random::<u64>();
+    let (key, plan) = if Path::new(wanted).is_file() || wanted == "-" {
+        let (_, plan) = build(wanted, read(wanted, None)?, &arguments.reading)?;
+        (format!("rehearsal:{random:016x}"), plan)
+    } else {
+        let plan = stores::show(context, wanted).await?.plan().await?;
+        (format!("{{{}}}:rehearsal:{random:016x}", hash_tag(wanted)), plan)
+    };
+    let mut connection = context.open(Noun::Show, &key).await?;
+    context.on_interruption(removed(connection.clone(), key.clone()).boxed());
+    SeatStore::new(connection.clone(), &key).create(&plan).await?;
+    query::<i64>(&mut connection, cmd("EXPIRE").arg(&key).arg(EXPIRY)).await?;
+    Ok(key)
+}
+
+async fn removed(mut connection: Connection, key: String) {
+    // The expiry of the copy removes it if this fails.
+    let _ = query::<i64>(&mut connection, cmd("UNLINK").arg(&key).arg(format!("{key}:evt"))).await;
+}
+
+/// Runs the buyers.
+pub(crate) async fn run(context: &Context, arguments: &Rehearse) -> Result {
+    let options = &arguments.options;
+    let (key, is_copy) = match (&arguments.really, &arguments.show) {
+        (Some(key), _) => {
+            let free = stores::summary(key, &stores::show(context, key).await?.stat(None, None).await?);
+            let change =
+                format!("sell seats of show '{key}' itself, of which {} are free", field(&free, "free"));
+            if !context.confirm(&change)? {
+                return Ok(());
+            }
+            (key.clone(), false)
+        }
+        (None, Some(wanted)) => {
+            context.no_dry_run("a rehearsal")?;
+            (copy(context, arguments, wanted).await?, true)
+        }
+        (None, None) => return Err(Failure::usage("name a file or a show, or --really KEY")),
+    };
+    let mut shows = Vec::new();
+    for _ in 0..options.connections {
+        shows.push(stores::show(context, &key).await?);
+    }
+    let again = if is_copy { "the copy is removed" } else { "holds expire; sold seats remain sold" };
+    let work = context.work("selling", 0, "seats were sold", again);
+    let sold = rush::run(&shows, &key, options, &mut |done, all| work.at(done, all)).await;
+    drop(work);
+    if is_copy {
+        removed(context.open(Noun::Show, &key).await?, key).await;
+    }
+    let (report, error) = sold?;
+    if context.out.is_table() {
+        context.out.text(&report.text())?;
+    } else {
+        context.out.json(&serde_json::to_value(&report).map_err(anyhow::Error::from)?)?;
+    }
+    match error {
+        _ if !report.holds() => Err(Failure::no("the check failed: the counts do not agree")),
+        Some(error) => Err(Failure::new(Cause::Unreachable, format!("stopped early: {error}"))),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,342 @@
+//! `allot show`: lists shows and what is in them, and exports them.
+
+use std::fmt::Write as _;
+
+use allot_client::{Bucket, Connection, ListFilter, Listed, MapRow, Record, SeatStore, query_all};
+use clap::{Args, Subcommand, ValueEnum};
+use owo_colors::{AnsiColors, OwoColorize as _};
+use redis::cmd;
+use serde_json::{Value, json};
+
+use crate::arguments::{Key, KeyAndFile};
+use crate::context::{Context, Noun};
+use crate::failure::{Failure, Result};
+use crate::output::{Column, Format, Section, columns, named};
+use crate::terminal::value;
+use crate::watch::watch;
+use crate::{rehearse, show_create, stores};
+
+/// The places that the server examines for one part of a list.
+const PART: u32 = 4000;
+
+/// The verbs of shows.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// List the shows of the server, with their counts
+    #[command(alias = "ls")]
+    List,
+    /// Show the counts of a show by area and tier, and with --map each row
+    Get(Get),
+    /// List the seats of a show
+    Seats(Seats),
+    /// List the live holds of a show
+    Holds(Filtered),
+    /// List the sales of a show; an order that several holds were sold under has a line for each
+    Orders(Filtered),
+    /// List the users who wait for seats of a show
+    Queue(Filtered),
+    /// Follow the counts of a show
+    Watch(Key),
+    /// Create a show from a seating plan, or from the caches of an existing system
+    Create(Box<show_create::Create>),
+    /// Change a show that is on sale, by a part of a plan
+    Alter(KeyAndFile),
+    /// Write every seat of a show: as CSV, or as JSON with the plan, which `show create` reads
+    Export(Key),
+    /// Check a seating plan without a server, and print what is in it
+    Check(show_create::Check),
+    /// Sell out a copy of a show under load, and check that no seat is ever sold twice
+    Rehearse(rehearse::Rehearse),
+}
+
+/// Arguments of `show get`.
+#[derive(Debug, Args)]
+pub(crate) struct Get {
+    #[command(flatten)]
+    show: Key,
+    /// Only this area
+    #[arg(long)]
+    area: Option<String>,
+    /// Also each row with the states of its seats
+    #[arg(long)]
+    map: bool,
+}
+
+/// What a list is restricted to.
+#[derive(Debug, Args)]
+pub(crate) struct Filtered {
+    #[command(flatten)]
+    show: Key,
+    /// Only this tier
+    #[arg(long)]
+    tier: Option<String>,
+    /// Only this area
+    #[arg(long)]
+    area: Option<String>,
+    /// Only this user
+    #[arg(long)]
+    user: Option<String>,
+    /// Only this block, also what is held or sold from it
+    #[arg(long)]
+    block: Option<String>,
+}
+
+/// Arguments of `show seats`.
+#[derive(Debug, Args)]
+pub(crate) struct Seats {
+    #[command(flatten)]
+    filter: Filtered,
+    /// Only seats in this state
+    #[arg(long, value_enum)]
+    state: Option<State>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum State {
+    Free,
+    Held,
+    Sold,
+    Blocked,
+}
+
+columns! {
+    SHOWS = key Text, seats Number, free Number, held Number, sold Number, blocked Number,
+        areas Number wide, tiers Number wide;
+    AREAS = area Text, tier Text, free Number, held Number, sold Number, blocked Number, longest_run Number,
+        priority Number;
+    SEATS = id Text, state Text, tier Text, user Text, until Time, order Text, block Text, area Text wide,
+        row Text wide, label Text wide, flags Text wide;
+    /// A seat without the fields that hold for a moment only.
+    EXPORT = id Text, area Text, row Text, label Text, tier Text, state Text, user Text, order Text,
+        block Text;
+    HOLDS = token Text, user Text, until Time, seats Text;
+    ORDERS = order Text, user Text, token Text, seats Text;
+    QUEUE = token Text, user Text, count Number, tier Text, from Text, priority Number, since Time,
+        until Time;
+}
+
+/// Runs a verb.
+pub(crate) async fn run(context: &Context, verb: Verb) -> Result {
+    match verb {
+        Verb::List => list(context).await,
+        Verb::Get(arguments) => get(context, &arguments).await,
+        Verb::Seats(Seats { filter, state }) => part(context, &filter, state, (Listed::Seats, SEATS)).await,
+        Verb::Holds(filter) => part(context, &filter, None, (Listed::Holds, HOLDS)).await,
+        Verb::Orders(filter) => part(context, &filter, None, (Listed::Orders, ORDERS)).await,
+        Verb::Queue(filter) => part(context, &filter, None, (Listed::Waiting, QUEUE)).await,
+        Verb::Watch(Key { key }) => {
+            let show = stores::show(context, &key).await?;
+            watch(context, SHOWS, async || Ok(vec![stores::summary(&key, &show.stat(None, None).await?)]))
+                .await
+        }
+        Verb::Create(arguments) => show_create::create(context, *arguments).await,
+        Verb::Alter(KeyAndFile { key, file }) => show_create::alter(context, &key, &file).await,
+        Verb::Export(Key { key }) => export(context, &key).await,
+        Verb::Check(arguments) => show_create::check(context, &arguments),
+        Verb::Rehearse(arguments) => rehearse::run(context, &arguments).await,
+    }
+}
+
+async fn list(context: &Context) -> Result {
+    let mut rows = context.out.rows(SHOWS);
+    context
+        .scan(Noun::Show, async |connection: &mut Connection, keys: Vec<String>| {
+            let commands = keys.iter().map(|key| cmd("SEAT.STAT").arg(key).clone()).collect();
+            for (key, reply) in keys.iter().zip(query_all(connection, commands).await?) {
+                // A show that has gone meanwhile is not listed.
+                let Ok(reply) = reply else { continue };
+                let buckets: Result<Vec<Bucket>, _> =
+                    Record::read_list(reply)?.iter().map(Bucket::read).collect();
+                rows.push(&stores::summary(key, &buckets?))?;
+            }
+            rows.flush()
+        })
+        .await?;
+    rows.end("there are no shows; allot show create KEY FILE creates one")
+}
+
+async fn get(context: &Context, arguments: &Get) -> Result {
+    let Key { key } = &arguments.show;
+    let show = stores::show(context, key).await?;
+    let buckets = show.stat(None, arguments.area.as_deref()).await?;
+    if buckets.is_empty() {
+        return Err(Failure::absent(format!("the show '{key}' has no seats")));
+    }
+    let rows: Vec<Value> = buckets
+        .iter()
+        .map(|bucket| {
+            json!({
+                "area": bucket.area, "tier": bucket.tier, "free": bucket.free, "held": bucket.held,
+                "sold": bucket.sold, "blocked": bucket.blocked, "longest_run": bucket.longest,
+                "priority": bucket.priority,
+            })
+        })
+        .collect();
+    let mut all = stores::summary(key, &buckets);
+    let mut maps = Vec::new();
+    if arguments.map {
+        let mut areas: Vec<&str> = buckets.iter().map(|bucket| bucket.area.as_str()).collect();
+        areas.dedup();
+        for area in areas {
+            maps.push((area, show.map(area).await?));
+        }
+    }
+    if context.out.is_json() {
+        let mut object = named(SHOWS, &all);
+        object.insert("by_area".to_owned(), rows.iter().map(|row| Value::from(named(AREAS, row))).collect());
+        if arguments.map {
+            let map = |(area, rows): &(&str, Vec<MapRow>)| {
+                let rows: Vec<Value> =
+                    rows.iter().map(|row| json!({"row": row.label, "seats": row.seats})).collect();
+                json!({"area": area, "rows": rows})
+            };
+            object.insert("map".to_owned(), maps.iter().map(map).collect());
+        }
+        return context.out.json(&object.into());
+    }
+    if let Some(all) = all.as_object_mut() {
+        all.retain(|name, _| name != "areas" && name != "tiers");
+    }
+    context.out.get(SHOWS, &all, &[Section { name: "areas", columns: AREAS, rows: &rows }])?;
+    let color = context.out.color;
+    let mut drawn = String::new();
+    for (area, rows) in &maps {
+        drawn += &draw(area, rows, color);
+    }
+    if !maps.is_empty() {
+        drawn += &legend(color);
+    }
+    context.out.raw(&drawn)
+}
+
+/// Prints a list part by part.
+async fn part(
+    context: &Context,
+    filter: &Filtered,
+    state: Option<State>,
+    (what, columns): (Listed, &'static [Column]),
+) -> Result {
+    let state = state.and_then(|state| state.to_possible_value());
+    let show = stores::show(context, &filter.show.key).await?;
+    let filter = ListFilter {
+        state: state.as_ref().map(clap::builder::PossibleValue::get_name),
+        tier: filter.tier.as_deref(),
+        area: filter.area.as_deref(),
+        user: filter.user.as_deref(),
+        block: filter.block.as_deref(),
+    };
+    let mut rows = context.out.rows(columns);
+    each(&show, what, &filter, |row| rows.push(&row), async |_| Ok(())).await?;
+    rows.end(match what {
+        Listed::Seats => "there are no such seats",
+        Listed::Holds => "there are no such holds",
+        Listed::Orders => "there are no such sales",
+        Listed::Waiting => "nobody waits",
+    })
+}
+
+/// Gives each item of a list to `take`, and after each part calls `after` with the count so far.
+pub(crate) async fn each(
+    show: &SeatStore,
+    what: Listed,
+    filter: &ListFilter<'_>,
+    mut take: impl FnMut(Value) -> Result,
+    mut after: impl AsyncFnMut(u64) -> Result,
+) -> Result<u64> {
+    let (mut cursor, mut count) = (0, 0);
+    loop {
+        let (part, next) = show.list(what, filter, cursor, PART).await?;
+        count += part.len() as u64;
+        for record in &part {
+            take(record.json())?;
+        }
+        after(count).await?;
+        if next == 0 {
+            return Ok(count);
+        }
+        cursor = next;
+    }
+}
+
+async fn export(context: &Context, key: &str) -> Result {
+    let show = stores::show(context, key).await?;
+    let mut out = context.out;
+    if out.is_table() {
+        out.format = Format::Csv;
+    }
+    let total: u64 = show.stat(None, None).await?.iter().map(Bucket::all).sum();
+    let work = context.work("exporting", total, "seats were written", "the same command begins again");
+    if out.format == Format::Json {
+        let plan: Value = serde_json::from_str(&show.plan().await?).map_err(anyhow::Error::from)?;
+        out.text(&format!("{{\"plan\":{plan},\n\"seats\":"))?;
+    }
+    let mut rows = out.rows(EXPORT);
+    let after = async |done| {
+        work.at(done, total);
+        Ok(())
+    };
+    each(&show, Listed::Seats, &ListFilter::default(), |row| rows.push(&row), after).await?;
+    rows.end("the show has no seats")?;
+    if out.format == Format::Json { out.raw("}\n") } else { Ok(()) }
+}
+
+fn draw(area: &str, rows: &[MapRow], color: bool) -> String {
+    let title = value(area);
+    let mut text = if color { format!("\n{}\n", title.bold()) } else { format!("\n{title}\n") };
+    let width = rows.iter().map(|row| row.label.chars().count()).max().unwrap_or(0);
+    for row in rows {
+        let _ = writeln!(text, "  {:>width$}  {}", value(&row.label), paint(&value(&row.seats), color));
+    }
+    text
+}
+
+fn legend(color: bool) -> String {
+    let entry = |(mark, meaning): (&str, &str)| format!("{} {meaning}", paint(mark, color));
+    let marks = [(".", "free"), ("h", "held"), ("s", "sold"), ("x", "blocked")];
+    format!("\n{}\n", marks.map(entry).join("   "))
+}
+
+/// Colours stretches of one state together, as a terminal is slow with a colour for each seat.
+fn paint(seats: &str, color: bool) -> String {
+    if !color {
+        return seats.trim_end().to_owned();
+    }
+    let mut text = String::new();
+    let mut rest = seats.trim_end();
+    while let Some(mark) = rest.chars().next() {
+        let end = rest.find(|other| other != mark).unwrap_or(rest.len());
+        let (stretch, after) = rest.split_at(end);
+        let color = match mark {
+            '.' => Some(AnsiColors::Green),
+            'h' => Some(AnsiColors::Yellow),
+            's' => Some(AnsiColors::Red),
+            'x' => Some(AnsiColors::BrightBlack),
+            _ => None,
+        };
+        match color {
+            Some(color) => text += &stretch.color(color).to_string(),
+            None => text += stretch,
+        }
+        rest = after;
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_colour_the_map_is_plain_text() {
+        let rows = [
+            MapRow { label: "A".into(), seats: "..h ss".into() },
+            MapRow { label: "AA".into(), seats: "s  ".into() },
+        ];
+        assert_eq!(draw("stalls", &rows, false), "\nstalls\n   A  ..h ss\n  AA  s\n");
+    }
+
+    #[test]
+    fn colour_changes_only_where_the_state_does() {
+        assert_eq!(paint("..s .", true), "\u{1b}[32m..\u{1b}[39m\u{1b}[31ms\u{1b}[39m \u{1b}[32m.\u{1b}[39m");
+    }
+}

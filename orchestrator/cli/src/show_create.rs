@@ -1,0 +1,259 @@
+//! `allot show create`, `alter` and `check`: plans from files and caches become shows on the server.
+
+use std::collections::BTreeMap;
+
+use allot_client::{Bucket, Record, SeatStore, query};
+use allot_tools::seats::draft::{Area, Draft, Row, Rule};
+use allot_tools::seats::{self, Format, caches, hash_tag, side};
+use allot_tools::table::Problems;
+use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
+use clap_complete::engine::ArgValueCompleter;
+use redis::{Cmd, Value as Reply, cmd};
+use serde_json::{Value, json};
+
+use crate::context::{Context, Noun};
+use crate::failure::{Failure, Result, counted};
+use crate::output::{Section, columns, field};
+use crate::settings::{Given, Settings};
+use crate::{complete, input, stores};
+
+/// How a seating plan is read.
+#[derive(Debug, Args)]
+pub(crate) struct Reading {
+    /// What the file is [default: recognised by its content]
+    #[arg(long, value_enum, value_name = "FORM")]
+    from: Option<Format>,
+    /// JSON file with priorities, rules and names of areas, corrections of seats, and limits
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    side: Option<String>,
+    /// Number rows, and seats in a row, that have one name
+    #[arg(long)]
+    disambiguate: bool,
+}
+
+/// Arguments of `show check`.
+#[derive(Debug, Args)]
+pub(crate) struct Check {
+    /// The seating plan; - is standard input
+    #[arg(value_hint = clap::ValueHint::FilePath)]
+    file: String,
+    #[command(flatten)]
+    reading: Reading,
+}
+
+/// Arguments of `show create`.
+#[derive(Debug, Args)]
+pub(crate) struct Create {
+    /// Key of the show
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
+    #[arg(add = ArgValueCompleter::new(complete::shows))]
+    key: String,
+    /// The seating plan: JSON of Allot or pretix, or a table; - is standard input
+    #[arg(required_unless_present = "from_caches", value_hint = clap::ValueHint::FilePath)]
+    file: Option<String>,
+    #[command(flatten)]
+    reading: Reading,
+    /// Read the caches of an existing system, on the same server or on another
+    #[arg(long, value_name = "SERVER", num_args = 0..=1, require_equals = true, default_missing_value = "",
+          conflicts_with_all = ["file", "from"])]
+    from_caches: Option<String>,
+    #[command(flatten)]
+    caches: caches::Names,
+}
+
+columns! {
+    AREAS = area Text, seats Number, rows Number, priority Number, rule Text, tiers Text, sold Number wide;
+    WHOLE = seats Number, areas Number, rows Number, tiers Text, sold Number;
+    CREATED = key Text, result Text, seats Number, areas Number;
+}
+
+/// Reads a plan of a file.
+pub(crate) fn read(path: &str, from: Option<Format>) -> Result<(Draft, Problems)> {
+    let mut input = input::open(path, input::PLAN)?;
+    let text = input.text()?;
+    let format = from.map_or_else(|| Format::guess(&text), Ok).map_err(|error| input.wrong(error))?;
+    format.read(&text).map_err(|error| input.wrong(error))
+}
+
+/// The plan of a draft.
+pub(crate) fn build(
+    name: &str,
+    (mut draft, found): (Draft, Problems),
+    reading: &Reading,
+) -> Result<(Draft, String)> {
+    if reading.disambiguate {
+        draft.disambiguate();
+    }
+    if let Some(path) = &reading.side {
+        let mut input = input::open(path, input::PLAN)?;
+        let text = input.text()?;
+        side::read(&text).and_then(|side| side.apply(&mut draft)).map_err(|error| input.wrong(error))?;
+    }
+    let problems = if found.count > 0 { Err(found) } else { Ok(()) };
+    let show = problems.and_then(|()| draft.build().map_err(Problems::from));
+    let Problems { first, count } = match show {
+        Ok(show) => return Ok((draft, show.plan_json())),
+        Err(problems) => problems,
+    };
+    let twice = first.iter().any(|problem| problem.contains("occurs"));
+    let text = counted(count as u64, "problem");
+    let failure = Failure::input(format!("{name}: {text}")).counted(first, count);
+    Err(if twice { failure.hint("names that occur twice can be numbered: --disambiguate") } else { failure })
+}
+
+/// Tells which ids of the source were not kept.
+fn tell_notes(context: &Context, draft: &Draft) {
+    if !draft.notes.is_empty() {
+        let (count, notes) = (draft.notes.len(), draft.notes.join("\n  "));
+        context.out.note(&format!("{count} ids of the source were not kept:\n  {notes}"));
+    }
+}
+
+fn tiers<'a>(areas: impl Iterator<Item = &'a Area> + Clone) -> BTreeMap<&'a str, u64> {
+    let mut counts = BTreeMap::new();
+    for (places, tier) in areas.clone().map(|area| &area.standing) {
+        if let (Some(places), Some(tier)) = (places, tier) {
+            *counts.entry(tier.as_str()).or_default() += u64::from(*places);
+        }
+    }
+    for seat in areas.flat_map(|area| &area.rows).flat_map(Row::seats) {
+        *counts.entry(seat.plan.tier.as_deref().unwrap_or("(none)")).or_default() += 1;
+    }
+    counts
+}
+
+fn sold(areas: &[Area]) -> usize {
+    areas.iter().flat_map(|area| &area.rows).flat_map(Row::seats).filter(|seat| seat.sold).count()
+}
+
+fn area_row(area: &Area) -> Value {
+    let tiers = tiers(std::iter::once(area));
+    let rule = match area.rule {
+        Rule::Ltr => "ltr",
+        Rule::Rtl => "rtl",
+        Rule::Center => "center",
+    };
+    json!({
+        "area": area.id, "priority": area.priority, "rule": rule, "rows": area.rows.len(),
+        "seats": tiers.values().sum::<u64>(), "sold": sold(std::slice::from_ref(area)), "tiers": tiers,
+    })
+}
+
+fn whole(draft: &Draft) -> Value {
+    let tiers = tiers(draft.areas.iter());
+    json!({
+        "areas": draft.areas.len(), "rows": draft.rows().count(), "seats": tiers.values().sum::<u64>(),
+        "sold": sold(&draft.areas), "tiers": tiers,
+    })
+}
+
+/// Runs `show check`.
+pub(crate) fn check(context: &Context, arguments: &Check) -> Result {
+    let read = read(&arguments.file, arguments.reading.from)?;
+    let (draft, _) = build(&arguments.file, read, &arguments.reading)?;
+    tell_notes(context, &draft);
+    let rows: Vec<Value> = draft.areas.iter().map(area_row).collect();
+    context.out.get(WHOLE, &whole(&draft), &[Section { name: "by_area", columns: AREAS, rows: &rows }])
+}
+
+async fn read_caches(context: &Context, arguments: &Create, server: &str) -> Result<(Draft, Problems)> {
+    let key = arguments.caches.first_key();
+    let mut connection = if server.is_empty() {
+        context.open(Noun::Show, key).await?
+    } else {
+        let other = Settings::load(&Given { server: Some(server), ..Given::default() })?;
+        context.connect(&other.servers(key)?).await?
+    };
+    let work = context.work("reading the caches", 0, "tiers were read", "nothing was changed");
+    let draft = caches::read(&mut connection, &arguments.caches, &mut |done, all| work.at(done, all)).await?;
+    Ok((draft, Problems::default()))
+}
+
+/// Runs `show create`.
+pub(crate) async fn create(context: &Context, arguments: Create) -> Result {
+    let key = &arguments.key;
+    let (name, found) = match (&arguments.from_caches, &arguments.file) {
+        (Some(server), _) => ("the caches", read_caches(context, &arguments, server).await?),
+        (None, Some(file)) => (file.as_str(), read(file, arguments.reading.from)?),
+        (None, None) => return Err(Failure::usage("name a file, or --from-caches")),
+    };
+    let (draft, plan) = build(name, found, &arguments.reading)?;
+    tell_notes(context, &draft);
+    let all = whole(&draft);
+    let sold = draft.sold().len();
+    let mut connection = context.open(Noun::Show, key).await?;
+    let there: u64 = query(&mut connection, cmd("EXISTS").arg(key)).await?;
+    let show = SeatStore::new(connection.clone(), key);
+    let is_same = there > 0 && sold == 0 && seats::same_plan(&show.plan().await?, &plan)?;
+    if there > 0 && !is_same {
+        let why = format!("there is a show '{key}' of another plan");
+        return Err(Failure::refused(why)
+            .hint(format!("allot show alter {key} FILE changes it; or take another key")));
+    }
+    let count = |name: &str, noun: &str| counted(field(&all, name).as_u64().unwrap_or(0), noun);
+    let size = format!("{} in {}", count("seats", "seat"), count("areas", "area"));
+    let said = |result: &str, context: &Context| {
+        let row = json!({"key": key, "result": result, "seats": field(&all, "seats"), "areas": field(&all, "areas")});
+        let beforehand = if sold > 0 { format!(", {sold} of them sold beforehand") } else { String::new() };
+        context.out.done(&format!("show '{key}' is {result}: {size}{beforehand}"), CREATED, &row)
+    };
+    if is_same {
+        return said("unchanged", context);
+    }
+    if !context.proceed(&format!("create show '{key}' with {size}"))? {
+        return Ok(());
+    }
+    let again = "nothing was opened; the same command begins again";
+    let work = context.work("marking sold seats", 0, "seats were marked", again);
+    seats::create(connection, key, &plan, &draft, &mut |done, all| work.at(done, all)).await?;
+    drop(work);
+    said("created", context)
+}
+
+/// Runs `show alter`.
+pub(crate) async fn alter(context: &Context, key: &str, file: &str) -> Result {
+    let mut input = input::open(file, input::PLAN)?;
+    let part = input.text()?;
+    serde_json::from_str::<serde_json::Map<String, Value>>(&part).map_err(|error| input.wrong(error))?;
+    let show = stores::show(context, key).await?;
+    let before = stores::summary(key, &show.stat(None, None).await?);
+    let after = if context.dry_run {
+        let buckets = tried(&show, key, &part).await?;
+        stores::summary(key, &buckets)
+    } else {
+        show.alter(&part).await?;
+        stores::summary(key, &show.stat(None, None).await?)
+    };
+    let (had, has) = (field(&before, "seats"), field(&after, "seats"));
+    let change = if had == has { format!("{has} seats") } else { format!("{has} seats instead of {had}") };
+    if !context.proceed(&format!("alter show '{key}': {change}"))? {
+        return Ok(());
+    }
+    let row = json!({"key": key, "result": "altered", "seats": has, "areas": field(&after, "areas")});
+    context.out.done(&format!("show '{key}' is altered: {change}"), CREATED, &row)
+}
+
+/// The counts of a copy of the show after this change. The copy exists within one step of the server only.
+async fn tried(show: &SeatStore, key: &str, part: &str) -> Result<Vec<Bucket>> {
+    let copy = format!("{{{}}}:dry-run:{:016x}", hash_tag(key), rand::random::<u64>());
+    let on_copy = |name: &str, argument: Option<&str>| {
+        let mut command: Cmd = cmd(name);
+        command.arg(&copy).arg(argument);
+        command
+    };
+    let stream = format!("{copy}:evt");
+    for command in [
+        cmd("MULTI"),
+        show.begin("COPY").arg(&copy).clone(),
+        on_copy("SEAT.ALTER", Some(part)),
+        on_copy("SEAT.STAT", None),
+        on_copy("UNLINK", Some(&stream)),
+    ] {
+        show.ask::<Reply>(&command).await?;
+    }
+    // A refusal of the change is an error here; the copy is removed all the same.
+    let replies: Vec<Reply> = show.ask(&cmd("EXEC")).await?;
+    let buckets = replies.into_iter().nth(2).unwrap_or(Reply::Nil);
+    Ok(Record::read_list(buckets)?.iter().map(Bucket::read).collect::<Result<_, _>>()?)
+}

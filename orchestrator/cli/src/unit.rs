@@ -1,0 +1,159 @@
+//! `allot unit`: lists and drains media units, and says what their loss would mean.
+
+use allot_client::{RealmStore, Record};
+use clap::builder::NonEmptyStringValueParser;
+use clap::{Args, Subcommand};
+use clap_complete::engine::ArgValueCompleter;
+use serde_json::Value;
+
+use crate::arguments::Realm;
+use crate::complete;
+use crate::context::{Context, values};
+use crate::failure::{Failure, Result};
+use crate::output::{columns, field, short};
+use crate::stores::{self, Changing, guard};
+use crate::watch::watch;
+
+/// The verbs of media units.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// List media units
+    #[command(alias = "ls")]
+    List(List),
+    /// Show a unit
+    Get(One),
+    /// Place nothing new on a unit, and with --move move its conferences away
+    Drain(Drain),
+    /// Place conferences on a drained unit again
+    Undrain(One),
+    /// Show where the conferences of a unit would go if it died now; of any unit: how many would find room
+    SimulateLoss(One),
+}
+
+/// Arguments that name one unit.
+#[derive(Debug, Args)]
+pub(crate) struct One {
+    /// The unit: its short name, or its identity
+    #[arg(value_parser = NonEmptyStringValueParser::new(), add = ArgValueCompleter::new(complete::units))]
+    unit: String,
+    #[command(flatten)]
+    realm: Realm,
+}
+
+/// Arguments of `unit list`.
+#[derive(Debug, Default, Args)]
+pub(crate) struct List {
+    /// Follow the list
+    #[arg(long)]
+    watch: bool,
+    #[command(flatten)]
+    realm: Realm,
+}
+
+/// Arguments of `unit drain`.
+#[derive(Debug, Args)]
+pub(crate) struct Drain {
+    #[command(flatten)]
+    one: One,
+    /// Also move its conferences away, at most 1000 in one call
+    #[arg(long)]
+    r#move: bool,
+}
+
+columns! {
+    UNITS = unit Unit = "cmu", state Text, conferences Number, used Number, capacity Number, zone Text,
+        lease_ends Time, joined Time wide, draining Flag wide, load Number wide,
+        lease_ms Span = "lease" wide, identity Text = "cmu" wide;
+    PLAN = number Text = "e164", goes_to Unit = "cmu", waits_for Text = "why", next_retry Time;
+    LOSSES = unit Unit = "cmu", conferences Number, find_room Number = "placed", no_room Number,
+        would_end Number = "ending";
+}
+
+async fn record(store: &RealmStore, identity: &str) -> Result<Value> {
+    let units = values(&store.unit_records().await?);
+    let found = units.into_iter().find(|unit| unit["cmu"] == identity);
+    found.ok_or_else(|| Failure::absent(format!("there is no unit '{identity}'")))
+}
+
+/// Runs a verb.
+pub(crate) async fn run(context: &Context, verb: Verb) -> Result {
+    match verb {
+        Verb::List(List { watch: follows, realm }) => {
+            let store = stores::realm(context, realm.key()).await?;
+            if follows {
+                return watch(context, UNITS, async || Ok(values(&store.unit_records().await?))).await;
+            }
+            let units = values(&store.unit_records().await?);
+            if let Some(units) = guard(&store).await? {
+                context
+                    .out
+                    .note(&format!("the mass-failure guard holds: {units}\nallot realm lift-guard lifts it"));
+            }
+            context.out.list(UNITS, &units, "no unit has joined the realm")
+        }
+        Verb::Get(One { unit, realm }) => {
+            let store = stores::realm(context, realm.key()).await?;
+            let identity = stores::unit(&store, &unit).await?;
+            context.out.get(UNITS, &record(&store, &identity).await?, &[])
+        }
+        Verb::Drain(Drain { one, r#move }) => drain(context, &one, r#move).await,
+        Verb::Undrain(One { unit, realm }) => {
+            let store = stores::realm(context, realm.key()).await?;
+            let identity = stores::unit(&store, &unit).await?;
+            if !context.proceed(&format!("place conferences on {unit} again"))? {
+                return Ok(());
+            }
+            let undrain = store.begin("CMU.DRAIN").arg(&identity).arg("OFF").clone();
+            let record = Record::read(store.ask(&undrain).await?)?.json();
+            context.out.done(&format!("unit {} takes conferences again", short(&identity)), UNITS, &record)
+        }
+        Verb::SimulateLoss(One { unit, realm }) => {
+            let store = stores::realm(context, realm.key()).await?;
+            if !unit.eq_ignore_ascii_case("any") {
+                let identity = stores::unit(&store, &unit).await?;
+                let plan = values(&store.plan(Some(&identity)).await?);
+                return context.out.list(PLAN, &plan, "the unit has no conferences");
+            }
+            let (mut rows, mut cursor) = (context.out.rows(LOSSES), 0);
+            loop {
+                let (next, page) = store.loss_page(cursor).await?;
+                page.iter().try_for_each(|record| rows.push(&record.json()))?;
+                if next == 0 {
+                    return rows.end("no unit has joined the realm");
+                }
+                cursor = next;
+            }
+        }
+    }
+}
+
+async fn drain(context: &Context, One { unit, realm }: &One, moves: bool) -> Result {
+    let mut changing = Changing::connect(context, realm.key()).await?;
+    let identity = stores::unit(&changing.store, unit).await?;
+    let before = record(&changing.store, &identity).await?;
+    let conferences = field(&before, "conferences");
+    let name = short(&identity).to_owned();
+    let goes_on = if moves {
+        context.confirm(&format!("drain {name} and move its {conferences} conferences away"))?
+    } else {
+        context.proceed(&format!("place nothing new on {name}; its {conferences} conferences stay"))?
+    };
+    if !goes_on {
+        return Ok(());
+    }
+    let mut command = changing.store.begin("CMU.DRAIN");
+    command.arg(&identity);
+    if moves {
+        command.arg("MOVE");
+    }
+    let reply = Record::read(changing.store.ask(&command).await?)?;
+    changing.confirm(context).await?;
+    let after = record(&changing.store, &identity).await?;
+    let said = if moves {
+        let (moved, left) = (reply.text("moves"), reply.text("left"));
+        format!("unit {name} is draining: {moved} conferences are moving, {left} are left")
+    } else {
+        format!("unit {name} is draining: it gets no new conferences")
+    };
+    context.out.done(&said, UNITS, &after)
+}

@@ -1,0 +1,702 @@
+//! Every verb of `allot` by exit code: each code is provoked, and means the same for all.
+
+use std::fs::{self, File};
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use allot_tests::daemon::{Run, command, run};
+use allot_tests::module::{allot, repository};
+use allot_tests::{RedisServer, Reply, eventually};
+use serde_json::Value;
+
+use super::documentation::agrees;
+
+const REALM: &str = "{r}:conf";
+const BOOK: &str = "{b}:book";
+const PLAN: &str = r#"{"areas":[{"id":"a","rows":[{"label":"1","rank":1,"tier":"t","seats":"1-9"}]}]}"#;
+
+/// Verbs on a key, which is `KEY`, and on files of the folder `DIR`. They fail alike where the server cannot be used.
+const READS: &[&str] = &[
+    "show get KEY",
+    "show seats KEY",
+    "show holds KEY",
+    "show orders KEY",
+    "show queue KEY",
+    "show watch KEY",
+    "show export KEY",
+    "pool get KEY",
+    "conference list --realm KEY",
+    "conference get 1 --realm KEY",
+    "conference wait 1 --realm KEY",
+    "conference watch --realm KEY",
+    "record list --realm KEY",
+    "unit list --realm KEY",
+    "unit get u --realm KEY",
+    "unit simulate-loss any --realm KEY",
+    "realm get KEY",
+    "account list --book KEY",
+    "account get p1 --book KEY",
+    "account history p1 --book KEY",
+    "book get KEY",
+    "book export --book KEY",
+];
+const WRITES: &[&str] = &[
+    "show alter KEY DIR/part.json",
+    "show rehearse KEY",
+    "show rehearse --really KEY --yes",
+    "conference create 2 --realm KEY",
+    "conference extend 1 --end 1h --realm KEY",
+    "conference move 1 --realm KEY",
+    "conference end 1 --yes --realm KEY",
+    "record collect --group g --output DIR/records --realm KEY",
+    "unit drain u --realm KEY",
+    "unit drain u --move --yes --realm KEY",
+    "unit undrain u --realm KEY",
+    "account freeze p1 --book KEY",
+    "account move p1 --to m --book KEY",
+    "account logout p1 --yes --book KEY",
+    "book rebalance --book KEY",
+];
+/// Verbs that make what is not there.
+const MAKES: &[&str] = &[
+    "show create KEY DIR/plan.json",
+    "pool load KEY DIR/numbers.txt",
+    "realm set KEY licences=5",
+    "book diff DIR/accounts.csv --book KEY",
+    "book apply DIR/accounts.csv --book KEY",
+];
+/// Verbs on all keys.
+const LISTS: &[&str] =
+    &["show list", "pool list", "realm list", "book list", "server sizing", "redis DBSIZE"];
+
+fn words(line: &str, key: &str, server: &RedisServer) -> Vec<String> {
+    let dir = server.dir().display().to_string();
+    line.split(' ').map(|word| word.replace("KEY", key).replace("DIR", &dir)).collect()
+}
+
+fn files(server: &RedisServer) {
+    for (name, text) in [
+        ("plan.json", PLAN),
+        ("part.json", r#"{"limits":{"seats_per_user":3}}"#),
+        ("numbers.txt", "138\n139\n"),
+        ("accounts.csv", "department,module,account,quota\nd,m,p1,5\n"),
+    ] {
+        fs::write(server.dir().join(name), text).unwrap();
+    }
+}
+
+/// A server with a value of each family, and a text.
+fn filled() -> RedisServer {
+    let server = RedisServer::start();
+    files(&server);
+    let mut raw = server.raw();
+    raw.call(&["SEAT.CREATE", "show", PLAN]);
+    for line in [
+        "SET text x",
+        "NUMPOOL.ADD pool 137",
+        "CONF.REALM {r}:conf",
+        "CMU.JOIN {r}:conf u:1:1 CAPACITY 9 LEASE 3600000",
+        "CMU.JOIN {r}:conf v:1:1 CAPACITY 9 LEASE 3600000",
+        "CONF.CREATE {r}:conf 1",
+        "ACCOUNT.BOOK {b}:book",
+        "ACCOUNT.MODULE {b}:book m DEPARTMENT d INSTANCES 1",
+        "ACCOUNT.ADD {b}:book m QUOTA 5 ACCOUNTS 1 p1",
+    ] {
+        assert!(!matches!(raw.words(line), Reply::Error(_)), "{line}");
+    }
+    server
+}
+
+/// The key of the family that a verb is about.
+fn own_key(line: &str) -> &'static str {
+    match line.split(' ').next() {
+        Some("show") => "show",
+        Some("pool") => "pool",
+        Some("account" | "book") => BOOK,
+        _ => REALM,
+    }
+}
+
+fn all() -> impl Iterator<Item = &'static str> {
+    [READS, WRITES, MAKES, LISTS].concat().into_iter()
+}
+
+#[track_caller]
+fn ends(server: &RedisServer, line: &str, more: &[&str], code: i32) -> Run {
+    let words = words(line, own_key(line), server);
+    let run = run(server, &[&words.iter().map(String::as_str).collect::<Vec<_>>()[..], more].concat());
+    assert_eq!(run.code, code, "{line}: {}\n{}", run.out, run.err);
+    run
+}
+
+#[test]
+fn wrong_command_line_is_2_and_says_what_to_write() {
+    let server = RedisServer::builder().module(false).start();
+    for line in all() {
+        let refused = ends(&server, line, &["--no-such-option"], 2);
+        // Words of a command belong to it.
+        assert!(refused.err.contains("no-such-option") || line.starts_with("redis"), "{}", refused.err);
+    }
+    for (line, hint) in [
+        ("shw list", "show"),
+        ("show gett k", "get"),
+        ("show seats k --state hled", "held"),
+        ("conference list --state opened", "open"),
+        ("unit drian u", "drain"),
+    ] {
+        let refused = run(&server, &line.split(' ').collect::<Vec<_>>()).ended(2);
+        assert!(refused.err.contains(&format!("'{hint}'")), "{line}: {}", refused.err);
+    }
+}
+
+#[test]
+fn empty_key_is_refused() {
+    let server = filled();
+    let digest = server.digest();
+    for line in READS.iter().chain(WRITES).chain(MAKES) {
+        let words = words(line, "", &server);
+        assert_eq!(run(&server, &words).code, 2, "{line}");
+    }
+    assert_eq!(server.digest(), digest);
+}
+
+#[test]
+fn no_such_key_and_another_type_are_4_and_say_what_is_there() {
+    let server = filled();
+    for line in READS.iter().chain(WRITES) {
+        let absent = run(&server, &words(line, "{none}", &server)).ended(4);
+        assert!(
+            absent.err.contains("there is no ") && absent.err.contains("'{none}'"),
+            "{line}: {}",
+            absent.err
+        );
+    }
+    let other = |line: &str| if own_key(line) == "show" { "pool" } else { "show" };
+    for line in READS.iter().chain(WRITES).chain(MAKES) {
+        let text = run(&server, &words(line, "text", &server)).ended(4);
+        assert!(text.err.contains("'text' is a string of Redis, not "), "{line}: {}", text.err);
+        let wrong = run(&server, &words(line, other(line), &server)).ended(4);
+        let noun = if other(line) == "show" { "a show, not" } else { "a number pool, not" };
+        let hint = format!("hint: allot {} get {}", other(line), other(line));
+        assert!(wrong.err.contains(noun) && wrong.err.contains(&hint), "{line}: {}", wrong.err);
+    }
+    for line in ["conference get 7", "conference end 7 --yes", "unit drain w", "unit get w"] {
+        ends(&server, line, &["--realm", REALM], 4);
+    }
+    ends(&server, "account get p7", &["--book", BOOK], 4);
+}
+
+#[test]
+fn an_answer_of_nothing_is_1() {
+    let server = filled();
+    for line in ["show holds KEY", "show orders KEY", "show queue KEY", "show seats KEY --state sold"] {
+        let none = ends(&server, line, &[], 1);
+        assert!(none.out.is_empty() && !none.err.is_empty(), "{line}");
+        let json = ends(&server, line, &["--format", "json"], 1);
+        assert_eq!((json.out.as_str(), json.err.as_str()), ("[]\n", ""), "{line}");
+    }
+    ends(&server, "conference list --state pending --realm KEY", &[], 1);
+    ends(&server, "book diff DIR/accounts.csv --instances 1 --book {new}", &[], 1);
+    assert_eq!(run(&server, &["redis", "GET", "nothing"]).code, 1);
+    assert_eq!(run(&server, &["realm", "lift-guard", REALM, "--yes"]).code, 1);
+    // A book that equals the table.
+    ends(&server, "book diff DIR/accounts.csv --book KEY", &[], 0);
+}
+
+#[test]
+fn wrong_input_is_3_with_line_and_column() {
+    let server = RedisServer::start();
+    let file = |name: &str, text: &str| {
+        let path = server.dir().join(name);
+        fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let cases = [
+        (
+            "show create k",
+            "area,row,seat,tier,colour\na,1,1,t,red\n",
+            "line 1, column 5: 'colour' is no column",
+        ),
+        ("show create k", "area;row;seat;tier\na;1;1\n", "line 2, column 4: 3 fields under 4 columns"),
+        (
+            "show create k",
+            "area\trow\tseat\ttier\na\t1\t\"1\tt\na\t1\t2\tt\n",
+            "line 2, column 5: this quote is never",
+        ),
+        ("show create k", "{\"areas\":[{\"id\":1}]}", "areas[0].id"),
+        ("show alter k", "{\"limits\":", "line 1 column"),
+        ("pool load k", "138\nbob\n", "line 2, column 1: 'bob' is no number"),
+        ("pool load k", "site,number\na,138\nb\n", "line 3, column 2: 1 fields"),
+        ("book diff", "department,module,account,quota\nd,m,p1,many\n", "line 2: quota 'many'"),
+        ("book apply", "department,module,acount,quota\nd,m,p1,1\n", "no column 'account'"),
+    ];
+    for (number, (line, text, part)) in cases.into_iter().enumerate() {
+        let path = file(&format!("input{number}"), text);
+        let words: Vec<&str> = line.split(' ').chain([path.as_str()]).collect();
+        let refused = run(&server, &words).ended(3);
+        assert!(refused.err.contains(part), "{line}: {}", refused.err);
+        // The same from standard input.
+        let words: Vec<&str> = line.split(' ').chain(["-"]).collect();
+        let piped = piped(&server, &words, text);
+        assert!(piped.code == 3 && piped.err.contains(part), "{line} -: {}", piped.err);
+    }
+    assert_eq!(server.raw().words("DBSIZE"), Reply::Int(0));
+    // The first ten of many, after the hint.
+    let many = file("many", &"x\n".repeat(25));
+    let refused = run(&server, &["pool", "load", "k", &many]).ended(3);
+    let lines: Vec<&str> = refused.err.lines().collect();
+    assert!(lines[0].contains("25 problems") && lines[1].starts_with("hint: "), "{}", refused.err);
+    assert_eq!((lines.len(), lines[12]), (13, "  ... and 15 more"), "{}", refused.err);
+    let json = run(&server, &["pool", "load", "k", &many, "--format", "json"]).ended(3);
+    let failure: Value = serde_json::from_str(&json.err).unwrap();
+    assert_eq!(
+        (&failure["code"], &failure["word"], &failure["problem_count"]),
+        (&3.into(), &"input".into(), &25.into())
+    );
+    assert_eq!(failure["problems"].as_array().unwrap().len(), 10);
+    // A file that is too large is not read.
+    let sparse = server.dir().join("sparse");
+    File::create(&sparse).unwrap().set_len(2 << 30).unwrap();
+    let began = Instant::now();
+    let refused = run(&server, &["pool", "load", "k", sparse.to_str().unwrap()]).ended(3);
+    assert!(refused.err.contains("the limit is 1.00 GiB"), "{}", refused.err);
+    assert!(began.elapsed() < Duration::from_secs(3));
+    fs::write(server.dir().join("config.toml"), "[redis]\n").unwrap();
+    let config = server.dir().join("config.toml");
+    run(&server, &["config", "check", "--config", config.to_str().unwrap()]).ended(3);
+}
+
+fn piped(server: &RedisServer, words: &[&str], text: &str) -> Run {
+    let mut command = command(server, words);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let _ = child.stdin.take().unwrap().write_all(text.as_bytes());
+    let output = child.wait_with_output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    Run { code: output.status.code().unwrap(), out: text(&output.stdout), err: text(&output.stderr) }
+}
+
+#[test]
+fn tables_with_other_separators_are_read_also_from_standard_input() {
+    let server = RedisServer::start();
+    for (number, separator) in [",", ";", "\t"].into_iter().enumerate() {
+        let key = format!("show{number}");
+        let table = "area,row,seat,tier\na,1,1,t\na,1,2,t\n".replace(',', separator);
+        assert_eq!(piped(&server, &["show", "create", &key, "-"], &table).code, 0);
+        let numbers = "site,number\nx,138\ny,139\n".replace(',', separator);
+        assert_eq!(piped(&server, &["pool", "load", &format!("pool{number}"), "-"], &numbers).code, 0);
+        let accounts = "department,module,account,quota\nd,m,p1,5\n".replace(',', separator);
+        let book = format!("book{number}");
+        assert_eq!(piped(&server, &["book", "apply", "-", "--book", &book], &accounts).code, 0);
+        assert_eq!(server.raw().words(&format!("NUMPOOL.INFO pool{number}")).field("total"), Reply::Int(2));
+    }
+}
+
+#[test]
+fn refusals_as_things_stand_are_5() {
+    let server = filled();
+    fs::write(server.dir().join("other.json"), PLAN.replace("1-9", "1-8")).unwrap();
+    server.command("SEAT.PICK show ann TTL 600000 SEATS 1 a-1-1");
+    fs::write(server.dir().join("part.json"), r#"{"remove_seats":["a-1-1"]}"#).unwrap();
+    for line in [
+        "show create KEY DIR/other.json",
+        "show create KEY DIR/other.json --dry-run",
+        "show alter KEY DIR/part.json",
+        "show alter KEY DIR/part.json --dry-run",
+        "conference create 1 --realm KEY",
+        "conference move 1 --realm KEY",
+        "account logout p1 --yes --book KEY",
+    ] {
+        ends(&server, line, &[], 5);
+    }
+    assert_eq!(run(&server, &["redis", "SEAT.BLOCK", "show", "1", "a-1-1"]).code, 5);
+    let plain = RedisServer::builder().module(false).start();
+    let unknown = run(&plain, &["redis", "SEAT.STAT", "show"]).ended(5);
+    assert!(unknown.err.contains("load the module"), "{}", unknown.err);
+}
+
+#[test]
+fn password_and_acl_are_7() {
+    let server = filled();
+    let mut raw = server.raw();
+    raw.words("ACL SETUSER few on >few ~* -@all +ping +type");
+    raw.words("CONFIG SET requirepass secret");
+    for line in all() {
+        let asked = ends(&server, line, &[], 7);
+        assert!(
+            asked.err.contains("ALLOT_PASSWORD_FILE") && !asked.err.contains("secret"),
+            "{line}: {}",
+            asked.err
+        );
+        let words = words(line, own_key(line), &server);
+        let output =
+            command(&server, &words).env("ALLOT_USER", "few").env("ALLOT_PASSWORD", "few").output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(7), "{line}: {said}");
+        let wrong = command(&server, &words).env("ALLOT_PASSWORD", "wrong").output().unwrap();
+        assert_eq!(wrong.status.code(), Some(7), "{line}");
+    }
+    let json = ends(&server, "show list", &["--format", "json"], 7);
+    let failure: Value = serde_json::from_str(&json.err).unwrap();
+    assert_eq!((&failure["code"], &failure["word"]), (&7.into(), &"denied".into()), "{failure}");
+}
+
+/// A server that accepts and never answers.
+fn silent() -> (TcpListener, String) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    (listener, address)
+}
+
+#[test]
+fn servers_that_are_away_silent_or_no_redis_are_6() {
+    let server = RedisServer::builder().module(false).start();
+    files(&server);
+    let (_listener, silent) = silent();
+    let other = TcpListener::bind("127.0.0.1:0").unwrap();
+    let no_redis = other.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        for mut stream in other.incoming().flatten() {
+            let _ = stream.write_all(b"SSH-2.0-OpenSSH_9.2\r\n");
+        }
+    });
+    let away = run(&server, &["--server", "127.0.0.1:1", "redis", "DBSIZE"]).ended(6);
+    assert!(away.err.contains("--server NAME|URL"), "{}", away.err);
+    for line in all().filter(|line| !line.starts_with("redis")) {
+        let away = ends(&server, line, &["--server", "127.0.0.1:1"], 6);
+        assert!(away.err.contains("--server NAME|URL"), "{line}: {}", away.err);
+        let began = Instant::now();
+        let late = ends(&server, line, &["--server", &silent, "--limit-time", "300ms"], 6);
+        assert!(began.elapsed() < Duration::from_secs(3), "{line}");
+        assert!(late.err.contains("300ms") || late.err.contains("no answer in time"), "{line}: {}", late.err);
+        assert!(!late.err.contains("WARN") && !late.err.contains("INFO"), "log lines: {}", late.err);
+        let odd = ends(&server, line, &["--server", &no_redis, "--limit-time", "1s"], 6);
+        assert!(odd.err.contains("Redis"), "{line}: {}", odd.err);
+    }
+    for line in ["task list", "task get aaaaffff.16176931.56000000.0", "task submit d.s.t", "node list"] {
+        ends(&server, line, &["--zookeeper", "127.0.0.1:1", "--limit-time", "300ms"], 6);
+        ends(&server, line, &[], 2);
+    }
+}
+
+fn started(server: &RedisServer, line: &str, more: &[&str]) -> Child {
+    let words = words(line, own_key(line), server);
+    let mut command = command(server, &words);
+    command.args(more).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+fn signal(child: &Child, name: &str) {
+    assert!(Command::new("kill").args([name, &child.id().to_string()]).status().unwrap().success());
+}
+
+#[test]
+fn signals_are_130_and_143() {
+    let server = RedisServer::builder().module(false).start();
+    files(&server);
+    let (listener, silent) = silent();
+    listener.set_nonblocking(true).unwrap();
+    for (name, code) in [("-INT", 130), ("-TERM", 143)] {
+        for line in all().filter(|line| !line.starts_with("redis")) {
+            let child = started(&server, line, &["--server", &silent, "--limit-time", "1m"]);
+            // It has connected, so it listens for signals.
+            let mut stream = None;
+            eventually("a connection", Duration::from_secs(20), || {
+                stream = listener.accept().ok();
+                stream.is_some()
+            });
+            signal(&child, name);
+            let output = child.wait_with_output().unwrap();
+            assert_eq!(
+                output.status.code(),
+                Some(code),
+                "{line}: {}",
+                String::from_utf8_lossy(&output.stderr)
+            );
+        }
+    }
+}
+
+#[test]
+fn full_disk_is_8_and_a_closed_pipe_is_no_failure() {
+    let server = filled();
+    let reads = [
+        "show get KEY",
+        "show seats KEY",
+        "show export KEY",
+        "pool get KEY",
+        "conference list --realm KEY",
+        "unit list --realm KEY",
+        "realm get KEY",
+        "account list --book KEY",
+        "book get KEY",
+        "book export --book KEY",
+    ];
+    let lines = reads.iter().copied().chain(LISTS.iter().copied()).chain([
+        "help formats",
+        "--help",
+        "config example",
+    ]);
+    for line in lines {
+        for format in ["table", "json", "csv"] {
+            let words = words(line, own_key(line), &server);
+            let full = File::options().write(true).open("/dev/full").unwrap();
+            let mut to_full = command(&server, &words);
+            let output = to_full.env("ALLOT_FORMAT", format).stdout(full).output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(
+                output.status.code() == Some(8) && said.contains("No space left"),
+                "{line} {format}: {said}"
+            );
+            let mut closed = command(&server, &words);
+            let mut child = closed
+                .env("ALLOT_FORMAT", format)
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+                .unwrap();
+            drop(child.stdout.take());
+            let output = child.wait_with_output().unwrap();
+            assert_eq!((output.status.code(), output.stderr.len()), (Some(0), 0), "{line} {format}");
+        }
+    }
+    // A file that cannot grow, as on a disk that is full.
+    let file = server.dir().join("full.csv");
+    let words = ["record", "collect", "--group", "g", "--format", "csv", "--realm", REALM, "--output"];
+    let limited = format!("trap '' XFSZ; ulimit -f 0; exec '{}' \"$@\"", allot().display());
+    let mut bash = Command::new("bash");
+    bash.args(["-c", &limited, "allot"]).args(words).arg(file).env("ALLOT_SERVER", server.url());
+    let output = bash.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(8) && said.contains("the file of records"), "{said}");
+    let device = run(&server, &[&words[..], &["/dev/full"]].concat()).ended(3);
+    assert!(device.err.contains("no regular file"), "{}", device.err);
+}
+
+#[test]
+fn dry_runs_change_nothing_and_say_what_they_would() {
+    let server = filled();
+    let digest = server.digest();
+    let mut honoured = 0;
+    for line in WRITES
+        .iter()
+        .chain(MAKES)
+        .copied()
+        .chain(["pool load KEY DIR/numbers.txt", "unit drain u --move --realm KEY"])
+    {
+        let words = words(line, own_key(line), &server);
+        let dry = run(&server, &[&words[..], &["--dry-run".to_owned()]].concat());
+        // What the server cannot be asked is refused, and never done.
+        let refused = dry.code == 2 && dry.err.contains("there is no --dry-run");
+        let is_diff = line.starts_with("book diff");
+        assert!(
+            refused
+                || is_diff
+                || dry.out.contains("dry run")
+                || dry.out.contains("is unchanged")
+                || [1, 5].contains(&dry.code),
+            "{line}: {} {}",
+            dry.out,
+            dry.err
+        );
+        honoured += u32::from(dry.out.contains("dry run"));
+        assert_eq!(server.digest(), digest, "{line} changed something");
+    }
+    assert!(honoured >= 12, "only {honoured}");
+}
+
+#[test]
+fn mass_changes_want_a_yes() {
+    let server = filled();
+    let digest = server.digest();
+    for line in
+        ["conference end 1 --realm KEY", "unit drain u --move --realm KEY", "show rehearse --really KEY"]
+    {
+        let asked = ends(&server, line, &[], 2);
+        assert!(asked.err.contains("this would ") && asked.err.contains("--yes"), "{line}: {}", asked.err);
+    }
+    run(&server, &["redis", "CONF.TERM", REALM, "0", "me", "FORCE"]).ended(2);
+    assert_eq!(server.digest(), digest);
+}
+
+#[test]
+fn rehearsal_sells_a_copy_and_leaves_nothing() {
+    let server = filled();
+    server.command("SEAT.PICK show ann TTL 600000 SEATS 1 a-1-1");
+    let digest = server.digest();
+    let plan = server.dir().join("plan.json").display().to_string();
+    for what in ["show", &plan] {
+        let report = run(
+            &server,
+            &["show", "rehearse", what, "--buyers", "5", "--until-sold-out", "--format", "json"],
+        )
+        .ok();
+        let report: Value = serde_json::from_str(&report.out).unwrap();
+        assert_eq!(report["after"]["sold"], 9, "{report}");
+        assert_eq!(server.digest(), digest);
+    }
+    // Ctrl-C removes the copy as well.
+    let child = started(&server, "show rehearse KEY --buyers 5 --duration 1m", &[]);
+    let keys = || server.raw().words("KEYS *rehearsal*").array().len();
+    eventually("a copy", Duration::from_secs(20), || keys() == 1);
+    signal(&child, "-INT");
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(130) && said.contains("the copy is removed"), "{said}");
+    assert_eq!(keys(), 0);
+    assert_eq!(server.digest(), digest);
+}
+
+#[test]
+fn interrupted_load_says_how_much_is_in_and_goes_on() {
+    let server = RedisServer::start();
+    let numbers: String = (0..300_000).map(|number| format!("49{number:09}\n")).collect();
+    let path = server.dir().join("numbers.txt");
+    fs::write(&path, numbers).unwrap();
+    let child = started(&server, "pool load KEY DIR/numbers.txt", &[]);
+    let total = || server.raw().words("NUMPOOL.INFO pool");
+    eventually("some to be in", Duration::from_secs(60), || {
+        matches!(total(), Reply::Error(_)) || total().field("total").int() < 300_000
+    });
+    eventually("some to be in", Duration::from_secs(60), || !matches!(total(), Reply::Error(_)));
+    signal(&child, "-INT");
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(130) && said.contains(" of 300000 numbers are in"), "{said}");
+    assert!(said.contains("the same command again goes on"), "{said}");
+    let done = run(&server, &["pool", "load", "pool", path.to_str().unwrap()]).ok();
+    assert!(!done.out.contains("300000 numbers created"), "{}", done.out);
+    assert_eq!(total().field("total"), Reply::Int(300_000));
+}
+
+#[test]
+fn output_begins_before_the_last_seat_is_read() {
+    let server = RedisServer::start();
+    let rows: Vec<String> = (0..1000)
+        .map(|row| format!(r#"{{"label":"{row}","rank":{row},"tier":"t","seats":"1-300"}}"#))
+        .collect();
+    let plan = format!(r#"{{"areas":[{{"id":"a","rows":[{}]}}]}}"#, rows.join(","));
+    server.raw().call(&["SEAT.CREATE", "show", &plan]);
+    for line in
+        ["show seats KEY", "show seats KEY --format jsonl", "show export KEY", "show seats KEY --format json"]
+    {
+        let listed = server.counted("seat.list", "calls");
+        let mut child = started(&server, line, &[]);
+        let mut first = [0; 1];
+        child.stdout.as_mut().unwrap().read_exact(&mut first).unwrap();
+        // The pipe is full soon, so the command waits and cannot have read all parts.
+        let parts = server.counted("seat.list", "calls") - listed;
+        assert!(parts < 50, "{line}: {parts} parts before the first line was read");
+        drop(child.stdout.take());
+        assert!(child.wait().unwrap().success(), "{line}");
+    }
+}
+
+#[test]
+fn formats_have_the_same_names_and_typed_values() {
+    let server = filled();
+    let json = |line: &str| -> Value {
+        serde_json::from_str(&ends(&server, line, &["--format", "json"], 0).out).unwrap()
+    };
+    let conference = json("conference get 1 --realm KEY");
+    assert!(conference["recoverable"].is_boolean(), "{conference}");
+    let created = conference["created"].as_str().unwrap();
+    assert!(created.ends_with('Z') && created.contains('T'), "{created}");
+    let realm = json("realm get KEY");
+    assert_eq!(realm["retry_ms"], 300_000);
+    let listed = json("conference list --realm KEY");
+    let table = ends(&server, "conference list --realm KEY", &["--format", "wide"], 0).out;
+    let csv = ends(&server, "conference list --realm KEY", &["--format", "csv"], 0).out;
+    let mut names: Vec<&str> = listed[0].as_object().unwrap().keys().map(String::as_str).collect();
+    names.sort_unstable();
+    let sorted = |line: &str, separator: &str| {
+        let mut all: Vec<String> = line
+            .split(separator)
+            .filter(|name| !name.is_empty())
+            .map(|name| name.trim().to_owned())
+            .collect();
+        all.sort_unstable();
+        all
+    };
+    assert_eq!(sorted(table.lines().next().unwrap(), " "), names);
+    assert_eq!(sorted(csv.lines().next().unwrap(), ","), names);
+    let lines = ends(&server, "conference list --realm KEY", &["--format", "jsonl"], 0).out;
+    assert_eq!(serde_json::from_str::<Value>(lines.lines().next().unwrap()).unwrap(), listed[0]);
+    // One line after a write.
+    for line in [
+        "conference extend 1 --end 1h30m --realm KEY",
+        "unit drain u --realm KEY",
+        "account freeze p1 --book KEY",
+    ] {
+        assert_eq!(ends(&server, line, &[], 0).out.lines().count(), 1, "{line}");
+    }
+    let ended = ends(&server, "conference end 1 --yes --realm KEY", &[], 0).out;
+    assert_eq!(ended, "conference 1 is ending\n");
+}
+
+/// The lines of the blocks of a page that are marked `allot`: each command, and what it prints.
+fn sessions(page: &str) -> Vec<(String, String)> {
+    let (mut all, mut inside): (Vec<(String, String)>, bool) = (Vec::new(), false);
+    for line in page.lines() {
+        if line.starts_with("```") {
+            inside = line == "```allot";
+        } else if let Some(command) = line.strip_prefix("$ ").filter(|_| inside) {
+            all.push((command.to_owned(), String::new()));
+        } else if let Some((_, printed)) = all.last_mut().filter(|_| inside) {
+            printed.push_str(line);
+            printed.push('\n');
+        }
+    }
+    all
+}
+
+#[test]
+fn sessions_of_the_page_on_the_command_line_go_as_written() {
+    let page = fs::read_to_string(repository().join("docs/command-line.md")).unwrap();
+    let server = RedisServer::start();
+    let sessions = sessions(&page);
+    assert!(sessions.len() > 10, "only {}", sessions.len());
+    for (line, printed) in sessions {
+        let words: Vec<&str> = line.split(' ').skip(1).collect();
+        let output = command(&server, &words).current_dir(repository()).output().unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8_lossy(&said).into_owned();
+        assert!(agrees(printed.trim_end(), said.trim_end()), "$ {line}\n{said}");
+    }
+}
+
+#[test]
+fn bash_completes_words_files_and_what_the_server_has() {
+    let server = filled();
+    let script = server.dir().join("completion.bash");
+    fs::write(&script, run(&server, &["completion", "bash"]).ok().out).unwrap();
+    let program = allot();
+    let path = format!("{}:/usr/bin:/bin", program.parent().unwrap().display());
+    let plan = {
+        files(&server);
+        server.dir().join("pla").display().to_string()
+    };
+    for (line, expected) in [
+        ("allot sh", "show"),
+        ("allot show get s", "show"),
+        ("allot show seats show --state h", "held"),
+        ("allot unit drain --realm {r}:conf u", "u"),
+        ("allot realm set {r}:conf pla", "place=load"),
+        ("allot conference get --realm {r}:conf 1", "1"),
+        (&format!("allot show create k {plan}"), "plan.json"),
+    ] {
+        let bash = format!(
+            "source {}; COMP_WORDS=({line}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); \
+             _clap_complete_allot allot \"${{COMP_WORDS[$COMP_CWORD]}}\"; printf '%s\\n' \"${{COMPREPLY[@]}}\"",
+            script.display()
+        );
+        let output = Command::new("bash")
+            .args(["-c", &bash])
+            .env("PATH", &path)
+            .env("ALLOT_SERVER", server.url())
+            .output();
+        let found = String::from_utf8_lossy(&output.unwrap().stdout).into_owned();
+        assert!(found.lines().any(|word| word.ends_with(expected)), "{line}: {found}");
+    }
+}
