@@ -12,6 +12,7 @@ use crate::ffi::command::{INSERT, RW, UPDATE};
 const KEY: Parameter = Parameter::key("key");
 const NUMBER: Parameter = Parameter::new("number", Kind::Like(Number::is_like, FORM));
 const NUMBERS: Parameter = Parameter::new("number", Kind::Like(Number::is_like, FORM)).many();
+const MISSING: Parameter = Parameter::word("missing", "MISSING").optional();
 const TTL: Parameter = Parameter::integer("milliseconds").after("TTL");
 const LEASE: Parameter = Parameter::name("token").after("LEASE");
 const SWITCH: Parameter = Parameter::name("switch").after("SWITCH");
@@ -56,7 +57,7 @@ pub(crate) static COMMANDS: &[Command] = &[
         flags: "write fast",
         summary: "Registers numbers so that they can be called; repeat it before the time-out",
         complexity: "O(N) with N numbers named; O(N * log(M)) with M registrations that time out",
-        parameters: [KEY, NUMBERS, TTL.optional(), SWITCH.optional()],
+        parameters: [KEY, NUMBERS, TTL.optional(), SWITCH.optional(), MISSING],
     },
     command! {
         name: c"NUMPOOL.UNREG",
@@ -64,7 +65,7 @@ pub(crate) static COMMANDS: &[Command] = &[
         flags: "write fast",
         summary: "Ends the registrations of these numbers, or of all numbers of a switch",
         complexity: "O(N) with N numbers named or registered",
-        parameters: [KEY, Parameter::one_of("which", &[NUMBERS, SWITCH])],
+        parameters: [KEY, Parameter::one_of("which", &[NUMBERS, SWITCH]), MISSING],
     },
     command! {
         name: c"NUMPOOL.CALL",

@@ -1,7 +1,7 @@
 //! Replies that are records, field by field in the order of the documentation.
 
 use allot_core::numpool::causes::Cause;
-use allot_core::numpool::decide::Reconciled;
+use allot_core::numpool::decide::{Listed, Reconciled};
 use allot_core::numpool::read::{LiveLease, NumberRecord};
 use allot_core::numpool::settings::Cap;
 use allot_core::numpool::{LeaseRecord, Pool};
@@ -23,6 +23,16 @@ pub(super) fn reply_reconciled(ctx: Context<'_>, outcome: &Reconciled) {
     ctx.reply_array(outcome.unknown.len());
     for token in &outcome.unknown {
         ctx.reply_string(token);
+    }
+}
+
+pub(super) fn reply_listed(ctx: Context<'_>, listed: &Listed) {
+    ctx.reply_map(2);
+    number(ctx, "done", Some(listed.done));
+    ctx.reply_string(b"missing");
+    ctx.reply_array(listed.missing.len());
+    for missing in &listed.missing {
+        ctx.reply_string(&missing.text());
     }
 }
 

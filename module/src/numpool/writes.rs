@@ -28,10 +28,11 @@ pub(super) fn del(call: &Call<'_>, [_, numbers, drain]: &[Argument<'_>; 3]) -> D
     answer::<Pool>(call, &Request::Del { numbers: &all(numbers)?, drain: drain.is_given() })
 }
 
-/// `NUMPOOL.REG key number [number ...] [TTL ms] [SWITCH id]`
-pub(super) fn reg(call: &Call<'_>, [_, numbers, ttl, switch]: &[Argument<'_>; 4]) -> Done {
+/// `NUMPOOL.REG key number [number ...] [TTL ms] [SWITCH id] [MISSING]`
+pub(super) fn reg(call: &Call<'_>, [_, numbers, ttl, switch, missing]: &[Argument<'_>; 5]) -> Done {
     let (numbers, ttl) = (all(numbers)?, time_to_live("TTL", ttl)?);
-    answer::<Pool>(call, &Request::Reg { numbers: &numbers, ttl, switch: switch.optional_text() })
+    let (switch, missing) = (switch.optional_text(), missing.is_given());
+    answer::<Pool>(call, &Request::Reg { numbers: &numbers, ttl, switch, missing })
 }
 
 /// The argument of `NUMPOOL.UNREG`.
@@ -41,16 +42,18 @@ enum Which {
     Switch,
 }
 
-/// `NUMPOOL.UNREG key number [number ...]` or `NUMPOOL.UNREG key SWITCH id`
-pub(super) fn unreg(call: &Call<'_>, [_, which]: &[Argument<'_>; 2]) -> Done {
+/// `NUMPOOL.UNREG key number [number ...] [MISSING]` or `NUMPOOL.UNREG key SWITCH id`
+pub(super) fn unreg(call: &Call<'_>, [_, which, missing]: &[Argument<'_>; 3]) -> Done {
+    let missing = missing.is_given();
     match which.choice(&[Which::Numbers, Which::Switch]) {
-        Some(Which::Switch) => unreg_switch(call, which.text()),
-        Some(Which::Numbers) | None => answer::<Pool>(call, &Request::Unreg(&all(which)?)),
+        Some(Which::Switch) if missing => {
+            Err(Refusal::new(Code::Err, "MISSING is for numbers that are named; it cannot go with SWITCH"))
+        }
+        Some(Which::Switch) => answer_or_slice(call, OfSwitch::Unreg(which.text())),
+        Some(Which::Numbers) | None => {
+            answer::<Pool>(call, &Request::Unreg { numbers: &all(which)?, missing })
+        }
     }
-}
-
-fn unreg_switch(call: &Call<'_>, switch: &[u8]) -> Done {
-    answer_or_slice(call, OfSwitch::Unreg(switch))
 }
 
 /// `NUMPOOL.CALL key [number] [option ...]`

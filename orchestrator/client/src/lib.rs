@@ -63,7 +63,9 @@ pub use dial::{Dial, Transport};
 pub use endpoint::{Endpoint, Node, Secret};
 pub use error::Error;
 pub use keyed::Keyed;
-pub use numbers::{CallRequest, Cap, Cause, Lease, LiveLease, NumberInfo, NumberStore, PoolInfo};
+pub use numbers::{
+    CallRequest, Cap, Cause, Lease, ListOutcome, LiveLease, NumberInfo, NumberStore, PoolInfo,
+};
 pub use realm_settings::{Placement, Policy, RealmChanges};
 pub use record::{Record, to_json};
 pub use seats::{

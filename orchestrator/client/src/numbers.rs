@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 
-use redis::{Value, cmd};
+use redis::{Cmd, Value, cmd};
 
 use super::keyed::Keyed;
 use crate::connection::Connection;
@@ -146,6 +146,15 @@ pub struct LiveLease {
     pub since: i64,
 }
 
+/// What became of a list of numbers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListOutcome {
+    /// How many numbers changed.
+    pub done: u64,
+    /// The numbers that are not in the pool.
+    pub missing: Vec<String>,
+}
+
 /// The client of one pool. Clones share the connection.
 ///
 /// ```no_run
@@ -186,14 +195,24 @@ impl NumberStore {
         self.ask(self.begin("NUMPOOL.ADD").arg(numbers)).await
     }
 
-    /// Registers numbers. Returns the number of those that were not registered before.
-    pub async fn register(&self, numbers: &[String], switch: Option<&str>) -> Result<u64, Error> {
+    /// Registers the numbers of a list that are in the pool.
+    pub async fn register(&self, numbers: &[String], switch: Option<&str>) -> Result<ListOutcome, Error> {
         let mut command = self.begin("NUMPOOL.REG");
         command.arg(numbers);
         if let Some(switch) = switch {
             command.arg("SWITCH").arg(switch);
         }
-        self.ask(&command).await
+        self.listed(command.arg("MISSING")).await
+    }
+
+    /// Ends the registrations of the numbers of a list that are in the pool.
+    pub async fn unregister(&self, numbers: &[String]) -> Result<ListOutcome, Error> {
+        self.listed(self.begin("NUMPOOL.UNREG").arg(numbers).arg("MISSING")).await
+    }
+
+    async fn listed(&self, command: &Cmd) -> Result<ListOutcome, Error> {
+        let record = Record::read(self.ask(command).await?)?;
+        Ok(ListOutcome { done: record.get("done")?, missing: record.get("missing")? })
     }
 
     /// The totals and settings of the pool.

@@ -27,9 +27,16 @@ pub enum Request<'a> {
         ttl: Option<Millis>,
         /// Who registers them.
         switch: Option<&'a [u8]>,
+        /// Whether the reply names the numbers that are not in the pool.
+        missing: bool,
     },
     /// `NUMPOOL.UNREG` of numbers.
-    Unreg(&'a [Number]),
+    Unreg {
+        /// Which.
+        numbers: &'a [Number],
+        /// Whether the reply names the numbers that are not in the pool.
+        missing: bool,
+    },
     /// `NUMPOOL.CALL`.
     Call(Call<'a>),
     /// `NUMPOOL.HANGUP`.
@@ -78,7 +85,7 @@ impl Request<'_> {
     pub(super) fn named(&self) -> &[Number] {
         match self {
             Self::Add(numbers)
-            | Self::Unreg(numbers)
+            | Self::Unreg { numbers, .. }
             | Self::Del { numbers, .. }
             | Self::Reg { numbers, .. } => numbers,
             Self::HangUp { number, .. } | Self::TakeBack { number, .. } | Self::Renew { number, .. } => {

@@ -20,7 +20,10 @@ fn ask(pool: &mut Pool, request: &Request<'_>) {
 fn sample_pool() -> Pool {
     let mut pool = Pool::new(Settings::default(), 0);
     ask(&mut pool, &Request::Add(&numbers(&["1", "2", "3", "4"])));
-    ask(&mut pool, &Request::Reg { numbers: &numbers(&["1", "2", "3"]), ttl: None, switch: None });
+    ask(
+        &mut pool,
+        &Request::Reg { missing: false, numbers: &numbers(&["1", "2", "3"]), ttl: None, switch: None },
+    );
     for text in ["2", "3"] {
         let lease = TokenChoice { token: text.as_bytes(), chosen: true };
         let (number, switch) = (numbers(&[text]).first().copied(), Some(&b"sw"[..]));

@@ -27,11 +27,11 @@ fn del(pool: &mut Pool) -> Outcome {
 }
 
 fn reg(pool: &mut Pool) -> Outcome {
-    ask(pool, &Request::Reg { numbers: &[number()], ttl: None, switch: None })
+    ask(pool, &Request::Reg { missing: false, numbers: &[number()], ttl: None, switch: None })
 }
 
 fn unreg(pool: &mut Pool) -> Outcome {
-    ask(pool, &Request::Unreg(&[number()]))
+    ask(pool, &Request::Unreg { numbers: &[number()], missing: false })
 }
 
 fn call(pool: &mut Pool) -> Outcome {

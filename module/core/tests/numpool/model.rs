@@ -4,6 +4,7 @@
 mod requests;
 
 use super::naive::{Naive, Waiting, Wish};
+use allot_core::numpool::outcome::Listed;
 use allot_core::numpool::request::{Call, Cap, Changes, OfSwitch, Policy, Request, Rule};
 use allot_core::numpool::waiting::{Grant, is_worth_waiting};
 use allot_core::numpool::{Event, Number, Pool, Reply, Settings, decide, decide_due};
@@ -254,6 +255,18 @@ impl Bench {
         assert_eq!(got, expected.map(Reply::Integer), "{request:?}");
     }
 
+    /// A request with a list of numbers, of which these are not in the pool.
+    fn list(&mut self, request: &Request<'_>, names_missing: bool, done: i64, absent: &[Number]) {
+        let got = self.ask(request);
+        let none = request_numbers(request).iter().all(|number| absent.contains(number));
+        let expected = match names_missing {
+            true => Ok(Reply::Listed(Listed { done, missing: absent.into() })),
+            false if none => Err(Code::NotFound),
+            false => Ok(Reply::Integer(done)),
+        };
+        assert_eq!(got, expected, "{request:?}");
+    }
+
     fn step(&mut self) {
         self.advance();
         let now = self.now;
@@ -272,13 +285,20 @@ impl Bench {
                 let numbers = self.some_numbers();
                 let ttl = self.random.pick(&[None, None, Some(30), Some(200)]);
                 let switch = if self.random.chance(70) { Some(self.random.pick(&SWITCHES)) } else { None };
+                let (missing, absent) = (self.random.chance(50), self.naive.part(&numbers).1);
                 let expected = self.naive.reg(&numbers, ttl, switch, now);
-                self.count(&Request::Reg { numbers: &numbers, ttl, switch }, expected);
+                self.list(
+                    &Request::Reg { numbers: &numbers, ttl, switch, missing },
+                    missing,
+                    expected,
+                    &absent,
+                );
             }
             34..=39 => {
                 let numbers = self.some_numbers();
+                let (missing, absent) = (self.random.chance(50), self.naive.part(&numbers).1);
                 let expected = self.naive.unreg(&numbers);
-                self.count(&Request::Unreg(&numbers), expected);
+                self.list(&Request::Unreg { numbers: &numbers, missing }, missing, expected, &absent);
             }
             40 => {
                 let switch = self.random.pick(&SWITCHES);
@@ -367,6 +387,13 @@ impl Bench {
         assert_eq!(record.quarantine_until, entry.cool_until.filter(|_| entry.quarantined));
         assert_eq!(record.limit_until, naive.limited_until(number, now), "{number}");
         assert_eq!(record.cause.as_deref(), entry.cause.map(str::as_bytes));
+    }
+}
+
+fn request_numbers<'a>(request: &Request<'a>) -> &'a [Number] {
+    match request {
+        Request::Reg { numbers, .. } | Request::Unreg { numbers, .. } => numbers,
+        other => panic!("{other:?} has no list of numbers"),
     }
 }
 

@@ -321,21 +321,22 @@ impl Naive {
         count
     }
 
-    fn all_there(&self, numbers: &[Number]) -> Result<(), Code> {
-        if numbers.iter().all(|&number| self.get(number).is_some()) { Ok(()) } else { Err(Code::NotFound) }
+    /// The numbers of a list that are in the pool, and those that are not, each once.
+    pub fn part(&self, numbers: &[Number]) -> (Vec<Number>, Vec<Number>) {
+        let mut once: Vec<Number> = Vec::new();
+        for &number in numbers {
+            if !once.contains(&number) {
+                once.push(number);
+            }
+        }
+        once.into_iter().partition(|&number| self.get(number).is_some())
     }
 
-    pub fn reg(
-        &mut self,
-        numbers: &[Number],
-        ttl: Option<i64>,
-        switch: Option<&[u8]>,
-        now: i64,
-    ) -> Result<i64, Code> {
-        self.all_there(numbers)?;
+    pub fn reg(&mut self, numbers: &[Number], ttl: Option<i64>, switch: Option<&[u8]>, now: i64) -> i64 {
+        let (numbers, _) = self.part(numbers);
         let regttl = self.settings.regttl;
         let mut count = 0;
-        for &number in numbers {
+        for number in numbers {
             let entry = self.entry(number).unwrap();
             count += i64::from(!entry.up);
             entry.up = true;
@@ -343,25 +344,25 @@ impl Naive {
             entry.reg_switch = switch.map(<[u8]>::to_vec);
             self.limit(number, now);
         }
-        Ok(count)
+        count
     }
 
-    pub fn unreg(&mut self, numbers: &[Number]) -> Result<i64, Code> {
-        self.all_there(numbers)?;
+    pub fn unreg(&mut self, numbers: &[Number]) -> i64 {
+        let (numbers, _) = self.part(numbers);
         let mut count = 0;
-        for &number in numbers {
+        for number in numbers {
             let entry = self.entry(number).unwrap();
             count += i64::from(entry.up);
             (entry.up, entry.reg_until, entry.reg_switch) = (false, None, None);
             self.settle(number);
         }
-        Ok(count)
+        count
     }
 
     pub fn unreg_switch(&mut self, switch: &[u8]) -> i64 {
         let registered = self.entries.iter().filter(|entry| entry.reg_switch.as_deref() == Some(switch));
         let numbers: Vec<Number> = registered.map(|entry| entry.number).collect();
-        self.unreg(&numbers).unwrap()
+        self.unreg(&numbers)
     }
 
     pub fn by_token(&self, token: &[u8]) -> Option<&Entry> {

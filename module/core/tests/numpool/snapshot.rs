@@ -22,7 +22,7 @@ fn sample_pool() -> Pool {
     bench.ok(&Request::Cause { word: b"spam", rule });
     let long: Number = n("+4930901820901820901820901820");
     bench.ok(&Request::Add(&[long, n("1006")]));
-    bench.ok(&Request::Reg { numbers: &[long], ttl: None, switch: Some(b"sw2") });
+    bench.ok(&Request::Reg { missing: false, numbers: &[long], ttl: None, switch: Some(b"sw2") });
     let call = |bench: &mut Bench, number, token| {
         let number = Some(n(number));
         bench.ok(&Request::Call(Call { number, peer: Some(b"5550100"), ..any(token) }));

@@ -20,7 +20,7 @@ fn large() -> Bench {
     let numbers: Vec<Number> = (0..NUMBERS).map(number).collect();
     for part in numbers.chunks(10_000) {
         bench.ok(&Request::Add(part));
-        bench.ok(&Request::Reg { numbers: part, ttl: None, switch: None });
+        bench.ok(&Request::Reg { missing: false, numbers: part, ttl: None, switch: None });
     }
     for place in 0..NUMBERS * 3 / 4 {
         call_one(&mut bench, number(place * 4 / 3));
@@ -150,9 +150,9 @@ fn calls_that_wait_for_work_keep_their_order() {
     let mut bench = Bench::of(&[]);
     let numbers: Vec<Number> = (0..5000).map(number).collect();
     bench.ok(&Request::Add(&numbers));
-    bench.ok(&Request::Reg { numbers: &numbers, ttl: Some(500), switch: None });
+    bench.ok(&Request::Reg { missing: false, numbers: &numbers, ttl: Some(500), switch: None });
     bench.ok(&Request::Add(&[n("77")]));
-    bench.ok(&Request::Reg { numbers: &[n("77")], ttl: None, switch: None });
+    bench.ok(&Request::Reg { missing: false, numbers: &[n("77")], ttl: None, switch: None });
     bench.now = 9000;
     bench.wait_for_work(1, 0, any("a"));
     bench.wait_for_work(2, 1, any("b"));
@@ -164,9 +164,9 @@ fn calls_that_wait_for_work_keep_their_order() {
     }
     assert_eq!(rounds, 10);
     // Deadlines have passed since: they come first.
-    bench.ok(&Request::Reg { numbers: &[numbers[0]], ttl: Some(500), switch: None });
-    bench.ok(&Request::Unreg(&[n("77")]));
-    bench.ok(&Request::Reg { numbers: &[n("77")], ttl: None, switch: None });
+    bench.ok(&Request::Reg { missing: false, numbers: &[numbers[0]], ttl: Some(500), switch: None });
+    bench.ok(&Request::Unreg { numbers: &[n("77")], missing: false });
+    bench.ok(&Request::Reg { missing: false, numbers: &[n("77")], ttl: None, switch: None });
     bench.now += 1000;
     assert_eq!(bench.serve(), []);
     bench.tick(500);
@@ -176,14 +176,14 @@ fn calls_that_wait_for_work_keep_their_order() {
 #[test]
 fn waiter_gets_a_number_behind_one_whose_registration_has_lapsed_before_calls_that_came_later() {
     let mut bench = Bench::of(&["1"]);
-    bench.ok(&Request::Reg { numbers: &[n("1")], ttl: Some(500), switch: None });
+    bench.ok(&Request::Reg { missing: false, numbers: &[n("1")], ttl: Some(500), switch: None });
     call_one(&mut bench, n("1"));
     bench.wait(7, 0, any("w"));
     bench.now = 9000;
     // Nobody has noticed yet that the registration has lapsed.
     hang_up(&mut bench, n("1"));
     bench.ok(&Request::Add(&[n("2")]));
-    bench.ok(&Request::Reg { numbers: &[n("2")], ttl: None, switch: None });
+    bench.ok(&Request::Reg { missing: false, numbers: &[n("2")], ttl: None, switch: None });
     assert_eq!(bench.serve(), []);
     // A later call has to try again until the waiter has had its turn.
     assert_eq!(bench.answer(any("late")), Code::TryAgain.word());
@@ -213,8 +213,8 @@ fn pool_that_picks_by_use_is_sorted_before_a_call_needs_it() {
     assert!(!refused(&Pool::decode(&bench.pool.encode()).unwrap()), "loading sorts the numbers");
     // A batch of changes drops the order, and the timer sorts again.
     let some: Vec<Number> = bench.pool.waiting().take(10_000).collect();
-    bench.ok(&Request::Unreg(&some));
-    bench.ok(&Request::Reg { numbers: &some, ttl: None, switch: None });
+    bench.ok(&Request::Unreg { numbers: &some, missing: false });
+    bench.ok(&Request::Reg { missing: false, numbers: &some, ttl: None, switch: None });
     assert_eq!(bench.pool.next_due(), Some(bench.now));
     (0..slices).for_each(|_| bench.tick(0));
     assert_ne!(bench.pool.next_due(), Some(bench.now));

@@ -78,7 +78,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<Outcome> {
     for numbers in found.numbers.chunks(CHUNK) {
         new += pool.add(numbers).await?;
         if arguments.register {
-            came_up += pool.register(numbers, arguments.switch.as_deref()).await?;
+            came_up += pool.register(numbers, arguments.switch.as_deref()).await?.done;
         }
         bar.inc(numbers.len() as u64);
     }

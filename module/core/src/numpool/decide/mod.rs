@@ -13,7 +13,7 @@ use super::cells::{Cell, Trigger, cell};
 use super::directory::MAX_NUMBERS;
 use super::event::{Called, Cause, Event, Numbers, Rest, RestReason, Word, each_some};
 use super::number::Number;
-pub use super::outcome::{Decision, LeaseRecord, Reconciled, Reply};
+pub use super::outcome::{Decision, LeaseRecord, Listed, Reconciled, Reply};
 use super::record::Place;
 use super::request::{Call, Changes, Request};
 use super::settings::{Cap, MAX_CAPS, MAX_COUNT, Settings};
@@ -48,8 +48,10 @@ pub fn decide(pool: &Pool, now: Millis, request: &Request<'_>) -> Decided {
     match request {
         Request::Add(numbers) => decide_add(pool, numbers),
         Request::Del { numbers, drain } => decide_del(pool, numbers, *drain),
-        Request::Reg { numbers, ttl, switch } => decide_reg(pool, now, numbers, *ttl, *switch),
-        Request::Unreg(numbers) => decide_unreg(pool, now, numbers),
+        Request::Reg { numbers, ttl, switch, missing } => {
+            decide_reg(pool, now, numbers, *ttl, *switch, *missing)
+        }
+        Request::Unreg { numbers, missing } => decide_unreg(pool, now, numbers, *missing),
         Request::Call(call) => decide_call(pool, now, call),
         Request::HangUp { number, lease, cooldown, cause } => {
             decide_hangup(pool, now, *number, *lease, *cooldown, *cause)
@@ -167,23 +169,62 @@ fn decide_del(pool: &Pool, numbers: &[Number], drain: bool) -> Decided {
     Ok(Decision { events, reply: Reply::Integer(count as i64) })
 }
 
+/// The numbers of a list that are in the pool and for which `keep` holds, each once, in their order. `keep` gets the id
+/// of each number that is in the pool.
+struct InPool {
+    kept: Numbers,
+    missing: Numbers,
+    found: usize,
+}
+
+impl InPool {
+    fn of(pool: &Pool, numbers: &[Number], mut keep: impl FnMut(Number, u32) -> bool) -> Self {
+        let (mut missing, mut found) = (Numbers::new(), 0);
+        let kept = each_once(numbers, |number| match pool.directory.find(number) {
+            Some(id) => {
+                found += 1;
+                keep(number, id)
+            }
+            None => {
+                missing.push(number);
+                false
+            }
+        });
+        Self { kept, missing, found }
+    }
+
+    /// The reply to a list of which `done` numbers changed: a record that names the missing numbers, if it is wanted.
+    ///
+    /// # Errors
+    /// `NOTFOUND` if none of the numbers is in the pool and no record is wanted.
+    fn reply(&self, done: i64, names_missing: bool) -> Result<Reply, Refusal> {
+        if names_missing {
+            return Ok(Reply::Listed(Listed { done, missing: self.missing.clone() }));
+        }
+        match self.missing[..] {
+            [number] if self.found == 0 => not_found(number),
+            [first, .., last] if self.found == 0 => {
+                let text = format!("none of the numbers {first} to {last} is in the pool");
+                refuse(Code::NotFound, text)
+            }
+            _ => Ok(Reply::Integer(done)),
+        }
+    }
+}
+
 fn decide_reg(
     pool: &Pool,
     now: Millis,
     numbers: &[Number],
     ttl: Option<Millis>,
     switch: Option<&[u8]>,
+    names_missing: bool,
 ) -> Decided {
     ttl.map_or(Ok(()), check_ttl)?;
     switch.map_or(Ok(()), |switch| check_identifier("SWITCH", switch))?;
     let until = deadline(now, ttl, pool.settings.regttl);
-    let mut came_up = 0;
-    let (mut missing, mut lapsed) = (None, Numbers::new());
-    let changed = each_once(numbers, |number| {
-        let Some(id) = pool.directory.find(number) else {
-            missing = missing.or(Some(number));
-            return false;
-        };
+    let (mut came_up, mut lapsed) = (0, Numbers::new());
+    let list = InPool::of(pool, numbers, |number, id| {
         if pool.has_lapsed(id, now) {
             lapsed.push(number);
         } else if pool.directory.get(id).state().is_up() {
@@ -195,31 +236,24 @@ fn decide_reg(
         came_up += 1;
         true
     });
-    if let Some(number) = missing {
-        return not_found(number);
-    }
-    let reply = Reply::Integer(came_up);
-    if changed.is_empty() {
+    let reply = list.reply(came_up, names_missing)?;
+    if list.kept.is_empty() {
         return unchanged(reply);
     }
     let mut events = each_some(lapsed, Event::Lapsed);
-    events.push(Event::Registered { numbers: changed, until, switch: switch.map(Bytes::from_slice) });
+    events.push(Event::Registered { numbers: list.kept, until, switch: switch.map(Bytes::from_slice) });
     Ok(Decision { events, reply })
 }
 
-fn decide_unreg(pool: &Pool, now: Millis, numbers: &[Number]) -> Decided {
-    let mut missing = None;
-    let down = each_once(numbers, |number| {
-        let Some(id) = pool.directory.find(number) else {
-            missing = missing.or(Some(number));
-            return false;
-        };
+fn decide_unreg(pool: &Pool, now: Millis, numbers: &[Number], names_missing: bool) -> Decided {
+    let list = InPool::of(pool, numbers, |_, id| {
         pool.directory.get(id).state().is_up() && !pool.has_lapsed(id, now)
     });
-    match missing {
-        Some(number) => not_found(number),
-        None => counted(down, |numbers| Event::Unregistered { numbers, switch: None }),
-    }
+    let reply = list.reply(list.kept.len() as i64, names_missing)?;
+    Ok(Decision {
+        events: each_some(list.kept, |numbers| Event::Unregistered { numbers, switch: None }),
+        reply,
+    })
 }
 
 fn decide_call(pool: &Pool, now: Millis, call: &Call<'_>) -> Decided {

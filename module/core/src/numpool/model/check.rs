@@ -191,7 +191,10 @@ mod tests {
         let mut pool = Pool::new(Settings { lease: 100, regttl: 100, ..Settings::default() }, 0);
         let numbers = ["10", "11", "12", "13", "14", "15"].map(number);
         ask(&mut pool, &Request::Add(&numbers));
-        ask(&mut pool, &Request::Reg { numbers: &numbers[..5], ttl: None, switch: Some(b"sw") });
+        ask(
+            &mut pool,
+            &Request::Reg { missing: false, numbers: &numbers[..5], ttl: None, switch: Some(b"sw") },
+        );
         ["12", "13", "14"].into_iter().for_each(|text| call(&mut pool, text));
         ask(&mut pool, &Request::Del { numbers: &numbers[3..4], drain: true });
         ask(&mut pool, &Request::HangUp { number: numbers[4], lease: None, cooldown: Some(50), cause: None });
