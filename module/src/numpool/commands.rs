@@ -104,6 +104,22 @@ pub(crate) static COMMANDS: &[Command] = &[
         parameters: [KEY, NUMBER, LEASE, TTL],
     },
     command! {
+        name: c"NUMPOOL.BEAT",
+        run: writes::beat,
+        flags: "write deny-oom fast",
+        summary: "Says that a switch is alive: its calls without a deadline of their own live until the switch's deadline",
+        complexity: "O(log(N)) with N switches",
+        parameters: [KEY, Parameter::name("switch"), TTL],
+    },
+    command! {
+        name: c"NUMPOOL.SWITCHES",
+        run: reads::switches,
+        flags: "readonly",
+        summary: "Lists switches with their deadlines, a part at a time",
+        complexity: "O(N) with N the COUNT",
+        parameters: [KEY, Parameter::integer("cursor").after("CURSOR").optional(), COUNT],
+    },
+    command! {
         name: c"NUMPOOL.RECONCILE",
         run: writes::reconcile,
         flags: "write",

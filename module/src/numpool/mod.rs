@@ -39,6 +39,7 @@ impl Family for Pool {
                 cancel_undo(ctx.selected_db(), name, &record.token);
                 replies::reply_lease(ctx, record);
             }
+            Reply::Alive(alive) => replies::reply_alive(ctx, *alive),
             Reply::Listed(listed) => replies::reply_listed(ctx, listed),
             Reply::Reconciled(outcome) => replies::reply_reconciled(ctx, outcome),
         }

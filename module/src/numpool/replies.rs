@@ -1,8 +1,8 @@
 //! Replies that are records, field by field in the order of the documentation.
 
 use allot_core::numpool::causes::Cause;
-use allot_core::numpool::decide::{Listed, Reconciled};
-use allot_core::numpool::read::{LiveLease, NumberRecord};
+use allot_core::numpool::decide::{Alive, Listed, Reconciled};
+use allot_core::numpool::read::{LiveLease, NumberRecord, SwitchRecord};
 use allot_core::numpool::settings::Cap;
 use allot_core::numpool::{LeaseRecord, Pool};
 
@@ -61,6 +61,20 @@ pub(super) fn reply_live_lease(ctx: Context<'_>, lease: &LiveLease) {
     text(ctx, "peer", lease.peer.as_deref());
     number(ctx, "since", Some(lease.since));
     number(ctx, "until", lease.until);
+}
+
+pub(super) fn reply_alive(ctx: Context<'_>, alive: Alive) {
+    ctx.reply_map(2);
+    number(ctx, "until", Some(alive.until));
+    number(ctx, "calls", Some(alive.calls.into()));
+}
+
+pub(super) fn reply_switch(ctx: Context<'_>, record: &SwitchRecord) {
+    ctx.reply_map(4);
+    text(ctx, "switch", Some(&record.switch));
+    number(ctx, "until", record.until);
+    number(ctx, "numbers", Some(record.numbers.into()));
+    number(ctx, "calls", Some(record.calls.into()));
 }
 
 pub(super) fn reply_info(ctx: Context<'_>, pool: &Pool) {

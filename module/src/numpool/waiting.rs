@@ -69,7 +69,7 @@ pub(super) fn grant(pool: &mut Pool, now: i64) -> Option<Grant<Events<Event>>> {
         let answer = Box::new(move |ctx: Context<'_>| match outcome {
             Reply::Reconciled(outcome) => reply_reconciled(ctx, &outcome),
             Reply::Integer(count) => ctx.reply_integer(count),
-            Reply::Ok | Reply::None | Reply::Lease(_) | Reply::Listed(_) => {
+            Reply::Ok | Reply::None | Reply::Lease(_) | Reply::Alive(_) | Reply::Listed(_) => {
                 invariant!("a request in slices ends with a count or with what became of leases");
                 ctx.reply_nothing();
             }

@@ -194,6 +194,12 @@ pub(super) fn renew(call: &Call<'_>, [_, called, lease, ttl]: &[Argument<'_>; 4]
     answer::<Pool>(call, &Request::Renew { number, lease: lease.text(), ttl })
 }
 
+/// `NUMPOOL.BEAT key switch TTL ms`
+pub(super) fn beat(call: &Call<'_>, [_, switch, ttl]: &[Argument<'_>; 3]) -> Done {
+    let ttl = config::check_ttl(&config::NUMPOOL_MAX_TTL, "TTL", ttl.integer())?;
+    answer::<Pool>(call, &Request::Beat { switch: switch.text(), ttl })
+}
+
 /// `NUMPOOL.RECONCILE key SWITCH id [BEFORE ms] [LEASE token ...]`
 pub(super) fn reconcile(call: &Call<'_>, [_, switch, before, leases]: &[Argument<'_>; 4]) -> Done {
     let (switch, before, leases) = (switch.text(), before.optional_integer(), leases.words());

@@ -64,7 +64,8 @@ pub use endpoint::{Endpoint, Node, Secret};
 pub use error::Error;
 pub use keyed::Keyed;
 pub use numbers::{
-    CallRequest, Cap, Cause, Lease, ListOutcome, LiveLease, NumberInfo, NumberStore, PoolInfo,
+    CallRequest, Cap, Cause, Heartbeat, Lease, ListOutcome, LiveLease, NumberInfo, NumberStore, PoolInfo,
+    SwitchInfo,
 };
 pub use realm_settings::{Placement, Policy, RealmChanges};
 pub use record::{Record, to_json};

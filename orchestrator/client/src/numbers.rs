@@ -146,6 +146,28 @@ pub struct LiveLease {
     pub since: i64,
 }
 
+/// Until when a switch is alive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Heartbeat {
+    /// The deadline of the switch, in milliseconds since 1970.
+    pub until: i64,
+    /// How many calls the switch carries.
+    pub calls: u64,
+}
+
+/// A switch of a pool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SwitchInfo {
+    /// Its name.
+    pub switch: String,
+    /// Until when it is alive, if it sends heartbeats; in milliseconds since 1970.
+    pub until: Option<i64>,
+    /// How many numbers it has registered.
+    pub numbers: u64,
+    /// How many calls it carries.
+    pub calls: u64,
+}
+
 /// What became of a list of numbers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListOutcome {
@@ -298,6 +320,30 @@ impl NumberStore {
         let Some(record) = Record::read_nullable(self.ask(&command).await?)? else { return Ok(None) };
         let (number, lease, until) = (record.get("number")?, record.get("lease")?, record.get("until")?);
         Ok(Some(Lease { number, lease, until }))
+    }
+
+    /// Says that a switch is alive for `ttl` milliseconds from now: its calls without a deadline of their own go on.
+    pub async fn beat(&self, switch: &str, ttl: u64) -> Result<Heartbeat, Error> {
+        let mut command = self.begin("NUMPOOL.BEAT");
+        command.arg(switch).arg("TTL").arg(ttl);
+        let record = Record::read(self.ask(&command).await?)?;
+        Ok(Heartbeat { until: record.get("until")?, calls: record.get("calls")? })
+    }
+
+    /// Switches from a cursor on, and the next cursor, 0 at the end.
+    pub async fn switches(&self, cursor: u32, count: u32) -> Result<(u32, Vec<SwitchInfo>), Error> {
+        let mut command = self.begin("NUMPOOL.SWITCHES");
+        command.arg("CURSOR").arg(cursor).arg("COUNT").arg(count);
+        let (next, switches): (u32, Value) = self.ask(&command).await?;
+        let switch = |record: &Record| {
+            Ok(SwitchInfo {
+                switch: record.get("switch")?,
+                until: record.get("until")?,
+                numbers: record.get("numbers")?,
+                calls: record.get("calls")?,
+            })
+        };
+        Ok((next, Record::read_list(switches)?.iter().map(switch).collect::<Result<_, Error>>()?))
     }
 
     /// Ends the call of a lease, for a cause if one is given. Returns whether the call was still live.

@@ -36,6 +36,7 @@ impl Family for Numbers {
                 "NUMPOOL.INFO @",
                 "NUMPOOL.SCAN @ 0",
                 "NUMPOOL.LEASES @",
+                "NUMPOOL.SWITCHES @",
             ]),
             writes: lines(&[
                 "NUMPOOL.ADD @ 140",
@@ -46,6 +47,7 @@ impl Family for Numbers {
                 "NUMPOOL.HANGUP @ 13800000000",
                 "NUMPOOL.RENEW @ 13800000000 LEASE mine TTL 3600000",
                 "NUMPOOL.RECONCILE @ SWITCH other LEASE mine",
+                "NUMPOOL.BEAT @ sw0 TTL 3600000",
                 "NUMPOOL.CONFIG @ COOLDOWN 5",
                 "NUMPOOL.CAUSE @ spam COOLDOWN 5",
             ]),
@@ -80,6 +82,7 @@ impl Family for Numbers {
                 "NUMPOOL.RENEW @ 139 LEASE l TTL 3700000",
                 "NUMPOOL.HANGUP @ 139 LEASE l",
                 "NUMPOOL.UNREG @ 139",
+                "NUMPOOL.BEAT @ sw0 TTL 3600000",
                 "NUMPOOL.DEL @ 139",
                 "NUMPOOL.CONFIG @ COOLDOWN 5",
                 "NUMPOOL.CONFIG @ CAPS 1 60000 5",

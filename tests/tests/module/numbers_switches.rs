@@ -1,9 +1,12 @@
 //! What keeps the numbers and calls of a switch right, on live servers.
 
-use allot_tests::pools::pool_info;
+use std::time::Duration;
+
+use allot_tests::pools::{fill, pool_info};
 use allot_tests::raw::RawClient;
 use allot_tests::shows::no_internal_errors;
-use allot_tests::{RedisServer, Reply};
+use allot_tests::wait::TIMEOUT;
+use allot_tests::{RedisServer, Reply, eventually};
 
 /// A client and a pool of these numbers, registered by `sw1`.
 fn pool(server: &RedisServer, numbers: &str) -> RawClient {
@@ -11,14 +14,6 @@ fn pool(server: &RedisServer, numbers: &str) -> RawClient {
     client.words(&format!("NUMPOOL.ADD {{p}} {numbers}"));
     client.words(&format!("NUMPOOL.REG {{p}} {numbers} SWITCH sw1"));
     client
-}
-
-#[track_caller]
-fn error(client: &mut RawClient, line: &str) -> String {
-    match client.words(line) {
-        Reply::Error(text) => text,
-        other => panic!("{line}: {other:?}"),
-    }
 }
 
 #[test]
@@ -37,10 +32,56 @@ fn deleted_number_does_not_take_its_switch_down() {
     assert_eq!(pool_info(&mut client, "{p}", "idle_up"), 2);
     assert_eq!(client.words("NUMPOOL.UNREG {p} 1001 1002 9"), Reply::Int(1));
     assert_eq!(
-        error(&mut client, "NUMPOOL.REG {p} 7 8"),
+        client.words("NUMPOOL.REG {p} 7 8").error(),
         "NOTFOUND none of the numbers 7 to 8 is in the pool"
     );
     let text = "ERR MISSING is for numbers that are named; it cannot go with SWITCH";
-    assert_eq!(error(&mut client, "NUMPOOL.UNREG {p} SWITCH sw1 MISSING"), text);
+    assert_eq!(client.words("NUMPOOL.UNREG {p} SWITCH sw1 MISSING").error(), text);
     no_internal_errors(&server);
+}
+
+/// The server's clock, in milliseconds.
+fn clock(client: &mut RawClient) -> i64 {
+    let time = client.words("TIME");
+    let [seconds, microseconds] = [0, 1].map(|place| time.array()[place].text().parse::<i64>().unwrap());
+    seconds * 1000 + microseconds / 1000
+}
+
+#[test]
+fn one_heartbeat_keeps_ten_thousand_calls_until_their_switch_dies() {
+    let (master, replica) = (RedisServer::start(), RedisServer::strict().start());
+    replica.replica_of(&master);
+    let mut client = master.raw();
+    let calls = 10_000;
+    fill(&mut client, "{p}", calls);
+    client.words("NUMPOOL.CONFIG {p} LEASE 50");
+    client.words("NUMPOOL.BEAT {p} dialler TTL 60000");
+    for _ in 0..calls {
+        client.send(&["NUMPOOL.CALL", "{p}", "SWITCH", "dialler"]);
+    }
+    for _ in 0..calls {
+        assert!(client.read().field("until").is_null(), "a lease lives as long as its switch");
+    }
+    let mut until = 0;
+    for _ in 0..10 {
+        let beat = client.words("NUMPOOL.BEAT {p} dialler TTL 2000");
+        (until, _) = (beat.field("until").int(), std::thread::sleep(Duration::from_millis(50)));
+        assert_eq!(beat.field("calls"), Reply::Int(calls as i64));
+    }
+    // The switch dies: no call ends before its deadline, and all of them soon after it.
+    let mut ended = None;
+    eventually("the calls of a dead switch to end", TIMEOUT, || {
+        let leases = pool_info(&mut client, "{p}", "leases");
+        let now = clock(&mut client);
+        assert!(leases == calls as i64 || now >= until, "a call has ended {} ms too early", until - now);
+        ended = (leases == 0).then_some(now);
+        ended.is_some()
+    });
+    let late = ended.unwrap() - until;
+    assert!(late < 1000, "the last call ended {late} ms after the deadline of its switch");
+    master.wait_offset_equal(&replica);
+    assert_eq!(replica.digest(), master.digest());
+    assert_eq!(master.command("DEBUG RELOAD"), redis::Value::Okay);
+    assert_eq!(replica.digest(), master.digest());
+    no_internal_errors(&master);
 }

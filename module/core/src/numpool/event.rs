@@ -5,6 +5,7 @@
 
 use super::cells::{Cell, Trigger, cell};
 use super::directory::MAX_NUMBERS;
+use super::heartbeats::MAX_HEARTBEATS;
 pub use super::model::causes::{Rule, Word};
 pub use super::model::leases::Called;
 use super::model::sorted_free::SortedFree;
@@ -52,6 +53,8 @@ words! {
         Reconciled => "numpool_reconciled",
         /// Registrations that were not renewed in time.
         Lapsed => "numpool_lapsed",
+        /// Switches that did not say in time that they are alive.
+        Silent => "numpool_silent",
     }
 }
 
@@ -104,13 +107,13 @@ events! {
             notice match cause {
                 Cause::HungUp | Cause::TakenBack => c"allot.numpool.hungup",
                 Cause::Expired => c"allot.numpool.expired",
-                Cause::Reconciled => c"allot.numpool.reconciled",
+                Cause::Reconciled | Cause::Silent => c"allot.numpool.reconciled",
             },
             count (
                 match cause {
                     Cause::HungUp | Cause::TakenBack => Counter::HungUp,
                     Cause::Expired => Counter::Expired,
-                    Cause::Reconciled => Counter::Reconciled,
+                    Cause::Reconciled | Cause::Silent => Counter::Reconciled,
                 },
                 numbers.len() as u64,
             );
@@ -130,6 +133,18 @@ events! {
             /// When it sends a number into quarantine.
             rule: Option<Rule>,
         } = 13, notice c"allot.numpool.configured";
+        /// A switch is alive, and keeps its calls.
+        Beat {
+            /// Which.
+            switch: Bytes,
+            /// Until when.
+            until: Millis,
+        } = 15, notice c"allot.numpool.beat";
+        /// A switch did not say in time that it is alive. Its calls have ended.
+        Silent {
+            /// Which.
+            switch: Bytes,
+        } = 16, notice c"allot.numpool.silent", count (Counter::Silent, 1);
         /// Messages of the outbox were written to their stream.
         Flushed {
             /// How many, oldest first.
@@ -151,6 +166,8 @@ words! {
         Reconciled = 2 => "reconciled",
         /// The caller never heard of the call, so the call does not count for the caps.
         TakenBack = 3 => "taken-back",
+        /// The deadline of the switch that carries the call has passed.
+        Silent = 4 => "silent",
     }
 }
 
@@ -248,8 +265,11 @@ impl Pool {
                 let is_limit = rest.is_some_and(|rest| rest.reason == RestReason::Limit);
                 ensure(!is_limit, "a number rests for its caps, which follows from its calls")?;
                 self.all(numbers, Trigger::HangUp)?;
-                let ends = |id: u32| self.leases.until(self.directory.get(id).lease()).is_some();
-                ensure(*cause != Cause::Expired || self.are(numbers, ends), "a lease has no end")
+                let lease = |id: u32| self.directory.get(id).lease();
+                let ends = |id: u32| self.leases.until(lease(id)).is_some();
+                ensure(*cause != Cause::Expired || self.are(numbers, ends), "a lease has no end")?;
+                let is_kept = |id: u32| !ends(id) && self.lease_end(lease(id)).is_some();
+                ensure(*cause != Cause::Silent || self.are(numbers, is_kept), "no switch keeps a lease")
             }
             Event::Renewed { number, .. } => self.all(&[*number], Trigger::HangUp),
             Event::Cooled(numbers) => {
@@ -259,10 +279,19 @@ impl Pool {
             Event::Ruled { word, .. } => {
                 ensure(self.causes.has_room(&word.0), "there is no room for another cause")
             }
+            Event::Beat { switch, .. } => {
+                let has_room = self.heartbeats.len() < MAX_HEARTBEATS || self.has_deadline(switch);
+                ensure(has_room, "too many switches have a deadline")
+            }
+            Event::Silent { switch } => ensure(self.has_deadline(switch), "a switch has no deadline"),
             Event::Flushed { count, .. } => {
                 ensure(*count as usize <= self.outbox.len(), "more messages were written than wait")
             }
         }
+    }
+
+    fn has_deadline(&self, switch: &[u8]) -> bool {
+        self.switches.find(switch).is_some_and(|switch| self.heartbeats.get(switch).is_some())
     }
 
     /// Whether all numbers are in the pool and meet a condition.
@@ -322,6 +351,8 @@ impl Pool {
             }
             Event::Cooled(numbers) => self.each(numbers, Self::cool),
             Event::Ruled { word, rule } => self.set_cause(&word.0, *rule),
+            Event::Beat { switch, until } => self.beat(switch, *until),
+            Event::Silent { switch } => self.fall_silent(switch),
             Event::Flushed { count, last_id } => self.outbox.sent(*count as usize, *last_id),
         }
     }
@@ -334,8 +365,9 @@ impl Pool {
         if cause == Cause::TakenBack {
             self.uncount_call(id);
         }
-        // An expired lease ended at its deadline, even if the event came later.
-        let until = self.leases.until(record.lease()).filter(|_| cause == Cause::Expired);
+        // A lease ended at its deadline or at that of its switch, even if the event came later.
+        let by_deadline = matches!(cause, Cause::Expired | Cause::Silent);
+        let until = self.lease_end(record.lease()).filter(|_| by_deadline);
         let (at, rest) = (until.unwrap_or(at), rest.filter(|_| !last));
         self.transition(id, trigger, TransitionContext { at, rest, called: None });
     }

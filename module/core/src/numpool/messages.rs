@@ -34,6 +34,10 @@ impl Pool {
             Event::Unregistered { numbers, switch } => {
                 vec![listed(numbers).with_some("switch", switch.as_deref())]
             }
+            Event::Beat { switch, until } => {
+                vec![with_time(message().with("switch", switch), "until", Some(*until))]
+            }
+            Event::Silent { switch } => vec![message().with("switch", switch)],
             Event::Called(Called { number, token, until, switch, peer }) => {
                 let message = message()
                     .with("number", &number.text())

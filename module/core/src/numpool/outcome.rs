@@ -17,6 +17,8 @@ pub enum Reply {
     None,
     /// A count, or a time.
     Integer(i64),
+    /// Until when a switch is alive.
+    Alive(Alive),
     /// What became of a list of numbers.
     Listed(Listed),
     /// A number for a call.
@@ -34,6 +36,15 @@ pub struct LeaseRecord {
     pub token: Bytes,
     /// Deadline of the lease, if it has one.
     pub until: Option<Millis>,
+}
+
+/// Until when a switch is alive, as it is replied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Alive {
+    /// The deadline of the switch.
+    pub until: Millis,
+    /// How many calls it carries.
+    pub calls: u32,
 }
 
 /// What became of a list of numbers.

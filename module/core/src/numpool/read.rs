@@ -81,6 +81,19 @@ pub struct LiveLease {
     pub until: Option<Millis>,
 }
 
+/// A switch as `NUMPOOL.SWITCHES` shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SwitchRecord {
+    /// Its name.
+    pub switch: Bytes,
+    /// Until when it is alive, if it sends heartbeats.
+    pub until: Option<Millis>,
+    /// Numbers that it has registered.
+    pub numbers: u32,
+    /// Calls that it carries.
+    pub calls: u32,
+}
+
 /// Totals of a pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
@@ -117,7 +130,7 @@ impl Pool {
         let named = |name: Option<&[u8]>| name.map(Bytes::from_slice);
         let lapsed = self.registrations.get(id).is_some_and(|until| until <= now);
         let lease = self.leases.get(record.lease());
-        let until = self.leases.until(record.lease());
+        let (own, until) = (self.leases.until(record.lease()), self.lease_end(record.lease()));
         let expired = until.is_some_and(|until| until <= now);
         if expired && record.place == Place::LastCall {
             return None;
@@ -146,7 +159,7 @@ impl Pool {
             number,
             state,
             lease: lease.map(|lease| lease.token.clone()),
-            until: until.filter(|_| busy),
+            until: own.filter(|_| busy),
             reg_switch: named(self.switches.name(self.switches.of(id)).filter(|_| up)),
             call_switch: named(lease.and_then(|lease| self.switches.name(lease.switch))),
             peer: named(self.peers.name(self.peers.of(id))),
@@ -203,7 +216,7 @@ impl Pool {
 
     /// Whether a lease with this token is live at `now`. O(1).
     pub fn has_lease(&self, token: &[u8], now: Millis) -> bool {
-        let until = self.leases.find(token).map(|lease| self.leases.until(lease));
+        let until = self.leases.find(token).map(|lease| self.lease_end(lease));
         until.is_some_and(|until| until.is_none_or(|until| until > now))
     }
 
@@ -221,8 +234,8 @@ impl Pool {
         let shown = (cursor..end).filter_map(|id| {
             let lease = table.get(id)?;
             let call_switch = self.switches.name(lease.switch);
-            let until = self.leases.until(id);
-            if switch.is_some() && switch != call_switch || until.is_some_and(|until| until <= now) {
+            let has_ended = self.lease_end(id).is_some_and(|until| until <= now);
+            if switch.is_some() && switch != call_switch || has_ended {
                 return None;
             }
             let peer = self.peers.name(self.peers.of(lease.number)).filter(|_| lease.has_peer);
@@ -232,10 +245,26 @@ impl Pool {
                 call_switch: named(call_switch),
                 peer: named(peer),
                 since: lease.since,
-                until,
+                until: self.leases.until(id),
             })
         });
         let shown = shown.collect();
         (if end == table.slots() { 0 } else { end }, shown)
+    }
+
+    /// Switches from a cursor on, as `scan`: those that registered numbers, carry calls, or are alive at `now`. O(count).
+    pub fn switch_scan(&self, cursor: u32, count: u32, now: Millis) -> (u32, Vec<SwitchRecord>) {
+        let end = cursor.saturating_add(count).min(self.switches.slots());
+        let shown = (cursor..end).filter_map(|id| {
+            let group = self.switches.get(id)?;
+            Some(SwitchRecord {
+                switch: group.name.clone(),
+                until: self.heartbeats.get(id).filter(|&until| until > now),
+                numbers: group.members.len(),
+                calls: self.leases.list_of(id).len(),
+            })
+        });
+        let shown = shown.collect();
+        (if end == self.switches.slots() { 0 } else { end }, shown)
     }
 }

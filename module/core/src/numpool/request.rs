@@ -67,6 +67,13 @@ pub enum Request<'a> {
         /// Its new life, from now.
         ttl: Millis,
     },
+    /// `NUMPOOL.BEAT`.
+    Beat {
+        /// Who is alive.
+        switch: &'a [u8],
+        /// For how long from now, in milliseconds.
+        ttl: Millis,
+    },
     /// A request about a switch.
     OfSwitch(OfSwitch<'a>),
     /// `NUMPOOL.CONFIG`.
@@ -92,7 +99,7 @@ impl Request<'_> {
                 std::slice::from_ref(number)
             }
             Self::Call(call) => call.number.as_slice(),
-            Self::OfSwitch(_) | Self::Configure(_) | Self::Cause { .. } => &[],
+            Self::Beat { .. } | Self::OfSwitch(_) | Self::Configure(_) | Self::Cause { .. } => &[],
         }
     }
 }

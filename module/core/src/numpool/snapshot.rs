@@ -6,6 +6,7 @@
 use super::causes::{Cause, Causes};
 use super::cells::State;
 use super::directory::MAX_NUMBERS;
+use super::heartbeats::{MAX_HEARTBEATS, SavedHeartbeat};
 use super::leases::{Leases, SavedLease};
 use super::model::history::{STARTS, Times};
 use super::number::Number;
@@ -60,6 +61,7 @@ impl Pool {
         out.field(&self.directory.free().to_vec());
         out.field(&self.queue.iter(&self.directory).collect::<Vec<u32>>());
         out.field(&self.leases.saved());
+        out.field(&self.saved_heartbeats());
         out.unsigned(self.history.len() as u64);
         self.history.iter().for_each(|times| out.field(times));
         self.outbox.encode(&mut out);
@@ -99,6 +101,10 @@ impl Pool {
         pool.decode_numbers(&mut reader)?;
         pool.decode_queue(&mut reader)?;
         pool.decode_leases(&mut reader)?;
+        let heartbeats: Vec<SavedHeartbeat> = reader.field()?;
+        ensure(heartbeats.len() <= MAX_HEARTBEATS, "too many switches have a deadline")?;
+        let restored = heartbeats.into_iter().try_for_each(|saved| pool.restore_heartbeat(saved));
+        restored.ok_or(Damaged("a switch is not there, or has two deadlines"))?;
         let named = pool.switches.are_referred_to() && pool.peers.are_referred_to();
         ensure(named, "a switch or a peer is named for nothing")?;
         pool.decode_history(&mut reader)?;

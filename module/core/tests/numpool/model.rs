@@ -4,7 +4,7 @@
 mod requests;
 
 use super::naive::{Naive, Waiting, Wish};
-use allot_core::numpool::outcome::Listed;
+use allot_core::numpool::outcome::{Alive, Listed};
 use allot_core::numpool::request::{Call, Cap, Changes, OfSwitch, Policy, Request, Rule};
 use allot_core::numpool::waiting::{Grant, is_worth_waiting};
 use allot_core::numpool::{Event, Number, Pool, Reply, Settings, decide, decide_due};
@@ -218,6 +218,8 @@ impl Bench {
             match pool.decide_or_try_again(self.now, request) {
                 Ok(decision) => Ok(match (request, decision.reply) {
                     (Request::Call(Call { number: None, .. }), Reply::Lease(_)) => Reply::Ok,
+                    // Calls that are over are counted until they are ended.
+                    (_, Reply::Alive(alive)) => Reply::Alive(Alive { calls: 0, ..alive }),
                     (_, reply) => reply,
                 }),
                 Err(refusal) => Err(refusal.code),
@@ -294,11 +296,17 @@ impl Bench {
                     &absent,
                 );
             }
-            34..=39 => {
+            34 | 36..=39 => {
                 let numbers = self.some_numbers();
                 let (missing, absent) = (self.random.chance(50), self.naive.part(&numbers).1);
                 let expected = self.naive.unreg(&numbers);
                 self.list(&Request::Unreg { numbers: &numbers, missing }, missing, expected, &absent);
+            }
+            35 => {
+                let (switch, ttl) = (self.random.pick(&SWITCHES), self.random.pick(&[10, 40, 150]));
+                let calls = self.naive.beat(switch, now + ttl);
+                let got = self.ask(&Request::Beat { switch, ttl });
+                assert_eq!(got, Ok(Reply::Alive(Alive { until: now + ttl, calls })));
             }
             40 => {
                 let switch = self.random.pick(&SWITCHES);
@@ -359,6 +367,13 @@ impl Bench {
             assert_eq!(lease.peer.as_deref(), naive.peer.as_deref());
             assert_eq!((lease.since, lease.until), (naive.since, naive.until));
         }
+        let (_, switches) = self.pool.switch_scan(0, 1000, self.now);
+        let alive = switches.into_iter().filter_map(|record| Some((record.switch.to_vec(), record.until?)));
+        let mut alive: Vec<_> = alive.collect();
+        let mut expected = self.naive.alive.clone();
+        alive.sort();
+        expected.sort();
+        assert_eq!(alive, expected, "other switches are alive");
         let bytes = self.pool.encode();
         assert_eq!(self.replica.encode(), bytes, "the replica differs");
         let restored = Pool::decode(&bytes).unwrap();

@@ -75,6 +75,8 @@ pub struct Naive {
     pub counts: Vec<(&'static str, u64)>,
     pub changes: u64,
     pub waiting: Vec<Waiting>,
+    /// Until when switches are alive.
+    pub alive: Vec<(Vec<u8>, i64)>,
 }
 
 pub struct Wish<'a> {
@@ -113,12 +115,16 @@ impl Naive {
         self.now = self.now.max(now);
         loop {
             let dues = self.entries.iter().flat_map(|entry| {
-                let until = entry.lease.as_ref().and_then(|lease| lease.until);
+                let until = entry.lease.as_ref().and_then(|lease| self.lease_end(lease));
                 [(until, 0), (entry.cool_until, 1), (entry.limit_until, 1), (entry.reg_until, 2)]
                     .into_iter()
                     .filter_map(move |(due, what)| Some((due?, what, entry.number)))
             });
-            let Some((at, what, number)) = dues.min().filter(|&(at, ..)| at <= now) else { return };
+            let next = dues.min().filter(|&(at, ..)| at <= now);
+            // Switches fall silent behind the calls that they kept.
+            let over = next.map_or(now, |(at, ..)| at - 1);
+            self.alive.retain(|&(_, until)| until > over);
+            let Some((at, what, number)) = next else { return };
             match what {
                 0 => {
                     let cooldown = self.settings.cooldown;
@@ -136,6 +142,20 @@ impl Naive {
                 }
             }
         }
+    }
+
+    /// When a lease ends by itself: at its own deadline or else at that of its switch.
+    fn lease_end(&self, lease: &Lease) -> Option<i64> {
+        let alive = self.alive.iter().find(|(switch, _)| Some(switch) == lease.switch.as_ref());
+        lease.until.or(alive.map(|&(_, until)| until).filter(|&until| lease.since < until))
+    }
+
+    /// A switch is alive. Returns how many calls it carries.
+    pub fn beat(&mut self, switch: &[u8], until: i64) -> u32 {
+        self.alive.retain(|(other, _)| other != switch);
+        self.alive.push((switch.to_vec(), until));
+        let carried = self.entries.iter().filter_map(|entry| entry.lease.as_ref()?.switch.as_deref());
+        carried.filter(|other| *other == switch).count() as u32
     }
 
     /// Until when the caps forbid a call of a number, at a time.
@@ -405,7 +425,9 @@ impl Naive {
     }
 
     pub fn grant(&mut self, number: Number, wish: &Wish<'_>, now: i64) {
-        let usual = self.settings.lease;
+        let switch = wish.switch.map(<[u8]>::to_vec).or(self.get(number).unwrap().reg_switch.clone());
+        let is_alive = self.alive.iter().any(|(other, _)| Some(other) == switch.as_ref());
+        let usual = if is_alive { 0 } else { self.settings.lease };
         let changed = self.change();
         let (is_capped, window) = (!self.caps.is_empty(), self.caps.iter().map(|cap| cap.0).max());
         let entry = self.entry(number).unwrap();
@@ -420,7 +442,7 @@ impl Naive {
         }
         entry.lease = Some(Lease {
             token: wish.token.to_vec(),
-            switch: wish.switch.map(<[u8]>::to_vec).or(entry.reg_switch.clone()),
+            switch,
             peer: wish.peer.map(<[u8]>::to_vec),
             since: now,
             until: wish.ttl.or((usual > 0).then_some(usual)).map(|ttl| now + ttl),

@@ -40,6 +40,7 @@ fn sample_pool() -> Pool {
     for number in ["1003", "1004", "1005"] {
         call(&mut bench, number, number);
     }
+    bench.ok(&Request::Beat { switch: b"sw", ttl: 10_000 });
     bench.ok(&Request::Configure(Changes { events: Some(100), ..Changes::default() }));
     bench.ok(&Request::HangUp { number: n("1005"), lease: None, cooldown: None, cause: None });
     bench.ok(&Request::Del { numbers: &[n("1004")], drain: true });

@@ -71,7 +71,7 @@ impl Bench {
         self.ok(&Request::Configure(changes));
     }
 
-    fn at(&mut self, now: i64) -> &mut Self {
+    pub(super) fn at(&mut self, now: i64) -> &mut Self {
         self.now = now;
         for event in decide_due(&self.pool, now, usize::MAX) {
             self.pool.apply(now, &event);

@@ -4,8 +4,8 @@ use crate::invariant;
 use crate::numpool::event::{Cause, Event, Events, Rest, RestReason, TOLD_AT_ONCE};
 use crate::numpool::number::Number;
 use crate::numpool::state::Pool;
-use crate::shared::Millis;
 use crate::shared::invariant::Expected;
+use crate::shared::{Bytes, Millis};
 use hashbrown::HashSet;
 use smallvec::smallvec;
 
@@ -17,7 +17,11 @@ pub fn decide_due(pool: &Pool, now: Millis, limit: usize) -> Events {
     }
     let mut due: Vec<Due> = Vec::new();
     let leases = pool.leases.deadlines().due(now, limit).into_iter();
-    due.extend(leases.filter_map(|id| lease_due(pool, id, now)));
+    due.extend(leases.filter_map(|id| lease_due(pool, id, pool.leases.until(id)?, Cause::Expired, now)));
+    let mut left = limit;
+    for switch in pool.heartbeats.due(now, limit) {
+        due.extend(switch_due(pool, switch, now, &mut left));
+    }
     let cool_downs = pool.cool_downs.due(now, limit).into_iter();
     due.extend(cool_downs.filter_map(|id| cool_down_due(pool, id, now)));
     let registrations = pool.registrations.due(now, limit).into_iter();
@@ -27,20 +31,37 @@ pub fn decide_due(pool: &Pool, now: Millis, limit: usize) -> Events {
     due_events(pool, due)
 }
 
-/// The end of a lease whose deadline has passed by `now`.
-fn lease_due(pool: &Pool, id: u32, now: Millis) -> Option<Due> {
-    let (Some(lease), Some(until)) = (pool.leases.get(id), pool.leases.until(id)) else {
-        invariant!("a lease with a deadline is live");
-        return None;
-    };
+/// The end of a lease at a deadline that has passed by `now`.
+fn lease_due(pool: &Pool, id: u32, until: Millis, cause: Cause, now: Millis) -> Option<Due> {
+    let Some(lease) = pool.leases.get(id).expected("a lease with a deadline is live") else { return None };
     let (number, last) = (pool.number(lease.number), pool.is_draining(lease.number));
     // Where its rest is over as well, the number joins the queue in the turn of that.
     let cooled = deadline(until, None, pool.settings.cooldown);
     let rested = turn_of(pool, lease.number, cooled.unwrap_or(until), now);
     if rested > until && rested <= now && !last {
-        return Some(Due { at: rested, what: What::ExpiredAndCooled, number });
+        return Some(Due { at: rested, what: What::Ended { at: until, cause, has_rested: true }, number });
     }
-    Some(Due { at: until, what: What::Expired, number })
+    Some(Due { at: until, what: What::Ended { at: until, cause, has_rested: false }, number })
+}
+
+/// The ends of at most `left` leases that a switch kept, and once there are no more, the end of its deadline.
+fn switch_due(pool: &Pool, switch: u32, now: Millis, left: &mut usize) -> Vec<Due> {
+    let mut ends = Vec::new();
+    let Some(until) = pool.heartbeats.get(switch).expected("a switch whose deadline has passed has one")
+    else {
+        return ends;
+    };
+    let leases = pool.leases.list_of(switch).iter(pool.leases.table());
+    for id in leases.filter(|&id| pool.leases.until(id).is_none() && pool.lease_end(id).is_some()) {
+        if *left == 0 {
+            return ends;
+        }
+        *left -= 1;
+        ends.extend(lease_due(pool, id, until, Cause::Silent, now));
+    }
+    let last = ends.iter().map(|end| end.at).max().unwrap_or(until);
+    ends.push(Due { at: last, what: What::Silent { switch }, number: Number::LEAST });
+    ends
 }
 
 /// When a number joins the queue whose rest ends at `rested`, by `now`: its caps may forbid a call for longer.
@@ -84,20 +105,29 @@ impl Due {
 /// The kinds of deadlines.
 #[derive(Clone, Copy)]
 enum What {
-    Expired,
-    /// Expired, and what rest followed is over as well.
-    ExpiredAndCooled,
+    /// The end of a lease at a time.
+    Ended {
+        at: Millis,
+        cause: Cause,
+        /// Whether the rest that followed is over as well.
+        has_rested: bool,
+    },
     Cooled,
     Lapsed,
+    /// The end of the deadline of a switch.
+    Silent {
+        switch: u32,
+    },
 }
 
 impl What {
     /// The order of what is due at one time: as if each had been seen to in its turn.
     fn rank(self) -> u8 {
         match self {
-            Self::Expired => 0,
-            Self::ExpiredAndCooled | Self::Cooled => 1,
+            Self::Ended { has_rested: false, .. } => 0,
+            Self::Ended { has_rested: true, .. } | Self::Cooled => 1,
             Self::Lapsed => 2,
+            Self::Silent { .. } => 3,
         }
     }
 }
@@ -106,23 +136,24 @@ impl What {
 fn due_events(pool: &Pool, due: Vec<Due>) -> Events {
     let mut events = Events::new();
     let mut gone = HashSet::new();
-    for Due { at, what, number } in due {
+    for Due { what, number, .. } in due {
         // Its lease was over before, and with that the number went.
         if gone.contains(&number) {
             continue;
         }
         let next = match what {
-            What::Expired => {
+            What::Ended { at, cause, has_rested } => {
                 if pool.directory.find(number).is_some_and(|id| pool.is_draining(id)) {
                     gone.insert(number);
                 }
                 // It rests from the time at which the lease was over, whenever that is noticed.
-                let until = deadline(at, None, pool.settings.cooldown);
+                let until = deadline(at, None, pool.settings.cooldown).filter(|_| !has_rested);
                 let rest = until.map(|until| Rest { until, reason: RestReason::CoolDown });
-                Event::Ended { numbers: smallvec![number], rest, cause: Cause::Expired, word: None }
+                Event::Ended { numbers: smallvec![number], rest, cause, word: None }
             }
-            What::ExpiredAndCooled => {
-                Event::Ended { numbers: smallvec![number], rest: None, cause: Cause::Expired, word: None }
+            What::Silent { switch } => {
+                let name = pool.switches.name(switch).unwrap_or_default();
+                Event::Silent { switch: Bytes::from_slice(name) }
             }
             What::Cooled => Event::Cooled(smallvec![number]),
             What::Lapsed => Event::Lapsed(smallvec![number]),
@@ -130,9 +161,10 @@ fn due_events(pool: &Pool, due: Vec<Due>) -> Events {
         match (events.last_mut(), &next) {
             (Some(Event::Cooled(numbers)), Event::Cooled(_))
             | (Some(Event::Lapsed(numbers)), Event::Lapsed(_)) => numbers.push(number),
-            (Some(Event::Ended { numbers, rest: last, .. }), Event::Ended { rest, .. })
-                if last == rest && numbers.len() < TOLD_AT_ONCE =>
-            {
+            (
+                Some(Event::Ended { numbers, rest: last, cause: before, .. }),
+                Event::Ended { rest, cause, .. },
+            ) if (&*before, &*last) == (cause, rest) && numbers.len() < TOLD_AT_ONCE => {
                 numbers.push(number);
             }
             _ => events.push(next),

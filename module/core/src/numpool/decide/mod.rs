@@ -12,8 +12,9 @@ use super::causes::{MAX_CAUSES, MAX_WORD, Rule, is_cause};
 use super::cells::{Cell, Trigger, cell};
 use super::directory::MAX_NUMBERS;
 use super::event::{Called, Cause, Event, Numbers, Rest, RestReason, Word, each_some};
+use super::heartbeats::MAX_HEARTBEATS;
 use super::number::Number;
-pub use super::outcome::{Decision, LeaseRecord, Listed, Reconciled, Reply};
+pub use super::outcome::{Alive, Decision, LeaseRecord, Listed, Reconciled, Reply};
 use super::record::Place;
 use super::request::{Call, Changes, Request};
 use super::settings::{Cap, MAX_CAPS, MAX_COUNT, Settings};
@@ -64,12 +65,15 @@ pub fn decide(pool: &Pool, now: Millis, request: &Request<'_>) -> Decided {
             decided(Event::Ended { numbers, rest: None, cause, word: None }, Reply::Integer(1))
         }
         Request::Renew { number, lease, ttl } => decide_renew(pool, now, *number, lease, *ttl),
+        Request::Beat { switch, ttl } => decide_beat(pool, now, switch, *ttl),
         Request::OfSwitch(request) => decide_of_switch(pool, now, request),
         Request::Configure(changes) => {
             // The cool-down after a lease is the one that holds when the lease ends.
-            if changes.cooldown.is_some() && pool.leases.deadlines().earliest().is_some_and(|due| due <= now)
+            let ends = [pool.leases.deadlines(), &pool.heartbeats];
+            if changes.cooldown.is_some()
+                && ends.iter().any(|ends| ends.earliest().is_some_and(|due| due <= now))
             {
-                return try_again(|limit| pool.leases.deadlines().count_passed(now, limit));
+                return try_again(|limit| ends.iter().map(|ends| ends.count_passed(now, limit)).sum());
             }
             let settings = configured(&pool.settings, changes)?;
             if settings == pool.settings {
@@ -281,10 +285,11 @@ fn decide_call(pool: &Pool, now: Millis, call: &Call<'_>) -> Decided {
         }
     };
     let number = pool.number(id);
-    let usual = if call.endless { 0 } else { pool.settings.lease };
-    let until = deadline(now, call.ttl, usual);
-    let token = Bytes::from_slice(call.lease.token);
-    let switch = call.switch.or_else(|| pool.switches.name(pool.switches.of(id))).map(Bytes::from_slice);
+    let switch = call.switch.or_else(|| pool.switches.name(pool.switches.of(id)));
+    // A switch that is alive keeps the call.
+    let is_kept = call.endless || switch.is_some_and(|switch| pool.alive_until(switch, now).is_some());
+    let until = deadline(now, call.ttl, if is_kept { 0 } else { pool.settings.lease });
+    let (token, switch) = (Bytes::from_slice(call.lease.token), switch.map(Bytes::from_slice));
     let peer = call.peer.map(Bytes::from_slice);
     let record = LeaseRecord { number, token: copied(&token), until };
     decided(Event::Called(Called { number, token, until, switch, peer }), Reply::Lease(record))
@@ -415,6 +420,24 @@ fn decide_renew(pool: &Pool, now: Millis, number: Number, token: &[u8], ttl: Mil
     }
     let until = now.saturating_add(ttl);
     decided(Event::Renewed { number, until }, Reply::Integer(until))
+}
+
+fn decide_beat(pool: &Pool, now: Millis, switch: &[u8], ttl: Millis) -> Decided {
+    check_identifier("SWITCH", switch)?;
+    check_ttl(ttl)?;
+    let id = pool.switches.find(switch);
+    match id.and_then(|id| pool.heartbeats.get(id)) {
+        // Its calls are over, and are not ended yet.
+        Some(until) if until <= now => return try_again(|limit| pool.heartbeats.count_passed(now, limit)),
+        None if pool.heartbeats.len() >= MAX_HEARTBEATS => {
+            let text = format!("a pool keeps the deadlines of at most {MAX_HEARTBEATS} switches");
+            return refuse(Code::Limit, text);
+        }
+        Some(_) | None => {}
+    }
+    let until = now.saturating_add(ttl);
+    let calls = id.map_or(0, |id| pool.leases.list_of(id).len());
+    decided(Event::Beat { switch: Bytes::from_slice(switch), until }, Reply::Alive(Alive { until, calls }))
 }
 
 /// Refuses an event that the table refuses.

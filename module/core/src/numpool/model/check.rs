@@ -30,7 +30,8 @@ impl Pool {
         ensure!(stray.is_none(), "id {stray:?} is in the queue and does not say so");
         let slots = self.directory.slots();
         let carriers = self.leases.table().iter().map(|(_, lease)| lease.switch);
-        self.switches.check(slots, |_| true, carriers)?;
+        self.check_heartbeats()?;
+        self.switches.check(slots, |_| true, carriers.chain(self.heartbeats.ids()))?;
         self.peers.check(slots, |id| self.directory.get(id).is_queued(), [].into_iter())?;
         self.sorted.check(self.queue, Numbers { directory: &self.directory, peers: &self.peers })
     }
@@ -206,7 +207,9 @@ mod tests {
     fn check_finds_a_damaged_pool() {
         let sound = sample_pool();
         assert_eq!(sound.check(), Ok(()));
-        let damages: [fn(&mut Pool); 15] = [
+        let damages: [fn(&mut Pool); 17] = [
+            |pool| pool.heartbeats.set(0, 60),
+            |pool| pool.heartbeats.set(7, 60),
             |pool| pool.counts[0] = 1,
             |pool| pool.counts[1] += 1,
             |pool| pool.draining = 0,

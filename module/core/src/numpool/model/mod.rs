@@ -5,6 +5,7 @@ pub mod cells;
 mod check;
 pub mod directory;
 pub mod groups;
+pub mod heartbeats;
 pub(in crate::numpool) mod history;
 pub mod leases;
 pub mod number;

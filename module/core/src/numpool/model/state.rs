@@ -44,6 +44,8 @@ pub struct Pool {
     pub(in crate::numpool) history: History,
     pub(in crate::numpool) leases: Leases,
     pub(in crate::numpool) switches: Groups,
+    /// By switch: until when it is alive.
+    pub(in crate::numpool) heartbeats: Deadlines,
     pub(in crate::numpool) peers: Groups,
     pub(in crate::numpool) sorted: SortedFree,
     pub(in crate::numpool) outbox: Outbox,
@@ -131,7 +133,8 @@ impl Pool {
         let leases = self.leases.deadlines().earliest().unwrap_or(never);
         let registrations = self.registrations.earliest().unwrap_or(never);
         let cool_downs = self.cool_downs.earliest().unwrap_or(never);
-        Some(leases.min(registrations).min(cool_downs)).filter(|&due| due < never)
+        let heartbeats = self.heartbeats.earliest().unwrap_or(never);
+        Some(leases.min(registrations).min(cool_downs).min(heartbeats)).filter(|&due| due < never)
     }
 
     /// Unsent messages.
@@ -169,6 +172,7 @@ impl Pool {
             + self.cool_downs.allocated()
             + self.leases.allocated()
             + self.switches.allocated()
+            + self.heartbeats.allocated()
             + self.peers.allocated()
             + self.sorted.allocated()
             + self.outbox.allocated()
@@ -358,14 +362,19 @@ impl Pool {
     /// An empty pool takes no more room than a new one.
     fn give_back_memory(&mut self) {
         let nothing = self.leases.is_empty() && self.cooling.is_empty() && self.registrations.is_empty();
-        let unnamed = self.switches.is_empty() && self.peers.is_empty();
+        // A switch may be alive without a number.
+        let is_alive = !self.heartbeats.is_empty();
+        let unnamed = (self.switches.is_empty() || is_alive) && self.peers.is_empty();
         invariant!(nothing && unnamed && self.queue.is_empty(), "nothing is left in a pool without numbers");
         self.registrations = Deadlines::default();
         self.cooling = Table::default();
         self.history = History::default();
         self.cool_downs = Deadlines::default();
         self.leases = Leases::default();
-        self.switches = Groups::default();
+        if !is_alive {
+            self.switches = Groups::default();
+            self.heartbeats = Deadlines::default();
+        }
         self.peers = Groups::default();
         self.sorted = SortedFree::default();
     }
