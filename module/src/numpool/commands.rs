@@ -68,6 +68,28 @@ pub(crate) static COMMANDS: &[Command] = &[
         parameters: [KEY, Parameter::one_of("which", &[NUMBERS, SWITCH]), MISSING],
     },
     command! {
+        name: c"NUMPOOL.SUSPEND",
+        run: writes::suspend,
+        flags: "write deny-oom fast",
+        summary: "Takes numbers out of service, whatever registers them; a call in progress goes on",
+        complexity: "O(N * log(M)) with N numbers named and M suspensions that end by themselves",
+        parameters: [
+            KEY,
+            Parameter::text("word").after("CAUSE").optional(),
+            Parameter::integer("milliseconds").after("FOR").optional(),
+            NUMBERS,
+            MISSING.in_place(),
+        ],
+    },
+    command! {
+        name: c"NUMPOOL.RESUME",
+        run: writes::resume,
+        flags: "write fast",
+        summary: "Puts numbers into service again, and ends their quarantine",
+        complexity: "O(N * log(M)) with N numbers named and M suspensions that end by themselves",
+        parameters: [KEY, NUMBERS, MISSING],
+    },
+    command! {
         name: c"NUMPOOL.CALL",
         run: writes::call,
         flags: "write deny-oom fast blocking",

@@ -37,7 +37,10 @@ pub(super) fn reply_listed(ctx: Context<'_>, listed: &Listed) {
 }
 
 pub(super) fn reply_number(ctx: Context<'_>, record: &NumberRecord) {
-    ctx.reply_map(13);
+    let suspension = record.suspension.as_ref();
+    let cause = suspension.and_then(|suspension| suspension.cause.as_ref());
+    let until = suspension.and_then(|suspension| suspension.until);
+    ctx.reply_map(16);
     text(ctx, "number", Some(&record.number.text()));
     text(ctx, "state", Some(record.state.word().as_bytes()));
     text(ctx, "lease", record.lease.as_deref());
@@ -49,8 +52,11 @@ pub(super) fn reply_number(ctx: Context<'_>, record: &NumberRecord) {
     number(ctx, "idle_since", record.idle_since);
     number(ctx, "cool_until", record.cool_until);
     text(ctx, "cause", record.cause.as_deref());
-    number(ctx, "quarantine_until", record.quarantine_until);
+    number(ctx, "quarantine_until", until.filter(|_| cause.is_some()));
     number(ctx, "limit_until", record.limit_until);
+    number(ctx, "suspended", Some(suspension.is_some().into()));
+    text(ctx, "suspend_cause", cause.map(|word| &word.0[..]));
+    number(ctx, "suspend_until", until);
 }
 
 pub(super) fn reply_live_lease(ctx: Context<'_>, lease: &LiveLease) {
@@ -88,7 +94,7 @@ pub(super) fn reply_info(ctx: Context<'_>, pool: &Pool) {
         ("cooling", totals.cooling),
         ("leases", totals.leases),
     ];
-    ctx.reply_map(numbers.len() + 12);
+    ctx.reply_map(numbers.len() + 13);
     for (name, value) in numbers {
         number(ctx, name, Some(value.into()));
     }
@@ -100,6 +106,7 @@ pub(super) fn reply_info(ctx: Context<'_>, pool: &Pool) {
     number(ctx, "draining", Some(totals.draining.into()));
     number(ctx, "waiting", Some(totals.waiting.into()));
     number(ctx, "limited", Some(totals.limited.into()));
+    number(ctx, "suspended", Some(totals.suspended.into()));
     number(ctx, "quarantined", Some(totals.quarantined.into()));
     reply_caps(ctx, &settings.caps);
     let (causes, others) = pool.causes();

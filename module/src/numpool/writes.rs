@@ -56,6 +56,18 @@ pub(super) fn unreg(call: &Call<'_>, [_, which, missing]: &[Argument<'_>; 3]) ->
     }
 }
 
+/// `NUMPOOL.SUSPEND key [CAUSE word] [FOR ms] number [number ...] [MISSING]`
+pub(super) fn suspend(call: &Call<'_>, [_, cause, ttl, numbers, missing]: &[Argument<'_>; 5]) -> Done {
+    let (numbers, cause, missing) = (all(numbers)?, cause.optional_text(), missing.is_given());
+    let ttl = time_to_live("FOR", ttl)?;
+    answer::<Pool>(call, &Request::Suspend { numbers: &numbers, cause, ttl, missing })
+}
+
+/// `NUMPOOL.RESUME key number [number ...] [MISSING]`
+pub(super) fn resume(call: &Call<'_>, [_, numbers, missing]: &[Argument<'_>; 3]) -> Done {
+    answer::<Pool>(call, &Request::Resume { numbers: &all(numbers)?, missing: missing.is_given() })
+}
+
 /// `NUMPOOL.CALL key [number] [option ...]`
 pub(super) fn call(
     call: &Call<'_>,

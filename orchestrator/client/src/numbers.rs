@@ -40,7 +40,9 @@ pub struct PoolInfo {
     pub waiting: u64,
     /// Numbers without a call that have begun as many calls as their caps allow.
     pub limited: u64,
-    /// Numbers without a call that are in quarantine.
+    /// Numbers that are out of service.
+    pub suspended: u64,
+    /// Of these, numbers that are out of service for a cause.
     pub quarantined: u64,
     /// How many calls a number may begin within which windows.
     pub caps: Vec<Cap>,
@@ -69,7 +71,7 @@ pub struct NumberInfo {
     pub uses: u64,
     /// Since when the number has had no call.
     pub idle_since: Option<i64>,
-    /// The end of its cool-down or quarantine.
+    /// The end of its cool-down.
     pub cool_until: Option<i64>,
     /// The last cause with which a call of the number ended.
     pub cause: Option<String>,
@@ -77,6 +79,12 @@ pub struct NumberInfo {
     pub quarantine_until: Option<i64>,
     /// The time until which the caps forbid another call.
     pub limit_until: Option<i64>,
+    /// Whether the number is out of service.
+    pub suspended: bool,
+    /// Why it is out of service, if a cause was named.
+    pub suspend_cause: Option<String>,
+    /// When it is in service again by itself.
+    pub suspend_until: Option<i64>,
 }
 
 /// How many calls a number may begin within a sliding window.
@@ -232,6 +240,29 @@ impl NumberStore {
         self.listed(self.begin("NUMPOOL.UNREG").arg(numbers).arg("MISSING")).await
     }
 
+    /// Takes the numbers of a list that are in the pool out of service: for a cause, for `ttl` milliseconds, or until
+    /// they are resumed.
+    pub async fn suspend(
+        &self,
+        numbers: &[String],
+        cause: Option<&str>,
+        ttl: Option<u64>,
+    ) -> Result<ListOutcome, Error> {
+        let mut command = self.begin("NUMPOOL.SUSPEND");
+        if let Some(cause) = cause {
+            command.arg("CAUSE").arg(cause);
+        }
+        if let Some(ttl) = ttl {
+            command.arg("FOR").arg(ttl);
+        }
+        self.listed(command.arg(numbers).arg("MISSING")).await
+    }
+
+    /// Puts the numbers of a list that are in the pool into service again.
+    pub async fn resume(&self, numbers: &[String]) -> Result<ListOutcome, Error> {
+        self.listed(self.begin("NUMPOOL.RESUME").arg(numbers).arg("MISSING")).await
+    }
+
     async fn listed(&self, command: &Cmd) -> Result<ListOutcome, Error> {
         let record = Record::read(self.ask(command).await?)?;
         Ok(ListOutcome { done: record.get("done")?, missing: record.get("missing")? })
@@ -255,6 +286,7 @@ impl NumberStore {
             pick: record.get("pick")?,
             waiting: record.get("waiting")?,
             limited: record.get("limited")?,
+            suspended: record.get("suspended")?,
             quarantined: record.get("quarantined")?,
             caps: record
                 .list("caps", |cap| Ok(Cap { window: cap.get("window")?, count: cap.get("count")? }))?,
@@ -290,6 +322,9 @@ impl NumberStore {
             cause: record.get("cause")?,
             quarantine_until: record.get("quarantine_until")?,
             limit_until: record.get("limit_until")?,
+            suspended: record.get("suspended")?,
+            suspend_cause: record.get("suspend_cause")?,
+            suspend_until: record.get("suspend_until")?,
         })
     }
 

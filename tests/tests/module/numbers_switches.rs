@@ -85,3 +85,41 @@ fn one_heartbeat_keeps_ten_thousand_calls_until_their_switch_dies() {
     assert_eq!(replica.digest(), master.digest());
     no_internal_errors(&master);
 }
+
+#[test]
+fn suspended_number_is_out_of_service_whatever_registers_it() {
+    let server = RedisServer::start();
+    let mut client = pool(&server, "1001 1002");
+    client.words("NUMPOOL.CONFIG {p} EVENTS 100 CAPS 1 3600000 2");
+    client.words("NUMPOOL.CALL {p} 1001 LEASE a PEER bob");
+    assert_eq!(client.words("NUMPOOL.SUSPEND {p} CAUSE complaint FOR 3600000 1001 1002"), Reply::Int(2));
+    let get = |client: &mut RawClient, field: &str| client.words("NUMPOOL.GET {p} 1001").field(field);
+    assert_eq!(get(&mut client, "lease"), Reply::bulk("a"), "its call goes on");
+    client.words("NUMPOOL.HANGUP {p} 1001 LEASE a");
+    client.words("NUMPOOL.REG {p} 1001 1002 SWITCH sw2");
+    assert!(client.words("NUMPOOL.CALL {p}").is_null());
+    assert_eq!(get(&mut client, "suspend_cause"), Reply::bulk("complaint"));
+    let totals =
+        |client: &mut RawClient| ["suspended", "quarantined"].map(|field| pool_info(client, "{p}", field));
+    assert_eq!(totals(&mut client), [2, 2]);
+    // A call that waits gets the number that comes back, which has kept its caps, its uses and its peer.
+    let mut waiting = server.raw();
+    waiting.send(&["NUMPOOL.CALL", "{p}", "WAIT", "0", "LEASE", "b"]);
+    eventually("a call to wait", TIMEOUT, || pool_info(&mut client, "{p}", "waiting") == 1);
+    assert_eq!(client.words("NUMPOOL.RESUME {p} 1001"), Reply::Int(1));
+    assert_eq!(waiting.read().field("number"), Reply::bulk("1001"));
+    assert_eq!((get(&mut client, "uses"), get(&mut client, "peer")), (Reply::Int(2), Reply::bulk("bob")));
+    client.words("NUMPOOL.HANGUP {p} 1001");
+    assert!(client.words("NUMPOOL.CALL {p} 1001").error().starts_with("LIMIT "), "its caps are kept");
+    // The end of a suspension.
+    client.words("NUMPOOL.SUSPEND {p} FOR 20 1002");
+    eventually("a suspension to end", TIMEOUT, || totals(&mut client) == [0, 0]);
+    assert_eq!(client.words("NUMPOOL.CALL {p}").field("number"), Reply::bulk("1002"));
+    let entries = client.words("XREVRANGE {p}:evt + - COUNT 2");
+    let resumed = entries.array()[1].array()[1].array().iter().map(Reply::text).collect::<Vec<_>>().join(" ");
+    assert_eq!(resumed, r#"event resumed numbers ["1002"]"#);
+    let digest = server.digest();
+    assert_eq!(server.command("DEBUG RELOAD"), redis::Value::Okay);
+    assert_eq!(server.digest(), digest);
+    no_internal_errors(&server);
+}

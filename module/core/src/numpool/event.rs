@@ -10,6 +10,7 @@ pub use super::model::causes::{Rule, Word};
 pub use super::model::leases::Called;
 use super::model::sorted_free::SortedFree;
 pub use super::model::state::{Rest, RestReason};
+pub use super::model::suspensions::Suspension;
 use super::number::Number;
 use super::record::Place;
 use super::settings::Settings;
@@ -97,12 +98,14 @@ events! {
         Ended {
             /// On which numbers.
             numbers: Numbers,
-            /// The rest that follows.
-            rest: Option<Rest>,
+            /// Until when they cool down.
+            cool_until: Option<Millis>,
             /// Why.
             cause: Cause,
             /// The cause of a hangup, in the word of its caller.
             word: Option<Word>,
+            /// Until when the cause of the hangup suspends them.
+            quarantine: Option<Millis>,
         } = 10,
             notice match cause {
                 Cause::HungUp | Cause::TakenBack => c"allot.numpool.hungup",
@@ -145,6 +148,15 @@ events! {
             /// Which.
             switch: Bytes,
         } = 16, notice c"allot.numpool.silent", count (Counter::Silent, 1);
+        /// Numbers are out of service.
+        Suspended {
+            /// Which.
+            numbers: Numbers,
+            /// Why, and until when.
+            suspension: Suspension,
+        } = 17, notice c"allot.numpool.suspended";
+        /// Numbers are in service again.
+        Resumed(numbers: Numbers) = 18, notice c"allot.numpool.resumed";
         /// Messages of the outbox were written to their stream.
         Flushed {
             /// How many, oldest first.
@@ -260,10 +272,8 @@ impl Pool {
                     "a number carries no call, or is to go at its end already",
                 )
             }
-            Event::Ended { numbers, rest, cause, .. } => {
+            Event::Ended { numbers, cause, .. } => {
                 distinct(numbers)?;
-                let is_limit = rest.is_some_and(|rest| rest.reason == RestReason::Limit);
-                ensure(!is_limit, "a number rests for its caps, which follows from its calls")?;
                 self.all(numbers, Trigger::HangUp)?;
                 let lease = |id: u32| self.directory.get(id).lease();
                 let ends = |id: u32| self.leases.until(lease(id)).is_some();
@@ -278,6 +288,14 @@ impl Pool {
             }
             Event::Ruled { word, .. } => {
                 ensure(self.causes.has_room(&word.0), "there is no room for another cause")
+            }
+            Event::Suspended { numbers, .. } => {
+                distinct(numbers)?;
+                ensure(self.are(numbers, |_| true), "there is no such number")
+            }
+            Event::Resumed(numbers) => {
+                distinct(numbers)?;
+                ensure(self.are(numbers, |id| self.suspensions.contains(id)), "a number is not suspended")
             }
             Event::Beat { switch, .. } => {
                 let has_room = self.heartbeats.len() < MAX_HEARTBEATS || self.has_deadline(switch);
@@ -338,12 +356,17 @@ impl Pool {
                     self.transition(id, Trigger::Call, TransitionContext { called: Some(called), ..context });
                 }
             }
-            Event::Ended { numbers, rest, cause, word } => self.each(numbers, |pool, id| {
-                if let Some(word) = word {
-                    pool.blame(id, &word.0, at);
-                }
-                pool.end_call(id, *rest, *cause, at);
-            }),
+            Event::Ended { numbers, cool_until, cause, word, quarantine } => {
+                self.each(numbers, |pool, id| {
+                    if let Some(word) = word {
+                        pool.blame(id, &word.0, at);
+                    }
+                    if let Some(until) = quarantine {
+                        pool.quarantine(id, word.clone(), *until);
+                    }
+                    pool.end_call(id, *cool_until, *cause, at);
+                })
+            }
             Event::Renewed { number, until } => {
                 if let Some(id) = self.id(*number) {
                     self.leases.renew(self.directory.get(id).lease(), *until);
@@ -351,6 +374,10 @@ impl Pool {
             }
             Event::Cooled(numbers) => self.each(numbers, Self::cool),
             Event::Ruled { word, rule } => self.set_cause(&word.0, *rule),
+            Event::Suspended { numbers, suspension } => {
+                self.each(numbers, |pool, id| pool.suspend(id, suspension.clone()));
+            }
+            Event::Resumed(numbers) => self.each(numbers, Self::resume),
             Event::Beat { switch, until } => self.beat(switch, *until),
             Event::Silent { switch } => self.fall_silent(switch),
             Event::Flushed { count, last_id } => self.outbox.sent(*count as usize, *last_id),
@@ -358,7 +385,7 @@ impl Pool {
     }
 
     /// Ends the call of a number. A number that was draining goes.
-    fn end_call(&mut self, id: u32, rest: Option<Rest>, cause: Cause, at: Millis) {
+    fn end_call(&mut self, id: u32, cool_until: Option<Millis>, cause: Cause, at: Millis) {
         let record = self.directory.get(id);
         let last = record.place == Place::LastCall;
         let trigger = if last { Trigger::Del } else { Trigger::HangUp };
@@ -368,6 +395,7 @@ impl Pool {
         // A lease ended at its deadline or at that of its switch, even if the event came later.
         let by_deadline = matches!(cause, Cause::Expired | Cause::Silent);
         let until = self.lease_end(record.lease()).filter(|_| by_deadline);
+        let rest = cool_until.map(|until| Rest { until, reason: RestReason::CoolDown });
         let (at, rest) = (until.unwrap_or(at), rest.filter(|_| !last));
         self.transition(id, trigger, TransitionContext { at, rest, called: None });
     }

@@ -5,6 +5,7 @@ use super::cells::State;
 use super::number::Number;
 use super::record::Place;
 use super::state::{Pool, Rest, RestReason};
+use super::suspensions::Suspension;
 use crate::shared::{Bytes, Millis};
 use crate::words;
 
@@ -33,8 +34,8 @@ pub struct NumberRecord {
     pub cool_until: Option<Millis>,
     /// The word of the cause with which its last call that named one ended.
     pub cause: Option<Bytes>,
-    /// Until when the number is in quarantine.
-    pub quarantine_until: Option<Millis>,
+    /// Whether it is out of service, why, and until when.
+    pub suspension: Option<Suspension>,
     /// Until when the caps forbid another call.
     pub limit_until: Option<Millis>,
 }
@@ -50,7 +51,9 @@ words! {
         BusyUp => "busy+up",
         /// With a call, and not registered any more.
         BusyDown => "busy+down",
-        /// In quarantine, in any state.
+        /// Out of service, in any state.
+        Suspended => "suspended",
+        /// Out of service for a cause, in any state.
         Quarantined => "quarantined",
     }
 }
@@ -58,7 +61,10 @@ words! {
 impl Shown {
     fn shows(self, record: &NumberRecord) -> bool {
         match self {
-            Self::Quarantined => record.quarantine_until.is_some(),
+            Self::Suspended => record.suspension.is_some(),
+            Self::Quarantined => {
+                record.suspension.as_ref().is_some_and(|suspended| suspended.cause.is_some())
+            }
             state => record.state.word() == state.word(),
         }
     }
@@ -111,7 +117,9 @@ pub struct Totals {
     pub cooling: u32,
     /// Idle numbers that have begun as many calls as the caps allow.
     pub limited: u32,
-    /// Idle numbers in quarantine.
+    /// Numbers out of service.
+    pub suspended: u32,
+    /// Of these, numbers in quarantine.
     pub quarantined: u32,
     /// Live leases.
     pub leases: u32,
@@ -143,16 +151,12 @@ impl Pool {
             (false, true) => State::IdleUp,
             (false, false) => State::IdleDown,
         };
-        let rest = match until {
-            Some(until) if expired && self.settings.cooldown > 0 => {
-                let until = until.saturating_add(self.settings.cooldown);
-                Some(Rest { until, reason: RestReason::CoolDown })
+        let cool_until = match (until, self.rest_of(id)) {
+            (Some(until), _) if expired => {
+                (self.settings.cooldown > 0).then(|| until.saturating_add(self.settings.cooldown))
             }
-            _ => self.rest_of(id),
-        };
-        let rest = rest.filter(|rest| rest.until > now);
-        let rests_for = |reasons: &[RestReason]| {
-            rest.filter(|rest| reasons.contains(&rest.reason)).map(|rest| rest.until)
+            (_, Some(Rest { until, reason: RestReason::CoolDown })) => Some(until),
+            (_, Some(Rest { reason: RestReason::Limit, .. }) | None) => None,
         };
         let lease = lease.filter(|_| busy);
         Some(NumberRecord {
@@ -169,9 +173,9 @@ impl Pool {
                 Some(until) => Some(until),
                 None => Some(record.since()),
             },
-            cool_until: rests_for(&[RestReason::CoolDown, RestReason::Quarantine]),
+            cool_until: cool_until.filter(|&until| until > now),
             cause: named(self.causes.last(id)),
-            quarantine_until: rests_for(&[RestReason::Quarantine]),
+            suspension: self.suspension_at(id, now),
             limit_until: self.history.limited_until(id, &self.settings.caps, now),
         })
     }
@@ -179,7 +183,8 @@ impl Pool {
     /// The pool in numbers, as last applied. O(1).
     pub fn totals(&self) -> Totals {
         let [_, idle_up, idle_down, busy_up, busy_down] = self.counts;
-        let [cool_down, limited, quarantined] = self.rests;
+        let [cool_down, limited] = self.rests;
+        let (suspended, quarantined) = self.suspensions.counts();
         Totals {
             total: self.len(),
             idle_up,
@@ -188,6 +193,7 @@ impl Pool {
             busy_down,
             cooling: cool_down,
             limited,
+            suspended,
             quarantined,
             leases: self.leases.len() as u32,
             draining: self.draining,

@@ -37,6 +37,24 @@ pub enum Request<'a> {
         /// Whether the reply names the numbers that are not in the pool.
         missing: bool,
     },
+    /// `NUMPOOL.SUSPEND`.
+    Suspend {
+        /// Which.
+        numbers: &'a [Number],
+        /// Why.
+        cause: Option<&'a [u8]>,
+        /// For how long, in milliseconds; if absent, until they are resumed.
+        ttl: Option<Millis>,
+        /// Whether the reply names the numbers that are not in the pool.
+        missing: bool,
+    },
+    /// `NUMPOOL.RESUME`.
+    Resume {
+        /// Which.
+        numbers: &'a [Number],
+        /// Whether the reply names the numbers that are not in the pool.
+        missing: bool,
+    },
     /// `NUMPOOL.CALL`.
     Call(Call<'a>),
     /// `NUMPOOL.HANGUP`.
@@ -93,6 +111,8 @@ impl Request<'_> {
         match self {
             Self::Add(numbers)
             | Self::Unreg { numbers, .. }
+            | Self::Suspend { numbers, .. }
+            | Self::Resume { numbers, .. }
             | Self::Del { numbers, .. }
             | Self::Reg { numbers, .. } => numbers,
             Self::HangUp { number, .. } | Self::TakeBack { number, .. } | Self::Renew { number, .. } => {

@@ -12,7 +12,8 @@ use super::model::history::{STARTS, Times};
 use super::number::Number;
 use super::record::{LATEST, Place, Record};
 use super::request::Policy;
-use super::state::{Pool, Rest};
+use super::state::{Pool, Rest, RestReason};
+use super::suspensions::Suspension;
 use crate::fields;
 use crate::shared::Millis;
 use crate::shared::codec::{Damaged, Reader, Writer, ensure};
@@ -35,6 +36,7 @@ fields! {
         uses: u32,
         registered_until: Option<Millis>,
         rest: Option<Rest>,
+        suspension: Option<Suspension>,
         switch: Option<u32>,
         peer: Option<u32>,
         /// The last cause.
@@ -79,6 +81,7 @@ impl Pool {
             uses: record.uses,
             registered_until: self.registrations.get(id),
             rest: self.rest_of(id),
+            suspension: self.suspensions.get(id),
             switch: group(self.switches.of(id)),
             peer: group(self.peers.of(id)),
             cause: self.causes.kept_last(id),
@@ -150,7 +153,11 @@ impl Pool {
         *self.directory.at(id) = record;
         *self.count(state) += 1;
         saved.registered_until.into_iter().for_each(|until| self.registrations.set(id, until));
+        let is_limited = saved.rest.is_some_and(|rest| rest.reason == RestReason::Limit);
+        let may_be_limited = state == State::IdleUp && saved.suspension.is_none();
+        ensure(!is_limited || may_be_limited, "a number rests for its caps that cannot be called")?;
         saved.rest.into_iter().for_each(|rest| self.rest(id, rest));
+        saved.suspension.clone().into_iter().for_each(|suspension| self.suspensions.set(id, suspension));
         if let Some(switch) = saved.switch {
             self.switches.assign_again(id, switch).ok_or(Damaged("a switch is not there"))?;
             self.switches.list(id);
@@ -170,13 +177,15 @@ impl Pool {
             ensure(self.directory.name(id).is_some(), "a number is in the queue that is not in the pool")?;
             let record = self.directory.get(id);
             let waits = record.state() == State::IdleUp && record.place == Place::Nowhere;
-            ensure(waits, "a number is in the queue that cannot be there")?;
+            ensure(waits && !self.suspensions.contains(id), "a number is in the queue that cannot be there")?;
             self.join(id);
         }
         let is_up = |number: u32| self.directory.get(number).state() == State::IdleUp;
         let resting = self.cooling.iter().filter(|(_, rest)| is_up(rest.number)).count();
+        let is_out = |id: &u32| is_up(*id) && self.directory.get(*id).place == Place::Nowhere;
+        let suspended = self.suspensions.ids().filter(is_out).count();
         let free = self.counted(State::IdleUp) as usize;
-        ensure(self.queue.len() as usize + resting == free, "a free number is not in the queue")
+        ensure(self.queue.len() as usize + resting + suspended == free, "a free number is not in the queue")
     }
 
     fn decode_leases(&mut self, reader: &mut Reader<'_>) -> Result<(), Damaged> {

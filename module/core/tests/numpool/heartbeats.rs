@@ -104,7 +104,13 @@ fn events_of_heartbeats_that_do_not_fit_are_refused() {
     let mut bench = Bench::of(&["1", "2"]);
     bench.ok(&Request::Call(any("a")));
     let numbers: &[Number] = &[n("1")];
-    let silent = |cause| Event::Ended { numbers: numbers.into(), rest: None, cause, word: None };
+    let silent = |cause| Event::Ended {
+        numbers: numbers.into(),
+        cool_until: None,
+        cause,
+        word: None,
+        quarantine: None,
+    };
     let switch = b"sw".as_slice().into();
     assert!(bench.pool.admits(&silent(Cause::Silent)).is_err(), "no switch is alive");
     assert!(bench.pool.admits(&Event::Silent { switch }).is_err(), "the switch has no deadline");

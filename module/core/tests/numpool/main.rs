@@ -21,4 +21,5 @@ mod reconcile;
 mod snapshot;
 mod sorting;
 mod spec;
+mod suspensions;
 mod waiting;

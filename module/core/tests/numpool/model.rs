@@ -278,7 +278,22 @@ impl Bench {
                 let expected = self.naive.add(&numbers, now);
                 self.count(&Request::Add(&numbers), Ok(expected));
             }
-            10..=15 => {
+            14 => {
+                let numbers = self.some_numbers();
+                let cause = self.random.chance(40).then(|| self.random.pick(&CAUSES));
+                let ttl = self.random.pick(&[None, Some(15), Some(80)]);
+                let (missing, absent) = (self.random.chance(50), self.naive.part(&numbers).1);
+                let expected = self.naive.suspend(&numbers, cause, ttl.map(|ttl| now + ttl));
+                let (numbers, cause) = (&numbers[..], cause.map(str::as_bytes));
+                self.list(&Request::Suspend { numbers, cause, ttl, missing }, missing, expected, &absent);
+            }
+            15 => {
+                let numbers = self.some_numbers();
+                let (missing, absent) = (self.random.chance(50), self.naive.part(&numbers).1);
+                let expected = self.naive.resume(&numbers);
+                self.list(&Request::Resume { numbers: &numbers, missing }, missing, expected, &absent);
+            }
+            10..=13 => {
                 let (numbers, drain) = (self.some_numbers(), self.random.chance(50));
                 let expected = self.naive.del(&numbers, drain);
                 self.count(&Request::Del { numbers: &numbers, drain }, Ok(expected));
@@ -348,8 +363,12 @@ impl Bench {
         assert_eq!(totals.idle_down, count(&|entry| !entry.up && entry.lease.is_none()));
         assert_eq!(totals.busy_up, count(&|entry| entry.up && entry.lease.is_some()));
         assert_eq!(totals.busy_down, count(&|entry| !entry.up && entry.lease.is_some()));
-        assert_eq!(totals.cooling, count(&|entry| entry.cool_until.is_some() && !entry.quarantined));
-        assert_eq!(totals.quarantined, count(&|entry| entry.quarantined));
+        assert_eq!(totals.cooling, count(&|entry| entry.cool_until.is_some()));
+        assert_eq!(totals.suspended, count(&|entry| entry.suspended.is_some()));
+        assert_eq!(
+            totals.quarantined,
+            count(&|entry| entry.suspended.is_some_and(|(cause, _)| cause.is_some()))
+        );
         assert_eq!(totals.limited, count(&|entry| entry.limit_until.is_some()));
         let mut waiting: Vec<_> = self.naive.waiting.iter().collect();
         waiting.sort_by_key(|waiter| (-waiter.rank.0, waiter.rank.1));
@@ -399,7 +418,13 @@ impl Bench {
         assert_eq!(record.uses, entry.uses);
         assert_eq!(record.idle_since, lease.is_none().then_some(entry.since));
         assert_eq!(record.cool_until, entry.cool_until);
-        assert_eq!(record.quarantine_until, entry.cool_until.filter(|_| entry.quarantined));
+        let suspension = record
+            .suspension
+            .as_ref()
+            .map(|suspension| (suspension.cause.as_ref().map(|word| word.0.to_vec()), suspension.until));
+        let expected =
+            entry.suspended.map(|(cause, until)| (cause.map(|cause| cause.as_bytes().to_vec()), until));
+        assert_eq!(suspension, expected, "{number}");
         assert_eq!(record.limit_until, naive.limited_until(number, now), "{number}");
         assert_eq!(record.cause.as_deref(), entry.cause.map(str::as_bytes));
     }
@@ -407,7 +432,10 @@ impl Bench {
 
 fn request_numbers<'a>(request: &Request<'a>) -> &'a [Number] {
     match request {
-        Request::Reg { numbers, .. } | Request::Unreg { numbers, .. } => numbers,
+        Request::Reg { numbers, .. }
+        | Request::Unreg { numbers, .. }
+        | Request::Suspend { numbers, .. }
+        | Request::Resume { numbers, .. } => numbers,
         other => panic!("{other:?} has no list of numbers"),
     }
 }

@@ -29,7 +29,8 @@ pub struct Entry {
     pub uses: u32,
     pub since: i64,
     pub cool_until: Option<i64>,
-    pub quarantined: bool,
+    /// Out of service: for a cause, until a time.
+    pub suspended: Option<(Option<&'static str>, Option<i64>)>,
     /// Until when its caps forbid a call, while it is neither called nor rests.
     pub limit_until: Option<i64>,
     /// When its calls began, and ended with a cause whose ends are counted.
@@ -116,8 +117,11 @@ impl Naive {
         loop {
             let dues = self.entries.iter().flat_map(|entry| {
                 let until = entry.lease.as_ref().and_then(|lease| self.lease_end(lease));
-                [(until, 0), (entry.cool_until, 1), (entry.limit_until, 1), (entry.reg_until, 2)]
+                let suspended = entry.suspended.and_then(|(_, until)| until);
+                let rests = [(entry.cool_until, 1), (entry.limit_until, 1), (suspended, 1)];
+                [(until, 0), (entry.reg_until, 2)]
                     .into_iter()
+                    .chain(rests)
                     .filter_map(move |(due, what)| Some((due?, what, entry.number)))
             });
             let next = dues.min().filter(|&(at, ..)| at <= now);
@@ -132,12 +136,16 @@ impl Naive {
                 }
                 1 => {
                     let entry = self.entry(number).unwrap();
-                    (entry.cool_until, entry.limit_until, entry.quarantined) = (None, None, false);
+                    entry.cool_until = entry.cool_until.filter(|&until| until > at);
+                    entry.limit_until = entry.limit_until.filter(|&until| until > at);
+                    entry.suspended =
+                        entry.suspended.filter(|(_, until)| until.is_none_or(|until| until > at));
                     self.limit(number, at);
                 }
                 _ => {
                     let entry = self.entry(number).unwrap();
                     (entry.up, entry.reg_until, entry.reg_switch) = (false, None, None);
+                    entry.limit_until = None;
                     self.settle(number);
                 }
             }
@@ -172,12 +180,43 @@ impl Naive {
         if forbids(at) { ends.into_iter().find(|&end| !forbids(end)) } else { None }
     }
 
+    fn waits(&self, number: Number) -> bool {
+        self.get(number).is_some_and(|entry| {
+            let rests = entry.cool_until.is_some() || entry.limit_until.is_some();
+            entry.up && entry.lease.is_none() && !rests && entry.suspended.is_none()
+        })
+    }
+
+    /// Takes numbers out of service. Returns how many were in service.
+    pub fn suspend(&mut self, numbers: &[Number], cause: Option<&'static str>, until: Option<i64>) -> i64 {
+        let (numbers, _) = self.part(numbers);
+        let mut count = 0;
+        for number in numbers {
+            let entry = self.entry(number).unwrap();
+            count += i64::from(entry.suspended.is_none());
+            (entry.suspended, entry.limit_until) = (Some((cause, until)), None);
+            self.settle(number);
+        }
+        count
+    }
+
+    pub fn resume(&mut self, numbers: &[Number]) -> i64 {
+        let (numbers, _) = self.part(numbers);
+        let mut count = 0;
+        for number in numbers {
+            let entry = self.entry(number).unwrap();
+            if entry.suspended.take().is_some() {
+                count += 1;
+                self.limit(number, self.now);
+            }
+        }
+        count
+    }
+
     /// A number that would join the queue rests if its caps forbid a call.
     fn limit(&mut self, number: Number, at: i64) {
         let limit = self.limited_until(number, at);
-        let waits = self.get(number).is_some_and(|entry| {
-            entry.up && entry.lease.is_none() && entry.cool_until.is_none() && entry.limit_until.is_none()
-        });
+        let waits = self.waits(number);
         if waits && !self.queue.contains(&number) {
             self.entry(number).unwrap().limit_until = limit;
         }
@@ -271,9 +310,7 @@ impl Naive {
 
     /// Puts a number into the queue, or takes it out, as its state demands.
     fn settle(&mut self, number: Number) {
-        let waits = self.get(number).is_some_and(|entry| {
-            entry.up && entry.lease.is_none() && entry.cool_until.is_none() && entry.limit_until.is_none()
-        });
+        let waits = self.waits(number);
         let there = self.queue.contains(&number);
         if waits && !there {
             self.queue.push(number);
@@ -314,7 +351,7 @@ impl Naive {
                 uses: 0,
                 since: now,
                 cool_until: None,
-                quarantined: false,
+                suspended: None,
                 limit_until: None,
                 starts: Vec::new(),
                 ends: Vec::new(),
@@ -374,6 +411,7 @@ impl Naive {
             let entry = self.entry(number).unwrap();
             count += i64::from(entry.up);
             (entry.up, entry.reg_until, entry.reg_switch) = (false, None, None);
+            entry.limit_until = None;
             self.settle(number);
         }
         count
@@ -470,10 +508,12 @@ impl Naive {
         }
         let cooldown = cooldown.unwrap_or(self.settings.cooldown);
         let quarantine = cause.and_then(|word| self.blame(number, word));
-        self.end(number, now, quarantine.max((cooldown > 0).then_some(now + cooldown)));
-        if let Some(entry) = self.entry(number) {
-            entry.quarantined = quarantine.is_some();
+        let entry = self.entry(number).unwrap();
+        let longer = |(_, until): (_, Option<i64>)| until.is_none_or(|until| Some(until) >= quarantine);
+        if quarantine.is_some() && !entry.suspended.is_some_and(longer) {
+            entry.suspended = Some((cause, quarantine));
         }
+        self.end(number, now, (cooldown > 0).then_some(now + cooldown));
         Ok(1)
     }
 

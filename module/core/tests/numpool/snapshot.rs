@@ -41,6 +41,7 @@ fn sample_pool() -> Pool {
         call(&mut bench, number, number);
     }
     bench.ok(&Request::Beat { switch: b"sw", ttl: 10_000 });
+    bench.ok(&Request::Suspend { numbers: &[n("1003")], cause: None, ttl: None, missing: false });
     bench.ok(&Request::Configure(Changes { events: Some(100), ..Changes::default() }));
     bench.ok(&Request::HangUp { number: n("1005"), lease: None, cooldown: None, cause: None });
     bench.ok(&Request::Del { numbers: &[n("1004")], drain: true });

@@ -140,6 +140,7 @@ mod tests {
             pick: "STICKY".into(),
             waiting: 7,
             limited: 1,
+            suspended: 2,
             quarantined: 2,
             caps: vec![Cap { window: 60_000, count: 3 }],
             causes: vec![Cause {

@@ -1,7 +1,7 @@
 //! Decisions at deadlines: leases expire, cool-downs end, registrations lapse.
 
 use crate::invariant;
-use crate::numpool::event::{Cause, Event, Events, Rest, RestReason, TOLD_AT_ONCE};
+use crate::numpool::event::{Cause, Event, Events, TOLD_AT_ONCE};
 use crate::numpool::number::Number;
 use crate::numpool::state::Pool;
 use crate::shared::invariant::Expected;
@@ -26,6 +26,8 @@ pub fn decide_due(pool: &Pool, now: Millis, limit: usize) -> Events {
     due.extend(cool_downs.filter_map(|id| cool_down_due(pool, id, now)));
     let registrations = pool.registrations.due(now, limit).into_iter();
     due.extend(registrations.filter_map(|id| registration_due(pool, id)));
+    let suspensions = pool.suspensions.ends().due(now, limit).into_iter();
+    due.extend(suspensions.filter_map(|id| suspension_due(pool, id, now)));
     due.sort_unstable_by_key(Due::order);
     due.truncate(limit);
     due_events(pool, due)
@@ -80,6 +82,13 @@ fn cool_down_due(pool: &Pool, id: u32, now: Millis) -> Option<Due> {
     Some(Due { at, what: What::Cooled, number: pool.number(rest.number) })
 }
 
+/// The end of a suspension.
+fn suspension_due(pool: &Pool, id: u32, now: Millis) -> Option<Due> {
+    let until = pool.suspensions.ends().get(id);
+    let Some(until) = until.expected("a suspension that ends has a deadline") else { return None };
+    Some(Due { at: turn_of(pool, id, until, now), what: What::Resumed, number: pool.number(id) })
+}
+
 /// The end of a registration.
 fn registration_due(pool: &Pool, id: u32) -> Option<Due> {
     let Some(until) = pool.registrations.get(id).expected("a registration that lapses has a deadline") else {
@@ -113,6 +122,8 @@ enum What {
         has_rested: bool,
     },
     Cooled,
+    /// The end of a suspension.
+    Resumed,
     Lapsed,
     /// The end of the deadline of a switch.
     Silent {
@@ -125,7 +136,7 @@ impl What {
     fn rank(self) -> u8 {
         match self {
             Self::Ended { has_rested: false, .. } => 0,
-            Self::Ended { has_rested: true, .. } | Self::Cooled => 1,
+            Self::Ended { has_rested: true, .. } | Self::Cooled | Self::Resumed => 1,
             Self::Lapsed => 2,
             Self::Silent { .. } => 3,
         }
@@ -137,7 +148,7 @@ fn due_events(pool: &Pool, due: Vec<Due>) -> Events {
     let mut events = Events::new();
     let mut gone = HashSet::new();
     for Due { what, number, .. } in due {
-        // Its lease was over before, and with that the number went.
+        // An earlier event of these has ended what is due: the number went with its last call, or rests no longer.
         if gone.contains(&number) {
             continue;
         }
@@ -147,24 +158,32 @@ fn due_events(pool: &Pool, due: Vec<Due>) -> Events {
                     gone.insert(number);
                 }
                 // It rests from the time at which the lease was over, whenever that is noticed.
-                let until = deadline(at, None, pool.settings.cooldown).filter(|_| !has_rested);
-                let rest = until.map(|until| Rest { until, reason: RestReason::CoolDown });
-                Event::Ended { numbers: smallvec![number], rest, cause, word: None }
+                let cool_until = deadline(at, None, pool.settings.cooldown).filter(|_| !has_rested);
+                let (numbers, word, quarantine) = (smallvec![number], None, None);
+                Event::Ended { numbers, cool_until, cause, word, quarantine }
             }
             What::Silent { switch } => {
                 let name = pool.switches.name(switch).unwrap_or_default();
                 Event::Silent { switch: Bytes::from_slice(name) }
             }
             What::Cooled => Event::Cooled(smallvec![number]),
-            What::Lapsed => Event::Lapsed(smallvec![number]),
+            What::Resumed => Event::Resumed(smallvec![number]),
+            What::Lapsed => {
+                // With that it rests no longer for its caps.
+                if pool.directory.find(number).is_some_and(|id| pool.is_limited(id)) {
+                    gone.insert(number);
+                }
+                Event::Lapsed(smallvec![number])
+            }
         };
         match (events.last_mut(), &next) {
             (Some(Event::Cooled(numbers)), Event::Cooled(_))
             | (Some(Event::Lapsed(numbers)), Event::Lapsed(_)) => numbers.push(number),
+            (Some(Event::Resumed(numbers)), Event::Resumed(_)) => numbers.push(number),
             (
-                Some(Event::Ended { numbers, rest: last, cause: before, .. }),
-                Event::Ended { rest, cause, .. },
-            ) if (&*before, &*last) == (cause, rest) && numbers.len() < TOLD_AT_ONCE => {
+                Some(Event::Ended { numbers, cool_until: last, cause: before, .. }),
+                Event::Ended { cool_until, cause, .. },
+            ) if (&*before, &*last) == (cause, cool_until) && numbers.len() < TOLD_AT_ONCE => {
                 numbers.push(number);
             }
             _ => events.push(next),

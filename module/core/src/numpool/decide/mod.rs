@@ -11,7 +11,7 @@ use self::of_switch::decide_of_switch;
 use super::causes::{MAX_CAUSES, MAX_WORD, Rule, is_cause};
 use super::cells::{Cell, Trigger, cell};
 use super::directory::MAX_NUMBERS;
-use super::event::{Called, Cause, Event, Numbers, Rest, RestReason, Word, each_some};
+use super::event::{Called, Cause, Event, Numbers, Rest, RestReason, Suspension, Word, each_some};
 use super::heartbeats::MAX_HEARTBEATS;
 use super::number::Number;
 pub use super::outcome::{Alive, Decision, LeaseRecord, Listed, Reconciled, Reply};
@@ -53,6 +53,14 @@ pub fn decide(pool: &Pool, now: Millis, request: &Request<'_>) -> Decided {
             decide_reg(pool, now, numbers, *ttl, *switch, *missing)
         }
         Request::Unreg { numbers, missing } => decide_unreg(pool, now, numbers, *missing),
+        Request::Suspend { numbers, cause, ttl, missing } => {
+            decide_suspend(pool, now, numbers, *cause, *ttl, *missing)
+        }
+        Request::Resume { numbers, missing } => {
+            let list = InPool::of(pool, numbers, |_, id| pool.suspension_at(id, now).is_some());
+            let reply = list.reply(list.kept.len() as i64, *missing)?;
+            Ok(Decision { events: each_some(list.kept, Event::Resumed), reply })
+        }
         Request::Call(call) => decide_call(pool, now, call),
         Request::HangUp { number, lease, cooldown, cause } => {
             decide_hangup(pool, now, *number, *lease, *cooldown, *cause)
@@ -62,7 +70,8 @@ pub fn decide(pool: &Pool, now: Millis, request: &Request<'_>) -> Decided {
                 return unchanged(Reply::Integer(0));
             }
             let (numbers, cause) = (smallvec![*number], Cause::TakenBack);
-            decided(Event::Ended { numbers, rest: None, cause, word: None }, Reply::Integer(1))
+            let ended = Event::Ended { numbers, cool_until: None, cause, word: None, quarantine: None };
+            decided(ended, Reply::Integer(1))
         }
         Request::Renew { number, lease, ttl } => decide_renew(pool, now, *number, lease, *ttl),
         Request::Beat { switch, ttl } => decide_beat(pool, now, switch, *ttl),
@@ -260,6 +269,29 @@ fn decide_unreg(pool: &Pool, now: Millis, numbers: &[Number], names_missing: boo
     })
 }
 
+fn decide_suspend(
+    pool: &Pool,
+    now: Millis,
+    numbers: &[Number],
+    cause: Option<&[u8]>,
+    ttl: Option<Millis>,
+    names_missing: bool,
+) -> Decided {
+    cause.map_or(Ok(()), check_cause)?;
+    ttl.map_or(Ok(()), check_ttl)?;
+    let cause = cause.map(|word| Word(Bytes::from_slice(word)));
+    let suspension = Suspension { cause, until: ttl.map(|ttl| now.saturating_add(ttl)) };
+    let mut fresh = 0;
+    let list = InPool::of(pool, numbers, |_, id| {
+        let before = pool.suspension_at(id, now);
+        fresh += i64::from(before.is_none());
+        before.as_ref() != Some(&suspension)
+    });
+    let reply = list.reply(fresh, names_missing)?;
+    let event = |numbers| Event::Suspended { numbers, suspension: suspension.clone() };
+    Ok(Decision { events: each_some(list.kept, event), reply })
+}
+
 fn decide_call(pool: &Pool, now: Millis, call: &Call<'_>) -> Decided {
     check_identifier("LEASE", call.lease.token)?;
     call.switch.map_or(Ok(()), |switch| check_identifier("SWITCH", switch))?;
@@ -318,10 +350,14 @@ fn callable(pool: &Pool, now: Millis, number: Number) -> Result<u32, Refusal> {
     if pool.has_lapsed(id, now) {
         return refuse(Code::BadState, format!("the registration of number {number} has lapsed"));
     }
+    if let Some(Suspension { cause, until }) = pool.suspensions.get(id) {
+        let how = if cause.is_some() { "in quarantine" } else { "suspended" };
+        let end = until.map_or("NUMPOOL.RESUME".to_owned(), |until| until.to_string());
+        return refuse(Code::BadState, format!("number {number} is idle+up but {how} until {end}"));
+    }
     let Some(Rest { until, reason }) = pool.rest_of(id) else { return Ok(id) };
     let (code, text) = match reason {
         RestReason::CoolDown => (Code::BadState, "is idle+up but cools down until"),
-        RestReason::Quarantine => (Code::BadState, "is idle+up but in quarantine until"),
         RestReason::Limit => (Code::Limit, "has begun as many calls as its caps allow until"),
     };
     refuse(code, format!("number {number} {text} {until}"))
@@ -374,10 +410,9 @@ fn decide_hangup(
         let id = pool.directory.find(number).filter(|&id| !pool.is_draining(id))?;
         pool.quarantine_until(id, word, now)
     });
-    let reason = if quarantine.is_some() { RestReason::Quarantine } else { RestReason::CoolDown };
-    let rest = quarantine.max(cool_until).map(|until| Rest { until, reason });
     let word = cause.map(|word| Word(Bytes::from_slice(word)));
-    let event = Event::Ended { numbers: smallvec![number], rest, cause: Cause::HungUp, word };
+    let (numbers, cause) = (smallvec![number], Cause::HungUp);
+    let event = Event::Ended { numbers, cool_until, cause, word, quarantine };
     decided(event, Reply::Integer(1))
 }
 

@@ -3,7 +3,7 @@
 
 use super::due::deadline;
 use crate::invariant;
-use crate::numpool::event::{Cause, Event, Events, Numbers, Rest, RestReason, each_some};
+use crate::numpool::event::{Cause, Event, Events, Numbers, each_some};
 use crate::numpool::model::sliced::{Ends, Sliced};
 use crate::numpool::number::Number;
 use crate::numpool::outcome::{Decision, Reconciled, Reply};
@@ -144,10 +144,11 @@ impl Pool {
             Ends::Leases => {
                 // In the order in which the calls began.
                 ended.sort_unstable();
-                let until = deadline(now, None, self.settings.cooldown);
-                let rest = until.map(|until| Rest { until, reason: RestReason::CoolDown });
-                let cause = Cause::Reconciled;
-                each_some(numbers(ended), |numbers| Event::Ended { numbers, rest, cause, word: None })
+                let cool_until = deadline(now, None, self.settings.cooldown);
+                let (cause, word, quarantine) = (Cause::Reconciled, None, None);
+                let event =
+                    |numbers| Event::Ended { numbers, cool_until, cause, word: word.clone(), quarantine };
+                each_some(numbers(ended), event)
             }
             Ends::Registrations => {
                 let switch = self.switches.name(work.switch).map(Bytes::from_slice);

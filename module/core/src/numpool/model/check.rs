@@ -23,6 +23,7 @@ impl Pool {
         self.leases.check()?;
         self.outbox.check()?;
         self.causes.check()?;
+        self.suspensions.check()?;
         self.check_history()?;
         self.check_numbers()?;
         self.check_leases()?;
@@ -80,10 +81,12 @@ impl Pool {
         let record = self.directory.get(id);
         let (state, place) = (record.state(), record.place);
         let named = self.directory.name(id).is_some();
+        let (suspended, is_free) = (self.suspensions.contains(id), state == State::IdleUp);
+        ensure!(named || !suspended, "id {id} has no number and is suspended");
         ensure!(named == (state != State::NoData), "id {id} is in state {state:?}, its name {named}");
         let fits = match place {
-            Place::Nowhere => matches!(state, State::NoData | State::IdleDown),
-            Place::Queue => state == State::IdleUp,
+            Place::Nowhere => matches!(state, State::NoData | State::IdleDown) || suspended && is_free,
+            Place::Queue => is_free && !suspended,
             Place::Cooling => matches!(state, State::IdleUp | State::IdleDown),
             Place::Call | Place::LastCall => state.is_busy(),
         };
@@ -93,6 +96,10 @@ impl Pool {
             ensure!(
                 self.cooling.get(cool_down).map(|rest| rest.number) == Some(id),
                 "rest {cool_down} of number {id} is not its own"
+            );
+            ensure!(
+                !self.is_limited(id) || is_free && !suspended,
+                "number {id} rests for its caps and is not free"
             );
             ensure!(self.cool_down_ends(cool_down), "rest {cool_down} of number {id} has no end");
         }
@@ -153,6 +160,7 @@ mod tests {
     use super::super::number::Number;
     use super::super::sorted_free::SortedFree;
     use super::super::state::Resting;
+    use super::super::suspensions::Suspension;
     use super::*;
     use crate::numpool::request::{Call, Policy, Request};
     use crate::numpool::{Settings, decide};
@@ -207,7 +215,9 @@ mod tests {
     fn check_finds_a_damaged_pool() {
         let sound = sample_pool();
         assert_eq!(sound.check(), Ok(()));
-        let damages: [fn(&mut Pool); 17] = [
+        let damages: [fn(&mut Pool); 19] = [
+            |pool| pool.suspensions.set(0, Suspension { cause: None, until: None }),
+            |pool| pool.suspensions.set(6, Suspension { cause: None, until: Some(60) }),
             |pool| pool.heartbeats.set(0, 60),
             |pool| pool.heartbeats.set(7, 60),
             |pool| pool.counts[0] = 1,

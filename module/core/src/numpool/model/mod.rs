@@ -15,5 +15,6 @@ pub mod settings;
 pub(in crate::numpool) mod sliced;
 pub(in crate::numpool) mod sorted_free;
 pub mod state;
+pub mod suspensions;
 pub(in crate::numpool) mod tree;
 pub(in crate::numpool) mod waiters;

@@ -11,6 +11,7 @@ use super::record::{Place, Record};
 use super::settings::Settings;
 use super::sliced::{Ends, SlicedRequests};
 use super::sorted_free::{Numbers, SortedFree};
+use super::suspensions::Suspensions;
 use super::waiters::Waiters;
 use crate::shared::deadlines::Deadlines;
 use crate::shared::invariant::Expected;
@@ -22,7 +23,7 @@ use crate::{fields, invariant, words};
 
 /// A pool of numbers.
 ///
-/// A number is in the queue exactly while it is idle, registered and has cooled down; it has a lease exactly while
+/// A number is in the queue exactly while it is idle and registered, neither rests nor is suspended; it has a lease exactly while
 /// it is busy; it is listed with a switch exactly while that has registered it, and with a peer while it is in the
 /// queue and called that one last.
 #[derive(Clone, Debug, Default)]
@@ -40,6 +41,7 @@ pub struct Pool {
     pub(in crate::numpool) cool_downs: Deadlines,
     /// How many numbers rest for each reason.
     pub(in crate::numpool) rests: [u32; RestReason::ALL.len()],
+    pub(in crate::numpool) suspensions: Suspensions,
     pub(in crate::numpool) causes: Causes,
     pub(in crate::numpool) history: History,
     pub(in crate::numpool) leases: Leases,
@@ -64,8 +66,6 @@ words! {
         CoolDown = 0 => "cool-down",
         /// It has begun as many calls as its caps allow.
         Limit = 1 => "limit",
-        /// Its call ended for a cause that sends it into quarantine.
-        Quarantine = 2 => "quarantine",
     }
 }
 
@@ -134,7 +134,9 @@ impl Pool {
         let registrations = self.registrations.earliest().unwrap_or(never);
         let cool_downs = self.cool_downs.earliest().unwrap_or(never);
         let heartbeats = self.heartbeats.earliest().unwrap_or(never);
-        Some(leases.min(registrations).min(cool_downs).min(heartbeats)).filter(|&due| due < never)
+        let suspensions = self.suspensions.ends().earliest().unwrap_or(never);
+        let earliest = leases.min(registrations).min(cool_downs).min(heartbeats).min(suspensions);
+        Some(earliest).filter(|&due| due < never)
     }
 
     /// Unsent messages.
@@ -167,6 +169,7 @@ impl Pool {
         self.directory.allocated()
             + self.registrations.allocated()
             + self.cooling.allocated()
+            + self.suspensions.allocated()
             + self.causes.allocated()
             + self.history.allocated()
             + self.cool_downs.allocated()
@@ -272,11 +275,14 @@ impl Pool {
         &mut self.counts[state as usize]
     }
 
-    /// Joins the queue at its tail, unless it rests: then it joins when that is over. A number whose caps are reached
-    /// rests.
+    /// Joins the queue at its tail, unless it rests or is suspended: then it joins when that is over. A number whose caps
+    /// are reached rests.
     pub(in crate::numpool) fn join(&mut self, id: u32) {
         let place = self.directory.get(id).place;
         if place == Place::Cooling || !invariant!(place == Place::Nowhere, "a number joins once") {
+            return;
+        }
+        if self.suspensions.contains(id) {
             return;
         }
         if !self.settings.caps.is_empty()
@@ -292,9 +298,13 @@ impl Pool {
         self.sorted.joined(id, Numbers { directory: &self.directory, peers: &self.peers });
     }
 
-    /// Leaves the queue; a number that rests is not there.
+    /// Leaves the queue. A number that rests is not there; it rests no longer for its caps, which only numbers do that would
+    /// be in the queue otherwise.
     pub(in crate::numpool) fn leave(&mut self, id: u32) {
         if !self.directory.get(id).is_queued() {
+            if self.is_limited(id) {
+                self.stop_resting(id);
+            }
             return;
         }
         let [_, behind] = self.directory.links(id);
@@ -351,6 +361,7 @@ impl Pool {
         self.peers.assign(id, None);
         self.history.forget(id);
         self.causes.forget(id);
+        self.suspensions.remove(id);
         let number = self.number(id);
         self.directory.remove(number);
         self.waiters.touch(|| number);
@@ -368,6 +379,7 @@ impl Pool {
         invariant!(nothing && unnamed && self.queue.is_empty(), "nothing is left in a pool without numbers");
         self.registrations = Deadlines::default();
         self.cooling = Table::default();
+        self.suspensions = Suspensions::default();
         self.history = History::default();
         self.cool_downs = Deadlines::default();
         self.leases = Leases::default();
