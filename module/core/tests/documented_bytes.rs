@@ -59,15 +59,16 @@ fn call_of_a_pool_has_its_documented_bytes() {
         until: Some(1_795_238_383_244),
         switch: Some(Bytes::from_slice(b"sw1")),
         peer: Some(Bytes::from_slice(b"5551")),
+        holder: None,
     };
     let flushed = numpool::Event::Flushed { count: 1, last_id: (1_795_238_323_244, 0) };
     is_encoded_as(
         1_795_238_323_244,
         &[numpool::Event::Called(called), flushed],
         "01  d8 90 d7 c8 bf 68
-         09  02 54 45  02 63 31  01 98 ba de c8 bf 68  01 03 73 77 31  01 04 35 35 35 31
+         09  02 54 45  02 63 31  01 98 ba de c8 bf 68  01 03 73 77 31  01 04 35 35 35 31  00
          0e  01  ac c8 ab e4 9f 34 00
-         0a 24 07 98 a6 d1 d7 83",
+         18 d7 ed 03 20 bd 1f c5",
     );
 }
 

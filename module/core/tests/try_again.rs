@@ -213,6 +213,7 @@ fn any(lease: &str) -> Call<'_> {
         number: None,
         ttl: Some(1000),
         endless: false,
+        holder: None,
         lease: token(lease),
         switch: Some(b"sw"),
         peer: None,
@@ -243,7 +244,8 @@ fn expired_lease_is_neither_renewed_nor_hung_up() {
     let hang_up = |lease| Request::HangUp { number: n("2"), lease, cooldown: None, cause: None };
     assert_eq!(pool.ok(&hang_up(Some(b"a"))), Reply::Integer(0));
     assert_eq!(pool.code(&hang_up(None)), Code::TryAgain);
-    let reconcile = Request::OfSwitch(OfSwitch::Reconcile { switch: b"sw", before: None, leases: &[b"a"] });
+    let reconcile =
+        Request::OfSwitch(OfSwitch::Reconcile { switch: Some(b"sw"), before: None, leases: &[b"a"] });
     let Reply::Reconciled(outcome) = pool.ok(&reconcile) else { panic!("a reconciliation") };
     assert_eq!((outcome.kept, outcome.freed, outcome.unknown.len()), (0, 0, 1));
     let cooldown = Request::Configure(Changes { cooldown: Some(500), ..Changes::default() });

@@ -134,7 +134,9 @@ fn create_from(call: &Call<'_>, create: &Create<'_>, pool: KeyName<'_>) -> Done 
         if let Some(known) = create.request.and_then(|request| step.state().asked_for(request)) {
             return Ok(Decision::unchanged(Reply::Conference(known.e164.clone())));
         }
-        call_number(call.ctx, pool, &lease, |number| step.decide(&created(Create { e164: number, ..create })))
+        call_number(call.ctx, pool, call.key()?, &lease, |number| {
+            step.decide(&created(Create { e164: number, ..create }))
+        })
     })
 }
 

@@ -146,11 +146,12 @@ pub(crate) static COMMANDS: &[Command] = &[
         run: writes::reconcile,
         flags: "write",
         also: "dangerous",
-        summary: "Ends the leases of a switch that are not listed",
+        summary: "Ends the leases of a switch, or of no switch, that are not listed",
         complexity: "O(N) with N leases of the switch and tokens named",
         parameters: [
             KEY,
-            SWITCH.or_error("SWITCH is missing: say whose leases to look at"),
+            SWITCH.optional(),
+            Parameter::word("noswitch", "NOSWITCH").optional(),
             Parameter::integer("time").after("BEFORE").optional(),
             Parameter::block("leases", &[Parameter::word("lease", "LEASE"), Parameter::name("token").many()])
             .optional(),

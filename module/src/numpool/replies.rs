@@ -60,13 +60,14 @@ pub(super) fn reply_number(ctx: Context<'_>, record: &NumberRecord) {
 }
 
 pub(super) fn reply_live_lease(ctx: Context<'_>, lease: &LiveLease) {
-    ctx.reply_map(6);
+    ctx.reply_map(7);
     text(ctx, "token", Some(&lease.token));
     text(ctx, "number", Some(&lease.number.text()));
     text(ctx, "call_switch", lease.call_switch.as_deref());
     text(ctx, "peer", lease.peer.as_deref());
     number(ctx, "since", Some(lease.since));
     number(ctx, "until", lease.until);
+    text(ctx, "holder", lease.holder.as_deref());
 }
 
 pub(super) fn reply_alive(ctx: Context<'_>, alive: Alive) {

@@ -6,6 +6,7 @@ use allot_core::numpool::event::Numbers;
 use allot_core::numpool::request::{Cap, Changes, OfSwitch, Policy, Request, Rule};
 use allot_core::numpool::waiting::{is_try_again, is_worth_waiting};
 use allot_core::numpool::{Event, Number, Pool, Reply, Settings, request};
+use allot_core::shared::MAX_IDENTIFIER;
 use allot_core::shared::refusal::{Code, Refusal};
 use allot_core::shared::text::quoted;
 use allot_core::shared::token::TokenChoice;
@@ -78,6 +79,7 @@ pub(super) fn call(
         number: wanted.optional_text().map(number).transpose()?,
         ttl: time_to_live("TTL", ttl)?,
         endless: false,
+        holder: None,
         lease: token::choice(lease, &made),
         switch: switch.optional_text(),
         peer: peer.optional_text(),
@@ -136,10 +138,11 @@ const LOOKED_AT: usize = 1000;
 
 /// Calls a number of a pool for a conference, which hangs the number up later. If `take` refuses the number, it is not
 /// called: both happen, or neither. If `take` refuses with `EXISTS`, other numbers are tried, the longest waiting
-/// first. The lease has no deadline.
+/// first. The lease has no deadline, and is held by the realm of the conference.
 pub(crate) fn call_number<T>(
     ctx: Context<'_>,
     pool: KeyName<'_>,
+    realm: KeyName<'_>,
     lease: &[u8],
     mut take: impl FnMut(&[u8]) -> Result<T, Refusal>,
 ) -> Result<T, Refusal> {
@@ -147,6 +150,8 @@ pub(crate) fn call_number<T>(
         number: None,
         ttl: None,
         endless: true,
+        // A longer name is shown in part.
+        holder: realm.as_bytes().get(..MAX_IDENTIFIER).or(Some(realm.as_bytes())),
         lease: TokenChoice { token: lease, chosen: false },
         switch: None,
         peer: None,
@@ -212,9 +217,13 @@ pub(super) fn beat(call: &Call<'_>, [_, switch, ttl]: &[Argument<'_>; 3]) -> Don
     answer::<Pool>(call, &Request::Beat { switch: switch.text(), ttl })
 }
 
-/// `NUMPOOL.RECONCILE key SWITCH id [BEFORE ms] [LEASE token ...]`
-pub(super) fn reconcile(call: &Call<'_>, [_, switch, before, leases]: &[Argument<'_>; 4]) -> Done {
-    let (switch, before, leases) = (switch.text(), before.optional_integer(), leases.words());
+/// `NUMPOOL.RECONCILE key SWITCH id|NOSWITCH [BEFORE ms] [LEASE token ...]`
+pub(super) fn reconcile(call: &Call<'_>, [_, switch, none, before, leases]: &[Argument<'_>; 5]) -> Done {
+    if switch.is_given() == none.is_given() {
+        let text = "say whose leases to look at: SWITCH and its name, or NOSWITCH";
+        return Err(Refusal::new(Code::Err, text));
+    }
+    let (switch, before, leases) = (switch.optional_text(), before.optional_integer(), leases.words());
     answer_or_slice(call, OfSwitch::Reconcile { switch, before, leases })
 }
 

@@ -150,6 +150,8 @@ pub struct Lease {
 pub struct LiveLease {
     /// The switch that carries the call.
     pub switch: Option<String>,
+    /// The realm whose conference has the number.
+    pub holder: Option<String>,
     /// Start of the call, in milliseconds since 1970.
     pub since: i64,
 }
@@ -429,7 +431,11 @@ impl NumberStore {
     pub async fn leases(&self, cursor: u32, count: u32) -> Result<(u32, Vec<LiveLease>), Error> {
         let (next, leases) = self.lease_records(cursor, count).await?;
         let lease = |record: &Record| {
-            Ok(LiveLease { switch: record.get("call_switch")?, since: record.get("since")? })
+            Ok(LiveLease {
+                switch: record.get("call_switch")?,
+                holder: record.get("holder")?,
+                since: record.get("since")?,
+            })
         };
         Ok((next, leases.iter().map(lease).collect::<Result<_, Error>>()?))
     }

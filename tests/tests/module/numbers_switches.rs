@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use allot_tests::pools::{fill, pool_info};
 use allot_tests::raw::RawClient;
+use allot_tests::realms::{REALM, Realm};
 use allot_tests::shows::no_internal_errors;
 use allot_tests::wait::TIMEOUT;
 use allot_tests::{RedisServer, Reply, eventually};
@@ -121,5 +122,38 @@ fn suspended_number_is_out_of_service_whatever_registers_it() {
     let digest = server.digest();
     assert_eq!(server.command("DEBUG RELOAD"), redis::Value::Okay);
     assert_eq!(server.digest(), digest);
+    no_internal_errors(&server);
+}
+
+#[test]
+fn reconcile_leaves_the_number_of_a_live_conference_alone() {
+    let server = RedisServer::start();
+    let mut realm = Realm::create(&server, &["a:1:1"]);
+    realm.client.words("NUMPOOL.ADD {r}:numbers 4930");
+    realm.client.words("NUMPOOL.REG {r}:numbers 4930 SWITCH sw1");
+    let record = realm.ok("CONF.CREATE * FROM {r}:numbers");
+    assert_eq!(record.field("e164").text(), "4930");
+    let leases = realm.client.words("NUMPOOL.LEASES {r}:numbers");
+    let lease = &leases.array()[1].array()[0];
+    assert_eq!((lease.field("holder"), lease.field("call_switch").is_null()), (Reply::bulk(REALM), true));
+    for whose in ["SWITCH sw1", "NOSWITCH"] {
+        let outcome = realm.client.words(&format!("NUMPOOL.RECONCILE {{r}}:numbers {whose}"));
+        assert_eq!(outcome.field("freed"), Reply::Int(0));
+    }
+    let epoch = record.field("epoch").int();
+    realm.ok(&format!("CONF.ENDED 4930 a:1:1 {epoch}"));
+    assert_eq!(pool_info(&mut realm.client, "{r}:numbers", "leases"), 0);
+    // A lease that is nobody's can be reconciled.
+    realm.client.words("NUMPOOL.REG {r}:numbers 4930");
+    realm.client.words("NUMPOOL.CALL {r}:numbers LEASE z1");
+    let outcome = realm.client.words("NUMPOOL.RECONCILE {r}:numbers NOSWITCH LEASE z9");
+    assert_eq!(
+        (outcome.field("freed"), outcome.field("unknown").array()),
+        (Reply::Int(1), &[Reply::bulk("z9")][..])
+    );
+    for words in ["", "SWITCH sw1 NOSWITCH"] {
+        let reply = realm.client.words(&format!("NUMPOOL.RECONCILE {{r}}:numbers {words}"));
+        assert_eq!(reply.error(), "ERR say whose leases to look at: SWITCH and its name, or NOSWITCH");
+    }
     no_internal_errors(&server);
 }

@@ -39,12 +39,13 @@ impl Pool {
                 vec![with_time(message().with("switch", switch), "until", Some(*until))]
             }
             Event::Silent { switch } => vec![message().with("switch", switch)],
-            Event::Called(Called { number, token, until, switch, peer }) => {
+            Event::Called(Called { number, token, until, switch, peer, holder }) => {
                 let message = message()
                     .with("number", &number.text())
                     .with("lease", token)
                     .with_some("switch", switch.as_deref())
-                    .with_some("peer", peer.as_deref());
+                    .with_some("peer", peer.as_deref())
+                    .with_some("holder", holder.as_deref());
                 vec![with_time(message, "until", *until)]
             }
             Event::Suspended { numbers, suspension: Suspension { cause, until } } => {
@@ -78,7 +79,8 @@ impl Pool {
                 .with("number", &number.text())
                 .with("lease", &lease.token)
                 .with_some("switch", self.switches.name(lease.switch))
-                .with_some("peer", peer),
+                .with_some("peer", peer)
+                .with_some("holder", self.holders.name(lease.holder)),
         )
     }
 }

@@ -81,6 +81,8 @@ pub struct LiveLease {
     pub call_switch: Option<Bytes>,
     /// Who is called, if the caller said so.
     pub peer: Option<Bytes>,
+    /// Who holds the number instead of a switch.
+    pub holder: Option<Bytes>,
     /// When it was granted.
     pub since: Millis,
     /// When it ends by itself.
@@ -250,6 +252,7 @@ impl Pool {
                 number: self.number(lease.number),
                 call_switch: named(call_switch),
                 peer: named(peer),
+                holder: named(self.holders.name(lease.holder)),
                 since: lease.since,
                 until: self.leases.until(id),
             })

@@ -131,8 +131,8 @@ pub enum OfSwitch<'a> {
     Unreg(&'a [u8]),
     /// `NUMPOOL.RECONCILE`.
     Reconcile {
-        /// Whose leases.
-        switch: &'a [u8],
+        /// Whose leases; if absent, those that have neither a switch nor a holder.
+        switch: Option<&'a [u8]>,
         /// Only leases that were granted before this time.
         before: Option<Millis>,
         /// Tokens of the calls that the switch still carries.
@@ -145,7 +145,8 @@ impl<'a> OfSwitch<'a> {
     pub(super) fn ends(&self) -> (Ends, &'a [u8]) {
         match self {
             Self::Unreg(switch) => (Ends::Registrations, switch),
-            Self::Reconcile { switch, .. } => (Ends::Leases, switch),
+            Self::Reconcile { switch: Some(switch), .. } => (Ends::Leases, switch),
+            Self::Reconcile { switch: None, .. } => (Ends::Unswitched, b""),
         }
     }
 }
@@ -159,6 +160,8 @@ pub struct Call<'a> {
     pub ttl: Option<Millis>,
     /// Whether the lease has no deadline, even if the pool has a default: something else will end the call.
     pub endless: bool,
+    /// Who holds the number instead of a switch.
+    pub holder: Option<&'a [u8]>,
     /// Name of the lease.
     pub lease: TokenChoice<'a>,
     /// The switch that carries the call; if absent, the switch that registered the number.

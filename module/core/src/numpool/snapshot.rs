@@ -56,6 +56,7 @@ impl Pool {
         out.field(&self.causes.other);
         out.field(&self.switches);
         out.field(&self.peers);
+        out.field(&self.holders);
         out.unsigned(self.directory.slots().into());
         for id in 0..self.directory.slots() {
             out.field(&self.directory.name(id).map(|number| self.saved(id, number)));
@@ -101,6 +102,7 @@ impl Pool {
         pool.causes = Causes::restore(causes, reader.field()?).ok_or(Damaged("a cause is there twice"))?;
         pool.switches = reader.field()?;
         pool.peers = reader.field()?;
+        pool.holders = reader.field()?;
         pool.decode_numbers(&mut reader)?;
         pool.decode_queue(&mut reader)?;
         pool.decode_leases(&mut reader)?;
@@ -108,8 +110,9 @@ impl Pool {
         ensure(heartbeats.len() <= MAX_HEARTBEATS, "too many switches have a deadline")?;
         let restored = heartbeats.into_iter().try_for_each(|saved| pool.restore_heartbeat(saved));
         restored.ok_or(Damaged("a switch is not there, or has two deadlines"))?;
-        let named = pool.switches.are_referred_to() && pool.peers.are_referred_to();
-        ensure(named, "a switch or a peer is named for nothing")?;
+        let groups = [&pool.switches, &pool.holders, &pool.peers];
+        let named = groups.iter().all(|groups| groups.are_referred_to());
+        ensure(named, "a switch, a holder or a peer is named for nothing")?;
         pool.decode_history(&mut reader)?;
         pool.outbox = Outbox::decode(&mut reader, &[b"evt"])?;
         reader.finish()?;
@@ -200,6 +203,8 @@ impl Pool {
             ensure(has_peer || !lease.has_peer, "a lease has a peer that its number has not")?;
             let referred = lease.switch.map_or(Some(()), |switch| self.switches.refer_again(switch));
             referred.ok_or(Damaged("a switch is not there"))?;
+            let referred = lease.holder.map_or(Some(()), |holder| self.holders.refer_again(holder));
+            referred.ok_or(Damaged("a holder is not there"))?;
         }
         self.leases = Leases::restore(&saved).ok_or(Damaged("a lease is there twice"))?;
         let busy = self.counted(State::BusyUp) + self.counted(State::BusyDown);

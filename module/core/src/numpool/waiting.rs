@@ -49,6 +49,7 @@ fn call_of(wish: &Wish, random: u64) -> Call<'_> {
         number: wish.number,
         ttl: wish.ttl,
         endless: false,
+        holder: None,
         lease: TokenChoice { token: &wish.token, chosen: wish.chosen },
         switch: wish.switch.as_deref(),
         peer: wish.peer.as_deref(),

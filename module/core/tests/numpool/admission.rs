@@ -34,6 +34,7 @@ fn sample_pool() -> Pool {
                 number,
                 ttl,
                 endless: false,
+                holder: None,
                 lease,
                 switch,
                 peer,

@@ -40,7 +40,18 @@ fn call(pool: &mut Pool) -> Outcome {
     let (number, ttl, switch, peer, prefix, pick) = (Some(number()), None, None, None, None, None);
     let outcome = ask(
         pool,
-        &Request::Call(Call { number, ttl, endless: false, lease, switch, peer, prefix, pick, random: 0 }),
+        &Request::Call(Call {
+            number,
+            ttl,
+            endless: false,
+            holder: None,
+            lease,
+            switch,
+            peer,
+            prefix,
+            pick,
+            random: 0,
+        }),
     )?;
     // What matters here is that there is one.
     assert!(matches!(outcome, Reply::Lease(_)));

@@ -3,7 +3,7 @@
 use super::spec::{Bench, any, n};
 use allot_core::numpool::event::{Cause, Event};
 use allot_core::numpool::outcome::Alive;
-use allot_core::numpool::request::{Call, Changes, Request};
+use allot_core::numpool::request::{Call, Changes, OfSwitch, Request};
 use allot_core::numpool::{Number, Pool, Reply, decide, decide_due};
 use allot_core::shared::machine::Machine;
 use allot_core::shared::refusal::Code;
@@ -53,6 +53,31 @@ fn call_of_another_switch_or_with_a_deadline_does_not_end() {
     assert_eq!((state(&bench, "1"), state(&bench, "2")), ("busy+up", "busy+up"));
     bench.at(1500);
     assert_eq!(state(&bench, "2"), "idle+up");
+}
+
+#[test]
+fn lease_of_a_holder_is_no_call_of_a_switch() {
+    let mut bench = Bench::of(&["1", "2", "3"]);
+    bench.ok(&Request::Call(Call { holder: Some(b"realm"), ..any("a") }));
+    bench.ok(&Request::Call(Call { holder: Some(b"realm"), switch: Some(b"sw"), ..any("b") }));
+    bench.ok(&Request::Unreg { numbers: &[n("3")], missing: false });
+    bench.ok(&Request::Reg { numbers: &[n("3")], ttl: None, switch: None, missing: false });
+    bench.ok(&Request::Call(any("c")));
+    assert_eq!(beat(&mut bench, 100), alive(1100, 0));
+    bench.at(1100);
+    let reconcile = |bench: &mut Bench, switch| {
+        let request = OfSwitch::Reconcile { switch, before: None, leases: &[b"a"] };
+        match bench.ok(&Request::OfSwitch(request)) {
+            Reply::Reconciled(outcome) => (outcome.kept, outcome.freed, outcome.unknown.len()),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(reconcile(&mut bench, Some(b"sw")), (0, 0, 1));
+    assert_eq!(reconcile(&mut bench, Some(b"realm")), (0, 0, 1));
+    assert_eq!(reconcile(&mut bench, None), (0, 1, 1), "the lease without a switch");
+    let (_, leases) = bench.pool.lease_scan(0, 10, None, bench.now);
+    let holders: Vec<_> = leases.iter().map(|lease| (&lease.token[..], lease.holder.as_deref())).collect();
+    assert_eq!(holders, [(&b"a"[..], Some(&b"realm"[..])), (b"b", Some(b"realm"))]);
 }
 
 #[test]

@@ -384,6 +384,7 @@ impl Bench {
             assert_eq!(lease.token[..], naive.token[..]);
             assert_eq!(lease.call_switch.as_deref(), naive.switch.as_deref());
             assert_eq!(lease.peer.as_deref(), naive.peer.as_deref());
+            assert_eq!(lease.holder.as_deref(), naive.holder.as_deref());
             assert_eq!((lease.since, lease.until), (naive.since, naive.until));
         }
         let (_, switches) = self.pool.switch_scan(0, 1000, self.now);

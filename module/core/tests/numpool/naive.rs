@@ -13,6 +13,7 @@ pub struct Lease {
     pub token: Vec<u8>,
     pub switch: Option<Vec<u8>>,
     pub peer: Option<Vec<u8>>,
+    pub holder: Option<Vec<u8>>,
     pub since: i64,
     pub until: Option<i64>,
 }
@@ -58,7 +59,7 @@ pub struct Waiting {
 impl Waiting {
     pub fn wish(&self) -> Wish<'_> {
         let Self { number, ttl, switch, peer, prefix, pick, .. } = *self;
-        Wish { number, ttl, token: &self.token, switch, peer, prefix, pick }
+        Wish { number, ttl, token: &self.token, switch, peer, prefix, pick, holder: None }
     }
 }
 
@@ -88,6 +89,7 @@ pub struct Wish<'a> {
     pub peer: Option<&'a [u8]>,
     pub prefix: Option<Number>,
     pub pick: Option<Policy>,
+    pub holder: Option<&'a [u8]>,
 }
 
 impl Naive {
@@ -155,6 +157,7 @@ impl Naive {
     /// When a lease ends by itself: at its own deadline or else at that of its switch.
     fn lease_end(&self, lease: &Lease) -> Option<i64> {
         let alive = self.alive.iter().find(|(switch, _)| Some(switch) == lease.switch.as_ref());
+        let alive = alive.filter(|_| lease.holder.is_none());
         lease.until.or(alive.map(|&(_, until)| until).filter(|&until| lease.since < until))
     }
 
@@ -162,7 +165,9 @@ impl Naive {
     pub fn beat(&mut self, switch: &[u8], until: i64) -> u32 {
         self.alive.retain(|(other, _)| other != switch);
         self.alive.push((switch.to_vec(), until));
-        let carried = self.entries.iter().filter_map(|entry| entry.lease.as_ref()?.switch.as_deref());
+        let leases = self.entries.iter().filter_map(|entry| entry.lease.as_ref());
+        let carried =
+            leases.filter(|lease| lease.holder.is_none()).filter_map(|lease| lease.switch.as_deref());
         carried.filter(|other| *other == switch).count() as u32
     }
 
@@ -463,8 +468,10 @@ impl Naive {
     }
 
     pub fn grant(&mut self, number: Number, wish: &Wish<'_>, now: i64) {
-        let switch = wish.switch.map(<[u8]>::to_vec).or(self.get(number).unwrap().reg_switch.clone());
-        let is_alive = self.alive.iter().any(|(other, _)| Some(other) == switch.as_ref());
+        let registered_by = self.get(number).unwrap().reg_switch.clone().filter(|_| wish.holder.is_none());
+        let switch = wish.switch.map(<[u8]>::to_vec).or(registered_by);
+        let is_alive =
+            wish.holder.is_none() && self.alive.iter().any(|(other, _)| Some(other) == switch.as_ref());
         let usual = if is_alive { 0 } else { self.settings.lease };
         let changed = self.change();
         let (is_capped, window) = (!self.caps.is_empty(), self.caps.iter().map(|cap| cap.0).max());
@@ -482,6 +489,7 @@ impl Naive {
             token: wish.token.to_vec(),
             switch,
             peer: wish.peer.map(<[u8]>::to_vec),
+            holder: wish.holder.map(<[u8]>::to_vec),
             since: now,
             until: wish.ttl.or((usual > 0).then_some(usual)).map(|ttl| now + ttl),
         });
@@ -530,7 +538,7 @@ impl Naive {
 
     pub fn reconcile(
         &mut self,
-        switch: &[u8],
+        switch: Option<&[u8]>,
         before: Option<i64>,
         carried: &[&[u8]],
         now: i64,
@@ -540,7 +548,7 @@ impl Naive {
             .iter()
             .filter_map(|entry| {
                 let lease = entry.lease.as_ref()?;
-                (lease.switch.as_deref() == Some(switch))
+                (lease.switch.as_deref() == switch && lease.holder.is_none())
                     .then(|| (lease.since, entry.number, lease.token.clone()))
             })
             .collect();

@@ -49,7 +49,7 @@ fn hang_up(bench: &mut Bench, place: usize) {
 }
 
 fn reconcile<'a>(switch: &'a [u8], before: Option<i64>, leases: &'a [&'a [u8]]) -> OfSwitch<'a> {
-    OfSwitch::Reconcile { switch, before, leases }
+    OfSwitch::Reconcile { switch: Some(switch), before, leases }
 }
 
 impl Bench {
@@ -138,7 +138,7 @@ fn slices_end_the_leases_of_the_time_of_the_request() {
 #[test]
 fn slices_have_the_outcome_of_one_step() {
     let outcome_at_once = |bench: &mut Bench, before, carried: &[&[u8]]| {
-        let request = Request::OfSwitch(OfSwitch::Reconcile { switch: b"sw", before, leases: carried });
+        let request = Request::OfSwitch(OfSwitch::Reconcile { switch: Some(b"sw"), before, leases: carried });
         let Reply::Reconciled(outcome) = bench.ok(&request) else { panic!("it was refused") };
         outcome
     };

@@ -40,6 +40,7 @@ fn sample_pool() -> Pool {
     for number in ["1003", "1004", "1005"] {
         call(&mut bench, number, number);
     }
+    bench.ok(&Request::Call(Call { number: Some(long), holder: Some(b"realm"), ..any("held") }));
     bench.ok(&Request::Beat { switch: b"sw", ttl: 10_000 });
     bench.ok(&Request::Suspend { numbers: &[n("1003")], cause: None, ttl: None, missing: false });
     bench.ok(&Request::Configure(Changes { events: Some(100), ..Changes::default() }));

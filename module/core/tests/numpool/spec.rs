@@ -21,6 +21,7 @@ pub(super) fn any(token: &str) -> Call<'_> {
         number: None,
         ttl: None,
         endless: false,
+        holder: None,
         lease: TokenChoice { token: token.as_bytes(), chosen: true },
         switch: None,
         peer: None,
@@ -288,7 +289,8 @@ fn reconcile_frees_what_the_switch_does_not_carry() {
     bench.call(any("b")).unwrap();
     bench.call(Call { switch: Some(b"other"), ..any("c") }).unwrap();
     bench.at(1010).call(any("d")).unwrap();
-    let reconcile = |before, leases| Request::OfSwitch(OfSwitch::Reconcile { switch: b"sw", before, leases });
+    let reconcile =
+        |before, leases| Request::OfSwitch(OfSwitch::Reconcile { switch: Some(b"sw"), before, leases });
     let Reply::Reconciled(outcome) = bench.ok(&reconcile(Some(1010), &[b"a", b"c", b"x"])) else { panic!() };
     assert_eq!((outcome.kept, outcome.freed), (2, 1), "a was named, d is too young");
     assert_eq!(outcome.unknown.iter().map(|token| &token[..]).collect::<Vec<_>>(), [&b"c"[..], b"x"]);
@@ -444,7 +446,7 @@ fn request_with_many_messages_is_done_in_parts() {
     }
     let all: Vec<Number> = numbers.iter().map(|number| n(number)).collect();
     let requests = [
-        Request::OfSwitch(OfSwitch::Reconcile { switch: b"sw", before: None, leases: &[] }),
+        Request::OfSwitch(OfSwitch::Reconcile { switch: Some(b"sw"), before: None, leases: &[] }),
         Request::Del { numbers: &all, drain: false },
     ];
     for request in &requests {

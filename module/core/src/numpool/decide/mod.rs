@@ -296,6 +296,7 @@ fn decide_call(pool: &Pool, now: Millis, call: &Call<'_>) -> Decided {
     check_identifier("LEASE", call.lease.token)?;
     call.switch.map_or(Ok(()), |switch| check_identifier("SWITCH", switch))?;
     call.peer.map_or(Ok(()), |peer| check_identifier("PEER", peer))?;
+    call.holder.map_or(Ok(()), |holder| check_identifier("the holder", holder))?;
     call.ttl.map_or(Ok(()), check_ttl)?;
     if call.number.is_some() && (call.prefix.is_some() || call.pick.is_some()) {
         return refuse(Code::Err, "PREFIX and PICK choose a number; they cannot go with one that is named");
@@ -317,14 +318,17 @@ fn decide_call(pool: &Pool, now: Millis, call: &Call<'_>) -> Decided {
         }
     };
     let number = pool.number(id);
-    let switch = call.switch.or_else(|| pool.switches.name(pool.switches.of(id)));
+    // A number that somebody else holds is not the switch's that registered it.
+    let registered_by = || pool.switches.name(pool.switches.of(id)).filter(|_| call.holder.is_none());
+    let switch = call.switch.or_else(registered_by);
     // A switch that is alive keeps the call.
-    let is_kept = call.endless || switch.is_some_and(|switch| pool.alive_until(switch, now).is_some());
+    let is_alive = |switch| call.holder.is_none() && pool.alive_until(switch, now).is_some();
+    let is_kept = call.endless || switch.is_some_and(is_alive);
     let until = deadline(now, call.ttl, if is_kept { 0 } else { pool.settings.lease });
     let (token, switch) = (Bytes::from_slice(call.lease.token), switch.map(Bytes::from_slice));
-    let peer = call.peer.map(Bytes::from_slice);
+    let (peer, holder) = (call.peer.map(Bytes::from_slice), call.holder.map(Bytes::from_slice));
     let record = LeaseRecord { number, token: copied(&token), until };
-    decided(Event::Called(Called { number, token, until, switch, peer }), Reply::Lease(record))
+    decided(Event::Called(Called { number, token, until, switch, peer, holder }), Reply::Lease(record))
 }
 
 /// The same record again, for a caller that lost the first reply.

@@ -33,6 +33,8 @@ impl Pool {
         let carriers = self.leases.table().iter().map(|(_, lease)| lease.switch);
         self.check_heartbeats()?;
         self.switches.check(slots, |_| true, carriers.chain(self.heartbeats.ids()))?;
+        let holders = self.leases.table().iter().map(|(_, lease)| lease.holder);
+        self.holders.check(slots, |_| true, holders)?;
         self.peers.check(slots, |id| self.directory.get(id).is_queued(), [].into_iter())?;
         self.sorted.check(self.queue, Numbers { directory: &self.directory, peers: &self.peers })
     }
@@ -185,6 +187,7 @@ mod tests {
             number: Some(number(text)),
             ttl: None,
             endless: false,
+            holder: None,
             lease,
             switch,
             peer,

@@ -6,6 +6,7 @@
 use super::state::Pool;
 use crate::shared::Millis;
 use crate::shared::invariant::Checked;
+use crate::shared::list::NONE;
 use crate::{ensure, fields};
 
 /// The most switches of a pool that have a deadline.
@@ -30,7 +31,7 @@ impl Pool {
 
     /// The deadline of the switch of a lease. A call that began when the deadline had passed does not end by it.
     fn end_by_switch(&self, lease: u32) -> Option<Millis> {
-        let lease = self.leases.get(lease)?;
+        let lease = self.leases.get(lease).filter(|lease| lease.holder == NONE)?;
         self.heartbeats.get(lease.switch).filter(|&until| lease.since < until)
     }
 

@@ -5,11 +5,11 @@ use super::cells::{Action, Cell, State, Trigger, cell};
 use super::directory::Directory;
 use super::groups::Groups;
 use super::history::{History, STARTS};
-use super::leases::{Called, Leases};
+use super::leases::{Called, Lease, Leases};
 use super::number::Number;
 use super::record::{Place, Record};
 use super::settings::Settings;
-use super::sliced::{Ends, SlicedRequests};
+use super::sliced::SlicedRequests;
 use super::sorted_free::{Numbers, SortedFree};
 use super::suspensions::Suspensions;
 use super::waiters::Waiters;
@@ -46,6 +46,8 @@ pub struct Pool {
     pub(in crate::numpool) history: History,
     pub(in crate::numpool) leases: Leases,
     pub(in crate::numpool) switches: Groups,
+    /// Who holds numbers instead of a switch.
+    pub(in crate::numpool) holders: Groups,
     /// By switch: until when it is alive.
     pub(in crate::numpool) heartbeats: Deadlines,
     pub(in crate::numpool) peers: Groups,
@@ -175,6 +177,7 @@ impl Pool {
             + self.cool_downs.allocated()
             + self.leases.allocated()
             + self.switches.allocated()
+            + self.holders.allocated()
             + self.heartbeats.allocated()
             + self.peers.allocated()
             + self.sorted.allocated()
@@ -254,7 +257,7 @@ impl Pool {
     /// Takes a number off the list of the switch that registered it.
     pub(in crate::numpool) fn leave_switch(&mut self, id: u32) {
         if !self.sliced.is_empty() && self.switches.of(id) != NONE {
-            self.sliced.left(Ends::Registrations, id, self.switches.neighbours(id));
+            self.sliced.number_left(id, self.switches.neighbours(id));
         }
         self.switches.unlist(id);
     }
@@ -324,7 +327,10 @@ impl Pool {
         }
         let has_peer = called.peer.is_some();
         self.waiters.lease_began(&called.token);
-        let lease = self.leases.grant(copied(&called.token), id, switch, context.at, called.until, has_peer);
+        let holder = called.holder.as_ref().map_or(NONE, |name| self.holders.refer(name));
+        let (token, since, links) = (copied(&called.token), context.at, [NONE; 2]);
+        let lease = Lease { token, number: id, switch, since, holder, has_peer, links };
+        let lease = self.leases.grant(lease, called.until);
         let record = self.directory.at(id);
         record.put(Place::Call, lease);
         record.uses = record.uses.saturating_add(1);
@@ -342,10 +348,13 @@ impl Pool {
         record.put(Place::Nowhere, NONE);
         record.set_since(context.at);
         if !self.sliced.is_empty() {
-            self.sliced.left(Ends::Leases, lease, self.leases.table().links(lease));
+            self.sliced.lease_left(lease, self.leases.table().links(lease));
         }
         match self.leases.end(lease) {
-            Some(lease) => self.switches.release(lease.switch),
+            Some(lease) => {
+                self.switches.release(lease.switch);
+                self.holders.release(lease.holder);
+            }
             None => invariant!("a number that carries a call has a lease"),
         }
         if let Some(rest) = context.rest {
@@ -375,7 +384,8 @@ impl Pool {
         let nothing = self.leases.is_empty() && self.cooling.is_empty() && self.registrations.is_empty();
         // A switch may be alive without a number.
         let is_alive = !self.heartbeats.is_empty();
-        let unnamed = (self.switches.is_empty() || is_alive) && self.peers.is_empty();
+        let unnamed =
+            (self.switches.is_empty() || is_alive) && self.holders.is_empty() && self.peers.is_empty();
         invariant!(nothing && unnamed && self.queue.is_empty(), "nothing is left in a pool without numbers");
         self.registrations = Deadlines::default();
         self.cooling = Table::default();
@@ -387,6 +397,7 @@ impl Pool {
             self.switches = Groups::default();
             self.heartbeats = Deadlines::default();
         }
+        self.holders = Groups::default();
         self.peers = Groups::default();
         self.sorted = SortedFree::default();
     }
