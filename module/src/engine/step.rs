@@ -264,6 +264,11 @@ impl<'c, 'k, F: Family> Step<'c, 'k, F> {
         }
     }
 
+    /// Has the key's maintenance be due at this time, if it would be later.
+    pub(crate) fn maintain_from(&mut self, at: i64) {
+        self.value.maintenance_at = self.value.maintenance_at.min(at);
+    }
+
     /// Does the key's maintenance, if it is due.
     fn maintain(&mut self) {
         if self.value.maintenance_at > self.now {

@@ -11,18 +11,26 @@ use allot_core::numpool::{Decision, Event, Pool, Reply, Request};
 use allot_core::shared::machine::Events;
 use allot_core::shared::refusal::Refusal;
 
+use crate::engine::deadlines::NEVER;
 use crate::engine::family::{Family, FamilyStatics};
 use crate::engine::info::Counter;
 use crate::engine::waiting::{Grant, cancel_undo};
+use crate::ffi::context::Answer;
 use crate::ffi::{Context, KeyName};
 
 pub(crate) use commands::COMMANDS;
 pub(crate) use writes::call_number;
 
+/// How often a pool looks whether the realms that hold its numbers still exist, in milliseconds.
+const LOOKS_FOR_REALMS: i64 = 1000;
+/// The most leases of such a realm that one step ends.
+const ENDED_AT_ONCE: usize = 1000;
+
 static STATICS: FamilyStatics = FamilyStatics::new();
 
 impl Family for Pool {
     const NUMBER: u8 = 1;
+    const MAINTENANCE_FROM: i64 = 0;
     const COUNTERS: &'static [&'static Counter] = counters::COUNTERS;
 
     fn statics() -> &'static FamilyStatics {
@@ -61,6 +69,16 @@ impl Family for Pool {
 
     fn grant(&mut self, now: i64) -> Option<Grant<Events<Event>>> {
         waiting::grant(self, now)
+    }
+
+    /// Ends the leases of realms that are gone. A realm that is on its way to another node is not known to be gone.
+    fn maintain(&self, ctx: Context<'_>, _: KeyName<'_>, now: i64, _: &mut usize) -> (Events<Event>, i64) {
+        let holders = self.holders();
+        let next = if holders.is_empty() { NEVER } else { now + LOOKS_FOR_REALMS };
+        let is_gone = |holder: &&[u8]| ctx.ask(c"TYPE", &[holder]) == Answer::Text(b"none".to_vec());
+        let mut gone = holders.into_iter().filter(is_gone);
+        let Some(holder) = gone.next() else { return (Events::new(), next) };
+        (self.leases_to_end_of(holder, now, ENDED_AT_ONCE), now)
     }
 
     fn forget_waiters(&mut self, waiter: Option<u64>) {

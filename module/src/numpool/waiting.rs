@@ -22,6 +22,8 @@ pub(super) struct Wait {
     /// In milliseconds; 0 without an end.
     wait: i64,
     priority: i32,
+    /// Whether it is answered when the work is done that goes on in slices, whatever is free then.
+    for_work: bool,
 }
 
 impl Wait {
@@ -43,7 +45,12 @@ impl Wait {
             let text = format!("PRIORITY must be -{MAX_PRIORITY} to {MAX_PRIORITY}, not {given}");
             return Err(Refusal::new(Code::Err, text));
         };
-        Ok(Some(Self { wait, priority }))
+        Ok(Some(Self { wait, priority, for_work: false }))
+    }
+
+    /// The wait of a call without `WAIT` whose choice needs an index that is being built.
+    pub(super) fn for_work() -> Self {
+        Self { wait: 0, priority: 0, for_work: true }
     }
 
     /// Blocks the client of a call. An earlier call that waits for the same lease is told that it was replaced.
@@ -59,6 +66,9 @@ impl Wait {
         if let Some(replaced) = step.state_mut().wait(id, call, self.priority) {
             let line = "UNBLOCKED another call waits for the same lease";
             waiting::answer(replaced, Box::new(move |ctx| ctx.reply_error(line)));
+        }
+        if self.for_work {
+            step.state_mut().wait_for_work(id);
         }
     }
 }

@@ -6,7 +6,6 @@ use allot_core::numpool::event::Numbers;
 use allot_core::numpool::request::{Cap, Changes, OfSwitch, Policy, Request, Rule};
 use allot_core::numpool::waiting::{is_try_again, is_worth_waiting};
 use allot_core::numpool::{Event, Number, Pool, Reply, Settings, request};
-use allot_core::shared::MAX_IDENTIFIER;
 use allot_core::shared::refusal::{Code, Refusal};
 use allot_core::shared::text::quoted;
 use allot_core::shared::token::TokenChoice;
@@ -91,6 +90,9 @@ pub(super) fn call(
     count_refused::<Pool>(change::<Pool, _>(call.ctx, call.key()?, |step| {
         draw(step, &mut request);
         let mut decided = decide_call(step, &request);
+        // Calls that need an index have their turn in the order in which they came, also those without `WAIT`.
+        let is_sorted = request.number.is_some() || step.state().are_sorted_for(request.pick, request.prefix);
+        let wait = wait.or_else(|| (!is_sorted).then(Wait::for_work));
         if let Some(wait) = wait.filter(|_| is_worth_waiting(&decided)) {
             let try_again = is_try_again(&decided);
             if call.ctx.may_block() {
@@ -150,8 +152,7 @@ pub(crate) fn call_number<T>(
         number: None,
         ttl: None,
         endless: true,
-        // A longer name is shown in part.
-        holder: realm.as_bytes().get(..MAX_IDENTIFIER).or(Some(realm.as_bytes())),
+        holder: Some(realm.as_bytes()),
         lease: TokenChoice { token: lease, chosen: false },
         switch: None,
         peer: None,
@@ -176,6 +177,7 @@ pub(crate) fn call_number<T>(
                 Err(refusal) => return Err(refusal),
                 Ok(taken) => {
                     step.apply_decision(&decision);
+                    step.maintain_from(step.now());
                     return Ok(taken);
                 }
             };

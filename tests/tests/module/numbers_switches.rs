@@ -157,3 +157,23 @@ fn reconcile_leaves_the_number_of_a_live_conference_alone() {
     }
     no_internal_errors(&server);
 }
+
+#[test]
+fn numbers_of_a_deleted_realm_are_free_again() {
+    let (master, replica) = (RedisServer::start(), RedisServer::strict().start());
+    replica.replica_of(&master);
+    let mut realm = Realm::create(&master, &["a:1:1"]);
+    fill(&mut realm.client, "{r}:numbers", 3);
+    for _ in 0..2 {
+        realm.ok("CONF.CREATE * FROM {r}:numbers");
+    }
+    assert_eq!(master.command("DEBUG RELOAD"), redis::Value::Okay);
+    assert_eq!(pool_info(&mut realm.client, "{r}:numbers", "leases"), 2);
+    realm.client.words(&format!("DEL {REALM}"));
+    eventually("the numbers to be free", TIMEOUT, || {
+        pool_info(&mut realm.client, "{r}:numbers", "idle_up") == 3
+    });
+    master.wait_offset_equal(&replica);
+    assert_eq!(replica.digest(), master.digest());
+    no_internal_errors(&master);
+}

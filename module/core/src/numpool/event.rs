@@ -3,7 +3,7 @@
 //!
 //! Applying an event cannot fail, because `decide` made the event for this state, or `admits` has checked it.
 
-use super::cells::{Cell, Trigger, cell};
+use super::cells::{Cell, State, Trigger, cell};
 use super::directory::MAX_NUMBERS;
 use super::heartbeats::MAX_HEARTBEATS;
 pub use super::model::causes::{Rule, Word};
@@ -80,6 +80,8 @@ events! {
             until: Option<Millis>,
             /// Who it was.
             switch: Option<Bytes>,
+            /// The least count of calls from which a number goes on that joins the queue.
+            uses: u32,
         } = 6, notice c"allot.numpool.registered";
         /// Registrations of numbers ended.
         Unregistered {
@@ -340,7 +342,11 @@ impl Pool {
                 self.each(numbers, |pool, id| pool.transition(id, Trigger::Del, context));
             }
             Event::Draining(numbers) => self.each(numbers, Self::drain),
-            Event::Registered { numbers, until, switch } => self.each(numbers, |pool, id| {
+            Event::Registered { numbers, until, switch, uses } => self.each(numbers, |pool, id| {
+                let record = pool.directory.at(id);
+                if record.state() == State::IdleDown {
+                    record.uses = record.uses.max(*uses);
+                }
                 pool.transition(id, Trigger::Reg, context);
                 match until {
                     Some(until) => pool.registrations.set(id, *until),

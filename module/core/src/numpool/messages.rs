@@ -28,7 +28,7 @@ impl Pool {
                 let others = (!others.is_empty()).then(|| listed(&others));
                 leases.into_iter().chain(others).collect()
             }
-            Event::Registered { numbers, until, switch } => {
+            Event::Registered { numbers, until, switch, .. } => {
                 let message = listed(numbers).with_some("switch", switch.as_deref());
                 vec![with_time(message, "until", *until)]
             }

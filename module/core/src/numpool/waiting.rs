@@ -73,6 +73,12 @@ impl Pool {
         self.waiters.set_await_work();
     }
 
+    /// Has a call that waits be answered when this work is done, whether or not a number is free for it then. O(1).
+    pub fn wait_for_work(&mut self, id: u64) {
+        self.waiters.wait_for_work(id);
+        self.await_work();
+    }
+
     /// A waiter has left, for example because its connection has ended. O(log n).
     pub fn stop_waiting(&mut self, id: u64) {
         self.waiters.leave(id);
@@ -122,6 +128,7 @@ impl Pool {
             self.waiters.follow(&waiter);
             return Some(Grant { waiter: waiter.id, outcome });
         }
-        None
+        let waiter = self.waiters.next_after_work()?;
+        Some(Grant { waiter, outcome: Ok(Decision::unchanged(Reply::None)) })
     }
 }

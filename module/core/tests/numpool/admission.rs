@@ -54,7 +54,8 @@ fn is_refused(event: &Event) -> bool {
 
 #[test]
 fn registration_of_a_number_twice_is_refused() {
-    let event = |texts: &[&str]| Event::Registered { numbers: numbers(texts), until: None, switch: None };
+    let event =
+        |texts: &[&str]| Event::Registered { numbers: numbers(texts), until: None, switch: None, uses: 0 };
     assert!(is_refused(&event(&["1", "1"])));
     assert!(!is_refused(&event(&["1", "4"])));
 }

@@ -78,6 +78,17 @@ fn lease_of_a_holder_is_no_call_of_a_switch() {
     let (_, leases) = bench.pool.lease_scan(0, 10, None, bench.now);
     let holders: Vec<_> = leases.iter().map(|lease| (&lease.token[..], lease.holder.as_deref())).collect();
     assert_eq!(holders, [(&b"a"[..], Some(&b"realm"[..])), (b"b", Some(b"realm"))]);
+    // The holder is gone.
+    assert_eq!(bench.pool.holders(), [b"realm"]);
+    assert!(bench.pool.leases_to_end_of(b"other", bench.now, 10).is_empty());
+    for left in [1, 0] {
+        for event in bench.pool.leases_to_end_of(b"realm", bench.now, 1) {
+            bench.pool.admits(&event).unwrap();
+            bench.pool.apply(bench.now, &event);
+        }
+        assert_eq!((bench.pool.live_leases(), bench.pool.check()), (left, Ok(())));
+    }
+    assert!(bench.pool.holders().is_empty());
 }
 
 #[test]

@@ -303,7 +303,10 @@ impl Bench {
                 let ttl = self.random.pick(&[None, None, Some(30), Some(200)]);
                 let switch = if self.random.chance(70) { Some(self.random.pick(&SWITCHES)) } else { None };
                 let (missing, absent) = (self.random.chance(50), self.naive.part(&numbers).1);
-                let expected = self.naive.reg(&numbers, ttl, switch, now);
+                let uses = self.pool.least_uses();
+                let free = self.naive.queue.iter().map(|&number| self.naive.get(number).unwrap().uses);
+                assert!(uses == 0 || Some(uses) == free.min(), "{uses} is not the least count");
+                let expected = self.naive.reg(&numbers, ttl, switch, uses, now);
                 self.list(
                     &Request::Reg { numbers: &numbers, ttl, switch, missing },
                     missing,

@@ -394,13 +394,23 @@ impl Naive {
         once.into_iter().partition(|&number| self.get(number).is_some())
     }
 
-    pub fn reg(&mut self, numbers: &[Number], ttl: Option<i64>, switch: Option<&[u8]>, now: i64) -> i64 {
+    pub fn reg(
+        &mut self,
+        numbers: &[Number],
+        ttl: Option<i64>,
+        switch: Option<&[u8]>,
+        uses: u32,
+        now: i64,
+    ) -> i64 {
         let (numbers, _) = self.part(numbers);
         let regttl = self.settings.regttl;
         let mut count = 0;
         for number in numbers {
             let entry = self.entry(number).unwrap();
             count += i64::from(!entry.up);
+            if !entry.up && entry.lease.is_none() {
+                entry.uses = entry.uses.max(uses);
+            }
             entry.up = true;
             entry.reg_until = ttl.or((regttl > 0).then_some(regttl)).map(|ttl| now + ttl);
             entry.reg_switch = switch.map(<[u8]>::to_vec);

@@ -1,6 +1,7 @@
 //! Decides requests: picks numbers, checks every limit, and changes nothing.
 
 mod due;
+mod held;
 mod of_switch;
 mod pick;
 
@@ -254,7 +255,8 @@ fn decide_reg(
         return unchanged(reply);
     }
     let mut events = each_some(lapsed, Event::Lapsed);
-    events.push(Event::Registered { numbers: list.kept, until, switch: switch.map(Bytes::from_slice) });
+    let (switch, uses) = (switch.map(Bytes::from_slice), if came_up > 0 { pool.least_uses() } else { 0 });
+    events.push(Event::Registered { numbers: list.kept, until, switch, uses });
     Ok(Decision { events, reply })
 }
 
