@@ -20,7 +20,7 @@ const MAX_PRIORITY: i32 = 1_000_000;
 /// How long a call waits, and how urgent it is.
 pub(super) struct Wait {
     /// In milliseconds; 0 without an end.
-    wait: i64,
+    longest: i64,
     priority: i32,
     /// Whether it is answered when the work is done that goes on in slices, whatever is free then.
     for_work: bool,
@@ -45,12 +45,12 @@ impl Wait {
             let text = format!("PRIORITY must be -{MAX_PRIORITY} to {MAX_PRIORITY}, not {given}");
             return Err(Refusal::new(Code::Err, text));
         };
-        Ok(Some(Self { wait, priority, for_work: false }))
+        Ok(Some(Self { longest: wait, priority, for_work: false }))
     }
 
     /// The wait of a call without `WAIT` whose choice needs an index that is being built.
     pub(super) fn for_work() -> Self {
-        Self { wait: 0, priority: 0, for_work: true }
+        Self { longest: 0, priority: 0, for_work: true }
     }
 
     /// Blocks the client of a call. An earlier call that waits for the same lease is told that it was replaced.
@@ -61,8 +61,13 @@ impl Wait {
         step: &mut Step<'_, '_, Pool>,
         call: &request::Call<'_>,
     ) {
-        let id =
-            waiting::block(ctx, name, self.wait, forget_waiter::<Pool>, Some(&counters::NUMPOOL_NONE_FREE));
+        let id = waiting::block(
+            ctx,
+            name,
+            self.longest,
+            forget_waiter::<Pool>,
+            Some(&counters::NUMPOOL_NONE_FREE),
+        );
         if let Some(replaced) = step.state_mut().wait(id, call, self.priority) {
             let line = "UNBLOCKED another call waits for the same lease";
             waiting::answer(replaced, Box::new(move |ctx| ctx.reply_error(line)));

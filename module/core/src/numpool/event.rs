@@ -371,7 +371,7 @@ impl Pool {
                         pool.quarantine(id, word.clone(), *until);
                     }
                     pool.end_call(id, *cool_until, *cause, at);
-                })
+                });
             }
             Event::Renewed { number, until } => {
                 if let Some(id) = self.id(*number) {

@@ -35,7 +35,7 @@ pub fn decide_due(pool: &Pool, now: Millis, limit: usize) -> Events {
 
 /// The end of a lease at a deadline that has passed by `now`.
 fn lease_due(pool: &Pool, id: u32, until: Millis, cause: Cause, now: Millis) -> Option<Due> {
-    let Some(lease) = pool.leases.get(id).expected("a lease with a deadline is live") else { return None };
+    let lease = pool.leases.get(id).expected("a lease with a deadline is live")?;
     let (number, last) = (pool.number(lease.number), pool.is_draining(lease.number));
     // Where its rest is over as well, the number joins the queue in the turn of that.
     let cooled = deadline(until, None, pool.settings.cooldown);
@@ -85,15 +85,13 @@ fn cool_down_due(pool: &Pool, id: u32, now: Millis) -> Option<Due> {
 /// The end of a suspension.
 fn suspension_due(pool: &Pool, id: u32, now: Millis) -> Option<Due> {
     let until = pool.suspensions.ends().get(id);
-    let Some(until) = until.expected("a suspension that ends has a deadline") else { return None };
+    let until = until.expected("a suspension that ends has a deadline")?;
     Some(Due { at: turn_of(pool, id, until, now), what: What::Resumed, number: pool.number(id) })
 }
 
 /// The end of a registration.
 fn registration_due(pool: &Pool, id: u32) -> Option<Due> {
-    let Some(until) = pool.registrations.get(id).expected("a registration that lapses has a deadline") else {
-        return None;
-    };
+    let until = pool.registrations.get(id).expected("a registration that lapses has a deadline")?;
     Some(Due { at: until, what: What::Lapsed, number: pool.number(id) })
 }
 
@@ -178,8 +176,8 @@ fn due_events(pool: &Pool, due: Vec<Due>) -> Events {
         };
         match (events.last_mut(), &next) {
             (Some(Event::Cooled(numbers)), Event::Cooled(_))
-            | (Some(Event::Lapsed(numbers)), Event::Lapsed(_)) => numbers.push(number),
-            (Some(Event::Resumed(numbers)), Event::Resumed(_)) => numbers.push(number),
+            | (Some(Event::Lapsed(numbers)), Event::Lapsed(_))
+            | (Some(Event::Resumed(numbers)), Event::Resumed(_)) => numbers.push(number),
             (
                 Some(Event::Ended { numbers, cool_until: last, cause: before, .. }),
                 Event::Ended { cool_until, cause, .. },

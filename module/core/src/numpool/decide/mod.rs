@@ -194,15 +194,13 @@ struct InPool {
 impl InPool {
     fn of(pool: &Pool, numbers: &[Number], mut keep: impl FnMut(Number, u32) -> bool) -> Self {
         let (mut missing, mut found) = (Numbers::new(), 0);
-        let kept = each_once(numbers, |number| match pool.directory.find(number) {
-            Some(id) => {
-                found += 1;
-                keep(number, id)
-            }
-            None => {
+        let kept = each_once(numbers, |number| {
+            let Some(id) = pool.directory.find(number) else {
                 missing.push(number);
-                false
-            }
+                return false;
+            };
+            found += 1;
+            keep(number, id)
         });
         Self { kept, missing, found }
     }

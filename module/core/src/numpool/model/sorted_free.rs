@@ -50,13 +50,13 @@ pub(in crate::numpool) struct SortedFree {
     by_digits: Option<Box<Sorted>>,
     by_peer: Option<Box<Sorted>>,
     /// Whether a call has chosen by use.
-    by_use: bool,
+    has_chosen_by_use: bool,
 }
 
 impl SortedFree {
     /// Begins the trees for a choice by prefix or by use, of which `by_peer` needs both. Returns whether a tree is new.
     pub(in crate::numpool) fn begin(&mut self, by_peer: bool, by_use: bool, queue: List) -> bool {
-        self.by_use |= by_use;
+        self.has_chosen_by_use |= by_use;
         let is_new = self.by_digits.is_none() || by_peer && self.by_peer.is_none();
         let empty = || Box::new(Sorted { tree: Tree::default(), next: queue.head });
         self.by_digits.get_or_insert_with(empty);
@@ -82,7 +82,7 @@ impl SortedFree {
 
     /// Whether a call has chosen by use.
     pub(in crate::numpool) fn is_by_use(&self) -> bool {
-        self.by_use
+        self.has_chosen_by_use
     }
 
     /// Whether the trees that exist are whole.
