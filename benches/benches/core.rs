@@ -246,6 +246,7 @@ fn call(token: &[u8]) -> numpool::request::Call<'_> {
         number: None,
         ttl: None,
         endless: false,
+        holder: None,
         lease: TokenChoice { token, chosen: true },
         switch: None,
         peer: None,
@@ -262,7 +263,10 @@ fn hangups(criterion: &mut Criterion) {
     for waiting in [1, 10_000] {
         let mut pool = Pool::new(Settings::default(), 0);
         ask_pool(&mut pool, &numpool::Request::Add(&numbers));
-        ask_pool(&mut pool, &numpool::Request::Reg { numbers: &numbers, ttl: None, switch: None });
+        ask_pool(
+            &mut pool,
+            &numpool::Request::Reg { missing: false, numbers: &numbers, ttl: None, switch: None },
+        );
         for number in &numbers {
             ask_pool(&mut pool, &numpool::Request::Call(call(number.to_string().as_bytes())));
         }

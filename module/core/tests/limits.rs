@@ -170,6 +170,7 @@ fn numbers_of_a_pool_hold_at_their_limits() {
             number: None,
             ttl: Some(LONG),
             endless: false,
+            holder: None,
             lease: token(lease),
             switch: Some(b"sw"),
             peer: Some(b"peer"),
@@ -190,7 +191,7 @@ fn numbers_of_a_pool_hold_at_their_limits() {
         &[
             ask(Request::Configure(changes)),
             ask(Request::Add(&all)),
-            ask(Request::Reg { numbers: &all[..3], ttl: Some(LONG), switch: Some(b"sw") }),
+            ask(Request::Reg { missing: false, numbers: &all[..3], ttl: Some(LONG), switch: Some(b"sw") }),
             ask(call("a")),
             ask(call("b")),
             ask(hang_up(1)),
@@ -202,9 +203,9 @@ fn numbers_of_a_pool_hold_at_their_limits() {
             call("c"),
             hang_up(0),
             Request::Renew { number: all[0], lease: b"a", ttl: LONG },
-            Request::Reg { numbers: &all[3..], ttl: Some(LONG), switch: None },
+            Request::Reg { missing: false, numbers: &all[3..], ttl: Some(LONG), switch: None },
             Request::OfSwitch(OfSwitch::Unreg(b"sw")),
-            Request::OfSwitch(OfSwitch::Reconcile { switch: b"sw", before: None, leases: &[] }),
+            Request::OfSwitch(OfSwitch::Reconcile { switch: Some(b"sw"), before: None, leases: &[] }),
         ];
         requests.iter().map(|request| Ok(numpool::decide(pool, now, request)?.events)).collect()
     });

@@ -213,6 +213,7 @@ fn any(lease: &str) -> Call<'_> {
         number: None,
         ttl: Some(1000),
         endless: false,
+        holder: None,
         lease: token(lease),
         switch: Some(b"sw"),
         peer: None,
@@ -227,8 +228,8 @@ fn pool() -> Bench<Pool> {
     use numpool::Request;
     let mut pool = Bench::new(Pool::new(numpool::Settings::default(), 1000));
     pool.ok(&Request::Add(&[n("1"), n("2")]));
-    pool.ok(&Request::Reg { numbers: &[n("1")], ttl: Some(1000), switch: Some(b"sw") });
-    pool.ok(&Request::Reg { numbers: &[n("2")], ttl: None, switch: Some(b"sw") });
+    pool.ok(&Request::Reg { missing: false, numbers: &[n("1")], ttl: Some(1000), switch: Some(b"sw") });
+    pool.ok(&Request::Reg { missing: false, numbers: &[n("2")], ttl: None, switch: Some(b"sw") });
     pool
 }
 
@@ -243,7 +244,8 @@ fn expired_lease_is_neither_renewed_nor_hung_up() {
     let hang_up = |lease| Request::HangUp { number: n("2"), lease, cooldown: None, cause: None };
     assert_eq!(pool.ok(&hang_up(Some(b"a"))), Reply::Integer(0));
     assert_eq!(pool.code(&hang_up(None)), Code::TryAgain);
-    let reconcile = Request::OfSwitch(OfSwitch::Reconcile { switch: b"sw", before: None, leases: &[b"a"] });
+    let reconcile =
+        Request::OfSwitch(OfSwitch::Reconcile { switch: Some(b"sw"), before: None, leases: &[b"a"] });
     let Reply::Reconciled(outcome) = pool.ok(&reconcile) else { panic!("a reconciliation") };
     assert_eq!((outcome.kept, outcome.freed, outcome.unknown.len()), (0, 0, 1));
     let cooldown = Request::Configure(Changes { cooldown: Some(500), ..Changes::default() });
@@ -261,13 +263,14 @@ fn lapsed_registration_begins_anew_and_does_not_go_on() {
     use numpool::{Event, Reply, Request};
     let mut pool = pool();
     pool.now = 2000;
-    assert_eq!(pool.ok(&Request::Unreg(&[n("1")])), Reply::Integer(0));
+    assert_eq!(pool.ok(&Request::Unreg { numbers: &[n("1")], missing: false }), Reply::Integer(0));
     assert_eq!(pool.code(&Request::Call(Call { number: Some(n("1")), ..any("a") })), Code::TryAgain);
     let leave = pool.state.decide_or_try_again(pool.now, &Request::OfSwitch(OfSwitch::Unreg(b"sw"))).unwrap();
     assert_eq!(leave.reply, Reply::Integer(1), "one of two has lapsed");
     let (numbers, switch) = ([n("2")].into_iter().collect(), Some(b"sw"[..].into()));
     assert_eq!(leave.events[..], [Event::Unregistered { numbers, switch }]);
-    let register = Request::Reg { numbers: &[n("1"), n("2")], ttl: None, switch: Some(b"sw") };
+    let register =
+        Request::Reg { missing: false, numbers: &[n("1"), n("2")], ttl: None, switch: Some(b"sw") };
     let registered = pool.state.decide_or_try_again(pool.now, &register).unwrap();
     assert_eq!(registered.reply, Reply::Integer(1), "it comes up again");
     assert_eq!(registered.events[0], Event::Lapsed([n("1")].into_iter().collect()));

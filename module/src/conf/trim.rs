@@ -3,6 +3,7 @@
 
 use allot_core::conf::messages::{EVENTS, INFO, command_stream};
 use allot_core::conf::{Event, Realm};
+use allot_core::shared::machine::Events;
 
 use crate::engine::config;
 use crate::engine::deadlines::NEVER;
@@ -38,10 +39,10 @@ pub(super) fn run(ctx: Context<'_>, name: KeyName<'_>, suffix: &[u8], now: i64) 
     let again_at = |first: Option<(i64, i64)>| first.map_or(NEVER, |first| due(first.0));
     let oldest = first_entry(ctx, stream);
     let Some((first, aged)) = oldest.map(|oldest| (oldest, now - config::CONF_STREAM_AGE.get())) else {
-        return Maintained { event: None, again_at: NEVER };
+        return Maintained { events: Events::new(), again_at: NEVER };
     };
     if first.0 >= aged {
-        return Maintained { event: None, again_at: again_at(oldest) };
+        return Maintained { events: Events::new(), again_at: again_at(oldest) };
     }
     let limit = (now - LONGEST_MS, 0);
     let keep = needed(ctx, stream).map_or((aged, 0), |needed| needed.min((aged, 0)));
@@ -52,7 +53,7 @@ pub(super) fn run(ctx: Context<'_>, name: KeyName<'_>, suffix: &[u8], now: i64) 
         ctx.call_and_replicate(c"XTRIM", &[stream, b"MINID", b"=", from.as_bytes()]);
     }
     let event = missed.then(|| Event::Missed { stream: suffix.to_vec() });
-    Maintained { event, again_at: again_at(first_entry(ctx, stream)) }
+    Maintained { events: event.into_iter().collect(), again_at: again_at(first_entry(ctx, stream)) }
 }
 
 fn first_entry(ctx: Context<'_>, stream: &[u8]) -> Option<(i64, i64)> {

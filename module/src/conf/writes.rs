@@ -136,7 +136,7 @@ fn create_from(call: &Call<'_>, create: &Create<'_>, pool: KeyName<'_>) -> Done 
             return Ok(Decision::unchanged(Reply::Conference(known.e164.clone())));
         }
         let take = |number: &[u8]| step.decide(&created(Create { e164: number, ..create }));
-        let (called, effects) = call_number(call.ctx, pool, &lease, take)?;
+        let (called, effects) = call_number(call.ctx, pool, call.key()?, &lease, take)?;
         of_pool = Some(effects);
         called
     });

@@ -40,8 +40,8 @@ pub(crate) static SEAT_MAX_COUNT: Setting = Setting::new(c"seat-max-count", 100,
 /// The longest time in milliseconds that a `TTL` of `SEAT.*` may name, even if the show allows more. The default is ten
 /// years.
 pub(crate) static SEAT_MAX_TTL: Setting = Setting::new(c"seat-max-ttl", MAX_TTL, 1, MAX_TTL);
-/// The longest time in milliseconds that a `TTL` of `NUMPOOL.CALL`, `NUMPOOL.RENEW` or `NUMPOOL.REG` may name. The
-/// default is ten years.
+/// The longest time in milliseconds that a `TTL` of `NUMPOOL.CALL`, `NUMPOOL.RENEW`, `NUMPOOL.BEAT` or `NUMPOOL.REG`
+/// may name. The default is ten years.
 pub(crate) static NUMPOOL_MAX_TTL: Setting = Setting::new(c"numpool-max-ttl", MAX_TTL, 1, MAX_TTL);
 /// The longest time in milliseconds that a `TTL` of `ACCOUNT.LOGIN` or `ACCOUNT.RENEW` may name. The default is ten
 /// years.

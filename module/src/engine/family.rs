@@ -115,14 +115,14 @@ pub(crate) trait Family: Machine {
 
     /// Maintains one stream of a key, which is closed.
     fn maintain(_ctx: Context<'_>, _name: KeyName<'_>, _stream: &[u8], _now: i64) -> Maintained<Self::Event> {
-        Maintained { event: None, again_at: NEVER }
+        Maintained { events: Events::new(), again_at: NEVER }
     }
 }
 
 /// The result of the maintenance of one stream.
 pub(crate) struct Maintained<E> {
-    /// The event that follows for the key.
-    pub(crate) event: Option<E>,
+    /// The events that follow for the key.
+    pub(crate) events: Events<E>,
     /// When the stream must be maintained again.
     pub(crate) again_at: i64,
 }

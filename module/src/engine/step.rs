@@ -249,6 +249,11 @@ impl<'c, 'v, F: Family> Step<'c, 'v, F> {
         }
     }
 
+    /// Has the key's maintenance be due at this time, if it would be later.
+    pub(crate) fn maintain_from(&mut self, at: i64) {
+        self.value.maintenance_at = self.value.maintenance_at.min(at);
+    }
+
     /// Replicates what the step has done, and has the timer watch the next deadline. Nothing uses the value after this.
     #[inline]
     fn replicate(mut self) -> Effects<'c, F> {
@@ -542,7 +547,7 @@ fn maintain<F: Family>(ctx: Context<'_>, name: KeyName<'_>, streams: &[Vec<u8>],
     let Found::Value(value) = key.value::<Value<F>>() else { return };
     value.has_maintained(now, maintained.iter().map(|stream| stream.again_at).min());
     let mut step = Step::begin(ctx, name, value, ctx.clock());
-    for event in maintained.into_iter().filter_map(|stream| stream.event) {
+    for event in maintained.into_iter().flat_map(|stream| stream.events) {
         // A listener may have changed the value.
         if step.state().admits(&event).is_ok() {
             step.apply(&event);

@@ -12,6 +12,7 @@ use crate::ffi::command::{INSERT, RW, UPDATE};
 const KEY: Parameter = Parameter::key("key");
 const NUMBER: Parameter = Parameter::new("number", Kind::Like(Number::is_like, FORM));
 const NUMBERS: Parameter = Parameter::new("number", Kind::Like(Number::is_like, FORM)).many();
+const MISSING: Parameter = Parameter::word("missing", "MISSING").optional();
 const TTL: Parameter = Parameter::integer("milliseconds").after("TTL");
 const LEASE: Parameter = Parameter::name("token").after("LEASE");
 const SWITCH: Parameter = Parameter::name("switch").after("SWITCH");
@@ -56,7 +57,7 @@ pub(crate) static COMMANDS: &[Command] = &[
         flags: "write fast",
         summary: "Registers numbers so that they can be called; repeat it before the time-out",
         complexity: "O(N) with N numbers named; O(N * log(M)) with M registrations that time out",
-        parameters: [KEY, NUMBERS, TTL.optional(), SWITCH.optional()],
+        parameters: [KEY, NUMBERS, TTL.optional(), SWITCH.optional(), MISSING],
     },
     command! {
         name: c"NUMPOOL.UNREG",
@@ -65,7 +66,29 @@ pub(crate) static COMMANDS: &[Command] = &[
         also: "blocking",
         summary: "Ends the registrations of these numbers, or of all numbers of a switch",
         complexity: "O(N) with N numbers named or registered",
-        parameters: [KEY, Parameter::one_of("which", &[NUMBERS, SWITCH])],
+        parameters: [KEY, Parameter::one_of("which", &[NUMBERS, SWITCH]), MISSING],
+    },
+    command! {
+        name: c"NUMPOOL.SUSPEND",
+        run: writes::suspend,
+        flags: "write deny-oom fast",
+        summary: "Takes numbers out of service, whatever registers them; a call in progress goes on",
+        complexity: "O(N * log(M)) with N numbers named and M suspensions that end by themselves",
+        parameters: [
+            KEY,
+            Parameter::text("word").after("CAUSE").optional(),
+            Parameter::integer("milliseconds").after("FOR").optional(),
+            NUMBERS,
+            MISSING.in_place(),
+        ],
+    },
+    command! {
+        name: c"NUMPOOL.RESUME",
+        run: writes::resume,
+        flags: "write fast",
+        summary: "Puts numbers into service again, and ends their quarantine",
+        complexity: "O(N * log(M)) with N numbers named and M suspensions that end by themselves",
+        parameters: [KEY, NUMBERS, MISSING],
     },
     command! {
         name: c"NUMPOOL.CALL",
@@ -104,15 +127,32 @@ pub(crate) static COMMANDS: &[Command] = &[
         parameters: [KEY, NUMBER, LEASE, TTL],
     },
     command! {
+        name: c"NUMPOOL.BEAT",
+        run: writes::beat,
+        flags: "write deny-oom fast",
+        summary: "Says that a switch is alive: its calls without a deadline of their own live until the switch's deadline",
+        complexity: "O(log(N)) with N switches",
+        parameters: [KEY, Parameter::name("switch"), TTL],
+    },
+    command! {
+        name: c"NUMPOOL.SWITCHES",
+        run: reads::switches,
+        flags: "readonly",
+        summary: "Lists switches with their deadlines, a part at a time",
+        complexity: "O(N) with N the COUNT",
+        parameters: [KEY, Parameter::integer("cursor").after("CURSOR").optional(), COUNT],
+    },
+    command! {
         name: c"NUMPOOL.RECONCILE",
         run: writes::reconcile,
         flags: "write blocking",
         also: "blocking dangerous",
-        summary: "Ends the leases of a switch that are not listed",
+        summary: "Ends the leases of a switch, or of no switch, that are not listed",
         complexity: "O(N) with N leases of the switch and tokens named",
         parameters: [
             KEY,
-            SWITCH.or_error("SWITCH is missing: say whose leases to look at"),
+            SWITCH.optional(),
+            Parameter::word("noswitch", "NOSWITCH").optional(),
             Parameter::integer("time").after("BEFORE").optional(),
             Parameter::block("leases", &[Parameter::word("lease", "LEASE"), Parameter::name("token").many()])
             .optional(),

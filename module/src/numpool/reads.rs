@@ -4,7 +4,7 @@ use allot_core::numpool::Pool;
 use allot_core::numpool::read::Shown;
 use allot_core::shared::refusal::{Code, Refusal};
 
-use super::replies::{reply_info, reply_live_lease, reply_number};
+use super::replies::{reply_info, reply_live_lease, reply_number, reply_switch};
 use super::writes::number;
 use crate::engine::argument::{Argument, READ_AT_ONCE};
 use crate::engine::step::read;
@@ -70,6 +70,22 @@ pub(super) fn leases(call: &Call<'_>, [_, switch, from, count]: &[Argument<'_>; 
         call.ctx.reply_array(leases.len());
         for lease in &leases {
             reply_live_lease(call.ctx, lease);
+        }
+        Ok(())
+    })
+}
+
+/// `NUMPOOL.SWITCHES key [CURSOR c] [COUNT n]`
+pub(super) fn switches(call: &Call<'_>, [_, from, count]: &[Argument<'_>; 3]) -> Done {
+    let (from, count) =
+        (cursor(from.optional_integer().unwrap_or(0))?, count.count(USUAL_COUNT, READ_AT_ONCE)?);
+    read::<Pool>(call, |pool, now| {
+        let (next, switches) = pool.switch_scan(from, count, now);
+        call.ctx.reply_array(2);
+        call.ctx.reply_string(next.to_string().as_bytes());
+        call.ctx.reply_array(switches.len());
+        for switch in &switches {
+            reply_switch(call.ctx, switch);
         }
         Ok(())
     })

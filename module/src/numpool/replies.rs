@@ -1,8 +1,8 @@
 //! Replies that are records, field by field in the order of the documentation.
 
 use allot_core::numpool::causes::Cause;
-use allot_core::numpool::decide::Reconciled;
-use allot_core::numpool::read::{LiveLease, NumberRecord};
+use allot_core::numpool::decide::{Alive, Listed, Reconciled};
+use allot_core::numpool::read::{LiveLease, NumberRecord, SwitchRecord};
 use allot_core::numpool::settings::Cap;
 use allot_core::numpool::{LeaseRecord, Pool};
 
@@ -26,8 +26,21 @@ pub(super) fn reply_reconciled(ctx: Context<'_>, outcome: &Reconciled) {
     }
 }
 
+pub(super) fn reply_listed(ctx: Context<'_>, listed: &Listed) {
+    ctx.reply_map(2);
+    number(ctx, "done", Some(listed.done));
+    ctx.reply_string(b"missing");
+    ctx.reply_array(listed.missing.len());
+    for missing in &listed.missing {
+        ctx.reply_string(&missing.text());
+    }
+}
+
 pub(super) fn reply_number(ctx: Context<'_>, record: &NumberRecord) {
-    ctx.reply_map(13);
+    let suspension = record.suspension.as_ref();
+    let cause = suspension.and_then(|suspension| suspension.cause.as_ref());
+    let until = suspension.and_then(|suspension| suspension.until);
+    ctx.reply_map(16);
     text(ctx, "number", Some(&record.number.text()));
     text(ctx, "state", Some(record.state.word().as_bytes()));
     text(ctx, "lease", record.lease.as_deref());
@@ -39,18 +52,36 @@ pub(super) fn reply_number(ctx: Context<'_>, record: &NumberRecord) {
     number(ctx, "idle_since", record.idle_since);
     number(ctx, "cool_until", record.cool_until);
     text(ctx, "cause", record.cause.as_deref());
-    number(ctx, "quarantine_until", record.quarantine_until);
+    number(ctx, "quarantine_until", until.filter(|_| cause.is_some()));
     number(ctx, "limit_until", record.limit_until);
+    number(ctx, "suspended", Some(suspension.is_some().into()));
+    text(ctx, "suspend_cause", cause.map(|word| &word.0[..]));
+    number(ctx, "suspend_until", until);
 }
 
 pub(super) fn reply_live_lease(ctx: Context<'_>, lease: &LiveLease) {
-    ctx.reply_map(6);
+    ctx.reply_map(7);
     text(ctx, "token", Some(&lease.token));
     text(ctx, "number", Some(&lease.number.text()));
     text(ctx, "call_switch", lease.call_switch.as_deref());
     text(ctx, "peer", lease.peer.as_deref());
     number(ctx, "since", Some(lease.since));
     number(ctx, "until", lease.until);
+    text(ctx, "holder", lease.holder.as_deref());
+}
+
+pub(super) fn reply_alive(ctx: Context<'_>, alive: Alive) {
+    ctx.reply_map(2);
+    number(ctx, "until", Some(alive.until));
+    number(ctx, "calls", Some(alive.calls.into()));
+}
+
+pub(super) fn reply_switch(ctx: Context<'_>, record: &SwitchRecord) {
+    ctx.reply_map(4);
+    text(ctx, "switch", Some(&record.switch));
+    number(ctx, "until", record.until);
+    number(ctx, "numbers", Some(record.numbers.into()));
+    number(ctx, "calls", Some(record.calls.into()));
 }
 
 pub(super) fn reply_info(ctx: Context<'_>, pool: &Pool) {
@@ -64,7 +95,7 @@ pub(super) fn reply_info(ctx: Context<'_>, pool: &Pool) {
         ("cooling", totals.cooling),
         ("leases", totals.leases),
     ];
-    ctx.reply_map(numbers.len() + 12);
+    ctx.reply_map(numbers.len() + 13);
     for (name, value) in numbers {
         number(ctx, name, Some(value.into()));
     }
@@ -76,6 +107,7 @@ pub(super) fn reply_info(ctx: Context<'_>, pool: &Pool) {
     number(ctx, "draining", Some(totals.draining.into()));
     number(ctx, "waiting", Some(totals.waiting.into()));
     number(ctx, "limited", Some(totals.limited.into()));
+    number(ctx, "suspended", Some(totals.suspended.into()));
     number(ctx, "quarantined", Some(totals.quarantined.into()));
     reply_caps(ctx, &settings.caps);
     let (causes, others) = pool.causes();

@@ -20,8 +20,10 @@ const MAX_PRIORITY: i32 = 1_000_000;
 /// How long a call waits, and how urgent it is.
 pub(super) struct Wait {
     /// In milliseconds; 0 without an end.
-    wait: i64,
+    longest: i64,
     priority: i32,
+    /// Whether it is answered when the work is done that goes on in slices, whatever is free then.
+    for_work: bool,
 }
 
 impl Wait {
@@ -43,7 +45,12 @@ impl Wait {
             let text = format!("PRIORITY must be -{MAX_PRIORITY} to {MAX_PRIORITY}, not {given}");
             return Err(Refusal::new(Code::Err, text));
         };
-        Ok(Some(Self { wait, priority }))
+        Ok(Some(Self { longest: wait, priority, for_work: false }))
+    }
+
+    /// The wait of a call without `WAIT` whose choice needs an index that is being built.
+    pub(super) fn for_work() -> Self {
+        Self { longest: 0, priority: 0, for_work: true }
     }
 
     /// Blocks the client of a call. An earlier call that waits for the same lease is told that it was replaced.
@@ -54,11 +61,19 @@ impl Wait {
         step: &mut Step<'_, '_, Pool>,
         call: &request::Call<'_>,
     ) {
-        let id =
-            waiting::block(ctx, name, self.wait, forget_waiter::<Pool>, Some(&counters::NUMPOOL_NONE_FREE));
+        let id = waiting::block(
+            ctx,
+            name,
+            self.longest,
+            forget_waiter::<Pool>,
+            Some(&counters::NUMPOOL_NONE_FREE),
+        );
         if let Some(replaced) = step.state_mut().wait(id, call, self.priority) {
             let line = "UNBLOCKED another call waits for the same lease";
             waiting::answer(replaced, Box::new(move |ctx| ctx.reply_error(line)));
+        }
+        if self.for_work {
+            step.state_mut().wait_for_work(id);
         }
     }
 }
@@ -69,7 +84,7 @@ pub(super) fn grant(pool: &mut Pool, now: i64) -> Option<Grant<Events<Event>>> {
         let answer = Box::new(move |ctx: Context<'_>| match outcome {
             Reply::Reconciled(outcome) => reply_reconciled(ctx, &outcome),
             Reply::Integer(count) => ctx.reply_integer(count),
-            Reply::Ok | Reply::None | Reply::Lease(_) => {
+            Reply::Ok | Reply::None | Reply::Lease(_) | Reply::Alive(_) | Reply::Listed(_) => {
                 invariant!("a request in slices ends with a count or with what became of leases");
                 ctx.reply_nothing();
             }

@@ -30,10 +30,11 @@ pub(super) fn del(call: &Call<'_>, [_, numbers, drain]: &[Argument<'_>; 3]) -> D
     answer::<Pool>(call, &Request::Del { numbers: &all(numbers)?, drain: drain.is_given() })
 }
 
-/// `NUMPOOL.REG key number [number ...] [TTL ms] [SWITCH id]`
-pub(super) fn reg(call: &Call<'_>, [_, numbers, ttl, switch]: &[Argument<'_>; 4]) -> Done {
+/// `NUMPOOL.REG key number [number ...] [TTL ms] [SWITCH id] [MISSING]`
+pub(super) fn reg(call: &Call<'_>, [_, numbers, ttl, switch, missing]: &[Argument<'_>; 5]) -> Done {
     let (numbers, ttl) = (all(numbers)?, time_to_live("TTL", ttl)?);
-    answer::<Pool>(call, &Request::Reg { numbers: &numbers, ttl, switch: switch.optional_text() })
+    let (switch, missing) = (switch.optional_text(), missing.is_given());
+    answer::<Pool>(call, &Request::Reg { numbers: &numbers, ttl, switch, missing })
 }
 
 /// The argument of `NUMPOOL.UNREG`.
@@ -43,16 +44,30 @@ enum Which {
     Switch,
 }
 
-/// `NUMPOOL.UNREG key number [number ...]` or `NUMPOOL.UNREG key SWITCH id`
-pub(super) fn unreg(call: &Call<'_>, [_, which]: &[Argument<'_>; 2]) -> Done {
+/// `NUMPOOL.UNREG key number [number ...] [MISSING]` or `NUMPOOL.UNREG key SWITCH id`
+pub(super) fn unreg(call: &Call<'_>, [_, which, missing]: &[Argument<'_>; 3]) -> Done {
+    let missing = missing.is_given();
     match which.choice(&[Which::Numbers, Which::Switch]) {
-        Some(Which::Switch) => unreg_switch(call, which.text()),
-        Some(Which::Numbers) | None => answer::<Pool>(call, &Request::Unreg(&all(which)?)),
+        Some(Which::Switch) if missing => {
+            Err(Refusal::new(Code::Err, "MISSING is for numbers that are named; it cannot go with SWITCH"))
+        }
+        Some(Which::Switch) => answer_or_slice(call, OfSwitch::Unreg(which.text())),
+        Some(Which::Numbers) | None => {
+            answer::<Pool>(call, &Request::Unreg { numbers: &all(which)?, missing })
+        }
     }
 }
 
-fn unreg_switch(call: &Call<'_>, switch: &[u8]) -> Done {
-    answer_or_slice(call, OfSwitch::Unreg(switch))
+/// `NUMPOOL.SUSPEND key [CAUSE word] [FOR ms] number [number ...] [MISSING]`
+pub(super) fn suspend(call: &Call<'_>, [_, cause, ttl, numbers, missing]: &[Argument<'_>; 5]) -> Done {
+    let (numbers, cause, missing) = (all(numbers)?, cause.optional_text(), missing.is_given());
+    let ttl = time_to_live("FOR", ttl)?;
+    answer::<Pool>(call, &Request::Suspend { numbers: &numbers, cause, ttl, missing })
+}
+
+/// `NUMPOOL.RESUME key number [number ...] [MISSING]`
+pub(super) fn resume(call: &Call<'_>, [_, numbers, missing]: &[Argument<'_>; 3]) -> Done {
+    answer::<Pool>(call, &Request::Resume { numbers: &all(numbers)?, missing: missing.is_given() })
 }
 
 /// `NUMPOOL.CALL key [number] [option ...]`
@@ -65,6 +80,7 @@ pub(super) fn call(
         number: wanted.optional_text().map(number).transpose()?,
         ttl: time_to_live("TTL", ttl)?,
         endless: false,
+        holder: None,
         lease: token::choice(lease, &made),
         switch: switch.optional_text(),
         peer: peer.optional_text(),
@@ -76,6 +92,9 @@ pub(super) fn call(
     count_refused::<Pool>(change::<Pool, _>(call.ctx, call.key()?, |step| {
         draw(step, &mut request);
         let mut decided = decide_call(step, &request);
+        // Calls that need an index have their turn in the order in which they came, also those without `WAIT`.
+        let is_sorted = request.number.is_some() || step.state().are_sorted_for(request.pick, request.prefix);
+        let wait = wait.or_else(|| (!is_sorted).then(Wait::for_work));
         if let Some(wait) = wait.filter(|_| is_worth_waiting(&decided)) {
             let try_again = is_try_again(&decided);
             if call.ctx.may_block() {
@@ -123,12 +142,13 @@ const LOOKED_AT: usize = 1000;
 
 /// Calls a number of a pool for a conference, which hangs the number up later. If `take` refuses the number, it is not
 /// called: both happen, or neither. If `take` refuses with `EXISTS`, other numbers are tried, the longest waiting
-/// first. The lease has no deadline.
+/// first. The lease has no deadline, and is held by the realm of the conference.
 ///
 /// The caller publishes the effects after the conference's own key is closed, too.
 pub(crate) fn call_number<'c, T>(
     ctx: Context<'c>,
     pool: KeyName<'c>,
+    realm: KeyName<'_>,
     lease: &[u8],
     mut take: impl FnMut(&[u8]) -> Result<T, Refusal>,
 ) -> Result<(Result<T, Refusal>, Effects<'c, Pool>), Refusal> {
@@ -136,6 +156,7 @@ pub(crate) fn call_number<'c, T>(
         number: None,
         ttl: None,
         endless: true,
+        holder: Some(realm.as_bytes()),
         lease: TokenChoice { token: lease, chosen: false },
         switch: None,
         peer: None,
@@ -160,6 +181,7 @@ pub(crate) fn call_number<'c, T>(
                 Err(refusal) => return Err(refusal),
                 Ok(taken) => {
                     step.apply_decision(&decision);
+                    step.maintain_from(step.now());
                     return Ok(taken);
                 }
             };
@@ -195,9 +217,19 @@ pub(super) fn renew(call: &Call<'_>, [_, called, lease, ttl]: &[Argument<'_>; 4]
     answer::<Pool>(call, &Request::Renew { number, lease: lease.text(), ttl })
 }
 
-/// `NUMPOOL.RECONCILE key SWITCH id [BEFORE ms] [LEASE token ...]`
-pub(super) fn reconcile(call: &Call<'_>, [_, switch, before, leases]: &[Argument<'_>; 4]) -> Done {
-    let (switch, before, leases) = (switch.text(), before.optional_integer(), leases.words());
+/// `NUMPOOL.BEAT key switch TTL ms`
+pub(super) fn beat(call: &Call<'_>, [_, switch, ttl]: &[Argument<'_>; 3]) -> Done {
+    let ttl = config::check_ttl(&config::NUMPOOL_MAX_TTL, "TTL", ttl.integer())?;
+    answer::<Pool>(call, &Request::Beat { switch: switch.text(), ttl })
+}
+
+/// `NUMPOOL.RECONCILE key SWITCH id|NOSWITCH [BEFORE ms] [LEASE token ...]`
+pub(super) fn reconcile(call: &Call<'_>, [_, switch, none, before, leases]: &[Argument<'_>; 5]) -> Done {
+    if switch.is_given() == none.is_given() {
+        let text = "say whose leases to look at: SWITCH and its name, or NOSWITCH";
+        return Err(Refusal::new(Code::Err, text));
+    }
+    let (switch, before, leases) = (switch.optional_text(), before.optional_integer(), leases.words());
     answer_or_slice(call, OfSwitch::Reconcile { switch, before, leases })
 }
 

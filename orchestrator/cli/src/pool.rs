@@ -217,7 +217,7 @@ async fn load(context: &Context, arguments: &Load) -> Result {
         } else {
             created += pool.add(&chunk).await?;
             if arguments.register {
-                registered += pool.register(&chunk, arguments.switch.as_deref()).await?;
+                registered += pool.register(&chunk, arguments.switch.as_deref()).await?.done;
             }
         }
         done += chunk.len() as u64;

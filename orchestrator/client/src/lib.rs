@@ -59,7 +59,10 @@ pub use dial::{Dial, Transport};
 pub use endpoint::{Endpoint, Node, Secret};
 pub use error::Error;
 pub use keyed::Keyed;
-pub use numbers::{CallRequest, Cap, Cause, Lease, LiveLease, NumberInfo, NumberStore, PoolInfo};
+pub use numbers::{
+    CallRequest, Cap, Cause, Heartbeat, Lease, ListOutcome, LiveLease, NumberInfo, NumberStore, PoolInfo,
+    SwitchInfo,
+};
 pub use record::{Record, to_json};
 pub use seats::{
     Bucket, FindRequest, Hold, HoldRequest, ListFilter, Listed, MapRow, PickRequest, Sale, SeatChoice,

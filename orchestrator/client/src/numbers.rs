@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 
-use redis::{Value, cmd};
+use redis::{Cmd, Value, cmd};
 
 use super::keyed::Keyed;
 use crate::connection::Connection;
@@ -40,7 +40,9 @@ pub struct PoolInfo {
     pub waiting: u64,
     /// Numbers without a call that have begun as many calls as their caps allow.
     pub limited: u64,
-    /// Numbers without a call that are in quarantine.
+    /// Numbers that are out of service.
+    pub suspended: u64,
+    /// Of these, numbers that are out of service for a cause.
     pub quarantined: u64,
     /// How many calls a number may begin within which windows.
     pub caps: Vec<Cap>,
@@ -69,7 +71,7 @@ pub struct NumberInfo {
     pub uses: u64,
     /// Since when the number has had no call.
     pub idle_since: Option<i64>,
-    /// The end of its cool-down or quarantine.
+    /// The end of its cool-down.
     pub cool_until: Option<i64>,
     /// The last cause with which a call of the number ended.
     pub cause: Option<String>,
@@ -77,6 +79,12 @@ pub struct NumberInfo {
     pub quarantine_until: Option<i64>,
     /// The time until which the caps forbid another call.
     pub limit_until: Option<i64>,
+    /// Whether the number is out of service.
+    pub suspended: bool,
+    /// Why it is out of service, if a cause was named.
+    pub suspend_cause: Option<String>,
+    /// When it is in service again by itself.
+    pub suspend_until: Option<i64>,
 }
 
 /// How many calls a number may begin within a sliding window.
@@ -142,8 +150,41 @@ pub struct Lease {
 pub struct LiveLease {
     /// The switch that carries the call.
     pub switch: Option<String>,
+    /// The realm whose conference has the number.
+    pub holder: Option<String>,
     /// Start of the call, in milliseconds since 1970.
     pub since: i64,
+}
+
+/// Until when a switch is alive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Heartbeat {
+    /// The deadline of the switch, in milliseconds since 1970.
+    pub until: i64,
+    /// How many calls the switch carries.
+    pub calls: u64,
+}
+
+/// A switch of a pool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SwitchInfo {
+    /// Its name.
+    pub switch: String,
+    /// Until when it is alive, if it sends heartbeats; in milliseconds since 1970.
+    pub until: Option<i64>,
+    /// How many numbers it has registered.
+    pub numbers: u64,
+    /// How many calls it carries.
+    pub calls: u64,
+}
+
+/// What became of a list of numbers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListOutcome {
+    /// How many numbers changed.
+    pub done: u64,
+    /// The numbers that are not in the pool.
+    pub missing: Vec<String>,
 }
 
 /// The client of one pool. Clones share the connection.
@@ -186,14 +227,47 @@ impl NumberStore {
         self.ask(self.begin("NUMPOOL.ADD").arg(numbers)).await
     }
 
-    /// Registers numbers. Returns the number of those that were not registered before.
-    pub async fn register(&self, numbers: &[String], switch: Option<&str>) -> Result<u64, Error> {
+    /// Registers the numbers of a list that are in the pool.
+    pub async fn register(&self, numbers: &[String], switch: Option<&str>) -> Result<ListOutcome, Error> {
         let mut command = self.begin("NUMPOOL.REG");
         command.arg(numbers);
         if let Some(switch) = switch {
             command.arg("SWITCH").arg(switch);
         }
-        self.ask(&command).await
+        self.listed(command.arg("MISSING")).await
+    }
+
+    /// Ends the registrations of the numbers of a list that are in the pool.
+    pub async fn unregister(&self, numbers: &[String]) -> Result<ListOutcome, Error> {
+        self.listed(self.begin("NUMPOOL.UNREG").arg(numbers).arg("MISSING")).await
+    }
+
+    /// Takes the numbers of a list that are in the pool out of service: for a cause, for `ttl` milliseconds, or until
+    /// they are resumed.
+    pub async fn suspend(
+        &self,
+        numbers: &[String],
+        cause: Option<&str>,
+        ttl: Option<u64>,
+    ) -> Result<ListOutcome, Error> {
+        let mut command = self.begin("NUMPOOL.SUSPEND");
+        if let Some(cause) = cause {
+            command.arg("CAUSE").arg(cause);
+        }
+        if let Some(ttl) = ttl {
+            command.arg("FOR").arg(ttl);
+        }
+        self.listed(command.arg(numbers).arg("MISSING")).await
+    }
+
+    /// Puts the numbers of a list that are in the pool into service again.
+    pub async fn resume(&self, numbers: &[String]) -> Result<ListOutcome, Error> {
+        self.listed(self.begin("NUMPOOL.RESUME").arg(numbers).arg("MISSING")).await
+    }
+
+    async fn listed(&self, command: &Cmd) -> Result<ListOutcome, Error> {
+        let record = Record::read(self.ask(command).await?)?;
+        Ok(ListOutcome { done: record.get("done")?, missing: record.get("missing")? })
     }
 
     /// The totals and settings of the pool.
@@ -214,6 +288,7 @@ impl NumberStore {
             pick: record.get("pick")?,
             waiting: record.get("waiting")?,
             limited: record.get("limited")?,
+            suspended: record.get("suspended")?,
             quarantined: record.get("quarantined")?,
             caps: record
                 .list("caps", |cap| Ok(Cap { window: cap.get("window")?, count: cap.get("count")? }))?,
@@ -249,6 +324,9 @@ impl NumberStore {
             cause: record.get("cause")?,
             quarantine_until: record.get("quarantine_until")?,
             limit_until: record.get("limit_until")?,
+            suspended: record.get("suspended")?,
+            suspend_cause: record.get("suspend_cause")?,
+            suspend_until: record.get("suspend_until")?,
         })
     }
 
@@ -279,6 +357,30 @@ impl NumberStore {
         let Some(record) = Record::read_nullable(self.ask(&command).await?)? else { return Ok(None) };
         let (number, lease, until) = (record.get("number")?, record.get("lease")?, record.get("until")?);
         Ok(Some(Lease { number, lease, until }))
+    }
+
+    /// Says that a switch is alive for `ttl` milliseconds from now: its calls without a deadline of their own go on.
+    pub async fn beat(&self, switch: &str, ttl: u64) -> Result<Heartbeat, Error> {
+        let mut command = self.begin("NUMPOOL.BEAT");
+        command.arg(switch).arg("TTL").arg(ttl);
+        let record = Record::read(self.ask(&command).await?)?;
+        Ok(Heartbeat { until: record.get("until")?, calls: record.get("calls")? })
+    }
+
+    /// Switches from a cursor on, and the next cursor, 0 at the end.
+    pub async fn switches(&self, cursor: u32, count: u32) -> Result<(u32, Vec<SwitchInfo>), Error> {
+        let mut command = self.begin("NUMPOOL.SWITCHES");
+        command.arg("CURSOR").arg(cursor).arg("COUNT").arg(count);
+        let (next, switches): (u32, Value) = self.ask(&command).await?;
+        let switch = |record: &Record| {
+            Ok(SwitchInfo {
+                switch: record.get("switch")?,
+                until: record.get("until")?,
+                numbers: record.get("numbers")?,
+                calls: record.get("calls")?,
+            })
+        };
+        Ok((next, Record::read_list(switches)?.iter().map(switch).collect::<Result<_, Error>>()?))
     }
 
     /// Ends the call of a lease, for a cause if one is given. Returns whether the call was still live.
@@ -329,7 +431,11 @@ impl NumberStore {
     pub async fn leases(&self, cursor: u32, count: u32) -> Result<(u32, Vec<LiveLease>), Error> {
         let (next, leases) = self.lease_records(cursor, count).await?;
         let lease = |record: &Record| {
-            Ok(LiveLease { switch: record.get("call_switch")?, since: record.get("since")? })
+            Ok(LiveLease {
+                switch: record.get("call_switch")?,
+                holder: record.get("holder")?,
+                since: record.get("since")?,
+            })
         };
         Ok((next, leases.iter().map(lease).collect::<Result<_, Error>>()?))
     }

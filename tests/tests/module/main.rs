@@ -22,6 +22,7 @@ mod numbers_library;
 mod numbers_reconcile;
 mod numbers_soak;
 mod numbers_sorting;
+mod numbers_switches;
 mod numbers_waiting;
 mod numbers_waiting_soak;
 mod panics;

@@ -32,13 +32,14 @@ fn call_gets_its_number_when_the_order_is_made() {
     let (mut client, mut waiting, mut other) = (server.raw(), server.raw(), server.raw());
     let options = ["PREFIX", "1380000000", "PICK", "STICKY", "PEER", "bob", "WAIT", "60000", "LEASE", "w"];
     waiting.send(&[&["NUMPOOL.CALL", "pool"][..], &options[..]].concat());
-    let (first, repeated) = client.until_decided("NUMPOOL.CALL pool PICK LEASTUSED LEASE a");
-    assert!(repeated > 0, "the order of so many numbers takes longer than one step");
+    client.send(&["NUMPOOL.CALL", "pool", "PICK", "LEASTUSED", "LEASE", "a"]);
+    eventually("both calls to wait for the order", TIMEOUT, || pool_info(&mut other, "pool", "waiting") == 2);
     let plain = other.words("NUMPOOL.CALL pool LEASE plain").field("number").text();
+    let first = client.read();
     let [second, again] = ["b", "a"].map(|token| {
         client.words(&format!("NUMPOOL.CALL pool PICK LEASTUSED LEASE {token}")).field("number").text()
     });
-    assert!(client.until_decided("NUMPOOL.CALL pool PREFIX 139").0.is_null(), "no number begins with 139");
+    assert!(client.words("NUMPOOL.CALL pool PREFIX 139").is_null(), "no number begins with 139");
     let (first, sticky) = (first.field("number").text(), waiting.read().field("number").text());
     assert_eq!(again, first);
     let mut called = [plain, first, second, sticky];
@@ -165,5 +166,31 @@ fn client_that_leaves_leaves_no_lease_and_one_whose_key_goes_is_told() {
         assert!(!control.until_decided("NUMPOOL.CALL other PREFIX 138").0.is_null());
         told
     });
+    no_internal_errors(&server);
+}
+
+#[test]
+fn call_that_came_first_is_answered_first_although_it_does_not_wait() {
+    let server = server_with_pool();
+    let (mut first, mut second, mut none) = (server.raw(), server.raw(), server.raw());
+    let mut control = server.raw();
+    control.words("NUMPOOL.ADD pool 99");
+    control.words("NUMPOOL.REG pool 99");
+    for (place, (client, line)) in [
+        (&mut first, "NUMPOOL.CALL pool PREFIX 99 LEASE first"),
+        (&mut second, "NUMPOOL.CALL pool PREFIX 99 LEASE second WAIT 60000"),
+        (&mut none, "NUMPOOL.CALL pool PREFIX 99 LEASE third"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        client.send(&line.split(' ').collect::<Vec<_>>());
+        // The order of so many numbers takes longer than these three calls.
+        eventually("a call to wait", TIMEOUT, || pool_info(&mut control, "pool", "waiting") > place as i64);
+    }
+    assert_eq!(first.read().field("number").text(), "99");
+    assert!(none.read().is_null());
+    assert_eq!(control.words("NUMPOOL.HANGUP pool 99"), Reply::Int(1));
+    assert_eq!(second.read().field("lease").text(), "second");
     no_internal_errors(&server);
 }

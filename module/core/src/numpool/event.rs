@@ -3,12 +3,14 @@
 //!
 //! Applying an event cannot fail, because `decide` made the event for this state, or `admits` has checked it.
 
-use super::cells::{Cell, Trigger, cell};
+use super::cells::{Cell, State, Trigger, cell};
 use super::directory::MAX_NUMBERS;
+use super::heartbeats::MAX_HEARTBEATS;
 pub use super::model::causes::{Rule, Word};
 pub use super::model::leases::Called;
 use super::model::sorted_free::SortedFree;
 pub use super::model::state::{Rest, RestReason};
+pub use super::model::suspensions::Suspension;
 use super::number::Number;
 use super::record::Place;
 use super::settings::Settings;
@@ -51,6 +53,8 @@ words! {
         Reconciled => "numpool_reconciled",
         /// Registrations that were not renewed in time.
         Lapsed => "numpool_lapsed",
+        /// Switches that did not say in time that they are alive.
+        Silent => "numpool_silent",
     }
 }
 
@@ -75,6 +79,8 @@ events! {
             until: Option<Millis>,
             /// Who it was.
             switch: Option<Bytes>,
+            /// The least count of calls from which a number goes on that joins the queue.
+            uses: u32,
         } = 6, notice c"allot.numpool.registered";
         /// Registrations of numbers ended.
         Unregistered {
@@ -93,23 +99,25 @@ events! {
         Ended {
             /// On which numbers.
             numbers: Numbers,
-            /// The rest that follows.
-            rest: Option<Rest>,
+            /// Until when they cool down.
+            cool_until: Option<Millis>,
             /// Why.
             cause: Cause,
             /// The cause of a hangup, in the word of its caller.
             word: Option<Word>,
+            /// Until when the cause of the hangup suspends them.
+            quarantine: Option<Millis>,
         } = 10,
             notice match cause {
                 Cause::HungUp | Cause::TakenBack => c"allot.numpool.hungup",
                 Cause::Expired => c"allot.numpool.expired",
-                Cause::Reconciled => c"allot.numpool.reconciled",
+                Cause::Reconciled | Cause::Silent => c"allot.numpool.reconciled",
             },
             count (
                 match cause {
                     Cause::HungUp | Cause::TakenBack => Counter::HungUp,
                     Cause::Expired => Counter::Expired,
-                    Cause::Reconciled => Counter::Reconciled,
+                    Cause::Reconciled | Cause::Silent => Counter::Reconciled,
                 },
                 numbers.len() as u64,
             );
@@ -129,6 +137,27 @@ events! {
             /// When it sends a number into quarantine.
             rule: Option<Rule>,
         } = 13, notice c"allot.numpool.configured";
+        /// A switch is alive, and keeps its calls.
+        Beat {
+            /// Which.
+            switch: Bytes,
+            /// Until when.
+            until: Millis,
+        } = 15, notice c"allot.numpool.beat";
+        /// A switch did not say in time that it is alive. Its calls have ended.
+        Silent {
+            /// Which.
+            switch: Bytes,
+        } = 16, notice c"allot.numpool.silent", count (Counter::Silent, 1);
+        /// Numbers are out of service.
+        Suspended {
+            /// Which.
+            numbers: Numbers,
+            /// Why, and until when.
+            suspension: Suspension,
+        } = 17, notice c"allot.numpool.suspended";
+        /// Numbers are in service again.
+        Resumed(numbers: Numbers) = 18, notice c"allot.numpool.resumed";
         /// Messages of the outbox were written to their stream.
         Flushed {
             /// How many, oldest first.
@@ -150,6 +179,8 @@ words! {
         Reconciled = 2 => "reconciled",
         /// The caller never heard of the call, so the call does not count for the caps.
         TakenBack = 3 => "taken-back",
+        /// The deadline of the switch that carries the call has passed.
+        Silent = 4 => "silent",
     }
 }
 
@@ -242,13 +273,14 @@ impl Pool {
                     "a number carries no call, or is to go at its end already",
                 )
             }
-            Event::Ended { numbers, rest, cause, .. } => {
+            Event::Ended { numbers, cause, .. } => {
                 distinct(numbers)?;
-                let is_limit = rest.is_some_and(|rest| rest.reason == RestReason::Limit);
-                ensure(!is_limit, "a number rests for its caps, which follows from its calls")?;
                 self.all(numbers, Trigger::HangUp)?;
-                let ends = |id: u32| self.leases.until(self.directory.get(id).lease()).is_some();
-                ensure(*cause != Cause::Expired || self.are(numbers, ends), "a lease has no end")
+                let lease = |id: u32| self.directory.get(id).lease();
+                let ends = |id: u32| self.leases.until(lease(id)).is_some();
+                ensure(*cause != Cause::Expired || self.are(numbers, ends), "a lease has no end")?;
+                let is_kept = |id: u32| !ends(id) && self.lease_end(lease(id)).is_some();
+                ensure(*cause != Cause::Silent || self.are(numbers, is_kept), "no switch keeps a lease")
             }
             Event::Renewed { number, .. } => self.all(&[*number], Trigger::HangUp),
             Event::Cooled(numbers) => {
@@ -258,10 +290,27 @@ impl Pool {
             Event::Ruled { word, .. } => {
                 ensure(self.causes.has_room(&word.0), "there is no room for another cause")
             }
+            Event::Suspended { numbers, .. } => {
+                distinct(numbers)?;
+                ensure(self.are(numbers, |_| true), "there is no such number")
+            }
+            Event::Resumed(numbers) => {
+                distinct(numbers)?;
+                ensure(self.are(numbers, |id| self.suspensions.contains(id)), "a number is not suspended")
+            }
+            Event::Beat { switch, .. } => {
+                let has_room = self.heartbeats.len() < MAX_HEARTBEATS || self.has_deadline(switch);
+                ensure(has_room, "too many switches have a deadline")
+            }
+            Event::Silent { switch } => ensure(self.has_deadline(switch), "a switch has no deadline"),
             Event::Flushed { count, .. } => {
                 ensure(*count as usize <= self.outbox.len(), "more messages were written than wait")
             }
         }
+    }
+
+    fn has_deadline(&self, switch: &[u8]) -> bool {
+        self.switches.find(switch).is_some_and(|switch| self.heartbeats.get(switch).is_some())
     }
 
     /// Whether all numbers are in the pool and meet a condition.
@@ -292,7 +341,11 @@ impl Pool {
                 self.each(numbers, |pool, id| pool.transition(id, Trigger::Del, context));
             }
             Event::Draining(numbers) => self.each(numbers, Self::drain),
-            Event::Registered { numbers, until, switch } => self.each(numbers, |pool, id| {
+            Event::Registered { numbers, until, switch, uses } => self.each(numbers, |pool, id| {
+                let record = pool.directory.at(id);
+                if record.state() == State::IdleDown {
+                    record.uses = record.uses.max(*uses);
+                }
                 pool.transition(id, Trigger::Reg, context);
                 match until {
                     Some(until) => pool.registrations.set(id, *until),
@@ -308,12 +361,17 @@ impl Pool {
                     self.transition(id, Trigger::Call, TransitionContext { called: Some(called), ..context });
                 }
             }
-            Event::Ended { numbers, rest, cause, word } => self.each(numbers, |pool, id| {
-                if let Some(word) = word {
-                    pool.blame(id, &word.0, at);
-                }
-                pool.end_call(id, *rest, *cause, at);
-            }),
+            Event::Ended { numbers, cool_until, cause, word, quarantine } => {
+                self.each(numbers, |pool, id| {
+                    if let Some(word) = word {
+                        pool.blame(id, &word.0, at);
+                    }
+                    if let Some(until) = quarantine {
+                        pool.quarantine(id, word.clone(), *until);
+                    }
+                    pool.end_call(id, *cool_until, *cause, at);
+                });
+            }
             Event::Renewed { number, until } => {
                 if let Some(id) = self.id(*number) {
                     self.leases.renew(self.directory.get(id).lease(), *until);
@@ -321,20 +379,28 @@ impl Pool {
             }
             Event::Cooled(numbers) => self.each(numbers, Self::cool),
             Event::Ruled { word, rule } => self.set_cause(&word.0, *rule),
+            Event::Suspended { numbers, suspension } => {
+                self.each(numbers, |pool, id| pool.suspend(id, suspension.clone()));
+            }
+            Event::Resumed(numbers) => self.each(numbers, Self::resume),
+            Event::Beat { switch, until } => self.beat(switch, *until),
+            Event::Silent { switch } => self.fall_silent(switch),
             Event::Flushed { count, last_id } => self.outbox.sent(*count as usize, *last_id),
         }
     }
 
     /// Ends the call of a number. A number that was draining goes.
-    fn end_call(&mut self, id: u32, rest: Option<Rest>, cause: Cause, at: Millis) {
+    fn end_call(&mut self, id: u32, cool_until: Option<Millis>, cause: Cause, at: Millis) {
         let record = self.directory.get(id);
         let last = record.place == Place::LastCall;
         let trigger = if last { Trigger::Del } else { Trigger::HangUp };
         if cause == Cause::TakenBack {
             self.uncount_call(id);
         }
-        // An expired lease ended at its deadline, even if the event came later.
-        let until = self.leases.until(record.lease()).filter(|_| cause == Cause::Expired);
+        // A lease ended at its deadline or at that of its switch, even if the event came later.
+        let by_deadline = matches!(cause, Cause::Expired | Cause::Silent);
+        let until = self.lease_end(record.lease()).filter(|_| by_deadline);
+        let rest = cool_until.map(|until| Rest { until, reason: RestReason::CoolDown });
         let (at, rest) = (until.unwrap_or(at), rest.filter(|_| !last));
         self.transition(id, trigger, TransitionContext { at, rest, called: None });
     }

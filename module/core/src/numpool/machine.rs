@@ -44,7 +44,13 @@ impl Machine for Pool {
     }
 
     fn count_overdue(&self, now: Millis, limit: usize) -> usize {
-        let deadlines = [self.leases.deadlines(), &self.cool_downs, &self.registrations];
+        let deadlines = [
+            self.leases.deadlines(),
+            &self.cool_downs,
+            &self.registrations,
+            &self.heartbeats,
+            self.suspensions.ends(),
+        ];
         deadlines.map(|deadlines| deadlines.count_passed(now, limit)).iter().sum::<usize>().min(limit)
     }
 

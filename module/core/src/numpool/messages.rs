@@ -1,8 +1,8 @@
 //! Events of a pool as entries of its stream `<key>:evt` (docs/numbers.md, The event stream).
 
-use super::event::{Called, Event};
+use super::event::{Called, Event, Suspension};
 use super::number::Number;
-use super::state::{Pool, Rest, RestReason};
+use super::state::Pool;
 use crate::shared::Millis;
 use crate::shared::event::MachineEvent;
 use crate::shared::outbox::Message;
@@ -18,6 +18,7 @@ impl Pool {
             Event::Added(numbers)
             | Event::Draining(numbers)
             | Event::Lapsed(numbers)
+            | Event::Resumed(numbers)
             | Event::Cooled(numbers) => vec![listed(numbers)],
             Event::Deleted(numbers) => {
                 let leases = numbers.iter().filter_map(|&number| self.lease_message(message(), number));
@@ -27,31 +28,37 @@ impl Pool {
                 let others = (!others.is_empty()).then(|| listed(&others));
                 leases.into_iter().chain(others).collect()
             }
-            Event::Registered { numbers, until, switch } => {
+            Event::Registered { numbers, until, switch, .. } => {
                 let message = listed(numbers).with_some("switch", switch.as_deref());
                 vec![with_time(message, "until", *until)]
             }
             Event::Unregistered { numbers, switch } => {
                 vec![listed(numbers).with_some("switch", switch.as_deref())]
             }
-            Event::Called(Called { number, token, until, switch, peer }) => {
+            Event::Beat { switch, until } => {
+                vec![with_time(message().with("switch", switch), "until", Some(*until))]
+            }
+            Event::Silent { switch } => vec![message().with("switch", switch)],
+            Event::Called(Called { number, token, until, switch, peer, holder }) => {
                 let message = message()
                     .with("number", &number.text())
                     .with("lease", token)
                     .with_some("switch", switch.as_deref())
-                    .with_some("peer", peer.as_deref());
+                    .with_some("peer", peer.as_deref())
+                    .with_some("holder", holder.as_deref());
                 vec![with_time(message, "until", *until)]
             }
-            Event::Ended { numbers, rest, word, .. } => {
+            Event::Suspended { numbers, suspension: Suspension { cause, until } } => {
+                let message = listed(numbers).with_some("cause", cause.as_ref().map(|word| &word.0[..]));
+                vec![with_time(message, "until", *until)]
+            }
+            Event::Ended { numbers, cool_until, word, quarantine, .. } => {
                 let ended = numbers.iter().filter_map(|&number| {
                     let message = self.lease_message(message(), number)?;
                     let last = self.directory.find(number).is_some_and(|id| self.is_draining(id));
-                    let rest = rest.filter(|_| !last);
-                    let until = |rest: Option<Rest>| rest.map(|rest| rest.until);
                     let message = message.with_some("cause", word.as_ref().map(|word| &word.0[..]));
-                    let message = with_time(message, "cool_until", until(rest));
-                    let quarantine = rest.filter(|rest| rest.reason == RestReason::Quarantine);
-                    Some(with_time(message, "quarantine_until", until(quarantine)))
+                    let message = with_time(message, "cool_until", cool_until.filter(|_| !last));
+                    Some(with_time(message, "quarantine_until", *quarantine))
                 });
                 ended.collect()
             }
@@ -72,7 +79,8 @@ impl Pool {
                 .with("number", &number.text())
                 .with("lease", &lease.token)
                 .with_some("switch", self.switches.name(lease.switch))
-                .with_some("peer", peer),
+                .with_some("peer", peer)
+                .with_some("holder", self.holders.name(lease.holder)),
         )
     }
 }

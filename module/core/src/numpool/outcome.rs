@@ -1,6 +1,6 @@
 //! The outcome of a request to a pool.
 
-use super::event::Event;
+use super::event::{Event, Numbers};
 use super::number::Number;
 use crate::shared::decision;
 use crate::shared::{Bytes, Millis};
@@ -17,6 +17,10 @@ pub enum Reply {
     None,
     /// A count, or a time.
     Integer(i64),
+    /// Until when a switch is alive.
+    Alive(Alive),
+    /// What became of a list of numbers.
+    Listed(Listed),
     /// A number for a call.
     Lease(LeaseRecord),
     /// What became of a switch's leases.
@@ -32,6 +36,24 @@ pub struct LeaseRecord {
     pub token: Bytes,
     /// Deadline of the lease, if it has one.
     pub until: Option<Millis>,
+}
+
+/// Until when a switch is alive, as it is replied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Alive {
+    /// The deadline of the switch.
+    pub until: Millis,
+    /// How many calls it carries.
+    pub calls: u32,
+}
+
+/// What became of a list of numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// How many of them changed.
+    pub done: i64,
+    /// Those that are not in the pool, in the order of the request.
+    pub missing: Numbers,
 }
 
 /// What became of a switch's leases.

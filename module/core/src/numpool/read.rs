@@ -5,6 +5,7 @@ use super::cells::State;
 use super::number::Number;
 use super::record::Place;
 use super::state::{Pool, Rest, RestReason};
+use super::suspensions::Suspension;
 use crate::shared::{Bytes, Millis};
 use crate::words;
 
@@ -33,8 +34,8 @@ pub struct NumberRecord {
     pub cool_until: Option<Millis>,
     /// The word of the cause with which its last call that named one ended.
     pub cause: Option<Bytes>,
-    /// Until when the number is in quarantine.
-    pub quarantine_until: Option<Millis>,
+    /// Whether it is out of service, why, and until when.
+    pub suspension: Option<Suspension>,
     /// Until when the caps forbid another call.
     pub limit_until: Option<Millis>,
 }
@@ -50,7 +51,9 @@ words! {
         BusyUp => "busy+up",
         /// With a call, and not registered any more.
         BusyDown => "busy+down",
-        /// In quarantine, in any state.
+        /// Out of service, in any state.
+        Suspended => "suspended",
+        /// Out of service for a cause, in any state.
         Quarantined => "quarantined",
     }
 }
@@ -58,7 +61,10 @@ words! {
 impl Shown {
     fn shows(self, record: &NumberRecord) -> bool {
         match self {
-            Self::Quarantined => record.quarantine_until.is_some(),
+            Self::Suspended => record.suspension.is_some(),
+            Self::Quarantined => {
+                record.suspension.as_ref().is_some_and(|suspended| suspended.cause.is_some())
+            }
             state => record.state.word() == state.word(),
         }
     }
@@ -75,10 +81,25 @@ pub struct LiveLease {
     pub call_switch: Option<Bytes>,
     /// Who is called, if the caller said so.
     pub peer: Option<Bytes>,
+    /// Who holds the number instead of a switch.
+    pub holder: Option<Bytes>,
     /// When it was granted.
     pub since: Millis,
     /// When it ends by itself.
     pub until: Option<Millis>,
+}
+
+/// A switch as `NUMPOOL.SWITCHES` shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SwitchRecord {
+    /// Its name.
+    pub switch: Bytes,
+    /// Until when it is alive, if it sends heartbeats.
+    pub until: Option<Millis>,
+    /// Numbers that it has registered.
+    pub numbers: u32,
+    /// Calls that it carries.
+    pub calls: u32,
 }
 
 /// Totals of a pool.
@@ -98,7 +119,9 @@ pub struct Totals {
     pub cooling: u32,
     /// Idle numbers that have begun as many calls as the caps allow.
     pub limited: u32,
-    /// Idle numbers in quarantine.
+    /// Numbers out of service.
+    pub suspended: u32,
+    /// Of these, numbers in quarantine.
     pub quarantined: u32,
     /// Live leases.
     pub leases: u32,
@@ -117,7 +140,7 @@ impl Pool {
         let named = |name: Option<&[u8]>| name.map(Bytes::from_slice);
         let lapsed = self.registrations.get(id).is_some_and(|until| until <= now);
         let lease = self.leases.get(record.lease());
-        let until = self.leases.until(record.lease());
+        let (own, until) = (self.leases.until(record.lease()), self.lease_end(record.lease()));
         let expired = until.is_some_and(|until| until <= now);
         if expired && record.place == Place::LastCall {
             return None;
@@ -130,23 +153,19 @@ impl Pool {
             (false, true) => State::IdleUp,
             (false, false) => State::IdleDown,
         };
-        let rest = match until {
-            Some(until) if expired && self.settings.cooldown > 0 => {
-                let until = until.saturating_add(self.settings.cooldown);
-                Some(Rest { until, reason: RestReason::CoolDown })
+        let cool_until = match (until, self.rest_of(id)) {
+            (Some(until), _) if expired => {
+                (self.settings.cooldown > 0).then(|| until.saturating_add(self.settings.cooldown))
             }
-            _ => self.rest_of(id),
-        };
-        let rest = rest.filter(|rest| rest.until > now);
-        let rests_for = |reasons: &[RestReason]| {
-            rest.filter(|rest| reasons.contains(&rest.reason)).map(|rest| rest.until)
+            (_, Some(Rest { until, reason: RestReason::CoolDown })) => Some(until),
+            (_, Some(Rest { reason: RestReason::Limit, .. }) | None) => None,
         };
         let lease = lease.filter(|_| busy);
         Some(NumberRecord {
             number,
             state,
             lease: lease.map(|lease| lease.token.clone()),
-            until: until.filter(|_| busy),
+            until: own.filter(|_| busy),
             reg_switch: named(self.switches.name(self.switches.of(id)).filter(|_| up)),
             call_switch: named(lease.and_then(|lease| self.switches.name(lease.switch))),
             peer: named(self.peers.name(self.peers.of(id))),
@@ -156,9 +175,9 @@ impl Pool {
                 Some(until) => Some(until),
                 None => Some(record.since()),
             },
-            cool_until: rests_for(&[RestReason::CoolDown, RestReason::Quarantine]),
+            cool_until: cool_until.filter(|&until| until > now),
             cause: named(self.causes.last(id)),
-            quarantine_until: rests_for(&[RestReason::Quarantine]),
+            suspension: self.suspension_at(id, now),
             limit_until: self.history.limited_until(id, &self.settings.caps, now),
         })
     }
@@ -166,7 +185,8 @@ impl Pool {
     /// The pool in numbers, as last applied. O(1).
     pub fn totals(&self) -> Totals {
         let [_, idle_up, idle_down, busy_up, busy_down] = self.counts;
-        let [cool_down, limited, quarantined] = self.rests;
+        let [cool_down, limited] = self.rests;
+        let (suspended, quarantined) = self.suspensions.counts();
         Totals {
             total: self.len(),
             idle_up,
@@ -175,6 +195,7 @@ impl Pool {
             busy_down,
             cooling: cool_down,
             limited,
+            suspended,
             quarantined,
             leases: self.leases.len() as u32,
             draining: self.draining,
@@ -203,7 +224,7 @@ impl Pool {
 
     /// Whether a lease with this token is live at `now`. O(1).
     pub fn has_lease(&self, token: &[u8], now: Millis) -> bool {
-        let until = self.leases.find(token).map(|lease| self.leases.until(lease));
+        let until = self.leases.find(token).map(|lease| self.lease_end(lease));
         until.is_some_and(|until| until.is_none_or(|until| until > now))
     }
 
@@ -221,8 +242,8 @@ impl Pool {
         let shown = (cursor..end).filter_map(|id| {
             let lease = table.get(id)?;
             let call_switch = self.switches.name(lease.switch);
-            let until = self.leases.until(id);
-            if switch.is_some() && switch != call_switch || until.is_some_and(|until| until <= now) {
+            let has_ended = self.lease_end(id).is_some_and(|until| until <= now);
+            if switch.is_some() && switch != call_switch || has_ended {
                 return None;
             }
             let peer = self.peers.name(self.peers.of(lease.number)).filter(|_| lease.has_peer);
@@ -231,11 +252,28 @@ impl Pool {
                 number: self.number(lease.number),
                 call_switch: named(call_switch),
                 peer: named(peer),
+                holder: named(self.holders.name(lease.holder)),
                 since: lease.since,
-                until,
+                until: self.leases.until(id),
             })
         });
         let shown = shown.collect();
         (if end == table.slots() { 0 } else { end }, shown)
+    }
+
+    /// Switches from a cursor on, as `scan`: those that registered numbers, carry calls, or are alive at `now`. O(count).
+    pub fn switch_scan(&self, cursor: u32, count: u32, now: Millis) -> (u32, Vec<SwitchRecord>) {
+        let end = cursor.saturating_add(count).min(self.switches.slots());
+        let shown = (cursor..end).filter_map(|id| {
+            let group = self.switches.get(id)?;
+            Some(SwitchRecord {
+                switch: group.name.clone(),
+                until: self.heartbeats.get(id).filter(|&until| until > now),
+                numbers: group.members.len(),
+                calls: self.leases.list_of(id).len(),
+            })
+        });
+        let shown = shown.collect();
+        (if end == self.switches.slots() { 0 } else { end }, shown)
     }
 }

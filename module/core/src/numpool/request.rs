@@ -27,9 +27,34 @@ pub enum Request<'a> {
         ttl: Option<Millis>,
         /// Who registers them.
         switch: Option<&'a [u8]>,
+        /// Whether the reply names the numbers that are not in the pool.
+        missing: bool,
     },
     /// `NUMPOOL.UNREG` of numbers.
-    Unreg(&'a [Number]),
+    Unreg {
+        /// Which.
+        numbers: &'a [Number],
+        /// Whether the reply names the numbers that are not in the pool.
+        missing: bool,
+    },
+    /// `NUMPOOL.SUSPEND`.
+    Suspend {
+        /// Which.
+        numbers: &'a [Number],
+        /// Why.
+        cause: Option<&'a [u8]>,
+        /// For how long, in milliseconds; if absent, until they are resumed.
+        ttl: Option<Millis>,
+        /// Whether the reply names the numbers that are not in the pool.
+        missing: bool,
+    },
+    /// `NUMPOOL.RESUME`.
+    Resume {
+        /// Which.
+        numbers: &'a [Number],
+        /// Whether the reply names the numbers that are not in the pool.
+        missing: bool,
+    },
     /// `NUMPOOL.CALL`.
     Call(Call<'a>),
     /// `NUMPOOL.HANGUP`.
@@ -60,6 +85,13 @@ pub enum Request<'a> {
         /// Its new life, from now.
         ttl: Millis,
     },
+    /// `NUMPOOL.BEAT`.
+    Beat {
+        /// Who is alive.
+        switch: &'a [u8],
+        /// For how long from now, in milliseconds.
+        ttl: Millis,
+    },
     /// A request about a switch.
     OfSwitch(OfSwitch<'a>),
     /// `NUMPOOL.CONFIG`.
@@ -78,14 +110,16 @@ impl Request<'_> {
     pub(super) fn named(&self) -> &[Number] {
         match self {
             Self::Add(numbers)
-            | Self::Unreg(numbers)
+            | Self::Unreg { numbers, .. }
+            | Self::Suspend { numbers, .. }
+            | Self::Resume { numbers, .. }
             | Self::Del { numbers, .. }
             | Self::Reg { numbers, .. } => numbers,
             Self::HangUp { number, .. } | Self::TakeBack { number, .. } | Self::Renew { number, .. } => {
                 std::slice::from_ref(number)
             }
             Self::Call(call) => call.number.as_slice(),
-            Self::OfSwitch(_) | Self::Configure(_) | Self::Cause { .. } => &[],
+            Self::Beat { .. } | Self::OfSwitch(_) | Self::Configure(_) | Self::Cause { .. } => &[],
         }
     }
 }
@@ -97,8 +131,8 @@ pub enum OfSwitch<'a> {
     Unreg(&'a [u8]),
     /// `NUMPOOL.RECONCILE`.
     Reconcile {
-        /// Whose leases.
-        switch: &'a [u8],
+        /// Whose leases; if absent, those that have neither a switch nor a holder.
+        switch: Option<&'a [u8]>,
         /// Only leases that were granted before this time.
         before: Option<Millis>,
         /// Tokens of the calls that the switch still carries.
@@ -111,7 +145,8 @@ impl<'a> OfSwitch<'a> {
     pub(super) fn ends(&self) -> (Ends, &'a [u8]) {
         match self {
             Self::Unreg(switch) => (Ends::Registrations, switch),
-            Self::Reconcile { switch, .. } => (Ends::Leases, switch),
+            Self::Reconcile { switch: Some(switch), .. } => (Ends::Leases, switch),
+            Self::Reconcile { switch: None, .. } => (Ends::Unswitched, b""),
         }
     }
 }
@@ -125,6 +160,8 @@ pub struct Call<'a> {
     pub ttl: Option<Millis>,
     /// Whether the lease has no deadline, even if the pool has a default: something else will end the call.
     pub endless: bool,
+    /// Who holds the number instead of a switch.
+    pub holder: Option<&'a [u8]>,
     /// Name of the lease.
     pub lease: TokenChoice<'a>,
     /// The switch that carries the call; if absent, the switch that registered the number.

@@ -6,12 +6,14 @@
 use super::causes::{Cause, Causes};
 use super::cells::State;
 use super::directory::MAX_NUMBERS;
+use super::heartbeats::{MAX_HEARTBEATS, SavedHeartbeat};
 use super::leases::{Leases, SavedLease};
 use super::model::history::{STARTS, Times};
 use super::number::Number;
 use super::record::{LATEST, Place, Record};
 use super::request::Policy;
-use super::state::{Pool, Rest};
+use super::state::{Pool, Rest, RestReason};
+use super::suspensions::Suspension;
 use crate::fields;
 use crate::shared::Millis;
 use crate::shared::codec::{Damaged, Reader, Writer, ensure};
@@ -34,6 +36,7 @@ fields! {
         uses: u32,
         registered_until: Option<Millis>,
         rest: Option<Rest>,
+        suspension: Option<Suspension>,
         switch: Option<u32>,
         peer: Option<u32>,
         /// The last cause.
@@ -53,6 +56,7 @@ impl Pool {
         out.field(&self.causes.other);
         out.field(&self.switches);
         out.field(&self.peers);
+        out.field(&self.holders);
         out.unsigned(self.directory.slots().into());
         for id in 0..self.directory.slots() {
             out.field(&self.directory.name(id).map(|number| self.saved(id, number)));
@@ -60,6 +64,7 @@ impl Pool {
         out.field(&self.directory.free().to_vec());
         out.field(&self.queue.iter(&self.directory).collect::<Vec<u32>>());
         out.field(&self.leases.saved());
+        out.field(&self.saved_heartbeats());
         out.unsigned(self.history.len() as u64);
         self.history.iter().for_each(|times| out.field(times));
         self.outbox.encode(&mut out);
@@ -77,6 +82,7 @@ impl Pool {
             uses: record.uses,
             registered_until: self.registrations.get(id),
             rest: self.rest_of(id),
+            suspension: self.suspensions.get(id),
             switch: group(self.switches.of(id)),
             peer: group(self.peers.of(id)),
             cause: self.causes.kept_last(id),
@@ -96,11 +102,17 @@ impl Pool {
         pool.causes = Causes::restore(causes, reader.field()?).ok_or(Damaged("a cause is there twice"))?;
         pool.switches = reader.field()?;
         pool.peers = reader.field()?;
+        pool.holders = reader.field()?;
         pool.decode_numbers(&mut reader)?;
         pool.decode_queue(&mut reader)?;
         pool.decode_leases(&mut reader)?;
-        let named = pool.switches.are_referred_to() && pool.peers.are_referred_to();
-        ensure(named, "a switch or a peer is named for nothing")?;
+        let heartbeats: Vec<SavedHeartbeat> = reader.field()?;
+        ensure(heartbeats.len() <= MAX_HEARTBEATS, "too many switches have a deadline")?;
+        let restored = heartbeats.into_iter().try_for_each(|saved| pool.restore_heartbeat(saved));
+        restored.ok_or(Damaged("a switch is not there, or has two deadlines"))?;
+        let groups = [&pool.switches, &pool.holders, &pool.peers];
+        let named = groups.iter().all(|groups| groups.are_referred_to());
+        ensure(named, "a switch, a holder or a peer is named for nothing")?;
         pool.decode_history(&mut reader)?;
         pool.outbox = Outbox::decode(&mut reader, &[b"evt"])?;
         reader.finish()?;
@@ -144,7 +156,11 @@ impl Pool {
         *self.directory.at(id) = record;
         *self.count(state) += 1;
         saved.registered_until.into_iter().for_each(|until| self.registrations.set(id, until));
+        let is_limited = saved.rest.is_some_and(|rest| rest.reason == RestReason::Limit);
+        let may_be_limited = state == State::IdleUp && saved.suspension.is_none();
+        ensure(!is_limited || may_be_limited, "a number rests for its caps that cannot be called")?;
         saved.rest.into_iter().for_each(|rest| self.rest(id, rest));
+        saved.suspension.clone().into_iter().for_each(|suspension| self.suspensions.set(id, suspension));
         if let Some(switch) = saved.switch {
             self.switches.assign_again(id, switch).ok_or(Damaged("a switch is not there"))?;
             self.switches.list(id);
@@ -164,13 +180,15 @@ impl Pool {
             ensure(self.directory.name(id).is_some(), "a number is in the queue that is not in the pool")?;
             let record = self.directory.get(id);
             let waits = record.state() == State::IdleUp && record.place == Place::Nowhere;
-            ensure(waits, "a number is in the queue that cannot be there")?;
+            ensure(waits && !self.suspensions.contains(id), "a number is in the queue that cannot be there")?;
             self.join(id);
         }
         let is_up = |number: u32| self.directory.get(number).state() == State::IdleUp;
         let resting = self.cooling.iter().filter(|(_, rest)| is_up(rest.number)).count();
+        let is_out = |id: &u32| is_up(*id) && self.directory.get(*id).place == Place::Nowhere;
+        let suspended = self.suspensions.ids().filter(is_out).count();
         let free = self.counted(State::IdleUp) as usize;
-        ensure(self.queue.len() as usize + resting == free, "a free number is not in the queue")
+        ensure(self.queue.len() as usize + resting + suspended == free, "a free number is not in the queue")
     }
 
     fn decode_leases(&mut self, reader: &mut Reader<'_>) -> Result<(), Damaged> {
@@ -185,6 +203,8 @@ impl Pool {
             ensure(has_peer || !lease.has_peer, "a lease has a peer that its number has not")?;
             let referred = lease.switch.map_or(Some(()), |switch| self.switches.refer_again(switch));
             referred.ok_or(Damaged("a switch is not there"))?;
+            let referred = lease.holder.map_or(Some(()), |holder| self.holders.refer_again(holder));
+            referred.ok_or(Damaged("a holder is not there"))?;
         }
         self.leases = Leases::restore(&saved).ok_or(Damaged("a lease is there twice"))?;
         let busy = self.counted(State::BusyUp) + self.counted(State::BusyDown);

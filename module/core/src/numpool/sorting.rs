@@ -6,6 +6,7 @@ use super::number::Number;
 use super::request::Policy;
 use super::state::Pool;
 use crate::shared::Millis;
+use crate::shared::list::NONE;
 
 /// The most numbers that are sorted in one slice: about 2 ms of work.
 const SORTED_AT_ONCE: usize = 10_000;
@@ -20,16 +21,25 @@ impl Pool {
 
     /// Begins to sort the free numbers for a choice, if it needs them sorted.
     pub(super) fn begin_to_sort(&mut self, pick: Option<Policy>, prefix: Option<Number>) {
+        let by_use = pick == Some(Policy::LeastUsed);
         if let Some(by_peer) = self.sorting_for(pick, prefix)
-            && self.sorted.begin(by_peer, self.queue)
+            && self.sorted.begin(by_peer, by_use, self.queue)
             && self.queue.len() as usize <= SORTED_AT_ONCE
         {
             self.sort(SORTED_AT_ONCE);
         }
     }
 
+    /// The least count of calls of the free numbers, if the pool chooses by it; 0 otherwise. A number that joins the queue
+    /// goes on from there: it would get all calls otherwise until it has caught up. O(1).
+    pub fn least_uses(&self) -> u32 {
+        let is_chosen_by_use = self.settings.pick == Policy::LeastUsed || self.sorted.is_by_use();
+        let least = self.sorted.least_used().filter(|&id| is_chosen_by_use && id != NONE);
+        least.map_or(0, |id| self.directory.get(id).uses)
+    }
+
     /// Whether the free numbers are sorted as a choice needs them. O(1).
-    pub(super) fn are_sorted_for(&self, pick: Option<Policy>, prefix: Option<Number>) -> bool {
+    pub fn are_sorted_for(&self, pick: Option<Policy>, prefix: Option<Number>) -> bool {
         self.sorting_for(pick, prefix).is_none_or(|by_peer| self.sorted.is_ready(by_peer))
     }
 

@@ -49,6 +49,7 @@ fn call_of(wish: &Wish, random: u64) -> Call<'_> {
         number: wish.number,
         ttl: wish.ttl,
         endless: false,
+        holder: None,
         lease: TokenChoice { token: &wish.token, chosen: wish.chosen },
         switch: wish.switch.as_deref(),
         peer: wish.peer.as_deref(),
@@ -70,6 +71,12 @@ impl Pool {
     /// Has the calls that wait looked at again when the work is done that goes on in slices. O(1).
     pub fn await_work(&mut self) {
         self.waiters.set_await_work();
+    }
+
+    /// Has a call that waits be answered when this work is done, whether or not a number is free for it then. O(1).
+    pub fn wait_for_work(&mut self, id: u64) {
+        self.waiters.wait_for_work(id);
+        self.await_work();
     }
 
     /// A waiter has left, for example because its connection has ended. O(log n).
@@ -121,6 +128,7 @@ impl Pool {
             self.waiters.follow(&waiter);
             return Some(Grant { waiter: waiter.id, outcome });
         }
-        None
+        let waiter = self.waiters.next_after_work()?;
+        Some(Grant { waiter, outcome: Ok(Decision::unchanged(Reply::None)) })
     }
 }

@@ -1,6 +1,6 @@
 //! An event from elsewhere that `decide` would never have let through is refused.
 
-use allot_core::numpool::event::{Cause, Numbers, Rest, RestReason};
+use allot_core::numpool::event::{Cause, Numbers, Suspension};
 use allot_core::numpool::request::{Call, Request};
 use allot_core::numpool::{Event, Number, Pool, Settings, decide};
 use allot_core::shared::token::TokenChoice;
@@ -20,7 +20,10 @@ fn ask(pool: &mut Pool, request: &Request<'_>) {
 fn sample_pool() -> Pool {
     let mut pool = Pool::new(Settings::default(), 0);
     ask(&mut pool, &Request::Add(&numbers(&["1", "2", "3", "4"])));
-    ask(&mut pool, &Request::Reg { numbers: &numbers(&["1", "2", "3"]), ttl: None, switch: None });
+    ask(
+        &mut pool,
+        &Request::Reg { missing: false, numbers: &numbers(&["1", "2", "3"]), ttl: None, switch: None },
+    );
     for text in ["2", "3"] {
         let lease = TokenChoice { token: text.as_bytes(), chosen: true };
         let (number, switch) = (numbers(&[text]).first().copied(), Some(&b"sw"[..]));
@@ -31,6 +34,7 @@ fn sample_pool() -> Pool {
                 number,
                 ttl,
                 endless: false,
+                holder: None,
                 lease,
                 switch,
                 peer,
@@ -50,7 +54,8 @@ fn is_refused(event: &Event) -> bool {
 
 #[test]
 fn registration_of_a_number_twice_is_refused() {
-    let event = |texts: &[&str]| Event::Registered { numbers: numbers(texts), until: None, switch: None };
+    let event =
+        |texts: &[&str]| Event::Registered { numbers: numbers(texts), until: None, switch: None, uses: 0 };
     assert!(is_refused(&event(&["1", "1"])));
     assert!(!is_refused(&event(&["1", "4"])));
 }
@@ -69,19 +74,23 @@ fn lapse_of_a_registration_without_end_is_refused() {
 
 #[test]
 fn expiry_of_a_lease_without_end_is_refused() {
-    let event = |cause| Event::Ended { numbers: numbers(&["2"]), rest: None, cause, word: None };
+    let event = |cause| Event::Ended {
+        numbers: numbers(&["2"]),
+        cool_until: None,
+        cause,
+        word: None,
+        quarantine: None,
+    };
     assert!(is_refused(&event(Cause::Expired)));
     assert!(!is_refused(&event(Cause::HungUp)));
 }
 
 #[test]
-fn rest_of_a_call_that_ends_is_no_limit() {
-    let event = |reason| Event::Ended {
-        numbers: numbers(&["2"]),
-        rest: Some(Rest { until: 50, reason }),
-        cause: Cause::HungUp,
-        word: None,
-    };
-    assert!(is_refused(&event(RestReason::Limit)));
-    assert!(!is_refused(&event(RestReason::Quarantine)));
+fn end_of_a_suspension_that_is_not_there_is_refused() {
+    let suspension = Suspension { cause: None, until: None };
+    assert!(is_refused(&Event::Suspended { numbers: numbers(&["1", "9"]), suspension: suspension.clone() }));
+    let mut pool = sample_pool();
+    pool.apply(1, &Event::Suspended { numbers: numbers(&["1"]), suspension });
+    assert!(pool.admits(&Event::Resumed(numbers(&["1"]))).is_ok());
+    assert!(pool.admits(&Event::Resumed(numbers(&["1", "2"]))).is_err());
 }

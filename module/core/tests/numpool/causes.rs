@@ -34,7 +34,7 @@ impl Bench {
         let hang_up = Request::HangUp { number: n("1"), lease: None, cooldown: None, cause };
         assert_eq!(self.ok(&hang_up), Reply::Integer(1));
         assert_eq!(self.pool.check(), Ok(()));
-        self.pool.number_record(n("1"), self.now).unwrap().quarantine_until
+        self.pool.number_record(n("1"), self.now).unwrap().suspension.and_then(|suspension| suspension.until)
     }
 }
 
@@ -46,7 +46,7 @@ fn cause_sends_a_number_into_quarantine_at_once() {
     assert_eq!(bench.call_for("spam"), Some(86_401_000));
     let record = bench.pool.number_record(n("1"), bench.now).unwrap();
     assert_eq!(record.cause.as_deref(), Some(&b"spam"[..]));
-    assert_eq!(record.cool_until, Some(86_401_000));
+    assert_eq!(record.cool_until, None, "a quarantine is no cool-down");
     let call = Request::Call(Call { number: Some(n("1")), ..any("x") });
     let refusal = decide(&bench.pool, bench.now, &call).unwrap_err();
     assert_eq!(refusal.code, Code::BadState);

@@ -27,11 +27,11 @@ fn del(pool: &mut Pool) -> Outcome {
 }
 
 fn reg(pool: &mut Pool) -> Outcome {
-    ask(pool, &Request::Reg { numbers: &[number()], ttl: None, switch: None })
+    ask(pool, &Request::Reg { missing: false, numbers: &[number()], ttl: None, switch: None })
 }
 
 fn unreg(pool: &mut Pool) -> Outcome {
-    ask(pool, &Request::Unreg(&[number()]))
+    ask(pool, &Request::Unreg { numbers: &[number()], missing: false })
 }
 
 fn call(pool: &mut Pool) -> Outcome {
@@ -40,7 +40,18 @@ fn call(pool: &mut Pool) -> Outcome {
     let (number, ttl, switch, peer, prefix, pick) = (Some(number()), None, None, None, None, None);
     let outcome = ask(
         pool,
-        &Request::Call(Call { number, ttl, endless: false, lease, switch, peer, prefix, pick, random: 0 }),
+        &Request::Call(Call {
+            number,
+            ttl,
+            endless: false,
+            holder: None,
+            lease,
+            switch,
+            peer,
+            prefix,
+            pick,
+            random: 0,
+        }),
     )?;
     // What matters here is that there is one.
     assert!(matches!(outcome, Reply::Lease(_)));

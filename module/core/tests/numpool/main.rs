@@ -12,6 +12,7 @@ mod admission;
 mod caps;
 mod causes;
 mod cells;
+mod heartbeats;
 #[path = "../common/hex.rs"]
 mod hex;
 mod model;
@@ -20,4 +21,5 @@ mod reconcile;
 mod snapshot;
 mod sorting;
 mod spec;
+mod suspensions;
 mod waiting;

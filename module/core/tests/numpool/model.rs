@@ -4,6 +4,7 @@
 mod requests;
 
 use super::naive::{Naive, Waiting, Wish};
+use allot_core::numpool::outcome::{Alive, Listed};
 use allot_core::numpool::request::{Call, Cap, Changes, OfSwitch, Policy, Request, Rule};
 use allot_core::numpool::waiting::{Grant, is_worth_waiting};
 use allot_core::numpool::{Event, Number, Pool, Reply, Settings, decide, decide_due};
@@ -217,6 +218,8 @@ impl Bench {
             match pool.decide_or_try_again(self.now, request) {
                 Ok(decision) => Ok(match (request, decision.reply) {
                     (Request::Call(Call { number: None, .. }), Reply::Lease(_)) => Reply::Ok,
+                    // Calls that are over are counted until they are ended.
+                    (_, Reply::Alive(alive)) => Reply::Alive(Alive { calls: 0, ..alive }),
                     (_, reply) => reply,
                 }),
                 Err(refusal) => Err(refusal.code),
@@ -254,6 +257,18 @@ impl Bench {
         assert_eq!(got, expected.map(Reply::Integer), "{request:?}");
     }
 
+    /// A request with a list of numbers, of which these are not in the pool.
+    fn list(&mut self, request: &Request<'_>, names_missing: bool, done: i64, absent: &[Number]) {
+        let got = self.ask(request);
+        let none = request_numbers(request).iter().all(|number| absent.contains(number));
+        let expected = match names_missing {
+            true => Ok(Reply::Listed(Listed { done, missing: absent.into() })),
+            false if none => Err(Code::NotFound),
+            false => Ok(Reply::Integer(done)),
+        };
+        assert_eq!(got, expected, "{request:?}");
+    }
+
     fn step(&mut self) {
         self.advance();
         let now = self.now;
@@ -263,7 +278,22 @@ impl Bench {
                 let expected = self.naive.add(&numbers, now);
                 self.count(&Request::Add(&numbers), Ok(expected));
             }
-            10..=15 => {
+            14 => {
+                let numbers = self.some_numbers();
+                let cause = self.random.chance(40).then(|| self.random.pick(&CAUSES));
+                let ttl = self.random.pick(&[None, Some(15), Some(80)]);
+                let (missing, absent) = (self.random.chance(50), self.naive.part(&numbers).1);
+                let expected = self.naive.suspend(&numbers, cause, ttl.map(|ttl| now + ttl));
+                let (numbers, cause) = (&numbers[..], cause.map(str::as_bytes));
+                self.list(&Request::Suspend { numbers, cause, ttl, missing }, missing, expected, &absent);
+            }
+            15 => {
+                let numbers = self.some_numbers();
+                let (missing, absent) = (self.random.chance(50), self.naive.part(&numbers).1);
+                let expected = self.naive.resume(&numbers);
+                self.list(&Request::Resume { numbers: &numbers, missing }, missing, expected, &absent);
+            }
+            10..=13 => {
                 let (numbers, drain) = (self.some_numbers(), self.random.chance(50));
                 let expected = self.naive.del(&numbers, drain);
                 self.count(&Request::Del { numbers: &numbers, drain }, Ok(expected));
@@ -272,13 +302,29 @@ impl Bench {
                 let numbers = self.some_numbers();
                 let ttl = self.random.pick(&[None, None, Some(30), Some(200)]);
                 let switch = if self.random.chance(70) { Some(self.random.pick(&SWITCHES)) } else { None };
-                let expected = self.naive.reg(&numbers, ttl, switch, now);
-                self.count(&Request::Reg { numbers: &numbers, ttl, switch }, expected);
+                let (missing, absent) = (self.random.chance(50), self.naive.part(&numbers).1);
+                let uses = self.pool.least_uses();
+                let free = self.naive.queue.iter().map(|&number| self.naive.get(number).unwrap().uses);
+                assert!(uses == 0 || Some(uses) == free.min(), "{uses} is not the least count");
+                let expected = self.naive.reg(&numbers, ttl, switch, uses, now);
+                self.list(
+                    &Request::Reg { numbers: &numbers, ttl, switch, missing },
+                    missing,
+                    expected,
+                    &absent,
+                );
             }
-            34..=39 => {
+            34 | 36..=39 => {
                 let numbers = self.some_numbers();
+                let (missing, absent) = (self.random.chance(50), self.naive.part(&numbers).1);
                 let expected = self.naive.unreg(&numbers);
-                self.count(&Request::Unreg(&numbers), expected);
+                self.list(&Request::Unreg { numbers: &numbers, missing }, missing, expected, &absent);
+            }
+            35 => {
+                let (switch, ttl) = (self.random.pick(&SWITCHES), self.random.pick(&[10, 40, 150]));
+                let calls = self.naive.beat(switch, now + ttl);
+                let got = self.ask(&Request::Beat { switch, ttl });
+                assert_eq!(got, Ok(Reply::Alive(Alive { until: now + ttl, calls })));
             }
             40 => {
                 let switch = self.random.pick(&SWITCHES);
@@ -320,8 +366,12 @@ impl Bench {
         assert_eq!(totals.idle_down, count(&|entry| !entry.up && entry.lease.is_none()));
         assert_eq!(totals.busy_up, count(&|entry| entry.up && entry.lease.is_some()));
         assert_eq!(totals.busy_down, count(&|entry| !entry.up && entry.lease.is_some()));
-        assert_eq!(totals.cooling, count(&|entry| entry.cool_until.is_some() && !entry.quarantined));
-        assert_eq!(totals.quarantined, count(&|entry| entry.quarantined));
+        assert_eq!(totals.cooling, count(&|entry| entry.cool_until.is_some()));
+        assert_eq!(totals.suspended, count(&|entry| entry.suspended.is_some()));
+        assert_eq!(
+            totals.quarantined,
+            count(&|entry| entry.suspended.is_some_and(|(cause, _)| cause.is_some()))
+        );
         assert_eq!(totals.limited, count(&|entry| entry.limit_until.is_some()));
         let mut waiting: Vec<_> = self.naive.waiting.iter().collect();
         waiting.sort_by_key(|waiter| (-waiter.rank.0, waiter.rank.1));
@@ -337,8 +387,16 @@ impl Bench {
             assert_eq!(lease.token[..], naive.token[..]);
             assert_eq!(lease.call_switch.as_deref(), naive.switch.as_deref());
             assert_eq!(lease.peer.as_deref(), naive.peer.as_deref());
+            assert_eq!(lease.holder.as_deref(), naive.holder.as_deref());
             assert_eq!((lease.since, lease.until), (naive.since, naive.until));
         }
+        let (_, switches) = self.pool.switch_scan(0, 1000, self.now);
+        let alive = switches.into_iter().filter_map(|record| Some((record.switch.to_vec(), record.until?)));
+        let mut alive: Vec<_> = alive.collect();
+        let mut expected = self.naive.alive.clone();
+        alive.sort();
+        expected.sort();
+        assert_eq!(alive, expected, "other switches are alive");
         let bytes = self.pool.encode();
         assert_eq!(self.replica.encode(), bytes, "the replica differs");
         let restored = Pool::decode(&bytes).unwrap();
@@ -364,9 +422,25 @@ impl Bench {
         assert_eq!(record.uses, entry.uses);
         assert_eq!(record.idle_since, lease.is_none().then_some(entry.since));
         assert_eq!(record.cool_until, entry.cool_until);
-        assert_eq!(record.quarantine_until, entry.cool_until.filter(|_| entry.quarantined));
+        let suspension = record
+            .suspension
+            .as_ref()
+            .map(|suspension| (suspension.cause.as_ref().map(|word| word.0.to_vec()), suspension.until));
+        let expected =
+            entry.suspended.map(|(cause, until)| (cause.map(|cause| cause.as_bytes().to_vec()), until));
+        assert_eq!(suspension, expected, "{number}");
         assert_eq!(record.limit_until, naive.limited_until(number, now), "{number}");
         assert_eq!(record.cause.as_deref(), entry.cause.map(str::as_bytes));
+    }
+}
+
+fn request_numbers<'a>(request: &Request<'a>) -> &'a [Number] {
+    match request {
+        Request::Reg { numbers, .. }
+        | Request::Unreg { numbers, .. }
+        | Request::Suspend { numbers, .. }
+        | Request::Resume { numbers, .. } => numbers,
+        other => panic!("{other:?} has no list of numbers"),
     }
 }
 

@@ -13,6 +13,7 @@ pub struct Lease {
     pub token: Vec<u8>,
     pub switch: Option<Vec<u8>>,
     pub peer: Option<Vec<u8>>,
+    pub holder: Option<Vec<u8>>,
     pub since: i64,
     pub until: Option<i64>,
 }
@@ -29,7 +30,8 @@ pub struct Entry {
     pub uses: u32,
     pub since: i64,
     pub cool_until: Option<i64>,
-    pub quarantined: bool,
+    /// Out of service: for a cause, until a time.
+    pub suspended: Option<(Option<&'static str>, Option<i64>)>,
     /// Until when its caps forbid a call, while it is neither called nor rests.
     pub limit_until: Option<i64>,
     /// When its calls began, and ended with a cause whose ends are counted.
@@ -57,7 +59,7 @@ pub struct Waiting {
 impl Waiting {
     pub fn wish(&self) -> Wish<'_> {
         let Self { number, ttl, switch, peer, prefix, pick, .. } = *self;
-        Wish { number, ttl, token: &self.token, switch, peer, prefix, pick }
+        Wish { number, ttl, token: &self.token, switch, peer, prefix, pick, holder: None }
     }
 }
 
@@ -75,6 +77,8 @@ pub struct Naive {
     pub counts: Vec<(&'static str, u64)>,
     pub changes: u64,
     pub waiting: Vec<Waiting>,
+    /// Until when switches are alive.
+    pub alive: Vec<(Vec<u8>, i64)>,
 }
 
 pub struct Wish<'a> {
@@ -85,6 +89,7 @@ pub struct Wish<'a> {
     pub peer: Option<&'a [u8]>,
     pub prefix: Option<Number>,
     pub pick: Option<Policy>,
+    pub holder: Option<&'a [u8]>,
 }
 
 impl Naive {
@@ -113,12 +118,19 @@ impl Naive {
         self.now = self.now.max(now);
         loop {
             let dues = self.entries.iter().flat_map(|entry| {
-                let until = entry.lease.as_ref().and_then(|lease| lease.until);
-                [(until, 0), (entry.cool_until, 1), (entry.limit_until, 1), (entry.reg_until, 2)]
+                let until = entry.lease.as_ref().and_then(|lease| self.lease_end(lease));
+                let suspended = entry.suspended.and_then(|(_, until)| until);
+                let rests = [(entry.cool_until, 1), (entry.limit_until, 1), (suspended, 1)];
+                [(until, 0), (entry.reg_until, 2)]
                     .into_iter()
+                    .chain(rests)
                     .filter_map(move |(due, what)| Some((due?, what, entry.number)))
             });
-            let Some((at, what, number)) = dues.min().filter(|&(at, ..)| at <= now) else { return };
+            let next = dues.min().filter(|&(at, ..)| at <= now);
+            // Switches fall silent behind the calls that they kept.
+            let over = next.map_or(now, |(at, ..)| at - 1);
+            self.alive.retain(|&(_, until)| until > over);
+            let Some((at, what, number)) = next else { return };
             match what {
                 0 => {
                     let cooldown = self.settings.cooldown;
@@ -126,16 +138,37 @@ impl Naive {
                 }
                 1 => {
                     let entry = self.entry(number).unwrap();
-                    (entry.cool_until, entry.limit_until, entry.quarantined) = (None, None, false);
+                    entry.cool_until = entry.cool_until.filter(|&until| until > at);
+                    entry.limit_until = entry.limit_until.filter(|&until| until > at);
+                    entry.suspended =
+                        entry.suspended.filter(|(_, until)| until.is_none_or(|until| until > at));
                     self.limit(number, at);
                 }
                 _ => {
                     let entry = self.entry(number).unwrap();
                     (entry.up, entry.reg_until, entry.reg_switch) = (false, None, None);
+                    entry.limit_until = None;
                     self.settle(number);
                 }
             }
         }
+    }
+
+    /// When a lease ends by itself: at its own deadline or else at that of its switch.
+    fn lease_end(&self, lease: &Lease) -> Option<i64> {
+        let alive = self.alive.iter().find(|(switch, _)| Some(switch) == lease.switch.as_ref());
+        let alive = alive.filter(|_| lease.holder.is_none());
+        lease.until.or(alive.map(|&(_, until)| until).filter(|&until| lease.since < until))
+    }
+
+    /// A switch is alive. Returns how many calls it carries.
+    pub fn beat(&mut self, switch: &[u8], until: i64) -> u32 {
+        self.alive.retain(|(other, _)| other != switch);
+        self.alive.push((switch.to_vec(), until));
+        let leases = self.entries.iter().filter_map(|entry| entry.lease.as_ref());
+        let carried =
+            leases.filter(|lease| lease.holder.is_none()).filter_map(|lease| lease.switch.as_deref());
+        carried.filter(|other| *other == switch).count() as u32
     }
 
     /// Until when the caps forbid a call of a number, at a time.
@@ -152,12 +185,43 @@ impl Naive {
         if forbids(at) { ends.into_iter().find(|&end| !forbids(end)) } else { None }
     }
 
+    fn waits(&self, number: Number) -> bool {
+        self.get(number).is_some_and(|entry| {
+            let rests = entry.cool_until.is_some() || entry.limit_until.is_some();
+            entry.up && entry.lease.is_none() && !rests && entry.suspended.is_none()
+        })
+    }
+
+    /// Takes numbers out of service. Returns how many were in service.
+    pub fn suspend(&mut self, numbers: &[Number], cause: Option<&'static str>, until: Option<i64>) -> i64 {
+        let (numbers, _) = self.part(numbers);
+        let mut count = 0;
+        for number in numbers {
+            let entry = self.entry(number).unwrap();
+            count += i64::from(entry.suspended.is_none());
+            (entry.suspended, entry.limit_until) = (Some((cause, until)), None);
+            self.settle(number);
+        }
+        count
+    }
+
+    pub fn resume(&mut self, numbers: &[Number]) -> i64 {
+        let (numbers, _) = self.part(numbers);
+        let mut count = 0;
+        for number in numbers {
+            let entry = self.entry(number).unwrap();
+            if entry.suspended.take().is_some() {
+                count += 1;
+                self.limit(number, self.now);
+            }
+        }
+        count
+    }
+
     /// A number that would join the queue rests if its caps forbid a call.
     fn limit(&mut self, number: Number, at: i64) {
         let limit = self.limited_until(number, at);
-        let waits = self.get(number).is_some_and(|entry| {
-            entry.up && entry.lease.is_none() && entry.cool_until.is_none() && entry.limit_until.is_none()
-        });
+        let waits = self.waits(number);
         if waits && !self.queue.contains(&number) {
             self.entry(number).unwrap().limit_until = limit;
         }
@@ -251,9 +315,7 @@ impl Naive {
 
     /// Puts a number into the queue, or takes it out, as its state demands.
     fn settle(&mut self, number: Number) {
-        let waits = self.get(number).is_some_and(|entry| {
-            entry.up && entry.lease.is_none() && entry.cool_until.is_none() && entry.limit_until.is_none()
-        });
+        let waits = self.waits(number);
         let there = self.queue.contains(&number);
         if waits && !there {
             self.queue.push(number);
@@ -294,7 +356,7 @@ impl Naive {
                 uses: 0,
                 since: now,
                 cool_until: None,
-                quarantined: false,
+                suspended: None,
                 limit_until: None,
                 starts: Vec::new(),
                 ends: Vec::new(),
@@ -321,8 +383,15 @@ impl Naive {
         count
     }
 
-    fn all_there(&self, numbers: &[Number]) -> Result<(), Code> {
-        if numbers.iter().all(|&number| self.get(number).is_some()) { Ok(()) } else { Err(Code::NotFound) }
+    /// The numbers of a list that are in the pool, and those that are not, each once.
+    pub fn part(&self, numbers: &[Number]) -> (Vec<Number>, Vec<Number>) {
+        let mut once: Vec<Number> = Vec::new();
+        for &number in numbers {
+            if !once.contains(&number) {
+                once.push(number);
+            }
+        }
+        once.into_iter().partition(|&number| self.get(number).is_some())
     }
 
     pub fn reg(
@@ -330,38 +399,43 @@ impl Naive {
         numbers: &[Number],
         ttl: Option<i64>,
         switch: Option<&[u8]>,
+        uses: u32,
         now: i64,
-    ) -> Result<i64, Code> {
-        self.all_there(numbers)?;
+    ) -> i64 {
+        let (numbers, _) = self.part(numbers);
         let regttl = self.settings.regttl;
         let mut count = 0;
-        for &number in numbers {
+        for number in numbers {
             let entry = self.entry(number).unwrap();
             count += i64::from(!entry.up);
+            if !entry.up && entry.lease.is_none() {
+                entry.uses = entry.uses.max(uses);
+            }
             entry.up = true;
             entry.reg_until = ttl.or((regttl > 0).then_some(regttl)).map(|ttl| now + ttl);
             entry.reg_switch = switch.map(<[u8]>::to_vec);
             self.limit(number, now);
         }
-        Ok(count)
+        count
     }
 
-    pub fn unreg(&mut self, numbers: &[Number]) -> Result<i64, Code> {
-        self.all_there(numbers)?;
+    pub fn unreg(&mut self, numbers: &[Number]) -> i64 {
+        let (numbers, _) = self.part(numbers);
         let mut count = 0;
-        for &number in numbers {
+        for number in numbers {
             let entry = self.entry(number).unwrap();
             count += i64::from(entry.up);
             (entry.up, entry.reg_until, entry.reg_switch) = (false, None, None);
+            entry.limit_until = None;
             self.settle(number);
         }
-        Ok(count)
+        count
     }
 
     pub fn unreg_switch(&mut self, switch: &[u8]) -> i64 {
         let registered = self.entries.iter().filter(|entry| entry.reg_switch.as_deref() == Some(switch));
         let numbers: Vec<Number> = registered.map(|entry| entry.number).collect();
-        self.unreg(&numbers).unwrap()
+        self.unreg(&numbers)
     }
 
     pub fn by_token(&self, token: &[u8]) -> Option<&Entry> {
@@ -404,7 +478,11 @@ impl Naive {
     }
 
     pub fn grant(&mut self, number: Number, wish: &Wish<'_>, now: i64) {
-        let usual = self.settings.lease;
+        let registered_by = self.get(number).unwrap().reg_switch.clone().filter(|_| wish.holder.is_none());
+        let switch = wish.switch.map(<[u8]>::to_vec).or(registered_by);
+        let is_alive =
+            wish.holder.is_none() && self.alive.iter().any(|(other, _)| Some(other) == switch.as_ref());
+        let usual = if is_alive { 0 } else { self.settings.lease };
         let changed = self.change();
         let (is_capped, window) = (!self.caps.is_empty(), self.caps.iter().map(|cap| cap.0).max());
         let entry = self.entry(number).unwrap();
@@ -419,8 +497,9 @@ impl Naive {
         }
         entry.lease = Some(Lease {
             token: wish.token.to_vec(),
-            switch: wish.switch.map(<[u8]>::to_vec).or(entry.reg_switch.clone()),
+            switch,
             peer: wish.peer.map(<[u8]>::to_vec),
+            holder: wish.holder.map(<[u8]>::to_vec),
             since: now,
             until: wish.ttl.or((usual > 0).then_some(usual)).map(|ttl| now + ttl),
         });
@@ -447,10 +526,12 @@ impl Naive {
         }
         let cooldown = cooldown.unwrap_or(self.settings.cooldown);
         let quarantine = cause.and_then(|word| self.blame(number, word));
-        self.end(number, now, quarantine.max((cooldown > 0).then_some(now + cooldown)));
-        if let Some(entry) = self.entry(number) {
-            entry.quarantined = quarantine.is_some();
+        let entry = self.entry(number).unwrap();
+        let longer = |(_, until): (_, Option<i64>)| until.is_none_or(|until| Some(until) >= quarantine);
+        if quarantine.is_some() && !entry.suspended.is_some_and(longer) {
+            entry.suspended = Some((cause, quarantine));
         }
+        self.end(number, now, (cooldown > 0).then_some(now + cooldown));
         Ok(1)
     }
 
@@ -467,7 +548,7 @@ impl Naive {
 
     pub fn reconcile(
         &mut self,
-        switch: &[u8],
+        switch: Option<&[u8]>,
         before: Option<i64>,
         carried: &[&[u8]],
         now: i64,
@@ -477,7 +558,7 @@ impl Naive {
             .iter()
             .filter_map(|entry| {
                 let lease = entry.lease.as_ref()?;
-                (lease.switch.as_deref() == Some(switch))
+                (lease.switch.as_deref() == switch && lease.holder.is_none())
                     .then(|| (lease.since, entry.number, lease.token.clone()))
             })
             .collect();

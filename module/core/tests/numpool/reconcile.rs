@@ -49,7 +49,7 @@ fn hang_up(bench: &mut Bench, place: usize) {
 }
 
 fn reconcile<'a>(switch: &'a [u8], before: Option<i64>, leases: &'a [&'a [u8]]) -> OfSwitch<'a> {
-    OfSwitch::Reconcile { switch, before, leases }
+    OfSwitch::Reconcile { switch: Some(switch), before, leases }
 }
 
 impl Bench {
@@ -138,7 +138,7 @@ fn slices_end_the_leases_of_the_time_of_the_request() {
 #[test]
 fn slices_have_the_outcome_of_one_step() {
     let outcome_at_once = |bench: &mut Bench, before, carried: &[&[u8]]| {
-        let request = Request::OfSwitch(OfSwitch::Reconcile { switch: b"sw", before, leases: carried });
+        let request = Request::OfSwitch(OfSwitch::Reconcile { switch: Some(b"sw"), before, leases: carried });
         let Reply::Reconciled(outcome) = bench.ok(&request) else { panic!("it was refused") };
         outcome
     };
@@ -213,7 +213,7 @@ fn slices_end_the_registrations_of_the_time_of_the_request() {
     for (place, number) in numbers.iter().enumerate() {
         let switch: &[u8] = if place.is_multiple_of(3) { b"other" } else { b"sw" };
         let ttl = place.is_multiple_of(5).then_some(500);
-        bench.ok(&Request::Reg { numbers: &[*number], ttl, switch: Some(switch) });
+        bench.ok(&Request::Reg { missing: false, numbers: &[*number], ttl, switch: Some(switch) });
     }
     (0..1000).for_each(|place| call(&mut bench, place, b"other"));
     bench.now += 1000;
@@ -229,7 +229,8 @@ fn slices_end_the_registrations_of_the_time_of_the_request() {
         // Numbers are registered again in the same way, before and behind the place that was reached; and some leave.
         for place in [NUMBERS - 2 - 3 * round, round * 30 + 1] {
             let at_end = is_up(&bench, place);
-            let request = Request::Reg { numbers: &[numbers[place]], ttl: None, switch: Some(b"sw") };
+            let request =
+                Request::Reg { missing: false, numbers: &[numbers[place]], ttl: None, switch: Some(b"sw") };
             bench.ok(&request);
             again.push(place);
             if at_end {
@@ -238,7 +239,7 @@ fn slices_end_the_registrations_of_the_time_of_the_request() {
         }
         let gone = NUMBERS - 1000 - 3 * round;
         if is_up(&bench, gone) && expected.remove(&gone) {
-            bench.ok(&Request::Unreg(&[numbers[gone]]));
+            bench.ok(&Request::Unreg { numbers: &[numbers[gone]], missing: false });
         }
         round += 1;
     }

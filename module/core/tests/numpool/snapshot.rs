@@ -22,7 +22,7 @@ fn sample_pool() -> Pool {
     bench.ok(&Request::Cause { word: b"spam", rule });
     let long: Number = n("+4930901820901820901820901820");
     bench.ok(&Request::Add(&[long, n("1006")]));
-    bench.ok(&Request::Reg { numbers: &[long], ttl: None, switch: Some(b"sw2") });
+    bench.ok(&Request::Reg { missing: false, numbers: &[long], ttl: None, switch: Some(b"sw2") });
     let call = |bench: &mut Bench, number, token| {
         let number = Some(n(number));
         bench.ok(&Request::Call(Call { number, peer: Some(b"5550100"), ..any(token) }));
@@ -40,6 +40,9 @@ fn sample_pool() -> Pool {
     for number in ["1003", "1004", "1005"] {
         call(&mut bench, number, number);
     }
+    bench.ok(&Request::Call(Call { number: Some(long), holder: Some(b"realm"), ..any("held") }));
+    bench.ok(&Request::Beat { switch: b"sw", ttl: 10_000 });
+    bench.ok(&Request::Suspend { numbers: &[n("1003")], cause: None, ttl: None, missing: false });
     bench.ok(&Request::Configure(Changes { events: Some(100), ..Changes::default() }));
     bench.ok(&Request::HangUp { number: n("1005"), lease: None, cooldown: None, cause: None });
     bench.ok(&Request::Del { numbers: &[n("1004")], drain: true });

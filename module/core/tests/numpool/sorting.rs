@@ -2,7 +2,7 @@
 
 use super::spec::{Bench, any, n};
 use allot_core::numpool::request::{Call, Changes, Policy, Request};
-use allot_core::numpool::{Number, Pool, Reply, decide_due};
+use allot_core::numpool::{Number, Pool, Reply, decide, decide_due};
 use allot_core::shared::machine::Machine;
 use allot_core::shared::refusal::Code;
 
@@ -20,7 +20,7 @@ fn large() -> Bench {
     let numbers: Vec<Number> = (0..NUMBERS).map(number).collect();
     for part in numbers.chunks(10_000) {
         bench.ok(&Request::Add(part));
-        bench.ok(&Request::Reg { numbers: part, ttl: None, switch: None });
+        bench.ok(&Request::Reg { missing: false, numbers: part, ttl: None, switch: None });
     }
     for place in 0..NUMBERS * 3 / 4 {
         call_one(&mut bench, number(place * 4 / 3));
@@ -150,9 +150,9 @@ fn calls_that_wait_for_work_keep_their_order() {
     let mut bench = Bench::of(&[]);
     let numbers: Vec<Number> = (0..5000).map(number).collect();
     bench.ok(&Request::Add(&numbers));
-    bench.ok(&Request::Reg { numbers: &numbers, ttl: Some(500), switch: None });
+    bench.ok(&Request::Reg { missing: false, numbers: &numbers, ttl: Some(500), switch: None });
     bench.ok(&Request::Add(&[n("77")]));
-    bench.ok(&Request::Reg { numbers: &[n("77")], ttl: None, switch: None });
+    bench.ok(&Request::Reg { missing: false, numbers: &[n("77")], ttl: None, switch: None });
     bench.now = 9000;
     bench.wait_for_work(1, 0, any("a"));
     bench.wait_for_work(2, 1, any("b"));
@@ -164,9 +164,9 @@ fn calls_that_wait_for_work_keep_their_order() {
     }
     assert_eq!(rounds, 10);
     // Deadlines have passed since: they come first.
-    bench.ok(&Request::Reg { numbers: &[numbers[0]], ttl: Some(500), switch: None });
-    bench.ok(&Request::Unreg(&[n("77")]));
-    bench.ok(&Request::Reg { numbers: &[n("77")], ttl: None, switch: None });
+    bench.ok(&Request::Reg { missing: false, numbers: &[numbers[0]], ttl: Some(500), switch: None });
+    bench.ok(&Request::Unreg { numbers: &[n("77")], missing: false });
+    bench.ok(&Request::Reg { missing: false, numbers: &[n("77")], ttl: None, switch: None });
     bench.now += 1000;
     assert_eq!(bench.serve(), []);
     bench.tick(500);
@@ -176,14 +176,14 @@ fn calls_that_wait_for_work_keep_their_order() {
 #[test]
 fn waiter_gets_a_number_behind_one_whose_registration_has_lapsed_before_calls_that_came_later() {
     let mut bench = Bench::of(&["1"]);
-    bench.ok(&Request::Reg { numbers: &[n("1")], ttl: Some(500), switch: None });
+    bench.ok(&Request::Reg { missing: false, numbers: &[n("1")], ttl: Some(500), switch: None });
     call_one(&mut bench, n("1"));
     bench.wait(7, 0, any("w"));
     bench.now = 9000;
     // Nobody has noticed yet that the registration has lapsed.
     hang_up(&mut bench, n("1"));
     bench.ok(&Request::Add(&[n("2")]));
-    bench.ok(&Request::Reg { numbers: &[n("2")], ttl: None, switch: None });
+    bench.ok(&Request::Reg { missing: false, numbers: &[n("2")], ttl: None, switch: None });
     assert_eq!(bench.serve(), []);
     // A later call has to try again until the waiter has had its turn.
     assert_eq!(bench.answer(any("late")), Code::TryAgain.word());
@@ -213,9 +213,71 @@ fn pool_that_picks_by_use_is_sorted_before_a_call_needs_it() {
     assert!(!refused(&Pool::decode(&bench.pool.encode()).unwrap()), "loading sorts the numbers");
     // A batch of changes drops the order, and the timer sorts again.
     let some: Vec<Number> = bench.pool.waiting().take(10_000).collect();
-    bench.ok(&Request::Unreg(&some));
-    bench.ok(&Request::Reg { numbers: &some, ttl: None, switch: None });
+    bench.ok(&Request::Unreg { numbers: &some, missing: false });
+    bench.ok(&Request::Reg { missing: false, numbers: &some, ttl: None, switch: None });
     assert_eq!(bench.pool.next_due(), Some(bench.now));
     (0..slices).for_each(|_| bench.tick(0));
     assert_ne!(bench.pool.next_due(), Some(bench.now));
+}
+
+#[test]
+fn number_that_joins_is_not_called_until_it_has_caught_up() {
+    let mut bench = Bench::of(&["1001", "1002"]);
+    bench.ok(&Request::Configure(Changes { pick: Some(Policy::LeastUsed), ..Changes::default() }));
+    let round = |bench: &mut Bench| {
+        bench.pool.sort_at_once(None, None);
+        let Reply::Lease(record) = bench.ok(&Request::Call(any("a"))) else { panic!("a number is free") };
+        let number = record.number;
+        bench.ok(&Request::HangUp { number, lease: None, cooldown: None, cause: None });
+        number.to_string()
+    };
+    for _ in 0..10 {
+        round(&mut bench);
+    }
+    bench.ok(&Request::Add(&[n("1003")]));
+    bench.ok(&Request::Reg { numbers: &[n("1003")], ttl: None, switch: None, missing: false });
+    let mut called: Vec<String> = (0..6).map(|_| round(&mut bench)).collect();
+    called.sort();
+    assert_eq!(called, ["1001", "1001", "1002", "1002", "1003", "1003"]);
+    // A number that was down meanwhile goes on from there as well, and its own count is never made less.
+    bench.ok(&Request::Unreg { numbers: &[n("1001")], missing: false });
+    for _ in 0..10 {
+        round(&mut bench);
+    }
+    bench.ok(&Request::Reg { numbers: &[n("1001")], ttl: None, switch: None, missing: false });
+    assert_eq!(bench.pool.number_record(n("1001"), bench.now).unwrap().uses, 12);
+}
+
+#[test]
+fn call_that_came_first_is_not_passed_over_while_numbers_are_sorted() {
+    let mut bench = large();
+    bench.ok(&Request::Add(&[n("*99")]));
+    bench.ok(&Request::Reg { numbers: &[n("*99")], ttl: None, switch: None, missing: false });
+    let (now, mut pool, prefix) = (bench.now, bench.pool, Some(n("*9")));
+    let call = |token| Call { prefix, ..any(token) };
+    let wait = |pool: &mut Pool, id, token| {
+        Machine::prepare(pool, &Request::Call(call(token)));
+        let refusal = decide(pool, now, &Request::Call(call(token))).unwrap_err();
+        assert_eq!(refusal.code, Code::TryAgain);
+        pool.wait(id, &call(token), 0);
+    };
+    // Two calls that do not wait, one of which finds a number, and one that waits.
+    wait(&mut pool, 1, "first");
+    pool.wait_for_work(1);
+    wait(&mut pool, 2, "second");
+    pool.await_work();
+    wait(&mut pool, 3, "third");
+    pool.wait_for_work(3);
+    while !pool.are_sorted_for(None, prefix) {
+        assert!(pool.next_grant(now, 0, |_| true).is_none(), "nobody is answered before");
+        Machine::continue_work(&mut pool, now, 100);
+    }
+    let mut answers = Vec::new();
+    while let Some(grant) = pool.next_grant(now, 0, |_| true) {
+        let decision = grant.outcome.unwrap();
+        decision.events.iter().for_each(|event| pool.apply(now, event));
+        answers.push((grant.waiter, decision.reply != Reply::None));
+    }
+    assert_eq!(answers, [(1, true), (3, false)]);
+    assert_eq!((pool.waiting_calls(), pool.has_pending_grants()), (1, false));
 }

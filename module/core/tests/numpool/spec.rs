@@ -1,5 +1,6 @@
 //! Sentences of docs/numbers.md, one test each.
 
+use allot_core::numpool::outcome::Listed;
 use allot_core::numpool::read::Totals;
 use allot_core::numpool::request::{Call, Changes, OfSwitch, Policy, Request};
 use allot_core::numpool::{Number, Pool, Reply, Settings, decide, decide_due};
@@ -20,6 +21,7 @@ pub(super) fn any(token: &str) -> Call<'_> {
         number: None,
         ttl: None,
         endless: false,
+        holder: None,
         lease: TokenChoice { token: token.as_bytes(), chosen: true },
         switch: None,
         peer: None,
@@ -35,7 +37,7 @@ impl Bench {
         let mut bench = Self { pool: Pool::new(Settings::default(), 0), now: 1000 };
         let numbers: Vec<Number> = numbers.iter().map(|number| n(number)).collect();
         bench.ok(&Request::Add(&numbers));
-        bench.ok(&Request::Reg { numbers: &numbers, ttl: None, switch: Some(b"sw") });
+        bench.ok(&Request::Reg { missing: false, numbers: &numbers, ttl: None, switch: Some(b"sw") });
         bench
     }
 
@@ -70,7 +72,7 @@ impl Bench {
         self.ok(&Request::Configure(changes));
     }
 
-    fn at(&mut self, now: i64) -> &mut Self {
+    pub(super) fn at(&mut self, now: i64) -> &mut Self {
         self.now = now;
         for event in decide_due(&self.pool, now, usize::MAX) {
             self.pool.apply(now, &event);
@@ -161,7 +163,7 @@ fn renew_gives_the_live_lease_another_deadline() {
 fn a_registration_that_is_not_renewed_lapses() {
     let mut bench = Bench::of(&["1", "2", "3"]);
     bench.configure(Changes { regttl: Some(100), ..Changes::default() });
-    let reg = |numbers, ttl| Request::Reg { numbers, ttl, switch: None };
+    let reg = |numbers, ttl| Request::Reg { missing: false, numbers, ttl, switch: None };
     let (one, two) = ([n("1")], [n("2")]);
     bench.ok(&reg(&one, None));
     bench.ok(&reg(&two, Some(30)));
@@ -174,15 +176,15 @@ fn a_registration_that_is_not_renewed_lapses() {
 #[test]
 fn reg_clears_the_deadline_where_the_pool_has_none() {
     let mut bench = Bench::of(&["1"]);
-    bench.ok(&Request::Reg { numbers: &[n("1")], ttl: Some(30), switch: None });
-    bench.ok(&Request::Reg { numbers: &[n("1")], ttl: None, switch: None });
+    bench.ok(&Request::Reg { missing: false, numbers: &[n("1")], ttl: Some(30), switch: None });
+    bench.ok(&Request::Reg { missing: false, numbers: &[n("1")], ttl: None, switch: None });
     assert_eq!(bench.at(5000).state("1"), "idle+up");
 }
 
 #[test]
 fn a_reg_by_another_switch_takes_the_number_over() {
     let mut bench = Bench::of(&["1", "2"]);
-    bench.ok(&Request::Reg { numbers: &[n("1")], ttl: None, switch: Some(b"new") });
+    bench.ok(&Request::Reg { missing: false, numbers: &[n("1")], ttl: None, switch: Some(b"new") });
     assert_eq!(bench.ok(&Request::OfSwitch(OfSwitch::Unreg(b"sw"))), Reply::Integer(1));
     assert_eq!(bench.waiting(), ["1"]);
     assert_eq!(bench.ok(&Request::OfSwitch(OfSwitch::Unreg(b"new"))), Reply::Integer(1));
@@ -190,14 +192,35 @@ fn a_reg_by_another_switch_takes_the_number_over() {
 }
 
 #[test]
-fn reg_and_unreg_with_an_unknown_number_are_all_or_nothing() {
+fn list_with_a_missing_number_registers_the_others() {
     let mut bench = Bench::of(&["1"]);
     bench.ok(&Request::Add(&[n("2")]));
-    let numbers = [n("1"), n("2"), n("8"), n("9")];
-    let refusal = decide(&bench.pool, 1000, &Request::Unreg(&numbers)).unwrap_err();
-    assert_eq!(refusal.to_string(), "NOTFOUND number 8 is not in the pool");
-    assert_eq!(bench.ask(&Request::Reg { numbers: &numbers, ttl: None, switch: None }), Err(Code::NotFound));
-    assert_eq!(bench.waiting(), ["1"]);
+    let numbers = [n("8"), n("2"), n("1"), n("8"), n("9")];
+    let register = |missing| Request::Reg { numbers: &numbers, ttl: None, switch: Some(b"sw"), missing };
+    assert_eq!(bench.ok(&register(false)), Reply::Integer(1));
+    assert_eq!(bench.waiting(), ["1", "2"]);
+    let listed = |done| Reply::Listed(Listed { done, missing: [n("8"), n("9")].as_slice().into() });
+    assert_eq!(bench.ok(&register(true)), listed(0));
+    assert_eq!(bench.ok(&Request::Unreg { numbers: &numbers, missing: true }), listed(2));
+    assert!(bench.waiting().is_empty());
+}
+
+#[test]
+fn list_of_only_missing_numbers_is_refused_or_named() {
+    let mut bench = Bench::of(&["1"]);
+    let numbers = [n("8"), n("7"), n("9")];
+    let refusal =
+        |numbers, missing| decide(&Bench::of(&["1"]).pool, 1000, &Request::Unreg { numbers, missing });
+    assert_eq!(
+        refusal(&numbers, false).unwrap_err().to_string(),
+        "NOTFOUND none of the numbers 8 to 9 is in the pool"
+    );
+    assert_eq!(
+        refusal(&numbers[..1], false).unwrap_err().to_string(),
+        "NOTFOUND number 8 is not in the pool"
+    );
+    let all = Request::Reg { numbers: &numbers, ttl: None, switch: None, missing: true };
+    assert_eq!(bench.ok(&all), Reply::Listed(Listed { done: 0, missing: numbers.as_slice().into() }));
 }
 
 #[test]
@@ -210,8 +233,8 @@ fn after_a_call_a_number_rests() {
     assert_eq!(bench.waiting(), ["2"]);
     assert_eq!(bench.call(Call { number: Some(n("1")), ..any("b") }), Err(Code::BadState));
     // Neither UNREG nor REG shortens it.
-    bench.ok(&Request::Unreg(&[n("1")]));
-    bench.ok(&Request::Reg { numbers: &[n("1")], ttl: None, switch: None });
+    bench.ok(&Request::Unreg { numbers: &[n("1")], missing: false });
+    bench.ok(&Request::Reg { missing: false, numbers: &[n("1")], ttl: None, switch: None });
     assert_eq!(bench.at(1099).waiting(), ["2"]);
     assert_eq!(bench.at(1100).waiting(), ["2", "1"]);
 }
@@ -266,7 +289,8 @@ fn reconcile_frees_what_the_switch_does_not_carry() {
     bench.call(any("b")).unwrap();
     bench.call(Call { switch: Some(b"other"), ..any("c") }).unwrap();
     bench.at(1010).call(any("d")).unwrap();
-    let reconcile = |before, leases| Request::OfSwitch(OfSwitch::Reconcile { switch: b"sw", before, leases });
+    let reconcile =
+        |before, leases| Request::OfSwitch(OfSwitch::Reconcile { switch: Some(b"sw"), before, leases });
     let Reply::Reconciled(outcome) = bench.ok(&reconcile(Some(1010), &[b"a", b"c", b"x"])) else { panic!() };
     assert_eq!((outcome.kept, outcome.freed), (2, 1), "a was named, d is too young");
     assert_eq!(outcome.unknown.iter().map(|token| &token[..]).collect::<Vec<_>>(), [&b"c"[..], b"x"]);
@@ -378,7 +402,7 @@ fn a_million_numbers_take_at_most_64_bytes_each() {
     for numbers in numbers.chunks(1000) {
         bench.ok(&Request::Add(numbers));
         let ttl = Some(3_600_000 + numbers.len() as i64);
-        bench.ok(&Request::Reg { numbers, ttl, switch: Some(b"switch-1") });
+        bench.ok(&Request::Reg { missing: false, numbers, ttl, switch: Some(b"switch-1") });
     }
     let each = bench.pool.allocated() as f64 / 1e6;
     assert!(each <= 64.0, "{each} bytes a number, with a switch and a time-out each");
@@ -398,7 +422,7 @@ fn an_empty_pool_takes_no_more_room_than_a_new_one() {
     let mut bench = Bench::of(&numbers.iter().map(String::as_str).collect::<Vec<_>>());
     bench.pool.sort_at_once(Some(Policy::Sticky), Some(n("1")));
     let all: Vec<Number> = numbers.iter().map(|number| n(number)).collect();
-    bench.ok(&Request::Reg { numbers: &all, ttl: Some(50), switch: Some(b"sw") });
+    bench.ok(&Request::Reg { missing: false, numbers: &all, ttl: Some(50), switch: Some(b"sw") });
     bench.call(Call { peer: Some(b"bob"), ttl: Some(50), ..any("a") }).unwrap();
     bench.ok(&Request::Del { numbers: &all, drain: false });
     let room = bench.pool.allocated();
@@ -422,7 +446,7 @@ fn request_with_many_messages_is_done_in_parts() {
     }
     let all: Vec<Number> = numbers.iter().map(|number| n(number)).collect();
     let requests = [
-        Request::OfSwitch(OfSwitch::Reconcile { switch: b"sw", before: None, leases: &[] }),
+        Request::OfSwitch(OfSwitch::Reconcile { switch: Some(b"sw"), before: None, leases: &[] }),
         Request::Del { numbers: &all, drain: false },
     ];
     for request in &requests {
@@ -442,7 +466,7 @@ fn a_damaged_snapshot_is_refused_or_read_but_never_believed() {
     bench.call(any("b")).unwrap();
     bench.hangup("2", None).unwrap();
     bench.ok(&Request::Del { numbers: &[n("1")], drain: true });
-    bench.ok(&Request::Reg { numbers: &[n("3")], ttl: Some(70), switch: Some(b"sw2") });
+    bench.ok(&Request::Reg { missing: false, numbers: &[n("3")], ttl: Some(70), switch: Some(b"sw2") });
     let bytes = bench.pool.encode();
     for at in 0..bytes.len() {
         assert!(Pool::decode(&bytes[..at]).is_err(), "cut at {at}");

@@ -107,7 +107,7 @@ fn waiter_that_was_alone_keeps_its_place_when_nothing_is_free_for_it() {
     assert_eq!(bench.free("1"), got(1, "1"));
     assert_eq!(bench.free("1"), got(2, "1"));
     // The registration of the freed number has lapsed: nobody can have it.
-    bench.ok(&Request::Reg { numbers: &[n("1")], ttl: Some(5), switch: None });
+    bench.ok(&Request::Reg { missing: false, numbers: &[n("1")], ttl: Some(5), switch: None });
     bench.now += 10;
     assert_eq!(bench.free("1"), []);
     bench.wait(4, 0, any("late"));
@@ -121,7 +121,7 @@ fn waiter_that_comes_while_others_are_being_served_has_its_turn() {
     let mut bench = Bench::of(&[]);
     bench.wait(1, 0, any("a"));
     bench.ok(&Request::Add(&[n("1"), n("2"), n("3")]));
-    bench.ok(&Request::Reg { numbers: &[n("1"), n("2"), n("3")], ttl: None, switch: None });
+    bench.ok(&Request::Reg { missing: false, numbers: &[n("1"), n("2"), n("3")], ttl: None, switch: None });
     assert!(bench.pool.has_pending_grants());
     bench.pool.sort_at_once(None, Some(n("3")));
     bench.wait(2, 0, Call { prefix: Some(n("3")), ..any("b") });
@@ -135,13 +135,13 @@ fn waiter_is_not_answered_by_a_lease_or_a_registration_that_has_ended_unnoticed(
     bench.now += 1000;
     bench.wait(7, 0, any("again"));
     bench.ok(&Request::Add(&[n("3")]));
-    bench.ok(&Request::Reg { numbers: &[n("3")], ttl: None, switch: None });
+    bench.ok(&Request::Reg { missing: false, numbers: &[n("3")], ttl: None, switch: None });
     assert_eq!(bench.serve(), []);
     bench.tick(500);
     assert_eq!(bench.serve(), got(7, "2"));
 
     let mut bench = Bench::of(&["5"]);
-    bench.ok(&Request::Reg { numbers: &[n("5")], ttl: Some(2000), switch: None });
+    bench.ok(&Request::Reg { missing: false, numbers: &[n("5")], ttl: Some(2000), switch: None });
     bench.ok(&Request::Call(Call { ttl: Some(500), ..any("first") }));
     bench.wait(8, 0, Call { number: Some(n("5")), ..any("named") });
     bench.now += 5000;
@@ -149,7 +149,7 @@ fn waiter_is_not_answered_by_a_lease_or_a_registration_that_has_ended_unnoticed(
     assert_eq!(bench.serve(), [], "its lease has ended, and its registration, which nobody has noticed");
     bench.tick(500);
     assert_eq!(bench.serve(), []);
-    bench.ok(&Request::Reg { numbers: &[n("5")], ttl: None, switch: None });
+    bench.ok(&Request::Reg { missing: false, numbers: &[n("5")], ttl: None, switch: None });
     assert_eq!(bench.serve(), got(8, "5"));
 }
 
@@ -162,7 +162,7 @@ fn numbers_that_come_up_together_go_to_the_waiters_in_order() {
         bench.wait(id, 0, any(&format!("w{id}")));
     }
     bench.wait(5, 1, Call { number: Some(n("10")), ..any("w5") });
-    bench.ok(&Request::Reg { numbers: &numbers, ttl: None, switch: None });
+    bench.ok(&Request::Reg { missing: false, numbers: &numbers, ttl: None, switch: None });
     let expected = [(5, "10"), (1, "11"), (2, "12"), (3, "13"), (4, "14")];
     let expected: Vec<(u64, String)> = expected.map(|(id, number)| (id, number.to_owned())).into();
     assert_eq!(bench.serve(), expected);

@@ -1,11 +1,11 @@
 //! Decisions at deadlines: leases expire, cool-downs end, registrations lapse.
 
 use crate::invariant;
-use crate::numpool::event::{Cause, Event, Events, Rest, RestReason, TOLD_AT_ONCE};
+use crate::numpool::event::{Cause, Event, Events, TOLD_AT_ONCE};
 use crate::numpool::number::Number;
 use crate::numpool::state::Pool;
-use crate::shared::Millis;
 use crate::shared::invariant::Expected;
+use crate::shared::{Bytes, Millis};
 use hashbrown::HashSet;
 use smallvec::smallvec;
 
@@ -17,30 +17,53 @@ pub fn decide_due(pool: &Pool, now: Millis, limit: usize) -> Events {
     }
     let mut due: Vec<Due> = Vec::new();
     let leases = pool.leases.deadlines().due(now, limit).into_iter();
-    due.extend(leases.filter_map(|id| lease_due(pool, id, now)));
+    due.extend(leases.filter_map(|id| lease_due(pool, id, pool.leases.until(id)?, Cause::Expired, now)));
+    let mut left = limit;
+    for switch in pool.heartbeats.due(now, limit) {
+        due.extend(switch_due(pool, switch, now, &mut left));
+    }
     let cool_downs = pool.cool_downs.due(now, limit).into_iter();
     due.extend(cool_downs.filter_map(|id| cool_down_due(pool, id, now)));
     let registrations = pool.registrations.due(now, limit).into_iter();
     due.extend(registrations.filter_map(|id| registration_due(pool, id)));
+    let suspensions = pool.suspensions.ends().due(now, limit).into_iter();
+    due.extend(suspensions.filter_map(|id| suspension_due(pool, id, now)));
     due.sort_unstable_by_key(Due::order);
     due.truncate(limit);
     due_events(pool, due)
 }
 
-/// The end of a lease whose deadline has passed by `now`.
-fn lease_due(pool: &Pool, id: u32, now: Millis) -> Option<Due> {
-    let (Some(lease), Some(until)) = (pool.leases.get(id), pool.leases.until(id)) else {
-        invariant!("a lease with a deadline is live");
-        return None;
-    };
+/// The end of a lease at a deadline that has passed by `now`.
+fn lease_due(pool: &Pool, id: u32, until: Millis, cause: Cause, now: Millis) -> Option<Due> {
+    let lease = pool.leases.get(id).expected("a lease with a deadline is live")?;
     let (number, last) = (pool.number(lease.number), pool.is_draining(lease.number));
     // Where its rest is over as well, the number joins the queue in the turn of that.
     let cooled = deadline(until, None, pool.settings.cooldown);
     let rested = turn_of(pool, lease.number, cooled.unwrap_or(until), now);
     if rested > until && rested <= now && !last {
-        return Some(Due { at: rested, what: What::ExpiredAndCooled, number });
+        return Some(Due { at: rested, what: What::Ended { at: until, cause, has_rested: true }, number });
     }
-    Some(Due { at: until, what: What::Expired, number })
+    Some(Due { at: until, what: What::Ended { at: until, cause, has_rested: false }, number })
+}
+
+/// The ends of at most `left` leases that a switch kept, and once there are no more, the end of its deadline.
+fn switch_due(pool: &Pool, switch: u32, now: Millis, left: &mut usize) -> Vec<Due> {
+    let mut ends = Vec::new();
+    let Some(until) = pool.heartbeats.get(switch).expected("a switch whose deadline has passed has one")
+    else {
+        return ends;
+    };
+    let leases = pool.leases.list_of(switch).iter(pool.leases.table());
+    for id in leases.filter(|&id| pool.leases.until(id).is_none() && pool.lease_end(id).is_some()) {
+        if *left == 0 {
+            return ends;
+        }
+        *left -= 1;
+        ends.extend(lease_due(pool, id, until, Cause::Silent, now));
+    }
+    let last = ends.iter().map(|end| end.at).max().unwrap_or(until);
+    ends.push(Due { at: last, what: What::Silent { switch }, number: Number::LEAST });
+    ends
 }
 
 /// When a number joins the queue whose rest ends at `rested`, by `now`: its caps may forbid a call for longer.
@@ -59,11 +82,16 @@ fn cool_down_due(pool: &Pool, id: u32, now: Millis) -> Option<Due> {
     Some(Due { at, what: What::Cooled, number: pool.number(rest.number) })
 }
 
+/// The end of a suspension.
+fn suspension_due(pool: &Pool, id: u32, now: Millis) -> Option<Due> {
+    let until = pool.suspensions.ends().get(id);
+    let until = until.expected("a suspension that ends has a deadline")?;
+    Some(Due { at: turn_of(pool, id, until, now), what: What::Resumed, number: pool.number(id) })
+}
+
 /// The end of a registration.
 fn registration_due(pool: &Pool, id: u32) -> Option<Due> {
-    let Some(until) = pool.registrations.get(id).expected("a registration that lapses has a deadline") else {
-        return None;
-    };
+    let until = pool.registrations.get(id).expected("a registration that lapses has a deadline")?;
     Some(Due { at: until, what: What::Lapsed, number: pool.number(id) })
 }
 
@@ -84,20 +112,31 @@ impl Due {
 /// The kinds of deadlines.
 #[derive(Clone, Copy)]
 enum What {
-    Expired,
-    /// Expired, and what rest followed is over as well.
-    ExpiredAndCooled,
+    /// The end of a lease at a time.
+    Ended {
+        at: Millis,
+        cause: Cause,
+        /// Whether the rest that followed is over as well.
+        has_rested: bool,
+    },
     Cooled,
+    /// The end of a suspension.
+    Resumed,
     Lapsed,
+    /// The end of the deadline of a switch.
+    Silent {
+        switch: u32,
+    },
 }
 
 impl What {
     /// The order of what is due at one time: as if each had been seen to in its turn.
     fn rank(self) -> u8 {
         match self {
-            Self::Expired => 0,
-            Self::ExpiredAndCooled | Self::Cooled => 1,
+            Self::Ended { has_rested: false, .. } => 0,
+            Self::Ended { has_rested: true, .. } | Self::Cooled | Self::Resumed => 1,
             Self::Lapsed => 2,
+            Self::Silent { .. } => 3,
         }
     }
 }
@@ -106,33 +145,43 @@ impl What {
 fn due_events(pool: &Pool, due: Vec<Due>) -> Events {
     let mut events = Events::new();
     let mut gone = HashSet::new();
-    for Due { at, what, number } in due {
-        // Its lease was over before, and with that the number went.
+    for Due { what, number, .. } in due {
+        // An earlier event of these has ended what is due: the number went with its last call, or rests no longer.
         if gone.contains(&number) {
             continue;
         }
         let next = match what {
-            What::Expired => {
+            What::Ended { at, cause, has_rested } => {
                 if pool.directory.find(number).is_some_and(|id| pool.is_draining(id)) {
                     gone.insert(number);
                 }
                 // It rests from the time at which the lease was over, whenever that is noticed.
-                let until = deadline(at, None, pool.settings.cooldown);
-                let rest = until.map(|until| Rest { until, reason: RestReason::CoolDown });
-                Event::Ended { numbers: smallvec![number], rest, cause: Cause::Expired, word: None }
+                let cool_until = deadline(at, None, pool.settings.cooldown).filter(|_| !has_rested);
+                let (numbers, word, quarantine) = (smallvec![number], None, None);
+                Event::Ended { numbers, cool_until, cause, word, quarantine }
             }
-            What::ExpiredAndCooled => {
-                Event::Ended { numbers: smallvec![number], rest: None, cause: Cause::Expired, word: None }
+            What::Silent { switch } => {
+                let name = pool.switches.name(switch).unwrap_or_default();
+                Event::Silent { switch: Bytes::from_slice(name) }
             }
             What::Cooled => Event::Cooled(smallvec![number]),
-            What::Lapsed => Event::Lapsed(smallvec![number]),
+            What::Resumed => Event::Resumed(smallvec![number]),
+            What::Lapsed => {
+                // With that it rests no longer for its caps.
+                if pool.directory.find(number).is_some_and(|id| pool.is_limited(id)) {
+                    gone.insert(number);
+                }
+                Event::Lapsed(smallvec![number])
+            }
         };
         match (events.last_mut(), &next) {
             (Some(Event::Cooled(numbers)), Event::Cooled(_))
-            | (Some(Event::Lapsed(numbers)), Event::Lapsed(_)) => numbers.push(number),
-            (Some(Event::Ended { numbers, rest: last, .. }), Event::Ended { rest, .. })
-                if last == rest && numbers.len() < TOLD_AT_ONCE =>
-            {
+            | (Some(Event::Lapsed(numbers)), Event::Lapsed(_))
+            | (Some(Event::Resumed(numbers)), Event::Resumed(_)) => numbers.push(number),
+            (
+                Some(Event::Ended { numbers, cool_until: last, cause: before, .. }),
+                Event::Ended { cool_until, cause, .. },
+            ) if (&*before, &*last) == (cause, cool_until) && numbers.len() < TOLD_AT_ONCE => {
                 numbers.push(number);
             }
             _ => events.push(next),

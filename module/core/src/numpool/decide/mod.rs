@@ -1,6 +1,7 @@
 //! Decides requests: picks numbers, checks every limit, and changes nothing.
 
 mod due;
+mod held;
 mod of_switch;
 mod pick;
 
@@ -11,9 +12,10 @@ use self::of_switch::decide_of_switch;
 use super::causes::{MAX_CAUSES, MAX_WORD, Rule, is_cause};
 use super::cells::{Cell, Trigger, cell};
 use super::directory::MAX_NUMBERS;
-use super::event::{Called, Cause, Event, Numbers, Rest, RestReason, Word, each_some};
+use super::event::{Called, Cause, Event, Numbers, Rest, RestReason, Suspension, Word, each_some};
+use super::heartbeats::MAX_HEARTBEATS;
 use super::number::Number;
-pub use super::outcome::{Decision, LeaseRecord, Reconciled, Reply};
+pub use super::outcome::{Alive, Decision, LeaseRecord, Listed, Reconciled, Reply};
 use super::record::Place;
 use super::request::{Call, Changes, Request};
 use super::settings::{Cap, MAX_CAPS, MAX_COUNT, Settings};
@@ -48,8 +50,18 @@ pub fn decide(pool: &Pool, now: Millis, request: &Request<'_>) -> Decided {
     match request {
         Request::Add(numbers) => decide_add(pool, numbers),
         Request::Del { numbers, drain } => decide_del(pool, numbers, *drain),
-        Request::Reg { numbers, ttl, switch } => decide_reg(pool, now, numbers, *ttl, *switch),
-        Request::Unreg(numbers) => decide_unreg(pool, now, numbers),
+        Request::Reg { numbers, ttl, switch, missing } => {
+            decide_reg(pool, now, numbers, *ttl, *switch, *missing)
+        }
+        Request::Unreg { numbers, missing } => decide_unreg(pool, now, numbers, *missing),
+        Request::Suspend { numbers, cause, ttl, missing } => {
+            decide_suspend(pool, now, numbers, *cause, *ttl, *missing)
+        }
+        Request::Resume { numbers, missing } => {
+            let list = InPool::of(pool, numbers, |_, id| pool.suspension_at(id, now).is_some());
+            let reply = list.reply(list.kept.len() as i64, *missing)?;
+            Ok(Decision { events: each_some(list.kept, Event::Resumed), reply })
+        }
         Request::Call(call) => decide_call(pool, now, call),
         Request::HangUp { number, lease, cooldown, cause } => {
             decide_hangup(pool, now, *number, *lease, *cooldown, *cause)
@@ -59,15 +71,19 @@ pub fn decide(pool: &Pool, now: Millis, request: &Request<'_>) -> Decided {
                 return unchanged(Reply::Integer(0));
             }
             let (numbers, cause) = (smallvec![*number], Cause::TakenBack);
-            decided(Event::Ended { numbers, rest: None, cause, word: None }, Reply::Integer(1))
+            let ended = Event::Ended { numbers, cool_until: None, cause, word: None, quarantine: None };
+            decided(ended, Reply::Integer(1))
         }
         Request::Renew { number, lease, ttl } => decide_renew(pool, now, *number, lease, *ttl),
+        Request::Beat { switch, ttl } => decide_beat(pool, now, switch, *ttl),
         Request::OfSwitch(request) => decide_of_switch(pool, now, request),
         Request::Configure(changes) => {
             // The cool-down after a lease is the one that holds when the lease ends.
-            if changes.cooldown.is_some() && pool.leases.deadlines().earliest().is_some_and(|due| due <= now)
+            let ends = [pool.leases.deadlines(), &pool.heartbeats];
+            if changes.cooldown.is_some()
+                && ends.iter().any(|ends| ends.earliest().is_some_and(|due| due <= now))
             {
-                return try_again(|limit| pool.leases.deadlines().count_passed(now, limit));
+                return try_again(|limit| ends.iter().map(|ends| ends.count_passed(now, limit)).sum());
             }
             let settings = configured(&pool.settings, changes)?;
             if settings == pool.settings {
@@ -167,23 +183,60 @@ fn decide_del(pool: &Pool, numbers: &[Number], drain: bool) -> Decided {
     Ok(Decision { events, reply: Reply::Integer(count as i64) })
 }
 
+/// The numbers of a list that are in the pool and for which `keep` holds, each once, in their order. `keep` gets the id
+/// of each number that is in the pool.
+struct InPool {
+    kept: Numbers,
+    missing: Numbers,
+    found: usize,
+}
+
+impl InPool {
+    fn of(pool: &Pool, numbers: &[Number], mut keep: impl FnMut(Number, u32) -> bool) -> Self {
+        let (mut missing, mut found) = (Numbers::new(), 0);
+        let kept = each_once(numbers, |number| {
+            let Some(id) = pool.directory.find(number) else {
+                missing.push(number);
+                return false;
+            };
+            found += 1;
+            keep(number, id)
+        });
+        Self { kept, missing, found }
+    }
+
+    /// The reply to a list of which `done` numbers changed: a record that names the missing numbers, if it is wanted.
+    ///
+    /// # Errors
+    /// `NOTFOUND` if none of the numbers is in the pool and no record is wanted.
+    fn reply(&self, done: i64, names_missing: bool) -> Result<Reply, Refusal> {
+        if names_missing {
+            return Ok(Reply::Listed(Listed { done, missing: self.missing.clone() }));
+        }
+        match self.missing[..] {
+            [number] if self.found == 0 => not_found(number),
+            [first, .., last] if self.found == 0 => {
+                let text = format!("none of the numbers {first} to {last} is in the pool");
+                refuse(Code::NotFound, text)
+            }
+            _ => Ok(Reply::Integer(done)),
+        }
+    }
+}
+
 fn decide_reg(
     pool: &Pool,
     now: Millis,
     numbers: &[Number],
     ttl: Option<Millis>,
     switch: Option<&[u8]>,
+    names_missing: bool,
 ) -> Decided {
     ttl.map_or(Ok(()), check_ttl)?;
     switch.map_or(Ok(()), |switch| check_identifier("SWITCH", switch))?;
     let until = deadline(now, ttl, pool.settings.regttl);
-    let mut came_up = 0;
-    let (mut missing, mut lapsed) = (None, Numbers::new());
-    let changed = each_once(numbers, |number| {
-        let Some(id) = pool.directory.find(number) else {
-            missing = missing.or(Some(number));
-            return false;
-        };
+    let (mut came_up, mut lapsed) = (0, Numbers::new());
+    let list = InPool::of(pool, numbers, |number, id| {
         if pool.has_lapsed(id, now) {
             lapsed.push(number);
         } else if pool.directory.get(id).state().is_up() {
@@ -195,37 +248,55 @@ fn decide_reg(
         came_up += 1;
         true
     });
-    if let Some(number) = missing {
-        return not_found(number);
-    }
-    let reply = Reply::Integer(came_up);
-    if changed.is_empty() {
+    let reply = list.reply(came_up, names_missing)?;
+    if list.kept.is_empty() {
         return unchanged(reply);
     }
     let mut events = each_some(lapsed, Event::Lapsed);
-    events.push(Event::Registered { numbers: changed, until, switch: switch.map(Bytes::from_slice) });
+    let (switch, uses) = (switch.map(Bytes::from_slice), if came_up > 0 { pool.least_uses() } else { 0 });
+    events.push(Event::Registered { numbers: list.kept, until, switch, uses });
     Ok(Decision { events, reply })
 }
 
-fn decide_unreg(pool: &Pool, now: Millis, numbers: &[Number]) -> Decided {
-    let mut missing = None;
-    let down = each_once(numbers, |number| {
-        let Some(id) = pool.directory.find(number) else {
-            missing = missing.or(Some(number));
-            return false;
-        };
+fn decide_unreg(pool: &Pool, now: Millis, numbers: &[Number], names_missing: bool) -> Decided {
+    let list = InPool::of(pool, numbers, |_, id| {
         pool.directory.get(id).state().is_up() && !pool.has_lapsed(id, now)
     });
-    match missing {
-        Some(number) => not_found(number),
-        None => counted(down, |numbers| Event::Unregistered { numbers, switch: None }),
-    }
+    let reply = list.reply(list.kept.len() as i64, names_missing)?;
+    Ok(Decision {
+        events: each_some(list.kept, |numbers| Event::Unregistered { numbers, switch: None }),
+        reply,
+    })
+}
+
+fn decide_suspend(
+    pool: &Pool,
+    now: Millis,
+    numbers: &[Number],
+    cause: Option<&[u8]>,
+    ttl: Option<Millis>,
+    names_missing: bool,
+) -> Decided {
+    cause.map_or(Ok(()), check_cause)?;
+    ttl.map_or(Ok(()), check_ttl)?;
+    let cause = cause.map(|word| Word(Bytes::from_slice(word)));
+    let suspension = Suspension { cause, until: ttl.map(|ttl| now.saturating_add(ttl)) };
+    let mut fresh = 0;
+    let list = InPool::of(pool, numbers, |_, id| {
+        let before = pool.suspension_at(id, now);
+        fresh += i64::from(before.is_none());
+        before.as_ref() != Some(&suspension)
+    });
+    let reply = list.reply(fresh, names_missing)?;
+    let event = |numbers| Event::Suspended { numbers, suspension: suspension.clone() };
+    Ok(Decision { events: each_some(list.kept, event), reply })
 }
 
 fn decide_call(pool: &Pool, now: Millis, call: &Call<'_>) -> Decided {
     check_identifier("LEASE", call.lease.token)?;
     call.switch.map_or(Ok(()), |switch| check_identifier("SWITCH", switch))?;
     call.peer.map_or(Ok(()), |peer| check_identifier("PEER", peer))?;
+    call.holder.map_or(Ok(()), |holder| check_identifier("the holder", holder))?;
     call.ttl.map_or(Ok(()), check_ttl)?;
     if call.number.is_some() && (call.prefix.is_some() || call.pick.is_some()) {
         return refuse(Code::Err, "PREFIX and PICK choose a number; they cannot go with one that is named");
@@ -247,13 +318,17 @@ fn decide_call(pool: &Pool, now: Millis, call: &Call<'_>) -> Decided {
         }
     };
     let number = pool.number(id);
-    let usual = if call.endless { 0 } else { pool.settings.lease };
-    let until = deadline(now, call.ttl, usual);
-    let token = Bytes::from_slice(call.lease.token);
-    let switch = call.switch.or_else(|| pool.switches.name(pool.switches.of(id))).map(Bytes::from_slice);
-    let peer = call.peer.map(Bytes::from_slice);
+    // A number that somebody else holds is not the switch's that registered it.
+    let registered_by = || pool.switches.name(pool.switches.of(id)).filter(|_| call.holder.is_none());
+    let switch = call.switch.or_else(registered_by);
+    // A switch that is alive keeps the call.
+    let is_alive = |switch| call.holder.is_none() && pool.alive_until(switch, now).is_some();
+    let is_kept = call.endless || switch.is_some_and(is_alive);
+    let until = deadline(now, call.ttl, if is_kept { 0 } else { pool.settings.lease });
+    let (token, switch) = (Bytes::from_slice(call.lease.token), switch.map(Bytes::from_slice));
+    let (peer, holder) = (call.peer.map(Bytes::from_slice), call.holder.map(Bytes::from_slice));
     let record = LeaseRecord { number, token: copied(&token), until };
-    decided(Event::Called(Called { number, token, until, switch, peer }), Reply::Lease(record))
+    decided(Event::Called(Called { number, token, until, switch, peer, holder }), Reply::Lease(record))
 }
 
 /// The same record again, for a caller that lost the first reply.
@@ -279,10 +354,14 @@ fn callable(pool: &Pool, now: Millis, number: Number) -> Result<u32, Refusal> {
     if pool.has_lapsed(id, now) {
         return refuse(Code::BadState, format!("the registration of number {number} has lapsed"));
     }
+    if let Some(Suspension { cause, until }) = pool.suspensions.get(id) {
+        let how = if cause.is_some() { "in quarantine" } else { "suspended" };
+        let end = until.map_or("NUMPOOL.RESUME".to_owned(), |until| until.to_string());
+        return refuse(Code::BadState, format!("number {number} is idle+up but {how} until {end}"));
+    }
     let Some(Rest { until, reason }) = pool.rest_of(id) else { return Ok(id) };
     let (code, text) = match reason {
         RestReason::CoolDown => (Code::BadState, "is idle+up but cools down until"),
-        RestReason::Quarantine => (Code::BadState, "is idle+up but in quarantine until"),
         RestReason::Limit => (Code::Limit, "has begun as many calls as its caps allow until"),
     };
     refuse(code, format!("number {number} {text} {until}"))
@@ -335,10 +414,9 @@ fn decide_hangup(
         let id = pool.directory.find(number).filter(|&id| !pool.is_draining(id))?;
         pool.quarantine_until(id, word, now)
     });
-    let reason = if quarantine.is_some() { RestReason::Quarantine } else { RestReason::CoolDown };
-    let rest = quarantine.max(cool_until).map(|until| Rest { until, reason });
     let word = cause.map(|word| Word(Bytes::from_slice(word)));
-    let event = Event::Ended { numbers: smallvec![number], rest, cause: Cause::HungUp, word };
+    let (numbers, cause) = (smallvec![number], Cause::HungUp);
+    let event = Event::Ended { numbers, cool_until, cause, word, quarantine };
     decided(event, Reply::Integer(1))
 }
 
@@ -381,6 +459,24 @@ fn decide_renew(pool: &Pool, now: Millis, number: Number, token: &[u8], ttl: Mil
     }
     let until = now.saturating_add(ttl);
     decided(Event::Renewed { number, until }, Reply::Integer(until))
+}
+
+fn decide_beat(pool: &Pool, now: Millis, switch: &[u8], ttl: Millis) -> Decided {
+    check_identifier("SWITCH", switch)?;
+    check_ttl(ttl)?;
+    let id = pool.switches.find(switch);
+    match id.and_then(|id| pool.heartbeats.get(id)) {
+        // Its calls are over, and are not ended yet.
+        Some(until) if until <= now => return try_again(|limit| pool.heartbeats.count_passed(now, limit)),
+        None if pool.heartbeats.len() >= MAX_HEARTBEATS => {
+            let text = format!("a pool keeps the deadlines of at most {MAX_HEARTBEATS} switches");
+            return refuse(Code::Limit, text);
+        }
+        Some(_) | None => {}
+    }
+    let until = now.saturating_add(ttl);
+    let calls = id.map_or(0, |id| pool.leases.list_of(id).len());
+    decided(Event::Beat { switch: Bytes::from_slice(switch), until }, Reply::Alive(Alive { until, calls }))
 }
 
 /// Refuses an event that the table refuses.

@@ -3,7 +3,8 @@
 
 use super::due::deadline;
 use crate::invariant;
-use crate::numpool::event::{Cause, Event, Events, Numbers, Rest, RestReason, each_some};
+use crate::numpool::event::{Cause, Event, Events, Numbers, each_some};
+use crate::numpool::leases::Lease;
 use crate::numpool::model::sliced::{Ends, Sliced};
 use crate::numpool::number::Number;
 use crate::numpool::outcome::{Decision, Reconciled, Reply};
@@ -33,7 +34,7 @@ pub(super) fn decide_of_switch(pool: &Pool, now: Millis, request: &OfSwitch<'_>)
 /// The outcome of a request that is done.
 fn outcome(done: Sliced) -> Reply {
     match done.ends {
-        Ends::Leases => {
+        Ends::Leases | Ends::Unswitched => {
             let Sliced { kept, ended: freed, unknown, .. } = done;
             Reply::Reconciled(Reconciled { kept, freed, unknown })
         }
@@ -45,7 +46,8 @@ impl Pool {
     /// Whether a request about a switch ends more than one step may end. O(1).
     pub fn needs_slices(&self, request: &OfSwitch<'_>) -> bool {
         let (ends, switch) = request.ends();
-        self.switches.find(switch).is_some_and(|switch| self.list_of(ends, switch).len() > MAX_AT_ONCE)
+        let switch = self.switches.find(switch).unwrap_or(NONE);
+        self.list_of(ends, switch).len() > MAX_AT_ONCE
     }
 
     /// Begins a request about a switch that is carried out in slices. When it is done, its outcome is for the waiter that
@@ -74,7 +76,9 @@ impl Pool {
     /// What a request looks at, and what it spares. O(tokens).
     fn work_of(&self, now: Millis, request: &OfSwitch<'_>) -> Result<Sliced, Refusal> {
         let (ends, switch) = request.ends();
-        check_identifier("SWITCH", switch)?;
+        if ends != Ends::Unswitched {
+            check_identifier("SWITCH", switch)?;
+        }
         let switch = self.switches.find(switch).unwrap_or(NONE);
         let list = self.list_of(ends, switch);
         let (next, last, carried, unknown) = (list.head, list.tail(), HashSet::new(), Vec::new());
@@ -83,10 +87,11 @@ impl Pool {
             work.before = *before;
             for token in *leases {
                 check_identifier("LEASE", token)?;
-                // `NONE` would be the switch of leases that have none.
+                // Without a switch of that name, `NONE` would be the switch of leases that have none.
+                let is_known = switch != NONE || ends == Ends::Unswitched;
                 let is_carried = |id: &u32| {
-                    let lease = self.leases.get(*id).filter(|lease| lease.switch == switch);
-                    switch != NONE && lease.is_some() && !self.has_expired(*id, now)
+                    let is_its = |lease: &Lease| lease.switch == switch && lease.holder == NONE;
+                    is_known && self.leases.get(*id).is_some_and(is_its) && !self.has_expired(*id, now)
                 };
                 match self.leases.find(token).filter(is_carried) {
                     Some(id) => drop(work.carried.insert(id)),
@@ -102,6 +107,7 @@ impl Pool {
     fn list_of(&self, ends: Ends, switch: u32) -> List {
         match ends {
             Ends::Leases => self.leases.list_of(switch),
+            Ends::Unswitched => self.leases.unswitched(),
             Ends::Registrations => self.switches.get(switch).map(|group| group.members).unwrap_or_default(),
         }
     }
@@ -125,12 +131,12 @@ impl Pool {
             }
             let id = work.next;
             let [_, behind] = match work.ends {
-                Ends::Leases => self.leases.table().links(id),
+                Ends::Leases | Ends::Unswitched => self.leases.table().links(id),
                 Ends::Registrations => self.switches.neighbours(id),
             };
             work.advance(behind);
             match work.ends {
-                Ends::Leases => ended.extend(self.lease_to_end(work, id, now)),
+                Ends::Leases | Ends::Unswitched => ended.extend(self.lease_to_end(work, id, now)),
                 Ends::Registrations => {
                     let number = self.number(id);
                     if !self.has_lapsed(id, now) && !self.is_gone(number, now) {
@@ -141,13 +147,14 @@ impl Pool {
         }
         work.ended += ended.len() as u64;
         match work.ends {
-            Ends::Leases => {
+            Ends::Leases | Ends::Unswitched => {
                 // In the order in which the calls began.
                 ended.sort_unstable();
-                let until = deadline(now, None, self.settings.cooldown);
-                let rest = until.map(|until| Rest { until, reason: RestReason::CoolDown });
-                let cause = Cause::Reconciled;
-                each_some(numbers(ended), |numbers| Event::Ended { numbers, rest, cause, word: None })
+                let cool_until = deadline(now, None, self.settings.cooldown);
+                let (cause, word, quarantine) = (Cause::Reconciled, None, None);
+                let event =
+                    |numbers| Event::Ended { numbers, cool_until, cause, word: word.clone(), quarantine };
+                each_some(numbers(ended), event)
             }
             Ends::Registrations => {
                 let switch = self.switches.name(work.switch).map(Bytes::from_slice);

@@ -32,7 +32,7 @@ impl Pool {
 
     /// Whether a lease has passed its deadline.
     pub(super) fn has_expired(&self, lease: u32, now: Millis) -> bool {
-        self.leases.until(lease).is_some_and(|until| until <= now)
+        self.lease_end(lease).is_some_and(|until| until <= now)
     }
 
     /// Whether a number goes because the lease of its last call has passed its deadline.

@@ -23,6 +23,7 @@ impl Pool {
         self.leases.check()?;
         self.outbox.check()?;
         self.causes.check()?;
+        self.suspensions.check()?;
         self.check_history()?;
         self.check_numbers()?;
         self.check_leases()?;
@@ -30,7 +31,10 @@ impl Pool {
         ensure!(stray.is_none(), "id {stray:?} is in the queue and does not say so");
         let slots = self.directory.slots();
         let carriers = self.leases.table().iter().map(|(_, lease)| lease.switch);
-        self.switches.check(slots, |_| true, carriers)?;
+        self.check_heartbeats()?;
+        self.switches.check(slots, |_| true, carriers.chain(self.heartbeats.ids()))?;
+        let holders = self.leases.table().iter().map(|(_, lease)| lease.holder);
+        self.holders.check(slots, |_| true, holders)?;
         self.peers.check(slots, |id| self.directory.get(id).is_queued(), [].into_iter())?;
         self.sorted.check(self.queue, Numbers { directory: &self.directory, peers: &self.peers })
     }
@@ -79,10 +83,12 @@ impl Pool {
         let record = self.directory.get(id);
         let (state, place) = (record.state(), record.place);
         let named = self.directory.name(id).is_some();
+        let (suspended, is_free) = (self.suspensions.contains(id), state == State::IdleUp);
+        ensure!(named || !suspended, "id {id} has no number and is suspended");
         ensure!(named == (state != State::NoData), "id {id} is in state {state:?}, its name {named}");
         let fits = match place {
-            Place::Nowhere => matches!(state, State::NoData | State::IdleDown),
-            Place::Queue => state == State::IdleUp,
+            Place::Nowhere => matches!(state, State::NoData | State::IdleDown) || suspended && is_free,
+            Place::Queue => is_free && !suspended,
             Place::Cooling => matches!(state, State::IdleUp | State::IdleDown),
             Place::Call | Place::LastCall => state.is_busy(),
         };
@@ -92,6 +98,10 @@ impl Pool {
             ensure!(
                 self.cooling.get(cool_down).map(|rest| rest.number) == Some(id),
                 "rest {cool_down} of number {id} is not its own"
+            );
+            ensure!(
+                !self.is_limited(id) || is_free && !suspended,
+                "number {id} rests for its caps and is not free"
             );
             ensure!(self.cool_down_ends(cool_down), "rest {cool_down} of number {id} has no end");
         }
@@ -152,6 +162,7 @@ mod tests {
     use super::super::number::Number;
     use super::super::sorted_free::SortedFree;
     use super::super::state::Resting;
+    use super::super::suspensions::Suspension;
     use super::*;
     use crate::numpool::request::{Call, Policy, Request};
     use crate::numpool::{Settings, decide};
@@ -176,6 +187,7 @@ mod tests {
             number: Some(number(text)),
             ttl: None,
             endless: false,
+            holder: None,
             lease,
             switch,
             peer,
@@ -191,7 +203,10 @@ mod tests {
         let mut pool = Pool::new(Settings { lease: 100, regttl: 100, ..Settings::default() }, 0);
         let numbers = ["10", "11", "12", "13", "14", "15"].map(number);
         ask(&mut pool, &Request::Add(&numbers));
-        ask(&mut pool, &Request::Reg { numbers: &numbers[..5], ttl: None, switch: Some(b"sw") });
+        ask(
+            &mut pool,
+            &Request::Reg { missing: false, numbers: &numbers[..5], ttl: None, switch: Some(b"sw") },
+        );
         ["12", "13", "14"].into_iter().for_each(|text| call(&mut pool, text));
         ask(&mut pool, &Request::Del { numbers: &numbers[3..4], drain: true });
         ask(&mut pool, &Request::HangUp { number: numbers[4], lease: None, cooldown: Some(50), cause: None });
@@ -203,7 +218,11 @@ mod tests {
     fn check_finds_a_damaged_pool() {
         let sound = sample_pool();
         assert_eq!(sound.check(), Ok(()));
-        let damages: [fn(&mut Pool); 15] = [
+        let damages: [fn(&mut Pool); 19] = [
+            |pool| pool.suspensions.set(0, Suspension { cause: None, until: None }),
+            |pool| pool.suspensions.set(6, Suspension { cause: None, until: Some(60) }),
+            |pool| pool.heartbeats.set(0, 60),
+            |pool| pool.heartbeats.set(7, 60),
             |pool| pool.counts[0] = 1,
             |pool| pool.counts[1] += 1,
             |pool| pool.draining = 0,
@@ -220,7 +239,7 @@ mod tests {
             |pool| pool.peers.list(4),
             |pool| {
                 pool.sorted = SortedFree::default();
-                pool.sorted.begin(false, List::default());
+                pool.sorted.begin(false, false, List::default());
             },
         ];
         for (number, damage) in damages.iter().enumerate() {

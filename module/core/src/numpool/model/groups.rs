@@ -94,6 +94,11 @@ impl Groups {
         self.table.get(group)
     }
 
+    /// Ids of groups given out so far, free or not: all are below this.
+    pub fn slots(&self) -> u32 {
+        self.table.slots()
+    }
+
     /// The name of a group, if there is one.
     pub fn name(&self, group: u32) -> Option<&[u8]> {
         self.table.get(group).map(|group| &group.name[..])

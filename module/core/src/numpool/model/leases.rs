@@ -22,9 +22,11 @@ pub struct Lease {
     pub switch: u32,
     /// When it was granted.
     pub since: Millis,
+    /// Who holds the number instead of a switch, such as the realm of a conference; or `NONE`.
+    pub holder: u32,
     /// Whether the caller named the peer; it is the number's then.
     pub has_peer: bool,
-    links: [u32; 2],
+    pub(in crate::numpool) links: [u32; 2],
 }
 
 fields! {
@@ -37,6 +39,7 @@ fields! {
         pub(in crate::numpool) since: Millis,
         pub(in crate::numpool) until: Option<Millis>,
         pub(in crate::numpool) has_peer: bool,
+        pub(in crate::numpool) holder: Option<u32>,
     }
 
     /// A number was given for a call.
@@ -52,6 +55,8 @@ fields! {
         pub switch: Option<Bytes>,
         /// Who is called.
         pub peer: Option<Bytes>,
+        /// Who holds the number instead of a switch.
+        pub holder: Option<Bytes>,
     }
 }
 
@@ -75,7 +80,10 @@ impl Links for Table<Lease> {
 pub struct Leases {
     table: Table<Lease>,
     by_token: NameIndex,
+    /// Each lease is in one list: that of its holder, or else of its switch, or else of those that have neither.
+    by_holder: Column<List>,
     by_switch: Column<List>,
+    unswitched: List,
     deadlines: Deadlines,
 }
 
@@ -120,18 +128,31 @@ impl Leases {
         self.by_switch.find(switch).unwrap_or_default()
     }
 
-    /// Adds a lease under a token that is not in use; `switch` was referred to for it. O(1), O(log n) with a
-    /// deadline.
-    pub fn grant(
-        &mut self,
-        token: Bytes,
-        number: u32,
-        switch: u32,
-        since: Millis,
-        until: Option<Millis>,
-        has_peer: bool,
-    ) -> u32 {
-        let id = self.table.insert(Lease { token, number, switch, since, has_peer, links: [NONE; 2] });
+    /// The leases of a holder, in no order. O(1).
+    pub fn list_of_holder(&self, holder: u32) -> List {
+        self.by_holder.find(holder).unwrap_or_default()
+    }
+
+    /// The leases that have neither a switch nor a holder, in no order. O(1).
+    pub fn unswitched(&self) -> List {
+        self.unswitched
+    }
+
+    /// The list of a lease.
+    fn list_mut(&mut self, holder: u32, switch: u32) -> &mut List {
+        if holder != NONE {
+            self.by_holder.at(holder)
+        } else if switch != NONE {
+            self.by_switch.at(switch)
+        } else {
+            &mut self.unswitched
+        }
+    }
+
+    /// Adds a lease under a token that is not in use; its switch and holder were referred to for it. O(1), O(log n) with
+    /// a deadline.
+    pub fn grant(&mut self, lease: Lease, until: Option<Millis>) -> u32 {
+        let id = self.table.insert(lease);
         self.enter(id);
         if let Some(until) = until {
             self.deadlines.set(id, until);
@@ -146,12 +167,12 @@ impl Leases {
         }
     }
 
-    /// Takes a lease out; its switch is to be released. O(1), O(log n) with a deadline.
+    /// Takes a lease out; its switch and holder are to be released. O(1), O(log n) with a deadline.
     pub fn end(&mut self, id: u32) -> Option<Lease> {
-        let switch = self.table.get(id)?.switch;
-        if switch != NONE {
-            self.by_switch.at(switch).leave(&mut self.table, id);
-        }
+        let Lease { holder, switch, .. } = *self.table.get(id)?;
+        let mut list = *self.list_mut(holder, switch);
+        list.leave(&mut self.table, id);
+        *self.list_mut(holder, switch) = list;
         self.deadlines.remove(id);
         let lease = self.table.remove(id)?;
         self.by_token.remove(&lease.token, id);
@@ -167,6 +188,7 @@ impl Leases {
             since: lease.since,
             until: self.until(id),
             has_peer: lease.has_peer,
+            holder: Some(lease.holder).filter(|&holder| holder != NONE),
         })
     }
 
@@ -176,6 +198,7 @@ impl Leases {
             token: lease.token.clone(),
             number: lease.number,
             switch: lease.switch.unwrap_or(NONE),
+            holder: lease.holder.unwrap_or(NONE),
             since: lease.since,
             has_peer: lease.has_peer,
             links: [NONE; 2],
@@ -202,23 +225,21 @@ impl Leases {
         self.by_token.check(self.table.iter().map(|(id, lease)| (id, &lease.token[..])))?;
         let stray = self.deadlines.ids().find(|&id| self.table.get(id).is_none());
         ensure!(stray.is_none(), "lease {stray:?} has a deadline and is not live");
-        let mut carried = 0;
-        for (switch, list) in self.by_switch.iter() {
+        self.by_holder.check()?;
+        let held = self.by_holder.iter().map(|(holder, list)| (list, Some((holder, NONE))));
+        let carried = self.by_switch.iter().map(|(switch, list)| (list, Some((NONE, switch))));
+        let mut listed = 0;
+        for (list, of) in held.chain(carried).chain([(self.unswitched, Some((NONE, NONE)))]) {
             list.check(&self.table)?;
-            carried += list.len() as usize;
-            let stray = list.iter(&self.table).find(|&id| self.switch_of(id) != switch);
-            ensure!(
-                stray.is_none(),
-                "lease {stray:?} is listed with switch {switch}, which does not carry it"
-            );
+            listed += list.len() as usize;
+            let place =
+                |lease: &Lease| (lease.holder, if lease.holder == NONE { lease.switch } else { NONE });
+            let stray = list.iter(&self.table).find(|&id| self.table.get(id).map(place) != of);
+            ensure!(stray.is_none(), "lease {stray:?} is listed with {of:?}, where it does not belong");
         }
-        let with_switch = self.table.iter().filter(|(_, lease)| lease.switch != NONE).count();
-        ensure!(carried == with_switch, "{carried} of {with_switch} leases are listed with their switch");
+        let leases = self.table.len();
+        ensure!(listed == leases, "{listed} of {leases} leases are in a list");
         Ok(())
-    }
-
-    fn switch_of(&self, id: u32) -> u32 {
-        self.table.get(id).map_or(NONE, |lease| lease.switch)
     }
 
     /// Bytes allocated.
@@ -227,6 +248,7 @@ impl Leases {
         self.table.allocated()
             + self.table.iter().map(|(_, lease)| spilled(lease)).sum::<usize>()
             + self.by_token.allocated()
+            + self.by_holder.allocated()
             + self.by_switch.allocated()
             + self.deadlines.allocated()
     }
@@ -235,11 +257,11 @@ impl Leases {
         let Some(lease) = self.table.get(id).expected("a lease that is entered is in the table") else {
             return;
         };
-        let switch = lease.switch;
+        let (holder, switch) = (lease.holder, lease.switch);
         self.by_token.insert(&lease.token, id);
-        if switch != NONE {
-            self.by_switch.at(switch).join(&mut self.table, id);
-        }
+        let mut list = *self.list_mut(holder, switch);
+        list.join(&mut self.table, id);
+        *self.list_mut(holder, switch) = list;
     }
 }
 
@@ -252,7 +274,9 @@ mod tests {
         let mut sound = Leases::default();
         for (number, switch) in [(10u32, 0), (11, 0), (12, 2), (13, NONE)] {
             let token = Bytes::from_slice(&number.to_be_bytes());
-            sound.grant(token, number, switch, 5, (number < 13).then_some(50), false);
+            let (since, has_peer, links) = (5, false, [NONE; 2]);
+            let lease = Lease { token, number, switch, holder: NONE, since, has_peer, links };
+            sound.grant(lease, (number < 13).then_some(50));
         }
         assert_eq!(sound.check(), Ok(()));
         let damages: [fn(&mut Leases); 6] = [

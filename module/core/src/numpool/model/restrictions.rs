@@ -1,11 +1,12 @@
 //! What keeps numbers from being called for a time: caps, causes of hangups, and the rests that follow from them.
 
-use super::causes::Rule;
+use super::causes::{Rule, Word};
 use super::cells::State;
 use super::history::STARTS;
 use super::record::Place;
 use super::settings::Settings;
 use super::state::{Pool, Rest, RestReason, Resting};
+use super::suspensions::Suspension;
 use crate::invariant;
 use crate::shared::Millis;
 use crate::shared::invariant::Expected;
@@ -28,6 +29,34 @@ impl Pool {
         self.directory.at(id).put(Place::Cooling, cool_down);
     }
 
+    /// A number is out of service.
+    pub(in crate::numpool) fn suspend(&mut self, id: u32, suspension: Suspension) {
+        self.suspensions.set(id, suspension);
+        self.leave(id);
+    }
+
+    /// A number is in service again; it joins the queue if it is registered and does not rest.
+    pub(in crate::numpool) fn resume(&mut self, id: u32) {
+        self.suspensions.remove(id);
+        let record = self.directory.get(id);
+        if record.state() == State::IdleUp && record.place == Place::Nowhere {
+            self.join(id);
+        }
+    }
+
+    /// A call of a number ends for a cause, and the number is suspended for it. A longer suspension is not shortened.
+    pub(in crate::numpool) fn quarantine(&mut self, id: u32, cause: Option<Word>, until: Millis) {
+        let is_longer = |before: Suspension| before.until.is_none_or(|before| before >= until);
+        if !self.suspensions.get(id).is_some_and(is_longer) {
+            self.suspensions.set(id, Suspension { cause, until: Some(until) });
+        }
+    }
+
+    /// The suspension of a number that has not ended by `now`.
+    pub(in crate::numpool) fn suspension_at(&self, id: u32, now: Millis) -> Option<Suspension> {
+        self.suspensions.get(id).filter(|suspension| suspension.until.is_none_or(|until| until > now))
+    }
+
     /// Until when a number rests, if it does, and why.
     pub(in crate::numpool) fn rest_of(&self, id: u32) -> Option<Rest> {
         let cool_down = self.directory.get(id).cool_down();
@@ -35,6 +64,11 @@ impl Pool {
         let until = self.cool_downs.get(cool_down);
         invariant!(until.is_some(), "a number that rests does so until a time");
         Some(Rest { until: until?, reason })
+    }
+
+    /// Whether a number rests for its caps.
+    pub(in crate::numpool) fn is_limited(&self, id: u32) -> bool {
+        self.rest_of(id).is_some_and(|rest| rest.reason == RestReason::Limit)
     }
 
     /// How many numbers rest for a reason.
@@ -71,8 +105,7 @@ impl Pool {
     pub(in crate::numpool) fn follow_caps(&mut self) {
         let numbers: Vec<u32> = self.history.iter().map(|entry| entry.number).collect();
         for id in numbers {
-            let is_limited = self.rest_of(id).is_some_and(|rest| rest.reason == RestReason::Limit);
-            if is_limited {
+            if self.is_limited(id) {
                 self.cool(id);
             } else if self.directory.get(id).is_queued() && self.limited_until(id).is_some() {
                 self.leave(id);

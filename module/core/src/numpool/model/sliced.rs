@@ -13,6 +13,8 @@ use hashbrown::HashSet;
 pub(in crate::numpool) enum Ends {
     /// The leases of a switch: `RECONCILE`.
     Leases,
+    /// The leases that have neither a switch nor a holder: `RECONCILE` as well.
+    Unswitched,
     /// The registrations by a switch: `UNREG`.
     Registrations,
 }
@@ -103,11 +105,16 @@ impl SlicedRequests {
         self.is_first_done().then(|| self.0.remove(0))
     }
 
-    /// A lease or a number leaves the list of its switch, where it is between these two.
-    pub(in crate::numpool) fn left(&mut self, ends: Ends, id: u32, neighbours: [u32; 2]) {
-        for (_, request) in self.0.iter_mut().filter(|(_, request)| request.ends == ends) {
-            request.left(id, neighbours);
-        }
+    /// A lease leaves its list, where it is between these two.
+    pub(in crate::numpool) fn lease_left(&mut self, lease: u32, neighbours: [u32; 2]) {
+        let requests = self.0.iter_mut().filter(|(_, request)| request.ends != Ends::Registrations);
+        requests.for_each(|(_, request)| request.left(lease, neighbours));
+    }
+
+    /// A number leaves the list of the switch that registered it, where it is between these two.
+    pub(in crate::numpool) fn number_left(&mut self, number: u32, neighbours: [u32; 2]) {
+        let requests = self.0.iter_mut().filter(|(_, request)| request.ends == Ends::Registrations);
+        requests.for_each(|(_, request)| request.left(number, neighbours));
     }
 
     /// Whether a request ends the registrations by a switch.

@@ -5,12 +5,13 @@ use super::cells::{Action, Cell, State, Trigger, cell};
 use super::directory::Directory;
 use super::groups::Groups;
 use super::history::{History, STARTS};
-use super::leases::{Called, Leases};
+use super::leases::{Called, Lease, Leases};
 use super::number::Number;
 use super::record::{Place, Record};
 use super::settings::Settings;
-use super::sliced::{Ends, SlicedRequests};
+use super::sliced::SlicedRequests;
 use super::sorted_free::{Numbers, SortedFree};
+use super::suspensions::Suspensions;
 use super::waiters::Waiters;
 use crate::shared::deadlines::Deadlines;
 use crate::shared::invariant::Expected;
@@ -22,7 +23,7 @@ use crate::{fields, invariant, words};
 
 /// A pool of numbers.
 ///
-/// A number is in the queue exactly while it is idle, registered and has cooled down; it has a lease exactly while
+/// A number is in the queue exactly while it is idle and registered, neither rests nor is suspended; it has a lease exactly while
 /// it is busy; it is listed with a switch exactly while that has registered it, and with a peer while it is in the
 /// queue and called that one last.
 #[derive(Clone, Debug, Default)]
@@ -40,10 +41,15 @@ pub struct Pool {
     pub(in crate::numpool) cool_downs: Deadlines,
     /// How many numbers rest for each reason.
     pub(in crate::numpool) rests: [u32; RestReason::ALL.len()],
+    pub(in crate::numpool) suspensions: Suspensions,
     pub(in crate::numpool) causes: Causes,
     pub(in crate::numpool) history: History,
     pub(in crate::numpool) leases: Leases,
     pub(in crate::numpool) switches: Groups,
+    /// Who holds numbers instead of a switch.
+    pub(in crate::numpool) holders: Groups,
+    /// By switch: until when it is alive.
+    pub(in crate::numpool) heartbeats: Deadlines,
     pub(in crate::numpool) peers: Groups,
     pub(in crate::numpool) sorted: SortedFree,
     pub(in crate::numpool) outbox: Outbox,
@@ -62,8 +68,6 @@ words! {
         CoolDown = 0 => "cool-down",
         /// It has begun as many calls as its caps allow.
         Limit = 1 => "limit",
-        /// Its call ended for a cause that sends it into quarantine.
-        Quarantine = 2 => "quarantine",
     }
 }
 
@@ -131,7 +135,10 @@ impl Pool {
         let leases = self.leases.deadlines().earliest().unwrap_or(never);
         let registrations = self.registrations.earliest().unwrap_or(never);
         let cool_downs = self.cool_downs.earliest().unwrap_or(never);
-        Some(leases.min(registrations).min(cool_downs)).filter(|&due| due < never)
+        let heartbeats = self.heartbeats.earliest().unwrap_or(never);
+        let suspensions = self.suspensions.ends().earliest().unwrap_or(never);
+        let earliest = leases.min(registrations).min(cool_downs).min(heartbeats).min(suspensions);
+        Some(earliest).filter(|&due| due < never)
     }
 
     /// Unsent messages.
@@ -164,11 +171,14 @@ impl Pool {
         self.directory.allocated()
             + self.registrations.allocated()
             + self.cooling.allocated()
+            + self.suspensions.allocated()
             + self.causes.allocated()
             + self.history.allocated()
             + self.cool_downs.allocated()
             + self.leases.allocated()
             + self.switches.allocated()
+            + self.holders.allocated()
+            + self.heartbeats.allocated()
             + self.peers.allocated()
             + self.sorted.allocated()
             + self.outbox.allocated()
@@ -247,7 +257,7 @@ impl Pool {
     /// Takes a number off the list of the switch that registered it.
     pub(in crate::numpool) fn leave_switch(&mut self, id: u32) {
         if !self.sliced.is_empty() && self.switches.of(id) != NONE {
-            self.sliced.left(Ends::Registrations, id, self.switches.neighbours(id));
+            self.sliced.number_left(id, self.switches.neighbours(id));
         }
         self.switches.unlist(id);
     }
@@ -268,11 +278,14 @@ impl Pool {
         &mut self.counts[state as usize]
     }
 
-    /// Joins the queue at its tail, unless it rests: then it joins when that is over. A number whose caps are reached
-    /// rests.
+    /// Joins the queue at its tail, unless it rests or is suspended: then it joins when that is over. A number whose caps
+    /// are reached rests.
     pub(in crate::numpool) fn join(&mut self, id: u32) {
         let place = self.directory.get(id).place;
         if place == Place::Cooling || !invariant!(place == Place::Nowhere, "a number joins once") {
+            return;
+        }
+        if self.suspensions.contains(id) {
             return;
         }
         if !self.settings.caps.is_empty()
@@ -288,9 +301,13 @@ impl Pool {
         self.sorted.joined(id, Numbers { directory: &self.directory, peers: &self.peers });
     }
 
-    /// Leaves the queue; a number that rests is not there.
+    /// Leaves the queue. A number that rests is not there; it rests no longer for its caps, which only numbers do that would
+    /// be in the queue otherwise.
     pub(in crate::numpool) fn leave(&mut self, id: u32) {
         if !self.directory.get(id).is_queued() {
+            if self.is_limited(id) {
+                self.stop_resting(id);
+            }
             return;
         }
         let [_, behind] = self.directory.links(id);
@@ -310,7 +327,10 @@ impl Pool {
         }
         let has_peer = called.peer.is_some();
         self.waiters.lease_began(&called.token);
-        let lease = self.leases.grant(copied(&called.token), id, switch, context.at, called.until, has_peer);
+        let holder = called.holder.as_ref().map_or(NONE, |name| self.holders.refer(name));
+        let (token, since, links) = (copied(&called.token), context.at, [NONE; 2]);
+        let lease = Lease { token, number: id, switch, since, holder, has_peer, links };
+        let lease = self.leases.grant(lease, called.until);
         let record = self.directory.at(id);
         record.put(Place::Call, lease);
         record.uses = record.uses.saturating_add(1);
@@ -328,10 +348,13 @@ impl Pool {
         record.put(Place::Nowhere, NONE);
         record.set_since(context.at);
         if !self.sliced.is_empty() {
-            self.sliced.left(Ends::Leases, lease, self.leases.table().links(lease));
+            self.sliced.lease_left(lease, self.leases.table().links(lease));
         }
         match self.leases.end(lease) {
-            Some(lease) => self.switches.release(lease.switch),
+            Some(lease) => {
+                self.switches.release(lease.switch);
+                self.holders.release(lease.holder);
+            }
             None => invariant!("a number that carries a call has a lease"),
         }
         if let Some(rest) = context.rest {
@@ -347,6 +370,7 @@ impl Pool {
         self.peers.assign(id, None);
         self.history.forget(id);
         self.causes.forget(id);
+        self.suspensions.remove(id);
         let number = self.number(id);
         self.directory.remove(number);
         self.waiters.touch(|| number);
@@ -358,14 +382,22 @@ impl Pool {
     /// An empty pool takes no more room than a new one.
     fn give_back_memory(&mut self) {
         let nothing = self.leases.is_empty() && self.cooling.is_empty() && self.registrations.is_empty();
-        let unnamed = self.switches.is_empty() && self.peers.is_empty();
+        // A switch may be alive without a number.
+        let is_alive = !self.heartbeats.is_empty();
+        let unnamed =
+            (self.switches.is_empty() || is_alive) && self.holders.is_empty() && self.peers.is_empty();
         invariant!(nothing && unnamed && self.queue.is_empty(), "nothing is left in a pool without numbers");
         self.registrations = Deadlines::default();
         self.cooling = Table::default();
+        self.suspensions = Suspensions::default();
         self.history = History::default();
         self.cool_downs = Deadlines::default();
         self.leases = Leases::default();
-        self.switches = Groups::default();
+        if !is_alive {
+            self.switches = Groups::default();
+            self.heartbeats = Deadlines::default();
+        }
+        self.holders = Groups::default();
         self.peers = Groups::default();
         self.sorted = SortedFree::default();
     }

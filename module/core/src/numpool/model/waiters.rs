@@ -11,7 +11,7 @@ use crate::shared::table::Table;
 use crate::shared::{Bytes, Millis};
 use hashbrown::HashMap;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Who comes first: the higher priority, then the earlier arrival.
 type Rank = (Reverse<i32>, u64);
@@ -83,6 +83,8 @@ struct Queues {
     open: BTreeSet<(Rank, Class)>,
     /// Waiters, by their ids, whose token became the token of a live lease by another request.
     leased: Vec<u64>,
+    /// Waiters, by their ids, that wait only until the work is done, the first to be answered first.
+    for_work: VecDeque<u64>,
     /// Whether a waiter was looked at while work went on in slices on which its answer depends.
     await_work: bool,
 }
@@ -96,7 +98,10 @@ impl Waiters {
     /// Whether a waiter may be served now.
     #[inline]
     pub(in crate::numpool) fn are_pending(&self) -> bool {
-        self.0.as_ref().is_some_and(|queues| !queues.open.is_empty() || !queues.leased.is_empty())
+        self.0.as_ref().is_some_and(|queues| {
+            let have_waited = !queues.await_work && !queues.for_work.is_empty();
+            !queues.open.is_empty() || !queues.leased.is_empty() || have_waited
+        })
     }
 
     /// Has a call wait under an id. A call with the token of an earlier waiter replaces this waiter, and keeps its
@@ -172,6 +177,27 @@ impl Waiters {
         if let Some(queues) = &mut self.0 {
             queues.await_work = true;
         }
+    }
+
+    /// A waiter waits only until this work is done.
+    pub(in crate::numpool) fn wait_for_work(&mut self, id: u64) {
+        if let Some(queues) = &mut self.0 {
+            queues.for_work.push_back(id);
+        }
+    }
+
+    /// Takes the next waiter out that has waited only for work, which is done.
+    pub(in crate::numpool) fn next_after_work(&mut self) -> Option<u64> {
+        let queues = self.0.as_mut().filter(|queues| !queues.await_work)?;
+        let mut found = None;
+        while found.is_none()
+            && let Some(id) = queues.for_work.pop_front()
+        {
+            let place = queues.places.get(&id).copied();
+            found = place.and_then(|place| queues.remove(place)).map(|waiter| waiter.id);
+        }
+        self.trim();
+        found
     }
 
     /// Whether they are.

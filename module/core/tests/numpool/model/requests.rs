@@ -49,6 +49,7 @@ impl Bench {
             peer,
             prefix: self.random.chance(20).then_some(prefix),
             pick: if self.random.chance(40) { Some(self.random.pick(&Policy::ALL)) } else { None },
+            holder: self.random.chance(10).then_some(b"realm"),
         };
         let random = self.random.next();
         if wish.number.is_none() {
@@ -58,6 +59,7 @@ impl Bench {
             number: wish.number,
             ttl: wish.ttl,
             endless: false,
+            holder: wish.holder,
             lease: TokenChoice { token: &token, chosen },
             switch: wish.switch,
             peer: wish.peer,
@@ -71,7 +73,7 @@ impl Bench {
             .by_token(&token)
             .filter(|_| !malformed)
             .map(|entry| (entry.number, entry.lease.as_ref().and_then(|lease| lease.until)));
-        let waits = self.random.chance(30) && live.is_none();
+        let waits = self.random.chance(30) && live.is_none() && wish.holder.is_none();
         if waits && is_worth_waiting(&decide(&self.pool, self.now, &Request::Call(call))) {
             let priority = self.random.pick(&[0, 0, 0, 2, -1]);
             self.next_waiter += 1;
@@ -153,7 +155,7 @@ impl Bench {
     }
 
     pub(super) fn reconcile(&mut self) {
-        let switch = self.random.pick(&SWITCHES);
+        let switch = self.random.chance(70).then(|| self.random.pick(&SWITCHES));
         let tokens: Vec<Vec<u8>> = (0..self.random.below(4)).map(|_| self.some_token()).collect();
         let tokens: Vec<&[u8]> = tokens.iter().map(|token| &token[..]).collect();
         let before =

@@ -1,0 +1,86 @@
+//! Heartbeats: a switch that says again and again that it is alive keeps all of its calls by one deadline.
+//!
+//! A lease without a deadline of its own lives until the deadline of the switch that carries the call, if the switch has
+//! one.
+
+use super::state::Pool;
+use crate::shared::Millis;
+use crate::shared::invariant::Checked;
+use crate::shared::list::NONE;
+use crate::{ensure, fields};
+
+/// The most switches of a pool that have a deadline.
+pub const MAX_HEARTBEATS: usize = 10_000;
+
+fields! {
+    /// The deadline of a switch as a snapshot has it.
+    #[derive(Clone, Copy, Debug)]
+    pub(in crate::numpool) struct SavedHeartbeat {
+        pub(in crate::numpool) switch: u32,
+        pub(in crate::numpool) until: Millis,
+    }
+}
+
+impl Pool {
+    /// When a lease ends by itself: at its own deadline, or else at that of its switch. O(1).
+    #[inline]
+    pub(in crate::numpool) fn lease_end(&self, lease: u32) -> Option<Millis> {
+        let own = self.leases.until(lease);
+        if own.is_some() || self.heartbeats.is_empty() { own } else { self.end_by_switch(lease) }
+    }
+
+    /// The deadline of the switch of a lease. A call that began when the deadline had passed does not end by it.
+    fn end_by_switch(&self, lease: u32) -> Option<Millis> {
+        let lease = self.leases.get(lease).filter(|lease| lease.holder == NONE)?;
+        self.heartbeats.get(lease.switch).filter(|&until| lease.since < until)
+    }
+
+    /// The deadline of a switch of this name, if it has not passed by `now`. O(1).
+    pub(in crate::numpool) fn alive_until(&self, switch: &[u8], now: Millis) -> Option<Millis> {
+        if self.heartbeats.is_empty() {
+            return None;
+        }
+        self.heartbeats.get(self.switches.find(switch)?).filter(|&until| until > now)
+    }
+
+    /// A switch has a deadline. O(log switches).
+    pub(in crate::numpool) fn beat(&mut self, switch: &[u8], until: Millis) {
+        let is_new = self.switches.find(switch).is_none_or(|id| self.heartbeats.get(id).is_none());
+        let id = if is_new { Some(self.switches.refer(switch)) } else { self.switches.find(switch) };
+        id.into_iter().for_each(|id| self.heartbeats.set(id, until));
+    }
+
+    /// A switch has no deadline any more.
+    pub(in crate::numpool) fn fall_silent(&mut self, switch: &[u8]) {
+        if let Some(id) = self.switches.find(switch)
+            && self.heartbeats.get(id).is_some()
+        {
+            self.heartbeats.remove(id);
+            self.switches.release(id);
+        }
+    }
+
+    /// The deadlines of switches as a snapshot has them, in the order of the switches.
+    pub(in crate::numpool) fn saved_heartbeats(&self) -> Vec<SavedHeartbeat> {
+        let mut switches: Vec<u32> = self.heartbeats.ids().collect();
+        switches.sort_unstable();
+        let saved = |switch| Some(SavedHeartbeat { switch, until: self.heartbeats.get(switch)? });
+        switches.into_iter().filter_map(saved).collect()
+    }
+
+    /// Adds the deadline of a snapshot. `None` if there is no such switch, or if it has one.
+    pub(in crate::numpool) fn restore_heartbeat(&mut self, saved: SavedHeartbeat) -> Option<()> {
+        let is_new = self.heartbeats.get(saved.switch).is_none();
+        is_new.then(|| self.switches.refer_again(saved.switch))??;
+        self.heartbeats.set(saved.switch, saved.until);
+        Some(())
+    }
+
+    /// Checks that each deadline is that of a switch. O(switches).
+    pub(in crate::numpool) fn check_heartbeats(&self) -> Checked {
+        self.heartbeats.check()?;
+        let stray = self.heartbeats.ids().find(|&switch| self.switches.get(switch).is_none());
+        ensure!(stray.is_none(), "switch {stray:?} has a deadline and no name");
+        Ok(())
+    }
+}
