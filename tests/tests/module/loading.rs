@@ -77,7 +77,7 @@ fn settings_that_may_lose_shows_are_named_in_the_log_and_counted() {
     let server =
         RedisServer::builder().arg("maxmemory", "1gb").arg("maxmemory-policy", "allkeys-lru").start();
     let warnings = |count| {
-        eventually("the settings to be looked at", TIMEOUT, || allot_info(&server, "warnings") == count)
+        eventually("the settings to be looked at", TIMEOUT, || allot_info(&server, "warnings") == count);
     };
     warnings(2);
     assert!(server.log().contains("allot: maxmemory-policy may evict shows"), "{}", server.log());

@@ -66,7 +66,7 @@ fn one_heartbeat_keeps_ten_thousand_calls_until_their_switch_dies() {
     let mut until = 0;
     for _ in 0..10 {
         let beat = client.words("NUMPOOL.BEAT {p} dialler TTL 2000");
-        (until, _) = (beat.field("until").int(), std::thread::sleep(Duration::from_millis(50)));
+        (until, ()) = (beat.field("until").int(), std::thread::sleep(Duration::from_millis(50)));
         assert_eq!(beat.field("calls"), Reply::Int(calls as i64));
     }
     // The switch dies: no call ends before its deadline, and all of them soon after it.

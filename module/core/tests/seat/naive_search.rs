@@ -329,9 +329,10 @@ impl Look<'_> {
 
     fn seats_of(&self, groups: &[Group]) -> Vec<Place> {
         let places = groups.iter().flat_map(|&(_, std::cmp::Reverse(size), _, (a, r, s))| {
-            match self.show.areas[a].standing {
-                true => self.first_places(a, size),
-                false => (s..s + size).map(|p| (a, r, p)).collect(),
+            if self.show.areas[a].standing {
+                self.first_places(a, size)
+            } else {
+                (s..s + size).map(|p| (a, r, p)).collect()
             }
         });
         places.collect()

@@ -551,7 +551,8 @@ fn rehearsal_sells_a_copy_and_leaves_nothing() {
 #[test]
 fn interrupted_load_says_how_much_is_in_and_goes_on() {
     let server = RedisServer::start();
-    let numbers: String = (0..300_000).map(|number| format!("49{number:09}\n")).collect();
+    let numbers: Vec<String> = (0..300_000).map(|number| format!("49{number:09}\n")).collect();
+    let numbers = numbers.concat();
     let path = server.dir().join("numbers.txt");
     fs::write(&path, numbers).unwrap();
     let child = started(&server, "pool load KEY DIR/numbers.txt", &[]);

@@ -166,7 +166,10 @@ impl Rows<'_> {
         match self.shape(row).1 {
             Rule::Ltr => before,
             Rule::Rtl => -from_row_on(),
-            Rule::Center => before - (before + from_row_on()) / 2,
+            Rule::Center => {
+                let all = before + from_row_on();
+                before - all / 2
+            }
         }
     }
 }
