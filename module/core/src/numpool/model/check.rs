@@ -24,6 +24,8 @@ impl Pool {
         self.outbox.check()?;
         self.causes.check()?;
         self.suspensions.check()?;
+        let stray = self.suspensions.ids().find(|&id| self.directory.name(id).is_none());
+        ensure!(stray.is_none(), "id {stray:?} is suspended and is no number of the pool");
         self.check_history()?;
         self.check_numbers()?;
         self.check_leases()?;
@@ -99,11 +101,11 @@ impl Pool {
                 self.cooling.get(cool_down).map(|rest| rest.number) == Some(id),
                 "rest {cool_down} of number {id} is not its own"
             );
+            ensure!(self.cool_down_ends(cool_down), "rest {cool_down} of number {id} has no end");
             ensure!(
                 !self.is_limited(id) || is_free && !suspended,
                 "number {id} rests for its caps and is not free"
             );
-            ensure!(self.cool_down_ends(cool_down), "rest {cool_down} of number {id} has no end");
         }
         if state.is_busy() {
             let lease = self.leases.get(record.lease()).map(|lease| lease.number);
