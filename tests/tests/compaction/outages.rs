@@ -15,11 +15,11 @@ fn units_work_on_after_zookeeper_was_set_up_afresh() {
     cluster.zookeeper.servers()[0].start_empty();
     eventually("the units to be listed again", TASK_TIMEOUT, || {
         cluster.units.iter().all(Process::is_ready)
-            && cluster.json(&["nodes"]).as_array().is_some_and(|nodes| nodes.len() == 2)
+            && cluster.nodes().as_array().is_some_and(|nodes| nodes.len() == 2)
     });
     let again = cluster.submit(&["shop", "public", "orders"]);
     let task = cluster.end(&again);
-    assert_eq!((&task["CompactTaskState"], numbers(&task)), (&"Done".into(), [10, 0, 0]), "{task}");
+    assert_eq!((&task["state"], numbers(&task)), (&"Done".into(), [10, 0, 0]), "{task}");
 }
 
 /// Takes a second.
@@ -46,7 +46,7 @@ fn success_while_zookeeper_is_away_counts_as_success() {
     assert_eq!(cluster.noted("ended"), ["0"], "the runner was to end before: {}", unit.log());
     server.restart();
     let task = cluster.end(&id);
-    assert_eq!((&task["CompactTaskState"], numbers(&task)), (&"Done".into(), [1, 0, 0]), "{task}");
+    assert_eq!((&task["state"], numbers(&task)), (&"Done".into(), [1, 0, 0]), "{task}");
     assert_eq!(cluster.noted("begun"), ["0"], "it ran again");
 }
 
