@@ -129,7 +129,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     command! {
         name: c"NUMPOOL.BEAT",
         run: writes::beat,
-        flags: "write deny-oom fast",
+        flags: "write fast",
         summary: "Says that a switch is alive: its calls without a deadline of their own live until the switch's deadline",
         complexity: "O(log(N)) with N switches",
         parameters: [KEY, Parameter::name("switch"), TTL],

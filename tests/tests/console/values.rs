@@ -85,9 +85,7 @@ fn task_is_seen_and_paused_on_the_compaction_page() {
     browser.wait_for("running partitions", "document.querySelector('.cell.running')", SOON);
     click(&browser, "Pause");
     shows(&browser, "Resume");
-    eventually("the task to be paused", SOON, || {
-        cluster.json(&["get", &id]).to_string().contains("\"paused\":true")
-    });
+    eventually("the task to be paused", SOON, || cluster.json(&["get", &id])["state"] == "paused");
     click(&browser, "Resume");
     fs::write(cluster.dir.path().join("go"), "").unwrap();
     shows(&browser, "6 of 6");
