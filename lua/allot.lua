@@ -416,20 +416,31 @@ local function refusal_of(event, number, state, record)
 end
 
 -- The changes by an event; or, as the second value, the refusal of the first number that is refused. A number given twice counts once.
+-- A switch registers the numbers of its list that are in the pool: it is refused only if none is.
 local function decide(pool, event, numbers)
-  local changes, seen = {}, {}
+  local changes, seen, missing, known = {}, {}, {}, false
   local records = records_of(pool, numbers)
   for i, number in ipairs(numbers) do
     local record = records[i]
     local from = read(record)
     local to = CELLS[from][event]
-    if not CELLS[to] then return nil, refusal_of(event, number, from, record) end
-    if to ~= from and not seen[number] then
+    if from == 'nodata' and (event == 'REG' or event == 'UNREG') then
+      if not seen[number] then missing[#missing + 1] = number end
       seen[number] = true
-      changes[#changes + 1] = { number = number, from = from, to = to, record = record }
+    elseif not CELLS[to] then
+      return nil, refusal_of(event, number, from, record)
+    else
+      known = true
+      if to ~= from and not seen[number] then
+        seen[number] = true
+        changes[#changes + 1] = { number = number, from = from, to = to, record = record }
+      end
     end
   end
-  return changes
+  if known then return changes end
+  if #missing == 1 then return nil, refusal_of(event, missing[1], 'nodata') end
+  local text = 'NOTFOUND none of the numbers %s to %s is in the pool'
+  return nil, redis.error_reply(text:format(missing[1], missing[#missing]))
 end
 
 -- The pool; or, as the second value, the error of the call.

@@ -232,6 +232,7 @@ impl From<allot_coordination::Error> for Failure {
         use allot_coordination::Error as E;
         let cause = match &error {
             E::Refused { why, .. } if why.contains("auth") || why.contains("Auth") => Cause::Denied,
+            E::Refused { why, .. } if why.contains("does not exist") => Cause::Absent,
             E::NoSession(_)
             | E::Offline
             | E::Closed

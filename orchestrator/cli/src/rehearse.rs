@@ -19,6 +19,9 @@ use crate::{complete, stores};
 /// Seconds after which the server removes a copy of a process that was killed.
 const EXPIRY: u64 = 3600;
 
+/// What an interruption says of the copy.
+const REMOVED: &str = "the copy is removed";
+
 /// Arguments of `show rehearse`.
 #[derive(Debug, Args)]
 pub(crate) struct Rehearse {
@@ -73,7 +76,11 @@ pub(crate) async fn run(context: &Context, arguments: &Rehearse) -> Result {
         }
         (None, Some(wanted)) => {
             context.no_dry_run("a rehearsal")?;
-            (copy(context, arguments, wanted).await?, true)
+            // An interruption may come as soon as there is a copy.
+            let copying = context.work("copying", 0, "seats were sold", REMOVED);
+            let key = copy(context, arguments, wanted).await?;
+            drop(copying);
+            (key, true)
         }
         (None, None) => return Err(Failure::usage("name a file or a show, or --really KEY")),
     };
@@ -81,7 +88,7 @@ pub(crate) async fn run(context: &Context, arguments: &Rehearse) -> Result {
     for _ in 0..options.connections {
         shows.push(stores::show(context, &key).await?);
     }
-    let again = if is_copy { "the copy is removed" } else { "holds expire; sold seats remain sold" };
+    let again = if is_copy { REMOVED } else { "holds expire; sold seats remain sold" };
     let work = context.work("selling", 0, "seats were sold", again);
     let sold = rush::run(&shows, &key, options, &mut |done, all| work.at(done, all)).await;
     drop(work);

@@ -91,6 +91,8 @@ pub struct Table<R> {
     header: Vec<String>,
     /// The places of the columns that were asked for.
     places: Vec<Option<usize>>,
+    /// The reader counts a line that ends with CR and LF when it begins with the next one.
+    lines_ahead: u64,
     is_over: bool,
 }
 
@@ -113,6 +115,7 @@ impl<R: Read> Table<BufReader<R>> {
         let count = |separator: &u8| text.matches(char::from(*separator)).count();
         // Of equal counts the first separator is meant.
         let separator = SEPARATORS.into_iter().rev().max_by_key(count).unwrap_or(b',');
+        let lines_ahead = u64::from(first.ends_with(b"\r"));
         let (state, line, column) = (Quotes::Begin, 1, 0);
         let watched = Watched { inner: input, separator, state, line, column, opened: (1, 1) };
         let mut reader = ReaderBuilder::new()
@@ -146,7 +149,7 @@ impl<R: Read> Table<BufReader<R>> {
                 bail!("line 1, column {}: the column '{name}' comes twice", place + 1);
             }
         }
-        Ok(Self { reader, record: StringRecord::new(), header, places, is_over: false })
+        Ok(Self { reader, record: StringRecord::new(), header, places, lines_ahead, is_over: false })
     }
 
     /// Reads the next line: its number, or what is wrong with it; `None` at the end.
@@ -158,7 +161,7 @@ impl<R: Read> Table<BufReader<R>> {
             Ok(read) => read,
             Err(error) => {
                 self.is_over = !matches!(error.kind(), ErrorKind::Utf8 { .. });
-                let line = error.position().map_or(0, csv::Position::line);
+                let line = error.position().map_or(0, csv::Position::line) + self.lines_ahead;
                 return Some(Err(match error.kind() {
                     ErrorKind::Utf8 { err, .. } => {
                         format!("line {line}, column {}: this is not UTF-8", err.field() + 1)
@@ -177,7 +180,7 @@ impl<R: Read> Table<BufReader<R>> {
             self.is_over = true;
             return None;
         }
-        let line = self.record.position().map_or(0, csv::Position::line);
+        let line = self.record.position().map_or(0, csv::Position::line) + self.lines_ahead;
         let (fields, columns) = (self.record.len(), self.header.len());
         if fields != columns {
             let column = fields.min(columns) + 1;

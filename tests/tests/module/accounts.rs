@@ -283,7 +283,7 @@ fn records_have_all_their_fields_in_both_protocols() {
     book.ok("ATTACH m a");
     let names =
         |reply: &Reply| reply.record().into_iter().map(|(name, _)| name).collect::<Vec<_>>().join(" ");
-    let account = "account module instance state epoch since terminal login_epoch until quota used left step cost tiers projected projected_cost";
+    let account = "account module instance state epoch since terminal login_epoch until quota used left step cost tiers cap frozen_until projected projected_cost";
     for protocol in 2..=3 {
         if protocol == 3 {
             book.client.hello3();
@@ -293,7 +293,7 @@ fn records_have_all_their_fields_in_both_protocols() {
         assert_eq!(
             names(&book.ok("INFO")),
             "cap dwell maxmoves term leader last_epoch month month_start month_end modules instances accounts free \
-             assigned revoking frozen logins margin lendlevel events turns"
+             assigned revoking frozen logins margin lendlevel events calendar turns"
         );
         let module = book.ok("INFO m");
         assert_eq!(

@@ -122,6 +122,9 @@ fn listeners_may_change_every_key() {
     replica.replica_of(&master);
     run(&master);
     no_internal_errors(&master);
+    // The server tells the replica of a key that expired after what a listener did at `expired`, so the replica deletes the
+    // entries that the listener had added to the stream. The stream that expires is not compared.
+    master.command(&format!("DEL {SHOW}:evt"));
     // The timer may change a value between two looks.
     eventually("the replica to have the same data", TIMEOUT, || master.digest() == replica.digest());
 }

@@ -180,7 +180,7 @@ fn missing_directory_after_the_servers_is_created_or_named() {
     };
     // A command that only reads creates nothing.
     let missing = format!("{address}/customers/one");
-    let refused = run(&server, &["compaction", "list", "--zookeeper-servers", &missing]).ended(3);
+    let refused = run(&server, &["task", "list", "--zookeeper", &missing]).ended(4);
     assert!(
         refused.err.contains("/customers/one") && refused.err.contains("does not exist"),
         "{}",
@@ -192,7 +192,7 @@ fn missing_directory_after_the_servers_is_created_or_named() {
     });
     let election = format!("/customers/one/allot/{REALM}/election/epoch");
     assert!(as_user(&address, None, async |tree| tree.get(&election).await.unwrap().is_some()));
-    run(&server, &["compaction", "list", "--zookeeper-servers", &missing]).ok();
+    run(&server, &["task", "list", "--zookeeper", &missing]).ended(1);
     created.terminate();
     // The data of ZooKeeper is lost: a new session creates the directory again.
     created.start();
