@@ -433,7 +433,9 @@ impl Show {
     }
 
     fn hold(&mut self, at: Millis, held: &Held) {
+        let mut born = at;
         if let Some(id) = held.replaced.as_ref().and_then(|token| self.claim(token)) {
+            born = self.claims.get(id).created;
             let seats = self.claims.remove(id);
             self.give_up(&seats, SeatState::Held);
         }
@@ -441,7 +443,7 @@ impl Show {
         let id = self.claims.hold(
             copied(&held.token),
             &held.user,
-            at,
+            born,
             held.until,
             held.fingerprint.0,
             copied(&held.seats),

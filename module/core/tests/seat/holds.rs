@@ -1,8 +1,8 @@
 //! Holds, sales, refunds and their limits in docs/seats.md, sentence by sentence.
 
 use super::house::{House, area, code, wish};
-use allot_core::seat::Reply;
 use allot_core::seat::request::{Hold, Replace, Request};
+use allot_core::seat::{Reply, Show, decide};
 use allot_core::shared::refusal::Code;
 use allot_core::shared::token::TokenChoice;
 use serde_json::json;
@@ -90,6 +90,28 @@ fn replace_keeps_the_old_hold_where_nothing_is_found() {
     let replace = Some(Replace { token: b"old", other: true });
     assert_eq!(show.hold(Hold { replace, ..wish("u", 4) }), "none");
     assert_eq!(show.map(), ".h..");
+}
+
+#[test]
+fn hold_that_replaces_another_lives_no_longer_than_the_first() {
+    let plan = json!({"areas": [area("a", 1, "ltr", &[".."])], "limits": {"max_hold_ms": 1000}});
+    let mut show = House::new(&plan);
+    let chosen = |token| TokenChoice { token, chosen: true };
+    assert_eq!(show.hold(Hold { token: chosen(b"k0"), ..wish("bot", 2) }), "a-1-1 a-1-2");
+    show.now += 700;
+    let next = |token, ttl, old, other| {
+        let replace = Some(Replace { token: old, other });
+        Hold { token: chosen(token), ttl, replace, ..wish("bot", 2) }
+    };
+    assert_eq!(show.hold(next(b"k1", 301, b"k0", false)), "LIMIT");
+    assert_eq!(show.hold(next(b"k1", 200, b"k0", false)), "a-1-1 a-1-2");
+    assert_eq!(code(show.ask(&Request::Extend { token: b"k1", ttl: 301 })), Code::Limit);
+    show.now += 199;
+    assert_eq!(show.hold(next(b"k2", 102, b"k1", false)), "LIMIT", "counted from the first");
+    assert_eq!(show.hold(next(b"k2", 101, b"k1", false)), "a-1-1 a-1-2");
+    let restored = Show::decode(&show.show.encode()).unwrap();
+    let extend = Request::Extend { token: b"k2", ttl: 102 };
+    assert_eq!(decide(&restored, show.now, &extend).unwrap_err().code, Code::Limit);
 }
 
 #[test]

@@ -366,10 +366,12 @@ impl Naive {
     ) -> Outcome {
         let outcome = self.search(wish, replace);
         if let Outcome::Seats(ids) = &outcome {
+            let mut born = now;
             if let Some((old, _)) = replace {
+                born = self.claims[old].created;
                 self.free_claim(old);
             }
-            self.take(ids, user, token, now, until);
+            self.take(ids, user, token, born, until);
             let areas: BTreeSet<usize> = self
                 .places()
                 .filter(|&place| ids.contains(&self.seat(place).id))

@@ -217,10 +217,8 @@ pub(super) fn expect_hold(
     if wish.adjacent == Adjacent::Ignore && wish.orphans == Orphans::Forbid {
         return Err(Code::Err);
     }
-    if naive.max_hold > 0 && ttl > naive.max_hold {
-        return Err(Code::Limit);
-    }
     let mut given_up = (0, 0);
+    let mut born = now;
     if let Some((old, _)) = replace {
         let claim = &naive.claims[old];
         if claim.user != user {
@@ -230,6 +228,10 @@ pub(super) fn expect_hold(
             return Err(Code::BadState);
         }
         given_up = (1, naive.seats_of(old).len());
+        born = claim.created;
+    }
+    if naive.max_hold > 0 && now + ttl > born + naive.max_hold {
+        return Err(Code::Limit);
     }
     if naive.holds_per_user > 0 && naive.user_holds(user) - given_up.0 >= naive.holds_per_user {
         return Err(Code::Limit);

@@ -85,11 +85,12 @@ fn decide_hold(show: &Show, now: Millis, hold: &Hold<'_>) -> Decided {
         return unchanged(Reply::Hold(record));
     }
     hold.wish.check()?;
-    let until = deadline(show, now, now, hold.ttl)?;
     let replaced = match hold.replace {
         Some(replace) => Some(live_hold(show, now, replace.token, Some(hold.user))?),
         None => None,
     };
+    let born = replaced.map_or(now, |id| show.claims.get(id).created);
+    let until = deadline(show, now, born, hold.ttl)?;
     check_user_limits(show, hold.user, hold.wish.count, replaced)?;
     hold.wish.from.map(|name| live_block(show, now, name)).transpose()?;
     let wish = resolve(show, &hold.wish)?;

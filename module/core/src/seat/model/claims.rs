@@ -27,7 +27,7 @@ pub struct Claim {
     pub token: Bytes,
     /// Number of the user.
     pub user: u32,
-    /// When the claim was made.
+    /// When the claim was made; of a hold that replaced another, when the first of them was made.
     pub created: Millis,
     /// Hash of the request, by which a retry is recognised; 0 if the caller chose no token.
     pub fingerprint: u64,
