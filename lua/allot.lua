@@ -524,7 +524,7 @@ local function numpool(keys, args)
   return event({ keys[1] .. ':idle:up', keys[1] .. ':numstate' }, { unpack(args, 2) })
 end
 
--- The end of the part that numpool.lua repeats.
+-- The end of the part that is also a script: numpool.sh prints it.
 
 local function numpool_get(keys, args)
   local pool, wrong = open_pool(keys, args, 1, 1)
