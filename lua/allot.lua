@@ -524,7 +524,7 @@ local function numpool(keys, args)
   return event({ keys[1] .. ':idle:up', keys[1] .. ':numstate' }, { unpack(args, 2) })
 end
 
--- The end of the part that numpool.lua repeats.
+-- The end of the part that is also a script: numpool.sh prints it.
 
 local function numpool_get(keys, args)
   local pool, wrong = open_pool(keys, args, 1, 1)
@@ -556,91 +556,25 @@ local function numpool_info(keys, args)
   return { map = counts }
 end
 
--- The registered functions.
-
-redis.register_function {
-  function_name = 'seat_zmpop',
-  callback = seat_zmpop,
-  flags = { 'allow-oom' }, -- it only removes
-  description = 'ZMPOP with ADJACENT: the best members with consecutive scores',
+-- The registered functions: name, function, flags, description.
+local FUNCTIONS = {
+  { 'seat_zmpop', seat_zmpop, { 'allow-oom' }, 'ZMPOP with ADJACENT: the best members with consecutive scores' }, -- it only removes
+  { 'seat_hold_adjacent', seat_hold_adjacent, {}, 'Holds the best members with consecutive scores for a user until a deadline' },
+  { 'seat_confirm', ending(forget), { 'allow-oom' }, 'Sells the seats of a hold' },
+  { 'seat_release', ending(give_back), { 'allow-oom' }, 'Returns the seats of a hold to their sorted set' },
+  { 'numpool_add', EVENTS.ADD, {}, 'Adds numbers to a pool, idle and down' },
+  { 'numpool_del', EVENTS.DEL, { 'allow-oom' }, 'Removes numbers from a pool, in any state' }, -- it frees
+  { 'numpool_reg', EVENTS.REG, {}, 'Registers numbers: all of the given ones, or none' },
+  { 'numpool_unreg', EVENTS.UNREG, { 'allow-oom' }, 'Unregisters numbers: all of the given ones, or none' },
+  { 'numpool_call', EVENTS.CALL, {}, 'Takes a number for a call: the given one, or the one that is idle longest' },
+  { 'numpool_hangup', EVENTS.HANGUP, { 'allow-oom' }, 'Returns a number when its call has ended' },
+  -- Three events free, and a full memory must not stop them.
+  { 'numpool', numpool, { 'allow-oom' }, 'The events of a number pool in the calling form of existing systems: EVENT [number]' },
+  { 'numpool_get', numpool_get, { 'no-writes' }, 'The state of a number' },
+  { 'numpool_info', numpool_info, { 'no-writes' }, 'Counts the numbers of a pool in each state; reads all of them' },
 }
 
-redis.register_function {
-  function_name = 'seat_hold_adjacent',
-  callback = seat_hold_adjacent,
-  description = 'Holds the best members with consecutive scores for a user until a deadline',
-}
-
-redis.register_function {
-  function_name = 'seat_confirm',
-  callback = ending(forget),
-  flags = { 'allow-oom' },
-  description = 'Sells the seats of a hold',
-}
-
-redis.register_function {
-  function_name = 'seat_release',
-  callback = ending(give_back),
-  flags = { 'allow-oom' },
-  description = 'Returns the seats of a hold to their sorted set',
-}
-
-redis.register_function {
-  function_name = 'numpool_add',
-  callback = EVENTS.ADD,
-  description = 'Adds numbers to a pool, idle and down',
-}
-
-redis.register_function {
-  function_name = 'numpool_del',
-  callback = EVENTS.DEL,
-  flags = { 'allow-oom' }, -- it frees
-  description = 'Removes numbers from a pool, in any state',
-}
-
-redis.register_function {
-  function_name = 'numpool_reg',
-  callback = EVENTS.REG,
-  description = 'Registers numbers: all of the given ones, or none',
-}
-
-redis.register_function {
-  function_name = 'numpool_unreg',
-  callback = EVENTS.UNREG,
-  flags = { 'allow-oom' },
-  description = 'Unregisters numbers: all of the given ones, or none',
-}
-
-redis.register_function {
-  function_name = 'numpool_call',
-  callback = EVENTS.CALL,
-  description = 'Takes a number for a call: the given one, or the one that is idle longest',
-}
-
-redis.register_function {
-  function_name = 'numpool_hangup',
-  callback = EVENTS.HANGUP,
-  flags = { 'allow-oom' },
-  description = 'Returns a number when its call has ended',
-}
-
-redis.register_function {
-  function_name = 'numpool',
-  callback = numpool,
-  flags = { 'allow-oom' }, -- three events free, and a full memory must not stop them
-  description = 'The events of a number pool in the calling form of existing systems: EVENT [number]',
-}
-
-redis.register_function {
-  function_name = 'numpool_get',
-  callback = numpool_get,
-  flags = { 'no-writes' },
-  description = 'The state of a number',
-}
-
-redis.register_function {
-  function_name = 'numpool_info',
-  callback = numpool_info,
-  flags = { 'no-writes' },
-  description = 'Counts the numbers of a pool in each state; reads all of them',
-}
+for i = 1, #FUNCTIONS do
+  local name, callback, flags, description = FUNCTIONS[i][1], FUNCTIONS[i][2], FUNCTIONS[i][3], FUNCTIONS[i][4]
+  redis.register_function { function_name = name, callback = callback, flags = flags, description = description }
+end

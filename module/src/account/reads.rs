@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use allot_core::account::Book;
-use allot_core::account::record::{Account, AccountState};
+use allot_core::account::decide::{known_account, known_instance, known_module};
+use allot_core::account::record::AccountState;
 use allot_core::shared::refusal::{Code, Refusal};
 use allot_core::shared::text::quoted;
 
 use super::replies::{reply_account, reply_book, reply_history, reply_module, reply_usage};
 use crate::engine::argument::{Argument, READ_AT_ONCE};
-use crate::engine::reply::reply_present;
 use crate::engine::step::read;
 use crate::engine::{Call, Done};
 
@@ -18,24 +18,6 @@ use crate::engine::{Call, Done};
 const MOST: usize = 1000;
 /// The entries of a list if the caller gives no COUNT.
 const USUAL_COUNT: u32 = 100;
-
-fn known<'a>(book: &'a Book, account: &[u8]) -> Result<&'a Account, Refusal> {
-    book.account_called(account)
-        .ok_or_else(|| Refusal::new(Code::NotFound, format!("there is no account {}", quoted(account))))
-}
-
-fn known_module(book: &Book, module: &[u8]) -> Result<u32, Refusal> {
-    book.find_module(module)
-        .ok_or_else(|| Refusal::new(Code::NotFound, format!("there is no module {}", quoted(module))))
-}
-
-fn known_instance(book: &Book, module: &[u8], instance: &[u8]) -> Result<u32, Refusal> {
-    let id = book.find_instance(known_module(book, module)?, instance);
-    id.ok_or_else(|| {
-        let text = format!("instance {} is not attached to {}", quoted(instance), quoted(module));
-        Refusal::new(Code::NotFound, text)
-    })
-}
 
 /// How many accounts a call returns.
 pub(super) fn count_of(count: &Argument<'_>, usual: u32) -> Result<usize, Refusal> {
@@ -59,11 +41,8 @@ pub(super) fn info(call: &Call<'_>, [_, of]: &[Argument<'_>; 2]) -> Done {
         let module = |name: &[u8]| book.find_module(name).and_then(|id| book.module(id));
         match asked {
             None => reply_book(call.ctx, book, now),
-            Some(Of::Module) => {
-                let module = book.module(known_module(book, name)?);
-                reply_present(call.ctx, module, |module| reply_module(call.ctx, book, module, now));
-            }
-            Some(Of::Account) => reply_account(call.ctx, book, known(book, name)?, now),
+            Some(Of::Module) => reply_module(call.ctx, book, known_module(book, name)?.1, now),
+            Some(Of::Account) => reply_account(call.ctx, book, known_account(book, name)?, now),
             Some(Of::Either) => {
                 if let Some(module) = module(name) {
                     reply_module(call.ctx, book, module, now);
@@ -89,12 +68,10 @@ pub(super) fn list(call: &Call<'_>, [_, module, instance, state, cursor, count]:
         return Err(Refusal::new(Code::Err, text));
     }
     read::<Book>(call, |book, now| {
-        let place = match (module, instance) {
-            (Some(module), Some(instance)) => Some(known_instance(book, module, instance)?),
-            _ => None,
-        };
         let module = module.map(|module| known_module(book, module)).transpose()?;
-        let (found, next) = book.list(module, place, state, cursor, count);
+        let known = |((id, module), instance)| known_instance(book, id, module, instance);
+        let place = module.zip(instance).map(known).transpose()?.map(|(place, _)| place);
+        let (found, next) = book.list(module.map(|(id, _)| id), place, state, cursor, count);
         call.ctx.reply_array(2);
         call.ctx.reply_integer(next as i64);
         call.ctx.reply_array(found.len());
@@ -168,7 +145,7 @@ fn reply_usages(call: &Call<'_>, book: &Book, (by, month, now): (By, u32, i64), 
 pub(super) fn history(call: &Call<'_>, [_, account]: &[Argument<'_>; 2]) -> Done {
     let account = account.text();
     read::<Book>(call, |book, _| {
-        reply_history(call.ctx, known(book, account)?);
+        reply_history(call.ctx, known_account(book, account)?);
         Ok(())
     })
 }

@@ -7,24 +7,14 @@ use allot_core::account::rebalance::Shift;
 use allot_core::account::record::{Account, AccountState};
 use allot_core::account::tariff::Amount;
 
-use crate::engine::reply::{Field, expect_present, reply_field, reply_record};
+use crate::engine::reply::{Field, expect_present, reply_record};
 use crate::ffi::Context;
-
-/// Begins a record whose last fields are written by hand.
-fn begin(ctx: Context<'_>, fields: &[(&str, Field<'_>)], more: usize) {
-    ctx.reply_map(fields.len() + more);
-    for (name, field) in fields {
-        ctx.reply_string(name.as_bytes());
-        reply_field(ctx, field);
-    }
-}
 
 pub(super) fn reply_book(ctx: Context<'_>, book: &Book, now: i64) {
     let settings = book.settings();
     let (term, leader) = book.leader();
     let ([free, assigned, revoking, frozen], instances, modules) = book.totals();
     let count = |count: usize| Field::Number(count as i64);
-    let margin = settings.margin.to_string();
     let fields = [
         ("cap", Field::Number(settings.cap as i64)),
         ("dwell", Field::Number(settings.dwell)),
@@ -43,26 +33,20 @@ pub(super) fn reply_book(ctx: Context<'_>, book: &Book, now: i64) {
         ("revoking", count(revoking)),
         ("frozen", count(frozen)),
         ("logins", count(book.live_logins())),
-        ("margin", Field::Text(margin.as_bytes())),
+        ("margin", Field::Made(settings.margin.to_string())),
         ("lendlevel", Field::Number(settings.lend_level.into())),
         ("events", Field::Number(settings.events.into())),
         ("calendar", Field::Number(settings.calendar.into())),
+        ("turns", Field::list(&settings.turns, |&turn| Field::Number(turn))),
     ];
-    begin(ctx, &fields, 1);
-    ctx.reply_string(b"turns");
-    ctx.reply_array(settings.turns.len());
-    settings.turns.iter().for_each(|&turn| ctx.reply_integer(turn));
+    reply_record(ctx, &fields);
 }
 
-/// The last fields of a record: the use and the cost that are expected of the month, after so much of both.
-fn reply_projected(ctx: Context<'_>, forecast: Option<Forecast>, used: u128, cost: Amount) {
-    let total = forecast.map(|more| Amount(cost.0.saturating_add(more.cost.0)).to_string());
+/// The use and the cost that are expected of the month, after so much of both.
+fn projected(forecast: Option<Forecast>, used: u128, cost: Amount) -> [Field<'static>; 2] {
+    let total = |more: Forecast| Amount(cost.0.saturating_add(more.cost.0)).to_string();
     let used = forecast.map_or(Field::Null, |more| large(used.saturating_add(more.more.into())));
-    let cost = Field::maybe(total.as_deref().map(str::as_bytes));
-    for (name, field) in [("projected", used), ("projected_cost", cost)] {
-        ctx.reply_string(name.as_bytes());
-        reply_field(ctx, &field);
-    }
+    [used, forecast.map(total).map_or(Field::Null, Field::Made)]
 }
 
 /// A number that is at most the greatest integer of the protocol.
@@ -75,6 +59,9 @@ pub(super) fn reply_module(ctx: Context<'_>, book: &Book, module: &Module, now: 
     let attached: Vec<&Instance> =
         module.instances().filter_map(|id| expect_present(book.instance(id))).collect();
     let active = attached.iter().filter(|one| one.presence == Presence::Active).count();
+    let used = book.usage_of_module(module);
+    let forecast = book.find_module(&module.name).and_then(|id| book.projected_of(id, now));
+    let [projected, projected_cost] = projected(forecast, used.used, used.cost);
     let fields = [
         ("module", Field::Text(&module.name)),
         ("department", Field::Text(&module.department)),
@@ -88,23 +75,22 @@ pub(super) fn reply_module(ctx: Context<'_>, book: &Book, module: &Module, now: 
         ("share", Field::Text(module.policy.share.word().as_bytes())),
         ("lend", Field::Number(module.policy.lend)),
         ("cap", Field::Number(module.policy.cap as i64)),
+        ("attached", Field::list(attached, of_module)),
+        ("projected", projected),
+        ("projected_cost", projected_cost),
     ];
-    let used = book.usage_of_module(module);
-    let forecast = book.find_module(&module.name).and_then(|id| book.projected_of(id, now));
-    begin(ctx, &fields, 3);
-    ctx.reply_string(b"attached");
-    ctx.reply_array(attached.len());
-    for instance in attached {
-        let fields = [
-            ("instance", Field::Text(&instance.name)),
-            ("state", Field::Text(instance.presence.word().as_bytes())),
-            ("assigned", Field::Number(instance.assigned.into())),
-            ("revoking", Field::Number(instance.accounts.len() as i64 - i64::from(instance.assigned))),
-            ("target", Field::Number(instance.offset.into())),
-        ];
-        reply_record(ctx, &fields);
-    }
-    reply_projected(ctx, forecast, used.used, used.cost);
+    reply_record(ctx, &fields);
+}
+
+/// An instance in the record of its module.
+fn of_module(instance: &Instance) -> Field<'_> {
+    Field::Record(vec![
+        ("instance", Field::Text(&instance.name)),
+        ("state", Field::Text(instance.presence.word().as_bytes())),
+        ("assigned", Field::Number(instance.assigned.into())),
+        ("revoking", Field::Number(instance.accounts.len() as i64 - i64::from(instance.assigned))),
+        ("target", Field::Number(instance.offset.into())),
+    ])
 }
 
 pub(super) fn reply_department(ctx: Context<'_>, book: &Book, department: &[u8]) {
@@ -119,31 +105,30 @@ pub(super) fn reply_department(ctx: Context<'_>, book: &Book, department: &[u8])
 
 pub(super) fn reply_instance(ctx: Context<'_>, book: &Book, instance: &Instance) {
     let module = book.module_name(instance.module);
+    let accounts = instance.accounts.iter().filter_map(|&id| expect_present(book.account(id)));
+    let assigned = accounts.filter(|one| one.state == AccountState::Assigned);
     let fields = [
         ("module", Field::Text(&module)),
         ("instance", Field::Text(&instance.name)),
         ("state", Field::Text(instance.presence.word().as_bytes())),
         ("since", Field::Number(instance.since)),
         ("away_until", Field::number(instance.away_until)),
+        ("accounts", Field::list(assigned, epoch_of)),
     ];
-    begin(ctx, &fields, 1);
-    ctx.reply_string(b"accounts");
-    ctx.reply_array(instance.assigned as usize);
-    let accounts = instance.accounts.iter().filter_map(|&id| expect_present(book.account(id)));
-    for one in accounts.filter(|one| one.state == AccountState::Assigned) {
-        ctx.reply_array(2);
-        ctx.reply_string(&one.name);
-        ctx.reply_integer(one.epoch as i64);
-    }
+    reply_record(ctx, &fields);
+}
+
+/// An account with the epoch of its assignment.
+fn epoch_of(one: &Account) -> Field<'_> {
+    Field::List(vec![Field::Text(&one.name), Field::Number(one.epoch as i64)])
 }
 
 pub(super) fn reply_account(ctx: Context<'_>, book: &Book, one: &Account, now: i64) {
     let (module, instance) = (book.module_name(one.module), book.instance_name(one.instance));
     let (month, login) = (book.month_at(now), one.live_login(now));
     let (used, cost) = (one.used_in(month), one.cost_in(month));
-    let paid = cost.to_string();
     let steps = one.tariff.steps.iter().map(|step| format!("{} {}", step.upto, step.price));
-    let tiers = steps.collect::<Vec<_>>().join(" ");
+    let [projected, projected_cost] = projected(book.projected_for(one, now), used.into(), cost);
     let fields = [
         ("account", Field::Text(&one.name)),
         ("module", Field::Text(&module)),
@@ -158,13 +143,14 @@ pub(super) fn reply_account(ctx: Context<'_>, book: &Book, one: &Account, now: i
         ("used", Field::Number(used as i64)),
         ("left", Field::Number(one.tariff.left(used) as i64)),
         ("step", Field::Number(one.tariff.step(used) as i64)),
-        ("cost", Field::Text(paid.as_bytes())),
-        ("tiers", Field::Text(tiers.as_bytes())),
+        ("cost", Field::Made(cost.to_string())),
+        ("tiers", Field::Made(steps.collect::<Vec<_>>().join(" "))),
         ("cap", Field::Number(one.cap as i64)),
         ("frozen_until", Field::number(one.frozen_until)),
+        ("projected", projected),
+        ("projected_cost", projected_cost),
     ];
-    begin(ctx, &fields, 2);
-    reply_projected(ctx, book.projected_for(one, now), used.into(), cost);
+    reply_record(ctx, &fields);
 }
 
 pub(super) fn reply_login(ctx: Context<'_>, one: &Account) {
@@ -178,12 +164,11 @@ pub(super) fn reply_login(ctx: Context<'_>, one: &Account) {
 }
 
 pub(super) fn reply_used(ctx: Context<'_>, used: &Used) {
-    let cost = used.cost.to_string();
     let fields = [
         ("used", Field::Number(used.used as i64)),
         ("left", Field::Number(used.left as i64)),
         ("step", Field::Number(used.step as i64)),
-        ("cost", Field::Text(cost.as_bytes())),
+        ("cost", Field::Made(used.cost.to_string())),
     ];
     reply_record(ctx, &fields);
 }
@@ -212,14 +197,13 @@ fn reply_picked(ctx: Context<'_>, book: &Book, one: &Account) {
 pub(super) fn reply_shifts(ctx: Context<'_>, shifts: &[Shift]) {
     ctx.reply_array(shifts.len());
     for shift in shifts {
-        let avoided = shift.avoided.to_string();
         let fields = [
             ("account", Field::Text(&shift.account)),
             ("from_module", Field::Text(&shift.from.0)),
             ("from_instance", Field::maybe((!shift.from.1.is_empty()).then_some(&shift.from.1[..]))),
             ("to_module", Field::Text(&shift.to.0)),
             ("to_instance", Field::Text(&shift.to.1)),
-            ("avoided", Field::Text(avoided.as_bytes())),
+            ("avoided", Field::Made(shift.avoided.to_string())),
             ("reason", Field::Text(shift.reason.word().as_bytes())),
         ];
         reply_record(ctx, &fields);
@@ -228,17 +212,18 @@ pub(super) fn reply_shifts(ctx: Context<'_>, shifts: &[Shift]) {
 
 /// One line of `ACCOUNT.USAGE`.
 pub(super) fn reply_usage(ctx: Context<'_>, name: &[u8], usage: &Usage, more: Option<Forecast>) {
-    let cost = usage.cost.to_string();
+    let [projected, projected_cost] = projected(more, usage.used, usage.cost);
     let fields = [
         ("name", Field::Text(name)),
         ("accounts", Field::Number(usage.accounts.into())),
         ("quota", large(usage.quota)),
         ("used", large(usage.used)),
         ("left", large(usage.left)),
-        ("cost", Field::Text(cost.as_bytes())),
+        ("cost", Field::Made(usage.cost.to_string())),
+        ("projected", projected),
+        ("projected_cost", projected_cost),
     ];
-    begin(ctx, &fields, 2);
-    reply_projected(ctx, more, usage.used, usage.cost);
+    reply_record(ctx, &fields);
 }
 
 pub(super) fn reply_history(ctx: Context<'_>, one: &Account) {

@@ -7,8 +7,12 @@ use crate::ffi::Context;
 /// A value of a record.
 pub(crate) enum Field<'a> {
     Text(&'a [u8]),
+    /// Text that was made for the reply.
+    Made(String),
     Number(i64),
     Null,
+    List(Vec<Self>),
+    Record(Vec<(&'static str, Self)>),
 }
 
 impl<'a> Field<'a> {
@@ -19,13 +23,23 @@ impl<'a> Field<'a> {
     pub(crate) fn number(value: Option<i64>) -> Self {
         value.map_or(Self::Null, Self::Number)
     }
+
+    pub(crate) fn list<T>(all: impl IntoIterator<Item = T>, field: impl Fn(T) -> Self) -> Self {
+        Self::List(all.into_iter().map(field).collect())
+    }
 }
 
 pub(crate) fn reply_field(ctx: Context<'_>, field: &Field<'_>) {
     match field {
         Field::Text(text) => ctx.reply_string(text),
+        Field::Made(text) => ctx.reply_string(text.as_bytes()),
         Field::Number(value) => ctx.reply_integer(*value),
         Field::Null => ctx.reply_null(),
+        Field::List(all) => {
+            ctx.reply_array(all.len());
+            all.iter().for_each(|field| reply_field(ctx, field));
+        }
+        Field::Record(fields) => reply_record(ctx, fields),
     }
 }
 

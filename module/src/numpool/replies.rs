@@ -6,150 +6,126 @@ use allot_core::numpool::read::{LiveLease, NumberRecord, SwitchRecord};
 use allot_core::numpool::settings::Cap;
 use allot_core::numpool::{LeaseRecord, Pool};
 
+use crate::engine::reply::{Field, reply_record};
 use crate::ffi::Context;
 
 pub(super) fn reply_lease(ctx: Context<'_>, record: &LeaseRecord) {
-    ctx.reply_map(3);
-    text(ctx, "number", Some(&record.number.text()));
-    text(ctx, "lease", Some(&record.token));
-    number(ctx, "until", record.until);
+    let number = record.number.text();
+    let fields = [
+        ("number", Field::Text(&number)),
+        ("lease", Field::Text(&record.token)),
+        ("until", Field::number(record.until)),
+    ];
+    reply_record(ctx, &fields);
 }
 
 pub(super) fn reply_reconciled(ctx: Context<'_>, outcome: &Reconciled) {
-    ctx.reply_map(3);
-    number(ctx, "kept", Some(outcome.kept as i64));
-    number(ctx, "freed", Some(outcome.freed as i64));
-    ctx.reply_string(b"unknown");
-    ctx.reply_array(outcome.unknown.len());
-    for token in &outcome.unknown {
-        ctx.reply_string(token);
-    }
+    let fields = [
+        ("kept", Field::Number(outcome.kept as i64)),
+        ("freed", Field::Number(outcome.freed as i64)),
+        ("unknown", Field::list(&outcome.unknown, |token| Field::Text(token))),
+    ];
+    reply_record(ctx, &fields);
 }
 
 pub(super) fn reply_listed(ctx: Context<'_>, listed: &Listed) {
-    ctx.reply_map(2);
-    number(ctx, "done", Some(listed.done));
-    ctx.reply_string(b"missing");
-    ctx.reply_array(listed.missing.len());
-    for missing in &listed.missing {
-        ctx.reply_string(&missing.text());
-    }
+    let missing = Field::list(&listed.missing, |number| Field::Made(number.to_string()));
+    reply_record(ctx, &[("done", Field::Number(listed.done)), ("missing", missing)]);
 }
 
 pub(super) fn reply_number(ctx: Context<'_>, record: &NumberRecord) {
+    let number = record.number.text();
     let suspension = record.suspension.as_ref();
     let cause = suspension.and_then(|suspension| suspension.cause.as_ref());
     let until = suspension.and_then(|suspension| suspension.until);
-    ctx.reply_map(16);
-    text(ctx, "number", Some(&record.number.text()));
-    text(ctx, "state", Some(record.state.word().as_bytes()));
-    text(ctx, "lease", record.lease.as_deref());
-    number(ctx, "until", record.until);
-    text(ctx, "reg_switch", record.reg_switch.as_deref());
-    text(ctx, "call_switch", record.call_switch.as_deref());
-    text(ctx, "peer", record.peer.as_deref());
-    number(ctx, "uses", Some(record.uses.into()));
-    number(ctx, "idle_since", record.idle_since);
-    number(ctx, "cool_until", record.cool_until);
-    text(ctx, "cause", record.cause.as_deref());
-    number(ctx, "quarantine_until", until.filter(|_| cause.is_some()));
-    number(ctx, "limit_until", record.limit_until);
-    number(ctx, "suspended", Some(suspension.is_some().into()));
-    text(ctx, "suspend_cause", cause.map(|word| &word.0[..]));
-    number(ctx, "suspend_until", until);
+    let fields = [
+        ("number", Field::Text(&number)),
+        ("state", Field::Text(record.state.word().as_bytes())),
+        ("lease", Field::maybe(record.lease.as_deref())),
+        ("until", Field::number(record.until)),
+        ("reg_switch", Field::maybe(record.reg_switch.as_deref())),
+        ("call_switch", Field::maybe(record.call_switch.as_deref())),
+        ("peer", Field::maybe(record.peer.as_deref())),
+        ("uses", Field::Number(record.uses.into())),
+        ("idle_since", Field::number(record.idle_since)),
+        ("cool_until", Field::number(record.cool_until)),
+        ("cause", Field::maybe(record.cause.as_deref())),
+        ("quarantine_until", Field::number(until.filter(|_| cause.is_some()))),
+        ("limit_until", Field::number(record.limit_until)),
+        ("suspended", Field::Number(suspension.is_some().into())),
+        ("suspend_cause", Field::maybe(cause.map(|word| &word.0[..]))),
+        ("suspend_until", Field::number(until)),
+    ];
+    reply_record(ctx, &fields);
 }
 
 pub(super) fn reply_live_lease(ctx: Context<'_>, lease: &LiveLease) {
-    ctx.reply_map(7);
-    text(ctx, "token", Some(&lease.token));
-    text(ctx, "number", Some(&lease.number.text()));
-    text(ctx, "call_switch", lease.call_switch.as_deref());
-    text(ctx, "peer", lease.peer.as_deref());
-    number(ctx, "since", Some(lease.since));
-    number(ctx, "until", lease.until);
-    text(ctx, "holder", lease.holder.as_deref());
+    let number = lease.number.text();
+    let fields = [
+        ("token", Field::Text(&lease.token)),
+        ("number", Field::Text(&number)),
+        ("call_switch", Field::maybe(lease.call_switch.as_deref())),
+        ("peer", Field::maybe(lease.peer.as_deref())),
+        ("since", Field::Number(lease.since)),
+        ("until", Field::number(lease.until)),
+        ("holder", Field::maybe(lease.holder.as_deref())),
+    ];
+    reply_record(ctx, &fields);
 }
 
 pub(super) fn reply_alive(ctx: Context<'_>, alive: Alive) {
-    ctx.reply_map(2);
-    number(ctx, "until", Some(alive.until));
-    number(ctx, "calls", Some(alive.calls.into()));
+    let (until, calls) = (Field::Number(alive.until), Field::Number(alive.calls.into()));
+    reply_record(ctx, &[("until", until), ("calls", calls)]);
 }
 
 pub(super) fn reply_switch(ctx: Context<'_>, record: &SwitchRecord) {
-    ctx.reply_map(4);
-    text(ctx, "switch", Some(&record.switch));
-    number(ctx, "until", record.until);
-    number(ctx, "numbers", Some(record.numbers.into()));
-    number(ctx, "calls", Some(record.calls.into()));
+    let fields = [
+        ("switch", Field::Text(&record.switch)),
+        ("until", Field::number(record.until)),
+        ("numbers", Field::Number(record.numbers.into())),
+        ("calls", Field::Number(record.calls.into())),
+    ];
+    reply_record(ctx, &fields);
 }
 
 pub(super) fn reply_info(ctx: Context<'_>, pool: &Pool) {
-    let (totals, settings) = (pool.totals(), pool.settings());
-    let numbers = [
-        ("total", totals.total),
-        ("idle_up", totals.idle_up),
-        ("idle_down", totals.idle_down),
-        ("busy_up", totals.busy_up),
-        ("busy_down", totals.busy_down),
-        ("cooling", totals.cooling),
-        ("leases", totals.leases),
+    let (totals, settings, (causes, others)) = (pool.totals(), pool.settings(), pool.causes());
+    let fields = [
+        ("total", Field::Number(totals.total.into())),
+        ("idle_up", Field::Number(totals.idle_up.into())),
+        ("idle_down", Field::Number(totals.idle_down.into())),
+        ("busy_up", Field::Number(totals.busy_up.into())),
+        ("busy_down", Field::Number(totals.busy_down.into())),
+        ("cooling", Field::Number(totals.cooling.into())),
+        ("leases", Field::Number(totals.leases.into())),
+        ("lease", Field::Number(settings.lease)),
+        ("cooldown", Field::Number(settings.cooldown)),
+        ("regttl", Field::Number(settings.regttl)),
+        ("pick", Field::Text(settings.pick.word().as_bytes())),
+        ("events", Field::Number(settings.events.into())),
+        ("draining", Field::Number(totals.draining.into())),
+        ("waiting", Field::Number(totals.waiting.into())),
+        ("limited", Field::Number(totals.limited.into())),
+        ("suspended", Field::Number(totals.suspended.into())),
+        ("quarantined", Field::Number(totals.quarantined.into())),
+        ("caps", Field::list(&settings.caps, cap)),
+        ("causes", Field::list(causes, cause)),
+        ("causes_other", Field::Number(others as i64)),
     ];
-    ctx.reply_map(numbers.len() + 13);
-    for (name, value) in numbers {
-        number(ctx, name, Some(value.into()));
-    }
-    number(ctx, "lease", Some(settings.lease));
-    number(ctx, "cooldown", Some(settings.cooldown));
-    number(ctx, "regttl", Some(settings.regttl));
-    text(ctx, "pick", Some(settings.pick.word().as_bytes()));
-    number(ctx, "events", Some(settings.events.into()));
-    number(ctx, "draining", Some(totals.draining.into()));
-    number(ctx, "waiting", Some(totals.waiting.into()));
-    number(ctx, "limited", Some(totals.limited.into()));
-    number(ctx, "suspended", Some(totals.suspended.into()));
-    number(ctx, "quarantined", Some(totals.quarantined.into()));
-    reply_caps(ctx, &settings.caps);
-    let (causes, others) = pool.causes();
-    reply_causes(ctx, causes);
-    number(ctx, "causes_other", Some(others as i64));
+    reply_record(ctx, &fields);
 }
 
-fn reply_caps(ctx: Context<'_>, caps: &[Cap]) {
-    ctx.reply_string(b"caps");
-    ctx.reply_array(caps.len());
-    for cap in caps {
-        ctx.reply_map(2);
-        number(ctx, "window", Some(cap.window));
-        number(ctx, "count", Some(cap.count.into()));
-    }
+fn cap(cap: &Cap) -> Field<'_> {
+    let (window, count) = (Field::Number(cap.window), Field::Number(cap.count.into()));
+    Field::Record(vec![("window", window), ("count", count)])
 }
 
-fn reply_causes(ctx: Context<'_>, causes: &[Cause]) {
-    ctx.reply_string(b"causes");
-    ctx.reply_array(causes.len());
-    for cause in causes {
-        ctx.reply_map(5);
-        text(ctx, "cause", Some(&cause.word.0));
-        number(ctx, "count", Some(cause.count as i64));
-        number(ctx, "cooldown", cause.rule.map(|rule| rule.cooldown));
-        number(ctx, "after", cause.rule.map(|rule| rule.after.into()));
-        number(ctx, "within", cause.rule.filter(|rule| rule.after > 1).map(|rule| rule.within));
-    }
-}
-
-fn text(ctx: Context<'_>, name: &str, value: Option<&[u8]>) {
-    ctx.reply_string(name.as_bytes());
-    match value {
-        Some(value) => ctx.reply_string(value),
-        None => ctx.reply_null(),
-    }
-}
-
-fn number(ctx: Context<'_>, name: &str, value: Option<i64>) {
-    ctx.reply_string(name.as_bytes());
-    match value {
-        Some(value) => ctx.reply_integer(value),
-        None => ctx.reply_null(),
-    }
+fn cause(cause: &Cause) -> Field<'_> {
+    Field::Record(vec![
+        ("cause", Field::Text(&cause.word.0)),
+        ("count", Field::Number(cause.count as i64)),
+        ("cooldown", Field::number(cause.rule.map(|rule| rule.cooldown))),
+        ("after", Field::number(cause.rule.map(|rule| rule.after.into()))),
+        ("within", Field::number(cause.rule.filter(|rule| rule.after > 1).map(|rule| rule.within))),
+    ])
 }

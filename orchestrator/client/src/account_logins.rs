@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::accounts::BookStore;
 use crate::error::Error;
-use crate::record::Record;
+use crate::record::records;
 use crate::session::Session;
 
 /// Replicas that must confirm a login before its holder relies on it.
@@ -24,14 +24,16 @@ impl Confirmation<'_> {
     }
 }
 
-/// A login with an account.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Login {
-    /// Epoch of the login, which later commands name.
-    pub epoch: u64,
-    /// Until when the holder can rely on the login, in milliseconds since 1970: the latest deadline that replicas
-    /// confirmed.
-    pub until: i64,
+records! {
+    /// A login with an account.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct Login {
+        /// Epoch of the login, which later commands name.
+        pub epoch: u64,
+        /// Until when the holder can rely on the login, in milliseconds since 1970: the latest deadline that replicas
+        /// confirmed.
+        pub until: i64,
+    }
 }
 
 impl BookStore {
@@ -48,7 +50,7 @@ impl BookStore {
     ) -> Result<Option<Login>, Error> {
         let mut command = self.begin("ACCOUNT.LOGIN");
         command.arg(account).arg(instance).arg(terminal).arg("TTL").arg(ttl.as_millis() as u64);
-        let login = read(self.ask(&command).await?)?;
+        let login: Login = self.ask(&command).await?;
         if replicas.wait().await? {
             return Ok(Some(login));
         }
@@ -70,7 +72,7 @@ impl BookStore {
     ) -> Result<Login, Error> {
         let mut command = self.begin("ACCOUNT.RENEW");
         command.arg(account).arg(login.epoch).arg("TTL").arg(ttl.as_millis() as u64);
-        let renewed = read(self.ask(&command).await?)?;
+        let renewed: Login = self.ask(&command).await?;
         let is_confirmed = replicas.wait().await?;
         // A shorter deadline holds even if only this server knows it.
         let until = if is_confirmed { renewed.until } else { renewed.until.min(login.until) };
@@ -84,9 +86,4 @@ impl BookStore {
     pub async fn logout(&self, account: &str, epoch: u64) -> Result<bool, Error> {
         self.ask(self.begin("ACCOUNT.LOGOUT").arg(account).arg(epoch)).await
     }
-}
-
-fn read(reply: redis::Value) -> Result<Login, Error> {
-    let record = Record::read(reply)?;
-    Ok(Login { epoch: record.get("epoch")?, until: record.get("until")? })
 }

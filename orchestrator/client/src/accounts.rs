@@ -104,12 +104,12 @@ impl BookStore {
 
     /// The book's record. Creates the book with its defaults if it does not exist.
     pub async fn book(&self) -> Result<Record, Error> {
-        Record::read(self.ask(&self.begin("ACCOUNT.BOOK")).await?)
+        self.ask(&self.begin("ACCOUNT.BOOK")).await
     }
 
     /// The book's record. Does not create the book.
     pub async fn info(&self) -> Result<Record, Error> {
-        Record::read(self.ask(&self.begin("ACCOUNT.INFO")).await?)
+        self.ask(&self.begin("ACCOUNT.INFO")).await
     }
 
     /// Claims the book for the term of the elected leader. The claim is a write, so a replica that has the claim has
@@ -147,13 +147,9 @@ impl BookStore {
 
     /// A page of accounts from a cursor on, and the cursor of the next, 0 at the end.
     pub async fn page(&self, cursor: u64, module: Option<&str>) -> Result<(u64, Vec<Record>), Error> {
-        let mut command = self.begin("ACCOUNT.LIST");
-        if let Some(module) = module {
-            command.arg("MODULE").arg(module);
-        }
-        command.arg("CURSOR").arg(cursor).arg("COUNT").arg(PAGE);
-        let (next, accounts): (u64, Value) = self.ask(&command).await?;
-        Ok((next, Record::read_list(accounts)?))
+        let module = module.map(|module| ("MODULE", module));
+        self.ask(self.begin("ACCOUNT.LIST").arg(module).arg("CURSOR").arg(cursor).arg("COUNT").arg(PAGE))
+            .await
     }
 
     /// The records of all accounts.
@@ -176,8 +172,8 @@ impl BookStore {
 
     /// Lines of use by `department` or `module`.
     pub async fn usage(&self, by: &str) -> Result<Vec<Record>, Error> {
-        let (_, lines): (u64, Value) = self.ask(self.begin("ACCOUNT.USAGE").arg("BY").arg(by)).await?;
-        Record::read_list(lines)
+        let (_, lines): (u64, _) = self.ask(self.begin("ACCOUNT.USAGE").arg("BY").arg(by)).await?;
+        Ok(lines)
     }
 
     /// For each of these accounts, the epochs of its last assignments; none if the account does not exist.
@@ -198,13 +194,8 @@ impl BookStore {
     /// Rebalances projected use. Returns the moves.
     pub async fn rebalance(&self, dry_run: bool, term: Option<u64>) -> Result<Vec<Record>, Error> {
         let mut command = self.begin("ACCOUNT.REBALANCE");
-        if dry_run {
-            command.arg("DRYRUN");
-        }
-        if let Some(term) = term {
-            command.arg("TERM").arg(term);
-        }
-        Record::read_list(self.ask(&command).await?)
+        command.arg(dry_run.then_some("DRYRUN")).arg(term.map(|term| ("TERM", term)));
+        self.ask(&command).await
     }
 }
 
@@ -218,7 +209,7 @@ fn module_row(record: &Record) -> Result<Option<ModuleRow>, Error> {
         return Ok(None);
     };
     let mut attached = Vec::new();
-    for entry in Record::read_list(record.get("attached")?)? {
+    for entry in record.get::<Vec<Record>>("attached")? {
         if let Some(instance) = text(&entry, "instance")? {
             attached.push((instance, entry.get("state")?));
         }

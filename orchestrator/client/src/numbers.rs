@@ -2,113 +2,157 @@
 
 use std::ops::Deref;
 
-use redis::{Cmd, Value, cmd};
+use redis::cmd;
 
 use super::keyed::Keyed;
 use crate::connection::Connection;
 use crate::error::Error;
-use crate::record::Record;
+use crate::record::{Record, records};
 
-/// The totals and settings of a pool.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PoolInfo {
-    /// Numbers in the pool.
-    pub total: u64,
-    /// Numbers without a call whose device is registered: these can be called.
-    pub idle_up: u64,
-    /// Numbers without a call whose device is not registered.
-    pub idle_down: u64,
-    /// Numbers in a call whose device is registered.
-    pub busy_up: u64,
-    /// Numbers in a call whose device is not registered.
-    pub busy_down: u64,
-    /// Numbers that cool down after a call.
-    pub cooling: u64,
-    /// Live calls.
-    pub leases: u64,
-    /// Numbers that are removed when their call ends.
-    pub draining: u64,
-    /// Lifetime of a lease, in milliseconds; 0 = no end.
-    pub lease: i64,
-    /// Cool-down after a call, in milliseconds.
-    pub cooldown: i64,
-    /// Lifetime of a registration, in milliseconds; 0 = no end.
-    pub regttl: i64,
-    /// The policy by which a call picks a number.
-    pub pick: String,
-    /// Calls that wait for a number.
-    pub waiting: u64,
-    /// Numbers without a call that have begun as many calls as their caps allow.
-    pub limited: u64,
-    /// Numbers that are out of service.
-    pub suspended: u64,
-    /// Of these, numbers that are out of service for a cause.
-    pub quarantined: u64,
-    /// How many calls a number may begin within which windows.
-    pub caps: Vec<Cap>,
-    /// Causes with which calls ended, and the rules for them.
-    pub causes: Vec<Cause>,
-    /// How many calls ended with causes that the pool does not keep.
-    pub causes_other: u64,
-}
+records! {
+    /// The totals and settings of a pool.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct PoolInfo {
+        /// Numbers in the pool.
+        pub total: u64,
+        /// Numbers without a call whose device is registered: these can be called.
+        pub idle_up: u64,
+        /// Numbers without a call whose device is not registered.
+        pub idle_down: u64,
+        /// Numbers in a call whose device is registered.
+        pub busy_up: u64,
+        /// Numbers in a call whose device is not registered.
+        pub busy_down: u64,
+        /// Numbers that cool down after a call.
+        pub cooling: u64,
+        /// Live calls.
+        pub leases: u64,
+        /// Numbers that are removed when their call ends.
+        pub draining: u64,
+        /// Lifetime of a lease, in milliseconds; 0 = no end.
+        pub lease: i64,
+        /// Cool-down after a call, in milliseconds.
+        pub cooldown: i64,
+        /// Lifetime of a registration, in milliseconds; 0 = no end.
+        pub regttl: i64,
+        /// The policy by which a call picks a number.
+        pub pick: String,
+        /// Calls that wait for a number.
+        pub waiting: u64,
+        /// Numbers without a call that have begun as many calls as their caps allow.
+        pub limited: u64,
+        /// Numbers that are out of service.
+        pub suspended: u64,
+        /// Of these, numbers that are out of service for a cause.
+        pub quarantined: u64,
+        /// How many calls a number may begin within which windows.
+        pub caps: Vec<Cap>,
+        /// Causes with which calls ended, and the rules for them.
+        pub causes: Vec<Cause>,
+        /// How many calls ended with causes that the pool does not keep.
+        pub causes_other: u64,
+    }
 
-/// A number of a pool. Times are in milliseconds since 1970.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NumberInfo {
-    /// `idle+up`, `idle+down`, `busy+up` or `busy+down`.
-    pub state: String,
-    /// The token of its live call.
-    pub lease: Option<String>,
-    /// The deadline of this call, if it has one.
-    pub until: Option<i64>,
-    /// The switch that registered the number.
-    pub reg_switch: Option<String>,
-    /// The switch that carries the call.
-    pub call_switch: Option<String>,
-    /// The called party; of a number without a call, the last one.
-    pub peer: Option<String>,
-    /// How often the number was given for a call.
-    pub uses: u64,
-    /// Since when the number has had no call.
-    pub idle_since: Option<i64>,
-    /// The end of its cool-down.
-    pub cool_until: Option<i64>,
-    /// The last cause with which a call of the number ended.
-    pub cause: Option<String>,
-    /// The end of its quarantine.
-    pub quarantine_until: Option<i64>,
-    /// The time until which the caps forbid another call.
-    pub limit_until: Option<i64>,
-    /// Whether the number is out of service.
-    pub suspended: bool,
-    /// Why it is out of service, if a cause was named.
-    pub suspend_cause: Option<String>,
-    /// When it is in service again by itself.
-    pub suspend_until: Option<i64>,
-}
+    /// A number of a pool. Times are in milliseconds since 1970.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct NumberInfo {
+        /// `idle+up`, `idle+down`, `busy+up` or `busy+down`.
+        pub state: String,
+        /// The token of its live call.
+        pub lease: Option<String>,
+        /// The deadline of this call, if it has one.
+        pub until: Option<i64>,
+        /// The switch that registered the number.
+        pub reg_switch: Option<String>,
+        /// The switch that carries the call.
+        pub call_switch: Option<String>,
+        /// The called party; of a number without a call, the last one.
+        pub peer: Option<String>,
+        /// How often the number was given for a call.
+        pub uses: u64,
+        /// Since when the number has had no call.
+        pub idle_since: Option<i64>,
+        /// The end of its cool-down.
+        pub cool_until: Option<i64>,
+        /// The last cause with which a call of the number ended.
+        pub cause: Option<String>,
+        /// The end of its quarantine.
+        pub quarantine_until: Option<i64>,
+        /// The time until which the caps forbid another call.
+        pub limit_until: Option<i64>,
+        /// Whether the number is out of service.
+        pub suspended: bool,
+        /// Why it is out of service, if a cause was named.
+        pub suspend_cause: Option<String>,
+        /// When it is in service again by itself.
+        pub suspend_until: Option<i64>,
+    }
 
-/// How many calls a number may begin within a sliding window.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Cap {
-    /// Length of the window, in milliseconds.
-    pub window: i64,
-    /// The most calls within any such window.
-    pub count: u32,
-}
+    /// How many calls a number may begin within a sliding window.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct Cap {
+        /// Length of the window, in milliseconds.
+        pub window: i64,
+        /// The most calls within any such window.
+        pub count: u32,
+    }
 
-/// A cause with which calls ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Cause {
-    /// Its word.
-    pub cause: String,
-    /// How many calls ended with it.
-    pub count: u64,
-    /// Length of the quarantine to which it leads, in milliseconds; `None` if it leads to none.
-    pub cooldown: Option<i64>,
-    /// How many calls of a number must end with it.
-    pub after: Option<u32>,
-    /// Within which time, in milliseconds; `None` where one call is enough.
-    pub within: Option<i64>,
+    /// A cause with which calls ended.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Cause {
+        /// Its word.
+        pub cause: String,
+        /// How many calls ended with it.
+        pub count: u64,
+        /// Length of the quarantine to which it leads, in milliseconds; `None` if it leads to none.
+        pub cooldown: Option<i64>,
+        /// How many calls of a number must end with it.
+        pub after: Option<u32>,
+        /// Within which time, in milliseconds; `None` where one call is enough.
+        pub within: Option<i64>,
+    }
+
+    /// The right to a number for one call.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Lease {
+        /// The number.
+        pub number: String,
+        /// The token of the lease.
+        pub lease: String,
+        /// The deadline of the lease, in milliseconds since 1970, if it has one.
+        pub until: Option<i64>,
+    }
+
+    /// Until when a switch is alive.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct Heartbeat {
+        /// The deadline of the switch, in milliseconds since 1970.
+        pub until: i64,
+        /// How many calls the switch carries.
+        pub calls: u64,
+    }
+
+    /// A switch of a pool.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct SwitchInfo {
+        /// Its name.
+        pub switch: String,
+        /// Until when it is alive, if it sends heartbeats; in milliseconds since 1970.
+        pub until: Option<i64>,
+        /// How many numbers it has registered.
+        pub numbers: u64,
+        /// How many calls it carries.
+        pub calls: u64,
+    }
+
+    /// What became of a list of numbers.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct ListOutcome {
+        /// How many numbers changed.
+        pub done: u64,
+        /// The numbers that are not in the pool.
+        pub missing: Vec<String>,
+    }
 }
 
 /// A call that [`NumberStore::call`] asks for.
@@ -134,17 +178,6 @@ pub struct CallRequest<'a> {
     pub priority: i32,
 }
 
-/// The right to a number for one call.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Lease {
-    /// The number.
-    pub number: String,
-    /// The token of the lease.
-    pub lease: String,
-    /// The deadline of the lease, in milliseconds since 1970, if it has one.
-    pub until: Option<i64>,
-}
-
 /// A live call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LiveLease {
@@ -154,37 +187,6 @@ pub struct LiveLease {
     pub holder: Option<String>,
     /// Start of the call, in milliseconds since 1970.
     pub since: i64,
-}
-
-/// Until when a switch is alive.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Heartbeat {
-    /// The deadline of the switch, in milliseconds since 1970.
-    pub until: i64,
-    /// How many calls the switch carries.
-    pub calls: u64,
-}
-
-/// A switch of a pool.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SwitchInfo {
-    /// Its name.
-    pub switch: String,
-    /// Until when it is alive, if it sends heartbeats; in milliseconds since 1970.
-    pub until: Option<i64>,
-    /// How many numbers it has registered.
-    pub numbers: u64,
-    /// How many calls it carries.
-    pub calls: u64,
-}
-
-/// What became of a list of numbers.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ListOutcome {
-    /// How many numbers changed.
-    pub done: u64,
-    /// The numbers that are not in the pool.
-    pub missing: Vec<String>,
 }
 
 /// The client of one pool. Clones share the connection.
@@ -229,17 +231,13 @@ impl NumberStore {
 
     /// Registers the numbers of a list that are in the pool.
     pub async fn register(&self, numbers: &[String], switch: Option<&str>) -> Result<ListOutcome, Error> {
-        let mut command = self.begin("NUMPOOL.REG");
-        command.arg(numbers);
-        if let Some(switch) = switch {
-            command.arg("SWITCH").arg(switch);
-        }
-        self.listed(command.arg("MISSING")).await
+        let switch = switch.map(|switch| ("SWITCH", switch));
+        self.ask(self.begin("NUMPOOL.REG").arg(numbers).arg(switch).arg("MISSING")).await
     }
 
     /// Ends the registrations of the numbers of a list that are in the pool.
     pub async fn unregister(&self, numbers: &[String]) -> Result<ListOutcome, Error> {
-        self.listed(self.begin("NUMPOOL.UNREG").arg(numbers).arg("MISSING")).await
+        self.ask(self.begin("NUMPOOL.UNREG").arg(numbers).arg("MISSING")).await
     }
 
     /// Takes the numbers of a list that are in the pool out of service: for a cause, for `ttl` milliseconds, or until
@@ -251,58 +249,18 @@ impl NumberStore {
         ttl: Option<u64>,
     ) -> Result<ListOutcome, Error> {
         let mut command = self.begin("NUMPOOL.SUSPEND");
-        if let Some(cause) = cause {
-            command.arg("CAUSE").arg(cause);
-        }
-        if let Some(ttl) = ttl {
-            command.arg("FOR").arg(ttl);
-        }
-        self.listed(command.arg(numbers).arg("MISSING")).await
+        command.arg(cause.map(|cause| ("CAUSE", cause))).arg(ttl.map(|ttl| ("FOR", ttl)));
+        self.ask(command.arg(numbers).arg("MISSING")).await
     }
 
     /// Puts the numbers of a list that are in the pool into service again.
     pub async fn resume(&self, numbers: &[String]) -> Result<ListOutcome, Error> {
-        self.listed(self.begin("NUMPOOL.RESUME").arg(numbers).arg("MISSING")).await
-    }
-
-    async fn listed(&self, command: &Cmd) -> Result<ListOutcome, Error> {
-        let record = Record::read(self.ask(command).await?)?;
-        Ok(ListOutcome { done: record.get("done")?, missing: record.get("missing")? })
+        self.ask(self.begin("NUMPOOL.RESUME").arg(numbers).arg("MISSING")).await
     }
 
     /// The totals and settings of the pool.
     pub async fn info(&self) -> Result<PoolInfo, Error> {
-        let record = Record::read(self.ask(&self.begin("NUMPOOL.INFO")).await?)?;
-        Ok(PoolInfo {
-            total: record.get("total")?,
-            idle_up: record.get("idle_up")?,
-            idle_down: record.get("idle_down")?,
-            busy_up: record.get("busy_up")?,
-            busy_down: record.get("busy_down")?,
-            cooling: record.get("cooling")?,
-            leases: record.get("leases")?,
-            draining: record.get("draining")?,
-            lease: record.get("lease")?,
-            cooldown: record.get("cooldown")?,
-            regttl: record.get("regttl")?,
-            pick: record.get("pick")?,
-            waiting: record.get("waiting")?,
-            limited: record.get("limited")?,
-            suspended: record.get("suspended")?,
-            quarantined: record.get("quarantined")?,
-            caps: record
-                .list("caps", |cap| Ok(Cap { window: cap.get("window")?, count: cap.get("count")? }))?,
-            causes: record.list("causes", |cause| {
-                Ok(Cause {
-                    cause: cause.get("cause")?,
-                    count: cause.get("count")?,
-                    cooldown: cause.get("cooldown")?,
-                    after: cause.get("after")?,
-                    within: cause.get("within")?,
-                })
-            })?,
-            causes_other: record.get("causes_other")?,
-        })
+        self.ask(&self.begin("NUMPOOL.INFO")).await
     }
 
     /// One number of the pool.
@@ -310,24 +268,7 @@ impl NumberStore {
     /// # Errors
     /// The refusal `NOTFOUND` if the number is not in the pool, and any [`Error`] of a request.
     pub async fn number(&self, number: &str) -> Result<NumberInfo, Error> {
-        let record = Record::read(self.ask(self.begin("NUMPOOL.GET").arg(number)).await?)?;
-        Ok(NumberInfo {
-            state: record.get("state")?,
-            lease: record.get("lease")?,
-            until: record.get("until")?,
-            reg_switch: record.get("reg_switch")?,
-            call_switch: record.get("call_switch")?,
-            peer: record.get("peer")?,
-            uses: record.get("uses")?,
-            idle_since: record.get("idle_since")?,
-            cool_until: record.get("cool_until")?,
-            cause: record.get("cause")?,
-            quarantine_until: record.get("quarantine_until")?,
-            limit_until: record.get("limit_until")?,
-            suspended: record.get("suspended")?,
-            suspend_cause: record.get("suspend_cause")?,
-            suspend_until: record.get("suspend_until")?,
-        })
+        self.ask(self.begin("NUMPOOL.GET").arg(number)).await
     }
 
     /// Asks for a number for a call; `None` if none is free, or if none became free while the call waited.
@@ -338,59 +279,30 @@ impl NumberStore {
     pub async fn call(&self, call: CallRequest<'_>) -> Result<Option<Lease>, Error> {
         let mut command = self.begin("NUMPOOL.CALL");
         command.arg(call.number);
-        let words = [
-            ("LEASE", call.lease),
-            ("SWITCH", call.switch),
-            ("PEER", call.peer),
-            ("PREFIX", call.prefix),
-            ("PICK", call.pick),
-        ];
-        for (option, word) in words.into_iter().filter_map(|(option, word)| Some((option, word?))) {
-            command.arg(option).arg(word);
-        }
-        if let Some(ttl) = call.ttl {
-            command.arg("TTL").arg(ttl);
-        }
-        if let Some(wait) = call.wait {
-            command.arg("WAIT").arg(wait).arg("PRIORITY").arg(call.priority);
-        }
-        let Some(record) = Record::read_nullable(self.ask(&command).await?)? else { return Ok(None) };
-        let (number, lease, until) = (record.get("number")?, record.get("lease")?, record.get("until")?);
-        Ok(Some(Lease { number, lease, until }))
+        command.arg(call.lease.map(|lease| ("LEASE", lease)));
+        command.arg(call.switch.map(|switch| ("SWITCH", switch)));
+        command.arg(call.peer.map(|peer| ("PEER", peer)));
+        command.arg(call.prefix.map(|prefix| ("PREFIX", prefix)));
+        command.arg(call.pick.map(|pick| ("PICK", pick)));
+        command.arg(call.ttl.map(|ttl| ("TTL", ttl)));
+        command.arg(call.wait.map(|wait| ("WAIT", wait, "PRIORITY", call.priority)));
+        self.ask(&command).await
     }
 
     /// Says that a switch is alive for `ttl` milliseconds from now: its calls without a deadline of their own go on.
     pub async fn beat(&self, switch: &str, ttl: u64) -> Result<Heartbeat, Error> {
-        let mut command = self.begin("NUMPOOL.BEAT");
-        command.arg(switch).arg("TTL").arg(ttl);
-        let record = Record::read(self.ask(&command).await?)?;
-        Ok(Heartbeat { until: record.get("until")?, calls: record.get("calls")? })
+        self.ask(self.begin("NUMPOOL.BEAT").arg(switch).arg("TTL").arg(ttl)).await
     }
 
     /// Switches from a cursor on, and the next cursor, 0 at the end.
     pub async fn switches(&self, cursor: u32, count: u32) -> Result<(u32, Vec<SwitchInfo>), Error> {
-        let mut command = self.begin("NUMPOOL.SWITCHES");
-        command.arg("CURSOR").arg(cursor).arg("COUNT").arg(count);
-        let (next, switches): (u32, Value) = self.ask(&command).await?;
-        let switch = |record: &Record| {
-            Ok(SwitchInfo {
-                switch: record.get("switch")?,
-                until: record.get("until")?,
-                numbers: record.get("numbers")?,
-                calls: record.get("calls")?,
-            })
-        };
-        Ok((next, Record::read_list(switches)?.iter().map(switch).collect::<Result<_, Error>>()?))
+        self.ask(self.begin("NUMPOOL.SWITCHES").arg("CURSOR").arg(cursor).arg("COUNT").arg(count)).await
     }
 
     /// Ends the call of a lease, for a cause if one is given. Returns whether the call was still live.
     pub async fn hang_up(&self, number: &str, lease: &str, cause: Option<&str>) -> Result<bool, Error> {
-        let mut command = self.begin("NUMPOOL.HANGUP");
-        command.arg(number).arg("LEASE").arg(lease);
-        if let Some(cause) = cause {
-            command.arg("CAUSE").arg(cause);
-        }
-        self.ask(&command).await
+        let cause = cause.map(|cause| ("CAUSE", cause));
+        self.ask(self.begin("NUMPOOL.HANGUP").arg(number).arg("LEASE").arg(lease).arg(cause)).await
     }
 
     /// Sets the caps of the pool; none removes them.
@@ -411,20 +323,13 @@ impl NumberStore {
         cooldown: i64,
         after: Option<(u32, i64)>,
     ) -> Result<(), Error> {
-        let mut command = self.begin("NUMPOOL.CAUSE");
-        command.arg(cause).arg("COOLDOWN").arg(cooldown);
-        if let Some((after, within)) = after {
-            command.arg("AFTER").arg(after).arg("WITHIN").arg(within);
-        }
-        self.ask(&command).await
+        let after = after.map(|(after, within)| ("AFTER", after, "WITHIN", within));
+        self.ask(self.begin("NUMPOOL.CAUSE").arg(cause).arg("COOLDOWN").arg(cooldown).arg(after)).await
     }
 
     /// The records of live calls from a cursor on, and the next cursor, 0 at the end.
     pub async fn lease_records(&self, cursor: u32, count: u32) -> Result<(u32, Vec<Record>), Error> {
-        let mut command = self.begin("NUMPOOL.LEASES");
-        command.arg("CURSOR").arg(cursor).arg("COUNT").arg(count);
-        let (next, leases): (u32, Value) = self.ask(&command).await?;
-        Ok((next, Record::read_list(leases)?))
+        self.ask(self.begin("NUMPOOL.LEASES").arg("CURSOR").arg(cursor).arg("COUNT").arg(count)).await
     }
 
     /// Live calls from a cursor on, and the next cursor, 0 at the end.

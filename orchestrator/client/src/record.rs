@@ -1,16 +1,34 @@
 //! Records of the module: maps in RESP3, flat arrays in RESP2, read here and nowhere else.
 
-use redis::{FromRedisValue, Value};
+use redis::{FromRedisValue, ParsingError, Value};
 
+use crate::connection;
 use crate::error::Error;
+
+/// Defines structs that are read from records: each field from the record's field of the same name.
+macro_rules! records {
+    ($($(#[$meta:meta])* pub struct $name:ident { $($(#[$about:meta])* pub $field:ident: $type:ty,)* })*) => {$(
+        $(#[$meta])*
+        pub struct $name {
+            $($(#[$about])* pub $field: $type,)*
+        }
+
+        impl redis::FromRedisValue for $name {
+            fn from_redis_value(value: redis::Value) -> Result<Self, redis::ParsingError> {
+                let record = <$crate::record::Record as redis::FromRedisValue>::from_redis_value(value)?;
+                Ok(Self { $($field: record.field(stringify!($field))?,)* })
+            }
+        }
+    )*};
+}
+pub(crate) use records;
 
 /// A record's fields by name.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Record(Vec<(String, Value)>);
 
-impl Record {
-    /// Reads a record of either protocol.
-    pub fn read(value: Value) -> Result<Self, Error> {
+impl FromRedisValue for Record {
+    fn from_redis_value(value: Value) -> Result<Self, ParsingError> {
         let pairs = match value {
             Value::Map(pairs) => pairs,
             Value::Array(flat) if flat.len() % 2 == 0 => {
@@ -21,35 +39,39 @@ impl Record {
                 }
                 pairs
             }
-            other => return Err(Error::Shape(format!("expected a record, got {other:?}"))),
+            other => return Err(format!("expected a record, got {other:?}").into()),
         };
-        let named = |(name, value)| Ok((text(name)?, value));
-        Ok(Self(pairs.into_iter().map(named).collect::<Result<_, Error>>()?))
+        let named = |(name, value)| Ok((String::from_redis_value(name)?, value));
+        Ok(Self(pairs.into_iter().map(named).collect::<Result<_, ParsingError>>()?))
+    }
+}
+
+impl Record {
+    /// Reads a record of either protocol.
+    pub fn read(value: Value) -> Result<Self, Error> {
+        connection::read(value)
     }
 
     /// Reads a record; a null is `None`.
     pub fn read_nullable(value: Value) -> Result<Option<Self>, Error> {
-        if value == Value::Nil { Ok(None) } else { Self::read(value).map(Some) }
+        connection::read(value)
     }
 
     /// Reads a list of records.
     pub fn read_list(value: Value) -> Result<Vec<Self>, Error> {
-        match value {
-            Value::Array(items) => items.into_iter().map(Self::read).collect(),
-            other => Err(Error::Shape(format!("expected a list of records, got {other:?}"))),
-        }
+        connection::read(value)
     }
 
     /// The value of a field.
     pub fn get<T: FromRedisValue>(&self, field: &str) -> Result<T, Error> {
-        let value = self.0.iter().find(|(name, _)| name == field).map(|(_, value)| value.clone());
-        let value = value.ok_or_else(|| Error::Shape(format!("a record without the field '{field}'")))?;
-        T::from_redis_value(value).map_err(|error| Error::Shape(format!("field '{field}': {error}")))
+        self.field(field).map_err(|error| Error::Shape(error.to_string()))
     }
 
-    /// A field that is a list of records.
-    pub fn list<T>(&self, field: &str, read: impl Fn(&Self) -> Result<T, Error>) -> Result<Vec<T>, Error> {
-        Self::read_list(self.get(field)?)?.iter().map(read).collect()
+    /// As `get`, within the reading of a reply.
+    pub(crate) fn field<T: FromRedisValue>(&self, field: &str) -> Result<T, ParsingError> {
+        let value = self.0.iter().find(|(name, _)| name == field).map(|(_, value)| value.clone());
+        let value = value.ok_or_else(|| format!("a record without the field '{field}'"))?;
+        T::from_redis_value(value).map_err(|error| format!("field '{field}': {error}").into())
     }
 
     /// The record as JSON.
@@ -99,10 +121,6 @@ pub fn to_json(value: &Value) -> serde_json::Value {
     }
 }
 
-fn text(value: Value) -> Result<String, Error> {
-    String::from_redis_value(value).map_err(|error| Error::Shape(format!("a field's name: {error}")))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -125,7 +143,7 @@ mod tests {
     fn reply_of_another_shape_is_refused() {
         assert!(Record::read(Value::Int(1)).is_err());
         assert!(Record::read(Value::Array(vec![bulk("odd")])).is_err());
-        assert!(Record::read_list(Value::Nil).is_err());
+        assert!(Record::read_list(Value::Int(1)).is_err());
         let record = Record::read(Value::Array(vec![bulk("a"), bulk("x")])).unwrap();
         assert!(record.get::<u64>("a").is_err());
         assert!(record.get::<u64>("b").unwrap_err().to_string().contains("'b'"));

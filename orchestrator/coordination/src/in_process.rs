@@ -12,7 +12,7 @@ use tokio::sync::{oneshot, watch};
 
 use self::server::{Of, Server};
 use super::error::Error;
-use super::node::{Kind, Node, Op, Version};
+use super::node::{Kind, Node, Op};
 use super::session::{Answer, Changed, Children, Connector, Link, LinkState, Session};
 
 /// A tree within this process, shared by all clones and by all coordinators that use it.
@@ -160,24 +160,14 @@ impl Session for InProcessSession {
         self.link.clone()
     }
 
-    fn create(&self, path: &str, data: &[u8], kind: Kind, sequential: bool) -> Answer<String> {
+    fn create_sequential(&self, path: &str, data: &[u8], kind: Kind) -> Answer<String> {
         let (path, data) = (path.to_owned(), data.to_vec());
-        self.ask(move |server, session| server.create(session, &path, data, kind, sequential))
+        self.ask(move |server, session| server.create_sequential(session, &path, data, kind))
     }
 
     fn get(&self, path: &str) -> Answer<Option<Node>> {
         let path = path.to_owned();
         self.ask(move |server, _| Ok(server.get(&path)))
-    }
-
-    fn set(&self, path: &str, data: &[u8], version: Version) -> Answer<Version> {
-        let (path, data) = (path.to_owned(), data.to_vec());
-        self.ask(move |server, _| server.set(&path, data, version))
-    }
-
-    fn delete(&self, path: &str, version: Version) -> Answer<()> {
-        let path = path.to_owned();
-        self.ask(move |server, _| server.delete(&path, Some(version)))
     }
 
     fn children(&self, path: &str) -> Answer<Vec<String>> {

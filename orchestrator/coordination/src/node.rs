@@ -111,9 +111,12 @@ pub(crate) fn admit_node(path: &str, data: &[u8]) -> Result<(), Error> {
     admit(path, data.len(), NODE_LIMIT)
 }
 
-/// Refuses a multi that is too large.
+/// Refuses a multi that is too large. One operation alone may have as much data as a node.
 pub(crate) fn admit_multi(ops: &[Op]) -> Result<(), Error> {
-    admit("the multi", ops.iter().map(Op::size).sum(), MULTI_LIMIT)
+    match ops {
+        [_] => Ok(()),
+        ops => admit("the multi", ops.iter().map(Op::size).sum(), MULTI_LIMIT),
+    }
 }
 
 fn admit(what: &str, size: usize, limit: usize) -> Result<(), Error> {
@@ -130,10 +133,11 @@ mod tests {
         let over = admit_node("/n", &vec![0; NODE_LIMIT + 1]);
         assert_eq!(over, Err(Error::TooLarge { what: "/n".into(), size: NODE_LIMIT + 1, limit: NODE_LIMIT }));
         let op = |bytes| Op::Set { path: "/n".into(), data: vec![0; bytes], version: Version::FIRST };
-        let room = MULTI_LIMIT - op(0).size();
-        assert!(admit_multi(&[op(room)]).is_ok());
-        assert!(admit_multi(&[op(room + 1)]).is_err());
         let check = Op::Check { path: "/n".into(), version: None };
+        let room = MULTI_LIMIT - op(0).size() - check.size();
+        assert!(admit_multi(&[check.clone(), op(room)]).is_ok());
+        assert!(admit_multi(&[check.clone(), op(room + 1)]).is_err());
+        assert!(admit_multi(&[op(NODE_LIMIT)]).is_ok(), "alone");
         assert!(admit_multi(&vec![check.clone(); MULTI_LIMIT / check.size()]).is_ok());
         assert!(admit_multi(&vec![check.clone(); MULTI_LIMIT / check.size() + 1]).is_err());
     }

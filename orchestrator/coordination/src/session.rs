@@ -9,7 +9,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 
 use super::error::Error;
-use super::node::{Kind, Node, Op, Version};
+use super::node::{Kind, Node, Op};
 
 /// A future answer. The request is sent even if nobody waits for the answer.
 pub type Answer<T> = BoxFuture<'static, Result<T, Error>>;
@@ -56,14 +56,10 @@ pub trait Session: Send + Sync + 'static {
     fn timeout(&self) -> Duration;
     /// The session's connection.
     fn link(&self) -> watch::Receiver<LinkState>;
-    /// Creates a node; the answer is its path, which with `sequential` ends in a number of ten digits.
-    fn create(&self, path: &str, data: &[u8], kind: Kind, sequential: bool) -> Answer<String>;
+    /// Creates a node whose path ends in a number of ten digits, and returns its path.
+    fn create_sequential(&self, path: &str, data: &[u8], kind: Kind) -> Answer<String>;
     /// Reads a node, if it exists.
     fn get(&self, path: &str) -> Answer<Option<Node>>;
-    /// Writes a node that has this version.
-    fn set(&self, path: &str, data: &[u8], version: Version) -> Answer<Version>;
-    /// Removes a node that has this version and no children.
-    fn delete(&self, path: &str, version: Version) -> Answer<()>;
     /// The names of a node's children, in no order.
     fn children(&self, path: &str) -> Answer<Vec<String>>;
     /// The names of the children of each of these nodes, in the same order, in one request. A node that does not exist, or
@@ -75,7 +71,7 @@ pub trait Session: Send + Sync + 'static {
     fn watch_children(&self, path: &str) -> Answer<(Children, Changed)>;
     /// The node, and a watch of changes of its data and of its deletion.
     fn watch_node(&self, path: &str) -> Answer<(Node, Changed)>;
-    /// Carries out all operations or none.
+    /// Carries out all operations or none. A write of one node is a multi of one operation.
     fn multi(&self, ops: &[Op]) -> Answer<()>;
     /// Completes when all earlier requests of this session have been carried out by the whole service, not only by the
     /// connected server.

@@ -136,7 +136,7 @@ fn outcome_of(op: &Op, node: Option<&Node>, sender: Option<i64>, alone: bool) ->
     }
 }
 
-fn describe(ops: &[Op]) -> String {
+pub(super) fn describe(ops: &[Op]) -> String {
     match ops {
         [Op::Create { path, .. }] => format!("create {path}"),
         [Op::Set { path, .. }] => format!("set {path}"),

@@ -59,18 +59,7 @@ impl Tree {
     /// Creates a node. After a lost answer, an existing node with the same data counts as created; so if two processes may
     /// create the same node, their data must differ. An ephemeral node is recognised by its session instead.
     pub async fn create(&self, path: &str, data: &[u8], kind: Kind) -> Result<(), Error> {
-        admit_node(path, data)?;
-        let op = Op::Create { path: path.to_owned(), data: data.to_vec(), kind };
-        if self.fence.is_some() {
-            return self.multi(vec![op]).await;
-        }
-        let send = |session: &dyn Session| session.create(path, data, kind, false);
-        match self.call(&format!("create {path}"), send).await {
-            (Err(Error::Unanswered(_)), session) => {
-                settle::settle(self, self.shared.settle, &[op], session).await
-            }
-            (answer, _) => answer.map(drop),
-        }
+        self.multi(vec![Op::Create { path: path.to_owned(), data: data.to_vec(), kind }]).await
     }
 
     /// Creates a node in `dir` whose name ends in an increasing number, and returns the name. `prefix` must be unique to
@@ -85,7 +74,7 @@ impl Tree {
         let path = format!("{dir}/{prefix}");
         admit_node(&path, data)?;
         self.check_fence()?;
-        let send = |session: &dyn Session| session.create(&path, data, kind, true);
+        let send = |session: &dyn Session| session.create_sequential(&path, data, kind);
         match self.call(&format!("create {path}"), send).await {
             (Err(Error::Unanswered(_)), _) => {
                 settle::settle_sequential(self, self.shared.settle, dir, prefix).await
@@ -172,31 +161,13 @@ impl Tree {
 
     /// Writes a node that has this version, and returns the new version.
     pub async fn set(&self, path: &str, data: &[u8], version: Version) -> Result<Version, Error> {
-        admit_node(path, data)?;
-        let op = Op::Set { path: path.to_owned(), data: data.to_vec(), version };
-        if self.fence.is_some() {
-            return self.multi(vec![op]).await.map(|()| version.next());
-        }
-        match self.call(&format!("set {path}"), |session| session.set(path, data, version)).await {
-            (Err(Error::Unanswered(_)), session) => {
-                settle::settle(self, self.shared.settle, &[op], session).await.map(|()| version.next())
-            }
-            (answer, _) => answer,
-        }
+        self.multi(vec![Op::Set { path: path.to_owned(), data: data.to_vec(), version }]).await?;
+        Ok(version.next())
     }
 
     /// Deletes a node that has this version.
     pub async fn delete(&self, path: &str, version: Version) -> Result<(), Error> {
-        let op = Op::Delete { path: path.to_owned(), version: Some(version) };
-        if self.fence.is_some() {
-            return self.multi(vec![op]).await;
-        }
-        match self.call(&format!("delete {path}"), |session| session.delete(path, version)).await {
-            (Err(Error::Unanswered(_)), session) => {
-                settle::settle(self, self.shared.settle, &[op], session).await
-            }
-            (answer, _) => answer,
-        }
+        self.multi(vec![Op::Delete { path: path.to_owned(), version: Some(version) }]).await
     }
 
     /// The names of a node's children, in no order.
@@ -251,7 +222,7 @@ impl Tree {
             }
             session.multi(&ops)
         };
-        let answer = match self.call("multi", send).await {
+        let answer = match self.call(&settle::describe(&ops), send).await {
             (Err(Error::Unanswered(_)), session) => {
                 settle::settle(self, self.shared.settle, &ops, session).await
             }

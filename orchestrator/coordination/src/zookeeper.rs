@@ -297,14 +297,14 @@ impl Session for ZooKeeperSession {
         self.link.clone()
     }
 
-    fn create(&self, path: &str, data: &[u8], kind: Kind, sequential: bool) -> Answer<String> {
+    fn create_sequential(&self, path: &str, data: &[u8], kind: Kind) -> Answer<String> {
         let (path, data, access) = (path.to_owned(), data.to_vec(), self.access);
         self.ask(|client| async move {
             let (_, number) = client
-                .create(&path, &data, &mode(kind, sequential).with_acls(access))
+                .create(&path, &data, &mode(kind, true).with_acls(access))
                 .await
                 .map_err(|error| translate(&path, &error))?;
-            Ok(if sequential { format!("{path}{number}") } else { path })
+            Ok(format!("{path}{number}"))
         })
     }
 
@@ -316,24 +316,6 @@ impl Session for ZooKeeperSession {
                 Err(zk::Error::NoNode) => Ok(None),
                 Err(error) => Err(translate(&path, &error)),
             }
-        })
-    }
-
-    fn set(&self, path: &str, data: &[u8], version: Version) -> Answer<Version> {
-        let (path, data) = (path.to_owned(), data.to_vec());
-        self.ask(|client| async move {
-            let stat = client
-                .set_data(&path, &data, Some(version.0))
-                .await
-                .map_err(|error| translate(&path, &error))?;
-            Ok(Version(stat.version))
-        })
-    }
-
-    fn delete(&self, path: &str, version: Version) -> Answer<()> {
-        let path = path.to_owned();
-        self.ask(|client| async move {
-            client.delete(&path, Some(version.0)).await.map_err(|error| translate(&path, &error))
         })
     }
 

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use allot_coordination::in_process::InProcess;
 use allot_coordination::session::{Answer, Changed, Children, Connector, Link, LinkState, Session};
-use allot_coordination::{Error, Kind, Node, Op, Version, random};
+use allot_coordination::{Error, Kind, Node, Op, random};
 
 /// What happens to a request.
 #[derive(Debug, Clone, Copy)]
@@ -342,22 +342,13 @@ impl Session for LineSession {
         self.link.clone()
     }
 
-    fn create(&self, path: &str, data: &[u8], kind: Kind, sequential: bool) -> Answer<String> {
+    fn create_sequential(&self, path: &str, data: &[u8], kind: Kind) -> Answer<String> {
         let data = data.to_vec();
-        self.call("create", path, move |session, path| session.create(path, &data, kind, sequential))
+        self.call("create", path, move |session, path| session.create_sequential(path, &data, kind))
     }
 
     fn get(&self, path: &str) -> Answer<Option<Node>> {
         self.call("get", path, |session, path| session.get(path))
-    }
-
-    fn set(&self, path: &str, data: &[u8], version: Version) -> Answer<Version> {
-        let data = data.to_vec();
-        self.call("set", path, move |session, path| session.set(path, &data, version))
-    }
-
-    fn delete(&self, path: &str, version: Version) -> Answer<()> {
-        self.call("delete", path, move |session, path| session.delete(path, version))
     }
 
     fn children(&self, path: &str) -> Answer<Vec<String>> {

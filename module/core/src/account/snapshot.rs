@@ -86,10 +86,15 @@ impl Book {
     /// # Errors
     /// Bytes that `encode` never writes.
     pub fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
+        Self::decode_into(Self::default(), bytes)
+    }
+
+    /// Decodes a book into an empty one, whose tables number the records.
+    pub(in crate::account) fn decode_into(empty: Self, bytes: &[u8]) -> Result<Self, Damaged> {
         let mut reader = Reader::new(bytes);
         ensure(reader.unsigned()? == VERSION, "the version of the encoding is unknown")?;
         let applied = reader.reached()?;
-        let mut book = Self::open(reader.field()?, applied);
+        let mut book = Self { settings: reader.field()?, applied, ..empty };
         book.departments = reader.field()?;
         (book.term, book.leader) = (reader.field()?, reader.field()?);
         ensure(book.term == 0 || book.leader.is_some(), "a claimed term has no leader")?;

@@ -42,6 +42,13 @@ impl Entry {
 
 const ARITY: usize = 4;
 
+/// Whether the same numbers have the same deadlines, in whichever order.
+impl PartialEq for Deadlines {
+    fn eq(&self, other: &Self) -> bool {
+        self.len == other.len && self.ids().all(|id| self.get(id) == other.get(id))
+    }
+}
+
 impl Deadlines {
     /// Sets the deadline of `id`, whether it had one or not.
     pub fn set(&mut self, id: u32, due: i64) {

@@ -26,9 +26,6 @@ pub type Reporter = fn(what: &'static str, place: &'static Location<'static>);
 
 static REPORTER: OnceLock<Reporter> = OnceLock::new();
 
-/// Whether a broken invariant panics: in tests and in builds for development, and in no release build.
-pub const PANICS: bool = cfg!(debug_assertions);
-
 /// Sets who receives broken invariants in release builds. The first call wins; until then they are not reported.
 pub fn set_reporter(reporter: Reporter) {
     let _ = REPORTER.set(reporter);

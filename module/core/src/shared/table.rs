@@ -14,7 +14,7 @@ const CHUNK: usize = 512;
 /// holds (one doubling of a plain vector would block the server for tens of milliseconds). A table of a few entries is
 /// small.
 /// Numbers come from the table itself; indexing with another one is a broken invariant and panics.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Table<T> {
     chunks: Vec<Vec<Option<T>>>,
     free: Vec<u32>,

@@ -144,36 +144,21 @@ impl Server {
         }
     }
 
-    pub(super) fn create(
+    pub(super) fn create_sequential(
         &mut self,
         session: i64,
         path: &str,
         data: Vec<u8>,
         kind: Kind,
-        sequential: bool,
     ) -> Result<String, Error> {
         let mut undo = Undo::new();
-        let path = self.add(session, path, data, kind, sequential, &mut undo)?;
+        let path = self.add(session, path, data, kind, true, &mut undo)?;
         self.fire(&undo);
         Ok(path)
     }
 
     pub(super) fn get(&self, path: &str) -> Option<Node> {
         self.entries.get(key(path)).map(|entry| entry.node.clone().unwrap_or_else(root))
-    }
-
-    pub(super) fn set(&mut self, path: &str, data: Vec<u8>, version: Version) -> Result<Version, Error> {
-        let mut undo = Undo::new();
-        self.write(path, data, version, &mut undo)?;
-        self.fire(&undo);
-        Ok(version.next())
-    }
-
-    pub(super) fn delete(&mut self, path: &str, version: Option<Version>) -> Result<(), Error> {
-        let mut undo = Undo::new();
-        self.remove(path, version, &mut undo)?;
-        self.fire(&undo);
-        Ok(())
     }
 
     pub(super) fn children(&self, path: &str) -> Result<Children, Error> {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use allot_coordination::session::{Changed, Connector as _, Link, Session};
-use allot_coordination::{Error, Kind, random};
+use allot_coordination::{Error, Kind, Op, random};
 use allot_simulation::line::Line;
 use futures_util::future::select_all;
 use serde_json::{Value, json};
@@ -115,8 +115,9 @@ impl Instance {
     /// Creates the own node.
     async fn register(&self) -> Result<(), Error> {
         loop {
-            let pause = match self.session.create(&self.node, b"", Kind::Ephemeral, false).await {
-                Ok(_) => return Ok(()),
+            let (path, kind) = (self.node.clone(), Kind::Ephemeral);
+            let pause = match self.session.multi(&[Op::Create { path, data: Vec::new(), kind }]).await {
+                Ok(()) => return Ok(()),
                 Err(Error::Exists(_)) => {
                     let node = self.session.get(&self.node).await;
                     if node.is_ok_and(|node| node.is_some_and(|node| node.owner == Some(self.session.id()))) {
@@ -202,9 +203,10 @@ impl Instance {
         if node.data == report {
             return Ok(());
         }
-        match self.session.set(alloc, &report, node.version).await {
+        let set = Op::Set { path: alloc.to_owned(), data: report, version: node.version };
+        match self.session.multi(&[set]).await {
             Err(Error::BadVersion(_)) => Err(Error::NotApplied(alloc.to_owned())),
-            set => set.map(drop),
+            set => set,
         }
     }
 }

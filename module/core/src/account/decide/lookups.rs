@@ -39,13 +39,20 @@ pub(super) fn known_once(
     Ok(names)
 }
 
-pub(super) fn known_account<'a>(book: &'a Book, account: &[u8]) -> Result<&'a Account, Refusal> {
+/// The account of this name.
+///
+/// # Errors
+/// There is none.
+pub fn known_account<'a>(book: &'a Book, account: &[u8]) -> Result<&'a Account, Refusal> {
     book.account_called(account)
         .ok_or_else(|| Refusal::new(Code::NotFound, format!("there is no account {}", quoted(account))))
 }
 
-/// The instance of a module.
-pub(super) fn known_instance<'a>(
+/// The instance of a module, and its number.
+///
+/// # Errors
+/// No such instance is attached to the module.
+pub fn known_instance<'a>(
     book: &'a Book,
     id: u32,
     module: &Module,
@@ -58,7 +65,11 @@ pub(super) fn known_instance<'a>(
     })
 }
 
-pub(super) fn known_module<'a>(book: &'a Book, module: &[u8]) -> Result<(u32, &'a Module), Refusal> {
+/// The module of this name, and its number.
+///
+/// # Errors
+/// There is none.
+pub fn known_module<'a>(book: &'a Book, module: &[u8]) -> Result<(u32, &'a Module), Refusal> {
     let known = book.find_module(module).and_then(|id| Some((id, book.indexed_module(id)?)));
     known.ok_or_else(|| Refusal::new(Code::NotFound, format!("there is no module {}", quoted(module))))
 }

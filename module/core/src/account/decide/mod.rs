@@ -10,13 +10,13 @@ pub mod pick;
 mod places;
 pub mod rebalance;
 
-pub use self::lookups::MAX_BATCH;
+pub use self::lookups::{MAX_BATCH, known_account, known_instance, known_module};
 
 use self::inventory::{
     decide_add, decide_attach, decide_department, decide_detach, decide_freeze, decide_limit, decide_module,
     decide_remove_module, decide_reprice,
 };
-use self::lookups::{known_account, known_module, known_once};
+use self::lookups::known_once;
 use crate::account::event::{AccountEvent, Event, Events};
 use crate::account::model::record::{Account, AccountState, Epoch};
 use crate::account::model::state::{Book, MAX_DAILY_MOVES, MAX_LEVEL, MAX_TIME, MAX_TURNS, Settings};

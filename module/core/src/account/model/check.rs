@@ -1,91 +1,86 @@
-//! Checks a whole book: all records, indexes and sums against each other.
+//! Checks a whole book: a book that is made again from its records must have the same indexes and sums.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use super::place::{Instance, Module, Presence};
-
-use super::record::{Account, AccountState, Goal, MONTHS, Name, Rank};
+use super::place::{Instance, Module};
+use super::record::{Account, AccountState, Goal, MONTHS, Rank};
 use super::state::Book;
-use super::supply::Supply;
 use super::usage::Usage;
 use crate::ensure;
 use crate::shared::codec::{Damaged, ensure as agrees};
-use crate::shared::invariant::{Checked, checks_of};
+use crate::shared::invariant::{Checked, Contradiction, checks_of};
 use crate::shared::list::NONE;
-
-/// The indexes of a module, computed from its accounts.
-#[derive(Default)]
-struct Home {
-    accounts: BTreeSet<u32>,
-    free: BTreeSet<u32>,
-    free_of: BTreeMap<Name, BTreeSet<u32>>,
-    barred: usize,
-    returning: usize,
-    expected: usize,
-    sums: Usage,
-}
-
-/// The indexes of an instance, computed from its accounts.
-#[derive(Default)]
-struct Share {
-    accounts: BTreeSet<u32>,
-    assigned: u32,
-    incoming: u32,
-    ready: BTreeSet<(Rank, u32)>,
-    supply: Supply,
-}
+use crate::shared::table::Table;
 
 impl Book {
-    /// Checks records, shares, levels, the order in which accounts are picked, deadlines, totals, use and cost
-    /// against each other. O(size of the book), for tests and debugging.
+    /// Checks that the records agree with each other, and that all that is computed from them (shares, levels, the order
+    /// in which accounts are picked, deadlines, totals, use and cost) is what they say. O(size of the book), for tests
+    /// and debugging.
     ///
     /// # Errors
     /// The first contradiction found.
     pub fn check(&self) -> Checked {
-        self.check_accounts()?;
-        let (mut homes, mut shares) = (BTreeMap::<u32, Home>::new(), BTreeMap::<u32, Share>::new());
-        for (id, account) in self.accounts.iter() {
-            self.count_in(id, account, &mut homes, &mut shares);
+        self.modules.check()?;
+        self.instances.check()?;
+        self.accounts.check()?;
+        let sound = self.made_again().map_err(|damaged| Contradiction(damaged.0.to_owned()))?;
+        for (id, module) in self.modules.iter() {
+            let check = checks_of(|| format!("module {}", module.name.escape_ascii()));
+            let same = sound.modules.get(id) == Some(module);
+            check(same, "has other indexes or sums than its accounts and instances say")?;
         }
         for (id, instance) in self.instances.iter() {
-            self.check_instance(id, instance, &shares.remove(&id).unwrap_or_default())?;
+            let check = checks_of(|| format!("instance {}", instance.name.escape_ascii()));
+            let same =
+                sound.instances.get(id).map(|same| sound.current(same)) == Some(self.current(instance));
+            check(same, "has other indexes than its accounts say")?;
         }
-        ensure!(shares.is_empty(), "an account is with an unknown instance, or goes to one");
-        for (id, module) in self.modules.iter() {
-            self.check_module(id, module, &homes.remove(&id).unwrap_or_default())?;
+        self.names.check(self.accounts.iter().map(|(id, account)| (id, &account.name[..])))?;
+        for (what, same) in [
+            ("the accounts", self.accounts == sound.accounts),
+            ("the names of modules", self.module_names == sound.module_names),
+            ("the tariffs", self.tariffs == sound.tariffs),
+            ("the ends of logins", self.logins == sound.logins),
+            ("the ends of freezes", self.thaws == sound.thaws),
+            ("the ends of kept places", self.away == sound.away),
+            ("the draining instances", self.draining == sound.draining),
+            ("the uneven modules", self.uneven == sound.uneven),
+            ("the numbers of accounts by state", self.totals == sound.totals),
+            ("the use of budgets", self.departments == sound.departments),
+        ] {
+            ensure!(same, "{what} are not those that the records say");
         }
-        ensure!(homes.is_empty(), "an account is of an unknown module");
-        ensure!(self.module_names.len() == self.modules.len(), "there are more names than modules");
-        let instances: usize = self.modules.iter().map(|(_, module)| module.names.len()).sum();
-        ensure!(
-            instances == self.instances.len(),
-            "{instances} of {} instances have a module",
-            self.instances.len()
-        );
-        self.check_sets()
+        self.outbox.check()
     }
 
-    fn check_accounts(&self) -> Checked {
-        let (mut totals, mut tariffs, mut logins, mut thaws) = ([0; 4], BTreeMap::new(), 0, 0);
-        for (id, account) in self.accounts.iter() {
-            let check = checks_of(|| format!("account {}", account.name.escape_ascii()));
-            self.check_account(account).or_else(|damaged| check(false, damaged.0))?;
-            check(self.find(&account.name) == Some(id), "is not found by its name")?;
-            let until = account.login.as_ref().map(|login| login.until);
-            check(self.logins.get(id) == until, "has a login with another deadline")?;
-            check(self.thaws.get(id) == account.frozen_until, "thaws at another time")?;
-            logins += usize::from(until.is_some());
-            thaws += usize::from(account.frozen_until.is_some());
-            *tariffs.entry(account.tariff.clone()).or_insert(0) += 1;
-            if let Some(total) = totals.get_mut(account.state as usize) {
-                *total += 1;
-            }
+    /// The book decoded from its own snapshot, in which all records have the same numbers.
+    fn made_again(&self) -> Result<Self, Damaged> {
+        let modules: Vec<u32> = self.module_names.values().copied().collect();
+        let known = modules.iter().filter_map(|&id| self.modules.get(id));
+        let instances: Vec<u32> = known.flat_map(Module::instances).collect();
+        let mut accounts: Vec<(&[u8], u32)> =
+            self.accounts.iter().map(|(id, account)| (&account.name[..], id)).collect();
+        accounts.sort_unstable();
+        let accounts: Vec<u32> = accounts.into_iter().map(|(_, id)| id).collect();
+        let empty = Self {
+            modules: numbered(&modules, &self.modules)?,
+            instances: numbered(&instances, &self.instances)?,
+            accounts: numbered(&accounts, &self.accounts)?,
+            ..Self::default()
+        };
+        Self::decode_into(empty, &self.encode())
+    }
+
+    /// An instance with its supply and its order of ready accounts as they are for the present month and limit. Both
+    /// are made anew only when an account of the instance changes.
+    fn current(&self, instance: &Instance) -> Instance {
+        let (order @ (month, limit), mut current) = (self.order(), instance.clone());
+        current.supply.follow(limit);
+        if std::mem::replace(&mut current.ready_order, order) != order {
+            let rank = |&(rank, id): &(Rank, u32)| {
+                (self.accounts.get(id).map_or(rank, |account| account.rank(month, limit)), id)
+            };
+            current.ready = instance.ready.iter().map(rank).collect();
         }
-        ensure!(self.totals == totals, "there are {totals:?} accounts by state, not {:?}", self.totals);
-        ensure!(self.tariffs == tariffs, "the tariffs differ from those of the accounts");
-        ensure!(self.logins.len() == logins, "a deadline belongs to no login");
-        ensure!(self.thaws.len() == thaws, "an account thaws that is not frozen");
-        Ok(())
+        current
     }
 
     /// Checks that the fields of an account agree with each other and with the instances.
@@ -140,137 +135,12 @@ impl Book {
         });
         agrees(deleted, "the use of an account is kept that was not deleted, or has none")
     }
+}
 
-    fn count_in(
-        &self,
-        id: u32,
-        account: &Account,
-        homes: &mut BTreeMap<u32, Home>,
-        shares: &mut BTreeMap<u32, Share>,
-    ) {
-        let frozen = account.state == AccountState::Frozen;
-        if let Some(destination) = self.destination(account).filter(|_| !frozen) {
-            homes.entry(destination).or_default().expected += 1;
-        }
-        let home = homes.entry(account.module).or_default();
-        home.accounts.insert(id);
-        home.sums.hold(account, self.month, true);
-        home.returning += usize::from(account.goal == Some(Goal::Reassign));
-        if account.state == AccountState::Free && account.login.is_some() {
-            home.barred += 1;
-        } else if account.state == AccountState::Free {
-            home.free.insert(id);
-            if let Some(holder) = account.last_holder() {
-                home.free_of.entry(holder.clone()).or_default().insert(id);
-            }
-        }
-        if account.instance != NONE {
-            let share = shares.entry(account.instance).or_default();
-            share.accounts.insert(id);
-            share.assigned += u32::from(account.state == AccountState::Assigned);
-            if account.is_ready() {
-                let (month, limit) = self.order();
-                share.ready.insert((account.rank(month, limit), id));
-            }
-        }
-        if let Some(instance) = account.supplied() {
-            shares.entry(instance).or_default().supply.set(account, self.order(), true);
-        }
-        if let Some(Goal::Place(place)) = account.goal {
-            shares.entry(place).or_default().incoming += 1;
-        }
-    }
-
-    fn check_instance(&self, id: u32, instance: &Instance, share: &Share) -> Checked {
-        let check = checks_of(|| format!("instance {}", instance.name.escape_ascii()));
-        check(instance.accounts == share.accounts, "lists other accounts than it has")?;
-        check(instance.assigned == share.assigned, "counts another number of accounts than it has")?;
-        check(instance.incoming == share.incoming, "counts another number of accounts in transit to it")?;
-        // The supply is that of an earlier limit until an account of the instance comes, goes or sends.
-        let mut supply = share.supply.clone();
-        supply.follow(instance.supply.limit());
-        check(instance.supply == supply, "has accounts of other tariffs, or they have sent something else")?;
-        if instance.ready_order == self.order() {
-            check(instance.ready == share.ready, "picks accounts in another order")?;
-        } else {
-            // The order is of an earlier month or limit, until the next login or use.
-            let ids = |ready: &BTreeSet<(Rank, u32)>| -> BTreeSet<u32> {
-                ready.iter().map(|&(_, id)| id).collect()
-            };
-            check(ids(&instance.ready) == ids(&share.ready), "picks other accounts")?;
-        }
-        let module = self.modules.get(instance.module);
-        let found = module.is_some_and(|module| {
-            module.names.get(&instance.name) == Some(&id)
-                && module.instances.contains(&(instance.arrived, id))
-        });
-        check(found, "is not found by its name")?;
-        check(instance.arrived <= self.arrivals, "has an arrival that was not counted")?;
-        check(self.away.get(id) == instance.away_until, "has a place that is kept until another time")?;
-        let away = instance.presence == Presence::Away;
-        check(away == instance.away_until.is_some(), "is away without an end, or has one")?;
-        check(instance.has_place() || instance.offset == 0, "has an offset and no place")?;
-        let drains = !instance.has_place() && instance.assigned > 0;
-        check(self.draining.contains(&id) == drains, "is wrong in the set of draining instances")?;
-        let empty = share.accounts.is_empty() && share.incoming == 0;
-        check(instance.presence != Presence::Leaving || !empty, "is leaving and has no accounts")
-    }
-
-    fn check_module(&self, id: u32, module: &Module, home: &Home) -> Checked {
-        let check = checks_of(|| format!("module {}", module.name.escape_ascii()));
-        check(self.module_names.get(&module.name) == Some(&id), "is not found by its name")?;
-        check(module.accounts == home.accounts, "lists other accounts than it has")?;
-        check(module.free == home.free, "lists other free accounts than it has")?;
-        check(module.free_of == home.free_of, "has other holders of its free accounts")?;
-        check(module.barred == home.barred, "counts another number of barred accounts")?;
-        check(module.returning == home.returning, "counts another number of returning accounts")?;
-        let sums = Usage { used: module.sums.used, cost: module.sums.cost, ..home.sums.clone() };
-        check(module.sums == sums, "has other sums than its accounts")?;
-        check(module.elsewhere == self.used_elsewhere(&module.name), "spent something else elsewhere")?;
-        check(module.names.len() == module.instances.len(), "has more names than instances")?;
-        let (mut levels, mut givers) = (BTreeSet::new(), BTreeSet::new());
-        let (mut taken, mut offsets) = (BTreeSet::new(), 0);
-        for id in module.instances() {
-            let Some(instance) = self.instances.get(id) else {
-                return check(false, "has an unknown instance");
-            };
-            check(instance.place.is_some() == instance.has_place(), "has an instance without its number")?;
-            taken.extend(instance.place);
-            offsets += i64::from(instance.offset);
-            if instance.presence == Presence::Active {
-                levels.insert((instance.level(), instance.place.unwrap_or(u32::MAX), id));
-                if instance.assigned > module.floor {
-                    givers.insert((instance.level(), id));
-                }
-            }
-        }
-        check(module.taken == taken, "has other places that are taken")?;
-        check(module.offsets == offsets, "has another sum of offsets")?;
-        check(module.expected == home.expected, "expects another number of accounts")?;
-        check(module.floor == module.computed_floor(), "has instances that keep another number")?;
-        check(module.levels == levels, "has other levels than its instances")?;
-        check(module.givers == givers, "has other instances with accounts to give")?;
-        check(self.uneven.contains(&id) == self.is_uneven(id), "is wrong in the set of uneven modules")
-    }
-
-    /// Checks that the sets have no unknown members. That all members are in them is checked above.
-    fn check_sets(&self) -> Checked {
-        let away = self.instances.iter().filter(|(_, instance)| instance.presence == Presence::Away).count();
-        ensure!(self.away.len() == away, "a place is kept for an instance that is not away");
-        for (department, budget) in &self.departments {
-            let check = checks_of(|| format!("department {}", department.escape_ascii()));
-            let used = self.used_by_department(department);
-            check(budget.used == used && budget.cap > 0, "has a budget without limit, or of another use")?;
-        }
-        self.check_ledger().or_else(|damaged| checks_of(|| "the ledger".to_owned())(false, damaged.0))?;
-        self.outbox.check()?;
-        let drains = self.draining.iter().all(|&id| self.instances.get(id).is_some());
-        ensure!(drains, "an unknown instance is draining");
-        let uneven = self.uneven.iter().all(|&id| self.modules.get(id).is_some());
-        ensure!(uneven, "an unknown module is uneven");
-        ensure!(!self.month_starts.is_empty(), "the running month has not begun");
-        Ok(())
-    }
+/// An empty table that gives out the numbers that `table` has for its entries, in this order.
+fn numbered<T>(numbers: &[u32], table: &Table<T>) -> Result<Table<T>, Damaged> {
+    let empty = Table::numbered(numbers, table.free().to_vec());
+    empty.ok_or(Damaged("an entry of a table has no name, or several"))
 }
 
 #[cfg(test)]
@@ -280,6 +150,7 @@ mod tests {
     use super::super::place::Share;
     use super::super::record::Tally;
     use super::super::state::Budget;
+    use super::super::supply::Supply;
     use super::super::tariff::{Amount, Step, Tariff};
     use super::super::usage::LedgerKey;
     use super::*;

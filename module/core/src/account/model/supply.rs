@@ -190,11 +190,6 @@ impl Supply {
         Amount(rest.cost(count.into()))
     }
 
-    /// The limit for which the supply was computed.
-    pub(super) fn limit(&self) -> u64 {
-        self.limit
-    }
-
     /// Bytes allocated, approximately.
     pub(super) fn allocated(&self) -> usize {
         self.terms.len() * TERMS_ENTRY + self.sent.allocated() + self.whole.allocated()

@@ -1,16 +1,14 @@
-//! Checks a whole pool: records, lists, deadlines and sums against each other.
+//! Checks a whole pool: records, lists, deadlines and sums against each other, and against a pool that is made again from
+//! the snapshot.
 
-use super::cells::State;
-use super::record::Place;
 use super::sorted_free::Numbers;
-use super::state::{Pool, RestReason};
+use super::state::Pool;
 use crate::ensure;
-use crate::shared::invariant::Checked;
-use crate::shared::list::NONE;
+use crate::shared::invariant::{Checked, Contradiction};
 
 impl Pool {
-    /// Checks the whole pool: each structure against itself, and all of them against the numbers' records.
-    /// O(size of the pool), O(n log n) for the orders.
+    /// Checks the whole pool: each structure against itself, and all of them against what a snapshot says of the numbers
+    /// and leases. O(size of the pool), O(n log n) for the orders.
     ///
     /// # Errors
     /// The first contradiction.
@@ -24,136 +22,38 @@ impl Pool {
         self.outbox.check()?;
         self.causes.check()?;
         self.suspensions.check()?;
-        let stray = self.suspensions.ids().find(|&id| self.directory.name(id).is_none());
-        ensure!(stray.is_none(), "id {stray:?} is suspended and is no number of the pool");
-        self.check_history()?;
-        self.check_numbers()?;
-        self.check_leases()?;
-        let stray = self.queue.iter(&self.directory).find(|&id| !self.directory.get(id).is_queued());
-        ensure!(stray.is_none(), "id {stray:?} is in the queue and does not say so");
+        self.history.check()?;
+        self.check_heartbeats()?;
         let slots = self.directory.slots();
         let carriers = self.leases.table().iter().map(|(_, lease)| lease.switch);
-        self.check_heartbeats()?;
         self.switches.check(slots, |_| true, carriers.chain(self.heartbeats.ids()))?;
         let holders = self.leases.table().iter().map(|(_, lease)| lease.holder);
         self.holders.check(slots, |_| true, holders)?;
         self.peers.check(slots, |id| self.directory.get(id).is_queued(), [].into_iter())?;
-        self.sorted.check(self.queue, Numbers { directory: &self.directory, peers: &self.peers })
-    }
-
-    /// Each record against the lists that its number is in, and the sums over all of them.
-    fn check_numbers(&self) -> Checked {
-        let (mut counts, mut draining, mut queued, mut resting, mut lapsing) = ([0; 5], 0, 0, 0, 0);
-        for id in 0..self.directory.slots() {
-            self.check_number(id)?;
-            if self.directory.name(id).is_none() {
-                continue;
-            }
-            let record = self.directory.get(id);
-            if let Some(count) = counts.get_mut(record.state() as usize) {
-                *count += 1;
-            }
-            draining += u32::from(record.place == Place::LastCall);
-            queued += u32::from(record.place == Place::Queue);
-            resting += usize::from(record.place == Place::Cooling);
-            lapsing += usize::from(self.registrations.get(id).is_some());
-        }
-        ensure!(
-            self.counts == counts,
-            "the pool counts {:?} numbers by state and has {counts:?}",
-            self.counts
-        );
-        ensure!(
-            self.draining == draining,
-            "the pool counts {} draining numbers of {draining}",
-            self.draining
-        );
-        let waiting = self.queue.len();
-        ensure!(waiting == queued, "{waiting} numbers are in the queue, and {queued} say so");
-        let (rests, ends) = (self.cooling.len(), self.cool_downs.len());
-        ensure!(
-            rests == resting && ends == resting,
-            "{resting} numbers rest, in {rests} rests with {ends} ends"
-        );
-        let ends = self.registrations.len();
-        ensure!(ends == lapsing, "{lapsing} registrations lapse, at {ends} times");
-        Ok(())
-    }
-
-    /// What a number's record says is so elsewhere.
-    fn check_number(&self, id: u32) -> Checked {
-        let record = self.directory.get(id);
-        let (state, place) = (record.state(), record.place);
-        let named = self.directory.name(id).is_some();
-        let (suspended, is_free) = (self.suspensions.contains(id), state == State::IdleUp);
-        ensure!(named || !suspended, "id {id} has no number and is suspended");
-        ensure!(named == (state != State::NoData), "id {id} is in state {state:?}, its name {named}");
-        let fits = match place {
-            Place::Nowhere => matches!(state, State::NoData | State::IdleDown) || suspended && is_free,
-            Place::Queue => is_free && !suspended,
-            Place::Cooling => matches!(state, State::IdleUp | State::IdleDown),
-            Place::Call | Place::LastCall => state.is_busy(),
+        self.sorted.check(self.queue, Numbers { directory: &self.directory, peers: &self.peers })?;
+        let is_kept =
+            |id, number| self.directory.get(number).cool_down() == id && self.cool_downs.get(id).is_some();
+        let stray = self.cooling.iter().find(|&(id, rest)| !is_kept(id, rest.number));
+        ensure!(stray.is_none(), "{stray:?} is not the rest of its number, or has no end");
+        let sound = Self::decode(&self.encode()).map_err(|damaged| Contradiction(damaged.0.to_owned()))?;
+        let place_in = |pool: &Self, id| {
+            let record = pool.directory.get(id);
+            (record.state(), record.place, record.lease(), pool.switches.of(id), pool.peers.of(id))
         };
-        ensure!(fits, "number {id} is {state:?} and {place:?}");
-        if place == Place::Cooling {
-            let cool_down = record.cool_down();
-            ensure!(
-                self.cooling.get(cool_down).map(|rest| rest.number) == Some(id),
-                "rest {cool_down} of number {id} is not its own"
-            );
-            ensure!(self.cool_down_ends(cool_down), "rest {cool_down} of number {id} has no end");
-            ensure!(
-                !self.is_limited(id) || is_free && !suspended,
-                "number {id} rests for its caps and is not free"
-            );
+        for id in 0..slots {
+            let (place, expected) = (place_in(self, id), place_in(&sound, id));
+            ensure!(place == expected, "number {id} is {place:?}, and not {expected:?}");
         }
-        if state.is_busy() {
-            let lease = self.leases.get(record.lease()).map(|lease| lease.number);
-            ensure!(lease == Some(id), "the lease of number {id} is that of {lease:?}");
-        }
-        let registered = self.registrations.get(id).is_some() || self.switches.of(id) != NONE;
-        ensure!(state.is_up() || !registered, "number {id} is {state:?} and registered");
-        ensure!(named || self.peers.of(id) == NONE, "id {id} has no number and a peer");
-        Ok(())
-    }
-
-    /// Times are those of numbers of the pool, and no number that its caps forbid is free.
-    fn check_history(&self) -> Checked {
-        self.history.check()?;
-        let stray = self.history.iter().find(|entry| self.directory.name(entry.number).is_none());
-        ensure!(
-            stray.is_none(),
-            "there are times of {:?}, which has no number",
-            stray.map(|entry| entry.number)
-        );
-        let mut rests = [0; RestReason::ALL.len()];
-        for (_, rest) in self.cooling.iter() {
-            if let Some(count) = rests.get_mut(rest.reason as usize) {
-                *count += 1;
-            }
-        }
-        ensure!(self.rests == rests, "the pool counts {:?} rests by reason and has {rests:?}", self.rests);
-        let limited = self.queue.iter(&self.directory).find(|&id| self.limited_until(id).is_some());
-        ensure!(limited.is_none(), "number {limited:?} is free, and its caps forbid a call");
-        Ok(())
-    }
-
-    fn cool_down_ends(&self, cool_down: u32) -> bool {
-        self.cool_downs.get(cool_down).is_some()
-    }
-
-    /// Each live lease is that of the number that it names.
-    fn check_leases(&self) -> Checked {
-        for (id, lease) in self.leases.table().iter() {
-            ensure!(self.directory.name(lease.number).is_some(), "lease {id} is of no number");
-            let found = self.directory.get(lease.number).lease();
-            ensure!(found == id, "lease {id} is that of number {}, which has {found}", lease.number);
-            let has_peer = self.peers.of(lease.number) != NONE;
-            ensure!(
-                has_peer || !lease.has_peer,
-                "lease {id} has a peer, and number {} has none",
-                lease.number
-            );
+        for (what, same) in [
+            ("the numbers by state", self.counts == sound.counts),
+            ("the draining numbers", self.draining == sound.draining),
+            ("the rests by reason", self.rests == sound.rests),
+            ("the rests", self.cooling.len() == sound.cooling.len()),
+            ("the ends of rests", self.cool_downs.len() == sound.cool_downs.len()),
+            ("the ends of registrations", self.registrations == sound.registrations),
+            ("the suspensions", self.suspensions == sound.suspensions),
+        ] {
+            ensure!(same, "{what} are not those that the numbers say");
         }
         Ok(())
     }
@@ -161,9 +61,11 @@ impl Pool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::cells::State;
     use super::super::number::Number;
+    use super::super::record::Place;
     use super::super::sorted_free::SortedFree;
-    use super::super::state::Resting;
+    use super::super::state::{RestReason, Resting};
     use super::super::suspensions::Suspension;
     use super::*;
     use crate::numpool::request::{Call, Policy, Request};

@@ -19,7 +19,7 @@ fields! {
 }
 
 /// The suspended numbers of a pool.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(in crate::numpool) struct Suspensions {
     causes: HashMap<u32, Option<Word>>,
     ends: Deadlines,
