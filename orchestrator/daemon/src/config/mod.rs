@@ -105,7 +105,7 @@ mod tests {
         let times = [unit.beat, unit.lease, scheduler.grace, scheduler.guard_lift, config.session()];
         assert_eq!(times.map(|time| time.as_secs()), [1, 5, 10, 60, 4]);
         assert_eq!((scheduler.pace, scheduler.burst), (50, 10));
-        assert_eq!((scheduler.guard_percent, scheduler.guard_least, scheduler.wait_replicas), (30, 2, 1));
+        assert_eq!((scheduler.guard_percent, scheduler.guard_units, scheduler.wait_replicas), (30, 4, 1));
         assert_eq!((scheduler.tick.as_millis(), scheduler.wait.as_millis()), (250, 100));
     }
 

@@ -143,11 +143,12 @@ section! {
         pace: u32 = "scheduler-pace", "ALLOT_SCHEDULER_PACE", default 50, in "1"..="4294967295";
         /// Conferences that one unit is assigned at once during recovery, at most
         burst: u32 = "scheduler-burst", "ALLOT_SCHEDULER_BURST", default 10, in "1"..="4294967295";
-        /// Mass-failure guard: if more than this percentage of the units, and at least guard-least units, would
+        /// Mass-failure guard: if more than this percentage of the units, and at least guard-units units, would
         /// be declared down within guard-window, no unit is declared down
         guard_percent: u32 = "scheduler-guard-percent", "ALLOT_SCHEDULER_GUARD_PERCENT", default 30;
-        /// Units that must be silent, at least, before the guard holds
-        guard_least: u32 = "scheduler-guard-least", "ALLOT_SCHEDULER_GUARD_LEAST", default 2;
+        /// Units that must be silent, at least, before the guard holds. Fewer units, as of one rack of a small site, are
+        /// recovered at once
+        guard_units: u32 = "scheduler-guard-units", "ALLOT_SCHEDULER_GUARD_UNITS", default 4;
         /// The window in which failures count together for the guard
         guard_window: Span = "scheduler-guard-window", "ALLOT_SCHEDULER_GUARD_WINDOW", default "10s", in "1ns"..="1000years";
         /// The guard is lifted after Redis and ZooKeeper answered without a fault for this time, or by an operator
