@@ -2,11 +2,13 @@
 
 mod check;
 mod describe;
+mod ready;
 mod resolve;
 pub mod sections;
 mod sources;
 
 pub use describe::describe;
+pub use ready::Ready;
 pub use resolve::Config;
 pub use sections::{AccountsConfig, Given, MediaUnitConfig, Role, SchedulerConfig};
 pub use sources::{Source, load, load_servers, read};

@@ -12,6 +12,8 @@ use clap::{Args, ValueEnum};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
+use super::ready::Ready;
+
 /// A role that a process can have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -195,6 +197,12 @@ section! {
         /// conference has no program
         #[arg(value_delimiter = ' ')]
         program: Vec<String> = "media-unit-program", "ALLOT_MEDIA_UNIT_PROGRAM", list r#"["/usr/local/bin/media", "--quiet"]"#;
+        /// How the program says that people can join: `line`, by a line READY on its standard output; `spawn`, not at all;
+        /// `exec:COMMAND`, a shell command that exits with code 0 then. The conference counts as open from then on
+        ready: Ready = "media-unit-ready", "ALLOT_MEDIA_UNIT_READY", default "line";
+        /// Times that a program which fails is restarted, each time after a longer pause. After that the unit gives the
+        /// conference back, and another unit opens it
+        restarts: u32 = "media-unit-restarts", "ALLOT_MEDIA_UNIT_RESTARTS", default 3, in "0"..="1000";
         /// Time that a program has to end after SIGTERM, before SIGKILL
         stop_limit: Span = "media-unit-stop-limit", "ALLOT_MEDIA_UNIT_STOP_LIMIT", default "4s", in "1ns"..="1000years";
         /// Whether the unit's conferences are moved away before it ends at SIGTERM
