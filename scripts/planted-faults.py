@@ -74,6 +74,30 @@ FAULTS = {
             ),
         ],
     ),
+    "unit-acknowledges-before-it-is-ready": (
+        "a media unit answers CREATE as soon as its program runs, although nobody can join yet",
+        SYSTEM,
+        [
+            (
+                MESSAGES,
+                "let (start, started) = self.media.start(&self.cmu, &e164, epoch, &params);",
+                "let (start, _) = self.media.start(&self.cmu, &e164, epoch, &params);\n"
+                "                let started = std::future::ready(Ok(()));",
+            ),
+        ],
+    ),
+    "unit-hides-failures": (
+        "a media unit does not say that a program has failed for good, and reports its conference as if it ran",
+        SYSTEM,
+        [
+            (
+                ROLES + "media_unit/unit.rs",
+                "let epochs = self.conferences.remove(&e164);\n"
+                "                invariant(epochs.is_some(), \"media fails of a conference that the unit has\");",
+                "let epochs = None::<Vec<u64>>;",
+            ),
+        ],
+    ),
     "proxy-acknowledges-first": (
         "a data proxy acknowledges messages before it has written them",
         SYSTEM,

@@ -118,7 +118,7 @@ pub fn alone(server: &RedisServer, name: &str, roles: &str, more: &[&str]) -> Pr
 pub fn media_program(server: &RedisServer) -> String {
     let path = server.dir().join("media");
     let text = "#!/bin/sh\ntrap 'echo bye > \"$0.$ALLOT_E164.bye\"; exit 0' TERM\n\
-                echo \"started=$ALLOT_E164 $ALLOT_EPOCH\"\necho $$ > \"$1/$ALLOT_E164.pid\"\n\
+                echo READY\necho \"started=$ALLOT_E164 $ALLOT_EPOCH\"\necho $$ > \"$1/$ALLOT_E164.pid\"\n\
                 while [ ! -e \"$1/$ALLOT_E164.over\" ]; do sleep 0.05; done\nread code < \"$1/$ALLOT_E164.over\"\n\
                 rm \"$1/$ALLOT_E164.over\"\nexit $code\n";
     fs::write(&path, text).expect("the folder is there");

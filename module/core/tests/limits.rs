@@ -269,8 +269,13 @@ fn numbers_of_a_realm_hold_at_their_limits() {
         ],
     );
     every_number_at_its_limit(&realm, |realm, now| {
-        let report =
-            Report { cmu: b"10.0.0.1:1", highest: (1 << 53) - 1, ended: vec![], list: vec![(b"1", 1)] };
+        let report = Report {
+            cmu: b"10.0.0.1:1",
+            highest: (1 << 53) - 1,
+            ended: vec![],
+            starting: vec![],
+            list: vec![(b"1", 1)],
+        };
         let requests = [
             create(b"4"),
             join(b"10.0.0.3:1"),

@@ -45,6 +45,8 @@ pub(crate) static CONF_COMMANDS: &[Command] = &[
             Parameter::one_of("place", &[Parameter::word("share", "SHARE"), Parameter::word("load", "LOAD")])
                 .after("PLACE")
                 .optional(),
+            integer("n", "TRIES"),
+            integer("n", "FAILURES"),
         ],
     },
     command! {
@@ -92,6 +94,14 @@ pub(crate) static CONF_COMMANDS: &[Command] = &[
         run: units::nack,
         flags: "write fast",
         summary: "Reports that a unit cannot open a conference",
+        complexity: "O(log(N)) with N conferences",
+        parameters: [KEY, E164, CMU, EPOCH, Parameter::name("reason").optional()],
+    },
+    command! {
+        name: c"CONF.FAILED",
+        run: units::failed,
+        flags: "write fast",
+        summary: "Reports that the program of a conference failed on its unit; the conference is recovered on another",
         complexity: "O(log(N)) with N conferences",
         parameters: [KEY, E164, CMU, EPOCH, Parameter::name("reason").optional()],
     },
@@ -277,6 +287,10 @@ pub(crate) static CMU_COMMANDS: &[Command] = &[
                 .after("ENDED")
                 .in_place()
                 .optional(),
+            Parameter::counted("starting", &[Parameter::integer("n"), Parameter::block("row", &[E164, EPOCH]).optional().many()])
+                .after("STARTING")
+                .in_place()
+                .optional(),
             Parameter::block("list", &[E164, EPOCH])
                 .optional()
                 .many()
@@ -299,14 +313,22 @@ pub(crate) static CMU_COMMANDS: &[Command] = &[
         name: c"CMU.DRAIN",
         run: units::drain,
         flags: "write",
-        summary: "Keeps new conferences away from a unit; with MOVE also moves its conferences away",
+        summary: "Keeps new conferences away from a host, or from the host of a unit; with MOVE also moves its conferences away",
         complexity: "O(log(U)); with MOVE O(C * log(N)) with C conferences of the unit",
         parameters: [
             KEY,
-            CMU,
+            Parameter::one_of("which", &[Parameter::name("host").after("HOST"), CMU]),
             Parameter::one_of("how", &[Parameter::word("off", "OFF"), Parameter::word("move", "MOVE")]).optional(),
             TERM,
         ],
+    },
+    command! {
+        name: c"CMU.LEAVE",
+        run: units::leave,
+        flags: "write",
+        summary: "Reports that a unit is about to end: nothing new is placed on it, and its conferences move away",
+        complexity: "O(C * log(N)) with C conferences of the unit",
+        parameters: [KEY, CMU],
     },
     command! {
         name: c"CMU.DOWN",

@@ -22,7 +22,7 @@ counters! {
     CONF_REFUSED = c"conf_refused";
     /// Conferences open again after they had lost their unit.
     CONF_REOPENED = c"conf_reopened";
-    /// Sum of the times from the loss to the reopening, in milliseconds.
+    /// Sum of the times from the last sign of life of the lost unit to the reopening, in milliseconds.
     CONF_REOPENED_MS = c"conf_reopened_ms";
     /// Reopened conferences that waited at most 1 s.
     CONF_REOPENED_1S = c"conf_reopened_1s";
@@ -36,7 +36,7 @@ counters! {
     CONF_REOPENED_300S = c"conf_reopened_300s";
 }
 
-/// Counts a conference that is open again, `after` milliseconds after it lost its unit.
+/// Counts a conference that is open again, `after` milliseconds after the last sign of life of its lost unit.
 pub(crate) fn reopened(after: i64) {
     CONF_REOPENED.add(1);
     CONF_REOPENED_MS.add(after.max(0) as u64);

@@ -13,7 +13,7 @@ use allot_core::conf::{ConferenceEvent, Event, Realm, Reply, Request};
 use allot_core::shared::outbox::Fields;
 use allot_core::shared::refusal::Refusal;
 
-use self::replies::{reply_conference, reply_realm, reply_reported, reply_unit};
+use self::replies::{reply_conference, reply_host, reply_realm, reply_reported, reply_unit};
 use crate::engine::family::{Family, FamilyStatics, Maintained};
 use crate::engine::info::Counter;
 use crate::engine::reply::{Field, expect_present, reply_present, reply_record};
@@ -44,6 +44,7 @@ impl Family for Realm {
                 reply_present(ctx, conference, |conference| reply_conference(ctx, self, conference, None));
             }
             Reply::Unit(cmu) => reply_present(ctx, self.unit_called(cmu), |unit| reply_unit(ctx, unit)),
+            Reply::Host(host) => reply_host(ctx, self, host),
             Reply::Reported(reported) => reply_reported(ctx, reported),
             Reply::Grants(grants) => {
                 ctx.reply_array(grants.len());
@@ -67,14 +68,14 @@ impl Family for Realm {
     fn observe(&self, at: i64, event: &Event) {
         let Event::Conference { e164, event } = event else { return };
         // Most events are writes of details, for which a conference need not be found.
-        let pending_since = || self.conference_called(e164).and_then(|conference| conference.pending_since);
+        let out_since = || self.conference_called(e164).and_then(|conference| conference.out_since);
         match event {
             ConferenceEvent::Acked | ConferenceEvent::Adopted { .. } => {
-                if let Some(since) = pending_since() {
+                if let Some(since) = out_since() {
                     counters::reopened(at - since);
                 }
             }
-            ConferenceEvent::Ended { .. } if pending_since().is_some() => {
+            ConferenceEvent::Ended { .. } if out_since().is_some() => {
                 counters::CONF_NEVER_RECOVERED.add(1);
             }
             _ => {}

@@ -22,9 +22,38 @@ pub(super) fn reply_realm(ctx: Context<'_>, realm: &Realm) {
         ("waittimeout", Field::Number(settings.wait_timeout)),
         ("tombstone", Field::Number(settings.tombstone)),
         ("place", Field::Text(settings.placement.word().as_bytes())),
+        ("tries", Field::Number(settings.tries)),
+        ("failures", Field::Number(settings.failures)),
         ("term", Field::Number(term as i64)),
         ("leader", Field::maybe(leader)),
         ("last_epoch", Field::Number(realm.last_epoch() as i64)),
+    ];
+    reply_with_list(ctx, &fields, "drained", realm.drained());
+}
+
+/// A record whose last field is a list.
+fn reply_with_list<'a>(
+    ctx: Context<'_>,
+    fields: &[(&str, Field<'_>)],
+    name: &str,
+    list: impl ExactSizeIterator<Item = &'a [u8]>,
+) {
+    ctx.reply_map(fields.len() + 1);
+    for (name, field) in fields {
+        ctx.reply_string(name.as_bytes());
+        reply_field(ctx, field);
+    }
+    ctx.reply_string(name.as_bytes());
+    ctx.reply_array(list.len());
+    list.for_each(|entry| ctx.reply_string(entry));
+}
+
+pub(super) fn reply_host(ctx: Context<'_>, realm: &Realm, host: &[u8]) {
+    let unit = realm.unit_of_host(host).and_then(|unit| realm.unit(unit));
+    let fields = [
+        ("host", Field::Text(host)),
+        ("cmu", Field::maybe(unit.map(|unit| &unit.cmu[..]))),
+        ("draining", Field::Number(realm.drained().any(|drained| drained == host).into())),
     ];
     reply_record(ctx, &fields);
 }
@@ -36,13 +65,15 @@ pub(super) fn reply_unit(ctx: Context<'_>, unit: &Unit) {
         ("capacity", Field::Number(unit.capacity.into())),
         ("used", Field::Number(unit.used as i64)),
         ("state", Field::Text(unit.word().as_bytes())),
-        ("draining", Field::Number(unit.draining.into())),
+        ("draining", Field::Number(unit.is_draining().into())),
         ("reported", Field::Number(unit.reported.into())),
         ("lease", Field::Number(unit.lease)),
         ("lease_ends", Field::Number(unit.lease_ends())),
         ("joined", Field::Number(unit.joined)),
         ("conferences", Field::Number(unit.owned.len() as i64)),
         ("load", Field::number(unit.load.map(|load| load.value.0))),
+        ("failures", Field::Number(unit.failures.into())),
+        ("backoff_until", Field::number(unit.backoff_until)),
     ];
     reply_record(ctx, &fields);
 }

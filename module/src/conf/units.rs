@@ -2,7 +2,7 @@
 
 use allot_core::conf::Realm;
 use allot_core::conf::request::{
-    AssignmentNotice, ClientRequest, End, Report, Request, SchedulerRequest, UnitRequest,
+    AssignmentNotice, ClientRequest, DrainOf, End, Report, Request, SchedulerRequest, UnitRequest,
 };
 use allot_core::shared::refusal::Refusal;
 
@@ -28,6 +28,12 @@ pub(super) fn nack(call: &Call<'_>, [_, e164, cmu, epoch, reason]: &[Argument<'_
     answer::<Realm>(call, &Request::Unit(UnitRequest::Nack(notice(e164, cmu, epoch), reason.optional_text())))
 }
 
+/// `CONF.FAILED key e164 cmu epoch [reason]`
+pub(super) fn failed(call: &Call<'_>, [_, e164, cmu, epoch, reason]: &[Argument<'_>; 5]) -> Done {
+    let notice = notice(e164, cmu, epoch);
+    answer::<Realm>(call, &Request::Unit(UnitRequest::Failed(notice, reason.optional_text())))
+}
+
 /// `CONF.ENDED key e164 cmu epoch [RELEASED]`
 pub(super) fn ended(call: &Call<'_>, [_, e164, cmu, epoch, released]: &[Argument<'_>; 5]) -> Done {
     let end = if released.is_given() { End::Released } else { End::People };
@@ -49,15 +55,16 @@ pub(super) fn beat(call: &Call<'_>, [_, cmu, load]: &[Argument<'_>; 3]) -> Done 
     )
 }
 
-/// `CMU.REPORT key cmu HIGHEST epoch [ENDED n e164 epoch ...] [e164 epoch ...]`
-pub(super) fn report(call: &Call<'_>, [_, cmu, highest, ended, list]: &[Argument<'_>; 5]) -> Done {
-    let (ended, list) = (assignments(ended)?, assignments(list)?);
+/// `CMU.REPORT key cmu HIGHEST epoch [ENDED n e164 epoch ...] [STARTING n e164 epoch ...] [e164 epoch ...]`
+pub(super) fn report(call: &Call<'_>, [_, cmu, highest, ended, starting, list]: &[Argument<'_>; 6]) -> Done {
+    let (ended, starting, list) = (assignments(ended)?, assignments(starting)?, assignments(list)?);
     answer::<Realm>(
         call,
         &Request::Unit(UnitRequest::Report(Report {
             cmu: cmu.text(),
             highest: highest.natural(),
             ended,
+            starting,
             list,
         })),
     )
@@ -82,17 +89,24 @@ enum Drain {
     Move,
 }
 
-/// `CMU.DRAIN key cmu [OFF|MOVE] [TERM t]`
-pub(super) fn drain(call: &Call<'_>, [_, cmu, how, term]: &[Argument<'_>; 4]) -> Done {
+/// `CMU.DRAIN key HOST host|cmu [OFF|MOVE] [TERM t]`
+pub(super) fn drain(call: &Call<'_>, [_, which, how, term]: &[Argument<'_>; 4]) -> Done {
+    let is_host = which.choice(&[true, false]) == Some(true);
+    let of = if is_host { DrainOf::Host(which.text()) } else { DrainOf::Unit(which.text()) };
     let how = how.choice(&[Drain::Off, Drain::Move]);
     let (on, moves) = (how != Some(Drain::Off), how == Some(Drain::Move));
     answer::<Realm>(
         call,
         &Request::Scheduler {
             term: term.optional_natural(),
-            request: SchedulerRequest::Drain { cmu: cmu.text(), on, moves },
+            request: SchedulerRequest::Drain { of, on, moves },
         },
     )
+}
+
+/// `CMU.LEAVE key cmu`
+pub(super) fn leave(call: &Call<'_>, [_, cmu]: &[Argument<'_>; 2]) -> Done {
+    answer::<Realm>(call, &Request::Unit(UnitRequest::Leave { cmu: cmu.text() }))
 }
 
 /// `CMU.DOWN key cmu [TERM t]`

@@ -23,10 +23,20 @@ use crate::numpool::call_number;
 /// `CONF.REALM key [option value ...]`
 pub(super) fn realm(
     call: &Call<'_>,
-    [_, licences, retry, window, policy, create_timeout, release_timeout, wait_timeout, tombstone, placement]: &[Argument<
-        '_,
-    >;
-         10],
+    [
+        _,
+        licences,
+        retry,
+        window,
+        policy,
+        create_timeout,
+        release_timeout,
+        wait_timeout,
+        tombstone,
+        placement,
+        tries,
+        failures,
+    ]: &[Argument<'_>; 12],
 ) -> Done {
     let changes = Changes {
         licences: licences.optional_integer(),
@@ -38,6 +48,8 @@ pub(super) fn realm(
         wait_timeout: wait_timeout.optional_integer(),
         tombstone: tombstone.optional_integer(),
         placement: placement.member()?,
+        tries: tries.optional_integer(),
+        failures: failures.optional_integer(),
     };
     let name = call.key()?;
     let exists = step::exists::<Realm>(call.ctx, name)?;

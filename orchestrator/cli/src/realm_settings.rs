@@ -11,7 +11,7 @@ enum Form {
 }
 
 /// The settings: the name, the word of `CONF.REALM`, and the form of the value.
-const SETTINGS: [(&str, &str, Form); 9] = [
+const SETTINGS: [(&str, &str, Form); 11] = [
     ("licences", "LICENCES", Form::Number),
     ("retry", "RETRY", Form::Time),
     ("window", "WINDOW", Form::Time),
@@ -21,6 +21,8 @@ const SETTINGS: [(&str, &str, Form); 9] = [
     ("wait-timeout", "WAITTIMEOUT", Form::Time),
     ("tombstone", "TOMBSTONE", Form::Time),
     ("place", "PLACE", Form::Words(&["share", "load"])),
+    ("tries", "TRIES", Form::Number),
+    ("failures", "FAILURES", Form::Number),
 ];
 
 /// The names of the settings, for completion: `NAME=` and each value.

@@ -221,20 +221,27 @@ impl RealmStore {
         self.ask::<Value>(&command).await.map(drop)
     }
 
-    /// Sends the list of all conferences (number, epoch) that a unit has, and the list of those that people ended there.
+    /// Sends the lists of all conferences (number, epoch) that a unit has open, that it is creating, and that people ended
+    /// there.
     pub async fn report(
         &self,
         cmu: &str,
         highest: u64,
         ended: &[(Vec<u8>, u64)],
+        starting: &[(Vec<u8>, u64)],
         list: &[(Vec<u8>, u64)],
     ) -> Result<Reported, Error> {
         let mut command = self.begin("CMU.REPORT");
         command.arg(cmu).arg("HIGHEST").arg(highest);
-        if !ended.is_empty() {
-            command.arg("ENDED").arg(ended.len());
+        for (word, rows) in [("ENDED", ended), ("STARTING", starting)] {
+            if !rows.is_empty() {
+                command.arg(word).arg(rows.len());
+            }
+            for (e164, epoch) in rows {
+                command.arg(e164).arg(epoch);
+            }
         }
-        for (e164, epoch) in ended.iter().chain(list) {
+        for (e164, epoch) in list {
             command.arg(e164).arg(epoch);
         }
         let record = Record::read(self.ask(&command).await?)?;
@@ -248,10 +255,22 @@ impl RealmStore {
         })
     }
 
-    /// Moves a unit's conferences away. Returns the number of conferences that stay for now.
-    pub async fn drain(&self, cmu: &str) -> Result<u64, Error> {
-        let record = Record::read(self.ask(self.begin("CMU.DRAIN").arg(cmu).arg("MOVE")).await?)?;
+    /// Reports that a unit is about to end, and moves its conferences away. Returns the number of conferences that stay
+    /// for now.
+    pub async fn leave(&self, cmu: &str) -> Result<u64, Error> {
+        let record = Record::read(self.ask(self.begin("CMU.LEAVE").arg(cmu)).await?)?;
         record.get("left")
+    }
+
+    /// Keeps new conferences away from all units that run on a host, one after another, or ends this. The host need not
+    /// have a unit.
+    pub async fn drain_host(&self, host: &str, on: bool) -> Result<(), Error> {
+        let mut command = self.begin("CMU.DRAIN");
+        command.arg("HOST").arg(host);
+        if !on {
+            command.arg("OFF");
+        }
+        self.ask::<Value>(&command).await.map(drop)
     }
 
     /// How many conferences of each unit would find room elsewhere if the unit died now: a page of units from a cursor on,

@@ -70,6 +70,11 @@ pub static METRICS: &[Metric] = &[
     metric("allot_unit_conferences", "conferences of this media unit"),
     metric("allot_unit_commands_total", "commands that this media unit received, by `event`"),
     metric("allot_unit_reports_total", "reports of this media unit"),
+    metric("allot_unit_restarts_total", "restarts of programs of conferences that failed on this media unit"),
+    metric(
+        "allot_unit_failures_total",
+        "conferences that this media unit gave back because their programs failed again and again",
+    ),
     metric("allot_unit_details_refused_total", "batches of details of this media unit that Redis refused"),
     metric(
         "allot_unit_unconfirmed_total",

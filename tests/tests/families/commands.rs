@@ -55,6 +55,7 @@ const COMMANDS: &[(&str, i64, &[&str])] = &[
     ("conf.create", -3, &["write", "denyoom", "fast"]),
     ("conf.ack", 5, &["write", "fast"]),
     ("conf.nack", -5, &["write", "fast"]),
+    ("conf.failed", -5, &["write", "fast"]),
     ("conf.ended", -5, &["write", "fast"]),
     ("conf.release", 3, &["write", "fast"]),
     ("conf.extend", 5, &["write", "fast"]),
@@ -100,6 +101,7 @@ const COMMANDS: &[(&str, i64, &[&str])] = &[
     ("cmu.report", -5, &["write"]),
     ("cmu.ask", -3, &["write"]),
     ("cmu.drain", -3, &["write"]),
+    ("cmu.leave", 3, &["write"]),
     ("cmu.down", -3, &["write"]),
     ("cmu.list", 2, &["readonly"]),
 ];

@@ -168,7 +168,11 @@ fn every_conference_event_is_a_keyspace_notification() {
     tell(&mut realm, "CMU.DOWN a:1:1", &["cmu.down"]);
     tell(&mut realm, "CONF.RECOVER", &["conf.granted"]);
     let failed = epoch_of(&mut realm, "7");
-    tell(&mut realm, &format!("CONF.NACK 7 b:1:1 {failed} full"), &["conf.refused", "conf.failed"]);
+    tell(
+        &mut realm,
+        &format!("CONF.NACK 7 b:1:1 {failed} full"),
+        &["conf.refused", "conf.failed", "cmu.failed"],
+    );
     tell(&mut realm, "CMU.JOIN c:1:1 CAPACITY 9 LEASE 3600000000", &["cmu.joined"]);
     eventually("its time to come", TIMEOUT, || {
         realm.ok("CONF.PLAN").array()[0].field("why") == Reply::bulk("due")
@@ -186,11 +190,19 @@ fn every_conference_event_is_a_keyspace_notification() {
     tell(&mut realm, "CONF.MOVE 7 TO b:1:1", &["conf.moving"]);
     let moving = |realm: &mut Realm| realm.ok("CONF.INFO 7").field("moving_epoch").int();
     let epoch = moving(&mut realm);
-    tell(&mut realm, &format!("CONF.NACK 7 b:1:1 {epoch}"), &["conf.move-failed"]);
+    tell(&mut realm, &format!("CONF.NACK 7 b:1:1 {epoch}"), &["conf.move-failed", "cmu.failed"]);
     tell(&mut realm, "CONF.MOVE 7 TO c:1:1", &["conf.moving"]);
     let epoch = moving(&mut realm);
     tell(&mut realm, &format!("CONF.ACK 7 c:1:1 {epoch}"), &["conf.moved"]);
     tell(&mut realm, "CMU.DRAIN b:1:1", &["cmu.drained"]);
+    tell(&mut realm, "CMU.LEAVE b:1:1", &["cmu.leaving"]);
+    // A creation that is tried again.
+    tell(&mut realm, "CONF.CREATE 8", &["conf.created"]);
+    let (cmu, epoch, _) = realm.place("8");
+    tell(&mut realm, &format!("CONF.NACK 8 {cmu} {epoch}"), &["conf.retried", "cmu.failed"]);
+    let (cmu, epoch, _) = realm.place("8");
+    tell(&mut realm, &format!("CONF.ACK 8 {cmu} {epoch}"), &["conf.opened"]);
+    tell(&mut realm, &format!("CONF.ENDED 8 {cmu} {epoch}"), &["conf.ended"]);
     // A new scheduler, and the end.
     tell(&mut realm, "CONF.RESTART LIVE 2 a:1:1 c:1:1", &["conf.restarted"]);
     tell(

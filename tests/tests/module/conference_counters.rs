@@ -63,7 +63,7 @@ fn every_scenario_moves_its_counters_and_no_others() {
     }
     figures.moved("openings, each said twice", &[("conf_opened", 3)]);
     realm.ok(&format!("CONF.NACK 4 a:1:1 {}", epochs[3]));
-    figures.moved("a creation refused by its unit", &[("conf_ended", 1)]);
+    figures.moved("a creation refused by its unit", &[("conf_ended", 1), ("cmu_failures", 1)]);
     for line in [
         "CONF.CREATE 1",
         "CONF.CREATE 9 SIZE 1000000",
@@ -107,7 +107,7 @@ fn every_scenario_moves_its_counters_and_no_others() {
         grants.array().iter().map(|grant| (grant.array()[0].text(), grant.array()[2].int())).collect();
     figures.moved("recoveries", &[("conf_granted", 2), ("conf_pending", -2)]);
     realm.ok(&format!("CONF.NACK 2 b:1:1 {}", grants["2"]));
-    figures.moved("a recovery that fails", &[("conf_failed", 1), ("conf_pending", 1)]);
+    figures.moved("a recovery that fails", &[("conf_failed", 1), ("conf_pending", 1), ("cmu_failures", 1)]);
     let other = grants["1"];
     assert_eq!(realm.ok(&format!("CONF.ACK 3 a:1:1 {}", epochs[2])), Reply::bulk("RELEASE"));
     figures.moved("a word that comes late", &[("conf_disowned", 1)]);

@@ -198,6 +198,67 @@ fn a_replaced_incarnation_is_told_to_stop_and_its_stream_is_gone() {
 }
 
 #[test]
+fn unit_that_refuses_everything_keeps_nobody_waiting() {
+    let server = RedisServer::start();
+    let mut realm = Realm::create(&server, &UNITS);
+    let bad = UNITS[0];
+    for number in 0..8 {
+        realm.begin(&number.to_string(), "");
+        for _ in 0..2 {
+            let (cmu, epoch, _) = realm.place(&number.to_string());
+            let answer = if cmu == bad { "NACK" } else { "ACK" };
+            realm.ok(&format!("CONF.{answer} {number} {cmu} {epoch}"));
+        }
+    }
+    assert_eq!((realm.stat("open"), realm.stat("backoff")), (8, 1));
+    assert_eq!((allot_info(&server, "conf_retried"), allot_info(&server, "cmu_failures")), (3, 3));
+    let unit = realm.ok("CMU.LIST").array()[0].clone();
+    assert_eq!((unit.field("cmu").text(), unit.field("failures").int()), (bad.into(), 3));
+    let told = realm.entries("evt");
+    assert_eq!(
+        told.iter().filter(|line| line.starts_with(&format!("backoff  {bad}"))).count(),
+        1,
+        "{told:?}"
+    );
+    // It gets a conference again as a trial, a second later, and after a restart of the server as well.
+    eventually("its trial to begin", TIMEOUT, || {
+        realm.entries("evt").iter().any(|line| line.starts_with(&format!("trial  {bad}")))
+    });
+    let (cmu, epoch) = realm.begin("trial", "");
+    assert_eq!(cmu, bad, "it has the most room");
+    realm.ok(&format!("CONF.ACK trial {cmu} {epoch}"));
+    assert_eq!((realm.stat("backoff"), realm.ok("CMU.LIST").array()[0].field("failures").int()), (0, 0));
+    no_internal_errors(&server);
+}
+
+#[test]
+fn drained_host_stays_drained_when_its_unit_and_the_server_restart() {
+    let server = RedisServer::builder().arg("appendonly", "yes").start();
+    let mut realm = Realm::create(&server, &["a:1:1", "b:1:1"]);
+    assert_eq!(realm.ok("CMU.DRAIN a:1:1").field("state"), Reply::bulk("draining"));
+    let host = realm.ok("CMU.DRAIN HOST c");
+    assert_eq!((host.field("host").text(), host.field("draining").int()), ("c".into(), 1));
+    assert!(host.field("cmu").is_null());
+    server.restart();
+    let mut realm = Realm::of(&server);
+    for cmu in ["a:2:2", "c:1:1"] {
+        realm.join(cmu);
+    }
+    for number in 0..6 {
+        assert_eq!(realm.begin(&number.to_string(), "").0, "b:1:1");
+    }
+    let drained = realm.ok("CONF.REALM").field("drained");
+    assert_eq!(drained.array(), [Reply::bulk("a"), Reply::bulk("c")]);
+    realm.ok("CMU.DRAIN HOST a OFF");
+    assert_eq!(realm.begin("7", "").0, "a:2:2");
+    // A unit that is about to end is drained itself, and the next unit of its host is not.
+    assert_eq!(realm.ok("CMU.LEAVE b:1:1").field("left").int(), 6, "they are not open");
+    realm.join("b:2:2");
+    assert_eq!(realm.ok("CMU.LIST").array()[1].field("state"), Reply::bulk("up"));
+    no_internal_errors(&server);
+}
+
+#[test]
 fn conference_ended_on_a_replaced_unit_stays_ended() {
     let server = RedisServer::start();
     let mut realm = Realm::create(&server, &["a:1:1"]);
@@ -364,14 +425,15 @@ fn records_have_all_their_fields_in_both_protocols() {
         let cursor = list.array()[0].int();
         let rest = realm.ok(&format!("CONF.LIST STATE open CURSOR {cursor}"));
         assert_eq!((rest.array()[0].int(), rest.array()[1].array().len()), (0, 1));
-        let unit = "cmu zone capacity used state draining reported lease lease_ends joined conferences load";
+        let unit = "cmu zone capacity used state draining reported lease lease_ends joined conferences load \
+                    failures backoff_until";
         assert_eq!(names(&realm.ok("CMU.LIST").array()[0]), unit);
         assert_eq!(names(&realm.ok(&format!("CMU.BEAT {cmu} LOAD 5"))), unit);
         assert_eq!(names(&realm.ok("CONF.HISTORY 7").array()[0]), "epoch copy_epoch cmu from opened to how");
         assert_eq!(
             names(&realm.ok("CONF.REALM")),
             "licences licences_used retry window policy createtimeout releasetimeout waittimeout tombstone \
-             place term leader last_epoch"
+             place tries failures term leader last_epoch drained"
         );
         let plan = realm.ok(&format!("CONF.PLAN DOWN {cmu}"));
         assert_eq!(names(&plan.array()[0]), "e164 cmu why next_retry");

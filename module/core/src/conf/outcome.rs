@@ -26,6 +26,8 @@ pub enum Reply {
     Conference(Bytes),
     /// The record of a unit.
     Unit(Name),
+    /// A host, and whether it is drained.
+    Host(Bytes),
     /// The result of a report.
     Reported(Reported),
     /// The placed conferences with their units.

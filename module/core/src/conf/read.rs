@@ -9,11 +9,15 @@ use crate::shared::invariant::Expected;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs, reason = "as in the record")]
 pub struct Totals {
-    /// Conferences by state, in the order of `State::ALL`.
+    /// Conferences by state, in the order of `State::ALL`. Those that are `lost` do not count as open.
     pub states: [usize; 5],
     /// Units by state, in the order of `UnitState::ALL`.
     pub units: [usize; 4],
+    /// Open conferences of units whose lease has expired: whether they are served is unknown.
+    pub lost: usize,
     pub draining: usize,
+    /// Units in back-off, because creations failed on them.
+    pub backoff: usize,
     /// Total capacity of the units that are not down, and the part of it in use.
     pub capacity: u64,
     pub used: u64,
@@ -31,11 +35,19 @@ impl Realm {
             {
                 *count += 1;
             }
-            totals.draining += usize::from(unit.draining);
+            totals.backoff += usize::from(unit.backoff_until.is_some());
+            if unit.state == UnitState::Unreachable {
+                totals.lost += unit.open as usize;
+            }
+            totals.draining += usize::from(unit.is_draining());
             if unit.state != UnitState::Down {
                 totals.capacity += u64::from(unit.capacity);
                 totals.used += unit.used;
             }
+        }
+        if let Some(open) = totals.states.get_mut(State::Open as usize).expected("each state has a count") {
+            let served = open.checked_sub(totals.lost).expected("conferences of silent units are open");
+            *open = served.unwrap_or(0);
         }
         totals
     }

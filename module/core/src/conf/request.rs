@@ -33,17 +33,24 @@ impl<'a> Request<'a> {
                 ClientRequest::Configure(_) => (None, None),
             },
             Self::Unit(request) => match request {
-                UnitRequest::Join { cmu, .. } | UnitRequest::Beat { cmu, .. } => (Some(cmu), None),
+                UnitRequest::Join { cmu, .. }
+                | UnitRequest::Beat { cmu, .. }
+                | UnitRequest::Leave { cmu } => (Some(cmu), None),
                 UnitRequest::Report(report) => (Some(report.cmu), None),
-                UnitRequest::Ack(notice) | UnitRequest::Nack(notice, _) | UnitRequest::Ended(notice, _) => {
-                    (Some(notice.cmu), Some(notice.e164))
-                }
+                UnitRequest::Ack(notice)
+                | UnitRequest::Nack(notice, _)
+                | UnitRequest::Failed(notice, _)
+                | UnitRequest::Ended(notice, _) => (Some(notice.cmu), Some(notice.e164)),
                 UnitRequest::Set(set) => (Some(set.cmu), Some(set.e164)),
             },
             Self::Scheduler { request, .. } => match request {
-                SchedulerRequest::Drain { cmu, .. } | SchedulerRequest::Down { cmu } => (Some(cmu), None),
+                SchedulerRequest::Drain { of: DrainOf::Unit(cmu), .. } | SchedulerRequest::Down { cmu } => {
+                    (Some(cmu), None)
+                }
                 SchedulerRequest::Move { e164, to } => (*to, Some(e164)),
-                SchedulerRequest::Recover { .. } | SchedulerRequest::Restart { .. } => (None, None),
+                SchedulerRequest::Recover { .. }
+                | SchedulerRequest::Restart { .. }
+                | SchedulerRequest::Drain { of: DrainOf::Host(_), .. } => (None, None),
             },
             Self::Claim(_) => (None, None),
         }
@@ -99,12 +106,19 @@ pub enum UnitRequest<'a> {
         /// Load of the unit in percent, as the unit measures it; `None` leaves the last load.
         load: Option<i64>,
     },
+    /// `CMU.LEAVE`.
+    Leave {
+        /// The unit.
+        cmu: &'a [u8],
+    },
     /// `CMU.REPORT`.
     Report(Report<'a>),
     /// `CONF.ACK`.
     Ack(AssignmentNotice<'a>),
     /// `CONF.NACK`, with the unit's reason.
     Nack(AssignmentNotice<'a>, Option<&'a [u8]>),
+    /// `CONF.FAILED`, with the unit's reason.
+    Failed(AssignmentNotice<'a>, Option<&'a [u8]>),
     /// `CONF.ENDED`.
     Ended(AssignmentNotice<'a>, End),
     /// `CONF.SET`, which a data proxy sends for the unit.
@@ -116,11 +130,11 @@ pub enum UnitRequest<'a> {
 pub enum SchedulerRequest<'a> {
     /// `CMU.DRAIN`.
     Drain {
-        /// The unit.
-        cmu: &'a [u8],
-        /// Whether the unit starts or stops draining.
+        /// What is drained.
+        of: DrainOf<'a>,
+        /// Whether the host starts or stops draining.
         on: bool,
-        /// Whether the conferences of the unit are moved as well.
+        /// Whether the conferences of its unit are moved as well.
         moves: bool,
     },
     /// `CMU.DOWN`.
@@ -147,6 +161,15 @@ pub enum SchedulerRequest<'a> {
     },
 }
 
+/// What `CMU.DRAIN` drains: always a host, with all units that run on it one after another.
+#[derive(Clone, Copy, Debug)]
+pub enum DrainOf<'a> {
+    /// The host of this unit.
+    Unit(&'a [u8]),
+    /// This host, which need not have a unit.
+    Host(&'a [u8]),
+}
+
 /// `CONF.TERM key term leader [FORCE]`
 #[derive(Clone, Copy, Debug)]
 pub struct Claim<'a> {
@@ -171,10 +194,12 @@ pub struct Changes {
     pub wait_timeout: Option<Millis>,
     pub tombstone: Option<Millis>,
     pub placement: Option<Placement>,
+    pub tries: Option<i64>,
+    pub failures: Option<i64>,
 }
 
-/// A unit's message about one assignment: the conference is open (`CONF.ACK`), refused (`CONF.NACK`) or ended
-/// (`CONF.ENDED`).
+/// A unit's message about one assignment: the conference is open (`CONF.ACK`), refused (`CONF.NACK`), failed
+/// (`CONF.FAILED`) or ended (`CONF.ENDED`).
 #[derive(Clone, Copy, Debug)]
 pub struct AssignmentNotice<'a> {
     /// E.164 number of the conference.
@@ -194,7 +219,7 @@ pub enum End {
     Released,
 }
 
-/// `CMU.REPORT key cmu HIGHEST epoch [ENDED n e164 epoch ...] [e164 epoch ...]`
+/// `CMU.REPORT key cmu HIGHEST epoch [ENDED n e164 epoch ...] [STARTING n e164 epoch ...] [e164 epoch ...]`
 #[derive(Clone, Debug)]
 pub struct Report<'a> {
     /// The unit.
@@ -203,7 +228,9 @@ pub struct Report<'a> {
     pub highest: Epoch,
     /// Conferences that people ended on the unit, each with the epoch at which the unit had it.
     pub ended: Vec<(&'a [u8], Epoch)>,
-    /// All conferences that the unit has, each with the epoch of its copy.
+    /// Conferences that the unit was told to create and that are not open yet, each with its epoch.
+    pub starting: Vec<(&'a [u8], Epoch)>,
+    /// All conferences that the unit has open, each with the epoch of its copy.
     pub list: Vec<(&'a [u8], Epoch)>,
 }
 

@@ -27,6 +27,7 @@ impl Realm {
         out.field(&self.ends);
         out.field(&self.hosts);
         out.field(&self.forgotten);
+        out.field(&self.drained);
         out.unsigned(self.units.len() as u64);
         self.units().for_each(|unit| out.field(unit));
         let mut all: Vec<&Conference> = self.conferences.iter().map(|(_, conference)| conference).collect();
@@ -49,7 +50,7 @@ impl Realm {
         (realm.term, realm.leader) = (reader.field()?, reader.field()?);
         ensure(realm.term == 0 || realm.leader.is_some(), "a claimed term has no leader")?;
         (realm.last_epoch, realm.ends) = (reader.field()?, reader.field()?);
-        (realm.hosts, realm.forgotten) = (reader.field()?, reader.field()?);
+        (realm.hosts, realm.forgotten, realm.drained) = (reader.field()?, reader.field()?, reader.field()?);
         realm.decode_units(&mut reader)?;
         realm.decode_conferences(&mut reader)?;
         realm.outbox = Outbox::decode_lanes(&mut reader, capacity)?;

@@ -57,9 +57,31 @@ fn lease_lapses_in_one_direction() {
 }
 
 #[test]
-fn unit_is_drained_once() {
-    let rig = Rig::new(&[A]);
-    refuses(&rig, &unit(A, UnitEvent::Drained { on: false }));
+fn host_is_drained_once() {
+    let mut rig = Rig::new(&[A]);
+    let drained = |on| Event::Drained { host: b"a"[..].into(), on };
+    refuses(&rig, &drained(false));
+    rig.apply(&drained(true));
+    refuses(&rig, &drained(true));
+    rig.apply(&unit(A, UnitEvent::Leaving));
+    refuses(&rig, &unit(A, UnitEvent::Leaving));
+}
+
+#[test]
+fn failed_creation_is_tried_on_another_unit_with_a_new_epoch() {
+    let mut rig = Rig::new(&[A, B]);
+    let epoch = rig.create("1");
+    let retried = |cmu: &str, epoch| {
+        let (cause, release) = (Cause::Refused, false);
+        conference("1", ConferenceEvent::Retried { cause, release, cmu: name(cmu), epoch })
+    };
+    refuses(&rig, &retried(A, epoch + 1));
+    refuses(&rig, &retried(B, epoch));
+    rig.apply(&retried(B, epoch + 1));
+    refuses(&rig, &retried(A, epoch + 2));
+    rig.ack("1", B, epoch + 1);
+    refuses(&rig, &retried(A, epoch + 2));
+    refuses(&rig, &unit(A, UnitEvent::BackoffEnded));
 }
 
 #[test]

@@ -4,8 +4,9 @@ use super::rig::{Rig, wish};
 use allot_core::conf::conference::State;
 use allot_core::conf::decide::LossForecast;
 use allot_core::conf::request::{ClientRequest, Create, Request, SchedulerRequest};
+use allot_core::conf::state::Settings;
 use allot_core::conf::unit::UnitState;
-use allot_core::conf::{Realm, decide};
+use allot_core::conf::{Realm, decide, decide_due};
 
 /// The forecasts for all units, part by part.
 fn forecasts(rig: &Rig) -> Vec<LossForecast> {
@@ -34,6 +35,10 @@ pub(super) fn losses_are_foretold(rig: &Rig) -> (usize, usize) {
             decision.events.iter().for_each(|event| realm.apply(rig.now, event));
         };
         act(&mut realm, SchedulerRequest::Down { cmu: &forecast.cmu });
+        // What is due at once happens before the next request.
+        for event in decide_due(&realm, rig.now, usize::MAX) {
+            realm.apply(rig.now, &event);
+        }
         act(&mut realm, SchedulerRequest::Recover { count: 1000 });
         let count = |state| {
             let is_in =
@@ -90,4 +95,24 @@ fn forecast_of_many_conferences_comes_in_parts() {
     for forecast in first.into_iter().chain(second) {
         assert_eq!((forecast.placed, forecast.no_room, forecast.ending), (1800, 300, 0));
     }
+}
+
+#[test]
+fn plan_knows_that_a_recovery_has_waited_too_long() {
+    let settings = Settings { window: 2000, ..Settings::default() };
+    let mut rig = Rig::with(settings, &["a:1:1"]);
+    rig.open("1");
+    rig.down("a:1:1");
+    rig.join("b:1:1", 10);
+    assert_eq!(rig.recover(), 1);
+    rig.join("c:1:1", 10);
+    let placed = |rig: &Rig| forecasts(rig).iter().map(|forecast| forecast.placed).sum::<usize>();
+    assert_eq!(placed(&rig), 1);
+    rig.pass(2500);
+    let unit = rig.realm.find_unit(b"b:1:1").unwrap();
+    assert_eq!(rig.realm.plan_down(unit, rig.now)[0].1, Err("window"));
+    assert_eq!((placed(&rig), losses_are_foretold(&rig)), (0, (0, 0)));
+    rig.down("b:1:1");
+    rig.due();
+    assert_eq!(rig.word("1"), "ended");
 }

@@ -15,6 +15,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 mod admission;
 mod check;
+mod draining;
 mod ended_by_people;
 mod failovers;
 #[path = "../common/hex.rs"]
@@ -31,3 +32,4 @@ mod sentences;
 mod snapshot;
 mod spec;
 mod table;
+mod tries;

@@ -69,6 +69,8 @@ pub(crate) struct Local {
     // Its words.
     acks: Epochs,
     nacks: Epochs,
+    /// The program of the copy of that epoch failed for good.
+    fails: Epochs,
     /// People ended the copy of that epoch.
     ends: Epochs,
     /// It gave up the copy of that epoch, as RELEASE told it.
@@ -124,6 +126,8 @@ impl World {
             window: WINDOW,
             tombstone: TOMBSTONE,
             policy,
+            // A unit in back-off would only make fewer things happen.
+            failures: 100,
             ..Settings::default()
         };
         let mut world = Self {
@@ -396,6 +400,12 @@ impl World {
                 (local.copy, local.people) = (0, true);
             }));
         }
+        if local.copy != 0 {
+            found.state(self.with(unit, |local| {
+                local.fails |= 1 << local.copy;
+                (local.copy, local.people) = (0, false);
+            }));
+        }
         if local.copy != 0 && local.release >> local.copy & 1 == 1 {
             found.state(self.with(unit, |local| {
                 local.given_up |= 1 << local.copy;
@@ -416,6 +426,9 @@ impl World {
         for epoch in bits(local.nacks) {
             found.ask(self, &Request::Unit(UnitRequest::Nack(word(epoch), None)));
         }
+        for epoch in bits(local.fails) {
+            found.ask(self, &Request::Unit(UnitRequest::Failed(word(epoch), None)));
+        }
         for epoch in bits(local.ends) {
             found.ask(self, &Request::Unit(UnitRequest::Ended(word(epoch), End::People)));
         }
@@ -426,7 +439,7 @@ impl World {
         let ended: Vec<(&[u8], u64)> = bits(local.ends).map(row).collect();
         for copy in bits(local.has) {
             let highest = BASE + u64::from(copy);
-            let report = Report { cmu, highest, ended: vec![], list: vec![row(copy)] };
+            let report = Report { cmu, highest, ended: vec![], starting: vec![], list: vec![row(copy)] };
             found.ask(self, &Request::Unit(UnitRequest::Report(report)));
         }
         for highest in (0..8u8).filter(|bit| local.lacks >> bit & 1 == 1) {
@@ -434,7 +447,13 @@ impl World {
             for ended in [vec![], ended.clone()] {
                 found.ask(
                     self,
-                    &Request::Unit(UnitRequest::Report(Report { cmu, highest, ended, list: vec![] })),
+                    &Request::Unit(UnitRequest::Report(Report {
+                        cmu,
+                        highest,
+                        ended,
+                        starting: vec![],
+                        list: vec![],
+                    })),
                 );
             }
         }

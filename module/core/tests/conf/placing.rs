@@ -5,7 +5,9 @@ use super::losses::losses_are_foretold;
 use super::random::Random;
 use super::rig::{Rig, wish, word};
 use allot_core::conf::conference::State;
-use allot_core::conf::request::{ClientRequest, Create, Report, Request, SchedulerRequest, UnitRequest};
+use allot_core::conf::request::{
+    ClientRequest, Create, DrainOf, Report, Request, SchedulerRequest, UnitRequest,
+};
 use allot_core::conf::state::{Placement, Settings};
 use allot_core::conf::unit::UnitState;
 use allot_core::conf::{Realm, Reply};
@@ -147,7 +149,7 @@ impl Run {
                 let (cmu, on) = (self.host(), self.random.chance(40));
                 self.rig.code(&Request::Scheduler {
                     term: None,
-                    request: SchedulerRequest::Drain { cmu: cmu.as_bytes(), on, moves: false },
+                    request: SchedulerRequest::Drain { of: DrainOf::Unit(cmu.as_bytes()), on, moves: false },
                 });
             }
             13..=15 => self.end(),
@@ -236,7 +238,8 @@ impl Run {
             .unwrap();
         let reported = self.rig.realm.unit_called(cmu.as_bytes()).is_some_and(|unit| unit.reported);
         if !reported && self.random.chance(80) {
-            let report = Report { cmu: cmu.as_bytes(), highest: 0, ended: vec![], list: vec![] };
+            let report =
+                Report { cmu: cmu.as_bytes(), highest: 0, ended: vec![], starting: vec![], list: vec![] };
             self.rig.ask(&Request::Unit(UnitRequest::Report(report))).unwrap();
         }
     }
@@ -336,7 +339,7 @@ fn every_choice_equals_that_of_a_plain_list() {
     let mut all = Seen::default();
     for seed in 0..cases() {
         let placement = Placement::ALL[(seed % 2) as usize];
-        let rig = Rig::with(Settings { placement, ..Settings::default() }, &[]);
+        let rig = Rig::with(Settings { placement, failures: 100, ..Settings::default() }, &[]);
         let (random, loads) = (Random::new(seed), BTreeMap::new());
         let mut run = Run { rig, random, number: 0, seen: Seen::default(), loads };
         for _ in 0..5 {

@@ -2,7 +2,8 @@
 
 use super::rig::{MINUTE, Rig, wish};
 use allot_core::conf::conference::State;
-use allot_core::conf::request::{ClientRequest, Create, Request, SchedulerRequest, UnitRequest};
+use allot_core::conf::request::{ClientRequest, Create, DrainOf, Request, SchedulerRequest, UnitRequest};
+use allot_core::conf::state::Settings;
 
 const A: &str = "a:1:1";
 const B: &str = "b:1:1";
@@ -108,13 +109,13 @@ fn failed_unit_is_tried_again_later_and_other_units_at_once() {
     rig.join(B, 1);
     rig.ask(&Request::Scheduler {
         term: None,
-        request: SchedulerRequest::Drain { cmu: A.as_bytes(), on: true, moves: false },
+        request: SchedulerRequest::Drain { of: DrainOf::Unit(A.as_bytes()), on: true, moves: false },
     })
     .unwrap();
     rig.open("2");
     rig.ask(&Request::Scheduler {
         term: None,
-        request: SchedulerRequest::Drain { cmu: A.as_bytes(), on: false, moves: false },
+        request: SchedulerRequest::Drain { of: DrainOf::Unit(A.as_bytes()), on: false, moves: false },
     })
     .unwrap();
     assert_eq!((rig.owner("2").as_str(), rig.recover()), (B, 0));
@@ -128,7 +129,7 @@ fn failed_unit_is_tried_again_later_and_other_units_at_once() {
 
 #[test]
 fn refused_conference_blocks_no_other() {
-    let mut rig = Rig::new(&["c:1:1"]);
+    let mut rig = Rig::with(Settings { failures: 100, ..Settings::default() }, &["c:1:1"]);
     for number in 0..10 {
         rig.open(&number.to_string());
     }
@@ -216,12 +217,12 @@ fn the_plan_for_a_death_is_what_recovery_then_does() {
     rig.join("c:1:1", 9);
     rig.ask(&Request::Scheduler {
         term: None,
-        request: SchedulerRequest::Drain { cmu: A.as_bytes(), on: true, moves: false },
+        request: SchedulerRequest::Drain { of: DrainOf::Unit(A.as_bytes()), on: true, moves: false },
     })
     .unwrap();
     rig.ask(&Request::Scheduler {
         term: None,
-        request: SchedulerRequest::Drain { cmu: B.as_bytes(), on: true, moves: false },
+        request: SchedulerRequest::Drain { of: DrainOf::Unit(B.as_bytes()), on: true, moves: false },
     })
     .unwrap();
     rig.open("w");
@@ -229,7 +230,7 @@ fn the_plan_for_a_death_is_what_recovery_then_does() {
     rig.join(B, 2);
     rig.ask(&Request::Scheduler {
         term: None,
-        request: SchedulerRequest::Drain { cmu: B.as_bytes(), on: false, moves: false },
+        request: SchedulerRequest::Drain { of: DrainOf::Unit(B.as_bytes()), on: false, moves: false },
     })
     .unwrap();
     rig.pass(10);

@@ -5,7 +5,8 @@ use allot_core::conf::request::{
     AssignmentNotice, ClientRequest, Create, End, Report, Request, SchedulerRequest, Set, UnitRequest,
 };
 use allot_core::conf::state::Settings;
-use allot_core::conf::{Event, Realm, Reply, decide, decide_due};
+use allot_core::conf::unit::Name;
+use allot_core::conf::{ConferenceEvent, Event, Realm, Reply, decide, decide_due};
 use allot_core::shared::codec::Writer;
 use allot_core::shared::machine::MachineEvent;
 use allot_core::shared::refusal::Refusal;
@@ -16,6 +17,8 @@ pub(crate) struct Rig {
     pub(crate) now: i64,
     /// What was told since it was last looked at: `stream EVENT e164 epoch ...`.
     pub(crate) told: Vec<String>,
+    /// What was applied since it was last looked at, and when; and the unit that has created a conference by that.
+    pub(crate) applied: Vec<(i64, Event, Option<Name>)>,
 }
 
 pub(crate) const MINUTE: i64 = 60_000;
@@ -28,7 +31,8 @@ impl Rig {
 
     pub(crate) fn with(settings: Settings, units: &[&str]) -> Self {
         let realm = Realm::open(settings, 1000);
-        let mut rig = Self { replica: realm.clone(), realm, now: 1000, told: Vec::new() };
+        let mut rig =
+            Self { replica: realm.clone(), realm, now: 1000, told: Vec::new(), applied: Vec::new() };
         for cmu in units {
             rig.join(cmu, 10);
         }
@@ -38,12 +42,24 @@ impl Rig {
 
     pub(crate) fn apply(&mut self, event: &Event) {
         self.realm.admits(event).unwrap_or_else(|damaged| panic!("{event:?}: {damaged}"));
+        self.applied.push((self.now, event.clone(), self.creator(event)));
         self.realm.apply(self.now, event);
         let mut bytes = Writer::default();
         event.encode(&mut bytes);
         for event in Event::decode_all(&bytes.bytes).unwrap() {
             self.replica.admits(&event).unwrap();
             self.replica.apply(self.now, &event);
+        }
+    }
+
+    /// The unit that creates a conference, if this event says so.
+    fn creator(&self, event: &Event) -> Option<Name> {
+        let Event::Conference { e164, event } = event else { return None };
+        let one = self.realm.conference_called(e164)?;
+        match event {
+            ConferenceEvent::Acked if one.state == State::Creating => one.last_unit().cloned(),
+            ConferenceEvent::Moved => one.moving.as_ref().map(|moving| moving.cmu.clone()),
+            _ => None,
         }
     }
 
@@ -170,6 +186,18 @@ impl Rig {
         self.code(&Request::Unit(UnitRequest::Ended(word(e164, cmu, epoch), End::People)))
     }
 
+    /// The program of the copy failed.
+    pub(crate) fn failed(&mut self, e164: &str, cmu: &str, epoch: u64) -> String {
+        self.code(&Request::Unit(UnitRequest::Failed(word(e164, cmu, epoch), None)))
+    }
+
+    /// A report of conferences that the unit is still creating.
+    pub(crate) fn report_starting(&mut self, cmu: &str, highest: u64, starting: &[(&str, u64)]) -> Reply {
+        let (cmu, starting) = (cmu.as_bytes(), rows(starting));
+        let report = Report { cmu, highest, ended: vec![], starting, list: vec![] };
+        self.ask(&Request::Unit(UnitRequest::Report(report))).unwrap()
+    }
+
     /// The unit gave up its copy because it was told RELEASE.
     pub(crate) fn given_up(&mut self, e164: &str, cmu: &str, epoch: u64) -> String {
         self.code(&Request::Unit(UnitRequest::Ended(word(e164, cmu, epoch), End::Released)))
@@ -192,8 +220,8 @@ impl Rig {
         list: &[(&str, u64)],
     ) -> Reply {
         let (ended, list) = (rows(ended), rows(list));
-        self.ask(&Request::Unit(UnitRequest::Report(Report { cmu: cmu.as_bytes(), highest, ended, list })))
-            .unwrap()
+        let report = Report { cmu: cmu.as_bytes(), highest, ended, starting: vec![], list };
+        self.ask(&Request::Unit(UnitRequest::Report(report))).unwrap()
     }
 
     pub(crate) fn recover(&mut self) -> usize {

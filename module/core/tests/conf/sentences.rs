@@ -4,7 +4,7 @@ use super::rig::{MINUTE, Rig, wish};
 use allot_core::conf::Event;
 use allot_core::conf::conference::State;
 use allot_core::conf::request::{
-    Changes, Claim, ClientRequest, Create, Request, SchedulerRequest, UnitRequest,
+    Changes, Claim, ClientRequest, Create, DrainOf, Request, SchedulerRequest, UnitRequest,
 };
 use allot_core::conf::unit::{MAX_UNITS, Name};
 
@@ -77,8 +77,13 @@ fn an_identity_that_was_replaced_is_heard_no_more() {
         rig.code(&Request::Unit(UnitRequest::Join { cmu: A.as_bytes(), capacity: 1, zone: None, lease: 1 })),
         "STALE"
     );
-    let report =
-        allot_core::conf::request::Report { cmu: A.as_bytes(), highest: epoch, ended: vec![], list: vec![] };
+    let report = allot_core::conf::request::Report {
+        cmu: A.as_bytes(),
+        highest: epoch,
+        ended: vec![],
+        starting: vec![],
+        list: vec![],
+    };
     assert_eq!(rig.code(&Request::Unit(UnitRequest::Report(report))), "STALE");
     assert_eq!(rig.set("1", A, epoch, 1, &["a", "b"]), "NOTOWNER");
     // But in this: what people ended on it does not live again.
@@ -223,7 +228,7 @@ fn a_deposed_scheduler_is_refused() {
         assert_eq!(
             rig.code(&Request::Scheduler {
                 term,
-                request: SchedulerRequest::Drain { cmu: A.as_bytes(), on: true, moves: false }
+                request: SchedulerRequest::Drain { of: DrainOf::Unit(A.as_bytes()), on: true, moves: false }
             }),
             "STALE"
         );
@@ -384,7 +389,7 @@ fn draining_moves_what_there_is_and_takes_nothing_new() {
     }
     let drain = |on, moves| Request::Scheduler {
         term: None,
-        request: SchedulerRequest::Drain { cmu: A.as_bytes(), on, moves },
+        request: SchedulerRequest::Drain { of: DrainOf::Unit(A.as_bytes()), on, moves },
     };
     assert_eq!(rig.code(&drain(true, true)), "Moves(3, 0)");
     rig.create("x");

@@ -2,7 +2,9 @@
 
 use super::hex::lines;
 use super::rig::{MINUTE, Rig, wish};
-use allot_core::conf::request::{Claim, ClientRequest, Create, Request, SchedulerRequest, UnitRequest};
+use allot_core::conf::request::{
+    Claim, ClientRequest, Create, DrainOf, Request, SchedulerRequest, UnitRequest,
+};
 use allot_core::conf::{Event, Realm};
 
 const SNAPSHOT: &str = include_str!("snapshot.hex");
@@ -41,7 +43,7 @@ fn realm() -> Rig {
     rig.code_of_move("1");
     rig.ask(&Request::Scheduler {
         term: Some(7),
-        request: SchedulerRequest::Drain { cmu: b"a:1:1", on: true, moves: false },
+        request: SchedulerRequest::Drain { of: DrainOf::Unit(b"a:1:1"), on: true, moves: false },
     })
     .unwrap();
     rig.apply(&Event::Asked { cmu: None, details: true });

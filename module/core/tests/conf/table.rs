@@ -128,11 +128,23 @@ fn ack() {
 
 #[test]
 fn nack_and_create_timeout() {
-    row("nack", ["NOTFOUND", "STALE", "pending", "ended", "pending", "BADSTATE", "NOTOWNER"], |rig| {
+    row("nack", ["NOTFOUND", "STALE", "pending", "same", "pending", "BADSTATE", "NOTOWNER"], |rig| {
         let (unit, epoch) = last(rig);
         rig.nack("7", &unit, epoch)
     });
-    row("create timeout", ["-", "-", "-", "ended:RELEASE", "pending:RELEASE", "same", "-"], |rig| {
+    row("create timeout", ["-", "-", "-", "same:RELEASE", "pending:RELEASE", "same", "-"], |rig| {
+        rig.pass(10_000);
+        String::new()
+    });
+    // There is no other unit.
+    row("last nack", ["-", "-", "-", "ended", "pending", "-", "-"], |rig| {
+        let (unit, epoch) = last(rig);
+        rig.down(if unit == A { B } else { A });
+        rig.nack("7", &unit, epoch)
+    });
+    row("last create timeout", ["-", "-", "-", "ended:RELEASE", "pending:RELEASE", "-", "-"], |rig| {
+        let (unit, _) = last(rig);
+        rig.down(if unit == A { B } else { A });
         rig.pass(10_000);
         String::new()
     });
@@ -149,6 +161,34 @@ fn nack_and_create_timeout() {
         rig.pass(9_999);
         rig.restart(&[A, B]);
         rig.pass(9_999);
+        String::new()
+    });
+}
+
+#[test]
+fn program_failed() {
+    let failed = ["NOTFOUND", "STALE", "pending", "same", "pending", "pending", "NOTOWNER"];
+    row("failed", failed, |rig| {
+        let (unit, epoch) = last(rig);
+        rig.failed("7", &unit, epoch)
+    });
+    let other = ["NOTFOUND", "STALE", "STALE", "STALE", "STALE", "STALE", "NOTOWNER"];
+    row("failed, other epoch", other, |rig| {
+        let (unit, epoch) = last(rig);
+        rig.failed("7", &unit, epoch + 1)
+    });
+}
+
+#[test]
+fn report_is_creating_the_conference() {
+    row("is creating it, match", ["-", "-", "same", "same", "same", "same", "-"], |rig| {
+        let (unit, epoch) = last(rig);
+        rig.report_starting(&unit, epoch, &[("7", epoch)]);
+        String::new()
+    });
+    row("is creating it, otherwise", ["same:RELEASE"; 7], |rig| {
+        let (unit, epoch) = last(rig);
+        rig.report_starting(&unit, epoch - 1, &[("7", epoch + 5)]);
         String::new()
     });
 }
@@ -382,7 +422,7 @@ fn wait_timeout() {
 #[test]
 fn ending_conference_ends_instead_of_waiting_or_being_recovered() {
     for column in ["waiting", "creating", "recovering", "open"] {
-        let acts: [(&str, Act); 6] = [
+        let acts: [(&str, Act); 7] = [
             ("lacks", |rig| {
                 let (unit, epoch) = last(rig);
                 rig.report(&unit, epoch, &[]);
@@ -398,6 +438,10 @@ fn ending_conference_ends_instead_of_waiting_or_being_recovered() {
             ("nack", |rig| {
                 let (unit, epoch) = last(rig);
                 rig.nack("7", &unit, epoch);
+            }),
+            ("failed", |rig| {
+                let (unit, epoch) = last(rig);
+                rig.failed("7", &unit, epoch);
             }),
             ("restart", |rig| rig.restart(&[A, B])),
             ("adoption", |rig| {
@@ -423,7 +467,7 @@ fn ending_conference_ends_instead_of_waiting_or_being_recovered() {
             act(&mut rig);
             assert_eq!(rig.word("7"), "ended", "{column}, {name}");
             // A unit that has no copy need not be told.
-            let told = if matches!(name, "lacks" | "given up") { "" } else { "RELEASE" };
+            let told = if matches!(name, "lacks" | "given up" | "failed") { "" } else { "RELEASE" };
             assert!(rig.verbs(&unit) == told || column.ends_with("ing"), "{column}, {name}");
             rig.check();
         }
@@ -435,6 +479,7 @@ fn unrecoverable_conference_ends_instead_of_waiting() {
     for (name, lose) in [
         ("lacks", (|rig: &mut Rig| drop(rig.report(A, rig.epoch("7"), &[]))) as Act),
         ("given up", |rig| drop(rig.given_up("7", A, rig.epoch("7")))),
+        ("failed", |rig| drop(rig.failed("7", A, rig.epoch("7")))),
         ("down", (|rig: &mut Rig| rig.down(A)) as Act),
         ("replaced", |rig| rig.join("a:1:2", 10)),
         ("restart", |rig| {

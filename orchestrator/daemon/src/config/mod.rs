@@ -2,11 +2,13 @@
 
 mod check;
 mod describe;
+mod ready;
 mod resolve;
 pub mod sections;
 mod sources;
 
 pub use describe::describe;
+pub use ready::Ready;
 pub use resolve::Config;
 pub use sections::{AccountsConfig, Given, MediaUnitConfig, Role, SchedulerConfig};
 pub use sources::{Source, load, load_servers, read};
@@ -105,7 +107,7 @@ mod tests {
         let times = [unit.beat, unit.lease, scheduler.grace, scheduler.guard_lift, config.session()];
         assert_eq!(times.map(|time| time.as_secs()), [1, 5, 10, 60, 4]);
         assert_eq!((scheduler.pace, scheduler.burst), (50, 10));
-        assert_eq!((scheduler.guard_percent, scheduler.guard_least, scheduler.wait_replicas), (30, 2, 1));
+        assert_eq!((scheduler.guard_percent, scheduler.guard_units, scheduler.wait_replicas), (30, 4, 1));
         assert_eq!((scheduler.tick.as_millis(), scheduler.wait.as_millis()), (250, 100));
     }
 

@@ -251,7 +251,7 @@ fn realm(given: &Given) -> Result<String> {
 
 fn scheduler(given: &Given) -> Result<SchedulerConfig> {
     let scheduler = given.scheduler.resolve()?;
-    Ok(SchedulerConfig { guard_least: scheduler.guard_least.max(1), ..scheduler })
+    Ok(SchedulerConfig { guard_units: scheduler.guard_units.max(1), ..scheduler })
 }
 
 fn media_unit(given: &Given) -> Result<MediaUnitConfig> {

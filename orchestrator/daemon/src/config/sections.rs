@@ -12,6 +12,8 @@ use clap::{Args, ValueEnum};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
+use super::ready::Ready;
+
 /// A role that a process can have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -143,11 +145,12 @@ section! {
         pace: u32 = "scheduler-pace", "ALLOT_SCHEDULER_PACE", default 50, in "1"..="4294967295";
         /// Conferences that one unit is assigned at once during recovery, at most
         burst: u32 = "scheduler-burst", "ALLOT_SCHEDULER_BURST", default 10, in "1"..="4294967295";
-        /// Mass-failure guard: if more than this percentage of the units, and at least guard-least units, would
+        /// Mass-failure guard: if more than this percentage of the units, and at least guard-units units, would
         /// be declared down within guard-window, no unit is declared down
         guard_percent: u32 = "scheduler-guard-percent", "ALLOT_SCHEDULER_GUARD_PERCENT", default 30;
-        /// Units that must be silent, at least, before the guard holds
-        guard_least: u32 = "scheduler-guard-least", "ALLOT_SCHEDULER_GUARD_LEAST", default 2;
+        /// Units that must be silent, at least, before the guard holds. Fewer units, as of one rack of a small site, are
+        /// recovered at once
+        guard_units: u32 = "scheduler-guard-units", "ALLOT_SCHEDULER_GUARD_UNITS", default 4;
         /// The window in which failures count together for the guard
         guard_window: Span = "scheduler-guard-window", "ALLOT_SCHEDULER_GUARD_WINDOW", default "10s", in "1ns"..="1000years";
         /// The guard is lifted after Redis and ZooKeeper answered without a fault for this time, or by an operator
@@ -194,6 +197,12 @@ section! {
         /// conference has no program
         #[arg(value_delimiter = ' ')]
         program: Vec<String> = "media-unit-program", "ALLOT_MEDIA_UNIT_PROGRAM", list r#"["/usr/local/bin/media", "--quiet"]"#;
+        /// How the program says that people can join: `line`, by a line READY on its standard output; `spawn`, not at all;
+        /// `exec:COMMAND`, a shell command that exits with code 0 then. The conference counts as open from then on
+        ready: Ready = "media-unit-ready", "ALLOT_MEDIA_UNIT_READY", default "line";
+        /// Times that a program which fails is restarted, each time after a longer pause. After that the unit gives the
+        /// conference back, and another unit opens it
+        restarts: u32 = "media-unit-restarts", "ALLOT_MEDIA_UNIT_RESTARTS", default 3, in "0"..="1000";
         /// Time that a program has to end after SIGTERM, before SIGKILL
         stop_limit: Span = "media-unit-stop-limit", "ALLOT_MEDIA_UNIT_STOP_LIMIT", default "4s", in "1ns"..="1000years";
         /// Whether the unit's conferences are moved away before it ends at SIGTERM

@@ -121,7 +121,7 @@ impl World {
     async fn fault(&mut self, dice: &mut Dice) {
         let process = dice.below(self.processes.len());
         self.submit();
-        match dice.below(15) {
+        match dice.below(16) {
             0 => {
                 self.note_process(process, "dies");
                 let (name, program) = self.kill(process);
@@ -164,6 +164,15 @@ impl World {
                 self.note_process(process, &format!("is cut off from ZooKeeper for {span:?}"));
                 self.processes[process].line.cut(span);
                 self.pass(span).await;
+            }
+            15 => {
+                for _ in 0..=dice.below(3) {
+                    let live: Vec<Vec<u8>> = self.observer.epochs().into_keys().collect();
+                    if let Some(e164) = live.get(dice.below(live.len())) {
+                        self.fail_program(e164);
+                    }
+                    self.pass(dice.seconds(0.0..4.0)).await;
+                }
             }
             13 => {
                 for _ in 0..=dice.below(3) {
@@ -282,7 +291,9 @@ impl World {
         let _ = self.servers.redis.run(&["CMU.DRAIN", REALM, cmu, "MOVE"]);
         self.pass(dice.seconds(0.0..8.0)).await;
         self.note(&format!("{cmu} is no longer drained"));
-        let _ = self.servers.redis.run(&["CMU.DRAIN", REALM, cmu, "OFF"]);
+        // Another unit may run on the host by now, or none.
+        let host = cmu.rsplitn(3, ':').last().unwrap_or_default();
+        let _ = self.servers.redis.run(&["CMU.DRAIN", REALM, "HOST", host, "OFF"]);
     }
 
     fn release_some(&mut self, dice: &mut Dice) {

@@ -11,6 +11,7 @@ use allot_core::shared::Bytes;
 use allot_core::shared::machine::MachineEvent as _;
 
 use super::clock;
+use allotd::roles::media_unit::simulated;
 
 /// The event of a write of details.
 const DETAILS_EVENT: &str = "set";
@@ -131,7 +132,9 @@ impl Observer {
         let wrong = self.with(|known| {
             known.is_unchecked |= touched.all || !touched.conferences.is_empty();
             known.note_changes(realm, touched);
-            known.check(realm, touched)
+            let mut wrong = known.check(realm, touched);
+            wrong.extend(Known::opened_too_early(realm, touched));
+            wrong
         });
         wrong.into_iter().for_each(|what| self.violated(what));
     }
@@ -199,6 +202,18 @@ impl Known {
             all.filter(|(e164, record)| is_one(e164, record)).map(|(e164, _)| e164).collect();
         names.sort_unstable();
         names
+    }
+
+    /// Conferences that this step calls open although nobody could join them.
+    fn opened_too_early(realm: &Realm, touched: &Touched) -> Vec<String> {
+        let opened = touched.conferences.iter().filter(|(_, event)| matches!(*event, "opened" | "moved"));
+        let is_early = |conference: &&Conference| {
+            let owner = conference.owner.and_then(|unit| realm.unit(unit));
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            owner.is_some_and(|owner| !simulated::was_ready(&text(&conference.e164), &text(&owner.cmu)))
+        };
+        let opened = opened.filter_map(|(e164, _)| realm.conference_called(e164)).filter(is_early);
+        opened.map(|conference| format!("{}, and nobody can join", describe(conference))).collect()
     }
 
     fn note_changes(&mut self, realm: &Realm, touched: &Touched) {

@@ -183,6 +183,14 @@ impl World {
         }
     }
 
+    /// The program of this conference fails for good, if it runs.
+    pub(super) fn fail_program(&mut self, e164: &[u8]) {
+        let e164 = String::from_utf8_lossy(e164).into_owned();
+        if simulated::fail(&e164) {
+            self.note(&format!("the program of {e164} fails"));
+        }
+    }
+
     /// The names of all units that are not down.
     pub(super) fn units(&self) -> Vec<String> {
         let present = |realm: &Realm| {

@@ -294,9 +294,14 @@ fn healthy_within(system: &System, what: &str) {
     println!("{what}: well after {:.1?}", system.healthy(what));
 }
 
+/// A system whose guard holds when two units are silent, and is lifted after this time.
+fn guarded(lift: &str) -> Plan {
+    Plan::default().with("ALLOT_SCHEDULER_GUARD_UNITS", "2").with("ALLOT_SCHEDULER_GUARD_LIFT", lift)
+}
+
 #[test]
 fn guard_holds_after_many_losses_until_it_is_lifted() {
-    let mut system = System::start(&Plan::default().with("ALLOT_SCHEDULER_GUARD_LIFT", "15s"));
+    let mut system = System::start(&guarded("15s"));
     system.create(CONFERENCES);
     let before = system.places();
     // Two of five: 40 %.
@@ -318,7 +323,7 @@ fn guard_holds_after_many_losses_until_it_is_lifted() {
 #[test]
 fn the_guard_is_lifted_by_the_operator_or_by_units_that_are_back() {
     // Not by itself.
-    let mut system = System::start(&Plan::default().with("ALLOT_SCHEDULER_GUARD_LIFT", "1h"));
+    let mut system = System::start(&guarded("1h"));
     system.create(CONFERENCES);
     system.units[2].kill9();
     system.units[3].kill9();

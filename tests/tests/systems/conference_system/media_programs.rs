@@ -148,7 +148,7 @@ fn a_number_is_free_when_nothing_of_its_program_runs_any_more() {
     let text = "#!/bin/sh\ntrap 'while [ ! -e \"$1/go.$ALLOT_E164\" ]; do sleep 0.05; done\n\
                 rm \"$1/go.$ALLOT_E164\"; rmdir \"$1/running.$ALLOT_E164\"; exit 0' TERM\n\
                 mkdir \"$1/running.$ALLOT_E164\" || echo twice > \"$1/twice\"\n\
-                echo $$ > \"$1/began.$ALLOT_EPOCH\"\nwhile :; do sleep 0.05; done\n";
+                echo READY\necho $$ > \"$1/began.$ALLOT_EPOCH\"\nwhile :; do sleep 0.05; done\n";
     fs::write(&path, text).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     let media = format!("{} {}", path.display(), server.dir().display());
@@ -302,7 +302,7 @@ fn stubborn(server: &RedisServer) -> String {
     let text = "#!/bin/sh\ntrap '' TERM HUP INT\n\
                 (echo $(exec sh -c 'echo $PPID') > \"$1/child.$$\"; while :; do sleep 0.05; done) &\n\
                 while [ ! -s \"$1/child.$$\" ]; do sleep 0.01; done\n\
-                echo \"$$ $(cat \"$1/child.$$\")\" > \"$1/$ALLOT_E164.pids\"\nwhile :; do sleep 0.05; done\n";
+                echo \"$$ $(cat \"$1/child.$$\")\" > \"$1/$ALLOT_E164.pids\"\necho READY\nwhile :; do sleep 0.05; done\n";
     fs::write(&path, text).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     format!("{} {}", path.display(), server.dir().display())

@@ -51,7 +51,12 @@ fn lone_scheduler_leads_again_after_giving_up_its_leadership() {
 fn the_guard_holds_what_waits_as_well_until_it_is_lifted() {
     let server = RedisServer::start();
     let mut client = Realm::create(&server, &[]);
-    let scheduler = alone(&server, "scheduler", "scheduler", &["--scheduler-guard-lift", "1h"]);
+    let scheduler = alone(
+        &server,
+        "scheduler",
+        "scheduler",
+        &["--scheduler-guard-lift", "1h", "--scheduler-guard-units", "2"],
+    );
     eventually("it to have claimed the realm", TIMEOUT, || client.ok("CONF.REALM").field("term").int() > 0);
     client.ok("CMU.JOIN x:1:1 CAPACITY 3 LEASE 3600000000");
     let (cmu, epoch) = client.begin("1", "SIZE 3");

@@ -1,10 +1,11 @@
 //! Decisions at deadlines: expired leases, timeouts, end times and tombstones.
 
 use crate::conf::event::{ConferenceEvent, Events, UnitEvent};
-use crate::conf::model::conference::{Cause, Conference, Due};
+use crate::conf::model::conference::{Cause, Conference, Due, Epoch, State};
+use crate::conf::model::placement_index::PlacementIndex;
 use crate::conf::model::state::Realm;
 use crate::conf::model::transitions::{Transition, Trigger, effective, transition};
-use crate::conf::model::unit::UnitState;
+use crate::conf::model::unit::{Name, UnitState};
 use crate::conf::request::Request;
 use crate::invariant;
 use crate::shared::Millis;
@@ -27,18 +28,45 @@ pub fn decide_due(realm: &Realm, now: Millis, limit: usize) -> Events {
             UnitState::Down => UnitEvent::Forgotten,
             _ if unit.lease_ends() <= now => UnitEvent::Lapsed { to: UnitState::Unreachable },
             UnitState::Up if unit.suspect_at() <= now => UnitEvent::Lapsed { to: UnitState::Suspect },
+            _ if unit.backoff_until.is_some_and(|until| until <= now) => UnitEvent::BackoffEnded,
             _ => UnitEvent::LoadExpired,
         };
         events.push(event.of(unit.cmu.clone()));
     }
+    let mut retries = Retries { realm, index: None, epoch: realm.next_epoch(now) };
     for id in realm.conference_due.due(now, limit.saturating_sub(events.len())) {
         let Some(conference) = realm.indexed(id) else { continue };
         let due = conference.due(&realm.settings, now);
-        let due = due.expected("a conference in the index of deadlines has a deadline");
-        let event = due.and_then(|due| realm.event_at(conference, due, now));
-        events.extend(event.map(|event| conference.event(event)));
+        let Some(due) = due.expected("a conference in the index of deadlines has a deadline") else {
+            continue;
+        };
+        let event = realm.event_at(conference, due, now, |conference| retries.place(conference));
+        let Some(event) = event else { continue };
+        let failed = realm.unit_that_failed(conference, &event, now);
+        events.push(conference.event(event));
+        events.extend(failed.map(|cmu| UnitEvent::Failed.of(cmu)));
     }
     events
+}
+
+/// Places the creations that failed at their deadlines on other units. Room, trials and epochs that one of them takes
+/// are not free for the next.
+struct Retries<'a> {
+    realm: &'a Realm,
+    index: Option<PlacementIndex>,
+    /// The next epoch to give out.
+    epoch: Epoch,
+}
+
+impl Retries<'_> {
+    fn place(&mut self, conference: &Conference) -> Option<(u32, Epoch)> {
+        let index = self.index.get_or_insert_with(|| self.realm.placement_index.clone());
+        let unit = self.realm.next_unit(conference, index)?;
+        index.reserve(unit, conference.size);
+        let epoch = self.epoch;
+        self.epoch += 1;
+        Some((unit, epoch))
+    }
 }
 
 /// Refuses a request that names a unit or a conference whose deadline has passed and was not carried out.
@@ -56,13 +84,16 @@ pub(super) fn check_named(realm: &Realm, now: Millis, request: &Request<'_>) -> 
 
 impl Realm {
     /// A conference as it will be after all deadlines up to `now`, whether or not they were applied yet; `None` if
-    /// the record is deleted by then. O(1), or O(size of the conference) if a deadline has passed.
+    /// the record is deleted by then. A creation that will be tried on another unit is shown as it is: its next epoch is
+    /// not given out yet. O(1), or O(size of the conference + units passed over) if a deadline has passed.
     pub fn as_of<'a>(&self, conference: &'a Conference, now: Millis) -> Option<Cow<'a, Conference>> {
         let mut seen = Cow::Borrowed(conference);
         // Each event restarts the deadlines, so at most two follow each other at one time.
         for _ in 0..4 {
             let Some(due) = seen.due(&self.settings, now) else { break };
-            let Some(event) = self.event_at(&seen, due, now) else { break };
+            let place = |one: &Conference| Some((self.next_unit(one, &self.placement_index)?, 0));
+            let Some(event) = self.event_at(&seen, due, now, place) else { break };
+            let heard = self.last_heard(&seen, now, Cause::Timeout);
             let conference = seen.to_mut();
             match event {
                 ConferenceEvent::Removed => return None,
@@ -71,10 +102,11 @@ impl Realm {
                 ConferenceEvent::Failed { next_retry, cause, .. } => conference.fails(now, next_retry, cause),
                 ConferenceEvent::MoveFailed { .. } => conference.moving = None,
                 ConferenceEvent::Pending { cause } => match conference.moving.clone() {
-                    Some(moving) => conference.goes_on(now, &moving, cause),
-                    None => conference.loses(now, cause),
+                    Some(moving) => conference.goes_on(now, heard, &moving, cause),
+                    None => conference.loses(now, heard, cause),
                 },
                 ConferenceEvent::AskedAgain => conference.since = now,
+                ConferenceEvent::Retried { .. } => break,
                 ConferenceEvent::Granted { .. }
                 | ConferenceEvent::Acked
                 | ConferenceEvent::Adopted { .. }
@@ -90,7 +122,13 @@ impl Realm {
     }
 
     /// The event that follows when a deadline of a conference has passed.
-    fn event_at(&self, conference: &Conference, due: Due, now: Millis) -> Option<ConferenceEvent> {
+    fn event_at(
+        &self,
+        conference: &Conference,
+        due: Due,
+        now: Millis,
+        place: impl FnOnce(&Conference) -> Option<(u32, Epoch)>,
+    ) -> Option<ConferenceEvent> {
         let (state, cause) = (Some(conference.state), Cause::Timeout);
         let ended = |cause, release| Some(ConferenceEvent::Ended { cause, release });
         let unexpected = || {
@@ -116,7 +154,7 @@ impl Realm {
                 Transition::Failed if !self.owner_has_lease(conference, now) => {
                     Some(ConferenceEvent::AskedAgain)
                 }
-                Transition::Failed => Some(self.failed(conference, cause, now)),
+                Transition::Failed => Some(self.failed(conference, cause, now, place)),
                 _ => unexpected(),
             },
             Due::Wait => match transition(Trigger::WaitTimeout, state) {
@@ -143,9 +181,50 @@ impl Realm {
         unit.is_some_and(|unit| unit.has_lease(now))
     }
 
-    /// The event of a failed creation: a first creation ends; a recovery waits for another unit, or for its next try.
-    pub(super) fn failed(&self, conference: &Conference, cause: Cause, now: Millis) -> ConferenceEvent {
+    /// The unit on which a first creation that failed is tried next: one that did not fail it. `None` if there is no
+    /// such unit with room, or if `TRIES` units have failed. O(log units + units passed over).
+    pub(super) fn next_unit(&self, conference: &Conference, index: &PlacementIndex) -> Option<u32> {
+        let is_first = !conference.recovering && conference.ending.is_none();
+        if !is_first || conference.tried.len() as i64 + 1 >= self.settings.tries {
+            return None;
+        }
+        let failed = |unit, name: &Name| conference.owner == Some(unit) || conference.tried.contains(name);
+        index.choose(conference.zone.as_ref(), conference.size, failed)
+    }
+
+    /// The unit on which a creation fails by this event at a deadline, if its failures count: a unit without a lease
+    /// could not answer.
+    fn unit_that_failed(
+        &self,
+        conference: &Conference,
+        event: &ConferenceEvent,
+        now: Millis,
+    ) -> Option<Name> {
+        let unit = match event {
+            ConferenceEvent::Retried { .. } | ConferenceEvent::Failed { .. } => conference.owner,
+            ConferenceEvent::Ended { cause: Cause::Timeout, .. } if conference.state == State::Creating => {
+                conference.owner
+            }
+            ConferenceEvent::MoveFailed { .. } => conference.moving.as_ref().map(|moving| moving.to),
+            _ => None,
+        };
+        let unit = self.indexed_unit(unit?)?;
+        unit.has_lease(now).then(|| unit.cmu.clone())
+    }
+
+    /// The event of a failed creation: a first creation is tried on another unit, which `place` finds, or ends; a
+    /// recovery waits for another unit, or for its next try.
+    pub(super) fn failed(
+        &self,
+        conference: &Conference,
+        cause: Cause,
+        now: Millis,
+        place: impl FnOnce(&Conference) -> Option<(u32, Epoch)>,
+    ) -> ConferenceEvent {
         let release = cause == Cause::Timeout || conference.ending.is_some() || conference.moving.is_some();
+        if let Some((unit, epoch)) = place(conference) {
+            return ConferenceEvent::Retried { cause, release, cmu: self.name_of(unit), epoch };
+        }
         if !conference.recovering || effective(conference, Transition::Pending) == Transition::Ended {
             return ConferenceEvent::Ended { cause, release };
         }

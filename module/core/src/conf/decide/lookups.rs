@@ -160,12 +160,14 @@ impl Realm {
         cause: Cause,
         now: Millis,
     ) -> Option<Event> {
+        let place =
+            |one: &Conference| Some((self.next_unit(one, &self.placement_index)?, self.next_epoch(now)));
         let event = match effective(conference, transition(trigger, Some(conference.state))) {
             Transition::Stays | Transition::Nothing => return None,
-            Transition::Failed => self.failed(conference, cause, now),
+            Transition::Failed => self.failed(conference, cause, now, place),
             // The target of the move takes over.
             _ if conference.moving.is_some() => ConferenceEvent::Pending { cause },
-            Transition::Missed if conference.recovering => self.failed(conference, cause, now),
+            Transition::Missed if conference.recovering => self.failed(conference, cause, now, place),
             Transition::Missed | Transition::Pending => ConferenceEvent::Pending { cause },
             Transition::Ended => ended_by_unit(conference, cause, false),
             _ => {

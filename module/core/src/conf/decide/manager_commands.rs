@@ -1,14 +1,14 @@
 //! Requests of managers, operators and schedulers: creation and end of conferences, claims, drains, recovery, moves.
 
-use super::lookups::{known_unit, no_conference};
+use super::lookups::{known_unit, no_conference, up_unit};
 use crate::conf::event::{ConferenceEvent, Created, Event, Events, UnitEvent};
 use crate::conf::model::conference::{CalledFrom, Cause, Conference, State};
 use crate::conf::model::settings::MAX_ROOM;
 use crate::conf::model::state::{Realm, Settings};
 use crate::conf::model::transitions::{Transition, Trigger, transition};
-use crate::conf::model::unit::{Name, UnitState};
+use crate::conf::model::unit::{MAX_DRAINED, Name, Unit, UnitState, host_of};
 use crate::conf::outcome::{Decided, Decision, Grant, Reply, decided, refuse, unchanged};
-use crate::conf::request::{Changes, Claim, Create};
+use crate::conf::request::{Changes, Claim, Create, DrainOf};
 use crate::invariant;
 use crate::shared::fence::{self, MAX_TIME};
 use crate::shared::refusal::{Code, Refusal};
@@ -41,6 +41,8 @@ impl Settings {
             wait_timeout: changes.wait_timeout.unwrap_or(self.wait_timeout),
             tombstone: changes.tombstone.unwrap_or(self.tombstone),
             placement: changes.placement.unwrap_or(self.placement),
+            tries: changes.tries.unwrap_or(self.tries),
+            failures: changes.failures.unwrap_or(self.failures),
         };
         settings.check()?;
         Ok(settings)
@@ -225,9 +227,11 @@ pub(super) fn decide_move(realm: &Realm, now: Millis, e164: &[u8], to: Option<&[
                 return refuse(Code::BadState, text);
             }
             if !realm.placement_index.takes(unit) {
-                let word = realm
-                    .indexed_unit(unit)
-                    .map_or("gone", |unit| if unit.reported { unit.word() } else { "yet to report" });
+                let word = realm.indexed_unit(unit).map_or("gone", |unit| match unit.backoff_until {
+                    _ if !unit.reported => "yet to report",
+                    Some(_) if unit.takes_but_for_backoff() => "in back-off: creations failed on it",
+                    _ => unit.word(),
+                });
                 return refuse(Code::BadState, format!("unit {} is {word}", quoted(to)));
             }
             if let Some(zone) = &conference.zone
@@ -249,16 +253,48 @@ pub(super) fn decide_move(realm: &Realm, now: Millis, e164: &[u8], to: Option<&[
     decided(conference.event(event), Reply::Conference(conference.e164.clone()))
 }
 
-pub(super) fn decide_drain(realm: &Realm, now: Millis, cmu: &[u8], on: bool, moves: bool) -> Decided {
-    let number = known_unit(realm, cmu)?;
-    let Some(unit) = realm.indexed_unit(number) else { return unchanged(Reply::Ok) };
+pub(super) fn decide_drain(realm: &Realm, now: Millis, of: DrainOf<'_>, on: bool, moves: bool) -> Decided {
+    let (host, unit, reply) = match of {
+        DrainOf::Unit(cmu) => {
+            let unit = known_unit(realm, cmu)?;
+            (host_of(cmu), Some(unit), Reply::Unit(realm.name_of(unit)))
+        }
+        DrainOf::Host(host) => {
+            check_identifier("host", host)?;
+            (host, realm.unit_of_host(host), Reply::Host(Bytes::from_slice(host)))
+        }
+    };
     let mut events = Events::new();
-    if unit.draining != on {
-        events.push(UnitEvent::Drained { on }.of(unit.cmu.clone()));
+    if realm.drained.contains_key(host) != on {
+        if on && realm.drained.len() >= MAX_DRAINED {
+            let text = format!("{MAX_DRAINED} hosts are drained: end the draining of hosts that are gone");
+            return refuse(Code::Limit, text);
+        }
+        events.push(Event::Drained { host: Bytes::from_slice(host), on });
     }
     if !moves {
-        return Ok(Decision { events, reply: Reply::Unit(unit.cmu.clone()) });
+        return Ok(Decision { events, reply });
     }
+    let (moved, left) = unit.map_or((0, 0), |unit| move_away(realm, now, unit, &mut events));
+    Ok(Decision { events, reply: Reply::Moves(moved, left) })
+}
+
+/// The unit itself is about to end: its conferences move away, and nothing new is placed on this run of the unit.
+pub(super) fn decide_leave(realm: &Realm, now: Millis, cmu: &[u8]) -> Decided {
+    let number = up_unit(realm, cmu)?;
+    let mut events = Events::new();
+    let stays = |unit: &&Unit| !unit.leaving;
+    if let Some(unit) = realm.indexed_unit(number).filter(stays) {
+        events.push(UnitEvent::Leaving.of(unit.cmu.clone()));
+    }
+    let (moved, left) = move_away(realm, now, number, &mut events);
+    Ok(Decision { events, reply: Reply::Moves(moved, left) })
+}
+
+/// Adds the moves of the conferences of a unit to other units, at most [`MAX_STEP`]. Returns how many move, and how many
+/// stay for now.
+fn move_away(realm: &Realm, now: Millis, number: u32, events: &mut Events) -> (i64, i64) {
+    let Some(unit) = realm.indexed_unit(number) else { return (0, 0) };
     let mut index = realm.placement_index.clone();
     index.strike(number);
     let mut epoch = realm.next_epoch(now);
@@ -279,5 +315,5 @@ pub(super) fn decide_drain(realm: &Realm, now: Millis, cmu: &[u8], on: bool, mov
         epoch += 1;
         moved += 1;
     }
-    Ok(Decision { events, reply: Reply::Moves(moved, left) })
+    (moved, left)
 }

@@ -62,7 +62,8 @@ fn decide_for_unit(realm: &Realm, now: Millis, request: &UnitRequest<'_>) -> Dec
     match request {
         UnitRequest::Set(set) => decide_set(realm, set),
         UnitRequest::Ack(notice) => decide_ack(realm, *notice),
-        UnitRequest::Nack(notice, reason) => decide_nack(realm, now, *notice, *reason),
+        UnitRequest::Nack(notice, reason) => decide_failure(realm, now, *notice, *reason, Trigger::Nack),
+        UnitRequest::Failed(notice, reason) => decide_failure(realm, now, *notice, *reason, Trigger::Failed),
         UnitRequest::Ended(notice, end) => decide_ended(realm, now, *notice, *end),
         UnitRequest::Beat { cmu, load } => {
             let unit = up_unit(realm, cmu)?;
@@ -70,6 +71,7 @@ fn decide_for_unit(realm: &Realm, now: Millis, request: &UnitRequest<'_>) -> Dec
             decided(UnitEvent::Beat { load: load.map(Any) }.of(cmu.clone()), Reply::Unit(cmu))
         }
         UnitRequest::Join { cmu, capacity, zone, lease } => decide_join(realm, cmu, *capacity, *zone, *lease),
+        UnitRequest::Leave { cmu } => manager_commands::decide_leave(realm, now, cmu),
         UnitRequest::Report(report) => reconcile_report::decide_report(realm, now, report),
     }
 }
@@ -98,8 +100,8 @@ fn decide_for_scheduler(realm: &Realm, now: Millis, request: &SchedulerRequest<'
         SchedulerRequest::Recover { count } => manager_commands::decide_recover(realm, now, *count),
         SchedulerRequest::Restart { live } => manager_commands::decide_restart(realm, now, live),
         SchedulerRequest::Move { e164, to } => manager_commands::decide_move(realm, now, e164, *to),
-        SchedulerRequest::Drain { cmu, on, moves } => {
-            manager_commands::decide_drain(realm, now, cmu, *on, *moves)
+        SchedulerRequest::Drain { of, on, moves } => {
+            manager_commands::decide_drain(realm, now, *of, *on, *moves)
         }
         SchedulerRequest::Down { cmu } => {
             let unit = known_unit(realm, cmu)?;
@@ -222,25 +224,41 @@ fn decide_ack(realm: &Realm, notice: AssignmentNotice<'_>) -> Decided {
     }
 }
 
-fn decide_nack(realm: &Realm, now: Millis, notice: AssignmentNotice<'_>, reason: Option<&[u8]>) -> Decided {
+/// Decides that a unit cannot create a conference, or that the program of its copy failed: by the trigger.
+fn decide_failure(
+    realm: &Realm,
+    now: Millis,
+    notice: AssignmentNotice<'_>,
+    reason: Option<&[u8]>,
+    trigger: Trigger,
+) -> Decided {
     let number = known_unit(realm, notice.cmu)?;
     let unit = Some(number);
     let Some(conference) = realm.conference_called(notice.e164) else { return no_conference(notice.e164) };
-    let event = if conference.moves_to(unit, notice.epoch) {
-        conference.event(ConferenceEvent::MoveFailed { cause: Cause::Refused, release: false })
-    } else if conference.matches(unit, notice.epoch)
-        && let Some(event) = realm.gone(conference, Trigger::Nack, Cause::Refused, now)
-    {
+    let (cause, is_copy) = if trigger == Trigger::Failed {
+        let owns = conference.owner == unit;
+        (Cause::Failed, owns && same_copy(conference, notice.cmu, notice.epoch))
+    } else {
+        (Cause::Refused, conference.matches(unit, notice.epoch))
+    };
+    let is_moving_here = conference.moves_to(unit, notice.epoch);
+    let event = if is_moving_here {
+        conference.event(ConferenceEvent::MoveFailed { cause, release: false })
+    } else if is_copy && let Some(event) = realm.gone(conference, trigger, cause, now) {
         event
     } else {
         return out_of_date(realm, conference, notice);
     };
-    let mut events = Events::new();
+    let (mut events, cmu) = (Events::new(), realm.name_of(number));
     if let Some(reason) = reason {
-        let (cmu, reason) = (realm.name_of(number), Bytes::from_slice(reason));
+        let (cmu, reason) = (cmu.clone(), Bytes::from_slice(reason));
         events.push(conference.event(ConferenceEvent::Refused { cmu, epoch: notice.epoch, reason }));
     }
     events.push(event);
+    // A unit that refuses a conference which waits for its report has not failed to create one.
+    if is_moving_here || trigger == Trigger::Failed || conference.state == State::Creating {
+        events.push(UnitEvent::Failed.of(cmu));
+    }
     Ok(Decision { events, reply: Reply::Ok })
 }
 

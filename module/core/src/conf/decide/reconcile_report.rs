@@ -22,7 +22,7 @@ pub(super) fn decide_report(realm: &Realm, now: Millis, report: &Report<'_>) -> 
     let number = up_unit(realm, report.cmu)?;
     let cmu = realm.name_of(number);
     let mut listed = HashSet::with_capacity(report.list.len());
-    for (e164, _) in &report.list {
+    for (e164, _) in report.starting.iter().chain(&report.list) {
         check_identifier("e164", e164)?;
         if !listed.insert(*e164) {
             return refuse(Code::Err, format!("conference {} is in the list twice", quoted(e164)));
@@ -39,6 +39,9 @@ pub(super) fn decide_report(realm: &Realm, now: Millis, report: &Report<'_>) -> 
     // Before the list, so that a conference that people ended does not count as lost.
     for &(e164, epoch) in &report.ended {
         reconciliation.ended(e164, epoch);
+    }
+    for &(e164, epoch) in &report.starting {
+        reconciliation.starts(e164, epoch);
     }
     for &(e164, epoch) in &report.list {
         reconciliation.has(e164, epoch);
@@ -125,21 +128,37 @@ impl Reconciliation<'_> {
                 self.events.push(conference.event(event));
                 self.reported.released.push(conference.e164.clone());
             }
-            (Transition::ReleaseSender, _) => {
-                self.events.push(disowned(self.realm, notice));
-                self.reported.released.push(Bytes::from_slice(e164));
-                // The unit may own the conference by an assignment of which it has no copy. Its copy then comes from an
-                // assignment that a former master made, and did not replicate before it died.
-                let expected = |conference: &&Conference| {
-                    let target = conference.moving.as_ref().map(|moving| moving.to);
-                    conference.owner == unit || target == unit
-                };
-                if let Some(conference) = conference.filter(expected) {
-                    self.lacks(conference);
-                }
-            }
+            (Transition::ReleaseSender, _) => self.release(e164, epoch),
             (Transition::Stays, _) => self.reported.kept += 1,
             _ => invariant!("a copy that a unit reports is kept, adopted, or released"),
+        }
+    }
+
+    /// Decides about a conference that the unit is creating at this epoch. It was never open, so it is not adopted.
+    fn starts(&mut self, e164: &[u8], epoch: Epoch) {
+        let unit = Some(self.number);
+        let conference = self.realm.conference_called(e164);
+        let is_expected =
+            |conference: &Conference| conference.matches(unit, epoch) || conference.moves_to(unit, epoch);
+        if conference.is_some_and(is_expected) {
+            self.reported.kept += 1;
+        } else {
+            self.release(e164, epoch);
+        }
+    }
+
+    /// The unit must end a copy. It may own the conference by an assignment of which it has no copy: its copy then comes
+    /// from an assignment that a former master made, and did not replicate before it died.
+    fn release(&mut self, e164: &[u8], epoch: Epoch) {
+        self.events.push(disowned(self.realm, AssignmentNotice { e164, cmu: &self.cmu, epoch }));
+        self.reported.released.push(Bytes::from_slice(e164));
+        let unit = Some(self.number);
+        let is_here = |conference: &&Conference| {
+            let target = conference.moving.as_ref().map(|moving| moving.to);
+            conference.owner == unit || target == unit
+        };
+        if let Some(conference) = self.realm.conference_called(e164).filter(is_here) {
+            self.lacks(conference);
         }
     }
 

@@ -71,6 +71,12 @@ impl Realm {
         plan.into_iter().map(|(id, goes)| (id, goes.map(|to| self.name_of(to)))).collect()
     }
 
+    /// Whether a conference that is being recovered has waited for the whole window: if its unit is lost, it ends.
+    fn window_is_over(&self, conference: &Conference, now: Millis) -> bool {
+        let ends = |since: Millis| since.saturating_add(self.settings.window);
+        conference.pending_since.is_some_and(|since| ends(since) <= now)
+    }
+
     /// As `plan_down`, with the new units by their numbers, on a copy of the placement index. The second list has the
     /// units that the plan changed in this copy.
     fn plan_loss(&self, unit: u32, now: Millis, index: &mut PlacementIndex) -> (LossPlan, Vec<u32>) {
@@ -86,6 +92,8 @@ impl Realm {
             let Some(conference) = self.indexed(id) else { continue };
             let stays = match &conference.moving {
                 _ if conference.ending.is_some() => Some(Err("ending")),
+                // The target of a move takes over in any case, and its time begins again.
+                None if is_lost && self.window_is_over(conference, now) => Some(Err("window")),
                 Some(moving) => Some(Ok(moving.to)),
                 None if !conference.recoverable => Some(Err("not recoverable")),
                 None => None,

@@ -140,6 +140,17 @@ events! {
         } = 15, notice c"allot.conf.set", count (Counter::Writes, 1);
         /// The record of the conference, which has ended, is deleted.
         Removed = 16, notice c"allot.conf.removed";
+        /// A first creation failed; another unit must create the conference.
+        Retried {
+            /// The cause.
+            cause: Cause,
+            /// Whether RELEASE is sent to the unit that failed.
+            release: bool,
+            /// The next unit.
+            cmu: Name,
+            /// Epoch of the assignment to the next unit.
+            epoch: Epoch,
+        } = 17, notice c"allot.conf.retried", count (Counter::Retried, 1);
     }
 }
 
@@ -248,6 +259,15 @@ impl Realm {
                 conference.admits_write(*seq, fields)
             }
             ConferenceEvent::Removed => is(&[State::Ended]),
+            ConferenceEvent::Retried { cmu, epoch, .. } => {
+                is(&[State::Creating])?;
+                let is_first = !conference.recovering && conference.ending.is_none();
+                ensure(is_first, "a creation is tried again that is a recovery, or is to end")?;
+                let is_other = conference.owner != self.find_unit(cmu) && !conference.tried.contains(cmu);
+                ensure(is_other, "a creation is tried again on a unit that failed")?;
+                self.is_in_service(cmu)?;
+                self.is_new(*epoch)
+            }
         }
     }
 
@@ -285,6 +305,7 @@ impl Realm {
         });
         self.tell_create(id, &cmu, epoch);
         self.publish("created", id, None);
+        self.begin_trial(at, unit);
     }
 
     pub(super) fn apply_to_conference(&mut self, at: Millis, id: u32, event: &ConferenceEvent) {
@@ -303,10 +324,14 @@ impl Realm {
                 });
                 self.tell_create(id, &cmu, *epoch);
                 self.publish("granted", id, Some(Cause::Recovery));
+                self.begin_trial(at, unit);
             }
             ConferenceEvent::Acked => {
+                let creating = self.indexed(id).filter(|conference| conference.state == State::Creating);
+                let creator = creating.and_then(|conference| conference.owner);
                 self.change(id, |conference| conference.opens(at));
                 self.publish("opened", id, None);
+                creator.into_iter().for_each(|unit| self.end_trial(unit));
             }
             ConferenceEvent::Failed { cause, release, next_retry } => {
                 if *release {
@@ -355,6 +380,7 @@ impl Realm {
                 self.change(id, |conference| conference.moving = Some(moving));
                 self.tell_create(id, &cmu, *epoch);
                 self.publish_of("moving", id, &cmu, *epoch, None);
+                self.begin_trial(at, to);
             }
             ConferenceEvent::Moved => {
                 let moving = self.indexed(id).and_then(|conference| conference.moving.clone());
@@ -368,6 +394,7 @@ impl Realm {
                     conference.cause = Cause::Manager;
                 });
                 self.publish("moved", id, None);
+                self.end_trial(moving.to);
             }
             ConferenceEvent::MoveFailed { cause, release } => self.cancel_move(id, *cause, *release),
             ConferenceEvent::EpochAgain { old } => self.tell_epoch_of(id, *old),
@@ -388,6 +415,20 @@ impl Realm {
             }
             ConferenceEvent::Set { seq, fields } => self.set_details(id, *seq, fields),
             ConferenceEvent::Removed => self.remove(id),
+            ConferenceEvent::Retried { cause, release, cmu, epoch } => {
+                let Some((unit, cmu)) = self.named_unit(cmu) else { return };
+                if *release {
+                    self.release(id);
+                }
+                self.publish("failed", id, Some(*cause));
+                self.raise_last_epoch(*epoch);
+                self.change(id, |conference| {
+                    conference.retries(at, unit, Assignment::new(cmu.clone(), *epoch, at), *cause);
+                });
+                self.tell_create(id, &cmu, *epoch);
+                self.publish("granted", id, Some(*cause));
+                self.begin_trial(at, unit);
+            }
         }
     }
 
@@ -418,23 +459,35 @@ impl Realm {
         }
     }
 
+    /// The last sign of life of the unit of a conference that is lost for this cause: of a unit that answers, now.
+    pub(in crate::conf) fn last_heard(&self, conference: &Conference, at: Millis, cause: Cause) -> Millis {
+        let silent = matches!(cause, Cause::Down | Cause::Replaced | Cause::Restart | Cause::Timeout);
+        let owner = conference.owner.filter(|_| silent).and_then(|owner| self.indexed_unit(owner));
+        owner.map_or(at, |owner| owner.heard)
+    }
+
     /// A conference loses its unit.
     pub(super) fn lose(&mut self, at: Millis, id: u32, cause: Cause) {
         let Some(conference) = self.indexed(id) else { return };
         let (ending, was) = (conference.ending.is_some(), conference.cause);
+        let heard = self.last_heard(conference, at, cause);
         let next = effective(conference, transition(Trigger::Lost, Some(conference.state)));
         // The target of a move takes over.
         if let Some(moving) = conference.moving.clone().filter(|_| !ending) {
             let Some(cmu) = conference.last_unit().cloned() else { return };
             let epoch = conference.epoch;
-            self.change(id, |conference| conference.goes_on(at, &moving, cause));
+            self.change(id, |conference| conference.goes_on(at, heard, &moving, cause));
             self.publish_of("lost", id, &cmu, epoch, Some(cause));
             self.publish("granted", id, Some(Cause::Recovery));
             return;
         }
         match next {
             Transition::Pending => {
-                self.change(id, |conference| conference.loses(at, cause));
+                let next_retry = at.saturating_add(self.settings.retry);
+                self.change(id, |conference| match cause {
+                    Cause::Failed => conference.fails_on_its_unit(at, next_retry),
+                    _ => conference.loses(at, heard, cause),
+                });
                 self.publish("lost", id, Some(cause));
             }
             Transition::Ended => {

@@ -11,6 +11,8 @@ words! {
         Opened => "conf_opened",
         /// Recoveries: pending conferences placed on a unit.
         Granted => "conf_granted",
+        /// First creations that failed and were tried on another unit.
+        Retried => "conf_retried",
         /// Recoveries that failed.
         Failed => "conf_failed",
         /// Older copies that were reported again and took their conference back.
@@ -27,6 +29,8 @@ words! {
         UnitLapsed => "cmu_lapsed",
         /// Units that were declared down.
         UnitDown => "cmu_down",
+        /// Creations that failed on a unit.
+        UnitFailed => "cmu_failures",
         /// Streams that were trimmed before a consumer group had read all entries.
         Missed => "stream_resyncs",
     }

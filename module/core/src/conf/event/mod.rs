@@ -16,7 +16,7 @@ use super::model::messages::is_stream;
 use super::model::placement_index::PlacementIndex;
 use super::model::settings::{MAX_ROOM, Settings};
 use super::model::state::Realm;
-use super::model::unit::{Epoch, Name, UnitState, host_of};
+use super::model::unit::{Epoch, MAX_DRAINED, Name, UnitState, host_of};
 use crate::events;
 use crate::shared::codec::{Damaged, ensure};
 use crate::shared::invariant::Expected;
@@ -99,6 +99,13 @@ events! {
             /// The greatest id used (milliseconds, sequence).
             last_id: (u64, u64),
         } = 11;
+        /// An operator drains a host (nothing new is placed on its units), or ends this.
+        Drained {
+            /// The host.
+            host: Bytes,
+            /// Whether the host drains from now on.
+            on: bool,
+        } = 12, notice c"allot.cmu.drained";
     }
 }
 
@@ -118,7 +125,8 @@ impl Event {
             | Self::Joined { .. }
             | Self::Unit { .. }
             | Self::Missed { .. }
-            | Self::Flushed { .. } => None,
+            | Self::Flushed { .. }
+            | Self::Drained { .. } => None,
         }
     }
 }
@@ -182,6 +190,13 @@ impl Realm {
                     ensure(fits, "more messages were written than wait")
                 })
             }
+            Event::Drained { host, on } => {
+                ensure(
+                    self.drained.contains_key(&host[..]) != *on,
+                    "a host already drains, or already does not",
+                )?;
+                ensure(!*on || self.drained.len() < MAX_DRAINED, "too many hosts are drained")
+            }
         }
     }
 
@@ -228,6 +243,7 @@ impl Realm {
                     self.outbox.sent_to(stream, *count as usize, *last_id);
                 }
             }
+            Event::Drained { host, on } => self.drain(at, host, *on),
         }
     }
 
@@ -250,8 +266,9 @@ impl Realm {
     }
 
     fn configure(&mut self, settings: Settings) {
-        if settings.placement != self.settings.placement {
-            self.placement_index = PlacementIndex::by(settings.placement);
+        let placing = |settings: &Settings| (settings.placement, settings.failures);
+        if placing(&settings) != placing(&self.settings) {
+            self.placement_index = PlacementIndex::by(settings);
             for (number, unit) in self.units.iter() {
                 self.placement_index.update(number, unit);
             }

@@ -34,11 +34,8 @@ events! {
             /// The highest epoch that the unit had handled.
             highest: Epoch,
         } = 4, notice c"allot.cmu.reported";
-        /// The unit starts to drain (nothing new is placed on it), or stops draining.
-        Drained {
-            /// Whether the unit drains from now on.
-            on: bool,
-        } = 5, notice c"allot.cmu.drained";
+        /// The unit is about to end: nothing new is placed on it.
+        Leaving = 5, notice c"allot.cmu.leaving";
         /// The unit is down: its conferences are lost.
         Down = 6, notice c"allot.cmu.down", count (Counter::UnitDown, 1);
         /// The record of the unit, which is down, is deleted, with its stream.
@@ -50,6 +47,10 @@ events! {
             /// The epoch that the unit reported.
             epoch: Epoch,
         } = 8, notice c"allot.conf.disowned", count (Counter::Disowned, 1);
+        /// A creation failed on the unit: the unit refused it, or did not answer in time.
+        Failed = 9, notice c"allot.cmu.failed", count (Counter::UnitFailed, 1);
+        /// The back-off of the unit is over: the unit gets one conference as a trial.
+        BackoffEnded = 10, notice c"allot.cmu.trial";
     }
 }
 
@@ -57,7 +58,7 @@ impl Unit {
     pub(super) fn admits(&self, event: &UnitEvent) -> Result<(), Damaged> {
         let is = |states: &[UnitState]| ensure(states.contains(&self.state), "a unit is in another state");
         match event {
-            UnitEvent::Beat { .. } | UnitEvent::Reported { .. } | UnitEvent::Down => {
+            UnitEvent::Beat { .. } | UnitEvent::Reported { .. } | UnitEvent::Down | UnitEvent::Failed => {
                 is(&[UnitState::Up, UnitState::Suspect, UnitState::Unreachable])
             }
             UnitEvent::LoadExpired => ensure(self.load.is_some(), "the load of a unit expires that has none"),
@@ -66,14 +67,16 @@ impl Unit {
             UnitEvent::Lapsed { to: UnitState::Up | UnitState::Down } => {
                 Err(Damaged("a lease lapses to another state than suspect or unreachable"))
             }
-            UnitEvent::Drained { on } => {
-                ensure(self.draining != *on, "a unit already drains, or already does not")
-            }
+            UnitEvent::Leaving => ensure(!self.leaving, "a unit is about to end already"),
             UnitEvent::Forgotten => {
                 is(&[UnitState::Down])?;
                 ensure(self.is_idle(), "a unit that has conferences is forgotten")
             }
             UnitEvent::Disowned { .. } => Ok(()),
+            UnitEvent::BackoffEnded => {
+                is(&[UnitState::Up, UnitState::Suspect])?;
+                ensure(self.backoff_until.is_some(), "a back-off ends of a unit that has none")
+            }
         }
     }
 }
@@ -85,7 +88,7 @@ impl Realm {
                 if let Some(value) = *load {
                     self.change_unit(number, |unit| unit.load = Some(Load { value, at }));
                 }
-                self.renew(number, at);
+                self.hear(number, at);
             }
             UnitEvent::LoadExpired => self.change_unit(number, |unit| unit.load = None),
             UnitEvent::Lapsed { to } => {
@@ -100,12 +103,12 @@ impl Realm {
                 let is_plausible = Self::is_plausible(*highest, self.applied);
                 self.raise_last_epoch(self.last_with(*highest, self.applied));
                 self.change_unit(number, |unit| unit.reported = is_plausible);
-                self.renew(number, at);
+                self.hear(number, at);
             }
-            UnitEvent::Drained { on } => {
-                self.change_unit(number, |unit| unit.draining = *on);
+            UnitEvent::Leaving => {
+                self.change_unit(number, |unit| unit.leaving = true);
                 let word = self.indexed_unit(number).map_or("", Unit::word);
-                self.publish_unit(if *on { "draining" } else { "undrained" }, cmu, word);
+                self.publish_unit("leaving", cmu, word);
             }
             UnitEvent::Down => self.lose_unit(at, number, Cause::Down),
             UnitEvent::Forgotten => {
@@ -121,7 +124,68 @@ impl Realm {
                     conference.disown(cmu, *epoch);
                 }
             }
+            UnitEvent::Failed => {
+                let settings = self.settings;
+                self.change_unit(number, |unit| {
+                    unit.failures = unit.failures.saturating_add(1);
+                    let until = unit.backoff(&settings).map(|length| at.saturating_add(length));
+                    unit.backoff_until = until.or(unit.backoff_until);
+                });
+                let backs_off = |unit: &&Unit| unit.backoff_until.is_some();
+                if let Some(word) = self.indexed_unit(number).filter(backs_off).map(Unit::word) {
+                    self.publish_unit("backoff", cmu, word);
+                }
+            }
+            UnitEvent::BackoffEnded => {
+                self.change_unit(number, |unit| unit.backoff_until = None);
+                let word = self.indexed_unit(number).map_or("", Unit::word);
+                self.publish_unit("trial", cmu, word);
+            }
         }
+    }
+
+    /// Gives a unit on trial no further conference until the result of this one is known. If the conference ends without
+    /// a result, another trial follows when the time for an answer has passed.
+    pub(super) fn begin_trial(&mut self, at: Millis, number: u32) {
+        let settings = self.settings;
+        if self.indexed_unit(number).is_some_and(|unit| unit.is_on_trial(&settings)) {
+            let until = at.saturating_add(settings.create_timeout);
+            self.change_unit(number, |unit| unit.backoff_until = Some(until));
+        }
+    }
+
+    /// Notes that a unit has created a conference: earlier failures no longer count.
+    pub(super) fn end_trial(&mut self, number: u32) {
+        let Some(unit) = self.indexed_unit(number).filter(|unit| unit.failures > 0) else { return };
+        let (cmu, was_on_trial) = (unit.cmu.clone(), unit.is_on_trial(&self.settings));
+        self.change_unit(number, |unit| (unit.failures, unit.backoff_until) = (0, None));
+        if was_on_trial {
+            let word = self.indexed_unit(number).map_or("", Unit::word);
+            self.publish_unit("restored", &cmu, word);
+        }
+    }
+
+    pub(super) fn drain(&mut self, at: Millis, host: &[u8], on: bool) {
+        if on {
+            self.drained.insert(host.to_vec(), at);
+        } else {
+            self.drained.remove(host);
+        }
+        let event = if on { "draining" } else { "undrained" };
+        let Some(number) = self.unit_of_host(host) else { return self.publish_unit(event, host, "") };
+        self.change_unit(number, |unit| unit.drained = on);
+        let Some(unit) = self.indexed_unit(number) else { return };
+        let (cmu, word) = (unit.cmu.clone(), unit.word());
+        self.publish_unit(event, &cmu, word);
+    }
+
+    /// Notes a sign of life of a unit, which renews its lease.
+    fn hear(&mut self, number: u32, at: Millis) {
+        if let Some(unit) = self.units.get_mut(number).expected("a unit that is heard of is there") {
+            // No index depends on `heard`.
+            unit.heard = at;
+        }
+        self.renew(number, at);
     }
 
     /// Renews the lease of a unit; a suspect or unreachable unit is up again.
@@ -146,7 +210,8 @@ impl Realm {
         if let Some(number) = self.find_unit(cmu) {
             let Some(was) = self.indexed_unit(number).map(|unit| unit.state) else { return };
             self.change_unit(number, |unit| {
-                (unit.capacity, unit.zone, unit.lease, unit.renewed) = (capacity, zone, lease, at);
+                (unit.capacity, unit.zone, unit.lease) = (capacity, zone, lease);
+                (unit.renewed, unit.heard) = (at, at);
                 unit.state = UnitState::Up;
                 if was == UnitState::Down {
                     // Nothing is placed on the unit before it has reported its list.
@@ -171,6 +236,7 @@ impl Realm {
             reported: host != Some(None),
             lease,
             renewed: at,
+            heard: at,
             joined: at,
             ..Unit::default()
         });

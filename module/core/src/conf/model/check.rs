@@ -2,7 +2,7 @@
 
 use super::conference::{Conference, State};
 use super::state::{Lost, Realm};
-use super::unit::{Host, MAX_FORGOTTEN, MAX_REPLACED, Name, UnitState, host_of};
+use super::unit::{Host, MAX_DRAINED, MAX_FORGOTTEN, MAX_REPLACED, Name, UnitState, host_of};
 use crate::ensure;
 use crate::shared::codec::{Damaged, ensure as agrees};
 use crate::shared::invariant::{Checked, checks_of};
@@ -70,8 +70,10 @@ impl Realm {
         )?;
         let waits = conference.pending_since.is_some() && conference.is_live();
         agrees(waits == (pending || recovering), "a conference that has its unit waits for recovery")?;
+        let same = conference.out_since.is_some() == conference.pending_since.is_some();
+        agrees(same, "a conference waits for recovery and was always in service, or the other way round")?;
         agrees(
-            conference.tried.is_empty() || pending || recovering,
+            conference.tried.is_empty() || pending || conference.state == State::Creating,
             "a conference that has its unit has units that failed it",
         )?;
         agrees(
@@ -142,6 +144,13 @@ impl Realm {
             check(same, "gets other conferences by moves than its list says")?;
             check(unit.state != UnitState::Down || unit.is_idle(), "is down and has conferences")?;
             check(self.unit_names.get(&unit.cmu) == Some(&number), "is not found by its name")?;
+            let open = |&&(_, id): &&(_, u32)| {
+                self.conferences.get(id).is_some_and(|conference| conference.state == State::Open)
+            };
+            let same = unit.open as usize == unit.owned.iter().filter(open).count();
+            check(same, "counts other open conferences than it has")?;
+            let drained = self.drained.contains_key(host_of(&unit.cmu));
+            check(unit.drained == drained, "drains, and its host does not, or the other way round")?;
             self.placement_index.check_unit(number, unit)?;
             takes += usize::from(unit.takes());
             let due = unit.next_due(&self.settings, self.lost.contains_key(&unit.cmu));
@@ -178,6 +187,7 @@ impl Realm {
         let idle = self.hosts.len() - running;
         ensure!(idle == self.forgotten.len(), "a remembered host is unknown, or runs a unit");
         ensure!(idle <= MAX_FORGOTTEN, "too many hosts are remembered");
+        ensure!(self.drained.len() <= MAX_DRAINED, "too many hosts are drained");
         Ok(())
     }
 
@@ -211,7 +221,7 @@ impl Realm {
 #[cfg(test)]
 mod tests {
     use super::super::super::request::{
-        AssignmentNotice, ClientRequest, Create, End, Report, Request, SchedulerRequest, UnitRequest,
+        AssignmentNotice, ClientRequest, Create, DrainOf, End, Report, Request, SchedulerRequest, UnitRequest,
     };
     use super::super::super::{decide, decide_due};
     use super::super::conference::AssignmentEnd;
@@ -243,7 +253,7 @@ mod tests {
             &mut realm,
             &Request::Scheduler {
                 term: None,
-                request: SchedulerRequest::Drain { cmu: b"d:1:1", on: true, moves: false },
+                request: SchedulerRequest::Drain { of: DrainOf::Unit(b"d:1:1"), on: true, moves: false },
             },
         );
         for (e164, cmu) in [("1", "a:1:1"), ("2", "b:1:1"), ("3", "c:1:1")] {
@@ -284,6 +294,7 @@ mod tests {
                 cmu: b"b:1:1",
                 highest: epoch - 10,
                 ended: vec![],
+                starting: vec![],
                 list: Vec::new(),
             })),
         );
@@ -332,7 +343,7 @@ mod tests {
         let sound = realm();
         assert_eq!(sound.check(), Ok(()));
         assert_eq!((sound.pending(), sound.forgotten.len(), sound.count(State::Ended)), (1, 1, 1));
-        let damages: [Damage; 26] = [
+        let damages: [Damage; 28] = [
             ("state index", |realm| realm.by_state.of_mut(State::Open).clear()),
             ("state index of nobody", |realm| {
                 let _ = realm.by_state.of_mut(State::Open).insert(7, 99);
@@ -363,6 +374,8 @@ mod tests {
             ("hosts", |realm| {
                 let _ = realm.hosts.remove(&b"a"[..]);
             }),
+            ("drained hosts", |realm| realm.drained.clear()),
+            ("open conferences", |realm| unit(realm, "a:1:1").open += 1),
             ("forgotten hosts", |realm| realm.forgotten.clear()),
             ("state", |realm| conference(realm, "1").state = State::Waiting),
             ("history", |realm| conference(realm, "1").history.clear()),

@@ -72,6 +72,8 @@ words! {
         Recovery = 11 => "recovery",
         /// The unit ended its copy because it was told RELEASE.
         Released = 12 => "released",
+        /// The program of the conference failed on the unit.
+        Failed = 13 => "failed",
     }
 }
 
@@ -117,8 +119,8 @@ fields! {
         pub opened: Option<Millis>,
         /// `None` if this is the owner's assignment.
         pub ended: Option<Ending>,
-        /// Whether the unit was told RELEASE for this copy after it had lost the assignment. Such a copy is never
-        /// adopted, and its end does not count as an end by people.
+        /// Whether the unit was told RELEASE for this copy after it had lost the assignment, or has no copy any more.
+        /// Such a copy is never adopted, and its end does not count as an end by people.
         pub disowned: bool,
     } checked by Assignment::is_sound;
 
@@ -177,6 +179,8 @@ fields! {
         pub ended: Option<Millis>,
         /// Since when the conference waits for recovery; failed tries do not change it.
         pub pending_since: Option<Millis>,
+        /// Since when people may have been without the conference: the last sign of life of the unit that was lost.
+        pub out_since: Option<Millis>,
         /// Tries of recovery since then.
         pub attempts: u32,
         /// While pending: when the units in `tried` may be tried again. Others may be tried at once.
@@ -393,8 +397,8 @@ impl Conference {
     /// Ends the owner's assignment as lost.
     fn close_lost(&mut self, at: Millis, cause: Cause) {
         self.close(at, AssignmentEnd::Lost);
-        // The unit ended its copy because it was told RELEASE.
-        if cause == Cause::Released
+        // The unit has no copy any more: it was told RELEASE, or its program failed.
+        if matches!(cause, Cause::Released | Cause::Failed)
             && let Some(entry) = self.history.last_mut()
         {
             entry.disowned = true;
@@ -430,29 +434,49 @@ impl Conference {
         if let Some(entry) = self.history.last_mut().expected("a conference has an assignment") {
             entry.opened.get_or_insert(at);
         }
-        (self.recovering, self.attempts, self.pending_since) = (false, 0, None);
+        (self.recovering, self.attempts, self.pending_since, self.out_since) = (false, 0, None, None);
         self.tried = Vec::new();
     }
 
     /// Records that the unit could not create the conference.
     pub(in crate::conf) fn fails(&mut self, at: Millis, next_retry: Millis, cause: Cause) {
+        self.notes_failed_try(at);
+        self.waits_for_recovery(at, at, next_retry, cause);
+    }
+
+    /// Records that the unit could not create the new conference, and that another unit is to create it.
+    pub(in crate::conf) fn retries(&mut self, at: Millis, unit: u32, entry: Assignment, cause: Cause) {
+        self.notes_failed_try(at);
+        (self.owner, self.since, self.cause) = (Some(unit), at, cause);
+        self.details = Vec::new();
+        self.assign(entry);
+    }
+
+    fn notes_failed_try(&mut self, at: Millis) {
         self.close(at, AssignmentEnd::Failed);
         let unit = self.last_unit().cloned();
         self.tried.extend(unit.filter(|unit| !self.tried.contains(unit)));
-        self.waits_for_recovery(at, next_retry, cause);
     }
 
-    /// Records that the unit is lost; the conference waits for recovery.
-    pub(in crate::conf) fn loses(&mut self, at: Millis, cause: Cause) {
+    /// Records that the unit is lost, of which the last sign of life came at `heard`; the conference waits for recovery.
+    pub(in crate::conf) fn loses(&mut self, at: Millis, heard: Millis, cause: Cause) {
         self.close_lost(at, cause);
-        self.waits_for_recovery(at, at, cause);
+        self.waits_for_recovery(at, heard, at, cause);
+    }
+
+    /// Records that the program of the conference failed on the unit; the conference waits for recovery on another.
+    pub(in crate::conf) fn fails_on_its_unit(&mut self, at: Millis, next_retry: Millis) {
+        self.close_lost(at, Cause::Failed);
+        self.tried.extend(self.last_unit().cloned());
+        self.waits_for_recovery(at, at, next_retry, Cause::Failed);
     }
 
     /// Records that the unit is lost, and that the target of the move takes over.
-    pub(in crate::conf) fn goes_on(&mut self, at: Millis, moving: &Moving, cause: Cause) {
+    pub(in crate::conf) fn goes_on(&mut self, at: Millis, heard: Millis, moving: &Moving, cause: Cause) {
         self.close_lost(at, cause);
         self.moving = None;
         self.pending_since.get_or_insert(at);
+        self.out_since.get_or_insert(heard);
         self.grants(moving.to, moving.assignment(), moving.since);
         self.cause = cause;
     }
@@ -462,12 +486,13 @@ impl Conference {
         (self.moving, self.ending, self.cause) = (None, Some(at), cause);
     }
 
-    fn waits_for_recovery(&mut self, at: Millis, next_retry: Millis, cause: Cause) {
+    fn waits_for_recovery(&mut self, at: Millis, heard: Millis, next_retry: Millis, cause: Cause) {
         self.state = State::Pending;
         self.owner = None;
         self.since = at;
         self.recovering = true;
         self.pending_since.get_or_insert(at);
+        self.out_since.get_or_insert(heard);
         self.next_retry = Some(next_retry);
         self.cause = cause;
     }

@@ -64,6 +64,16 @@ impl Realm {
         let rooms = |of: fn(Links) -> Option<Room>| [before.and_then(of), after.and_then(of)];
         self.move_room(id, rooms(|links| links.owner), |unit| &mut unit.owned);
         self.move_room(id, rooms(|links| links.target), |unit| &mut unit.targets);
+        let open = |links: Option<Links>| {
+            links.filter(|links| links.state.0 == State::Open).and_then(|links| Some(links.owner?.unit))
+        };
+        if open(before) != open(after) {
+            for (unit, opens) in [(open(before), false), (open(after), true)] {
+                let Some(unit) = unit.and_then(|unit| self.units.get_mut(unit)) else { continue };
+                let count = if opens { unit.open.checked_add(1) } else { unit.open.checked_sub(1) };
+                unit.open = count.expected("a unit counts its open conferences").unwrap_or(0);
+            }
+        }
         let licences = |links: Option<Links>| links.map_or(0, |links| links.licences);
         let others = self.licences.checked_sub(licences(before));
         let others = others.expected("the licences in use are those of all conferences").unwrap_or(0);
@@ -216,6 +226,7 @@ impl Realm {
     /// Adds a unit to the table and to all indexes, as the current unit of its host; returns its number.
     pub(in crate::conf) fn enter_unit(&mut self, unit: Unit) -> u32 {
         let (cmu, host) = (unit.cmu.clone(), host_of(&unit.cmu).to_vec());
+        let unit = Unit { drained: self.drained.contains_key(&host), ..unit };
         let number = self.units.insert(unit);
         let is_new = self.unit_names.insert(cmu, number).is_none();
         invariant!(is_new, "a unit's name is that of no other");

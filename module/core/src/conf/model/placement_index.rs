@@ -1,7 +1,7 @@
 //! The placement index: every unit that takes conferences, by its free room, and by the share of its capacity in use or
 //! the greater of this share and its load.
 
-use super::settings::Placement;
+use super::settings::{Placement, Settings};
 use super::unit::{Load, Name, Unit};
 use crate::shared::invariant::{Checked, Expected};
 use crate::{ensure, invariant};
@@ -20,17 +20,20 @@ struct Entry {
     conferences: u32,
     /// Load in percent, if it counts.
     load: Option<u8>,
+    /// Whether the unit takes one conference only, as a trial.
+    trial: bool,
     name: Name,
 }
 
 impl Entry {
-    fn of(unit: &Unit, placement: Placement) -> Self {
+    fn of(unit: &Unit, settings: &Settings) -> Self {
         Self {
             zone: unit.zone.clone(),
             capacity: unit.capacity,
             used: unit.used,
             conferences: (unit.owned.len() + unit.targets.len()) as u32,
-            load: unit.load.filter(|_| placement == Placement::Load).map(Load::percent),
+            load: unit.load.filter(|_| settings.placement == Placement::Load).map(Load::percent),
+            trial: unit.is_on_trial(settings),
             name: unit.cmu.clone(),
         }
     }
@@ -69,7 +72,7 @@ impl UnitOrders {
 /// Units that take conferences, all of them and by zone. Plans are made on a copy.
 #[derive(Clone, Debug, Default)]
 pub struct PlacementIndex {
-    placement: Placement,
+    settings: Settings,
     units: BTreeMap<u32, Entry>,
     all: UnitOrders,
     zones: BTreeMap<Name, UnitOrders>,
@@ -77,13 +80,13 @@ pub struct PlacementIndex {
 
 impl PlacementIndex {
     /// An index without units.
-    pub(in crate::conf) fn by(placement: Placement) -> Self {
-        Self { placement, ..Self::default() }
+    pub(in crate::conf) fn by(settings: Settings) -> Self {
+        Self { settings, ..Self::default() }
     }
 
     /// Updates, adds or removes a unit, by whether it takes conferences. O(log units).
     pub(in crate::conf) fn update(&mut self, number: u32, unit: &Unit) {
-        let entry = unit.takes().then(|| Entry::of(unit, self.placement));
+        let entry = unit.takes().then(|| Entry::of(unit, &self.settings));
         if self.units.get(&number) == entry.as_ref() {
             return;
         }
@@ -172,6 +175,10 @@ impl PlacementIndex {
         let entry = self.units.get(&number).expected("a chosen unit is in the placement index");
         let Some(mut entry) = entry.cloned() else { return };
         self.remove(number);
+        // The next conference waits for the result of the trial.
+        if entry.trial {
+            return;
+        }
         entry.used += u64::from(size);
         entry.conferences += 1;
         self.put(number, entry);
@@ -202,7 +209,7 @@ impl PlacementIndex {
     /// # Errors
     /// What contradicts what.
     pub fn check(&self) -> Checked {
-        let mut expected = Self::by(self.placement);
+        let mut expected = Self::by(self.settings);
         for (&number, entry) in &self.units {
             expected.put(number, entry.clone());
         }
@@ -223,7 +230,7 @@ impl PlacementIndex {
         };
         ensure!(unit.takes(), "unit {name} takes no conferences and is in the placement index");
         ensure!(
-            *entry == Entry::of(unit, self.placement),
+            *entry == Entry::of(unit, &self.settings),
             "unit {name} differs from its entry in the placement index"
         );
         Ok(())
@@ -249,7 +256,10 @@ mod tests {
         for (number, used) in [(1, 3), (2, 5)] {
             let name = Name::from(&[number as u8][..]);
             let zone = Some(Name::from(&b"east"[..]));
-            index.put(number, Entry { zone, capacity: 10, used, conferences: 1, load: None, name });
+            index.put(
+                number,
+                Entry { zone, capacity: 10, used, conferences: 1, load: None, trial: false, name },
+            );
         }
         index
     }

@@ -9,6 +9,9 @@ use crate::{fields, words};
 /// The limit of sizes, capacities and licences.
 pub const MAX_ROOM: i64 = 1_000_000_000;
 
+/// The limit of `TRIES` and `FAILURES`.
+pub const MAX_TRIES: i64 = 100;
+
 words! {
     /// Whether an older copy that is reported again takes its conference back.
     #[derive(Default)]
@@ -55,6 +58,10 @@ fields! {
         pub tombstone: Millis,
         /// What placement compares between units.
         pub placement: Placement,
+        /// The most units on which a creation is tried before the conference ends.
+        pub tries: i64,
+        /// Creations that must fail in a row on a unit before the unit gets a back-off.
+        pub failures: i64,
     } checked by Settings::is_sound;
 }
 
@@ -70,6 +77,8 @@ impl Default for Settings {
             wait_timeout: 30_000,
             tombstone: 600_000,
             placement: Placement::Share,
+            tries: 3,
+            failures: 3,
         }
     }
 }
@@ -86,6 +95,11 @@ impl Settings {
                 Code::Err,
                 format!("LICENCES must be 0 to {MAX_ROOM}, not {}", self.licences),
             ));
+        }
+        for (name, count) in [("TRIES", self.tries), ("FAILURES", self.failures)] {
+            if !(1..=MAX_TRIES).contains(&count) {
+                return Err(Refusal::new(Code::Err, format!("{name} must be 1 to {MAX_TRIES}, not {count}")));
+            }
         }
         let times = [
             ("RETRY", self.retry),

@@ -48,6 +48,8 @@ pub struct Realm {
     pub(in crate::conf) hosts: BTreeMap<Vec<u8>, Host>,
     /// Hosts whose last unit was removed, the oldest removal first.
     pub(in crate::conf) forgotten: VecDeque<Vec<u8>>,
+    /// Hosts that operators drain, and since when. A host need not have a unit.
+    pub(in crate::conf) drained: BTreeMap<Vec<u8>, Millis>,
     pub(in crate::conf) conferences: Table<Conference>,
     pub(in crate::conf) names: NameIndex,
     /// Conferences on called numbers, by the id of the request: the sender of a repeated request does not know the
@@ -67,7 +69,7 @@ pub struct Realm {
 impl Realm {
     /// A realm without units and conferences, opened at that time.
     pub fn open(settings: Settings, at: Millis) -> Self {
-        let placement_index = PlacementIndex::by(settings.placement);
+        let placement_index = PlacementIndex::by(settings);
         Self { settings, applied: at, placement_index, ..Self::default() }
     }
 
@@ -203,6 +205,16 @@ impl Realm {
     /// The name of a zone, shared with its units.
     pub(in crate::conf) fn zone_name(&self, zone: &[u8]) -> Name {
         self.placement_index.zone(zone).unwrap_or_else(|| Name::from(zone))
+    }
+
+    /// Hosts that operators drain, in the order of their names.
+    pub fn drained(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        self.drained.keys().map(Vec::as_slice)
+    }
+
+    /// The unit that runs on a host.
+    pub fn unit_of_host(&self, host: &[u8]) -> Option<u32> {
+        self.hosts.get(host).and_then(|host| host.current)
     }
 
     /// Units in the order of their names.

@@ -17,6 +17,8 @@ pub enum Trigger {
     StaleAck,
     /// The owner, at the current epoch, cannot create the conference, or did not answer in time.
     Nack,
+    /// The owner has lost its copy: the program of the conference failed again and again.
+    Failed,
     /// The owner is down or replaced, or a new scheduler took over and found the owner neither alive nor with a valid
     /// lease.
     Lost,
@@ -98,6 +100,7 @@ const fn row(row: Trigger) -> [Transition; 5] {
         Trigger::Ack          => [Nothing,       Open,          Open,          Stays,         Nothing],
         Trigger::StaleAck     => [ReleaseSender, ReleaseSender, ReleaseSender, ReleaseSender, ReleaseSender],
         Trigger::Nack         => [Nothing,       Pending,       Failed,        Nothing,       Nothing],
+        Trigger::Failed       => [Nothing,       Pending,       Failed,        Pending,       Nothing],
         Trigger::Lost         => [Nothing,       Pending,       Pending,       Pending,       Stays],
         Trigger::Has          => [Nothing,       Open,          Open,          Stays,         Nothing],
         Trigger::HasOlder     => [Nothing,       EpochAgain,    EpochAgain,    EpochAgain,    Nothing],

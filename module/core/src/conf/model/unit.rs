@@ -18,11 +18,20 @@ pub type Name = Arc<[u8]>;
 /// The part of a lease, in percent, after which a unit without a heartbeat is suspect.
 pub const SUSPECT_PERCENT: i64 = 60;
 
+/// The first back-off of a unit on which creations failed, in milliseconds.
+pub const FIRST_BACKOFF: Millis = 1_000;
+
+/// The longest back-off, in milliseconds.
+pub const LONGEST_BACKOFF: Millis = 60_000;
+
 /// The most replaced identities of a host that are remembered.
 pub const MAX_REPLACED: usize = 1024;
 
 /// The most units of a realm, those that are down among them.
 pub const MAX_UNITS: usize = 10_000;
+
+/// The most hosts that are drained, with or without a unit.
+pub const MAX_DRAINED: usize = 10_000;
 
 /// The most hosts without a unit that are remembered.
 pub const MAX_FORGOTTEN: usize = 1024;
@@ -65,21 +74,28 @@ fields! {
         pub capacity: u32,
         /// State.
         pub state: UnitState,
-        /// Whether the operator drains the unit: nothing new is placed on it.
-        pub draining: bool,
+        /// Whether the unit said that it is about to end: nothing new is placed on it.
+        pub leaving: bool,
         /// Whether the unit has reported its list since it was last down. A report with an implausible `HIGHEST` does
         /// not count: such a unit ignores every epoch that the realm may give out.
         pub reported: bool,
         /// Length of the lease.
         pub lease: Millis,
-        /// When the lease was last renewed.
+        /// When the lease was last renewed: by the unit, or because a scheduler claimed the realm.
         pub renewed: Millis,
+        /// When the unit last joined, reported or sent a heartbeat.
+        pub heard: Millis,
         /// When the unit joined.
         pub joined: Millis,
         /// Since when the unit is down; 0 if it never was.
         pub down_since: Millis,
         /// The last reported load, for one lease after the report; `None` once the lease has expired.
         pub load: Option<Load>,
+        /// Creations that failed on the unit since one last succeeded.
+        pub failures: u32,
+        /// Until when nothing new is placed on the unit, because creations failed on it. After that the unit gets one
+        /// conference as a trial.
+        pub backoff_until: Option<Millis>,
     } computed {
         /// Room in use: by the unit's conferences, and by those that move to the unit.
         pub used: u64,
@@ -87,6 +103,10 @@ fields! {
         pub owned: BTreeSet<(Epoch, u32)>,
         /// Conferences that move to the unit, by epoch.
         pub targets: BTreeSet<(Epoch, u32)>,
+        /// How many conferences are open on the unit.
+        pub open: u32,
+        /// Whether an operator drains the host of the unit: nothing new is placed on it.
+        pub drained: bool,
     } checked by Unit::is_sound;
 
     /// A host runs one unit after another. Its name is the part of an identity before the last two colons.
@@ -111,18 +131,42 @@ impl Unit {
     fn is_sound(&self) -> Result<(), Damaged> {
         ensure(i64::from(self.capacity) <= MAX_ROOM, "a unit has too much room")?;
         ensure((1..=MAX_TTL).contains(&self.lease), "a lease is out of range")?;
+        ensure(self.backoff_until.is_none() || self.failures > 0, "a unit has a back-off without a failure")?;
         let expired = matches!(self.state, UnitState::Unreachable | UnitState::Down);
         ensure(self.load.is_none() || !expired, "a unit without a lease has a load")
     }
 
     /// Whether conferences may be placed on the unit.
     pub fn takes(&self) -> bool {
-        self.state == UnitState::Up && !self.draining && self.reported
+        self.takes_but_for_backoff() && self.backoff_until.is_none()
+    }
+
+    /// Whether conferences may be placed on the unit when it is in no back-off.
+    pub fn takes_but_for_backoff(&self) -> bool {
+        self.state == UnitState::Up && !self.is_draining() && self.reported
+    }
+
+    /// Whether the next conference is a trial: so many creations failed in a row that the unit had a back-off.
+    pub fn is_on_trial(&self, settings: &Settings) -> bool {
+        i64::from(self.failures) >= settings.failures
+    }
+
+    /// How long nothing is placed on the unit after its last failure: [`FIRST_BACKOFF`] after as many failures as the
+    /// realm allows, and twice as long after each further failure, up to [`LONGEST_BACKOFF`].
+    pub(in crate::conf) fn backoff(&self, settings: &Settings) -> Option<Millis> {
+        let further = i64::from(self.failures) - settings.failures;
+        let doublings = u32::try_from(further).ok()?.min(16);
+        Some((FIRST_BACKOFF << doublings).min(LONGEST_BACKOFF))
     }
 
     /// The state as it is shown to people: `draining` for a unit that drains and is up.
     pub fn word(&self) -> &'static str {
-        if self.draining && self.state == UnitState::Up { "draining" } else { self.state.word() }
+        if self.is_draining() && self.state == UnitState::Up { "draining" } else { self.state.word() }
+    }
+
+    /// Whether nothing new is placed on the unit, because its host is drained or the unit is about to end.
+    pub fn is_draining(&self) -> bool {
+        self.drained || self.leaving
     }
 
     /// When the unit becomes suspect.
@@ -144,10 +188,14 @@ impl Unit {
     /// The earliest deadline. `waited_for` says whether the unit was the last one to have some pending conference open;
     /// then its record is kept.
     pub(in crate::conf) fn next_due(&self, settings: &Settings, waited_for: bool) -> Option<Millis> {
-        let or_load = |due: Millis| Some(self.load_ends().map_or(due, |load_ends| load_ends.min(due)));
+        let or_earlier = |due: Millis| {
+            let others = [self.load_ends(), self.backoff_until];
+            Some(others.into_iter().flatten().fold(due, Millis::min))
+        };
         match self.state {
-            UnitState::Up => or_load(self.suspect_at()),
-            UnitState::Suspect => or_load(self.lease_ends()),
+            UnitState::Up => or_earlier(self.suspect_at()),
+            UnitState::Suspect => or_earlier(self.lease_ends()),
+            // A back-off ends when the unit is up again.
             UnitState::Unreachable => None,
             UnitState::Down => {
                 (self.is_idle() && !waited_for).then(|| self.down_since.saturating_add(settings.tombstone))

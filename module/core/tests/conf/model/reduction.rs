@@ -7,7 +7,7 @@ use allot_core::conf::conference::State;
 use std::rc::Rc;
 
 /// Bytes of a unit in the encoding of a world.
-const LOCAL_BYTES: usize = 14;
+const LOCAL_BYTES: usize = 15;
 
 /// A copy of an assignment that is over: by which one makes no difference.
 const ZOMBIE: u8 = 7;
@@ -35,6 +35,7 @@ impl World {
             }
             local.acks &= now;
             local.nacks &= now;
+            local.fails &= now | same;
             local.ends &= now | lost | same;
             local.given_up &= now | same;
             // A copy that cannot be adopted makes no difference when it is given up.
@@ -89,7 +90,7 @@ impl World {
         for local in &self.locals {
             out.extend([local.copy, local.highest, local.involved.into(), local.create, local.epoch]);
             out.extend([local.release, local.people.into(), local.given_up]);
-            out.extend([local.acks, local.nacks, local.ends, local.has, local.lacks]);
+            out.extend([local.acks, local.nacks, local.fails, local.ends, local.has, local.lacks]);
         }
         out.extend([self.accepted, self.ended, self.realm.leader().0 as u8]);
         out.push(small(self.realm.last_epoch()));
@@ -138,7 +139,7 @@ impl World {
         for local in &self.locals {
             out.extend([local.copy, local.highest, local.involved.into(), local.had, local.create]);
             out.extend([local.epoch, local.acks, local.nacks, local.ends, local.has, local.lacks]);
-            out.extend([local.release, local.people.into(), local.given_up]);
+            out.extend([local.release, local.people.into(), local.given_up, local.fails]);
         }
         out.extend([self.accepted, self.ended]);
         out.extend(self.realm.encode());
@@ -148,9 +149,9 @@ impl World {
         let local = |at: usize| {
             let bytes: [u8; LOCAL_BYTES] = bytes[LOCAL_BYTES * at..][..LOCAL_BYTES].try_into().unwrap();
             let [copy, highest, involved, had, create, epoch, rest @ ..] = bytes;
-            let [acks, nacks, ends, has, lacks, release, people, given_up] = rest;
+            let [acks, nacks, ends, has, lacks, release, people, given_up, fails] = rest;
             let (involved, people) = (involved == 1, people == 1);
-            let words = Local { acks, nacks, ends, given_up, has, lacks, ..Local::default() };
+            let words = Local { acks, nacks, fails, ends, given_up, has, lacks, ..Local::default() };
             Local { copy, highest, involved, had, create, epoch, release, people, ..words }
         };
         let rest = &bytes[4 * LOCAL_BYTES..];

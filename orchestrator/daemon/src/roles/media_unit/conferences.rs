@@ -133,6 +133,8 @@ struct LocalCopy {
     epoch: u64,
     /// Epochs that the copy had before `EPOCH` messages.
     earlier: Vec<u64>,
+    /// Whether its media was ready: people could join.
+    open: bool,
 }
 
 /// The conferences of a unit.
@@ -148,9 +150,26 @@ impl LocalConferences {
         self.highest
     }
 
-    /// All conferences with their epochs.
-    pub(crate) fn list(&self) -> Vec<(String, u64)> {
-        self.copies.iter().map(|(e164, copy)| (e164.clone(), copy.epoch)).collect()
+    /// All open conferences with their epochs.
+    pub(crate) fn open(&self) -> Vec<(String, u64)> {
+        self.list(true)
+    }
+
+    /// All conferences whose media is not ready yet, with their epochs.
+    pub(crate) fn starting(&self) -> Vec<(String, u64)> {
+        self.list(false)
+    }
+
+    fn list(&self, open: bool) -> Vec<(String, u64)> {
+        let copies = self.copies.iter().filter(|(_, copy)| copy.open == open);
+        copies.map(|(e164, copy)| (e164.clone(), copy.epoch)).collect()
+    }
+
+    /// The media of a conference is ready.
+    pub(crate) fn opened(&mut self, e164: &str) {
+        if let Some(copy) = self.copies.get_mut(e164) {
+            copy.open = true;
+        }
     }
 
     /// Number of conferences.
@@ -202,7 +221,7 @@ impl LocalConferences {
         if !self.is_new_epoch(epoch) {
             return Vec::new();
         }
-        let older = self.copies.insert(e164.clone(), LocalCopy { epoch, earlier: Vec::new() });
+        let older = self.copies.insert(e164.clone(), LocalCopy { epoch, earlier: Vec::new(), open: false });
         let mut actions = Vec::new();
         if older.is_some() {
             actions.push(Action::Stop { e164: e164.clone() });
@@ -281,7 +300,23 @@ mod tests {
         assert_eq!(conferences.handle(create("1", 5)), [start("1", 5)]);
         assert_eq!(conferences.handle(create("1", 5)), []);
         assert_eq!(conferences.handle(create("2", 4)), []);
-        assert_eq!((conferences.list(), conferences.highest()), (vec![("1".into(), 5)], 5));
+        assert_eq!((conferences.starting(), conferences.highest()), (vec![("1".into(), 5)], 5));
+    }
+
+    #[test]
+    fn conference_is_open_when_its_media_is_ready() {
+        let mut conferences = LocalConferences::default();
+        conferences.handle(create("1", 5));
+        conferences.handle(create("2", 6));
+        conferences.opened("1");
+        conferences.opened("unknown");
+        assert_eq!(
+            (conferences.open(), conferences.starting()),
+            (vec![("1".into(), 5)], vec![("2".into(), 6)])
+        );
+        // A new copy starts from the beginning.
+        conferences.handle(create("1", 7));
+        assert_eq!(conferences.open(), []);
     }
 
     #[test]
@@ -330,7 +365,7 @@ mod tests {
         assert!(conferences.any_release_applies(&[create("2", 8), release("2", 8)]));
         assert!(conferences.any_release_applies(&[renumber("1", 5, 7), release("1", 5)]));
         assert!(!conferences.any_release_applies(&[release("1", 7), renumber("1", 5, 7)]));
-        assert_eq!((conferences.list(), conferences.highest()), (vec![("1".into(), 5)], 5));
+        assert_eq!((conferences.starting(), conferences.highest()), (vec![("1".into(), 5)], 5));
     }
 
     #[test]

@@ -1,44 +1,51 @@
 //! The media of conferences: one program of the operator per conference, which runs as long as the conference does. Each
-//! line `field=value` on the program's standard output is a detail of the conference. If the program exits by itself with
-//! code 0, people have ended the conference. A program that fails is restarted after a pause. Programs do not outlive
-//! the unit (see [`allot_runtime::child`]).
+//! line `field=value` on the program's standard output is a detail of the conference. The conference is open when the
+//! program is ready (see `ready`). If the program exits by itself with code 0 after that, people have ended the conference.
+//! A program that fails before it is ready has the conference refused. One that fails later is restarted a few times; then
+//! the unit gives the conference back. Programs do not outlive the unit (see [`allot_runtime::child`]).
 //!
 //! Without a configured program a conference exists without media.
 
 mod events;
+mod ready;
 #[cfg(any(test, feature = "simulation"))]
 pub mod simulated;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
+use std::pin::pin;
 use std::process::Stdio;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use futures_util::future::join_all;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 use tokio::process::{ChildStdout, Command};
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tracing::{debug, warn};
 
 use super::conferences::ConferenceParams;
 use super::name;
+use crate::config::Ready;
 use allot_runtime::child::program::{self, ExecResult};
 use allot_runtime::child::supervised::SupervisedChild;
 use allot_runtime::child::watchdog::{Watchdog, WatchdogCommand};
 use allot_runtime::time::MonotonicTime;
 pub(crate) use events::MediaEvent;
-use events::ProgramEnd;
+use events::{ProgramEnd, Readiness};
 
-/// Pause before a program that failed is restarted.
+/// Pause before a program that failed is restarted. It doubles with each restart.
 const RESTART_PAUSE: Duration = Duration::from_secs(1);
+/// The longest such pause.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// Earlier restarts of a program that was ready for this long no longer count.
+const STEADY: Duration = Duration::from_secs(60);
 /// The longest value of a detail, in bytes. Longer values, and longer lines, are cut.
 const MAX_VALUE: usize = 65_536;
 /// The longest name of a detail, in bytes.
 const MAX_FIELD: usize = 256;
-/// How long to wait until a program is executed.
-const EXEC_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long output is read after the program has ended.
 const OUTPUT_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -49,6 +56,10 @@ pub(crate) struct MediaProgram {
     pub(crate) argv: Vec<String>,
     /// How long the program may take to end after SIGTERM.
     pub(crate) stop_limit: Duration,
+    /// How the program says that people can join.
+    pub(crate) ready: Ready,
+    /// How many times a program that fails is restarted.
+    pub(crate) restarts: u32,
 }
 
 /// The media of all conferences of a unit. Dropping it kills the programs.
@@ -92,7 +103,7 @@ impl Media {
     }
 
     /// Starts the media of a conference once the conference's earlier media has ended. Returns the number of this
-    /// start, and a future that waits until the program was executed or tells why it could not be.
+    /// start, and a future that waits until the program is ready or tells why it is not.
     pub(crate) fn start(
         &mut self,
         cmu: &str,
@@ -102,24 +113,24 @@ impl Media {
     ) -> (u64, impl Future<Output = Result<(), String>> + use<>) {
         self.starts += 1;
         let start = self.starts;
-        let (supervisor, executed) = match self.program_of(cmu, e164, epoch, params) {
+        let (supervisor, ready) = match self.program_of(cmu, e164, epoch, params) {
             Ok(Some(program)) => {
-                let (supervisor, executed) = program.supervise(self.stopping.get(e164).cloned());
-                (Some(supervisor), Ok(Some(executed)))
+                let (supervisor, ready) = program.supervise(self.stopping.get(e164).cloned());
+                (Some(supervisor), Ok(Some(ready)))
             }
-            Ok(None) => (self.simulated_program_of(cmu, e164), Ok(None)),
+            Ok(None) => match self.simulated_program_of(cmu, e164) {
+                Some((supervisor, ready)) => (Some(supervisor), Ok(Some(ready))),
+                None => (None, Ok(None)),
+            },
             Err(reason) => (None, Err(reason)),
         };
         self.running.insert(e164.to_owned(), RunningMedia { start, supervisor });
-        let started = async move {
-            let Some(executed) = executed? else { return Ok(()) };
-            // A program that was stopped before it was spawned has no result.
-            let Ok(executed) = executed.await else { return Ok(()) };
-            // A machine that takes longer is slow; the program may still be executed.
-            timeout(EXEC_TIMEOUT, executed?.wait()).await.unwrap_or(Ok(()))
-        };
         let name = self.program.argv.first().cloned().unwrap_or_default();
-        (start, async move { started.await.map_err(|reason: String| format!("{name}: {reason}")) })
+        (start, async move {
+            let Some(ready) = ready.map_err(|reason| format!("{name}: {reason}"))? else { return Ok(()) };
+            // A program that was stopped before it was ready has no result; nobody waits for one any more.
+            ready.await.unwrap_or(Ok(())).map_err(|reason| format!("{name}: {reason}"))
+        })
     }
 
     /// The program of a conference, not spawned yet; `None` if no program is configured.
@@ -143,7 +154,7 @@ impl Media {
             command,
             e164: e164.to_owned(),
             start: self.starts,
-            stop_limit: self.program.stop_limit,
+            program: self.program.clone(),
             events: self.events.clone(),
             watchdog: watchdog.clone(),
         }))
@@ -184,20 +195,20 @@ impl Media {
 
     /// The program of a conference in a simulation of programs; else none.
     #[cfg(any(test, feature = "simulation"))]
-    fn simulated_program_of(&self, cmu: &str, e164: &str) -> Option<Supervisor> {
+    fn simulated_program_of(&self, cmu: &str, e164: &str) -> Option<(Supervisor, Readiness)> {
         let (stop, stopped) = oneshot::channel();
         let (e164, cmu) = (e164.to_owned(), cmu.to_owned());
         let earlier = self.stopping.get(&e164).cloned();
         let limit =
             earlier.as_ref().map_or(simulated::STOP_LIMIT, |earlier| earlier.limit + simulated::STOP_LIMIT);
         let program = simulated::Program { e164, cmu, start: self.starts, events: self.events.clone() };
-        let ended = simulated::start(program, earlier, stopped)?;
-        Some(Supervisor { stop, end: ProgramEnd { ended, limit } })
+        let (ended, ready) = simulated::start(program, earlier, stopped)?;
+        Some((Supervisor { stop, end: ProgramEnd { ended, limit } }, ready))
     }
 
     #[cfg(not(any(test, feature = "simulation")))]
     #[allow(clippy::unused_self, reason = "simulations run in tests")]
-    fn simulated_program_of(&self, _cmu: &str, _e164: &str) -> Option<Supervisor> {
+    fn simulated_program_of(&self, _cmu: &str, _e164: &str) -> Option<(Supervisor, Readiness)> {
         None
     }
 
@@ -223,22 +234,29 @@ struct ConferenceProgram {
     command: Command,
     e164: String,
     start: u64,
-    stop_limit: Duration,
+    program: MediaProgram,
     events: mpsc::Sender<MediaEvent>,
     watchdog: Watchdog,
 }
 
-/// Whether a program could be spawned, and then whether it could be executed.
-type Spawned = Result<ExecResult, String>;
+/// How one run of a program ended.
+enum RunEnd {
+    /// The unit stopped the program.
+    Stopped,
+    /// The program exited with code 0 after it was ready.
+    ByPeople,
+    /// The program failed for this reason, after it had been ready for this long, if at all.
+    Failed(String, Option<Duration>),
+}
 
 impl ConferenceProgram {
     /// Spawns and supervises the program in the background, after `earlier` has ended. The receiver gets nothing if
-    /// the program is stopped before it is spawned.
-    fn supervise(self, earlier: Option<ProgramEnd>) -> (Supervisor, oneshot::Receiver<Spawned>) {
+    /// the program is stopped before it is ready.
+    fn supervise(self, earlier: Option<ProgramEnd>) -> (Supervisor, Readiness) {
         let (stop, mut stopped) = oneshot::channel();
-        let (report_spawned, spawned) = oneshot::channel();
+        let (report_ready, ready) = oneshot::channel();
         let (running, ended) = watch::channel(());
-        let limit = self.stop_limit + OUTPUT_TIMEOUT;
+        let limit = self.program.stop_limit + OUTPUT_TIMEOUT;
         // The earlier program may take its own limit to end.
         let limit = earlier.as_ref().map_or(limit, |earlier| earlier.limit + limit);
         tokio::spawn(async move {
@@ -246,73 +264,124 @@ impl ConferenceProgram {
                 earlier.wait().await;
             }
             if matches!(stopped.try_recv(), Err(oneshot::error::TryRecvError::Empty)) {
-                self.run(report_spawned, stopped).await;
+                self.run(report_ready, stopped).await;
             }
             drop(running);
         });
-        (Supervisor { stop, end: ProgramEnd { ended, limit } }, spawned)
+        (Supervisor { stop, end: ProgramEnd { ended, limit } }, ready)
     }
 
     fn spawn(&mut self) -> std::io::Result<(SupervisedChild, ExecResult)> {
         SupervisedChild::spawn(&mut self.command, self.watchdog.clone())
     }
 
-    async fn run(mut self, report_spawned: oneshot::Sender<Spawned>, mut stop: oneshot::Receiver<()>) {
-        let mut child = match self.spawn() {
-            Ok((child, exec_result)) => {
-                let _ = report_spawned.send(Ok(exec_result));
-                child
-            }
-            Err(error) => {
-                let _ = report_spawned.send(Err(error.to_string()));
-                return;
-            }
-        };
+    /// Runs the program, again if it fails, until it ends for good.
+    async fn run(
+        mut self,
+        report_ready: oneshot::Sender<Result<(), String>>,
+        mut stop: oneshot::Receiver<()>,
+    ) {
+        let (mut report_ready, mut restarts) = (Some(report_ready), 0);
         loop {
-            let mut output = tokio::spawn(self.read_output(child.take_stdout()));
-            let status = tokio::select! {
-                biased;
-                // First: a program that has ended was not asked to.
-                status = child.wait() => status,
-                _ = &mut stop => {
-                    // Output is read to its end: a program whose output is closed may die before it has ended properly.
-                    child.stop(self.stop_limit).await;
-                    output.abort();
+            let (reason, served) = match self.run_once(&mut report_ready, &mut stop).await {
+                RunEnd::Stopped => return,
+                RunEnd::ByPeople => {
+                    let _ = self.events.send(MediaEvent::Ended { e164: self.e164, start: self.start }).await;
                     return;
                 }
+                RunEnd::Failed(reason, served) => (reason, served),
             };
-            // Kills what the program left behind.
-            drop(child);
-            // A process that escaped from the group may hold the output open and never write again.
-            let _ = timeout(OUTPUT_TIMEOUT, &mut output).await;
-            output.abort();
-            if status.as_ref().is_ok_and(std::process::ExitStatus::success) {
-                // Even if the program was asked to end meanwhile: people ended the conference before.
-                let _ = self.events.send(MediaEvent::Ended { e164: self.e164, start: self.start }).await;
+            if let Some(report_ready) = report_ready.take() {
+                let _ = report_ready.send(Err(reason));
                 return;
             }
-            warn!(e164 = self.e164, ?status, "the program of a conference failed; restarting it");
-            child = loop {
-                tokio::select! { _ = &mut stop => return, () = sleep(RESTART_PAUSE) => {} }
-                match self.spawn() {
-                    Ok((child, _)) => break child,
-                    Err(error) => {
-                        warn!(e164 = self.e164, %error, "the program of a conference does not start; retrying");
-                    }
-                }
-            };
+            if served.is_some_and(|served| served >= STEADY) {
+                restarts = 0;
+            }
+            if restarts >= self.program.restarts {
+                let event = MediaEvent::Failed { e164: self.e164, start: self.start, reason };
+                let _ = self.events.send(event).await;
+                return;
+            }
+            let pause = (RESTART_PAUSE * 2_u32.saturating_pow(restarts)).min(LONGEST_PAUSE);
+            restarts += 1;
+            metrics::counter!("allot_unit_restarts_total").increment(1);
+            warn!(e164 = self.e164, reason, restarts, "the program of a conference failed; restarting it");
+            tokio::select! { _ = &mut stop => return, () = sleep(pause) => {} }
         }
     }
 
-    /// Sends an event for each detail that the program writes, until the program closes its output.
-    fn read_output(&self, output: Option<ChildStdout>) -> impl Future<Output = ()> + Send + 'static {
+    /// Runs the program once. Tells whether it is ready, the first time.
+    async fn run_once(
+        &mut self,
+        report_ready: &mut Option<oneshot::Sender<Result<(), String>>>,
+        stop: &mut oneshot::Receiver<()>,
+    ) -> RunEnd {
+        let (mut child, exec_result) = match self.spawn() {
+            Ok(spawned) => spawned,
+            Err(error) => return RunEnd::Failed(error.to_string(), None),
+        };
+        let (has_line, line) = oneshot::channel();
+        let mut output = tokio::spawn(self.read_output(child.take_stdout(), has_line));
+        let mut readiness = pin!(ready::wait(&self.program.ready, &self.command, exec_result, line));
+        let mut ready_since = None;
+        let status = loop {
+            tokio::select! {
+                biased;
+                // First: a program that has ended was not asked to.
+                status = child.wait() => break status,
+                _ = &mut *stop => {
+                    // Output is read to its end: a program whose output is closed may die before it has ended properly.
+                    child.stop(self.program.stop_limit).await;
+                    output.abort();
+                    return RunEnd::Stopped;
+                }
+                result = &mut readiness, if ready_since.is_none() => match result {
+                    Ok(()) => ready_since = Some(note_ready(report_ready)),
+                    Err(reason) => {
+                        output.abort();
+                        return RunEnd::Failed(reason, None);
+                    }
+                },
+            }
+        };
+        // Kills what the program left behind.
+        drop(child);
+        // A process that escaped from the group may hold the output open and never write again.
+        let _ = timeout(OUTPUT_TIMEOUT, &mut output).await;
+        output.abort();
+        if ready_since.is_none() {
+            match readiness.now_or_never() {
+                Some(Ok(())) => ready_since = Some(note_ready(report_ready)),
+                Some(Err(reason)) => return RunEnd::Failed(reason, None),
+                None => {}
+            }
+        }
+        let served = ready_since.map(|since| since.elapsed());
+        let status = match status {
+            // Even if the program was asked to end meanwhile: people ended the conference before.
+            Ok(status) if status.success() && served.is_some() => return RunEnd::ByPeople,
+            Ok(status) => status.to_string(),
+            Err(error) => error.to_string(),
+        };
+        let when = if served.is_some() { "" } else { " before it was ready" };
+        RunEnd::Failed(format!("ended{when} with {status}"), served)
+    }
+
+    /// Sends an event for each detail that the program writes, until the program closes its output. `ready` hears of the
+    /// line by which the program says that it is ready.
+    fn read_output(
+        &self,
+        output: Option<ChildStdout>,
+        ready: oneshot::Sender<()>,
+    ) -> impl Future<Output = ()> + Send + 'static {
         let (e164, start, events) = (self.e164.clone(), self.start, self.events.clone());
         async move {
             let Some(mut output) = output.map(BufReader::new) else {
                 warn!(e164, "the program of a conference has no output; its details are unknown");
                 return;
             };
-            let (mut line, mut at_line_start) = (Vec::new(), true);
+            let (mut line, mut at_line_start, mut ready) = (Vec::new(), true, Some(ready));
             loop {
                 line.clear();
                 match (&mut output).take(MAX_VALUE as u64).read_until(b'\n', &mut line).await {
@@ -321,6 +390,12 @@ impl ConferenceProgram {
                 }
                 // The rest of a line that is too long is skipped.
                 if !std::mem::replace(&mut at_line_start, line.ends_with(b"\n")) {
+                    continue;
+                }
+                if line.trim_ascii() == ready::LINE {
+                    if let Some(ready) = ready.take() {
+                        let _ = ready.send(());
+                    }
                     continue;
                 }
                 let Some((field, value)) = parse_detail(&line) else {
@@ -332,6 +407,14 @@ impl ConferenceProgram {
             }
         }
     }
+}
+
+/// The program is ready: tells it the first time, and returns when that was.
+fn note_ready(report: &mut Option<oneshot::Sender<Result<(), String>>>) -> Instant {
+    if let Some(report) = report.take() {
+        let _ = report.send(Ok(()));
+    }
+    Instant::now()
 }
 
 /// A line of the form `field=value`.
@@ -352,20 +435,18 @@ fn cut(value: &str) -> &str {
 mod tests {
     use super::*;
 
+    fn program(ready: Ready) -> MediaProgram {
+        let stop_limit = Duration::from_secs(10);
+        MediaProgram { argv: vec!["true".to_owned()], stop_limit, ready, restarts: 1 }
+    }
+
     /// A shell script as the program of conference 1, not spawned yet.
     fn shell(script: &str, start: u64, events: &mpsc::Sender<MediaEvent>) -> ConferenceProgram {
         let mut command = Command::new("sh");
         command.args(["-c", script]).process_group(0).stdout(Stdio::piped()).kill_on_drop(true);
         let watchdog = Watchdog::disconnected();
-        let stop_limit = Duration::from_secs(10);
-        ConferenceProgram {
-            command,
-            e164: "1".to_owned(),
-            start,
-            stop_limit,
-            events: events.clone(),
-            watchdog,
-        }
+        let program = program(Ready::Spawn);
+        ConferenceProgram { command, e164: "1".to_owned(), start, program, events: events.clone(), watchdog }
     }
 
     async fn next_detail(events: &mut mpsc::Receiver<MediaEvent>) -> (u64, String) {
@@ -409,8 +490,7 @@ mod tests {
 
     #[tokio::test]
     async fn program_gets_the_bytes_of_a_name_that_is_not_utf8() {
-        let program = MediaProgram { argv: vec!["true".to_owned()], stop_limit: Duration::from_secs(1) };
-        let media = Media::new(program, mpsc::channel(1).0);
+        let media = Media::new(program(Ready::Spawn), mpsc::channel(1).0);
         let program = media.program_of("a:1:1", "7\\xff", 5, &ConferenceParams::default()).unwrap().unwrap();
         let mut set = program.command.as_std().get_envs();
         let name = set.find(|(name, _)| *name == "ALLOT_E164").and_then(|(_, value)| value);
@@ -430,6 +510,77 @@ mod tests {
             program.end.wait().await;
             assert_eq!(events.try_recv(), Ok(MediaEvent::Ended { e164: "1".to_owned(), start }));
         }
+    }
+
+    /// What a start of this script results in.
+    async fn started(
+        script: &str,
+        ready: Ready,
+    ) -> (Supervisor, Result<(), String>, mpsc::Receiver<MediaEvent>) {
+        let (sender, events) = mpsc::channel(16);
+        let program = ConferenceProgram { program: program(ready), ..shell(script, 1, &sender) };
+        let (supervisor, ready) = program.supervise(None);
+        let result = timeout(Duration::from_secs(10), ready).await.unwrap().unwrap();
+        (supervisor, result, events)
+    }
+
+    #[tokio::test]
+    async fn program_is_ready_when_it_says_so_and_not_before() {
+        let begun = Instant::now();
+        let script = "echo joining=0; sleep 0.4; echo READY; echo up=1; sleep 60";
+        let (_supervisor, result, mut events) = started(script, Ready::Line).await;
+        assert_eq!(result, Ok(()));
+        assert!(begun.elapsed() >= Duration::from_millis(400));
+        assert_eq!(next_detail(&mut events).await, (1, "joining".to_owned()));
+        assert_eq!(next_detail(&mut events).await, (1, "up".to_owned()), "the line is no detail");
+    }
+
+    #[tokio::test]
+    async fn command_says_when_the_program_is_ready() {
+        let file = std::env::temp_dir().join(format!("allot-ready-{}", std::process::id()));
+        let (script, check) = (format!("sleep 0.3; touch {0}; sleep 60", file.display()), file.display());
+        let begun = Instant::now();
+        let (_supervisor, result, _) = started(&script, Ready::Exec(format!("test -e {check}"))).await;
+        std::fs::remove_file(&file).unwrap();
+        assert_eq!(result, Ok(()));
+        assert!(begun.elapsed() >= Duration::from_millis(300));
+    }
+
+    #[tokio::test]
+    async fn program_that_ends_before_it_is_ready_is_not_restarted() {
+        for script in ["exit 1", "exit 0", "echo up=1; exit 3"] {
+            let (supervisor, result, mut events) = started(script, Ready::Line).await;
+            assert!(
+                result.unwrap_err().starts_with("ended before it was ready with exit status"),
+                "{script}"
+            );
+            supervisor.end.wait().await;
+            while let Ok(event) = events.try_recv() {
+                assert!(matches!(event, MediaEvent::Detail { .. }), "{event:?}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn program_that_is_ready_and_exits_with_0_at_once_was_ended_by_people() {
+        for _ in 0..8 {
+            let (_supervisor, result, mut events) = started("echo READY", Ready::Line).await;
+            assert_eq!(result, Ok(()));
+            assert_eq!(events.recv().await, Some(MediaEvent::Ended { e164: "1".to_owned(), start: 1 }));
+        }
+    }
+
+    #[tokio::test]
+    async fn program_that_fails_again_and_again_is_given_up() {
+        let begun = Instant::now();
+        let (_supervisor, result, mut events) = started("echo READY; echo up=1; exit 1", Ready::Line).await;
+        assert_eq!(result, Ok(()));
+        // The first run, and one restart.
+        assert_eq!(next_detail(&mut events).await, (1, "up".to_owned()));
+        assert_eq!(next_detail(&mut events).await, (1, "up".to_owned()));
+        let Some(MediaEvent::Failed { start: 1, reason, .. }) = events.recv().await else { panic!() };
+        assert_eq!(reason, "ended with exit status: 1");
+        assert!(begun.elapsed() >= RESTART_PAUSE);
     }
 
     #[test]

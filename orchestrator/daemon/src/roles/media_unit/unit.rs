@@ -69,7 +69,7 @@ enum PendingReport {
 /// A start or stop of media that is no longer in progress.
 #[derive(Debug)]
 enum Completed {
-    /// The media of a conference has started, or could not.
+    /// The media of a conference is ready, or could not start.
     Start {
         /// Number of the conference.
         e164: String,
@@ -108,9 +108,11 @@ pub(super) struct Unit<'a> {
     ends: UnacknowledgedEnds,
     /// Starts and stops of programs that are in progress; a reply follows each.
     tasks: JoinSet<Completed>,
-    /// How many of these tasks are starts.
-    starting: usize,
-    /// The report to send once no start or stop is in progress, and since when it is pending.
+    /// How many of these tasks are stops.
+    stopping: usize,
+    /// Conferences whose programs failed for good, which the realm does not know yet: number, epoch and reason.
+    failures: Vec<(String, u64, String)>,
+    /// The report to send once no stop is in progress, and since when it is pending.
     pending_report: Option<(PendingReport, Instant)>,
     /// Whether no replica confirmed anything when the unit last waited for one.
     replication_unconfirmed: bool,
@@ -121,7 +123,12 @@ impl<'a> Unit<'a> {
     pub(super) fn new(context: &'a Context, cmu: String, ends: UnacknowledgedEnds) -> Self {
         let config = &context.config.media_unit;
         let (sender, media_events) = mpsc::channel(MEDIA_EVENTS);
-        let program = MediaProgram { argv: config.program.clone(), stop_limit: config.stop_limit };
+        let program = MediaProgram {
+            argv: config.program.clone(),
+            stop_limit: config.stop_limit,
+            ready: config.ready.clone(),
+            restarts: config.restarts,
+        };
         Self {
             context,
             config,
@@ -137,7 +144,8 @@ impl<'a> Unit<'a> {
             details_dirty: false,
             ends,
             tasks: JoinSet::new(),
-            starting: 0,
+            stopping: 0,
+            failures: Vec::new(),
             pending_report: None,
             replication_unconfirmed: false,
         }
@@ -303,6 +311,7 @@ impl<'a> Unit<'a> {
                         self.handle_media_event(event);
                     }
                     self.send_ends(&store).await?;
+                    self.send_failures(&store).await?;
                     self.send_details(&store).await?;
                 }
                 _ = chatter.tick(), if self.config.chatter.is_some() => {
@@ -315,7 +324,7 @@ impl<'a> Unit<'a> {
                     }
                 }
                 _ = drain.tick(), if self.draining.is_some() => {
-                    let left = store.drain(&self.cmu).await?;
+                    let left = store.leave(&self.cmu).await?;
                     if left == 0 && self.conferences.len() == 0 || self.drain_is_overdue() {
                         return Ok(UnitEnd::Shutdown);
                     }
@@ -340,13 +349,11 @@ impl<'a> Unit<'a> {
         }
     }
 
-    /// The pending report, if it can be sent: no start is in progress, and no stop either, unless the report has
-    /// waited for `REPORT_DELAY`. A program that takes long to end must not hold up the report of all other
-    /// conferences.
+    /// The pending report, if it can be sent: no stop is in progress, unless the report has waited for `REPORT_DELAY`.
+    /// A program that takes long to end must not hold up the report of all other conferences.
     fn report_ready(&self) -> Option<PendingReport> {
         let (report, since) = self.pending_report?;
-        let ready = self.starting == 0 && (self.tasks.is_empty() || since.elapsed() >= REPORT_DELAY);
-        ready.then_some(report)
+        (self.stopping == 0 || since.elapsed() >= REPORT_DELAY).then_some(report)
     }
 
     async fn send_report(
@@ -369,8 +376,12 @@ impl<'a> Unit<'a> {
     /// Sends the list of conferences. The realm answers with messages.
     async fn send_list(&mut self, store: &RealmStore, session: &mut Session) -> Result<(), Error> {
         self.check_not_cut_off()?;
-        let (ended, list) = (by_bytes(self.ends.of(&self.cmu)), by_bytes(self.conferences.list()));
-        let reported = store.report(&self.cmu, self.conferences.highest(), &ended, &list).await?;
+        let ended = by_bytes(self.ends.of(&self.cmu));
+        let (starting, open) = (by_bytes(self.conferences.starting()), by_bytes(self.conferences.open()));
+        let highest = self.conferences.highest();
+        let reported = store.report(&self.cmu, highest, &ended, &starting, &open).await?;
+        // The report lacks the conferences whose programs failed.
+        self.failures.clear();
         metrics::counter!("allot_unit_reports_total").increment(1);
         debug!(unit = self.cmu, ?reported, "reported");
         // Adopted conferences have new owners. If a failover loses the adoption, the unit reports again.
@@ -408,8 +419,21 @@ impl<'a> Unit<'a> {
                     self.ends.push(&e164, &self.cmu, epoch);
                 }
             }
+            MediaEvent::Failed { e164, start, reason } if self.media.is_current(&e164, start) => {
+                self.media.stop(&e164);
+                self.details.remove(&e164);
+                let epochs = self.conferences.remove(&e164);
+                invariant(epochs.is_some(), "media fails of a conference that the unit has");
+                let Some(&epoch) = epochs.as_ref().and_then(|epochs| epochs.first()) else { return };
+                warn!(
+                    unit = self.cmu,
+                    e164, epoch, reason, "the conference's program fails; giving the conference back"
+                );
+                metrics::counter!("allot_unit_failures_total").increment(1);
+                self.failures.push((e164, epoch, reason));
+            }
             // An event of earlier media of the conference, or an end during shutdown.
-            MediaEvent::Detail { .. } | MediaEvent::Ended { .. } => {}
+            MediaEvent::Detail { .. } | MediaEvent::Ended { .. } | MediaEvent::Failed { .. } => {}
         }
     }
 
@@ -423,7 +447,7 @@ impl<'a> Unit<'a> {
     /// Writes the detail of demonstrations.
     fn write_chatter(&mut self) {
         self.chatter_count += 1;
-        for (e164, _) in self.conferences.list() {
+        for (e164, _) in self.conferences.open() {
             self.details.set(&e164, CHATTER, format!("{} {}", self.chatter_count, now_ms()));
         }
     }

@@ -81,7 +81,7 @@ impl<'a> ActiveScheduler<'a> {
         let config = &context.config.scheduler;
         let limits = Limits {
             percent: config.guard_percent,
-            least: config.guard_least,
+            units: config.guard_units,
             window: config.guard_window,
             lift: config.guard_lift,
         };

@@ -12,11 +12,11 @@ use super::failure_detector::Observation;
 /// The conditions under which the guard holds and is released.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
-    /// Share of the units, in percent. The mass-failure guard holds when more than this share, and at least `least` units, go down
+    /// Share of the units, in percent. The mass-failure guard holds when more than this share, and at least `units` units, go down
     /// within `window`.
     pub(crate) percent: u32,
     /// The number of units that must go down, at least, before the guard holds.
-    pub(crate) least: u32,
+    pub(crate) units: u32,
     /// The window in which failures count together.
     pub(crate) window: Duration,
     /// The guard is lifted after Redis and ZooKeeper have answered without a fault for this long.
@@ -118,7 +118,7 @@ impl MassFailureGuard {
         let new = observation.silent.iter().filter(|cmu| !self.is_known(cmu)).count();
         let gone = new + self.recent.len();
         let all = observation.alive + self.recent.len();
-        gone >= self.limits.least as usize && gone * 100 > all * self.limits.percent as usize
+        gone >= self.limits.units as usize && gone * 100 > all * self.limits.percent as usize
     }
 
     /// Whether the units are back: either all units, or all but so few, for one lease, that the others were merely late.
@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     const LIMITS: Limits =
-        Limits { percent: 30, least: 2, window: Duration::from_secs(10), lift: Duration::from_secs(60) };
+        Limits { percent: 30, units: 2, window: Duration::from_secs(10), lift: Duration::from_secs(60) };
 
     /// An observation of `alive` units. The first `silent` of them are silent, and the first `down` of those are down.
     fn observed(alive: usize, silent: usize, down: usize) -> Observation {

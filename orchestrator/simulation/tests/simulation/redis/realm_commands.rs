@@ -3,8 +3,8 @@
 
 use allot_core::conf::outcome::Reported;
 use allot_core::conf::request::{
-    AssignmentNotice, Changes, Claim, ClientRequest, Create, End, Report, Request, SchedulerRequest, Set,
-    UnitRequest,
+    AssignmentNotice, Changes, Claim, ClientRequest, Create, DrainOf, End, Report, Request, SchedulerRequest,
+    Set, UnitRequest,
 };
 use allot_core::conf::state::Settings;
 use allot_core::conf::unit::Unit;
@@ -93,6 +93,7 @@ fn unit_request<'a>(name: &[u8], arguments: &mut Arguments<'a>) -> Result<Option
     Ok(Some(match name {
         b"CONF.ACK" => UnitRequest::Ack(notice(arguments)?),
         b"CONF.NACK" => UnitRequest::Nack(notice(arguments)?, arguments.next()),
+        b"CONF.FAILED" => UnitRequest::Failed(notice(arguments)?, arguments.next()),
         b"CONF.ENDED" => {
             let notice = notice(arguments)?;
             UnitRequest::Ended(notice, if arguments.flag("RELEASED") { End::Released } else { End::People })
@@ -103,17 +104,20 @@ fn unit_request<'a>(name: &[u8], arguments: &mut Arguments<'a>) -> Result<Option
             let lease = arguments.integer_after("LEASE")?.unwrap_or(LEASE_MS);
             UnitRequest::Join { cmu, capacity, zone: arguments.text_after("ZONE"), lease }
         }
+        b"CMU.LEAVE" => UnitRequest::Leave { cmu: arguments.text() },
         b"CMU.BEAT" => UnitRequest::Beat { cmu: arguments.text(), load: arguments.integer_after("LOAD")? },
         b"CMU.REPORT" => {
             let cmu = arguments.text();
             let highest = arguments.natural_after("HIGHEST")?.unwrap_or_default();
             let count = arguments.integer_after("ENDED")?.unwrap_or_default();
             let ended = (0..count).map(|_| assignment(arguments)).collect::<Result<_, _>>()?;
+            let count = arguments.integer_after("STARTING")?.unwrap_or_default();
+            let starting = (0..count).map(|_| assignment(arguments)).collect::<Result<_, _>>()?;
             let mut list = Vec::new();
             while arguments.rest().len() > 0 {
                 list.push(assignment(arguments)?);
             }
-            UnitRequest::Report(Report { cmu, highest, ended, list })
+            UnitRequest::Report(Report { cmu, highest, ended, starting, list })
         }
         _ => return Ok(None),
     }))
@@ -136,8 +140,11 @@ fn scheduler_request<'a>(
             SchedulerRequest::Move { e164, to: arguments.text_after("TO") }
         }
         b"CMU.DRAIN" => {
-            let cmu = arguments.text();
-            SchedulerRequest::Drain { cmu, on: !arguments.flag("OFF"), moves: arguments.flag("MOVE") }
+            let of = match arguments.text_after("HOST") {
+                Some(host) => DrainOf::Host(host),
+                None => DrainOf::Unit(arguments.text()),
+            };
+            SchedulerRequest::Drain { of, on: !arguments.flag("OFF"), moves: arguments.flag("MOVE") }
         }
         b"CMU.DOWN" => SchedulerRequest::Down { cmu: arguments.text() },
         _ => return Ok(None),
@@ -191,6 +198,8 @@ fn changes(arguments: &mut Arguments<'_>) -> Result<Changes, Refusal> {
         wait_timeout: arguments.integer_after("WAITTIMEOUT")?,
         tombstone: arguments.integer_after("TOMBSTONE")?,
         placement: None,
+        tries: arguments.integer_after("TRIES")?,
+        failures: arguments.integer_after("FAILURES")?,
     })
 }
 
@@ -216,7 +225,7 @@ fn render(realm: &Realm, _: i64, reply: &Outcome) -> Reply {
         Outcome::Realm => realm_record(realm),
         Outcome::Conference(e164) => conference_record(realm, e164),
         // No program reads a field of it.
-        Outcome::Unit(_) => reply::record([]),
+        Outcome::Unit(_) | Outcome::Host(_) => reply::record([]),
         Outcome::Reported(reported) => reported_record(reported),
         Outcome::Grants(grants) => Reply::Array(
             grants
@@ -285,6 +294,7 @@ fn stat(realm: &Realm) -> Reply {
         ("waiting", waiting),
         ("creating", creating),
         ("open", open),
+        ("lost", reply::number(totals.lost)),
         ("pending", pending),
         ("ended", ended),
         ("up", up),
@@ -292,5 +302,6 @@ fn stat(realm: &Realm) -> Reply {
         ("unreachable", unreachable),
         ("down", down),
         ("draining", reply::number(totals.draining)),
+        ("backoff", reply::number(totals.backoff)),
     ])
 }

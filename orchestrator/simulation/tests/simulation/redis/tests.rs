@@ -273,7 +273,13 @@ fn replica_has_the_bytes_of_its_master() {
             create(&store, &format!("49{number}")).await;
         }
         store.down("a:1:1", None).await.unwrap();
-        store.report("b:1:1", 0, &[], &[]).await.unwrap();
+        store.report("b:1:1", 0, &[], &[], &[]).await.unwrap();
+        store.drain_host("c", true).await.unwrap();
+        store.drain_host("d", true).await.unwrap();
+        store.drain_host("d", false).await.unwrap();
+        assert_eq!(store.leave("b:1:1").await.unwrap(), 4, "they are not open");
+        let drained = client.redis.realm(|realm| realm.drained().map(<[u8]>::to_vec).collect::<Vec<_>>());
+        assert_eq!(drained, Some(vec![b"c".to_vec()]));
         sleep(LAG).await;
         let master = client.redis.realm(allot_core::conf::Realm::encode).unwrap();
         assert_eq!(client.redis.replica(allot_core::conf::Realm::encode), Some(master));

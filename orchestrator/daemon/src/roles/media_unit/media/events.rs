@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use tokio::time::timeout;
 
 /// An event of a program.
@@ -26,7 +26,19 @@ pub(crate) enum MediaEvent {
         /// Which start of the conference's media.
         start: u64,
     },
+    /// The program failed too often: the unit cannot keep the conference.
+    Failed {
+        /// Number of the conference.
+        e164: String,
+        /// Which start of the conference's media.
+        start: u64,
+        /// Why.
+        reason: String,
+    },
 }
+
+/// Gets the result of a start: the program is ready, or why it is not.
+pub(super) type Readiness = oneshot::Receiver<Result<(), String>>;
 
 /// The end of a program with everything that it started.
 #[derive(Debug, Clone)]

@@ -2,17 +2,20 @@
 //! do.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use allot_coordination::random;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::sleep;
 
-use super::events::{MediaEvent, ProgramEnd};
+use super::events::{MediaEvent, ProgramEnd, Readiness};
 
 /// How long a program may take to end after it was asked to.
 pub const STOP_LIMIT: Duration = Duration::from_secs(2);
+
+/// How long a program may take until it is ready.
+const READY_LIMIT: Duration = Duration::from_secs(3);
 
 /// The pause between two details of a program.
 const DETAIL_PAUSE: std::ops::Range<Duration> = Duration::from_secs(30)..Duration::from_secs(90);
@@ -26,6 +29,8 @@ thread_local! {
 struct Programs {
     started: u64,
     running: BTreeMap<u64, Running>,
+    /// Conferences and units whose programs were ready.
+    ready: BTreeSet<(String, String)>,
 }
 
 struct Running {
@@ -33,8 +38,17 @@ struct Running {
     cmu: String,
     /// The last values of the details that the program wrote.
     details: BTreeMap<&'static str, String>,
-    /// Ends the program as people do; taken when it was used, or the program was asked to end.
-    people: Option<oneshot::Sender<()>>,
+    /// Whether people can join.
+    is_ready: bool,
+    /// Ends the program as people do, or has it fail for good; taken when it was used, or the program was asked to end.
+    end: Option<oneshot::Sender<End>>,
+}
+
+/// How a program ends by itself.
+#[derive(Clone, Copy)]
+enum End {
+    People,
+    Failure,
 }
 
 /// A program to start.
@@ -70,11 +84,26 @@ pub fn details(e164: &str) -> BTreeMap<&'static str, String> {
     .unwrap_or_default()
 }
 
-/// People end a conference on all units that have it; whether one had.
+/// Whether people could ever join the conference on this unit.
+pub fn was_ready(e164: &str, cmu: &str) -> bool {
+    with(|programs| programs.ready.contains(&(e164.to_owned(), cmu.to_owned()))).unwrap_or_default()
+}
+
+/// People end a conference on all units where they can join; whether one had.
 pub fn hang_up(e164: &str) -> bool {
+    end(e164, End::People)
+}
+
+/// The programs of a conference fail for good, on all units that have them; whether one had.
+pub fn fail(e164: &str) -> bool {
+    end(e164, End::Failure)
+}
+
+fn end(e164: &str, how: End) -> bool {
     let ended = with(|programs| {
         let of = programs.running.values_mut().filter(|running| running.e164 == e164);
-        of.filter_map(|running| running.people.take()?.send(()).ok()).count()
+        let may_end = |running: &&mut Running| running.is_ready || matches!(how, End::Failure);
+        of.filter(may_end).filter_map(|running| running.end.take()?.send(how).ok()).count()
     });
     ended.unwrap_or_default() > 0
 }
@@ -83,44 +112,69 @@ fn with<T>(act: impl FnOnce(&mut Programs) -> T) -> Option<T> {
     PROGRAMS.with_borrow_mut(|programs| programs.as_mut().map(act))
 }
 
-/// Starts a program after `earlier` has ended, if programs are simulated. It runs until `stop` is dropped or people end
-/// it. The result is closed at its end.
+/// Starts a program after `earlier` has ended, if programs are simulated. It runs until `stop` is dropped, people end it
+/// or it fails. The first result is closed at its end; the second hears whether it is ready.
 pub(super) fn start(
     program: Program,
     earlier: Option<ProgramEnd>,
     mut stop: oneshot::Receiver<()>,
-) -> Option<watch::Receiver<()>> {
+) -> Option<(watch::Receiver<()>, Readiness)> {
     with(|_| ())?;
     let (running, ended) = watch::channel(());
+    let (report_ready, ready) = oneshot::channel();
     tokio::spawn(async move {
         if let Some(earlier) = earlier {
             earlier.wait().await;
         }
         if matches!(stop.try_recv(), Err(oneshot::error::TryRecvError::Empty)) {
-            run(program, stop).await;
+            run(program, report_ready, stop).await;
         }
         drop(running);
     });
-    Some(ended)
+    Some((ended, ready))
 }
 
-async fn run(program: Program, stop: oneshot::Receiver<()>) {
+async fn run(
+    program: Program,
+    report_ready: oneshot::Sender<Result<(), String>>,
+    stop: oneshot::Receiver<()>,
+) {
     let Program { e164, cmu, start, events } = program;
-    let (people, hung_up) = oneshot::channel();
+    let (end, mut ended) = oneshot::channel();
     let number = with(|programs| {
         programs.started += 1;
         let (e164, details) = (e164.clone(), BTreeMap::new());
-        let running = Running { e164, cmu, details, people: Some(people) };
+        let running = Running { e164, cmu, details, is_ready: false, end: Some(end) };
         programs.running.insert(programs.started, running);
         programs.started
     });
     let number = number.unwrap_or_default();
+    let until_ready = random::within(Duration::ZERO..READY_LIMIT);
+    let mut report_ready = Some(report_ready);
+    let serve = async {
+        sleep(until_ready).await;
+        with(|programs| {
+            let running = programs.running.get_mut(&number)?;
+            running.is_ready = true;
+            programs.ready.insert((running.e164.clone(), running.cmu.clone()));
+            Some(())
+        });
+        if let Some(report) = report_ready.take() {
+            let _ = report.send(Ok(()));
+        }
+        write_details(number, &e164, start, &events).await;
+    };
     tokio::select! {
         biased;
-        () = write_details(number, &e164, start, &events) => {}
-        Ok(()) = hung_up => {
-            let _ = events.send(MediaEvent::Ended { e164: e164.clone(), start }).await;
+        Ok(how) = &mut ended => {
+            let (e164, reason) = (e164.clone(), "fails in the simulation".to_owned());
+            match (how, report_ready.take()) {
+                (_, Some(report)) => drop(report.send(Err(reason))),
+                (End::People, None) => drop(events.send(MediaEvent::Ended { e164, start }).await),
+                (End::Failure, None) => drop(events.send(MediaEvent::Failed { e164, start, reason }).await),
+            }
         }
+        () = serve => {}
         _ = stop => {
             let lag = random::within(Duration::ZERO..STOP_LIMIT);
             sleep(lag).await;

@@ -106,7 +106,6 @@ impl Unit<'_> {
             }
             Action::Start { e164, epoch, params } => {
                 let (start, started) = self.media.start(&self.cmu, &e164, epoch, &params);
-                self.starting += 1;
                 self.tasks.spawn(async move { Completed::Start { e164, start, result: started.await } });
             }
             Action::ReplyUnknownEpoch { e164, epoch, old } if self.ends.contains(&e164, &self.cmu, old) => {
@@ -114,6 +113,7 @@ impl Unit<'_> {
             }
             Action::ReplyReleased { e164, epoch } | Action::ReplyUnknownEpoch { e164, epoch, .. } => {
                 let end = self.media.stopping(&e164);
+                self.stopping += 1;
                 self.tasks.spawn(async move {
                     // After the reply the number may be used again, on any unit.
                     if let Some(end) = end {
@@ -133,11 +133,9 @@ impl Unit<'_> {
 
     fn reply_to(&mut self, store: &RealmStore, completed: Completed) -> Option<Reply> {
         match completed {
-            Completed::Start { e164, start, result } => {
-                self.starting = self.starting.saturating_sub(1);
-                self.reply_to_create(store, &e164, start, result)
-            }
+            Completed::Start { e164, start, result } => self.reply_to_create(store, &e164, start, result),
             Completed::Stop { e164, epoch } => {
+                self.stopping = self.stopping.saturating_sub(1);
                 let mut ended = self.reply(store, "CONF.ENDED", &e164, epoch);
                 ended.arg("RELEASED");
                 Some(Reply { command: ended, opened: None })
@@ -155,7 +153,8 @@ impl Unit<'_> {
     ) -> Option<Reply> {
         let epoch = self.conferences.epoch(e164).filter(|_| self.media.is_current(e164, start))?;
         let Err(reason) = result else {
-            debug!(e164, epoch, "conference started");
+            debug!(e164, epoch, "conference open");
+            self.conferences.opened(e164);
             let command = self.reply(store, "CONF.ACK", e164, epoch);
             return Some(Reply { command, opened: Some((e164.to_owned(), epoch)) });
         };
@@ -164,8 +163,20 @@ impl Unit<'_> {
         self.details.remove(e164);
         self.conferences.remove(e164);
         let mut refusal = self.reply(store, "CONF.NACK", e164, epoch);
-        refusal.arg(reason.chars().take(100).collect::<String>());
+        refusal.arg(short(&reason));
         Some(Reply { command: refusal, opened: None })
+    }
+
+    /// Gives back the conferences whose programs failed for good. If the session ends before, the next report lacks them.
+    pub(super) async fn send_failures(&mut self, store: &RealmStore) -> Result<(), Error> {
+        let failures = std::mem::take(&mut self.failures).into_iter();
+        let replies = failures.map(|(e164, epoch, reason)| {
+            let mut failed = self.reply(store, "CONF.FAILED", &e164, epoch);
+            failed.arg(short(&reason));
+            Reply { command: failed, opened: None }
+        });
+        let replies = replies.collect();
+        self.send_replies(store, replies).await
     }
 
     fn reply(&self, store: &RealmStore, command: &str, e164: &str, epoch: u64) -> Cmd {
@@ -194,6 +205,11 @@ impl Unit<'_> {
         }
         Ok(())
     }
+}
+
+/// The beginning of a reason, for the event stream.
+fn short(reason: &str) -> String {
+    reason.chars().take(100).collect()
 }
 
 /// A reply to a message.

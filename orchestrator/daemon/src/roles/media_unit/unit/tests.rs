@@ -170,7 +170,7 @@ async fn copy_whose_ack_is_answered_release_is_ended_and_not_reported() {
     })
     .await;
     assert_eq!(unit.conferences.len(), 0);
-    assert_eq!(server.count("CMU.REPORT {allot}:conf h:1:1 HIGHEST 5 "), 0, "it reports no copy");
+    assert_eq!(server.count("CMU.REPORT {allot}:conf h:1:1 HIGHEST 5 1 5"), 0, "it reports no copy");
 }
 
 #[tokio::test]
@@ -308,28 +308,48 @@ async fn ended_is_sent_after_the_program_ended_and_delays_nothing_else() {
 }
 
 #[tokio::test]
-async fn heartbeats_do_not_wait_for_programs_to_start() {
+async fn conference_whose_program_is_not_ready_is_reported_as_starting() {
     let server = Server::start().await;
     let (context, _asked) = context(&server);
     let mut unit = Unit::new(&context, "h:1:1".to_owned(), UnacknowledgedEnds::default());
-    unit.conferences.handle(super::super::conferences::Message::Create {
-        e164: "1".to_owned(),
-        epoch: 5,
-        params: super::super::conferences::ConferenceParams::default(),
-    });
-    let (started, start) = tokio::sync::oneshot::channel::<()>();
-    unit.starting = 1;
+    let params = super::super::conferences::ConferenceParams::default();
+    let (start, _) = unit.media.start("h:1:1", "1", 5, &params);
+    let create = super::super::conferences::Message::Create { e164: "1".to_owned(), epoch: 5, params };
+    unit.conferences.handle(create);
+    let (started, ready) = tokio::sync::oneshot::channel::<()>();
     unit.tasks.spawn(async move {
-        let _ = start.await;
-        Completed::Start { e164: "1".to_owned(), start: 0, result: Ok(()) }
+        let _ = ready.await;
+        Completed::Start { e164: "1".to_owned(), start, result: Ok(()) }
     });
     let story = async {
+        server.hears("CMU.REPORT {allot}:conf h:1:1 HIGHEST 5 STARTING 1 1 5").await;
         server.hears_more("CMU.BEAT", 10).await;
-        assert_eq!(server.count("CMU.REPORT"), 0, "whether its media starts is not known yet");
+        assert_eq!(server.count("CONF.ACK"), 0, "nobody can join yet");
         drop(started);
+        server.hears("CONF.ACK {allot}:conf 1 h:1:1 5").await;
+        server.tell(&["event REPORT what LIST"]);
         server.hears("CMU.REPORT {allot}:conf h:1:1 HIGHEST 5 1 5").await;
     };
     serve(&mut unit, story).await;
+}
+
+#[tokio::test]
+async fn conference_whose_program_fails_for_good_is_given_back() {
+    let server = Server::start().await;
+    let (context, _asked) = context(&server);
+    let mut unit = Unit::new(&context, "h:1:1".to_owned(), UnacknowledgedEnds::default());
+    server.tell(&[&format!("{CREATE} 1 epoch 5"), &format!("{CREATE} 2 epoch 6")]);
+    let programs = unit.media.event_sender();
+    let story = async {
+        server.hears("CONF.ACK {allot}:conf 2 h:1:1 6").await;
+        let reason = "ended with exit status: 1".to_owned();
+        programs.send(MediaEvent::Failed { e164: "1".to_owned(), start: 1, reason }).await.unwrap();
+        server.hears("CONF.FAILED {allot}:conf 1 h:1:1 5 ended with exit status: 1").await;
+        server.tell(&["event REPORT what LIST"]);
+        server.hears("CMU.REPORT {allot}:conf h:1:1 HIGHEST 6 2 6").await;
+    };
+    serve(&mut unit, story).await;
+    assert_eq!(server.count("CONF.ENDED"), 0, "people did not end it");
 }
 
 #[tokio::test]
