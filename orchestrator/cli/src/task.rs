@@ -132,7 +132,7 @@ columns! {
         failed Number, stopped Number, of Number, all_succeeded Number, all_failed Number,
         all_stopped Number, running Number, waiting Number, created Time, started Time, next_round Time,
         finished Time, next_retry Time, priority Number, retries Number, repeats Flag, rounds Number,
-        every_ms Span, retry_failed Number, retry_delay_ms Span, partitions Text, limit Number,
+        failed_rounds Number, every_ms Span, retry_failed Number, retry_delay_ms Span, partitions Text, limit Number,
         timeout_ms Span, schedule Text, min_score Number, budget Number, window Text, after Text,
         stopping Flag, why Text, sums Text;
     SUBTASKS = subtask Text, state Text, partition Text, worker Text, attempt Number, since Time;
@@ -172,7 +172,7 @@ fn row(task: &MainTask, subs: &[SubTask]) -> Value {
         "waiting": subs.len() - running, "created": when(task.created), "started": when(task.started),
         "next_round": when(task.next_at), "finished": when(task.finished), "next_retry": when(task.retry.at),
         "priority": task.priority, "retries": task.retries, "repeats": task.repeat.repeat_count != 1, "rounds": some(task.repeat.repeat_count),
-        "every_ms": some(task.repeat.repeat_interval * 1000), "retry_failed": some(task.retry.limit),
+        "failed_rounds": some(task.failed_rounds), "every_ms": some(task.repeat.repeat_interval * 1000), "retry_failed": some(task.retry.limit),
         "retry_delay_ms": if task.retry.limit == 0 { Value::Null } else { (task.retry.delay * 1000).into() },
         "partitions": if task.named.is_empty() { Value::Null } else { json!(task.named) }, "limit": some(task.limit), "timeout_ms": some(task.timeout * 1000),
         "schedule": task.schedule.as_ref().map(ToString::to_string), "min_score": task.min_score,
@@ -213,16 +213,15 @@ async fn run_with(context: &Context, client: &TaskClient, verb: Verb) -> Result 
         Verb::Failures(One { task }) => failures(context, client, task).await,
         Verb::Retry(Waiting { one: One { task }, wait: waits }) => {
             let before = find(client, task).await?;
-            let failed = before.result.failed_count;
-            if !context.proceed(&format!("run {failed} failed partitions of task {task} again"))? {
+            let what = match before.state {
+                State::Cancel => "its round".to_owned(),
+                _ => format!("{} failed partitions", before.result.failed_count),
+            };
+            if !context.proceed(&format!("run {what} of task {task} again"))? {
                 return Ok(());
             }
             let retried = client.retry(task).await?;
-            context.out.done(
-                &format!("task {task} runs {failed} failed partitions again"),
-                TASK,
-                &row(&retried, &[]),
-            )?;
+            context.out.done(&format!("task {task} runs {what} again"), TASK, &row(&retried, &[]))?;
             if waits { wait(context, client, task).await } else { Ok(()) }
         }
         Verb::Pause(which) => pause(context, client, &which, true).await,
@@ -426,7 +425,8 @@ async fn wait(context: &Context, client: &TaskClient, id: TaskId) -> Result {
     if context.out.is_json() {
         context.out.done("", TASK, &row(&task, &[]))?;
     }
-    if task.state == State::Done && total.failed_count == 0 && total.stopped_count == 0 {
+    let is_whole = total.failed_count == 0 && total.stopped_count == 0 && task.failed_rounds == 0;
+    if task.state == State::Done && is_whole {
         // Standard output has the id of a task that was submitted, and nothing else.
         context.out.note(&said);
         return Ok(());

@@ -37,19 +37,22 @@ pub fn limits(count: usize, bins: &[Bin]) -> Vec<usize> {
     bins.iter().map(limit).collect()
 }
 
-/// The unit of each key, as an index into `bins`; empty if there are no units. The result depends on the arguments
-/// only. O(keys x units).
-pub fn assign(keys: &[String], bins: &[Bin]) -> Vec<usize> {
+/// The unit of each key, as an index into `bins`; empty if there are no units. With each key comes the name of a unit
+/// that does not get it while there is another, even if the other then has more than its share; none has the empty name.
+/// The result depends on the arguments only. O(keys x units).
+pub fn assign(keys: &[(String, String)], bins: &[Bin]) -> Vec<usize> {
     let mut room = limits(keys.len(), bins);
     let mut chosen = Vec::with_capacity(keys.len());
-    for key in keys {
-        let free = bins.iter().zip(&room).enumerate().filter(|(_, (_, room))| **room > 0);
-        let best = free
-            .map(|(index, (bin, _))| (index, preference(bin, key)))
-            .max_by(|(_, a), (_, b)| a.total_cmp(b));
+    for (key, avoid) in keys {
+        let is_avoided = |bin: &Bin| bins.len() > 1 && bin.name == *avoid;
+        let others = bins.iter().zip(&room).enumerate().filter(|(_, (bin, _))| !is_avoided(bin));
+        // A unit with room comes before one without.
+        let best = others
+            .map(|(index, (bin, room))| (index, (*room > 0, preference(bin, key))))
+            .max_by(|(_, a), (_, b)| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
         let Some((index, _)) = best else { return Vec::new() };
         if let Some(room) = room.get_mut(index) {
-            *room -= 1;
+            *room = room.saturating_sub(1);
         }
         chosen.push(index);
     }
@@ -66,8 +69,8 @@ mod tests {
         (0..count).map(|n| Bin { name: format!("host{n}_9876"), weight: 1 }).collect()
     }
 
-    fn keys(count: usize, salt: u32) -> Vec<String> {
-        (0..count).map(|n| format!("t{salt}/p{n}")).collect()
+    fn keys(count: usize, salt: u32) -> Vec<(String, String)> {
+        (0..count).map(|n| (format!("t{salt}/p{n}"), String::new())).collect()
     }
 
     fn loads(assigned: &[usize], count: usize) -> Vec<usize> {
@@ -76,7 +79,7 @@ mod tests {
         loads
     }
 
-    fn moved(keys: &[String], before: &[Bin], after: &[Bin]) -> usize {
+    fn moved(keys: &[(String, String)], before: &[Bin], after: &[Bin]) -> usize {
         let (a, b) = (assign(keys, before), assign(keys, after));
         a.iter().zip(&b).filter(|&(&a, &b)| before[a].name != after[b].name).count()
     }
@@ -110,6 +113,17 @@ mod tests {
                 let less = moved(&keys, &many, &few) as f64;
                 assert!(less <= 1.3 * lost, "{units} units and one less: {less} of {lost}");
             }
+        }
+    }
+
+    #[test]
+    fn failed_key_goes_to_another_unit_while_there_is_one() {
+        for (units, avoided) in [(2, 0), (3, 2), (1, 0)] {
+            let bins = bins(units);
+            let keys: Vec<_> =
+                keys(40, 3).into_iter().map(|(key, _)| (key, bins[avoided].name.clone())).collect();
+            let loads = loads(&assign(&keys, &bins), units);
+            assert_eq!(loads[avoided] > 0, units == 1, "{loads:?}");
         }
     }
 

@@ -23,6 +23,7 @@ mod operations;
 pub mod partitions;
 pub mod paths;
 pub mod permits;
+mod results;
 mod runner;
 pub mod schedule;
 mod settings;

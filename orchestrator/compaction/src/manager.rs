@@ -14,13 +14,13 @@ use tracing::{info, warn};
 use super::counters::CountedTask;
 use super::hashing::{Bin, assign, choose};
 use super::ids::TaskId;
-use super::node::Units;
-use super::node_context::NodeContext;
+use super::node::{Units, is_present};
+use super::node_context::{LONGEST_WAIT_BY_CLOCK, NodeContext};
 use super::partitions;
-use super::task::{MainTask, State};
+use super::task::{MainTask, Partition, State};
 use super::task_store::{Fault, Found, TaskStore};
 use allot_coordination::session::Changed;
-use allot_coordination::{Error, Follower, Lease};
+use allot_coordination::{Error, Follower, Lease, Presence};
 use allot_runtime::time::now_ms;
 use overdue::OverdueCheck;
 
@@ -28,8 +28,6 @@ mod overdue;
 
 /// Number of subtasks of a lost worker that are read and reassigned at once.
 const REASSIGN_BATCH: usize = 50;
-/// Pause of the manager after a listing of partitions failed between two rounds.
-const LISTING_RETRY_DELAY: Duration = Duration::from_secs(60);
 /// How often a manager looks for waiting subtasks of a task that is being stopped.
 const STOP_LOOK: Duration = Duration::from_secs(1);
 /// The longest wait of a manager that waits for events only.
@@ -40,20 +38,21 @@ pub(crate) async fn run(
     node_context: NodeContext,
     mut notices: mpsc::Receiver<TaskId>,
     units: watch::Receiver<Units>,
+    mut presence: watch::Receiver<Presence>,
 ) {
     let mut stop = node_context.stop.clone();
     let mut managers: JoinSet<TaskId> = JoinSet::new();
     let mut active: BTreeSet<TaskId> = BTreeSet::new();
     let mut again: BTreeSet<TaskId> = BTreeSet::new();
     let mut new_ids = tokio::select! {
-        ids = own_tasks(&node_context) => ids,
+        ids = own_tasks(&node_context, &mut presence) => ids,
         () = stop.requested() => return,
     };
     loop {
         for id in new_ids.drain(..) {
             // A task manager that is just ending may have missed the reason for this notice, so it is started again.
             if active.insert(id) {
-                let manager = TaskManager::new(&node_context, id, units.clone());
+                let manager = TaskManager::new(&node_context, id, units.clone(), presence.clone());
                 managers.spawn(manager.run());
             } else {
                 again.insert(id);
@@ -75,8 +74,11 @@ pub(crate) async fn run(
     }
 }
 
-/// The unfinished tasks that this unit manages, as read from ZooKeeper.
-async fn own_tasks(node_context: &NodeContext) -> Vec<TaskId> {
+/// The unfinished tasks that this unit manages, as read from ZooKeeper once the unit's name belongs to it.
+async fn own_tasks(node_context: &NodeContext, presence: &mut watch::Receiver<Presence>) -> Vec<TaskId> {
+    if !is_present(presence).await {
+        return Vec::new();
+    }
     let store = node_context.store();
     let mut retries = node_context.coordinator.retries("reading the tasks of this unit");
     let mains = retries.repeat(|| store.live_mains()).await.unwrap_or_default();
@@ -103,6 +105,8 @@ struct TaskManager {
     follower: Follower,
     id: TaskId,
     units: watch::Receiver<Units>,
+    /// Whether the unit's name belongs to it.
+    presence: watch::Receiver<Presence>,
     /// The round's partitions and their workers, with the units from which they were computed.
     plan: Option<Plan>,
     /// The time of the next check for lost workers; `None` if no worker may be lost.
@@ -118,7 +122,7 @@ struct TaskManager {
 struct Plan {
     tag: String,
     bins: Vec<Bin>,
-    partitions: Vec<String>,
+    partitions: Vec<Partition>,
     workers: Vec<usize>,
 }
 
@@ -163,7 +167,12 @@ async fn read(store: &TaskStore, id: TaskId, unit: &str) -> Result<(Option<Manag
 }
 
 impl TaskManager {
-    fn new(node_context: &NodeContext, id: TaskId, units: watch::Receiver<Units>) -> Self {
+    fn new(
+        node_context: &NodeContext,
+        id: TaskId,
+        units: watch::Receiver<Units>,
+        presence: watch::Receiver<Presence>,
+    ) -> Self {
         let (lease, store) = node_context.lease(id);
         Self {
             node_context: node_context.clone(),
@@ -172,6 +181,7 @@ impl TaskManager {
             store,
             id,
             units,
+            presence,
             plan: None,
             lost_worker_check: Some(Instant::now()),
             overdue: OverdueCheck::new(),
@@ -201,6 +211,9 @@ impl TaskManager {
     /// Reads the task under a watch, acts, and waits for the next event. Returns `false` when this unit no longer manages
     /// the task.
     async fn follow_once(&mut self) -> Result<bool, Fault> {
+        if !is_present(&mut self.presence).await {
+            return Ok(false);
+        }
         let (store, id, unit) = (&self.store, self.id, &self.node_context.name);
         let Some(seen) = self.follower.read(|| read(store, id, unit)).await? else { return Ok(false) };
         let ManagedTask { mut main, finished } = seen;
@@ -299,7 +312,7 @@ impl TaskManager {
         }
         let wait = main.task.next_at.max(main.task.retry.at).saturating_sub(now_ms());
         if wait > 0 {
-            return Ok(Next::Wait(due.min(Duration::from_millis(wait))));
+            return Ok(Next::Wait(due.min(Duration::from_millis(wait)).min(LONGEST_WAIT_BY_CLOCK)));
         }
         if main.task.retry.at > 0 {
             self.store.open_retry(main).await?;
@@ -312,21 +325,24 @@ impl TaskManager {
             () = self.follower.changed() => return Ok(Next::Again),
         };
         match listed {
-            Ok(partitions) => self.store.open_round(main, &partitions).await?,
-            Err(why) if main.task.round == 0 => {
-                warn!(id = %self.id, why, "cancelled a task: cannot list its partitions");
-                self.store.cancel(main, &why).await?;
-                return Ok(Next::Over);
+            Ok(listing) => {
+                if listing.listed > 0 {
+                    main.task.listed = listing.listed;
+                }
+                self.store.open_round(main, &listing.names).await?;
             }
             Err(why) => {
-                warn!(id = %self.id, why, "cannot list partitions; trying again in a minute");
-                if main.task.error != why {
-                    self.store.note(main, &why).await?;
+                self.store.listing_failed(main, &why).await?;
+                let (failed, state) = (main.task.list_failed, main.task.state);
+                if failed > 0 {
+                    let limit = main.task.list_retries;
+                    warn!(id = %self.id, why, failed, limit, "cannot list partitions; listing them again");
+                } else {
+                    warn!(id = %self.id, why, round = main.task.round, %state, "a round failed: cannot list its partitions");
                 }
-                return Ok(Next::Wait(due.min(LISTING_RETRY_DELAY)));
             }
         }
-        Ok(Next::Again)
+        Ok(if main.task.state.is_over() { Next::Over } else { Next::Again })
     }
 
     /// Stops all waiting subtasks, in batches: no worker does, which would take a request for each. Workers end those that
@@ -376,8 +392,8 @@ impl TaskManager {
             let from = main.task.cursor as usize;
             let room = (wave - main.task.outstanding()) as usize;
             let worker = |&place: &usize| plan.bins.get(place).map_or("", |bin| bin.name.as_str());
-            let all = plan.partitions.iter().map(String::as_str).zip(plan.workers.iter().map(worker));
-            let items: Vec<(&str, &str)> = all.skip(from).take(room).collect();
+            let all = plan.partitions.iter().zip(plan.workers.iter().map(worker));
+            let items: Vec<(&Partition, &str)> = all.skip(from).take(room).collect();
             self.store.assign(main, &items).await?;
             if main.task.cursor as usize == from {
                 return Err(Fault::Corrupt(format!("partition {from} of the round cannot be assigned")));
@@ -395,9 +411,10 @@ impl TaskManager {
                 return Ok(());
             }
             Some(plan) if plan.tag == tag => plan.partitions,
-            _ => self.store.partitions(main).await?,
+            _ => self.store.listed(main).await?,
         };
-        let keys: Vec<String> = partitions.iter().map(|name| main.task.key(name)).collect();
+        let key = |partition: &Partition| (main.task.key(partition.name()), partition.failed_at().to_owned());
+        let keys: Vec<(String, String)> = partitions.iter().map(key).collect();
         let workers = assign(&keys, &bins);
         self.plan = Some(Plan { tag: tag.to_owned(), bins, partitions, workers });
         Ok(())

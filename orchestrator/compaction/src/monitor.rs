@@ -13,11 +13,11 @@ use tracing::{debug, info, warn};
 use super::hashing::choose;
 use super::history;
 use super::ids::TaskId;
-use super::node::Units;
+use super::node::{Units, is_present};
 use super::node_context::NodeContext;
 use super::task::MainTask;
 use super::task_store::{Fault, Found, TaskStore};
-use allot_coordination::{Leadership, LeadershipState, Retry, Retryable as _};
+use allot_coordination::{Leadership, LeadershipState, Presence, Retry, Retryable as _};
 use allot_runtime::time::now_ms;
 use allot_runtime::{Candidate, campaign};
 
@@ -25,13 +25,33 @@ use allot_runtime::{Candidate, campaign};
 const MAINTENANCE_RETRY_DELAY: Duration = Duration::from_secs(60);
 
 /// Takes part in the election until the process shuts down, and acts as the monitor after each election won.
-pub(crate) async fn run(node_context: NodeContext, units: watch::Receiver<Units>) {
+///
+/// Leaves the election while another process has this unit's name: that one is a candidate itself.
+pub(crate) async fn run(
+    node_context: NodeContext,
+    units: watch::Receiver<Units>,
+    mut presence: watch::Receiver<Presence>,
+) {
     let election = node_context.store().paths.election();
     let (coordinator, shutdown) = (node_context.coordinator.clone(), node_context.stop.clone());
     let name = node_context.name.clone();
     let mut monitor = Monitor { node_context, units };
-    if let Err(error) = campaign(&coordinator, &shutdown, &election, &name, &mut monitor).await {
-        debug!(%error, "the monitor's election ended");
+    let mut stop = shutdown.clone();
+    loop {
+        tokio::select! {
+            is_present = is_present(&mut presence) => if !is_present { return },
+            () = stop.requested() => return,
+        }
+        let is_taken = |presence: &Presence| *presence == Presence::Taken;
+        tokio::select! {
+            ended = campaign(&coordinator, &shutdown, &election, &name, &mut monitor) => {
+                if let Err(error) = ended {
+                    debug!(%error, "the monitor's election ended");
+                }
+                return;
+            }
+            taken = presence.wait_for(is_taken) => if taken.is_err() { return },
+        }
     }
 }
 
@@ -139,6 +159,8 @@ impl MonitorSession {
                     }
                     Err(fault) => return Err(fault),
                 }
+            } else if main.task.repeats() {
+                // A schedule waits until a unit is back.
             } else if by_clock && self.without_units.contains(&main.id) {
                 self.cancel_without_units(&store, &mut main, &units).await?;
             } else {
@@ -350,6 +372,31 @@ mod tests {
         assert_eq!(state().await, State::Init);
         session.check_tasks(&lead, true).await.unwrap();
         assert_eq!(state().await, State::Cancel);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn repeated_task_without_units_waits_for_one() {
+        let (coordinator, node_context, id) = with_a_task().await;
+        let store = node_context.store();
+        store.set(id, |task| task.repeat.repeat_count = 0).await.unwrap();
+        let mut units = node::follow(&coordinator, &store.paths.nodes());
+        let mut election = coordinator.campaign(&store.paths.election(), "m_1");
+        let lead = election.elected().await.unwrap();
+        let mut session = MonitorSession {
+            node_context: node_context.clone(),
+            units: units.clone(),
+            without_units: BTreeSet::new(),
+        };
+        units.wait_for(|units| units.current).await.unwrap();
+        sleep(SESSION * 2).await;
+        for _ in 0..4 {
+            session.check_tasks(&lead, true).await.unwrap();
+        }
+        assert_eq!(store.main(id).await.unwrap().unwrap().task.state, State::Init);
+        let _membership = unit(&coordinator, &node_context, ("u_1", "default"));
+        units.wait_for(|units| units.live.contains_key("u_1")).await.unwrap();
+        session.check_tasks(&lead, false).await.unwrap();
+        assert_eq!(store.main(id).await.unwrap().unwrap().task.manager, "u_1");
     }
 
     #[tokio::test(start_paused = true)]

@@ -9,7 +9,7 @@ use tracing::warn;
 
 use super::hashing::Bin;
 use super::paths::decode;
-use allot_coordination::{Coordinator, Member, Snapshot};
+use allot_coordination::{Coordinator, Member, Presence, Snapshot};
 
 /// The information that a unit publishes about itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -115,6 +115,12 @@ fn read(member: &Member) -> Result<NodeInfo, String> {
         return Err("its node may not be read".to_owned());
     }
     serde_json::from_slice(&member.data).map_err(|error| error.to_string())
+}
+
+/// Returns when this unit's name belongs to it. Another process of the same name manages the same tasks and has the same
+/// inbox, so until then this one does nothing. Returns `false` when the unit has left.
+pub(crate) async fn is_present(presence: &mut watch::Receiver<Presence>) -> bool {
+    presence.wait_for(|presence| matches!(presence, Presence::Present(_))).await.is_ok()
 }
 
 /// Follows the units. The task ends when all receivers are dropped or the coordinator is closed.

@@ -11,6 +11,9 @@ use super::runner::Launch;
 use super::settings::Settings;
 use super::task_store::TaskStore;
 
+/// The longest wait for a time of day: a clock that is corrected, or a machine that was suspended, costs no more.
+pub(crate) const LONGEST_WAIT_BY_CLOCK: Duration = Duration::from_secs(60);
+
 /// The shared context of a unit's loops.
 #[derive(Clone)]
 pub(crate) struct NodeContext {

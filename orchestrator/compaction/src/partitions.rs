@@ -137,8 +137,17 @@ fn select(task: &MainTask, mut listed: Vec<Listed>) -> Result<Vec<String>, Strin
     Ok(names)
 }
 
-/// The partitions of a task's table that the round compacts, in this order. `Err` holds the reason for people.
-pub(crate) async fn list(config: &Settings, task: &MainTask) -> Result<Vec<String>, String> {
+/// The partitions of a table as they were listed for a round.
+#[derive(Debug)]
+pub(crate) struct Listing {
+    /// The partitions that the round compacts, in this order.
+    pub(crate) names: Vec<String>,
+    /// Number of partitions that were listed, before those that the round does not compact were left out.
+    pub(crate) listed: u64,
+}
+
+/// Lists the partitions of a task's table. `Err` holds the reason for people.
+pub(crate) async fn list(config: &Settings, task: &MainTask) -> Result<Listing, String> {
     for (what, name) in ["database", "schema", "table"].into_iter().zip(task.table()) {
         check_table_name(what, name)?;
     }
@@ -158,11 +167,18 @@ pub(crate) async fn list(config: &Settings, task: &MainTask) -> Result<Vec<Strin
             );
         }
     };
-    let all = select(task, listed)?;
-    for name in &all {
+    let count = listed.len() as u64;
+    if count == 0 && task.listed > 0 && !task.allow_empty {
+        return Err(format!(
+            "the list of partitions is empty, and had {} before; --allow-empty accepts empty lists",
+            task.listed
+        ));
+    }
+    let names = select(task, listed)?;
+    for name in &names {
         if task.named.is_empty() { check_name(name)? } else { check(config, task.table(), name).await? }
     }
-    Ok(all)
+    Ok(Listing { names, listed: count })
 }
 
 /// Replaces `{db}`, `{schema}` and `{table}` by the names of a table, which were checked.
@@ -254,7 +270,7 @@ mod tests {
     #[tokio::test]
     async fn table_names_do_not_leave_the_folder() {
         let (_root, config) = sample();
-        assert_eq!(list(&config, &task(["d", "s", "t"], vec![])).await.unwrap().len(), 1);
+        assert_eq!(list(&config, &task(["d", "s", "t"], vec![])).await.unwrap().names.len(), 1);
         for table in [
             ["../..", "s", "sys/secret"],
             ["..", "s", "."],
@@ -263,6 +279,31 @@ mod tests {
             ["", "s", "t"],
         ] {
             assert!(list(&config, &task(table, vec![])).await.is_err(), "{table:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn empty_list_after_one_that_was_not_is_an_error() {
+        let (root, config) = sample();
+        let mut task = task(["d", "s", "t"], vec![]);
+        std::fs::remove_file(root.path().join("data/d/t/file.db")).unwrap();
+        assert_eq!(list(&config, &task).await.unwrap().listed, 0);
+        task.listed = 7;
+        let why = list(&config, &task).await.unwrap_err();
+        assert!(why.contains("had 7 before"), "{why}");
+        task.allow_empty = true;
+        assert_eq!(list(&config, &task).await.unwrap().names, Vec::<String>::new());
+    }
+
+    #[tokio::test]
+    async fn file_that_cannot_be_a_partition_is_an_error_by_name() {
+        use std::os::unix::ffi::OsStrExt as _;
+        for name in [&b"two\nlines"[..], b"no\xfftext"] {
+            let (root, config) = sample();
+            let file = root.path().join("data/d/t").join(std::ffi::OsStr::from_bytes(name));
+            std::fs::write(file, "").unwrap();
+            let why = list(&config, &task(["d", "s", "t"], vec![])).await.unwrap_err();
+            assert!(why.contains("two\\nlines") || why.contains("no\u{fffd}text"), "{why}");
         }
     }
 
@@ -296,7 +337,7 @@ mod tests {
         let mut locks = Vec::new();
         for table in ["t", "u"] {
             let task = task(["d", "s", table], vec![]);
-            let [partition] = &list(&config, &task).await.unwrap()[..] else { panic!("one file") };
+            let [partition] = &list(&config, &task).await.unwrap().names[..] else { panic!("one file") };
             let id = TaskId::main("unit", 1).subtask(1);
             let sub = task.subtask(id, partition, "unit");
             locks.push(store.file_lock(&file(&config, &sub).await));

@@ -129,6 +129,11 @@ impl Paths {
         format!("{}/TaskUpgradeLock/{old}.lock", self.0)
     }
 
+    /// The directory of the units that have more subtasks than free slots.
+    pub fn offers(&self) -> String {
+        format!("{}/Offers", self.0)
+    }
+
     /// The directory of permits.
     pub fn permits(&self) -> String {
         format!("{}/Permits", self.0)

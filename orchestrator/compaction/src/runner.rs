@@ -12,7 +12,9 @@ use tokio::process::{Child, ChildStdin, ChildStdout};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, interval, sleep, timeout};
 
+use super::ids::TaskId;
 use super::partitions;
+use super::results;
 use super::settings::Settings;
 use super::supervisor::{self, EndCause, Report, Spec, SupervisorCommand, SupervisorEvent};
 use super::task::SubTask;
@@ -48,6 +50,21 @@ pub(crate) struct RunSignals {
 pub(crate) trait Launch: Send + Sync {
     /// Runs a runner to its end. `Err` holds the reason why the outcome is unknown or the start failed.
     fn launch(&self, spec: Spec, signals: RunSignals) -> BoxFuture<'static, Result<Report, String>>;
+
+    /// The reason why this unit cannot start a runner, as far as can be seen without starting one.
+    fn problem(&self, _: &Settings) -> BoxFuture<'static, Option<String>> {
+        std::future::ready(None).boxed()
+    }
+
+    /// Writes the result of a runner to the unit's disk, or deletes it.
+    fn keep(&self, _: &Settings, _: TaskId, _: Option<Vec<u8>>) -> BoxFuture<'static, ()> {
+        std::future::ready(()).boxed()
+    }
+
+    /// The results on the unit's disk.
+    fn kept(&self, _: &Settings) -> BoxFuture<'static, Vec<(TaskId, Vec<u8>)>> {
+        std::future::ready(Vec::new()).boxed()
+    }
 
     /// The file that a runner of this subtask works on, as [`partitions::file`] finds it. Takes as long as the storage
     /// takes to answer.
@@ -121,6 +138,21 @@ fn delete_oldest(dir: &Path) -> std::io::Result<()> {
 }
 
 impl Launch for SupervisedLaunch {
+    fn problem(&self, config: &Settings) -> BoxFuture<'static, Option<String>> {
+        let config = config.clone();
+        blocking::run(move || config.check_runner().err()).boxed()
+    }
+
+    fn keep(&self, config: &Settings, id: TaskId, data: Option<Vec<u8>>) -> BoxFuture<'static, ()> {
+        let config = config.clone();
+        async move { results::keep(&config, id, data).await }.boxed()
+    }
+
+    fn kept(&self, config: &Settings) -> BoxFuture<'static, Vec<(TaskId, Vec<u8>)>> {
+        let config = config.clone();
+        async move { results::kept(&config).await }.boxed()
+    }
+
     fn launch(&self, mut spec: Spec, signals: RunSignals) -> BoxFuture<'static, Result<Report, String>> {
         let watchdog = self.0.clone();
         async move {
@@ -131,7 +163,10 @@ impl Launch for SupervisedLaunch {
                 Some(until) => spec.trust = MonotonicTime::from_instant(until),
                 None => return Ok(Report::of(EndCause::NotStarted)),
             }
-            Runner::start(&spec, watchdog).await?.wait(signals).await
+            match Runner::start(&spec, watchdog).await {
+                Ok(runner) => runner.wait(signals).await,
+                Err(why) => Ok(Report::refused(why)),
+            }
         }
         .boxed()
     }
@@ -242,7 +277,6 @@ impl Runner {
                                 self.watchdog.send(WatchdogCommand::RunUntil(MonotonicTime::from_instant(until)));
                                 self.group = SupervisedGroup::new(group, self.watchdog.clone());
                             }
-                            Ok(SupervisorEvent::Refused(why)) => return Err(why),
                             Ok(SupervisorEvent::Ended(mut report)) => {
                                 // The report is the supervisor's last message, so the process may be killed.
                                 let _ = self.child.kill().await;

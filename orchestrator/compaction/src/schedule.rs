@@ -13,6 +13,16 @@ use allot_runtime::settings::{time_zone, zone_name};
 
 /// Number of fields of a cron expression.
 const FIELDS: usize = 5;
+/// The names that cron has for some expressions.
+const NAMED: [(&str, &str); 7] = [
+    ("@yearly", "0 0 1 1 *"),
+    ("@annually", "0 0 1 1 *"),
+    ("@monthly", "0 0 1 * *"),
+    ("@weekly", "0 0 * * 0"),
+    ("@daily", "0 0 * * *"),
+    ("@midnight", "0 0 * * *"),
+    ("@hourly", "0 * * * *"),
+];
 /// No zone has ever put its clocks forward by more in a night.
 const LONGEST_SKIP: SignedDuration = SignedDuration::from_hours(3);
 
@@ -34,6 +44,8 @@ pub struct Schedule {
 impl Schedule {
     /// Parses a cron expression of five fields. `Err` holds the reason for people.
     pub fn new(expression: &str, zone: &str) -> Result<Self, String> {
+        let known = NAMED.iter().find(|(name, _)| *name == expression.trim());
+        let expression = known.map_or(expression, |(_, expression)| *expression);
         let fields: Vec<&str> = expression.split_whitespace().collect();
         if fields.len() != FIELDS {
             return Err(format!(
@@ -164,6 +176,14 @@ mod tests {
         assert_eq!(times("30 * * * *", "2026-10-25T00:00:00Z", 3), expected);
         let expected = ["2026-03-29T00:30:00Z", "2026-03-29T01:30:00Z"];
         assert_eq!(times("30 * * * *", "2026-03-29T00:00:00Z", 2), expected);
+    }
+
+    #[test]
+    fn names_of_cron_are_expressions() {
+        let name = |name: &str| Schedule::new(name, "UTC").unwrap().to_string();
+        assert_eq!((name("@daily"), name("@hourly")), ("0 0 * * * UTC".into(), "0 * * * * UTC".into()));
+        assert!(NAMED.iter().all(|(name, _)| Schedule::new(name, "UTC").is_ok()));
+        assert!(Schedule::new("@reboot", "UTC").is_err());
     }
 
     #[test]

@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
+use allot_runtime::child::program;
 use allot_runtime::section;
-use allot_runtime::settings::{Span, identity, path};
+use allot_runtime::settings::{Span, Words, identity, path};
 use anyhow::{Result, ensure};
 
 section! {
@@ -18,11 +19,9 @@ section! {
         /// Subtasks that run at once in the whole cluster, at most; the same for all compaction nodes. 0 is no limit
         limit: u32 = "compaction-limit", "ALLOT_COMPACTION_LIMIT", default 0, in "0"..="1000000";
         /// Program, and its arguments, that compacts a partition; examples/compaction has two
-        #[arg(value_delimiter = ' ')]
-        runner: Vec<String> = "compaction-runner", "ALLOT_COMPACTION_RUNNER", list r#"["/usr/local/lib/allot/sqlite"]"#;
+        runner: Words = "compaction-runner", "ALLOT_COMPACTION_RUNNER", list r#"["/usr/local/lib/allot/sqlite"]"#;
         /// Program, and its arguments, that prints the partitions of a table, a line each
-        #[arg(value_delimiter = ' ')]
-        partitions: Vec<String> = "compaction-partitions", "ALLOT_COMPACTION_PARTITIONS", list r#"["/usr/local/lib/allot/partitions"]"#;
+        partitions: Words = "compaction-partitions", "ALLOT_COMPACTION_PARTITIONS", list r#"["/usr/local/lib/allot/partitions"]"#;
         /// Directory whose files are the partitions, in place of a program. {db}, {schema} and {table} are replaced by
         /// the task's
         partitions_dir: String = "compaction-partitions-dir", "ALLOT_COMPACTION_PARTITIONS_DIR", example r#""/data/{db}/{table}""#;
@@ -67,6 +66,15 @@ impl Settings {
         identity("compaction.pc", &settings.pc)?;
         path(&settings.root, "compaction.root", "/cluster.compact/Compaction_v2")?;
         Ok(settings)
+    }
+
+    /// Looks for the runner: a file that this process may execute.
+    ///
+    /// # Errors
+    /// Why it cannot be started, for people.
+    pub fn check_runner(&self) -> Result<(), String> {
+        let Some(runner) = self.runner.first() else { return Err("compaction.runner is not set".to_owned()) };
+        program::find(runner).map(drop).map_err(|why| format!("compaction.runner {runner}: {why}"))
     }
 
     /// Directory for the output of runners.

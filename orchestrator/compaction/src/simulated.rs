@@ -117,7 +117,7 @@ impl Launch for Runners {
                 runner.end().await;
                 None
             };
-            Ok(Report { why, exit, output: String::new(), result: None })
+            Ok(Report { exit, ..Report::of(why) })
         }
         .boxed()
     }

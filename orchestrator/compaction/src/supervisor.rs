@@ -1,11 +1,16 @@
 //! The supervisor (the hidden command [`COMMAND`]): a small process around each runner, which does not let the
-//! runner outlive its permission. It kills the runner's whole process group in four cases: `allotd` is gone (their
+//! runner outlive its permission. It kills the runner's whole process group, and all other processes that the runner has
+//! started, in four cases: `allotd` is gone (their
 //! pipe closes); `allotd` hangs or has had no answer from ZooKeeper for too long (no heartbeat comes); the runner's
 //! time is up; `allotd` orders a stop.
 
+mod descendants;
+mod oom;
+
 use std::collections::VecDeque;
 use std::io::Write as _;
-use std::process::Stdio;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -67,9 +72,7 @@ pub(crate) enum SupervisorCommand {
 pub(crate) enum SupervisorEvent {
     /// The runner has started with this process and group id.
     Runs(i32),
-    /// The runner could not be started, for this reason.
-    Refused(String),
-    /// The runner has ended.
+    /// The runner has ended, or could not be started.
     Ended(Report),
 }
 
@@ -78,6 +81,8 @@ pub(crate) enum SupervisorEvent {
 pub(crate) struct Report {
     pub(crate) why: EndCause,
     pub(crate) exit: Option<i32>,
+    /// The signal that ended the runner, for people.
+    pub(crate) signal: Option<String>,
     /// The last KiB of the runner's output.
     pub(crate) output: String,
     /// The last line of standard output, if it is a JSON object.
@@ -100,12 +105,20 @@ pub(crate) enum EndCause {
     NotStarted,
     /// The connection between supervisor and `allotd` closed: one of them is gone or hangs.
     Abandoned,
+    /// The unit cannot run the runner, for the reason that is the report's output: a fault of the unit, not of the
+    /// partition.
+    Refused,
 }
 
 impl Report {
     /// The report on a runner that left nothing: it was killed with its supervisor, or was not started.
     pub(crate) fn of(why: EndCause) -> Self {
-        Self { why, exit: None, output: String::new(), result: None }
+        Self { why, exit: None, signal: None, output: String::new(), result: None }
+    }
+
+    /// The report on a runner that the unit cannot run, for this reason.
+    pub(crate) fn refused(output: String) -> Self {
+        Self { output, ..Self::of(EndCause::Refused) }
     }
 }
 
@@ -116,6 +129,7 @@ impl Report {
 pub async fn run() -> Result<()> {
     let mut control = program::stdin_lines()?;
     program::ignore_termination_signals()?;
+    descendants::adopt();
     let Some(line) = control.next_line().await? else { return Ok(()) };
     let spec: Spec =
         serde_json::from_str(&line).context("the specification for the supervisor is not valid JSON")?;
@@ -123,6 +137,7 @@ pub async fn run() -> Result<()> {
         Ok(child) => {
             send_event(&SupervisorEvent::Runs(child.group().id()));
             let report = supervise(&spec, child, control).await;
+            descendants::end().await;
             send_event(&SupervisorEvent::Ended(report));
         }
         Err(event) => send_event(&event),
@@ -140,10 +155,9 @@ fn send_event(event: &SupervisorEvent) {
 fn start_if_trusted(spec: &Spec) -> Result<SupervisedChild, SupervisorEvent> {
     if spec.trust.has_passed() {
         // This process was suspended meanwhile, and another unit may run the subtask by now.
-        let report = Report { why: EndCause::NotStarted, exit: None, output: String::new(), result: None };
-        return Err(SupervisorEvent::Ended(report));
+        return Err(SupervisorEvent::Ended(Report::of(EndCause::NotStarted)));
     }
-    start(spec).map_err(|error| SupervisorEvent::Refused(format!("{error:#}")))
+    start(spec).map_err(|error| SupervisorEvent::Ended(Report::refused(format!("{error:#}"))))
 }
 
 fn start(spec: &Spec) -> Result<SupervisedChild> {
@@ -208,7 +222,10 @@ async fn supervise(
             let _ = stdin.write_all(input.as_bytes()).await;
         });
     }
-    let (why, exit) = wait_for_end(spec, &mut child, &mut control).await;
+    let kills = oom::kills();
+    let (why, status) = wait_for_end(spec, &mut child, &mut control).await;
+    let exit = status.and_then(|status| status.code());
+    let signal = status.and_then(|status| status.signal()).map(|signal| oom::name(signal, kills));
     // Kills the processes that the runner has left, which may hold its output open.
     drop(child);
     // Wait twice: after a suspension of this process the first wait may expire although all output is already there.
@@ -218,7 +235,11 @@ async fn supervise(
     if let Some(log) = spec.log.clone() {
         // The log is an aid only; an error does not change the outcome, nor does storage that does not answer.
         let output = with(&all, |tail| tail.last(MAX_LOG_BYTES));
-        let _ = timeout(OUTPUT_TIMEOUT, blocking::run(move || std::fs::write(log, output))).await;
+        let written = timeout(OUTPUT_TIMEOUT, blocking::run(move || std::fs::write(log, output))).await;
+        let is_full = written.is_ok_and(|written| written.is_err_and(|error| is_full(&error)));
+        if is_full && why == EndCause::Itself && exit != Some(0) {
+            return Report { exit, ..Report::refused("its disk is full, and the runner failed".to_owned()) };
+        }
     }
     let text = String::from_utf8_lossy(&with(&stdout, |tail| tail.last(MAX_LOG_BYTES))).into_owned();
     let last = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
@@ -227,15 +248,20 @@ async fn supervise(
         output.remove(0);
     }
     let result = serde_json::from_str(last).ok().filter(|_| last.len() <= MAX_TREE_BYTES);
-    Report { why, exit, output, result }
+    Report { why, exit, signal, output, result }
 }
 
-/// Waits for the runner's end, or ends it. Returns the cause and the exit code.
+/// Whether an error means that the disk is full.
+fn is_full(error: &std::io::Error) -> bool {
+    matches!(error.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded)
+}
+
+/// Waits for the runner's end, or ends it. Returns the cause and the exit status.
 async fn wait_for_end(
     spec: &Spec,
     child: &mut SupervisedChild,
     control: &mut Lines<BufReader<pipe::Receiver>>,
-) -> (EndCause, Option<i32>) {
+) -> (EndCause, Option<ExitStatus>) {
     let time_up = Instant::now() + Duration::from_millis(spec.timeout);
     let mut trusted = spec.trust.to_instant();
     let mut why = EndCause::Itself;
@@ -245,7 +271,7 @@ async fn wait_for_end(
             // Read messages before the deadlines are checked, also after this process was suspended for long.
             biased;
             status = child.wait() => {
-                return (why, status.ok().and_then(|status| status.code()));
+                return (why, status.ok());
             }
             line = control.next_line(), if attached => {
                 match line.ok().flatten().map(|line| serde_json::from_str(&line)) {

@@ -14,6 +14,9 @@ pub use subtask::{Ended, SubState, SubTask};
 mod round;
 mod subtask;
 
+/// How many times a listing that failed is repeated, if a submission does not say: for about ten minutes.
+pub(crate) const LIST_RETRIES: u32 = 15;
+
 /// The state of a main task.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum State {
@@ -109,6 +112,32 @@ impl ChunkedList {
     }
 }
 
+/// A partition in the list of a round.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Partition {
+    /// A partition that has not run in this round.
+    First(String),
+    /// A partition that has failed in this round, and the unit where.
+    Failed(String, String),
+}
+
+impl Partition {
+    /// The partition's name.
+    pub fn name(&self) -> &str {
+        let (Self::First(name) | Self::Failed(name, _)) = self;
+        name
+    }
+
+    /// The unit at which the partition has failed; empty if it has not.
+    pub fn failed_at(&self) -> &str {
+        match self {
+            Self::First(_) => "",
+            Self::Failed(_, unit) => unit,
+        }
+    }
+}
+
 /// How often the failed partitions of a round run again, and what has been done of it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -190,6 +219,16 @@ pub struct MainTask {
     pub error: String,
     /// The partitions of the current round; `None` between two rounds.
     pub listing: Option<ChunkedList>,
+    /// How many times a listing of partitions that failed is repeated before its round fails.
+    pub list_retries: u32,
+    /// How many listings of the next round's partitions have failed.
+    pub list_failed: u32,
+    /// Number of partitions in the last list that was not empty; 0 if there was none.
+    pub listed: u64,
+    /// Whether a list may be empty although an earlier one was not.
+    pub allow_empty: bool,
+    /// Number of rounds that failed because their partitions could not be listed.
+    pub failed_rounds: u64,
     /// The partitions that were named in the submission; empty if they are listed again for each round.
     pub named: Vec<String>,
     /// Subtasks of tasks with a higher priority start first.
@@ -253,6 +292,7 @@ impl MainTask {
             manager,
             pc,
             retries: 1,
+            list_retries: LIST_RETRIES,
             created: allot_runtime::time::now_ms(),
             ..Self::default()
         }
@@ -261,6 +301,11 @@ impl MainTask {
     /// Database, schema and table.
     pub fn table(&self) -> [&str; 3] {
         [&self.db_name, &self.schema_name, &self.table_name]
+    }
+
+    /// Whether the task has more than one round.
+    pub fn repeats(&self) -> bool {
+        self.repeat.repeat_count != 1
     }
 
     /// The hashing key of a partition of this task.

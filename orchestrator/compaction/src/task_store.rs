@@ -17,7 +17,7 @@ use super::counters::note_change;
 pub use super::fault::Fault;
 use super::ids::TaskId;
 use super::paths::{self, Paths};
-use super::task::{ChunkedList, MainTask, State, SubState, SubTask, read, write};
+use super::task::{ChunkedList, MainTask, Partition, State, SubTask, read, write};
 use allot_coordination::random;
 use allot_coordination::{Error, Kind, Op, Retry, Retryable as _, Tree, Version};
 use allot_runtime::time::now_ms;
@@ -112,6 +112,7 @@ impl TaskStore {
             self.paths.nodes(),
             self.paths.locks(),
             self.paths.permits(),
+            self.paths.offers(),
         ];
         for (path, found) in paths.iter().zip(self.tree.get_each(&paths).await?) {
             if found.is_err() {
@@ -224,7 +225,8 @@ impl TaskStore {
 
     /// Starts a round with these partitions.
     pub async fn open_round(&self, main: &mut Found<MainTask>, partitions: &[String]) -> Result<(), Fault> {
-        let listing = self.write_listing(main, partitions).await?;
+        let partitions: Vec<Partition> = partitions.iter().cloned().map(Partition::First).collect();
+        let listing = self.write_listing(main, &partitions).await?;
         let mut new = main.task.clone();
         new.open_round(listing, now_ms());
         self.write(main, new, Vec::new()).await?;
@@ -235,7 +237,7 @@ impl TaskStore {
     async fn write_listing(
         &self,
         main: &Found<MainTask>,
-        partitions: &[String],
+        partitions: &[Partition],
     ) -> Result<ChunkedList, Fault> {
         let tag = format!("{:08x}", random::any::<u32>());
         let mut listing = ChunkedList { tag, chunks: 0, count: partitions.len() as u64 };
@@ -243,8 +245,8 @@ impl TaskStore {
         let mut rest = partitions;
         while !rest.is_empty() {
             let mut size = 0;
-            let fits = rest.iter().take_while(|name| {
-                size += write(name).len() + 1;
+            let fits = rest.iter().take_while(|partition| {
+                size += write(partition).len() + 1;
                 size <= FILL
             });
             let (chunk, more) = rest.split_at(fits.count().max(1).min(rest.len()));
@@ -256,21 +258,26 @@ impl TaskStore {
         Ok(listing)
     }
 
-    /// The partitions of the running round, in order.
+    /// The names of the partitions of the running round, in order.
     pub async fn partitions(&self, main: &Found<MainTask>) -> Result<Vec<String>, Fault> {
+        Ok(self.listed(main).await?.iter().map(|partition| partition.name().to_owned()).collect())
+    }
+
+    /// The partitions of the running round, in order.
+    pub(crate) async fn listed(&self, main: &Found<MainTask>) -> Result<Vec<Partition>, Fault> {
         let Some(listing) = &main.task.listing else { return Ok(Vec::new()) };
         let dir = self.paths.partitions(main.id);
-        let mut all: Vec<String> = Vec::new();
+        let mut all: Vec<Partition> = Vec::new();
         for number in 0..listing.chunks {
             let path = format!("{dir}/{}", listing.chunk(number));
             let Some(node) = self.tree.get(&path).await? else { return Err(Error::NoNode(path).into()) };
-            all.extend(read::<Vec<String>>(&path, &node.data)?);
+            all.extend(read::<Vec<Partition>>(&path, &node.data)?);
         }
         Ok(all)
     }
 
     /// Assigns as many of these (partition, worker) pairs as fit into one multi, starting at the cursor.
-    pub async fn assign(&self, main: &mut Found<MainTask>, wave: &[(&str, &str)]) -> Result<(), Fault> {
+    pub async fn assign(&self, main: &mut Found<MainTask>, wave: &[(&Partition, &str)]) -> Result<(), Fault> {
         let mut new = main.task.clone();
         new.state = State::Assigned;
         let mut ops: Vec<Op> = Vec::new();
@@ -278,7 +285,8 @@ impl TaskStore {
         let mut workers = std::collections::BTreeSet::new();
         for &(partition, worker) in wave {
             let id = main.id.subtask(new.first + new.cursor + 1);
-            let sub = new.subtask(id, partition, worker);
+            let avoid = partition.failed_at().to_owned();
+            let sub = SubTask { avoid, ..new.subtask(id, partition.name(), worker) };
             let mut subtask_ops = self.place(id, &sub).to_vec();
             if workers.insert(worker) {
                 subtask_ops.push(Op::Check { path: self.paths.node(worker), version: None });
@@ -293,12 +301,12 @@ impl TaskStore {
         self.write(main, new, ops).await
     }
 
-    /// The operations that create a waiting subtask in its worker's inbox.
+    /// The operations that create a subtask in its worker's inbox.
     fn place(&self, id: TaskId, sub: &SubTask) -> [Op; 3] {
         let dir = self.paths.at(&sub.worker, id);
         [
             create(dir.clone(), Vec::new()),
-            create(format!("{dir}/{}", paths::status(SubState::Init)), Vec::new()),
+            create(format!("{dir}/{}", paths::status(sub.state)), Vec::new()),
             create(format!("{dir}/{}", paths::info(&sub.pc, &sub.db_name)), write(sub)),
         ]
     }
@@ -318,16 +326,21 @@ impl TaskStore {
         let mut new = main.task.clone();
         new.state = State::Cancel;
         new.finished = now_ms();
+        // Should the task run again, its subtasks have other numbers.
+        new.first = new.first.saturating_add(new.count());
         new.listing = None;
         why.clone_into(&mut new.error);
         let ops = self.chunks(main).await?;
         self.write(main, new, ops).await
     }
 
-    /// Records why the task does not go on.
-    pub async fn note(&self, main: &mut Found<MainTask>, why: &str) -> Result<(), Fault> {
-        let new = MainTask { error: why.to_owned(), ..main.task.clone() };
-        self.write(main, new, Vec::new()).await
+    /// Notes that the partitions of the next round could not be listed.
+    pub async fn listing_failed(&self, main: &mut Found<MainTask>, why: &str) -> Result<(), Fault> {
+        let mut new = main.task.clone();
+        new.listing_failed(why, now_ms());
+        // A manager that died while it wrote a list has left some of it.
+        let ops = if new.state.is_over() { self.chunks(main).await? } else { Vec::new() };
+        self.write(main, new, ops).await
     }
 
     async fn chunks(&self, main: &Found<MainTask>) -> Result<Vec<Op>, Fault> {

@@ -15,6 +15,7 @@ use super::node_context::NodeContext;
 use super::runner::SupervisedLaunch;
 use super::settings::Settings;
 use super::task_store::{Fault, TaskStore};
+use super::worker::unit_fault::UnitFault;
 use super::{manager, monitor, paths, worker};
 
 /// The name of this role in logs and health checks.
@@ -75,16 +76,25 @@ pub(crate) async fn run_unit(node_context: NodeContext) -> Result<()> {
     );
     let units = node::follow(coordinator, &store.paths.nodes());
     let (notices, notice_receiver) = mpsc::channel(64);
-    let mut loops = JoinSet::new();
-    loops.spawn(manager::run(node_context.clone(), notice_receiver, units.clone()));
-    loops.spawn(monitor::run(node_context.clone(), units.clone()));
-    let mut work = JoinSet::new();
     let mut presence = membership.subscribe();
-    work.spawn(worker::run(node_context.clone(), notices, presence.clone()));
+    let mut loops = JoinSet::new();
+    let manages = manager::run(node_context.clone(), notice_receiver, units.clone(), presence.clone());
+    loops.spawn(manages);
+    loops.spawn(monitor::run(node_context.clone(), units.clone(), presence.clone()));
+    let mut work = JoinSet::new();
+    let fault = UnitFault::new();
+    let mut faults = fault.subscribe();
+    work.spawn(worker::run(node_context.clone(), notices, presence.clone(), units.clone(), fault.clone()));
+    let looking = tokio::spawn(fault.follow(node_context.clone()));
     while !stop.is_requested() {
         let now = *presence.borrow_and_update();
         match now {
-            Presence::Present(_) => node_context.health.ready(ROLE),
+            Presence::Present(_) => match &*faults.borrow_and_update() {
+                None => node_context.health.ready(ROLE),
+                Some(why) => {
+                    node_context.health.not_ready(ROLE, format!("starts no subtasks for a while: {why}"));
+                }
+            },
             Presence::Away => {
                 node_context
                     .health
@@ -100,9 +110,11 @@ pub(crate) async fn run_unit(node_context: NodeContext) -> Result<()> {
         }
         tokio::select! {
             changed = presence.changed() => if changed.is_err() { break },
+            changed = faults.changed() => if changed.is_err() { break },
             () = stop.requested() => {}
         }
     }
+    looking.abort();
     // Return running subtasks first. One session timeout after a unit has left, others declare it lost and count its
     // running subtasks as failed.
     while work.join_next().await.is_some() {}
@@ -128,7 +140,9 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::ids::TaskId;
     use crate::simulated::{self, Behaviour, Runners};
+    use crate::task::{MainTask, RepeatInfo};
     use allot_coordination::in_process::InProcess;
     use allot_simulation::line::{Line, Step, Steps};
 
@@ -202,6 +216,42 @@ mod tests {
             coordinator.close().await;
             following.abort();
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn second_process_of_a_name_neither_manages_nor_leads() {
+        let tree = InProcess::new(SESSION);
+        let [(asked, first), (_ask, second)] = [(), ()].map(|()| allot_runtime::shutdown_channel());
+        let (requests, requests_of_second) = (Arc::default(), Arc::<Requests>::default());
+        let coordinator = join(1, &tree, &requests, &first);
+        tokio::time::sleep(SESSION * 2).await;
+        // Two processes differ by the time of their start.
+        std::thread::sleep(Duration::from_millis(5));
+        let twin = join(1, &tree, &requests_of_second, &second);
+        tokio::time::sleep(SESSION * 2).await;
+        // A task whose rounds follow each other without an end.
+        let store = TaskStore::new(coordinator.tree(), "/c");
+        let id = TaskId::main("u1_1", 1_000_000);
+        let names = ["d", "s", "t"].map(str::to_owned);
+        let task = MainTask {
+            named: vec!["p".to_owned()],
+            repeat: RepeatInfo { repeat_count: 0, repeat_interval: 0 },
+            ..MainTask::new(id, names, "u1_1".into(), "default".into())
+        };
+        store.submit(id, &task, false).await.unwrap();
+        let latches = format!("{}/latches", store.paths.election());
+        let before = requests_of_second.made();
+        tokio::time::sleep(SESSION * 10).await;
+        let rounds = store.main(id).await.unwrap().unwrap().task.round;
+        assert!(rounds > 5, "{rounds} rounds");
+        assert_eq!(requests_of_second.made(), before, "the second process does nothing");
+        assert_eq!(store.children(&latches).await.unwrap().len(), 1);
+        // The first one leaves, and the second takes its place.
+        asked.send_replace(true);
+        let store = TaskStore::new(twin.tree(), "/c");
+        tokio::time::sleep(SESSION * 10).await;
+        assert!(store.main(id).await.unwrap().unwrap().task.round > rounds + 5);
+        assert_eq!(store.children(&latches).await.unwrap().len(), 1);
     }
 
     #[tokio::test(start_paused = true)]

@@ -2,13 +2,18 @@
 //! how they ended. One lifetime of a worker is one ZooKeeper session. Subtasks that an earlier lifetime left running
 //! are recovered before they start again.
 
+mod kept;
+mod offer;
 mod order;
 mod recovery;
 mod run;
+mod taking;
 mod turn;
+pub(crate) mod unit_fault;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -19,16 +24,18 @@ use tracing::{debug, warn};
 
 use super::admission::{Admission, AdmissionWatch, Stopped};
 use super::ids::TaskId;
-use super::node_context::NodeContext;
+use super::node::Units;
+use super::node_context::{LONGEST_WAIT_BY_CLOCK, NodeContext};
 use super::permits::{self, Announcement, Limited};
 use super::runner::trust;
-use super::task::{Ended, MainTask, SubState, SubTask};
+use super::task::{MainTask, SubState, SubTask};
 use super::task_store::{Fault, Found, TaskStore};
-use allot_coordination::{
-    Coordinator, Error, Link, Presence, Retries, Retry, Retryable as _, Status, Version,
-};
+use allot_coordination::{Coordinator, Error, Link, Presence, Retries, Retry, Retryable as _, Status};
 use allot_runtime::time::now_ms;
+use kept::KeptEnds;
+use offer::{Candidate, Offer};
 use turn::Turns;
+use unit_fault::UnitFault;
 
 /// Pause before a worker retries a partition that another worker has locked.
 const LOCKED_DELAY: Duration = Duration::from_secs(1);
@@ -50,17 +57,23 @@ enum Purpose {
     ),
     /// The subtask may start in this slot, and it is its priority's turn.
     Begin(OwnedSemaphorePermit, Stopped),
+    /// The subtask waits at this other unit, and may start in this slot.
+    Take(String, OwnedSemaphorePermit, Stopped),
+}
+
+/// What keeps subtasks that have not started from doing so.
+struct Readiness {
+    /// After how long the next closed window opens.
+    opens: Option<Duration>,
+    /// The highest priority of the subtasks that have not started though a slot is free.
+    waiting: Option<i32>,
+    /// Whether subtasks wait only because no slot is free, or because this unit cannot run them.
+    is_full: bool,
 }
 
 /// The subtasks that are being handled. Each job returns the subtask and whether handling succeeded; if not, the
 /// subtask's state may be `Running`.
 type Work = JoinSet<(TaskId, bool)>;
-
-/// The result of a runner that ended while its session was trusted, and the version of the subtask that it belongs to.
-struct Unwritten {
-    version: Version,
-    ended: Ended,
-}
 
 /// The worker of a unit, for one session.
 #[derive(Clone)]
@@ -82,8 +95,16 @@ pub(crate) struct Worker {
     failing: Arc<Mutex<BTreeMap<TaskId, Retries>>>,
     /// Files of partitions whose storage answered late, of subtasks that may start and have not started since.
     late_files: Arc<Mutex<BTreeMap<TaskId, String>>>,
-    /// Results that could not be written before the session of their subtask ended. Only these outlive a session.
-    unwritten: Arc<Mutex<BTreeMap<TaskId, Unwritten>>>,
+    /// Ends of runners that could not be written. They outlive a session.
+    kept: KeptEnds,
+    /// The units.
+    units: watch::Receiver<Units>,
+    /// Whether this unit can run runners.
+    fault: UnitFault,
+    /// The mean time of a run, in milliseconds; 0 if none has ended.
+    pace: Arc<AtomicU64>,
+    /// Whether a subtask of another unit that was found could not begin here.
+    has_missed: Arc<AtomicBool>,
     /// Partition locks held by other workers, each with the time when it was first found gone.
     foreign_locks: Arc<Mutex<BTreeMap<String, Option<Instant>>>>,
     /// True when the session is lost.
@@ -97,10 +118,12 @@ pub(crate) async fn run(
     node_context: NodeContext,
     notices: mpsc::Sender<TaskId>,
     mut presence: watch::Receiver<Presence>,
+    units: watch::Receiver<Units>,
+    fault: UnitFault,
 ) {
     let coordinator = node_context.coordinator.clone();
     let mut stop = node_context.stop.clone();
-    let unwritten = Arc::default();
+    let (kept, pace) = (KeptEnds::load(&node_context).await, Arc::default());
     loop {
         let generation = tokio::select! {
             generation = own_session(&coordinator, &mut presence) => generation,
@@ -118,7 +141,11 @@ pub(crate) async fn run(
             turns: Turns::default(),
             failing: Arc::default(),
             late_files: Arc::default(),
-            unwritten: Arc::clone(&unwritten),
+            kept: kept.clone(),
+            units: units.clone(),
+            fault: fault.clone(),
+            pace: Arc::clone(&pace),
+            has_missed: Arc::default(),
             foreign_locks: Arc::default(),
             notices: notices.clone(),
             node_context: node_context.clone(),
@@ -187,6 +214,11 @@ impl Worker {
         let mut announcing = coordinator.retries("announcing that subtasks wait for a permit");
         let mut inbox = coordinator.follower("the inbox of this unit");
         let mut permits = coordinator.follower("the permits");
+        let mut offers = coordinator.follower("the offers of units");
+        let mut offer = Offer::new(&self.store, &self.node_context.name);
+        let mut fault = self.fault.subscribe();
+        // Subtasks of other units that may begin here.
+        let mut found: Vec<Candidate> = Vec::new();
         if announcing.repeat(|| announcement.withdraw_earlier()).await.is_err() {
             return;
         }
@@ -204,14 +236,32 @@ impl Worker {
             let left = reading.repeat(|| self.store.in_state(name, &candidates, SubState::Running)).await;
             let Ok(left) = left else { return };
             left.into_iter().for_each(|id| self.spawn_handler(id, Purpose::Left, &mut known, work));
+            if unverified.is_none() {
+                let mut writing = coordinator.retries("writing results from before this session");
+                if writing.repeat(|| self.write_kept_elsewhere(&ids)).await.is_err() {
+                    return;
+                }
+            }
             let unverified = unverified.insert(BTreeSet::new());
-            self.update_watches(&ids, &mut watches);
+            self.update_watches(&ids, &known, &mut watches);
             loop {
-                let (opens, waiting) = self.start_ready(&ids, &watches, &mut known, work);
+                let Readiness { opens, waiting, is_full } =
+                    self.start_ready(&ids, &watches, &mut known, work);
                 let idle = ids.iter().filter(|id| !known.contains(id)).count();
                 metrics::gauge!("allot_compaction_waiting").set(idle as f64);
+                let free = if is_full || waiting.is_some() || self.fault.is_present() {
+                    found.clear();
+                    0
+                } else {
+                    self.take(&ids, &mut found, &mut watches, &mut known, work);
+                    self.slots.available_permits()
+                };
                 let is_limited = with(&self.limited, |limited| limited.values().any(Limited::is_by_cluster));
-                match announcement.update(waiting, is_limited).await {
+                let announced = async {
+                    announcement.update(waiting, is_limited).await?;
+                    offer.update(is_full, self.pace.load(Ordering::Relaxed)).await
+                };
+                match announced.await {
                     Ok(()) => announcing.succeeded(),
                     Err(fault) => {
                         announcing.failed(&fault).await;
@@ -223,8 +273,13 @@ impl Worker {
                     () = inbox.changed() => break,
                     // A task may have another limit now.
                     () = self.freed.notified() => with(&self.limited, BTreeMap::clear),
-                    () = sleep(opens.unwrap_or_default()), if opens.is_some() => {}
+                    () = sleep(opens.unwrap_or_default().min(LONGEST_WAIT_BY_CLOCK)), if opens.is_some() => {}
                     () = permits::freed(&self.store, &mut permits, &self.limited) => {}
+                    more = self.look_for_work(&mut offers, &self.units, free), if free > 0 => {
+                        found = more;
+                        found.reverse();
+                    }
+                    _ = fault.changed() => {}
                     Some(ended) = work.join_next(), if !work.is_empty() => {
                         if let Ok((id, succeeded)) = ended {
                             known.remove(&id);
@@ -241,9 +296,38 @@ impl Worker {
         }
     }
 
-    /// Watches the main tasks of these subtasks, and no others.
-    fn update_watches(&self, ids: &[TaskId], watches: &mut BTreeMap<TaskId, AdmissionWatch>) {
-        let mains: BTreeSet<TaskId> = ids.iter().map(|id| id.of_main()).collect();
+    /// Begins subtasks of other units while slots are free. `ids` are the subtasks in this unit's inbox.
+    fn take(
+        &self,
+        ids: &[TaskId],
+        found: &mut Vec<Candidate>,
+        watches: &mut BTreeMap<TaskId, AdmissionWatch>,
+        known: &mut BTreeSet<TaskId>,
+        work: &mut Work,
+    ) {
+        while !found.is_empty() {
+            let Ok(permit) = self.slots.clone().try_acquire_owned() else { return };
+            let Some(Candidate { id, from }) = found.pop() else { return };
+            if known.contains(&id) || ids.contains(&id) {
+                continue;
+            }
+            let main = id.of_main();
+            let watch = watches
+                .entry(main)
+                .or_insert_with(|| AdmissionWatch::follow(&self.node_context, main, self.freed.clone()));
+            let purpose = Purpose::Take(from, permit, watch.stopped());
+            self.spawn_handler(id, purpose, known, work);
+        }
+    }
+
+    /// Watches the main tasks of these subtasks, and of those that are being handled, and no others.
+    fn update_watches(
+        &self,
+        ids: &[TaskId],
+        known: &BTreeSet<TaskId>,
+        watches: &mut BTreeMap<TaskId, AdmissionWatch>,
+    ) {
+        let mains: BTreeSet<TaskId> = ids.iter().chain(known).map(|id| id.of_main()).collect();
         watches.retain(|main, _| mains.contains(main));
         with(&self.limited, |limited| limited.retain(|main, _| mains.contains(main)));
         with(&self.failing, |failing| failing.retain(|id, _| ids.contains(id)));
@@ -255,15 +339,14 @@ impl Worker {
     }
 
     /// Removes the subtasks of tasks that have ended, and starts ready subtasks while slots are free: by priority, then the
-    /// older first. Returns after how long the next closed window opens, and the highest priority of the subtasks that
-    /// have not started though a slot is free.
+    /// older first.
     fn start_ready(
         &self,
         ids: &[TaskId],
         watches: &BTreeMap<TaskId, AdmissionWatch>,
         known: &mut BTreeSet<TaskId>,
         work: &mut Work,
-    ) -> (Option<Duration>, Option<i32>) {
+    ) -> Readiness {
         let now = now_ms();
         let admissions: BTreeMap<TaskId, Admission> =
             watches.iter().map(|(main, watch)| (*main, watch.admission(now))).collect();
@@ -307,14 +390,23 @@ impl Worker {
             // All compete for the same permits, so a lower priority waits until no higher one waits.
             ready.retain(|(Reverse(priority), _)| Some(*priority) >= waiting);
         }
+        let mut is_full = false;
         for (Reverse(priority), id) in ready {
             let Some(stopped) = watches.get(&id.of_main()).map(AdmissionWatch::stopped) else { continue };
-            let Ok(permit) = self.slots.clone().try_acquire_owned() else { break };
+            is_full = self.fault.is_present();
+            if is_full {
+                return Readiness { opens: opens.min(), waiting: None, is_full };
+            }
+            let Ok(permit) = self.slots.clone().try_acquire_owned() else {
+                is_full = true;
+                break;
+            };
             self.turns.begin(id, priority);
             self.spawn_handler(id, Purpose::Begin(permit, stopped), known, work);
         }
         let has_slot = self.slots.available_permits() + self.turns.count() > 0;
-        (opens.min(), waiting.filter(|_| has_slot))
+        let waiting = waiting.filter(|_| has_slot && !self.fault.is_present());
+        Readiness { opens: opens.min(), waiting, is_full }
     }
 
     /// Handles a subtask in a task of its own.
@@ -332,6 +424,19 @@ impl Worker {
 
     /// Handles a subtask. Returns whether that succeeded; if not, the next attempt is due.
     async fn handle(&self, id: TaskId, purpose: Purpose) -> bool {
+        let purpose = match purpose {
+            Purpose::Take(from, permit, stopped) => {
+                return match self.try_take(id, &from, permit, &stopped).await {
+                    Ok(()) => true,
+                    Err(fault) => {
+                        self.has_missed.store(true, Ordering::Relaxed);
+                        debug!(%id, from, %fault, "did not take a subtask of another unit");
+                        false
+                    }
+                };
+            }
+            purpose => purpose,
+        };
         let Err(fault) = self.try_handle(id, purpose).await else {
             with(&self.failing, |failing| failing.remove(&id));
             return true;
@@ -373,8 +478,28 @@ impl Worker {
                 self.turns.end(id);
                 Err(Fault::Busy("its task has changed, which the watch does not show yet".to_owned()))
             }
-            Purpose::Left | Purpose::End(_) => Ok(()),
+            Purpose::Left | Purpose::End(_) | Purpose::Take(..) => Ok(()),
         }
+    }
+
+    /// Begins a subtask that waits at another unit, unless somebody else has begun it, or it has failed at this unit.
+    async fn try_take(
+        &self,
+        id: TaskId,
+        from: &str,
+        permit: OwnedSemaphorePermit,
+        stopped: &Stopped,
+    ) -> Result<(), Fault> {
+        self.has_missed.store(true, Ordering::Relaxed);
+        let Some(sub) = self.store.sub(from, id).await? else { return Ok(()) };
+        if sub.task.state != SubState::Init || sub.task.avoid == self.node_context.name {
+            return Ok(());
+        }
+        let Some(main) = self.unfinished_main(&sub).await? else { return Ok(()) };
+        if main.task.cancelling || !matches!(Admission::of(&main.task, now_ms()), Admission::Start(_)) {
+            return Ok(());
+        }
+        self.start(sub, &main, permit, stopped).await
     }
 
     /// The main task of a subtask, if it exists and has not ended.
@@ -417,7 +542,7 @@ impl Worker {
         };
         let timeout = order::timeout(&self.node_context, &main.task);
         let limit = timeout.saturating_add(self.node_context.config.stop_limit).as_millis() as u64;
-        let fence = match self.store.start(&mut sub, permits, session, limit).await {
+        let fence = match self.store.start(&mut sub, &self.node_context.name, permits, session, limit).await {
             Err(Fault::Tree(Error::Exists(path))) if path == lock => {
                 with(&self.foreign_locks, |others| others.insert(lock, None));
                 self.back_off(sub.id, permit).await;
@@ -426,14 +551,16 @@ impl Worker {
             fence => fence?,
         };
         with(&self.late_files, |files| files.remove(&sub.id));
+        self.has_missed.store(false, Ordering::Relaxed);
         self.let_others_start(sub.id);
         metrics::gauge!("allot_compaction_running").increment(1);
         let began = Instant::now();
         let result = self.run(&sub, fence, timeout, stopped).await;
+        self.note_pace(&result, began.elapsed());
         metrics::gauge!("allot_compaction_running").decrement(1);
         metrics::histogram!("allot_compaction_subtask_seconds").record(began.elapsed());
         let was_trusted = trust(coordinator).is_some();
-        self.record_result(&sub, session, result, was_trusted).await
+        self.record_result(&mut sub, session, result, was_trusted).await
     }
 
     /// The file of a subtask; `None` if it cannot start now, because the unit leaves or loses its session or the task is

@@ -62,8 +62,9 @@ async fn run(arguments: Arguments) -> Result<()> {
             allotd::run(config).await
         }
         Command::CheckConfig { file, given } => {
-            print!("{}", describe(&Source { config: Some(file), given: *given }.config()?));
-            Ok(())
+            let config = Source { config: Some(file), given: *given }.config()?;
+            print!("{}", describe(&config));
+            config.check_programs()
         }
     }
 }

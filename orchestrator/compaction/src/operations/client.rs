@@ -84,7 +84,7 @@ impl TaskClient {
     /// Changes options of an unfinished task. Returns the task as it is now.
     pub async fn set(&self, wanted: &TaskChange) -> Result<MainTask, Fault> {
         let (id, change) = wanted.change()?;
-        self.store.set(id, change).await
+        self.store.set_if(id, change).await
     }
 
     /// Reopens a finished task with its failed partitions, and returns it. Its manager remains if that unit is present.

@@ -111,7 +111,8 @@ fn reasons(
         return vec![format!("it has ended, {} since {}{why}", task.state, time(task.finished))];
     }
     let mut all = Vec::new();
-    if !there.units.live.contains_key(&task.manager) {
+    let has_manager = there.units.live.contains_key(&task.manager);
+    if !has_manager {
         let (manager, since) = (&task.manager, there.since(&task.manager));
         all.push(format!(
             "its manager {manager} is away{since}; the monitor gives it to another after the grace"
@@ -148,8 +149,9 @@ fn reasons(
             let (count, at) = (task.result.failed_count, time(task.retry.at));
             all.push(format!("{count} failed partitions of round {} run again at {at}", task.round));
         } else if task.next_at > now {
-            all.push(format!("round {} is due at {}", task.round + 1, time(task.next_at)));
-        } else if before.is_none() && !task.paused {
+            let what = if task.list_failed > 0 { "lists its partitions again" } else { "is due" };
+            all.push(format!("round {} {what} at {}", task.round + 1, time(task.next_at)));
+        } else if before.is_none() && !task.paused && has_manager {
             all.push("its manager lists its partitions".to_owned());
         }
         if !task.error.is_empty() {

@@ -11,8 +11,11 @@ use crate::fault::Fault;
 use crate::ids::TaskId;
 use crate::partitions::check_table_name;
 use crate::schedule::Schedule;
-use crate::task::{MainTask, RepeatInfo, RetryInfo};
+use crate::task::{LIST_RETRIES, MainTask, RepeatInfo, RetryInfo};
 use crate::window::{Window, own_zone};
+
+/// Whether options fit.
+type Checked = Result<(), Fault>;
 
 /// Most bytes of all partitions named in a submission.
 const NAMED: usize = 32 * 1024;
@@ -56,6 +59,14 @@ pub struct Submission {
     /// Time zone of --cron and --window, e.g. Europe/Berlin [default: this machine's]
     #[arg(long)]
     pub time_zone: Option<String>,
+    /// Times that a listing of the partitions which failed is repeated before its round fails: 1 s later, then after twice
+    /// as long each time, up to a minute [default: 15, about ten minutes]
+    #[arg(long, value_name = "TIMES")]
+    pub list_retries: Option<u32>,
+    /// Accept an empty list of partitions although an earlier round had some; otherwise its round fails
+    #[arg(long)]
+    #[serde(default)]
+    pub allow_empty: bool,
     /// Leave out partitions whose score is lower; the partitions program prints the scores.
     #[arg(long, value_name = "SCORE", allow_negative_numbers = true)]
     pub min_score: Option<f64>,
@@ -122,6 +133,19 @@ pub struct TaskChange {
     /// Times that a subtask starts again after its worker was lost; for the subtasks of the next wave.
     #[arg(long)]
     pub retries: Option<u32>,
+    /// Rounds in all; 0 until stopped.
+    #[arg(long, value_name = "COUNT")]
+    pub repeat: Option<u64>,
+    /// From the end of a round to the beginning of the next; whole seconds. Ends the times of --cron.
+    #[arg(long, value_name = "DURATION")]
+    pub every: Option<String>,
+    /// Begin each further round at these times, e.g. "0 2 * * *" or @daily. A task of one round has them until it is
+    /// stopped, unless --repeat says how many.
+    #[arg(long, value_name = "EXPRESSION")]
+    pub cron: Option<String>,
+    /// Times that partitions which failed run again, after all others of the round.
+    #[arg(long, value_name = "TIMES")]
+    pub retry_failed: Option<u32>,
 }
 
 impl Submission {
@@ -134,6 +158,10 @@ impl Submission {
             (
                 self.repeat.is_some() && self.every.is_none() && self.cron.is_none(),
                 "`repeat` needs `every` or `cron`",
+            ),
+            (
+                self.every.is_some() && self.repeat.is_none(),
+                "`every` needs `repeat`: a number of rounds, or 0 for rounds until the task is stopped",
             ),
             (self.time_zone.is_some() && !is_timed, "`time_zone` needs `cron` or `window`"),
             (
@@ -156,7 +184,7 @@ impl Submission {
             None => (None, 0),
         };
         let window = self.window.as_ref().map(|text| Window::new(text, &zone));
-        let every = seconds("every", self.every.as_ref(), 1..=10 * YEAR, "a second at least, and ten years")?;
+        let every = every(self.every.as_ref())?;
         let repeat_count = self.repeat.unwrap_or(u64::from(schedule.is_none()));
         let delay = seconds("retry_delay", self.retry_delay.as_ref(), 0..=10 * YEAR, "ten years")?;
         let table = [&self.db, &self.schema, &self.table].map(Clone::clone);
@@ -168,6 +196,8 @@ impl Submission {
                 ..RetryInfo::default()
             },
             retries: self.retries.unwrap_or(retries),
+            list_retries: self.list_retries.unwrap_or(LIST_RETRIES),
+            allow_empty: self.allow_empty,
             named: self.partitions.clone(),
             priority: self.priority.unwrap_or(0),
             window: window.transpose().map_err(Fault::Wrong)?,
@@ -184,21 +214,33 @@ impl Submission {
 
 impl TaskChange {
     /// The task, and the change, once the texts of the options are read.
-    pub(super) fn change(&self) -> Result<(TaskId, impl Fn(&mut MainTask)), Fault> {
+    pub(super) fn change(&self) -> Result<(TaskId, impl Fn(&mut MainTask) -> Checked), Fault> {
         let is_empty = self.priority.is_none()
             && self.limit.is_none()
             && self.window.is_none()
             && self.timeout.is_none()
-            && self.retries.is_none();
+            && self.retries.is_none()
+            && self.repeat.is_none()
+            && self.every.is_none()
+            && self.cron.is_none()
+            && self.retry_failed.is_none();
+        let is_timed = self.cron.is_some() || self.window.is_some();
         refuse(&[
-            (self.time_zone.is_some() && self.window.is_none(), "`time_zone` needs `window`"),
-            (is_empty, "nothing to change: give `priority`, `limit`, `window`, `timeout` or `retries`"),
+            (self.time_zone.is_some() && !is_timed, "`time_zone` needs `cron` or `window`"),
+            (self.every.is_some() && self.cron.is_some(), "`every` and `cron` exclude each other"),
+            (
+                is_empty,
+                "nothing to change: give `priority`, `limit`, `window`, `timeout`, `retries`, `repeat`, `every`, `cron` or \
+                 `retry_failed`",
+            ),
         ])?;
         let id = self.id.parse().map_err(Fault::Wrong)?;
         let zone = self.time_zone.clone().unwrap_or_else(own_zone);
         let window = self.window.as_ref().filter(|text| *text != ANY).map(|text| Window::new(text, &zone));
         let window = window.transpose().map_err(Fault::Wrong)?;
         let (limit, timeout) = (limit(self.limit)?, timeout(self.timeout.as_ref())?);
+        let every = every(self.every.as_ref())?;
+        let cron = self.cron.as_ref().map(|cron| schedule(cron, &zone)).transpose()?;
         let change = move |task: &mut MainTask| {
             task.priority = self.priority.unwrap_or(task.priority);
             task.limit = limit.unwrap_or(task.limit);
@@ -207,13 +249,51 @@ impl TaskChange {
             }
             task.timeout = timeout.unwrap_or(task.timeout);
             task.retries = self.retries.unwrap_or(task.retries);
+            task.retry.limit = self.retry_failed.unwrap_or(task.retry.limit);
+            repeat(task, self.repeat, every, cron.as_ref())
         };
         Ok((id, change))
     }
 }
 
+/// Changes when, and how often, the rounds of a task begin.
+fn repeat(
+    task: &mut MainTask,
+    count: Option<u64>,
+    every: Option<u64>,
+    cron: Option<&(Schedule, u64)>,
+) -> Checked {
+    if let Some((schedule, _)) = cron {
+        task.schedule = Some(schedule.clone());
+        task.repeat.repeat_interval = 0;
+        if !task.repeats() {
+            task.repeat.repeat_count = 0;
+        }
+    }
+    if let Some(every) = every {
+        task.schedule = None;
+        task.repeat.repeat_interval = every;
+    }
+    task.repeat.repeat_count = count.unwrap_or(task.repeat.repeat_count);
+    let is_untimed = task.schedule.is_none() && task.repeat.repeat_interval == 0;
+    let waits = task.listing.is_none() && task.retry.at == 0 && task.round > 0;
+    let is_late = waits && task.repeat.repeat_count > 0 && task.round >= task.repeat.repeat_count;
+    refuse(&[
+        (task.repeats() && is_untimed, "`repeat` needs `every` or `cron`"),
+        (every.is_some() && !task.repeats(), "`every` needs `repeat`, since the task has one round"),
+        (is_late, "the task has done as many rounds as `repeat` says; stop it, or name more"),
+    ])?;
+    // The time of a round that waits already.
+    match (cron, every) {
+        (Some((_, first)), _) if task.listing.is_none() && task.retry.at == 0 => task.next_at = *first,
+        (None, Some(every)) if waits => task.next_at = now_ms().saturating_add(every.saturating_mul(1000)),
+        _ => {}
+    }
+    Ok(())
+}
+
 /// Refuses a request of which one of these is true, for that reason.
-fn refuse(reasons: &[(bool, &str)]) -> Result<(), Fault> {
+fn refuse(reasons: &[(bool, &str)]) -> Checked {
     match reasons.iter().find(|(is_true, _)| *is_true) {
         Some((_, why)) => Err(Fault::Wrong((*why).to_owned())),
         None => Ok(()),
@@ -230,6 +310,11 @@ fn limit(wanted: Option<u32>) -> Result<Option<u32>, Fault> {
 /// A time limit of runners, in seconds.
 fn timeout(text: Option<&String>) -> Result<Option<u64>, Fault> {
     seconds("timeout", text, 0..=YEAR, "a year")
+}
+
+/// The seconds from the end of a round to the beginning of the next.
+fn every(text: Option<&String>) -> Result<Option<u64>, Fault> {
+    seconds("every", text, 1..=10 * YEAR, "a second at least, and ten years")
 }
 
 /// The seconds of a length of time. `bounds` names the range to people.
@@ -276,7 +361,7 @@ mod tests {
     fn every_option_of_a_submission_is_in_the_task() {
         let task = submission(json!({
             "repeat": 3, "every": "1h", "window": "22:00-06:00", "time_zone": "Europe/Berlin", "min_score": -0.5,
-            "budget": 7, "timeout": "30m", "retries": 2, "retry_failed": 4, "retry_delay": "5m", "priority": -9,
+            "budget": 7, "list_retries": 2, "allow_empty": true, "timeout": "30m", "retries": 2, "retry_failed": 4, "retry_delay": "5m", "priority": -9,
             "limit": 5,
         }))
         .unwrap();
@@ -284,6 +369,7 @@ mod tests {
         assert_eq!((task.retry.limit, task.retry.delay, task.retries), (4, 300, 2));
         assert_eq!((task.min_score, task.budget, task.timeout), (Some(-0.5), 7, 1800));
         assert_eq!((task.priority, task.limit), (-9, 5));
+        assert_eq!((task.list_retries, task.allow_empty), (2, true));
         assert_eq!(task.window.unwrap().to_string(), "22:00-06:00 Europe/Berlin");
         let plain = submission(json!({"partitions": ["--priority=9"]})).unwrap();
         assert_eq!((plain.repeat.repeat_count, plain.retries, plain.retry.delay), (1, 3, RETRY_DELAY));
@@ -297,11 +383,12 @@ mod tests {
         for (odd, why) in [
             (json!({"every": "1h", "cron": "0 2 * * *"}), "`cron`"),
             (json!({"repeat": 3}), "`every` or `cron`"),
+            (json!({"every": "1h"}), "`repeat`"),
             (json!({"time_zone": "Europe/Berlin"}), "`cron` or `window`"),
             (json!({"min_score": 1.0, "partitions": ["p"]}), "named partitions"),
             (json!({"retry_delay": "1m"}), "`retry_failed`"),
             (json!({"limit": 1_000_001}), "1000000"),
-            (json!({"every": "500ms"}), "`every` is a second at least"),
+            (json!({"every": "500ms", "repeat": 0}), "`every` is a second at least"),
             (json!({"timeout": "soon"}), "e.g. 30s"),
             (json!({"partitions": ["p".repeat(NAMED + 1)]}), "32 KiB"),
             (json!({"db": ""}), "DB"),
@@ -323,7 +410,7 @@ mod tests {
             let mut task = submission(json!({"priority": 1, "window": "22:00-06:00", "limit": 3}))?;
             let wanted = serde_json::from_value::<TaskChange>(all).unwrap();
             let (_, change) = wanted.change()?;
-            change(&mut task);
+            change(&mut task)?;
             Ok(task)
         };
         let all = change(json!({"priority": -9, "window": "any", "timeout": "1m", "retries": 2})).unwrap();
@@ -331,7 +418,15 @@ mod tests {
         let window = change(json!({"window": "any", "timeout": "0s"})).unwrap();
         assert_eq!((window.priority, window.timeout, window.retries), (1, 0, 3));
         assert!(change(json!({"limit": 4})).unwrap().window.is_some());
+        let hourly = change(json!({"every": "1h", "repeat": 3, "retry_failed": 2})).unwrap();
+        assert_eq!(hourly.repeat, RepeatInfo { repeat_count: 3, repeat_interval: 3600 });
+        assert_eq!((hourly.retry.limit, hourly.schedule), (2, None));
+        let daily = change(json!({"cron": "@daily", "time_zone": "UTC"})).unwrap();
+        assert_eq!(daily.schedule.unwrap().to_string(), "0 0 * * * UTC");
+        assert!(daily.repeat.repeat_count == 0 && daily.next_at > now_ms());
         for (odd, why) in [
+            (json!({"every": "1h"}), "`repeat`"),
+            (json!({"repeat": 4}), "`every` or `cron`"),
             (json!({}), "`priority`"),
             (json!({"time_zone": "UTC"}), "`window`"),
             (json!({"id": "--limit=1", "limit": 1}), "aaaaffff"),

@@ -11,6 +11,8 @@ const SUM_NAME: usize = 64;
 const FAILURES: usize = 5;
 /// The longest delay before failed partitions run again, in milliseconds: one week.
 const LONGEST_DELAY: u64 = 7 * 24 * 3600 * 1000;
+/// The longest delay before partitions are listed again, in milliseconds.
+const LONGEST_LISTING_DELAY: u64 = 60 * 1000;
 
 impl MainTask {
     /// Counts the outcome of a subtask, and adds its results to the sums. Returns the failure that the log must keep, if
@@ -56,13 +58,35 @@ impl MainTask {
             self.retry.done += 1;
             return;
         }
+        self.schedule_or_end(now, State::Done);
+    }
+
+    /// Sets the time of the next round, or ends the task in this state.
+    fn schedule_or_end(&mut self, now: u64, end: State) {
         let last = self.repeat.repeat_count > 0 && self.round >= self.repeat.repeat_count;
         if let Some(at) = self.next_round(now).filter(|_| !last) {
             self.next_at = at;
         } else {
-            self.state = State::Done;
+            self.state = end;
             self.finished = now;
         }
+    }
+
+    /// The partitions of the next round could not be listed. Sets the time at which they are listed again. After as many
+    /// times as the task allows, the round has failed, and the next one follows at its time; a task that runs once is
+    /// cancelled. `now` is in milliseconds since 1970.
+    pub fn listing_failed(&mut self, why: &str, now: u64) {
+        why.clone_into(&mut self.error);
+        if self.list_failed < self.list_retries {
+            let delay = (1000 << self.list_failed.min(20)).min(LONGEST_LISTING_DELAY);
+            self.next_at = now.saturating_add(delay);
+            self.list_failed += 1;
+            return;
+        }
+        self.begin_round(now);
+        self.failed_rounds += 1;
+        let end = if self.repeats() { State::Done } else { State::Cancel };
+        self.schedule_or_end(now, end);
     }
 
     /// The time of the round that follows a round that ends at `now`; both in milliseconds since 1970. `None` if the
@@ -76,14 +100,19 @@ impl MainTask {
 
     /// Starts the next round with these partitions. `now` is in milliseconds since 1970.
     pub fn open_round(&mut self, listing: ChunkedList, now: u64) {
+        self.begin_round(now);
+        self.open(listing);
+    }
+
+    fn begin_round(&mut self, now: u64) {
         if self.round > 0 {
             self.totals = self.grand_total();
         }
         self.result = ResultInfo::default();
         self.round += 1;
         self.next_at = 0;
-        self.retry = RetryInfo { limit: self.retry.limit, delay: self.retry.delay, ..RetryInfo::default() };
-        self.open(listing);
+        self.list_failed = 0;
+        self.retry = self.retry.unused();
         if self.started == 0 {
             self.started = now;
         }
@@ -105,17 +134,40 @@ impl MainTask {
         self.error.clear();
     }
 
-    /// Reopens a finished task, to run its failed partitions again at this manager. `now` is in milliseconds since 1970.
+    /// Reopens a finished task at this manager: to run its failed partitions again, or, if the task was cancelled, to begin
+    /// the round again that was broken off. `now` is in milliseconds since 1970.
     pub fn reopen(&mut self, manager: &str, now: u64) {
+        if self.state == State::Cancel {
+            // Between two rounds, the time of the next one is known.
+            if self.next_at == 0 {
+                self.round = self.round.saturating_sub(1);
+                self.result = ResultInfo::default();
+            }
+            if !self.repeats() {
+                self.failed_rounds = 0;
+            }
+            self.cursor = 0;
+            self.retry = self.retry.unused();
+            self.list_failed = 0;
+            self.cancelling = false;
+            self.failures.clear();
+            self.error.clear();
+        } else {
+            self.retry.done = 0;
+            self.retry.at = now;
+        }
         self.state = State::Init;
         self.finished = 0;
         manager.clone_into(&mut self.manager);
-        self.retry.done = 0;
-        self.retry.at = now;
     }
 }
 
 impl RetryInfo {
+    /// The options, in a round that has run nothing again.
+    fn unused(self) -> Self {
+        Self { limit: self.limit, delay: self.delay, ..Self::default() }
+    }
+
     /// The delay before failed partitions run again, in milliseconds: doubled each time, and longer or shorter by up to a
     /// quarter, so that the tasks that failed together do not all run again together.
     fn next_delay(&self, random: f64) -> u64 {

@@ -55,6 +55,13 @@ pub struct SubTask {
     pub retries: u32,
     /// Number of times that the subtask has started again, from 0.
     pub attempt: u32,
+    /// How often a unit could not start the runner, which uses up no retry.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub refusals: u32,
+    /// The unit at which the partition has failed in this round, and which does not run it again while there is another;
+    /// empty if it has not failed.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub avoid: String,
     /// Start of the runner, in milliseconds since 1970; 0 before.
     pub started: u64,
     /// The time limit of the run in milliseconds; 0 if it is not known.
@@ -66,6 +73,11 @@ pub struct SubTask {
     /// The permits that the subtask holds while it runs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub permits: Vec<String>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 impl SubTask {

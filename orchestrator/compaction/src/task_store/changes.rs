@@ -10,7 +10,7 @@ impl TaskStore {
     async fn change(
         &self,
         id: TaskId,
-        mut change: impl FnMut(&mut MainTask) -> Vec<Op>,
+        mut change: impl FnMut(&mut MainTask) -> Result<Vec<Op>, Fault>,
     ) -> Result<MainTask, Fault> {
         for _ in 0..ATTEMPTS {
             let Some(mut main) = self.main(id).await? else {
@@ -20,7 +20,7 @@ impl TaskStore {
                 return Err(Fault::Refused(format!("task {id} has ended: {}", main.task.state)));
             }
             let mut new = main.task.clone();
-            let mut ops = change(&mut new);
+            let mut ops = change(&mut new)?;
             let status = main.status(main.task.state);
             // Manager and workers watch children, not data, so the status node is replaced to notify them.
             ops.extend([delete(status.clone()), create(status, Vec::new())]);
@@ -32,12 +32,21 @@ impl TaskStore {
         Err(Fault::Busy(format!("task {id} was changed by others {ATTEMPTS} times in a row; try again")))
     }
 
-    /// Changes an unfinished task. Options hold for the subtasks that have not begun; `retries` for those that are not
-    /// assigned yet.
+    /// Changes an unfinished task, unless `change` refuses that. Options hold for the subtasks that have not begun;
+    /// `retries` for those that are not assigned yet.
+    pub async fn set_if(
+        &self,
+        id: TaskId,
+        change: impl Fn(&mut MainTask) -> Result<(), Fault>,
+    ) -> Result<MainTask, Fault> {
+        self.change(id, |task| change(task).map(|()| Vec::new())).await
+    }
+
+    /// Changes an unfinished task.
     pub async fn set(&self, id: TaskId, change: impl Fn(&mut MainTask)) -> Result<MainTask, Fault> {
-        self.change(id, |task| {
+        self.set_if(id, |task| {
             change(task);
-            Vec::new()
+            Ok(())
         })
         .await
     }
@@ -60,10 +69,10 @@ impl TaskStore {
             let tell = self.notice(to, id).await?;
             let change = |task: &mut MainTask| {
                 if from.is_some_and(|from| from != task.manager) {
-                    return Vec::new();
+                    return Ok(Vec::new());
                 }
                 to.clone_into(&mut task.manager);
-                vec![Op::Check { path: self.paths.node(to), version: None }, tell.clone()]
+                Ok(vec![Op::Check { path: self.paths.node(to), version: None }, tell.clone()])
             };
             match self.change(id, change).await {
                 Err(Fault::Tree(Error::NoNode(path) | Error::Exists(path))) if path == notice => {}

@@ -4,7 +4,7 @@
 use futures_util::{StreamExt as _, TryStreamExt as _};
 
 use super::{Fault, Found, MAX_READS, TaskStore, create, delete};
-use crate::task::{Ended, Failure, MainTask, SubState, read, write};
+use crate::task::{Ended, Failure, MainTask, Partition, SubState, read, write};
 use allot_coordination::{Op, Retry, Retryable as _};
 
 /// Most bytes of a chunk, unless it has one failure only.
@@ -111,7 +111,8 @@ impl TaskStore {
     /// Runs the failed partitions of the round again.
     pub async fn open_retry(&self, main: &mut Found<MainTask>) -> Result<(), Fault> {
         let failures = self.failures(main).await?;
-        let partitions: Vec<String> = failures.into_iter().map(|failure| failure.partition).collect();
+        let failed = failures.into_iter().map(|failure| Partition::Failed(failure.partition, failure.worker));
+        let partitions: Vec<Partition> = failed.collect();
         let listing = self.write_listing(main, &partitions).await?;
         let mut new = main.task.clone();
         new.open_retry(listing);
@@ -186,11 +187,11 @@ mod tests {
     /// Assigns all partitions, and fails those for which `is_failed` is true with this output.
     async fn run(store: &TaskStore, id: TaskId, output: &str, is_failed: impl Fn(&str) -> bool) {
         let mut main = store.main(id).await.unwrap().unwrap();
-        let partitions = store.partitions(&main).await.unwrap();
+        let partitions = store.listed(&main).await.unwrap();
         while main.task.cursor < main.task.count() {
             let from = main.task.cursor as usize;
-            let wave: Vec<(&str, &str)> =
-                partitions[from..].iter().map(|name| (name.as_str(), "u_1")).collect();
+            let wave: Vec<(&Partition, &str)> =
+                partitions[from..].iter().map(|partition| (partition, "u_1")).collect();
             store.assign(&mut main, &wave).await.unwrap();
         }
         for sub in store.subs("u_1", &store.at("u_1", Some(id)).await.unwrap()).await.unwrap() {

@@ -35,21 +35,22 @@ impl TaskStore {
         self.enter_queue(id, &task.manager, submission).await
     }
 
-    /// Reopens a task that is done, to run its failed partitions again. `manager` must be present. As for a submission,
-    /// the table must have no other unfinished task.
+    /// Reopens a task that is done, to run its failed partitions again, or one that was cancelled, to begin its round again.
+    /// `manager` must be present. As for a submission, the table must have no other unfinished task.
     pub async fn retry(&self, id: TaskId, manager: &str) -> Result<MainTask, Fault> {
         let reopening = |ops: Vec<Op>| async move {
             let Some(mut main) = self.main(id).await? else {
                 return Err(Fault::Refused(format!("task {id} does not exist, or is packed into history")));
             };
-            if main.task.state != State::Done {
-                let state = main.task.state;
-                return Err(Fault::Refused(format!(
-                    "task {id} is not done, but {state}: only a task that is done is retried"
-                )));
-            }
-            if main.task.failure_log.count == 0 {
-                return Err(Fault::Refused(format!("task {id} has no failed partition")));
+            match main.task.state {
+                State::Cancel => {}
+                State::Done if main.task.failure_log.count > 0 => {}
+                State::Done => return Err(Fault::Refused(format!("task {id} has no failed partition"))),
+                State::Init | State::Assigned => {
+                    return Err(Fault::Refused(format!(
+                        "task {id} has not ended: only an ended task is retried"
+                    )));
+                }
             }
             if let Some(other) = last_of(&self.live_mains().await?, main.task.table()) {
                 return Err(Fault::Busy(format!(

@@ -7,7 +7,7 @@ use crate::counters::note_retries;
 use crate::ids::TaskId;
 use crate::paths;
 use crate::task::{Ended, MainTask, SubState, SubTask, write};
-use allot_coordination::{Error, Kind, Op, Retry, Retryable as _};
+use allot_coordination::{Error, Kind, Op, Retry, Retryable as _, Version};
 use allot_runtime::time::now_ms;
 
 /// The failure message of a subtask that may not start again.
@@ -34,11 +34,13 @@ impl TaskStore {
         read_subtasks(reads).await
     }
 
-    /// Moves a subtask from waiting to running, and takes the partition's lock for this unit's session. The worker
-    /// ends the run within `limit` milliseconds. Returns the fencing token.
+    /// Moves a subtask from waiting to running at the unit `at`, which may take it from another one's inbox, and takes the
+    /// partition's lock for this unit's session. The worker ends the run within `limit` milliseconds. Returns the fencing
+    /// token.
     pub async fn start(
         &self,
         sub: &mut Found<SubTask>,
+        at: &str,
         permits: Vec<String>,
         session: i64,
         limit: u64,
@@ -56,14 +58,23 @@ impl TaskStore {
         new.started = now_ms();
         new.permits = permits;
         new.limit = limit;
-        ops.extend([
-            Op::Set { path: sub.info.clone(), data: write(&new), version: sub.version },
-            delete(sub.status(SubState::Init)),
-            create(sub.status(SubState::Running), Vec::new()),
-        ]);
+        at.clone_into(&mut new.worker);
+        let started = if new.worker == sub.task.worker {
+            ops.extend([
+                Op::Set { path: sub.info.clone(), data: write(&new), version: sub.version },
+                delete(sub.status(SubState::Init)),
+                create(sub.status(SubState::Running), Vec::new()),
+            ]);
+            Found { task: new, version: sub.version.next(), ..sub.clone() }
+        } else {
+            ops.extend(sub.gone(SubState::Init));
+            ops.extend(self.place(sub.id, &new));
+            let dir = self.paths.at(at, sub.id);
+            let info = format!("{dir}/{}", paths::info(&new.pc, &new.db_name));
+            Found { id: sub.id, task: new, dir, info, version: Version::FIRST }
+        };
         self.tree.multi(ops).await?;
-        sub.version = sub.version.next();
-        sub.task = new;
+        *sub = started;
         match self.tree.get(&lock).await? {
             Some(node) if node.owner == Some(session) && node.data == name => Ok(node.created),
             // The session ended meanwhile and the lock with it; another worker may hold the lock by now.
@@ -90,18 +101,23 @@ impl TaskStore {
         Ok(self.tree.multi(sub.gone(sub.task.state).into()).await?)
     }
 
-    /// Requeues a subtask whose runner was ended early, or fails it if it may not start again. With a `holder`, that
-    /// session still holds the lock and releases it; `counted` says whether this uses up a retry.
+    /// Requeues a subtask whose runner was ended early, at the unit `to`, or fails it if it may not start again. With a
+    /// `holder`, that session still holds the lock and releases it; `counted` says whether this uses up a retry.
     pub async fn requeue(
         &self,
         sub: &Found<SubTask>,
+        to: &str,
         holder: Option<i64>,
         counted: bool,
     ) -> Result<(), Fault> {
         let mut ops = Vec::new();
-        let again = sub.task.again(&sub.task.worker, counted);
+        let again = sub.task.again(to, counted);
         let is_retry = again.as_ref().is_some_and(|new| new.attempt > sub.task.attempt);
-        if let Some(new) = again {
+        if let Some(new) = again.as_ref().filter(|new| new.worker != sub.task.worker) {
+            ops.extend(sub.gone(sub.task.state));
+            ops.push(Op::Check { path: self.paths.node(to), version: None });
+            ops.extend(self.place(sub.id, new));
+        } else if let Some(new) = again {
             ops.extend([
                 Op::Set { path: sub.info.clone(), data: write(&new), version: sub.version },
                 delete(sub.status(SubState::Running)),

@@ -56,6 +56,18 @@ pub(super) fn spec(
     }
 }
 
+/// Whether a runner ended as shells end that cannot execute a program.
+pub(super) fn is_refusal(report: &Report) -> bool {
+    report.why == EndCause::Itself && matches!(report.exit, Some(126 | 127))
+}
+
+/// The reason of such an end, for people: the exit code, and the last line of the output.
+pub(super) fn refusal(report: &Report) -> String {
+    let code = report.exit.unwrap_or_default();
+    let last = report.output.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
+    format!("exit code {code}: {last}")
+}
+
 /// The outcome of a subtask after its runner's end. `limit` is the runner's time limit.
 pub(super) fn ended(task: &SubTask, report: Report, limit: Duration) -> Ended {
     let (state, message) = match (report.why, report.exit) {
@@ -65,7 +77,10 @@ pub(super) fn ended(task: &SubTask, report: Report, limit: Duration) -> Ended {
         (EndCause::Timeout, _) => {
             (SubState::Failed, format!("not done within {}", humantime::format_duration(limit)))
         }
-        (_, _) => (SubState::Failed, "it was ended by a signal".to_owned()),
+        (_, _) => {
+            let signal = report.signal.as_deref().unwrap_or("a signal");
+            (SubState::Failed, format!("it was ended by {signal}"))
+        }
     };
     let result = if state == SubState::Success { report.result } else { None };
     Ended { exit: report.exit, output: report.output, result, ..task.ended(state, &message) }

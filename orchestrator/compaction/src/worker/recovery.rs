@@ -1,20 +1,55 @@
-//! Recovers subtasks that an earlier lifetime of a unit left running: it writes the result that it has, or requeues them.
+//! Recovers subtasks that an earlier lifetime of a unit left running: it writes the end that it has kept, or requeues them.
 
 use tracing::info;
 
-use super::{Unwritten, Worker, with};
+use super::Worker;
 use crate::fault::Fault;
+use crate::ids::TaskId;
 use crate::task::SubTask;
 use crate::task_store::Found;
 
 impl Worker {
+    /// Writes the end of a subtask in this unit's inbox that an earlier session could not write. Returns `false` if there
+    /// is none. The lock of that session is gone, or ends with it.
+    pub(super) async fn write_kept(&self, sub: &Found<SubTask>) -> Result<bool, Fault> {
+        let Some(kept) = self.kept.get(sub.id) else { return Ok(false) };
+        let is_of = kept.is_of(sub);
+        if is_of && self.unfinished_main(sub).await?.is_none() {
+            self.store.discard(sub).await?;
+        } else if is_of && let Some(ended) = &kept.ended {
+            self.store.finish(sub, None, ended).await?;
+            info!(id = %sub.id, partition = sub.task.partition_name, "wrote the result of a runner that ended while ZooKeeper was away");
+        } else if is_of {
+            self.store.requeue(sub, &sub.task.worker, None, false).await?;
+            info!(id = %sub.id, partition = sub.task.partition_name, "requeued a subtask that was ended because ZooKeeper was away");
+        }
+        self.kept.forget(sub.id).await;
+        Ok(is_of)
+    }
+
+    /// Writes the results of subtasks that were given to other units meanwhile and wait there. `own` are the subtasks in
+    /// this unit's inbox.
+    pub(super) async fn write_kept_elsewhere(&self, own: &[TaskId]) -> Result<(), Fault> {
+        for id in self.kept.ids() {
+            let Some(kept) = self.kept.get(id).filter(|_| !own.contains(&id)) else { continue };
+            if let Some(ended) = &kept.ended
+                && let Some(sub) = self.store.find_sub(id).await?
+                && kept.is_before(&sub)
+                && self.unfinished_main(&sub).await?.is_some()
+            {
+                self.store.finish(&sub, None, ended).await?;
+                info!(%id, worker = sub.task.worker, "wrote the result of a runner whose subtask waited at another compaction node");
+            }
+            self.kept.forget(id).await;
+        }
+        Ok(())
+    }
+
     /// Recovers a subtask that an earlier lifetime left `Running`. The subtask starts again when that lifetime cannot
     /// be running it any more: one session timeout after its lock has disappeared.
     pub(super) async fn recover(&self, sub: &Found<SubTask>) -> Result<(), Fault> {
-        // The version shows that no other worker was given the subtask since its runner ended.
-        let unwritten = with(&self.unwritten, |unwritten| unwritten.remove(&sub.id));
-        if let Some(unwritten) = unwritten.filter(|unwritten| unwritten.version == sub.version) {
-            return self.finish_late(sub, unwritten).await;
+        if self.write_kept(sub).await? {
+            return Ok(());
         }
         let path = self.store.lock(&sub.task);
         let session = self.node_context.session_timeout();
@@ -40,20 +75,6 @@ impl Worker {
         self.requeue_or_discard(sub, None, true).await
     }
 
-    /// Writes a result that an earlier session could not write. The lock of that session is gone, or ends with it.
-    async fn finish_late(&self, sub: &Found<SubTask>, unwritten: Unwritten) -> Result<(), Fault> {
-        info!(id = %sub.id, partition = sub.task.partition_name, "writing the result of a runner that ended while ZooKeeper was away");
-        let written = match self.unfinished_main(sub).await {
-            Ok(Some(_)) => self.store.finish(sub, None, &unwritten.ended).await,
-            Ok(None) => self.store.discard(sub).await,
-            Err(fault) => Err(fault),
-        };
-        if written.is_err() {
-            with(&self.unwritten, |all| all.insert(sub.id, unwritten));
-        }
-        written
-    }
-
     /// Requeues a `Running` subtask that is not run, or discards it if its task has ended. `holder` is this unit's
     /// session that still holds its lock, if any; `counted` says whether this uses up a retry.
     async fn requeue_or_discard(
@@ -63,7 +84,7 @@ impl Worker {
         counted: bool,
     ) -> Result<(), Fault> {
         if self.unfinished_main(sub).await?.is_some() {
-            return self.store.requeue(sub, holder, counted).await;
+            return self.store.requeue(sub, &sub.task.worker, holder, counted).await;
         }
         if let Some(session) = holder {
             self.store.release(sub, session).await?;

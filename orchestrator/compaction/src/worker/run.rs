@@ -1,27 +1,41 @@
 //! One run of a subtask: starts its runner, stops it when the main task is cancelled or the worker leaves, and writes the
 //! result.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use allot_coordination::{Retry, Retryable as _};
+use allot_coordination::{Error, Retry, Retryable as _};
 use tokio::sync::watch;
 use tokio::time::{self, sleep};
+use tracing::warn;
 
-use super::{STORAGE_PATIENCE, Unwritten, Worker, order, with};
+use super::kept::Kept;
+use super::{STORAGE_PATIENCE, Worker, order};
 use crate::admission::Stopped;
+use crate::hashing::choose;
 use crate::runner::{RunSignals, trust};
 use crate::supervisor::EndCause;
 use crate::task::{Ended, SubState, SubTask};
 use crate::task_store::{Fault, Found};
 
+/// How many starts of one partition may be refused, wherever that is, before the partition itself has failed.
+const MAX_REFUSALS: u32 = 10;
+
+/// After how long without an answer of ZooKeeper a result is kept on the disk.
+const KEEP_AFTER: Duration = Duration::from_millis(500);
+
 /// The end of a run of a subtask.
 pub(super) enum RunResult {
     /// The runner ended by itself, or at a limit of its task.
     Ended(Ended),
-    /// The worker ended the runner for a reason of its own: the subtask runs again.
+    /// The runner was ended because ZooKeeper was away or the worker leaves: the subtask runs again and uses up no retry.
     CutOff,
+    /// The runner was lost with its supervisor: the subtask runs again and uses up a retry.
+    Lost,
     /// No runner was started.
     NotStarted,
+    /// The unit cannot run runners, for this reason: the subtask runs elsewhere.
+    Refused(String),
 }
 
 impl Worker {
@@ -76,49 +90,132 @@ impl Worker {
             tokio::select! { report = running => report, () = wait_for_stop => return RunResult::CutOff };
         match report {
             Ok(report) if report.why == EndCause::NotStarted => RunResult::NotStarted,
-            Ok(report) if matches!(report.why, EndCause::CutOff | EndCause::Abandoned) => RunResult::CutOff,
+            Ok(report) if report.why == EndCause::Refused => RunResult::Refused(report.output),
+            Ok(report) if order::is_refusal(&report) => RunResult::Refused(order::refusal(&report)),
+            Ok(report) if report.why == EndCause::CutOff => RunResult::CutOff,
+            // With its session, the worker gives its supervisors up.
+            Ok(report) if report.why == EndCause::Abandoned && *self.lost.borrow() => RunResult::CutOff,
+            Ok(report) if report.why == EndCause::Abandoned => RunResult::Lost,
             Ok(report) if report.why == EndCause::Stopped && *self.leaving.borrow() => RunResult::CutOff,
             Ok(report) => RunResult::Ended(order::ended(&sub.task, report, timeout)),
             Err(why) => RunResult::Ended(sub.task.ended(SubState::Failed, &why)),
         }
     }
 
-    /// Writes the result while the session that started the subtask lives. If the runner ended while that session was
-    /// trusted, the next lifetime writes what this one could not.
+    /// Notes how long a run took, in a mean of which the latest runs are the most.
+    pub(super) fn note_pace(&self, result: &RunResult, took: Duration) {
+        if !matches!(result, RunResult::Ended(_)) {
+            return;
+        }
+        let took = (took.as_millis() as u64).max(1);
+        let before = self.pace.load(Ordering::Relaxed);
+        let mean = if before == 0 { took } else { (3 * before).saturating_add(took) / 4 };
+        self.pace.store(mean.max(1), Ordering::Relaxed);
+    }
+
+    /// The result of a run that this unit refused. The unit takes nothing for a while. A partition at which so many starts
+    /// have failed has failed itself.
+    fn refused(&self, sub: &mut Found<SubTask>, result: RunResult) -> RunResult {
+        let RunResult::Refused(why) = result else {
+            if matches!(result, RunResult::Ended(_)) {
+                self.fault.worked();
+            }
+            return result;
+        };
+        warn!(id = %sub.id, partition = sub.task.partition_name, why, "this compaction node cannot run runners");
+        self.fault.refused(&why);
+        sub.task.refusals += 1;
+        if sub.task.refusals < MAX_REFUSALS {
+            return RunResult::Refused(why);
+        }
+        let why = format!("{why}, after {MAX_REFUSALS} starts at compaction nodes that cannot run it");
+        RunResult::Ended(sub.task.ended(SubState::Failed, &why))
+    }
+
+    /// Another unit that may run this subtask; this one if there is none.
+    fn elsewhere(&self, sub: &Found<SubTask>) -> String {
+        let (own, task) = (&self.node_context.name, &sub.task);
+        let mut bins = self.units.borrow().bins(&task.pc);
+        bins.retain(|bin| bin.name != *own);
+        choose(&sub.id.to_string(), &bins).map_or_else(|| own.clone(), |bin| bin.name.clone())
+    }
+
+    /// Writes the result while the session that started the subtask lives. The next lifetime writes what this one could not,
+    /// a result only if the runner ended while the session was trusted.
     pub(super) async fn record_result(
         &self,
-        sub: &Found<SubTask>,
+        sub: &mut Found<SubTask>,
         session: i64,
         result: RunResult,
         was_trusted: bool,
     ) -> Result<(), Fault> {
+        let result = self.refused(sub, result);
+        let sub = &*sub;
         let coordinator = &self.node_context.coordinator;
         let is_over =
             || *self.lost.borrow() || coordinator.session_id().is_some_and(|current| current != session);
         let mut retries = coordinator.retries(format!("the result of subtask {}", sub.id));
+        let mut is_kept = false;
         while !is_over() {
-            let done = match &result {
-                RunResult::Ended(ended) => self.store.finish(sub, Some(session), ended).await,
-                RunResult::CutOff => {
-                    let leaving = *self.leaving.borrow();
-                    self.store.requeue(sub, Some(session), !leaving).await
+            let writing = async {
+                match &result {
+                    RunResult::Ended(ended) => self.store.finish(sub, Some(session), ended).await,
+                    RunResult::Lost => {
+                        let leaving = *self.leaving.borrow();
+                        self.store.requeue(sub, &sub.task.worker, Some(session), !leaving).await
+                    }
+                    RunResult::CutOff | RunResult::NotStarted => {
+                        self.store.requeue(sub, &sub.task.worker, Some(session), false).await
+                    }
+                    RunResult::Refused(_) => {
+                        let to = self.elsewhere(sub);
+                        match self.store.requeue(sub, &to, Some(session), false).await {
+                            Err(Fault::Tree(Error::NoNode(path))) if path == self.store.paths.node(&to) => {
+                                self.store.requeue(sub, &sub.task.worker, Some(session), false).await
+                            }
+                            done => done,
+                        }
+                    }
                 }
-                RunResult::NotStarted => self.store.requeue(sub, Some(session), false).await,
             };
-            let Err(fault) = done else { return Ok(()) };
+            tokio::pin!(writing);
+            // This process may be stopped before ZooKeeper answers.
+            let done = match time::timeout(KEEP_AFTER, &mut writing).await {
+                Ok(Ok(())) => Ok(()),
+                other => {
+                    if let RunResult::Ended(ended) = &result
+                        && was_trusted
+                        && !is_kept
+                    {
+                        self.kept.keep(sub.id, Kept::new(sub, Some(ended.clone()))).await;
+                        is_kept = true;
+                    }
+                    match other {
+                        Ok(done) => done,
+                        Err(_) => writing.await,
+                    }
+                }
+            };
+            let Err(fault) = done else {
+                self.kept.forget(sub.id).await;
+                return Ok(());
+            };
             // The subtask was reassigned while it ran here. The new worker waits for the lock, which this session must
             // release.
             if fault.retry() == Retry::Reread && self.store.release(sub, session).await.is_ok() {
+                self.kept.forget(sub.id).await;
                 return Err(fault);
             }
             tokio::select! { () = retries.failed(&fault) => {}, () = self.session_ended() => {} }
         }
-        if let RunResult::Ended(ended) = result
-            && was_trusted
-        {
-            with(&self.unwritten, |unwritten| {
-                unwritten.insert(sub.id, Unwritten { version: sub.version, ended })
-            });
+        match result {
+            RunResult::Ended(ended) if was_trusted && !is_kept => {
+                self.kept.keep(sub.id, Kept::new(sub, Some(ended))).await;
+            }
+            RunResult::CutOff | RunResult::NotStarted | RunResult::Refused(_) => {
+                self.kept.keep(sub.id, Kept::new(sub, None)).await;
+            }
+            RunResult::Ended(_) | RunResult::Lost => {}
         }
         Ok(())
     }

@@ -13,6 +13,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::Settings;
 use crate::ids::TaskId;
+use crate::node;
 use crate::node_context::NodeContext;
 use crate::paths;
 use crate::runner::{Launch, RunSignals};
@@ -20,6 +21,7 @@ use crate::supervisor::{EndCause, Report, Spec};
 use crate::task::{Ended, MainTask, State, SubState, SubTask, read, write};
 use crate::task_store::{Fault, Found, TaskStore};
 use crate::unit::SESSIONS_GAUGE;
+use crate::worker::unit_fault::UnitFault;
 use allot_coordination::in_process::InProcess;
 use allot_coordination::{Coordinator, Error, Kind, Op, Sessions};
 use allot_runtime::{Health, Shutdown};
@@ -38,7 +40,7 @@ impl Launch for Endless {
                 _ = stop.wait_for(|stop| *stop) => EndCause::Stopped,
                 _ = lost.wait_for(|lost| *lost) => EndCause::CutOff,
             };
-            Ok(Report { why, exit: None, output: String::new(), result: None })
+            Ok(Report::of(why))
         }
         .boxed()
     }
@@ -97,8 +99,9 @@ impl World {
         let membership = node_context.coordinator.join(&nodes, UNIT, b"{}");
         let (notices, mut noticed) = mpsc::channel(8);
         tokio::spawn(async move { while noticed.recv().await.is_some() {} });
+        let (units, fault) = (node::follow(&node_context.coordinator, &nodes), UnitFault::new());
         tokio::spawn(async move {
-            super::run(node_context, notices, membership.subscribe()).await;
+            super::run(node_context, notices, membership.subscribe(), units, fault).await;
             membership.leave().await;
         });
     }
@@ -263,7 +266,7 @@ async fn expired_session_releases_nothing_that_another_session_holds() {
     let session = unit.session_id().unwrap();
     let mut sub = store.sub(UNIT, main.subtask(1)).await.unwrap().unwrap();
     let permit = store.paths.permit("all.0");
-    store.start(&mut sub, vec![permit.clone()], session, 1000).await.unwrap();
+    store.start(&mut sub, UNIT, vec![permit.clone()], session, 1000).await.unwrap();
     // The session ends, another session takes the lock, and the first unit comes back.
     world.tree.expire(session);
     let lock = store.lock(&sub.task);
@@ -275,7 +278,7 @@ async fn expired_session_releases_nothing_that_another_session_holds() {
     let ended = sub.task.ended(SubState::Success, "");
     let offline = Err(Error::Offline.into());
     assert_eq!(store.finish(&sub, Some(session), &ended).await, offline);
-    assert_eq!(store.requeue(&sub, Some(session), true).await, offline);
+    assert_eq!(store.requeue(&sub, UNIT, Some(session), true).await, offline);
     assert_eq!(store.release(&sub, session).await, Ok(()));
     for path in [&lock, &permit] {
         assert_eq!(world.store.tree.get(path).await.unwrap().unwrap().owner, world.coordinator.session_id());
@@ -378,7 +381,7 @@ impl Launch for Brief {
                 () = sleep(Duration::from_secs(1)) => EndCause::Itself,
                 _ = signals.lost.wait_for(|lost| *lost) => EndCause::CutOff,
             };
-            Ok(Report { why, exit: Some(0), output: String::new(), result: None })
+            Ok(Report { exit: Some(0), ..Report::of(why) })
         }
         .boxed()
     }

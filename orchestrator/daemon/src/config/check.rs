@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use allot_runtime::settings::Span;
-use anyhow::{Result, ensure};
+use anyhow::{Error, Result, ensure};
 
 use super::resolve::Config;
 use super::sections::Role;
@@ -40,6 +40,14 @@ impl Config {
                 self.compaction.node.is_some(),
                 "compaction.node is not set: the unit's name, <host>_<port>"
             );
+        }
+        Ok(())
+    }
+
+    /// Checks that the programs of the roles are on this machine. A process that lacks them starts all the same, and says so.
+    pub fn check_programs(&self) -> Result<()> {
+        if self.roles.contains(&Role::Compaction) {
+            self.compaction.check_runner().map_err(Error::msg)?;
         }
         Ok(())
     }

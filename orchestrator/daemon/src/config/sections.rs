@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use allot_compaction::Section as Compaction;
 use allot_runtime::section;
-use allot_runtime::settings::{Span, Zone};
+use allot_runtime::settings::{Span, Words, Zone};
 use allot_runtime::telemetry::LogFormat;
 use clap::{Args, ValueEnum};
 use serde::Deserialize;
@@ -195,8 +195,7 @@ section! {
         self_stop: Span = "media-unit-self-stop", "ALLOT_MEDIA_UNIT_SELF_STOP", example r#""3s""#;
         /// Program, and its arguments, that is started for each conference and stopped with it. Without one, a
         /// conference has no program
-        #[arg(value_delimiter = ' ')]
-        program: Vec<String> = "media-unit-program", "ALLOT_MEDIA_UNIT_PROGRAM", list r#"["/usr/local/bin/media", "--quiet"]"#;
+        program: Words = "media-unit-program", "ALLOT_MEDIA_UNIT_PROGRAM", list r#"["/usr/local/bin/media", "--quiet"]"#;
         /// How the program says that people can join: `line`, by a line READY on its standard output; `spawn`, not at all;
         /// `exec:COMMAND`, a shell command that exits with code 0 then. The conference counts as open from then on
         ready: Ready = "media-unit-ready", "ALLOT_MEDIA_UNIT_READY", default "line";
@@ -212,8 +211,7 @@ section! {
         /// Program, and its arguments, that prints the unit's load in percent (0 to 100). It is started at heartbeats and
         /// must end within the lease. Without one, the unit reports the CPU load of its host. The load counts where
         /// the realm places conferences by load (`CONF.REALM PLACE LOAD`)
-        #[arg(value_delimiter = ' ')]
-        load_program: Vec<String> = "media-unit-load-program", "ALLOT_MEDIA_UNIT_LOAD_PROGRAM", list r#"["/usr/local/bin/media-load"]"#;
+        load_program: Words = "media-unit-load-program", "ALLOT_MEDIA_UNIT_LOAD_PROGRAM", list r#"["/usr/local/bin/media-load"]"#;
         /// For demonstrations: each conference sends a new detail at this interval. Without it, never
         chatter: Span = "media-unit-chatter", "ALLOT_MEDIA_UNIT_CHATTER", example r#""1s""#;
     }

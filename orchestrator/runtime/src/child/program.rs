@@ -10,10 +10,11 @@ use std::io::{self, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{ExitCode, Stdio};
 
 use anyhow::{Context as _, Result, bail};
+use rustix::fs::{Access, access};
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 use tokio::io::{AsyncReadExt as _, BufReader, Lines};
 use tokio::net::unix::pipe;
@@ -52,6 +53,27 @@ pub fn allotd_command(subcommand: &str) -> io::Result<Command> {
     };
     command.arg0("allotd").arg(subcommand).process_group(0);
     Ok(command)
+}
+
+/// The file of a program, as executing it finds the file: along `PATH` if the name has no `/`.
+///
+/// # Errors
+/// Why the program cannot be executed, for people.
+pub fn find(program: &str) -> std::result::Result<PathBuf, String> {
+    let check = |path: &Path| {
+        let metadata = path.metadata().map_err(|error| error.to_string())?;
+        if !metadata.is_file() {
+            return Err("it is no file".to_owned());
+        }
+        access(path, Access::EXEC_OK).map_err(|error| error.to_string())
+    };
+    if program.contains('/') {
+        let path = PathBuf::from(program);
+        return check(&path).map(|()| path);
+    }
+    let dirs = std::env::var_os("PATH").unwrap_or_default();
+    let mut files = std::env::split_paths(&dirs).map(|dir| dir.join(program));
+    files.find(|path| check(path).is_ok()).ok_or_else(|| "no program of this name is in PATH".to_owned())
 }
 
 /// A program that the kernel kills when this process dies, as a process group of its own. Must be spawned by a thread

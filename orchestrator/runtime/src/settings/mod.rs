@@ -3,6 +3,7 @@
 
 mod checks;
 mod span;
+mod words;
 mod zone;
 
 use std::net::SocketAddr;
@@ -17,6 +18,7 @@ use jiff::tz::TimeZone;
 use crate::telemetry::LogFormat;
 pub use checks::{identity, path, secret};
 pub use span::Span;
+pub use words::Words;
 pub use zone::{Zone, time_zone, zone_name};
 
 /// A type that a setting can have.
@@ -72,6 +74,18 @@ impl Setting for Span {
     }
 
     fn value(self) -> Duration {
+        self.0
+    }
+}
+
+impl Setting for Words {
+    type Value = Vec<String>;
+
+    fn read(text: &str) -> Result<Self, String> {
+        text.parse()
+    }
+
+    fn value(self) -> Vec<String> {
         self.0
     }
 }
@@ -235,7 +249,7 @@ macro_rules! section {
 
     (@type default $type:ty) => { <$type as $crate::settings::Setting>::Value };
     (@type shown $type:ty) => { <$type as $crate::settings::Setting>::Value };
-    (@type list $type:ty) => { $type };
+    (@type list $type:ty) => { <$type as $crate::settings::Setting>::Value };
     (@type $kind:ident $type:ty) => { Option<<$type as $crate::settings::Setting>::Value> };
 
     (@default default $type:ty, $name:expr, $value:expr) => {
@@ -253,7 +267,7 @@ macro_rules! section {
         $given.map($crate::settings::Setting::value).ok_or_else(|| anyhow::anyhow!("a setting without its default"))?
     };
     (@resolve shown $given:ident) => { $crate::section!(@resolve default $given) };
-    (@resolve list $given:ident) => { $given.unwrap_or_default() };
+    (@resolve list $given:ident) => { $given.map($crate::settings::Setting::value).unwrap_or_default() };
     (@resolve $kind:ident $given:ident) => { $given.map($crate::settings::Setting::value) };
 
     (@help default, $about:expr, $value:expr) => { format!("{} [default: {}]", $about, $value) };

@@ -36,7 +36,7 @@ fn missing_settings_of_a_role_are_found_before_it_starts() {
         "roles = [\"compaction\"]",
         "[compaction]",
         "node = \"host_9876\"",
-        "runner = [\"/usr/bin/compact\", \"--all\"]",
+        "runner = [\"/bin/true\", \"--all\"]",
         "[zookeeper]",
         "servers = \"127.0.0.1:1\"",
     ];
@@ -53,7 +53,10 @@ fn missing_settings_of_a_role_are_found_before_it_starts() {
     let checked = run_daemon(&server, &["check-config", path, "--zookeeper-servers", "127.0.0.1:1"]).ok();
     assert!(checked.out.contains("roles: compaction\n"), "{}", checked.out);
     assert!(checked.out.contains("compaction: host_9876 of default"), "{}", checked.out);
-    assert!(checked.out.contains("by /usr/bin/compact --all\n"), "{}", checked.out);
+    assert!(checked.out.contains("by /bin/true --all\n"), "{}", checked.out);
+    fs::write(&file, whole.join("\n").replace("/bin/true", "/nosuch/compact")).unwrap();
+    let refused = run_daemon(&server, &["check-config", path]).ended(3);
+    assert!(refused.err.contains("compaction.runner /nosuch/compact: No such file"), "{}", refused.err);
     fs::write(&file, "[allotd]\nroles = [\"accounts\"]\n").unwrap();
     let refused = run_daemon(&server, &["check-config", path]).ended(3);
     assert!(refused.err.contains("zookeeper.servers"), "{}", refused.err);

@@ -87,7 +87,7 @@ impl Launch for Permitted {
         let permits = self.0.clone();
         async move {
             permits.acquire().await.unwrap().forget();
-            Ok(Report { why: EndCause::Itself, exit: Some(0), output: String::new(), result: None })
+            Ok(Report { exit: Some(0), ..Report::of(EndCause::Itself) })
         }
         .boxed()
     }
