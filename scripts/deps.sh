@@ -140,6 +140,9 @@ missing_packages() {
     # The tests of the console drive a browser.
     has chromium || echo chromium
     has chromedriver || echo chromium-driver
+    # The tests of completion.
+    has zsh || echo zsh
+    has fish || echo fish
     has java || [ -x "${JAVA_HOME:-/nonexistent}/bin/java" ] || echo default-jre-headless
     # Only for a Python whose own clients are absent or too old; see below.
     if ! has_python_clients && ! python3 -c 'import ensurepip' 2>/dev/null; then echo python3-venv; fi

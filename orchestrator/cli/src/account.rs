@@ -2,16 +2,18 @@
 
 use allot_client::{BookStore, Record};
 use clap::builder::NonEmptyStringValueParser;
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use clap_complete::engine::ArgValueCompleter;
 use redis::Value as Reply;
 
 use crate::arguments::Book;
-
+use crate::complete;
 use crate::context::{Context, values};
 use crate::failure::{Failure, Result};
 use crate::output::columns;
-use crate::{complete, stores};
+
+/// Accounts asked for at a time.
+const PAGE: u32 = 1000;
 
 /// The verbs of accounts.
 #[derive(Debug, Subcommand)]
@@ -48,18 +50,10 @@ pub(crate) struct List {
     #[arg(long)]
     module: Option<String>,
     /// Only accounts in this state
-    #[arg(long, value_enum)]
-    state: Option<State>,
+    #[arg(long, value_parser = ["free", "assigned", "revoking", "frozen"])]
+    state: Option<String>,
     #[command(flatten)]
     book: Book,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum State {
-    Free,
-    Assigned,
-    Revoking,
-    Frozen,
 }
 
 /// Arguments of `account freeze`.
@@ -98,15 +92,13 @@ pub(crate) async fn run(context: &Context, verb: Verb) -> Result {
     match verb {
         Verb::List(arguments) => list(context, &arguments).await,
         Verb::Get(One { account, book }) => {
-            let book = stores::book(context, book.book.as_deref()).await?;
+            let book = book.open(context).await?;
             context.out.get(ACCOUNTS, &info(&book, &account).await?.json(), &[])
         }
         Verb::Freeze(Freeze { one: One { account, book }, off }) => {
-            let book = stores::book(context, book.book.as_deref()).await?;
+            let book = book.open(context).await?;
             let (what, done) = if off { ("thaw", "can be used again") } else { ("freeze", "is frozen") };
-            if !context.proceed(&format!("{what} account {account}"))? {
-                return Ok(());
-            }
+            context.proceed(&format!("{what} account {account}"))?;
             let mut command = book.begin("ACCOUNT.FREEZE");
             command.arg(&account);
             if off {
@@ -116,12 +108,10 @@ pub(crate) async fn run(context: &Context, verb: Verb) -> Result {
             context.out.done(&format!("account {account} {done}"), ACCOUNTS, &record)
         }
         Verb::Move(Move { one: One { account, book }, to }) => {
-            let book = stores::book(context, book.book.as_deref()).await?;
+            let book = book.open(context).await?;
             let before = info(&book, &account).await?;
             let from = before.text("module");
-            if !context.proceed(&format!("move account {account} from {from} to {to}"))? {
-                return Ok(());
-            }
+            context.proceed(&format!("move account {account} from {from} to {to}"))?;
             book.ask::<Reply>(book.begin("ACCOUNT.MOVE").arg(&to).arg(1).arg(&account)).await?;
             let after = info(&book, &account).await?;
             let said = if after.text("module") == to {
@@ -133,48 +123,37 @@ pub(crate) async fn run(context: &Context, verb: Verb) -> Result {
         }
         Verb::Logout(One { account, book }) => logout(context, &account, &book).await,
         Verb::History(One { account, book }) => {
-            let book = stores::book(context, book.book.as_deref()).await?;
+            let book = book.open(context).await?;
             let history = Record::read_list(book.ask(book.begin("ACCOUNT.HISTORY").arg(&account)).await?)?;
             context.out.list(HISTORY, &values(&history), "the account was never assigned")
         }
     }
 }
 
-async fn list(context: &Context, arguments: &List) -> Result {
-    let book = stores::book(context, arguments.book.book.as_deref()).await?;
-    let state = arguments.state.and_then(|state| state.to_possible_value());
-    let (mut rows, mut cursor) = (context.out.rows(ACCOUNTS), 0_u64);
-    loop {
+async fn list(context: &Context, List { module, state, book }: &List) -> Result {
+    let book = book.open(context).await?;
+    let page = async |cursor| {
         let mut command = book.begin("ACCOUNT.LIST");
-        if let Some(module) = &arguments.module {
-            command.arg("MODULE").arg(module);
-        }
-        if let Some(state) = &state {
-            command.arg("STATE").arg(state.get_name());
+        for (word, value) in [("MODULE", module), ("STATE", state)] {
+            if let Some(value) = value {
+                command.arg(word).arg(value);
+            }
         }
         let (next, page): (u64, Reply) =
-            book.ask(command.arg("CURSOR").arg(cursor).arg("COUNT").arg(1000)).await?;
-        for record in Record::read_list(page)? {
-            rows.push(&record.json())?;
-        }
-        rows.flush()?;
-        if next == 0 {
-            return rows.end("there are no such accounts");
-        }
-        cursor = next;
-    }
+            book.ask(command.arg("CURSOR").arg(cursor).arg("COUNT").arg(PAGE)).await?;
+        Ok((next, Record::read_list(page)?))
+    };
+    context.out.pages(ACCOUNTS, "there are no such accounts", page).await
 }
 
 async fn logout(context: &Context, account: &str, book: &Book) -> Result {
-    let book = stores::book(context, book.book.as_deref()).await?;
+    let book = book.open(context).await?;
     let before = info(&book, account).await?;
     let Some(epoch) = before.get::<Option<u64>>("login_epoch")? else {
         return Err(Failure::refused(format!("account {account} has no live login")));
     };
     let terminal = before.text("terminal");
-    if !context.confirm(&format!("end the login of {terminal} with account {account}"))? {
-        return Ok(());
-    }
+    context.confirm(&format!("end the login of {terminal} with account {account}"))?;
     book.ask::<Reply>(book.begin("ACCOUNT.LOGOUT").arg(account).arg(epoch)).await?;
     let after = info(&book, account).await?.json();
     context.out.done(&format!("the login of {terminal} with account {account} has ended"), ACCOUNTS, &after)

@@ -1,10 +1,13 @@
 //! Arguments that many verbs have.
 
+use allot_client::{BookStore, RealmStore};
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use clap_complete::engine::ArgValueCompleter;
 
-use crate::complete;
+use crate::context::Context;
+use crate::failure::Result;
+use crate::{complete, stores};
 
 /// A key. An empty one is refused: it is an empty variable of a script.
 #[derive(Debug, Args)]
@@ -38,6 +41,10 @@ impl Realm {
     pub(crate) fn key(&self) -> Option<&str> {
         self.realm.as_deref()
     }
+
+    pub(crate) async fn open(&self, context: &Context) -> Result<RealmStore> {
+        stores::realm(context, self.key()).await
+    }
 }
 
 /// A book.
@@ -47,4 +54,10 @@ pub(crate) struct Book {
     #[arg(long, value_name = "KEY", value_parser = NonEmptyStringValueParser::new())]
     #[arg(add = ArgValueCompleter::new(complete::books))]
     pub(crate) book: Option<String>,
+}
+
+impl Book {
+    pub(crate) async fn open(&self, context: &Context) -> Result<BookStore> {
+        stores::book(context, self.book.as_deref()).await
+    }
 }

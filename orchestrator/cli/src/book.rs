@@ -2,12 +2,11 @@
 //! of changes.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
 use allot_client::{BookStore, Record};
 use allot_tools::accounts::file::{self, Contents, tiers_of};
 use allot_tools::accounts::import::{Difference, notify};
-use allot_tools::accounts::module_settings::{ModuleSettings, SETTINGS};
+use allot_tools::accounts::module_settings::{self, ModuleSettings};
 use allot_tools::accounts::simulate::{self, Options, Outcomes};
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
@@ -18,7 +17,7 @@ use crate::arguments::Book;
 use crate::context::{Context, Noun, values};
 use crate::failure::{Cause, Failure, Result, counted};
 use crate::output::{Section, columns, field, lines as as_lines};
-use crate::{complete, input, pool, stores};
+use crate::{complete, input, stores};
 
 /// The node below the root of accounts that announces changes of the inventory.
 const NOTIFY: &str = "notify";
@@ -93,6 +92,8 @@ columns! {
     CHANGES = key Text, created Number, changed Number, deleted Number, changes Text;
     MOVES = account Text, from_module Text, from_instance Text, to_module Text, to_instance Text,
         avoided Text, reason Text wide;
+    SIMULATED = instructions Number, accounts Number, least_cost Text;
+    MONTHS = month Text, cost Text, moves Number, refused Number;
     COLUMNS = department Text, module Text, account Text, quota Text, tiers Text, places Text, weight Text,
         reserve Text, min Text, share Text, lend Text, cap Text;
 }
@@ -100,13 +101,13 @@ columns! {
 /// Runs a verb.
 pub(crate) async fn run(context: &Context, verb: Verb) -> Result {
     match verb {
-        Verb::List => pool::list(context, Noun::Book, "ACCOUNT.INFO", BOOKS, "there are no books").await,
+        Verb::List => stores::list(context, Noun::Book, BOOKS, "there are no books").await,
         Verb::Get(OfBook { key }) => get(context, key).await,
         Verb::Diff(arguments) => diff(context, &arguments).await,
         Verb::Apply(arguments) => apply(context, &arguments).await,
         Verb::Export(book) => export(context, &book).await,
         Verb::Rebalance(book) => {
-            let book = stores::book(context, book.book.as_deref()).await?;
+            let book = book.open(context).await?;
             let moves = values(&book.rebalance(context.dry_run, None).await?);
             let none =
                 "nothing to move: at the present rate no instance needs an account that another can spare";
@@ -123,7 +124,7 @@ pub(crate) async fn run(context: &Context, verb: Verb) -> Result {
 async fn get(context: &Context, key: Option<String>) -> Result {
     let key = key.unwrap_or_else(|| context.settings.book());
     let store = stores::book(context, Some(&key)).await?;
-    let book = pool::with_key(store.info().await?.json(), &key);
+    let book = stores::with_key(store.info().await?.json(), &key);
     let (departments, lines) = (store.usage("department").await?, store.usage("module").await?);
     let modules = store.modules().await?;
     let mut rows = Vec::new();
@@ -273,13 +274,11 @@ async fn apply(context: &Context, arguments: &Apply) -> Result {
         let why = format!("the table lacks {deleted} accounts of book '{key}'; nothing was changed");
         return Err(Failure::refused(why).hint(format!("--max-delete is {most}: is the table complete?")));
     }
-    let goes_on = if deleted > 0 {
-        context.confirm(&format!("change book '{key}': {said}"))?
+    let change = format!("change book '{key}': {said}");
+    if deleted > 0 {
+        context.confirm(&change)?;
     } else {
-        context.proceed(&format!("change book '{key}': {said}"))?
-    };
-    if !goes_on {
-        return Ok(());
+        context.proceed(&change)?;
     }
     let total = difference.changes(prune);
     let again = "the same command again does the rest";
@@ -317,28 +316,24 @@ async fn tell_leader(context: &Context) -> Result {
 }
 
 async fn export(context: &Context, book: &Book) -> Result {
-    let book = stores::book(context, book.book.as_deref()).await?;
+    let book = book.open(context).await?;
     let mut out = context.out;
     if out.is_table() {
         out.format = crate::output::Format::Csv;
     }
     let mut departments = BTreeMap::new();
-    let mut rows = out.rows(COLUMNS);
-    let mut lines = Vec::new();
+    let mut lines = BTreeMap::new();
     for record in book.modules().await? {
         let (module, department): (String, String) = (record.get("module")?, record.get("department")?);
         let settings = ModuleSettings::of(&record);
-        let mut row = json!({"department": department, "module": module});
-        for setting in &SETTINGS {
-            if let Some(row) = row.as_object_mut() {
-                row.insert(setting.column.to_owned(), settings.value(setting).into());
-            }
-        }
-        lines.push(((department.clone(), module.clone()), row));
+        let settings = module_settings::COLUMNS.iter().map(|column| (*column, settings.get(column)));
+        let names = [("department", Some(department.as_str())), ("module", Some(&module))];
+        let row: Value = names.into_iter().chain(settings).collect();
+        lines.insert((department.clone(), module.clone()), row);
         departments.insert(module, department);
     }
-    lines.sort_by(|one, other| one.0.cmp(&other.0));
-    lines.iter().try_for_each(|(_, row)| rows.push(row))?;
+    let mut rows = out.rows(COLUMNS);
+    lines.values().try_for_each(|row| rows.push(row))?;
     let mut cursor = 0;
     loop {
         let (next, page) = book.page(cursor, None).await?;
@@ -361,31 +356,21 @@ async fn export(context: &Context, book: &Book) -> Result {
 
 fn simulate_month(context: &Context, options: &Options) -> Result {
     let found = simulate::run(options)?;
-    if context.out.is_json() {
-        let of = |month: &Outcomes| json!({ "cost": month.cost.to_string(), "moves": month.moves, "refused": month.refused });
-        return context.out.json(&json!({
-            "instructions": found.instructions, "accounts": found.accounts, "fixed": of(&found.fixed),
-            "rebalanced": of(&found.rebalanced), "least": found.least.to_string(),
-        }));
-    }
-    let (fixed, rebalanced) = (&found.fixed, &found.rebalanced);
-    let mut text = format!(
-        "{} instructions on {} accounts\nstatic even assignment:   {} beyond the flat price\n\
-         evened out every {}:  {}, by {} moves\nat best, in hindsight:    {}\n",
-        found.instructions,
-        found.accounts,
-        fixed.cost,
-        options.rebalance,
-        rebalanced.cost,
-        rebalanced.moves,
-        found.least
-    );
-    for (month, name) in [(fixed, "static even assignment"), (rebalanced, "evened out")] {
-        if month.refused > 0 {
-            let _ = writeln!(text, "{name}: {} instructions had no account", month.refused);
-        }
-    }
-    context.out.text(&text)
+    let month = |month, outcome: &Outcomes| {
+        json!({
+            "month": month,
+            "cost": outcome.cost.to_string(),
+            "moves": outcome.moves,
+            "refused": outcome.refused,
+        })
+    };
+    let all = json!({
+        "instructions": found.instructions,
+        "accounts": found.accounts,
+        "least_cost": found.least.to_string(),
+    });
+    let months = [month("fixed", &found.fixed), month("rebalanced", &found.rebalanced)];
+    context.out.get(SIMULATED, &all, &[Section { name: "months", columns: MONTHS, rows: &months }])
 }
 
 #[cfg(test)]

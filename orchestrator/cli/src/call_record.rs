@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use allot_client::streams::Entry;
 
-use crate::output::{Column, columns, named};
+use crate::output::{columns, csv_cell, csv_line, named};
 use crate::time::utc;
 
 /// The format of a file of records.
@@ -44,30 +44,6 @@ pub(crate) fn id(text: &str) -> Option<Id> {
 /// The event of an entry for a conference that has ended.
 const ENDED: &str = "ended";
 
-/// What an entry of the event stream says about the record of a conference.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Recorded {
-    /// The entry does not tell of the end of a conference.
-    NoEnd,
-    /// An earlier version of the module told of an end, without a record.
-    Without,
-    /// The number of the record is none.
-    Damaged,
-    /// The record has this number.
-    As(u64),
-}
-
-/// What an entry says about the record of a conference.
-pub(crate) fn recorded(entry: &Entry) -> Recorded {
-    if entry.text("event") != ENDED {
-        return Recorded::NoEnd;
-    }
-    match entry.text("record").as_str() {
-        "" | "0" => Recorded::Without,
-        number => number.parse().map_or(Recorded::Damaged, Recorded::As),
-    }
-}
-
 /// The record of one conference.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct CallRecord {
@@ -80,15 +56,18 @@ pub(crate) struct CallRecord {
 }
 
 impl CallRecord {
-    /// The record in an entry of the event stream; `None` for an entry of another kind, for one without a record, and for
-    /// one whose record has no number.
-    /// `last` is the record before it, if there is one: from the numbers follows how many records are missing between
-    /// the two.
+    /// The record in an entry of the event stream; `None` for an entry of another kind. `last` is the record before it, if
+    /// there is one: from the numbers follows how many records are missing between the two.
     ///
     /// # Errors
     /// The entry is of a later version.
     pub(crate) fn read(entry: &Entry, last: Option<Last>) -> Result<Option<Self>> {
-        let Recorded::As(number) = recorded(entry) else { return Ok(None) };
+        if entry.text("event") != ENDED {
+            return Ok(None);
+        }
+        let number = entry.text("record");
+        let number: u64 =
+            number.parse().with_context(|| format!("entry {} has the record '{number}'", entry.id))?;
         let Some(at) = id(&entry.id) else { bail!("'{}' is no id of a stream", entry.id) };
         // A server that took over may know of fewer ends than its predecessor.
         let missing = last.map_or(0, |last| number.saturating_sub(last.number + 1));
@@ -120,36 +99,25 @@ impl CallRecord {
     }
 
     /// The record as a line, with its end.
-    pub(crate) fn line(&self, form: Form) -> Result<String> {
+    pub(crate) fn line(&self, form: Form) -> String {
         let named = named(RECORD, &self.fields);
         match form {
-            Form::Jsonl => Ok(format!("{}\n", Value::Object(named))),
-            Form::Csv => {
-                let cell = |column: &Column| match named.get(column.name) {
-                    None | Some(Value::Null) => String::new(),
-                    // A cell with an end of line would be two lines to a reader that goes line by line.
-                    Some(Value::String(text)) => text.escape_default().to_string(),
-                    Some(other) => other.to_string(),
-                };
-                csv_line(RECORD.iter().map(cell))
-            }
+            Form::Jsonl => format!("{}\n", Value::Object(named)),
+            // A cell with an end of line would be two lines to a reader that goes line by line.
+            Form::Csv => csv_line(RECORD.iter().map(|column| match named.get(column.name) {
+                Some(Value::String(text)) => text.escape_default().to_string(),
+                value => value.map(csv_cell).unwrap_or_default(),
+            })),
         }
     }
 }
 
 /// The first line of a file; empty in JSON.
-pub(crate) fn heading(form: Form) -> Result<String> {
+pub(crate) fn heading(form: Form) -> String {
     match form {
-        Form::Jsonl => Ok(String::new()),
+        Form::Jsonl => String::new(),
         Form::Csv => csv_line(RECORD.iter().map(|column| column.name.to_owned())),
     }
-}
-
-fn csv_line(cells: impl Iterator<Item = String>) -> Result<String> {
-    let mut writer = csv::Writer::from_writer(Vec::new());
-    writer.write_record(cells.collect::<Vec<_>>())?;
-    let bytes = writer.into_inner().map_err(csv::IntoInnerError::into_error)?;
-    String::from_utf8(bytes).context("a record is no text")
 }
 
 /// Which record a line of a file has; `None` for the heading.
@@ -241,7 +209,7 @@ mod tests {
         let last = Some(Last { id: (20, 0), number: 2 });
         let record = CallRecord::read(&entry(5, "49", SEGMENTS), last).unwrap().unwrap();
         assert_eq!((record.id, record.number, record.missing()), ((50, 0), 5, 2));
-        let line: Value = serde_json::from_str(&record.line(Form::Jsonl).unwrap()).unwrap();
+        let line: Value = serde_json::from_str(&record.line(Form::Jsonl)).unwrap();
         let expected = json!({
             "id": "50-0", "record": 5, "missing_before": 2, "number": "49", "origin_epoch": 7,
             "created": utc(1000), "opened": null, "ended": utc(3000), "cause": "unit", "truncated": false,
@@ -259,30 +227,25 @@ mod tests {
     fn end_of_a_file_is_found_in_both_formats() {
         for form in [Form::Jsonl, Form::Csv] {
             let record = CallRecord::read(&entry(5, "4\n9,\"x\"", SEGMENTS), None).unwrap().unwrap();
-            let line = record.line(form).unwrap();
+            let line = record.line(form);
             assert_eq!(line.matches('\n').count(), 1, "{line}");
             let last = last_of(line.trim_end(), form).unwrap();
             assert_eq!(last, Some(Last { id: (50, 0), number: 5 }));
             assert!(last_of("{\"id\":1", form).is_err());
         }
-        let heading = heading(Form::Csv).unwrap();
+        let heading = heading(Form::Csv);
         assert_eq!(last_of(heading.trim_end(), Form::Csv).unwrap(), None);
     }
 
     #[test]
-    fn entry_without_a_record_is_passed_over_and_damaged_one_refused() {
+    fn entry_of_another_kind_is_passed_over_and_a_damaged_one_refused() {
         let mut opened = entry(5, "49", SEGMENTS);
         opened.fields[0].1 = b"opened".to_vec();
         assert_eq!(CallRecord::read(&opened, None).unwrap(), None);
-        assert_eq!(recorded(&opened), Recorded::NoEnd);
-        let earlier = entry(0, "49", SEGMENTS);
-        assert_eq!(CallRecord::read(&earlier, None).unwrap(), None);
-        assert_eq!((recorded(&earlier), recorded(&entry(5, "49", ""))), (Recorded::Without, Recorded::As(5)));
-        for number in ["-1", "5x", "18446744073709551616"] {
+        for number in ["", "-1", "5x", "18446744073709551616"] {
             let mut damaged = entry(5, "49", SEGMENTS);
             damaged.fields[6].1 = number.into();
-            assert_eq!(CallRecord::read(&damaged, None).unwrap(), None);
-            assert_eq!(recorded(&damaged), Recorded::Damaged, "{number}");
+            assert!(CallRecord::read(&damaged, None).is_err(), "{number}");
         }
         for damaged in ["", "a 7 1 - 2", "a 7 1 - 2 lost more", "a% 7 1 - 2 lost", "a x 1 - 2 lost"] {
             assert!(CallRecord::read(&entry(5, "49", damaged), None).is_err(), "{damaged:?}");

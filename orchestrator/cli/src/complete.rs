@@ -28,8 +28,9 @@ fn given(name: &str) -> Option<String> {
 
 fn context() -> Option<Context> {
     let server = given("--server").or_else(|| std::env::var("ALLOT_SERVER").ok());
-    let limit = Some(LIMIT);
-    let settings = Settings::load(&Given { server: server.as_deref(), limit, ..Given::default() }).ok()?;
+    let config = given("--config").map(Into::into);
+    let settings =
+        Settings::load(&Given { server, config, limit_time: Some(LIMIT), ..Given::default() }).ok()?;
     let out = Output { format: Format::Table, color: false, utc: true, width: None, quiet: true };
     Some(Context::new(out, settings, false, true))
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use allot_client::{CreateRequest, RealmStore, Record};
 use clap::builder::NonEmptyStringValueParser;
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use clap_complete::engine::ArgValueCompleter;
 use serde_json::{Value, json};
 
@@ -56,8 +56,8 @@ pub(crate) struct One {
 #[derive(Debug, Default, Args)]
 pub(crate) struct List {
     /// Only conferences in this state; ended ones are listed only with it
-    #[arg(long, value_enum)]
-    state: Option<State>,
+    #[arg(long, value_parser = ["waiting", "creating", "open", "pending", "ended"])]
+    state: Option<String>,
     /// Only conferences of this unit
     #[arg(long, add = ArgValueCompleter::new(complete::units))]
     unit: Option<String>,
@@ -66,15 +66,6 @@ pub(crate) struct List {
     watch: bool,
     #[command(flatten)]
     realm: Realm,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum State {
-    Waiting,
-    Creating,
-    Open,
-    Pending,
-    Ended,
 }
 
 /// Arguments of `conference create`.
@@ -165,9 +156,7 @@ columns! {
 pub(crate) async fn run(context: &Context, verb: Verb) -> Result {
     match verb {
         Verb::List(arguments) => list(context, &arguments).await,
-        Verb::Get(One { number, realm }) => {
-            get(context, &stores::realm(context, realm.key()).await?, &number).await
-        }
+        Verb::Get(One { number, realm }) => get(context, &realm.open(context).await?, &number).await,
         Verb::Create(arguments) => create(context, &arguments).await,
         Verb::Extend(arguments) => extend(context, &arguments).await,
         Verb::Move(arguments) => move_one(context, &arguments).await,
@@ -196,38 +185,18 @@ fn described(record: &Record) -> String {
 }
 
 async fn list(context: &Context, arguments: &List) -> Result {
-    let store = stores::realm(context, arguments.realm.key()).await?;
-    let state = arguments.state.and_then(|state| state.to_possible_value());
-    let state = state.as_ref().map(clap::builder::PossibleValue::get_name);
+    let store = arguments.realm.open(context).await?;
     let unit = match &arguments.unit {
         Some(unit) => Some(stores::unit(&store, unit).await?),
         None => None,
     };
-    let page = async |cursor| store.conference_page(cursor, PAGE, state, unit.as_deref()).await;
+    let page = async |cursor| {
+        Ok(store.conference_page(cursor, PAGE, arguments.state.as_deref(), unit.as_deref()).await?)
+    };
     if arguments.watch {
-        return watch(context, CONFERENCES, async || {
-            let (mut all, mut cursor) = (Vec::new(), 0);
-            loop {
-                let (next, records) = page(cursor).await?;
-                all.extend(values(&records));
-                if next == 0 {
-                    return Ok(all);
-                }
-                cursor = next;
-            }
-        })
-        .await;
+        return watch(context, CONFERENCES, async || stores::all(&page).await).await;
     }
-    let (mut rows, mut cursor) = (context.out.rows(CONFERENCES), 0);
-    loop {
-        let (next, records) = page(cursor).await?;
-        records.iter().try_for_each(|record| rows.push(&record.json()))?;
-        rows.flush()?;
-        if next == 0 {
-            return rows.end("there are no such conferences");
-        }
-        cursor = next;
-    }
+    context.out.pages(CONFERENCES, "there are no such conferences", page).await
 }
 
 async fn get(context: &Context, store: &RealmStore, number: &str) -> Result {
@@ -276,9 +245,7 @@ async fn extend(context: &Context, Extend { one, end }: &Extend) -> Result {
     let mut changing = Changing::connect(context, one.realm.key()).await?;
     let record = changing.info(&one.number).await?;
     let until = if context.out.utc { time::utc(*end) } else { time::local(*end) };
-    if !context.proceed(&format!("let {} end at {until}", described(&record)))? {
-        return Ok(());
-    }
+    context.proceed(&format!("let {} end at {until}", described(&record)))?;
     let command = changing.store.begin("CONF.EXTEND").arg(&one.number).arg("END").arg(end).clone();
     let record = Record::read(changing.store.ask(&command).await?)?;
     changing.confirm(context).await?;
@@ -293,9 +260,7 @@ async fn move_one(context: &Context, Move { one, to }: &Move) -> Result {
         command.arg("TO").arg(stores::unit(&changing.store, to).await?);
     }
     let record = changing.info(&one.number).await?;
-    if !context.proceed(&format!("move {}", described(&record)))? {
-        return Ok(());
-    }
+    context.proceed(&format!("move {}", described(&record)))?;
     let record = Record::read(changing.store.ask(&command).await?)?;
     changing.confirm(context).await?;
     done(context, &record, &format!("is moving to {}", short(&record.text("moving_to"))))
@@ -304,9 +269,7 @@ async fn move_one(context: &Context, Move { one, to }: &Move) -> Result {
 async fn end(context: &Context, one: &One) -> Result {
     let mut changing = Changing::connect(context, one.realm.key()).await?;
     let record = changing.info(&one.number).await?;
-    if !context.confirm(&format!("end {}", described(&record)))? {
-        return Ok(());
-    }
+    context.confirm(&format!("end {}", described(&record)))?;
     let release = changing.store.begin("CONF.RELEASE").arg(&one.number).clone();
     let record = Record::read(changing.store.ask(&release).await?)?;
     // A failover that loses the release would open the conference again when its unit is lost.

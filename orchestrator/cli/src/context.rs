@@ -47,6 +47,16 @@ impl Noun {
             Self::Book => ("book", "allotacct", "a book of accounts"),
         }
     }
+
+    /// The command that replies totals, and the field of the items that take the memory.
+    pub(crate) fn totals(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Show => ("SEAT.STAT", "seats"),
+            Self::Pool => ("NUMPOOL.INFO", "total"),
+            Self::Realm => ("CONF.STAT", "open"),
+            Self::Book => ("ACCOUNT.INFO", "accounts"),
+        }
+    }
 }
 
 /// What an interrupted command says, and what it still does.
@@ -193,30 +203,28 @@ impl Context {
         Ok(TaskClient::new(self.coordinator().await?, settings))
     }
 
-    /// Whether to make a change. A dry run only says it.
-    pub(crate) fn proceed(&self, change: &str) -> Result<bool> {
+    /// Goes on with a change. A dry run says the change, and ends here.
+    pub(crate) fn proceed(&self, change: &str) -> Result {
         if !self.dry_run {
-            return Ok(true);
+            return Ok(());
         }
         if self.out.is_json() {
             self.out.json(&json!({"dry_run": true, "would": change}))?;
         } else {
             self.out.text(&format!("dry run: would {change}; nothing was changed\n"))?;
         }
-        Ok(false)
+        Err(Failure::new(Cause::Done, ""))
     }
 
-    /// Whether to make a change of much, or one that cannot be undone: asks at a terminal, and without one wants `--yes`.
-    pub(crate) fn confirm(&self, change: &str) -> Result<bool> {
-        if !self.proceed(change)? {
-            return Ok(false);
-        }
+    /// Goes on with a change of much, or one that cannot be undone: asks at a terminal, and without one wants `--yes`.
+    pub(crate) fn confirm(&self, change: &str) -> Result {
+        self.proceed(change)?;
         if self.yes {
-            return Ok(true);
+            return Ok(());
         }
         match terminal::ask(&format!("this will {change}. Go on? [y/N] ")) {
             None => Err(Failure::usage(format!("this would {change}")).hint("say --yes to do it")),
-            Some(answer) if matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes") => Ok(true),
+            Some(answer) if matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes") => Ok(()),
             Some(_) => Err(Failure::no("nothing was changed")),
         }
     }

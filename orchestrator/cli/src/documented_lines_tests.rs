@@ -104,8 +104,13 @@ fn fill(words: Vec<String>, program: &Command) -> Vec<String> {
 
 /// Why a line is not one of its program.
 fn fault(line: &str) -> Option<String> {
-    let program = if line.starts_with("allotd ") { Arguments::command() } else { super::definition() };
-    let error = program.clone().try_get_matches_from(fill(words(line), &program)).err()?;
+    let error = if line.starts_with("allotd ") {
+        let program = Arguments::command();
+        program.clone().try_get_matches_from(fill(words(line), &program)).err()?
+    } else {
+        let words = fill(words(line), &super::definition()).into_iter().map(Into::into);
+        super::matches(&words.collect::<Vec<_>>()).err()?
+    };
     // A line with optional parts may show options that do not go together. That is found after all words are known. A noun
     // alone lists.
     let is_summary = line.contains('[') && error.kind() == ErrorKind::ArgumentConflict;

@@ -16,8 +16,8 @@ const SHOWN: usize = 10;
 /// Why a command did not do its work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cause {
-    /// The reader of the output has closed it, as `head` does: no failure.
-    Closed,
+    /// No failure: a dry run has said all, or the reader of the output has closed it, as `head` does.
+    Done,
     No,
     Usage,
     Input,
@@ -33,7 +33,7 @@ pub(crate) enum Cause {
 impl Cause {
     /// Exit code, word and meaning of each cause.
     pub(crate) const ALL: [(Self, u8, &'static str, &'static str); 11] = [
-        (Self::Closed, 0, "done", "done"),
+        (Self::Done, 0, "done", "done"),
         (Self::No, 1, "no", "the answer is no: nothing was found, or a check failed"),
         (Self::Usage, 2, "usage", "the command line is wrong"),
         (Self::Input, 3, "input", "the input or the settings are wrong"),
@@ -121,14 +121,14 @@ impl Failure {
     /// A file of this machine that cannot be read or written.
     pub(crate) fn file(cause: Cause, name: &str, error: &io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {
-            return Self::new(Cause::Closed, "");
+            return Self::new(Cause::Done, "");
         }
         Self::new(cause, format!("{name}: {}", plain(error)))
     }
 
     /// Prints the failure on standard error, as text or as one object.
     pub(crate) fn print(&self, as_json: bool) {
-        if self.cause == Cause::Closed || (self.cause == Cause::No && self.message.is_empty()) {
+        if self.cause == Cause::Done || (self.cause == Cause::No && self.message.is_empty()) {
             return;
         }
         let (code, word) = self.cause.entry();

@@ -1,8 +1,10 @@
 //! `allot help`, and the form of all help texts: what it does, examples, own options; global options have a topic.
 
+use std::ffi::OsString;
 use std::fmt::Write as _;
 
 use clap::Args;
+use clap::error::{ContextKind, ContextValue};
 
 use crate::config::environment;
 use crate::failure::{Cause, Failure, Result};
@@ -79,19 +81,41 @@ pub(crate) fn print(text: &str) -> Result {
 }
 
 /// A wrong command line, in the form of all failures.
-pub(crate) fn wrong(error: &clap::Error) -> Failure {
+pub(crate) fn wrong(error: &clap::Error, words: &[OsString], definition: &clap::Command) -> Failure {
     let text = error.render().to_string();
     let text = text.strip_prefix("error: ").unwrap_or(&text);
     let (message, rest) = text.split_once("\n\n").unwrap_or((text, ""));
     let message = message.split_whitespace().collect::<Vec<_>>().join(" ");
+    let meant = meant(error, words, definition);
     let tips = rest.lines().map(str::trim).filter_map(|line| {
-        line.strip_prefix("tip: ")
-            .map(str::to_owned)
-            .or_else(|| line.starts_with("Usage: ").then(|| line.to_owned()))
+        let usage = line.starts_with("Usage: ") && meant.is_none();
+        line.strip_prefix("tip: ").map(str::to_owned).or_else(|| usage.then(|| line.to_owned()))
     });
-    let hint = tips.collect::<Vec<_>>().join("; ");
+    let hint = tips.chain(meant.clone()).collect::<Vec<_>>().join("; ");
     let failure = Failure::usage(message.trim().to_owned());
     if hint.is_empty() { failure } else { failure.hint(hint) }
+}
+
+/// What people may mean who know other command lines.
+fn meant(error: &clap::Error, words: &[OsString], definition: &clap::Command) -> Option<String> {
+    let text = |kind| {
+        error
+            .get(kind)
+            .and_then(|value| if let ContextValue::String(word) = value { Some(word) } else { None })
+    };
+    if let Some(option) = text(ContextKind::InvalidArg) {
+        let of_format = ["-o", "--output", "--json", "-w"].contains(&option.as_str());
+        return of_format.then(|| "--format json, wide or another: allot help formats".to_owned());
+    }
+    let verb = text(ContextKind::InvalidSubcommand)?;
+    let noun = words.iter().find_map(|word| definition.find_subcommand(word));
+    let noun = noun.filter(|noun| noun.has_subcommands())?;
+    let name = noun.get_name();
+    if noun.find_subcommand(verb).is_some() {
+        return Some(format!("the noun comes first: allot {name} {verb}"));
+    }
+    let verbs: Vec<&str> = noun.get_subcommands().map(clap::Command::get_name).collect();
+    Some(format!("verbs of {name}: {}; allot redis COMMAND sends any other command", verbs.join(", ")))
 }
 
 /// Runs `allot help`.
@@ -120,10 +144,9 @@ pub(crate) fn run(Help { words }: &Help, mut definition: clap::Command) -> Resul
 
 fn exit_codes() -> String {
     let mut text = String::from("Exit codes, by cause and the same for all commands:\n\n");
-    for (_, code, word, meaning) in Cause::ALL.into_iter().filter(|(cause, ..)| *cause != Cause::Closed) {
+    for (_, code, word, meaning) in Cause::ALL {
         let _ = writeln!(text, "  {code:>3}  {word:<12} {meaning}");
     }
-    text = text.replacen("\n\n", "\n\n    0  done         done\n", 1);
     text + "\nWith --format json an error is one object on standard error: code, word, message, hint; of a file also problems.\n"
 }
 

@@ -1,14 +1,13 @@
 //! `allot`: the command line of Allot. docs/command-line.md is its contract.
 #![warn(missing_docs, clippy::disallowed_types)]
 
-use std::path::PathBuf;
+use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
-use std::time::Duration;
 
 use allot_runtime::telemetry;
 use allot_runtime::telemetry::LogFormat;
 use clap::error::ErrorKind;
-use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
+use clap::{ArgMatches, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 use clap_complete::CompleteEnv;
 use clap_complete::engine::ArgValueCompleter;
 
@@ -65,32 +64,14 @@ struct Cli {
 }
 
 /// Options that are accepted anywhere on the line.
-#[allow(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Global options")]
 struct Global {
-    /// The server: a name of the settings, HOST, HOST:PORT, or an address such as redis://HOST:PORT
-    #[arg(long, global = true, value_name = "NAME|URL", env = "ALLOT_SERVER", hide_env = true)]
-    #[arg(add = ArgValueCompleter::new(complete::servers))]
-    server: Option<String>,
-    /// File of settings, over ~/.config/allot/config.toml and /etc/allot/config.toml
-    #[arg(long, global = true, value_name = "FILE")]
-    config: Option<PathBuf>,
-    /// Servers of ZooKeeper, HOST:PORT with commas between
-    #[arg(long, global = true, value_name = "SERVERS")]
-    zookeeper: Option<String>,
-    /// Form of the output
-    #[arg(long, global = true, value_enum, env = "ALLOT_FORMAT", hide_env = true)]
-    format: Option<Format>,
+    #[command(flatten)]
+    given: Given,
     /// When to use colours
     #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN")]
     color: Color,
-    /// Times in UTC also at a terminal
-    #[arg(long, global = true)]
-    utc: bool,
-    /// Time limit of each answer [default: 10s]
-    #[arg(long, global = true, value_name = "TIME", value_parser = time::span, env = "ALLOT_LIMIT_TIME", hide_env = true)]
-    limit_time: Option<Duration>,
     /// Do not ask
     #[arg(short, long, global = true)]
     yes: bool,
@@ -117,78 +98,43 @@ enum Color {
 #[derive(Debug, Subcommand)]
 enum Noun {
     /// Shows: seats, holds, orders and queues
-    #[command(alias = "shows")]
-    Show {
-        #[command(subcommand)]
-        verb: Option<show::Verb>,
-    },
+    #[command(subcommand, alias = "shows")]
+    Show(show::Verb),
     /// Pools of telephone numbers
-    #[command(alias = "pools")]
-    Pool {
-        #[command(subcommand)]
-        verb: Option<pool::Verb>,
-    },
+    #[command(subcommand, alias = "pools")]
+    Pool(pool::Verb),
     /// Conferences on media units
-    #[command(alias = "conferences")]
-    Conference {
-        #[command(subcommand)]
-        verb: Option<Box<conference::Verb>>,
-    },
+    #[command(subcommand, alias = "conferences")]
+    Conference(Box<conference::Verb>),
     /// Records of conferences that have ended
-    #[command(alias = "records")]
-    Record {
-        #[command(subcommand)]
-        verb: Option<record::Verb>,
-    },
+    #[command(subcommand, alias = "records")]
+    Record(record::Verb),
     /// Media units
-    #[command(alias = "units")]
-    Unit {
-        #[command(subcommand)]
-        verb: Option<unit::Verb>,
-    },
+    #[command(subcommand, alias = "units")]
+    Unit(unit::Verb),
     /// Realms of conferences and their settings
-    #[command(alias = "realms")]
-    Realm {
-        #[command(subcommand)]
-        verb: Option<realm::Verb>,
-    },
+    #[command(subcommand, alias = "realms")]
+    Realm(realm::Verb),
     /// Accounts of a book
-    #[command(alias = "accounts")]
-    Account {
-        #[command(subcommand)]
-        verb: Option<account::Verb>,
-    },
+    #[command(subcommand, alias = "accounts")]
+    Account(account::Verb),
     /// Books of accounts, and tables that they are made equal to
-    #[command(alias = "books")]
-    Book {
-        #[command(subcommand)]
-        verb: Option<book::Verb>,
-    },
+    #[command(subcommand, alias = "books")]
+    Book(book::Verb),
     /// Tasks of compaction
-    #[command(alias = "tasks")]
-    Task {
-        #[command(subcommand)]
-        verb: Option<Box<task::Verb>>,
-    },
+    #[command(subcommand, alias = "tasks")]
+    Task(Box<task::Verb>),
     /// Nodes of compaction
-    #[command(alias = "nodes")]
-    Node {
-        #[command(subcommand)]
-        verb: Option<node::Verb>,
-    },
+    #[command(subcommand, alias = "nodes")]
+    Node(node::Verb),
     /// Servers of the settings, and a check of the one in use
-    #[command(alias = "servers")]
-    Server {
-        #[command(subcommand)]
-        verb: Option<server::Verb>,
-    },
+    #[command(subcommand, alias = "servers")]
+    Server(server::Verb),
     /// Send one command to the master that has its key
     Redis(redis_verb::Redis),
     /// Check settings, or print a file with all of them
-    Config {
-        #[command(subcommand)]
-        verb: config::Verb,
-    },
+    #[command(subcommand)]
+    Config(config::Verb),
     /// Print the completion for a shell
     Completion(config::Completion),
     /// Show the versions of client, module and server, and whether they fit
@@ -204,7 +150,8 @@ enum Noun {
 
 /// The command line, with the help of each verb in the same form.
 fn definition() -> clap::Command {
-    help::shaped(Cli::command())
+    let completer = ArgValueCompleter::new(complete::servers);
+    help::shaped(Cli::command().mut_arg("server", |server| server.add(completer)))
 }
 
 fn main() -> ExitCode {
@@ -232,34 +179,48 @@ fn main() -> ExitCode {
     }
 }
 
+/// The values of a command line. A noun without a verb lists.
+fn matches(words: &[OsString]) -> Result<ArgMatches, clap::Error> {
+    use ErrorKind::{DisplayHelpOnMissingArgumentOrSubcommand, MissingSubcommand, UnknownArgument};
+    let definition = definition();
+    definition.clone().try_get_matches_from(words).or_else(|error| match error.kind() {
+        MissingSubcommand | DisplayHelpOnMissingArgumentOrSubcommand | UnknownArgument => {
+            let is_noun = |word: &OsString| definition.find_subcommand(word).is_some();
+            let verb = words.iter().position(is_noun).map_or(words.len(), |noun| noun + 1);
+            let (before, after) = words.split_at(verb);
+            let listing = [before, &["list".into()], after].concat();
+            definition.clone().try_get_matches_from(listing).map_err(|_| error)
+        }
+        _ => Err(error),
+    })
+}
+
 /// Reads the command line, and whether errors are objects.
 fn parse() -> Result<(Cli, bool), ExitCode> {
-    let parsed = definition().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
-    match parsed {
+    let words: Vec<OsString> = std::env::args_os().collect();
+    let parsed = matches(&words).and_then(|matches| Cli::from_arg_matches(&matches));
+    let error = match parsed {
         Ok(cli) => {
-            let as_json = matches!(cli.global.format, Some(Format::Json | Format::Jsonl));
-            Ok((cli, as_json))
+            let as_json = matches!(cli.global.given.format, Some(Format::Json | Format::Jsonl));
+            return Ok((cli, as_json));
         }
-        Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
-            let printed = help::print(&error.render().to_string());
-            Err(printed.map_or_else(
-                |failure| {
-                    failure.print(false);
-                    ExitCode::from(failure.cause.code())
-                },
-                |()| ExitCode::SUCCESS,
-            ))
+        Err(error) => error,
+    };
+    let failure = match error.kind() {
+        ErrorKind::DisplayHelp
+        | ErrorKind::DisplayVersion
+        | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            match help::print(&error.render().to_string()) {
+                Ok(()) => return Err(ExitCode::SUCCESS),
+                Err(failure) => failure,
+            }
         }
-        Err(error) => {
-            let words: Vec<String> = std::env::args().collect();
-            let asked = |word: &str| word == "--format=json" || word == "--format=jsonl";
-            let spaced = words
-                .windows(2)
-                .any(|pair| matches!(pair, [name, form] if name == "--format" && form.starts_with("json")));
-            help::wrong(&error).print(spaced || words.iter().any(|word| asked(word)));
-            Err(ExitCode::from(Cause::Usage.code()))
-        }
-    }
+        _ => help::wrong(&error, &words, &definition()),
+    };
+    // The option itself may be behind the error.
+    let line = words.join(OsStr::new(" ")).to_string_lossy().replace('=', " ");
+    failure.print(line.contains("--format json"));
+    Err(ExitCode::from(failure.cause.code()))
 }
 
 async fn run(cli: Cli) -> Result {
@@ -275,15 +236,7 @@ async fn run(cli: Cli) -> Result {
     if global.verbose > 0 {
         telemetry::init(global.verbose, "info", LogFormat::Text);
     }
-    let given = Given {
-        server: global.server.as_deref(),
-        config: global.config.as_deref(),
-        zookeeper: global.zookeeper.as_deref(),
-        format: global.format,
-        utc: global.utc,
-        limit: global.limit_time,
-    };
-    let settings = Settings::load(&given)?;
+    let settings = Settings::load(&global.given)?;
     let width = terminal::width();
     let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
         || std::env::var_os("TERM").is_some_and(|term| term == "dumb");
@@ -321,32 +274,19 @@ async fn stopped() -> Cause {
 
 async fn dispatch(context: &Context, noun: Noun) -> Result {
     match noun {
-        Noun::Show { verb } => show::run(context, verb.unwrap_or(show::Verb::List)).await,
-        Noun::Pool { verb } => pool::run(context, verb.unwrap_or(pool::Verb::List)).await,
-        Noun::Conference { verb } => {
-            let verb = verb.map_or_else(|| conference::Verb::List(conference::List::default()), |verb| *verb);
-            conference::run(context, verb).await
-        }
-        Noun::Record { verb } => {
-            record::run(context, verb.unwrap_or_else(|| record::Verb::List(arguments::Realm::default())))
-                .await
-        }
-        Noun::Unit { verb } => {
-            unit::run(context, verb.unwrap_or_else(|| unit::Verb::List(unit::List::default()))).await
-        }
-        Noun::Realm { verb } => realm::run(context, verb.unwrap_or(realm::Verb::List)).await,
-        Noun::Account { verb } => {
-            account::run(context, verb.unwrap_or_else(|| account::Verb::List(account::List::default()))).await
-        }
-        Noun::Book { verb } => book::run(context, verb.unwrap_or(book::Verb::List)).await,
-        Noun::Task { verb } => {
-            let verb = verb.map_or_else(|| task::Verb::List(task::List::default()), |verb| *verb);
-            task::run(context, verb).await
-        }
-        Noun::Node { verb } => node::run(context, verb.unwrap_or(node::Verb::List)).await,
-        Noun::Server { verb } => server::run(context, verb.unwrap_or(server::Verb::List)).await,
+        Noun::Show(verb) => show::run(context, verb).await,
+        Noun::Pool(verb) => pool::run(context, verb).await,
+        Noun::Conference(verb) => conference::run(context, *verb).await,
+        Noun::Record(verb) => record::run(context, verb).await,
+        Noun::Unit(verb) => unit::run(context, verb).await,
+        Noun::Realm(verb) => realm::run(context, verb).await,
+        Noun::Account(verb) => account::run(context, verb).await,
+        Noun::Book(verb) => book::run(context, verb).await,
+        Noun::Task(verb) => task::run(context, *verb).await,
+        Noun::Node(verb) => node::run(context, &verb).await,
+        Noun::Server(verb) => server::run(context, verb).await,
         Noun::Redis(command) => redis_verb::run(context, &command).await,
-        Noun::Config { verb } => config::run(context, &verb),
+        Noun::Config(verb) => config::run(context, &verb),
         Noun::Completion(arguments) => config::completion(context, &arguments),
         Noun::Version => server::version(context).await,
         // These were run without a context.
@@ -387,8 +327,10 @@ mod tests {
             "allot show get k --server h:7",
             "allot shows --server h:7",
         ] {
-            let cli = Cli::try_parse_from(line.split(' ')).unwrap();
-            assert_eq!(cli.global.server.as_deref(), Some("h:7"), "{line}");
+            let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            let matches = matches(&words).unwrap();
+            let cli = Cli::from_arg_matches(&matches).unwrap();
+            assert_eq!(cli.global.given.server.as_deref(), Some("h:7"), "{line}");
         }
     }
 

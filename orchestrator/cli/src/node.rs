@@ -20,7 +20,7 @@ columns! {
 }
 
 /// Runs a verb.
-pub(crate) async fn run(context: &Context, verb: Verb) -> Result {
+pub(crate) async fn run(context: &Context, verb: &Verb) -> Result {
     match verb {
         Verb::List => {
             let client = context.tasks().await?;

@@ -4,6 +4,7 @@
 use std::fmt::Write as _;
 use std::io::{self, BufWriter, Write as _};
 
+use allot_client::Record;
 use clap::ValueEnum;
 use owo_colors::OwoColorize as _;
 use serde_json::{Map, Value};
@@ -169,6 +170,23 @@ fn fit(text: &str, width: usize, cuts: bool, right: bool) -> String {
     if right { pad + &text } else { text + &pad }
 }
 
+/// A line of a table in CSV.
+pub(crate) fn csv_line(cells: impl Iterator<Item = String>) -> String {
+    let mut writer = csv::WriterBuilder::new().buffer_capacity(256).from_writer(Vec::new());
+    // Writing to memory does not fail.
+    let _ = writer.write_record(cells.collect::<Vec<_>>());
+    String::from_utf8(writer.into_inner().unwrap_or_default()).unwrap_or_default()
+}
+
+/// A value as a cell of such a line.
+pub(crate) fn csv_cell(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
 /// A field of a value; null if there is none.
 pub(crate) fn field<'a>(value: &'a Value, name: &str) -> &'a Value {
     value.get(name).unwrap_or(&Value::Null)
@@ -261,6 +279,25 @@ impl Output {
         let mut printed = self.rows(columns);
         rows.iter().try_for_each(|row| printed.push(row))?;
         printed.end(none)
+    }
+
+    /// Prints rows that a server gives page by page, as they come: `page` returns the next cursor, 0 at the end.
+    pub(crate) async fn pages(
+        &self,
+        columns: &'static [Column],
+        none: &str,
+        mut page: impl AsyncFnMut(u64) -> Result<(u64, Vec<Record>)>,
+    ) -> Result {
+        let (mut rows, mut cursor) = (self.rows(columns), 0);
+        loop {
+            let (next, records) = page(cursor).await?;
+            records.iter().try_for_each(|record| rows.push(&record.json()))?;
+            rows.flush()?;
+            if next == 0 {
+                return rows.end(none);
+            }
+            cursor = next;
+        }
     }
 
     /// Prints one object with the rows that belong to it.
@@ -371,25 +408,19 @@ impl Rows {
     }
 
     fn head(&mut self) -> io::Result<()> {
-        let names: Vec<&str> = self.columns.iter().map(|column| column.name).collect();
-        writeln!(self.writer, "{}", names.join(","))
+        let names = self.columns.iter().map(|column| column.name.to_owned());
+        self.writer.write_all(csv_line(names).as_bytes())
     }
 
     fn csv(&mut self, row: &Value) -> io::Result<()> {
         if self.count == 1 {
             self.head()?;
         }
-        let cells = self.columns.iter().map(|column| match column.json(row) {
-            Value::Null => String::new(),
-            Value::String(text) => text,
-            other => other.to_string(),
-        });
+        let cells = self.columns.iter().map(|column| csv_cell(&column.json(row)));
         // A terminal would obey what is in a name; a program gets the name as it is.
         let escapes = self.out.width.is_some();
         let cells = cells.map(|cell| if escapes { terminal::value(&cell).into_owned() } else { cell });
-        let mut writer = csv::Writer::from_writer(&mut self.writer);
-        writer.write_record(cells.collect::<Vec<_>>())?;
-        writer.flush()
+        self.writer.write_all(csv_line(cells).as_bytes())
     }
 
     /// Chooses columns and widths by the rows that wait, and prints these.

@@ -1,27 +1,25 @@
 //! `allot pool`: fills and shows number pools, and takes them over from the list and the hash of an existing system.
 
-use std::collections::BTreeMap;
-
-use allot_client::{Connection, NumberStore, Record, query_all};
-use allot_tools::numbers::file::{Format, Numbers, Options, read};
+use allot_client::{NumberStore, Record};
+use allot_tools::numbers::file::{Numbers, read};
 use allot_tools::numbers::migrate;
 use allot_tools::table::Problems;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
-use redis::cmd;
+use redis::Value as Reply;
 use serde_json::{Value, json};
 
 use crate::arguments::{Key, KeyAndFile};
 use crate::context::{Context, Noun, values};
 use crate::failure::{Failure, Result, counted};
 use crate::input::{self, Input};
-use crate::output::{Column, Section, columns};
-use crate::time;
+use crate::output::{Section, columns};
+use crate::{stores, time};
 
 /// Numbers in one request: enough to be fast, and few enough not to delay other clients.
 const CHUNK: usize = 1000;
-/// Leases asked for at a time.
-const LEASES: u32 = 1000;
+/// Switches, or numbers, asked for at a time.
+const PAGE: u32 = 1000;
 
 /// The verbs of number pools.
 #[derive(Debug, Subcommand)]
@@ -30,11 +28,21 @@ pub(crate) enum Verb {
     #[command(alias = "ls")]
     List,
     /// Show a pool: totals, settings, causes, and the calls of each switch
-    Get(Key),
+    Get(Get),
     /// Put the numbers of a file into a pool, which is created if there is none
     Load(Load),
     /// Make a pool of the list and the hash of an existing system, in one step on the server
     Import(Import),
+}
+
+/// Arguments of `pool get`.
+#[derive(Debug, Args)]
+pub(crate) struct Get {
+    #[command(flatten)]
+    pool: Key,
+    /// Also each number that is out of service, why, and until when
+    #[arg(long)]
+    suspended: bool,
 }
 
 /// Arguments of `pool load`.
@@ -77,15 +85,16 @@ pub(crate) struct Import {
 
 columns! {
     POOLS = key Text, total Number, idle_up Number, idle_down Number, busy_up Number, busy_down Number,
-        waiting Number;
+        suspended Number, waiting Number;
     POOL = key Text, total Number, idle_up Number, idle_down Number, busy_up Number, busy_down Number,
-        cooling Number, limited Number, quarantined Number, leases Number, draining Number, waiting Number,
+        cooling Number, limited Number, suspended Number, quarantined Number, leases Number, draining Number, waiting Number,
         lease_ms Span = "lease", cooldown_ms Span = "cooldown", regttl_ms Span = "regttl", pick Text,
         causes_other Number;
     CAPS = count Number, window_ms Span = "window";
     CAUSES = cause Text, count Number, cooldown_ms Span = "cooldown", after Number,
         within_ms Span = "within";
-    SWITCHES = switch Text, calls Number, oldest Time;
+    SWITCHES = switch Text, numbers Number, calls Number, until Time;
+    SUSPENDED = number Text, state Text, cause Text = "suspend_cause", until Time = "suspend_until";
     LOADED = key Text, numbers Number, created Number, unchanged Number, registered Number;
     IMPORTED = key Text, numbers Number, free Number, busy Number;
     FOUND = found Text, count Number, meaning Text, examples Text;
@@ -94,83 +103,55 @@ columns! {
 /// Runs a verb.
 pub(crate) async fn run(context: &Context, verb: Verb) -> Result {
     match verb {
-        Verb::List => list(context, Noun::Pool, "NUMPOOL.INFO", POOLS, "there are no pools").await,
-        Verb::Get(Key { key }) => get(context, &key).await,
+        Verb::List => stores::list(context, Noun::Pool, POOLS, "there are no pools").await,
+        Verb::Get(arguments) => get(context, &arguments).await,
         Verb::Load(arguments) => load(context, &arguments).await,
         Verb::Import(arguments) => import(context, &arguments).await,
     }
 }
 
-/// Lists the keys of a kind, each with the record that a command replies.
-pub(crate) async fn list(
-    context: &Context,
-    noun: Noun,
-    command: &'static str,
-    columns: &'static [Column],
-    none: &str,
-) -> Result {
-    let mut rows = context.out.rows(columns);
-    context
-        .scan(noun, async |connection: &mut Connection, keys: Vec<String>| {
-            let commands = keys.iter().map(|key| cmd(command).arg(key).clone()).collect();
-            for (key, reply) in keys.iter().zip(query_all(connection, commands).await?) {
-                // A key that has gone meanwhile is not listed.
-                let Ok(reply) = reply else { continue };
-                rows.push(&with_key(Record::read(reply)?.json(), key))?;
-            }
-            rows.flush()
-        })
-        .await?;
-    rows.end(none)
-}
-
-/// A record with its key.
-pub(crate) fn with_key(mut record: Value, key: &str) -> Value {
-    if let Some(fields) = record.as_object_mut() {
-        fields.insert("key".to_owned(), key.into());
-    }
-    record
-}
-
-async fn get(context: &Context, key: &str) -> Result {
+async fn get(context: &Context, Get { pool: Key { key }, suspended }: &Get) -> Result {
     let pool = NumberStore::new(context.open(Noun::Pool, key).await?, key);
     let record = Record::read(pool.ask(&pool.begin("NUMPOOL.INFO")).await?)?;
-    // By switch: live calls, and since when the oldest of them.
-    let mut carried: BTreeMap<Option<String>, (u64, i64)> = BTreeMap::new();
-    let mut cursor = 0;
-    loop {
-        let (next, leases) = pool.leases(cursor, LEASES).await?;
-        for lease in leases {
-            let (count, oldest) = carried.entry(lease.switch).or_insert((0, lease.since));
-            *count += 1;
-            *oldest = lease.since.min(*oldest);
-        }
-        if next == 0 {
-            break;
-        }
-        cursor = next;
-    }
+    let switches = stores::all(async |cursor| {
+        let mut command = pool.begin("NUMPOOL.SWITCHES");
+        command.arg("CURSOR").arg(cursor).arg("COUNT").arg(PAGE);
+        let (next, switches): (u64, Reply) = pool.ask(&command).await?;
+        Ok((next, Record::read_list(switches)?))
+    })
+    .await?;
     let rows = |field: &str| Ok::<_, Failure>(values(&Record::read_list(record.get(field)?)?));
     let (caps, causes) = (rows("caps")?, rows("causes")?);
-    let row = |(switch, (calls, oldest)): (&Option<String>, &(u64, i64))| json!({"switch": switch, "calls": calls, "oldest": oldest});
-    let switches: Vec<Value> = carried.iter().map(row).collect();
+    let out_of_service = if *suspended { numbers_in(&pool, "suspended").await? } else { Vec::new() };
     let sections = [
         Section { name: "caps", columns: CAPS, rows: &caps },
         Section { name: "causes", columns: CAUSES, rows: &causes },
         Section { name: "switches", columns: SWITCHES, rows: &switches },
+        Section { name: "out_of_service", columns: SUSPENDED, rows: &out_of_service },
     ];
-    context.out.get(POOL, &with_key(record.json(), key), &sections)
+    context.out.get(POOL, &stores::with_key(record.json(), key), &sections)
+}
+
+/// The records of the numbers in a state.
+async fn numbers_in(pool: &NumberStore, state: &str) -> Result<Vec<Value>> {
+    stores::all(async |cursor| {
+        let mut scan = pool.begin("NUMPOOL.SCAN");
+        scan.arg(cursor).arg("STATE").arg(state).arg("COUNT").arg(PAGE);
+        let (next, numbers): (u64, Vec<String>) = pool.ask(&scan).await?;
+        let commands = numbers.iter().map(|number| pool.begin("NUMPOOL.GET").arg(number).clone()).collect();
+        // A number that has gone meanwhile is not listed.
+        let found = pool.ask_all(commands).await?.into_iter().flatten();
+        Ok((next, found.map(Record::read).collect::<Result<_, _>>()?))
+    })
+    .await
 }
 
 impl Load {
     /// The numbers of the input, from its beginning.
     fn numbers<'a>(&self, input: &'a mut Input) -> Result<Numbers<&'a std::fs::File>> {
-        let format =
-            if self.column.is_some() || looks_like_a_table(input)? { Format::Csv } else { Format::Text };
-        let column = self.column.as_deref().unwrap_or("number");
+        let usual = if looks_like_a_table(input)? { Some("number") } else { None };
         let name = input.name.clone();
-        let options = Options { format, column, strip: self.strip };
-        read(input.reader()?, options).map_err(|error| {
+        read(input.reader()?, self.column.as_deref().or(usual), self.strip).map_err(|error| {
             Failure::from(error.context(name)).hint("--column NAME names the column of the numbers")
         })
     }
@@ -225,9 +206,7 @@ async fn load(context: &Context, arguments: &Load) -> Result {
     }
     drop(work);
     let unchanged = done - created.min(done);
-    if !context.proceed(&format!("create {created} numbers in pool '{key}'; {unchanged} are unchanged"))? {
-        return Ok(());
-    }
+    context.proceed(&format!("create {created} numbers in pool '{key}'; {unchanged} are unchanged"))?;
     let more = if arguments.register { format!(", {registered} came up") } else { String::new() };
     let row = json!({
         "key": key, "numbers": done, "created": created, "unchanged": unchanged, "registered": registered,
@@ -273,9 +252,7 @@ async fn import(context: &Context, arguments: &Import) -> Result {
         context.out.list(FOUND, &found, "")?;
     }
     let made = format!("pool '{key}' of {numbers} numbers: {free} free, {busy} busy");
-    if !context.proceed(&format!("make {made}"))? {
-        return Ok(());
-    }
+    context.proceed(&format!("make {made}"))?;
     let sources = if *delete_source {
         format!("'{list}' and '{hash}' are deleted")
     } else {

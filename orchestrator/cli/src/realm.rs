@@ -10,9 +10,8 @@ use crate::complete;
 use crate::context::{Context, Noun};
 use crate::failure::{Failure, Result};
 use crate::output::columns;
-use crate::pool::{list, with_key};
 use crate::realm_settings::setting;
-use crate::stores::{self, guard};
+use crate::stores::{self, guard, with_key};
 
 /// The verbs of realms.
 #[derive(Debug, Subcommand)]
@@ -55,7 +54,7 @@ columns! {
 /// Runs a verb.
 pub(crate) async fn run(context: &Context, verb: Verb) -> Result {
     match verb {
-        Verb::List => list(context, Noun::Realm, "CONF.STAT", REALMS, "there are no realms").await,
+        Verb::List => stores::list(context, Noun::Realm, REALMS, "there are no realms").await,
         Verb::Get(OfRealm { key }) => {
             let store = stores::realm(context, key.as_deref()).await?;
             // `CONF.REALM` creates a realm that does not exist; this request is refused in that case.
@@ -69,12 +68,10 @@ pub(crate) async fn run(context: &Context, verb: Verb) -> Result {
             let Some(units) = guard(&store).await? else {
                 return Err(Failure::no("the mass-failure guard does not hold"));
             };
-            if context.confirm(&format!("lift the mass-failure guard: {units}"))? {
-                store.lift_guard().await?;
-                let row = json!({"key": key, "guard": units});
-                context.out.done("the scheduler is asked to lift the mass-failure guard", REALM, &row)?;
-            }
-            Ok(())
+            context.confirm(&format!("lift the mass-failure guard: {units}"))?;
+            store.lift_guard().await?;
+            let row = json!({"key": key, "guard": units});
+            context.out.done("the scheduler is asked to lift the mass-failure guard", REALM, &row)
         }
     }
 }
@@ -99,9 +96,7 @@ async fn set(context: &Context, words: &[String]) -> Result {
     let key = key.unwrap_or_else(|| context.settings.realm());
     let store = stores::realm(context, Some(&key)).await?;
     let said = words.iter().filter(|word| word.contains('=')).cloned().collect::<Vec<_>>().join(", ");
-    if !context.proceed(&format!("set {said} of realm '{key}'"))? {
-        return Ok(());
-    }
+    context.proceed(&format!("set {said} of realm '{key}'"))?;
     let mut command = store.begin("CONF.REALM");
     for (_, word, value) in &changes {
         command.arg(word).arg(value);

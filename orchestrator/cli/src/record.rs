@@ -12,12 +12,11 @@ use clap::{Args, Subcommand};
 use tokio::time::sleep;
 
 use crate::arguments::Realm;
-use crate::call_record::{CallRecord, Form, Last, RECORD, Recorded, recorded};
+use crate::call_record::{CallRecord, Form, Last, RECORD};
 use crate::context::{Context, Noun};
 use crate::failure::{Cause, Failure, Result};
 use crate::output::{Format, columns};
 use crate::record_file::RecordFile;
-use crate::stores;
 use crate::terminal::note;
 
 /// Entries taken at once.
@@ -68,7 +67,7 @@ pub(crate) async fn run(context: &Context, verb: Verb) -> Result {
 }
 
 async fn list(context: &Context, realm: &Realm) -> Result {
-    let store = stores::realm(context, realm.key()).await?;
+    let store = realm.open(context).await?;
     // A realm that does not exist is an error, and not an empty stream.
     store.stat().await?;
     let (mut rows, mut last, mut after) = (context.out.rows(RECORD), None, "-".to_owned());
@@ -169,7 +168,6 @@ async fn copy(
             count += u64::from(!line.is_empty());
             lines.push_str(&line);
         }
-        tell_of_missing_records(&entries);
         if !lines.is_empty() {
             if let Some(entry) = entries.last() {
                 group.take_again(entry).await?;
@@ -180,24 +178,6 @@ async fn copy(
             written(count);
         }
         group.acknowledge(&entries).await?;
-    }
-}
-
-/// Says which conferences get no record, and why.
-fn tell_of_missing_records(entries: &[Entry]) {
-    let reasons = [
-        (Recorded::Without, "an earlier version of the module told of their ends"),
-        (Recorded::Damaged, "the numbers of their records cannot be read"),
-    ];
-    for (kind, reason) in reasons {
-        let mut without = entries.iter().filter(|entry| recorded(entry) == kind);
-        if let Some(first) = without.next() {
-            let count = 1 + without.count();
-            note(&format!(
-                "allot: {count} conferences, of entry {} and later, have no record: {reason}",
-                first.id
-            ));
-        }
     }
 }
 
@@ -242,5 +222,5 @@ fn line_of(entry: &Entry, last: &mut Option<Last>, form: Form) -> Result<String>
         _ => {}
     }
     *last = Some(Last { id: record.id, number: record.number });
-    Ok(record.line(form)?)
+    Ok(record.line(form))
 }

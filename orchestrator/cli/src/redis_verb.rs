@@ -5,11 +5,11 @@ use std::fmt::Write as _;
 use allot_client::{Connection, Endpoint, query, to_json};
 use clap::Args;
 use redis::{Cmd, Value as Reply, cmd};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::context::Context;
 use crate::failure::{Failure, Result};
-use crate::output::Format;
+use crate::output::{Format, csv_cell, csv_line, field};
 use crate::terminal;
 
 /// Commands that take over their connection.
@@ -37,8 +37,8 @@ pub(crate) async fn run(context: &Context, Redis { words }: &Redis) -> Result {
     context.no_dry_run("a command of Redis")?;
     let takes_claim = matches!(upper.first().map(String::as_str), Some("CONF.TERM" | "ACCOUNT.TERM"))
         && words.last().is_some_and(|word| word.eq_ignore_ascii_case("FORCE"));
-    if takes_claim && !context.confirm("take the claim of the present leader away")? {
-        return Ok(());
+    if takes_claim {
+        context.confirm("take the claim of the present leader away")?;
     }
     let mut command = Cmd::new();
     command.arg(words);
@@ -69,7 +69,7 @@ fn print(context: &Context, reply: &Reply) -> Result {
             Value::Array(items) => items.iter().try_for_each(|item| context.out.json(item))?,
             other => context.out.json(other)?,
         },
-        Format::Csv => csv(context, &value)?,
+        Format::Csv => context.out.raw(&csv(&value))?,
         Format::Table | Format::Wide => {
             let mut text = String::new();
             draw(&mut text, &value, 0);
@@ -81,33 +81,16 @@ fn print(context: &Context, reply: &Reply) -> Result {
 }
 
 /// Records as rows, under the names that the first one has; everything else one value a line.
-fn csv(context: &Context, value: &Value) -> Result {
+fn csv(value: &Value) -> String {
     let items = match value {
         Value::Array(items) => items.as_slice(),
         one => std::slice::from_ref(one),
     };
-    let mut writer = csv::Writer::from_writer(Vec::new());
-    let cell = |value: &Value| match value {
-        Value::Null => String::new(),
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
+    let Some(Value::Object(first)) = items.first() else {
+        return items.iter().map(|item| csv_line([csv_cell(item)].into_iter())).collect();
     };
-    let names: Vec<&String> =
-        items.first().and_then(Value::as_object).into_iter().flat_map(Map::keys).collect();
-    if !names.is_empty() {
-        writer.write_record(&names).map_err(anyhow::Error::from)?;
-    }
-    for item in items {
-        let row: Vec<String> = match (item, names.is_empty()) {
-            (Value::Object(fields), false) => {
-                names.iter().map(|name| fields.get(*name).map(cell).unwrap_or_default()).collect()
-            }
-            (other, _) => vec![cell(other)],
-        };
-        writer.write_record(row).map_err(anyhow::Error::from)?;
-    }
-    let text = writer.into_inner().map_err(|error| anyhow::Error::msg(error.to_string()))?;
-    context.out.raw(&String::from_utf8_lossy(&text))
+    let line = |item: &Value| csv_line(first.keys().map(|name| csv_cell(field(item, name))));
+    csv_line(first.keys().cloned()) + &items.iter().map(line).collect::<String>()
 }
 
 /// A reply as text: fields of records and items of lists one a line, indented.

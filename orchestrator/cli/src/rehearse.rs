@@ -12,7 +12,7 @@ use redis::cmd;
 
 use crate::context::{Context, Noun};
 use crate::failure::{Cause, Failure, Result};
-use crate::output::field;
+use crate::output::{Section, columns, field};
 use crate::show_create::{Reading, build, read};
 use crate::{complete, stores};
 
@@ -37,6 +37,16 @@ pub(crate) struct Rehearse {
     reading: Reading,
     #[command(flatten)]
     options: Options,
+}
+
+columns! {
+    REPORT = key Text, buyers Number, connections Number, seconds Number, purchases_per_second Number,
+        seats_per_second Number, granted Number, confirmed Number, released Number, expired Number,
+        too_late Number, nothing_free Number, seats_granted Number, seats_confirmed Number,
+        seats_unknown Number, double_holders Number, breaches Number, fresh Flag, differences Text,
+        faults Text;
+    LATENCY = operation Text, count Number, p50 Number, p90 Number, p99 Number, p999 Number, max Number;
+    COUNTS = all Number, free Number, held Number, sold Number, blocked Number;
 }
 
 /// Makes the copy that is sold, and returns its key.
@@ -69,9 +79,7 @@ pub(crate) async fn run(context: &Context, arguments: &Rehearse) -> Result {
             let free = stores::summary(key, &stores::show(context, key).await?.stat(None, None).await?);
             let change =
                 format!("sell seats of show '{key}' itself, of which {} are free", field(&free, "free"));
-            if !context.confirm(&change)? {
-                return Ok(());
-            }
+            context.confirm(&change)?;
             (key.clone(), false)
         }
         (None, Some(wanted)) => {
@@ -95,15 +103,26 @@ pub(crate) async fn run(context: &Context, arguments: &Rehearse) -> Result {
     if is_copy {
         removed(context.open(Noun::Show, &key).await?, key).await;
     }
-    let (report, error) = sold?;
+    let report = sold?;
+    let value = serde_json::to_value(&report).map_err(anyhow::Error::from)?;
     if context.out.is_table() {
-        context.out.text(&report.text())?;
+        let rows = |name: &str| field(&value, name).as_array().cloned().unwrap_or_default();
+        let after = [field(&value, "after").clone()];
+        context.out.get(
+            REPORT,
+            &value,
+            &[
+                Section { name: "latency_us", columns: LATENCY, rows: &rows("latency_us") },
+                Section { name: "after", columns: COUNTS, rows: &after },
+            ],
+        )?;
     } else {
-        context.out.json(&serde_json::to_value(&report).map_err(anyhow::Error::from)?)?;
+        context.out.json(&value)?;
     }
-    match error {
+    match &report.error {
         _ if !report.holds() => Err(Failure::no("the check failed: the counts do not agree")),
         Some(error) => Err(Failure::new(Cause::Unreachable, format!("stopped early: {error}"))),
+        None if context.out.is_table() => context.out.text("\nthe books balance\n"),
         None => Ok(()),
     }
 }

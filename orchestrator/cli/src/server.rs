@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 
 use crate::context::{Context, Noun};
 use crate::failure::{Cause, Failure, Result, counted};
-use crate::output::{columns, lines};
+use crate::output::{columns, field, lines};
 use crate::settings::own_file;
-use crate::{complete, time};
+use crate::{complete, stores, time};
 
 /// The greatest difference between the clocks of this machine and of the server, in milliseconds.
 const CLOCKS: i64 = 1000;
@@ -72,9 +72,7 @@ fn make_usual(context: &Context, name: &str) -> Result {
     let path =
         own_file().ok_or_else(|| Failure::new(Cause::Local, "there is no HOME for a file of settings"))?;
     let shown = path.display().to_string();
-    if !context.proceed(&format!("write server = \"{name}\" into {shown}"))? {
-        return Ok(());
-    }
+    context.proceed(&format!("write server = \"{name}\" into {shown}"))?;
     let failed = |error: std::io::Error| Failure::file(Cause::Local, &shown, &error);
     let old = if path.exists() { fs::read_to_string(&path).map_err(failed)? } else { String::new() };
     // The setting stands before the first section. Everything else stays as it is.
@@ -244,22 +242,14 @@ async fn sizing(context: &Context) -> Result {
         let (mut keys, mut items, mut bytes, mut largest) = (0_u64, 0_u64, 0_u64, (0_u64, String::new()));
         context
             .scan(noun, async |connection: &mut Connection, found: Vec<String>| {
-                let (command, field) = match noun {
-                    Noun::Show => ("SEAT.STAT", ""),
-                    Noun::Pool => ("NUMPOOL.INFO", "total"),
-                    Noun::Realm => ("CONF.STAT", "open"),
-                    Noun::Book => ("ACCOUNT.INFO", "accounts"),
-                };
                 let usage = found.iter().map(|key| cmd("MEMORY").arg("USAGE").arg(key).clone()).collect();
                 let usage = query_all(connection, usage).await?;
-                let counts = found.iter().map(|key| cmd(command).arg(key).clone()).collect();
-                let counts = query_all(connection, counts).await?;
-                for ((key, usage), count) in found.iter().zip(usage).zip(counts) {
-                    // A key that has gone meanwhile is not counted.
-                    let (Ok(Reply::Int(size)), Ok(count)) = (usage, count) else { continue };
+                let totals = stores::totals(connection, noun, &found).await?;
+                for ((key, usage), total) in found.iter().zip(usage).zip(totals) {
+                    let (Ok(Reply::Int(size)), Some(total)) = (usage, total) else { continue };
                     keys += 1;
                     bytes += size.unsigned_abs();
-                    items += count_of(noun, count, field)?;
+                    items += field(&total, noun.totals().1).as_u64().unwrap_or(0);
                     largest = largest.clone().max((size.unsigned_abs(), key.clone()));
                 }
                 Ok(())
@@ -280,15 +270,6 @@ async fn sizing(context: &Context) -> Result {
         context.out.note(&format!("the server uses {}, {of}", bytes(used)));
     }
     Ok(())
-}
-
-fn count_of(noun: Noun, reply: Reply, field: &str) -> Result<u64> {
-    if noun == Noun::Show {
-        let buckets = allot_client::Record::read_list(reply)?;
-        let buckets = buckets.iter().map(|bucket| Ok(allot_client::Bucket::read(bucket)?.all()));
-        return buckets.sum();
-    }
-    Ok(allot_client::Record::read(reply)?.get(field)?)
 }
 
 /// Runs `allot version`.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use std::{env, fs};
 
 use allot_client::{Endpoint, Secret, Servers};
+use clap::Args;
 use serde::Deserialize;
 
 use crate::failure::{Cause, Failure, Result};
@@ -111,15 +112,27 @@ fn read(path: &Path) -> Result<File> {
         .map_err(|error| Failure::input(format!("{name}: {}", error.to_string().trim_end())).hint(hint))
 }
 
-/// What the command line gives.
-#[derive(Debug, Default)]
-pub(crate) struct Given<'a> {
-    pub(crate) server: Option<&'a str>,
-    pub(crate) config: Option<&'a Path>,
-    pub(crate) zookeeper: Option<&'a str>,
+/// Options that the settings are made of.
+#[derive(Debug, Default, Args)]
+pub(crate) struct Given {
+    /// The server: a name of the settings, HOST, HOST:PORT, or an address such as redis://HOST:PORT
+    #[arg(long, global = true, value_name = "NAME|URL", env = "ALLOT_SERVER", hide_env = true)]
+    pub(crate) server: Option<String>,
+    /// File of settings, over ~/.config/allot/config.toml and /etc/allot/config.toml
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Servers of ZooKeeper, HOST:PORT with commas between
+    #[arg(long, global = true, value_name = "SERVERS")]
+    pub(crate) zookeeper: Option<String>,
+    /// Form of the output
+    #[arg(long, global = true, value_enum, env = "ALLOT_FORMAT", hide_env = true)]
     pub(crate) format: Option<Format>,
+    /// Times in UTC also at a terminal
+    #[arg(long, global = true)]
     pub(crate) utc: bool,
-    pub(crate) limit: Option<Duration>,
+    /// Time limit of each answer [default: 10s]
+    #[arg(long, global = true, value_name = "TIME", value_parser = time::span, env = "ALLOT_LIMIT_TIME", hide_env = true)]
+    pub(crate) limit_time: Option<Duration>,
 }
 
 impl Settings {
@@ -127,10 +140,10 @@ impl Settings {
     ///
     /// # Errors
     /// A file cannot be read or is wrong, or the server that is named is in no file.
-    pub(crate) fn load(given: &Given<'_>) -> Result<Self> {
+    pub(crate) fn load(given: &Given) -> Result<Self> {
         let usual = own_file().into_iter().chain([PathBuf::from("/etc/allot/config.toml")]);
         let files: Vec<PathBuf> =
-            given.config.map(Path::to_owned).into_iter().chain(usual.filter(|path| path.exists())).collect();
+            given.config.clone().into_iter().chain(usual.filter(|path| path.exists())).collect();
         let mut all = File::default();
         for path in &files {
             let under = read(path)?;
@@ -143,7 +156,7 @@ impl Settings {
             all.utc = all.utc.or(under.utc);
             all.limit_time = all.limit_time.or(under.limit_time);
         }
-        let wanted = given.server.map(str::to_owned).or(all.server.clone());
+        let wanted = given.server.clone().or(all.server);
         let (name, server) = match wanted {
             None => (None, Server::default()),
             Some(wanted) => match all.servers.get(&wanted) {
@@ -151,7 +164,7 @@ impl Settings {
                 None => (None, Server { url: Some(wanted), ..Server::default() }),
             },
         };
-        let environment = Server { zookeeper: given.zookeeper.map(str::to_owned), ..Server::default() };
+        let environment = Server { zookeeper: given.zookeeper.clone(), ..Server::default() };
         let server = environment.over(Server::from_environment()).over(server);
         let wrong = |key: &str, why: String| Failure::input(format!("{key} in a file of settings: {why}"));
         let format = match (given.format, &all.format) {
@@ -162,7 +175,7 @@ impl Settings {
             (None, None) => Format::default(),
         };
         let limit = all.limit_time.as_deref().map(time::span).transpose();
-        let limit = given.limit.or(limit.map_err(|why| wrong("limit-time", why))?).unwrap_or(LIMIT);
+        let limit = given.limit_time.or(limit.map_err(|why| wrong("limit-time", why))?).unwrap_or(LIMIT);
         let utc = given.utc || all.utc.unwrap_or(false);
         Ok(Self { named: all.servers, name, server, format, utc, limit, files })
     }
@@ -297,7 +310,12 @@ mod tests {
     fn of(text: &str, server: Option<&str>) -> Result<Servers> {
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(file.path(), text).unwrap();
-        Settings::load(&Given { server, config: Some(file.path()), ..Given::default() })?.servers("k")
+        Settings::load(&Given {
+            server: server.map(str::to_owned),
+            config: Some(file.path().to_owned()),
+            ..Given::default()
+        })?
+        .servers("k")
     }
 
     #[test]

@@ -2,16 +2,15 @@
 
 use std::fmt::Write as _;
 
-use allot_client::{Bucket, Connection, ListFilter, Listed, MapRow, Record, SeatStore, query_all};
-use clap::{Args, Subcommand, ValueEnum};
+use allot_client::{Bucket, ListFilter, Listed, MapRow};
+use clap::{Args, Subcommand};
 use owo_colors::{AnsiColors, OwoColorize as _};
-use redis::cmd;
 use serde_json::{Value, json};
 
 use crate::arguments::{Key, KeyAndFile};
 use crate::context::{Context, Noun};
 use crate::failure::{Failure, Result};
-use crate::output::{Column, Format, Section, columns, named};
+use crate::output::{Column, Format, Section, columns};
 use crate::terminal::value;
 use crate::watch::watch;
 use crate::{rehearse, show_create, stores};
@@ -87,16 +86,8 @@ pub(crate) struct Seats {
     #[command(flatten)]
     filter: Filtered,
     /// Only seats in this state
-    #[arg(long, value_enum)]
-    state: Option<State>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum State {
-    Free,
-    Held,
-    Sold,
-    Blocked,
+    #[arg(long, value_parser = ["free", "held", "sold", "blocked"])]
+    state: Option<String>,
 }
 
 columns! {
@@ -104,6 +95,7 @@ columns! {
         areas Number wide, tiers Number wide;
     AREAS = area Text, tier Text, free Number, held Number, sold Number, blocked Number, longest_run Number,
         priority Number;
+    MAP = area Text, row Text, seats Text;
     SEATS = id Text, state Text, tier Text, user Text, until Time, order Text, block Text, area Text wide,
         row Text wide, label Text wide, flags Text wide;
     /// A seat without the fields that hold for a moment only.
@@ -118,12 +110,22 @@ columns! {
 /// Runs a verb.
 pub(crate) async fn run(context: &Context, verb: Verb) -> Result {
     match verb {
-        Verb::List => list(context).await,
+        Verb::List => {
+            let none = "there are no shows; allot show create KEY FILE creates one";
+            stores::list(context, Noun::Show, SHOWS, none).await
+        }
         Verb::Get(arguments) => get(context, &arguments).await,
-        Verb::Seats(Seats { filter, state }) => part(context, &filter, state, (Listed::Seats, SEATS)).await,
-        Verb::Holds(filter) => part(context, &filter, None, (Listed::Holds, HOLDS)).await,
-        Verb::Orders(filter) => part(context, &filter, None, (Listed::Orders, ORDERS)).await,
-        Verb::Queue(filter) => part(context, &filter, None, (Listed::Waiting, QUEUE)).await,
+        Verb::Seats(Seats { filter, state }) => {
+            let none = "there are no such seats";
+            part(context, &filter, state.as_deref(), (Listed::Seats, SEATS, none)).await
+        }
+        Verb::Holds(filter) => {
+            part(context, &filter, None, (Listed::Holds, HOLDS, "there are no such holds")).await
+        }
+        Verb::Orders(filter) => {
+            part(context, &filter, None, (Listed::Orders, ORDERS, "there are no such sales")).await
+        }
+        Verb::Queue(filter) => part(context, &filter, None, (Listed::Waiting, QUEUE, "nobody waits")).await,
         Verb::Watch(Key { key }) => {
             let show = stores::show(context, &key).await?;
             watch(context, SHOWS, async || Ok(vec![stores::summary(&key, &show.stat(None, None).await?)]))
@@ -135,24 +137,6 @@ pub(crate) async fn run(context: &Context, verb: Verb) -> Result {
         Verb::Check(arguments) => show_create::check(context, &arguments),
         Verb::Rehearse(arguments) => rehearse::run(context, &arguments).await,
     }
-}
-
-async fn list(context: &Context) -> Result {
-    let mut rows = context.out.rows(SHOWS);
-    context
-        .scan(Noun::Show, async |connection: &mut Connection, keys: Vec<String>| {
-            let commands = keys.iter().map(|key| cmd("SEAT.STAT").arg(key).clone()).collect();
-            for (key, reply) in keys.iter().zip(query_all(connection, commands).await?) {
-                // A show that has gone meanwhile is not listed.
-                let Ok(reply) = reply else { continue };
-                let buckets: Result<Vec<Bucket>, _> =
-                    Record::read_list(reply)?.iter().map(Bucket::read).collect();
-                rows.push(&stores::summary(key, &buckets?))?;
-            }
-            rows.flush()
-        })
-        .await?;
-    rows.end("there are no shows; allot show create KEY FILE creates one")
 }
 
 async fn get(context: &Context, arguments: &Get) -> Result {
@@ -181,23 +165,19 @@ async fn get(context: &Context, arguments: &Get) -> Result {
             maps.push((area, show.map(area).await?));
         }
     }
-    if context.out.is_json() {
-        let mut object = named(SHOWS, &all);
-        object.insert("by_area".to_owned(), rows.iter().map(|row| Value::from(named(AREAS, row))).collect());
-        if arguments.map {
-            let map = |(area, rows): &(&str, Vec<MapRow>)| {
-                let rows: Vec<Value> =
-                    rows.iter().map(|row| json!({"row": row.label, "seats": row.seats})).collect();
-                json!({"area": area, "rows": rows})
-            };
-            object.insert("map".to_owned(), maps.iter().map(map).collect());
-        }
-        return context.out.json(&object.into());
+    let row = |area: &str, row: &MapRow| json!({"area": area, "row": row.label, "seats": row.seats});
+    let map: Vec<Value> =
+        maps.iter().flat_map(|(area, rows)| rows.iter().map(|one| row(area, one))).collect();
+    let by_area = Section { name: "by_area", columns: AREAS, rows: &rows };
+    let map = Section { name: "map", columns: MAP, rows: &map };
+    if !context.out.is_table() {
+        let sections = if arguments.map { vec![by_area, map] } else { vec![by_area] };
+        return context.out.get(SHOWS, &all, &sections);
     }
     if let Some(all) = all.as_object_mut() {
         all.retain(|name, _| name != "areas" && name != "tiers");
     }
-    context.out.get(SHOWS, &all, &[Section { name: "areas", columns: AREAS, rows: &rows }])?;
+    context.out.get(SHOWS, &all, &[by_area])?;
     let color = context.out.color;
     let mut drawn = String::new();
     for (area, rows) in &maps {
@@ -213,49 +193,22 @@ async fn get(context: &Context, arguments: &Get) -> Result {
 async fn part(
     context: &Context,
     filter: &Filtered,
-    state: Option<State>,
-    (what, columns): (Listed, &'static [Column]),
+    state: Option<&str>,
+    (what, columns, none): (Listed, &'static [Column], &str),
 ) -> Result {
-    let state = state.and_then(|state| state.to_possible_value());
     let show = stores::show(context, &filter.show.key).await?;
     let filter = ListFilter {
-        state: state.as_ref().map(clap::builder::PossibleValue::get_name),
+        state,
         tier: filter.tier.as_deref(),
         area: filter.area.as_deref(),
         user: filter.user.as_deref(),
         block: filter.block.as_deref(),
     };
-    let mut rows = context.out.rows(columns);
-    each(&show, what, &filter, |row| rows.push(&row), async |_| Ok(())).await?;
-    rows.end(match what {
-        Listed::Seats => "there are no such seats",
-        Listed::Holds => "there are no such holds",
-        Listed::Orders => "there are no such sales",
-        Listed::Waiting => "nobody waits",
-    })
-}
-
-/// Gives each item of a list to `take`, and after each part calls `after` with the count so far.
-pub(crate) async fn each(
-    show: &SeatStore,
-    what: Listed,
-    filter: &ListFilter<'_>,
-    mut take: impl FnMut(Value) -> Result,
-    mut after: impl AsyncFnMut(u64) -> Result,
-) -> Result<u64> {
-    let (mut cursor, mut count) = (0, 0);
-    loop {
-        let (part, next) = show.list(what, filter, cursor, PART).await?;
-        count += part.len() as u64;
-        for record in &part {
-            take(record.json())?;
-        }
-        after(count).await?;
-        if next == 0 {
-            return Ok(count);
-        }
-        cursor = next;
-    }
+    let page = async |cursor| {
+        let (part, next) = show.list(what, &filter, cursor, PART).await?;
+        Ok((next, part))
+    };
+    context.out.pages(columns, none, page).await
 }
 
 async fn export(context: &Context, key: &str) -> Result {
@@ -270,13 +223,14 @@ async fn export(context: &Context, key: &str) -> Result {
         let plan: Value = serde_json::from_str(&show.plan().await?).map_err(anyhow::Error::from)?;
         out.text(&format!("{{\"plan\":{plan},\n\"seats\":"))?;
     }
-    let mut rows = out.rows(EXPORT);
-    let after = async |done| {
+    let mut done = 0;
+    let page = async |cursor| {
+        let (part, next) = show.list(Listed::Seats, &ListFilter::default(), cursor, PART).await?;
+        done += part.len() as u64;
         work.at(done, total);
-        Ok(())
+        Ok((next, part))
     };
-    each(&show, Listed::Seats, &ListFilter::default(), |row| rows.push(&row), after).await?;
-    rows.end("the show has no seats")?;
+    out.pages(EXPORT, "the show has no seats", page).await?;
     if out.format == Format::Json { out.raw("}\n") } else { Ok(()) }
 }
 

@@ -162,7 +162,7 @@ async fn read_caches(context: &Context, arguments: &Create, server: &str) -> Res
     let mut connection = if server.is_empty() {
         context.open(Noun::Show, key).await?
     } else {
-        let other = Settings::load(&Given { server: Some(server), ..Given::default() })?;
+        let other = Settings::load(&Given { server: Some(server.to_owned()), ..Given::default() })?;
         context.connect(&other.servers(key)?).await?
     };
     let work = context.work("reading the caches", 0, "tiers were read", "nothing was changed");
@@ -201,9 +201,7 @@ pub(crate) async fn create(context: &Context, arguments: Create) -> Result {
     if is_same {
         return said("unchanged", context);
     }
-    if !context.proceed(&format!("create show '{key}' with {size}"))? {
-        return Ok(());
-    }
+    context.proceed(&format!("create show '{key}' with {size}"))?;
     let again = "nothing was opened; the same command begins again";
     let work = context.work("marking sold seats", 0, "seats were marked", again);
     seats::create(connection, key, &plan, &draft, &mut |done, all| work.at(done, all)).await?;
@@ -227,9 +225,7 @@ pub(crate) async fn alter(context: &Context, key: &str, file: &str) -> Result {
     };
     let (had, has) = (field(&before, "seats"), field(&after, "seats"));
     let change = if had == has { format!("{has} seats") } else { format!("{has} seats instead of {had}") };
-    if !context.proceed(&format!("alter show '{key}': {change}"))? {
-        return Ok(());
-    }
+    context.proceed(&format!("alter show '{key}': {change}"))?;
     let row = json!({"key": key, "result": "altered", "seats": has, "areas": field(&after, "areas")});
     context.out.done(&format!("show '{key}' is altered: {change}"), CREATED, &row)
 }

@@ -3,16 +3,70 @@
 use std::collections::BTreeSet;
 
 use allot_client::streams::{self, Commands};
-use allot_client::{BookStore, Bucket, Error, RealmStore, Record, SeatStore, Session};
+use allot_client::{BookStore, Bucket, Connection, Error, RealmStore, Record, SeatStore, Session, query_all};
+use redis::cmd;
 use serde_json::{Value, json};
 
-use crate::context::{Context, Noun};
+use crate::context::{Context, Noun, values};
 use crate::failure::{Failure, Result};
-use crate::output::short;
+use crate::output::{Column, short};
+
+/// The totals of values of a kind, each with its key. A value that has gone meanwhile has none.
+pub(crate) async fn totals(
+    connection: &mut Connection,
+    noun: Noun,
+    keys: &[String],
+) -> Result<Vec<Option<Value>>> {
+    let commands = keys.iter().map(|key| cmd(noun.totals().0).arg(key).clone()).collect();
+    let replies = query_all(connection, commands).await?;
+    let total = |(key, reply): (&String, Result<_, Error>)| {
+        let Ok(reply) = reply else { return Ok(None) };
+        if noun != Noun::Show {
+            return Ok(Some(with_key(Record::read(reply)?.json(), key)));
+        }
+        let buckets = Record::read_list(reply)?.iter().map(Bucket::read).collect::<Result<Vec<_>, _>>()?;
+        Ok(Some(summary(key, &buckets)))
+    };
+    keys.iter().zip(replies).map(total).collect()
+}
+
+/// Lists the values of a kind with their totals.
+pub(crate) async fn list(context: &Context, noun: Noun, columns: &'static [Column], none: &str) -> Result {
+    let mut rows = context.out.rows(columns);
+    context
+        .scan(noun, async |connection: &mut Connection, keys: Vec<String>| {
+            let totals = totals(connection, noun, &keys).await?;
+            totals.iter().flatten().try_for_each(|total| rows.push(total))?;
+            rows.flush()
+        })
+        .await?;
+    rows.end(none)
+}
+
+/// A record with its key.
+pub(crate) fn with_key(mut record: Value, key: &str) -> Value {
+    if let Some(fields) = record.as_object_mut() {
+        fields.insert("key".to_owned(), key.into());
+    }
+    record
+}
 
 /// The client of a show.
 pub(crate) async fn show(context: &Context, key: &str) -> Result<SeatStore> {
     Ok(SeatStore::new(context.open(Noun::Show, key).await?, key))
+}
+
+/// All records that a server gives page by page: `page` returns the next cursor, 0 at the end.
+pub(crate) async fn all(page: impl AsyncFn(u64) -> Result<(u64, Vec<Record>)>) -> Result<Vec<Value>> {
+    let (mut all, mut cursor) = (Vec::new(), 0);
+    loop {
+        let (next, records) = page(cursor).await?;
+        all.extend(values(&records));
+        if next == 0 {
+            return Ok(all);
+        }
+        cursor = next;
+    }
 }
 
 /// The totals of a show.
@@ -34,7 +88,7 @@ pub(crate) async fn realm(context: &Context, key: Option<&str>) -> Result<RealmS
 
 /// Which units the mass-failure guard keeps from being declared down; `None` while it does not hold.
 pub(crate) async fn guard(store: &RealmStore) -> Result<Option<String>> {
-    Ok(store.ask(redis::cmd("HGET").arg(store.stream("guard")).arg("units")).await?)
+    Ok(store.ask(cmd("HGET").arg(store.stream("guard")).arg("units")).await?)
 }
 
 /// The identity of a unit of this name: that of a unit that is not down, if there is one.

@@ -141,14 +141,9 @@ columns! {
     REASONS = task Text, reasons Text;
 }
 
-/// Milliseconds since 1970, of which 0 is never.
-fn when(ms: u64) -> Value {
-    if ms == 0 { Value::Null } else { ms.into() }
-}
-
-/// A number of which 0 is none.
-fn some(number: impl Into<u64>) -> Value {
-    when(number.into())
+/// A number of which 0 is none; of milliseconds since 1970, never.
+fn some(number: impl Into<u64>) -> Option<u64> {
+    Some(number.into()).filter(|number| *number > 0)
 }
 
 fn state_of(task: &MainTask) -> String {
@@ -163,29 +158,56 @@ fn state_of(task: &MainTask) -> String {
 fn row(task: &MainTask, subs: &[SubTask]) -> Value {
     let (now, all): (ResultInfo, ResultInfo) = (task.result, task.grand_total());
     let running = subs.iter().filter(|sub| sub.state == SubState::Running).count();
-    let text = |text: &str| if text.is_empty() { Value::Null } else { text.into() };
     json!({
-        "task": task.id, "table": task.table().join("."), "state": state_of(task), "manager": task.manager,
-        "pc": task.pc, "round": task.round, "succeeded": now.success_count, "failed": now.failed_count,
-        "stopped": now.stopped_count, "of": task.round_size(), "all_succeeded": all.success_count,
-        "all_failed": all.failed_count, "all_stopped": all.stopped_count, "running": running,
-        "waiting": subs.len() - running, "created": when(task.created), "started": when(task.started),
-        "next_round": when(task.next_at), "finished": when(task.finished), "next_retry": when(task.retry.at),
-        "priority": task.priority, "retries": task.retries, "repeats": task.repeat.repeat_count != 1, "rounds": some(task.repeat.repeat_count),
-        "failed_rounds": some(task.failed_rounds), "every_ms": some(task.repeat.repeat_interval * 1000), "retry_failed": some(task.retry.limit),
-        "retry_delay_ms": if task.retry.limit == 0 { Value::Null } else { (task.retry.delay * 1000).into() },
-        "partitions": if task.named.is_empty() { Value::Null } else { json!(task.named) }, "limit": some(task.limit), "timeout_ms": some(task.timeout * 1000),
-        "schedule": task.schedule.as_ref().map(ToString::to_string), "min_score": task.min_score,
-        "budget": some(task.budget), "window": task.window.as_ref().map(ToString::to_string), "after": task.after,
-        "stopping": task.cancelling, "why": text(&task.error),
-        "sums": if task.sums.is_empty() { Value::Null } else { json!(task.sums) },
+        "task": task.id,
+        "table": task.table().join("."),
+        "state": state_of(task),
+        "manager": task.manager,
+        "pc": task.pc,
+        "round": task.round,
+        "succeeded": now.success_count,
+        "failed": now.failed_count,
+        "stopped": now.stopped_count,
+        "of": task.round_size(),
+        "all_succeeded": all.success_count,
+        "all_failed": all.failed_count,
+        "all_stopped": all.stopped_count,
+        "running": running,
+        "waiting": subs.len() - running,
+        "created": some(task.created),
+        "started": some(task.started),
+        "next_round": some(task.next_at),
+        "finished": some(task.finished),
+        "next_retry": some(task.retry.at),
+        "priority": task.priority,
+        "retries": task.retries,
+        "repeats": task.repeat.repeat_count != 1,
+        "rounds": some(task.repeat.repeat_count),
+        "failed_rounds": some(task.failed_rounds),
+        "every_ms": some(task.repeat.repeat_interval * 1000),
+        "retry_failed": some(task.retry.limit),
+        "retry_delay_ms": (task.retry.limit > 0).then_some(task.retry.delay * 1000),
+        "partitions": (!task.named.is_empty()).then_some(&task.named),
+        "limit": some(task.limit),
+        "timeout_ms": some(task.timeout * 1000),
+        "schedule": task.schedule.as_ref().map(ToString::to_string),
+        "min_score": task.min_score,
+        "budget": some(task.budget),
+        "window": task.window.as_ref().map(ToString::to_string),
+        "after": task.after,
+        "stopping": task.cancelling,
+        "why": (!task.error.is_empty()).then_some(&task.error),
+        "sums": (!task.sums.is_empty()).then_some(&task.sums),
     })
 }
 
 fn failure_row(failure: &allot_compaction::task::Failure) -> Value {
     json!({
-        "subtask": failure.id, "partition": failure.partition, "worker": failure.worker,
-        "message": failure.message, "output": failure.output,
+        "subtask": failure.id,
+        "partition": failure.partition,
+        "worker": failure.worker,
+        "message": failure.message,
+        "output": failure.output,
     })
 }
 
@@ -217,9 +239,7 @@ async fn run_with(context: &Context, client: &TaskClient, verb: Verb) -> Result 
                 State::Cancel => "its round".to_owned(),
                 _ => format!("{} failed partitions", before.result.failed_count),
             };
-            if !context.proceed(&format!("run {what} of task {task} again"))? {
-                return Ok(());
-            }
+            context.proceed(&format!("run {what} of task {task} again"))?;
             let retried = client.retry(task).await?;
             context.out.done(&format!("task {task} runs {what} again"), TASK, &row(&retried, &[]))?;
             if waits { wait(context, client, task).await } else { Ok(()) }
@@ -230,17 +250,13 @@ async fn run_with(context: &Context, client: &TaskClient, verb: Verb) -> Result 
         Verb::Set(wanted) => {
             let id: TaskId = wanted.id.parse().map_err(Failure::usage)?;
             find(client, id).await?;
-            if !context.proceed(&format!("change options of task {id}"))? {
-                return Ok(());
-            }
+            context.proceed(&format!("change options of task {id}"))?;
             let task = client.set(&wanted).await?;
             context.out.done(&format!("task {id} is changed"), TASK, &row(&task, &[]))
         }
         Verb::Reassign(Reassign { task, to }) => {
             find(client, task.of_main()).await?;
-            if !context.proceed(&format!("give {task} to {}", to.as_deref().unwrap_or("another node")))? {
-                return Ok(());
-            }
+            context.proceed(&format!("give {task} to {}", to.as_deref().unwrap_or("another node")))?;
             let node = client.reassign(task, to.as_deref()).await?;
             let what = if task.is_main() { "task" } else { "subtask" };
             let after = row(&find(client, task.of_main()).await?, &[]);
@@ -306,7 +322,7 @@ fn print(context: &Context, task: &MainTask, subs: &[SubTask]) -> Result {
     let sub = |sub: &SubTask| {
         json!({
             "subtask": sub.id, "state": sub.state.to_string(), "partition": sub.partition_name,
-            "worker": sub.worker, "attempt": sub.attempt, "since": when(sub.started),
+            "worker": sub.worker, "attempt": sub.attempt, "since": some(sub.started),
         })
     };
     let rows: Vec<Value> = subs.iter().map(sub).collect();
@@ -366,9 +382,7 @@ async fn pause(context: &Context, client: &TaskClient, which: &OneOrAll, paused:
     let (verb, done) = if paused { ("pause", "paused") } else { ("resume", "resumed") };
     if let Some(id) = which.task {
         find(client, id).await?;
-        if !context.proceed(&format!("{verb} task {id}"))? {
-            return Ok(());
-        }
+        context.proceed(&format!("{verb} task {id}"))?;
         let task = client.store.pause(id, paused).await?;
         return context.out.done(&format!("task {id} is {done}"), TASK, &row(&task, &[]));
     }
@@ -378,9 +392,7 @@ async fn pause(context: &Context, client: &TaskClient, which: &OneOrAll, paused:
     if wanted.is_empty() {
         return Err(Failure::no(format!("there is no task to {verb}")));
     }
-    if !context.confirm(&format!("{verb} {} tasks", wanted.len()))? {
-        return Ok(());
-    }
+    context.confirm(&format!("{verb} {} tasks", wanted.len()))?;
     let again = "the same command again does the rest";
     let work = context.work("tasks", wanted.len() as u64, "tasks are done", again);
     let mut rows = Vec::new();
@@ -398,9 +410,7 @@ async fn pause(context: &Context, client: &TaskClient, which: &OneOrAll, paused:
 async fn stop(context: &Context, client: &TaskClient, id: TaskId, waits: bool) -> Result {
     let task = find(client, id).await?;
     let (table, rest) = (task.table().join("."), task.round_size().saturating_sub(task.result.all()));
-    if !context.confirm(&format!("stop task {id} on {table}, of which {rest} partitions are not done"))? {
-        return Ok(());
-    }
+    context.confirm(&format!("stop task {id} on {table}, of which {rest} partitions are not done"))?;
     let mut stopped = client.store.stop(id).await?;
     if waits {
         let work = context.work("stopping", 0, "subtasks are over", &format!("allot task get {id}"));

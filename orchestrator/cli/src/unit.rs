@@ -79,7 +79,7 @@ async fn record(store: &RealmStore, identity: &str) -> Result<Value> {
 pub(crate) async fn run(context: &Context, verb: Verb) -> Result {
     match verb {
         Verb::List(List { watch: follows, realm }) => {
-            let store = stores::realm(context, realm.key()).await?;
+            let store = realm.open(context).await?;
             if follows {
                 return watch(context, UNITS, async || Ok(values(&store.unit_records().await?))).await;
             }
@@ -92,37 +92,28 @@ pub(crate) async fn run(context: &Context, verb: Verb) -> Result {
             context.out.list(UNITS, &units, "no unit has joined the realm")
         }
         Verb::Get(One { unit, realm }) => {
-            let store = stores::realm(context, realm.key()).await?;
+            let store = realm.open(context).await?;
             let identity = stores::unit(&store, &unit).await?;
             context.out.get(UNITS, &record(&store, &identity).await?, &[])
         }
         Verb::Drain(Drain { one, r#move }) => drain(context, &one, r#move).await,
         Verb::Undrain(One { unit, realm }) => {
-            let store = stores::realm(context, realm.key()).await?;
+            let store = realm.open(context).await?;
             let identity = stores::unit(&store, &unit).await?;
-            if !context.proceed(&format!("place conferences on {unit} again"))? {
-                return Ok(());
-            }
+            context.proceed(&format!("place conferences on {unit} again"))?;
             let undrain = store.begin("CMU.DRAIN").arg(&identity).arg("OFF").clone();
             let record = Record::read(store.ask(&undrain).await?)?.json();
             context.out.done(&format!("unit {} takes conferences again", short(&identity)), UNITS, &record)
         }
         Verb::SimulateLoss(One { unit, realm }) => {
-            let store = stores::realm(context, realm.key()).await?;
+            let store = realm.open(context).await?;
             if !unit.eq_ignore_ascii_case("any") {
                 let identity = stores::unit(&store, &unit).await?;
                 let plan = values(&store.plan(Some(&identity)).await?);
                 return context.out.list(PLAN, &plan, "the unit has no conferences");
             }
-            let (mut rows, mut cursor) = (context.out.rows(LOSSES), 0);
-            loop {
-                let (next, page) = store.loss_page(cursor).await?;
-                page.iter().try_for_each(|record| rows.push(&record.json()))?;
-                if next == 0 {
-                    return rows.end("no unit has joined the realm");
-                }
-                cursor = next;
-            }
+            let page = async |cursor| Ok(store.loss_page(cursor).await?);
+            context.out.pages(LOSSES, "no unit has joined the realm", page).await
         }
     }
 }
@@ -133,13 +124,10 @@ async fn drain(context: &Context, One { unit, realm }: &One, moves: bool) -> Res
     let before = record(&changing.store, &identity).await?;
     let conferences = field(&before, "conferences");
     let name = short(&identity).to_owned();
-    let goes_on = if moves {
-        context.confirm(&format!("drain {name} and move its {conferences} conferences away"))?
+    if moves {
+        context.confirm(&format!("drain {name} and move its {conferences} conferences away"))?;
     } else {
-        context.proceed(&format!("place nothing new on {name}; its {conferences} conferences stay"))?
-    };
-    if !goes_on {
-        return Ok(());
+        context.proceed(&format!("place nothing new on {name}; its {conferences} conferences stay"))?;
     }
     let mut command = changing.store.begin("CMU.DRAIN");
     command.arg(&identity);

@@ -8,13 +8,12 @@ use std::io::Read;
 use allot_core::account::tariff::{self, Amount, Step};
 use anyhow::Result;
 
-use super::module_settings::{ModuleSettings, SETTINGS, Setting};
+use super::module_settings::{self, ModuleSettings};
 use crate::table::{Problems, Table};
 
-/// The required columns.
-const COLUMNS: [&str; 4] = ["department", "module", "account", "quota"];
-/// The optional column of steps.
-const TIERS: &str = "tiers";
+/// The columns before those of settings, of which the first must be there.
+const COLUMNS: [&str; 5] = ["department", "module", "account", "quota", "tiers"];
+const REQUIRED: usize = 4;
 /// The module's limits: most bytes of a name, most steps of a tariff, most instructions.
 const NAME: usize = 256;
 const STEPS: usize = 16;
@@ -79,20 +78,14 @@ pub struct Contents {
 /// # Errors
 /// The header lacks a column, or has an unknown one.
 pub fn read(table: impl Read) -> Result<Contents> {
-    let settings = SETTINGS.iter().map(|setting| setting.column);
-    let columns: Vec<&str> = COLUMNS.into_iter().chain([TIERS]).chain(settings).collect();
-    let mut table = Table::open(table, &columns, COLUMNS.len(), false)?;
+    let columns = [&COLUMNS[..], &module_settings::COLUMNS].concat();
+    let mut table = Table::open(table, &columns, REQUIRED, false)?;
     let mut contents = Contents::default();
     while let Some(line) = table.advance() {
         let taken = line.and_then(|line| {
-            let setting = |wanted: &Setting| {
-                let place = columns.iter().position(|column| *column == wanted.column);
-                place.map_or("", |place| table.get(place))
-            };
-            let fields = [0, 1, 2, 3].map(|column| table.get(column));
-            contents
-                .take(line, fields, table.get(COLUMNS.len()), setting)
-                .map_err(|why| format!("line {line}: {why}"))
+            let fields = [0, 1, 2, 3, 4].map(|column| table.get(column));
+            let settings: Vec<&str> = (fields.len()..columns.len()).map(|column| table.get(column)).collect();
+            contents.take(line, fields, &settings).map_err(|why| format!("line {line}: {why}"))
         });
         if let Err(why) = taken {
             contents.problems.add(why);
@@ -102,12 +95,11 @@ pub fn read(table: impl Read) -> Result<Contents> {
 }
 
 impl Contents {
-    fn take<'a>(
+    fn take(
         &mut self,
         line: u64,
-        [department, module, account, quota]: [&str; 4],
-        tiers: &str,
-        setting: impl Fn(&Setting) -> &'a str,
+        [department, module, account, quota, tiers]: [&str; 5],
+        settings: &[&str],
     ) -> Result<(), String> {
         let is_module = account.is_empty() && quota.is_empty() && tiers.is_empty();
         for (name, column) in [(department, COLUMNS[0]), (module, COLUMNS[1]), (account, COLUMNS[2])] {
@@ -122,7 +114,7 @@ impl Contents {
             }
         }
         if is_module {
-            return self.take_module(line, department, module, setting);
+            return self.take_module(line, department, module, settings);
         }
         let quota: u64 = quota
             .parse()
@@ -130,7 +122,7 @@ impl Contents {
             .filter(|quota| *quota <= COUNT)
             .ok_or_else(|| format!("quota '{quota}' is no number of instructions"))?;
         let tariff = Tariff { quota, tiers: steps(quota, tiers)? };
-        self.take_module(line, department, module, setting)?;
+        self.take_module(line, department, module, settings)?;
         let entry = Line { module: module.to_owned(), tariff, number: line };
         if let Some(before) = self.accounts.get(account) {
             return Err(format!("account {account} is in line {} already", before.number));
@@ -139,12 +131,12 @@ impl Contents {
         Ok(())
     }
 
-    fn take_module<'a>(
+    fn take_module(
         &mut self,
         line: u64,
         department: &str,
         module: &str,
-        setting: impl Fn(&Setting) -> &'a str,
+        settings: &[&str],
     ) -> Result<(), String> {
         let new = || ModuleLine { department: department.to_owned(), number: line, ..ModuleLine::default() };
         let known = self.modules.entry(module.to_owned()).or_insert_with(new);
@@ -152,7 +144,7 @@ impl Contents {
             let (other, before) = (&known.department, known.number);
             return Err(format!("module {module} is of {department} here, and of {other} in line {before}"));
         }
-        known.settings.take(setting)
+        known.settings.take(settings)
     }
 }
 

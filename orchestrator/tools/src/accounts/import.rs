@@ -18,36 +18,61 @@ const CHUNK: usize = 1000;
 /// Most accounts that are named in a line; further ones are only counted.
 const SHOWN: usize = 20;
 
+/// What becomes of modules or accounts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Fate {
+    Created,
+    Changed,
+    /// They are in the book and not in the table, and go only if that is wanted.
+    Deleted,
+    /// Rebalancing has lent them to another module of their department; they stay there.
+    Lent,
+}
+
+/// A change of modules or accounts.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Change {
+    fate: Fate,
+    /// What becomes of them, for people.
+    said: String,
+    /// Names of accounts, of which many are only counted.
+    names: String,
+    /// The words of each command that makes the change, and how many it changes.
+    commands: Vec<(Vec<String>, usize)>,
+}
+
+impl Change {
+    /// A change of a module, by a command with its settings.
+    fn module(fate: Fate, said: String, module: &str, department: &str, settings: &ModuleSettings) -> Self {
+        let words = ["ACCOUNT.MODULE", module, "DEPARTMENT", department].map(str::to_owned);
+        let words = words.into_iter().chain(settings.arguments()).collect();
+        Self { fate, said, names: String::new(), commands: vec![(words, 1)] }
+    }
+
+    /// A change of accounts, by commands that begin with these words and name the accounts.
+    fn accounts(fate: Fate, said: &str, words: &[String], accounts: &[String]) -> Self {
+        let names = accounts.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(" ");
+        let more = if accounts.len() > SHOWN { " ..." } else { "" };
+        let command = |some: &[String]| ([words, &[some.len().to_string()], some].concat(), some.len());
+        Self {
+            fate,
+            said: format!("{} accounts {said}", accounts.len()).trim_end().to_owned(),
+            names: format!(": {names}{more}"),
+            commands: accounts.chunks(CHUNK).map(command).collect(),
+        }
+    }
+
+    fn count(&self) -> usize {
+        self.commands.iter().map(|(_, count)| count).sum()
+    }
+}
+
 /// The difference between a table and a book.
 #[derive(Debug, Default, PartialEq, Eq, Hash)]
 pub struct Difference {
     /// Whether the book does not exist yet.
     creates: bool,
-    /// New modules.
-    new_modules: Vec<ModuleChange>,
-    /// Modules that move to another department, or have other settings.
-    changed_modules: Vec<ModuleChange>,
-    /// New accounts, by module and tariff.
-    added: BTreeMap<(String, Tariff), Vec<String>>,
-    /// Accounts that move to another module, by that module.
-    moved: BTreeMap<String, Vec<String>>,
-    /// Accounts that rebalancing has lent to another module of their department; they stay there.
-    lent: Vec<String>,
-    /// Accounts that are not in the table.
-    absent: Vec<String>,
-    /// Accounts that get another tariff, by that tariff.
-    repriced: BTreeMap<Tariff, Vec<String>>,
-}
-
-/// A module as the table has it.
-#[derive(Debug, PartialEq, Eq, Hash)]
-pub struct ModuleChange {
-    module: String,
-    department: String,
-    /// Whether the book has the module in another department.
-    moves: bool,
-    /// The settings that the table names, and the places.
-    settings: ModuleSettings,
+    changes: Vec<Change>,
 }
 
 impl Difference {
@@ -59,7 +84,7 @@ impl Difference {
         } else {
             (Vec::new(), Vec::new())
         };
-        Ok(Self { creates: !exists, ..compare(contents, &modules, &accounts, places)? })
+        Ok(Self { creates: !exists, changes: compare(contents, &modules, &accounts, places)? })
     }
 
     /// A digest of what an import would change.
@@ -69,71 +94,44 @@ impl Difference {
         format!("{:016x}", hasher.finish())
     }
 
+    fn count(&self, fate: Fate) -> u64 {
+        self.changes.iter().filter(|change| change.fate == fate).map(|change| change.count() as u64).sum()
+    }
+
     /// How many accounts the book has and the table has not.
     pub fn absent(&self) -> usize {
-        self.absent.len()
+        self.count(Fate::Deleted) as usize
     }
 
     /// How many modules and accounts are created, and how many are changed.
     pub fn counts(&self) -> (u64, u64) {
-        let count = |accounts: &Vec<String>| accounts.len() as u64;
-        let created = self.new_modules.len() as u64 + self.added.values().map(count).sum::<u64>();
-        (created, self.changes(false) - created)
+        (self.count(Fate::Created), self.count(Fate::Changed))
     }
 
-    /// How many modules and accounts an import changes. `delete` also deletes accounts that the table does not have.
+    /// The changes that an import makes. `delete` also deletes accounts that the table does not have.
+    fn made(&self, delete: bool) -> impl Iterator<Item = &Change> {
+        self.changes.iter().filter(move |change| match change.fate {
+            Fate::Created | Fate::Changed => true,
+            Fate::Deleted => delete,
+            Fate::Lent => false,
+        })
+    }
+
+    /// How many modules and accounts an import changes.
     pub fn changes(&self, delete: bool) -> u64 {
-        let count = |accounts: &Vec<String>| accounts.len() as u64;
-        let modules = self.new_modules.len() + self.changed_modules.len();
-        let absent = if delete { self.absent.len() } else { 0 };
-        modules as u64
-            + self.added.values().map(count).sum::<u64>()
-            + self.moved.values().map(count).sum::<u64>()
-            + self.repriced.values().map(count).sum::<u64>()
-            + absent as u64
+        self.made(delete).map(|change| change.count() as u64).sum()
     }
 
     /// The difference in words, one line for each kind of change.
     pub fn lines(&self, delete: bool) -> Vec<String> {
-        let mut lines = Vec::new();
-        for ModuleChange { module, department, settings, .. } in &self.new_modules {
-            lines.push(format!("+ module {module} of {department}, {} places", settings.places()));
-        }
-        for ModuleChange { module, department, moves, settings } in &self.changed_modules {
-            if *moves {
-                lines.push(format!("~ module {module} goes to {department}"));
-            } else {
-                lines.push(format!("~ module {module} gets {}", settings.arguments().join(" ")));
-            }
-        }
-        for ((module, tariff), accounts) in &self.added {
-            let (count, some) = (accounts.len(), some(accounts));
-            let (quota, tiers) = (tariff.quota, tiers(tariff));
-            lines.push(format!("+ {count} accounts for {module}, quota {quota}{tiers}: {some}"));
-        }
-        for (module, accounts) in &self.moved {
-            lines.push(format!("~ {} accounts go to {module}: {}", accounts.len(), some(accounts)));
-        }
-        for (tariff, accounts) in &self.repriced {
-            let (count, some) = (accounts.len(), some(accounts));
-            lines.push(format!("~ {count} accounts get quota {}{}: {some}", tariff.quota, tiers(tariff)));
-        }
-        if !self.lent.is_empty() {
-            lines.push(format!(
-                "  {} accounts are with another module of their department and stay there, since rebalancing moves them: {}",
-                self.lent.len(),
-                some(&self.lent)
-            ));
-        }
-        let (count, absent) = (self.absent.len(), some(&self.absent));
-        if count > 0 && delete {
-            lines.push(format!("- {count} accounts are deleted: {absent}"));
-        } else if count > 0 {
-            lines.push(format!(
-                "  {count} accounts are not in the file and stay (--prune deletes them): {absent}"
-            ));
-        }
-        lines
+        let line = |Change { fate, said, names, .. }: &Change| match fate {
+            Fate::Created => format!("+ {said}{names}"),
+            Fate::Changed => format!("~ {said}{names}"),
+            Fate::Deleted if delete => format!("- {said} are deleted{names}"),
+            Fate::Deleted => format!("  {said} are not in the file and stay (--prune deletes them){names}"),
+            Fate::Lent => format!("  {said}{names}"),
+        };
+        self.changes.iter().map(line).collect()
     }
 
     /// Makes the changes, and creates the book if it does not exist. Tells `done` how many changes each command has made, and
@@ -147,39 +145,10 @@ impl Difference {
         if self.creates {
             book.book().await?;
         }
-        let absent = if delete { self.absent.as_slice() } else { &[] };
-        for change in self.new_modules.iter().chain(&self.changed_modules) {
-            let mut command = book.begin("ACCOUNT.MODULE");
-            command.arg(&change.module).arg("DEPARTMENT").arg(&change.department);
-            command.arg(change.settings.arguments());
-            book.ask::<Value>(&command).await?;
-            done(1);
-        }
-        for ((module, tariff), accounts) in &self.added {
-            for some in accounts.chunks(CHUNK) {
-                let mut command = book.begin("ACCOUNT.ADD");
-                priced(command.arg(module), tariff);
-                book.ask::<Value>(command.arg("ACCOUNTS").arg(some.len()).arg(some)).await?;
-                done(some.len() as u64);
-            }
-        }
-        for (module, accounts) in &self.moved {
-            for some in accounts.chunks(CHUNK) {
-                book.ask::<Value>(book.begin("ACCOUNT.MOVE").arg(module).arg(some.len()).arg(some)).await?;
-                done(some.len() as u64);
-            }
-        }
-        for (tariff, accounts) in &self.repriced {
-            for some in accounts.chunks(CHUNK) {
-                let mut command = book.begin("ACCOUNT.TARIFF");
-                priced(&mut command, tariff);
-                book.ask::<Value>(command.arg("ACCOUNTS").arg(some.len()).arg(some)).await?;
-                done(some.len() as u64);
-            }
-        }
-        for some in absent.chunks(CHUNK) {
-            book.ask::<Value>(book.begin("ACCOUNT.DEL").arg(some.len()).arg(some)).await?;
-            done(some.len() as u64);
+        for (words, count) in self.made(delete).flat_map(|change| &change.commands) {
+            let Some((name, arguments)) = words.split_first() else { continue };
+            book.ask::<Value>(book.begin(name).arg(arguments)).await?;
+            done(*count as u64);
         }
         Ok(self.changes(delete))
     }
@@ -191,8 +160,7 @@ fn compare(
     modules: &[Record],
     accounts: &[Record],
     places: u32,
-) -> Result<Difference, Error> {
-    let mut difference = Difference::default();
+) -> Result<Vec<Change>, Error> {
     let mut known = BTreeMap::new();
     for record in modules {
         let (name, department): (String, String) = (record.get("module")?, record.get("department")?);
@@ -200,20 +168,25 @@ fn compare(
         let shares = record.get::<u32>("weight")? > 0;
         known.insert(name, (department, ModuleSettings::of(record), shares));
     }
+    let (mut created, mut changed) = (Vec::new(), Vec::new());
     for (module, line) in &contents.modules {
-        let change = |places: &str, moves| ModuleChange {
-            module: module.clone(),
-            department: line.department.clone(),
-            moves,
-            settings: line.settings.clone().with_places(places),
-        };
+        let department = &line.department;
         match known.get(module) {
-            None => difference.new_modules.push(change(&places.to_string(), false)),
-            Some((department, settings, _)) => {
-                let moves = *department != line.department;
-                if moves || !line.settings.is_part_of(settings) {
-                    difference.changed_modules.push(change(settings.places(), moves));
-                }
+            None => {
+                let settings = line.settings.clone().with_places(&places.to_string());
+                let said = format!("module {module} of {department}, {} places", settings.places());
+                created.push(Change::module(Fate::Created, said, module, department, &settings));
+            }
+            Some((before, current, _)) => {
+                let settings = line.settings.clone().with_places(current.places());
+                let said = if before != department {
+                    format!("module {module} goes to {department}")
+                } else if !line.settings.is_part_of(current) {
+                    format!("module {module} gets {}", settings.arguments().join(" "))
+                } else {
+                    continue;
+                };
+                changed.push(Change::module(Fate::Changed, said, module, department, &settings));
             }
         }
     }
@@ -222,49 +195,70 @@ fn compare(
         let tariff = Tariff { quota: record.get("quota")?, tiers: record.get("tiers")? };
         there.insert(record.get::<String>("account")?, (record.get::<String>("module")?, tariff));
     }
+    let mut added: BTreeMap<(&str, &Tariff), Vec<String>> = BTreeMap::new();
+    let mut moved: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    let mut repriced: BTreeMap<&Tariff, Vec<String>> = BTreeMap::new();
+    let mut lent = Vec::new();
     for (account, line) in &contents.accounts {
-        match there.remove(account) {
-            None => {
-                let tariff = (line.module.clone(), line.tariff.clone());
-                difference.added.entry(tariff).or_default().push(account.clone());
-            }
-            Some((module, tariff)) => {
-                let department = contents.modules.get(&line.module).map(|line| &line.department);
-                let shares = |module: &String| {
-                    known.get(module).is_some_and(|(of, _, shares)| *shares && Some(of) == department)
-                };
-                if module != line.module && shares(&module) && shares(&line.module) {
-                    difference.lent.push(account.clone());
-                } else if module != line.module {
-                    difference.moved.entry(line.module.clone()).or_default().push(account.clone());
-                }
-                if tariff != line.tariff {
-                    difference.repriced.entry(line.tariff.clone()).or_default().push(account.clone());
-                }
-            }
+        let Some((module, tariff)) = there.remove(account) else {
+            added.entry((&line.module, &line.tariff)).or_default().push(account.clone());
+            continue;
+        };
+        let department = contents.modules.get(&line.module).map(|line| &line.department);
+        let shares = |module: &String| {
+            known.get(module).is_some_and(|(of, _, shares)| *shares && Some(of) == department)
+        };
+        if module != line.module && shares(&module) && shares(&line.module) {
+            lent.push(account.clone());
+        } else if module != line.module {
+            moved.entry(&line.module).or_default().push(account.clone());
+        }
+        if tariff != line.tariff {
+            repriced.entry(&line.tariff).or_default().push(account.clone());
         }
     }
-    difference.absent = there.into_keys().collect();
-    Ok(difference)
-}
-
-/// The arguments of a tariff.
-fn priced(command: &mut redis::Cmd, tariff: &Tariff) {
-    command.arg("QUOTA").arg(tariff.quota);
-    let steps = tariff.step_arguments();
-    if !steps.is_empty() {
-        command.arg("TIERS").arg(steps.len() / 2).arg(&steps);
+    let mut changes: Vec<Change> = created.into_iter().chain(changed).collect();
+    for ((module, tariff), accounts) in &added {
+        let words = [vec!["ACCOUNT.ADD".to_owned(), (*module).to_owned()], priced(tariff)].concat();
+        let said = format!("for {module}, {}", tariff_text(tariff));
+        changes.push(Change::accounts(Fate::Created, &said, &words, accounts));
     }
+    for (module, accounts) in &moved {
+        let words = ["ACCOUNT.MOVE", module].map(str::to_owned);
+        changes.push(Change::accounts(Fate::Changed, &format!("go to {module}"), &words, accounts));
+    }
+    for (tariff, accounts) in &repriced {
+        let words = [vec!["ACCOUNT.TARIFF".to_owned()], priced(tariff)].concat();
+        let said = format!("get {}", tariff_text(tariff));
+        changes.push(Change::accounts(Fate::Changed, &said, &words, accounts));
+    }
+    if !lent.is_empty() {
+        let said = "are with another module of their department and stay there, since rebalancing moves them";
+        changes.push(Change::accounts(Fate::Lent, said, &[], &lent));
+    }
+    let absent: Vec<String> = there.into_keys().collect();
+    if !absent.is_empty() {
+        changes.push(Change::accounts(Fate::Deleted, "", &["ACCOUNT.DEL".to_owned()], &absent));
+    }
+    Ok(changes)
 }
 
-fn tiers(tariff: &Tariff) -> String {
+/// The words of a tariff, before the accounts that get it.
+fn priced(tariff: &Tariff) -> Vec<String> {
+    let steps = tariff.step_arguments();
+    let mut words = vec!["QUOTA".to_owned(), tariff.quota.to_string()];
+    if !steps.is_empty() {
+        words.extend(["TIERS".to_owned(), (steps.len() / 2).to_string()]);
+        words.extend(steps.into_iter().map(str::to_owned));
+    }
+    words.push("ACCOUNTS".to_owned());
+    words
+}
+
+fn tariff_text(tariff: &Tariff) -> String {
     let tiers = file::tiers_of(&tariff.tiers);
-    if tiers.is_empty() { String::new() } else { format!(", tiers {tiers}") }
-}
-
-fn some(accounts: &[String]) -> String {
-    let names = accounts.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(" ");
-    if accounts.len() > SHOWN { format!("{names} ...") } else { names }
+    let tiers = if tiers.is_empty() { String::new() } else { format!(", tiers {tiers}") };
+    format!("quota {}{tiers}", tariff.quota)
 }
 
 /// Notifies the leader, by the node that it watches, that the inventory has changed. Without the notification the leader

@@ -1,62 +1,39 @@
-//! The settings of a module in a file: optional columns, which `export` writes and `import` reads.
+//! The settings of a module in a file: optional columns, which `book export` writes and `book apply` reads.
 
 use std::collections::BTreeMap;
 
 use allot_client::Record;
 
-/// A setting of a module.
-#[derive(Debug)]
-pub struct Setting {
-    /// The column of a file.
-    pub column: &'static str,
-    /// The field in the record of a module.
-    field: &'static str,
-    /// The word before the value in `ACCOUNT.MODULE`.
-    keyword: &'static str,
+/// The columns, in their order. The places, which are how many instances hold a share at once, come first.
+pub const COLUMNS: [&str; 7] = [PLACES, "weight", "reserve", "min", SHARE, "lend", "cap"];
+const PLACES: &str = "places";
+const SHARE: &str = "share";
+
+/// The field of a column in the record of a module; in capitals, the word before its value in `ACCOUNT.MODULE`.
+fn field(column: &str) -> &str {
+    if column == PLACES { "instances" } else { column }
 }
-
-const fn setting(column: &'static str, field: &'static str, keyword: &'static str) -> Setting {
-    Setting { column, field, keyword }
-}
-
-/// All settings, in the order of the columns.
-pub const SETTINGS: [Setting; 7] = [
-    PLACES,
-    setting("weight", "weight", "WEIGHT"),
-    setting("reserve", "reserve", "RESERVE"),
-    setting("min", "min", "MIN"),
-    setting("share", "share", "SHARE"),
-    setting("lend", "lend", "LEND"),
-    setting("cap", "cap", "CAP"),
-];
-
-/// How many instances hold a share at once. `ACCOUNT.MODULE` always needs it.
-const PLACES: Setting = setting("places", "instances", "INSTANCES");
 
 /// Values of settings by column, as text. A column that is missing or empty says nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct ModuleSettings(BTreeMap<&'static str, String>);
 
 impl ModuleSettings {
-    /// Takes over the values of a line. `value` gives the text of a column.
+    /// Takes over the values of a line, in the order of the columns.
     ///
     /// # Errors
     /// A value that is no value of its setting, or differs from that of an earlier line.
-    pub(super) fn take<'a>(&mut self, value: impl Fn(&Setting) -> &'a str) -> Result<(), String> {
-        for setting in &SETTINGS {
-            let (column, value) = (setting.column, value(setting));
-            if value.is_empty() {
-                continue;
-            }
+    pub(super) fn take(&mut self, values: &[&str]) -> Result<(), String> {
+        for (column, &value) in COLUMNS.into_iter().zip(values).filter(|(_, value)| !value.is_empty()) {
             // The words of `share` are the server's to know.
-            if column != "share" && value.parse::<u64>().is_err() {
+            if column != SHARE && value.parse::<u64>().is_err() {
                 return Err(format!("{column} '{value}' is no number"));
             }
-            match self.0.get(column) {
+            match self.0.insert(column, value.to_owned()) {
                 Some(before) if before != value => {
                     return Err(format!("{column} is {value} here, and {before} in an earlier line"));
                 }
-                _ => drop(self.0.insert(column, value.to_owned())),
+                _ => {}
             }
         }
         Ok(())
@@ -64,48 +41,47 @@ impl ModuleSettings {
 
     /// The settings in the record of a module.
     pub fn of(record: &Record) -> Self {
-        let values = SETTINGS.iter().map(|setting| (setting.column, record.text(setting.field)));
-        // A server of an earlier version has fewer settings.
-        Self(values.filter(|(_, value)| value != "-").collect())
+        let values = COLUMNS.map(|column| (column, record.text(field(column))));
+        Self(values.into_iter().filter(|(_, value)| value != "-").collect())
     }
 
-    /// The value of a column; empty if there is none.
-    pub fn value(&self, setting: &Setting) -> &str {
-        self.0.get(setting.column).map_or("", String::as_str)
+    /// The value of a column; `None` if the column says nothing.
+    pub fn get(&self, column: &str) -> Option<&str> {
+        self.0.get(column).map(String::as_str)
     }
 
     /// The number in a column; `None` if there is none.
     pub fn number(&self, column: &str) -> Option<i64> {
-        self.0.get(column)?.parse().ok()
+        self.get(column)?.parse().ok()
     }
 
     /// The value of `share`.
     pub fn share(&self) -> Option<&str> {
-        self.0.get("share").map(String::as_str)
-    }
-
-    /// Whether each of these values is among `others`.
-    pub(super) fn is_part_of(&self, others: &Self) -> bool {
-        let same = |column, value: &String| {
-            others.0.get(column).is_some_and(|other| value.eq_ignore_ascii_case(other))
-        };
-        self.0.iter().all(|(column, value)| same(column, value))
-    }
-
-    /// These values, and those of `others` for the places if these do not name them.
-    pub(super) fn with_places(mut self, places: &str) -> Self {
-        self.0.entry(PLACES.column).or_insert_with(|| places.to_owned());
-        self
+        self.get(SHARE)
     }
 
     /// How many instances hold a share at once; empty if that is not said.
     pub fn places(&self) -> &str {
-        self.value(&PLACES)
+        self.get(PLACES).unwrap_or_default()
     }
 
-    /// The arguments of `ACCOUNT.MODULE`: each keyword with its value.
-    pub(super) fn arguments(&self) -> Vec<&str> {
-        let given = SETTINGS.iter().filter_map(|setting| Some((setting, self.0.get(setting.column)?)));
-        given.flat_map(|(setting, value)| [setting.keyword, value]).collect()
+    /// Whether each of these values is among `others`.
+    pub(super) fn is_part_of(&self, others: &Self) -> bool {
+        let same = |(column, value): (&&str, &String)| {
+            others.get(column).is_some_and(|other| value.eq_ignore_ascii_case(other))
+        };
+        self.0.iter().all(same)
+    }
+
+    /// These values, with these places if the values do not name them: `ACCOUNT.MODULE` always needs them.
+    pub(super) fn with_places(mut self, places: &str) -> Self {
+        self.0.entry(PLACES).or_insert_with(|| places.to_owned());
+        self
+    }
+
+    /// The arguments of `ACCOUNT.MODULE`: each word with its value.
+    pub(super) fn arguments(&self) -> Vec<String> {
+        let given = COLUMNS.into_iter().filter_map(|column| Some((column, self.get(column)?)));
+        given.flat_map(|(column, value)| [field(column).to_ascii_uppercase(), value.to_owned()]).collect()
     }
 }

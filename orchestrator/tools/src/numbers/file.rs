@@ -3,28 +3,8 @@
 use std::io::{BufRead as _, BufReader, Read};
 
 use anyhow::Result;
-use clap::ValueEnum;
 
 use crate::table::Table;
-
-/// A format of files of numbers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    /// One number per line.
-    Text,
-    /// A table with a column of numbers.
-    Csv,
-}
-
-/// How a file is read.
-#[derive(Debug, Clone, Copy)]
-pub struct Options<'a> {
-    pub format: Format,
-    /// The column of a table that has the numbers.
-    pub column: &'a str,
-    /// Whether spaces, dots, dashes, slashes and parentheses inside of numbers are left out.
-    pub strip: bool,
-}
 
 enum Source<R> {
     Text(BufReader<R>, u64),
@@ -37,16 +17,17 @@ pub struct Numbers<R> {
     strip: bool,
 }
 
-/// Begins to read a file.
+/// Begins to read a text with a number a line, or a table with this column of numbers. `strip` leaves out spaces, dots,
+/// dashes, slashes and parentheses inside of numbers.
 ///
 /// # Errors
 /// The table lacks the column.
-pub fn read<R: Read>(input: R, options: Options<'_>) -> Result<Numbers<R>> {
-    let source = match options.format {
-        Format::Text => Source::Text(BufReader::with_capacity(1 << 16, input), 0),
-        Format::Csv => Source::Table(Box::new(Table::open(input, &[options.column], 1, true)?)),
+pub fn read<R: Read>(input: R, column: Option<&str>, strip: bool) -> Result<Numbers<R>> {
+    let source = match column {
+        None => Source::Text(BufReader::with_capacity(1 << 16, input), 0),
+        Some(column) => Source::Table(Box::new(Table::open(input, &[column], 1, true)?)),
     };
-    Ok(Numbers { source, strip: options.strip })
+    Ok(Numbers { source, strip })
 }
 
 impl<R: Read> Numbers<R> {
@@ -111,13 +92,13 @@ fn fault(text: &str) -> Option<usize> {
 mod tests {
     use super::*;
 
-    fn all(text: &str, format: Format, strip: bool) -> Vec<Result<String, String>> {
-        read(text.as_bytes(), Options { format, column: "number", strip }).unwrap().collect()
+    fn all(text: &str, column: Option<&str>, strip: bool) -> Vec<Result<String, String>> {
+        read(text.as_bytes(), column, strip).unwrap().collect()
     }
 
     #[test]
     fn a_text_has_a_number_a_line() {
-        let found = all("\u{feff}138\n\n +49170 \r\n138\n*#06#\nbob\n", Format::Text, false);
+        let found = all("\u{feff}138\n\n +49170 \r\n138\n*#06#\nbob\n", None, false);
         let numbers: Vec<&str> = found.iter().flatten().map(String::as_str).collect();
         assert_eq!(numbers, ["138", "+49170", "138", "*#06#"]);
         assert_eq!(found.last(), Some(&Err("line 6, column 1: 'bob' is no number".into())));
@@ -125,7 +106,7 @@ mod tests {
 
     #[test]
     fn punctuation_is_removed_on_request() {
-        let found = |strip| all("+49 (170) 12-34.5/6", Format::Text, strip);
+        let found = |strip| all("+49 (170) 12-34.5/6", None, strip);
         assert_eq!(found(true), [Ok("+49170123456".to_owned())]);
         assert!(found(false)[0].as_ref().unwrap_err().starts_with("line 1, column 4"));
     }
@@ -133,11 +114,16 @@ mod tests {
     #[test]
     fn a_table_has_a_column_of_numbers() {
         let table = "site;Number\nmain;138\nside;\nmain;139\nmain\n";
-        let found = all(table, Format::Csv, false);
+        let found = all(table, Some("number"), false);
         assert_eq!(found.len(), 3);
         assert_eq!(found[2], Err("line 5, column 2: 1 fields under 2 columns".into()));
-        let other = Options { format: Format::Csv, column: "dn", strip: false };
-        assert!(read(table.as_bytes(), other).map(drop).unwrap_err().to_string().contains("no column 'dn'"));
+        assert!(
+            read(table.as_bytes(), Some("dn"), false)
+                .map(drop)
+                .unwrap_err()
+                .to_string()
+                .contains("no column 'dn'")
+        );
     }
 
     #[test]

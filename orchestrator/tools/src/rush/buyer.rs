@@ -2,6 +2,7 @@
 //! the hold expire. A buyer has one request in progress at a time.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rand::rngs::StdRng;
@@ -35,13 +36,23 @@ pub(super) struct LoadTest {
     pub(super) seed: u64,
     /// Part of the name of every user, so that two runs share no user.
     pub(super) run: u64,
-    pub(super) ledger: Ledger,
-    pub(super) tally: Tally,
+    pub(super) ledger: Mutex<Ledger>,
+    pub(super) tally: Mutex<Tally>,
     /// Holds whose seats may become free again: granted, and not yet bought, released or expired.
     pub(super) outstanding: AtomicU64,
     pub(super) purchases: AtomicU64,
     /// Set when a buyer gets an error: then all buyers stop.
     pub(super) broken: AtomicBool,
+}
+
+impl LoadTest {
+    fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn tally(&self) -> MutexGuard<'_, Tally> {
+        self.tally.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// The condition at which a buyer stops.
@@ -62,13 +73,6 @@ struct Lease {
     sure: Instant,
     /// After this time the hold must have ended.
     over: Instant,
-}
-
-/// The result of a search for seats.
-enum Found {
-    /// A hold of seats.
-    Seats(Hold, Lease),
-    Nothing,
 }
 
 /// Buys until the stop condition holds.
@@ -95,7 +99,7 @@ pub(super) async fn run(test: &LoadTest, show: &SeatStore, number: u64) {
             }
             Ok(false) => sleep(RETRY_PAUSE).await,
             Err(error) => {
-                test.tally.error(&error);
+                test.tally().error.get_or_insert_with(|| error.to_string());
                 test.broken.store(true, Ordering::Relaxed);
                 return;
             }
@@ -107,13 +111,14 @@ pub(super) async fn run(test: &LoadTest, show: &SeatStore, number: u64) {
 async fn purchase(test: &LoadTest, show: &SeatStore, random: &mut StdRng) -> Result<bool, Error> {
     let holder = test.purchases.fetch_add(1, Ordering::Relaxed);
     let (smallest, largest) = test.group_size;
-    let Found::Seats(hold, lease) = find(test, show, holder, random.random_range(smallest..=largest)).await?
-    else {
-        test.tally.nothing_free();
+    let count = random.random_range(smallest..=largest);
+    let Some((hold, lease)) = find(test, show, holder, count).await? else {
+        test.tally().counts.nothing_free += 1;
         return Ok(false);
     };
     test.outstanding.fetch_add(1, Ordering::SeqCst);
-    test.tally.doubles(test.ledger.enter(holder, &hold.seats, lease.sure, Instant::now()));
+    let doubles = test.ledger().enter(holder, &hold.seats, lease.sure, Instant::now());
+    test.tally().doubles(doubles);
     let dice: f64 = random.random();
     let done = if dice < test.confirm {
         confirm(test, show, holder, &hold, lease).await
@@ -122,7 +127,7 @@ async fn purchase(test: &LoadTest, show: &SeatStore, random: &mut StdRng) -> Res
     } else {
         // After this time a request finds the seats free, so no buyer concludes too early that the show is sold out.
         sleep(lease.over.saturating_duration_since(Instant::now())).await;
-        test.tally.forgotten();
+        test.tally().counts.expired += 1;
         Ok(())
     };
     test.outstanding.fetch_sub(1, Ordering::SeqCst);
@@ -130,7 +135,12 @@ async fn purchase(test: &LoadTest, show: &SeatStore, random: &mut StdRng) -> Res
 }
 
 /// Asks for `count` seats, and then for fewer and fewer until a hold is granted.
-async fn find(test: &LoadTest, show: &SeatStore, holder: u64, count: u32) -> Result<Found, Error> {
+async fn find(
+    test: &LoadTest,
+    show: &SeatStore,
+    holder: u64,
+    count: u32,
+) -> Result<Option<(Hold, Lease)>, Error> {
     let user = format!("rush-{:x}-{holder}", test.run);
     for count in (1..=count).rev() {
         let sent = Instant::now();
@@ -138,14 +148,14 @@ async fn find(test: &LoadTest, show: &SeatStore, holder: u64, count: u32) -> Res
         let tier = test.tier.as_deref();
         let choice = SeatChoice { tier, ..SeatChoice::default() };
         let reply = show.hold(&HoldRequest { user: &user, count, ttl_ms, choice, token: None }).await;
-        test.tally.took(Operation::Hold, sent.elapsed());
+        test.tally().took(Operation::Hold, sent);
         if let Some(hold) = reply? {
-            test.tally.granted(count, &hold);
+            test.tally().granted(count, &hold);
             let over = Instant::now() + test.ttl + TICK;
-            return Ok(Found::Seats(hold, Lease { sure: sent + test.ttl.saturating_sub(MARGIN), over }));
+            return Ok(Some((hold, Lease { sure: sent + test.ttl.saturating_sub(MARGIN), over })));
         }
     }
-    Ok(Found::Nothing)
+    Ok(None)
 }
 
 async fn confirm(
@@ -157,25 +167,22 @@ async fn confirm(
 ) -> Result<(), Error> {
     let sent = Instant::now();
     let reply = show.confirm(&hold.token, None).await;
-    test.tally.took(Operation::Confirm, sent.elapsed());
+    let doubles = if reply.is_ok() { test.ledger().sell(holder, &hold.seats) } else { Vec::new() };
+    let mut tally = test.tally();
+    tally.took(Operation::Confirm, sent);
+    tally.doubles(doubles);
     match reply {
-        Ok(sold) => {
-            test.tally.confirmed(sold, hold.seats.len());
-            test.tally.doubles(test.ledger.sell(holder, &hold.seats));
-            Ok(())
-        }
-        Err(error) if error.code() == Some("NOTFOUND") => {
-            // Before `sure` the server must not have ended the hold.
-            test.tally.came_too_late(Instant::now() < lease.sure);
-            Ok(())
-        }
+        Ok(sold) => tally.confirmed(sold, hold.seats.len()),
+        // Before `sure` the server must not have ended the hold.
+        Err(error) if error.code() == Some("NOTFOUND") => tally.came_too_late(Instant::now() < lease.sure),
         Err(error) => {
             if matches!(error, Error::Link { .. }) {
-                test.tally.unknown(hold.seats.len());
+                tally.counts.seats_unknown += hold.seats.len() as u64;
             }
-            Err(error)
+            return Err(error);
         }
     }
+    Ok(())
 }
 
 async fn release(
@@ -185,19 +192,15 @@ async fn release(
     hold: &Hold,
     lease: Lease,
 ) -> Result<(), Error> {
-    test.ledger.leave(holder, &hold.seats);
+    test.ledger().leave(holder, &hold.seats);
     let sent = Instant::now();
     let reply = show.release(&hold.token).await;
-    test.tally.took(Operation::Release, sent.elapsed());
+    let mut tally = test.tally();
+    tally.took(Operation::Release, sent);
     match reply {
-        Ok(_) => {
-            test.tally.released();
-            Ok(())
-        }
-        Err(error) if error.code() == Some("NOTFOUND") => {
-            test.tally.came_too_late(Instant::now() < lease.sure);
-            Ok(())
-        }
-        Err(error) => Err(error),
+        Ok(_) => tally.counts.released += 1,
+        Err(error) if error.code() == Some("NOTFOUND") => tally.came_too_late(Instant::now() < lease.sure),
+        Err(error) => return Err(error),
     }
+    Ok(())
 }

@@ -17,13 +17,8 @@
 //! sold twice.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
-use std::sync::{Mutex, PoisonError};
 
 use tokio::time::Instant;
-
-/// Number of shards: enough that buyers seldom wait for each other.
-const SHARDS: usize = 256;
 
 /// A seat with two holders.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,72 +43,48 @@ impl Entry {
     }
 }
 
-/// The ledger, shared by all buyers.
-#[derive(Debug)]
-pub(super) struct Ledger {
-    hasher: RandomState,
-    shards: Vec<Mutex<HashMap<String, Entry>>>,
-}
+/// The ledger.
+#[derive(Debug, Default)]
+pub(super) struct Ledger(HashMap<String, Entry>);
 
 impl Ledger {
-    /// An empty ledger.
-    pub(super) fn new() -> Self {
-        Self { hasher: RandomState::new(), shards: (0..SHARDS).map(|_| Mutex::default()).collect() }
-    }
-
     /// Enters a purchase that was granted these seats; returns the seats that another purchase has.
     pub(super) fn enter(
-        &self,
+        &mut self,
         holder: u64,
         seats: &[String],
         lease_end: Instant,
         now: Instant,
     ) -> Vec<Double> {
-        if now >= lease_end {
-            return Vec::new();
-        }
+        let mut doubles = Vec::new();
         let entry = Entry { holder, lease_end: Some(lease_end) };
-        seats.iter().filter_map(|seat| self.put(seat, entry, now)).collect()
+        for seat in seats.iter().filter(|_| now < lease_end) {
+            match self.0.get(seat) {
+                Some(before) if before.counts_at(now) => doubles.push(double(seat, *before, entry)),
+                _ => drop(self.0.insert(seat.clone(), entry)),
+            }
+        }
+        doubles
     }
 
     /// Removes a purchase, before its seats are released.
-    pub(super) fn leave(&self, holder: u64, seats: &[String]) {
+    pub(super) fn leave(&mut self, holder: u64, seats: &[String]) {
         for seat in seats {
-            self.with(seat, |entries| {
-                if entries.get(seat).is_some_and(|entry| entry.holder == holder) {
-                    entries.remove(seat);
-                }
-            });
+            if self.0.get(seat).is_some_and(|entry| entry.holder == holder) {
+                self.0.remove(seat);
+            }
         }
     }
 
     /// Marks the seats of a purchase as sold; returns the seats that another purchase has.
-    pub(super) fn sell(&self, holder: u64, seats: &[String]) -> Vec<Double> {
+    pub(super) fn sell(&mut self, holder: u64, seats: &[String]) -> Vec<Double> {
         let entry = Entry { holder, lease_end: None };
         let sell = |seat: &String| {
-            self.with(seat, |entries| {
-                // A buyer found here came in later, whether or not their lease has run out since.
-                let before = entries.insert(seat.clone(), entry)?;
-                (before.holder != holder).then(|| double(seat, before, entry))
-            })
+            // A buyer found here came in later, whether or not their lease has run out since.
+            let before = self.0.insert(seat.clone(), entry)?;
+            (before.holder != holder).then(|| double(seat, before, entry))
         };
         seats.iter().filter_map(sell).collect()
-    }
-
-    fn put(&self, seat: &str, entry: Entry, now: Instant) -> Option<Double> {
-        self.with(seat, |entries| match entries.get(seat) {
-            Some(before) if before.counts_at(now) => Some(double(seat, *before, entry)),
-            _ => {
-                entries.insert(seat.to_owned(), entry);
-                None
-            }
-        })
-    }
-
-    fn with<T: Default>(&self, seat: &str, act: impl FnOnce(&mut HashMap<String, Entry>) -> T) -> T {
-        let shard = self.hasher.hash_one(seat) as usize % SHARDS;
-        let Some(shard) = self.shards.get(shard) else { return T::default() };
-        act(&mut shard.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -135,7 +106,7 @@ mod tests {
 
     #[test]
     fn a_seat_granted_twice_within_a_lease_is_an_alarm() {
-        let (ledger, now) = (Ledger::new(), Instant::now());
+        let (mut ledger, now) = (Ledger::default(), Instant::now());
         assert!(ledger.enter(1, &seats(&["a", "b"]), now + SECOND, now).is_empty());
         assert_eq!(
             ledger.enter(2, &seats(&["b", "c"]), now + SECOND, now),
@@ -145,7 +116,7 @@ mod tests {
 
     #[test]
     fn a_seat_given_back_or_lapsed_may_go_to_another() {
-        let (ledger, now) = (Ledger::new(), Instant::now());
+        let (mut ledger, now) = (Ledger::default(), Instant::now());
         ledger.enter(1, &seats(&["a", "b"]), now + SECOND, now);
         ledger.leave(1, &seats(&["a"]));
         assert!(ledger.enter(2, &seats(&["a"]), now + SECOND, now).is_empty());
@@ -154,7 +125,7 @@ mod tests {
 
     #[test]
     fn leaving_buyer_takes_nobody_else_out() {
-        let (ledger, now) = (Ledger::new(), Instant::now());
+        let (mut ledger, now) = (Ledger::default(), Instant::now());
         ledger.enter(1, &seats(&["a"]), now + SECOND, now);
         ledger.enter(2, &seats(&["a"]), now + 3 * SECOND, now + SECOND);
         ledger.leave(1, &seats(&["a"]));
@@ -163,14 +134,14 @@ mod tests {
 
     #[test]
     fn a_reply_that_comes_after_its_lease_says_nothing() {
-        let (ledger, now) = (Ledger::new(), Instant::now());
+        let (mut ledger, now) = (Ledger::default(), Instant::now());
         ledger.enter(1, &seats(&["a"]), now + 3 * SECOND, now);
         assert!(ledger.enter(2, &seats(&["a"]), now + SECOND, now + SECOND).is_empty());
     }
 
     #[test]
     fn a_sold_seat_is_never_free_again() {
-        let (ledger, now) = (Ledger::new(), Instant::now());
+        let (mut ledger, now) = (Ledger::default(), Instant::now());
         ledger.enter(1, &seats(&["a"]), now + SECOND, now);
         assert!(ledger.sell(1, &seats(&["a"])).is_empty());
         assert_eq!(ledger.enter(2, &seats(&["a"]), now + 100 * SECOND, now + 99 * SECOND).len(), 1);
@@ -179,7 +150,7 @@ mod tests {
 
     #[test]
     fn second_buyer_during_a_sale_is_an_alarm() {
-        let (ledger, now) = (Ledger::new(), Instant::now());
+        let (mut ledger, now) = (Ledger::default(), Instant::now());
         ledger.enter(1, &seats(&["a"]), now + SECOND, now);
         ledger.enter(2, &seats(&["a"]), now + 3 * SECOND, now + SECOND);
         assert_eq!(ledger.sell(1, &seats(&["a"])), [Double { seat: "a".into(), holder: 2, other: 1 }]);

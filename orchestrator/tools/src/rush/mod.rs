@@ -6,8 +6,8 @@ mod ledger;
 mod report;
 mod tally;
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -17,7 +17,6 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use self::buyer::{LoadTest, StopCondition};
-use self::ledger::Ledger;
 use self::report::Books;
 pub use self::report::Report;
 use self::tally::Tally;
@@ -82,13 +81,13 @@ fn share(text: &str) -> Result<f64, String> {
     share.ok_or_else(|| format!("'{text}' is no share between 0 and 1"))
 }
 
-/// Runs the buyers over these connections to one show. Returns the report, and the first error that a buyer met.
+/// Runs the buyers over these connections to one show.
 pub async fn run(
     shows: &[SeatStore],
     key: &str,
     options: &Options,
     progress: Progress<'_>,
-) -> Result<(Report, Option<String>)> {
+) -> Result<Report> {
     let stop = stop_condition(options)?;
     let control = shows.first().context("there is one connection at least")?;
     // Totals of all tiers: a seat of another tier that changes its state is a fault as well.
@@ -102,16 +101,15 @@ pub async fn run(
         stop,
         seed: options.seed.unwrap_or_else(rand::random),
         run: rand::random(),
-        ledger: Ledger::new(),
-        tally: Tally::new(),
+        ledger: Mutex::default(),
+        tally: Mutex::new(Tally::new()),
         outstanding: AtomicU64::new(0),
         purchases: AtomicU64::new(0),
         broken: AtomicBool::new(false),
     });
     run_buyers(&test, shows, options.buyers, before.free, progress).await;
     let after = settle(control, before, test.ttl).await?;
-    let report = Report::new(key, (options.buyers, shows.len()), &test.tally, (before, after));
-    Ok((report, test.tally.first_error()))
+    Ok(Report::new(key, (options.buyers, shows.len()), &test.tally(), (before, after)))
 }
 
 fn stop_condition(options: &Options) -> Result<StopCondition> {
@@ -152,12 +150,12 @@ async fn run_buyers(
         let ended = tokio::select! {
             Some(ended) = tasks.join_next() => ended,
             _ = tick.tick() => {
-                progress(test.tally.counts.seats_confirmed.load(Ordering::Relaxed), free);
+                progress(test.tally().counts.seats_confirmed, free);
                 continue;
             }
         };
         if let Err(error) = ended {
-            test.tally.error(&allot_client::Error::Shape(format!("a buyer failed: {error}")));
+            test.tally().error.get_or_insert_with(|| format!("a buyer failed: {error}"));
         }
     }
 }

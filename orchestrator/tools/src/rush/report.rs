@@ -1,12 +1,10 @@
 //! The report of a load test: throughput, latencies, results, and whether the totals of the show agree with what the buyers
-//! saw. For people, and as JSON for programs.
+//! saw.
 
-use std::fmt::Write as _;
-use std::sync::atomic::{AtomicU64, Ordering};
-
+use hdrhistogram::Histogram;
 use serde::Serialize;
 
-use super::tally::{Operation, Tally};
+use super::tally::{Counts, Tally};
 use allot_client::Bucket;
 
 /// The totals of a show.
@@ -78,26 +76,19 @@ pub struct Report {
     buyers: u64,
     connections: usize,
     seconds: f64,
-    purchases_per_second: f64,
-    seats_per_second: f64,
-    granted: u64,
-    confirmed: u64,
-    released: u64,
-    expired: u64,
-    too_late: u64,
-    nothing_free: u64,
-    seats_granted: u64,
-    seats_confirmed: u64,
-    seats_unknown: u64,
-    double_holders: u64,
-    breaches: u64,
+    purchases_per_second: u64,
+    seats_per_second: u64,
+    #[serde(flatten)]
+    counts: Counts,
     latency_us: Vec<Latency>,
     before: Books,
     after: Books,
+    /// Whether no seat was held or sold before.
     fresh: bool,
     differences: Vec<String>,
     faults: Vec<String>,
-    error: Option<String>,
+    /// The error that ended the run.
+    pub error: Option<String>,
 }
 
 impl Report {
@@ -108,97 +99,35 @@ impl Report {
         tally: &Tally,
         (before, after): (Books, Books),
     ) -> Self {
-        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let counts = &tally.counts;
-        let (confirmed, unknown) = (count(&counts.seats_confirmed), count(&counts.seats_unknown));
+        let counts = tally.counts.clone();
         let seconds = tally.busy().as_secs_f64();
-        let per_second = |number: u64| number as f64 / seconds.max(1e-6);
-        let latency = |(operation, name)| {
-            let times = tally.latencies(operation).filter(|times| !times.is_empty())?;
-            let at = |quantile| times.value_at_quantile(quantile);
-            let (p50, p90, p99, p999) = (at(0.5), at(0.9), at(0.99), at(0.999));
-            Some(Latency { operation: name, count: times.len(), p50, p90, p99, p999, max: times.max() })
+        let per_second = |number: u64| (number as f64 / seconds.max(1e-6)).round() as u64;
+        let latency = |&(operation, ref times): &(&'static str, Histogram<u64>)| {
+            let [p50, p90, p99, p999] = [0.5, 0.9, 0.99, 0.999].map(|at| times.value_at_quantile(at));
+            Latency { operation, count: times.len(), p50, p90, p99, p999, max: times.max() }
         };
+        let operations = tally.latencies.iter().filter(|(_, times)| !times.is_empty());
         Self {
             key: key.to_owned(),
             buyers,
             connections,
-            seconds,
-            purchases_per_second: per_second(count(&counts.granted)),
-            seats_per_second: per_second(count(&counts.seats_granted)),
-            granted: count(&counts.granted),
-            confirmed: count(&counts.confirmed),
-            released: count(&counts.released),
-            expired: count(&counts.forgotten),
-            too_late: count(&counts.too_late),
-            nothing_free: count(&counts.nothing_free),
-            seats_granted: count(&counts.seats_granted),
-            seats_confirmed: confirmed,
-            seats_unknown: unknown,
-            double_holders: count(&counts.doubles),
-            breaches: count(&counts.breaches),
-            latency_us: Operation::ALL.into_iter().filter_map(latency).collect(),
+            seconds: (seconds * 1000.0).round() / 1000.0,
+            purchases_per_second: per_second(counts.granted),
+            seats_per_second: per_second(counts.seats_granted),
+            latency_us: operations.map(latency).collect(),
             before,
             after,
             fresh: before.fresh(),
-            differences: differences(before, after, confirmed, unknown),
-            faults: tally.faults(),
-            error: tally.first_error(),
+            differences: differences(before, after, counts.seats_confirmed, counts.seats_unknown),
+            faults: tally.faults.clone(),
+            error: tally.error.clone(),
+            counts,
         }
     }
 
-    /// whether no seat had two holders, no hold ended too early, and the totals agree.
+    /// Whether no seat had two holders, no hold ended too early, and the totals agree.
     pub fn holds(&self) -> bool {
-        self.double_holders == 0 && self.breaches == 0 && self.differences.is_empty()
-    }
-
-    /// The report as text.
-    pub fn text(&self) -> String {
-        let mut text = format!(
-            "{} buyers over {} connections, {:.2} s: {:.0} holds and {:.0} seats a second\n",
-            self.buyers, self.connections, self.seconds, self.purchases_per_second, self.seats_per_second
-        );
-        let _ = writeln!(
-            text,
-            "holds: {} granted, of them {} confirmed, {} released, {} left to expire, {} came too late; {} times nothing free",
-            self.granted, self.confirmed, self.released, self.expired, self.too_late, self.nothing_free
-        );
-        let _ = writeln!(
-            text,
-            "latency   {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}",
-            "count", "p50", "p90", "p99", "p99.9", "max"
-        );
-        for l in &self.latency_us {
-            let ms = |micros: u64| format!("{:.2}ms", micros as f64 / 1000.0);
-            let _ = writeln!(
-                text,
-                "{:<9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}",
-                l.operation,
-                l.count,
-                ms(l.p50),
-                ms(l.p90),
-                ms(l.p99),
-                ms(l.p999),
-                ms(l.max)
-            );
-        }
-        let Books { all, free, held, sold, blocked } = self.after;
-        let _ = writeln!(
-            text,
-            "books: {all} seats = {free} free + {held} held + {sold} sold + {blocked} blocked"
-        );
-        let _ = writeln!(text, "double holders: {}", self.double_holders);
-        for line in self.faults.iter().chain(&self.differences) {
-            let _ = writeln!(text, "FAULT: {line}");
-        }
-        if !self.fresh {
-            text += "the show was not fresh: what is sold was not compared with what we bought\n";
-        }
-        if let Some(error) = &self.error {
-            let _ = writeln!(text, "stopped early: {error}");
-        }
-        text += if self.holds() { "the books balance\n" } else { "THE CHECK FAILED\n" };
-        text
+        self.counts.double_holders == 0 && self.counts.breaches == 0 && self.differences.is_empty()
     }
 }
 

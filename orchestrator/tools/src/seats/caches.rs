@@ -14,7 +14,7 @@ use clap::{Args, ValueEnum};
 use redis::cmd;
 use serde::Deserialize;
 
-use super::draft::{Area, Draft, Row, Seat, SourcePlace};
+use super::draft::{Area, Draft, Row, Seat, name};
 use crate::Progress;
 use allot_client::{Connection, query};
 use allot_core::seat::plan::{Rule, max};
@@ -59,19 +59,13 @@ enum Gaps {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct CachedArea {
-    area_id: Name,
+    #[serde(deserialize_with = "name")]
+    area_id: String,
     name: Option<String>,
     #[serde(rename = "partitionlevel")]
     priority: i32,
     #[serde(rename = "seatAllocationRule")]
     rule: u8,
-}
-
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(untagged)]
-enum Name {
-    Number(i64),
-    Text(String),
 }
 
 /// A free seat in a cache.
@@ -101,12 +95,9 @@ pub async fn read(connection: &mut Connection, names: &Names, progress: Progress
             let of_area = found.iter_mut().find(|(known, _)| known.area_id == area.area_id);
             let Some((known, places)) = of_area else { continue };
             if *known != area {
-                bail!(
-                    "key '{key}': area {} differs from what another tier's list says of it",
-                    id(&area.area_id)
-                );
+                bail!("key '{key}': area {} differs from what another tier's list says of it", area.area_id);
             }
-            let key = names.seats_key.replace("{tier}", tier).replace("{area}", &id(&area.area_id));
+            let key = names.seats_key.replace("{tier}", tier).replace("{area}", &area.area_id);
             let members: Vec<(String, f64)> =
                 query(connection, cmd("ZRANGE").arg(&key).arg(0).arg(-1).arg("WITHSCORES")).await?;
             place(places, &members, rule(&area)?, tier).with_context(|| format!("sorted set '{key}'"))?;
@@ -117,7 +108,7 @@ pub async fn read(connection: &mut Connection, names: &Names, progress: Progress
     for (area, places) in found {
         // The rows of an area without a free seat are in no cache.
         if places.is_empty() {
-            tracing::warn!(area = id(&area.area_id), "no free seat in any tier: the area is left out");
+            tracing::warn!(area = area.area_id, "no free seat in any tier: the area is left out");
             continue;
         }
         draft.areas.push(area_of(&area, places, names.gaps)?);
@@ -139,8 +130,8 @@ async fn tiers(connection: &mut Connection, key: &str) -> Result<Vec<String>> {
 /// The tiers in a text.
 fn tiers_in(text: &str) -> Result<Vec<String>> {
     if text.trim_start().starts_with('[') {
-        let tiers: Vec<Name> = serde_json::from_str(text)?;
-        return Ok(tiers.iter().map(id).collect());
+        let tiers: Vec<serde_json::Value> = serde_json::from_str(text)?;
+        return Ok(tiers.into_iter().map(name).collect::<Result<Vec<_>, serde_json::Error>>()?);
     }
     let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
     Ok(names.map(str::to_owned).collect())
@@ -154,18 +145,11 @@ async fn areas(connection: &mut Connection, key: &str) -> Result<Vec<CachedArea>
     serde_path_to_error::deserialize(&mut json).with_context(|| format!("key '{key}' is no list of areas"))
 }
 
-fn id(name: &Name) -> String {
-    match name {
-        Name::Number(number) => number.to_string(),
-        Name::Text(text) => text.clone(),
-    }
-}
-
 fn rule(area: &CachedArea) -> Result<Rule> {
     match area.rule {
         1 => Ok(Rule::Ltr),
         2 => Ok(Rule::Rtl),
-        other => bail!("area {}: seatAllocationRule is {other}; 1 is ltr, 2 is rtl", id(&area.area_id)),
+        other => bail!("area {}: seatAllocationRule is {other}; 1 is ltr, 2 is rtl", area.area_id),
     }
 }
 
@@ -191,7 +175,7 @@ fn place(places: &mut Places, members: &[(String, f64)], rule: Rule, tier: &str)
 }
 
 fn area_of(area: &CachedArea, places: Places, gaps: Gaps) -> Result<Area> {
-    let area_id = id(&area.area_id);
+    let area_id = area.area_id.clone();
     let mut rows = Vec::with_capacity(places.len());
     for ((y, seats), rank) in places.into_iter().zip(1..) {
         let mut positions: Vec<Option<Seat>> = Vec::new();
@@ -213,7 +197,7 @@ fn area_of(area: &CachedArea, places: Places, gaps: Gaps) -> Result<Area> {
             positions.push(Some(free));
             last = Some((x, tier));
         }
-        let source = SourcePlace::Path(format!("area {area_id}, row {y}"));
+        let source = format!("area {area_id}, row {y}");
         rows.push(Row { label: y.to_string(), rank, source, positions });
     }
     let name = area.name.clone().unwrap_or_else(|| area_id.clone());

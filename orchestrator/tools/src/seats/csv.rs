@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use anyhow::Result;
 
-use super::draft::{Area, Draft, Row, Seat, SourcePlace};
+use super::draft::{Area, Draft, Row, Seat};
 use crate::table::{Problems, Table};
 
 /// The columns; the first four must be there.
@@ -45,7 +45,7 @@ pub(super) fn read(text: &str) -> Result<(Draft, Problems)> {
         let Some(area) = draft.areas.get_mut(area_index) else { continue };
         let row_index = *rows.entry((area_index, row.to_owned())).or_insert_with(|| {
             let rank = area.rows.len() as i32 + 1;
-            let source = SourcePlace::Line(line);
+            let source = format!("line {line}");
             area.rows.push(Row { label: row.to_owned(), rank, source, positions: Vec::new() });
             area.rows.len() - 1
         });

@@ -2,15 +2,15 @@
 //! source. The module's own code decides whether a plan is valid; this file only translates the places in errors.
 
 use std::collections::{HashMap, HashSet};
-use std::fmt;
 
 use allot_core::seat::Show;
 pub use allot_core::seat::plan::Rule;
 use allot_core::seat::plan::{Limits, Plan, PlanArea, PlanRow, PlanSeat, PlanSeats};
 use allot_core::shared::MAX_IDENTIFIER;
+use serde::{Deserialize, Deserializer};
 
 /// A show that may still have problems.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default)]
 pub struct Draft {
     pub areas: Vec<Area>,
     pub limits: Limits,
@@ -23,7 +23,7 @@ pub struct Draft {
 }
 
 /// Rows that share a priority and a rule, or standing places.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default)]
 pub struct Area {
     pub id: String,
     pub name: String,
@@ -39,18 +39,10 @@ pub struct Area {
 pub struct Row {
     pub label: String,
     pub rank: i32,
-    pub source: SourcePlace,
+    /// The place in the source: a line, or a path such as `zones[0].rows[3]`.
+    pub source: String,
     pub positions: Vec<Option<Seat>>,
 }
-
-// The place in the source is no part of a row.
-impl PartialEq for Row {
-    fn eq(&self, other: &Self) -> bool {
-        (&self.label, self.rank, &self.positions) == (&other.label, other.rank, &other.positions)
-    }
-}
-
-impl Eq for Row {}
 
 /// A seat.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,24 +60,6 @@ impl Seat {
     pub fn new(label: String, tier: String) -> Self {
         let plan = PlanSeat { label, id: None, tier: Some(tier), flags: Vec::new() };
         Self { plan, sold: false, line: None }
-    }
-}
-
-/// A place in the source.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SourcePlace {
-    /// In a tree, e.g. `zones[0].rows[3]`.
-    Path(String),
-    /// The line on which it began.
-    Line(u64),
-}
-
-impl fmt::Display for SourcePlace {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Path(path) => f.write_str(path),
-            Self::Line(line) => write!(f, "line {line}"),
-        }
     }
 }
 
@@ -109,6 +83,22 @@ impl Row {
 /// The id of a seat: its own, or `area-row-label`.
 pub fn seat_id(area: &str, row: &str, seat: &PlanSeat) -> String {
     seat.id.clone().unwrap_or_else(|| format!("{area}-{row}-{}", seat.label))
+}
+
+/// Reads a name, which some systems write as a number; null is empty.
+pub(super) fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Name {
+        Text(String),
+        Number(i64),
+        Null(()),
+    }
+    Ok(match Name::deserialize(deserializer)? {
+        Name::Text(text) => text,
+        Name::Number(number) => number.to_string(),
+        Name::Null(()) => String::new(),
+    })
 }
 
 impl Draft {
@@ -165,8 +155,7 @@ impl Draft {
         let found = text.split_once(": ").and_then(|(place, what)| {
             let mut numbers = place.split(['[', ']']).filter_map(|part| part.parse::<usize>().ok());
             let row = self.areas.get(numbers.next()?)?.rows.get(numbers.next()?)?;
-            let place =
-                numbers.next().map_or_else(|| row.source.to_string(), |seat| self.seat_place(row, seat));
+            let place = numbers.next().map_or_else(|| row.source.clone(), |seat| self.seat_place(row, seat));
             Some(format!("{place}: {what}"))
         });
         found.unwrap_or_else(|| text.to_owned())
@@ -176,10 +165,9 @@ impl Draft {
     fn seat_place(&self, row: &Row, position: usize) -> String {
         let before = row.positions.get(..position).unwrap_or_default();
         let entry = if self.lists_breaks { position } else { before.iter().flatten().count() };
-        match (row.positions.get(position), &row.source) {
-            (Some(Some(Seat { line: Some(line), .. })), _) => format!("line {line}"),
-            (_, SourcePlace::Line(_)) => row.source.to_string(),
-            (_, SourcePlace::Path(path)) => format!("{path}.seats[{entry}]"),
+        match row.positions.get(position) {
+            Some(Some(Seat { line: Some(line), .. })) => format!("line {line}"),
+            _ => format!("{}.seats[{entry}]", row.source),
         }
     }
 
@@ -269,7 +257,7 @@ mod tests {
         let rows = rows.iter().zip(1..).map(|((label, seats), rank)| Row {
             label: (*label).to_owned(),
             rank,
-            source: SourcePlace::Path(format!("rows[{}]", rank - 1)),
+            source: format!("rows[{}]", rank - 1),
             positions: seats.iter().map(|seat| Some(Seat::new((*seat).to_owned(), "t".into()))).collect(),
         });
         let area =

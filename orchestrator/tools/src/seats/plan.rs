@@ -5,7 +5,7 @@ use allot_core::seat::plan::{Plan, PlanRow, PlanSeat, PlanSeats, parse};
 use anyhow::{Context, Result, anyhow};
 use serde::Deserialize;
 
-use super::draft::{Area, Draft, Row, Seat, SourcePlace};
+use super::draft::{Area, Draft, Row, Seat};
 
 /// The file that `allot show export --format json` writes.
 #[derive(Deserialize)]
@@ -48,7 +48,7 @@ fn read_row(row: PlanRow, place: String) -> Result<Row> {
         Seat { plan, sold: false, line: None }
     };
     let positions = seats.into_iter().map(|position| position.map(seat)).collect();
-    Ok(Row { label: row.label, rank: row.rank, source: SourcePlace::Path(place), positions })
+    Ok(Row { label: row.label, rank: row.rank, source: place, positions })
 }
 
 #[cfg(test)]

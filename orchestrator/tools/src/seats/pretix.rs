@@ -10,7 +10,7 @@ use std::collections::HashSet;
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
-use super::draft::{Area, Draft, Row, Seat, SourcePlace};
+use super::draft::{Area, Draft, Row, Seat, name};
 use allot_core::seat::plan::Rule;
 
 /// A step of more than this many times the row's usual one is an aisle.
@@ -37,18 +37,18 @@ struct Zone {
 
 #[derive(Deserialize)]
 struct FileRow {
-    #[serde(default)]
-    row_number: Name,
+    #[serde(default, deserialize_with = "name")]
+    row_number: String,
     seats: Vec<FileSeat>,
 }
 
 #[derive(Deserialize)]
 struct FileSeat {
-    #[serde(default)]
-    seat_number: Name,
+    #[serde(default, deserialize_with = "name")]
+    seat_number: String,
     /// The seat's identity in pretix; several seats may share one.
-    #[serde(default)]
-    seat_guid: Name,
+    #[serde(default, deserialize_with = "name")]
+    seat_guid: String,
     #[serde(default)]
     category: String,
     position: Option<Point>,
@@ -58,31 +58,6 @@ struct FileSeat {
 struct Point {
     x: f64,
     y: f64,
-}
-
-/// A name, which some editors write as a number.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Name {
-    Text(String),
-    Number(i64),
-    Null(()),
-}
-
-impl Default for Name {
-    fn default() -> Self {
-        Self::Null(())
-    }
-}
-
-impl Name {
-    fn into_string(self) -> String {
-        match self {
-            Self::Text(text) => text.trim().to_owned(),
-            Self::Number(number) => number.to_string(),
-            Self::Null(()) => String::new(),
-        }
-    }
 }
 
 /// Reads a plan of pretix; an error names the place in the file.
@@ -108,7 +83,7 @@ pub(super) fn read(text: &str) -> Result<Draft> {
             }
             let positions = positions(row.seats);
             let rank = row_index as i32 + 1;
-            let (label, source) = (row.row_number.into_string(), SourcePlace::Path(at));
+            let (label, source) = (row.row_number.trim().to_owned(), at);
             rows.push(Row { label, rank, source, positions });
         }
         let priority = zone_index as i32 + 1;
@@ -137,9 +112,8 @@ fn positions(seats: Vec<FileSeat>) -> Vec<Option<Seat>> {
         {
             positions.push(None);
         }
-        let guid = seat.seat_guid.into_string();
-        let mut imported = Seat::new(seat.seat_number.into_string(), seat.category);
-        imported.plan.id = Some(guid).filter(|guid| !guid.is_empty());
+        let mut imported = Seat::new(seat.seat_number.trim().to_owned(), seat.category);
+        imported.plan.id = Some(seat.seat_guid.trim().to_owned()).filter(|guid| !guid.is_empty());
         positions.push(Some(imported));
     }
     positions

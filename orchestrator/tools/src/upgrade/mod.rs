@@ -51,15 +51,11 @@ pub struct Upgrade {
     delete_after: Duration,
     /// Whether this is a dry run, which writes nothing.
     dry: bool,
-    /// Tasks that are packed into history.
-    packed: HashSet<String>,
-    /// Tasks that existed when the run began.
-    known: HashSet<TaskId>,
+    /// Tasks that existed when the run began, also in packed history, and those that a dry run would have written so far.
+    known: Mutex<HashSet<TaskId>>,
     /// The locks that existed when the run began, by path. They may be cached: no process changes a lock, and only
     /// finalizing deletes one.
     locks: HashMap<String, Lock>,
-    /// Tasks that a dry run would have written so far.
-    would_exist: Mutex<HashSet<TaskId>>,
     /// The last unfinished task of each table, for which no other task waits yet.
     live: Mutex<HashMap<[String; 3], TaskId>>,
 }
@@ -86,14 +82,14 @@ impl Upgrade {
             Some((format!("{dir}/{name}"), Lock::read(&node.ok()?.data)))
         };
         let locks = nodes.filter_map(read).collect();
-        let packed = history::packed(&store).await?.into_iter().map(|task| task.id).collect();
+        let packed = history::packed(&store).await?;
         let mains = store.mains().await?;
-        let known = mains.iter().map(|main| main.id).collect();
+        let packed = packed.iter().filter_map(|task| task.id.parse().ok());
+        let known = Mutex::new(mains.iter().map(|main| main.id).chain(packed).collect());
         let tables = mains.iter().filter(|main| !main.task.state.is_over()).map(|main| main.task.table());
         let last = |table| Some((<[&str; 3]>::map(table, str::to_owned), last_of(&mains, table)?));
-        let live = tables.filter_map(last).collect();
-        let (would_exist, live) = (Mutex::default(), Mutex::new(live));
-        Ok(Self { store, source, units, pc, delete_after, dry, packed, known, locks, would_exist, live })
+        let live = Mutex::new(tables.filter_map(last).collect());
+        Ok(Self { store, source, units, pc, delete_after, dry, known, locks, live })
     }
 
     /// The names of the old tasks.
@@ -165,10 +161,7 @@ impl Upgrade {
                 },
             };
             if self.dry {
-                if let Step::Written(_) = step {
-                    let mut would_exist = self.would_exist.lock().unwrap_or_else(PoisonError::into_inner);
-                    would_exist.insert(name.id());
-                }
+                self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(name.id());
                 return Ok(step);
             }
             if let Some(manager) = notified {
@@ -247,18 +240,19 @@ impl Upgrade {
         Err(Fault::Busy(format!("old task {old} changes all the time; try again")))
     }
 
-    /// Whether a task exists in the tree or in packed history, existed when the run began, or would exist after what a
-    /// dry run has found so far.
+    fn is_known(&self, id: TaskId) -> bool {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).contains(&id)
+    }
+
+    /// Whether a task is known, or exists in the tree.
     async fn exists(&self, id: TaskId) -> Result<bool, Fault> {
-        let would_exist = self.would_exist.lock().unwrap_or_else(PoisonError::into_inner).contains(&id);
-        let is_known = would_exist || self.known.contains(&id) || self.packed.contains(&id.to_string());
-        Ok(is_known || self.store.main(id).await?.is_some())
+        Ok(self.is_known(id) || self.store.main(id).await?.is_some())
     }
 
     /// Records that an unfinished task that was upgraded is now the last one of its table, whether this process or
     /// another upgraded it. If the task existed before, others may already wait for it.
     async fn passed(&self, name: &Name) -> Result<(), Fault> {
-        if name.state.is_over() || self.known.contains(&name.id()) {
+        if name.state.is_over() || self.is_known(name.id()) {
             return Ok(());
         }
         let found = match self.store.main(name.id()).await {

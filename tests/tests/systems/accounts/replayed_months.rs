@@ -54,12 +54,13 @@ fn a_month_is_replayed_from_files_without_a_server() {
         let _ = writeln!(trace, "{},m,busy,3\n{},m,idle,0", hour * 3600, hour * 3600);
     }
     let text = desk.simulate(&accounts, &trace, &[]).ok().out;
-    assert!(text.contains("static even assignment:   400"), "{text}");
+    assert!(text.contains("fixed       400 "), "{text}");
     let json: Value =
         serde_json::from_str(&desk.simulate(&accounts, &trace, &["--format", "json"]).ok().out).unwrap();
-    assert_eq!((&json["fixed"]["cost"], &json["least"]), (&"400".into(), &"0".into()));
-    let evened: f64 = json["rebalanced"]["cost"].as_str().unwrap().parse().unwrap();
-    assert!(evened <= 40.0 && json["rebalanced"]["moves"].as_u64().unwrap() > 0, "{json}");
+    let [fixed, rebalanced] = [0, 1].map(|month| &json["months"][month]);
+    assert_eq!((&fixed["cost"], &json["least_cost"]), (&"400".into(), &"0".into()));
+    let evened: f64 = rebalanced["cost"].as_str().unwrap().parse().unwrap();
+    assert!(evened <= 40.0 && rebalanced["moves"].as_u64().unwrap() > 0, "{json}");
     let unsorted = "time,module,instance,count\n5,m,a,1\n4,m,a,1\n";
     assert!(desk.simulate(&accounts, unsorted, &[]).ended(3).err.contains("line 3"));
 }
@@ -146,10 +147,11 @@ fn cost_of_a_rebalanced_month_is_that_of_an_independent_recount() {
     let (accounts, trace) = uneven_month();
     let out = desk.simulate(&accounts, &trace, &["--format", "json"]).ok().out;
     let json: Value = serde_json::from_str(&out).unwrap();
-    let cost = |month: &str| json[month]["cost"].as_str().unwrap().parse::<u64>().unwrap();
+    let month = |name: &str| &json["months"][usize::from(name == "rebalanced")];
+    let cost = |name: &str| month(name)["cost"].as_str().unwrap().parse::<u64>().unwrap();
     let assignments = fs::read_to_string(desk.path("assignments.csv")).unwrap();
     assert!(assignments.starts_with("time,line,account,module,instance\n"), "{assignments}");
-    let moves = json["rebalanced"]["moves"].as_u64().unwrap() as usize;
+    let moves = month("rebalanced")["moves"].as_u64().unwrap() as usize;
     let (first, later): (Vec<_>, Vec<_>) = rows(&assignments).into_iter().partition(|row| row[0] == "0");
     assert_eq!((first.len(), later.len()), (50, moves));
     assert!(moves > 10 && cost("rebalanced") > 0 && cost("rebalanced") < cost("fixed"), "{json}");

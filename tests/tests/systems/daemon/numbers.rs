@@ -62,6 +62,7 @@ fn a_pool_is_shown_with_its_calls_by_switch() {
         "NUMPOOL.REG pool 1 2 3 SWITCH east",
         "NUMPOOL.CALL pool",
         "NUMPOOL.CALL pool SWITCH west",
+        "NUMPOOL.SUSPEND pool CAUSE complaint FOR 3600000 4",
     ] {
         client.words(line);
     }
@@ -71,11 +72,18 @@ fn a_pool_is_shown_with_its_calls_by_switch() {
         "idle_up       1\n",
         "busy_up       2\n",
         "leases        2\n",
-        "east        1  ",
-        "west        1  ",
+        "suspended     1\n",
+        "east          3      1  -",
+        "west          0      1  -",
     ] {
         assert!(shown.out.contains(part), "no {part:?} in:\n{}", shown.out);
     }
+    assert!(!shown.out.contains("complaint"), "{}", shown.out);
+    let suspended = run(&server, &["pool", "get", "pool", "--suspended", "--format", "json"]).ok().out;
+    let suspended: serde_json::Value = serde_json::from_str(&suspended).unwrap();
+    let number = &suspended["out_of_service"][0];
+    assert_eq!((&number["number"], &number["cause"]), (&"4".into(), &"complaint".into()), "{suspended}");
+    assert!(number["until"].as_str().unwrap().ends_with('Z'), "{suspended}");
     let absent = run(&server, &["pool", "get", "nothing"]).ended(4);
     assert!(absent.err.contains("there is no pool 'nothing'"), "{}", absent.err);
 }

@@ -667,37 +667,126 @@ fn sessions_of_the_page_on_the_command_line_go_as_written() {
     }
 }
 
+/// What each shell completes: a line, and the end of one of the words that complete it.
+const COMPLETIONS: [(&str, &str); 7] = [
+    ("allot sh", "show"),
+    ("allot show get s", "show"),
+    ("allot show seats show --state h", "held"),
+    ("allot unit drain --realm {r}:conf u", "u"),
+    ("allot realm set {r}:conf pla", "place=load"),
+    ("allot conference get --realm {r}:conf 1", "1"),
+    ("allot show create k DIR/pla", "plan.json"),
+];
+
+/// Lets a shell complete each line by a script, with these variables: `SCRIPT` (what `allot completion` prints), and `LINE`.
+/// The script prints the words. A shell that is not installed is passed over.
+fn completes(shell: &str, script: &str) {
+    if Command::new(shell).arg("--version").output().is_err() {
+        eprintln!("{shell} is not installed, so its completion is not tested; make deps installs it");
+        return;
+    }
+    let server = filled();
+    let registration = server.dir().join("completion");
+    fs::write(&registration, run(&server, &["completion", shell]).ok().out).unwrap();
+    let path = format!("{}:/usr/bin:/bin", allot().parent().unwrap().display());
+    for (line, expected) in COMPLETIONS {
+        let line = line.replace("DIR", &server.dir().display().to_string());
+        let output = Command::new(shell)
+            .args(["-c", script])
+            .envs([("PATH", path.as_str()), ("ALLOT_SERVER", &server.url()), ("LINE", &line)])
+            .envs([("SCRIPT", &registration), ("HOME", &server.dir().to_path_buf())])
+            .output()
+            .unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let (found, said) = (text(&output.stdout), text(&output.stderr));
+        assert!(found.lines().any(|word| word.ends_with(expected)), "{shell}: {line}: {found}{said}");
+    }
+}
+
 #[test]
 fn bash_completes_words_files_and_what_the_server_has() {
-    let server = filled();
-    let script = server.dir().join("completion.bash");
-    fs::write(&script, run(&server, &["completion", "bash"]).ok().out).unwrap();
-    let program = allot();
-    let path = format!("{}:/usr/bin:/bin", program.parent().unwrap().display());
-    let plan = {
-        files(&server);
-        server.dir().join("pla").display().to_string()
+    completes(
+        "bash",
+        r#"source "$SCRIPT"; COMP_WORDS=($LINE); COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+        _clap_complete_allot allot "${COMP_WORDS[$COMP_CWORD]}"; printf '%s\n' "${COMPREPLY[@]}""#,
+    );
+}
+
+#[test]
+fn fish_completes_words_files_and_what_the_server_has() {
+    completes("fish", r#"source $SCRIPT; complete -C "$LINE" | string replace --regex '\t.*' ''"#);
+}
+
+/// In an interactive zsh, since completion belongs to its editor of lines. Control-X prints the line.
+#[test]
+fn zsh_completes_words_files_and_what_the_server_has() {
+    completes(
+        "zsh",
+        r#"zmodload zsh/zpty; zpty shell zsh -f -i
+        zpty -w shell 'PS1=; autoload -U compinit; compinit -u -D; source "$SCRIPT"; bindkey "^I" menu-complete
+            report() { print -r -- "<$BUFFER>"; zle kill-buffer }; zle -N report; bindkey "^X" report; print ready'
+        zpty -r shell out $'*\nready*'; zpty -w -n shell "$LINE"$'\t'; sleep 1
+        zpty -w -n shell $'\x18'; zpty -r shell out '*<*>*'
+        line=${${out##*<}%%>*}; print -r -- "${${=line}[-1]}""#,
+    );
+}
+
+/// Runs a command to its end, and prints its figures.
+fn measured(server: &RedisServer, line: &str, count: f64) {
+    let began = Instant::now();
+    let mut child = command(server, &words(line, "", server)).stdout(Stdio::piped()).spawn().unwrap();
+    let status = format!("/proc/{}/status", child.id());
+    let (mut out, mut buffer) = (child.stdout.take().unwrap(), vec![0; 1 << 20]);
+    let (mut first, mut peak) = (None, 0);
+    let mut look = || {
+        let text = fs::read_to_string(&status).unwrap_or_default();
+        let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kib = line.and_then(|line| line.trim_end_matches("kB").trim().parse::<u64>().ok());
+        peak = peak.max(kib.unwrap_or(0));
     };
-    for (line, expected) in [
-        ("allot sh", "show"),
-        ("allot show get s", "show"),
-        ("allot show seats show --state h", "held"),
-        ("allot unit drain --realm {r}:conf u", "u"),
-        ("allot realm set {r}:conf pla", "place=load"),
-        ("allot conference get --realm {r}:conf 1", "1"),
-        (&format!("allot show create k {plan}"), "plan.json"),
+    let ended = std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            while out.read(&mut buffer).unwrap() > 0 {
+                first.get_or_insert_with(|| began.elapsed());
+            }
+        });
+        while !reader.is_finished() {
+            look();
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        child.wait().unwrap()
+    });
+    assert!(ended.success(), "{line}");
+    let (all, first) = (began.elapsed(), first.unwrap_or_default());
+    println!(
+        "{line}: first line after {first:.0?}, {all:.1?} in all, {:.0} a second, {} MiB",
+        count / all.as_secs_f64(),
+        peak / 1024
+    );
+}
+
+#[test]
+#[ignore = "prints figures: a million of each, for docs/benchmarks.md"]
+fn figures_of_the_command_line() {
+    const MILLION: u32 = 1_000_000;
+    let server = RedisServer::start();
+    let file = |name: &str, text: String| fs::write(server.dir().join(name), text).unwrap();
+    let seat = |seat: u32| format!("{},{},{},gold\n", seat / 100_000, seat / 1000 % 100, seat % 1000);
+    let seats: Vec<String> = (0..MILLION).map(seat).collect();
+    file("seats.csv", format!("area,row,seat,tier\n{}", seats.concat()));
+    let numbers: Vec<String> = (0..MILLION).map(|number| format!("49{number:09}\n")).collect();
+    file("numbers.txt", numbers.concat());
+    for line in [
+        "show create show DIR/seats.csv",
+        "show seats show --format csv",
+        "show seats show --format jsonl",
+        "show seats show",
+        "show export show",
+        "pool load pool DIR/numbers.txt --register",
+        "pool load pool DIR/numbers.txt",
+        "pool get pool",
     ] {
-        let bash = format!(
-            "source {}; COMP_WORDS=({line}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); \
-             _clap_complete_allot allot \"${{COMP_WORDS[$COMP_CWORD]}}\"; printf '%s\\n' \"${{COMPREPLY[@]}}\"",
-            script.display()
-        );
-        let output = Command::new("bash")
-            .args(["-c", &bash])
-            .env("PATH", &path)
-            .env("ALLOT_SERVER", server.url())
-            .output();
-        let found = String::from_utf8_lossy(&output.unwrap().stdout).into_owned();
-        assert!(found.lines().any(|word| word.ends_with(expected)), "{line}: {found}");
+        measured(&server, line, f64::from(MILLION));
     }
+    measured(&server, "--help", 1.0);
 }
