@@ -139,7 +139,7 @@ def listeners(console, port, count):
     open_streams = []
     for _ in range(count):
         connection = http.client.HTTPConnection(console.removeprefix("http://"))
-        connection.request("GET", f"/api/v1/events?key={SHOW}")
+        connection.request("GET", f"/api/v1/events?topics=[%22{SHOW}%22]")
         connection.getresponse()
         open_streams.append(connection)
     time.sleep(2)

@@ -86,7 +86,7 @@ has_ioredis() { NODE_PATH=${NODE_PATH:-$NODE/node_modules} node -e 'require("ior
 missing_client_packages() {
     [ -n "$clients" ] || return 0
     has node || echo nodejs
-    has npm || has_ioredis || echo npm
+    has npm || echo npm
     has go || echo golang-go
     GO111MODULE=off GOPATH=${GOPATH:-/usr/share/gocode} go list github.com/gomodule/redigo/redis >/dev/null 2>&1 ||
         echo golang-github-gomodule-redigo-dev
@@ -184,21 +184,25 @@ install_python_clients() {
             "Where there is no way to pypi.org, install them by hand and name that Python: ALLOT_PYTHON=/path/to/python3"
 }
 
-install_node_client() {
+# The client library of Node.js, and what checks the console's page and its API.
+install_node_modules() {
     [ -n "$clients" ] || return 0
-    has_ioredis && return
-    local version=6 node_version
+    local wanted=() version=6 node_version
     node_version=$(node --version)
     # Debian 12 has Node.js 18.
     at_least "${node_version#v}" 20 || version=5
-    echo "deps: ioredis $version into $NODE"
+    has_ioredis || wanted+=("ioredis@$version")
+    [ -e "$NODE/node_modules/.bin/tsc" ] || wanted+=("typescript@5")
+    ! at_least "${node_version#v}" 20.19 || [ -e "$NODE/node_modules/.bin/redocly" ] || wanted+=("@redocly/cli@2")
+    [ ${#wanted[@]} -gt 0 ] || return 0
+    echo "deps: ${wanted[*]} into $NODE"
     mkdir -p "$NODE"
-    npm install --silent --no-audit --no-fund --prefix "$NODE" "ioredis@$version" </dev/null ||
-        die "ioredis could not be installed into $NODE. Where there is no way to the npm registry, install it by hand" \
-            "and name its folder: NODE_PATH=/path/to/node_modules"
+    npm install --silent --no-audit --no-fund --prefix "$NODE" "${wanted[@]}" </dev/null ||
+        die "${wanted[*]} could not be installed into $NODE. Where there is no way to the npm registry, install ioredis by" \
+            "hand and name its folder: NODE_PATH=/path/to/node_modules"
 }
 
 check_rust
 install_packages
 install_python_clients
-install_node_client
+install_node_modules

@@ -107,8 +107,30 @@ impl Browser {
         Self { running: Some(idle.unwrap_or_else(Running::start)) }
     }
 
+    /// Opens a further window, which is seen as well as the others, and goes on in it. Returns the window.
+    #[track_caller]
+    pub fn open_window(&self) -> String {
+        let window = self.call("POST", "window/new", &json!({"type": "window"}))["handle"].clone();
+        let window = window.as_str().expect("a window").to_owned();
+        self.enter(&window);
+        window
+    }
+
+    /// Goes on in another window.
+    #[track_caller]
+    pub fn enter(&self, window: &str) {
+        self.call("POST", "window", &json!({"handle": window}));
+    }
+
     /// Resets the browser for the next test.
     fn clear(&self) {
+        let windows = self.call("GET", "window/handles", &Value::Null);
+        let windows: Vec<&str> = windows.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        for window in windows.iter().skip(1) {
+            self.enter(window);
+            self.call("DELETE", "window", &Value::Null);
+        }
+        windows.iter().take(1).for_each(|window| self.enter(window));
         self.go("about:blank");
         self.debugger("Emulation.setEmulatedMedia", &json!({"features": []}));
         self.debugger("Emulation.clearDeviceMetricsOverride", &json!({}));

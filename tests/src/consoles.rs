@@ -81,6 +81,6 @@ impl Console {
     /// Listens to the events of a key.
     #[track_caller]
     pub fn events(&self, key: &str) -> Events {
-        Events::open(self.port, &format!("/api/v1/events?key={key}"))
+        Events::open(self.port, &format!("/api/v1/events?topics=[%22{key}%22]"))
     }
 }

@@ -103,7 +103,7 @@ impl Events {
         Self(reader)
     }
 
-    /// The next event of this name, as JSON. Others are skipped.
+    /// The data of the next event of this name, of any topic. Others are skipped.
     #[track_caller]
     pub fn next(&mut self, name: &str) -> serde_json::Value {
         let mut event = String::new();
@@ -117,7 +117,8 @@ impl Events {
             } else if let Some(data) = line.strip_prefix("data: ")
                 && event == name
             {
-                return serde_json::from_str(data).expect("JSON");
+                let mut event: serde_json::Value = serde_json::from_str(data).expect("JSON");
+                return event["data"].take();
             }
         }
     }

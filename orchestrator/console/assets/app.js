@@ -1,6 +1,6 @@
 // The console's page: navigation, the session, and one of the pages.
 import { html, render, useCallback, useEffect, useState } from "./lib/ui.js";
-import { get, send } from "./lib/api.js";
+import { get, onLeave, send } from "./lib/api.js";
 import { follow, useAddress, link } from "./lib/address.js";
 import { useLive } from "./lib/live.js";
 import { Login } from "./pages/login.js";
@@ -31,6 +31,8 @@ function App() {
     });
   }, []);
   useEffect(check, []);
+  // The address stays: who logs in again sees the same page.
+  useEffect(() => onLeave(() => setSession((old) => old && { ...old, access: "none" })), []);
   const looks = session && session.access !== "none";
   const live = useLive(looks ? "keys" : null);
   const current = PAGES.find((page) => page.name === name) || PAGES[0];
@@ -41,7 +43,7 @@ function App() {
   }, [current, looks]);
   if (!session) return html`<main class="alone"><p>${trouble ? `The console does not answer: ${trouble}` : "…"}</p></main>`;
   if (!looks) return html`<${Login} done=${setSession} />`;
-  const keys = live.state?.keys || [];
+  const { keys = [], more = [] } = live.state || {};
   const leave = () => send("session", {}, "DELETE").then(setSession);
   return html`
     <div class="shell" onClick=${follow}>
@@ -54,7 +56,7 @@ function App() {
         ${session.tokens ? html`<button type="button" class="quiet" onClick=${leave}>Log out (${session.access})</button>` : null}
       </nav>
       <main id="content" class=${current.name} tabindex="-1">
-        <${current.page} key=${current.name} keys=${keys} chosen=${chosen} can=${session.access === "operator"} />
+        <${current.page} key=${current.name} keys=${keys} more=${more} chosen=${chosen} can=${session.access === "operator"} />
       </main>
     </div>`;
 }
@@ -62,8 +64,9 @@ function App() {
 /** Whether Redis answers, on every page. */
 function Health({ live }) {
   const state = live.trouble ? "bad" : live.state ? "good" : "wait";
-  const said = live.trouble ? "Redis is away" : live.state ? "live" : "connecting";
-  return html`<span class=${`health ${state}`} role="status" title=${live.trouble || ""}>${said}</span>`;
+  const who = live.trouble?.code === "console-away" ? "The console" : "Redis";
+  const said = live.trouble ? `${who} is away` : live.state ? "live" : "connecting";
+  return html`<span class=${`health ${state}`} role="status" title=${live.trouble?.message || ""}>${said}</span>`;
 }
 
 render(html`<${App} />`, /** @type {Element} */ (document.getElementById("app")));

@@ -19,6 +19,9 @@ pub(crate) struct Message {
 }
 
 impl Message {
+    /// The event that says why the state is old; without data, that it is not old any more.
+    pub(crate) const TROUBLE: &str = "trouble";
+
     pub(crate) fn new(event: &'static str, data: &impl Serialize) -> Self {
         // These types have text keys only, so they can always be written as JSON.
         let data = serde_json::to_string(data).unwrap_or_else(|_| "null".to_owned());
@@ -31,6 +34,8 @@ pub(crate) struct Feed {
     sender: broadcast::Sender<Message>,
     /// The latest message with the whole state, for listeners that come later.
     state: watch::Sender<Option<Message>>,
+    /// Why the state is old; `None` if it is not.
+    trouble: watch::Sender<Option<Message>>,
     /// The latest message of each further event that lasts, by the name of the event.
     kept: watch::Sender<BTreeMap<&'static str, Message>>,
     /// The latest snapshot of a show.
@@ -44,6 +49,7 @@ impl Feed {
         Self {
             sender: broadcast::Sender::new(BEHIND),
             state: watch::Sender::new(None),
+            trouble: watch::Sender::new(None),
             kept: watch::Sender::new(BTreeMap::new()),
             show: watch::Sender::new(None),
             ended: AtomicBool::new(false),
@@ -55,7 +61,8 @@ impl Feed {
         let receiver = self.sender.subscribe();
         let state = self.state.borrow().clone();
         let kept: Vec<Message> = self.kept.borrow().values().cloned().collect();
-        (state.into_iter().chain(kept).collect(), receiver)
+        let trouble = self.trouble.borrow().clone();
+        (state.into_iter().chain(kept).chain(trouble).collect(), receiver)
     }
 
     /// Sends a message that replaces all earlier ones. A message that is equal to the last one is not sent: all listeners
@@ -67,6 +74,17 @@ impl Feed {
             is_new
         }) {
             self.send(message);
+        }
+    }
+
+    /// Says that the state is old, and why; or that it is not old any more.
+    pub(crate) fn send_trouble(&self, trouble: Option<Message>) {
+        if self.trouble.send_if_modified(|now| {
+            let is_new = *now != trouble;
+            now.clone_from(&trouble);
+            is_new
+        }) {
+            self.send(trouble.unwrap_or_else(|| Message::new(Message::TROUBLE, &())));
         }
     }
 

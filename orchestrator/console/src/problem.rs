@@ -43,6 +43,11 @@ impl Problem {
         Self::new(StatusCode::NOT_FOUND, "absent", message)
     }
 
+    /// A server has not answered yet.
+    pub(crate) fn late() -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "late", "there was no answer for two seconds")
+    }
+
     /// The console's user of Redis may not send a command.
     pub(crate) fn denied() -> Self {
         Self::new(StatusCode::FORBIDDEN, "NOPERM", "the console's user of Redis may not send this command")

@@ -1,13 +1,16 @@
 //! The listener of the console, plain or with TLS, and the checks and limits that every request passes.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use axum::Router;
-use axum::extract::ConnectInfo;
-use axum::middleware::{from_fn, from_fn_with_state};
+use axum::extract::{ConnectInfo, Request};
+use axum::http::StatusCode;
+use axum::middleware::{Next, from_fn, from_fn_with_state};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::any;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -19,21 +22,21 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt as _;
-use tower::limit::GlobalConcurrencyLimitLayer;
 use tower_http::compression::CompressionLayer;
-use tower_http::timeout::RequestBodyTimeoutLayer;
 use tracing::{debug, warn};
 
+use crate::problem::Problem;
 use crate::settings::Settings;
+use crate::shared::Places;
 use crate::state::Console;
 use crate::{api, assets, security};
 
 /// The most connections at once; further ones wait in the listener's queue. A browser needs up to six.
 const CONNECTIONS: usize = 2048;
-/// Requests in flight; further ones wait. Event streams do not count: their answer has begun.
-const REQUESTS: usize = 256;
-/// How long a client may send nothing of a body that it has announced.
-const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+/// The most connections of one address that is no named proxy; further ones are closed.
+const CONNECTIONS_EACH: usize = 256;
+/// Time within which a request must be read and its answer begun.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time that a client has for the head of a request, and for the TLS handshake.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// Pause after a connection that could not be accepted.
@@ -45,6 +48,7 @@ pub(crate) struct Listener {
     /// The address with the port that was really bound, if the settings leave the port to the system.
     pub(crate) address: SocketAddr,
     tls: Option<TlsAcceptor>,
+    proxies: Vec<IpAddr>,
 }
 
 impl Listener {
@@ -58,13 +62,14 @@ impl Listener {
             .await
             .with_context(|| format!("console.listen {} cannot be listened on", settings.listen))?;
         let address = socket.local_addr().context("console.listen")?;
-        Ok(Self { socket, address, tls })
+        Ok(Self { socket, address, tls, proxies: settings.proxies.clone() })
     }
 
     /// Serves every connection, until the future is dropped.
     pub(crate) async fn serve(self, console: Arc<Console>) {
         let router = router(console);
         let places = Arc::new(Semaphore::new(CONNECTIONS));
+        let by_address = Places::new(CONNECTIONS_EACH);
         let mut accepts = true;
         while let Ok(place) = Arc::clone(&places).acquire_owned().await {
             let (stream, peer) = match self.socket.accept().await {
@@ -79,6 +84,11 @@ impl Listener {
                 }
             };
             accepts = true;
+            let own = by_address.take(peer.ip());
+            if own.is_none() && !self.proxies.contains(&peer.ip()) {
+                debug!(%peer, "closed a connection: its address has {CONNECTIONS_EACH} already");
+                continue;
+            }
             let _ = stream.set_nodelay(true);
             let (router, tls) = (router.clone(), self.tls.clone());
             tokio::spawn(async move {
@@ -90,7 +100,7 @@ impl Listener {
                         Err(_) => debug!(%peer, "a TLS handshake took too long"),
                     },
                 }
-                drop(place);
+                drop((place, own));
             });
         }
     }
@@ -99,13 +109,22 @@ impl Listener {
 fn router(console: Arc<Console>) -> Router {
     Router::new()
         .nest("/api/v1", api::routes())
+        .route("/api", any(api::unknown))
+        .route("/api/{*path}", any(api::unknown))
         .fallback(assets::serve)
         .layer(from_fn_with_state(Arc::clone(&console.guard), security::check_caller))
         .layer(from_fn(security::answer_headers))
-        .layer(RequestBodyTimeoutLayer::new(BODY_TIMEOUT))
+        .layer(from_fn(within_time))
         .layer(CompressionLayer::new())
-        .layer(GlobalConcurrencyLimitLayer::new(REQUESTS))
         .with_state(console)
+}
+
+/// Refuses a request that takes too long, also if its body comes slowly.
+async fn within_time(request: Request, next: Next) -> Response {
+    tokio::time::timeout(REQUEST_TIMEOUT, next.run(request)).await.unwrap_or_else(|_| {
+        let why = format!("the request took more than {} s", REQUEST_TIMEOUT.as_secs());
+        Problem::new(StatusCode::REQUEST_TIMEOUT, "too-slow", why).into_response()
+    })
 }
 
 /// Serves the requests of one connection.

@@ -1,6 +1,6 @@
 //! The settings of the console, and the keys and paths that it shows.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -18,6 +18,9 @@ section! {
         /// if `listen` is 0.0.0.0. Requests to other names are refused
         #[arg(value_delimiter = ',')]
         origins: Vec<String> = "console-origins", "ALLOT_CONSOLE_ORIGINS", list r#"["https://allot.example.com"]"#;
+        /// Addresses of proxies before the console, whose header X-Forwarded-For says who sends a request
+        #[arg(value_delimiter = ',')]
+        proxies: Vec<IpAddr> = "console-proxies", "ALLOT_CONSOLE_PROXIES", list r#"["10.0.0.4"]"#;
         /// File with the token of people who may look, in its first line; at least 16 bytes
         viewer_token_file: PathBuf = "console-viewer-token-file", "ALLOT_CONSOLE_VIEWER_TOKEN_FILE", example r#""/etc/allot/viewer-token""#;
         /// File with the token of people who may also act
@@ -47,6 +50,8 @@ pub struct Settings {
     pub listen: SocketAddr,
     /// Addresses of the console as browsers write them, in addition to `listen`: `https://allot.example.com`.
     pub origins: Vec<String>,
+    /// Addresses of proxies that say in `X-Forwarded-For` who sends a request.
+    pub proxies: Vec<IpAddr>,
     /// Token of people who may look.
     pub viewer_token: Option<Secret>,
     /// Token of people who may also act.
@@ -91,6 +96,7 @@ impl Settings {
         Ok(Self {
             listen: given.listen,
             origins: given.origins,
+            proxies: given.proxies,
             viewer_token: secret(
                 given.viewer_token_file.as_deref(),
                 "console.viewer-token-file",
@@ -175,6 +181,7 @@ mod tests {
         Settings {
             listen: listen.parse().unwrap(),
             origins: Vec::new(),
+            proxies: Vec::new(),
             viewer_token: None,
             operator_token: None,
             viewer: servers.clone(),

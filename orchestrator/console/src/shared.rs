@@ -1,5 +1,5 @@
 //! What several pages share, so that each of them costs the server nothing of its own: the list of keys, plans, moves,
-//! imports, and the event streams of an address.
+//! imports, and the places of an address.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -15,16 +15,33 @@ use utoipa::ToSchema;
 
 use crate::problem::Problem;
 
-/// Event streams of one client address at once.
-pub(crate) const STREAMS: usize = 256;
-
 /// A key that holds a value of Allot.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, ToSchema)]
 pub(crate) struct FoundKey {
     /// `show`, `realm`, `pool` or `book`.
     pub(crate) kind: &'static str,
-    /// The key.
+    /// The key; if it is no text, with an escape for each byte that is none.
     pub(crate) key: String,
+    /// Whether the key is text. There is a page for no other.
+    pub(crate) is_text: bool,
+}
+
+impl FoundKey {
+    pub(crate) fn new(kind: &'static str, key: Vec<u8>) -> Self {
+        match String::from_utf8(key) {
+            Ok(key) => Self { kind, key, is_text: true },
+            Err(error) => Self { kind, key: error.as_bytes().escape_ascii().to_string(), is_text: false },
+        }
+    }
+}
+
+/// The keys that hold values of Allot.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub(crate) struct KeyList {
+    /// The keys, by kind and name.
+    pub(crate) keys: Vec<FoundKey>,
+    /// The kinds of which there may be more keys.
+    pub(crate) more: Vec<&'static str>,
 }
 
 /// Conferences of a plan with the same outcome.
@@ -69,16 +86,23 @@ impl<K: Eq + Hash, V: Clone> Recent<K, V> {
     }
 }
 
-/// The event streams that are open, by client address.
-#[derive(Default)]
-pub(crate) struct Streams(Mutex<HashMap<IpAddr, Arc<Semaphore>>>);
+/// Places that are counted for each client address, so that one address cannot take all.
+pub(crate) struct Places {
+    /// How many an address has.
+    pub(crate) each: usize,
+    taken: Mutex<HashMap<IpAddr, Arc<Semaphore>>>,
+}
 
-impl Streams {
-    /// A place among the open streams of an address; `None` if there is none left.
-    pub(crate) fn place(&self, address: IpAddr) -> Option<OwnedSemaphorePermit> {
-        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        open.retain(|_, places| places.available_permits() < STREAMS);
-        let places = open.entry(address).or_insert_with(|| Arc::new(Semaphore::new(STREAMS)));
+impl Places {
+    pub(crate) fn new(each: usize) -> Self {
+        Self { each, taken: Mutex::default() }
+    }
+
+    /// A place of an address; `None` if it has all of its places.
+    pub(crate) fn take(&self, address: IpAddr) -> Option<OwnedSemaphorePermit> {
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        taken.retain(|_, places| places.available_permits() < self.each);
+        let places = taken.entry(address).or_insert_with(|| Arc::new(Semaphore::new(self.each)));
         Arc::clone(places).try_acquire_owned().ok()
     }
 }

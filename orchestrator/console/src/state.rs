@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use allot_compaction::TaskClient;
 use serde_json::Value;
+use tokio::sync::Semaphore;
 
+use crate::api::show::Holds;
 use crate::channel::Feeds;
 use crate::security::{Guard, Sessions};
 use crate::settings::{Keys, Settings};
-use crate::shared::{FoundKey, Imports, PlanTotal, Recent, Streams};
+use crate::shared::{Imports, KeyList, Places, PlanTotal, Recent};
 use crate::store::Store;
 
 /// Time for which the list of keys is shared: a scan looks at all keys of the server.
@@ -17,6 +19,14 @@ const KEYS_SHARED: Duration = Duration::from_secs(30);
 /// Time for which a plan, or the moves of a rebalance, are shared: the server takes tens of milliseconds to make them, in
 /// which it serves nobody else.
 const ANSWERS_SHARED: Duration = Duration::from_secs(5);
+
+/// Time for which the holds of a show are shared: a large show is listed in many steps.
+const HOLDS_SHARED: Duration = Duration::from_secs(2);
+/// Requests that are carried out at once; further ones wait. A request takes its place when all of it has been read, so
+/// a client that sends slowly keeps nobody waiting.
+const REQUESTS: usize = 256;
+/// Event streams of one client address at once.
+const STREAMS: usize = 256;
 
 /// The console of a process.
 pub(crate) struct Console {
@@ -30,13 +40,16 @@ pub(crate) struct Console {
     pub(crate) tasks: Option<TaskClient>,
     pub(crate) feeds: Feeds,
     /// The keys that hold values of Allot.
-    pub(crate) key_list: Recent<(), Vec<FoundKey>>,
+    pub(crate) key_list: Recent<(), KeyList>,
     /// The plans of a realm, as if this unit were down or as things are.
     pub(crate) plans: Recent<(String, Option<String>), Vec<PlanTotal>>,
+    /// The live holds of a show that end first.
+    pub(crate) holds: Recent<String, Holds>,
     /// The moves that a rebalance of this book would make.
     pub(crate) moves: Recent<String, Vec<Value>>,
     pub(crate) imports: Imports,
-    pub(crate) streams: Streams,
+    pub(crate) streams: Places,
+    requests: Semaphore,
 }
 
 impl Console {
@@ -53,9 +66,18 @@ impl Console {
             feeds: Feeds::default(),
             key_list: Recent::new(KEYS_SHARED),
             plans: Recent::new(ANSWERS_SHARED),
+            holds: Recent::new(HOLDS_SHARED),
             moves: Recent::new(ANSWERS_SHARED),
             imports: Imports::default(),
-            streams: Streams::default(),
+            streams: Places::new(STREAMS),
+            requests: Semaphore::new(REQUESTS),
         })
+    }
+
+    /// Carries out a request when it has a place.
+    pub(crate) async fn serve<T>(&self, request: impl Future<Output = T>) -> T {
+        // Nobody closes the semaphore.
+        let _place = self.requests.acquire().await;
+        request.await
     }
 }

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use allot_tests::consoles::Console;
+use allot_tests::consoles::{ACTION, Console};
+use allot_tests::http::request;
 use allot_tests::shows::{THEATRE, create, sample_venue, with_events};
 use allot_tests::{RedisServer, Reply, eventually};
 use serde_json::{Value, json};
@@ -312,8 +313,13 @@ fn refusals_of_redis_come_with_their_code() {
     let is = |status: u16, code: &str| (status, code.to_owned());
     assert_eq!(code(console.get("show/map?key=nothing")), is(404, "NOKEY"));
     assert_eq!(code(console.get("show/map?key=text")), is(400, "bad-request"));
-    assert_eq!(code(console.get("events?key=nothing")), is(404, "NOKEY"));
-    assert_eq!(code(console.get("events?key=text")), is(400, "bad-request"));
+    // Other topics of a stream go on.
+    for (key, code) in [("nothing", "NOKEY"), ("text", "bad-request")] {
+        assert_eq!(console.events(key).next("trouble")["code"], code);
+    }
+    for topics in ["", "show:1", "[]", "[1]"] {
+        assert_eq!(code(console.get(&format!("events?topics={topics}"))), is(400, "bad-request"), "{topics}");
+    }
     assert_eq!(code(console.get("show/seats?key=show:1&seats=%5B%22none%22%5D")), is(404, "NOTFOUND"));
     assert_eq!(code(console.get("show/seats?key=show:1&seats=none")), is(400, "bad-request"));
     assert_eq!(code(console.get("compaction/history")), is(404, "absent"));
@@ -362,6 +368,37 @@ fn every_read_of_the_document_answers() {
 }
 
 #[test]
+fn unknown_addresses_and_methods_are_problems() {
+    let server = RedisServer::start();
+    let console = Console::start(&server, &[]);
+    for (what, status) in [
+        ("GET /api", 404),
+        ("GET /api/v2/keys", 404),
+        ("POST /api/nothing", 404),
+        ("GET /api/v1/nothing", 404),
+        ("PUT /api/v1/keys", 405),
+        ("GET /api/v1/compaction/stop", 405),
+    ] {
+        let answer = request(console.port, what, &[ACTION], "");
+        assert_eq!((answer.status, answer.header("content-type")), (status, "application/problem+json"), "{what}");
+        assert!(answer.json()["message"].as_str().unwrap().len() > 10, "{what}: {}", answer.body);
+    }
+}
+
+#[test]
+fn file_that_a_browser_has_is_not_sent_again() {
+    let server = RedisServer::start();
+    let console = Console::start(&server, &[]);
+    let file = |headers: &[(&str, &str)]| request(console.port, "GET /app.js", headers, "");
+    let first = file(&[]);
+    let tag = first.header("etag").to_owned();
+    assert!(first.status == 200 && tag.len() > 10, "{tag}");
+    let again = file(&[("If-None-Match", &tag)]);
+    assert_eq!((again.status, again.body.as_str(), again.header("etag")), (304, "", tag.as_str()));
+    assert_eq!(file(&[("If-None-Match", "\"other\"")]).status, 200);
+}
+
+#[test]
 fn keys_of_all_kinds_are_found() {
     let server = RedisServer::start();
     create(&server, "show:1", THEATRE);
@@ -386,8 +423,10 @@ fn restart_of_redis_is_told_and_survived() {
     let console = Console::start(&server, &[]);
     let mut events = console.events("show:1");
     events.next("sync");
+    // There is none at first.
+    assert_eq!(events.next("trouble"), Value::Null);
     server.shutdown();
-    events.next("trouble");
+    assert_eq!(events.next("trouble")["code"], "redis-away");
     server.restart();
     events.next("sync");
     assert_eq!(console.get("show/map?key=show:1").status, 200);

@@ -97,3 +97,37 @@ fn page_has_the_size_of_the_document() {
         "docs/console.md says {written} KB, and the files have {size} bytes"
     );
 }
+
+/// Runs a program that `scripts/deps.sh --clients` installs. Without it nothing is checked, except in CI.
+fn checks(program: &str, arguments: &[&str]) {
+    let path = repository().join("target/node/node_modules/.bin").join(program);
+    if !path.exists() {
+        assert!(std::env::var_os("CI").is_none(), "{program} is missing: scripts/deps.sh --clients installs it");
+        println!("nothing is checked without {program}: scripts/deps.sh --clients installs it");
+        return;
+    }
+    let output = Command::new(path)
+        .args(arguments)
+        .current_dir(repository().join("orchestrator/console"))
+        .env("REDOCLY_TELEMETRY", "off")
+        .env("REDOCLY_SUPPRESS_UPDATE_NOTICE", "true")
+        .output()
+        .expect("the program runs");
+    let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    assert!(output.status.success(), "{said:?}");
+}
+
+#[test]
+fn types_of_the_page_are_right() {
+    checks("tsc", &["-p", "."]);
+}
+
+#[test]
+fn document_of_the_api_is_valid() {
+    let server = RedisServer::start();
+    let document = Console::start(&server, &[]).get("openapi.json").body;
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("openapi.json");
+    fs::write(&file, document).unwrap();
+    checks("redocly", &["lint", file.to_str().unwrap(), "--extends", "recommended"]);
+}

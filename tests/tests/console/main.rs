@@ -5,12 +5,14 @@ use std::time::Duration;
 mod accessibility;
 mod actions;
 mod api;
+mod colours;
 mod document;
 mod import;
 mod lists;
 mod pages;
 mod security;
 mod tasks;
+mod truth;
 mod values;
 
 /// Time within which a page shows a change. A machine that is busy with other tests gets more than a second.

@@ -9,7 +9,7 @@ use allot_tests::shows::{create, sample_venue};
 use serde_json::json;
 
 use crate::SOON;
-use crate::actions::{click, opened, shows};
+use crate::actions::{answer, click, opened, shows};
 
 /// The states of all seats in the map of the page, as numbers.
 const STATES: &str = "Array.from(document.querySelector('.map').view.show.state).join('')";
@@ -78,6 +78,7 @@ fn operator_blocks_a_selected_seat() {
         "[...document.querySelectorAll('.acts button')].find((one) => one.textContent.startsWith('Block'))";
     browser.wait_for("the button", button, SOON);
     browser.run(&format!("({button}).click()"));
+    answer(&browser, "");
     browser.wait_for("the blocked seat", &format!("{STATES} === '1141'"), SOON);
     let map = server.raw().call(&["SEAT.MAP", "show:1", "a"]);
     assert_eq!(map.array()[0].array()[1].text(), "..x.");
@@ -95,6 +96,7 @@ fn seat_with_an_id_of_its_own_is_found_and_blocked() {
         "[...document.querySelectorAll('.acts button')].find((one) => one.textContent.startsWith('Block'))";
     browser.wait_for("the button", button, SOON);
     browser.run(&format!("({button}).click()"));
+    answer(&browser, "");
     browser.wait_for("the blocked seat", &format!("{STATES} === '41'"), SOON);
     server.command("SEAT.UNBLOCK show:1 1 VIP:7");
     server.command("SEAT.PICK show:1 ann TTL 60000 TOKEN t SEATS 1 VIP:7");
@@ -162,21 +164,23 @@ const LATE_MAP: &str = "
     const map = (seq, row) => new Response(JSON.stringify({seq, now: 0, areas: [[row]],
         plan: {areas: [{id: 'a', rows: [{label: '1', rank: 1, tier: 't', seats: '1-2'}]}]}}));
     let reads = 0, answer;
-    const [fetched, source] = [window.fetch, window.EventSource];
+    const [fetched, posted] = [window.fetch, MessagePort.prototype.postMessage];
     window.fetch = () => (reads += 1) === 1 ? new Promise((done) => { answer = done; }) : Promise.resolve(map(500, 'ss'));
-    const handlers = {};
-    window.EventSource = class { addEventListener(name, handler) { handlers[name] = handler; } close() {} };
+    let port;
+    MessagePort.prototype.postMessage = function () { port = this; };
     const { follow } = await import('/map/live.js');
     let show;
     const none = () => {};
     const end = follow('k', {loaded: (found) => { show = found; }, changed: none, events: none, waiting: none, trouble: none, clock: none});
-    handlers.resync({data: '1'});
+    const told = (event, data) => port.onmessage({data: {event, topic: 'k', data}});
+    told('resync', 1);
     for (let seq = 1; seq <= 500; seq += 1)
-        handlers.changes({data: JSON.stringify({seq, now: 0, free: [], held: seq === 200 ? [0] : [], sold: [], blocked: []})});
+        told('changes', {seq, now: 0, free: [], held: seq === 200 ? [0] : [], sold: [], blocked: []});
     answer(map(100, '..'));
     for (let turn = 0; turn < 100 && show?.seq !== 500; turn += 1) await new Promise((done) => setTimeout(done, 20));
     end();
-    Object.assign(window, {fetch: fetched, EventSource: source});
+    window.fetch = fetched;
+    MessagePort.prototype.postMessage = posted;
     return [reads, show.seq, Array.from(show.state).join('')];";
 
 #[test]

@@ -1,8 +1,11 @@
 //! Who may call the console, and from where.
 
 use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
 
-use allot_tests::RedisServer;
+use allot_tests::{RedisServer, eventually};
 use allot_tests::browser::Browser;
 use allot_tests::consoles::{ACTION, Console};
 use allot_tests::daemon::run;
@@ -46,7 +49,7 @@ fn nothing_is_read_without_a_token() {
     let server = RedisServer::start();
     create(&server, "show:1", THEATRE);
     let console = with_tokens(&server);
-    for path in ["keys", "show/map?key=show:1", "events?key=show:1", "openapi.json", "compaction/history"] {
+    for path in ["keys", "show/map?key=show:1", "events?topics=[%22show:1%22]", "openapi.json", "compaction/history"] {
         let answer = console.get(path);
         assert_eq!((answer.status, answer.json()["code"].as_str()), (401, Some("no-token")), "{path}");
     }
@@ -171,6 +174,59 @@ fn open_address_without_tokens_is_refused_at_the_start() {
     let server = RedisServer::start();
     let refused = run(&server, &["console", "--console-listen", "0.0.0.0:0"]).ended(3);
     assert!(refused.err.contains("viewer-token-file"), "{}", refused.err);
+}
+
+#[test]
+fn slow_requests_keep_nobody_from_logging_in() {
+    let server = RedisServer::start();
+    let console = with_tokens(&server);
+    // Each announces a body, and sends a byte of it.
+    let slow: Vec<TcpStream> = (0..250)
+        .map(|_| {
+            let mut stream = TcpStream::connect(("127.0.0.1", console.port)).unwrap();
+            let head = format!(
+                "POST /api/v1/session HTTP/1.1\r\nHost: 127.0.0.1:{}\r\nX-Allot-Request: 1\r\n\
+                 Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{{",
+                console.port
+            );
+            stream.write_all(head.as_bytes()).unwrap();
+            stream
+        })
+        .collect();
+    let began = Instant::now();
+    for _ in 0..20 {
+        assert_eq!(console.act("session", &json!({"token": VIEWER})).status, 200);
+    }
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    // A body that does not come in time is refused, with the reason.
+    let mut first = slow.into_iter().next().unwrap();
+    first.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let mut answer = String::new();
+    first.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 408 ") && answer.contains("too-slow"), "{answer}");
+}
+
+#[test]
+fn one_address_cannot_take_all_connections() {
+    let server = RedisServer::start();
+    let console = Console::start(&server, &[]);
+    let many: Vec<TcpStream> =
+        (0..400).map(|_| TcpStream::connect(("127.0.0.1", console.port)).unwrap()).collect();
+    eventually("the connections beyond 256 to be closed", SOON, || {
+        let is_closed = |mut stream: &TcpStream| {
+            stream.set_nonblocking(true).unwrap();
+            stream.read(&mut [0]).is_ok_and(|read| read == 0)
+        };
+        many.iter().filter(|stream| is_closed(stream)).count() == 400 - 256
+    });
+    drop(many);
+    eventually("the address to have places again", SOON, || {
+        TcpStream::connect(("127.0.0.1", console.port)).is_ok_and(|mut stream| {
+            let head = format!("GET /api/v1/session HTTP/1.0\r\nHost: 127.0.0.1:{}\r\n\r\n", console.port);
+            let mut answer = String::new();
+            stream.write_all(head.as_bytes()).is_ok() && stream.read_to_string(&mut answer).is_ok() && answer.contains(" 200 ")
+        })
+    });
 }
 
 #[test]

@@ -17,22 +17,29 @@ export function address(path, query = {}) {
   return `/api/v1/${path}${text ? `?${text}` : ""}`;
 }
 
-/** @param {Response} answer */
-async function read(answer) {
+/** Longest wait for an answer, in milliseconds. */
+const PATIENCE = 30000;
+
+/** @param {string} path @param {RequestInit} [more] */
+async function ask(path, more) {
+  const answer = await fetch(path, { ...more, signal: AbortSignal.timeout(PATIENCE) }).catch(() => {
+    throw new Refusal(0, { code: "console-away", message: "the console does not answer" });
+  });
   const body = await answer.json().catch(() => ({}));
+  if (answer.status === 401 && body.code === "no-token") leavers.forEach((leave) => leave());
   if (!answer.ok) throw new Refusal(answer.status, body);
   return body;
 }
 
 /** Reads. @param {string} path @param {Record<string, string | number | undefined | null>} [query] */
 export async function get(path, query) {
-  return read(await fetch(address(path, query)));
+  return ask(address(path, query));
 }
 
 /** Acts. @param {string} path @param {object} body @param {string} [method] */
 export async function send(path, body, method = "POST") {
   const headers = { "content-type": "application/json", "x-allot-request": "1" };
-  return read(await fetch(address(path), { method, headers, body: JSON.stringify(body) }));
+  return ask(address(path), { method, headers, body: JSON.stringify(body) });
 }
 
 /** Sends a command of Redis, and gives its reply. @param {string} name @param {string} key @param {(string | number)[]} words */
@@ -40,58 +47,78 @@ export async function command(name, key, ...words) {
   return (await send("command", { command: name, key, arguments: words })).result;
 }
 
-/** Time after which a page that nobody sees stops listening, in milliseconds. */
+/** Time after which a window that nobody sees stops listening, in milliseconds. */
 const HIDDEN = 5000;
+/** Interval at which a window says that it is still there, in milliseconds. */
+const PRESENT = 5000;
+
+/** What listens, by topic. @type {Map<string, Set<Record<string, (data: any) => void>>>} */
+const listeners = new Map();
+/** What is told that the session has ended. @type {Set<() => void>} */
+const leavers = new Set();
+/** @type {MessagePort | null} */
+let port = null;
+let hiding, isAway = false;
+
+/** The way to the event stream that all windows share. */
+function connect() {
+  if (globalThis.SharedWorker) return new SharedWorker("/lib/stream.js", { type: "module" }).port;
+  const { port1, port2 } = new MessageChannel();
+  import("./stream.js").then(({ serve }) => serve(port2));
+  return port1;
+}
+
+/** Says what this window listens to. @param {boolean} [again] also if that is as before */
+function present(again) {
+  if (!port) {
+    port = connect();
+    port.onmessage = ({ data }) => heard(data);
+    setInterval(present, PRESENT);
+    document.addEventListener("visibilitychange", seen);
+    // A page that was left may be kept for the way back.
+    addEventListener("pagehide", () => { isAway = true; present(); });
+    addEventListener("pageshow", seen);
+  }
+  port.postMessage({ topics: isAway ? [] : [...listeners.keys()].sort(), again: again === true });
+}
+
+function seen() {
+  clearTimeout(hiding);
+  if (document.hidden) hiding = setTimeout(() => { isAway = true; present(); }, HIDDEN);
+  else if (isAway) {
+    isAway = false;
+    present();
+  }
+}
+
+/** A message of the stream. */
+function heard({ event, topic, data }) {
+  if (event === "session") leavers.forEach((leave) => leave());
+  const told = topic === null ? [...listeners.values()] : [listeners.get(topic) || []];
+  // Where a reader does not read again by itself, a new stream gives it the latest state.
+  for (const set of told) for (const handlers of set) if (handlers[event]) handlers[event](data); else if (event === "resync") present(true);
+}
+
+/** Calls `leave` when the session has ended. @param {() => void} leave */
+export function onLeave(leave) {
+  leavers.add(leave);
+  return () => leavers.delete(leave);
+}
 
 /**
- * Listens to the events of a key. Reconnects by itself. A page that is hidden does not listen: a browser opens six
- * connections to a server, and so a few tabs would use up all of them.
- * @param {string} key
- * @param {Record<string, (data: any) => void>} handlers by the event's name; `down` is called without a connection
+ * Listens to the events of a topic: a key, or one of the names that the API has. A window that is hidden does not listen.
+ * @param {string} topic
+ * @param {Record<string, (data: any) => void>} handlers by the event's name; `down` is called when the console is away, with
+ *        the time in milliseconds since 1970 at which it was last heard
  * @returns {() => void} ends it
  */
-export function listen(key, handlers) {
-  let source = null, timer, pause = 250;
-  const open = () => {
-    // A hidden page listens again once it is seen.
-    if (document.hidden) return;
-    source = new EventSource(address("events", { key }));
-    for (const [name, handler] of Object.entries(handlers)) {
-      if (name === "down" || name === "open") continue;
-      source.addEventListener(name, (event) => handler(JSON.parse(/** @type {MessageEvent} */ (event).data)));
-    }
-    // A page that does not read again by itself gets the latest state from a new stream.
-    if (!handlers.resync) source.addEventListener("resync", () => { close(); open(); });
-    source.onopen = () => {
-      pause = 250;
-      handlers.open?.(undefined);
-    };
-    source.onerror = () => {
-      close();
-      handlers.down?.(undefined);
-      timer = setTimeout(open, pause);
-      pause = Math.min(pause * 2, 4000);
-    };
-  };
-  const close = () => {
-    clearTimeout(timer);
-    source?.close();
-    source = null;
-  };
-  const seen = () => {
-    clearTimeout(timer);
-    if (document.hidden) timer = setTimeout(close, HIDDEN);
-    else if (!source) open();
-  };
-  open();
-  document.addEventListener("visibilitychange", seen);
-  // A page that was left may be kept for the way back, with its connections.
-  addEventListener("pagehide", close);
-  addEventListener("pageshow", seen);
+export function listen(topic, handlers) {
+  if (!listeners.has(topic)) listeners.set(topic, new Set());
+  listeners.get(topic).add(handlers);
+  present(true);
   return () => {
-    document.removeEventListener("visibilitychange", seen);
-    removeEventListener("pagehide", close);
-    removeEventListener("pageshow", seen);
-    close();
+    listeners.get(topic)?.delete(handlers);
+    if (!listeners.get(topic)?.size) listeners.delete(topic);
+    present();
   };
 }

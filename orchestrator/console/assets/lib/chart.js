@@ -6,6 +6,8 @@ import uPlot from "/vendor/uplot.js";
 
 /** Shortest time that a chart shows, in seconds. */
 const SHORTEST = 60;
+/** Time between two points after which a line has a gap, in milliseconds: nothing was read meanwhile. */
+const GAP = 5000;
 
 /**
  * Lines over time, once there are two points.
@@ -19,7 +21,7 @@ export function Chart(props) {
 function Plot({ label, at, lines, height = 180, unit = "" }) {
   const place = useRef(null);
   const chart = useRef(null);
-  const data = [at.map((ms) => ms / 1000), ...lines.map((line) => line.values)];
+  const data = series(at, lines);
   const shape = lines.map((line) => line.name).join("|");
   useEffect(() => {
     const element = place.current;
@@ -64,6 +66,17 @@ function Plot({ label, at, lines, height = 180, unit = "" }) {
       <svg width="20" height="8" aria-hidden="true"><line x1="0" y1="4" x2="20" y2="4" stroke=${`var(${line.colour})`} stroke-width="2.5" stroke-dasharray=${(line.dash || []).join(" ")} /></svg>
       ${line.name} <b>${value}</b></span>`)}</figcaption>
   </figure>`;
+}
+
+/** The times in seconds, and the values of each line, with gaps. */
+function series(at, lines) {
+  const data = [[], ...lines.map(() => [])];
+  at.forEach((ms, index) => {
+    const before = at[index - 1];
+    if (ms - before > GAP) data.forEach((list, line) => list.push(line ? null : (before + 1) / 1000));
+    data.forEach((list, line) => list.push(line ? lines[line - 1].values[index] : ms / 1000));
+  });
+  return data;
 }
 
 /** A tick of the axis of time; seconds are shown if the axis is short. */

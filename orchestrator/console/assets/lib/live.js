@@ -6,9 +6,12 @@ import { listen } from "./api.js";
 const NOTHING = { state: null, trouble: null, at: 0, partitions: { items: [], more: false }, failures: {}, numbers: null, losses: {} };
 
 /**
+ * Why values are old: a code and a message as of the API, or the code `console-away`; and since when, in milliseconds since
+ * 1970, if that is known. @typedef {{code: string, message: string, since: number | null}} TroubleOf
+ *
  * The latest state of a key, of the overview, of compaction or of the list of keys.
  * @param {string | null} key
- * @returns {{state: any, trouble: string | null, at: number, partitions: {items: any[], more: boolean}, failures: Record<string, any[]>,
+ * @returns {{state: any, trouble: TroubleOf | null, at: number, partitions: {items: any[], more: boolean}, failures: Record<string, any[]>,
  *           numbers: {free: any[], resting: any[], more: boolean, listed: number, examined: number} | null,
  *           losses: Record<string, any>}} `partitions`, and `failures` by task, are those of compaction; `numbers` are
  *          those of a pool without a call, null if they may not be read; `losses` are those of a realm, by unit
@@ -19,18 +22,21 @@ export function useLive(key) {
     setLive(NOTHING);
     if (!key) return undefined;
     return listen(key, {
-      state: (state) => setLive((old) => ({ ...old, state, trouble: null, at: performance.now() })),
+      state: (state) => setLive((old) => ({ ...old, state, at: performance.now() })),
       partitions: (partitions) => setLive((old) => ({ ...old, partitions })),
       "partition-changes": (changes) => setLive((old) => ({ ...old, partitions: changed(old.partitions, changes) })),
       failures: (failures) => setLive((old) => ({ ...old, failures })),
       numbers: (numbers) => setLive((old) => ({ ...old, numbers })),
       losses: (losses) => setLive((old) => ({ ...old, losses })),
-      trouble: (problem) => setLive((old) => ({ ...old, trouble: problem.message })),
-      down: () => setLive((old) => ({ ...old, trouble: "the console does not answer; trying again" })),
+      trouble: (trouble) => setLive((old) => ({ ...old, trouble })),
+      down: (last) => setLive((old) => ({ ...old, trouble: away(last) })),
     });
   }, [key]);
   return live;
 }
+
+/** The console does not answer. @param {{since: number | null}} last @returns {TroubleOf} */
+export const away = ({ since }) => ({ code: "console-away", message: "the console does not answer", since });
 
 /** A list of partitions after some of them have changed. */
 function changed({ items, more }, changes) {

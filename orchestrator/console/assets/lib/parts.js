@@ -1,5 +1,5 @@
 // Small parts of pages.
-import { html, useEffect, useRef, useState } from "./ui.js";
+import { createContext, html, useContext, useEffect, useRef, useState } from "./ui.js";
 import { command, send } from "./api.js";
 import { choose } from "./address.js";
 import { clock } from "./format.js";
@@ -37,14 +37,46 @@ function eventTone(kind) {
   return /opened|up|granted|joined/.test(kind) ? "good" : "plain";
 }
 
-/** What cannot be read now. @param {{trouble: string | null}} props */
-export function Trouble({ trouble }) {
-  return trouble ? html`<p class="trouble" role="alert">${trouble}</p>` : null;
+/** Whether the values around are old: then nothing acts on them. */
+const Old = createContext(false);
+
+/** Each trouble in words. */
+const TROUBLES = {
+  "console-away": () => "The console does not answer. This page tries again by itself.",
+  "late": () => "The server has not answered for some seconds.",
+  "redis-away": (message) => `Redis is away: ${message}`,
+  "zookeeper-away": (message) => `ZooKeeper is away: ${message}`,
+  "NOKEY": (message) => `${message}. It was deleted, or has never been.`,
+};
+
+/** Why values are old, and from when they are. @param {{trouble: import("./live.js").TroubleOf | null}} props */
+function Trouble({ trouble }) {
+  if (!trouble) return null;
+  const { code, message, since } = trouble;
+  return html`<p class="trouble" role="alert">${(TROUBLES[code] || String)(message)}
+    ${since ? html` <b>Values as of ${clock(since)}.</b>` : null}</p>`;
 }
 
-/** Chooses one of the keys of a kind; alone, it is only named. @param {{keys: {kind: string, key: string}[], kind: string, value: string, label: string}} props */
+/**
+ * What a page shows: while its values are old, it says so, dims them, and nothing can act on them.
+ * @param {{trouble: import("./live.js").TroubleOf | null, title: string, children?: any, bar?: any}} props
+ */
+export function Page({ trouble, title, bar, children }) {
+  return html`<${Old.Provider} value=${Boolean(trouble)}>
+    ${bar ? html`<header class="bar"><h1 class="away">${title}</h1>${bar}</header>` : html`<h1 class="away">${title}</h1>`}
+    <${Trouble} trouble=${trouble} />
+    <div class=${trouble ? "values old" : "values"}>${children}</div></${Old.Provider}>`;
+}
+
+/** The keys of a kind that have pages. @param {{kind: string, key: string, is_text: boolean}[]} keys @param {string} kind */
+export const pagesOf = (keys, kind) => keys.filter((entry) => entry.kind === kind && entry.is_text).map((entry) => entry.key);
+
+/** A key that is no text, with escapes. @param {{of: string}} props */
+export const NoText = ({ of }) => html`<code>${of}</code> <span class="hint">is no text and has no page</span>`;
+
+/** Chooses one of the keys of a kind; alone, it is only named. @param {{keys: {kind: string, key: string, is_text: boolean}[], kind: string, value: string, label: string}} props */
 export function KeyChoice({ keys, kind, value, label }) {
-  const all = keys.filter((entry) => entry.kind === kind).map((entry) => entry.key);
+  const all = pagesOf(keys, kind);
   if (value && !all.includes(value)) all.unshift(value);
   return html`<label class="choice"><span>${label}</span>
     <select value=${value} onChange=${(event) => choose({ key: event.target.value })}>
@@ -54,48 +86,69 @@ export function KeyChoice({ keys, kind, value, label }) {
 
 /**
  * A button that acts, after a question if there is one: it sends a command of Redis, or a body to a path. Viewers do not see it.
- * @param {{can: boolean, words?: () => [string, string, ...(string | number)[]], path?: string, body?: () => object, ask?: string,
- *          done?: (result: any) => void, tell?: (result: any) => string, children?: any, tone?: string, disabled?: boolean}} props
- *        `tell` says in words what the result is
+ * @param {{can: boolean, words?: (typed: string) => [string, string, ...(string | number)[]], path?: string, body?: () => object,
+ *          ask?: string, type?: string, act?: (typed: string) => Promise<any>, done?: (result: any) => void,
+ *          tell?: (result: any) => string, children?: any, tone?: string, disabled?: boolean}} props
+ *        `ask` is the question, which says whom and how many the action concerns; `type` names what the operator may type as
+ *        an answer; `tell` says in words what the result is
  */
-export function Act({ can, words, path, body, ask, done, tell, children, tone, disabled }) {
+export function Act({ can, words, path, body, act, ask, type, done, tell, children, tone, disabled }) {
   const [state, set] = useState({ busy: false, said: "", wrong: false });
+  const [asking, setAsking] = useState(false);
+  const isOld = useContext(Old);
   const alive = useRef(true);
   useEffect(() => () => { alive.current = false; }, []);
   if (!can) return null;
-  const run = async () => {
-    if (ask && !confirm(ask)) return;
+  const run = async (typed) => {
+    setAsking(false);
     set({ busy: true, said: "", wrong: false });
     try {
-      const result = words ? await command(...words()) : (await send(path, body())).result;
+      const result = act ? await act(typed) : words ? await command(...words(typed)) : (await send(path, body())).result;
       if (alive.current) set({ busy: false, said: tell ? tell(result) : "done", wrong: false });
       done?.(result);
     } catch (error) {
       if (alive.current) set({ busy: false, said: error.message, wrong: true });
     }
   };
-  return html`<span class="act"><button type="button" class=${tone || ""} disabled=${state.busy || disabled} onClick=${run}>${children}</button>
+  return html`<span class="act">
+    <button type="button" class=${tone || ""} disabled=${state.busy || disabled || isOld} onClick=${() => (ask ? setAsking(true) : run(""))}>${children}</button>
+    ${asking ? html`<${Question} ask=${ask} type=${type} tone=${tone} yes=${run} no=${() => setAsking(false)}>${children}</${Question}>` : null}
     ${state.said ? html`<span class=${state.wrong ? "said wrong" : "said"} role="status">${state.said}</span>` : null}</span>`;
+}
+
+/** A question before an action. @param {{ask: string, type?: string, tone?: string, yes: (typed: string) => void, no: () => void, children?: any}} props */
+function Question({ ask, type, tone, yes, no, children }) {
+  const dialog = useRef(null);
+  useEffect(() => dialog.current.showModal(), []);
+  const answer = (event) => {
+    event.preventDefault();
+    yes(String(new FormData(event.target).get("typed") || "").trim());
+  };
+  return html`<dialog ref=${dialog} class="question" aria-label=${ask} onClose=${no} onClick=${(event) => event.stopPropagation()}>
+    <form onSubmit=${answer}>
+      <p>${ask}</p>
+      ${type ? html`<label>${type} <input name="typed" maxlength="256" autofocus /></label>` : null}
+      <div class="acts"><button type="button" onClick=${no}>Cancel</button>
+        <button type="submit" class=${tone || "main"} autofocus=${!type}>${children}</button></div>
+    </form></dialog>`;
 }
 
 /**
  * The frame of a page about one key: a choice of the keys of its kind, and `children` with the live values of the chosen
- * key, once they are read. @param {{kind: string, keys: {kind: string, key: string}[], chosen: {key?: string}, title: string,
+ * key, once they are read. @param {{kind: string, keys: {kind: string, key: string, is_text: boolean}[], chosen: {key?: string}, title: string,
  *   label: string, none: any, bar?: (live: any) => any, children: (key: string, live: any) => any}} props
  */
 export function LivePage({ kind, keys, chosen, title, label, none, bar, children }) {
-  const key = chosen.key || keys.find((entry) => entry.kind === kind)?.key;
+  const key = chosen.key || pagesOf(keys, kind)[0];
   const live = useLive(key || null);
   if (!key) return html`<p class="empty">${none}</p>`;
   const { state, trouble } = live;
   if (!state) return html`<${Reading} trouble=${trouble} what=${`the ${label.toLowerCase()}`} />`;
-  return html`
-    <header class="bar"><h1 class="away">${title} ${key}</h1><${KeyChoice} keys=${keys} kind=${kind} value=${key} label=${label} />${bar?.(live)}</header>
-    <${Trouble} trouble=${trouble} />
-    ${children(key, live)}`;
+  const choice = html`<${KeyChoice} keys=${keys} kind=${kind} value=${key} label=${label} />${bar?.(live)}`;
+  return html`<${Page} trouble=${trouble} title=${`${title} ${key}`} bar=${choice}>${children(key, live)}</${Page}>`;
 }
 
-/** A page before its first values. @param {{trouble: string | null, what: string}} props */
+/** A page before its first values. @param {{trouble: import("./live.js").TroubleOf | null, what: string}} props */
 export function Reading({ trouble, what }) {
   return html`<${Trouble} trouble=${trouble} /><h1 class="away">Reading</h1><p class="empty">${trouble ? "" : `Reading ${what}…`}</p>`;
 }

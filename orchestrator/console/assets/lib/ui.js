@@ -1,9 +1,9 @@
 // What every page uses of the libraries: elements, hooks, rendering.
-import { h, render } from "/vendor/preact.js";
+import { createContext, h, render } from "/vendor/preact.js";
 import htm from "/vendor/htm.js";
 
-export { render };
-export { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "/vendor/hooks.js";
+export { createContext, render };
+export { useCallback, useContext, useEffect, useLayoutEffect, useMemo, useRef, useState } from "/vendor/hooks.js";
 
 /** Elements in a template: html`<p class="x">${text}</p>`. Values are text and never markup. */
 export const html = htm.bind(h);

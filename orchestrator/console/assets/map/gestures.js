@@ -1,4 +1,5 @@
 // Mouse, touch and keys on the map.
+import { ABOVE } from "./view.js";
 
 /** Pixels that a press may move and still be a click. */
 const STILL = 5;
@@ -32,7 +33,7 @@ export function gestures(place, view, told) {
       const seat = view.hit(x, y);
       if (seat !== view.hovered) {
         view.hovered = seat;
-        view.draw();
+        view.draw(ABOVE);
       }
       told.hover(seat, x, y);
       return;
@@ -43,7 +44,7 @@ export function gestures(place, view, told) {
     Object.assign(pointer, { x, y, time: now, vx: dx / passed, vy: dy / passed });
     if (framing) {
       view.frame = [...framing, x, y];
-      view.draw();
+      view.draw(ABOVE);
     } else if (pointers.size === 1) {
       if (moved > STILL) view.pan(dx, dy);
     } else {
@@ -64,22 +65,27 @@ export function gestures(place, view, told) {
     pointers.delete(event.pointerId);
     spread = 0;
     if (!pointer || event.type === "pointercancel") return;
-    const more = event.ctrlKey || event.metaKey || event.shiftKey;
+    const isTouch = event.pointerType === "touch";
+    const more = isTouch || event.ctrlKey || event.metaKey || event.shiftKey;
     if (framing && view.frame) {
       const seats = view.within(...view.frame);
       view.frame = framing = null;
       told.frame(seats, true);
-      view.draw();
+      view.draw(ABOVE);
     } else if (moved <= STILL) {
       framing = null;
-      told.pick(view.hit(pointer.x, pointer.y), more);
+      const seat = view.hit(pointer.x, pointer.y);
+      if (isTouch) told.hover(seat, pointer.x, pointer.y);
+      told.pick(seat, more);
     } else if (performance.now() - pointer.time < 40 && pointers.size === 0) {
       slide(pointer.vx, pointer.vy);
     }
   };
-  const leave = () => {
+  const leave = (event) => {
+    // A finger that goes up leaves the card of the seat that it has touched.
+    if (event.pointerType === "touch") return;
     view.hovered = -1;
-    view.draw();
+    view.draw(ABOVE);
     told.hover(-1, 0, 0);
   };
   const wheel = (event) => {

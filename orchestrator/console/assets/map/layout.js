@@ -7,7 +7,8 @@ import { blocks } from "./blocks.js";
 
 /**
  * @typedef {{x: Float32Array, y: Float32Array, angle: Float32Array, pitch: Float32Array, left: number, top: number, right: number, bottom: number,
- *            shapes: {kind: string, path: [number, number][], title?: string, at?: [number, number], angle?: number, width?: number}[],
+ *            shapes: {kind: string, path: [number, number][], title?: string, at?: [number, number], angle?: number, width?: number,
+ *                     round?: number, align?: CanvasTextAlign}[],
  *            kind: string}} Layout
  * `angle` is the direction of a row, in radians, `pitch` the room of a seat; shapes are drawn below the seats
  */

@@ -1,6 +1,7 @@
 // The live state of a show: the map once, then its changes. The map and the changes come on two ways, so changes that come
 // before the map wait for it.
 import { get, listen } from "../lib/api.js";
+import { away } from "../lib/live.js";
 import { Show } from "./model.js";
 
 /** Most changes that wait for a map: those of ten seconds. A map that is read after more of them is read again. */
@@ -10,7 +11,7 @@ const WAITING = 50;
  * @param {string} key
  * @param {{loaded: (show: Show, again: boolean) => void, changed: (positions: number[], show: Show) => void, events: (list: any[]) => void,
  *          waiting: (list: {items: any[], more: boolean}) => void,
- *          trouble: (text: string | null) => void, clock: (now: number) => void}} told
+ *          trouble: (trouble: import("../lib/live.js").TroubleOf | null) => void, clock: (now: number) => void}} told
  * @returns {() => void} ends it
  */
 export function follow(key, told) {
@@ -31,10 +32,9 @@ export function follow(key, told) {
       told.clock(map.now);
       for (const changes of waiting.filter((changes) => changes.seq > map.seq)) if (show.change(changes) === null) again = true;
       waiting = [];
-      told.trouble(null);
       told.loaded(show, !first);
-    } catch (error) {
-      told.trouble(error.message);
+    } catch {
+      // The stream says why.
       retry = setTimeout(load, 1000);
     } finally {
       loading = false;
@@ -45,11 +45,9 @@ export function follow(key, told) {
     }
   };
   const end = listen(key, {
-    open: load,
     sync: ({ seq, now }) => {
       told.clock(now);
-      told.trouble(null);
-      if (show && !loading && seq !== show.seq) load();
+      if (!loading && seq !== show?.seq) load();
     },
     changes: (changes) => {
       told.clock(changes.now);
@@ -66,8 +64,8 @@ export function follow(key, told) {
     resync: load,
     events: told.events,
     waiting: told.waiting,
-    trouble: (problem) => told.trouble(problem.message),
-    down: () => told.trouble("the console does not answer; trying again"),
+    trouble: told.trouble,
+    down: (last) => told.trouble(away(last)),
   });
   return () => {
     ended = true;

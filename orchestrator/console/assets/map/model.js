@@ -103,8 +103,9 @@ export class Show {
     if (changes.seq !== this.seq + 1) return null;
     this.seq = changes.seq;
     const changed = [];
-    for (const [list, state] of [[changes.free, FREE], [changes.held, HELD], [changes.sold, SOLD], [changes.blocked, BLOCKED]]) {
-      for (const at of /** @type {number[]} */ (list)) {
+    const lists = [changes.free, changes.held, changes.sold, changes.blocked];
+    for (const [index, state] of [FREE, HELD, SOLD, BLOCKED].entries()) {
+      for (const at of lists[index]) {
         const tier = this.tier[at];
         if (tier === undefined || tier === 255) continue;
         this.counts[tier][this.state[at]] -= 1;
@@ -144,12 +145,5 @@ export class Show {
       }
     }
     return this.ids.get(id) ?? -1;
-  }
-
-  /** Positions in a state, at most so many. @param {number} state @param {number} most */
-  inState(state, most) {
-    const found = [];
-    for (let at = 0; at < this.size && found.length < most; at += 1) if (this.state[at] === state) found.push(at);
-    return found;
   }
 }

@@ -1,5 +1,5 @@
 // The colours of the map. Lightness tells states apart and hue tells tiers apart, so that a map without hue still shows
-// what is free: free seats are vivid, held seats are amber, sold seats recede, blocked seats are hollow.
+// what is free: free seats are vivid, held seats are amber, sold seats recede, blocked seats stand out as grey.
 import { colour } from "../lib/colours.js";
 import { BLOCKED, FREE, HELD, SOLD } from "./model.js";
 
@@ -16,8 +16,6 @@ export function palette() {
     tier: (index) => tiers[index % TIERS],
     held: colour("--held"),
     sold: colour("--map-sold"),
-    // Dots of a pixel or two cover little: the same grey would look empty.
-    soldDot: colour("--map-sold-dot"),
     blocked: colour("--blocked"),
     blockedLine: colour("--map-blocked-line"),
     area: colour("--panel"),

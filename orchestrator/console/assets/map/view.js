@@ -13,6 +13,11 @@ const FLASH = 700, FLASHES = 1500;
 const SMALL = 1.6;
 /** Pixels of the screen for a unit, at most. */
 const CLOSEST = 60;
+/** The smallest scale, as a part of the one that shows everything. */
+const SMALLEST = 0.7;
+/** The layers. */
+const BELOW = 1, SEATS = 2, ALL = 7;
+export const ABOVE = 4;
 /** Part of its room that a seat takes. */
 const SEAT = 0.8;
 /** Room in pixels below which a seat takes all of its room, and above which it takes [`SEAT`] of it. */
@@ -31,10 +36,19 @@ export class View {
       place.append(canvas);
       return canvas;
     });
-    [this.below, this.seats, this.above] = this.layers.map((canvas) => /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d")));
+    const contexts = this.layers.map((canvas) => /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d")));
+    this.below = contexts[0];
+    this.seats = contexts[1];
+    this.above = contexts[2];
+    /** Size in pixels of the page, and in those of the canvas. */
+    this.width = this.height = this.wide = this.tall = 0;
+    this.ratio = 1;
+    /** The corners of the rectangle that is drawn to select seats. @type {number[] | null} */
+    this.frame = null;
     this.raster = new Raster(this.seats);
     this.dots = new Map();
     this.flashes = new Map();
+    this.changed = ALL;
     this.chosen = new Set();
     this.hovered = -1;
     this.onlyTier = -1;
@@ -93,7 +107,7 @@ export class View {
       this.dress(at);
       if (!this.calm && this.flashes.size < FLASHES) this.flashes.set(at, now);
     }
-    if (changed.length) this.draw();
+    if (changed.length) this.draw(SEATS | ABOVE);
   }
 
   resize() {
@@ -116,7 +130,8 @@ export class View {
     const [wide, tall] = [layout.right - layout.left, layout.bottom - layout.top];
     const margin = Math.min(24, this.width * 0.03);
     this.scale = Math.max(0.05, Math.min((this.width - 2 * margin) / wide, (this.height - 2 * margin) / tall, CLOSEST / 2));
-    this.smallest = this.scale * 0.7;
+    this.smallest = this.scale * SMALLEST;
+    this.place.classList.remove("enlarged");
     this.left = layout.left - (this.width / this.scale - wide) / 2;
     this.top = layout.top - (this.height / this.scale - tall) / 2;
     this.fitted = true;
@@ -130,6 +145,8 @@ export class View {
     this.top += y / this.scale - y / scale;
     this.scale = scale;
     this.fitted = false;
+    // One finger moves an enlarged map, and scrolls the page over any other.
+    this.place.classList.toggle("enlarged", scale > this.smallest / SMALLEST * 1.01);
     this.bound();
   }
 
@@ -194,7 +211,9 @@ export class View {
   }
 
   /** Asks for a draw in the next frame. */
-  draw() {
+  /** Draws layers that have changed, with the next frame. @param {number} [layers] */
+  draw(layers = ALL) {
+    this.changed |= layers;
     if (this.asked || !this.show) return;
     this.asked = true;
     requestAnimationFrame(() => {
@@ -204,10 +223,12 @@ export class View {
   }
 
   drawNow() {
-    this.drawBelow();
-    this.drawSeats();
-    this.drawAbove();
-    if (this.flashes.size) this.draw();
+    const changed = this.changed;
+    this.changed = 0;
+    if (changed & BELOW) this.drawBelow();
+    if (changed & SEATS) this.drawSeats();
+    if (changed & ABOVE) this.drawAbove();
+    if (this.flashes.size) this.draw(ABOVE);
   }
 
   sx(x) { return (x - this.left) * this.scale; }
@@ -261,7 +282,7 @@ export class View {
       const radius = Math.max(0.55, Math.round(room * this.pitch * ratio * 2) / 4);
       let dots = this.dots.get(radius);
       if (!dots) {
-        const colours = [...show.tiers.map((_, tier) => paint.tier(tier)), paint.held, radius < SMALL ? paint.soldDot : paint.sold, paint.blockedLine, paint.areaLine];
+        const colours = [...show.tiers.map((_, tier) => paint.tier(tier)), paint.held, paint.sold, paint.blocked, paint.areaLine];
         if (this.dots.size > 60) this.dots.clear();
         dots = new Dots(radius, colours);
         this.dots.set(radius, dots);

@@ -2,7 +2,7 @@
 import { html, useCallback, useEffect, useMemo, useState } from "../lib/ui.js";
 import { get } from "../lib/api.js";
 import { choose } from "../lib/address.js";
-import { Act, Badge, Panel, Reading, Trouble } from "../lib/parts.js";
+import { Act, Badge, Page, Panel, Reading } from "../lib/parts.js";
 import { Chart } from "../lib/chart.js";
 import { Table } from "../lib/table.js";
 import { useLive } from "../lib/live.js";
@@ -28,9 +28,7 @@ export function CompactionPage({ chosen, can }) {
   if (!state) return html`<${Reading} trouble=${trouble} what="the tasks" />`;
   const { tasks, units, points } = state;
   const running = partitions.filter((one) => one.state === "running");
-  return html`
-    <h1 class="away">Compaction</h1>
-    <${Trouble} trouble=${trouble} />
+  return html`<${Page} trouble=${trouble} title="Compaction">
     <div class="grid">
       <${Panel} title="Running and waiting tasks" wide>
         ${tasks.length ? tasks.map((task) => html`<${Task} key=${task.id} task=${task} can=${can} units=${units} running=${running.filter((one) => taskOf(one) === task.id).length} />`)
@@ -56,7 +54,7 @@ export function CompactionPage({ chosen, can }) {
         ${history.trouble ? html`<p class="hint">${history.trouble}</p>` : null}
       </${Panel}>
       ${chosen.task ? html`<${Ended} task=${[...tasks, ...history.tasks].find((task) => task.id === chosen.task)} failures=${failures[chosen.task]} can=${can} />` : null}
-    </div>`;
+    </div></${Page}>`;
 }
 
 const bytes = (value) => (value === undefined || value === null ? "–" : size(value));

@@ -3,10 +3,12 @@ import { html } from "../lib/ui.js";
 import { Chart } from "../lib/chart.js";
 import { link } from "../lib/address.js";
 import { useLive } from "../lib/live.js";
-import { Events, Figure, Panel, Reading, Trouble } from "../lib/parts.js";
+import { Events, Figure, NoText, Page, Panel, Reading } from "../lib/parts.js";
 import { clock, number, size, span, text } from "../lib/format.js";
 
 const KINDS = { show: ["Shows", "show"], realm: ["Realms", "realm"], pool: ["Pools", "pool"], book: ["Accounts", "accounts"] };
+/** Keys of a kind that the overview lists. */
+const LISTED = 12;
 /** Counters that say that something is wrong if they grow. */
 const FAULTS = ["allot_internal_errors", "allot_outbox_failures", "allot_steps_ahead"];
 
@@ -25,16 +27,14 @@ function guard({ guard: held, guard_known: known }) {
   return held ? { value: "holds", tone: "bad", hint: `since ${clock(Number(held.since))}` } : { value: "open", tone: "good" };
 }
 
-export function Overview({ keys }) {
+export function Overview({ keys, more }) {
   const { state, trouble } = useLive("overview");
   if (!state) return html`<${Reading} trouble=${trouble} what="Redis" />`;
   const { info, points } = state;
   const faults = FAULTS.filter((name) => Number(info[name]) > 0);
   const [grants, refusals, expiries] = points.at(-1)?.value || [];
-  const rate = (value) => (value === undefined ? "–" : value >= 10 ? number(Math.round(value)) : value.toFixed(1));
-  return html`
-    <h1 class="away">Overview</h1>
-    <${Trouble} trouble=${trouble} />
+  const rate = (value) => (value === undefined || value === null ? "–" : value >= 10 ? number(Math.round(value)) : value.toFixed(1));
+  return html`<${Page} trouble=${trouble} title="Overview">
     <div class="grid">
       <${Panel} title="Redis" extra=${html`<span class="hint">${state.server}</span>`}>
         <div class="figures">
@@ -83,8 +83,9 @@ export function Overview({ keys }) {
       <${Panel} title="Keys" wide><div class="keys">
         ${Object.entries(KINDS).map(([kind, [title, page]]) => {
           const found = keys.filter((entry) => entry.kind === kind);
-          return html`<div><h3>${title} ${number(found.length)}</h3>
-            ${found.length ? html`<ul class="plan">${found.slice(0, 12).map((entry) => html`<li><a href=${link(page, { key: entry.key })}>${entry.key}</a></li>`)}</ul>` : html`<p class="hint">none</p>`}</div>`;
+          return html`<div><h3>${title} ${number(found.length)}${more.includes(kind) ? " and more" : ""}</h3>
+            ${found.length ? html`<ul class="plan">${found.slice(0, LISTED).map((entry) => html`<li>${entry.is_text ? html`<a href=${link(page, { key: entry.key })}>${entry.key}</a>` : html`<${NoText} of=${entry.key} />`}</li>`)}</ul>` : html`<p class="hint">none</p>`}
+            ${found.length > LISTED ? html`<p class="hint"><a href=${link(page)}>${number(found.length - LISTED)} more</a></p>` : null}</div>`;
         })}
       </div></${Panel}>
       <${Panel} title="Counters since the start of the server" wide>
@@ -93,5 +94,5 @@ export function Overview({ keys }) {
             <${Figure} name=${name.slice(6).replaceAll("_", " ")} value=${number(value)} />`)}
         </div>
       </${Panel}>
-    </div>`;
+    </div></${Page}>`;
 }

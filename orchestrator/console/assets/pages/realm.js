@@ -90,8 +90,8 @@ function UnitPanel({ name, unit, cmu, can }) {
     <h2 style=${{ margin: "12px 0 6px" }}>If this unit died now</h2>
     ${wrong ? html`<p class="hint">${wrong}</p>` : targets.length ? html`<ul class="plan">${targets.map(([to, count]) => html`<li><span>${to}</span><b>${number(count)}</b></li>`)}</ul>` : html`<p class="hint">nothing would move</p>`}
     ${unit && can ? html`<div class="acts">
-      <${Act} can=${can} words=${() => ["CMU.DRAIN", name, cmu]}>Drain</${Act}>
-      <${Act} can=${can} ask=${`Move the conferences of ${cmu} away?`} words=${() => ["CMU.DRAIN", name, cmu, "MOVE"]}>Drain and move</${Act}>
+      <${Act} can=${can} ask=${`Drain ${cmu}? It gets no new conference; its ${number(unit.conferences)} stay until they end.`} words=${() => ["CMU.DRAIN", name, cmu]}>Drain</${Act}>
+      <${Act} can=${can} ask=${`Drain ${cmu}, and move its ${number(unit.conferences)} conferences to other units?`} words=${() => ["CMU.DRAIN", name, cmu, "MOVE"]}>Drain and move</${Act}>
       <${Act} can=${can} words=${() => ["CMU.DRAIN", name, cmu, "OFF"]}>Undrain</${Act}></div>` : null}
   </${Panel}>`;
 }
@@ -113,8 +113,8 @@ function ConferencePanel({ name, number: e164, can, now, units, mark }) {
     ${can && conference.state !== "ended" ? html`<div class="acts">
       <select aria-label="Target unit" value=${to} onChange=${(event) => setTo(event.target.value)}><option value="">the best unit</option>
         ${units.filter((unit) => unit.state === "up" && unit.cmu !== conference.cmu).map((unit) => html`<option value=${unit.cmu}>${host(unit.cmu)}</option>`)}</select>
-      <${Act} can=${can} words=${() => ["CONF.MOVE", name, e164, ...(to ? ["TO", to] : [])]}>Move</${Act}>
-      <${Act} can=${can} tone="danger" ask=${`End the conference ${e164}?`} words=${() => ["CONF.RELEASE", name, e164]}>End</${Act}></div>` : null}
+      <${Act} can=${can} ask=${`Move the conference ${e164} to ${to || "the best unit"}?`} words=${() => ["CONF.MOVE", name, e164, ...(to ? ["TO", to] : [])]}>Move</${Act}>
+      <${Act} can=${can} tone="danger" ask=${`End the conference ${e164} on ${conference.cmu ? host(conference.cmu) : "no unit"}? Its people are cut off.`} words=${() => ["CONF.RELEASE", name, e164]}>End</${Act}></div>` : null}
   </${Panel}>`;
 }
 

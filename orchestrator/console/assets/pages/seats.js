@@ -1,14 +1,26 @@
 // One seat under the pointer, and the selected seats with what an operator does with them.
 import { html, useEffect, useState } from "../lib/ui.js";
-import { get } from "../lib/api.js";
+import { command, get } from "../lib/api.js";
 import { useAsk } from "../lib/live.js";
 import { Act, Badge, Panel } from "../lib/parts.js";
 import { number, span, text } from "../lib/format.js";
 
 /** Pause of the pointer before a seat is asked for. */
 const PAUSE = 120;
-/** Records that the page asks for. */
-const RECORDS = 100;
+/** Records that the page asks for: of all seats that can be selected. */
+const RECORDS = 500;
+/** Seats and users that a question names. */
+const NAMED = 6;
+
+/** Seats in words. @param {string[]} ids */
+const named = (ids) => (ids.length > NAMED ? `${number(ids.length)} seats (${ids.slice(0, NAMED).join(", ")}, …)` : ids.join(", "));
+
+/** Releases holds, one after the other. Gives how many seats are free then. @param {string} name @param {string[]} tokens */
+async function releaseAll(name, tokens) {
+  let count = 0;
+  for (const token of tokens) count += Number(await command("SEAT.RELEASE", name, token));
+  return count;
+}
 
 /** The record of a seat, with its place on the map. */
 export function SeatCard({ name, show, hover, now, room }) {
@@ -37,7 +49,7 @@ export function SeatCard({ name, show, hover, now, room }) {
 }
 
 /** The selected seats. */
-export function Selection({ name, show, selected, can, version, now, clear }) {
+export function Selection({ name, show, selected, refused, can, version, now, clear }) {
   const [user, setUser] = useState("operator");
   const [minutes, setMinutes] = useState(10);
   const states = show ? selected.map((at) => show.state[at]).join("") : "";
@@ -46,12 +58,15 @@ export function Selection({ name, show, selected, can, version, now, clear }) {
     return ids.length ? get("show/seats", { key: name, seats: JSON.stringify(ids) }) : [];
   };
   const records = useAsk(read, [selected, states]).answer || [];
+  const limit = refused ? html`<p class="trouble" role="alert">${refused}</p>` : null;
   if (!show || !selected.length) {
-    return html`<${Panel} title="Selection"><p class="hint">Click a seat, or press Shift and drag over many.</p></${Panel}>`;
+    return html`<${Panel} title="Selection">${limit}<p class="hint">Click a seat, or press Shift and drag over many.</p></${Panel}>`;
   }
   const seats = selected.map((at) => show.seat(at)).filter(Boolean);
   const ids = (state) => seats.filter((seat) => seat.state === state).map((seat) => seat.id);
   const counted = (state) => [ids(state).length, ...ids(state)];
+  const usersOf = (state) => [...new Set(records.filter((record) => record.state === state).map((record) => record.user))].slice(0, NAMED);
+  const [users, buyers] = [usersOf("held"), usersOf("sold")];
   const tokens = [...new Set(records.filter((record) => record.state === "held").map((record) => record.token))];
   const orders = [...new Set(records.filter((record) => record.state === "sold").map((record) => record.order))];
   const sold = ids("sold");
@@ -68,17 +83,21 @@ export function Selection({ name, show, selected, can, version, now, clear }) {
         ${record.until ? html`<span class="fact">ends in ${span(record.until - now())}</span>` : null}</li>`)}
       ${seats.length > 6 ? html`<li class="hint">and ${number(seats.length - 6)} more</li>` : null}
     </ul>
+    ${limit}
     ${can ? html`<div class="acts">
       ${ids("free").length ? html`
         <label>for <input value=${user} size="10" maxlength="256" onInput=${(event) => setUser(event.target.value)} /></label>
         <label><input type="number" min="1" max="600" value=${minutes} onInput=${(event) => setMinutes(Number(event.target.value))} /> min</label>
-        <${Act} can=${can} disabled=${!user} words=${() => ["SEAT.PICK", name, user, "TTL", minutes * 60000, "SEATS", ...counted("free")]}>Hold ${ids("free").length}</${Act}>
-        <${Act} can=${can} words=${() => ["SEAT.BLOCK", name, ...counted("free")]}>Block ${ids("free").length}</${Act}>` : null}
-      ${ids("blocked").length ? html`<${Act} can=${can} words=${() => ["SEAT.UNBLOCK", name, ...counted("blocked")]}>Unblock ${ids("blocked").length}</${Act}>` : null}
-      ${tokens.map((token) => html`
-        <${Act} key=${`s${token}`} can=${can} words=${() => ["SEAT.CONFIRM", name, token]}>Confirm ${token.slice(0, 14)}</${Act}>
-        <${Act} key=${`r${token}`} can=${can} ask=${`Release the hold ${token}?`} words=${() => ["SEAT.RELEASE", name, token]}>Release ${token.slice(0, 14)}</${Act}>`)}
-      ${sold.length ? html`<${Act} can=${can} tone="danger" ask=${`Make ${sold.length} sold seats free again?`}
+        <${Act} can=${can} disabled=${!user} ask=${`Hold ${named(ids("free"))} for ${user}, ${minutes} minutes?`}
+          words=${() => ["SEAT.PICK", name, user, "TTL", minutes * 60000, "SEATS", ...counted("free")]}>Hold ${ids("free").length}</${Act}>
+        <${Act} can=${can} ask=${`Block ${named(ids("free"))}? Nobody can buy them then.`} words=${() => ["SEAT.BLOCK", name, ...counted("free")]}>Block ${ids("free").length}</${Act}>` : null}
+      ${ids("blocked").length ? html`<${Act} can=${can} ask=${`Unblock ${named(ids("blocked"))}? They are for sale then.`}
+        words=${() => ["SEAT.UNBLOCK", name, ...counted("blocked")]}>Unblock ${ids("blocked").length}</${Act}>` : null}
+      ${tokens.length === 1 ? html`<${Act} key=${`s${tokens[0]}`} can=${can} type="Order (may be empty)" ask=${`Sell the hold ${tokens[0]} of ${users.join(", ")}: all of its seats, also those that are not selected?`}
+        words=${(order) => ["SEAT.CONFIRM", name, tokens[0], ...(order ? ["ORDER", order] : [])]}>Confirm</${Act}>` : null}
+      ${tokens.length ? html`<${Act} key="release" can=${can} ask=${`Release ${tokens.length === 1 ? `the hold ${tokens[0]}` : `${number(tokens.length)} holds`} of ${users.join(", ")}? All of their seats are free then.`}
+        act=${() => releaseAll(name, tokens)} tell=${(count) => `${number(count)} seats are free`}>${tokens.length === 1 ? "Release" : `Release ${number(tokens.length)} holds`}</${Act}>` : null}
+      ${sold.length ? html`<${Act} can=${can} tone="danger" ask=${`Refund ${named(sold)} of ${buyers.join(", ")}${orders.filter(Boolean).length ? `, ${orders.filter(Boolean).length === 1 ? "order" : "orders"} ${orders.filter(Boolean).join(", ")}` : ""}? They are free then, and may be sold to others.`}
         words=${() => ["SEAT.REFUND", name, ...(order ? ["ORDER", order] : []), ...counted("sold")]}>Refund ${sold.length}</${Act}>` : null}
     </div>` : html`<p class="hint">Log in as an operator to hold, sell, refund or block these seats.</p>`}
   </${Panel}>`;

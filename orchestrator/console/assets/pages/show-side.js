@@ -1,14 +1,12 @@
 // What stands beside and below the seat map: sales, holds, events, and the map as a table.
-import { html, useEffect, useMemo, useState } from "../lib/ui.js";
+import { html, useMemo } from "../lib/ui.js";
 import { get } from "../lib/api.js";
 import { Events, Panel } from "../lib/parts.js";
 import { Chart } from "../lib/chart.js";
 import { Table } from "../lib/table.js";
+import { useAsk } from "../lib/live.js";
 import { number, percent, span } from "../lib/format.js";
 import { HELD } from "../map/model.js";
-
-/** Held seats whose records are read. */
-const HELD_SEATS = 300;
 
 /** Seats by state over time, since the page was opened. */
 export function SalesChart({ points }) {
@@ -25,32 +23,11 @@ export function SalesChart({ points }) {
 
 /** Live holds, those that end first on top. */
 export function Holds({ name, show, version, now, pick }) {
-  const [holds, setHolds] = useState([]);
-  const held = useMemo(() => (show ? show.inState(HELD, HELD_SEATS) : []), [show, version]);
-  const mark = held.join();
-  useEffect(() => {
-    if (!show || !held.length) {
-      setHolds([]);
-      return undefined;
-    }
-    let live = true;
-    const timer = setTimeout(async () => {
-      try {
-        const records = await get("show/seats", { key: name, seats: JSON.stringify(held.map((at) => show.seat(at).id)) });
-        if (!live) return;
-        const byToken = new Map();
-        for (const record of records) {
-          if (record.state !== "held") continue;
-          if (!byToken.has(record.token)) byToken.set(record.token, { token: record.token, user: record.user, until: record.until, seats: [] });
-          byToken.get(record.token).seats.push(record.id);
-        }
-        setHolds([...byToken.values()].sort((a, b) => a.until - b.until));
-      } catch { /* the page says so already */ }
-    }, 400);
-    return () => { live = false; clearTimeout(timer); };
-  }, [mark]);
-  return html`<${Panel} title="Holds" extra=${holds.length ? html`<span class="hint">${number(holds.length)}${held.length >= HELD_SEATS ? "+" : ""}</span>` : null}>
-    ${holds.length ? html`<ul class="holds" data-version=${version}>${holds.slice(0, 8).map((hold) => {
+  const held = show ? show.counts.reduce((all, counts) => all + counts[HELD], 0) : 0;
+  const { answer } = useAsk(async () => (held ? get("show/holds", { key: name }) : null), [name, held > 0], 2000);
+  const { count, first } = answer || { count: 0, first: [] };
+  return html`<${Panel} title="Holds" extra=${count ? html`<span class="hint">${number(count)}</span>` : null}>
+    ${first.length ? html`<ul class="holds" data-version=${version}>${first.slice(0, 8).map((hold) => {
       const rest = hold.until - now();
       return html`<li><button type="button" class="row" onClick=${() => pick(hold.seats.map((id) => show.find(id)).filter((at) => at >= 0))}>
         <span class="who">${hold.user}</span><span class="what">${hold.seats.length === 1 ? "1 seat" : `${hold.seats.length} seats`}</span><span class=${rest < 30000 ? "rest soon" : "rest"}>${span(rest)}</span></button></li>`;
@@ -76,8 +53,9 @@ export function EventList({ events, show, pick }) {
   }} /></${Panel}>`;
 }
 
-/** The counts of an area. A standing area is not on the map: `area` is null. */
-function countsRow({ name, priority }, tiers, [, free, held, sold, blocked], area) {
+/** The counts of an area, by state. A standing area is not on the map: `area` is null. @param {any} of @param {string} tiers @param {number[]} counts @param {any} area */
+function countsRow({ name, priority }, tiers, counts, area) {
+  const [, free, held, sold, blocked] = counts;
   const seats = free + held + sold + blocked;
   return { area, name, priority, tiers, seats, free, held, sold, blocked, share: seats ? sold / seats : 0 };
 }

@@ -1,16 +1,17 @@
 // A show: the seat map, counts, holds, events, and what an operator does with seats.
 import { html, useCallback, useEffect, useRef, useState } from "../lib/ui.js";
-import { command } from "../lib/api.js";
+import { get } from "../lib/api.js";
 import { choose } from "../lib/address.js";
-import { KeyChoice, Trouble } from "../lib/parts.js";
+import { KeyChoice, Page, pagesOf } from "../lib/parts.js";
 import { number, percent } from "../lib/format.js";
 import { follow } from "../map/live.js";
 import { layout, KINDS } from "../map/layout.js";
-import { View } from "../map/view.js";
+import { ABOVE, View } from "../map/view.js";
 import { gestures } from "../map/gestures.js";
 import { tierColour } from "../map/palette.js";
 import { SeatCard, Selection } from "./seats.js";
 import { AreaTable, EventList, Holds, SalesChart } from "./show-side.js";
+import { Shows } from "./shows.js";
 import { Waiting } from "./waiting.js";
 
 /** Points of the sales chart that the page keeps, one each second. */
@@ -18,9 +19,10 @@ const POINTS = 900;
 /** Most seats that can be selected. */
 const SELECTED = 500;
 
-export function ShowPage({ keys, chosen, can }) {
+export function ShowPage({ keys, more, chosen, can }) {
   const shows = keys.filter((entry) => entry.kind === "show");
-  const key = chosen.key || shows[0]?.key;
+  if (!chosen.key && shows.length > 1) return html`<${Shows} keys=${keys} more=${more} />`;
+  const key = chosen.key || pagesOf(keys, "show")[0];
   if (!key) return html`<p class="empty">There is no show in Redis yet. <code>allot show create</code> creates one from a plan.</p>`;
   return html`<${OneShow} key=${key} name=${key} keys=${keys} chosen=${chosen} can=${can} />`;
 }
@@ -34,7 +36,14 @@ function OneShow({ name, keys, chosen, can }) {
   const [events, setEvents] = useState([]);
   const [waiting, setWaiting] = useState({ items: [], more: false });
   const [points, setPoints] = useState([]);
+  const [refused, setRefused] = useState("");
   const kind = chosen.layout, only = chosen.tier;
+  /** Selects other seats, unless they are too many. @param {(old: number[]) => number[]} change */
+  const choosing = (change) => setSelected((old) => {
+    const seats = change(old);
+    setRefused(seats.length > SELECTED ? `${number(seats.length)} seats; at most ${SELECTED} can be selected at once` : "");
+    return seats.length > SELECTED ? old : seats;
+  });
   const loaded = useCallback((keep) => {
     if (!view.current || !show.current) return;
     const { width, height } = view.current;
@@ -42,6 +51,9 @@ function OneShow({ name, keys, chosen, can }) {
     view.current.load(show.current, made, keep);
     view.current.only(show.current.tiers.indexOf(only));
   }, [kind, only]);
+  // While values are old, the chart has a gap.
+  const old = useRef(false);
+  old.current = Boolean(trouble);
   const reload = useRef(loaded);
   reload.current = loaded;
 
@@ -68,11 +80,11 @@ function OneShow({ name, keys, chosen, can }) {
     });
     const still = gestures(place.current, drawn, {
       hover: (at, x, y) => setHover((old) => (old.at === at && at < 0 ? old : { at, x, y })),
-      pick: (at, more) => setSelected((old) => {
+      pick: (at, more) => choosing((old) => {
         if (at < 0) return more ? old : [];
-        return old.includes(at) ? old.filter((other) => other !== at) : more ? [...old, at].slice(-SELECTED) : [at];
+        return old.includes(at) ? old.filter((other) => other !== at) : more ? [...old, at] : [at];
       }),
-      frame: (seats) => setSelected((old) => [...new Set([...old, ...seats])].slice(-SELECTED)),
+      frame: (seats) => choosing((old) => [...new Set([...old, ...seats])]),
     });
     return () => { end(); still(); clearTimeout(drawing); drawn.close(); };
   }, [name]);
@@ -80,13 +92,13 @@ function OneShow({ name, keys, chosen, can }) {
   useEffect(() => { loaded(true); if (kind) view.current?.fit(); }, [kind]);
   useEffect(() => { if (show.current) view.current?.only(show.current.tiers.indexOf(only)); }, [only, version > 0]);
   useEffect(() => {
-    if (view.current) { view.current.chosen = new Set(selected); view.current.draw(); }
+    if (view.current) { view.current.chosen = new Set(selected); view.current.draw(ABOVE); }
   }, [selected]);
   useEffect(() => {
     const timer = setInterval(() => {
       if (!show.current) return;
-      const sum = (state) => show.current.counts.reduce((all, counts) => all + counts[state], 0);
-      setPoints((old) => [...old, { at: Date.now(), free: sum(1), held: sum(2), sold: sum(3) }].slice(-POINTS));
+      const sum = (state) => (old.current ? null : show.current.counts.reduce((all, counts) => all + counts[state], 0));
+      setPoints((points) => [...points, { at: Date.now(), free: sum(1), held: sum(2), sold: sum(3) }].slice(-POINTS));
     }, 1000);
     return () => clearInterval(timer);
   }, [name]);
@@ -100,19 +112,17 @@ function OneShow({ name, keys, chosen, can }) {
 
   const now = () => clock.current.now + performance.now() - clock.current.at;
   const current = show.current;
-  return html`
-    <div class="show-page">
-      <header class="bar">
-        <h1 class="away">Show ${name}</h1>
+  const bar = html`
         <${KeyChoice} keys=${keys} kind="show" value=${name} label="Show" />
-        <${Search} show=${current} name=${name} found=${(seats) => { setSelected(seats); view.current.reveal(seats); }} />
+        <a class="all" href="/show">All shows</a>
+        <${Search} show=${current} name=${name} text=${chosen.find} found=${(seats) => { setSelected(seats); view.current.reveal(seats); }} />
         <label class="choice"><span>Layout</span>
           <select value=${kind || ""} onChange=${(event) => choose({ layout: event.target.value })}>
             <option value="">Automatic</option>
             ${Object.entries(KINDS).map(([value, title]) => html`<option value=${value} selected=${kind === value}>${title}</option>`)}
-          </select></label>
-      </header>
-      <${Trouble} trouble=${trouble} />
+          </select></label>`;
+  return html`<${Page} trouble=${trouble} title=${`Show ${name}`} bar=${bar}>
+    <div class="show-page">
       <${Legend} show=${current} only=${only} version=${version} />
       <div class="stage-room">
         <div class="map" ref=${place} tabindex="0" role="application" aria-describedby="map-help"
@@ -129,14 +139,14 @@ function OneShow({ name, keys, chosen, can }) {
         </div>
       </div>
       <div class="side">
-        <${Selection} name=${name} show=${current} selected=${selected} can=${can} version=${version} now=${now} clear=${() => setSelected([])} />
+        <${Selection} name=${name} show=${current} selected=${selected} refused=${refused} can=${can} version=${version} now=${now} clear=${() => { setSelected([]); setRefused(""); }} />
         <${SalesChart} points=${points} />
         <${Holds} name=${name} show=${current} version=${version} now=${now} pick=${(seats) => { setSelected(seats); view.current.reveal(seats); }} />
         <${EventList} events=${events} show=${current} pick=${(seats) => { setSelected(seats); view.current.reveal(seats); }} />
       </div>
       <${Waiting} name=${name} show=${current} can=${can} waiting=${waiting} now=${now} />
       <${AreaTable} show=${current} version=${version} reveal=${(area) => view.current.reveal(positions(current, area))} />
-    </div>`;
+    </div></${Page}>`;
 }
 
 function positions(show, area) {
@@ -166,40 +176,38 @@ function Legend({ show, only, version }) {
   </div>`;
 }
 
-/** An order that does not exist has no seats. */
-const none = (error) => {
-  if (error.code !== "NOTFOUND") throw error;
-  return [];
-};
-
-/** Finds a seat, a token, the holds of a user, or the seats of an order. */
-function Search({ show, name, found }) {
+/** Finds a seat, or the seats of a user, a token or an order. */
+function Search({ show, name, text: given, found }) {
   const [said, setSaid] = useState("");
-  const search = async (event) => {
-    event.preventDefault();
-    const text = String(new FormData(event.target).get("text") || "").trim();
-    if (!text || !show) return;
+  const look = async (text) => {
     const at = show.find(text);
     if (at >= 0) {
-      choose({ seat: text });
+      choose({ seat: text, find: null });
       setSaid("");
       found([at]);
       return;
     }
     try {
-      const [holds, order] = await Promise.all([command("SEAT.HOLDS", name, text), command("SEAT.ORDER", name, text).catch(none)]);
-      const ids = [...order, ...holds.flatMap((hold) => hold.seats)];
+      const { seats: ids, more } = await get("show/find", { key: name, text });
       const seats = ids.map((id) => show.find(id)).filter((seat) => seat >= 0);
-      setSaid(seats.length ? `${seats.length} seats of ${text}` : `nothing is known of ${text}`);
-      if (seats.length) found(seats.slice(0, SELECTED));
+      setSaid(ids.length ? `${number(ids.length)}${more ? " and more" : ""} seats of ${text}` : `nothing is known of ${text}`);
+      if (seats.length) found(seats);
     } catch (error) {
       setSaid(error.message);
     }
   };
+  // The search of the page's address.
+  useEffect(() => { if (given && show) look(given); }, [given, Boolean(show)]);
+  const search = (event) => {
+    event.preventDefault();
+    const text = String(new FormData(event.target).get("text") || "").trim();
+    if (!text || !show) return;
+    if (text === given || show.find(text) >= 0) look(text);
+    else choose({ find: text, seat: null });
+  };
   return html`<form class="search" role="search" onSubmit=${search}>
-    <input type="search" name="text" placeholder="Seat, user or order" aria-label="Find a seat, a user or an order" />
+    <input type="search" name="text" defaultValue=${given || ""} placeholder="Seat, user, token or order" aria-label="Find a seat, a user, a token or an order" />
     <button type="submit">Find</button>
     ${said ? html`<span class="said" role="status">${said}</span>` : null}
   </form>`;
 }
-

@@ -13,7 +13,7 @@ function useOptions() {
   const [written, set] = useState({});
   const change = (name, value) => set({ ...written, [name]: value });
   const input = (name, title, more) => html`<label>${title} <input name=${name} ...${more} value=${written[name] || ""} onInput=${(event) => change(name, event.target.value)} /></label>`;
-  const count = (name, title, placeholder, more = { min: 0 }) => input(name, title, { type: "number", placeholder, ...more });
+  const count = (name, title, placeholder, more = /** @type {object} */ ({ min: 0 })) => input(name, title, { type: "number", placeholder, ...more });
   const filled = Object.entries(written).filter(([, value]) => value !== "");
   const options = Object.fromEntries(filled.map(([name, value]) => [name, NUMBERS.includes(name) ? Number(value) : value]));
   const shared = {
@@ -27,7 +27,7 @@ function useOptions() {
   return { written, options, change, input, count, shared, clear: () => set({}) };
 }
 
-/** The body of a submission. */
+/** The body of a submission. @param {Record<string, any>} options */
 function body({ partitions, queue, ...options }) {
   return { ...options, queue: Boolean(queue), partitions: (partitions || "").split("\n").map((name) => name.trim()).filter(Boolean) };
 }

@@ -120,12 +120,12 @@ pub(super) async fn run(
     if caller.access < allowed.access {
         return Err(refusal(caller.access));
     }
+    let sent = send(&console, allowed, &key, &words);
     if allowed.access == Access::Viewer {
-        return Ok(Done::new(send(&console, allowed, &key, &words).await?));
+        return Ok(Done::new(console.serve(sent).await?));
     }
     let target = [&[key.clone()][..], &words].concat().join(" ");
-    let sent = send(&console, allowed, &key, &words);
-    Ok(Done::new(logged(&caller, allowed.name, &target, sent).await?))
+    Ok(Done::new(console.serve(logged(&caller, allowed.name, &target, sent)).await?))
 }
 
 async fn send(console: &Console, allowed: &Allowed, key: &str, words: &[String]) -> Result<Value, Problem> {

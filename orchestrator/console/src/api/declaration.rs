@@ -148,8 +148,9 @@ impl Api {
         A: Serialize + ToSchema,
         F: Future<Output = Result<A, Problem>> + Send,
     {
-        let serve = async move |State(console), query: Result<Query<Q>, QueryRejection>| {
-            Ok::<_, Problem>(Json(read(console, query?.0).await?))
+        let serve = async move |State(console): State<Arc<Console>>, query: Result<Query<Q>, QueryRejection>| {
+            let answer = read(Arc::clone(&console), query?.0);
+            Ok::<_, Problem>(Json(console.serve(answer).await?))
         };
         let endpoint = Endpoint::new(summary).with::<Q>().answers::<A>();
         self.add(path, HttpMethod::Get, endpoint, get(serve));
@@ -166,12 +167,13 @@ impl Api {
         T: Into<Value>,
         F: Future<Output = Result<T, Problem>> + Send,
     {
-        let serve = async move |State(console),
+        let serve = async move |State(console): State<Arc<Console>>,
                                 Extension(caller): Extension<Caller>,
                                 body: Result<Json<B>, JsonRejection>| {
             let Json(body) = body?;
             let target = body.target();
-            Ok::<_, Problem>(Done::new(logged(&caller, path, &target, act(console, body)).await?))
+            let acted = logged(&caller, path, &target, act(Arc::clone(&console), body));
+            Ok::<_, Problem>(Done::new(console.serve(acted).await?))
         };
         let endpoint = Endpoint::new(summary).takes::<B>().answers::<Done>();
         self.add(path, HttpMethod::Post, endpoint, post(serve).layer(DefaultBodyLimit::max(B::LONGEST)));
@@ -197,12 +199,12 @@ pub(super) async fn logged<T>(
 ) -> Result<T, Problem> {
     let session = caller.session.as_ref().and_then(|id| id.get(..8)).unwrap_or("none");
     // Before the action: a client that closes its connection ends this request, and perhaps not the action.
-    info!(peer = %caller.peer, session, action, target, "operator's action begins");
+    info!(address = %caller.address, session, action, target, "operator's action begins");
     let outcome = acted.await;
     match &outcome {
-        Ok(_) => info!(peer = %caller.peer, session, action, target, "operator's action done"),
+        Ok(_) => info!(address = %caller.address, session, action, target, "operator's action done"),
         Err(problem) => {
-            warn!(peer = %caller.peer, session, action, target, code = problem.code(), "operator's action refused");
+            warn!(address = %caller.address, session, action, target, code = problem.code(), "operator's action refused");
         }
     }
     outcome

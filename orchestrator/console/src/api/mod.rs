@@ -6,19 +6,20 @@ mod declaration;
 mod events;
 mod realm;
 mod session;
-mod show;
+pub(crate) mod show;
 mod tasks;
 
 use std::sync::Arc;
 
 use axum::Router;
+use axum::http::{Method, StatusCode};
 use axum::routing::{delete, get, post};
 use utoipa::openapi::HttpMethod::{Delete, Get, Post};
 
 use declaration::{Api, Endpoint, Nothing};
 
 use crate::problem::Problem;
-use crate::shared::FoundKey;
+use crate::shared::KeyList;
 use crate::state::Console;
 
 /// All endpoints.
@@ -30,7 +31,7 @@ pub(crate) fn routes() -> Router<Arc<Console>> {
     api.add("/session", Post, login, post(session::open));
     api.add("/session", Delete, session("Ends the session."), delete(session::close));
     let events = Endpoint::new(
-        "Live events of a key, or of `overview`, `compaction` or `keys`, as Server-Sent Events.",
+        "Live events of keys, and of `overview`, `compaction` and `keys`, as Server-Sent Events.",
     );
     api.add("/events", Get, events.with::<events::Which>().streams(), get(events::events));
     let command = Endpoint::new("Sends one command to Redis. The console sends only those that `GET` lists.");
@@ -40,6 +41,9 @@ pub(crate) fn routes() -> Router<Arc<Console>> {
     api.read("/keys", "The keys that hold values of Allot, as of half a minute ago at most.", keys);
     api.read("/show/map", "The map of a show. Changes that follow it come as events.", show::map);
     api.read("/show/seats", "The records of seats, as `SEAT.GET` gives them.", show::seats);
+    api.read("/show/holds", "The live holds that end first, as of some seconds ago at most.", show::holds);
+    api.read("/show/find", "The seats that a user, a token or an order holds or has bought.", show::find);
+    api.read("/show/totals", "The places of shows by state.", show::totals);
     api.read(
         "/realm/plan",
         "How many conferences wait and why, or where those of a unit would go, as of some seconds ago at most.",
@@ -88,13 +92,19 @@ pub(crate) fn routes() -> Router<Arc<Console>> {
         "Gives a task to another manager, or a waiting subtask to another worker. The result is the unit.",
         tasks::reassign,
     );
-    api.finish().fallback(unknown)
+    api.finish().fallback(unknown).method_not_allowed_fallback(wrong_method)
 }
 
-async fn unknown() -> Problem {
+async fn wrong_method(method: Method) -> Problem {
+    let why = format!("{method} is no method of this endpoint; /api/v1/openapi.json lists those that it has");
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "wrong-method", why)
+}
+
+/// There is no endpoint with this address.
+pub(crate) async fn unknown() -> Problem {
     Problem::absent("there is no such endpoint; /api/v1/openapi.json lists all")
 }
 
-async fn keys(console: Arc<Console>, _: Nothing) -> Result<Vec<FoundKey>, Problem> {
+async fn keys(console: Arc<Console>, _: Nothing) -> Result<KeyList, Problem> {
     Ok(console.key_list().await?)
 }

@@ -51,11 +51,11 @@ pub(super) async fn open(
     login: Result<Json<Login>, JsonRejection>,
 ) -> Result<impl IntoResponse, Problem> {
     let Some(access) = console.guard.sessions.token_access(&login?.token) else {
-        warn!(peer = %caller.peer, "a wrong token was given to the console");
+        warn!(address = %caller.address, "a wrong token was given to the console");
         return Err(Problem::new(StatusCode::UNAUTHORIZED, "wrong-token", "this token is not known"));
     };
     let id = console.guard.sessions.open(access);
-    info!(peer = %caller.peer, session = id.get(..8), ?access, "logged in");
+    info!(address = %caller.address, session = id.get(..8), ?access, "logged in");
     Ok((cookie(&console, Some(&id)), session(&console, access)))
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use allot_client::{Record, SeatStore};
+use allot_client::{Bucket, Error, ListFilter, Listed, Record, SeatStore};
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -17,8 +17,14 @@ use crate::state::Console;
 
 /// Longest wait for the first map of a show.
 const FIRST_MAP: Duration = Duration::from_secs(10);
-/// Most seats of one request for records.
+/// Most seats of one request for records, and most that a search finds.
 const SEATS: usize = 500;
+/// Places that one step of a listing examines.
+const STEP: u32 = 4000;
+/// Holds that the page lists.
+const HOLDS: usize = 20;
+/// Most shows of one request for totals.
+const SHOWS: usize = 200;
 
 /// A show as a map.
 #[derive(Serialize, ToSchema)]
@@ -75,4 +81,140 @@ pub(super) async fn seats(console: Arc<Console>, Seats { key, seats }: Seats) ->
     let ask = async |show: SeatStore| show.seats(&seats).await;
     let records = console.viewer.ask(SeatStore::new, &key, ask).await?;
     Ok(Records(records.iter().map(Record::json).collect()))
+}
+
+/// The live holds of a show.
+#[derive(Clone, Serialize, ToSchema)]
+pub(crate) struct Holds {
+    /// How many there are.
+    count: u64,
+    /// Those that end first, as the records of `SEAT.LIST HOLDS`, the next to end on top.
+    #[schema(value_type = [Object])]
+    first: Vec<Value>,
+}
+
+/// The live holds of a show, as of some seconds ago at most.
+pub(super) async fn holds(console: Arc<Console>, AtKey { key }: AtKey) -> Result<Holds, Problem> {
+    let ask = async |show: SeatStore| {
+        let (mut count, mut ends) = (0, Vec::new());
+        examine(&show, Listed::Holds, |hold| {
+            count += 1;
+            ends.push((hold.get::<u64>("until")?, hold.json()));
+            if ends.len() >= 1000 {
+                ends.sort_by_key(|(until, _)| *until);
+                ends.truncate(HOLDS);
+            }
+            Ok(true)
+        })
+        .await?;
+        ends.sort_by_key(|(until, _)| *until);
+        Ok(Holds { count, first: ends.into_iter().take(HOLDS).map(|(_, hold)| hold).collect() })
+    };
+    let read = console.viewer.ask(SeatStore::new, &key, ask);
+    Ok(console.holds.answer(key.clone(), read).await?)
+}
+
+/// Looks at all holds or sales of a show, until `see` returns `false`.
+async fn examine(
+    show: &SeatStore,
+    what: Listed,
+    mut see: impl FnMut(&Record) -> Result<bool, Error>,
+) -> Result<(), Error> {
+    let mut cursor = 0;
+    loop {
+        let (items, next) = show.list(what, &ListFilter::default(), cursor, STEP).await?;
+        for item in &items {
+            if !see(item)? {
+                return Ok(());
+            }
+        }
+        if next == 0 {
+            return Ok(());
+        }
+        cursor = next;
+    }
+}
+
+/// What to look for in a show.
+#[derive(Deserialize, IntoParams)]
+pub(super) struct Wanted {
+    /// The key of the show.
+    key: String,
+    /// A user, a token or an order.
+    text: String,
+}
+
+/// Seats that were found.
+#[derive(Default, Serialize, ToSchema)]
+pub(super) struct Found {
+    /// Their ids, at most 500.
+    seats: Vec<String>,
+    /// Whether there are more.
+    more: bool,
+}
+
+/// The seats that a user, a token or an order holds or has bought.
+pub(super) async fn find(console: Arc<Console>, Wanted { key, text }: Wanted) -> Result<Found, Problem> {
+    let ask = async |show: SeatStore| {
+        let mut found = Found::default();
+        for (what, names) in [(Listed::Holds, &["user", "token"][..]), (Listed::Orders, &["user", "token", "order"])] {
+            examine(&show, what, |item| {
+                let shown = item.json();
+                if names.iter().any(|name| shown.get(name).and_then(Value::as_str) == Some(&text)) {
+                    found.seats.extend(item.get::<Vec<String>>("seats")?);
+                }
+                Ok(found.seats.len() <= SEATS)
+            })
+            .await?;
+        }
+        found.more = found.seats.len() > SEATS;
+        found.seats.truncate(SEATS);
+        Ok(found)
+    };
+    Ok(console.viewer.ask(SeatStore::new, &key, ask).await?)
+}
+
+/// Shows to count.
+#[derive(Deserialize, IntoParams)]
+pub(super) struct Shows {
+    /// Keys of shows, as a JSON list; at most 200.
+    keys: String,
+}
+
+/// The places of a show by state.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Totals {
+    key: String,
+    free: u64,
+    held: u64,
+    sold: u64,
+    blocked: u64,
+}
+
+/// The places of shows by state. A key that holds no show any more is left out.
+pub(super) async fn totals(console: Arc<Console>, Shows { keys }: Shows) -> Result<Vec<Totals>, Problem> {
+    let keys: Vec<String> = serde_json::from_str(&keys)
+        .map_err(|error| Problem::bad(format!("keys is no list of keys: {error}")))?;
+    if keys.len() > SHOWS {
+        return Err(Problem::bad(format!("{} shows; at most {SHOWS} are counted at once", keys.len())));
+    }
+    let mut all = Vec::new();
+    for key in keys {
+        let ask = async |show: SeatStore| show.stat(None, None).await;
+        match console.viewer.ask(SeatStore::new, &key, ask).await {
+            Ok(buckets) => {
+                let sum = |of: fn(&Bucket) -> u64| buckets.iter().map(of).sum();
+                all.push(Totals {
+                    free: sum(|bucket| bucket.free),
+                    held: sum(|bucket| bucket.held),
+                    sold: sum(|bucket| bucket.sold),
+                    blocked: sum(|bucket| bucket.blocked),
+                    key,
+                });
+            }
+            Err(error) if matches!(error.code(), Some("NOKEY" | "WRONGTYPE")) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(all)
 }

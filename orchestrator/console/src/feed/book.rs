@@ -1,5 +1,6 @@
 //! The reader of a book of accounts: departments, modules and instances with their use, and accounts in transit.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use allot_client::{BookStore, Record};
@@ -41,7 +42,7 @@ fn json(records: &[Record]) -> Vec<Json> {
 }
 
 impl Reader for Book {
-    async fn read(&mut self, console: &Console, key: &str, feed: &Feed) -> Result<Duration, Problem> {
+    async fn read(&mut self, console: &Arc<Console>, key: &str, feed: &Feed) -> Result<Duration, Problem> {
         let read = async |book: BookStore| {
             let now = server_clock(&book).await?;
             let (next, accounts) = book.page(0, None).await?;

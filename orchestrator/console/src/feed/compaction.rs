@@ -3,6 +3,7 @@
 //! number of unfinished tasks.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 use std::time::Duration;
 
 use allot_compaction::Fault;
@@ -142,7 +143,7 @@ impl Tasks {
 }
 
 impl Reader for Tasks {
-    async fn read(&mut self, console: &Console, _: &str, feed: &Feed) -> Result<Duration, Problem> {
+    async fn read(&mut self, console: &Arc<Console>, _: &str, feed: &Feed) -> Result<Duration, Problem> {
         let Some(client) = &console.tasks else {
             return Err(Problem::absent("no ZooKeeper is configured: set zookeeper.servers"));
         };

@@ -1,15 +1,18 @@
 //! The keys of the server that hold values of Allot, and whether the server answers: what every page shows.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use allot_client::{Connection, Error, query};
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use redis::cmd;
-use serde::Serialize;
+use tokio::time::timeout;
 
 use super::reader::Reader;
 use crate::channel::{Feed, Message, Subject};
 use crate::problem::Problem;
-use crate::shared::FoundKey;
+use crate::shared::{FoundKey, KeyList};
 use crate::state::Console;
 
 /// A type of values: the name that `TYPE` gives, the name of the family's page, and the subject of a key of this type.
@@ -25,14 +28,14 @@ pub(super) const TYPES: [KeyType; 4] = [
 const STEP: u32 = 1000;
 /// Most steps for one type: a server with more than a million other keys is not searched to its end.
 const STEPS: u32 = 1000;
-/// Most keys of one type.
-const MOST: usize = 200;
+/// Most keys of one type: the list goes to every page.
+const MOST: usize = 5000;
 /// Interval at which the server is asked whether it answers.
 const PAUSE: Duration = Duration::from_secs(1);
 
 impl Console {
     /// The keys that hold values of Allot, at most [`MOST`] of each type, sorted.
-    pub(crate) async fn key_list(&self) -> Result<Vec<FoundKey>, Error> {
+    pub(crate) async fn key_list(&self) -> Result<KeyList, Error> {
         let scan = async {
             let mut session = self.viewer.session(&self.keys.realm).await?;
             let keys = scan(&mut session.connection).await;
@@ -42,41 +45,50 @@ impl Console {
     }
 }
 
-async fn scan(connection: &mut Connection) -> Result<Vec<FoundKey>, Error> {
-    let mut all = Vec::new();
+async fn scan(connection: &mut Connection) -> Result<KeyList, Error> {
+    let (mut all, mut more) = (Vec::new(), Vec::new());
     for (name, kind, _) in TYPES {
         let (mut cursor, mut found) = (0_u64, Vec::new());
         for _ in 0..STEPS {
             let mut scan = cmd("SCAN");
             scan.arg(cursor).arg("COUNT").arg(STEP).arg("TYPE").arg(name);
             let (next, page): (u64, Vec<Vec<u8>>) = query(connection, &scan).await?;
-            // The page's address names a key as text.
-            found.extend(page.into_iter().filter_map(|key| String::from_utf8(key).ok()));
+            found.extend(page.into_iter().map(|key| FoundKey::new(kind, key)));
             cursor = next;
             if cursor == 0 || found.len() >= MOST {
                 break;
             }
         }
+        if cursor != 0 {
+            more.push(kind);
+        }
         found.truncate(MOST);
-        all.extend(found.into_iter().map(|key| FoundKey { kind, key }));
+        all.extend(found);
     }
     all.sort();
     all.dedup();
-    Ok(all)
+    Ok(KeyList { keys: all, more })
 }
 
-/// The list, as every page gets it.
-#[derive(Serialize)]
-struct State {
-    keys: Vec<FoundKey>,
+#[derive(Default)]
+pub(super) struct Keys {
+    /// The search for keys that goes on: on a large server it takes longer than people may wait to hear that a server is
+    /// away.
+    search: Option<BoxFuture<'static, Result<KeyList, Error>>>,
 }
-
-pub(super) struct Keys;
 
 impl Reader for Keys {
-    async fn read(&mut self, console: &Console, _: &str, feed: &Feed) -> Result<Duration, Problem> {
+    async fn read(&mut self, console: &Arc<Console>, _: &str, feed: &Feed) -> Result<Duration, Problem> {
         console.viewer.send(&console.keys.realm, &cmd("TIME")).await?;
-        feed.send_state(Message::new("state", &State { keys: console.key_list().await? }));
-        Ok(PAUSE)
+        let search = self.search.get_or_insert_with(|| {
+            let console = Arc::clone(console);
+            async move { console.key_list().await }.boxed()
+        });
+        if let Ok(found) = timeout(PAUSE, search).await {
+            self.search = None;
+            feed.send_state(Message::new("state", &found?));
+            return Ok(PAUSE);
+        }
+        Ok(Duration::ZERO)
     }
 }

@@ -25,6 +25,7 @@ use redis::{Value, cmd};
 use crate::channel::{Feed, Subject};
 use crate::problem::Problem;
 use crate::state::Console;
+pub(crate) use reader::{LATE, Trouble};
 use reader::{Reader, run};
 
 impl Console {
@@ -62,7 +63,7 @@ impl Console {
         let feed = Arc::new(Feed::new());
         live.insert(subject.clone(), Arc::downgrade(&feed));
         match subject {
-            Subject::Keys => self.start(keys::Keys, "", &feed),
+            Subject::Keys => self.start(keys::Keys::default(), "", &feed),
             Subject::Overview => self.start(overview::Overview::default(), "", &feed),
             Subject::Compaction => self.start(compaction::Tasks::default(), "", &feed),
             Subject::Show(key) => self.start(show::Show::default(), key, &feed),

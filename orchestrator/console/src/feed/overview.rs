@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use allot_client::{Error, RealmStore};
@@ -119,7 +120,8 @@ async fn leaders(console: &Console) -> BTreeMap<&'static str, Leader> {
 /// The newest events of all streams. A stream that this user of Redis may not read is left out.
 async fn events(console: &Console) -> Result<Vec<KeyEvent>, Error> {
     let mut all = Vec::new();
-    for found in console.key_list().await?.iter().take(STREAMS) {
+    let list = console.key_list().await?;
+    for found in list.keys.iter().filter(|found| found.is_text).take(STREAMS) {
         let key = &found.key;
         // The request is the same for the streams of all families.
         let read = async |stream: RealmStore| newest_events(&stream, key, EVENTS).await;
@@ -150,7 +152,7 @@ async fn guard(console: &Console) -> Result<(bool, Option<Json>), Error> {
 }
 
 impl Reader for Overview {
-    async fn read(&mut self, console: &Console, _: &str, feed: &Feed) -> Result<Duration, Problem> {
+    async fn read(&mut self, console: &Arc<Console>, _: &str, feed: &Feed) -> Result<Duration, Problem> {
         let (info, session) = console.viewer.send(&console.keys.realm, cmd("INFO").arg("everything")).await?;
         let info = parse_info(info);
         let now = now_ms();

@@ -1,5 +1,6 @@
 //! The reader of a pool of numbers: its totals, and how they moved while somebody looked.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use allot_client::{Error, NumberStore, Record};
@@ -145,7 +146,7 @@ pub(super) struct Pool {
 }
 
 impl Reader for Pool {
-    async fn read(&mut self, console: &Console, key: &str, feed: &Feed) -> Result<Duration, Problem> {
+    async fn read(&mut self, console: &Arc<Console>, key: &str, feed: &Feed) -> Result<Duration, Problem> {
         let read = async |pool: NumberStore| {
             let info = Record::read(pool.ask(&pool.begin("NUMPOOL.INFO")).await?)?;
             let (next, leases) = pool.lease_records(0, LEASES).await?;

@@ -1,10 +1,13 @@
 //! The loop that reads while somebody listens.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tokio::time::sleep;
+use allot_runtime::time::now_ms;
+use serde::Serialize;
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::channel::{Feed, Message};
 use crate::problem::Problem;
@@ -14,34 +17,63 @@ use crate::state::Console;
 const LINGER: Duration = Duration::from_secs(10);
 /// Pause after a read that failed.
 const RETRY: Duration = Duration::from_millis(500);
+/// Time after which a read that is not done is said to be late: people must not take old values for new ones.
+pub(crate) const LATE: Duration = Duration::from_secs(2);
 
 /// A reader of one subject.
 pub(super) trait Reader: Send + 'static {
     /// Reads the subject at this key, and sends what has changed. Returns the pause before the next read.
     fn read(
         &mut self,
-        console: &Console,
+        console: &Arc<Console>,
         key: &str,
         feed: &Feed,
     ) -> impl Future<Output = Result<Duration, Problem>> + Send;
 }
 
+/// What keeps a subject from being read.
+#[derive(Serialize)]
+pub(crate) struct Trouble {
+    #[serde(flatten)]
+    problem: Problem,
+    /// The console's clock when the values were read that are shown, in milliseconds since 1970; `None` if there are none.
+    since: Option<u64>,
+}
+
+impl Trouble {
+    pub(crate) fn message(problem: Problem, since: Option<u64>) -> Message {
+        Message::new(Message::TROUBLE, &Self { problem, since })
+    }
+}
+
 /// Reads until nobody has listened for a while.
 pub(super) async fn run(mut reader: impl Reader, console: Arc<Console>, key: String, feed: Arc<Feed>) {
-    let mut listened = tokio::time::Instant::now();
+    let mut listened = Instant::now();
+    let mut since = None;
     loop {
-        let pause = match reader.read(&console, &key, &feed).await {
-            Ok(pause) => pause,
+        let mut read = pin!(reader.read(&console, &key, &feed));
+        let outcome = match timeout(LATE, &mut read).await {
+            Ok(outcome) => outcome,
+            Err(_) => {
+                feed.send_trouble(Some(Trouble::message(Problem::late(), since)));
+                read.await
+            }
+        };
+        let pause = match outcome {
+            Ok(pause) => {
+                since = Some(now_ms());
+                feed.send_trouble(None);
+                pause
+            }
             Err(problem) => {
-                // The next state ends the trouble.
-                feed.send_state(Message::new("trouble", &problem));
+                feed.send_trouble(Some(Trouble::message(problem, since)));
                 RETRY
             }
         };
         sleep(pause).await;
         // This task holds one reference.
         if Arc::strong_count(&feed) > 1 {
-            listened = tokio::time::Instant::now();
+            listened = Instant::now();
         } else if listened.elapsed() > LINGER {
             feed.ended.store(true, Ordering::SeqCst);
             // Somebody may have come in this instant.

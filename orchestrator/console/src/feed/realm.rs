@@ -1,6 +1,7 @@
 //! The reader of a realm: units, conferences, totals, the mass-failure guard, the newest events, and whether the realm
 //! could lose any one unit.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use allot_client::{Error, RealmStore, Record};
@@ -115,7 +116,7 @@ impl Realm {
 }
 
 impl Reader for Realm {
-    async fn read(&mut self, console: &Console, key: &str, feed: &Feed) -> Result<Duration, Problem> {
+    async fn read(&mut self, console: &Arc<Console>, key: &str, feed: &Feed) -> Result<Duration, Problem> {
         let read = async |realm: RealmStore| self.read_once(&realm, key).await;
         let read = console.viewer.ask(RealmStore::new, key, read).await;
         if read.is_err() {

@@ -219,7 +219,7 @@ impl Changes {
 }
 
 impl Reader for Show {
-    async fn read(&mut self, console: &Console, key: &str, feed: &Feed) -> Result<Duration, Problem> {
+    async fn read(&mut self, console: &Arc<Console>, key: &str, feed: &Feed) -> Result<Duration, Problem> {
         let began = Instant::now();
         key.clone_into(&mut self.key);
         let read = async |show: SeatStore| self.read_once(console, &show, feed).await;

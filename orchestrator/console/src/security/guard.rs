@@ -1,6 +1,6 @@
 //! The checks of every request, before an endpoint sees it, and the headers of every answer.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use axum::extract::{ConnectInfo, Request, State};
@@ -12,6 +12,8 @@ use super::sessions::{Access, Sessions, session_of};
 use crate::problem::Problem;
 use crate::settings::Settings;
 
+/// The addresses that a request came through, the newest last; each proxy adds the one that it was sent from.
+const FORWARDED_FOR: &str = "x-forwarded-for";
 /// A header that no form of another site can send.
 const REQUEST_HEADER: &str = "x-allot-request";
 /// The page loads only its own files, sends only to its own server, and is in no frame.
@@ -28,7 +30,8 @@ pub(crate) struct Guard {
 #[derive(Debug, Clone)]
 pub(crate) struct Caller {
     pub(crate) access: Access,
-    pub(crate) peer: SocketAddr,
+    /// The address of the browser or program.
+    pub(crate) address: IpAddr,
     /// The session id, if the caller has a session.
     pub(crate) session: Option<String>,
 }
@@ -48,8 +51,8 @@ pub(crate) async fn check_caller(
         let why = "a request that changes something needs the header X-Allot-Request";
         return Problem::new(StatusCode::FORBIDDEN, "no-request-header", why).into_response();
     }
-    let peer = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|info| info.0);
-    let peer = peer.unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], 0)));
+    let peer = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|info| info.0.ip());
+    let address = client(&guard.settings.proxies, peer.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)), headers);
     let (access, session) = access(&guard, headers);
     let path = request.uri().path();
     // Files of the page and logging in need no access; everything else under /api/ does. Each command has its own.
@@ -58,7 +61,7 @@ pub(crate) async fn check_caller(
     if !is_open && access < needed {
         return refusal(access).into_response();
     }
-    request.extensions_mut().insert(Caller { access, peer, session });
+    request.extensions_mut().insert(Caller { access, address, session });
     next.run(request).await
 }
 
@@ -86,6 +89,24 @@ fn access(guard: &Guard, headers: &HeaderMap) -> (Access, Option<String>) {
         Some((access, id)) => (access.max(open), Some(id.to_owned())),
         None => (open, None),
     }
+}
+
+/// The address of a client: that of its connection, or, if a named proxy sends the request, the last one in its
+/// `X-Forwarded-For` that is no named proxy. What stands before that, the client has written itself.
+fn client(proxies: &[IpAddr], peer: IpAddr, headers: &HeaderMap) -> IpAddr {
+    if !proxies.contains(&peer) {
+        return peer;
+    }
+    let lines = headers.get_all(FORWARDED_FOR).into_iter().filter_map(|line| line.to_str().ok());
+    let hops: Vec<&str> = lines.flat_map(|line| line.split(',')).map(str::trim).collect();
+    for hop in hops.into_iter().rev() {
+        match hop.parse() {
+            Ok(address) if proxies.contains(&address) => {}
+            Ok(address) => return address,
+            Err(_) => return peer,
+        }
+    }
+    peer
 }
 
 fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
@@ -135,4 +156,31 @@ pub(crate) async fn answer_headers(request: Request, next: Next) -> Response {
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     }
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_named_proxies_say_whose_request_it_is() {
+        let ip = |text: &str| text.parse::<IpAddr>().unwrap();
+        let proxies = [ip("10.0.0.1"), ip("10.0.0.2")];
+        for (peer, forwarded, client_is) in [
+            ("192.0.2.7", &["203.0.113.9"][..], "192.0.2.7"),
+            ("10.0.0.1", &["203.0.113.9"], "203.0.113.9"),
+            // What a client writes itself stands before what the proxy adds.
+            ("10.0.0.1", &["198.51.100.1, 203.0.113.9"], "203.0.113.9"),
+            ("10.0.0.1", &["198.51.100.1", "203.0.113.9, 10.0.0.2"], "203.0.113.9"),
+            ("10.0.0.1", &["2001:db8::1"], "2001:db8::1"),
+            ("10.0.0.1", &["unknown"], "10.0.0.1"),
+            ("10.0.0.1", &[], "10.0.0.1"),
+        ] {
+            let mut headers = HeaderMap::new();
+            for line in forwarded {
+                headers.append(FORWARDED_FOR, HeaderValue::from_str(line).unwrap());
+            }
+            assert_eq!(client(&proxies, ip(peer), &headers), ip(client_is), "{peer} {forwarded:?}");
+        }
+    }
 }

@@ -1,0 +1,77 @@
+// All shows: how much of each is sold, and a search through all of them.
+import { html, useMemo, useState } from "../lib/ui.js";
+import { get } from "../lib/api.js";
+import { go, link } from "../lib/address.js";
+import { NoText, Panel, pagesOf } from "../lib/parts.js";
+import { Table } from "../lib/table.js";
+import { useAsk } from "../lib/live.js";
+import { number, percent } from "../lib/format.js";
+
+/** Shows that are counted with one request. */
+const COUNTED = 200;
+/** Interval at which the shows are counted, in milliseconds. */
+const INTERVAL = 10000;
+
+/** Counts shows, one request after the other. @param {string[]} keys */
+async function count(keys) {
+  const all = new Map();
+  for (let at = 0; at < keys.length; at += COUNTED) {
+    const totals = await get("show/totals", { keys: JSON.stringify(keys.slice(at, at + COUNTED)) });
+    totals.forEach((show) => all.set(show.key, show));
+  }
+  return all;
+}
+
+export function Shows({ keys, more }) {
+  const shows = pagesOf(keys, "show");
+  const noText = keys.filter((entry) => entry.kind === "show" && !entry.is_text);
+  const { answer, wrong } = useAsk(() => count(shows), [shows.join("\n")], INTERVAL);
+  const rows = useMemo(() => shows.map((key) => {
+    const { free, held, sold, blocked } = answer?.get(key) || {};
+    const seats = free === undefined ? null : free + held + sold + blocked;
+    return { key, free, held, sold, blocked, seats, share: seats ? sold / seats : 0 };
+  }), [answer, shows.join("\n")]);
+  const columns = useMemo(() => [
+    { name: "key", title: "Show", cell: (row) => html`<a href=${link("show", { key: row.key })}>${row.key}</a>` },
+    ...["seats", "free", "held", "sold", "blocked"].map((name) => ({ name, title: name[0].toUpperCase() + name.slice(1), right: true, cell: (row) => number(row[name]) })),
+    { name: "share", title: "Sold", right: true, cell: (row) => html`<span class="meter"><span style=${{ width: `${100 * row.share}%` }}></span></span> ${percent(row.sold, row.seats)}` },
+  ], []);
+  return html`<h1 class="away">Shows</h1>
+    <${Search} shows=${shows} />
+    <${Panel} title=${`${number(shows.length)} shows${more.includes("show") ? ", and more that are not listed" : ""}`} wide>
+      <${Table} id="shows" label="Shows" columns=${columns} rows=${rows} none="no shows" />
+      ${wrong ? html`<p class="hint">They cannot be counted: ${wrong}</p>` : null}
+      ${noText.length ? html`<ul class="plan">${noText.map((entry) => html`<li><${NoText} of=${entry.key} /></li>`)}</ul>` : null}
+    </${Panel}>`;
+}
+
+/** Looks for a user, a token or an order in all shows, one after the other. @param {{shows: string[]}} props */
+function Search({ shows }) {
+  const [state, set] = useState({ text: "", done: 0, found: [], wrong: "" });
+  const search = async (event) => {
+    event.preventDefault();
+    const text = String(new FormData(event.target).get("text") || "").trim();
+    if (!text) return;
+    const found = [];
+    for (const [at, key] of shows.entries()) {
+      set({ text, done: at, found: [...found], wrong: "" });
+      try {
+        const { seats, more } = await get("show/find", { key, text });
+        if (seats.length) found.push({ key, seats, more });
+      } catch (error) {
+        if (error.code !== "NOKEY") return set({ text, done: at, found, wrong: error.message });
+      }
+    }
+    return set({ text, done: shows.length, found, wrong: "" });
+  };
+  const { text, done, found, wrong } = state;
+  return html`<form class="bar search" role="search" onSubmit=${search}>
+    <input type="search" name="text" placeholder="User, token or order" aria-label="Find a user, a token or an order in all shows" />
+    <button type="submit">Find in all shows</button>
+    ${text ? html`<div role="status">
+      ${wrong ? html`<p class="trouble">${wrong}</p>` : html`<p class="hint">${text}: ${found.length ? "" : done < shows.length ? "nothing yet" : "nothing found"}
+        ${done < shows.length ? ` after ${number(done)} of ${number(shows.length)} shows` : ""}</p>`}
+      <ul class="plan">${found.map(({ key, seats, more }) => html`<li><button type="button" class="quiet" onClick=${() => go(link("show", { key, find: text }))}>${key}</button>
+        ${number(seats.length)}${more ? " and more" : ""} seats</li>`)}</ul></div>` : null}
+  </form>`;
+}
