@@ -45,6 +45,7 @@ pub(crate) unsafe fn register(
     argv: *mut *mut RedisModuleString,
     argc: c_int,
 ) -> Option<()> {
+    // SAFETY: the caller's promise.
     let server = unsafe { Registration::begin(ctx, c"allot", VERSION, &HOOKS) }?;
     info::receive_invariants();
     commands(&server, families::COMMANDS)?;
@@ -53,6 +54,7 @@ pub(crate) unsafe fn register(
         family.commands.iter().try_for_each(|table| commands(&server, table))?;
     }
     server.server_events()?;
+    // SAFETY: the caller's promise.
     settings(&server, &unsafe { load_arguments(argv, argc) })
 }
 
