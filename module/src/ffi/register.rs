@@ -95,7 +95,9 @@ impl Registration {
         let flush = RedisModuleEvent { id: raw::REDISMODULE_EVENT_FLUSHDB, dataver: 1 };
         let role = RedisModuleEvent { id: raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED, dataver: 1 };
         let saving = RedisModuleEvent { id: raw::REDISMODULE_EVENT_PERSISTENCE, dataver: 1 };
-        let class = raw::REDISMODULE_NOTIFY_GENERIC;
+        let class = raw::REDISMODULE_NOTIFY_GENERIC
+            | raw::REDISMODULE_NOTIFY_EXPIRED
+            | raw::REDISMODULE_NOTIFY_EVICTED;
         let cron = RedisModuleEvent { id: raw::REDISMODULE_EVENT_CRON_LOOP, dataver: 1 };
         // SAFETY: the context is that of the load, and the functions are of the types that the events have.
         unsafe {
@@ -222,7 +224,12 @@ unsafe extern "C" fn key_event(
     let event = unsafe { CStr::from_ptr(event) };
     match event.to_bytes() {
         // SAFETY: the server lends context and name for this call.
+        b"del" | b"expired" | b"evicted" => {
+            guard((), || unsafe { value_lost(event, Context::lent(ctx), name) })
+        }
+        // SAFETY: the server lends context and name for this call.
         b"rename_from" | b"move_from" => guard((), || unsafe {
+            value_lost(event, Context::lent(ctx), name);
             let from = (Context::lent(ctx).selected_db(), bytes_of(name).into());
             MOVED_FROM.set(Some(from));
         }),
@@ -231,6 +238,20 @@ unsafe extern "C" fn key_event(
         _ => {}
     }
     raw::REDISMODULE_OK as c_int
+}
+
+/// A key has lost its value, by this event.
+///
+/// # Safety
+/// The name is live.
+unsafe fn value_lost(event: &CStr, ctx: Context<'_>, name: *mut RedisModuleString) {
+    if let Some(hooks) = hooks()
+        && (hooks.asks_why)()
+    {
+        // SAFETY: the caller's promise.
+        let name = unsafe { bytes_of(name) };
+        (hooks.because)(event.to_bytes(), (ctx.selected_db(), name));
+    }
 }
 
 /// A key has another name, by `RENAME` or `MOVE`.
