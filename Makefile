@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help deps build run test check soak faults bench bench-compare bench-instructions bench-stalls bench-console package package-test test-programs clean bench-simulation
+.PHONY: help deps build run test check miri soak faults bench bench-compare bench-instructions bench-stalls bench-console package package-test test-programs clean bench-simulation
 
 # The test profile is quick to compile. Random runs that take hours, and what is measured, are worth optimising. The
 # invariants of Allot's own crates stay, since they are those of allot-core, and so do their overflow checks. In the
@@ -51,6 +51,11 @@ check: deps ## Check formatting, import circles, planted faults, lints, document
 	cargo clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --document-private-items
 	cargo package -p allot-client --no-verify --allow-dirty --quiet
+
+# The core has no unsafe code of its own. Miri sees whether it uses the unsafe code of other crates as they demand.
+miri: ## Run tests of the structures that all families share under Miri; needs a nightly toolchain
+	rustup component add miri rust-src --toolchain nightly
+	cargo +nightly miri test -p allot-core --lib shared::
 
 soak: deps ## Run the tests with many more random cases; takes long
 	cargo build --release -p allot-module

@@ -31,6 +31,7 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
     argv: *mut *mut RedisModuleString,
     argc: c_int,
 ) -> c_int {
+    // SAFETY: the server hands over what `register` asks for.
     let registered = ffi::guard::guard(None, || unsafe { register::register(ctx, argv, argc) });
     c_int::from(registered.is_none())
 }

@@ -4,7 +4,7 @@ use redis_module::raw::{RedisModuleCtx, RedisModuleString};
 use std::os::raw::c_int;
 
 use crate::engine::command::Command;
-use crate::engine::{config, deadlines, info, waiting, warnings};
+use crate::engine::{config, deadlines, info, lost, waiting, warnings};
 use crate::families::{self, FAMILIES};
 use crate::ffi::guard::Hooks;
 use crate::ffi::register::{Registration, load_arguments};
@@ -16,6 +16,7 @@ static HOOKS: Hooks = Hooks {
     timer: |ctx| deadlines::run(ctx, &FAMILIES),
     cron: |ctx| {
         deadlines::catch_up(ctx);
+        lost::look(ctx);
         warnings::look(ctx);
     },
     flushed: |db| {
@@ -23,6 +24,8 @@ static HOOKS: Hooks = Hooks {
         waiting::flushed(db);
     },
     moved: waiting::moved,
+    asks_why: lost::asks_why,
+    because: |event, (db, name)| lost::because(event, db, name),
     swapped: |first, second| {
         deadlines::swapped(first, second);
         waiting::swapped(first, second);
@@ -45,6 +48,7 @@ pub(crate) unsafe fn register(
     argv: *mut *mut RedisModuleString,
     argc: c_int,
 ) -> Option<()> {
+    // SAFETY: the caller's promise.
     let server = unsafe { Registration::begin(ctx, c"allot", VERSION, &HOOKS) }?;
     info::receive_invariants();
     commands(&server, families::COMMANDS)?;
@@ -53,6 +57,7 @@ pub(crate) unsafe fn register(
         family.commands.iter().try_for_each(|table| commands(&server, table))?;
     }
     server.server_events()?;
+    // SAFETY: the caller's promise.
     settings(&server, &unsafe { load_arguments(argv, argc) })
 }
 

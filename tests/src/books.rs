@@ -2,6 +2,8 @@
 
 use std::ops::{Deref, DerefMut};
 
+use allot_core::account::decide::MAX_BATCH;
+
 use crate::keyed::KeyedClient;
 use crate::random::Random;
 use crate::raw::Reply;
@@ -34,10 +36,11 @@ impl Book {
     /// Adds accounts `p0`, `p1`, ... of 100 instructions, 50 more at 0.1 and all others at 0.5.
     #[track_caller]
     pub fn add(&mut self, module: &str, numbers: std::ops::Range<usize>) {
-        let count = numbers.len();
         let names: Vec<String> = numbers.map(|number| format!("p{number}")).collect();
         let tiers = "TIERS 2 150 0.1 1000 0.5";
-        self.ok(&format!("ADD {module} QUOTA 100 {tiers} ACCOUNTS {count} {}", names.join(" ")));
+        for some in names.chunks(MAX_BATCH) {
+            self.ok(&format!("ADD {module} QUOTA 100 {tiers} ACCOUNTS {} {}", some.len(), some.join(" ")));
+        }
     }
 
     /// A field of an account's record.

@@ -13,6 +13,7 @@
 
 mod accounts;
 mod conferences;
+mod keys;
 mod numbers;
 mod probe;
 mod seats;
@@ -30,7 +31,7 @@ fn main() {
         "| request, {elements} elements | longest wait of another client, ms | server CPU, ms | reply |"
     );
     println!("|---|---|---|---|");
-    let groups: [(&str, Group); 8] = [
+    let groups: [(&str, Group); 12] = [
         ("seats", seats::regular),
         ("tiers", seats::many_tiers),
         ("flags", seats::flagged),
@@ -39,6 +40,10 @@ fn main() {
         ("numbers", numbers::measure),
         ("accounts", accounts::measure),
         ("conferences", conferences::measure),
+        ("keys-shows", keys::shows),
+        ("keys-pools", keys::pools),
+        ("keys-realms", keys::realms),
+        ("keys-books", keys::books),
     ];
     for (name, measure) in groups {
         if only.as_ref().is_none_or(|only| name.contains(only.as_str())) {

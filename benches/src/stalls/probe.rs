@@ -60,8 +60,17 @@ impl Probe {
 
     /// Measures requests that are sent together.
     pub(crate) fn measure_all(&mut self, name: &str, requests: &[Vec<u8>]) {
-        let (done, watching) = (AtomicBool::new(false), AtomicBool::new(false));
         let bytes = requests.concat();
+        self.watch(name, |probe| {
+            probe.client.send_bytes(&bytes);
+            let replies: Vec<Reply> = requests.iter().map(|_| probe.client.read()).collect();
+            replies.last().map(brief).unwrap_or_default()
+        });
+    }
+
+    /// Measures what the server does during `act`, whose result is printed.
+    pub(crate) fn watch(&mut self, name: &str, act: impl FnOnce(&mut Self) -> String) {
+        let (done, watching) = (AtomicBool::new(false), AtomicBool::new(false));
         let cpu = self.processor_time();
         let (worst, reply) = std::thread::scope(|threads| {
             let (done, watching) = (&done, &watching);
@@ -80,18 +89,16 @@ impl Probe {
             eventually("the other client to ask", Duration::from_secs(10), || {
                 watching.load(Ordering::Relaxed)
             });
-            self.client.send_bytes(&bytes);
-            let replies: Vec<Reply> = requests.iter().map(|_| self.client.read()).collect();
+            let reply = act(self);
             done.store(true, Ordering::Relaxed);
-            let worst = watcher.join().expect("the watcher");
-            (worst, replies.last().map(brief).unwrap_or_default())
+            (watcher.join().expect("the watcher"), reply)
         });
         let cpu = (self.processor_time() - cpu) * 1000.0;
         println!("| {name} | {:.1} | {cpu:.1} | {reply} |", worst.as_secs_f64() * 1000.0);
     }
 
     /// Seconds of processor time that the server has used.
-    fn processor_time(&self) -> f64 {
+    pub(crate) fn processor_time(&self) -> f64 {
         let info = self.server.info("cpu");
         let seconds =
             |field: &str| info.get(field).and_then(|value| value.parse::<f64>().ok()).unwrap_or(0.0);

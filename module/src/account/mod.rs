@@ -63,6 +63,10 @@ impl Family for Book {
         }
     }
 
+    fn in_use(&self) -> usize {
+        self.live_logins()
+    }
+
     fn count_refusal(refusal: &Refusal) {
         counters::ACCOUNT_REFUSED.add(1);
         match refusal.code {

@@ -8,6 +8,7 @@ mod trim;
 mod units;
 mod writes;
 
+use allot_core::conf::conference::State;
 use allot_core::conf::messages::HANG_UPS;
 use allot_core::conf::{ConferenceEvent, Event, Realm, Reply, Request};
 use allot_core::shared::outbox::Fields;
@@ -59,6 +60,10 @@ impl Family for Realm {
                 reply_record(ctx, &[("moves", Field::Number(*moves)), ("left", Field::Number(*left))]);
             }
         }
+    }
+
+    fn in_use(&self) -> usize {
+        State::ALL.into_iter().filter(|state| *state != State::Ended).map(|state| self.count(state)).sum()
     }
 
     fn count_refusal(_: &Refusal) {

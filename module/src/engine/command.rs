@@ -54,6 +54,7 @@ macro_rules! command {
             argv: *mut *mut redis_module::raw::RedisModuleString,
             argc: std::os::raw::c_int,
         ) -> std::os::raw::c_int {
+            // SAFETY: the server calls this with its context and the arguments of a call.
             unsafe {
                 $crate::ffi::command::run_command(ctx, argv, argc, &|ctx, words| {
                     let call = $crate::engine::command::Call::new(ctx, words);

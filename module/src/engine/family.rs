@@ -63,6 +63,9 @@ pub(crate) trait Family: Machine {
         reply: &Self::Reply,
     );
 
+    /// How much is lost if the value is deleted: seats held and sold, leases, conferences, logins.
+    fn in_use(&self) -> usize;
+
     /// Counts a refused request.
     fn count_refusal(refusal: &Refusal);
 

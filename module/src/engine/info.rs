@@ -65,6 +65,10 @@ counters! {
     OUTBOX_FAILURES = c"outbox_failures";
     /// Steps of keys whose time runs on elapsed time, because it is too far ahead of the clock.
     STEPS_AHEAD = c"steps_ahead";
+    /// Keys with seats, leases, conferences or logins in use that a command deleted or overwrote.
+    KEYS_DELETED_IN_USE = c"keys_deleted_in_use";
+    /// Such keys that expired or were evicted.
+    KEYS_DROPPED_IN_USE = c"keys_dropped_in_use";
     /// Bugs: broken invariants, and calls that were answered `ERR internal`.
     INTERNAL_ERRORS = c"internal_errors";
 }

@@ -5,7 +5,8 @@
 //! interface of a family's state machine to the module, `value` is the value of a key, and `step` is the path of every
 //! request: find, apply due events, decide, apply, replicate, publish. `replicated` is the path of what a master
 //! decided. `deadlines`, `outbox`, `waiting`, `info`, `config`, `token` and `reply` serve both. `entry` is a row of
-//! the table of families. `info` counts, and logs bugs.
+//! the table of families. `info` counts, and logs bugs; `lost` records keys that are deleted in use; `warnings` and
+//! `replicas` look for settings and servers with which something may be lost.
 
 pub(crate) mod argument;
 pub(crate) mod command;
@@ -14,9 +15,11 @@ pub(crate) mod deadlines;
 pub(crate) mod entry;
 pub(crate) mod family;
 pub(crate) mod info;
+pub(crate) mod lost;
 pub(crate) mod outbox;
 pub(crate) mod parameter;
 pub(crate) mod parse;
+mod replicas;
 pub(crate) mod replicated;
 pub(crate) mod reply;
 pub(crate) mod step;

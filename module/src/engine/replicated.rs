@@ -134,7 +134,6 @@ fn create<F: Family>(ctx: Context<'_>, name: KeyName<'_>, mut value: Value<F>) {
     if key.exists() {
         key.delete();
     }
-    drop(key);
     has_applied(ctx, name, &mut value);
     store(ctx, name, value);
 }

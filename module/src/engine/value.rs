@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use super::config::MAX_CLOCK_LEAD;
 use super::deadlines::{self, NEVER};
 use super::family::{Family, MAX_GAUGES};
+use super::lost;
 use super::waiting;
 use crate::ffi::context::clock;
 use crate::ffi::value::Native;
@@ -226,6 +227,7 @@ impl<F: Family> Native for Value<F> {
     fn displaced(&self, db: i32, name: &[u8]) {
         deadlines::forget(self.watched, db, name, F::NUMBER);
         waiting::key_gone(db, name);
+        lost::displaced(db, name, self.state.in_use(), |stream| self.state.stream_length(stream));
     }
 }
 

@@ -6,6 +6,7 @@
 
 use allot_core::invariant;
 use allot_core::shared::Bytes;
+use allot_core::shared::refusal::{Code, Refusal};
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -38,7 +39,8 @@ pub(crate) struct Grant<E> {
 type Place = (i32, Box<[u8]>);
 
 struct Waiter {
-    client: BlockedClient,
+    /// `None` once the client was unblocked.
+    client: Option<BlockedClient>,
     connection: Connection,
     place: Place,
     forget: Forget,
@@ -106,6 +108,18 @@ impl Registry {
     }
 }
 
+/// Whether a call may wait: not in a transaction or a script. A server that cannot answer clients that wait refuses it.
+pub(crate) fn may_block(ctx: Context<'_>) -> Result<bool, Refusal> {
+    if !ctx.may_block() {
+        return Ok(false);
+    }
+    if !ctx.watch_event_loop() {
+        let text = "this server does not tell modules when it has run all commands, so no call can wait; call without WAIT";
+        return Err(Refusal::new(Code::Err, text));
+    }
+    Ok(true)
+}
+
 /// Blocks the client of this call for `wait` milliseconds, 0 without an end. `unserved` counts the wait if it ends
 /// with null. Returns the id of the waiter. The command replies nothing.
 pub(crate) fn block(
@@ -123,7 +137,7 @@ pub(crate) fn block(
     });
     let client = ctx.block(name, id, wait);
     REGISTRY.with_borrow_mut(|registry| {
-        registry.put(id, Waiter { client, connection, place, forget, unserved, answer: None });
+        registry.put(id, Waiter { client: Some(client), connection, place, forget, unserved, answer: None });
     });
     id
 }
@@ -305,8 +319,7 @@ pub(crate) fn before_sleep(ctx: Context<'_>) {
             }
         }
         for id in answered {
-            let client =
-                REGISTRY.with_borrow(|registry| registry.waiters.get(&id).map(|waiter| waiter.client));
+            let client = REGISTRY.with_borrow_mut(|registry| registry.waiters.get_mut(&id)?.client.take());
             if let Some(client) = client {
                 client.unblock();
             }

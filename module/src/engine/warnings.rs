@@ -1,8 +1,9 @@
-//! Settings of the server with which Allot may lose what it has given out: named in the log when they are found, and counted
+//! Settings of the server, and replicas, with which Allot may lose what it has given out: named in the log when they are found, and counted
 //! as `allot_warnings` in `INFO`.
 
 use std::cell::Cell;
 
+use super::replicas;
 use crate::ffi::Context;
 use crate::ffi::context::Answer;
 
@@ -10,10 +11,12 @@ use crate::ffi::context::Answer;
 const EVERY_MS: i64 = 10_000;
 
 /// What is wrong, and what to do.
-const WARNINGS: [&str; 3] = [
+const WARNINGS: [&str; 4] = [
     "maxmemory-policy may evict shows, pools, realms and books with all that was sold: set noeviction or a volatile policy",
     "neither save nor appendonly is set: a restart loses all that was sold",
     "appendonly is off: a crash loses what was sold since the last RDB file",
+    "a replica (ROLE lists them) does not load this module: it acknowledges what is sold and stores nothing of it, and a \
+     failover to it loses everything. Load the module there, and restart it without its files",
 ];
 
 thread_local! {
@@ -44,7 +47,7 @@ pub(crate) fn look(ctx: Context<'_>) {
     };
     let evicts = setting("maxmemory") != b"0" && setting("maxmemory-policy").starts_with(b"allkeys");
     let (saves, appends) = (!setting("save").is_empty(), setting("appendonly") == b"yes");
-    let hold = [evicts, !saves && !appends, saves && !appends];
+    let hold = [evicts, !saves && !appends, saves && !appends, replicas::some_lack_the_module(ctx)];
     for ((warning, holds), held) in WARNINGS.iter().zip(hold).zip(HOLD.replace(hold)) {
         if holds && !held {
             ctx.log(c"warning", &format!("allot: {warning}"));

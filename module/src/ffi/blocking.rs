@@ -7,10 +7,10 @@
 use redis_module::raw::{
     self, RedisModuleBlockedClient, RedisModuleCtx, RedisModuleEvent, RedisModuleString,
 };
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
 use std::cell::Cell;
-use std::mem::ManuallyDrop;
-use std::net::TcpStream;
-use std::os::fd::FromRawFd;
+use std::os::fd::{BorrowedFd, RawFd};
 use std::os::raw::{c_int, c_void};
 use std::ptr::null_mut;
 
@@ -19,8 +19,7 @@ use super::context::{Answer, Context};
 use super::guard::{guard, hooks};
 use super::string::KeyName;
 
-/// A client that waits. The server frees it after it was unblocked.
-#[derive(Clone, Copy)]
+/// A client that waits. The server frees it after it was unblocked, which consumes it.
 pub(crate) struct BlockedClient {
     raw: *mut RedisModuleBlockedClient,
 }
@@ -28,7 +27,7 @@ pub(crate) struct BlockedClient {
 impl BlockedClient {
     /// Answers the client: calls the hook `wait_ended` for it, before this function returns.
     pub(crate) fn unblock(self) {
-        // SAFETY: the server has freed no client that was not unblocked, and the engine unblocks each once.
+        // SAFETY: the server has freed no client that was not unblocked. This one was not, since it is consumed here.
         unsafe { api!(RedisModule_UnblockClient(self.raw, null_mut())) };
     }
 }
@@ -42,10 +41,22 @@ impl Context<'_> {
         self.flags() & busy == 0
     }
 
+    /// Has the server call the hook `before_sleep` from now on, which answers clients that wait. Servers on which no client
+    /// ever waits do not call it. False if the server does not offer this event.
+    pub(crate) fn watch_event_loop(self) -> bool {
+        if WATCHED.get() {
+            return true;
+        }
+        let event = RedisModuleEvent { id: raw::REDISMODULE_EVENT_EVENTLOOP, dataver: 1 };
+        // SAFETY: the context is that of a call.
+        let status = unsafe { api!(RedisModule_SubscribeToServerEvent(self.raw, event, Some(before_sleep))) };
+        WATCHED.set(status == raw::REDISMODULE_OK as c_int);
+        WATCHED.get()
+    }
+
     /// Blocks the client of this call for `wait` milliseconds, 0 without an end; `id` names it to the hooks. The
-    /// command replies nothing then.
+    /// command replies nothing then. The event loop is watched.
     pub(crate) fn block(self, name: KeyName<'_>, id: u64, wait: i64) -> BlockedClient {
-        watch_event_loop(self.raw);
         let (mut key, id) = (name.raw, id as usize as *mut c_void);
         // SAFETY: the server copies the list of keys. The id is a number, which nothing frees.
         unsafe {
@@ -81,8 +92,8 @@ impl Context<'_> {
 pub(crate) struct Connection {
     /// The server's id of the client.
     client: u64,
-    /// The descriptor of its socket, which is valid as long as the client exists.
-    socket: Option<c_int>,
+    /// The descriptor of its socket, which is open as long as the client exists.
+    socket: Option<RawFd>,
 }
 
 impl Connection {
@@ -91,20 +102,20 @@ impl Connection {
     pub(crate) fn is_open(self) -> bool {
         // SAFETY: the function takes a null pointer if only the existence of the client is asked for.
         let exists = unsafe { api!(RedisModule_GetClientInfoById(null_mut(), self.client)) };
-        exists == raw::REDISMODULE_OK as c_int && self.socket.is_none_or(has_peer)
+        exists == raw::REDISMODULE_OK as c_int
+            && self.socket.is_none_or(|socket| {
+                // SAFETY: the client exists, so the server has its socket open, and closes it only after this call.
+                has_peer(unsafe { BorrowedFd::borrow_raw(socket) })
+            })
     }
 }
 
 /// Whether the peer of a socket may still read: false once it has closed the connection.
-fn has_peer(socket: c_int) -> bool {
-    // SAFETY: the client exists, so the descriptor is that of its socket. It is not closed here.
-    let stream = ManuallyDrop::new(unsafe { TcpStream::from_raw_fd(socket) });
-    match stream.peek(&mut [0]) {
-        Ok(bytes) => bytes > 0,
+fn has_peer(socket: BorrowedFd<'_>) -> bool {
+    match recv(socket, &mut [0u8], RecvFlags::PEEK) {
+        Ok((bytes, _)) => bytes > 0,
         // The sockets of the server do not block: there is nothing to read yet.
-        Err(error) => {
-            matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::Interrupted)
-        }
+        Err(error) => matches!(error, Errno::WOULDBLOCK | Errno::INTR),
     }
 }
 
@@ -113,25 +124,13 @@ thread_local! {
     static WATCHED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Has the server call the hook `before_sleep` from now on. Servers on which no client ever waits do not call it.
-fn watch_event_loop(ctx: *mut RedisModuleCtx) {
-    if WATCHED.replace(true) {
-        return;
-    }
-    let event = RedisModuleEvent { id: raw::REDISMODULE_EVENT_EVENTLOOP, dataver: 1 };
-    // SAFETY: the context is that of a call.
-    let status = unsafe { api!(RedisModule_SubscribeToServerEvent(ctx, event, Some(before_sleep))) };
-    if status != raw::REDISMODULE_OK as c_int {
-        WATCHED.set(false);
-    }
-}
-
 unsafe extern "C" fn before_sleep(ctx: *mut RedisModuleCtx, _: RedisModuleEvent, part: u64, _: *mut c_void) {
     if part != raw::REDISMODULE_SUBEVENT_EVENTLOOP_BEFORE_SLEEP {
         return;
     }
     guard((), || {
         if let Some(hooks) = hooks() {
+            // SAFETY: the server lends its context for this call.
             (hooks.before_sleep)(unsafe { Context::lent(ctx) });
         }
     });
@@ -143,23 +142,31 @@ unsafe extern "C" fn key_is_ready(_: *mut RedisModuleCtx, _: *mut *mut RedisModu
 }
 
 unsafe extern "C" fn wait_ended(ctx: *mut RedisModuleCtx, _: *mut *mut RedisModuleString, _: c_int) -> c_int {
-    guard((), || unsafe {
+    guard((), || {
         if let Some(hooks) = hooks() {
-            (hooks.wait_ended)(Context::lent(ctx), id_of(ctx));
+            // SAFETY: the server lends its context for this call, which is about a client that waits.
+            let (ctx, id) = unsafe { (Context::lent(ctx), id_of(ctx)) };
+            (hooks.wait_ended)(ctx, id);
         }
     });
     raw::REDISMODULE_OK as c_int
 }
 
 unsafe extern "C" fn disconnected(ctx: *mut RedisModuleCtx, _: *mut RedisModuleBlockedClient) {
-    guard((), || unsafe {
+    guard((), || {
         if let Some(hooks) = hooks() {
-            (hooks.disconnected)(Context::lent(ctx), id_of(ctx));
+            // SAFETY: as in `wait_ended`.
+            let (ctx, id) = unsafe { (Context::lent(ctx), id_of(ctx)) };
+            (hooks.disconnected)(ctx, id);
         }
     });
 }
 
 /// The id under which the client of a callback waits.
+///
+/// # Safety
+/// The context is that of a callback about a client that waits.
 unsafe fn id_of(ctx: *mut RedisModuleCtx) -> u64 {
+    // SAFETY: the caller's promise. The private data is the number that `block` gave.
     unsafe { api!(RedisModule_GetBlockedClientPrivateData(ctx)) as usize as u64 }
 }

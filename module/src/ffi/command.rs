@@ -96,7 +96,9 @@ pub(crate) unsafe fn run_command(
     argc: c_int,
     run: &Run<'_>,
 ) -> c_int {
+    // SAFETY: the server lends its context for this call.
     let ctx = unsafe { Context::lent(ctx) };
+    // SAFETY: the server hands over so many arguments, the command's name first.
     let strings: &[*mut RedisModuleString] =
         unsafe { std::slice::from_raw_parts(argv, argc.max(0) as usize) };
     let outcome = guard(None, || {
@@ -109,10 +111,12 @@ pub(crate) unsafe fn run_command(
             &mut many[..]
         };
         for (place, &string) in places.iter_mut().zip(strings) {
+            // SAFETY: the arguments live until the call is over.
             place.write(unsafe { bytes_of(string) });
         }
         // SAFETY: there is a place for each string, and all were written.
         let words: &[&[u8]] = unsafe { std::slice::from_raw_parts(places.as_ptr().cast(), places.len()) };
+        // SAFETY: the bytes are those of the strings.
         Some(run(ctx, unsafe { Words::lent(strings, words) }))
     });
     match outcome {
@@ -126,6 +130,8 @@ pub(crate) unsafe fn run_command(
 impl Registration {
     /// Registers a command, its documentation, and on servers that have them its ACL categories.
     pub(crate) fn command(&self, command: &CommandInfo) -> Option<()> {
+        // SAFETY: the context is that of the load. The server copies the texts and lists, which live until the end of this
+        // function; all zero is the end of a list, and documentation of nothing.
         unsafe {
             // Servers that do not read key specifications know only the first key.
             let place =

@@ -1,9 +1,10 @@
 //! The interface of a command, a timer or a callback to the server: replies, keys, replication, time.
 
 use redis_module::raw::{self, RedisModuleCallReply, RedisModuleCtx, RedisModuleString};
+use std::cell::RefCell;
 use std::ffi::CStr;
 use std::marker::PhantomData;
-use std::os::raw::{c_char, c_int, c_long, c_longlong};
+use std::os::raw::{c_char, c_int, c_long, c_longlong, c_void};
 use std::ptr::null_mut;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -26,8 +27,8 @@ pub(crate) enum Mode {
     Write,
 }
 
-// SAFETY of what follows: `raw` is a context of the server's that lives as long as `'a`, and we are on its
-// thread; every pointer handed over is alive for the call.
+// All that follows rests on the promise of `lent`: `raw` is a context of the server's that lives as long as `'a`, on the
+// thread of the server, which is the only one that has contexts.
 #[allow(clippy::unused_self, reason = "what the server knows is asked of its context")]
 impl<'a> Context<'a> {
     /// # Safety
@@ -45,56 +46,67 @@ impl<'a> Context<'a> {
     // Replies. The functions of the server always return OK.
 
     pub(crate) fn reply_string(self, bytes: &[u8]) {
+        // SAFETY: the context is live, and the server copies the bytes.
         unsafe {
             api!(RedisModule_ReplyWithStringBuffer(self.raw, bytes.as_ptr().cast::<c_char>(), bytes.len()))
         };
     }
 
     pub(crate) fn reply_integer(self, value: i64) {
+        // SAFETY: the context is live.
         unsafe { api!(RedisModule_ReplyWithLongLong(self.raw, value as c_longlong)) };
     }
 
     pub(crate) fn reply_double(self, value: f64) {
+        // SAFETY: the context is live.
         unsafe { api!(RedisModule_ReplyWithDouble(self.raw, value)) };
     }
 
     pub(crate) fn reply_null(self) {
+        // SAFETY: the context is live.
         unsafe { api!(RedisModule_ReplyWithNull(self.raw)) };
     }
 
     /// 'Nothing available': `*-1` in RESP2, `_` in RESP3.
     pub(crate) fn reply_nothing(self) {
+        // SAFETY: the context is live.
         unsafe { api!(RedisModule_ReplyWithNullArray(self.raw)) };
     }
 
     pub(crate) fn reply_ok(self) {
+        // SAFETY: the context is live, and the text is static.
         unsafe { api!(RedisModule_ReplyWithSimpleString(self.raw, c"OK".as_ptr())) };
     }
 
     /// Begins a list; `len` replies follow.
     pub(crate) fn reply_array(self, len: usize) {
+        // SAFETY: the context is live.
         unsafe { api!(RedisModule_ReplyWithArray(self.raw, len as c_long)) };
     }
 
     /// Begins a map (a flat list in RESP2); `len` pairs of replies follow.
     pub(crate) fn reply_map(self, len: usize) {
+        // SAFETY: the context is live.
         unsafe { api!(RedisModule_ReplyWithMap(self.raw, len as c_long)) };
     }
 
     /// An error line, its code first.
     pub(crate) fn reply_error(self, line: &str) {
         let line: Vec<u8> = line.bytes().filter(|&byte| byte != 0).chain([0]).collect();
+        // SAFETY: the context is live, and the server copies the line, which ends with its only zero.
         unsafe { api!(RedisModule_ReplyWithError(self.raw, line.as_ptr().cast::<c_char>())) };
     }
 
     // Keys.
 
     pub(crate) fn selected_db(self) -> i32 {
+        // SAFETY: the context is live.
         unsafe { api!(RedisModule_GetSelectedDb(self.raw)) }
     }
 
     /// Whether the database exists.
     pub(crate) fn select_db(self, db: i32) -> bool {
+        // SAFETY: the context is live.
         unsafe { api!(RedisModule_SelectDb(self.raw, db)) == raw::REDISMODULE_OK as c_int }
     }
 
@@ -103,12 +115,14 @@ impl<'a> Context<'a> {
             Mode::Read => raw::REDISMODULE_READ | raw::REDISMODULE_OPEN_KEY_NOTOUCH,
             Mode::Write => raw::REDISMODULE_READ | raw::REDISMODULE_WRITE,
         };
+        // SAFETY: the context and the name are live.
         let raw = unsafe { api!(RedisModule_OpenKey(self.raw, name.raw, flags as c_int)) };
-        Key { raw: raw.cast(), lent: PhantomData }
+        Key { raw: raw.cast(), lends: null_mut(), lent: PhantomData }
     }
 
     /// Tells `WATCH` and client-side caches that a key changed.
     pub(crate) fn signal_modified(self, name: KeyName<'_>) {
+        // SAFETY: the context and the name are live.
         unsafe { api!(RedisModule_SignalModifiedKey(self.raw, name.raw)) };
     }
 
@@ -118,16 +132,19 @@ impl<'a> Context<'a> {
     }
 
     pub(super) fn notify_class(self, class: c_int, event: &CStr, name: KeyName<'_>) {
+        // SAFETY: the context, the event and the name are live.
         unsafe { api!(RedisModule_NotifyKeyspaceEvent(self.raw, class, event.as_ptr(), name.raw)) };
     }
 
     /// Whether the server asks for the places of the command's keys, and not for the command.
     pub(crate) fn asks_for_keys(self) -> bool {
+        // SAFETY: the context is live.
         unsafe { api!(RedisModule_IsKeysPositionRequest(self.raw)) != 0 }
     }
 
     /// Tells the server that the argument at that place is a key.
     pub(crate) fn key_is_at(self, place: usize) {
+        // SAFETY: the context is live.
         unsafe { api!(RedisModule_KeyAtPos(self.raw, place as c_int)) }
     }
 
@@ -135,6 +152,7 @@ impl<'a> Context<'a> {
 
     /// Writes `command key payload` into the replication stream and the AOF.
     pub(crate) fn replicate_payload(self, command: &CStr, name: KeyName<'_>, payload: &[u8]) {
+        // SAFETY: context, name and payload are live, and of the types that the format names.
         unsafe {
             let payload: (*const c_char, usize) = (payload.as_ptr().cast(), payload.len());
             api!(RedisModule_Replicate(
@@ -150,11 +168,13 @@ impl<'a> Context<'a> {
 
     /// Writes the running command, word by word, into the replication stream and the AOF.
     pub(crate) fn replicate_verbatim(self) {
+        // SAFETY: the context is live.
         unsafe { api!(RedisModule_ReplicateVerbatim(self.raw)) };
     }
 
     /// Writes `command word ...` into the replication stream and the AOF.
     pub(super) fn replicate_words(self, command: &CStr, words: &mut [*mut RedisModuleString]) {
+        // SAFETY: context, command and words are live, and of the types that the format names.
         unsafe {
             let (first, len) = (words.as_mut_ptr(), words.len());
             api!(RedisModule_Replicate(self.raw, command.as_ptr(), c"v".as_ptr(), first, len));
@@ -168,6 +188,7 @@ impl<'a> Context<'a> {
         name: KeyName<'_>,
         members: &mut [*mut RedisModuleString],
     ) {
+        // SAFETY: context, name and members are live, and of the types that the format names.
         unsafe {
             let (first, len) = (members.as_mut_ptr(), members.len());
             api!(RedisModule_Replicate(self.raw, command.as_ptr(), c"sv".as_ptr(), name.raw, first, len));
@@ -176,6 +197,7 @@ impl<'a> Context<'a> {
 
     /// Writes `command key count` into the replication stream and the AOF.
     pub(super) fn replicate_count(self, command: &CStr, name: KeyName<'_>, count: usize) {
+        // SAFETY: context, name and count are live, and of the types that the format names.
         unsafe {
             let count = count as c_longlong;
             api!(RedisModule_Replicate(self.raw, command.as_ptr(), c"sl".as_ptr(), name.raw, count));
@@ -191,6 +213,7 @@ impl<'a> Context<'a> {
             return self.raw;
         }
         // A cluster may have several databases, too.
+        // SAFETY: the contexts are live, since the detached one is not null.
         unsafe { api!(RedisModule_SelectDb(detached, api!(RedisModule_GetSelectedDb(self.raw)))) };
         detached
     }
@@ -199,6 +222,8 @@ impl<'a> Context<'a> {
     pub(crate) fn call_and_replicate(self, command: &CStr, arguments: &[&[u8]]) -> Outcome {
         let strings: Vec<OwnedString> = arguments.iter().map(|argument| OwnedString::new(argument)).collect();
         let mut raw: Vec<*mut RedisModuleString> = strings.iter().map(|string| string.name().raw).collect();
+        // SAFETY: the context is live, and the strings until the end of this function; `v` names their type. The reply is freed
+        // once, and not used after that.
         unsafe {
             let (first, len) = (raw.as_mut_ptr(), raw.len());
             let reply: *mut RedisModuleCallReply =
@@ -219,6 +244,8 @@ impl<'a> Context<'a> {
     pub(crate) fn ask(self, command: &CStr, arguments: &[&[u8]]) -> Answer {
         let strings: Vec<OwnedString> = arguments.iter().map(|argument| OwnedString::new(argument)).collect();
         let mut raw: Vec<*mut RedisModuleString> = strings.iter().map(|string| string.name().raw).collect();
+        // SAFETY: the context is live, and the strings until the end of this function; `v` names their type. The reply is freed
+        // once, and not used after that.
         unsafe {
             let (first, len) = (raw.as_mut_ptr(), raw.len());
             let reply: *mut RedisModuleCallReply =
@@ -235,6 +262,7 @@ impl<'a> Context<'a> {
     // The server.
 
     pub(super) fn flags(self) -> u32 {
+        // SAFETY: the context is live.
         unsafe { api!(RedisModule_GetContextFlags(self.raw)) as u32 }
     }
 
@@ -272,6 +300,7 @@ impl<'a> Context<'a> {
     /// Whether the module may change keys now without a command of a client: this is a master, nothing keeps its
     /// replication stream still (`CLIENT PAUSE`, a failover), and the server would not refuse the command of a client.
     pub(crate) fn may_change_keys(self) -> bool {
+        // SAFETY: the function takes nothing.
         self.is_master() && unsafe { api!(RedisModule_AvoidReplicaTraffic()) == 0 } && !self.refuses_writes()
     }
 
@@ -282,9 +311,12 @@ impl<'a> Context<'a> {
         // S asks as a script would be asked, E for the error as a reply, and D not to run the command at all.
         static FORMAT: OnceLock<&CStr> = OnceLock::new();
         let format = FORMAT.get_or_init(|| {
+            // SAFETY: the function takes nothing.
             let knows_dry_runs = unsafe { api!(RedisModule_GetServerVersion()) } >= 0x0007_0200;
             if knows_dry_runs { c"SEDccc" } else { c"SEccc" }
         });
+        // SAFETY: the context is live, and the texts, of the type that `c` names, are static. The reply is freed once, and not
+        // used after that.
         unsafe {
             let (key, place, text) = (c"allot".as_ptr(), c"0".as_ptr(), c"".as_ptr());
             let reply: *mut RedisModuleCallReply =
@@ -302,7 +334,8 @@ impl<'a> Context<'a> {
     /// Writes a line to the server's log.
     pub(crate) fn log(self, level: &CStr, line: &str) {
         let line: Vec<u8> = line.bytes().filter(|&byte| byte != 0).chain([0]).collect();
-        // The text is an argument of the format, never the format.
+        // SAFETY: the context is live or null, and the line ends with its only zero. It is an argument of the format, never
+        // the format.
         unsafe {
             let text: *const c_char = line.as_ptr().cast();
             api!(RedisModule_Log(self.raw, level.as_ptr(), c"%s".as_ptr(), text));
@@ -322,6 +355,7 @@ pub(super) fn detached_context() -> *mut RedisModuleCtx {
 /// # Safety
 /// Called at load, with the module's context.
 pub(super) unsafe fn make_detached_context(ctx: *mut RedisModuleCtx) {
+    // SAFETY: the context is that of the load.
     DETACHED.store(unsafe { api!(RedisModule_GetDetachedThreadSafeContext(ctx)) }, Ordering::Relaxed);
 }
 
@@ -355,6 +389,7 @@ pub(crate) enum Answer {
 /// `reply` is a live reply of a call.
 unsafe fn text_of(reply: *mut RedisModuleCallReply) -> Vec<u8> {
     let mut len = 0;
+    // SAFETY: the caller's promise; the text belongs to the reply.
     unsafe {
         let text = api!(RedisModule_CallReplyStringPtr(reply, &raw mut len));
         if text.is_null() || len == 0 {
@@ -368,6 +403,7 @@ impl Answer {
     /// # Safety
     /// `reply` is a live reply of a call.
     unsafe fn of(reply: *mut RedisModuleCallReply) -> Self {
+        // SAFETY: the caller's promise; a part of a live reply is live, and was checked not to be null.
         unsafe {
             match api!(RedisModule_CallReplyType(reply)) as isize {
                 raw::REDISMODULE_REPLY_STRING => Self::Text(text_of(reply)),
@@ -402,28 +438,57 @@ impl Answer {
     }
 }
 
-/// An open key; closed when dropped.
+thread_local! {
+    /// The values that open keys have lent out. Only the server's thread opens keys.
+    static LENT: RefCell<Vec<*mut c_void>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Notes that a value is lent out, unless another key has lent it already.
+pub(super) fn lend(value: *mut c_void) -> bool {
+    LENT.with_borrow_mut(|lent| {
+        let is_free = !lent.contains(&value);
+        if is_free {
+            lent.push(value);
+        }
+        is_free
+    })
+}
+
+/// Notes that a key that is closed no longer lends its value.
+fn take_back(value: *mut c_void) {
+    LENT.with_borrow_mut(|lent| lent.retain(|other| *other != value));
+}
+
+/// Whether an open key has lent a value out.
+pub(super) fn is_lent(value: *mut c_void) -> bool {
+    LENT.with_borrow(|lent| lent.contains(&value))
+}
+
+/// An open key; closed when dropped. `value` has more of it.
 pub(crate) struct Key<'a> {
+    /// Null if it was opened for reading and there is no such key.
     pub(super) raw: *mut raw::RedisModuleKey,
+    /// The value that this key has lent out; null before that.
+    pub(super) lends: *mut c_void,
     lent: PhantomData<&'a ()>,
 }
 
 impl Key<'_> {
     /// Whether there is a value under the name.
     pub(crate) fn exists(&self) -> bool {
+        // SAFETY: a key that is not null is open.
         !self.raw.is_null()
             && unsafe { api!(RedisModule_KeyType(self.raw)) != raw::REDISMODULE_KEYTYPE_EMPTY as c_int }
-    }
-
-    /// Removes the key's value.
-    pub(crate) fn delete(&self) {
-        unsafe { api!(RedisModule_DeleteKey(self.raw)) };
     }
 }
 
 impl Drop for Key<'_> {
     fn drop(&mut self) {
+        if !self.lends.is_null() {
+            take_back(self.lends);
+        }
         if !self.raw.is_null() {
+            // SAFETY: the key is open, and is not used any more.
             unsafe { api!(RedisModule_CloseKey(self.raw)) };
         }
     }

@@ -58,5 +58,6 @@ fn start() -> Queue {
 
 /// Whether the server uses more memory than `maxmemory` allows.
 fn is_full() -> bool {
+    // SAFETY: the function takes nothing.
     unsafe { api!(RedisModule_GetUsedMemoryRatio()) >= 1.0 }
 }

@@ -20,6 +20,10 @@ pub(crate) struct Hooks {
     pub(crate) flushed: fn(Option<i32>),
     /// A key got another name or went to another database: from this place, to that one.
     pub(crate) moved: fn(Place<'_>, Place<'_>),
+    /// Whether `because` is to be called.
+    pub(crate) asks_why: fn() -> bool,
+    /// Why a key has lost its value: an event of the server.
+    pub(crate) because: fn(&[u8], Place<'_>),
     /// Two databases changed places.
     pub(crate) swapped: fn(i32, i32),
     /// The wait of a client, by its id, has ended: it is to be answered.

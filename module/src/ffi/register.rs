@@ -6,6 +6,7 @@ use std::ffi::CStr;
 use std::os::raw::{c_char, c_int, c_longlong, c_void};
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use super::alloc::is_aligned;
 use super::api::api;
 use super::context::{Context, make_detached_context};
 use super::freeing;
@@ -43,6 +44,7 @@ impl Registration {
         version: c_int,
         hooks: &'static Hooks,
     ) -> Option<Self> {
+        // SAFETY: the context is that of the load, and what the server is handed is static.
         unsafe {
             let api_version = raw::REDISMODULE_APIVER_1 as c_int;
             if raw::Export_RedisModule_Init(ctx, name.as_ptr(), version, api_version)
@@ -54,6 +56,12 @@ impl Registration {
             let version = raw::RedisModule_GetServerVersion.map_or(0, |version| version());
             if version < OLDEST_SERVER {
                 let line = "allot needs Redis 7.0.15 or newer, or Valkey, and this server is older";
+                Context::lent(ctx).log(c"warning", line);
+                return None;
+            }
+            if !is_aligned() {
+                let line = "allot: the allocator of this server does not align its blocks to 16 bytes; build the server with \
+                            jemalloc or the allocator of the C library";
                 Context::lent(ctx).log(c"warning", line);
                 return None;
             }
@@ -70,12 +78,14 @@ impl Registration {
 
     /// Writes a line to the server's log.
     pub(crate) fn log(&self, level: &CStr, line: &str) {
+        // SAFETY: the context is that of the load, during which this value lives.
         unsafe { Context::lent(self.ctx) }.log(level, line);
     }
 
     /// Registers a value type, whose values are told when their keys get another name.
     pub(crate) fn value_type<N: Native>(&self) -> Option<()> {
         MOVED.with_borrow_mut(|types| types.push(value::moved::<N>));
+        // SAFETY: the context is that of the load.
         unsafe { value::register_type::<N>(self.ctx).then_some(()) }
     }
 
@@ -85,8 +95,11 @@ impl Registration {
         let flush = RedisModuleEvent { id: raw::REDISMODULE_EVENT_FLUSHDB, dataver: 1 };
         let role = RedisModuleEvent { id: raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED, dataver: 1 };
         let saving = RedisModuleEvent { id: raw::REDISMODULE_EVENT_PERSISTENCE, dataver: 1 };
-        let class = raw::REDISMODULE_NOTIFY_GENERIC;
+        let class = raw::REDISMODULE_NOTIFY_GENERIC
+            | raw::REDISMODULE_NOTIFY_EXPIRED
+            | raw::REDISMODULE_NOTIFY_EVICTED;
         let cron = RedisModuleEvent { id: raw::REDISMODULE_EVENT_CRON_LOOP, dataver: 1 };
+        // SAFETY: the context is that of the load, and the functions are of the types that the events have.
         unsafe {
             done(api!(RedisModule_SubscribeToKeyspaceEvents(self.ctx, class, Some(key_event))))?;
             done(api!(RedisModule_SubscribeToServerEvent(self.ctx, cron, Some(cron_loop))))?;
@@ -99,6 +112,8 @@ impl Registration {
 
     /// Registers a setting, whose default is the value that it has now.
     pub(crate) fn setting(&self, setting: &NumericSetting) -> Option<()> {
+        // SAFETY: the context is that of the load. The server copies the name, and hands the value, which is static, to
+        // `get_setting` and `set_setting` only.
         unsafe {
             let value = std::ptr::from_ref(setting.value).cast_mut().cast::<c_void>();
             let (get, set): (raw::RedisModuleConfigGetNumericFunc, raw::RedisModuleConfigSetNumericFunc) =
@@ -120,6 +135,7 @@ impl Registration {
 
     /// Has the server apply its configuration file to the settings registered so far.
     pub(crate) fn load_settings(&self) -> Option<()> {
+        // SAFETY: the context is that of the load.
         done(unsafe { api!(RedisModule_LoadConfigs(self.ctx)) })
     }
 }
@@ -129,6 +145,7 @@ impl Registration {
 /// # Safety
 /// The server has handed over the functions of its interface and `ctx`.
 unsafe fn say_if_loaded_twice(ctx: *mut RedisModuleCtx, name: &CStr) {
+    // SAFETY: the caller's promise.
     unsafe {
         if raw::RedisModule_IsModuleNameBusy.is_some_and(|is_busy| is_busy(name.as_ptr()) != 0) {
             let line = "allot: this server has loaded the module already. CONFIG REWRITE and Sentinel write a loadmodule line \
@@ -148,14 +165,16 @@ pub(super) fn done(status: c_int) -> Option<()> {
 /// # Safety
 /// `argv` and `argc` are the arguments of `RedisModule_OnLoad`, and live as long as `'a`.
 pub(crate) unsafe fn load_arguments<'a>(argv: *mut *mut RedisModuleString, argc: c_int) -> Vec<&'a [u8]> {
+    // SAFETY: the caller's promise.
     let strings: &[*mut RedisModuleString] =
         if argc > 0 { unsafe { std::slice::from_raw_parts(argv, argc as usize) } } else { &[] };
+    // SAFETY: the arguments are live for as long.
     strings.iter().map(|&string| unsafe { bytes_of(string) }).collect()
 }
 
 unsafe extern "C" fn get_setting(_: *const c_char, value: *mut c_void) -> c_longlong {
-    // SAFETY: the server hands back what `setting` gave it, which is static.
     guard(0, || {
+        // SAFETY: the server hands back what `setting` gave it, which is static.
         unsafe { value.cast::<AtomicI64>().as_ref() }.map_or(0, |value| value.load(Ordering::Relaxed))
     })
 }
@@ -166,8 +185,8 @@ unsafe extern "C" fn set_setting(
     value: *mut c_void,
     _: *mut *mut RedisModuleString,
 ) -> c_int {
-    // SAFETY: as above. The server has checked the range.
     guard((), || {
+        // SAFETY: as above. The server has checked the range.
         if let Some(value) = unsafe { value.cast::<AtomicI64>().as_ref() } {
             value.store(new, Ordering::Relaxed);
         }
@@ -204,31 +223,59 @@ unsafe extern "C" fn key_event(
     // SAFETY: the server names its events.
     let event = unsafe { CStr::from_ptr(event) };
     match event.to_bytes() {
+        // SAFETY: the server lends context and name for this call.
+        b"del" | b"expired" | b"evicted" => {
+            guard((), || unsafe { value_lost(event, Context::lent(ctx), name) })
+        }
+        // SAFETY: the server lends context and name for this call.
         b"rename_from" | b"move_from" => guard((), || unsafe {
+            value_lost(event, Context::lent(ctx), name);
             let from = (Context::lent(ctx).selected_db(), bytes_of(name).into());
             MOVED_FROM.set(Some(from));
         }),
+        // SAFETY: as above.
         b"rename_to" | b"move_to" => guard((), || unsafe { key_moved(Context::lent(ctx), name) }),
         _ => {}
     }
     raw::REDISMODULE_OK as c_int
 }
 
+/// A key has lost its value, by this event.
+///
+/// # Safety
+/// The name is live.
+unsafe fn value_lost(event: &CStr, ctx: Context<'_>, name: *mut RedisModuleString) {
+    if let Some(hooks) = hooks()
+        && (hooks.asks_why)()
+    {
+        // SAFETY: the caller's promise.
+        let name = unsafe { bytes_of(name) };
+        (hooks.because)(event.to_bytes(), (ctx.selected_db(), name));
+    }
+}
+
 /// A key has another name, by `RENAME` or `MOVE`.
+///
+/// # Safety
+/// The name is live.
 unsafe fn key_moved(ctx: Context<'_>, name: *mut RedisModuleString) {
     MOVED.with_borrow(|types| {
         for moved in types {
+            // SAFETY: the caller's promise.
             unsafe { moved(ctx, name) };
         }
     });
     if let Some((db, from)) = MOVED_FROM.take()
         && let Some(hooks) = hooks()
     {
-        (hooks.moved)((db, &from), (ctx.selected_db(), unsafe { bytes_of(name) }));
+        // SAFETY: the caller's promise.
+        let name = unsafe { bytes_of(name) };
+        (hooks.moved)((db, &from), (ctx.selected_db(), name));
     }
 }
 
 unsafe extern "C" fn swapped(_: *mut RedisModuleCtx, _: RedisModuleEvent, _: u64, data: *mut c_void) {
+    // SAFETY: the data of this event, if there are any, are of this type.
     guard((), || unsafe {
         if let Some(swap) = data.cast::<raw::RedisModuleSwapDbInfo>().as_ref()
             && let Some(hooks) = hooks()
@@ -241,6 +288,7 @@ unsafe extern "C" fn swapped(_: *mut RedisModuleCtx, _: RedisModuleEvent, _: u64
 unsafe extern "C" fn cron_loop(ctx: *mut RedisModuleCtx, _: RedisModuleEvent, _: u64, _: *mut c_void) {
     guard((), || {
         if let Some(hooks) = hooks() {
+            // SAFETY: the server lends its context for this call.
             (hooks.cron)(unsafe { Context::lent(ctx) });
         }
     });
@@ -257,6 +305,7 @@ unsafe extern "C" fn role_changed(_: *mut RedisModuleCtx, _: RedisModuleEvent, r
 }
 
 unsafe extern "C" fn flushed(_: *mut RedisModuleCtx, _: RedisModuleEvent, part: u64, data: *mut c_void) {
+    // SAFETY: the data of this event, if there are any, are of this type.
     guard((), || unsafe {
         // The server tells before and after. Before, no key of the new contents is loaded yet.
         if part == raw::REDISMODULE_SUBEVENT_FLUSHDB_START

@@ -18,7 +18,6 @@ use super::string::{KeyName, OwnedString};
 /// Strings of one entry.
 type Strings = SmallVec<[OwnedString; 32]>;
 
-// SAFETY of what follows: strings live until the call is over, and a key is closed before anybody hears of it.
 impl Context<'_> {
     /// Whether entries may be added in this way. They may not in a cluster, where only a command checks whether this
     /// node has the stream's slot, and not if the operator renamed or removed `XADD`, which could then not be
@@ -32,6 +31,7 @@ impl Context<'_> {
         let words = ["XADD", "key", "1-1", "field", "value"].map(|word| OwnedString::new(word.as_bytes()));
         let mut raw = words.each_ref().map(|word| word.name().raw);
         let mut keys: c_int = 0;
+        // SAFETY: the context is live, and so are the words until the end of this function. The list of places is freed once.
         unsafe {
             let (first, len) = (raw.as_mut_ptr(), raw.len() as c_int);
             let places = api!(RedisModule_GetCommandKeys(self.raw, first, len, &raw mut keys));
@@ -67,14 +67,17 @@ impl Context<'_> {
         let mut id = RedisModuleStreamID { ms, seq };
         let key = self.open(name, Mode::Write);
         let (first, pairs) = (fields.as_mut_ptr(), fields.len() / 2);
+        // SAFETY: the key is open for writing; the fields live until the end of this function, and there are two for each pair.
         let added = unsafe { api!(RedisModule_StreamAdd(key.raw, 0, &raw mut id, first, pairs as c_long)) };
         if added != raw::REDISMODULE_OK as c_int {
             return false;
         }
         let trimmed = match keep {
             0 => 0,
+            // SAFETY: the key is open for writing.
             keep => unsafe { api!(RedisModule_StreamTrimByLength(key.raw, 0, c_longlong::from(keep))) },
         };
+        // The key is closed before anybody hears of the entry.
         drop(key);
         self.replicate_words(c"XADD", &mut raw);
         self.tell_of_entry(name, trimmed > 0);

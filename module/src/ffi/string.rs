@@ -85,6 +85,7 @@ impl<'a> Words<'a> {
 /// `raw` is a live string, and stays one for `'a`.
 pub(super) unsafe fn bytes_of<'a>(raw: *const RedisModuleString) -> &'a [u8] {
     let mut len = 0;
+    // SAFETY: the caller's promise; the bytes belong to the string.
     unsafe {
         let bytes = api!(RedisModule_StringPtrLen(raw, &raw mut len));
         if bytes.is_null() || len == 0 { &[] } else { std::slice::from_raw_parts(bytes.cast::<u8>(), len) }

@@ -38,6 +38,7 @@ impl Timer {
 
 impl Drop for Timer {
     fn drop(&mut self) {
+        // SAFETY: the timer has not fired, or `forget_fired` was called; the detached context lives as long as the module.
         unsafe { api!(RedisModule_StopTimer(detached_context(), self.id, null_mut())) };
     }
 }
@@ -45,6 +46,7 @@ impl Drop for Timer {
 unsafe extern "C" fn ring(ctx: *mut RedisModuleCtx, _: *mut c_void) {
     guard((), || {
         if let Some(hooks) = hooks() {
+            // SAFETY: the server lends its context for this call.
             (hooks.timer)(unsafe { Context::lent(ctx) });
         }
     });

@@ -3,6 +3,8 @@
 //! The key refers to the value in a box. `UNLINK` frees it on a background thread, so `Native` requires values that are
 //! not bound to the server's thread.
 
+use allot_core::invariant;
+
 use redis_module::raw::{
     self, RedisModuleCtx, RedisModuleDefragCtx, RedisModuleDigest, RedisModuleEvent, RedisModuleIO,
     RedisModuleKeyOptCtx, RedisModuleString, RedisModuleType, RedisModuleTypeMethods,
@@ -14,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use super::alloc::usable_size;
 use super::api::api;
-use super::context::{Context, Key, Mode};
+use super::context::{Context, Key, Mode, is_lent, lend};
 use super::fault;
 use super::freeing;
 use super::guard::guard;
@@ -56,28 +58,46 @@ pub(crate) enum Found<'k, N: Native> {
     Value(&'k mut N),
 }
 
-// SAFETY of what follows: a value of our type was made by `store` or `rdb_load` from a box of `N`; the
-// server calls back on its own thread and hands over what it was given.
 impl Key<'_> {
-    /// The value of this type under the key.
+    /// The value of this type under the key. If a name is open twice, only one key lends the value.
     pub(crate) fn value<N: Native>(&mut self) -> Found<'_, N> {
         if self.raw.is_null() {
             return Found::Nothing;
         }
-        unsafe {
-            let kind = api!(RedisModule_ModuleTypeGetType(self.raw));
-            if kind == N::handle().load(Ordering::Relaxed) && !kind.is_null() {
-                let value = api!(RedisModule_ModuleTypeGetValue(self.raw)).cast::<N>();
-                return value.as_mut().map_or(Found::Nothing, Found::Value);
-            }
+        // SAFETY: the key is open.
+        let kind = unsafe { api!(RedisModule_ModuleTypeGetType(self.raw)) };
+        if kind != N::handle().load(Ordering::Relaxed) || kind.is_null() {
+            return if self.exists() { Found::OtherType } else { Found::Nothing };
         }
-        if self.exists() { Found::OtherType } else { Found::Nothing }
+        // SAFETY: the key is open.
+        let value = unsafe { api!(RedisModule_ModuleTypeGetValue(self.raw)) };
+        if self.lends != value {
+            if !lend(value) {
+                invariant!("a value is lent by one open key");
+                return Found::Nothing;
+            }
+            self.lends = value;
+        }
+        // SAFETY: `store`, `rdb_load` or `copy` made the value from a box of `N`. No other key lends it, and this key is
+        // borrowed as long as the value.
+        unsafe { value.cast::<N>().as_mut() }.map_or(Found::Nothing, Found::Value)
+    }
+
+    /// Whether another key has lent out the value under this key.
+    fn is_lent_elsewhere(&self) -> bool {
+        // SAFETY: the key is open or null. The function returns null for the latter, and for other types.
+        let value = unsafe { api!(RedisModule_ModuleTypeGetValue(self.raw)) };
+        value != self.lends && is_lent(value)
     }
 
     /// Puts a value under the key, which is open for writing.
-    pub(crate) fn store<N: Native>(&self, value: N) -> bool {
+    pub(crate) fn store<N: Native>(self, value: N) -> bool {
+        if !invariant!(!self.is_lent_elsewhere(), "no value is replaced that a key has lent") {
+            return false;
+        }
         let kind = N::handle().load(Ordering::Relaxed);
         let value = Box::into_raw(Box::new(value));
+        // SAFETY: the key is open, and the box goes to the server, or comes back if the server does not take it.
         unsafe {
             let stored = api!(RedisModule_ModuleTypeSetValue(self.raw, kind, value.cast()));
             if stored != raw::REDISMODULE_OK as c_int {
@@ -87,9 +107,20 @@ impl Key<'_> {
         }
         true
     }
+
+    /// Removes the value under the key, which is open for writing.
+    pub(crate) fn delete(self) {
+        if invariant!(!self.is_lent_elsewhere(), "no value is deleted that a key has lent") {
+            // SAFETY: the key is open, and nobody borrows its value.
+            unsafe { api!(RedisModule_DeleteKey(self.raw)) };
+        }
+    }
 }
 
 /// Registers the type.
+///
+/// # Safety
+/// The context is that of the load.
 pub(super) unsafe fn register_type<N: Native>(ctx: *mut RedisModuleCtx) -> bool {
     const { assert!(N::TYPE.count_bytes() == 9, "the name of a type has nine characters") };
     let mut methods = RedisModuleTypeMethods {
@@ -113,6 +144,7 @@ pub(super) unsafe fn register_type<N: Native>(ctx: *mut RedisModuleCtx) -> bool 
         copy2: Some(copy::<N>),
         aux_save2: None,
     };
+    // SAFETY: the context is that of the load, and the server copies the methods.
     let kind: *mut RedisModuleType =
         unsafe { api!(RedisModule_CreateDataType(ctx, N::TYPE.as_ptr(), N::ENCODING, &raw mut methods)) };
     N::handle().store(kind, Ordering::Relaxed);
@@ -120,6 +152,7 @@ pub(super) unsafe fn register_type<N: Native>(ctx: *mut RedisModuleCtx) -> bool 
 }
 
 unsafe extern "C" fn rdb_load<N: Native>(io: *mut RedisModuleIO, encoding: c_int) -> *mut c_void {
+    // SAFETY: the server lends the file for this call. The bytes that it hands over are freed once, after they were read.
     guard(null_mut(), || unsafe {
         let refuse = |why: &str| {
             let line: Vec<u8> = why.bytes().chain([0]).collect();
@@ -154,6 +187,7 @@ unsafe extern "C" fn rdb_load<N: Native>(io: *mut RedisModuleIO, encoding: c_int
 }
 
 unsafe extern "C" fn rdb_save<N: Native>(io: *mut RedisModuleIO, value: *mut c_void) {
+    // SAFETY: the server lends the file and the value for this call.
     let saved = guard(false, || unsafe {
         fault::here("save");
         let bytes = (*value.cast::<N>()).save();
@@ -203,6 +237,7 @@ unsafe extern "C" fn aof_rewrite<N: Native>(
     name: *mut RedisModuleString,
     value: *mut c_void,
 ) {
+    // SAFETY: the server lends file, name and value for this call; the payload is of the type that the format names.
     let saved = guard(false, || unsafe {
         fault::here("rewrite");
         let payload = (*value.cast::<N>()).rewrite(bytes_of(name));
@@ -216,6 +251,7 @@ unsafe extern "C" fn aof_rewrite<N: Native>(
 }
 
 unsafe extern "C" fn mem_usage<N: Native>(value: *const c_void) -> usize {
+    // SAFETY: the server lends the value, which is in a box, for this call.
     guard(0, || unsafe {
         let value = value.cast::<N>();
         usable_size(value) + (*value).allocated()
@@ -223,6 +259,7 @@ unsafe extern "C" fn mem_usage<N: Native>(value: *const c_void) -> usize {
 }
 
 unsafe extern "C" fn digest<N: Native>(digest: *mut RedisModuleDigest, value: *mut c_void) {
+    // SAFETY: the server lends digest and value for this call, and copies the bytes.
     guard((), || unsafe {
         let bytes = (*value.cast::<N>()).save();
         api!(RedisModule_DigestAddStringBuffer(digest, bytes.as_ptr().cast::<c_char>(), bytes.len()));
@@ -232,6 +269,7 @@ unsafe extern "C" fn digest<N: Native>(digest: *mut RedisModuleDigest, value: *m
 
 unsafe extern "C" fn free<N: Native>(value: *mut c_void) {
     guard((), || {
+        // SAFETY: the server gives back the box that it was given, once, and no key is open any more that lends it.
         let value = unsafe { Box::from_raw(value.cast::<N>()) };
         let effort = value.free_effort();
         freeing::free(value, effort);
@@ -239,10 +277,12 @@ unsafe extern "C" fn free<N: Native>(value: *mut c_void) {
 }
 
 unsafe extern "C" fn free_effort<N: Native>(_: *mut RedisModuleString, value: *const c_void) -> usize {
+    // SAFETY: the server lends the value for this call.
     guard(1, || unsafe { (*value.cast::<N>()).free_effort() })
 }
 
 unsafe extern "C" fn unlink<N: Native>(options: *mut RedisModuleKeyOptCtx, value: *const c_void) {
+    // SAFETY: the server lends value and name for this call.
     guard((), || unsafe {
         let name = api!(RedisModule_GetKeyNameFromOptCtx(options));
         if !name.is_null() {
@@ -256,6 +296,7 @@ unsafe extern "C" fn copy<N: Native>(
     options: *mut RedisModuleKeyOptCtx,
     value: *const c_void,
 ) -> *mut c_void {
+    // SAFETY: the server lends value and name for this call.
     guard(null_mut(), || unsafe {
         let mut value = Box::new((*value.cast::<N>()).duplicate());
         let name = api!(RedisModule_GetToKeyNameFromOptCtx(options));
@@ -273,6 +314,7 @@ unsafe extern "C" fn defrag<N: Native>(
     _: *mut RedisModuleString,
     value: *mut *mut c_void,
 ) -> c_int {
+    // SAFETY: the server lends the place of the value. No key is open that lends it: defragmentation runs between commands.
     guard((), || unsafe {
         let moved = api!(RedisModule_DefragAlloc(ctx, *value));
         if !moved.is_null() {
@@ -283,10 +325,14 @@ unsafe extern "C" fn defrag<N: Native>(
 }
 
 /// Informs a value that it got another name.
+///
+/// # Safety
+/// The name is live or null.
 pub(super) unsafe fn moved<N: Native>(ctx: Context<'_>, name: *mut RedisModuleString) {
     if name.is_null() {
         return;
     }
+    // SAFETY: the name is live, since it is not null.
     let name = unsafe { KeyName::lent(name) };
     let mut key = ctx.open(name, Mode::Read);
     if let Found::Value(value) = key.value::<N>() {

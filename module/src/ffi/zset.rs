@@ -24,14 +24,13 @@ pub(crate) enum End {
     Max,
 }
 
-// SAFETY of what follows: the key is open and its type was looked at; a range iterator is stopped before
-// anything is removed.
 impl Key<'_> {
     /// Whether the key holds a sorted set; `None` if the key does not exist.
     pub(crate) fn is_zset(&self) -> Option<bool> {
         if self.raw.is_null() {
             return None;
         }
+        // SAFETY: a key that is not null is open.
         let kind = unsafe { api!(RedisModule_KeyType(self.raw)) };
         (kind != raw::REDISMODULE_KEYTYPE_EMPTY as c_int)
             .then_some(kind == raw::REDISMODULE_KEYTYPE_ZSET as c_int)
@@ -39,11 +38,14 @@ impl Key<'_> {
 
     /// Number of members of a sorted set.
     pub(crate) fn zset_len(&self) -> usize {
+        // SAFETY: the key is open or null.
         unsafe { api!(RedisModule_ValueLength(self.raw)) }
     }
 
     /// Passes the members of a sorted set to `visit`, from this end on, until `visit` returns that it has enough.
     pub(crate) fn zset_walk(&self, end: End, mut visit: impl FnMut(Member) -> bool) {
+        // SAFETY: the key is open; the functions return nothing for other types. `visit` has no way to the key while the walk
+        // goes on, and each member is a string of its own.
         unsafe {
             let (low, high) = (f64::NEG_INFINITY, f64::INFINITY);
             match end {
@@ -73,6 +75,7 @@ impl Key<'_> {
     pub(crate) fn zset_remove(&self, members: &[Member]) {
         for member in members {
             let mut removed: c_int = 0;
+            // SAFETY: the key is open for writing, no walk goes on, and the member is live.
             unsafe { api!(RedisModule_ZsetRem(self.raw, member.name.name().raw, &raw mut removed)) };
         }
     }

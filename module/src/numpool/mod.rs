@@ -54,6 +54,10 @@ impl Family for Pool {
         }
     }
 
+    fn in_use(&self) -> usize {
+        self.live_leases()
+    }
+
     fn count_refusal(_: &Refusal) {
         counters::NUMPOOL_REFUSED.add(1);
     }

@@ -97,7 +97,7 @@ pub(super) fn call(
         let wait = wait.or_else(|| (!is_sorted).then(Wait::for_work));
         if let Some(wait) = wait.filter(|_| is_worth_waiting(&decided)) {
             let try_again = is_try_again(&decided);
-            if call.ctx.may_block() {
+            if waiting::may_block(call.ctx)? {
                 wait.begin(call.ctx, call.key()?, step, &request);
                 if try_again {
                     step.state_mut().await_work();
@@ -240,7 +240,7 @@ fn answer_or_slice(call: &Call<'_>, request: OfSwitch<'_>) -> Done {
         if !step.state().needs_slices(&request) {
             return step.answer(&Request::OfSwitch(request));
         }
-        if !call.ctx.may_block() {
+        if !waiting::may_block(call.ctx)? {
             let text = format!(
                 "the switch has more than {MAX_AT_ONCE} numbers or calls, too many for one step; send the command \
                  outside of the transaction or the script, where it is carried out in slices"

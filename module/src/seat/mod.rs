@@ -38,6 +38,10 @@ impl Family for Show {
         }
     }
 
+    fn in_use(&self) -> usize {
+        self.buckets().iter().map(|bucket| (bucket.counts.held + bucket.counts.sold) as usize).sum()
+    }
+
     fn count_refusal(_: &Refusal) {
         counters::SEAT_REFUSED.add(1);
     }

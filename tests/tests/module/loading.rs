@@ -86,3 +86,19 @@ fn settings_that_may_lose_shows_are_named_in_the_log_and_counted() {
     server.command("CONFIG SET appendonly yes");
     warnings(0);
 }
+
+#[test]
+fn replica_without_the_module_is_named_in_the_log_and_counted() {
+    let master = RedisServer::builder().arg("appendonly", "yes").start();
+    let warnings = |count| {
+        eventually("the replicas to be asked", TIMEOUT, || allot_info(&master, "warnings") == count);
+    };
+    let bare = RedisServer::builder().module(false).start();
+    let loaded = RedisServer::start();
+    bare.replica_of(&master);
+    loaded.replica_of(&master);
+    warnings(1);
+    assert!(master.log().contains("does not load this module"), "{}", master.log());
+    bare.shutdown();
+    warnings(0);
+}

@@ -13,6 +13,7 @@ mod conferences_streams;
 mod deadlines;
 mod events;
 mod failover;
+mod keys_in_use;
 mod listeners;
 mod loading;
 mod memory;

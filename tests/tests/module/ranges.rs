@@ -34,11 +34,11 @@ const CALLS: &[(&[&str], &[&str])] = &[
     (
         &[],
         &[
-            r#"SEAT.CREATE {k} {"events":#,"areas":[{"id":"a","rows":[{"label":"1","tier":"t","seats":"1-9"}]}]}"#,
-            r#"SEAT.CREATE {k} {"limits":{"holds_per_user":#},"areas":[{"id":"a","rows":[{"label":"1","tier":"t","seats":"1-9"}]}]}"#,
-            r#"SEAT.CREATE {k} {"limits":{"seats_per_user":#},"areas":[{"id":"a","rows":[{"label":"1","tier":"t","seats":"1-9"}]}]}"#,
-            r#"SEAT.CREATE {k} {"limits":{"max_hold_ms":#},"areas":[{"id":"a","rows":[{"label":"1","tier":"t","seats":"1-9"}]}]}"#,
-            r#"SEAT.CREATE {k} {"areas":[{"id":"a","rank":#,"rows":[{"label":"1","tier":"t","seats":"1-9"}]}]}"#,
+            r#"SEAT.CREATE {k} {"events":#,"areas":[{"id":"a","rows":[{"label":"1","rank":1,"tier":"t","seats":"1-9"}]}]}"#,
+            r#"SEAT.CREATE {k} {"limits":{"holds_per_user":#},"areas":[{"id":"a","rows":[{"label":"1","rank":1,"tier":"t","seats":"1-9"}]}]}"#,
+            r#"SEAT.CREATE {k} {"limits":{"seats_per_user":#},"areas":[{"id":"a","rows":[{"label":"1","rank":1,"tier":"t","seats":"1-9"}]}]}"#,
+            r#"SEAT.CREATE {k} {"limits":{"max_hold_ms":#},"areas":[{"id":"a","rows":[{"label":"1","rank":1,"tier":"t","seats":"1-9"}]}]}"#,
+            r#"SEAT.CREATE {k} {"areas":[{"id":"a","priority":#,"rows":[{"label":"1","rank":1,"tier":"t","seats":"1-9"}]}]}"#,
             r#"SEAT.CREATE {k} {"areas":[{"id":"a","capacity":#,"tier":"t"}]}"#,
             r#"SEAT.CREATE {k} {"areas":[{"id":"a","rows":[{"label":"1","rank":#,"tier":"t","seats":"1-9"}]}]}"#,
         ],
@@ -175,6 +175,62 @@ const CALLS: &[(&[&str], &[&str])] = &[
     ),
 ];
 
+/// Calls with `#` for the name or the text that is drawn.
+const NAMES: &[(&[&str], &[&str])] = &[
+    (
+        SHOW,
+        &[
+            "SEAT.HOLD {k} # 1 TTL 60000 TOKEN x",
+            "SEAT.HOLD {k} bob 1 TTL 60000 TOKEN #",
+            "SEAT.CONFIRM {k} h ORDER #",
+            "SEAT.WAIT {k} # 9 TTL 60000 OFFER 1000 TOKEN x",
+            "SEAT.WAIT {k} bob 9 TTL 60000 OFFER 1000 TOKEN #",
+            "SEAT.BLOCK {k} NAME # 1 a-1-9",
+            r##"SEAT.CREATE {k}2 {"areas":[{"id":"#","rows":[{"label":"1","rank":1,"tier":"t","seats":"1-9"}]}]}"##,
+            r##"SEAT.ALTER {k} {"areas":[{"id":"a","rows":[{"label":"3","rank":1,"tier":"#","seats":"1-9"}]}]}"##,
+        ],
+    ),
+    (
+        POOL,
+        &[
+            "NUMPOOL.ADD {k} #",
+            "NUMPOOL.CALL {k} LEASE #",
+            "NUMPOOL.CALL {k} LEASE x PEER #",
+            "NUMPOOL.CALL {k} LEASE x SWITCH #",
+            "NUMPOOL.REG {k} 1002 SWITCH #",
+            "NUMPOOL.HANGUP {k} 1001 LEASE c CAUSE #",
+            "NUMPOOL.BEAT {k} # TTL 1000",
+            "NUMPOOL.SUSPEND {k} CAUSE # 1002",
+            "NUMPOOL.CAUSE {k} # COOLDOWN 5",
+        ],
+    ),
+    (
+        REALM,
+        &[
+            "CONF.TERM {k} 9 #",
+            "CONF.CREATE {k} #",
+            "CONF.CREATE {k} 8 ZONE #",
+            "CONF.CREATE {k} 8 REQUEST #",
+            "CMU.JOIN {k} # CAPACITY 5",
+            "CMU.JOIN {k} v:1:1 CAPACITY 5 ZONE #",
+            "CONF.SET {k} 7 u:1:1 EPOCH 1 # b",
+            "CONF.SET {k} 7 u:1:1 EPOCH 1 a #",
+        ],
+    ),
+    (
+        BOOK,
+        &[
+            "ACCOUNT.TERM {k} 9 #",
+            "ACCOUNT.MODULE {k} # DEPARTMENT d INSTANCES 1",
+            "ACCOUNT.MODULE {k} n DEPARTMENT # INSTANCES 1",
+            "ACCOUNT.DEPARTMENT {k} # CAP 5",
+            "ACCOUNT.ADD {k} m QUOTA 5 ACCOUNTS 1 #",
+            "ACCOUNT.ATTACH {k} m #",
+            "ACCOUNT.LOGIN {k} a2 i:1 # TTL 1000",
+        ],
+    ),
+];
+
 /// Commands that change a value, but whose numbers are only counts of words, or need no value.
 const OTHERS: [&str; 6] =
     ["SEAT.CONFIRM", "SEAT.REFUND", "SEAT.RELEASE", "SEAT.UNBLOCK", "SEAT.ZMPOP", "NUMPOOL.SCAN"];
@@ -233,8 +289,9 @@ fn lost(master: &RedisServer, replica: &RedisServer) -> Option<String> {
     Some("the replica differs".into())
 }
 
-#[test]
-fn every_form_of_storage_reads_what_a_command_accepts() {
+/// Sends each call with each value, and takes what the server accepts through every form of storage. Returns how many calls
+/// were accepted.
+fn draw(all: &[(&[&str], &[&str])], values: &[String]) -> usize {
     let start = || {
         let master = RedisServer::builder().arg("appendonly", "yes").expect_errors().start();
         let replica = RedisServer::strict().expect_errors().start();
@@ -243,31 +300,45 @@ fn every_form_of_storage_reads_what_a_command_accepts() {
     };
     let (mut master, mut replica) = start();
     let (mut accepted, mut wrong) = (0, Vec::new());
-    for (setup, calls) in CALLS {
-        for template in *calls {
-            for number in drawn() {
-                let mut client = master.raw();
-                client.words("FLUSHALL");
-                for line in *setup {
-                    let reply = call(&mut client, line);
-                    assert!(!matches!(reply, Reply::Error(_)), "{line}: {reply:?}");
-                }
-                let epoch = epoch(&mut client);
-                let line = template.replace('#', &number).replace("EPOCH", &epoch);
-                if matches!(call(&mut client, &line), Reply::Error(_)) {
-                    continue;
-                }
-                accepted += 1;
-                if let Some(why) = lost(&master, &replica) {
-                    wrong.push(format!("{line}: {why}"));
-                    (master, replica) = start();
-                }
+    for (setup, template) in all.iter().flat_map(|(setup, calls)| calls.iter().map(move |call| (setup, call)))
+    {
+        for value in values {
+            let mut client = master.raw();
+            client.words("FLUSHALL");
+            for line in *setup {
+                let reply = call(&mut client, line);
+                assert!(!matches!(reply, Reply::Error(_)), "{line}: {reply:?}");
+            }
+            let epoch = epoch(&mut client);
+            let line = template.replace("EPOCH", &epoch).replace('#', value);
+            if matches!(call(&mut client, &line), Reply::Error(_)) {
+                continue;
+            }
+            accepted += 1;
+            if let Some(why) = lost(&master, &replica) {
+                wrong.push(format!("{template} of {} bytes, {:.40}: {why}", value.len(), value));
+                (master, replica) = start();
             }
         }
     }
     println!("{accepted} calls were accepted");
-    assert!(accepted > 500, "{accepted}");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    accepted
+}
+
+#[test]
+fn every_form_of_storage_reads_the_numbers_that_a_command_accepts() {
+    assert!(draw(CALLS, &drawn()) > 500);
+}
+
+#[test]
+fn every_form_of_storage_reads_the_names_that_a_command_accepts() {
+    let mut names: Vec<String> =
+        ["", "0", "\0", "\n", "\u{100}", "*", "-", "+", "@", ":", ",", "\"", "{"].map(str::to_owned).into();
+    let lengths = [31, 32, 33, 63, 64, 65, 255, 256, 257, 65_535, 65_536, 65_537];
+    names.extend(lengths.map(|length| "7".repeat(length)));
+    names.push("\u{100}".repeat(128));
+    assert!(draw(NAMES, &names) > 300);
 }
 
 /// The number of arguments of a command that are whole numbers, without counts of words.

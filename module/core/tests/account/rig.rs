@@ -1,6 +1,7 @@
 //! A book, its clock, and a replica that gets every event as bytes.
 
 use allot_core::account::Decision;
+use allot_core::account::decide::MAX_BATCH;
 use allot_core::account::place::{Presence, Share};
 use allot_core::account::record::{Account, AccountState};
 use allot_core::account::request::{InstanceRequest, ManagerRequest, ModuleSettings, Request};
@@ -97,9 +98,11 @@ impl Rig {
 
     pub(crate) fn add(&mut self, module: &str, numbers: std::ops::Range<usize>) {
         let names: Vec<String> = numbers.map(name).collect();
-        let accounts = names.iter().map(String::as_bytes).collect();
-        let request = ManagerRequest::Add { module: Some(module.as_bytes()), tariff: tariff(), accounts };
-        self.ask(request).unwrap();
+        for some in names.chunks(MAX_BATCH) {
+            let accounts = some.iter().map(String::as_bytes).collect();
+            let request = ManagerRequest::Add { module: Some(module.as_bytes()), tariff: tariff(), accounts };
+            self.ask(request).unwrap();
+        }
     }
 
     pub(crate) fn attach(&mut self, module: &str, instance: &str) {
