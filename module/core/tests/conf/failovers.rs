@@ -72,6 +72,8 @@ impl World {
 
     fn step(&mut self) {
         self.rig.pass(self.random.of(&[1, 1, 1, 1, 2000]));
+        // A deadline may have sent commands, which the replica of `lag` has as well.
+        self.settle();
         let (unit, e164) = (self.random.below(3), self.random.of(&NUMBERS));
         match self.random.below(30) {
             0 | 1 => drop(self.rig.code_of_create(e164)),

@@ -88,7 +88,7 @@ impl Run {
             ends: 0,
             called: BTreeSet::new(),
             limited: true,
-            failures: Failures::default(),
+            failures: Failures::under(settings),
         }
     }
 
@@ -312,7 +312,7 @@ impl Run {
         self.rig.check();
         let realm = &self.rig.realm;
         for (at, event, creator) in self.rig.applied.drain(..).filter(|_| self.limited) {
-            self.failures.follow(realm.settings(), at, &event, creator.as_ref());
+            self.failures.follow(at, &event, creator.as_ref());
         }
         assert!(realm.last_epoch() >= self.last_epoch, "epochs went back");
         self.last_epoch = realm.last_epoch();

@@ -7,7 +7,7 @@ use allot_core::conf::request::{
 };
 use allot_core::conf::state::Settings;
 use allot_core::conf::unit::Name;
-use allot_core::conf::{ConferenceEvent, Event, Realm, Reply, UnitEvent};
+use allot_core::conf::{ConferenceEvent, Event, Realm, Reply, UnitEvent, decide_due};
 use std::collections::BTreeMap;
 
 const A: &str = "a:1:1";
@@ -15,23 +15,34 @@ const B: &str = "b:1:1";
 const C: &str = "c:1:1";
 
 /// A naive count of failures: it follows events, and notices a placement on a unit that is in back-off.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Failures {
+    settings: Settings,
     /// Failures in a row of each unit, and until when nothing is placed on it.
     units: BTreeMap<Name, (i64, i64)>,
 }
 
 impl Failures {
+    /// No failures, under these settings.
+    pub(super) fn under(settings: Settings) -> Self {
+        Self { settings, units: BTreeMap::new() }
+    }
+
     /// An event at that time, and the unit that has created a conference by it.
-    pub(super) fn follow(&mut self, settings: &Settings, at: i64, event: &Event, creator: Option<&Name>) {
+    pub(super) fn follow(&mut self, at: i64, event: &Event, creator: Option<&Name>) {
+        if let Event::Configured { settings } = event {
+            self.settings = *settings;
+        }
+        let settings = self.settings;
         let placed = match event {
             Event::Created(created) => Some(&created.cmu),
-            Event::Conference { event, .. } => match event {
-                ConferenceEvent::Granted { cmu, .. }
-                | ConferenceEvent::Retried { cmu, .. }
-                | ConferenceEvent::Moving { to: cmu, .. } => Some(cmu),
-                _ => None,
-            },
+            Event::Conference {
+                event:
+                    ConferenceEvent::Granted { cmu, .. }
+                    | ConferenceEvent::Retried { cmu, .. }
+                    | ConferenceEvent::Moving { to: cmu, .. },
+                ..
+            } => Some(cmu),
             _ => None,
         };
         if let Some(cmu) = placed
@@ -128,6 +139,25 @@ fn unanswered_creations_are_tried_elsewhere_each_with_its_own_epoch() {
         assert_eq!((rig.word(e164), rig.owner(e164).as_str()), ("creating", expected), "{e164}");
     }
     assert!(rig.verbs(A).contains("RELEASE"));
+    rig.check();
+}
+
+#[test]
+fn unit_that_gets_a_back_off_at_these_deadlines_gets_none_of_their_conferences() {
+    let settings = Settings { failures: 2, ..Settings::default() };
+    let mut rig = Rig::with(settings, &[A, B]);
+    for number in 0..4 {
+        rig.create(&format!("n{number}"));
+    }
+    rig.now += 10_000;
+    let events = decide_due(&rig.realm, rig.now, usize::MAX);
+    let mut failures = Failures::under(settings);
+    for event in &events {
+        failures.follow(rig.now, event, None);
+        rig.apply(event);
+    }
+    assert_eq!((backoff(&rig, A).0, backoff(&rig, B).0), (2, 2));
+    rig.flush();
     rig.check();
 }
 

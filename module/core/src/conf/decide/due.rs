@@ -13,6 +13,7 @@ use crate::shared::invariant::Expected;
 use crate::shared::machine::Machine as _;
 use crate::shared::refusal::{Refusal, try_again};
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 /// The events of deadlines that have passed by `now`, at most `limit`. Call again until none are left. O(events log
 /// conferences).
@@ -33,7 +34,7 @@ pub fn decide_due(realm: &Realm, now: Millis, limit: usize) -> Events {
         };
         events.push(event.of(unit.cmu.clone()));
     }
-    let mut retries = Retries { realm, index: None, epoch: realm.next_epoch(now) };
+    let mut retries = Retries { realm, index: None, failures: BTreeMap::new(), epoch: realm.next_epoch(now) };
     for id in realm.conference_due.due(now, limit.saturating_sub(events.len())) {
         let Some(conference) = realm.indexed(id) else { continue };
         let due = conference.due(&realm.settings, now);
@@ -44,24 +45,44 @@ pub fn decide_due(realm: &Realm, now: Millis, limit: usize) -> Events {
         let Some(event) = event else { continue };
         let failed = realm.unit_that_failed(conference, &event, now);
         events.push(conference.event(event));
-        events.extend(failed.map(|cmu| UnitEvent::Failed.of(cmu)));
+        if let Some(unit) = failed {
+            events.push(UnitEvent::Failed.of(realm.name_of(unit)));
+            retries.note_failure(unit);
+        }
     }
     events
 }
 
 /// Places the creations that failed at their deadlines on other units. Room, trials and epochs that one of them takes
-/// are not free for the next.
+/// are not free for the next, and a unit that fails too often gets none.
 struct Retries<'a> {
     realm: &'a Realm,
     index: Option<PlacementIndex>,
+    /// How many creations failed on each unit at these deadlines.
+    failures: BTreeMap<u32, i64>,
     /// The next epoch to give out.
     epoch: Epoch,
 }
 
 impl Retries<'_> {
+    fn index(&mut self) -> &mut PlacementIndex {
+        self.index.get_or_insert_with(|| self.realm.placement_index.clone())
+    }
+
+    /// Notes that a creation failed on a unit. If the unit gets a back-off by that, nothing more is placed on it.
+    fn note_failure(&mut self, unit: u32) {
+        let before = self.realm.indexed_unit(unit).map_or(0, |unit| i64::from(unit.failures));
+        let failures = self.failures.entry(unit).or_default();
+        *failures += 1;
+        if before + *failures >= self.realm.settings.failures {
+            self.index().strike(unit);
+        }
+    }
+
     fn place(&mut self, conference: &Conference) -> Option<(u32, Epoch)> {
-        let index = self.index.get_or_insert_with(|| self.realm.placement_index.clone());
-        let unit = self.realm.next_unit(conference, index)?;
+        let realm = self.realm;
+        let index = self.index();
+        let unit = realm.next_unit(conference, index)?;
         index.reserve(unit, conference.size);
         let epoch = self.epoch;
         self.epoch += 1;
@@ -194,12 +215,7 @@ impl Realm {
 
     /// The unit on which a creation fails by this event at a deadline, if its failures count: a unit without a lease
     /// could not answer.
-    fn unit_that_failed(
-        &self,
-        conference: &Conference,
-        event: &ConferenceEvent,
-        now: Millis,
-    ) -> Option<Name> {
+    fn unit_that_failed(&self, conference: &Conference, event: &ConferenceEvent, now: Millis) -> Option<u32> {
         let unit = match event {
             ConferenceEvent::Retried { .. } | ConferenceEvent::Failed { .. } => conference.owner,
             ConferenceEvent::Ended { cause: Cause::Timeout, .. } if conference.state == State::Creating => {
@@ -208,8 +224,7 @@ impl Realm {
             ConferenceEvent::MoveFailed { .. } => conference.moving.as_ref().map(|moving| moving.to),
             _ => None,
         };
-        let unit = self.indexed_unit(unit?)?;
-        unit.has_lease(now).then(|| unit.cmu.clone())
+        unit.filter(|&unit| self.indexed_unit(unit).is_some_and(|unit| unit.has_lease(now)))
     }
 
     /// The event of a failed creation: a first creation is tried on another unit, which `place` finds, or ends; a
