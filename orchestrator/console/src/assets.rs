@@ -17,10 +17,16 @@ pub(crate) async fn serve(uri: Uri, headers: HeaderMap) -> Response {
         return (StatusCode::NOT_FOUND, "no such file\n").into_response();
     };
     // The files of another version have the same names: a browser asks each time, and gets what has changed.
-    let digest = file.metadata.sha256_hash().iter().take(16).fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
+    let digest = file
+        .metadata
+        .sha256_hash()
+        .iter()
+        .take(16)
+        .fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
     let tag = format!("\"{digest}\"");
     let known = headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|list| list.to_str().ok());
-    let is_known = known.flat_map(|list| list.split(',')).any(|one| one.trim().trim_start_matches("W/") == tag);
+    let is_known =
+        known.flat_map(|list| list.split(',')).any(|one| one.trim().trim_start_matches("W/") == tag);
     let headers = [(header::ETAG, tag), (header::CACHE_CONTROL, "no-cache".to_owned())];
     if is_known {
         return (StatusCode::NOT_MODIFIED, headers).into_response();

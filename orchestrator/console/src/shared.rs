@@ -44,6 +44,16 @@ pub(crate) struct KeyList {
     pub(crate) more: Vec<&'static str>,
 }
 
+/// The live holds of a show.
+#[derive(Clone, Serialize, ToSchema)]
+pub(crate) struct Holds {
+    /// How many there are.
+    pub(crate) count: u64,
+    /// Those that end first, as the records of `SEAT.LIST HOLDS`, the next to end on top.
+    #[schema(value_type = [Object])]
+    pub(crate) first: Vec<Value>,
+}
+
 /// Conferences of a plan with the same outcome.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub(crate) struct PlanTotal {

@@ -7,11 +7,10 @@ use allot_compaction::TaskClient;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
-use crate::api::show::Holds;
 use crate::channel::Feeds;
 use crate::security::{Guard, Sessions};
 use crate::settings::{Keys, Settings};
-use crate::shared::{Imports, KeyList, Places, PlanTotal, Recent};
+use crate::shared::{Holds, Imports, KeyList, Places, PlanTotal, Recent};
 use crate::store::Store;
 
 /// Time for which the list of keys is shared: a scan looks at all keys of the server.

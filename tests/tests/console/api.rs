@@ -380,7 +380,11 @@ fn unknown_addresses_and_methods_are_problems() {
         ("GET /api/v1/compaction/stop", 405),
     ] {
         let answer = request(console.port, what, &[ACTION], "");
-        assert_eq!((answer.status, answer.header("content-type")), (status, "application/problem+json"), "{what}");
+        assert_eq!(
+            (answer.status, answer.header("content-type")),
+            (status, "application/problem+json"),
+            "{what}"
+        );
         assert!(answer.json()["message"].as_str().unwrap().len() > 10, "{what}: {}", answer.body);
     }
 }

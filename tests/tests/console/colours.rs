@@ -64,14 +64,15 @@ fn contrast(a: Colour, b: Colour) -> f64 {
 fn lab(colour: Colour, vision: &[[f64; 3]; 3]) -> Colour {
     let times = |row: &[f64; 3], colour: Colour| row[0] * colour[0] + row[1] * colour[1] + row[2] * colour[2];
     let seen = vision.map(|row| times(&row, colour).clamp(0.0, 1.0));
-    let [x, y, z] = [
-        times(&[0.412_456_4, 0.357_576_1, 0.180_437_5], seen) / 0.950_47,
-        times(&[0.212_672_9, 0.715_152_2, 0.072_175_0], seen),
-        times(&[0.019_333_9, 0.119_192_0, 0.950_304_1], seen) / 1.088_83,
-    ]
-    .map(|value: f64| {
-        if value > 216.0 / 24389.0 { value.cbrt() } else { (24389.0 / 27.0 * value + 16.0) / 116.0 }
-    });
+    let [x, y, z] =
+        [
+            times(&[0.412_456_4, 0.357_576_1, 0.180_437_5], seen) / 0.950_47,
+            times(&[0.212_672_9, 0.715_152_2, 0.072_175_0], seen),
+            times(&[0.019_333_9, 0.119_192_0, 0.950_304_1], seen) / 1.088_83,
+        ]
+        .map(|value: f64| {
+            if value > 216.0 / 24389.0 { value.cbrt() } else { (24389.0 / 27.0 * value + 16.0) / 116.0 }
+        });
     [116.0 * y - 16.0, 500.0 * (x - y), 200.0 * (y - z)]
 }
 
@@ -92,7 +93,8 @@ fn difference([l1, a1, b1]: Colour, [l2, a2, b2]: Colour) -> f64 {
     let hues = 2.0 * (c1 * c2).sqrt() * (turn / 2.0).to_radians().sin();
     let (l, c, h) = (l1.midpoint(l2), c1.midpoint(c2), (h1 + turn / 2.0).rem_euclid(360.0));
     let cos = |degrees: f64| degrees.to_radians().cos();
-    let t = 1.0 - 0.17 * cos(h - 30.0) + 0.24 * cos(2.0 * h) + 0.32 * cos(3.0 * h + 6.0) - 0.2 * cos(4.0 * h - 63.0);
+    let t = 1.0 - 0.17 * cos(h - 30.0) + 0.24 * cos(2.0 * h) + 0.32 * cos(3.0 * h + 6.0)
+        - 0.2 * cos(4.0 * h - 63.0);
     let sl = 1.0 + 0.015 * (l - 50.0).powi(2) / (20.0 + (l - 50.0).powi(2)).sqrt();
     let (sc, sh) = (1.0 + 0.045 * c, 1.0 + 0.015 * c * t);
     let turned = 60.0 * (-((h - 275.0) / 25.0).powi(2)).exp();
@@ -119,8 +121,10 @@ fn tiers_and_states_differ_for_everybody() {
     let sheet = fs::read_to_string(repository().join("orchestrator/console/assets/style.css")).unwrap();
     let (light, dark) = sheet.split_once("@media (prefers-color-scheme: dark)").unwrap();
     for (scheme, part) in [("light", light), ("dark", dark)] {
-        let tiers: Vec<(String, Colour)> =
-            (0..8).map(|tier| format!("--map-tier-{tier}")).map(|name| (name.clone(), colour(part, &name))).collect();
+        let tiers: Vec<(String, Colour)> = (0..8)
+            .map(|tier| format!("--map-tier-{tier}"))
+            .map(|name| (name.clone(), colour(part, &name)))
+            .collect();
         let states = ["--held", "--map-sold", "--blocked"].map(|name| (name.to_owned(), colour(part, name)));
         for (vision, matrix) in &VISIONS {
             for (at, (name, tier)) in tiers.iter().enumerate() {

@@ -102,7 +102,10 @@ fn page_has_the_size_of_the_document() {
 fn checks(program: &str, arguments: &[&str]) {
     let path = repository().join("target/node/node_modules/.bin").join(program);
     if !path.exists() {
-        assert!(std::env::var_os("CI").is_none(), "{program} is missing: scripts/deps.sh --clients installs it");
+        assert!(
+            std::env::var_os("CI").is_none(),
+            "{program} is missing: scripts/deps.sh --clients installs it"
+        );
         println!("nothing is checked without {program}: scripts/deps.sh --clients installs it");
         return;
     }

@@ -5,13 +5,13 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use allot_tests::{RedisServer, eventually};
 use allot_tests::browser::Browser;
 use allot_tests::consoles::{ACTION, Console};
 use allot_tests::daemon::run;
 use allot_tests::http::request;
 use allot_tests::module::repository;
 use allot_tests::shows::{THEATRE, create};
+use allot_tests::{RedisServer, eventually};
 use serde_json::json;
 
 use crate::SOON;
@@ -49,7 +49,9 @@ fn nothing_is_read_without_a_token() {
     let server = RedisServer::start();
     create(&server, "show:1", THEATRE);
     let console = with_tokens(&server);
-    for path in ["keys", "show/map?key=show:1", "events?topics=[%22show:1%22]", "openapi.json", "compaction/history"] {
+    for path in
+        ["keys", "show/map?key=show:1", "events?topics=[%22show:1%22]", "openapi.json", "compaction/history"]
+    {
         let answer = console.get(path);
         assert_eq!((answer.status, answer.json()["code"].as_str()), (401, Some("no-token")), "{path}");
     }
@@ -224,7 +226,9 @@ fn one_address_cannot_take_all_connections() {
         TcpStream::connect(("127.0.0.1", console.port)).is_ok_and(|mut stream| {
             let head = format!("GET /api/v1/session HTTP/1.0\r\nHost: 127.0.0.1:{}\r\n\r\n", console.port);
             let mut answer = String::new();
-            stream.write_all(head.as_bytes()).is_ok() && stream.read_to_string(&mut answer).is_ok() && answer.contains(" 200 ")
+            stream.write_all(head.as_bytes()).is_ok()
+                && stream.read_to_string(&mut answer).is_ok()
+                && answer.contains(" 200 ")
         })
     });
 }

@@ -148,7 +148,8 @@ impl Api {
         A: Serialize + ToSchema,
         F: Future<Output = Result<A, Problem>> + Send,
     {
-        let serve = async move |State(console): State<Arc<Console>>, query: Result<Query<Q>, QueryRejection>| {
+        let serve = async move |State(console): State<Arc<Console>>,
+                                query: Result<Query<Q>, QueryRejection>| {
             let answer = read(Arc::clone(&console), query?.0);
             Ok::<_, Problem>(Json(console.serve(answer).await?))
         };

@@ -6,7 +6,7 @@ mod declaration;
 mod events;
 mod realm;
 mod session;
-pub(crate) mod show;
+mod show;
 mod tasks;
 
 use std::sync::Arc;

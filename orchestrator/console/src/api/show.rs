@@ -13,6 +13,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::declaration::AtKey;
 use crate::channel::Subject;
 use crate::problem::Problem;
+use crate::shared::Holds;
 use crate::state::Console;
 
 /// Longest wait for the first map of a show.
@@ -83,16 +84,6 @@ pub(super) async fn seats(console: Arc<Console>, Seats { key, seats }: Seats) ->
     Ok(Records(records.iter().map(Record::json).collect()))
 }
 
-/// The live holds of a show.
-#[derive(Clone, Serialize, ToSchema)]
-pub(crate) struct Holds {
-    /// How many there are.
-    count: u64,
-    /// Those that end first, as the records of `SEAT.LIST HOLDS`, the next to end on top.
-    #[schema(value_type = [Object])]
-    first: Vec<Value>,
-}
-
 /// The live holds of a show, as of some seconds ago at most.
 pub(super) async fn holds(console: Arc<Console>, AtKey { key }: AtKey) -> Result<Holds, Problem> {
     let ask = async |show: SeatStore| {
@@ -157,7 +148,9 @@ pub(super) struct Found {
 pub(super) async fn find(console: Arc<Console>, Wanted { key, text }: Wanted) -> Result<Found, Problem> {
     let ask = async |show: SeatStore| {
         let mut found = Found::default();
-        for (what, names) in [(Listed::Holds, &["user", "token"][..]), (Listed::Orders, &["user", "token", "order"])] {
+        for (what, names) in
+            [(Listed::Holds, &["user", "token"][..]), (Listed::Orders, &["user", "token", "order"])]
+        {
             examine(&show, what, |item| {
                 let shown = item.json();
                 if names.iter().any(|name| shown.get(name).and_then(Value::as_str) == Some(&text)) {
