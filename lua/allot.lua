@@ -564,8 +564,8 @@ local FUNCTIONS = {
   { 'seat_release', ending(give_back), { 'allow-oom' }, 'Returns the seats of a hold to their sorted set' },
   { 'numpool_add', EVENTS.ADD, {}, 'Adds numbers to a pool, idle and down' },
   { 'numpool_del', EVENTS.DEL, { 'allow-oom' }, 'Removes numbers from a pool, in any state' }, -- it frees
-  { 'numpool_reg', EVENTS.REG, {}, 'Registers numbers: all of the given ones, or none' },
-  { 'numpool_unreg', EVENTS.UNREG, { 'allow-oom' }, 'Unregisters numbers: all of the given ones, or none' },
+  { 'numpool_reg', EVENTS.REG, {}, 'Registers the given numbers that the pool has' },
+  { 'numpool_unreg', EVENTS.UNREG, { 'allow-oom' }, 'Unregisters the given numbers that the pool has' },
   { 'numpool_call', EVENTS.CALL, {}, 'Takes a number for a call: the given one, or the one that is idle longest' },
   { 'numpool_hangup', EVENTS.HANGUP, { 'allow-oom' }, 'Returns a number when its call has ended' },
   -- Three events free, and a full memory must not stop them.

@@ -156,7 +156,7 @@ fn cost_of_a_rebalanced_month_is_that_of_an_independent_recount() {
     assert_eq!((first.len(), later.len()), (50, moves));
     assert!(moves > 10 && cost("rebalanced") > 0 && cost("rebalanced") < cost("fixed"), "{json}");
     assert_eq!(recounted(&trace, &assignments), cost("rebalanced"));
-    let best: u64 = json["least"].as_str().unwrap().parse().unwrap();
+    let best: u64 = json["least_cost"].as_str().unwrap().parse().unwrap();
     assert_eq!(best, least(&accounts, &trace));
     assert!(best > 0 && best < cost("rebalanced"), "{json}");
     // Without the moves of rebalancing it is the static month.

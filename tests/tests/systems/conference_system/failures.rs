@@ -114,7 +114,7 @@ fn drained_host_gets_nothing_back_when_its_unit_restarts() {
     let steady = script(&server, "steady", STEADY);
     let mut client = Realm::create(&server, &[]);
     let _scheduler = alone(&server, "scheduler", "scheduler", &[]);
-    let lease = ["--media-unit-lease", "3s"];
+    let lease = ["--media-unit-lease", "3s", "--redis-timeout", "1s"];
     let a = unit(&server, "a", &steady, &lease);
     eventually("the unit to be up", TIMEOUT, || client.stat("up") == 1);
     for number in 0..8 {
@@ -144,7 +144,7 @@ fn two_units_of_three_are_recovered_in_seconds_and_their_conferences_are_lost_me
     let steady = script(&server, "steady", STEADY);
     let mut client = Realm::create(&server, &[]);
     let scheduler = alone(&server, "scheduler", "scheduler", &[]);
-    let lease = ["--media-unit-lease", "3s"];
+    let lease = ["--media-unit-lease", "3s", "--redis-timeout", "1s"];
     let [a, b, _c] = ["a", "b", "c"].map(|name| unit(&server, name, &steady, &lease));
     eventually("the units to be up", TIMEOUT, || client.stat("up") == 3);
     for number in 0..12 {
