@@ -64,7 +64,7 @@ fn page_of_a_show_that_is_deleted_says_so() {
     assert_eq!(browser.run("return document.querySelector('.health').innerText"), "live");
     create(&server, "show:1", &sample_venue(3, 4));
     browser.wait_for("the new show", NEW, SOON);
-    browser.wait_for("its seats", &format!("/12 of 12 free/.test({TEXT})"), SOON);
+    browser.wait_for("its seats", &format!("/12\\s+of 12 free/.test({TEXT})"), SOON);
 }
 
 #[test]

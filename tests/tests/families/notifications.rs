@@ -198,11 +198,11 @@ fn every_conference_event_is_a_keyspace_notification() {
     tell(&mut realm, "CMU.LEAVE b:1:1", &["cmu.leaving"]);
     // A creation that is tried again.
     tell(&mut realm, "CONF.CREATE 8", &["conf.created"]);
-    let (cmu, epoch, _) = realm.place("8");
-    tell(&mut realm, &format!("CONF.NACK 8 {cmu} {epoch}"), &["conf.retried", "cmu.failed"]);
-    let (cmu, epoch, _) = realm.place("8");
-    tell(&mut realm, &format!("CONF.ACK 8 {cmu} {epoch}"), &["conf.opened"]);
-    tell(&mut realm, &format!("CONF.ENDED 8 {cmu} {epoch}"), &["conf.ended"]);
+    let (cmu, refused, _) = realm.place("8");
+    tell(&mut realm, &format!("CONF.NACK 8 {cmu} {refused}"), &["conf.retried", "cmu.failed"]);
+    let (cmu, retried, _) = realm.place("8");
+    tell(&mut realm, &format!("CONF.ACK 8 {cmu} {retried}"), &["conf.opened"]);
+    tell(&mut realm, &format!("CONF.ENDED 8 {cmu} {retried}"), &["conf.ended"]);
     // A new scheduler, and the end.
     tell(&mut realm, "CONF.RESTART LIVE 2 a:1:1 c:1:1", &["conf.restarted"]);
     tell(

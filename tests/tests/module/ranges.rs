@@ -108,6 +108,7 @@ const CALLS: &[(&[&str], &[&str])] = &[
             "CMU.REPORT {k} u:1:1 HIGHEST 5 ENDED 1 7 #",
             "CONF.ACK {k} 7 u:1:1 #",
             "CONF.NACK {k} 7 u:1:1 #",
+            "CONF.FAILED {k} 7 u:1:1 #",
             "CONF.ENDED {k} 7 u:1:1 #",
             "CONF.SET {k} 7 u:1:1 # 1 a b",
             "CONF.SET {k} 7 u:1:1 EPOCH # a b",

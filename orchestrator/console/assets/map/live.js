@@ -1,6 +1,6 @@
 // The live state of a show: the map once, then its changes. The map and the changes come on two ways, so changes that come
 // before the map wait for it.
-import { get, listen } from "../lib/api.js";
+import { get, listen, Refusal } from "../lib/api.js";
 import { away } from "../lib/live.js";
 import { Show } from "./model.js";
 
@@ -33,8 +33,9 @@ export function follow(key, told) {
       for (const changes of waiting.filter((changes) => changes.seq > map.seq)) if (show.change(changes) === null) again = true;
       waiting = [];
       told.loaded(show, !first);
-    } catch {
-      // The stream says why.
+    } catch (error) {
+      // Of what the console refuses, the stream says why.
+      if (!(error instanceof Refusal)) console.error(error);
       retry = setTimeout(load, 1000);
     } finally {
       loading = false;
