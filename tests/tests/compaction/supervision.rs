@@ -72,14 +72,15 @@ impl Cluster {
     /// A runner is ended by some fault, and the same partition is done by another that begins after that.
     #[track_caller]
     fn survives(&self, what: &str, fault: impl FnOnce(&Process), repair: impl FnOnce(&Process)) {
-        self.survives_with(&["--retries", "9"], what, fault, repair);
+        self.survives_with(&["--retries", "9"], "1", what, fault, repair);
     }
 
-    /// The same, submitted with these words more.
+    /// The same, submitted with these words more; the second run is this attempt.
     #[track_caller]
     fn survives_with(
         &self,
         more: &[&str],
+        attempt: &str,
         what: &str,
         fault: impl FnOnce(&Process),
         repair: impl FnOnce(&Process),
@@ -97,7 +98,7 @@ impl Cluster {
             Some(repair)
         };
         let second = self.next(before + 1);
-        assert_eq!((first.attempt.as_str(), second.attempt.as_str()), ("0", "1"), "{what}");
+        assert_eq!((first.attempt.as_str(), second.attempt.as_str()), ("0", attempt), "{what}");
         assert!(second.fence > first.fence, "{what}: {first:?} {second:?}");
         if let Some(repair) = repaired {
             repair(unit);
@@ -145,14 +146,17 @@ fn runner_ends_before_its_partition_is_given_to_another() {
 fn runner_of_a_killed_guard_is_ended_and_started_again() {
     let cluster = Cluster::start(1, &[]);
     let kill = |unit: &Process| signal("-KILL", &guards(unit));
-    cluster.survives_with(&[], "guard killed", kill, |_| {});
+    cluster.survives_with(&[], "1", "guard killed", kill, |_| {});
     eventually("the retry to be counted", TASK_TIMEOUT, || cluster.metric(RETRIED) == 1);
 }
 
 #[test]
 fn without_a_zookeeper_no_runner_goes_on() {
     let cluster = Cluster::start(1, &[]);
-    cluster.survives("away", |_| cluster.cluster.zookeeper.kill9(), |_| cluster.cluster.zookeeper.restore());
+    // That uses up no retry: the worker was not lost.
+    let (fault, repair) =
+        (|_: &Process| cluster.cluster.zookeeper.kill9(), |_: &Process| cluster.cluster.zookeeper.restore());
+    cluster.survives_with(&["--retries", "0"], "0", "away", fault, repair);
 }
 
 #[test]

@@ -19,10 +19,6 @@ pub(in crate::account) const MAX_OFFSET: i32 = 1 << 30;
 /// The limit of the number of accounts that an instance keeps.
 pub const MAX_MIN: u32 = 10_000;
 
-/// From how many accounts on an instance gets no more by assignment: sorting its accounts again in a new month, or after a
-/// new cap, takes 4 milliseconds for so many.
-const MAX_SHARE: i64 = 30_000;
-
 words! {
     /// How the accounts of a module are divided.
     pub enum Share {
@@ -139,7 +135,7 @@ impl Module {
 
     /// The instance that gets the next account; `None` if each has its share. O(log instances).
     pub(in crate::account) fn taker(&self, levels: &BTreeSet<Level>) -> Option<Level> {
-        let first = levels.first().copied().filter(|first| first.0 < MAX_SHARE)?;
+        let first = levels.first().copied()?;
         if self.policy.share == Share::Present {
             return Some(first);
         }
