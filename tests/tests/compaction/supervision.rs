@@ -124,7 +124,7 @@ fn signal(name: &str, pids: &[String]) {
 fn runner_ends_before_its_partition_is_given_to_another() {
     let cluster = Cluster::start(2, &[]);
     // Once without being asked for it.
-    cluster.survives_with(&[], "killed", |unit| unit.kill9(), Process::start);
+    cluster.survives_with(&[], "1", "killed", |unit| unit.kill9(), Process::start);
     eventually("the retry to be counted", TASK_TIMEOUT, || cluster.metric(RETRIED) == 1);
     cluster.survives("stopped", |unit| unit.pause(), |unit| unit.resume());
     let mut stopped = Vec::new();
