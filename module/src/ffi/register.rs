@@ -165,9 +165,12 @@ pub(super) fn done(status: c_int) -> Option<()> {
 /// # Safety
 /// `argv` and `argc` are the arguments of `RedisModule_OnLoad`, and live as long as `'a`.
 pub(crate) unsafe fn load_arguments<'a>(argv: *mut *mut RedisModuleString, argc: c_int) -> Vec<&'a [u8]> {
-    // SAFETY: the caller's promise.
-    let strings: &[*mut RedisModuleString] =
-        if argc > 0 { unsafe { std::slice::from_raw_parts(argv, argc as usize) } } else { &[] };
+    let strings: &[*mut RedisModuleString] = if argc > 0 {
+        // SAFETY: the caller's promise.
+        unsafe { std::slice::from_raw_parts(argv, argc as usize) }
+    } else {
+        &[]
+    };
     // SAFETY: the arguments are live for as long.
     strings.iter().map(|&string| unsafe { bytes_of(string) }).collect()
 }
@@ -223,9 +226,9 @@ unsafe extern "C" fn key_event(
     // SAFETY: the server names its events.
     let event = unsafe { CStr::from_ptr(event) };
     match event.to_bytes() {
-        // SAFETY: the server lends context and name for this call.
         b"del" | b"expired" | b"evicted" => {
-            guard((), || unsafe { value_lost(event, Context::lent(ctx), name) })
+            // SAFETY: the server lends context and name for this call.
+            guard((), || unsafe { value_lost(event, Context::lent(ctx), name) });
         }
         // SAFETY: the server lends context and name for this call.
         b"rename_from" | b"move_from" => guard((), || unsafe {

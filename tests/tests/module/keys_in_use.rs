@@ -75,9 +75,9 @@ fn keys_that_are_deleted_in_use_leave_an_entry_and_are_counted() {
             let entry = Some((event.to_owned(), in_use.to_owned()));
             eventually(&format!("the entry {event} after {gives}"), TIMEOUT, || last(&mut client) == entry);
             if event == "key-expired" {
-                expected.1 += 1
+                expected.1 += 1;
             } else {
-                expected.0 += 1
+                expected.0 += 1;
             }
             assert_eq!(lost(&master), expected, "{act} after {gives}");
         }

@@ -125,7 +125,8 @@ pub(super) async fn run(
         return Ok(Done::new(console.serve(sent).await?));
     }
     let target = [&[key.clone()][..], &words].concat().join(" ");
-    Ok(Done::new(console.serve(logged(&caller, allowed.name, &target, sent)).await?))
+    let acted = Box::pin(console.serve(logged(&caller, allowed.name, &target, sent)));
+    Ok(Done::new(acted.await?))
 }
 
 async fn send(console: &Console, allowed: &Allowed, key: &str, words: &[String]) -> Result<Value, Problem> {

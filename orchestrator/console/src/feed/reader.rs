@@ -52,12 +52,11 @@ pub(super) async fn run(mut reader: impl Reader, console: Arc<Console>, key: Str
     let mut since = None;
     loop {
         let mut read = pin!(reader.read(&console, &key, &feed));
-        let outcome = match timeout(LATE, &mut read).await {
-            Ok(outcome) => outcome,
-            Err(_) => {
-                feed.send_trouble(Some(Trouble::message(Problem::late(), since)));
-                read.await
-            }
+        let outcome = if let Ok(outcome) = timeout(LATE, &mut read).await {
+            outcome
+        } else {
+            feed.send_trouble(Some(Trouble::message(Problem::late(), since)));
+            read.await
         };
         let pause = match outcome {
             Ok(pause) => {
