@@ -33,7 +33,11 @@ fn page_of_a_console_that_is_suspended_says_so_and_acts_no_more() {
     console.process.pause();
     shows(&browser, "The console does not answer");
     browser.wait_for("old values", OLD, SOON);
-    assert_eq!(browser.run("return document.querySelector('.health').innerText"), "The console is away");
+    browser.wait_for(
+        "the health",
+        "document.querySelector('.health').innerText === 'The console is away'",
+        SOON,
+    );
     server.command("SEAT.PICK show:1 ann TTL 60000 TOKEN t SEATS 1 a-1-2");
     server.command("SEAT.CONFIRM show:1 t");
     console.process.resume();
@@ -47,7 +51,7 @@ fn page_says_that_redis_does_not_answer_and_that_it_is_gone() {
     server.pause();
     shows(&browser, "The server has not answered for some seconds");
     browser.wait_for("old values", OLD, SOON);
-    assert_eq!(browser.run("return document.querySelector('.health').innerText"), "Redis is away");
+    browser.wait_for("the health", "document.querySelector('.health').innerText === 'Redis is away'", SOON);
     server.resume();
     browser.wait_for("new values", NEW, SOON);
     server.kill9();
@@ -61,7 +65,7 @@ fn page_of_a_show_that_is_deleted_says_so() {
     server.command("DEL show:1");
     shows(&browser, "It was deleted, or has never been");
     browser.wait_for("old values", OLD, SOON);
-    assert_eq!(browser.run("return document.querySelector('.health').innerText"), "live");
+    browser.wait_for("the health", "document.querySelector('.health').innerText === 'live'", SOON);
     create(&server, "show:1", &sample_venue(3, 4));
     browser.wait_for("the new show", NEW, SOON);
     browser.wait_for("its seats", &format!("/12\\s+of 12 free/.test({TEXT})"), SOON);
