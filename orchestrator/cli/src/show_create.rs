@@ -248,7 +248,7 @@ async fn tried(show: &SeatStore, key: &str, part: &str) -> Result<Vec<Bucket>> {
     ] {
         show.ask::<Reply>(&command).await?;
     }
-    // A refusal of the change is an error here; the copy is removed all the same.
+    // A refusal of the change is an error here; the copy is still removed.
     let replies: Vec<Reply> = show.ask(&cmd("EXEC")).await?;
     let buckets = replies.into_iter().nth(2).unwrap_or(Reply::Nil);
     Ok(Record::read_list(buckets)?.iter().map(Bucket::read).collect::<Result<_, _>>()?)

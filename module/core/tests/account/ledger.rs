@@ -1,4 +1,4 @@
-//! What was spent stays spent, whatever becomes of accounts, tariffs, modules and departments.
+//! What was spent stays spent after changes of accounts, tariffs, modules and departments.
 
 use std::collections::BTreeMap;
 

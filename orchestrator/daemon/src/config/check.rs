@@ -44,7 +44,7 @@ impl Config {
         Ok(())
     }
 
-    /// Checks that the programs of the roles are on this machine. A process that lacks them starts all the same, and says so.
+    /// Checks that the programs of the roles are on this machine. A process that lacks them still starts, and says so.
     pub fn check_programs(&self) -> Result<()> {
         if self.roles.contains(&Role::Compaction) {
             self.compaction.check_runner().map_err(Error::msg)?;

@@ -70,7 +70,7 @@ impl Book {
     }
 
     /// An instance with its supply and its order of ready accounts as they are for the present month and limit. Both
-    /// are made anew only when an account of the instance changes.
+    /// are made again only when an account of the instance changes.
     fn current(&self, instance: &Instance) -> Instance {
         let (order @ (month, limit), mut current) = (self.order(), instance.clone());
         current.supply.follow(limit);
