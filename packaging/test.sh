@@ -134,6 +134,8 @@ second_is() { [ "$(second ROLE 2>/dev/null | head -n 1)" = "$1" ]; }
 first_is() { [ "$(redis ROLE 2>/dev/null | head -n 1)" = "$1" ]; }
 second_is_in_step() { second INFO replication | grep -q '^master_link_status:up'; }
 sentinel() { in_root redis-cli -p 26379 "$@"; }
+# It refuses with NOGOODSLAVE until it has connected to the replica that it has been told of.
+sentinel_begins_failover() { [ "$(sentinel SENTINEL FAILOVER main 2>/dev/null)" = OK ]; }
 sentinel_knows_both() { sentinel SENTINEL REPLICAS main 2>/dev/null | grep -q '^6380$'; }
 
 # Redis writes the modules that it has loaded into its configuration file, when it is told to, and Sentinel tells all
@@ -152,7 +154,7 @@ rewrite_and_fail_over() {
     until_true "the replica is in step" second_is_in_step
     in_root chroot --userspec=redis:redis / redis-server /etc/redis/sentinel.conf --sentinel >"$work/sentinel.log" 2>&1
     until_true "Sentinel knows both servers" sentinel_knows_both
-    sentinel SENTINEL FAILOVER main >/dev/null
+    until_true "Sentinel begins a failover" sentinel_begins_failover
     until_true "the second server is the master" second_is master
     until_true "the first server is its replica" first_is slave
     sentinel SHUTDOWN >/dev/null 2>&1 || true
