@@ -2,7 +2,7 @@
 # Installs the missing packages that building and testing Allot needs. Uses apt-get on Debian and Ubuntu, with
 # sudo unless the user is root; on other systems it only prints the missing packages.
 #
-#   --clients        install also the languages and client libraries of examples/clients/
+#   --clients        install also the languages and client libraries of examples/clients/, and checkers of formats
 #   --package        install also what make package needs
 #   --package-test   install also what make package-test needs
 #   --valgrind       install also what make bench-instructions needs, and a test of the module
@@ -17,6 +17,7 @@ REDIS=7.0.15
 PYTHON_REDIS=5
 VENV=target/venv
 NODE=target/node
+PROMTOOL=target/promtool
 clients=
 package=
 package_test=
@@ -80,7 +81,7 @@ check_rust() {
     fi
 }
 
-has_ioredis() { NODE_PATH=${NODE_PATH:-$NODE/node_modules} node -e 'require("ioredis")' 2>/dev/null; }
+has_node_module() { NODE_PATH=${NODE_PATH:-$NODE/node_modules} node -e "require('$1')" 2>/dev/null; }
 
 # What the programs of examples/clients/ need, in addition to the libraries of Python and Node.js.
 missing_client_packages() {
@@ -90,6 +91,8 @@ missing_client_packages() {
     has go || echo golang-go
     GO111MODULE=off GOPATH=${GOPATH:-/usr/share/gocode} go list github.com/gomodule/redigo/redis >/dev/null 2>&1 ||
         echo golang-github-gomodule-redigo-dev
+    GO111MODULE=off GOPATH=${GOPATH:-/usr/share/gocode} go list github.com/mna/redisc >/dev/null 2>&1 ||
+        echo golang-github-mna-redisc-dev
     has php || echo php-cli
     php -r 'exit(extension_loaded("redis") ? 0 : 1);' 2>/dev/null || echo php-redis
     has ruby || echo ruby
@@ -184,25 +187,43 @@ install_python_clients() {
             "Where there is no way to pypi.org, install them by hand and name that Python: ALLOT_PYTHON=/path/to/python3"
 }
 
-# The client library of Node.js, and what checks the console's page and its API.
+# The tests check alert rules with Prometheus' own tool. Debian has it in the package of the server, which would be
+# started: only the tool is taken out.
+install_promtool() {
+    [ -n "$clients" ] && [ ! -x "$PROMTOOL" ] && has apt-get && has dpkg-deb || return 0
+    local folder
+    folder=$(mktemp -d)
+    echo "deps: promtool into $PROMTOOL"
+    mkdir -p target
+    if (cd "$folder" && apt-get download -q prometheus && dpkg-deb -x prometheus_*.deb .) >"$folder/log" 2>&1; then
+        mv "$folder/usr/bin/promtool" "$PROMTOOL"
+    else
+        echo "deps: promtool could not be had; the alert rules are not checked: $(tail -n 1 "$folder/log")" >&2
+    fi
+    rm -rf "$folder"
+}
+
+# The client libraries of Node.js, and what checks the console's page and its API.
 install_node_modules() {
     [ -n "$clients" ] || return 0
     local wanted=() version=6 node_version
     node_version=$(node --version)
     # Debian 12 has Node.js 18.
     at_least "${node_version#v}" 20 || version=5
-    has_ioredis || wanted+=("ioredis@$version")
+    has_node_module ioredis || wanted+=("ioredis@$version")
+    has_node_module redis || wanted+=(redis@5)
     [ -e "$NODE/node_modules/.bin/tsc" ] || wanted+=("typescript@5")
     ! at_least "${node_version#v}" 20.19 || [ -e "$NODE/node_modules/.bin/redocly" ] || wanted+=("@redocly/cli@2")
     [ ${#wanted[@]} -gt 0 ] || return 0
     echo "deps: ${wanted[*]} into $NODE"
     mkdir -p "$NODE"
     npm install --silent --no-audit --no-fund --prefix "$NODE" "${wanted[@]}" </dev/null ||
-        die "${wanted[*]} could not be installed into $NODE. Where there is no way to the npm registry, install ioredis by" \
-            "hand and name its folder: NODE_PATH=/path/to/node_modules"
+        die "${wanted[*]} could not be installed into $NODE. Where there is no way to the npm registry, install ioredis and redis by" \
+            "hand and name their folder: NODE_PATH=/path/to/node_modules"
 }
 
 check_rust
 install_packages
 install_python_clients
+install_promtool
 install_node_modules

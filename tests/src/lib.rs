@@ -13,6 +13,7 @@ pub mod accounts_system;
 mod audit;
 pub mod books;
 pub mod browser;
+pub mod checkers;
 pub mod child;
 pub mod clients;
 pub mod cluster;

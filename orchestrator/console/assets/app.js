@@ -41,7 +41,8 @@ function App() {
     // On a narrow page the tabs are scrolled.
     document.querySelector(".tab[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
   }, [current, looks]);
-  if (!session) return html`<main class="alone"><p>${trouble ? `The console does not answer: ${trouble}` : "…"}</p></main>`;
+  if (!session) return html`<main class="alone"><p>${trouble ? `The console does not answer: ${trouble}` : "…"}</p>
+    </main>`;
   if (!looks) return html`<${Login} done=${setSession} />`;
   const { keys = [], more = [] } = live.state || {};
   const leave = () => send("session", {}, "DELETE").then(setSession);
@@ -50,13 +51,16 @@ function App() {
       <a class="skip" href="#content">Skip to the page</a>
       <nav aria-label="Pages">
         <a class="brand" href="/"><img src="/icon.svg" alt="" width="28" height="28" /><span>Allot</span></a>
-        ${PAGES.map((page) => html`<a class="tab" href=${link(page.name)} aria-current=${page === current ? "page" : undefined}>${page.title}</a>`)}
+        ${PAGES.map((page) => html`<a class="tab" href=${link(page.name)}
+          aria-current=${page === current ? "page" : undefined}>${page.title}</a>`)}
         <span class="space"></span>
         <${Health} live=${live} />
-        ${session.tokens ? html`<button type="button" class="quiet" onClick=${leave}>Log out (${session.access})</button>` : null}
+        ${session.tokens ? html`<button type="button" class="quiet"
+          onClick=${leave}>Log out (${session.access})</button>` : null}
       </nav>
       <main id="content" class=${current.name} tabindex="-1">
-        <${current.page} key=${current.name} keys=${keys} more=${more} chosen=${chosen} can=${session.access === "operator"} />
+        <${current.page} key=${current.name} keys=${keys} more=${more} chosen=${chosen}
+          can=${session.access === "operator"} />
       </main>
     </div>`;
 }

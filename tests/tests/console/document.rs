@@ -2,10 +2,11 @@
 
 use std::fs;
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use allot_tests::RedisServer;
+use allot_tests::checkers::check;
 use allot_tests::consoles::Console;
 use allot_tests::module::repository;
 
@@ -16,12 +17,10 @@ fn read(path: &str) -> String {
     fs::read_to_string(repository().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// The files of a folder and of the folders in it.
-fn files(folder: &Path) -> Vec<Vec<u8>> {
+/// The paths of the files of a folder and of the folders in it.
+fn paths(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    entries
-        .flat_map(|path| if path.is_dir() { files(&path) } else { vec![fs::read(&path).unwrap()] })
-        .collect()
+    entries.flat_map(|path| if path.is_dir() { paths(&path) } else { vec![path] }).collect()
 }
 
 fn compressed(bytes: &[u8]) -> usize {
@@ -83,11 +82,8 @@ fn allowed_commands_are_those_of_the_document() {
 
 #[test]
 fn page_has_the_size_of_the_document() {
-    let sizes = files(&repository().join("orchestrator/console/assets"))
-        .iter()
-        .map(|file| compressed(file))
-        .collect::<Vec<_>>();
-    let size: usize = sizes.iter().sum();
+    let files = paths(&repository().join("orchestrator/console/assets"));
+    let size: usize = files.iter().map(|path| compressed(&fs::read(path).unwrap())).sum();
     assert!(size < BUDGET, "{size}");
     let document = read("docs/console.md");
     let written = document.split(" KB when compressed").next().unwrap().rsplit(' ').next().unwrap();
@@ -98,31 +94,20 @@ fn page_has_the_size_of_the_document() {
     );
 }
 
-/// Runs a program that `scripts/deps.sh --clients` installs. Without it nothing is checked, except in CI.
-fn checks(program: &str, arguments: &[&str]) {
-    let path = repository().join("target/node/node_modules/.bin").join(program);
-    if !path.exists() {
-        assert!(
-            std::env::var_os("CI").is_none(),
-            "{program} is missing: scripts/deps.sh --clients installs it"
-        );
-        println!("nothing is checked without {program}: scripts/deps.sh --clients installs it");
-        return;
+#[test]
+fn lines_of_the_page_are_short() {
+    let all = paths(&repository().join("orchestrator/console/assets"));
+    let own = all.iter().filter(|path| !path.components().any(|part| part.as_os_str() == "vendor"));
+    for path in own {
+        for (number, line) in (1..).zip(fs::read_to_string(path).unwrap().lines()) {
+            assert!(line.chars().count() < 120, "{}:{number} is too long: {line}", path.display());
+        }
     }
-    let output = Command::new(path)
-        .args(arguments)
-        .current_dir(repository().join("orchestrator/console"))
-        .env("REDOCLY_TELEMETRY", "off")
-        .env("REDOCLY_SUPPRESS_UPDATE_NOTICE", "true")
-        .output()
-        .expect("the program runs");
-    let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-    assert!(output.status.success(), "{said:?}");
 }
 
 #[test]
 fn types_of_the_page_are_right() {
-    checks("tsc", &["-p", "."]);
+    check("node/node_modules/.bin/tsc", &["-p", "orchestrator/console"]);
 }
 
 #[test]
@@ -132,5 +117,5 @@ fn document_of_the_api_is_valid() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("openapi.json");
     fs::write(&file, document).unwrap();
-    checks("redocly", &["lint", file.to_str().unwrap(), "--extends", "minimal"]);
+    check("node/node_modules/.bin/redocly", &["lint", file.to_str().unwrap(), "--extends", "minimal"]);
 }

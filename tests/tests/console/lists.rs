@@ -180,3 +180,30 @@ fn refused_requests_are_not_repeated() {
     std::thread::sleep(Duration::from_millis(10));
     assert_eq!(browser.errors(), Vec::<String>::new());
 }
+
+#[test]
+fn table_is_saved_as_a_file() {
+    let server = RedisServer::start();
+    let mut client = server.raw();
+    client.call(&["NUMPOOL.ADD", "pool", "+441", "+442", "+443"]);
+    client.call(&["NUMPOOL.REG", "pool", "+441", "+442", "+443"]);
+    for lease in ["a,\"b\"", "=1+2", "other"] {
+        client.call(&["NUMPOOL.CALL", "pool", "LEASE", lease, "TTL", "600000"]);
+    }
+    let console = Console::start(&server, &[]);
+    let browser = opened(&console, "/pool?key=pool&calls.find=44&calls.sort=number");
+    browser.wait_for("the button", "document.querySelector('button.save[aria-label*=calls]')", SOON);
+    browser.run(
+        "const make = URL.createObjectURL;
+         URL.createObjectURL = (blob) => { blob.text().then((text) => { window.saved = text; }); return make(blob); };
+         document.querySelector('button.save[aria-label*=calls]').click();",
+    );
+    browser.wait_for("the file", "window.saved", SOON);
+    let saved = browser.run("return window.saved");
+    let saved: Vec<&str> = saved.as_str().unwrap().lines().collect();
+    let place = |name: &str| saved[0].split(',').position(|column| column == name).expect("the column");
+    assert_eq!(saved.len(), 4, "{saved:?}");
+    assert_eq!(saved[1].split(',').nth(place("number")), Some("+441"), "{saved:?}");
+    assert!(saved[1].contains("\"a,\"\"b\"\"\"") && saved[2].contains("'=1+2"), "{saved:?}");
+    assert_eq!(browser.errors(), Vec::<String>::new());
+}

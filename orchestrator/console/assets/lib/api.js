@@ -42,7 +42,10 @@ export async function send(path, body, method = "POST") {
   return ask(address(path), { method, headers, body: JSON.stringify(body) });
 }
 
-/** Sends a command of Redis, and gives its reply. @param {string} name @param {string} key @param {(string | number)[]} words */
+/**
+ * Sends a command of Redis, and gives its reply. @param {string} name @param {string} key @param {(string |
+ * number)[]} words
+ */
 export async function command(name, key, ...words) {
   return (await send("command", { command: name, key, arguments: words })).result;
 }
@@ -96,7 +99,8 @@ function heard({ event, topic, data }) {
   if (event === "session") leavers.forEach((leave) => leave());
   const told = topic === null ? [...listeners.values()] : [listeners.get(topic) || []];
   // Where a reader does not read again by itself, a new stream gives it the latest state.
-  for (const set of told) for (const handlers of set) if (handlers[event]) handlers[event](data); else if (event === "resync") present(true);
+  for (const set of told) for (const handlers of set) if (handlers[event]) handlers[event](data);
+    else if (event === "resync") present(true);
 }
 
 /** Calls `leave` when the session has ended. @param {() => void} leave */
@@ -106,9 +110,11 @@ export function onLeave(leave) {
 }
 
 /**
- * Listens to the events of a topic: a key, or one of the names that the API has. A window that is hidden does not listen.
+ * Listens to the events of a topic: a key, or one of the names that the API has. A window that is hidden does not
+ * listen.
  * @param {string} topic
- * @param {Record<string, (data: any) => void>} handlers by the event's name; `down` is called when the console is away, with
+ * @param {Record<string, (data: any) => void>} handlers by the event's name; `down` is called when the console is
+ *   away, with
  *        the time in milliseconds since 1970 at which it was last heard
  * @returns {() => void} ends it
  */

@@ -11,11 +11,13 @@ const GAP = 5000;
 
 /**
  * Lines over time, once there are two points.
- * @param {{label: string, at: number[], lines: {name: string, values: (number | null)[], colour: string, fill?: boolean, dash?: number[]}[],
+ * @param {{label: string, at: number[], lines: {name: string, values: (number | null)[], colour: string, fill?:
+ *   boolean, dash?: number[]}[],
  *          height?: number, unit?: string}} props `at` in milliseconds
  */
 export function Chart(props) {
-  return props.at.length < 2 ? html`<p class="hint">The chart begins when somebody looks.</p>` : html`<${Plot} ...${props} />`;
+  return props.at.length < 2 ? html`<p class="hint">The chart begins when somebody looks.</p>`
+    : html`<${Plot} ...${props} />`;
 }
 
 function Plot({ label, at, lines, height = 180, unit = "" }) {
@@ -25,7 +27,8 @@ function Plot({ label, at, lines, height = 180, unit = "" }) {
   const shape = lines.map((line) => line.name).join("|");
   useEffect(() => {
     const element = place.current;
-    const axis = { stroke: colour("--faint-text"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false }, font: "11px system-ui" };
+    const axis = { stroke: colour("--faint-text"), grid: { stroke: colour("--line"), width: 1 },
+      ticks: { show: false }, font: "11px system-ui" };
     const make = () => {
       chart.current?.destroy();
       chart.current = new uPlot(
@@ -34,8 +37,10 @@ function Plot({ label, at, lines, height = 180, unit = "" }) {
           padding: [8, 24, 0, 0],
           cursor: { points: { size: 6 }, drag: { x: false, y: false } },
           legend: { show: false },
-          scales: { x: { range: (_, from, to) => [Math.min(from, to - SHORTEST), to] }, y: { range: (_, low, high) => [Math.min(0, low), Math.max(1, high * 1.1)] } },
-          axes: [{ ...axis, size: 30, space: 70, values: (_, ticks) => ticks.map((tick) => moment(tick, ticks)) }, { ...axis, size: 48 }],
+          scales: { x: { range: (_, from, to) => [Math.min(from, to - SHORTEST), to] },
+            y: { range: (_, low, high) => [Math.min(0, low), Math.max(1, high * 1.1)] } },
+          axes: [{ ...axis, size: 30, space: 70, values: (_, ticks) => ticks.map((tick) => moment(tick, ticks)) },
+            { ...axis, size: 48 }],
           series: [
             {},
             ...lines.map((line) => ({
@@ -61,9 +66,11 @@ function Plot({ label, at, lines, height = 180, unit = "" }) {
   useEffect(() => { chart.current?.setData(data); });
   const last = lines.map((line) => [line, `${number(Math.round((line.values.at(-1) ?? 0) * 10) / 10)}${unit}`]);
   return html`<figure class="chart-of">
-    <div class="chart" ref=${place} role="img" aria-label=${`${label}: now ${last.map(([line, value]) => `${line.name} ${value}`).join(", ")}`}></div>
+    <div class="chart" ref=${place} role="img" aria-label=${`${label}: now ${last.map(([line,
+      value]) => `${line.name} ${value}`).join(", ")}`}></div>
     <figcaption class="key">${last.map(([line, value]) => html`<span>
-      <svg width="20" height="8" aria-hidden="true"><line x1="0" y1="4" x2="20" y2="4" stroke=${`var(${line.colour})`} stroke-width="2.5" stroke-dasharray=${(line.dash || []).join(" ")} /></svg>
+      <svg width="20" height="8" aria-hidden="true"><line x1="0" y1="4" x2="20" y2="4" stroke=${`var(${line.colour})`}
+        stroke-width="2.5" stroke-dasharray=${(line.dash || []).join(" ")} /></svg>
       ${line.name} <b>${value}</b></span>`)}</figcaption>
   </figure>`;
 }

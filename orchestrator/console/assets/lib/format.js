@@ -6,7 +6,8 @@ const whole = new Intl.NumberFormat("en");
 export const number = (value) => (value === null || value === undefined ? "–" : whole.format(Number(value)));
 
 /** @param {number} part @param {number} all */
-export const percent = (part, all) => (all ? `${((100 * part) / all).toFixed(part && part / all < 0.1 ? 1 : 0)} %` : "–");
+export const percent = (part, all) => (all ? `${((100 * part) / all).toFixed(part && part / all < 0.1 ? 1 : 0)} %`
+  : "–");
 
 /** @param {number} bytes */
 export function size(bytes) {
@@ -32,7 +33,8 @@ export function time(ms) {
 export function span(ms) {
   const seconds = Math.max(0, Math.round(ms / 1000));
   if (seconds < 60) return `${seconds} s`;
-  if (seconds < 600 && seconds % 60) return `${Math.floor(seconds / 60)} min ${String(seconds % 60).padStart(2, "0")} s`;
+  if (seconds < 600 && seconds % 60) return `${Math.floor(seconds / 60)} min ${String(seconds % 60).padStart(2,
+    "0")} s`;
   if (seconds < 3600) return `${Math.floor(seconds / 60)} min`;
   if (seconds < 86400) return `${Math.floor(seconds / 3600)} h ${Math.floor((seconds % 3600) / 60)} min`;
   return `${Math.floor(seconds / 86400)} d ${Math.floor((seconds % 86400) / 3600)} h`;
@@ -49,5 +51,6 @@ export function text(value) {
 /** A record within a record, which comes as a list of names and values. @param {any} record */
 export function fields(record) {
   if (!Array.isArray(record)) return record || {};
-  return Object.fromEntries(Array.from({ length: record.length / 2 }, (_, at) => [record[2 * at], record[2 * at + 1]]));
+  return Object.fromEntries(Array.from({ length: record.length / 2 },
+    (_, at) => [record[2 * at], record[2 * at + 1]]));
 }

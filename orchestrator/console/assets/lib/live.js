@@ -3,15 +3,17 @@ import { useEffect, useState } from "./ui.js";
 import { listen } from "./api.js";
 
 /** Before the first message. */
-const NOTHING = { state: null, trouble: null, at: 0, partitions: { items: [], more: false }, failures: {}, numbers: null, losses: {} };
+const NOTHING = { state: null, trouble: null, at: 0, partitions: { items: [], more: false }, failures: {},
+  numbers: null, losses: {} };
 
 /**
- * Why values are old: a code and a message as of the API, or the code `console-away`; and since when, in milliseconds since
- * 1970, if that is known. @typedef {{code: string, message: string, since: number | null}} TroubleOf
+ * Why values are old: a code and a message as of the API, or the code `console-away`; and since when, in milliseconds
+ * since 1970, if that is known. @typedef {{code: string, message: string, since: number | null}} TroubleOf
  *
  * The latest state of a key, of the overview, of compaction or of the list of keys.
  * @param {string | null} key
- * @returns {{state: any, trouble: TroubleOf | null, at: number, partitions: {items: any[], more: boolean}, failures: Record<string, any[]>,
+ * @returns {{state: any, trouble: TroubleOf | null, at: number, partitions: {items: any[], more: boolean}, failures:
+ *   Record<string, any[]>,
  *           numbers: {free: any[], resting: any[], more: boolean, listed: number, examined: number} | null,
  *           losses: Record<string, any>}} `partitions`, and `failures` by task, are those of compaction; `numbers` are
  *          those of a pool without a call, null if they may not be read; `losses` are those of a realm, by unit
@@ -45,14 +47,15 @@ function changed({ items, more }, changes) {
 }
 
 /**
- * The latest answer to a question, which is asked when the component appears, when one of `of` changes and, while somebody
- * sees the page, at an interval. @param {() => Promise<any>} ask @param {any[]} of @param {number} [ms]
+ * The latest answer to a question, which is asked when the component appears, when one of `of` changes and, while
+ * somebody sees the page, at an interval. @param {() => Promise<any>} ask @param {any[]} of @param {number} [ms]
  */
 export function useAsk(ask, of, ms) {
   const [found, set] = useState({ answer: null, wrong: "" });
   useEffect(() => {
     let live = true;
-    const run = () => ask().then((answer) => live && set({ answer, wrong: "" }), (error) => live && set({ answer: null, wrong: error.message }));
+    const run = () => ask().then((answer) => live && set({ answer, wrong: "" }),
+      (error) => live && set({ answer: null, wrong: error.message }));
     run();
     const timer = ms && setInterval(() => document.hidden || run(), ms);
     return () => { live = false; clearInterval(timer); };

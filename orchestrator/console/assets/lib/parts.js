@@ -16,7 +16,8 @@ export function Panel({ title, extra, children, wide, half, id }) {
 /** A number with its name. @param {{name: string, value: any, tone?: string, hint?: any}} props */
 export function Figure({ name, value, tone, hint }) {
   const long = String(value).length > 9;
-  return html`<div class=${`figure ${tone || ""}${long ? " long" : ""}`}><div class="value">${value}</div><div class="name">${name}</div>
+  return html`<div class=${`figure ${tone || ""}${long ? " long" : ""}`}><div class="value">${value}</div>
+    <div class="name">${name}</div>
     ${hint ? html`<div class="hint">${hint}</div>` : null}</div>`;
 }
 
@@ -26,8 +27,10 @@ export function Badge({ tone, children }) {
 }
 
 const KINDS = {
-  held: "held", extended: "held", offered: "held", waiting: "warn", confirmed: "sold", released: "free", expired: "free", refunded: "free",
-  blocked: "blocked", unblocked: "free", ended: "plain", draining: "warn", suspect: "warn", creating: "warn", pending: "held",
+  held: "held", extended: "held", offered: "held", waiting: "warn", confirmed: "sold", released: "free",
+    expired: "free", refunded: "free",
+  blocked: "blocked", unblocked: "free", ended: "plain", draining: "warn", suspect: "warn", creating: "warn",
+    pending: "held",
 };
 
 /** The tone of an event's badge. @param {string} kind */
@@ -63,18 +66,26 @@ function Trouble({ trouble }) {
  */
 export function Page({ trouble, title, bar, children }) {
   return html`<${Old.Provider} value=${Boolean(trouble)}>
-    ${bar ? html`<header class="bar"><h1 class="away">${title}</h1>${bar}</header>` : html`<h1 class="away">${title}</h1>`}
+    ${bar ? html`<header class="bar"><h1 class="away">${title}</h1>${bar}</header>`
+      : html`<h1 class="away">${title}</h1>`}
     <${Trouble} trouble=${trouble} />
     <div class=${trouble ? "values old" : "values"}>${children}</div></${Old.Provider}>`;
 }
 
-/** The keys of a kind that have pages. @param {{kind: string, key: string, is_text: boolean}[]} keys @param {string} kind */
-export const pagesOf = (keys, kind) => keys.filter((entry) => entry.kind === kind && entry.is_text).map((entry) => entry.key);
+/**
+ * The keys of a kind that have pages. @param {{kind: string, key: string, is_text: boolean}[]} keys @param {string}
+ * kind
+ */
+export const pagesOf = (keys, kind) => keys.filter((entry) => entry.kind === kind
+  && entry.is_text).map((entry) => entry.key);
 
 /** A key that is no text, with escapes. @param {{of: string}} props */
 export const NoText = ({ of }) => html`<code>${of}</code> <span class="hint">is no text and has no page</span>`;
 
-/** Chooses one of the keys of a kind; alone, it is only named. @param {{keys: {kind: string, key: string, is_text: boolean}[], kind: string, value: string, label: string}} props */
+/**
+ * Chooses one of the keys of a kind; alone, it is only named. @param {{keys: {kind: string, key: string, is_text:
+ * boolean}[], kind: string, value: string, label: string}} props
+ */
 export function KeyChoice({ keys, kind, value, label }) {
   const all = pagesOf(keys, kind);
   if (value && !all.includes(value)) all.unshift(value);
@@ -85,11 +96,14 @@ export function KeyChoice({ keys, kind, value, label }) {
 }
 
 /**
- * A button that acts, after a question if there is one: it sends a command of Redis, or a body to a path. Viewers do not see it.
- * @param {{can: boolean, words?: (typed: string) => [string, string, ...(string | number)[]], path?: string, body?: () => object,
+ * A button that acts, after a question if there is one: it sends a command of Redis, or a body to a path. Viewers do
+ * not see it.
+ * @param {{can: boolean, words?: (typed: string) => [string, string, ...(string | number)[]], path?: string, body?:
+ *   () => object,
  *          ask?: string, type?: string, act?: (typed: string) => Promise<any>, done?: (result: any) => void,
  *          tell?: (result: any) => string, children?: any, tone?: string, disabled?: boolean}} props
- *        `ask` is the question, which says whom and how many the action concerns; `type` names what the operator may type as
+ *        `ask` is the question, which says whom and how many the action concerns; `type` names what the operator may
+ *   type as
  *        an answer; `tell` says in words what the result is
  */
 export function Act({ can, words, path, body, act, ask, type, done, tell, children, tone, disabled }) {
@@ -103,7 +117,8 @@ export function Act({ can, words, path, body, act, ask, type, done, tell, childr
     setAsking(false);
     set({ busy: true, said: "", wrong: false });
     try {
-      const result = act ? await act(typed) : words ? await command(...words(typed)) : (await send(path, body())).result;
+      const result = act ? await act(typed) : words ? await command(...words(typed))
+        : (await send(path, body())).result;
       if (alive.current) set({ busy: false, said: tell ? tell(result) : "done", wrong: false });
       done?.(result);
     } catch (error) {
@@ -111,12 +126,18 @@ export function Act({ can, words, path, body, act, ask, type, done, tell, childr
     }
   };
   return html`<span class="act">
-    <button type="button" class=${tone || ""} disabled=${state.busy || disabled || isOld} onClick=${() => (ask ? setAsking(true) : run(""))}>${children}</button>
-    ${asking ? html`<${Question} ask=${ask} type=${type} tone=${tone} yes=${run} no=${() => setAsking(false)}>${children}</${Question}>` : null}
-    ${state.said ? html`<span class=${state.wrong ? "said wrong" : "said"} role="status">${state.said}</span>` : null}</span>`;
+    <button type="button" class=${tone || ""} disabled=${state.busy || disabled || isOld}
+      onClick=${() => (ask ? setAsking(true) : run(""))}>${children}</button>
+    ${asking ? html`<${Question} ask=${ask} type=${type} tone=${tone} yes=${run} no=${() => setAsking(false)}>
+      ${children}</${Question}>` : null}
+    ${state.said ? html`<span class=${state.wrong ? "said wrong" : "said"} role="status">${state.said}</span>` : null}
+      </span>`;
 }
 
-/** A question before an action. @param {{ask: string, type?: string, tone?: string, yes: (typed: string) => void, no: () => void, children?: any}} props */
+/**
+ * A question before an action. @param {{ask: string, type?: string, tone?: string, yes: (typed: string) => void, no:
+ * () => void, children?: any}} props
+ */
 function Question({ ask, type, tone, yes, no, children }) {
   const dialog = useRef(null);
   useEffect(() => dialog.current.showModal(), []);
@@ -124,7 +145,8 @@ function Question({ ask, type, tone, yes, no, children }) {
     event.preventDefault();
     yes(String(new FormData(event.target).get("typed") || "").trim());
   };
-  return html`<dialog ref=${dialog} class="question" aria-label=${ask} onClose=${no} onClick=${(event) => event.stopPropagation()}>
+  return html`<dialog ref=${dialog} class="question" aria-label=${ask} onClose=${no}
+    onClick=${(event) => event.stopPropagation()}>
     <form onSubmit=${answer}>
       <p>${ask}</p>
       ${type ? html`<label>${type} <input name="typed" maxlength="256" autofocus /></label>` : null}
@@ -134,8 +156,9 @@ function Question({ ask, type, tone, yes, no, children }) {
 }
 
 /**
- * The frame of a page about one key: a choice of the keys of its kind, and `children` with the live values of the chosen
- * key, once they are read. @param {{kind: string, keys: {kind: string, key: string, is_text: boolean}[], chosen: {key?: string}, title: string,
+ * The frame of a page about one key: a choice of the keys of its kind, and `children` with the live values of the
+ * chosen key, once they are read. @param {{kind: string, keys: {kind: string, key: string, is_text: boolean}[],
+ * chosen: {key?: string}, title: string,
  *   label: string, none: any, bar?: (live: any) => any, children: (key: string, live: any) => any}} props
  */
 export function LivePage({ kind, keys, chosen, title, label, none, bar, children }) {
@@ -150,12 +173,17 @@ export function LivePage({ kind, keys, chosen, title, label, none, bar, children
 
 /** A page before its first values. @param {{trouble: import("./live.js").TroubleOf | null, what: string}} props */
 export function Reading({ trouble, what }) {
-  return html`<${Trouble} trouble=${trouble} /><h1 class="away">Reading</h1><p class="empty">${trouble ? "" : `Reading ${what}…`}</p>`;
+  return html`<${Trouble} trouble=${trouble} /><h1 class="away">Reading</h1><p class="empty">
+    ${trouble ? "" : `Reading ${what}…`}</p>`;
 }
 
-/** Events, the newest first; `about` says in words what an event is about. @param {{events: any[], about: (event: any) => any}} props */
+/**
+ * Events, the newest first; `about` says in words what an event is about. @param {{events: any[], about: (event: any)
+ * => any}} props
+ */
 export function Events({ events, about }) {
   return html`<ol class="events">${events.map((event) => html`<li key=${`${event.key}/${event.id}`}>
-    <time>${clock(Number(event.id.split("-")[0]))}</time> <${Badge} tone=${eventTone(event.fields.event || "")}>${event.fields.event || "event"}</${Badge}>
+    <time>${clock(Number(event.id.split("-")[0]))}</time> <${Badge} tone=${eventTone(event.fields.event || "")}>
+      ${event.fields.event || "event"}</${Badge}>
     ${about(event)}</li>`)}</ol>`;
 }

@@ -12,7 +12,10 @@ const SOON = 20;
 /** Pauses before the stream is opened again. */
 const FIRST_PAUSE = 250, LONGEST_PAUSE = 4000;
 
-/** The windows: what each listens to, and when it last said so. @type {Map<MessagePort, {topics: string[], at: number}>} */
+/**
+ * The windows: what each listens to, and when it last said so. @type {Map<MessagePort, {topics: string[], at:
+ * number}>}
+ */
 const windows = new Map();
 /** @type {AbortController | null} */
 let open = null;
@@ -34,7 +37,8 @@ const since = () => ({ since: heard || null });
 
 /** Tells the windows that listen to a topic; all of them without one. */
 function tell(event, topic, data) {
-  for (const [port, { topics }] of windows) if (topic === null || topics.includes(topic)) port.postMessage({ event, topic, data });
+  for (const [port, { topics }] of windows) if (topic === null
+    || topics.includes(topic)) port.postMessage({ event, topic, data });
 }
 
 /** Opens the stream after a pause. @param {number} ms */

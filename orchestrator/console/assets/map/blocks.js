@@ -27,6 +27,7 @@ function place(area, x, y, made) {
     }
   });
   const bottom = y + area.rows.length * ROW;
-  const path = [[x - 0.5, y - 0.4], [x + width + 0.5, y - 0.4], [x + width + 0.5, bottom + 0.4], [x - 0.5, bottom + 0.4]];
+  const path = [[x - 0.5, y - 0.4], [x + width + 0.5, y - 0.4], [x + width + 0.5, bottom + 0.4],
+    [x - 0.5, bottom + 0.4]];
   made.shapes.push({ kind: "area", path, title: area.name, at: [x + width / 2, y - 1.3], width, area, round: 0.6 });
 }

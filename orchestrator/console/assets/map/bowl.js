@@ -20,7 +20,8 @@ export function rings(areas) {
   if (groups.length > 6 || groups.some((group) => group.length < 8)) {
     const count = Math.max(1, Math.round(areas.length / 36));
     const each = Math.ceil(areas.length / count);
-    return Array.from({ length: count }, (_, at) => areas.slice(at * each, (at + 1) * each)).filter((group) => group.length);
+    return Array.from({ length: count }, (_, at) => areas.slice(at * each,
+      (at + 1) * each)).filter((group) => group.length);
   }
   return groups;
 }
@@ -44,16 +45,19 @@ export class Track {
     const quarter = (Math.PI * radius) / 2;
     let way = (((part % 1) + 1) % 1) * this.length;
     const [w, h] = [long / 2, short / 2];
-    const straight = [[-w, -h - radius, 1, 0, 0, -1, long], [w + radius, -h, 0, 1, 1, 0, short], [w, h + radius, -1, 0, 0, 1, long], [-w - radius, h, 0, -1, -1, 0, short]];
+    const straight = [[-w, -h - radius, 1, 0, 0, -1, long], [w + radius, -h, 0, 1, 1, 0, short],
+      [w, h + radius, -1, 0, 0, 1, long], [-w - radius, h, 0, -1, -1, 0, short]];
     const corner = [[w, -h, -Math.PI / 2], [w, h, 0], [-w, h, Math.PI / 2], [-w, -h, Math.PI]];
     for (let side = 0; side < 4; side += 1) {
       const [x, y, dx, dy, nx, ny, length] = straight[side];
-      if (way <= length) return { x: x + dx * way + nx * out, y: y + dy * way + ny * out, angle: Math.atan2(dy, dx), stretch: 1 };
+      if (way <= length) return { x: x + dx * way + nx * out, y: y + dy * way + ny * out, angle: Math.atan2(dy, dx),
+        stretch: 1 };
       way -= length;
       if (way <= quarter) {
         const [cx, cy, from] = corner[side];
         const turn = from + way / radius;
-        return { x: cx + Math.cos(turn) * (radius + out), y: cy + Math.sin(turn) * (radius + out), angle: turn + Math.PI / 2, stretch: (radius + out) / radius };
+        return { x: cx + Math.cos(turn) * (radius + out), y: cy + Math.sin(turn) * (radius + out),
+          angle: turn + Math.PI / 2, stretch: (radius + out) / radius };
       }
       way -= quarter;
     }
@@ -65,7 +69,8 @@ export class Track {
 export function bowl(show, made) {
   const all = rings(show.areas);
   // The way is as long as the inner ring's middle rows, so that their seats are one unit apart.
-  const middle = all[0].reduce((sum, area) => sum + area.rows.reduce((rows, row) => rows + row.count, 0) / area.rows.length, 0);
+  const middle = all[0].reduce((sum, area) => sum + area.rows.reduce((rows, row) => rows + row.count,
+    0) / area.rows.length, 0);
   const track = new Track(middle * (1 + AISLE));
   let out = 0;
   for (const ring of all) {
@@ -110,7 +115,8 @@ function outline(area, track, middle, share, out, made) {
   for (let at = 0; at <= steps; at += 1) push(path, track.at(middle + half * ((2 * at) / steps - 1), inner));
   for (let at = steps; at >= 0; at -= 1) push(path, track.at(middle + half * ((2 * at) / steps - 1), outer));
   const centre = track.at(middle, (inner + outer) / 2);
-  made.shapes.push({ kind: "area", path, title: area.id, at: [centre.x, centre.y], angle: 0, width: share * track.length * centre.stretch, area });
+  made.shapes.push({ kind: "area", path, title: area.id, at: [centre.x, centre.y], angle: 0,
+    width: share * track.length * centre.stretch, area });
 }
 
 function push(path, point) {
@@ -122,7 +128,8 @@ function pitch(track, made) {
   const gap = 9;
   const w = track.long / 2 + track.radius - gap, h = track.short / 2 + track.radius - gap;
   const box = (x, y, width, height) => [[x, y], [x + width, y], [x + width, y + height], [x, y + height]];
-  const circle = (x, y, radius) => Array.from({ length: 33 }, (_, at) => [x + Math.cos((at * Math.PI) / 16) * radius, y + Math.sin((at * Math.PI) / 16) * radius]);
+  const circle = (x, y, radius) => Array.from({ length: 33 },
+    (_, at) => [x + Math.cos((at * Math.PI) / 16) * radius, y + Math.sin((at * Math.PI) / 16) * radius]);
   const unit = w / 52.5;
   const around = Array.from({ length: 120 }, (_, at) => track.at(at / 120, -3)).map(({ x, y }) => [x, y]);
   made.shapes.push({ kind: "pitch", path: around });
@@ -133,6 +140,7 @@ function pitch(track, made) {
   for (const side of [-1, 1]) {
     const depth = 16.5 * unit, tall = Math.min(20.2 * unit, y * 0.8);
     made.shapes.push({ kind: "line", path: box(side < 0 ? -x : x - depth, -tall, depth, 2 * tall) });
-    made.shapes.push({ kind: "line", path: box(side < 0 ? -x : x - depth / 3, -tall / 2.2, depth / 3, (2 * tall) / 2.2) });
+    made.shapes.push({ kind: "line", path: box(side < 0 ? -x : x - depth / 3, -tall / 2.2, depth / 3,
+      (2 * tall) / 2.2) });
   }
 }

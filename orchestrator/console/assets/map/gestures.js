@@ -6,7 +6,8 @@ const STILL = 5;
 
 /**
  * @param {HTMLElement} place @param {import("./view.js").View} view
- * @param {{hover: (at: number, x: number, y: number) => void, pick: (at: number, more: boolean) => void, frame: (seats: number[], more: boolean) => void}} told
+ * @param {{hover: (at: number, x: number, y: number) => void, pick: (at: number, more: boolean) => void, frame:
+ *   (seats: number[], more: boolean) => void}} told
  * @returns {() => void} ends it
  */
 export function gestures(place, view, told) {
@@ -102,7 +103,8 @@ export function gestures(place, view, told) {
     else return;
     event.preventDefault();
   };
-  const all = { pointerdown: down, pointermove: move, pointerup: up, pointercancel: up, pointerleave: leave, keydown: key };
+  const all = { pointerdown: down, pointermove: move, pointerup: up, pointercancel: up, pointerleave: leave,
+    keydown: key };
   for (const [name, handler] of Object.entries(all)) place.addEventListener(name, /** @type {any} */ (handler));
   place.addEventListener("wheel", wheel, { passive: false });
   return () => {

@@ -18,7 +18,8 @@ export function hall(show, made) {
     if (!levels.has(area.priority)) levels.set(area.priority, []);
     levels.get(area.priority).push(area);
   }
-  const sorted = [...levels.entries()].sort(([a], [b]) => a - b).map(([, areas]) => areas.sort((a, b) => side(a) - side(b)));
+  const sorted = [...levels.entries()].sort(([a], [b]) => a - b).map(([, areas]) => areas.sort((a,
+    b) => side(a) - side(b)));
   const total = Math.max(...sorted.map((areas) => areas.reduce((sum, area) => sum + area.widest + ASIDE, -ASIDE)));
   const rows = sorted.reduce((sum, areas) => sum + Math.max(...areas.map((area) => area.rows.length)), 0);
   // The farther the middle of the circles, the flatter the rows.
@@ -94,7 +95,8 @@ function outline(area, arc, middle, depth, made) {
     return Array.from({ length: 15 }, (_, at) => point(arc.at(centre + from + ((to - from) * (at + 1)) / 16, away)));
   };
   const [front, back] = [area.rows[0].count / 2 + 0.55, area.rows[area.rows.length - 1].count / 2 + 0.55];
-  const path = [...across(depth - 0.85, -front, front), ...right, ...across(last + 0.85, back, -back), ...left.reverse()];
+  const path = [...across(depth - 0.85, -front, front), ...right, ...across(last + 0.85, back, -back),
+    ...left.reverse()];
   const title = arc.at(middle * ((arc.radius + depth - 2.1) / (arc.radius + depth)), depth - 2);
   made.shapes.push({ kind: "area", path, title: area.name, at: point(title), width: area.widest, area });
 }
@@ -128,8 +130,10 @@ function boxes(areas, arc, total, first, made) {
       }
       const [nx, ny] = [-dy, dx], reach = half + 0.2;
       const corner = (a, b) => [centre.x + dx * a * reach + nx * b * 0.85, centre.y + dy * a * reach + ny * b * 0.85];
-      made.shapes.push({ kind: "area", path: [corner(-1, -1), corner(1, -1), corner(1, 1), corner(-1, 1)], area, round: 0.5,
-        title: row.label, at: [centre.x + nx * sign * 1.9 * -1 * -1, centre.y + ny * sign * 1.9], width: area.widest });
+      made.shapes.push({ kind: "area", path: [corner(-1, -1), corner(1, -1), corner(1, 1), corner(-1, 1)], area,
+        round: 0.5,
+        title: row.label, at: [centre.x + nx * sign * 1.9 * -1 * -1, centre.y + ny * sign * 1.9],
+          width: area.widest });
     });
     out += 6;
   }

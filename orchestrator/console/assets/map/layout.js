@@ -1,13 +1,15 @@
-// Where the seats of a show are. A plan has no coordinates, so the shape of the plan decides: a hall with its stage, a bowl
-// around a pitch, a train, or blocks side by side. One unit is the distance between two neighbours.
+// Where the seats of a show are. A plan has no coordinates, so the shape of the plan decides: a hall with its stage,
+// a bowl around a pitch, a train, or blocks side by side. One unit is the distance between two neighbours.
 import { bowl } from "./bowl.js";
 import { train } from "./train.js";
 import { hall } from "./hall.js";
 import { blocks } from "./blocks.js";
 
 /**
- * @typedef {{x: Float32Array, y: Float32Array, angle: Float32Array, pitch: Float32Array, left: number, top: number, right: number, bottom: number,
- *            shapes: {kind: string, path: [number, number][], title?: string, at?: [number, number], angle?: number, width?: number,
+ * @typedef {{x: Float32Array, y: Float32Array, angle: Float32Array, pitch: Float32Array, left: number, top: number,
+ *   right: number, bottom: number,
+ *            shapes: {kind: string, path: [number, number][], title?: string, at?: [number, number], angle?: number,
+ *   width?: number,
  *                     round?: number, align?: CanvasTextAlign}[],
  *            kind: string}} Layout
  * `angle` is the direction of a row, in radians, `pitch` the room of a seat; shapes are drawn below the seats

@@ -1,5 +1,5 @@
-// The live state of a show: the map once, then its changes. The map and the changes come on two ways, so changes that come
-// before the map wait for it.
+// The live state of a show: the map once, then its changes. The map and the changes come on two ways, so changes that
+// come before the map wait for it.
 import { get, listen, Refusal } from "../lib/api.js";
 import { away } from "../lib/live.js";
 import { Show } from "./model.js";
@@ -9,7 +9,8 @@ const WAITING = 50;
 
 /**
  * @param {string} key
- * @param {{loaded: (show: Show, again: boolean) => void, changed: (positions: number[], show: Show) => void, events: (list: any[]) => void,
+ * @param {{loaded: (show: Show, again: boolean) => void, changed: (positions: number[], show: Show) => void, events:
+ *   (list: any[]) => void,
  *          waiting: (list: {items: any[], more: boolean}) => void,
  *          trouble: (trouble: import("../lib/live.js").TroubleOf | null) => void, clock: (now: number) => void}} told
  * @returns {() => void} ends it
@@ -30,7 +31,9 @@ export function follow(key, told) {
       const first = show === null;
       show = new Show(map);
       told.clock(map.now);
-      for (const changes of waiting.filter((changes) => changes.seq > map.seq)) if (show.change(changes) === null) again = true;
+      for (const changes of waiting.filter((changes) => changes.seq > map.seq)) {
+        if (show.change(changes) === null) again = true;
+      }
       waiting = [];
       told.loaded(show, !first);
     } catch (error) {

@@ -14,20 +14,26 @@ function labels(item) {
   return Array.from({ length: Math.abs(to - from) + 1 }, (_, at) => String(from + at * step));
 }
 
-/** The positions of a row of a plan. @returns {{label: string, tier: string, flags: string[]}[]} with null for a break */
+/**
+ * The positions of a row of a plan. @returns {{label: string, tier: string, flags: string[]}[]} with null for a break
+ */
 function positions(row) {
   if (typeof row.seats === "string") {
-    return row.seats.split(",").flatMap(labels).map((label) => label === null ? null : { label, tier: row.tier, flags: [] });
+    return row.seats.split(",").flatMap(labels).map((label) => label === null ? null
+      : { label, tier: row.tier, flags: [] });
   }
-  return row.seats.map((seat) => seat && { label: seat.label, id: seat.id, tier: seat.tier ?? row.tier, flags: seat.flags || [] });
+  return row.seats.map((seat) => seat && { label: seat.label, id: seat.id, tier: seat.tier ?? row.tier,
+    flags: seat.flags || [] });
 }
 
 /** The id of a seat: its own, or that of its place. */
 const idOf = (area, row, seat) => seat.id ?? `${area.id}-${row.label}-${seat.label}`;
 
 /**
- * @typedef {{label: string, start: number, count: number, seats: ({label: string, id?: string, flags: string[]} | null)[]}} Row
- * @typedef {{id: string, name: string, priority: number, rows: Row[], start: number, end: number, widest: number, seats: number}} Area
+ * @typedef {{label: string, start: number, count: number, seats: ({label: string, id?: string, flags: string[]} |
+ *   null)[]}} Row
+ * @typedef {{id: string, name: string, priority: number, rows: Row[], start: number, end: number, widest: number,
+ *   seats: number}} Area
  * @typedef {{at: number, id: string, name: string, priority: number, tier: number, counts: number[]}} StandingArea
  * its number in the plan, and its places by state
  */
@@ -53,12 +59,15 @@ export class Show {
     map.plan.areas.forEach((planned, at) => {
       if (planned.standing) {
         if (!tiers.has(planned.tier)) tiers.set(planned.tier, tiers.size);
-        this.standing.push({ at, id: planned.id, name: planned.name || planned.id, priority: planned.priority ?? 1, tier: tiers.get(planned.tier), counts: placesOf(map.areas[at]) });
+        this.standing.push({ at, id: planned.id, name: planned.name || planned.id, priority: planned.priority ?? 1,
+          tier: tiers.get(planned.tier), counts: placesOf(map.areas[at]) });
         return;
       }
-      const area = { id: planned.id, name: planned.name || planned.id, priority: planned.priority ?? 1, rows: [], start: states.length, end: 0, widest: 0, seats: 0 };
+      const area = { id: planned.id, name: planned.name || planned.id, priority: planned.priority ?? 1, rows: [],
+        start: states.length, end: 0, widest: 0, seats: 0 };
       // Ranks order rows; equal ranks keep the order of the plan.
-      const rows = planned.rows.map((row, place) => ({ row, place })).sort((a, b) => a.row.rank - b.row.rank || a.place - b.place);
+      const rows = planned.rows.map((row, place) => ({ row, place })).sort((a, b) => a.row.rank - b.row.rank
+        || a.place - b.place);
       rows.forEach(({ row }, place) => {
         const seats = positions(row);
         const drawn = map.areas[at]?.[place] ?? "";
@@ -91,12 +100,14 @@ export class Show {
     for (let at = 0; at < this.size; at += 1) {
       if (this.tier[at] !== 255) this.counts[this.tier[at]][this.state[at]] += 1;
     }
-    for (const { tier, counts } of this.standing) counts.forEach((places, state) => { this.counts[tier][state] += places; });
+    for (const { tier, counts } of this.standing) counts.forEach((places,
+      state) => { this.counts[tier][state] += places; });
   }
 
   /**
    * Takes over changes. Returns the changed positions; null if messages are missing in between.
-   * @param {{seq: number, free: number[], held: number[], sold: number[], blocked: number[], standing: [number, string[]][]}} changes
+   * @param {{seq: number, free: number[], held: number[], sold: number[], blocked: number[], standing: [number,
+   *   string[]][]}} changes
    */
   change(changes) {
     if (changes.seq <= this.seq) return [];

@@ -1,5 +1,5 @@
-// The colours of the map. Lightness tells states apart and hue tells tiers apart, so that a map without hue still shows
-// what is free: free seats are vivid, held seats are amber, sold seats recede, blocked seats stand out as grey.
+// The colours of the map. Lightness tells states apart and hue tells tiers apart, so that a map without hue still
+// shows what is free: free seats are vivid, held seats are amber, sold seats recede, blocked seats stand out as grey.
 import { colour } from "../lib/colours.js";
 import { BLOCKED, FREE, HELD, SOLD } from "./model.js";
 

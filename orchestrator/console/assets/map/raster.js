@@ -1,5 +1,6 @@
-// Draws small seats straight into pixels: sixty thousand dots in a few milliseconds, where a canvas's own calls would take
-// a frame or more. Each dot is a picture with soft edges, made once for each colour and for sixteen places within a pixel.
+// Draws small seats straight into pixels: sixty thousand dots in a few milliseconds, where a canvas's own calls would
+// take a frame or more. Each dot is a picture with soft edges, made once for each colour and for sixteen places within
+// a pixel.
 
 /** Places within a pixel, in each direction. */
 const PLACES = 4;
@@ -35,7 +36,8 @@ export class Dots {
       for (let px = 0; px < PLACES; px += 1) {
         const mask = new Float32Array(this.width * this.width);
         for (let y = 0; y < this.width; y += 1) {
-          for (let x = 0; x < this.width; x += 1) mask[y * this.width + x] = coverage(x - px / PLACES - radius, y - py / PLACES - radius, radius, round);
+          for (let x = 0; x < this.width; x += 1) mask[y * this.width + x] = coverage(x - px / PLACES - radius,
+            y - py / PLACES - radius, radius, round);
         }
         masks.push(mask);
       }
@@ -44,7 +46,8 @@ export class Dots {
       if (!colour) return null;
       const [red, green, blue] = parts(colour);
       const solid = (blue << 16) | (green << 8) | red;
-      return masks.map((mask) => Uint32Array.from(mask, (part) => (part ? ((Math.round(part * 255) << 24) | solid) >>> 0 : 0)));
+      return masks.map((mask) => Uint32Array.from(mask, (part) => (part
+        ? ((Math.round(part * 255) << 24) | solid) >>> 0 : 0)));
     });
   }
 }
@@ -67,7 +70,8 @@ export class Raster {
    * Draws all seats.
    * @param {{x: Float32Array, y: Float32Array}} layout
    * @param {Uint8Array} look the colour's index of each position; 255 for nothing
-   * @param {Dots} dots @param {number} scale pixels per unit @param {number} left @param {number} top of the view, in units
+   * @param {Dots} dots @param {number} scale pixels per unit @param {number} left @param {number} top of the view, in
+   *   units
    */
   draw(layout, look, dots, scale, left, top) {
     const { pixels, image } = this, { width: columns, height: lines } = image;

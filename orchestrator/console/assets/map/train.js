@@ -40,10 +40,12 @@ function coach(area, x, y, made, isFirst, isLast) {
   const end = (edge, sign) => [[edge, sign < 0 ? bottom : top], [edge, sign < 0 ? top : bottom]];
   path.push(...(isFirst ? nose(left, top, bottom, -1) : end(left, -1)));
   path.push(...(isLast ? nose(right, top, bottom, 1) : end(right, 1)));
-  made.shapes.push({ kind: "coach", path, title: area.name, at: [x, top - 2.3], align: "left", width, area, round: ROUND });
+  made.shapes.push({ kind: "coach", path, title: area.name, at: [x, top - 2.3], align: "left", width, area,
+    round: ROUND });
   if (!isLast) {
     const from = right + ROUND, reach = from + COUPLING;
-    made.shapes.push({ kind: "coupling", path: [[from, middle - 0.5], [reach, middle - 0.5], [reach, middle + 0.5], [from, middle + 0.5]] });
+    made.shapes.push({ kind: "coupling", path: [[from, middle - 0.5], [reach, middle - 0.5], [reach, middle + 0.5],
+      [from, middle + 0.5]] });
   }
 }
 

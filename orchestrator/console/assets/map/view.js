@@ -1,5 +1,5 @@
-// The drawing of a show on a canvas: what is below the seats, the seats, and what is above them. Zoom and pan are here; what
-// they mean for the page is not.
+// The drawing of a show on a canvas: what is below the seats, the seats, and what is above them. Zoom and pan are
+// here; what they mean for the page is not.
 import { BLOCKED, FREE, HELD, SOLD } from "./model.js";
 import { Dots, Raster } from "./raster.js";
 import { onColours } from "../lib/colours.js";
@@ -129,7 +129,8 @@ export class View {
     if (!layout) return;
     const [wide, tall] = [layout.right - layout.left, layout.bottom - layout.top];
     const margin = Math.min(24, this.width * 0.03);
-    this.scale = Math.max(0.05, Math.min((this.width - 2 * margin) / wide, (this.height - 2 * margin) / tall, CLOSEST / 2));
+    this.scale = Math.max(0.05, Math.min((this.width - 2 * margin) / wide, (this.height - 2 * margin) / tall,
+      CLOSEST / 2));
     this.smallest = this.scale * SMALLEST;
     this.place.classList.remove("enlarged");
     this.left = layout.left - (this.width / this.scale - wide) / 2;
@@ -177,7 +178,8 @@ export class View {
       left = Math.min(left, layout.x[at]); right = Math.max(right, layout.x[at]);
       top = Math.min(top, layout.y[at]); bottom = Math.max(bottom, layout.y[at]);
     }
-    this.scale = Math.max(this.smallest || 0.05, Math.min(26, this.width / (right - left + 12), this.height / (bottom - top + 9)));
+    this.scale = Math.max(this.smallest || 0.05, Math.min(26, this.width / (right - left + 12),
+      this.height / (bottom - top + 9)));
     this.left = (left + right) / 2 - this.width / this.scale / 2;
     this.top = (top + bottom) / 2 - this.height / this.scale / 2;
     this.fitted = false;
@@ -205,7 +207,8 @@ export class View {
     const [left, right] = [Math.min(x1, x2) / this.scale + this.left, Math.max(x1, x2) / this.scale + this.left];
     const [top, bottom] = [Math.min(y1, y2) / this.scale + this.top, Math.max(y1, y2) / this.scale + this.top];
     for (let at = 0; at < show.size; at += 1) {
-      if (show.tier[at] !== 255 && layout.x[at] >= left && layout.x[at] <= right && layout.y[at] >= top && layout.y[at] <= bottom) found.push(at);
+      if (show.tier[at] !== 255 && layout.x[at] >= left && layout.x[at] <= right && layout.y[at] >= top
+        && layout.y[at] <= bottom) found.push(at);
     }
     return found;
   }
@@ -241,7 +244,8 @@ export class View {
     context.lineJoin = "round";
     for (const shape of layout.shapes) {
       context.beginPath();
-      shape.path.forEach(([x, y], at) => (at ? context.lineTo(this.sx(x), this.sy(y)) : context.moveTo(this.sx(x), this.sy(y))));
+      shape.path.forEach(([x, y], at) => (at ? context.lineTo(this.sx(x), this.sy(y))
+        : context.moveTo(this.sx(x), this.sy(y))));
       if (shape.kind !== "line" || shape.path.length > 2) context.closePath();
       const [fill, line] = this.styles(shape.kind);
       // Wide lines below the fill make round corners.
@@ -282,7 +286,8 @@ export class View {
       const radius = Math.max(0.55, Math.round(room * this.pitch * ratio * 2) / 4);
       let dots = this.dots.get(radius);
       if (!dots) {
-        const colours = [...show.tiers.map((_, tier) => paint.tier(tier)), paint.held, paint.sold, paint.blocked, paint.areaLine];
+        const colours = [...show.tiers.map((_, tier) => paint.tier(tier)), paint.held, paint.sold, paint.blocked,
+          paint.areaLine];
         if (this.dots.size > 60) this.dots.clear();
         dots = new Dots(radius, colours);
         this.dots.set(radius, dots);
@@ -360,14 +365,16 @@ export class View {
       context.strokeStyle = paint.flash;
       context.lineWidth = 1.5;
       context.beginPath();
-      context.arc(this.sx(layout.x[at]), this.sy(layout.y[at]), Math.max(2, scale * 0.5) * (1 + age * 1.4), 0, 2 * Math.PI);
+      context.arc(this.sx(layout.x[at]), this.sy(layout.y[at]), Math.max(2, scale * 0.5) * (1 + age * 1.4), 0,
+        2 * Math.PI);
       context.stroke();
     }
     context.globalAlpha = 1;
     const ring = (at, width, more) => {
       const radius = Math.max(3.5, scale * 0.5) + more;
       context.beginPath();
-      context.roundRect(this.sx(layout.x[at]) - radius, this.sy(layout.y[at]) - radius, radius * 2, radius * 2, radius * 0.35);
+      context.roundRect(this.sx(layout.x[at]) - radius, this.sy(layout.y[at]) - radius, radius * 2, radius * 2,
+        radius * 0.35);
       context.lineWidth = width;
       context.strokeStyle = paint.chosen;
       context.stroke();
@@ -394,7 +401,8 @@ export class View {
     context.textBaseline = "middle";
     for (const { row } of show.rows) {
       const at = row.start, pitch = layout.pitch[at] * 1.05;
-      const x = this.sx(layout.x[at] - Math.cos(layout.angle[at]) * pitch), y = this.sy(layout.y[at] - Math.sin(layout.angle[at]) * pitch);
+      const x = this.sx(layout.x[at] - Math.cos(layout.angle[at]) * pitch),
+        y = this.sy(layout.y[at] - Math.sin(layout.angle[at]) * pitch);
       if (x > -20 && y > -20 && x < this.width + 20 && y < this.height + 20) context.fillText(row.label, x, y);
     }
   }
@@ -409,10 +417,12 @@ export class View {
       // Names would hide small seats, or the coaches of the line above.
       if ((onSeats && scale < 3.2) || (layout.kind === "train" && scale < 3)) continue;
       const room = (shape.width || 8) * scale;
-      const size = shape.kind === "stage" ? Math.min(18, room * 0.09) : Math.max(9, Math.min(13, room * 0.3, layout.kind === "train" ? scale * 2.6 : 13));
+      const size = shape.kind === "stage" ? Math.min(18, room * 0.09)
+        : Math.max(9, Math.min(13, room * 0.3, layout.kind === "train" ? scale * 2.6 : 13));
       context.font = `600 ${size}px system-ui, sans-serif`;
       const long = context.measureText(shape.title).width;
-      if (long > room * (onSeats ? 0.95 : 1.1) || (onSeats && scale * SEAT > SHAPES) || (!onSeats && scale < 2.2 && shape.kind === "area" && room < 24)) continue;
+      if (long > room * (onSeats ? 0.95 : 1.1) || (onSeats && scale * SEAT > SHAPES)
+        || (!onSeats && scale < 2.2 && shape.kind === "area" && room < 24)) continue;
       const x = this.sx(shape.at[0]), y = this.sy(shape.at[1]);
       context.textAlign = shape.align || "center";
       if (onSeats) {

@@ -1,4 +1,5 @@
-// Compaction: tasks with their progress, a grid of units and partitions, throughput, history, and what an operator does.
+// Compaction: tasks with their progress, a grid of units and partitions, throughput, history, and what an operator
+// does.
 import { html, useCallback, useEffect, useMemo, useState } from "../lib/ui.js";
 import { get } from "../lib/api.js";
 import { choose } from "../lib/address.js";
@@ -19,10 +20,14 @@ export function CompactionPage({ chosen, can }) {
   const columns = useMemo(() => [
     { name: "id", title: "Task" },
     { name: "table", title: "Table" },
-    { name: "state", title: "State", cell: (task) => html`<${Badge} tone=${task.failed ? "bad" : task.state === "Done" ? "good" : "plain"}>${task.failed ? `${task.failed} failed` : task.state}</${Badge}>` },
+    { name: "state", title: "State", cell: (task) => html`<${Badge}
+      tone=${task.failed ? "bad" : task.state === "Done" ? "good" : "plain"}>
+      ${task.failed ? `${task.failed} failed` : task.state}</${Badge}>` },
     { name: "done", title: "Partitions", right: true, cell: (task) => `${number(task.done)} of ${number(task.all)}` },
-    { name: "before", title: "Before", right: true, of: (task) => task.sums[BEFORE] ?? null, cell: (task) => bytes(task.sums[BEFORE]) },
-    { name: "after", title: "After", right: true, of: (task) => task.sums[AFTER] ?? null, cell: (task) => bytes(task.sums[AFTER]) },
+    { name: "before", title: "Before", right: true, of: (task) => task.sums[BEFORE] ?? null,
+      cell: (task) => bytes(task.sums[BEFORE]) },
+    { name: "after", title: "After", right: true, of: (task) => task.sums[AFTER] ?? null,
+      cell: (task) => bytes(task.sums[AFTER]) },
     { name: "finished", title: "Finished", cell: (task) => time(task.finished) },
   ], []);
   if (!state) return html`<${Reading} trouble=${trouble} what="the tasks" />`;
@@ -31,29 +36,36 @@ export function CompactionPage({ chosen, can }) {
   return html`<${Page} trouble=${trouble} title="Compaction">
     <div class="grid">
       <${Panel} title="Running and waiting tasks" wide>
-        ${tasks.length ? tasks.map((task) => html`<${Task} key=${task.id} task=${task} can=${can} units=${units} running=${running.filter((one) => taskOf(one) === task.id).length} />`)
+        ${tasks.length ? tasks.map((task) => html`<${Task} key=${task.id} task=${task} can=${can} units=${units}
+          running=${running.filter((one) => taskOf(one) === task.id).length} />`)
           : html`<p class="hint">No task runs. <code>allot task submit DB.SCHEMA.TABLE</code> submits one.</p>`}
-        <${Submit} can=${can} units=${units} />
+        <${Submit} can=${can} units=${units.filter((unit) => !unit.drained)} />
       </${Panel}>
-      <${Panel} title="Partitions by unit" wide extra=${more ? html`<span class="hint">the first ${number(partitions.length)} partitions</span>` : null}>
+      <${Panel} title="Partitions by unit" wide extra=${more
+        ? html`<span class="hint">the first ${number(partitions.length)} partitions</span>` : null}>
         <${Grid} tasks=${tasks} units=${units} partitions=${partitions} can=${can} chosen=${chosen} />
       </${Panel}>
       <${Panel} title="Throughput" wide>
         <${Chart} label="Partitions a second" at=${points.map((point) => point.at)}
-          lines=${[{ name: "partitions a second", values: points.map((point) => point.value[0]), colour: "--blue", fill: true }]} />
+          lines=${[{ name: "partitions a second", values: points.map((point) => point.value[0]), colour: "--blue",
+            fill: true }]} />
         <p class="hint">Compacted now: ${size(Math.round(points.at(-1)?.value[1] ?? 0))} a second.</p>
       </${Panel}>
       <${Panel} title="Units" wide>
-        <div class="units">${units.map((unit) => html`<${Unit} key=${unit.node} unit=${unit} running=${running.filter((one) => one.worker === unit.node).length} />`)}</div>
+        <div class="units">${units.map((unit) => html`<${Unit} key=${unit.node} unit=${unit} can=${can}
+          running=${running.filter((one) => one.worker === unit.node).length} />`)}</div>
         ${units.length ? null : html`<p class="hint">No unit of compaction is there.</p>`}
       </${Panel}>
       <${Panel} title="History" wide>
-        <${Table} id="history" label="Tasks that have ended" columns=${columns} rows=${history.tasks} none="no task has ended yet"
+        <${Table} id="history" label="Tasks that have ended" columns=${columns} rows=${history.tasks}
+          none="no task has ended yet"
           pick=${(task) => choose({ task: task.id })} picked=${(task) => task.id === chosen.task} />
-        ${history.next ? html`<div class="acts"><button type="button" onClick=${history.more}>Older tasks</button></div>` : null}
+        ${history.next ? html`<div class="acts"><button type="button" onClick=${history.more}>Older tasks</button>
+          </div>` : null}
         ${history.trouble ? html`<p class="hint">${history.trouble}</p>` : null}
       </${Panel}>
-      ${chosen.task ? html`<${Ended} task=${[...tasks, ...history.tasks].find((task) => task.id === chosen.task)} failures=${failures[chosen.task]} can=${can} />` : null}
+      ${chosen.task ? html`<${Ended} task=${[...tasks, ...history.tasks].find((task) => task.id === chosen.task)}
+        failures=${failures[chosen.task]} can=${can} />` : null}
     </div></${Page}>`;
 }
 
@@ -84,16 +96,24 @@ function Task({ task, running, units, can }) {
   return html`<div class="tree"><details open>
     <summary><b>${table}</b> <${Badge} tone=${task.paused || task.stopping ? "warn" : "held"}>${state}</${Badge}>
       <span class="meter"><span style=${{ width: `${(100 * done) / Math.max(1, all)}%` }}></span></span>
-      <span>${percent(done, all)}</span> <span class="hint">${number(done)} of ${number(all)} partitions, ${running} running${failed ? `, ${failed} failed` : ""}; manager ${text(task.manager)}${task.priority ? `, priority ${task.priority}` : ""}</span></summary>
+      <span>${percent(done, all)}</span> <span class="hint">
+        ${number(done)} of ${number(all)} partitions, ${running} running${failed ? `, ${failed} failed`
+        : ""}; manager ${text(task.manager)}${task.priority ? `, priority ${task.priority}` : ""}</span></summary>
     ${task.error ? html`<p class="hint">${task.error}</p>` : null}
-    ${Object.keys(task.sums).length ? html`<p class="hint">${bytes(task.sums[BEFORE])} before, ${bytes(task.sums[AFTER])} after compaction</p>` : null}
+    ${Object.keys(task.sums).length
+      ? html`<p class="hint">${bytes(task.sums[BEFORE])} before, ${bytes(task.sums[AFTER])} after compaction</p>`
+      : null}
     <div class="acts">
       <button type="button" onClick=${explain} aria-expanded=${reasons !== null}>Explain</button>
-      <${Act} can=${can} path="compaction/pause" body=${() => ({ id, resume: task.paused })}>${task.paused ? "Resume" : "Pause"}</${Act}>
-      <${Reassign} can=${can} id=${id} units=${units.filter((unit) => unit.pc === task.pc && unit.node !== task.manager)} />
-      <${Act} can=${can} tone="danger" path="compaction/stop" ask=${`Stop the task on ${table}?`} body=${() => ({ id })}>Stop</${Act}></div>
+      <${Act} can=${can} path="compaction/pause" body=${() => ({ id, resume: task.paused })}>
+        ${task.paused ? "Resume" : "Pause"}</${Act}>
+      <${Reassign} can=${can} id=${id} units=${units.filter((unit) => unit.pc === task.pc
+        && unit.node !== task.manager && !unit.drained)} />
+      <${Act} can=${can} tone="danger" path="compaction/stop" ask=${`Stop the task on ${table}?`}
+        body=${() => ({ id })}>Stop</${Act}></div>
     <${Change} can=${can} task=${task} />
-    ${reasons ? html`<ul class="reasons" role="status">${reasons.map((reason) => html`<li>${reason}</li>`)}</ul>` : null}
+    ${reasons ? html`<ul class="reasons" role="status">${reasons.map((reason) => html`<li>${reason}</li>`)}</ul>`
+      : null}
   </details></div>`;
 }
 
@@ -102,25 +122,38 @@ function Reassign({ can, id, units }) {
   const [to, setTo] = useState("");
   if (!can || !units.length) return null;
   return html`<span class="act"><select aria-label="The next manager" onChange=${(event) => setTo(event.target.value)}>
-      <option value="">any unit</option>${units.map((unit) => html`<option value=${unit.node}>${unit.node}</option>`)}</select>
-    <${Act} can=${can} path="compaction/reassign" body=${() => ({ id, to: to || null })} tell=${(unit) => `to ${unit}`}>Reassign</${Act}></span>`;
+      <option value="">any unit</option>${units.map((unit) => html`<option value=${unit.node}>${unit.node}</option>`)}
+        </select>
+    <${Act} can=${can} path="compaction/reassign" body=${() => ({ id, to: to || null })}
+      tell=${(unit) => `to ${unit}`}>Reassign</${Act}></span>`;
 }
 
-function Unit({ unit, running }) {
-  return html`<div class="unit"><div class="head"><span class="name">${unit.node}</span>${unit.monitor ? html`<${Badge} tone="good">monitor</${Badge}>` : null}</div>
-    <div class="room"><b>${number(running)}</b> <span class="hint">of ${number(unit.slots)} slots, cluster ${unit.pc}</span></div>
-    <div class="hint">since ${time(unit.started)}</div></div>`;
+function Unit({ unit, running, can }) {
+  const { node, drained } = unit;
+  const ask = `Drain ${node}? It finishes the ${running} subtasks that run, and others take those that wait.`;
+  return html`<div class="unit"><div class="head"><span class="name">${node}</span>
+      ${unit.monitor ? html`<${Badge} tone="good">monitor</${Badge}>` : null}
+      ${drained ? html`<${Badge} tone="warn">drained</${Badge}>` : null}</div>
+    <div class="room"><b>${number(running)}</b> <span class="hint">of ${number(unit.slots)} slots, cluster ${unit.pc}
+      </span></div>
+    <div class="hint">since ${time(unit.started)}</div>
+    <${Act} can=${can} path="compaction/drain" ask=${drained ? null : ask} body=${() => ({ node, drained: !drained })}>
+      ${drained ? "Undrain" : "Drain"}</${Act}></div>`;
 }
 
 function Ended({ task, failures, can }) {
   if (!task) return null;
   const { id, table, done, failed, stopped } = task;
-  return html`<${Panel} title=${`Task ${id}`} wide extra=${html`<button type="button" class="quiet" onClick=${() => choose({ task: null })}>Close</button>`}>
-    <p>${table}: ${number(done)} done, ${number(failed)} failed, ${number(stopped)} stopped. Created ${time(task.created)}, finished ${time(task.finished)}.</p>
+  return html`<${Panel} title=${`Task ${id}`} wide extra=${html`<button type="button" class="quiet"
+    onClick=${() => choose({ task: null })}>Close</button>`}>
+    <p>${table}: ${number(done)} done, ${number(failed)} failed, ${number(stopped)} stopped.
+      Created ${time(task.created)}, finished ${time(task.finished)}.</p>
     ${task.error ? html`<p class="hint">${task.error}</p>` : null}
     ${Object.entries(task.sums).map(([name, sum]) => html`<p class="hint">${name}: ${number(sum)}</p>`)}
     <${Failures} key=${id} id=${id} failed=${failed} last=${task.failures || failures || []} />
-    ${failed && task.over ? html`<div class="acts"><${Act} can=${can} path="compaction/retry" ask=${`Run ${failed} failed partitions of ${table} again?`} body=${() => ({ id })}>Retry failed</${Act}></div>` : null}
+    ${failed && task.over ? html`<div class="acts"><${Act} can=${can} path="compaction/retry"
+      ask=${`Run ${failed} failed partitions of ${table} again?`} body=${() => ({ id })}>Retry failed</${Act}></div>`
+      : null}
   </${Panel}>`;
 }
 
@@ -131,8 +164,11 @@ function Failures({ id, failed, last }) {
     (found) => set((old) => ({ all: [...(cursor ? old.all : []), ...found.items], next: found.next, trouble: "" })),
     (error) => set((old) => ({ ...old, trouble: error.message })),
   );
-  return html`${(all || last).map((failure) => html`<details><summary>${failure.partition} at ${failure.worker}: ${failure.message}</summary><pre>${failure.output}</pre></details>`)}
-    ${all === null && failed > last.length ? html`<div class="acts"><button type="button" onClick=${() => read(undefined)}>All ${number(failed)} failures</button></div>` : null}
-    ${next === null ? null : html`<div class="acts"><button type="button" onClick=${() => read(next)}>More failures</button></div>`}
+  return html`${(all || last).map((failure) => html`<details><summary>
+    ${failure.partition} at ${failure.worker}: ${failure.message}</summary><pre>${failure.output}</pre></details>`)}
+    ${all === null && failed > last.length ? html`<div class="acts">
+      <button type="button" onClick=${() => read(undefined)}>All ${number(failed)} failures</button></div>` : null}
+    ${next === null ? null : html`<div class="acts"><button type="button"
+      onClick=${() => read(next)}>More failures</button></div>`}
     ${trouble ? html`<p class="hint">${trouble}</p>` : null}`;
 }

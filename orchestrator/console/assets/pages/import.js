@@ -23,7 +23,8 @@ export function ImportPanel({ name, can }) {
   const [remove, setRemove] = useState(false);
   const [plan, setPlan] = useState(null);
   const [trouble, setTrouble] = useState("");
-  const { answer: last } = useAsk(() => (can ? get("book/import", { key: name }) : Promise.resolve(null)), [name, can], LAST_INTERVAL);
+  const { answer: last } = useAsk(() => (can ? get("book/import", { key: name }) : Promise.resolve(null)),
+    [name, can], LAST_INTERVAL);
   if (!can) return null;
   const body = (dry) => ({ key: name, table, delete: remove, dry_run: dry, seen: dry ? null : plan.comparison });
   const change = (text) => { setTable(text); setPlan(null); setTrouble(""); };
@@ -33,18 +34,24 @@ export function ImportPanel({ name, can }) {
   );
   const read = (event) => { event.target.files[0]?.text().then(change); };
   return html`<${Panel} title="Import" wide id="import">
-    <p class="hint">A table (CSV) with the columns department, module, account, quota and tiers, as <code>allot book export</code> prints it.</p>
+    <p class="hint">A table (CSV) with the columns department, module, account, quota and tiers,
+      as <code>allot book export</code> prints it.</p>
     <div class="acts form">
       <label>file <input type="file" accept=".csv,text/csv" onChange=${read} /></label>
-      ${table.length > SHOWN ? html`<span class="hint">a table of ${size(table.length)}</span>` : html`<label>or the table itself
-        <textarea rows="4" cols="60" value=${table} onInput=${(event) => change(event.target.value)}></textarea></label>`}
-      <label>delete accounts that the table does not have <input type="checkbox" checked=${remove} onChange=${(event) => { setRemove(event.target.checked); setPlan(null); }} /></label>
+      ${table.length > SHOWN ? html`<span class="hint">a table of ${size(table.length)}</span>`
+        : html`<label>or the table itself
+        <textarea rows="4" cols="60" value=${table} onInput=${(event) => change(event.target.value)}></textarea>
+          </label>`}
+      <label>delete accounts that the table does not have <input type="checkbox" checked=${remove}
+        onChange=${(event) => { setRemove(event.target.checked); setPlan(null); }} /></label>
       <button type="button" disabled=${!table} onClick=${compare}>Compare</button>
     </div>
     ${last && !plan ? html`<p class="hint" role="status">${said(last)}</p>` : null}
     ${trouble ? html`<p class="trouble" role="alert">${trouble}</p>` : null}
     ${plan ? html`<ul class="reasons">${plan.lines.map((line) => html`<li>${line}</li>`)}</ul>
-      <div class="acts">${plan.changes ? html`<${Act} can=${can} tone="main" path="book/import" body=${() => body(false)} tell=${done}
-        ask=${`Change ${number(plan.changes)} modules and accounts?`}>Apply ${number(plan.changes)} changes</${Act}>` : html`<span class="hint">Nothing to change.</span>`}</div>` : null}
+      <div class="acts">${plan.changes ? html`<${Act} can=${can} tone="main" path="book/import"
+        body=${() => body(false)} tell=${done}
+        ask=${`Change ${number(plan.changes)} modules and accounts?`}>Apply ${number(plan.changes)} changes</${Act}>`
+          : html`<span class="hint">Nothing to change.</span>`}</div>` : null}
   </${Panel}>`;
 }

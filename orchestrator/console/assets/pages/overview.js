@@ -6,7 +6,8 @@ import { useLive } from "../lib/live.js";
 import { Events, Figure, NoText, Page, Panel, Reading } from "../lib/parts.js";
 import { clock, number, size, span, text } from "../lib/format.js";
 
-const KINDS = { show: ["Shows", "show"], realm: ["Realms", "realm"], pool: ["Pools", "pool"], book: ["Accounts", "accounts"] };
+const KINDS = { show: ["Shows", "show"], realm: ["Realms", "realm"], pool: ["Pools", "pool"],
+  book: ["Accounts", "accounts"] };
 /** Keys of a kind that the overview lists. */
 const LISTED = 12;
 /** Counters that say that something is wrong if they grow. */
@@ -24,7 +25,8 @@ function pageOf(keys, key) {
 /** The mass-failure guard; a user of Redis without the right to read it does not know. */
 function guard({ guard: held, guard_known: known }) {
   if (!known) return { value: "unknown", tone: "warn", hint: "may not be read" };
-  return held ? { value: "holds", tone: "bad", hint: `since ${clock(Number(held.since))}` } : { value: "open", tone: "good" };
+  return held ? { value: "holds", tone: "bad", hint: `since ${clock(Number(held.since))}` }
+    : { value: "open", tone: "good" };
 }
 
 export function Overview({ keys, more }) {
@@ -33,28 +35,34 @@ export function Overview({ keys, more }) {
   const { info, points } = state;
   const faults = FAULTS.filter((name) => Number(info[name]) > 0);
   const [grants, refusals, expiries] = points.at(-1)?.value || [];
-  const rate = (value) => (value === undefined || value === null ? "–" : value >= 10 ? number(Math.round(value)) : value.toFixed(1));
+  const rate = (value) => (value === undefined || value === null ? "–" : value >= 10 ? number(Math.round(value))
+    : value.toFixed(1));
   return html`<${Page} trouble=${trouble} title="Overview">
     <div class="grid">
       <${Panel} title="Redis" extra=${html`<span class="hint">${state.server}</span>`}>
         <div class="figures">
           <${Figure} name="role" value=${info.role || "–"} tone=${info.role === "master" ? "good" : "warn"} />
           <${Figure} name="replicas" value=${number(info.connected_slaves)} />
-          <${Figure} name="memory" value=${size(Number(info.used_memory || 0))} hint=${Number(info.maxmemory) ? `of ${size(Number(info.maxmemory))}` : null} />
+          <${Figure} name="memory" value=${size(Number(info.used_memory || 0))}
+            hint=${Number(info.maxmemory) ? `of ${size(Number(info.maxmemory))}` : null} />
           <${Figure} name="commands a second" value=${number(info.instantaneous_ops_per_sec)} />
           <${Figure} name="clients" value=${number(info.connected_clients)} />
-          <${Figure} name="up for" value=${span(Number(info.uptime_in_seconds || 0) * 1000)} hint=${info.valkey_version ? `Valkey ${info.valkey_version}` : `Redis ${info.redis_version}`} />
+          <${Figure} name="up for" value=${span(Number(info.uptime_in_seconds || 0) * 1000)}
+            hint=${info.valkey_version ? `Valkey ${info.valkey_version}` : `Redis ${info.redis_version}`} />
         </div>
       </${Panel}>
       <${Panel} title="Coordination">
         <div class="figures">
-          <${Figure} name="ZooKeeper" value=${state.zookeeper === null ? "none" : state.zookeeper ? "connected" : "away"} tone=${state.zookeeper === null ? "" : state.zookeeper ? "good" : "bad"} />
+          <${Figure} name="ZooKeeper" value=${state.zookeeper === null ? "none" : state.zookeeper ? "connected"
+            : "away"} tone=${state.zookeeper === null ? "" : state.zookeeper ? "good" : "bad"} />
           ${["scheduler", "accounts", "compaction"].map((name) => {
             const leader = state.leaders[name];
-            return html`<${Figure} name=${`leads: ${name}`} value=${leader?.name || "–"} hint=${leader ? `term ${text(leader.term)}` : null} />`;
+            return html`<${Figure} name=${`leads: ${name}`} value=${leader?.name || "–"}
+              hint=${leader ? `term ${text(leader.term)}` : null} />`;
           })}
           <${Figure} name="mass-failure guard" ...${guard(state)} />
-          <${Figure} name="waiting for recovery" value=${number(info.allot_conf_pending)} tone=${Number(info.allot_conf_pending) ? "warn" : ""} />
+          <${Figure} name="waiting for recovery" value=${number(info.allot_conf_pending)}
+            tone=${Number(info.allot_conf_pending) ? "warn" : ""} />
         </div>
       </${Panel}>
       <${Panel} title="Now">
@@ -77,20 +85,27 @@ export function Overview({ keys, more }) {
             { name: "expiries", values: points.map((point) => point.value[2]), colour: "--amber", dash: [2, 3] },
           ]} />
       </${Panel}>
-      ${state.events.length ? html`<${Panel} title="Events" wide><${Events} events=${state.events} about=${(event) => html`
+      ${state.events.length ? html`<${Panel} title="Events" wide>
+        <${Events} events=${state.events} about=${(event) => html`
         <a class="of" href=${pageOf(keys, event.key)}>${event.key}</a>
-        <span class="who">${Object.entries(event.fields).filter(([name]) => SHOWN.includes(name)).map(([name, value]) => `${name} ${value}`).join(", ")}</span>`} /></${Panel}>` : null}
+        <span class="who">${Object.entries(event.fields).filter(([name]) => SHOWN.includes(name)).map(([name,
+          value]) => `${name} ${value}`).join(", ")}</span>`} /></${Panel}>` : null}
       <${Panel} title="Keys" wide><div class="keys">
         ${Object.entries(KINDS).map(([kind, [title, page]]) => {
           const found = keys.filter((entry) => entry.kind === kind);
           return html`<div><h3>${title} ${number(found.length)}${more.includes(kind) ? " and more" : ""}</h3>
-            ${found.length ? html`<ul class="plan">${found.slice(0, LISTED).map((entry) => html`<li>${entry.is_text ? html`<a href=${link(page, { key: entry.key })}>${entry.key}</a>` : html`<${NoText} of=${entry.key} />`}</li>`)}</ul>` : html`<p class="hint">none</p>`}
-            ${found.length > LISTED ? html`<p class="hint"><a href=${link(page)}>${number(found.length - LISTED)} more</a></p>` : null}</div>`;
+            ${found.length ? html`<ul class="plan">${found.slice(0,
+              LISTED).map((entry) => html`<li>${entry.is_text
+              ? html`<a href=${link(page, { key: entry.key })}>${entry.key}</a>` : html`<${NoText} of=${entry.key} />`}
+              </li>`)}</ul>` : html`<p class="hint">none</p>`}
+            ${found.length > LISTED ? html`<p class="hint"><a href=${link(page)}>
+              ${number(found.length - LISTED)} more</a></p>` : null}</div>`;
         })}
       </div></${Panel}>
       <${Panel} title="Counters since the start of the server" wide>
         <div class="figures">
-          ${Object.entries(info).filter(([name, value]) => name.startsWith("allot_") && Number(value) > 0).map(([name, value]) => html`
+          ${Object.entries(info).filter(([name, value]) => name.startsWith("allot_")
+            && Number(value) > 0).map(([name, value]) => html`
             <${Figure} name=${name.slice(6).replaceAll("_", " ")} value=${number(value)} />`)}
         </div>
       </${Panel}>

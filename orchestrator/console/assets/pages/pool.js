@@ -5,12 +5,14 @@ import { Chart } from "../lib/chart.js";
 import { Table } from "../lib/table.js";
 import { fields, number, percent, span, text } from "../lib/format.js";
 
-const PARTS = [["free", "free", "--teal"], ["busy", "in a call", "--blue"], ["cooling", "cooling down", "--violet"], ["barred", "in quarantine or at the cap", "--amber"], ["absent", "not registered", "--strong-line"]];
+const PARTS = [["free", "free", "--teal"], ["busy", "in a call", "--blue"], ["cooling", "cooling down", "--violet"],
+  ["barred", "in quarantine or at the cap", "--amber"], ["absent", "not registered", "--strong-line"]];
 
 export function PoolPage({ can, ...page }) {
   const none = html`There is no pool of numbers in Redis yet. <code>allot pool load</code> fills one.`;
   return html`<${LivePage} ...${page} kind="pool" title="Pool" label="Pool" none=${none}>
-    ${(key, { state, numbers }) => html`<${Pool} name=${key} state=${state} numbers=${numbers} can=${can} />`}</${LivePage}>`;
+    ${(key, { state, numbers }) => html`<${Pool} name=${key} state=${state} numbers=${numbers} can=${can} />`}
+      </${LivePage}>`;
 }
 
 function Pool({ name: key, state, numbers, can }) {
@@ -21,7 +23,8 @@ function Pool({ name: key, state, numbers, can }) {
     { name: "peer", title: "Peer" },
     { name: "age", title: "Age", right: true, cell: (row) => span(row.age) },
     { name: "until", title: "Ends in", right: true, cell: (row) => (row.until ? span(row.until - row.now) : "–") },
-    ...(can ? [{ name: "act", title: "Action", of: () => "", cell: (row) => html`<${Act} can=${can} ask=${`End the call of ${row.number}?`}
+    ...(can ? [{ name: "act", title: "Action", of: () => "",
+      cell: (row) => html`<${Act} can=${can} ask=${`End the call of ${row.number}?`}
       words=${() => ["NUMPOOL.HANGUP", key, row.number, "LEASE", row.token ?? row.lease]}>Hang up</${Act}>` }] : []),
   ], [key, can]);
   const { info, now } = state;
@@ -31,19 +34,26 @@ function Pool({ name: key, state, numbers, can }) {
   return html`
     <div class="grid">
       <${Panel} title="Numbers" wide>
-        <div class="stack" role="img" aria-label=${PARTS.map(([name, title]) => `${title} ${counts[name]}`).join(", ")}>
-          ${PARTS.map(([name, , colour]) => html`<span style=${{ width: `${(100 * counts[name]) / Math.max(1, info.total)}%`, background: `var(${colour})` }}></span>`)}
+        <div class="stack" role="img" aria-label=${PARTS.map(([name,
+          title]) => `${title} ${counts[name]}`).join(", ")}>
+          ${PARTS.map(([name, , colour]) => html`<span style=${{ width: `${(100 * counts[name]) / Math.max(1,
+            info.total)}%`, background: `var(${colour})` }}></span>`)}
         </div>
-        ${info.waiting ? html`<p class="notice" role="status">${number(info.waiting)} ${info.waiting === 1 ? "call waits" : "calls wait"} for a number.</p>` : null}
-        <div class="key">${PARTS.map(([name, title, colour]) => html`<span><i style=${{ background: `var(${colour})` }}></i>${title} <b>${number(counts[name])}</b> <span class="hint">${percent(counts[name], info.total)}</span></span>`)}</div>
+        ${info.waiting ? html`<p class="notice" role="status">
+          ${number(info.waiting)} ${info.waiting === 1 ? "call waits" : "calls wait"} for a number.</p>` : null}
+        <div class="key">${PARTS.map(([name, title, colour]) => html`<span>
+          <i style=${{ background: `var(${colour})` }}></i>${title} <b>${number(counts[name])}</b> <span class="hint">
+          ${percent(counts[name], info.total)}</span></span>`)}</div>
       </${Panel}>
       <${Panel} title="Over time">
         <${Chart} label="Numbers by state" at=${state.points.map((one) => one.at)}
           lines=${[
             { name: "free", values: state.points.map((one) => one.value.free), colour: "--teal", fill: true },
             { name: "in a call", values: state.points.map((one) => one.value.busy), colour: "--blue", dash: [8, 3] },
-            { name: "cooling", values: state.points.map((one) => one.value.cooling), colour: "--violet", dash: [2, 3] },
-            { name: "calls waiting", values: state.points.map((one) => one.value.waiting), colour: "--amber", dash: [6, 3, 1, 3] },
+            { name: "cooling", values: state.points.map((one) => one.value.cooling), colour: "--violet",
+              dash: [2, 3] },
+            { name: "calls waiting", values: state.points.map((one) => one.value.waiting), colour: "--amber",
+              dash: [6, 3, 1, 3] },
           ]} />
       </${Panel}>
       <${Panel} title="Settings">
@@ -62,23 +72,32 @@ function Pool({ name: key, state, numbers, can }) {
           <${Figure} name="numbers at their cap" value=${number(info.limited)} tone=${info.limited ? "warn" : ""} />
           <${Figure} name="in quarantine" value=${number(info.quarantined)} tone=${info.quarantined ? "warn" : ""} />
         </div>
-        ${info.causes.length ? html`<ul class="plan">${info.causes.map(fields).map((cause) => html`<li><span>${cause.cause}</span><span><b>${number(cause.count)}</b> <span class="hint">${cause.cooldown === null ? "no rule" : `${cause.after} of them: quarantine for ${span(cause.cooldown)}`}</span></span></li>`)}</ul>` : null}
-        ${info.caps.map(fields).map((cap) => html`<p class="hint">A number begins at most ${number(cap.count)} calls in ${span(cap.window)}.</p>`)}
+        ${info.causes.length ? html`<ul class="plan">${info.causes.map(fields).map((cause) => html`<li><span>
+          ${cause.cause}</span><span><b>${number(cause.count)}</b> <span class="hint">
+          ${cause.cooldown === null ? "no rule" : `${cause.after} of them: quarantine for ${span(cause.cooldown)}`}
+          </span></span></li>`)}</ul>` : null}
+        ${info.caps.map(fields).map((cap) => html`<p
+          class="hint">A number begins at most ${number(cap.count)} calls in ${span(cap.window)}.</p>`)}
       </${Panel}>
       <${Panel} title="Switches" wide>
-        <ul class="plan">${switches.map(([name, calls, oldest]) => html`<li><span>${name}</span><span><b>${number(calls)}</b> <span class="hint">oldest ${span(oldest)}</span>
-          ${can && name !== "none" ? html` <${Act} can=${can} tone="danger" ask=${`End all calls of switch ${name}?`} words=${() => ["NUMPOOL.RECONCILE", key, "SWITCH", name]}>End all</${Act}>
-            <${Act} can=${can} tone="danger" ask=${`Unregister all numbers of switch ${name}?`} words=${() => ["NUMPOOL.UNREG", key, "SWITCH", name]}>Unregister</${Act}>` : null}</span></li>`)}
+        <ul class="plan">${switches.map(([name, calls, oldest]) => html`<li><span>${name}</span><span><b>
+          ${number(calls)}</b> <span class="hint">oldest ${span(oldest)}</span>
+          ${can && name !== "none" ? html` <${Act} can=${can} tone="danger" ask=${`End all calls of switch ${name}?`}
+            words=${() => ["NUMPOOL.RECONCILE", key, "SWITCH", name]}>End all</${Act}>
+            <${Act} can=${can} tone="danger" ask=${`Unregister all numbers of switch ${name}?`}
+              words=${() => ["NUMPOOL.UNREG", key, "SWITCH", name]}>Unregister</${Act}>` : null}</span></li>`)}
           ${switches.length ? null : html`<li class="hint">no switch carries a call</li>`}</ul>
       </${Panel}>
       <${Idle} numbers=${numbers} total=${info.total} now=${now} />
-      <${Panel} title="Calls" wide extra=${state.more ? html`<span class="hint">the first ${number(leases.length)}</span>` : null}>
+      <${Panel} title="Calls" wide extra=${state.more ? html`<span class="hint">the first ${number(leases.length)}
+        </span>` : null}>
         <${Table} id="calls" label="Live calls" columns=${columns} rows=${leases} none="no live calls" />
       </${Panel}>
     </div>`;
 }
 
-const REASONS = { "cool-down": ["cool-down", "plain"], quarantine: ["quarantine", "bad"], cap: ["at its cap", "warn"] };
+const REASONS = { "cool-down": ["cool-down", "plain"], quarantine: ["quarantine", "bad"],
+  cap: ["at its cap", "warn"] };
 
 const FREE = [
   { name: "number", title: "Number" },
@@ -89,7 +108,8 @@ const FREE = [
 
 const RESTING = [
   { name: "number", title: "Number" },
-  { name: "why", title: "Why", of: (row) => REASONS[row.why][0], cell: (row) => html`<${Badge} tone=${REASONS[row.why][1]}>${REASONS[row.why][0]}</${Badge}>` },
+  { name: "why", title: "Why", of: (row) => REASONS[row.why][0],
+    cell: (row) => html`<${Badge} tone=${REASONS[row.why][1]}>${REASONS[row.why][0]}</${Badge}>` },
   { name: "cause", title: "Last cause" },
   { name: "rest", title: "Free in", right: true, cell: (row) => span(row.rest) },
 ];
@@ -99,14 +119,17 @@ function Idle({ numbers, total, now }) {
   if (!numbers) return null;
   const { free, resting, more, listed, examined } = numbers;
   // Either list is cut, or the pool has numbers that were not examined.
-  const cut = (list) => (more ? html`<span class="hint">${list.length === listed ? `the first ${number(listed)}` : total > examined ? `of the first ${number(examined)} numbers` : ""}</span>` : null);
+  const cut = (list) => (more ? html`<span class="hint">${list.length === listed ? `the first ${number(listed)}`
+    : total > examined ? `of the first ${number(examined)} numbers` : ""}</span>` : null);
   const queue = free.map((row) => ({ ...row, waits: now - row.since }));
   const rests = resting.map((row) => ({ ...row, rest: row.until - now }));
   return html`
     <${Panel} title="Free numbers" half extra=${cut(free)}>
-      <${Table} id="free" label="Numbers that can be called" columns=${FREE} rows=${queue} none="no number is free" /></${Panel}>
+      <${Table} id="free" label="Numbers that can be called" columns=${FREE} rows=${queue} none="no number is free" />
+        </${Panel}>
     <${Panel} title="Cool-downs" half extra=${cut(resting)}>
-      <${Table} id="resting" label="Numbers that rest" columns=${RESTING} rows=${rests} none="no number rests" /></${Panel}>`;
+      <${Table} id="resting" label="Numbers that rest" columns=${RESTING} rows=${rests} none="no number rests" />
+        </${Panel}>`;
 }
 
 /** Switches with their calls and the age of the oldest, the busiest first. */

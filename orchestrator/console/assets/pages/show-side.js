@@ -29,8 +29,12 @@ export function Holds({ name, show, version, now, pick }) {
   return html`<${Panel} title="Holds" extra=${count ? html`<span class="hint">${number(count)}</span>` : null}>
     ${first.length ? html`<ul class="holds" data-version=${version}>${first.slice(0, 8).map((hold) => {
       const rest = hold.until - now();
-      return html`<li><button type="button" class="row" onClick=${() => pick(hold.seats.map((id) => show.find(id)).filter((at) => at >= 0))}>
-        <span class="who">${hold.user}</span><span class="what">${hold.seats.length === 1 ? "1 seat" : `${hold.seats.length} seats`}</span><span class=${rest < 30000 ? "rest soon" : "rest"}>${span(rest)}</span></button></li>`;
+      return html`<li>
+        <button type="button" class="row"
+        onClick=${() => pick(hold.seats.map((id) => show.find(id)).filter((at) => at >= 0))}>
+        <span class="who">${hold.user}</span><span class="what">
+          ${hold.seats.length === 1 ? "1 seat" : `${hold.seats.length} seats`}</span>
+          <span class=${rest < 30000 ? "rest soon" : "rest"}>${span(rest)}</span></button></li>`;
     })}</ul>` : html`<p class="hint">No seat is held.</p>`}
   </${Panel}>`;
 }
@@ -49,11 +53,16 @@ export function EventList({ events, show, pick }) {
   return html`<${Panel} title="Events"><${Events} events=${events.slice(0, 14)} about=${(event) => {
     const found = seats(event);
     return html`<span class="who">${event.fields.user || ""}</span>
-      ${found.length ? html`<button type="button" class="quiet" onClick=${() => pick(found.map((id) => show.find(id)).filter((at) => at >= 0))}>${found.length === 1 ? found[0] : `${found.length} seats`}</button>` : null}`;
+      ${found.length ? html`<button type="button" class="quiet"
+        onClick=${() => pick(found.map((id) => show.find(id)).filter((at) => at >= 0))}>
+        ${found.length === 1 ? found[0] : `${found.length} seats`}</button>` : null}`;
   }} /></${Panel}>`;
 }
 
-/** The counts of an area, by state. A standing area is not on the map: `area` is null. @param {any} of @param {string} tiers @param {number[]} counts @param {any} area */
+/**
+ * The counts of an area, by state. A standing area is not on the map: `area` is null. @param {any} of @param {string}
+ * tiers @param {number[]} counts @param {any} area
+ */
 function countsRow({ name, priority }, tiers, counts, area) {
   const [, free, held, sold, blocked] = counts;
   const seats = free + held + sold + blocked;
@@ -76,11 +85,17 @@ export function AreaTable({ show, version, reveal }) {
     return [...seated, ...show.standing.map((area) => countsRow(area, show.tiers[area.tier], area.counts, null))];
   }, [show, version]);
   const columns = useMemo(() => [
-    { name: "name", title: "Area", cell: (row) => (row.area ? html`<button type="button" class="quiet link" onClick=${() => { reveal(row.area); scrollTo({ top: 0, behavior: "smooth" }); }}>${row.name}</button>` : html`${row.name} <span class="hint">standing</span>`) },
+    { name: "name", title: "Area", cell: (row) => (row.area
+      ? html`<button type="button" class="quiet link" onClick=${() => { reveal(row.area);
+      scrollTo({ top: 0, behavior: "smooth" }); }}>${row.name}</button>`
+      : html`${row.name} <span class="hint">standing</span>`) },
     { name: "tiers", title: "Tiers" },
     { name: "priority", title: "Priority", right: true },
-    ...["seats", "free", "held", "sold", "blocked"].map((name) => ({ name, title: name[0].toUpperCase() + name.slice(1), right: true, cell: (row) => number(row[name]) })),
-    { name: "share", title: "Sold", right: true, cell: (row) => html`<span class="meter"><span style=${{ width: `${100 * row.share}%` }}></span></span> ${percent(row.sold, row.seats)}` },
+    ...["seats", "free", "held", "sold", "blocked"].map((name) => ({ name,
+      title: name[0].toUpperCase() + name.slice(1), right: true, cell: (row) => number(row[name]) })),
+    { name: "share", title: "Sold", right: true, cell: (row) => html`<span class="meter">
+      <span style=${{ width: `${100 * row.share}%` }}></span></span> ${percent(row.sold, row.seats)}` },
   ], [show]);
-  return html`<${Panel} title="Areas" wide><${Table} id="areas" label="Areas with their counts" columns=${columns} rows=${rows} none="no areas" /></${Panel}>`;
+  return html`<${Panel} title="Areas" wide><${Table} id="areas" label="Areas with their counts" columns=${columns}
+    rows=${rows} none="no areas" /></${Panel}>`;
 }

@@ -23,7 +23,8 @@ export function ShowPage({ keys, more, chosen, can }) {
   const shows = keys.filter((entry) => entry.kind === "show");
   if (!chosen.key && shows.length > 1) return html`<${Shows} keys=${keys} more=${more} />`;
   const key = chosen.key || pagesOf(keys, "show")[0];
-  if (!key) return html`<p class="empty">There is no show in Redis yet. <code>allot show create</code> creates one from a plan.</p>`;
+  if (!key) return html`<p
+    class="empty">There is no show in Redis yet. <code>allot show create</code> creates one from a plan.</p>`;
   return html`<${OneShow} key=${key} name=${key} keys=${keys} chosen=${chosen} can=${can} />`;
 }
 
@@ -41,7 +42,8 @@ function OneShow({ name, keys, chosen, can }) {
   /** Selects other seats, unless they are too many. @param {(old: number[]) => number[]} change */
   const choosing = (change) => setSelected((old) => {
     const seats = change(old);
-    setRefused(seats.length > SELECTED ? `${number(seats.length)} seats; at most ${SELECTED} can be selected at once` : "");
+    setRefused(seats.length > SELECTED ? `${number(seats.length)} seats; at most ${SELECTED} can be selected at once`
+      : "");
     return seats.length > SELECTED ? old : seats;
   });
   const loaded = useCallback((keep) => {
@@ -97,7 +99,8 @@ function OneShow({ name, keys, chosen, can }) {
   useEffect(() => {
     const timer = setInterval(() => {
       if (!show.current) return;
-      const sum = (state) => (old.current ? null : show.current.counts.reduce((all, counts) => all + counts[state], 0));
+      const sum = (state) => (old.current ? null : show.current.counts.reduce(
+        (all, counts) => all + counts[state], 0));
       setPoints((points) => [...points, { at: Date.now(), free: sum(1), held: sum(2), sold: sum(3) }].slice(-POINTS));
     }, 1000);
     return () => clearInterval(timer);
@@ -115,11 +118,13 @@ function OneShow({ name, keys, chosen, can }) {
   const bar = html`
         <${KeyChoice} keys=${keys} kind="show" value=${name} label="Show" />
         <a class="all" href="/show">All shows</a>
-        <${Search} show=${current} name=${name} text=${chosen.find} found=${(seats) => { setSelected(seats); view.current.reveal(seats); }} />
+        <${Search} show=${current} name=${name} text=${chosen.find}
+          found=${(seats) => { setSelected(seats); view.current.reveal(seats); }} />
         <label class="choice"><span>Layout</span>
           <select value=${kind || ""} onChange=${(event) => choose({ layout: event.target.value })}>
             <option value="">Automatic</option>
-            ${Object.entries(KINDS).map(([value, title]) => html`<option value=${value} selected=${kind === value}>${title}</option>`)}
+            ${Object.entries(KINDS).map(([value, title]) => html`<option value=${value} selected=${kind === value}>
+              ${title}</option>`)}
           </select></label>`;
   return html`<${Page} trouble=${trouble} title=${`Show ${name}`} bar=${bar}>
     <div class="show-page">
@@ -127,10 +132,13 @@ function OneShow({ name, keys, chosen, can }) {
       <div class="stage-room">
         <div class="map" ref=${place} tabindex="0" role="application" aria-describedby="map-help"
           aria-label=${`Seat map of ${name}. The table of areas below has the same counts.`}></div>
-        ${hover.at >= 0 && current ? html`<${SeatCard} name=${name} show=${current} hover=${hover} now=${now} room=${place.current} />` : null}
+        ${hover.at >= 0 && current ? html`<${SeatCard} name=${name} show=${current} hover=${hover} now=${now}
+          room=${place.current} />` : null}
         ${!current && !trouble ? html`<p class="loading">Reading the show…</p>` : null}
         <div class="below-map">
-          <p id="map-help" class="hint">Wheel or pinch zooms, drag moves, click selects, Shift and drag selects many. Keys: arrows, +, −, 0.</p>
+          <p id="map-help"
+            class="hint">Wheel or pinch zooms, drag moves, click selects, Shift and drag selects many.
+            Keys: arrows, +, −, 0.</p>
           <div class="tools" role="group" aria-label="Zoom">
             <button type="button" aria-label="Zoom in" onClick=${() => view.current.zoom(1.5)}>+</button>
             <button type="button" aria-label="Zoom out" onClick=${() => view.current.zoom(1 / 1.5)}>−</button>
@@ -139,13 +147,17 @@ function OneShow({ name, keys, chosen, can }) {
         </div>
       </div>
       <div class="side">
-        <${Selection} name=${name} show=${current} selected=${selected} refused=${refused} can=${can} version=${version} now=${now} clear=${() => { setSelected([]); setRefused(""); }} />
+        <${Selection} name=${name} show=${current} selected=${selected} refused=${refused} can=${can}
+          version=${version} now=${now} clear=${() => { setSelected([]); setRefused(""); }} />
         <${SalesChart} points=${points} />
-        <${Holds} name=${name} show=${current} version=${version} now=${now} pick=${(seats) => { setSelected(seats); view.current.reveal(seats); }} />
-        <${EventList} events=${events} show=${current} pick=${(seats) => { setSelected(seats); view.current.reveal(seats); }} />
+        <${Holds} name=${name} show=${current} version=${version} now=${now}
+          pick=${(seats) => { setSelected(seats); view.current.reveal(seats); }} />
+        <${EventList} events=${events} show=${current}
+          pick=${(seats) => { setSelected(seats); view.current.reveal(seats); }} />
       </div>
       <${Waiting} name=${name} show=${current} can=${can} waiting=${waiting} now=${now} />
-      <${AreaTable} show=${current} version=${version} reveal=${(area) => view.current.reveal(positions(current, area))} />
+      <${AreaTable} show=${current} version=${version}
+        reveal=${(area) => view.current.reveal(positions(current, area))} />
     </div></${Page}>`;
 }
 
@@ -161,17 +173,22 @@ function Legend({ show, only, version }) {
   const sum = (state) => show.counts.reduce((all, counts) => all + counts[state], 0);
   const all = sum(1) + sum(2) + sum(3) + sum(4);
   const dot = (colour, kind) => html`<svg class="dot" width="14" height="14" viewBox="0 0 14 14" aria-hidden="true">
-    <rect x="1.5" y="1.5" width="11" height="11" rx="3" fill=${`var(${colour})`} stroke=${kind === "blocked" ? "var(--map-blocked-line)" : "none"} />
+    <rect x="1.5" y="1.5" width="11" height="11" rx="3" fill=${`var(${colour})`}
+      stroke=${kind === "blocked" ? "var(--map-blocked-line)" : "none"} />
     ${kind === "blocked" ? html`<path d="M4.5 4.5l5 5m0-5l-5 5" stroke="var(--map-blocked-line)" />` : null}</svg>`;
   return html`<div class="legend" data-version=${version}>
     <div class="states">
-      ${[["held", 2, "--held"], ["sold", 3, "--map-sold"], ["blocked", 4, "--blocked"]].map(([title, state, colour]) => html`
-        <span class="entry">${dot(colour, title)} ${title} <b class=${`count-${title}`}>${number(sum(state))}</b></span>`)}
-      <span class="entry total"><b class="count-free">${number(sum(1))}</b> of ${number(all)} free, <b>${percent(sum(3), all)}</b> sold</span>
+      ${[["held", 2, "--held"], ["sold", 3, "--map-sold"], ["blocked", 4,
+        "--blocked"]].map(([title, state, colour]) => html`
+        <span class="entry">${dot(colour, title)} ${title} <b class=${`count-${title}`}>${number(sum(state))}</b>
+          </span>`)}
+      <span class="entry total"><b class="count-free">${number(sum(1))}</b> of ${number(all)} free, <b>
+        ${percent(sum(3), all)}</b> sold</span>
     </div>
     <div class="tiers" role="group" aria-label="Tiers; a click shows one alone">
       ${show.tiers.map((tier, index) => html`<button type="button" class="entry tier" aria-pressed=${only === tier}
-          onClick=${() => choose({ tier: only === tier ? null : tier })}>${dot(tierColour(index))} ${tier} <b>${number(show.counts[index][1])}</b></button>`)}
+          onClick=${() => choose({ tier: only === tier ? null : tier })}>${dot(tierColour(index))} ${tier} <b>
+            ${number(show.counts[index][1])}</b></button>`)}
     </div>
   </div>`;
 }
@@ -190,7 +207,8 @@ function Search({ show, name, text: given, found }) {
     try {
       const { seats: ids, more } = await get("show/find", { key: name, text });
       const seats = ids.map((id) => show.find(id)).filter((seat) => seat >= 0);
-      setSaid(ids.length ? `${number(ids.length)}${more ? " and more" : ""} seats of ${text}` : `nothing is known of ${text}`);
+      setSaid(ids.length ? `${number(ids.length)}${more ? " and more" : ""} seats of ${text}`
+        : `nothing is known of ${text}`);
       if (seats.length) found(seats);
     } catch (error) {
       setSaid(error.message);
@@ -206,7 +224,8 @@ function Search({ show, name, text: given, found }) {
     else choose({ find: text, seat: null });
   };
   return html`<form class="search" role="search" onSubmit=${search}>
-    <input type="search" name="text" defaultValue=${given || ""} placeholder="Seat, user, token or order" aria-label="Find a seat, a user, a token or an order" />
+    <input type="search" name="text" defaultValue=${given || ""} placeholder="Seat, user, token or order"
+      aria-label="Find a seat, a user, a token or an order" />
     <button type="submit">Find</button>
     ${said ? html`<span class="said" role="status">${said}</span>` : null}
   </form>`;

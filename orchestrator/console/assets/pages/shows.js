@@ -33,15 +33,19 @@ export function Shows({ keys, more }) {
   }), [answer, shows.join("\n")]);
   const columns = useMemo(() => [
     { name: "key", title: "Show", cell: (row) => html`<a href=${link("show", { key: row.key })}>${row.key}</a>` },
-    ...["seats", "free", "held", "sold", "blocked"].map((name) => ({ name, title: name[0].toUpperCase() + name.slice(1), right: true, cell: (row) => number(row[name]) })),
-    { name: "share", title: "Sold", right: true, cell: (row) => html`<span class="meter"><span style=${{ width: `${100 * row.share}%` }}></span></span> ${percent(row.sold, row.seats)}` },
+    ...["seats", "free", "held", "sold", "blocked"].map((name) => ({ name,
+      title: name[0].toUpperCase() + name.slice(1), right: true, cell: (row) => number(row[name]) })),
+    { name: "share", title: "Sold", right: true, cell: (row) => html`<span class="meter">
+      <span style=${{ width: `${100 * row.share}%` }}></span></span> ${percent(row.sold, row.seats)}` },
   ], []);
   return html`<h1 class="away">Shows</h1>
     <${Search} shows=${shows} />
-    <${Panel} title=${`${number(shows.length)} shows${more.includes("show") ? ", and more that are not listed" : ""}`} wide>
+    <${Panel} title=${`${number(shows.length)} shows${more.includes("show") ? ", and more that are not listed" : ""}`}
+      wide>
       <${Table} id="shows" label="Shows" columns=${columns} rows=${rows} none="no shows" />
       ${wrong ? html`<p class="hint">They cannot be counted: ${wrong}</p>` : null}
-      ${noText.length ? html`<ul class="plan">${noText.map((entry) => html`<li><${NoText} of=${entry.key} /></li>`)}</ul>` : null}
+      ${noText.length ? html`<ul class="plan">${noText.map((entry) => html`<li><${NoText} of=${entry.key} /></li>`)}
+        </ul>` : null}
     </${Panel}>`;
 }
 
@@ -66,12 +70,15 @@ function Search({ shows }) {
   };
   const { text, done, found, wrong } = state;
   return html`<form class="bar search" role="search" onSubmit=${search}>
-    <input type="search" name="text" placeholder="User, token or order" aria-label="Find a user, a token or an order in all shows" />
+    <input type="search" name="text" placeholder="User, token or order"
+      aria-label="Find a user, a token or an order in all shows" />
     <button type="submit">Find in all shows</button>
     ${text ? html`<div role="status">
-      ${wrong ? html`<p class="trouble">${wrong}</p>` : html`<p class="hint">${text}: ${found.length ? "" : done < shows.length ? "nothing yet" : "nothing found"}
+      ${wrong ? html`<p class="trouble">${wrong}</p>` : html`<p class="hint">
+        ${text}: ${found.length ? "" : done < shows.length ? "nothing yet" : "nothing found"}
         ${done < shows.length ? ` after ${number(done)} of ${number(shows.length)} shows` : ""}</p>`}
-      <ul class="plan">${found.map(({ key, seats, more }) => html`<li><button type="button" class="quiet" onClick=${() => go(link("show", { key, find: text }))}>${key}</button>
+      <ul class="plan">${found.map(({ key, seats, more }) => html`<li>
+        <button type="button" class="quiet" onClick=${() => go(link("show", { key, find: text }))}>${key}</button>
         ${number(seats.length)}${more ? " and more" : ""} seats</li>`)}</ul></div>` : null}
   </form>`;
 }

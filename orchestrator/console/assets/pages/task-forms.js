@@ -6,16 +6,19 @@ import { Act } from "../lib/parts.js";
 const NUMBERS = ["priority", "limit", "retries", "retry_failed", "budget", "min_score", "repeat"];
 
 /**
- * What was written into a form, and its fields. In `options`, fields that are empty are left out, as the API wants it; the
- * fields of `shared` are those of both forms.
+ * What was written into a form, and its fields. In `options`, fields that are empty are left out, as the API wants
+ * it; the fields of `shared` are those of both forms.
  */
 function useOptions() {
   const [written, set] = useState({});
   const change = (name, value) => set({ ...written, [name]: value });
-  const input = (name, title, more) => html`<label>${title} <input name=${name} ...${more} value=${written[name] || ""} onInput=${(event) => change(name, event.target.value)} /></label>`;
-  const count = (name, title, placeholder, more = /** @type {object} */ ({ min: 0 })) => input(name, title, { type: "number", placeholder, ...more });
+  const input = (name, title, more) => html`<label>${title} <input name=${name} ...${more}
+    value=${written[name] || ""} onInput=${(event) => change(name, event.target.value)} /></label>`;
+  const count = (name, title, placeholder, more = /** @type {object} */ ({ min: 0 })) => input(name, title,
+    { type: "number", placeholder, ...more });
   const filled = Object.entries(written).filter(([, value]) => value !== "");
-  const options = Object.fromEntries(filled.map(([name, value]) => [name, NUMBERS.includes(name) ? Number(value) : value]));
+  const options = Object.fromEntries(filled.map(([name, value]) => [name, NUMBERS.includes(name) ? Number(value)
+    : value]));
   const shared = {
     window: (placeholder = "22:00-06:00") => input("window", "window", { size: 12, placeholder }),
     timeZone: () => input("time_zone", "time zone", { size: 14, placeholder: "Europe/Berlin" }),
@@ -29,27 +32,35 @@ function useOptions() {
 
 /** The body of a submission. @param {Record<string, any>} options */
 function body({ partitions, queue, ...options }) {
-  return { ...options, queue: Boolean(queue), partitions: (partitions || "").split("\n").map((name) => name.trim()).filter(Boolean) };
+  return { ...options, queue: Boolean(queue), partitions: (partitions
+    || "").split("\n").map((name) => name.trim()).filter(Boolean) };
 }
 
 /** Submits a task. */
 export function Submit({ can, units }) {
   const { written, options, change, input, count, shared } = useOptions();
   if (!can) return null;
-  const select = (name, title, first, values) => html`<label>${title} <select name=${name} onChange=${(event) => change(name, event.target.value)}>
-    <option value="">${first}</option>${values.map((value) => html`<option value=${value}>${value}</option>`)}</select></label>`;
+  const select = (name, title, first, values) => html`<label>
+    ${title} <select name=${name} onChange=${(event) => change(name, event.target.value)}>
+    <option value="">${first}</option>${values.map((value) => html`<option value=${value}>${value}</option>`)}</select>
+      </label>`;
   return html`<details class="submit"><summary>Submit a task</summary>
     <div class="form-groups">
       <fieldset><legend>Table</legend>
-        ${input("db", "database", { size: 12 })} ${input("schema", "schema", { size: 12 })} ${input("table", "table", { size: 16 })}
-        <label class="line"><input type="checkbox" checked=${written.queue} onChange=${(event) => change("queue", event.target.checked)} /> wait for the unfinished task of the table</label>
+        ${input("db", "database", { size: 12 })} ${input("schema", "schema", { size: 12 })} ${input("table", "table",
+          { size: 16 })}
+        <label class="line"><input type="checkbox" checked=${written.queue}
+          onChange=${(event) => change("queue",
+          event.target.checked)} /> wait for the unfinished task of the table</label>
       </fieldset>
       <fieldset><legend>Partitions</legend>
-        <label>only these, one a line <textarea rows="2" value=${written.partitions || ""} onInput=${(event) => change("partitions", event.target.value)}></textarea></label>
+        <label>only these, one a line <textarea rows="2" value=${written.partitions || ""}
+          onInput=${(event) => change("partitions", event.target.value)}></textarea></label>
         ${count("budget", "at most", "all")} ${count("min_score", "minimum score", "any", { step: "any" })}
       </fieldset>
       <fieldset><legend>Rounds</legend>
-        ${input("cron", "begin at (cron)", { size: 12, placeholder: "0 2 * * *" })} ${input("every", "or pause between", { size: 8, placeholder: "1h" })}
+        ${input("cron", "begin at (cron)", { size: 12, placeholder: "0 2 * * *" })} ${input("every",
+          "or pause between", { size: 8, placeholder: "1h" })}
         ${count("repeat", "rounds, 0 without end", "")}
       </fieldset>
       <fieldset><legend>When</legend>
@@ -61,10 +72,13 @@ export function Submit({ can, units }) {
       </fieldset>
       <fieldset><legend>Failures</legend>
         ${shared.timeout()} ${shared.retries()}
-        ${count("retry_failed", "retries of failed partitions", "0")} ${input("retry_delay", "first after", { size: 8, placeholder: "1m" })}
+        ${count("retry_failed", "retries of failed partitions", "0")} ${input("retry_delay", "first after",
+          { size: 8, placeholder: "1m" })}
       </fieldset>
     </div>
-    <div class="acts"><${Act} can=${can} tone="main" path="compaction/submit" disabled=${!written.db || !written.schema || !written.table} body=${() => body(options)} tell=${(id) => `task ${id}`}>Submit</${Act}></div>
+    <div class="acts"><${Act} can=${can} tone="main" path="compaction/submit"
+      disabled=${!written.db || !written.schema || !written.table} body=${() => body(options)}
+      tell=${(id) => `task ${id}`}>Submit</${Act}></div>
   </details>`;
 }
 
@@ -73,15 +87,18 @@ export function Change({ can, task }) {
   const { options, shared, clear } = useOptions();
   if (!can) return null;
   return html`<details class="submit"><summary>Change options</summary>
-    <p class="hint">An empty field leaves its option as it is. The changes are for partitions that have not begun. The window <code>any</code> is the whole day.</p>
+    <p class="hint">An empty field leaves its option as it is. The changes are for partitions that have not begun.
+      The window <code>any</code> is the whole day.</p>
     <div class="form-groups">
       <fieldset><legend>When</legend>
-        ${shared.window(task.window || "any")} ${shared.timeZone()} ${shared.priority(task.priority)} ${shared.limit(task.limit || "any")}
+        ${shared.window(task.window
+          || "any")} ${shared.timeZone()} ${shared.priority(task.priority)} ${shared.limit(task.limit || "any")}
       </fieldset>
       <fieldset><legend>Failures</legend>
         ${shared.timeout(task.timeout ? `${task.timeout}s` : "of the unit")} ${shared.retries(task.retries)}
       </fieldset>
     </div>
-    <div class="acts"><${Act} can=${can} path="compaction/set" disabled=${!Object.keys(options).length} body=${() => ({ ...options, id: task.id })} done=${clear} tell=${() => "changed"}>Change</${Act}></div>
+    <div class="acts"><${Act} can=${can} path="compaction/set" disabled=${!Object.keys(options).length}
+      body=${() => ({ ...options, id: task.id })} done=${clear} tell=${() => "changed"}>Change</${Act}></div>
   </details>`;
 }
