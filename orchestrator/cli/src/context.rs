@@ -4,13 +4,13 @@ use std::fmt::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use allot_client::{Connection, Endpoint, Record, Servers, Session, query};
+use allot_client::{Connection, Record, Servers, Session, query};
 use allot_compaction::{Section, TaskClient};
 use allot_coordination::zookeeper::{ConnectString, ZooKeeper};
 use allot_coordination::{Coordinator, Settings as CoordinatorSettings};
 use futures_util::future::BoxFuture;
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
-use redis::{Value as Reply, cmd};
+use redis::cmd;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
@@ -123,24 +123,9 @@ impl Context {
     /// The masters of the server in use: one, or all of a cluster.
     pub(crate) async fn masters(&self) -> Result<Vec<Connection>> {
         let servers = self.settings.servers("")?;
-        let Endpoint::Cluster { tls, .. } = &servers.endpoint else {
-            return Ok(vec![self.connect(&servers).await?]);
-        };
-        let mut first = self.connect(&servers).await?;
-        let ranges: Vec<(u64, u64, Reply)> = query(&mut first, cmd("CLUSTER").arg("SLOTS")).await?;
-        let mut nodes: Vec<String> = Vec::new();
-        for (.., master) in ranges {
-            let Reply::Array(fields) = master else { continue };
-            let [Reply::BulkString(host), Reply::Int(port), ..] = fields.as_slice() else { continue };
-            let scheme = if *tls { "rediss" } else { "redis" };
-            nodes.push(format!("{scheme}://{}:{port}", String::from_utf8_lossy(host)));
-        }
-        nodes.sort();
-        nodes.dedup();
         let mut all = Vec::new();
-        for node in nodes {
-            let (endpoint, _) = Endpoint::url(&node)?;
-            all.push(self.connect(&Servers { endpoint, ..servers.clone() }).await?);
+        for master in self.within(&servers, servers.masters()).await? {
+            all.push(self.connect(&servers.at(master)).await?);
         }
         Ok(all)
     }

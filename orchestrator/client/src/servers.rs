@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -98,10 +99,35 @@ impl Servers {
         let asked = Node::at(node, tls)?;
         let mut connection = self.connect(&asked, self.timeout).await?;
         let slot: i64 = query(&mut connection, command("CLUSTER").arg("KEYSLOT").arg(&self.key)).await?;
-        let slots: Value = query(&mut connection, command("CLUSTER").arg("SLOTS")).await?;
-        let (host, port) = master_of(&slots, slot).ok_or_else(|| Error::NoMaster(self.to_string()))?;
-        let host = if host.is_empty() { asked.host } else { host };
-        Ok(Node { host, port, tls, database: 0, protocol: ProtocolVersion::default() })
+        let masters = masters_of(&mut connection, &asked).await?;
+        let found = masters.into_iter().find(|(slots, _)| slots.contains(&slot));
+        found.map(|(_, node)| node).ok_or_else(|| Error::NoMaster(self.to_string()))
+    }
+
+    /// The addresses of all masters: of one, or of all of a cluster. An address that was configured is not checked.
+    ///
+    /// # Errors
+    /// Those of [`session`](Self::session).
+    pub async fn masters(&self) -> Result<Vec<Node>, Error> {
+        if let Endpoint::Address(node) = &self.endpoint {
+            return Ok(vec![node.clone()]);
+        }
+        let mut session = self.session().await?;
+        if let Endpoint::Sentinels { .. } = &self.endpoint {
+            return Ok(vec![session.node]);
+        }
+        let mut masters: Vec<Node> = Vec::new();
+        for (_, node) in masters_of(&mut session.connection, &session.node).await? {
+            if !masters.contains(&node) {
+                masters.push(node);
+            }
+        }
+        Ok(masters)
+    }
+
+    /// The way to the server at this address, with the same user, password and certificates.
+    pub fn at(&self, node: Node) -> Self {
+        Self { endpoint: Endpoint::Address(node), ..self.clone() }
     }
 
     pub(crate) async fn connect(&self, node: &Node, timeout: Duration) -> Result<Connection, Error> {
@@ -156,22 +182,34 @@ async fn address_towards(server: &str) -> std::io::Result<IpAddr> {
     Ok(socket.local_addr()?.ip())
 }
 
-/// The master of a slot by `CLUSTER SLOTS`.
-fn master_of(slots: &Value, slot: i64) -> Option<(String, u16)> {
-    let Value::Array(ranges) = slots else { return None };
-    ranges.iter().find_map(|range| {
+/// The ranges of slots of a cluster and their masters, as the node `asked` knows them.
+async fn masters_of(
+    connection: &mut Connection,
+    asked: &Node,
+) -> Result<Vec<(RangeInclusive<i64>, Node)>, Error> {
+    let slots: Value = query(connection, command("CLUSTER").arg("SLOTS")).await?;
+    Ok(masters_in(&slots, asked))
+}
+
+/// The masters in the reply of `CLUSTER SLOTS`.
+fn masters_in(slots: &Value, asked: &Node) -> Vec<(RangeInclusive<i64>, Node)> {
+    let Value::Array(ranges) = slots else { return Vec::new() };
+    let masters = ranges.iter().filter_map(|range| {
         let Value::Array(range) = range else { return None };
         let [Value::Int(from), Value::Int(to), Value::Array(master), ..] = range.as_slice() else {
             return None;
         };
         let [host, Value::Int(port), ..] = master.as_slice() else { return None };
         let host = match host {
-            Value::BulkString(host) => String::from_utf8_lossy(host).into_owned(),
+            Value::BulkString(host) if !host.is_empty() => String::from_utf8_lossy(host).into_owned(),
             // An empty address means the address at which the node was asked.
-            _ => String::new(),
+            _ => asked.host.clone(),
         };
-        (*from..=*to).contains(&slot).then_some((host, u16::try_from(*port).ok()?))
-    })
+        let protocol = ProtocolVersion::default();
+        let node = Node { host, port: u16::try_from(*port).ok()?, tls: asked.tls, database: 0, protocol };
+        Some((*from..=*to, node))
+    });
+    masters.collect()
 }
 
 #[cfg(test)]
@@ -179,16 +217,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_master_of_a_slot_is_found() {
+    fn masters_of_slots_are_found() {
         let node = |host: &str, port| Value::Array(vec![Value::BulkString(host.into()), Value::Int(port)]);
         let slots = Value::Array(vec![
             Value::Array(vec![Value::Int(0), Value::Int(99), node("a", 1), node("replica", 2)]),
             Value::Array(vec![Value::Int(100), Value::Int(16383), node("b", 3)]),
+            Value::Array(vec![Value::Int(16384), Value::Int(20000), node("", 4)]),
         ]);
-        assert_eq!(master_of(&slots, 99), Some(("a".into(), 1)));
-        assert_eq!(master_of(&slots, 100), Some(("b".into(), 3)));
-        assert_eq!(master_of(&slots, 16384), None);
-        assert_eq!(master_of(&Value::Nil, 0), None);
+        let masters = masters_in(&slots, &Node::at("asked:9", false).unwrap());
+        let found: Vec<_> =
+            masters.iter().map(|(slots, node)| (*slots.end(), node.host.as_str(), node.port)).collect();
+        assert_eq!(found, [(99, "a", 1), (16383, "b", 3), (20000, "asked", 4)]);
+        assert!(masters_in(&Value::Nil, &masters[0].1).is_empty());
     }
 
     #[tokio::test]

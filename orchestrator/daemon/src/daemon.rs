@@ -69,7 +69,7 @@ pub async fn run(config: Config, parts: Vec<Part>) -> Result<()> {
         health.not_ready(name, "starting");
     }
     if let Some(address) = config.http {
-        http::serve(address, health.clone()).await?;
+        http::serve(address, health.clone(), config.servers.clone()).await?;
     }
     let (request_shutdown, shutdown) = shutdown_channel();
     let coordinator = coordinator(&config, !config.roles.is_empty());

@@ -2,9 +2,11 @@
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use allot_client::Servers;
 use anyhow::{Context, Result};
 use hyper::body::Incoming;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
@@ -18,6 +20,7 @@ use tokio::sync::Semaphore;
 use tracing::{debug, info, warn};
 
 use super::health::Health;
+use super::redis_metrics;
 
 /// Interval at which the metrics recorder discards old samples.
 const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(5);
@@ -26,11 +29,12 @@ const SUBTASK_SECONDS: [f64; 9] = [1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 1800.0, 3
 /// Pause after a connection that could not be accepted.
 const ACCEPT_RETRY: Duration = Duration::from_secs(1);
 
-/// Installs the metrics recorder, and serves metrics and probes at this address until the process ends.
+/// Installs the metrics recorder, and serves probes, metrics of this process, and those of the module at these servers, at
+/// this address until the process ends.
 ///
 /// # Errors
 /// A recorder is installed already, or the address cannot be listened on.
-pub async fn serve(address: SocketAddr, health: Health) -> Result<()> {
+pub async fn serve(address: SocketAddr, health: Health, servers: Servers) -> Result<()> {
     let seconds = Matcher::Full("allot_compaction_subtask_seconds".to_owned());
     let builder = PrometheusBuilder::new().set_buckets_for_metric(seconds, &SUBTASK_SECONDS);
     let metrics = builder.context("metrics")?.install_recorder().context("metrics")?;
@@ -46,18 +50,24 @@ pub async fn serve(address: SocketAddr, health: Health) -> Result<()> {
             recorder.run_upkeep();
         }
     });
-    let pages: Pages = Arc::new(move |path| match path {
-        "/metrics" => (StatusCode::OK, metrics.render()),
-        "/healthz" => (StatusCode::OK, "alive\n".to_owned()),
-        "/readyz" => ready(&health),
-        _ => (StatusCode::NOT_FOUND, String::new()),
+    let pages: Pages = Arc::new(move |path| {
+        let (metrics, health, servers) = (metrics.clone(), health.clone(), servers.clone());
+        Box::pin(async move {
+            match path.as_str() {
+                "/metrics" => (StatusCode::OK, metrics.render()),
+                "/metrics/redis" => (StatusCode::OK, redis_metrics::text(&servers).await),
+                "/healthz" => (StatusCode::OK, "alive\n".to_owned()),
+                "/readyz" => ready(&health),
+                _ => (StatusCode::NOT_FOUND, String::new()),
+            }
+        })
     });
     tokio::spawn(accept_connections(listener, pages, Limits::USUAL));
     Ok(())
 }
 
 /// The answer to a request for a path.
-type Pages = Arc<dyn Fn(&str) -> (StatusCode, String) + Send + Sync>;
+type Pages = Arc<dyn Fn(String) -> Pin<Box<dyn Future<Output = (StatusCode, String)> + Send>> + Send + Sync>;
 
 /// What all clients together may take.
 #[derive(Clone, Copy)]
@@ -92,12 +102,15 @@ async fn accept_connections(listener: TcpListener, pages: Pages, limits: Limits)
         accepts = true;
         let pages = pages.clone();
         let service = service_fn(move |request: Request<Incoming>| {
-            let (status, text) = pages(request.uri().path());
-            let mut response = Response::new(text);
-            *response.status_mut() = status;
-            let plain = HeaderValue::from_static("text/plain; charset=utf-8");
-            response.headers_mut().insert(CONTENT_TYPE, plain);
-            async { Ok::<_, Infallible>(response) }
+            let page = pages(request.uri().path().to_owned());
+            async {
+                let (status, text) = page.await;
+                let mut response = Response::new(text);
+                *response.status_mut() = status;
+                let plain = HeaderValue::from_static("text/plain; charset=utf-8");
+                response.headers_mut().insert(CONTENT_TYPE, plain);
+                Ok::<_, Infallible>(response)
+            }
         });
         tokio::spawn(async move {
             let connection =
@@ -135,7 +148,7 @@ mod tests {
     async fn server(limits: Limits) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let pages: Pages = Arc::new(|_| (StatusCode::OK, "alive\n".to_owned()));
+        let pages: Pages = Arc::new(|_| Box::pin(async { (StatusCode::OK, "alive\n".to_owned()) }));
         tokio::spawn(accept_connections(listener, pages, limits));
         address
     }

@@ -15,6 +15,7 @@ pub mod http;
 mod invariant;
 pub mod leader;
 pub mod metrics;
+mod redis_metrics;
 mod repeats;
 pub mod settings;
 pub mod telemetry;

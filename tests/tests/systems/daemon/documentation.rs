@@ -210,23 +210,6 @@ fn every_setting_and_every_counter_is_explained() {
     }
 }
 
-#[test]
-fn every_metric_of_an_alert_exists_and_is_explained() {
-    let [alerts, described, explained] =
-        ["docs/compaction-alerts.yml", "orchestrator/runtime/src/metrics.rs", "docs/operate.md"]
-            .map(|file| read(&repository().join(file)));
-    let is_part = |char: char| char.is_ascii_lowercase() || char == '_';
-    let names: HashSet<&str> =
-        alerts.split(|char| !is_part(char)).filter(|word| word.starts_with("allot_")).collect();
-    assert!(names.len() > 5, "{names:?}");
-    for name in names {
-        let name = name.strip_suffix("_bucket").unwrap_or(name);
-        assert!(described.contains(&format!("\"{name}\"")), "no metric is {name}");
-        assert!(explained.contains(&format!("`{name}`")), "operate.md does not explain {name}");
-    }
-    assert_eq!(alerts.matches("- alert: ").count(), alerts.matches("\n        expr: ").count());
-}
-
 /// The anchors of a document, as GitHub makes them of its headings.
 fn anchors(document: &Path) -> HashSet<String> {
     let mut anchors = HashSet::new();

@@ -10,6 +10,7 @@ mod failover;
 mod generated_tables;
 mod numbers;
 mod plans;
+mod prometheus;
 mod resharding;
 mod run;
 mod seats;
