@@ -4,7 +4,7 @@
 //     node cluster.js [HOST [PORT]]
 //
 // ioredis knows the keys of Redis's own commands only. It sends any other command to some master, and follows the reply
-// MOVED: this works, and costs a round trip more. This program asks the server once where the keys of the commands are,
+// MOVED; a pipeline fails. This program asks the server once where the keys of the commands are,
 // and so sends each request to the master of its slot.
 "use strict";
 

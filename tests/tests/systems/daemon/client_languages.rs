@@ -1,5 +1,5 @@
 //! The programs of `examples/clients/` do what they say, each with a real client library of its language, also when the
-//! network loses replies; and the two cluster clients ask the right master at once.
+//! network loses replies; and the cluster clients ask the right master at once.
 //!
 //! `scripts/deps.sh --clients` installs the languages and libraries. Where one is missing its test says so and passes,
 //! except in CI (`CI=true`), which has all of them but Java's library: no registry that CI reaches has that one.
@@ -139,16 +139,16 @@ fn node_modules() -> PathBuf {
     env::var_os("NODE_PATH").map_or_else(|| repository().join("target/node/node_modules"), PathBuf::from)
 }
 
-fn node(file: &str) -> Option<Program> {
+fn node(file: &str, module: &str) -> Option<Program> {
     let mut proof = Command::new("node");
-    proof.args(["-e", "require('ioredis')"]).env("NODE_PATH", node_modules());
+    proof.args(["-e", &format!("require('{module}')")]).env("NODE_PATH", node_modules());
     is_installed("Node.js", InCi::Needed, &mut proof, HOW)
         .then(|| Program::interpreted("node", file).with("NODE_PATH", node_modules()))
 }
 
 #[test]
 fn node_client_sells_and_calls_once() {
-    if let Some(program) = node("seat_and_call.js") {
+    if let Some(program) = node("seat_and_call.js", "ioredis") {
         sells_and_calls_once(&program);
     }
 }
@@ -160,12 +160,16 @@ fn ruby_client_sells_and_calls_once() {
     }
 }
 
-#[test]
-fn php_client_sells_and_calls_once() {
+fn php(file: &str) -> Option<Program> {
     let mut proof = Command::new("php");
     proof.args(["-r", "exit(extension_loaded('redis') ? 0 : 1);"]);
-    if is_installed("PHP", InCi::Needed, &mut proof, HOW) {
-        sells_and_calls_once(&Program::interpreted("php", "seat_and_call.php"));
+    is_installed("PHP", InCi::Needed, &mut proof, HOW).then(|| Program::interpreted("php", file))
+}
+
+#[test]
+fn php_client_sells_and_calls_once() {
+    if let Some(program) = php("seat_and_call.php") {
+        sells_and_calls_once(&program);
     }
 }
 
@@ -184,12 +188,19 @@ fn go(subcommand: &str) -> Command {
     go
 }
 
+fn go_program(file: &str, package: &str) -> Option<Program> {
+    if !is_installed("Go", InCi::Needed, go("list").arg(package), HOW) {
+        return None;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    compile(go("build").arg("-o").arg(folder.path().join("program")).arg(source(file)));
+    Some(Program::compiled(folder))
+}
+
 #[test]
 fn go_client_sells_and_calls_once() {
-    if is_installed("Go", InCi::Needed, go("list").arg("github.com/gomodule/redigo/redis"), HOW) {
-        let folder = tempfile::tempdir().unwrap();
-        compile(go("build").arg("-o").arg(folder.path().join("program")).arg(source("seat_and_call.go")));
-        sells_and_calls_once(&Program::compiled(folder));
+    if let Some(program) = go_program("seat_and_call.go", "github.com/gomodule/redigo/redis") {
+        sells_and_calls_once(&program);
     }
 }
 
@@ -257,7 +268,28 @@ fn python_cluster_client_follows_the_key_specifications() {
 
 #[test]
 fn node_cluster_client_follows_the_key_specifications() {
-    if let Some(program) = node("cluster.js") {
+    if let Some(program) = node("cluster.js", "ioredis") {
+        sells_in_a_cluster(&program);
+    }
+}
+
+#[test]
+fn node_redis_cluster_client_asks_the_right_master() {
+    if let Some(program) = node("cluster_node_redis.js", "redis") {
+        sells_in_a_cluster(&program);
+    }
+}
+
+#[test]
+fn go_cluster_client_asks_the_right_master() {
+    if let Some(program) = go_program("cluster.go", "github.com/mna/redisc") {
+        sells_in_a_cluster(&program);
+    }
+}
+
+#[test]
+fn php_cluster_client_asks_the_right_master() {
+    if let Some(program) = php("cluster.php") {
         sells_in_a_cluster(&program);
     }
 }
