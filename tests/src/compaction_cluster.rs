@@ -148,10 +148,16 @@ impl CompactionCluster {
         to_end(self.command(arguments))
     }
 
-    /// The nodes that are present.
+    /// Runs `allot node` with these words.
+    #[must_use]
+    pub fn node(&self, arguments: &[&str]) -> Run {
+        to_end(self.noun("node", arguments))
+    }
+
+    /// The nodes that are present or drained.
     #[must_use]
     pub fn nodes(&self) -> Value {
-        let run = to_end(self.noun("node", &["list", "--format", "json"]));
+        let run = self.node(&["list", "--format", "json"]);
         serde_json::from_str(&run.out).unwrap_or_else(|error| panic!("{error}: {}", run.err))
     }
 

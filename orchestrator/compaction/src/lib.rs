@@ -19,6 +19,7 @@ mod manager;
 mod monitor;
 pub mod node;
 mod node_context;
+mod notify;
 mod operations;
 pub mod partitions;
 pub mod paths;

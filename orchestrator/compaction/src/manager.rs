@@ -16,6 +16,7 @@ use super::hashing::{Bin, assign, choose};
 use super::ids::TaskId;
 use super::node::{Units, is_present};
 use super::node_context::{LONGEST_WAIT_BY_CLOCK, NodeContext};
+use super::notify::Event;
 use super::partitions;
 use super::task::{MainTask, Partition, State};
 use super::task_store::{Fault, Found, TaskStore};
@@ -281,6 +282,7 @@ impl TaskManager {
                 return self.stop_waiting(main, due).await;
             }
             self.store.cancel(main, "it was stopped").await?;
+            self.node_context.notify(Event::TaskEnded, &main.task);
             info!(id = %self.id, "stopped a task");
             return Ok(Next::Over);
         }
@@ -297,6 +299,11 @@ impl TaskManager {
         self.store.close_round(main).await?;
         self.plan = None;
         let (succeeded, failed) = (main.task.result.success_count, main.task.result.failed_count);
+        if main.task.state.is_over() {
+            self.node_context.notify(Event::TaskEnded, &main.task);
+        } else if failed > 0 && main.task.retry.at == 0 {
+            self.node_context.notify(Event::RoundFailed, &main.task);
+        }
         info!(id = %self.id, round, succeeded, failed, state = %main.task.state, "finished a round");
         Ok(if main.task.state.is_over() { Next::Over } else { Next::Again })
     }
@@ -305,6 +312,7 @@ impl TaskManager {
     async fn start_round(&mut self, main: &mut Found<MainTask>, due: Duration) -> Result<Next, Fault> {
         if main.task.cancelling {
             self.store.cancel(main, "it was stopped").await?;
+            self.node_context.notify(Event::TaskEnded, &main.task);
             return Ok(Next::Over);
         }
         if main.task.paused || self.predecessor(main).await?.is_some() {
@@ -329,7 +337,9 @@ impl TaskManager {
                 if listing.listed > 0 {
                     main.task.listed = listing.listed;
                 }
+                let due = main.task.next_at;
                 self.store.open_round(main, &listing.names).await?;
+                self.node_context.notify_if_late(&main.task, due);
             }
             Err(why) => {
                 self.store.listing_failed(main, &why).await?;
@@ -338,6 +348,8 @@ impl TaskManager {
                     let limit = main.task.list_retries;
                     warn!(id = %self.id, why, failed, limit, "cannot list partitions; listing them again");
                 } else {
+                    let event = if state.is_over() { Event::TaskEnded } else { Event::RoundFailed };
+                    self.node_context.notify(event, &main.task);
                     warn!(id = %self.id, why, round = main.task.round, %state, "a round failed: cannot list its partitions");
                 }
             }

@@ -15,6 +15,7 @@ use super::history;
 use super::ids::TaskId;
 use super::node::{Units, is_present};
 use super::node_context::NodeContext;
+use super::notify::Event;
 use super::task::MainTask;
 use super::task_store::{Fault, Found, TaskStore};
 use allot_coordination::{Leadership, LeadershipState, Presence, Retry, Retryable as _};
@@ -136,8 +137,9 @@ impl MonitorSession {
         for mut main in store.live_mains().await? {
             // A manager that has moved to another processing cluster is treated as lost.
             let is_other = units.live.get(&main.task.manager).is_some_and(|info| info.pc != main.task.pc);
+            let is_drained = units.is_drained(&main.task.manager);
             let since = units.away_since(&main.task.manager);
-            if since.is_none() && !is_other {
+            if since.is_none() && !is_other && !is_drained {
                 self.without_units.remove(&main.id);
                 continue;
             }
@@ -159,8 +161,8 @@ impl MonitorSession {
                     }
                     Err(fault) => return Err(fault),
                 }
-            } else if main.task.repeats() {
-                // A schedule waits until a unit is back.
+            } else if main.task.repeats() || (since.is_none() && is_drained) {
+                // A schedule waits until a unit is back. A drained unit manages its tasks while there is no other.
             } else if by_clock && self.without_units.contains(&main.id) {
                 self.cancel_without_units(&store, &mut main, &units).await?;
             } else {
@@ -253,6 +255,7 @@ impl MonitorSession {
             store.count(main, &names).await?;
         }
         store.cancel(main, &why).await?;
+        self.node_context.notify(Event::TaskEnded, &main.task);
         warn!(id = %main.id, why, "cancelled a task");
         Ok(())
     }
@@ -347,7 +350,7 @@ mod tests {
     async fn task_without_units_at_two_hourly_checks_in_a_row_is_cancelled() {
         let (coordinator, node_context, id) = with_a_task().await;
         let store = node_context.store();
-        let mut units = node::follow(&coordinator, &store.paths.nodes());
+        let mut units = node::follow(&coordinator, &store.paths);
         let mut election = coordinator.campaign(&store.paths.election(), "m_1");
         let lead = election.elected().await.unwrap();
         let mut session = MonitorSession {
@@ -379,7 +382,7 @@ mod tests {
         let (coordinator, node_context, id) = with_a_task().await;
         let store = node_context.store();
         store.set(id, |task| task.repeat.repeat_count = 0).await.unwrap();
-        let mut units = node::follow(&coordinator, &store.paths.nodes());
+        let mut units = node::follow(&coordinator, &store.paths);
         let mut election = coordinator.campaign(&store.paths.election(), "m_1");
         let lead = election.elected().await.unwrap();
         let mut session = MonitorSession {
@@ -403,7 +406,7 @@ mod tests {
     async fn manager_that_moved_to_another_cluster_is_replaced() {
         let (coordinator, node_context, id) = with_a_task().await;
         let store = node_context.store();
-        let mut units = node::follow(&coordinator, &store.paths.nodes());
+        let mut units = node::follow(&coordinator, &store.paths);
         let _membership = unit(&coordinator, &node_context, ("gone_1", "other"));
         units.wait_for(|units| units.live.contains_key("gone_1")).await.unwrap();
         let mut election = coordinator.campaign(&store.paths.election(), "m_1");

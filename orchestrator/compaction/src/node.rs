@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use tracing::warn;
 
 use super::hashing::Bin;
-use super::paths::decode;
+use super::paths::{Paths, decode};
 use allot_coordination::{Coordinator, Member, Presence, Snapshot};
 
 /// The information that a unit publishes about itself.
@@ -27,6 +27,17 @@ pub struct NodeInfo {
     pub started: u64,
 }
 
+/// Why a unit takes nothing more: the data of `Drained/<unit>`. The node is persistent if an operator drains the unit, and
+/// ephemeral if the unit leaves and finishes first what it runs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Drained {
+    /// Since when, in milliseconds since 1970.
+    pub since: u64,
+    /// When its running subtasks are ended, in milliseconds since 1970; 0 for never.
+    #[serde(default)]
+    pub deadline: u64,
+}
+
 /// The units as of the latest snapshot.
 #[derive(Debug, Clone, Default)]
 pub struct Units {
@@ -42,11 +53,17 @@ pub struct Units {
     pub live: BTreeMap<String, NodeInfo>,
     /// Units that left during this connection, and when.
     gone: BTreeMap<String, Instant>,
+    /// The units that take nothing more, present or not.
+    pub drained: BTreeMap<String, Drained>,
 }
 
 impl Units {
     /// The units after the next snapshot, taken at `now`.
     fn next(&self, snapshot: &Snapshot, now: Instant) -> Self {
+        Self { drained: self.drained.clone(), ..self.next_present(snapshot, now) }
+    }
+
+    fn next_present(&self, snapshot: &Snapshot, now: Instant) -> Self {
         let (mut live, mut whole) = (BTreeMap::new(), true);
         for (name, member) in snapshot.members.iter() {
             let name = decode(name);
@@ -81,7 +98,18 @@ impl Units {
         }
         gone.retain(|name, _| !live.contains_key(name));
         let since = if same { self.since } else { Some(now) };
-        Self { current: true, whole, since, attachment, live, gone }
+        Self { current: true, whole, since, attachment, live, gone, ..Self::default() }
+    }
+
+    /// What is wrong where no unit of this processing cluster takes work, for people.
+    pub(crate) fn lack(&self, pc: &str) -> &'static str {
+        let is_drained = self.live.values().any(|info| info.pc == pc);
+        if is_drained { "takes work: all are drained" } else { "is present" }
+    }
+
+    /// Whether this unit takes nothing more.
+    pub fn is_drained(&self, unit: &str) -> bool {
+        self.drained.contains_key(unit)
     }
 
     /// The number of the connection with ZooKeeper on which this was seen; 0 before the first.
@@ -102,10 +130,24 @@ impl Units {
         self.gone.get(unit).copied().filter(|_| self.whole)
     }
 
-    /// The present units of a processing cluster, as bins for hashing.
+    /// The units of a processing cluster that take work, as bins for hashing: those that are present and not drained.
     pub fn bins(&self, pc: &str) -> Vec<Bin> {
-        let of = self.live.iter().filter(|(_, info)| info.pc == pc);
+        let of = self.live.iter().filter(|(name, info)| info.pc == pc && !self.is_drained(name));
         of.map(|(name, info)| Bin { name: name.clone(), weight: info.slots.max(1) }).collect()
+    }
+}
+
+impl Units {
+    /// Takes over which units are drained. Returns whether that is a change. A unit is drained by the existence of its node,
+    /// whatever its data.
+    fn drain(&mut self, snapshot: &Snapshot) -> bool {
+        if !snapshot.current {
+            return false;
+        }
+        let read = |member: &Member| serde_json::from_slice(&member.data).unwrap_or_default();
+        let drained = snapshot.members.iter().map(|(name, member)| (decode(name), read(member))).collect();
+        let before = std::mem::replace(&mut self.drained, drained);
+        before != self.drained
     }
 }
 
@@ -124,18 +166,27 @@ pub(crate) async fn is_present(presence: &mut watch::Receiver<Presence>) -> bool
 }
 
 /// Follows the units. The task ends when all receivers are dropped or the coordinator is closed.
-pub fn follow(coordinator: &Coordinator, dir: &str) -> watch::Receiver<Units> {
+pub fn follow(coordinator: &Coordinator, paths: &Paths) -> watch::Receiver<Units> {
     let (sender, receiver) = watch::channel(Units::default());
-    let mut members = coordinator.members(dir);
+    let mut members = coordinator.members(&paths.nodes());
+    let mut drained = coordinator.members(&paths.drained());
     tokio::spawn(async move {
+        // A unit is not shown before it is known whether it is drained.
+        let mut is_known = false;
         loop {
-            let snapshot = tokio::select! {
-                snapshot = members.changed() => snapshot,
+            tokio::select! {
+                snapshot = members.changed(), if is_known => {
+                    let Ok(snapshot) = snapshot else { return };
+                    let next = sender.borrow().next(&snapshot, Instant::now());
+                    sender.send_replace(next);
+                }
+                snapshot = drained.changed() => {
+                    let Ok(snapshot) = snapshot else { return };
+                    is_known = true;
+                    sender.send_if_modified(|units| units.drain(&snapshot));
+                }
                 () = sender.closed() => return,
-            };
-            let Ok(snapshot) = snapshot else { return };
-            let next = sender.borrow().next(&snapshot, Instant::now());
-            sender.send_replace(next);
+            }
         }
     });
     receiver
@@ -174,6 +225,27 @@ mod tests {
         assert_eq!(cut.away_since("b"), None);
         let units = cut.next(&snapshot(2, &["a"]), at(9));
         assert_eq!(units.away_since("b"), Some(at(9)));
+    }
+
+    #[test]
+    fn drained_unit_takes_no_work_and_stays_so() {
+        let mut units = Units::default().next(&snapshot(1, &["a", "b"]), Instant::now());
+        let data = br#"{"since":5,"deadline":9}"#.to_vec();
+        let of = |members: &[(&str, &[u8])]| {
+            let member = |data: &[u8]| Member { data: data.to_vec(), owner: None, created: 1 };
+            let members = members.iter().map(|(name, data)| ((*name).to_owned(), member(data))).collect();
+            Snapshot { current: true, attachment: 1, members: Arc::new(members) }
+        };
+        assert!(units.drain(&of(&[("a", &data)])) && !units.drain(&of(&[("a", &data)])));
+        assert_eq!(units.drained["a"], Drained { since: 5, deadline: 9 });
+        let names = |units: &Units| units.bins("p").into_iter().map(|bin| bin.name).collect::<Vec<_>>();
+        assert_eq!(names(&units), ["b"]);
+        // What was read stays known while the connection is lost, and when the units change.
+        assert!(!units.drain(&Snapshot::default()));
+        units = units.next(&snapshot(1, &["a", "b", "c"]), Instant::now());
+        assert_eq!(names(&units), ["b", "c"]);
+        assert!(units.drain(&of(&[("b", b"")])));
+        assert_eq!(names(&units), ["a", "c"]);
     }
 
     #[test]

@@ -134,6 +134,16 @@ impl Paths {
         format!("{}/Offers", self.0)
     }
 
+    /// The directory of the units that take nothing more.
+    pub fn drained(&self) -> String {
+        format!("{}/Drained", self.0)
+    }
+
+    /// The node that says that this unit takes nothing more.
+    pub fn drain_of(&self, unit: &str) -> String {
+        format!("{}/Drained/{}", self.0, encode(unit))
+    }
+
     /// The directory of permits.
     pub fn permits(&self) -> String {
         format!("{}/Permits", self.0)

@@ -3,16 +3,18 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::{Instant, interval, sleep, timeout};
 
 use super::ids::TaskId;
+use super::notify;
 use super::partitions;
 use super::results;
 use super::settings::Settings;
@@ -66,6 +68,9 @@ pub(crate) trait Launch: Send + Sync {
         std::future::ready(Vec::new()).boxed()
     }
 
+    /// Passes a notification to the program for them, if there is one.
+    fn notify(&self, _: &Settings, _: Vec<u8>) {}
+
     /// The file that a runner of this subtask works on, as [`partitions::file`] finds it. Takes as long as the storage
     /// takes to answer.
     fn file(&self, config: &Settings, sub: &SubTask) -> BoxFuture<'static, String> {
@@ -80,12 +85,16 @@ pub(crate) trait Launch: Send + Sync {
 
 /// Runs programs, each under a supervisor, with one watchdog over all of them. The watchdog is needed because a
 /// supervisor may be suspended while its runner goes on.
-pub(crate) struct SupervisedLaunch(Watchdog);
+pub(crate) struct SupervisedLaunch {
+    watchdog: Watchdog,
+    /// The notifications that wait for their program, once there was one.
+    notifications: OnceLock<mpsc::Sender<Vec<u8>>>,
+}
 
 impl SupervisedLaunch {
     /// Starts the watchdog. No runner is running yet.
     pub(crate) fn new() -> Self {
-        Self(Watchdog::start())
+        Self { watchdog: Watchdog::start(), notifications: OnceLock::new() }
     }
 }
 
@@ -138,6 +147,16 @@ fn delete_oldest(dir: &Path) -> std::io::Result<()> {
 }
 
 impl Launch for SupervisedLaunch {
+    fn notify(&self, config: &Settings, notification: Vec<u8>) {
+        if config.notify.is_empty() {
+            return;
+        }
+        let queue = self.notifications.get_or_init(|| notify::start(&config.notify));
+        if queue.try_send(notification).is_err() {
+            tracing::warn!("the program compaction.notify is too slow; a notification is lost");
+        }
+    }
+
     fn problem(&self, config: &Settings) -> BoxFuture<'static, Option<String>> {
         let config = config.clone();
         blocking::run(move || config.check_runner().err()).boxed()
@@ -154,7 +173,7 @@ impl Launch for SupervisedLaunch {
     }
 
     fn launch(&self, mut spec: Spec, signals: RunSignals) -> BoxFuture<'static, Result<Report, String>> {
-        let watchdog = self.0.clone();
+        let watchdog = self.watchdog.clone();
         async move {
             let log = spec.log.take();
             spec.log = make_room(log).await;

@@ -22,6 +22,8 @@ section! {
         runner: Words = "compaction-runner", "ALLOT_COMPACTION_RUNNER", list r#"["/usr/local/lib/allot/sqlite"]"#;
         /// Program, and its arguments, that prints the partitions of a table, a line each
         partitions: Words = "compaction-partitions", "ALLOT_COMPACTION_PARTITIONS", list r#"["/usr/local/lib/allot/partitions"]"#;
+        /// Program, and its arguments, that is told as JSON on standard input when a task ends, a round fails or is late
+        notify: Words = "compaction-notify", "ALLOT_COMPACTION_NOTIFY", list r#"["/usr/local/lib/allot/tell"]"#;
         /// Directory whose files are the partitions, in place of a program. {db}, {schema} and {table} are replaced by
         /// the task's
         partitions_dir: String = "compaction-partitions-dir", "ALLOT_COMPACTION_PARTITIONS_DIR", example r#""/data/{db}/{table}""#;
@@ -29,6 +31,10 @@ section! {
         timeout: Span = "compaction-timeout", "ALLOT_COMPACTION_TIMEOUT", default "1h", in "1ns"..="1000years";
         /// Time that a runner has to end after SIGTERM, before SIGKILL
         stop_limit: Span = "compaction-stop-limit", "ALLOT_COMPACTION_STOP_LIMIT", default "10s", in "1ns"..="1000years";
+        /// Whether the compaction node finishes the subtasks that run when it is asked to shut down, and takes no others
+        drain: bool = "compaction-drain", "ALLOT_COMPACTION_DRAIN", default false;
+        /// Longest time for finishing them
+        drain_limit: Span = "compaction-drain-limit", "ALLOT_COMPACTION_DRAIN_LIMIT", default "2h", in "1ns"..="1000years";
         /// Retries of a subtask after its worker was lost, if its task does not set them
         retries: u32 = "compaction-retries", "ALLOT_COMPACTION_RETRIES", default 1;
         /// Time that a manager may be away before its tasks are moved. Without it, one ZooKeeper session timeout

@@ -113,6 +113,7 @@ impl TaskStore {
             self.paths.locks(),
             self.paths.permits(),
             self.paths.offers(),
+            self.paths.drained(),
         ];
         for (path, found) in paths.iter().zip(self.tree.get_each(&paths).await?) {
             if found.is_err() {

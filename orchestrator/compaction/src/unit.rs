@@ -74,7 +74,7 @@ pub(crate) async fn run_unit(node_context: NodeContext) -> Result<()> {
         &paths::encode(&node_context.name),
         &serde_json::to_vec(&info)?,
     );
-    let units = node::follow(coordinator, &store.paths.nodes());
+    let units = node::follow(coordinator, &store.paths);
     let (notices, notice_receiver) = mpsc::channel(64);
     let mut presence = membership.subscribe();
     let mut loops = JoinSet::new();

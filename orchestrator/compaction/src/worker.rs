@@ -2,6 +2,7 @@
 //! how they ended. One lifetime of a worker is one ZooKeeper session. Subtasks that an earlier lifetime left running
 //! are recovered before they start again.
 
+mod drain;
 mod kept;
 mod offer;
 mod order;
@@ -20,7 +21,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 
 use super::admission::{Admission, AdmissionWatch, Stopped};
 use super::ids::TaskId;
@@ -67,7 +68,7 @@ struct Readiness {
     opens: Option<Duration>,
     /// The highest priority of the subtasks that have not started though a slot is free.
     waiting: Option<i32>,
-    /// Whether subtasks wait only because no slot is free, or because this unit cannot run them.
+    /// Whether subtasks wait only because no slot is free, or because this unit starts nothing.
     is_full: bool,
 }
 
@@ -124,6 +125,8 @@ pub(crate) async fn run(
     let coordinator = node_context.coordinator.clone();
     let mut stop = node_context.stop.clone();
     let (kept, pace) = (KeptEnds::load(&node_context).await, Arc::default());
+    // The deadline of a drain at which the runners have been ended.
+    let mut ended_by = None;
     loop {
         let generation = tokio::select! {
             generation = own_session(&coordinator, &mut presence) => generation,
@@ -156,7 +159,14 @@ pub(crate) async fn run(
         tokio::select! {
             () = worker.run_session(&mut work) => {}
             () = session_over(&coordinator, generation) => {}
-            () = stop.requested() => {
+            deadline = drain::deadline(&worker, ended_by) => {
+                info!("the deadline of the drain has come; ending all runners");
+                ended_by = Some(deadline);
+                leave.send_replace(true);
+                while work.join_next().await.is_some() {}
+                continue;
+            }
+            () = drain::before_leaving(&worker, &mut stop) => {
                 leave.send_replace(true);
                 worker.withdraw_announcement().await;
                 while work.join_next().await.is_some() {}
@@ -249,7 +259,7 @@ impl Worker {
                     self.start_ready(&ids, &watches, &mut known, work);
                 let idle = ids.iter().filter(|id| !known.contains(id)).count();
                 metrics::gauge!("allot_compaction_waiting").set(idle as f64);
-                let free = if is_full || waiting.is_some() || self.fault.is_present() {
+                let free = if is_full || waiting.is_some() || self.starts_nothing() {
                     found.clear();
                     0
                 } else {
@@ -280,6 +290,7 @@ impl Worker {
                         found.reverse();
                     }
                     _ = fault.changed() => {}
+                    () = self.drain_changed() => {}
                     Some(ended) = work.join_next(), if !work.is_empty() => {
                         if let Ok((id, succeeded)) = ended {
                             known.remove(&id);
@@ -393,7 +404,7 @@ impl Worker {
         let mut is_full = false;
         for (Reverse(priority), id) in ready {
             let Some(stopped) = watches.get(&id.of_main()).map(AdmissionWatch::stopped) else { continue };
-            is_full = self.fault.is_present();
+            is_full = self.starts_nothing();
             if is_full {
                 return Readiness { opens: opens.min(), waiting: None, is_full };
             }
@@ -405,7 +416,7 @@ impl Worker {
             self.spawn_handler(id, Purpose::Begin(permit, stopped), known, work);
         }
         let has_slot = self.slots.available_permits() + self.turns.count() > 0;
-        let waiting = waiting.filter(|_| has_slot && !self.fault.is_present());
+        let waiting = waiting.filter(|_| has_slot && !self.starts_nothing());
         Readiness { opens: opens.min(), waiting, is_full }
     }
 

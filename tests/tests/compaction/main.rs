@@ -1,8 +1,10 @@
 //! The compaction role: a ZooKeeper ensemble, units as processes, runners as programs.
 
+mod drain;
 mod faults;
 mod figures;
 mod many_tasks;
+mod notifications;
 mod options;
 mod outages;
 mod supervision;

@@ -178,6 +178,25 @@ fn manager_and_waiting_subtask_are_reassigned() {
 }
 
 #[test]
+fn drained_unit_takes_no_more_subtasks() {
+    let here = setting(1, &[("ALLOT_COMPACTION_SLOTS", "1")]);
+    let id = here.cluster.submit(&["shop", "public", "orders"]);
+    eventually("a subtask to run", SOON, || here.cluster.json(&["get", &id])["running"] == 1);
+    let browser = opened(&here.console, "/compaction");
+    click(&browser, "Drain");
+    shows(&browser, "drained");
+    assert_eq!(here.cluster.nodes()[0]["state"], "drained");
+    click(&browser, "Undrain");
+    eventually("the unit to take subtasks", SOON, || here.cluster.nodes()[0]["state"] == "present");
+    let unknown = here.console.act("compaction/drain", &json!({"node": "nobody", "drained": true}));
+    assert_eq!((unknown.status, unknown.json()["code"].as_str()), (409, Some("refused")));
+    here.allow("well");
+    here.allow("go");
+    assert_eq!(here.cluster.end(&id)["succeeded"], 6);
+    assert_eq!(browser.errors(), Vec::<String>::new());
+}
+
+#[test]
 fn options_of_an_unfinished_task_are_changed() {
     let here = setting(1, &[]);
     let id = here.cluster.submit(&["shop", "public", "orders"]);

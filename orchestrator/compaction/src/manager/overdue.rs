@@ -172,7 +172,7 @@ mod tests {
         store.prepare().await.unwrap();
         let info = NodeInfo { pc: "p".into(), slots: 1, limit: 0, version: "1".into(), started: 1 };
         let _unit = coordinator.join(&store.paths.nodes(), "u_1", &write(&info));
-        let mut units = node::follow(&coordinator, &store.paths.nodes());
+        let mut units = node::follow(&coordinator, &store.paths);
 
         // A task with one subtask, which the present unit runs.
         let id = TaskId::main("u_1", 1_000_000);

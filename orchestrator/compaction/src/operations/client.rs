@@ -2,7 +2,8 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use allot_coordination::{Coordinator, Error};
+use allot_coordination::{Coordinator, Error, Kind, Op};
+use allot_runtime::time::now_ms;
 use tokio::sync::watch;
 
 use super::options::{Submission, TaskChange};
@@ -10,8 +11,8 @@ use crate::Settings;
 use crate::fault::Fault;
 use crate::hashing::choose;
 use crate::ids::TaskId;
-use crate::node::{Units, follow};
-use crate::task::MainTask;
+use crate::node::{Drained, Units, follow};
+use crate::task::{MainTask, write};
 use crate::task_store::TaskStore;
 
 /// Time limit for reading the units.
@@ -40,7 +41,7 @@ impl TaskClient {
         if self.coordinator.tree().get(&self.store.paths.nodes()).await?.is_none() {
             return Ok(Units::default());
         }
-        current_units(follow(&self.coordinator, &self.store.paths.nodes())).await
+        current_units(follow(&self.coordinator, &self.store.paths)).await
     }
 
     /// The unit that is the monitor; `None` if there is none.
@@ -69,10 +70,8 @@ impl TaskClient {
         let pc = pc.unwrap_or_else(|| self.settings.pc.clone());
         let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() as u64;
         let manager = match node {
-            Some(node) if units.live.get(node).is_some_and(|info| info.pc == pc) => node.clone(),
-            Some(node) => {
-                return Err(Fault::Busy(format!("compaction node {node} is not present, or not of {pc}")));
-            }
+            Some(node) if units.bins(&pc).iter().any(|bin| bin.name == *node) => node.clone(),
+            Some(node) => return Err(unusable(node, &units, &pc)),
             None => chosen(&time.to_string(), &units, &pc)?,
         };
         let id = TaskId::main(&manager, time);
@@ -90,16 +89,50 @@ impl TaskClient {
     /// Reopens a finished task with its failed partitions, and returns it. Its manager remains if that unit is present.
     pub async fn retry(&self, id: TaskId) -> Result<MainTask, Fault> {
         let (task, units) = (self.task(id).await?, self.units().await?);
-        let stays = units.live.get(&task.manager).is_some_and(|unit| unit.pc == task.pc);
+        let stays = units.bins(&task.pc).iter().any(|bin| bin.name == task.manager);
         let manager = if stays { task.manager } else { chosen(&task.id, &units, &task.pc)? };
         self.store.retry(id, &manager).await
+    }
+
+    /// Drains a unit, present or not, until [`undrain`](Self::undrain): it takes nothing more, finishes what runs, and others
+    /// take what waits there. After `deadline`, if there is one, what still runs is ended and runs elsewhere. Another call
+    /// changes the deadline. Returns how many subtasks are at the unit.
+    pub async fn drain(&self, unit: &str, deadline: Option<Duration>) -> Result<usize, Fault> {
+        let is_known = self.units().await?.live.contains_key(unit)
+            || self.store.tree.get(&self.store.paths.inbox(unit)).await?.is_some();
+        if !is_known {
+            let why = format!("there is no compaction node {unit}; allot node list lists them");
+            return Err(Fault::Refused(why));
+        }
+        let since = now_ms();
+        let after = |span: Duration| since.saturating_add(span.as_millis() as u64);
+        let data = write(&Drained { since, deadline: deadline.map_or(0, after) });
+        let path = self.store.paths.drain_of(unit);
+        let create = Op::Create { path: path.clone(), data, kind: Kind::Persistent };
+        // As a new node, since those who follow the directory watch its names only.
+        let replace = vec![Op::Delete { path, version: None }, create.clone()];
+        match self.store.tree.multi(replace).await {
+            Err(Error::NoNode(_)) => self.store.tree.multi(vec![create]).await?,
+            done => done?,
+        }
+        Ok(self.store.at(unit, None).await?.len())
+    }
+
+    /// Lets a drained unit take work again. Returns whether it was drained.
+    pub async fn undrain(&self, unit: &str) -> Result<bool, Fault> {
+        let delete = Op::Delete { path: self.store.paths.drain_of(unit), version: None };
+        match self.store.tree.multi(vec![delete]).await {
+            Err(Error::NoNode(_)) => Ok(false),
+            done => Ok(done.map(|()| true)?),
+        }
     }
 
     /// Gives a task to another manager, or a waiting subtask to another worker: to `to`, or to one that is chosen by
     /// hashing. Returns the unit.
     pub async fn reassign(&self, id: TaskId, to: Option<&str>) -> Result<String, Fault> {
         let task = self.task(id.of_main()).await?;
-        let mut bins = self.units().await?.bins(&task.pc);
+        let units = self.units().await?;
+        let mut bins = units.bins(&task.pc);
         let has = if id.is_main() {
             Some(task.manager)
         } else {
@@ -107,16 +140,13 @@ impl TaskClient {
         };
         let to = if let Some(to) = to {
             if !bins.iter().any(|bin| bin.name == to) {
-                return Err(Fault::Busy(format!(
-                    "compaction node {to} is not present, or not of {}",
-                    task.pc
-                )));
+                return Err(unusable(to, &units, &task.pc));
             }
             to.to_owned()
         } else {
             bins.retain(|bin| Some(&bin.name) != has.as_ref());
             let other = choose(&id.to_string(), &bins).map(|bin| bin.name.clone());
-            other.ok_or_else(|| Fault::Busy(format!("no other compaction node of {} is present", task.pc)))?
+            other.ok_or_else(|| Fault::Busy(format!("no other compaction node of {} takes work", task.pc)))?
         };
         if id.is_main() {
             self.store.reassign(id, None, &to).await?;
@@ -127,11 +157,20 @@ impl TaskClient {
     }
 }
 
-/// A present unit of a processing cluster, by hashing.
+/// A unit of a processing cluster that takes work, by hashing.
 fn chosen(key: &str, units: &Units, pc: &str) -> Result<String, Fault> {
     let unit = choose(key, &units.bins(pc)).map(|bin| bin.name.clone());
     unit.ok_or_else(|| {
-        Fault::Busy(format!("no compaction node of {pc} is present; allot node list lists them"))
+        Fault::Busy(format!("no compaction node of {pc} {}; allot node list lists them", units.lack(pc)))
+    })
+}
+
+/// Why this unit cannot be given work of this processing cluster.
+fn unusable(unit: &str, units: &Units, pc: &str) -> Fault {
+    Fault::Busy(match units.live.get(unit) {
+        None => format!("compaction node {unit} is not present; allot node list lists them"),
+        Some(info) if info.pc != pc => format!("compaction node {unit} is of {}, and not of {pc}", info.pc),
+        Some(_) => format!("compaction node {unit} is drained; allot node undrain {unit} lets it take work"),
     })
 }
 

@@ -119,7 +119,8 @@ fn reasons(
         ));
     }
     if there.units.bins(&task.pc).is_empty() {
-        all.push(format!("no compaction node of its processing cluster {} is present", task.pc));
+        let lack = there.units.lack(&task.pc);
+        all.push(format!("no compaction node of its processing cluster {} {lack}", task.pc));
     }
     if task.paused {
         all.push("it is paused; allot task resume lets it go on".to_owned());
@@ -181,8 +182,12 @@ fn by_worker(subs: &Counts, there: &Presences<'_>) -> Vec<String> {
             );
         };
         // Otherwise one of the reasons above applies, or the subtasks are about to start.
-        let full = running >= info.slots as usize;
-        let why = if waiting > 0 && full { "; they wait for a free slot" } else { "" };
+        let why = match waiting {
+            0 => "",
+            _ if there.units.is_drained(worker) => "; it is drained, and others take what waits",
+            _ if running >= info.slots as usize => "; they wait for a free slot",
+            _ => "",
+        };
         format!("worker {worker}, {} slots: {running} running, {waiting} waiting{why}", info.slots)
     };
     subs.iter().map(line).collect()

@@ -11,12 +11,14 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
+use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
 use crate::Settings;
 use crate::ids::TaskId;
 use crate::node_context::NodeContext;
+use crate::operations::TaskClient;
 use crate::runner::{Launch, RunSignals};
 use crate::supervisor::{EndCause, Report, Spec};
 use crate::task::{MainTask, RepeatInfo, RetryInfo, State};
@@ -74,6 +76,8 @@ struct Fixed {
     /// The exit code of the first, second, ... run of a partition, over all units.
     exit: fn(usize) -> i32,
     runs: Runs,
+    /// The notifications of all units.
+    told: Arc<Mutex<Vec<Value>>>,
     /// The unit's disk.
     disk: Arc<Mutex<BTreeMap<TaskId, Vec<u8>>>>,
 }
@@ -101,6 +105,11 @@ impl Launch for Fixed {
             Ok(Report { exit, ..Report::of(why) })
         }
         .boxed()
+    }
+
+    fn notify(&self, _: &Settings, notification: Vec<u8>) {
+        let notification = serde_json::from_slice(&notification).unwrap();
+        self.told.lock().unwrap_or_else(PoisonError::into_inner).push(notification);
     }
 
     fn keep(&self, _: &Settings, id: TaskId, data: Option<Vec<u8>>) -> BoxFuture<'static, ()> {
@@ -134,7 +143,7 @@ struct Unit {
     health: Health,
     line: Line,
     process: tokio::task::JoinHandle<()>,
-    _ask: watch::Sender<bool>,
+    ask: watch::Sender<bool>,
 }
 
 impl Unit {
@@ -150,8 +159,9 @@ struct Stage {
     tree: InProcess,
     store: TaskStore,
     runs: Runs,
+    told: Arc<Mutex<Vec<Value>>>,
     requests: Arc<Counted>,
-    _coordinator: Coordinator,
+    coordinator: Coordinator,
 }
 
 impl Stage {
@@ -162,33 +172,46 @@ impl Stage {
         coordinator.up().await.unwrap();
         let store = TaskStore::new(coordinator.tree(), "/c");
         store.prepare().await.unwrap();
-        Self { tree, store, runs: Runs::default(), requests: Arc::default(), _coordinator: coordinator }
+        Self {
+            tree,
+            store,
+            runs: Runs::default(),
+            told: Arc::default(),
+            requests: Arc::default(),
+            coordinator,
+        }
     }
 
     fn runners(&self, unit: &str, takes: Duration) -> Fixed {
         let (unit, runs, disk) = (unit.to_owned(), self.runs.clone(), Arc::default());
-        Fixed { unit, takes, exit: |_| 0, runs, disk }
+        Fixed { unit, takes, exit: |_| 0, runs, told: self.told.clone(), disk }
     }
 
     /// Starts a unit with so many slots.
     async fn unit(&self, slots: u32, launch: Fixed) -> Unit {
+        self.unit_with(launch, |settings| settings.slots = slots).await
+    }
+
+    /// Starts a unit with these settings.
+    async fn unit_with(&self, launch: Fixed, change: impl FnOnce(&mut Settings)) -> Unit {
         let line = Line::new(self.tree.clone(), self.requests.clone());
         let (ask, stop) = allot_runtime::shutdown_channel();
         let coordinator =
             Coordinator::start(Arc::new(line.clone()), &allot_coordination::Settings::default());
         let (health, name) = (Health::default(), launch.unit.clone());
+        let mut config = Settings {
+            node: Some(name.clone()),
+            runner: vec!["r".into()],
+            root: "/c".into(),
+            ..Settings::default()
+        };
+        change(&mut config);
         let context = NodeContext {
             watch_sessions: Sessions::new(&coordinator, "sessions"),
             coordinator,
             health: health.clone(),
             stop,
-            config: Settings {
-                node: Some(name.clone()),
-                runner: vec!["r".into()],
-                slots,
-                root: "/c".into(),
-                ..Settings::default()
-            },
+            config,
             name: name.clone(),
             launch: Arc::new(launch),
         };
@@ -200,7 +223,17 @@ impl Stage {
             self.store.children(&nodes).await.unwrap_or_default().contains(&name)
         })
         .await;
-        Unit { health, line, process, _ask: ask }
+        Unit { health, line, process, ask }
+    }
+
+    /// The events of the notifications so far.
+    fn told(&self) -> Vec<String> {
+        let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        told.iter().map(|one| one["event"].as_str().unwrap().to_owned()).collect()
+    }
+
+    fn client(&self) -> TaskClient {
+        TaskClient::new(self.coordinator.clone(), Settings { root: "/c".into(), ..Settings::default() })
     }
 
     async fn until(&self, what: &str, mut is_so: impl AsyncFnMut() -> bool) {
@@ -474,6 +507,7 @@ fn failed_listing_fails_a_round_and_not_the_schedule() {
         let began = Instant::now();
         stage.until("the round to fail", async || stage.task(id).await.failed_rounds == 1).await;
         assert!((ms(540_000)..ms(700_000)).contains(&began.elapsed()), "{:?}", began.elapsed());
+        assert_eq!(stage.told(), ["round-failed"]);
         let task = stage.task(id).await;
         assert_eq!((task.state, task.round), (State::Init, 1));
         assert!(task.error.contains("to list them by") && task.next_at > 0, "{task:?}");
@@ -644,5 +678,129 @@ fn result_counts_while_the_subtask_waits_at_another_unit() {
         let task = stage.end(id).await;
         assert_eq!((task.state, task.result.success_count), (State::Done, 1), "{task:?}");
         assert_eq!(stage.runs.all().len(), 1, "it ran once");
+    });
+}
+
+#[test]
+fn drained_unit_finishes_what_runs_and_hands_on_what_waits() {
+    play(16, || async {
+        let stage = Stage::new().await;
+        let client = stage.client();
+        let first = stage.unit(2, stage.runners("u1", ms(10_000))).await;
+        let id = stage.submit("u1", 12, |_| {}).await;
+        stage.until("two to run", async || stage.runs.all().len() == 2).await;
+        let _second = stage.unit(2, stage.runners("u2", ms(60_000))).await;
+        // A slow unit takes what a drained one does not start. The drained one is no manager any more, either.
+        assert_eq!(client.drain("u1", None).await.unwrap(), 12);
+        stage.until("the others to begin", async || stage.runs.by_unit().get("u2") == Some(&2)).await;
+        sleep(ms(15_000)).await;
+        assert_eq!(stage.runs.by_unit()["u1"], 2, "it begins no more");
+        assert_eq!(first.health.problems(), Vec::<String>::new(), "it is well");
+        assert_eq!(stage.task(id).await.manager, "u2");
+        assert_eq!(stage.task(id).await.result.success_count, 2, "what ran has ended well");
+        let why = client.explain(id).await.unwrap().join("; ");
+        assert!(why.contains("it is drained"), "{why}");
+        // A restart changes nothing.
+        first.kill();
+        let _first = stage.unit(2, stage.runners("u1", ms(10_000))).await;
+        sleep(ms(15_000)).await;
+        assert_eq!(stage.runs.by_unit()["u1"], 2, "it begins no more");
+        assert!(client.undrain("u1").await.unwrap() && !client.undrain("u1").await.unwrap());
+        let task = stage.end(id).await;
+        assert_eq!((task.state, task.result.success_count), (State::Done, 12));
+        assert!(stage.runs.by_unit()["u1"] > 2, "it works again");
+        assert!(client.drain("nobody", None).await.is_err());
+    });
+}
+
+#[test]
+fn deadline_of_a_drain_ends_what_runs_and_uses_up_no_retry() {
+    play(17, || async {
+        let stage = Stage::new().await;
+        let client = stage.client();
+        let _first = stage.unit(2, stage.runners("u1", ms(100_000))).await;
+        let id = stage.submit("u1", 2, |task| task.retries = 0).await;
+        stage.until("both to run", async || stage.runs.all().len() == 2).await;
+        let _second = stage.unit(2, stage.runners("u2", ms(1000))).await;
+        client.drain("u1", Some(ms(20_000))).await.unwrap();
+        sleep(ms(10_000)).await;
+        assert_eq!(stage.runs.all().len(), 2, "nothing is ended before the deadline");
+        let task = stage.end(id).await;
+        assert_eq!((task.state, task.result.success_count), (State::Done, 2), "{task:?}");
+        assert_eq!(stage.runs.by_unit(), BTreeMap::from([("u1".into(), 2), ("u2".into(), 2)]));
+    });
+}
+
+#[test]
+fn drained_cluster_waits() {
+    play(18, || async {
+        let stage = Stage::new().await;
+        let client = stage.client();
+        let _unit =
+            stage.unit_with(stage.runners("u1", ms(1000)), |settings| settings.every = ms(60_000)).await;
+        client.drain("u1", None).await.unwrap();
+        let id = stage.submit("u1", 2, |_| {}).await;
+        sleep(ms(300_000)).await;
+        let task = stage.task(id).await;
+        assert!(!task.state.is_over() && stage.runs.all().is_empty(), "{task:?}");
+        let why = client.explain(id).await.unwrap().join("; ");
+        assert!(why.contains("all are drained"), "{why}");
+        client.undrain("u1").await.unwrap();
+        assert_eq!(stage.end(id).await.state, State::Done);
+    });
+}
+
+#[test]
+fn unit_that_drains_before_it_leaves_finishes_what_runs() {
+    play(19, || async {
+        let stage = Stage::new().await;
+        let first = stage
+            .unit_with(stage.runners("u1", ms(30_000)), |settings| {
+                (settings.slots, settings.drain) = (2, true);
+            })
+            .await;
+        let id = stage.submit("u1", 6, |task| task.retries = 0).await;
+        stage.until("two to run", async || stage.runs.all().len() == 2).await;
+        let _second = stage.unit(1, stage.runners("u2", ms(1000))).await;
+        first.ask.send_replace(true);
+        let task = stage.end(id).await;
+        assert_eq!((task.state, task.result.success_count), (State::Done, 6), "{task:?}");
+        assert_eq!(stage.runs.by_unit(), BTreeMap::from([("u1".into(), 2), ("u2".into(), 4)]));
+        stage.until("the unit to leave", async || first.process.is_finished()).await;
+        // The process closes its session.
+        first.line.expire_all();
+        let drained = stage.store.paths.drained();
+        stage
+            .until("its drain to end with its session", async || {
+                stage.store.children(&drained).await.unwrap().is_empty()
+            })
+            .await;
+    });
+}
+
+#[test]
+fn people_hear_of_ends_failures_and_delays() {
+    play(20, || async {
+        let stage = Stage::new().await;
+        // Each partition fails once.
+        let runners = Fixed { exit: |number| i32::from(number == 1), ..stage.runners("u1", ms(100)) };
+        let unit = stage.unit(2, runners.clone()).await;
+        let repeat = RepeatInfo { repeat_count: 3, repeat_interval: 3600 };
+        let id = stage.submit("u1", 2, |task| task.repeat = repeat).await;
+        stage.until("the first round", async || stage.task(id).await.next_at > 0).await;
+        assert_eq!(stage.told(), ["round-failed"]);
+        let told = stage.told.lock().unwrap()[0].clone();
+        assert_eq!((&told["task"], &told["failed"]), (&id.to_string().into(), &2.into()), "{told}");
+        assert_eq!((&told["table"], &told["node"]), (&"t".into(), &"u1".into()), "{told}");
+        // Nobody is there when the second round is due.
+        unit.kill();
+        sleep(ms(2 * 3_600_000)).await;
+        let _unit = stage.unit(2, runners).await;
+        stage.until("the second round", async || stage.task(id).await.round == 2).await;
+        let task = stage.end(id).await;
+        assert_eq!(task.state, State::Done);
+        assert_eq!(stage.told(), ["round-failed", "round-late", "task-ended"]);
+        let late = stage.told.lock().unwrap()[1]["late_ms"].as_u64().unwrap();
+        assert!((3_000_000..4_200_000).contains(&late), "{late}");
     });
 }

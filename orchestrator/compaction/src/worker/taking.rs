@@ -30,15 +30,17 @@ struct Offering {
     name: String,
     slots: u32,
     pace: u64,
+    /// Whether it starts none of them itself.
+    is_drained: bool,
     /// Its subtasks that may start, in the order of their starts. The first ones may run already.
     ids: Vec<TaskId>,
 }
 
 impl Offering {
     /// The time in which the unit would begin the last of so many waiting subtasks, in milliseconds. A unit that has not
-    /// finished any is taken for very slow.
+    /// finished any, or starts no more, is taken for very slow.
     fn time_left(&self, waiting: usize) -> f64 {
-        let pace = if self.pace == 0 { 1e12 } else { self.pace as f64 };
+        let pace = if self.pace == 0 || self.is_drained { 1e12 } else { self.pace as f64 };
         waiting as f64 * pace / f64::from(self.slots.max(1))
     }
 }
@@ -72,7 +74,7 @@ impl Worker {
                 offers.changed().await;
                 continue;
             }
-            match self.find(&others, units.live.len(), free).await {
+            match self.find(&others, &units, free).await {
                 Ok(found) if !found.is_empty() => return found,
                 Ok(_) => {}
                 Err(fault) => tracing::debug!(%fault, "cannot look for work at other units"),
@@ -88,11 +90,12 @@ impl Worker {
     async fn find(
         &self,
         others: &BTreeMap<String, NodeInfo>,
-        units: usize,
+        units: &Units,
         free: usize,
     ) -> Result<Vec<Candidate>, Fault> {
         let store = &self.store;
-        let mut offering = self.offering(others).await?;
+        let mut offering = self.offering(others, units).await?;
+        let units = units.live.len();
         let mains: BTreeSet<TaskId> =
             offering.iter().flat_map(|unit| unit.ids.iter().map(|id| id.of_main())).collect();
         let mains = store.mains_of(&mains.into_iter().collect::<Vec<_>>()).await?;
@@ -114,9 +117,11 @@ impl Worker {
             let first = unit.slots as usize + units + FOUND_PER_SLOT * free;
             let first: Vec<TaskId> = unit.ids.iter().take(first).copied().collect();
             let mut ids = self.waiting_of(&unit.name, &first).await?;
-            // Units that look at the same time do not all try to take the same one.
-            let skipped = random::within(0..units.min(ids.len()).max(1));
-            ids.rotate_left(skipped);
+            // Units that look at the same time do not all try to take the same one first.
+            let first = random::within(0..units.min(ids.len()).max(1));
+            if let Some(until_first) = ids.get_mut(..=first) {
+                until_first.rotate_right(1);
+            }
             ids.reverse();
             let count = count.max(ids.len());
             waiting.push((unit, ids, count));
@@ -138,7 +143,11 @@ impl Worker {
     }
 
     /// What these units offer, and the subtasks in their inboxes.
-    async fn offering(&self, others: &BTreeMap<String, NodeInfo>) -> Result<Vec<Offering>, Fault> {
+    async fn offering(
+        &self,
+        others: &BTreeMap<String, NodeInfo>,
+        present: &Units,
+    ) -> Result<Vec<Offering>, Fault> {
         let store = &self.store;
         let inboxes: Vec<String> = others.keys().map(|name| store.paths.inbox(name)).collect();
         let offers: Vec<String> =
@@ -150,7 +159,8 @@ impl Worker {
             let ids = names.ok()?.iter().filter_map(|name| name.parse().ok()).collect::<Vec<TaskId>>();
             let offered: Offered = serde_json::from_slice(&offer.ok()?.data).unwrap_or_default();
             let ids = ids.into_iter().filter(|id| !id.is_main()).collect();
-            Some(Offering { name: name.clone(), slots: info.slots, pace: offered.pace, ids })
+            let is_drained = present.is_drained(name);
+            Some(Offering { name: name.clone(), slots: info.slots, pace: offered.pace, is_drained, ids })
         });
         Ok(units.collect())
     }

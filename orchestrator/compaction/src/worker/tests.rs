@@ -99,7 +99,8 @@ impl World {
         let membership = node_context.coordinator.join(&nodes, UNIT, b"{}");
         let (notices, mut noticed) = mpsc::channel(8);
         tokio::spawn(async move { while noticed.recv().await.is_some() {} });
-        let (units, fault) = (node::follow(&node_context.coordinator, &nodes), UnitFault::new());
+        let (units, fault) =
+            (node::follow(&node_context.coordinator, &node_context.store().paths), UnitFault::new());
         tokio::spawn(async move {
             super::run(node_context, notices, membership.subscribe(), units, fault).await;
             membership.leave().await;

@@ -92,6 +92,11 @@ pub(crate) fn routes() -> Router<Arc<Console>> {
         "Gives a task to another manager, or a waiting subtask to another worker. The result is the unit.",
         tasks::reassign,
     );
+    api.act(
+        "/compaction/drain",
+        "Drains a compaction node, or lets it take subtasks again. The result is how many subtasks are there.",
+        tasks::drain,
+    );
     api.finish().fallback(unknown).method_not_allowed_fallback(wrong_method)
 }
 

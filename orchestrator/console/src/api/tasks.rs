@@ -168,3 +168,27 @@ impl Action for Reassigned {
 pub(super) async fn reassign(console: Arc<Console>, wanted: Reassigned) -> Result<String, Problem> {
     Ok(tasks(&console)?.reassign(id(&wanted.id)?, wanted.to.as_deref()).await?)
 }
+
+/// A compaction node that is to take no more subtasks, or to take some again.
+#[derive(Deserialize, ToSchema)]
+pub(super) struct Drain {
+    /// The name of the node.
+    node: String,
+    /// Whether it is drained.
+    drained: bool,
+}
+
+impl Action for Drain {
+    fn target(&self) -> String {
+        format!("{} {}", self.node, if self.drained { "drained" } else { "present" })
+    }
+}
+
+pub(super) async fn drain(console: Arc<Console>, Drain { node, drained }: Drain) -> Result<usize, Problem> {
+    let client = tasks(&console)?;
+    if drained {
+        return Ok(client.drain(&node, None).await?);
+    }
+    client.undrain(&node).await?;
+    Ok(client.store.at(&node, None).await?.len())
+}

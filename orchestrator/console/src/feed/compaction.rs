@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use allot_compaction::Fault;
 use allot_compaction::ids::TaskId;
-use allot_compaction::node::NodeInfo;
+use allot_compaction::node::{NodeInfo, Units};
 use allot_compaction::task::{Failure, MainTask};
 use allot_compaction::task_store::{Found, TaskStore};
 use allot_coordination::Version;
@@ -34,6 +34,7 @@ const TASKS: usize = 500;
 struct Unit {
     node: String,
     monitor: bool,
+    drained: bool,
     #[serde(flatten)]
     info: NodeInfo,
 }
@@ -154,10 +155,15 @@ impl Reader for Tasks {
         let monitor = client.monitor().await?;
         // Units that cannot be read are no reason to show no tasks.
         let units = match timeout(PAUSE, client.units()).await {
-            Ok(Ok(units)) => units.live,
-            _ => BTreeMap::new(),
+            Ok(Ok(units)) => units,
+            _ => Units::default(),
         };
-        let unit = |(node, info)| Unit { monitor: monitor.as_ref() == Some(&node), node, info };
+        let unit = |(node, info): (&String, &NodeInfo)| Unit {
+            node: node.clone(),
+            monitor: monitor.as_ref() == Some(node),
+            drained: units.is_drained(node),
+            info: info.clone(),
+        };
         let tasks = &self.live.tasks;
         let newest = tasks.get(tasks.len().saturating_sub(TASKS)..).unwrap_or_default();
         // Failures change seldom, and have the output of runners: they are not sent with every state.
@@ -171,7 +177,7 @@ impl Reader for Tasks {
             now,
             tasks: newest.iter().map(|main| TaskView::without_failures(&main.task)).collect(),
             ends: self.live.ends,
-            units: units.into_iter().map(unit).collect(),
+            units: units.live.iter().map(unit).collect(),
             points: &self.live.points,
         };
         feed.send_state(Message::new("state", &state));

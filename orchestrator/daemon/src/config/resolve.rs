@@ -67,6 +67,9 @@ impl Config {
                 self.media_unit.stop_limit + self.media_unit.drain_limit
             }
             Role::MediaUnit => self.media_unit.stop_limit,
+            Role::Compaction if self.compaction.drain => {
+                self.compaction.stop_limit + self.compaction.drain_limit
+            }
             Role::Compaction => self.compaction.stop_limit,
             Role::Scheduler | Role::DataProxy | Role::Accounts => Duration::ZERO,
         };
