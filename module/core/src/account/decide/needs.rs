@@ -125,34 +125,65 @@ pub(super) struct Group<'a> {
 }
 
 impl Book {
-    /// The groups of instances that exchange accounts, with their needs below a price. With `among`, only these groups.
-    /// O(accounts of the groups + modules).
+    /// The groups of instances that exchange accounts, with their needs below a price: those in which an instance may
+    /// lack something, and with `among`, only these groups. O(instances + modules + accounts of the groups).
     pub(super) fn groups<'a>(
         &'a self,
         now: Millis,
         below: Amount,
         among: Option<&[Group<'a>]>,
     ) -> Vec<Group<'a>> {
-        let among: Option<BTreeSet<GroupKey<'_>>> =
-            among.map(|groups| groups.iter().map(|group| group.key).collect());
+        let wanted: BTreeSet<GroupKey<'_>> = match among {
+            Some(groups) => groups.iter().map(|group| group.key).collect(),
+            None => self.wanting(now, below),
+        };
         let mut groups: BTreeMap<GroupKey<'_>, Vec<InstanceNeed>> = BTreeMap::new();
-        let coming = self.coming();
-        for (&id, module) in self.module_names.values().filter_map(|id| Some((id, self.indexed_module(*id)?)))
-        {
-            // A module without a weight does not share accounts.
-            let key = (self.sharing_department(module), (module.weight == 0).then_some(id));
-            if among.as_ref().is_some_and(|among| !among.contains(&key)) {
+        let coming = if wanted.is_empty() { BTreeMap::new() } else { self.coming() };
+        for (id, module) in self.modules_by_name() {
+            let key = self.group_of(id, module);
+            if !wanted.contains(&key) {
                 continue;
             }
             let group = groups.entry(key).or_default();
-            let instances = module.instances().filter_map(|id| Some((id, self.indexed_instance(id)?)));
-            for (id, instance) in instances.filter(|(_, one)| one.presence == Presence::Active) {
+            for (id, instance) in self.active(module) {
                 let coming = coming.get(&id).map_or(&[][..], Vec::as_slice);
                 group.push(self.need_of(id, instance, (now, below), coming));
             }
             group.extend(self.free_of(id, module, (now, below)));
         }
         groups.into_iter().map(|(key, instances)| Group { key, instances, moves: 0 }).collect()
+    }
+
+    /// The groups in which an instance may lack accounts or instructions below a price, by the sums of the instances,
+    /// without a look at each account. No group that has a need is left out.
+    fn wanting(&self, now: Millis, below: Amount) -> BTreeSet<GroupKey<'_>> {
+        let (span, limit) = (self.month_span(now), self.settings.limit());
+        let lacks = |instance: &Instance, module: &Module| {
+            instance.assigned.saturating_add(instance.incoming) < module.policy.min
+                || instance
+                    .pace
+                    .outlook(now, span, self.expected_quota(instance))
+                    .is_some_and(|outlook| i128::from(outlook.next_day) > instance.supply.left(below, limit))
+        };
+        let wanting = self
+            .modules_by_name()
+            .filter(|(_, module)| self.active(module).any(|(_, instance)| lacks(instance, module)));
+        wanting.map(|(id, module)| self.group_of(id, module)).collect()
+    }
+
+    fn modules_by_name(&self) -> impl Iterator<Item = (u32, &Module)> {
+        self.module_names.values().filter_map(|id| Some((*id, self.indexed_module(*id)?)))
+    }
+
+    /// The active instances of a module.
+    fn active<'a>(&'a self, module: &'a Module) -> impl Iterator<Item = (u32, &'a Instance)> {
+        let instances = module.instances().filter_map(|id| Some((id, self.indexed_instance(id)?)));
+        instances.filter(|(_, one)| one.presence == Presence::Active)
+    }
+
+    /// The group of a module. A module without a weight does not share accounts.
+    fn group_of<'a>(&'a self, id: u32, module: &'a Module) -> GroupKey<'a> {
+        (self.sharing_department(module), (module.weight == 0).then_some(id))
     }
 
     /// The part of a department's name that modules have in common if they exchange accounts.

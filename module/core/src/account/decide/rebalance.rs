@@ -26,8 +26,9 @@ use crate::shared::Millis;
 use crate::shared::list::NONE;
 
 impl Book {
-    /// The moves that rebalancing makes now, at most `limit`. O(prices x accounts of the departments + moves x
-    /// instances); more than one price only for departments with an instance that pays extra.
+    /// The moves that rebalancing makes now, at most `limit`. O(instances + prices x accounts of the departments in which
+    /// an instance lacks something + moves x instances); more than one price only for departments with an instance that
+    /// pays extra.
     pub fn rebalance(&self, now: Millis, limit: usize) -> Vec<Shift> {
         let steps = self.tariffs.keys().flat_map(|tariff| &tariff.steps);
         let prices: BTreeSet<Amount> = steps.map(|step| step.price).filter(|price| price.0 > 0).collect();

@@ -190,6 +190,14 @@ impl Supply {
         Amount(rest.cost(count.into()))
     }
 
+    /// Instructions that may still be sent in the month below a price, if no account sends more than `limit`. Where an
+    /// account has sent more than a limit that came later, at most as many as there are. As `cost`.
+    pub(in crate::account) fn left(&self, below: Amount, limit: u64) -> i128 {
+        let whole = if self.limit == limit { None } else { Some(self.within(limit)) };
+        let rest = whole.as_ref().unwrap_or(&self.whole).without(&self.sent);
+        rest.0.iter().filter(|&&(price, _)| price < below).map(|&(_, room)| room).sum()
+    }
+
     /// Bytes allocated, approximately.
     pub(super) fn allocated(&self) -> usize {
         self.terms.len() * TERMS_ENTRY + self.sent.allocated() + self.whole.allocated()
