@@ -374,7 +374,9 @@ mod tests {
             ("hosts", |realm| {
                 let _ = realm.hosts.remove(&b"a"[..]);
             }),
-            ("drained hosts", |realm| realm.drained.clear()),
+            ("drained hosts", |realm| {
+                let _ = realm.drained.insert(b"a".to_vec(), NOW);
+            }),
             ("open conferences", |realm| unit(realm, "a:1:1").open += 1),
             ("forgotten hosts", |realm| realm.forgotten.clear()),
             ("state", |realm| conference(realm, "1").state = State::Waiting),
