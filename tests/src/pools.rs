@@ -98,8 +98,8 @@ impl PoolWorkload {
             17 => format!("RENEW {one} LEASE {} TTL {time}", recent(random, self.tokens)),
             18 => format!("RECONCILE SWITCH {switch} LEASE {}", recent(random, self.tokens)),
             19 => {
-                let caps = random.of(&["0", "1 40 2", "2 5 1 60000 30"]);
-                format!("CONFIG CAPS {caps}")
+                let limits = ["CAPS 0", "CAPS 1 40 2", "CAPS 2 5 1 60000 30", "RATE 0 0", "RATE 3 40"];
+                format!("CONFIG {}", random.of(&limits))
             }
             20 => format!("HANGUP {one} CAUSE {}", random.of(&["busy", "spam", "gone"])),
             21 => format!("CAUSE busy COOLDOWN {time} AFTER {} WITHIN 60000", random.within(1, 4)),

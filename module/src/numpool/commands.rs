@@ -213,6 +213,9 @@ pub(crate) static COMMANDS: &[Command] = &[
             Parameter::counted("caps", &[Parameter::integer("n"), CAP.optional().many()])
                 .after("CAPS")
                 .optional(),
+            Parameter::block("rate", &[Parameter::integer("count"), Parameter::integer("milliseconds")])
+                .after("RATE")
+                .optional(),
         ],
     },
     command! {

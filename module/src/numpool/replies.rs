@@ -88,7 +88,7 @@ pub(super) fn reply_switch(ctx: Context<'_>, record: &SwitchRecord) {
     reply_record(ctx, &fields);
 }
 
-pub(super) fn reply_info(ctx: Context<'_>, pool: &Pool) {
+pub(super) fn reply_info(ctx: Context<'_>, pool: &Pool, now: i64) {
     let (totals, settings, (causes, others)) = (pool.totals(), pool.settings(), pool.causes());
     let fields = [
         ("total", Field::Number(totals.total.into())),
@@ -111,6 +111,9 @@ pub(super) fn reply_info(ctx: Context<'_>, pool: &Pool) {
         ("caps", Field::list(&settings.caps, cap)),
         ("causes", Field::list(causes, cause)),
         ("causes_other", Field::Number(others as i64)),
+        ("rate", Field::Number(settings.rate.map_or(0, |rate| rate.count.into()))),
+        ("rate_window", Field::number(settings.rate.map(|rate| rate.window))),
+        ("rate_until", Field::number(pool.forbidden_until(now))),
     ];
     reply_record(ctx, &fields);
 }

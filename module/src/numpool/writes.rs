@@ -4,6 +4,7 @@ use allot_core::numpool::cells::State;
 use allot_core::numpool::decide::{Decision, MAX_AT_ONCE, configured};
 use allot_core::numpool::event::Numbers;
 use allot_core::numpool::request::{Cap, Changes, OfSwitch, Policy, Request, Rule};
+use allot_core::numpool::settings::MAX_COUNT;
 use allot_core::numpool::waiting::{is_try_again, is_worth_waiting};
 use allot_core::numpool::{Event, Number, Pool, Reply, Settings, request};
 use allot_core::shared::refusal::{Code, Refusal};
@@ -253,10 +254,11 @@ fn answer_or_slice(call: &Call<'_>, request: OfSwitch<'_>) -> Done {
     }))
 }
 
-/// `NUMPOOL.CONFIG key [LEASE ms] [COOLDOWN ms] [REGTTL ms] [PICK policy] [EVENTS n] [CAPS n [window-ms count] ...]`
+/// `NUMPOOL.CONFIG key [LEASE ms] [COOLDOWN ms] [REGTTL ms] [PICK policy] [EVENTS n] [CAPS n [window-ms count] ...]
+/// [RATE count ms]`
 pub(super) fn configure(
     call: &Call<'_>,
-    [_, lease, cooldown, regttl, pick, events, caps]: &[Argument<'_>; 7],
+    [_, lease, cooldown, regttl, pick, events, caps, rate]: &[Argument<'_>; 8],
 ) -> Done {
     let events = events.optional_integer().map(|events| {
         let wrong = || format!("EVENTS must be 0 to {}, not {events}", u32::MAX);
@@ -269,6 +271,10 @@ pub(super) fn configure(
         pick: pick.member()?,
         events: events.transpose()?,
         caps: caps.optional_words().map(all_caps).transpose()?,
+        rate: match rate.words() {
+            [count, window] => Some(cap("RATE", window, count)?),
+            _ => None,
+        },
     };
     if changes.events.is_some_and(|events| events > 0) {
         outbox::check_stream(call.ctx, call.key()?, "EVENTS")?;
@@ -280,18 +286,24 @@ pub(super) fn configure(
 
 /// The caps of a list of windows and counts.
 fn all_caps(words: &[&[u8]]) -> Result<Vec<Cap>, Refusal> {
-    let number = |word: &[u8]| {
-        let wrong = || Refusal::new(Code::Err, format!("CAPS takes whole numbers, not {}", quoted(word)));
-        integer(word).ok_or_else(wrong)
-    };
     let mut caps = Vec::new();
     for row in words.chunks(2) {
         let [window, count] = row else { continue };
-        // A count that is out of range is refused later, with its cap.
-        let (window, count) = (number(window)?, u32::try_from(number(count)?).unwrap_or(0));
-        caps.push(Cap { window, count });
+        caps.push(cap("CAPS", window, count)?);
     }
     Ok(caps)
+}
+
+/// The cap of two words. A window and a small count that are out of range are refused later.
+fn cap(what: &str, window: &[u8], count: &[u8]) -> Result<Cap, Refusal> {
+    let number = |word: &[u8]| {
+        let wrong = || Refusal::new(Code::Err, format!("{what} takes whole numbers, not {}", quoted(word)));
+        integer(word).ok_or_else(wrong)
+    };
+    let (window, count) = (number(window)?, number(count)?);
+    let wrong =
+        |_| Refusal::new(Code::Err, format!("{what}: a window has 1 to {MAX_COUNT} calls, not {count}"));
+    Ok(Cap { window, count: u32::try_from(count).map_err(wrong)? })
 }
 
 /// `NUMPOOL.CAUSE key word COOLDOWN ms [AFTER n WITHIN ms]`

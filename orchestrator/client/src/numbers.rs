@@ -47,6 +47,12 @@ records! {
         pub quarantined: u64,
         /// How many calls a number may begin within which windows.
         pub caps: Vec<Cap>,
+        /// How many calls the pool may begin within a window; 0 = as many as there are.
+        pub rate: u32,
+        /// The length of this window, in milliseconds.
+        pub rate_window: Option<i64>,
+        /// Until when the rate forbids another call.
+        pub rate_until: Option<i64>,
         /// Causes with which calls ended, and the rules for them.
         pub causes: Vec<Cause>,
         /// How many calls ended with causes that the pool does not keep.
@@ -88,7 +94,7 @@ records! {
         pub suspend_until: Option<i64>,
     }
 
-    /// How many calls a number may begin within a sliding window.
+    /// How many calls may begin within a sliding window.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct Cap {
         /// Length of the window, in milliseconds.
@@ -313,6 +319,11 @@ impl NumberStore {
             command.arg(cap.window).arg(cap.count);
         }
         self.ask(&command).await
+    }
+
+    /// Sets how many calls the pool may begin within a window; a count of 0 removes the rate.
+    pub async fn set_rate(&self, rate: Cap) -> Result<(), Error> {
+        self.ask(self.begin("NUMPOOL.CONFIG").arg("RATE").arg(rate.count).arg(rate.window)).await
     }
 
     /// Has a cause send a number into quarantine for `cooldown` milliseconds, after so many calls within a time in

@@ -1,4 +1,4 @@
-//! Caps, causes and quarantine on live servers: they end on time without any request, and they are the same after a
+//! Caps, the rate, causes and quarantine on live servers: they end on time without any request, and they are the same after a
 //! reload, a restart, a failover and a copy.
 
 use allot_tests::pools::{fill, number, pool_info};
@@ -25,11 +25,11 @@ fn call(client: &mut RawClient, key: &str, number: &str, cause: Option<&str>) {
 }
 
 /// A pool in which the number 0 has reached a cap, the number 1 is in quarantine, one more call that ends busy sends the
-/// number 2 into quarantine, and the number 3 can be called once more.
+/// number 2 into quarantine, and the number 3 can be called once more. Two more calls reach the rate.
 fn restricted_pool(client: &mut RawClient) {
     fill(client, POOL, NUMBERS);
     for line in [
-        "NUMPOOL.CONFIG pool CAPS 2 600000 2 3600000 3",
+        "NUMPOOL.CONFIG pool CAPS 2 600000 2 3600000 3 RATE 7 600000",
         "NUMPOOL.CAUSE pool spam COOLDOWN 600000",
         "NUMPOOL.CAUSE pool busy COOLDOWN 600000 AFTER 2 WITHIN 600000",
     ] {
@@ -69,6 +69,8 @@ fn restrictions_hold(server: &RedisServer, key: &str) {
     client.call(&["NUMPOOL.HANGUP", key, &number(3)]);
     assert!(refusal(&mut client, 3).starts_with("LIMIT "), "an earlier call does not count any more");
     assert!(client.call(&["NUMPOOL.CALL", key]).is_null());
+    let until = client.call(&["NUMPOOL.INFO", key]).field("rate_until").int();
+    assert!(until > 0, "an earlier call does not count for the rate any more");
     assert_eq!((pool_info(&mut client, key, "limited"), pool_info(&mut client, key, "quarantined")), (2, 2));
     no_internal_errors(server);
 }
@@ -181,6 +183,48 @@ fn number_with_a_cap_is_called_again_as_soon_as_its_window_has_passed() {
         late.push(began_at(&mut client) - before - WINDOW);
     }
     are_on_time(&late);
+    no_internal_errors(&server);
+}
+
+#[test]
+fn calls_beyond_the_rate_are_refused_or_wait_until_it_allows_them() {
+    const WINDOW: i64 = 60;
+    let server = RedisServer::start();
+    let mut client = server.raw();
+    fill(&mut client, POOL, NUMBERS);
+    ok(&mut client, &format!("NUMPOOL.CONFIG pool RATE 1 {WINDOW}"));
+    for line in ["MULTI", "NUMPOOL.CALL pool LEASE first", "NUMPOOL.CALL pool", "NUMPOOL.CALL pool WAIT 0"] {
+        ok(&mut client, line);
+    }
+    let done = client.words("EXEC");
+    assert!(done.array()[1].error().starts_with("LIMIT the pool "), "{done:?}");
+    assert!(done.array()[2].is_null(), "a transaction waits: {done:?}");
+    let mut before = began_at(&mut client);
+    let mut late = Vec::new();
+    for _ in 0..10 {
+        ok(&mut client, "NUMPOOL.RECONCILE pool SWITCH sw0");
+        ok(&mut client, "NUMPOOL.CALL pool WAIT 60000");
+        let began = began_at(&mut client);
+        late.push(began - before - WINDOW);
+        before = began;
+    }
+    are_on_time(&late);
+    // Of calls that wait, only the first may begin when a rate is set, and all when it is removed.
+    let mut others = [server.raw(), server.raw()];
+    ok(&mut client, "NUMPOOL.CONFIG pool RATE 1 600000");
+    client.words("NUMPOOL.CALL pool");
+    others.iter_mut().for_each(|other| other.send(&["NUMPOOL.CALL", "pool", "WAIT", "0"]));
+    eventually("the calls to wait", TIMEOUT, || pool_info(&mut client, POOL, "waiting") == 2);
+    ok(&mut client, "NUMPOOL.CONFIG pool RATE 0 0");
+    others.iter_mut().for_each(|other| assert!(other.read().field("until").is_null()));
+    for (line, why) in [
+        ("NUMPOOL.CONFIG pool RATE 1", "ERR"),
+        ("NUMPOOL.CONFIG pool RATE 1 0", "ERR RATE: a window is 1 to "),
+        ("NUMPOOL.CONFIG pool RATE -1 50", "ERR RATE: a window has 1 to 10000 calls, not -1"),
+        ("NUMPOOL.CONFIG pool RATE x 50", "ERR"),
+    ] {
+        assert!(client.words(line).error().starts_with(why), "{line}");
+    }
     no_internal_errors(&server);
 }
 

@@ -414,8 +414,10 @@ impl Pool {
         else {
             return;
         };
-        self.history.take_back(id, lease.since);
-        if lease.has_peer {
+        let (since, has_peer) = (lease.since, lease.has_peer);
+        self.history.take_back(id, since);
+        self.take_back_start(since);
+        if has_peer {
             self.peers.assign(id, None);
         }
     }

@@ -64,6 +64,8 @@ impl Machine for Pool {
     fn follow_set_back(&mut self) {
         let now = self.applied;
         self.history.forget_all(|entry| entry.end_at(now));
+        self.starts.iter_mut().for_each(|start| *start = now.min(*start));
+        self.waiters.hold(None);
         self.follow_caps();
     }
 

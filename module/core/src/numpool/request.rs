@@ -191,4 +191,6 @@ pub struct Changes {
     pub events: Option<u32>,
     /// How many calls a number may begin within each of some windows.
     pub caps: Option<Vec<Cap>>,
+    /// How many calls the pool may begin within a window; with a count of 0 as many as there are.
+    pub rate: Option<Cap>,
 }

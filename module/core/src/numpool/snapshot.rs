@@ -8,7 +8,7 @@ use super::cells::State;
 use super::directory::MAX_NUMBERS;
 use super::heartbeats::{MAX_HEARTBEATS, SavedHeartbeat};
 use super::leases::{Leases, SavedLease};
-use super::model::history::{STARTS, Times};
+use super::model::history::{MAX_TIMES, STARTS, Times};
 use super::number::Number;
 use super::record::{LATEST, Place, Record};
 use super::request::Policy;
@@ -67,6 +67,7 @@ impl Pool {
         out.field(&self.saved_heartbeats());
         out.unsigned(self.history.len() as u64);
         self.history.iter().for_each(|times| out.field(times));
+        out.field(&self.starts);
         self.outbox.encode(&mut out);
         out.bytes
     }
@@ -220,6 +221,10 @@ impl Pool {
             ensure(known, "a cause is unknown")?;
             self.history.restore(times).ok_or(Damaged("a number has two histories"))?;
         }
+        self.starts = reader.field()?;
+        let are_sound = self.starts.len() <= MAX_TIMES && self.starts.iter().is_sorted();
+        ensure(are_sound, "the starts of calls are not in order")?;
+        ensure(self.settings.rate.is_some() || self.starts.is_empty(), "calls are counted without a rate")?;
         let limited = |id: u32| self.limited_until(id).is_some();
         ensure(!self.queue.iter(&self.directory).any(limited), "a number is free that its caps forbid")
     }

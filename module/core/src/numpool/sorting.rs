@@ -71,8 +71,12 @@ impl Pool {
         self.settings.pick == Policy::LeastUsed && self.sorted.is_empty() && !self.queue.is_empty()
     }
 
-    /// Has calls that wait for work looked at again, if all work is done. O(1), plus the classes of waiters.
+    /// Has calls looked at again that waited for the rate until now, or for work, if all work is done. O(1), plus the
+    /// classes of waiters.
     pub fn finish_work(&mut self, now: Millis) {
+        if self.waiters.held_until().is_some_and(|until| until <= now) {
+            self.waiters.hold(None);
+        }
         let is_behind = || self.earliest_deadline().is_some_and(|due| due <= now);
         if self.waiters.await_work() && self.sorted.are_whole() && !is_behind() {
             self.waiters.open_all();

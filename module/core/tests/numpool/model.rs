@@ -45,6 +45,7 @@ const SWITCHES: [&[u8]; 3] = [b"sw1", b"sw2", b"a switch whose name is too long 
 const PEERS: [&[u8]; 3] = [b"100", b"200", b"300"];
 const SPANS: [i64; 4] = [0, 5, 20, 100];
 const CAUSES: [&str; 3] = ["busy", "spam", "603"];
+const RATES: [Option<(i64, usize)>; 5] = [None, None, Some((30, 2)), Some((100, 12)), Some((17, 1))];
 const CAPS: [&[(i64, usize)]; 6] =
     [&[], &[], &[(50, 1)], &[(30, 2), (300, 5)], &[(1000, 6)], &[(10, 1), (40, 2), (90, 3), (400, 4)]];
 
@@ -83,6 +84,7 @@ impl Bench {
             pick: random.pick(&Policy::ALL),
             events: random.pick(&[0, 0, 0, 100]),
             caps: Vec::new(),
+            rate: None,
         };
         let pool = Pool::new(settings.clone(), 0);
         let naive = Naive { settings, now: 1000, ..Naive::default() };
@@ -373,6 +375,7 @@ impl Bench {
             count(&|entry| entry.suspended.is_some_and(|(cause, _)| cause.is_some()))
         );
         assert_eq!(totals.limited, count(&|entry| entry.limit_until.is_some()));
+        assert_eq!(self.pool.forbidden_until(self.now), self.naive.rate_until(self.now));
         let mut waiting: Vec<_> = self.naive.waiting.iter().collect();
         waiting.sort_by_key(|waiter| (-waiter.rank.0, waiter.rank.1));
         let alive = self.pool.waiting_in_order().into_iter().filter(|id| !self.dead.contains(id));

@@ -73,6 +73,10 @@ pub struct Naive {
     pub settings: Settings,
     pub now: i64,
     pub caps: Vec<(i64, usize)>,
+    /// A window, and how many calls the pool may begin within it.
+    pub rate: Option<(i64, usize)>,
+    /// When calls of the pool began, as far as the rate counts them.
+    pub starts: Vec<i64>,
     pub rules: Vec<(&'static str, Rule)>,
     pub counts: Vec<(&'static str, u64)>,
     pub changes: u64,
@@ -181,6 +185,24 @@ impl Naive {
         };
         let ends = starts.iter().flat_map(|start| self.caps.iter().map(move |(window, _)| start + window));
         let mut ends: Vec<i64> = ends.filter(|&end| end > at).collect();
+        ends.sort_unstable();
+        if forbids(at) { ends.into_iter().find(|&end| !forbids(end)) } else { None }
+    }
+
+    /// The pool has another rate.
+    pub fn set_rate(&mut self, rate: Option<(i64, usize)>) {
+        if self.rate != rate {
+            let (now, window) = (self.now, self.rate.map_or(0, |rate| rate.0));
+            self.starts.retain(|start| rate.is_some() && start + window > now);
+            self.rate = rate;
+        }
+    }
+
+    /// Until when the rate forbids a call, at a time.
+    pub fn rate_until(&self, at: i64) -> Option<i64> {
+        let (window, count) = self.rate?;
+        let forbids = |time: i64| self.starts.iter().filter(|&&start| time < start + window).count() >= count;
+        let mut ends: Vec<i64> = self.starts.iter().map(|start| start + window).collect();
         ends.sort_unstable();
         if forbids(at) { ends.into_iter().find(|&end| !forbids(end)) } else { None }
     }
@@ -306,6 +328,10 @@ impl Naive {
     pub fn next_waiter(&self) -> Option<(u64, Result<Vec<Number>, Code>)> {
         let mut waiting: Vec<&Waiting> = self.waiting.iter().collect();
         waiting.sort_by_key(|waiter| (-waiter.rank.0, waiter.rank.1));
+        let is_gone = |waiter: &&&Waiting| waiter.number.is_some_and(|number| self.get(number).is_none());
+        if let Some(waiter) = waiting.iter().find(is_gone) {
+            return Some((waiter.id, Err(Code::NotFound)));
+        }
         waiting.into_iter().find_map(|waiter| match self.candidates(&waiter.wish()) {
             Ok(numbers) if numbers.is_empty() => None,
             Err(Code::BadState | Code::Limit) => None,
@@ -444,6 +470,12 @@ impl Naive {
 
     /// Which numbers a wish may get: one, unless it is to be drawn.
     pub fn candidates(&self, wish: &Wish<'_>) -> Result<Vec<Number>, Code> {
+        let numbers = self.free_for(wish)?;
+        let is_forbidden = !numbers.is_empty() && self.rate_until(self.now).is_some();
+        if is_forbidden { Err(Code::Limit) } else { Ok(numbers) }
+    }
+
+    fn free_for(&self, wish: &Wish<'_>) -> Result<Vec<Number>, Code> {
         if let Some(number) = wish.number {
             if wish.prefix.is_some() || wish.pick.is_some() {
                 return Err(Code::Err);
@@ -484,6 +516,9 @@ impl Naive {
             wish.holder.is_none() && self.alive.iter().any(|(other, _)| Some(other) == switch.as_ref());
         let usual = if is_alive { 0 } else { self.settings.lease };
         let changed = self.change();
+        if self.rate.is_some() {
+            self.starts.push(now);
+        }
         let (is_capped, window) = (!self.caps.is_empty(), self.caps.iter().map(|cap| cap.0).max());
         let entry = self.entry(number).unwrap();
         entry.uses += 1;

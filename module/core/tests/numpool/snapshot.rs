@@ -17,6 +17,7 @@ fn sample_pool() -> Pool {
         pick: Some(Policy::LeastUsed),
         events: None,
         caps: Some(vec![Cap { window: 1000, count: 2 }, Cap { window: 60_000, count: 9 }]),
+        rate: Some(Cap { window: 1000, count: 50 }),
     }));
     let rule = Rule { cooldown: 86_400_000, after: 2, within: 3_600_000 };
     bench.ok(&Request::Cause { word: b"spam", rule });

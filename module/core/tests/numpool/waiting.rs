@@ -57,12 +57,16 @@ impl Naive {
     pub(crate) fn take_back(&mut self, number: Number, token: &[u8], now: i64) -> i64 {
         let Some(entry) = self.entry(number) else { return 0 };
         let Some(lease) = entry.lease.as_ref().filter(|lease| lease.token == token) else { return 0 };
-        if entry.starts.last() == Some(&lease.since) {
+        let since = lease.since;
+        if entry.starts.last() == Some(&since) {
             entry.starts.pop();
         }
         entry.uses -= 1;
         if lease.peer.is_some() {
             entry.peer = None;
+        }
+        if let Some(place) = self.starts.iter().position(|&start| start == since) {
+            self.starts.remove(place);
         }
         self.end(number, now, None);
         1

@@ -185,6 +185,10 @@ async fn calls_wait_for_numbers_and_end_with_causes() {
     assert_eq!(causes, [("spam", 1, Some(86_400_000), Some(1)), ("busy", 2, Some(60_000), Some(5))]);
     pool.set_cause("busy", 0, None).await.unwrap();
     pool.set_caps(&[]).await.unwrap();
+    pool.set_rate(Cap { window: 60_000, count: 50 }).await.unwrap();
+    let info = pool.info().await.unwrap();
+    assert_eq!((info.rate, info.rate_window, info.rate_until), (50, Some(60_000), None));
+    pool.set_rate(Cap { window: 0, count: 0 }).await.unwrap();
     let info = pool.info().await.unwrap();
     assert_eq!((info.limited, info.caps.len(), info.causes[1].cooldown), (0, 0, None));
 }

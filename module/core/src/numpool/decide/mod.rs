@@ -18,7 +18,7 @@ use super::number::Number;
 pub use super::outcome::{Alive, Decision, LeaseRecord, Listed, Reconciled, Reply};
 use super::record::Place;
 use super::request::{Call, Changes, Request};
-use super::settings::{Cap, MAX_CAPS, MAX_COUNT, Settings};
+use super::settings::{MAX_CAPS, MAX_COUNT, Settings};
 use super::state::Pool;
 use crate::shared::decision::{self, decided, unchanged};
 use crate::shared::invariant::Expected;
@@ -107,9 +107,12 @@ pub fn configured(settings: &Settings, changes: &Changes) -> Result<Settings, Re
     if let Some(caps) = changes.caps.as_ref().filter(|caps| caps.len() > MAX_CAPS) {
         return refuse(Code::Err, format!("a pool has at most {MAX_CAPS} caps, not {}", caps.len()));
     }
-    if let Some(cap) = changes.caps.iter().flatten().find(|cap| !Cap::is_sound(cap)) {
+    let rate = changes.rate.map(|rate| Some(rate).filter(|rate| rate.count > 0));
+    let caps = changes.caps.iter().flatten().map(|cap| ("CAPS", cap));
+    let mut windows = caps.chain(rate.iter().flatten().map(|rate| ("RATE", rate)));
+    if let Some((what, cap)) = windows.find(|(_, cap)| !cap.is_sound()) {
         let text = format!(
-            "CAPS: a window is 1 to {MAX_TTL} ms with 1 to {MAX_COUNT} calls, not {} ms with {}",
+            "{what}: a window is 1 to {MAX_TTL} ms with 1 to {MAX_COUNT} calls, not {} ms with {}",
             cap.window, cap.count
         );
         return refuse(Code::Err, text);
@@ -121,6 +124,7 @@ pub fn configured(settings: &Settings, changes: &Changes) -> Result<Settings, Re
         pick: changes.pick.unwrap_or(settings.pick),
         events: changes.events.unwrap_or(settings.events),
         caps: changes.caps.as_ref().unwrap_or(&settings.caps).clone(),
+        rate: rate.unwrap_or(settings.rate),
     })
 }
 
@@ -317,6 +321,10 @@ fn decide_call(pool: &Pool, now: Millis, call: &Call<'_>) -> Decided {
             None => return unchanged(Reply::None),
         }
     };
+    if let Some(until) = pool.rate_until(now) {
+        let text = format!("the pool has begun as many calls as its RATE allows until {until}");
+        return refuse(Code::Limit, text);
+    }
     let number = pool.number(id);
     // A number that somebody else holds is not the switch's that registered it.
     let registered_by = || pool.switches.name(pool.switches.of(id)).filter(|_| call.holder.is_none());

@@ -14,7 +14,7 @@ use crate::{ensure, fields, invariant};
 use std::collections::VecDeque;
 
 /// The most times that are kept of one kind for one number: no cap and no rule counts more.
-const MAX_TIMES: usize = MAX_COUNT as usize;
+pub(in crate::numpool) const MAX_TIMES: usize = MAX_COUNT as usize;
 
 /// How many entries an event may drop that no window reaches.
 const SWEPT_AT_ONCE: usize = 2;
@@ -59,7 +59,7 @@ impl Times {
         self.lists
             .iter_mut()
             .filter(|list| list.what == what)
-            .for_each(|list| list.forget_before(window, at));
+            .for_each(|list| forget_before(&mut list.times, window, at));
         self.lists.retain(|list| !list.times.is_empty());
     }
 
@@ -81,20 +81,19 @@ impl Times {
     }
 }
 
-impl Recent {
-    /// Adds a time, and drops times that the window does not reach any more.
-    fn push(&mut self, at: Millis, window: Millis) {
-        self.forget_before(window, at);
-        if self.times.len() >= MAX_TIMES {
-            self.times.pop_front();
-        }
-        self.times.push_back(at);
+/// Adds a time, and drops times that the window does not reach any more.
+pub(in crate::numpool) fn push(times: &mut VecDeque<Millis>, at: Millis, window: Millis) {
+    forget_before(times, window, at);
+    if times.len() >= MAX_TIMES {
+        times.pop_front();
     }
+    times.push_back(at);
+}
 
-    fn forget_before(&mut self, window: Millis, at: Millis) {
-        while self.times.front().is_some_and(|time| time.saturating_add(window) <= at) {
-            self.times.pop_front();
-        }
+/// Drops times that a window that ends at `at` does not reach any more.
+pub(in crate::numpool) fn forget_before(times: &mut VecDeque<Millis>, window: Millis, at: Millis) {
+    while times.front().is_some_and(|time| time.saturating_add(window) <= at) {
+        times.pop_front();
     }
 }
 
@@ -135,11 +134,7 @@ impl History {
     /// windows. `None` if another call may begin at `at`. O(caps).
     pub(in crate::numpool) fn limited_until(&self, number: u32, caps: &[Cap], at: Millis) -> Option<Millis> {
         let starts = self.entry(number)?.of(STARTS)?;
-        let end = |cap: &Cap| {
-            let oldest = starts.len().checked_sub(cap.count as usize)?;
-            starts.get(oldest).map(|start| start.saturating_add(cap.window))
-        };
-        caps.iter().filter_map(end).max().filter(|&until| until > at)
+        caps.iter().filter_map(|cap| cap.full_until(starts)).max().filter(|&until| until > at)
     }
 
     /// The times of a number, if there are any.
@@ -199,7 +194,7 @@ impl History {
         match self.entries.get_mut(id).map(|entry| &mut entry.times.lists) {
             None => invariant!("a number whose times change has an entry"),
             Some(lists) => match lists.iter_mut().find(|list| list.what == what) {
-                Some(list) => list.push(at, window),
+                Some(list) => push(&mut list.times, at, window),
                 None => lists.push(Recent { what, times: VecDeque::from([at]) }),
             },
         }

@@ -1,8 +1,9 @@
-//! What keeps numbers from being called for a time: caps, causes of hangups, and the rests that follow from them.
+//! What keeps numbers from being called for a time: the rate of the pool, caps, causes of hangups, and the rests that
+//! follow from them.
 
 use super::causes::{Rule, Word};
 use super::cells::State;
-use super::history::STARTS;
+use super::history::{STARTS, forget_before, push};
 use super::record::Place;
 use super::settings::Settings;
 use super::state::{Pool, Rest, RestReason, Resting};
@@ -11,6 +12,7 @@ use crate::invariant;
 use crate::shared::Millis;
 use crate::shared::invariant::Expected;
 use crate::shared::list::NONE;
+use std::collections::VecDeque;
 
 impl Pool {
     /// Ends a number's rest; it joins the queue if it is registered.
@@ -92,12 +94,44 @@ impl Pool {
     /// The pool has other settings.
     pub(in crate::numpool) fn set_settings(&mut self, settings: Settings) {
         let (window, now) = (self.settings.longest_cap(), self.applied);
-        let is_capped_otherwise = self.settings.caps != settings.caps;
+        let (is_capped_otherwise, rate) = (self.settings.caps != settings.caps, self.settings.rate);
         self.settings = settings;
+        if self.settings.rate != rate {
+            self.follow_rate(rate.map_or(0, |rate| rate.window));
+        }
         if is_capped_otherwise {
             self.history.forget_all(|times| times.forget_before(STARTS, window, now));
             self.follow_caps();
         }
+    }
+
+    /// The pool has another rate; `window` is that of the rate before.
+    fn follow_rate(&mut self, window: Millis) {
+        forget_before(&mut self.starts, window, self.applied);
+        if self.settings.rate.is_none() {
+            self.starts = VecDeque::new();
+        }
+        self.waiters.hold(None);
+    }
+
+    /// A call began.
+    pub(in crate::numpool) fn count_start(&mut self) {
+        if let Some(rate) = self.settings.rate {
+            push(&mut self.starts, self.applied, rate.window);
+        }
+    }
+
+    /// The call that began at `since` does not count for the rate. A call that began before the pool had one is not counted.
+    pub(in crate::numpool) fn take_back_start(&mut self, since: Millis) {
+        if let Ok(place) = self.starts.binary_search(&since) {
+            self.starts.remove(place);
+            self.waiters.hold(None);
+        }
+    }
+
+    /// Until when the rate of the pool forbids another call, if it does at `now`. O(1).
+    pub(in crate::numpool) fn rate_until(&self, now: Millis) -> Option<Millis> {
+        self.settings.rate?.full_until(&self.starts).filter(|&until| until > now)
     }
 
     /// Numbers whose caps are reached now rest, and those whose caps are not reached any more join the queue. O(numbers that

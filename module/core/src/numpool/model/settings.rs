@@ -3,6 +3,7 @@
 use crate::shared::Millis;
 use crate::shared::token::MAX_TTL;
 use crate::{fields, words};
+use std::collections::VecDeque;
 
 words! {
     /// Which of the free numbers a call gets. The numbers are the encoding's and never change.
@@ -36,9 +37,11 @@ fields! {
         pub events: u32,
         /// How many calls a number may begin within windows of time; at most four.
         pub caps: Vec<Cap>,
+        /// How many calls the pool may begin within a window, if that is limited.
+        pub rate: Option<Cap>,
     }
 
-    /// How many calls a number may begin within a window.
+    /// How many calls may begin within a window.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Cap {
         /// Length of the window, in milliseconds.
@@ -60,7 +63,7 @@ impl Settings {
         let spans = [self.lease, self.cooldown, self.regttl];
         spans.iter().all(|span| (0..=MAX_TTL).contains(span))
             && self.caps.len() <= MAX_CAPS
-            && self.caps.iter().all(Cap::is_sound)
+            && self.caps.iter().chain(&self.rate).all(Cap::is_sound)
     }
 
     /// The longest window of the caps, in milliseconds; 0 without caps.
@@ -73,5 +76,11 @@ impl Cap {
     /// Whether its window and its count are in their ranges.
     pub fn is_sound(&self) -> bool {
         (1..=MAX_TTL).contains(&self.window) && (1..=MAX_COUNT).contains(&self.count)
+    }
+
+    /// When the oldest call leaves the window that fills it together with all later ones. `starts` rise. O(1).
+    pub(in crate::numpool) fn full_until(&self, starts: &VecDeque<Millis>) -> Option<Millis> {
+        let oldest = starts.len().checked_sub(self.count as usize)?;
+        starts.get(oldest).map(|start| start.saturating_add(self.window))
     }
 }

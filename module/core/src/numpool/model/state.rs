@@ -20,6 +20,7 @@ use crate::shared::outbox::Outbox;
 use crate::shared::table::Table;
 use crate::shared::{Millis, copied};
 use crate::{fields, invariant, words};
+use std::collections::VecDeque;
 
 /// A pool of numbers.
 ///
@@ -44,6 +45,8 @@ pub struct Pool {
     pub(in crate::numpool) suspensions: Suspensions,
     pub(in crate::numpool) causes: Causes,
     pub(in crate::numpool) history: History,
+    /// When calls of the pool began, in rising order, as far as its rate counts them.
+    pub(in crate::numpool) starts: VecDeque<Millis>,
     pub(in crate::numpool) leases: Leases,
     pub(in crate::numpool) switches: Groups,
     /// Who holds numbers instead of a switch.
@@ -121,12 +124,16 @@ impl Pool {
         self.applied.max(clock)
     }
 
-    /// The earliest deadline. While a call that waits may be served, or work goes on in slices, this is now.
+    /// The earliest deadline, or when the rate lets a call that waits begin. While one may be served, or work goes on in
+    /// slices, this is now.
     pub fn next_due(&self) -> Option<Millis> {
         if self.has_pending_grants() || !self.sliced.is_empty() || self.is_at_work() {
             return Some(self.applied);
         }
-        self.earliest_deadline()
+        match (self.earliest_deadline(), self.waiters.held_until()) {
+            (Some(due), Some(held)) => Some(due.min(held)),
+            (due, held) => due.or(held),
+        }
     }
 
     /// The earliest deadline.
@@ -174,6 +181,7 @@ impl Pool {
             + self.suspensions.allocated()
             + self.causes.allocated()
             + self.history.allocated()
+            + self.starts.capacity() * size_of::<Millis>()
             + self.cool_downs.allocated()
             + self.leases.allocated()
             + self.switches.allocated()
@@ -334,6 +342,7 @@ impl Pool {
         let record = self.directory.at(id);
         record.put(Place::Call, lease);
         record.uses = record.uses.saturating_add(1);
+        self.count_start();
         if !self.settings.caps.is_empty() {
             let (window, longest) = (self.settings.longest_cap(), self.longest_window());
             self.history.happened(id, STARTS, self.applied, window, longest);
@@ -373,7 +382,7 @@ impl Pool {
         self.suspensions.remove(id);
         let number = self.number(id);
         self.directory.remove(number);
-        self.waiters.touch(|| number);
+        self.waiters.number_is_gone(number);
         if self.is_empty() {
             self.give_back_memory();
         }

@@ -81,8 +81,10 @@ struct Queues {
     arrivals: u64,
     /// Classes for which a number may be free, each with the rank of its first waiter at that time.
     open: BTreeSet<(Rank, Class)>,
-    /// Waiters, by their ids, whose token became the token of a live lease by another request.
-    leased: Vec<u64>,
+    /// Until when the rate of the pool forbids a call: classes that are open stay open until then.
+    held_until: Option<Millis>,
+    /// Waiters whose answer is certain: another request began a lease with their token, or their number is gone.
+    certain: BTreeSet<(Rank, u32)>,
     /// Waiters, by their ids, that wait only until the work is done, the first to be answered first.
     for_work: VecDeque<u64>,
     /// Whether a waiter was looked at while work went on in slices on which its answer depends.
@@ -100,8 +102,23 @@ impl Waiters {
     pub(in crate::numpool) fn are_pending(&self) -> bool {
         self.0.as_ref().is_some_and(|queues| {
             let have_waited = !queues.await_work && !queues.for_work.is_empty();
-            !queues.open.is_empty() || !queues.leased.is_empty() || have_waited
+            let are_open = !queues.open.is_empty() && queues.held_until.is_none();
+            are_open || !queues.certain.is_empty() || have_waited
         })
+    }
+
+    /// The rate of the pool lets no call begin until then, or any.
+    #[inline]
+    pub(in crate::numpool) fn hold(&mut self, until: Option<Millis>) {
+        if let Some(queues) = &mut self.0 {
+            queues.held_until = until;
+        }
+    }
+
+    /// When the rate of the pool lets a call begin for which a number may be free.
+    #[inline]
+    pub(in crate::numpool) fn held_until(&self) -> Option<Millis> {
+        self.0.as_ref().filter(|queues| !queues.open.is_empty())?.held_until
     }
 
     /// Has a call wait under an id. A call with the token of an earlier waiter replaces this waiter, and keeps its
@@ -154,7 +171,7 @@ impl Waiters {
         self.0 = None;
     }
 
-    /// A number became free, or was deleted: the waiters that it concerns may be served.
+    /// A number became free: the waiters that it concerns may be served.
     #[inline]
     pub(in crate::numpool) fn touch(&mut self, number: impl FnOnce() -> Number) {
         if let Some(queues) = &mut self.0 {
@@ -162,13 +179,22 @@ impl Waiters {
         }
     }
 
+    /// A number was deleted: those who wait for it need not wait for anything else.
+    pub(in crate::numpool) fn number_is_gone(&mut self, number: Number) {
+        if let Some(queues) = &mut self.0 {
+            let waiters = queues.classes.get(&Class::Number(number)).into_iter().flatten();
+            queues.certain.extend(waiters.map(|(&rank, &place)| (rank, place)));
+        }
+    }
+
     /// A lease with this token began: a waiter with the same token gets its record.
     #[inline]
     pub(in crate::numpool) fn lease_began(&mut self, token: &Bytes) {
         if let Some(queues) = &mut self.0
-            && let Some(waiter) = queues.with_token(token).and_then(|place| queues.waiters.get(place))
+            && let Some(place) = queues.with_token(token)
+            && let Some(waiter) = queues.waiters.get(place)
         {
-            queues.leased.push(waiter.id);
+            queues.certain.insert((waiter.rank, place));
         }
     }
 
@@ -272,6 +298,7 @@ impl Queues {
         }
         self.by_token.remove(&waiter.wish.token, place);
         self.places.remove(&waiter.id);
+        self.certain.remove(&(waiter.rank, place));
         Some(waiter)
     }
 
@@ -295,10 +322,11 @@ impl Queues {
     }
 
     fn next(&mut self, some_are_free: bool) -> Option<Waiter> {
-        while let Some(id) = self.leased.pop() {
-            if let Some(&place) = self.places.get(&id) {
-                return self.remove(place);
-            }
+        if let Some((_, place)) = self.certain.pop_first() {
+            return self.remove(place);
+        }
+        if self.held_until.is_some() {
+            return None;
         }
         loop {
             let (rank, class) = self.open.pop_first()?;

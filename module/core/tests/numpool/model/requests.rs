@@ -180,6 +180,12 @@ impl Bench {
             changes.caps = Some(list);
             self.naive.set_caps(caps);
         }
+        if self.random.chance(20) {
+            let rate = self.random.pick(&RATES);
+            let (window, count) = rate.unwrap_or((0, 0));
+            changes.rate = Some(Cap { window, count: count as u32 });
+            self.naive.set_rate(rate);
+        }
         let settings = &mut self.naive.settings;
         settings.lease = changes.lease.unwrap_or(settings.lease);
         settings.cooldown = changes.cooldown.unwrap_or(settings.cooldown);
