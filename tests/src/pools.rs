@@ -88,7 +88,7 @@ impl PoolWorkload {
                 self.tokens += 1;
                 let ttl = if random.once_in(2) { format!(" TTL {time}") } else { String::new() };
                 let peer = if random.once_in(2) { format!(" PEER {peer}") } else { String::new() };
-                let prefix = if random.once_in(4) { " PREFIX 1380000000" } else { "" };
+                let prefix = if random.once_in(4) { " PREFIX 1 1380000000" } else { "" };
                 let pick = random.of(&["LONGEST", "RANDOM", "LEASTUSED", "STICKY"]);
                 format!("CALL LEASE t{} PICK {pick}{ttl}{peer}{prefix}", self.tokens)
             }

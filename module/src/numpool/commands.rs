@@ -104,7 +104,9 @@ pub(crate) static COMMANDS: &[Command] = &[
             LEASE.optional(),
             SWITCH.optional(),
             Parameter::name("callee").after("PEER").optional(),
-            Parameter::text("prefix").after("PREFIX").optional(),
+            Parameter::counted("prefixes", &[Parameter::integer("n"), Parameter::text("prefix").many()])
+                .after("PREFIX")
+                .optional(),
             PICK,
             Parameter::integer("milliseconds").after("WAIT").optional(),
             Parameter::integer("priority").after("PRIORITY").optional(),

@@ -74,8 +74,9 @@ pub(super) fn resume(call: &Call<'_>, [_, numbers, missing]: &[Argument<'_>; 3])
 /// `NUMPOOL.CALL key [number] [option ...]`
 pub(super) fn call(
     call: &Call<'_>,
-    [_, wanted, ttl, lease, switch, peer, prefix, pick, wait, priority]: &[Argument<'_>; 10],
+    [_, wanted, ttl, lease, switch, peer, prefixes, pick, wait, priority]: &[Argument<'_>; 10],
 ) -> Done {
+    let prefixes = prefixes.words().iter().map(|text| number(text)).collect::<Result<Numbers, _>>()?;
     let made = token::make_unless(lease.is_given());
     let mut request = request::Call {
         number: wanted.optional_text().map(number).transpose()?,
@@ -85,7 +86,7 @@ pub(super) fn call(
         lease: token::choice(lease, &made),
         switch: switch.optional_text(),
         peer: peer.optional_text(),
-        prefix: prefix.optional_text().map(number).transpose()?,
+        prefixes: &prefixes,
         pick: pick.member()?,
         random: 0,
     };
@@ -94,7 +95,7 @@ pub(super) fn call(
         draw(step, &mut request);
         let mut decided = decide_call(step, &request);
         // Calls that need an index have their turn in the order in which they came, also those without `WAIT`.
-        let is_sorted = request.number.is_some() || step.state().are_sorted_for(request.pick, request.prefix);
+        let is_sorted = request.number.is_some() || step.state().are_sorted_for(&request);
         let wait = wait.or_else(|| (!is_sorted).then(Wait::for_work));
         if let Some(wait) = wait.filter(|_| is_worth_waiting(&decided)) {
             let try_again = is_try_again(&decided);
@@ -161,7 +162,7 @@ pub(crate) fn call_number<'c, T>(
         lease: TokenChoice { token: lease, chosen: false },
         switch: None,
         peer: None,
-        prefix: None,
+        prefixes: &[],
         pick: None,
         random: 0,
     };

@@ -174,8 +174,8 @@ pub struct CallRequest<'a> {
     pub switch: Option<&'a str>,
     /// The called party.
     pub peer: Option<&'a str>,
-    /// What the number begins with.
-    pub prefix: Option<&'a str>,
+    /// What the number begins with: prefixes that are tried in this order.
+    pub prefixes: &'a [&'a str],
     /// The policy by which the number is picked, for example `LEASTUSED`; the pool's if absent.
     pub pick: Option<&'a str>,
     /// How long to wait for a number, in milliseconds, 0 without an end; absent: not at all.
@@ -288,7 +288,9 @@ impl NumberStore {
         command.arg(call.lease.map(|lease| ("LEASE", lease)));
         command.arg(call.switch.map(|switch| ("SWITCH", switch)));
         command.arg(call.peer.map(|peer| ("PEER", peer)));
-        command.arg(call.prefix.map(|prefix| ("PREFIX", prefix)));
+        if !call.prefixes.is_empty() {
+            command.arg("PREFIX").arg(call.prefixes.len()).arg(call.prefixes);
+        }
         command.arg(call.pick.map(|pick| ("PICK", pick)));
         command.arg(call.ttl.map(|ttl| ("TTL", ttl)));
         command.arg(call.wait.map(|wait| ("WAIT", wait, "PRIORITY", call.priority)));

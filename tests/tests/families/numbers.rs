@@ -66,7 +66,7 @@ impl Family for Numbers {
                 "NUMPOOL.SUSPEND @ 999 MISSING",
                 "NUMPOOL.CALL @ LEASE mine",
                 "NUMPOOL.CALL @ 13800000000",
-                "NUMPOOL.CALL @ PREFIX 999",
+                "NUMPOOL.CALL @ PREFIX 1 999",
                 "NUMPOOL.HANGUP @ 13800000001",
                 "NUMPOOL.HANGUP @ 13800000000 LEASE other",
                 "NUMPOOL.RENEW @ 13800000000 LEASE other TTL 10",
@@ -156,7 +156,7 @@ impl Family for Numbers {
         };
         assert!(scan(client).len() as i64 <= total);
         client.call(&["NUMPOOL.CALL", key, "LEASE", "mine", "TTL", "60000"]);
-        client.call(&["NUMPOOL.CALL", key, "PREFIX", "138", "PICK", "STICKY", "PEER", "bob"]);
+        client.call(&["NUMPOOL.CALL", key, "PREFIX", "1", "138", "PICK", "STICKY", "PEER", "bob"]);
         client.call(&["NUMPOOL.ADD", key, "424242"]);
         assert!(!state_of(client, key, "424242").is_empty());
         let numbers = scan(client);
@@ -206,7 +206,7 @@ const GARBAGE: Garbage<'static> = Garbage {
         "NUMPOOL.REG k 138 +49170 TTL 5000 SWITCH sw",
         "NUMPOOL.UNREG k 138",
         "NUMPOOL.UNREG k SWITCH sw",
-        "NUMPOOL.CALL k TTL 50 LEASE t SWITCH sw PEER bob PREFIX 13 PICK STICKY",
+        "NUMPOOL.CALL k TTL 50 LEASE t SWITCH sw PEER bob PREFIX 1 13 PICK STICKY",
         "NUMPOOL.CALL k 138 LEASE t2",
         "NUMPOOL.CALL k PICK RANDOM",
         "NUMPOOL.HANGUP k 138 LEASE t COOLDOWN 20",

@@ -31,7 +31,7 @@ impl Machine for Pool {
         if let Request::Call(call) = request
             && call.number.is_none()
         {
-            self.begin_to_sort(call.pick, call.prefix);
+            self.begin_to_sort(call.pick, !call.prefixes.is_empty());
         }
     }
 

@@ -151,6 +151,9 @@ impl<'a> OfSwitch<'a> {
     }
 }
 
+/// The most prefixes that a call names.
+pub const MAX_PREFIXES: usize = 16;
+
 /// `NUMPOOL.CALL key [number] ...`
 #[derive(Clone, Copy, Debug)]
 pub struct Call<'a> {
@@ -168,8 +171,8 @@ pub struct Call<'a> {
     pub switch: Option<&'a [u8]>,
     /// The called peer.
     pub peer: Option<&'a [u8]>,
-    /// Prefix of the number.
-    pub prefix: Option<Number>,
+    /// Prefixes of the number, tried in this order; none for any number.
+    pub prefixes: &'a [Number],
     /// The policy of the choice; the pool's default if absent.
     pub pick: Option<Policy>,
     /// A random number for `Policy::Random`.

@@ -119,7 +119,7 @@ impl Pool {
         reader.finish()?;
         // While a server loads, nobody waits for it.
         if pool.settings.pick == Policy::LeastUsed {
-            pool.sort_at_once(None, None);
+            pool.sort_at_once(None, false);
         }
         Ok(pool)
     }

@@ -39,7 +39,7 @@ fn wish_of(call: &Call<'_>) -> Wish {
         chosen: call.lease.chosen,
         switch: call.switch.map(Bytes::from_slice),
         peer: call.peer.map(Bytes::from_slice),
-        prefix: call.prefix,
+        prefixes: call.prefixes.into(),
         pick: call.pick,
     }
 }
@@ -53,7 +53,7 @@ fn call_of(wish: &Wish, random: u64) -> Call<'_> {
         lease: TokenChoice { token: &wish.token, chosen: wish.chosen },
         switch: wish.switch.as_deref(),
         peer: wish.peer.as_deref(),
-        prefix: wish.prefix,
+        prefixes: &wish.prefixes,
         pick: wish.pick,
         random,
     }

@@ -27,7 +27,7 @@ fn sample_pool() -> Pool {
     for text in ["2", "3"] {
         let lease = TokenChoice { token: text.as_bytes(), chosen: true };
         let (number, switch) = (numbers(&[text]).first().copied(), Some(&b"sw"[..]));
-        let (ttl, peer, prefix, pick) = (None, None, None, None);
+        let (ttl, peer, pick) = (None, None, None);
         ask(
             &mut pool,
             &Request::Call(Call {
@@ -38,7 +38,7 @@ fn sample_pool() -> Pool {
                 lease,
                 switch,
                 peer,
-                prefix,
+                prefixes: &[],
                 pick,
                 random: 0,
             }),

@@ -52,14 +52,15 @@ pub struct Waiting {
     pub token: Vec<u8>,
     pub switch: Option<&'static [u8]>,
     pub peer: Option<&'static [u8]>,
-    pub prefix: Option<Number>,
+    pub prefixes: Vec<Number>,
     pub pick: Option<Policy>,
 }
 
 impl Waiting {
     pub fn wish(&self) -> Wish<'_> {
-        let Self { number, ttl, switch, peer, prefix, pick, .. } = *self;
-        Wish { number, ttl, token: &self.token, switch, peer, prefix, pick, holder: None }
+        let Self { number, ttl, switch, peer, pick, .. } = *self;
+        let (token, prefixes) = (&self.token[..], &self.prefixes[..]);
+        Wish { number, ttl, token, switch, peer, prefixes, pick, holder: None }
     }
 }
 
@@ -91,7 +92,7 @@ pub struct Wish<'a> {
     pub token: &'a [u8],
     pub switch: Option<&'a [u8]>,
     pub peer: Option<&'a [u8]>,
-    pub prefix: Option<Number>,
+    pub prefixes: &'a [Number],
     pub pick: Option<Policy>,
     pub holder: Option<&'a [u8]>,
 }
@@ -477,7 +478,7 @@ impl Naive {
 
     fn free_for(&self, wish: &Wish<'_>) -> Result<Vec<Number>, Code> {
         if let Some(number) = wish.number {
-            if wish.prefix.is_some() || wish.pick.is_some() {
+            if !wish.prefixes.is_empty() || wish.pick.is_some() {
                 return Err(Code::Err);
             }
             return match self.state(number) {
@@ -488,9 +489,14 @@ impl Naive {
             };
         }
         let text = |number: Number| number.to_string();
-        let fits =
-            |number: &Number| wish.prefix.is_none_or(|prefix| text(*number).starts_with(&text(prefix)));
-        let free: Vec<Number> = self.queue.iter().copied().filter(fits).collect();
+        let with = |prefix: &Number| {
+            let fits = |number: &&Number| text(**number).starts_with(&text(*prefix));
+            self.queue.iter().filter(fits).copied().collect::<Vec<Number>>()
+        };
+        let free = match wish.prefixes {
+            [] => self.queue.clone(),
+            prefixes => prefixes.iter().map(with).find(|free| !free.is_empty()).unwrap_or_default(),
+        };
         let uses = |number: &Number| self.get(*number).unwrap().uses;
         let mut first = free.first().copied();
         match wish.pick.unwrap_or(self.settings.pick) {

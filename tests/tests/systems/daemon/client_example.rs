@@ -146,14 +146,14 @@ async fn calls_wait_for_numbers_and_end_with_causes() {
         lease: Some("first"),
         ttl: Some(60_000),
         peer: Some("5550100"),
-        prefix: Some("49301"),
+        prefixes: &["33", "49301"],
         pick: Some("LEASTUSED"),
         ..CallRequest::default()
     };
     let first = pool.call(request).await.unwrap().unwrap();
     assert_eq!((&*first.number, &*first.lease, first.until.is_some()), ("4930111", "first", true));
     assert_eq!(pool.call(request).await.unwrap(), Some(first), "the same lease has the same call");
-    let other = CallRequest { prefix: Some("44"), ..CallRequest::default() };
+    let other = CallRequest { prefixes: &["44"], ..CallRequest::default() };
     assert_eq!(pool.call(other).await.unwrap(), None, "no number begins with 44");
     let second = CallRequest { number: Some("4930112"), lease: Some("second"), ..CallRequest::default() };
     pool.call(second).await.unwrap().unwrap();

@@ -17,7 +17,7 @@ use super::heartbeats::MAX_HEARTBEATS;
 use super::number::Number;
 pub use super::outcome::{Alive, Decision, LeaseRecord, Listed, Reconciled, Reply};
 use super::record::Place;
-use super::request::{Call, Changes, Request};
+use super::request::{Call, Changes, MAX_PREFIXES, Request};
 use super::settings::{MAX_CAPS, MAX_COUNT, Settings};
 use super::state::Pool;
 use crate::shared::decision::{self, decided, unchanged};
@@ -302,15 +302,19 @@ fn decide_call(pool: &Pool, now: Millis, call: &Call<'_>) -> Decided {
     call.peer.map_or(Ok(()), |peer| check_identifier("PEER", peer))?;
     call.holder.map_or(Ok(()), |holder| check_identifier("the holder", holder))?;
     call.ttl.map_or(Ok(()), check_ttl)?;
-    if call.number.is_some() && (call.prefix.is_some() || call.pick.is_some()) {
+    if call.number.is_some() && (!call.prefixes.is_empty() || call.pick.is_some()) {
         return refuse(Code::Err, "PREFIX and PICK choose a number; they cannot go with one that is named");
+    }
+    if call.prefixes.len() > MAX_PREFIXES {
+        let count = call.prefixes.len();
+        return refuse(Code::Err, format!("PREFIX takes at most {MAX_PREFIXES} prefixes, not {count}"));
     }
     if let Some(lease) = pool.leases.find(call.lease.token) {
         return decide_repeated_call(pool, now, call, lease);
     }
     let id = if let Some(number) = call.number {
         callable(pool, now, number)?
-    } else if !pool.are_sorted_for(call.pick, call.prefix) {
+    } else if !pool.are_sorted_for(call) {
         return refuse(
             Code::TryAgain,
             "the index of the pool's free numbers is being built: send the request again",

@@ -11,18 +11,27 @@ use crate::shared::list::NONE;
 
 impl Pool {
     /// The id of the number for a call that names none, if one is free and its registration has not lapsed by `now`. O(1); by
-    /// prefix or by use O(log n), and the free numbers are sorted.
+    /// prefix or by use O(log n) for each prefix, and the free numbers are sorted.
     pub(super) fn pick(&self, call: &Call<'_>, now: Millis) -> Option<u32> {
-        let id = match call.pick.unwrap_or(self.settings.pick) {
-            Policy::Longest => self.oldest(call.prefix),
-            Policy::Random => self.random(call.prefix, call.random),
-            Policy::LeastUsed => self.least_used(call.prefix),
-            Policy::Sticky => match self.oldest_of_peer(call.peer, call.prefix) {
-                NONE => self.oldest(call.prefix),
-                id => id,
-            },
+        let mut of_prefixes = call.prefixes.iter().map(|&prefix| self.pick_of(call, Some(prefix)));
+        let id = match call.prefixes {
+            [] => self.pick_of(call, None),
+            _ => of_prefixes.find(|&id| id != NONE).unwrap_or(NONE),
         };
         (id != NONE && !self.has_lapsed(id, now)).then_some(id)
+    }
+
+    /// The id of the number for a call of all numbers, or of those with a prefix; `NONE` if there is none.
+    fn pick_of(&self, call: &Call<'_>, prefix: Option<Number>) -> u32 {
+        match call.pick.unwrap_or(self.settings.pick) {
+            Policy::Longest => self.oldest(prefix),
+            Policy::Random => self.random(prefix, call.random),
+            Policy::LeastUsed => self.least_used(prefix),
+            Policy::Sticky => match self.oldest_of_peer(call.peer, prefix) {
+                NONE => self.oldest(prefix),
+                id => id,
+            },
+        }
     }
 
     /// Whether the registration of a number has passed its deadline.

@@ -95,7 +95,7 @@ mod tests {
             lease,
             switch,
             peer,
-            prefix: None,
+            prefixes: &[],
             pick: None,
             random: 0,
         };
@@ -114,7 +114,7 @@ mod tests {
         ["12", "13", "14"].into_iter().for_each(|text| call(&mut pool, text));
         ask(&mut pool, &Request::Del { numbers: &numbers[3..4], drain: true });
         ask(&mut pool, &Request::HangUp { number: numbers[4], lease: None, cooldown: Some(50), cause: None });
-        pool.sort_at_once(Some(Policy::Sticky), Some(number("1")));
+        pool.sort_at_once(Some(Policy::Sticky), true);
         pool
     }
 

@@ -10,13 +10,14 @@ use crate::shared::names::NameIndex;
 use crate::shared::table::Table;
 use crate::shared::{Bytes, Millis};
 use hashbrown::HashMap;
+use smallvec::{SmallVec, smallvec};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Who comes first: the higher priority, then the earlier arrival.
 type Rank = (Reverse<i32>, u64);
 
-/// The numbers that a waiter takes. Waiters of one class are served in their order, and each freed number concerns few
+/// Numbers that a waiter takes. Waiters of one class are served in their order, and each freed number concerns few
 /// classes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Class {
@@ -35,16 +36,17 @@ pub(in crate::numpool) struct Wish {
     pub(in crate::numpool) chosen: bool,
     pub(in crate::numpool) switch: Option<Bytes>,
     pub(in crate::numpool) peer: Option<Bytes>,
-    pub(in crate::numpool) prefix: Option<Number>,
+    pub(in crate::numpool) prefixes: SmallVec<[Number; 1]>,
     pub(in crate::numpool) pick: Option<Policy>,
 }
 
 impl Wish {
-    fn class(&self) -> Class {
-        match (self.number, self.prefix) {
-            (Some(number), _) => Class::Number(number),
-            (None, Some(prefix)) => Class::Prefix(prefix),
-            (None, None) => Class::Any,
+    /// The classes of the waiter: one, or one for each of its prefixes.
+    fn classes(&self) -> SmallVec<[Class; 1]> {
+        match self.number {
+            Some(number) => smallvec![Class::Number(number)],
+            None if self.prefixes.is_empty() => smallvec![Class::Any],
+            None => self.prefixes.iter().map(|&prefix| Class::Prefix(prefix)).collect(),
         }
     }
 }
@@ -136,10 +138,10 @@ impl Waiters {
         queues.arrivals += 1;
         let before = replaced.as_ref().map(|waiter| waiter.rank).filter(|rank| rank.0.0 == priority);
         let rank = before.unwrap_or((Reverse(priority), queues.arrivals));
-        let class = wish.class();
+        let classes = wish.classes();
         queues.insert(Waiter { id, wish, rank });
         if may_be_served {
-            queues.open(class);
+            classes.into_iter().for_each(|class| queues.open(class));
         }
         replaced.map(|waiter| waiter.id)
     }
@@ -247,10 +249,10 @@ impl Waiters {
         self.0.as_mut()?.next(some_are_free)
     }
 
-    /// A waiter that was taken does not come back: the next one of its class may be served, too.
+    /// A waiter that was taken does not come back: the next one of each of its classes may be served, too.
     pub(in crate::numpool) fn follow(&mut self, waiter: &Waiter) {
         if let Some(queues) = &mut self.0 {
-            queues.open(waiter.wish.class());
+            waiter.wish.classes().into_iter().for_each(|class| queues.open(class));
         }
         self.trim();
     }
@@ -271,13 +273,15 @@ impl Queues {
     }
 
     fn insert(&mut self, waiter: Waiter) {
-        let (id, rank, class) = (waiter.id, waiter.rank, waiter.wish.class());
+        let (id, rank, classes) = (waiter.id, waiter.rank, waiter.wish.classes());
         let place = self.waiters.insert(waiter);
-        let queue = self.classes.entry(class).or_default();
-        if queue.is_empty() && matches!(class, Class::Prefix(_)) {
-            self.prefixes += 1;
+        for class in classes {
+            let queue = self.classes.entry(class).or_default();
+            if queue.is_empty() && matches!(class, Class::Prefix(_)) {
+                self.prefixes += 1;
+            }
+            queue.insert(rank, place);
         }
-        queue.insert(rank, place);
         self.places.insert(id, place);
         if let Some(waiter) = self.waiters.get(place) {
             self.by_token.insert(&waiter.wish.token, place);
@@ -288,8 +292,9 @@ impl Queues {
         let waiter = self.waiters.remove(place);
         invariant!(waiter.is_some(), "a waiter that is taken out is in the table");
         let waiter = waiter?;
-        let class = waiter.wish.class();
-        if let Some(queue) = self.classes.get_mut(&class) {
+        for class in waiter.wish.classes() {
+            // A prefix that the waiter names twice is one class.
+            let Some(queue) = self.classes.get_mut(&class) else { continue };
             queue.remove(&waiter.rank);
             if queue.is_empty() {
                 self.classes.remove(&class);

@@ -39,6 +39,9 @@ impl Bench {
         };
         let prefix = self.random.pick(&["1", "13", "138", "+", "+49", "0", "7", "00000000000000000000000"]);
         let prefix = Number::parse(prefix.as_bytes()).unwrap();
+        let other = self.random.pick(&self.numbers);
+        let lists = [&[][..], &[prefix], &[prefix, other], &[other, prefix, prefix]];
+        let prefixes = lists[if self.random.chance(20) { 1 + self.random.below(3) } else { 0 }];
         let switch = if self.random.chance(50) { Some(self.random.pick(&SWITCHES)) } else { None };
         let peer = if self.random.chance(60) { Some(self.random.pick(&PEERS)) } else { None };
         let wish = Wish {
@@ -47,13 +50,13 @@ impl Bench {
             token: &token,
             switch,
             peer,
-            prefix: self.random.chance(20).then_some(prefix),
+            prefixes,
             pick: if self.random.chance(40) { Some(self.random.pick(&Policy::ALL)) } else { None },
             holder: self.random.chance(10).then_some(b"realm"),
         };
         let random = self.random.next();
         if wish.number.is_none() {
-            self.pool.sort_at_once(wish.pick, wish.prefix);
+            self.pool.sort_at_once(wish.pick, !prefixes.is_empty());
         }
         let call = Call {
             number: wish.number,
@@ -63,11 +66,11 @@ impl Bench {
             lease: TokenChoice { token: &token, chosen },
             switch: wish.switch,
             peer: wish.peer,
-            prefix: wish.prefix,
+            prefixes,
             pick: wish.pick,
             random,
         };
-        let malformed = wish.number.is_some() && (wish.prefix.is_some() || wish.pick.is_some());
+        let malformed = wish.number.is_some() && (!prefixes.is_empty() || wish.pick.is_some());
         let live = self
             .naive
             .by_token(&token)
@@ -85,7 +88,7 @@ impl Bench {
             let before = before.or(gone.cloned());
             assert_eq!(replaced, before.as_ref().map(|waiter| waiter.id));
             let place = before.filter(|waiter| waiter.rank.0 == priority).map_or(id, |waiter| waiter.rank.1);
-            let Wish { number, ttl, prefix, pick, .. } = wish;
+            let Wish { number, ttl, pick, .. } = wish;
             let rank = (priority, place);
             self.naive.waiting.push(Waiting {
                 id,
@@ -95,7 +98,7 @@ impl Bench {
                 token: token.clone(),
                 switch,
                 peer,
-                prefix,
+                prefixes: prefixes.to_vec(),
                 pick,
             });
             return;
