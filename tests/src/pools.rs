@@ -99,7 +99,8 @@ impl PoolWorkload {
             18 => format!("RECONCILE SWITCH {switch} LEASE {}", recent(random, self.tokens)),
             19 => {
                 let limits = ["CAPS 0", "CAPS 1 40 2", "CAPS 2 5 1 60000 30", "RATE 0 0", "RATE 3 40"];
-                format!("CONFIG {}", random.of(&limits))
+                let peers = ["PEERS 0", "PEERS 2 PEERTTL 40", "PEERS 3 PEERTTL 0"];
+                format!("CONFIG {}", random.of(&[&limits[..], &peers].concat()))
             }
             20 => format!("HANGUP {one} CAUSE {}", random.of(&["busy", "spam", "gone"])),
             21 => format!("CAUSE busy COOLDOWN {time} AFTER {} WITHIN 60000", random.within(1, 4)),

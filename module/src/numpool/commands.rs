@@ -218,6 +218,8 @@ pub(crate) static COMMANDS: &[Command] = &[
             Parameter::block("rate", &[Parameter::integer("count"), Parameter::integer("milliseconds")])
                 .after("RATE")
                 .optional(),
+            Parameter::integer("n").after("PEERS").optional(),
+            Parameter::integer("milliseconds").after("PEERTTL").optional(),
         ],
     },
     command! {

@@ -256,10 +256,10 @@ fn answer_or_slice(call: &Call<'_>, request: OfSwitch<'_>) -> Done {
 }
 
 /// `NUMPOOL.CONFIG key [LEASE ms] [COOLDOWN ms] [REGTTL ms] [PICK policy] [EVENTS n] [CAPS n [window-ms count] ...]
-/// [RATE count ms]`
+/// [RATE count ms] [PEERS n] [PEERTTL ms]`
 pub(super) fn configure(
     call: &Call<'_>,
-    [_, lease, cooldown, regttl, pick, events, caps, rate]: &[Argument<'_>; 8],
+    [_, lease, cooldown, regttl, pick, events, caps, rate, peers, peerttl]: &[Argument<'_>; 10],
 ) -> Done {
     let events = events.optional_integer().map(|events| {
         let wrong = || format!("EVENTS must be 0 to {}, not {events}", u32::MAX);
@@ -276,6 +276,8 @@ pub(super) fn configure(
             [count, window] => Some(cap("RATE", window, count)?),
             _ => None,
         },
+        peers: peers.optional_integer(),
+        peerttl: peerttl.optional_integer(),
     };
     if changes.events.is_some_and(|events| events > 0) {
         outbox::check_stream(call.ctx, call.key()?, "EVENTS")?;

@@ -53,6 +53,12 @@ records! {
         pub rate_window: Option<i64>,
         /// Until when the rate forbids another call.
         pub rate_until: Option<i64>,
+        /// Of how many peers the pool remembers the last number; 0 = of none.
+        pub peers: u32,
+        /// For how long after their last call, in milliseconds; 0 = no end.
+        pub peerttl: i64,
+        /// Of how many peers the pool knows the last number.
+        pub known_peers: u64,
         /// Causes with which calls ended, and the rules for them.
         pub causes: Vec<Cause>,
         /// How many calls ended with causes that the pool does not keep.
@@ -326,6 +332,12 @@ impl NumberStore {
     /// Sets how many calls the pool may begin within a window; a count of 0 removes the rate.
     pub async fn set_rate(&self, rate: Cap) -> Result<(), Error> {
         self.ask(self.begin("NUMPOOL.CONFIG").arg("RATE").arg(rate.count).arg(rate.window)).await
+    }
+
+    /// Sets of how many peers the pool remembers the last number, and for how long after their last call, in milliseconds,
+    /// 0 without an end.
+    pub async fn set_peers(&self, peers: u32, peerttl: i64) -> Result<(), Error> {
+        self.ask(self.begin("NUMPOOL.CONFIG").arg("PEERS").arg(peers).arg("PEERTTL").arg(peerttl)).await
     }
 
     /// Has a cause send a number into quarantine for `cooldown` milliseconds, after so many calls within a time in

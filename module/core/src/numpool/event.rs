@@ -418,6 +418,9 @@ impl Pool {
         self.history.take_back(id, since);
         self.take_back_start(since);
         if has_peer {
+            if let Some(peer) = self.peers.name(self.peers.of(id)) {
+                self.last_numbers.forget(peer, self.directory.name_of(id));
+            }
             self.peers.assign(id, None);
         }
     }

@@ -65,6 +65,7 @@ impl Machine for Pool {
         let now = self.applied;
         self.history.forget_all(|entry| entry.end_at(now));
         self.starts.iter_mut().for_each(|start| *start = now.min(*start));
+        self.last_numbers.end_at(now);
         self.waiters.hold(None);
         self.follow_caps();
     }

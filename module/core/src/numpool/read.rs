@@ -203,6 +203,11 @@ impl Pool {
         }
     }
 
+    /// Of how many peers the pool knows the last number.
+    pub fn known_peers(&self) -> usize {
+        self.last_numbers.len()
+    }
+
     /// Until when the rate of the pool forbids another call at `now`. O(1).
     pub fn forbidden_until(&self, now: Millis) -> Option<Millis> {
         self.rate_until(now)

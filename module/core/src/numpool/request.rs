@@ -196,4 +196,8 @@ pub struct Changes {
     pub caps: Option<Vec<Cap>>,
     /// How many calls the pool may begin within a window; with a count of 0 as many as there are.
     pub rate: Option<Cap>,
+    /// Of how many peers the pool remembers the last number.
+    pub peers: Option<i64>,
+    /// How long it does; 0 = for ever.
+    pub peerttl: Option<Millis>,
 }

@@ -9,6 +9,7 @@ use super::directory::MAX_NUMBERS;
 use super::heartbeats::{MAX_HEARTBEATS, SavedHeartbeat};
 use super::leases::{Leases, SavedLease};
 use super::model::history::{MAX_TIMES, STARTS, Times};
+use super::model::last_numbers::LastNumbers;
 use super::number::Number;
 use super::record::{LATEST, Place, Record};
 use super::request::Policy;
@@ -68,6 +69,7 @@ impl Pool {
         out.unsigned(self.history.len() as u64);
         self.history.iter().for_each(|times| out.field(times));
         out.field(&self.starts);
+        self.last_numbers.encode(&mut out);
         self.outbox.encode(&mut out);
         out.bytes
     }
@@ -115,6 +117,9 @@ impl Pool {
         let named = groups.iter().all(|groups| groups.are_referred_to());
         ensure(named, "a switch, a holder or a peer is named for nothing")?;
         pool.decode_history(&mut reader)?;
+        pool.last_numbers = LastNumbers::decode(&mut reader)?;
+        let are_wanted = pool.settings.peers > 0 || pool.last_numbers.len() == 0;
+        ensure(are_wanted, "peers are known that the pool does not remember")?;
         pool.outbox = Outbox::decode(&mut reader, &[b"evt"])?;
         reader.finish()?;
         // While a server loads, nobody waits for it.

@@ -46,7 +46,8 @@ impl Pool {
     /// `None` for a choice that needs no sorted numbers, or else whether it needs them sorted by their peers as well.
     fn sorting_for(&self, pick: Option<Policy>, by_prefix: bool) -> Option<bool> {
         let pick = pick.unwrap_or(self.settings.pick);
-        (by_prefix || pick == Policy::LeastUsed).then_some(by_prefix && pick == Policy::Sticky)
+        let by_peer = by_prefix && pick == Policy::Sticky && self.settings.peers == 0;
+        (by_prefix || pick == Policy::LeastUsed).then_some(by_peer)
     }
 
     fn sort(&mut self, count: usize) {

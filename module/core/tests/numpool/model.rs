@@ -85,6 +85,8 @@ impl Bench {
             events: random.pick(&[0, 0, 0, 100]),
             caps: Vec::new(),
             rate: None,
+            peers: random.pick(&[0, 1, 2, 10]),
+            peerttl: random.pick(&SPANS),
         };
         let pool = Pool::new(settings.clone(), 0);
         let naive = Naive { settings, now: 1000, ..Naive::default() };
@@ -376,6 +378,7 @@ impl Bench {
         );
         assert_eq!(totals.limited, count(&|entry| entry.limit_until.is_some()));
         assert_eq!(self.pool.forbidden_until(self.now), self.naive.rate_until(self.now));
+        assert_eq!(self.pool.known_peers(), self.naive.peers.len());
         let mut waiting: Vec<_> = self.naive.waiting.iter().collect();
         waiting.sort_by_key(|waiter| (-waiter.rank.0, waiter.rank.1));
         let alive = self.pool.waiting_in_order().into_iter().filter(|id| !self.dead.contains(id));

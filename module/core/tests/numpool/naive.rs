@@ -78,6 +78,8 @@ pub struct Naive {
     pub rate: Option<(i64, usize)>,
     /// When calls of the pool began, as far as the rate counts them.
     pub starts: Vec<i64>,
+    /// The last number of each peer, and when it called; the earliest call first.
+    pub peers: Vec<(Vec<u8>, Number, i64)>,
     pub rules: Vec<(&'static str, Rule)>,
     pub counts: Vec<(&'static str, u64)>,
     pub changes: u64,
@@ -503,6 +505,11 @@ impl Naive {
             Policy::Longest => {}
             Policy::Random => return Ok(free),
             Policy::LeastUsed => first = free.iter().copied().min_by_key(uses),
+            Policy::Sticky if self.settings.peers > 0 => {
+                let known = self.peers.iter().find(|(peer, ..)| Some(&peer[..]) == wish.peer);
+                let known = known.filter(|&&(.., at)| self.is_fresh(at));
+                first = known.map(|&(_, number, _)| number).filter(|number| free.contains(number)).or(first);
+            }
             Policy::Sticky => {
                 let peer = |number: &Number| self.get(*number).unwrap().peer.clone();
                 let of_peer = free
@@ -515,7 +522,24 @@ impl Naive {
         Ok(first.into_iter().collect())
     }
 
+    fn is_fresh(&self, at: i64) -> bool {
+        self.settings.peerttl == 0 || at + self.settings.peerttl > self.now
+    }
+
+    fn remember(&mut self, peer: &[u8], number: Number, now: i64) {
+        self.peers.retain(|(other, ..)| other != peer);
+        self.peers.push((peer.to_vec(), number, now));
+        for _ in 0..2 {
+            if self.peers.len() > self.settings.peers as usize || !self.is_fresh(self.peers[0].2) {
+                self.peers.remove(0);
+            }
+        }
+    }
+
     pub fn grant(&mut self, number: Number, wish: &Wish<'_>, now: i64) {
+        if let Some(peer) = wish.peer.filter(|_| self.settings.peers > 0) {
+            self.remember(peer, number, now);
+        }
         let registered_by = self.get(number).unwrap().reg_switch.clone().filter(|_| wish.holder.is_none());
         let switch = wish.switch.map(<[u8]>::to_vec).or(registered_by);
         let is_alive =

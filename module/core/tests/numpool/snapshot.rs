@@ -18,6 +18,8 @@ fn sample_pool() -> Pool {
         events: None,
         caps: Some(vec![Cap { window: 1000, count: 2 }, Cap { window: 60_000, count: 9 }]),
         rate: Some(Cap { window: 1000, count: 50 }),
+        peers: Some(1000),
+        peerttl: Some(60_000),
     }));
     let rule = Rule { cooldown: 86_400_000, after: 2, within: 3_600_000 };
     bench.ok(&Request::Cause { word: b"spam", rule });

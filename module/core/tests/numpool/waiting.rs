@@ -62,9 +62,11 @@ impl Naive {
             entry.starts.pop();
         }
         entry.uses -= 1;
-        if lease.peer.is_some() {
+        let peer = lease.peer.clone();
+        if peer.is_some() {
             entry.peer = None;
         }
+        self.peers.retain(|(other, last, _)| Some(other) != peer.as_ref() || *last != number);
         if let Some(place) = self.starts.iter().position(|&start| start == since) {
             self.starts.remove(place);
         }

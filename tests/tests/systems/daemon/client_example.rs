@@ -189,6 +189,9 @@ async fn calls_wait_for_numbers_and_end_with_causes() {
     let info = pool.info().await.unwrap();
     assert_eq!((info.rate, info.rate_window, info.rate_until), (50, Some(60_000), None));
     pool.set_rate(Cap { window: 0, count: 0 }).await.unwrap();
+    pool.set_peers(10, 60_000).await.unwrap();
+    let info = pool.info().await.unwrap();
+    assert_eq!((info.peers, info.peerttl, info.known_peers), (10, 60_000, 0));
     let info = pool.info().await.unwrap();
     assert_eq!((info.limited, info.caps.len(), info.causes[1].cooldown), (0, 0, None));
 }

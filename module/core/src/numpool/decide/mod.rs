@@ -14,6 +14,7 @@ use super::cells::{Cell, Trigger, cell};
 use super::directory::MAX_NUMBERS;
 use super::event::{Called, Cause, Event, Numbers, Rest, RestReason, Suspension, Word, each_some};
 use super::heartbeats::MAX_HEARTBEATS;
+use super::model::last_numbers::MAX_PEERS;
 use super::number::Number;
 pub use super::outcome::{Alive, Decision, LeaseRecord, Listed, Reconciled, Reply};
 use super::record::Place;
@@ -101,11 +102,15 @@ pub fn decide(pool: &Pool, now: Millis, request: &Request<'_>) -> Decided {
 /// `ERR` for a time of more than ten years.
 pub fn configured(settings: &Settings, changes: &Changes) -> Result<Settings, Refusal> {
     let times = [("LEASE", changes.lease), ("COOLDOWN", changes.cooldown), ("REGTTL", changes.regttl)];
-    for (what, time) in times {
+    for (what, time) in times.into_iter().chain([("PEERTTL", changes.peerttl)]) {
         time.map_or(Ok(()), |time| check_span(what, time))?;
     }
     if let Some(caps) = changes.caps.as_ref().filter(|caps| caps.len() > MAX_CAPS) {
         return refuse(Code::Err, format!("a pool has at most {MAX_CAPS} caps, not {}", caps.len()));
+    }
+    let in_range = |peers: &i64| (0..=MAX_PEERS.into()).contains(peers);
+    if let Some(peers) = changes.peers.filter(|peers| !in_range(peers)) {
+        return refuse(Code::Err, format!("PEERS must be 0 to {MAX_PEERS}, not {peers}"));
     }
     let rate = changes.rate.map(|rate| Some(rate).filter(|rate| rate.count > 0));
     let caps = changes.caps.iter().flatten().map(|cap| ("CAPS", cap));
@@ -125,6 +130,8 @@ pub fn configured(settings: &Settings, changes: &Changes) -> Result<Settings, Re
         events: changes.events.unwrap_or(settings.events),
         caps: changes.caps.as_ref().unwrap_or(&settings.caps).clone(),
         rate: rate.unwrap_or(settings.rate),
+        peers: changes.peers.map_or(settings.peers, |peers| peers as u32),
+        peerttl: changes.peerttl.unwrap_or(settings.peerttl),
     })
 }
 

@@ -23,6 +23,7 @@ impl Pool {
         self.causes.check()?;
         self.suspensions.check()?;
         self.history.check()?;
+        self.last_numbers.check()?;
         self.check_heartbeats()?;
         let slots = self.directory.slots();
         let carriers = self.leases.table().iter().map(|(_, lease)| lease.switch);

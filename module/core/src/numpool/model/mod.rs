@@ -7,6 +7,7 @@ pub mod directory;
 pub mod groups;
 pub mod heartbeats;
 pub(in crate::numpool) mod history;
+pub mod last_numbers;
 pub mod leases;
 pub mod number;
 pub(in crate::numpool) mod record;

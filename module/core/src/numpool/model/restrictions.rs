@@ -4,6 +4,7 @@
 use super::causes::{Rule, Word};
 use super::cells::State;
 use super::history::{STARTS, forget_before, push};
+use super::last_numbers::LastNumbers;
 use super::record::Place;
 use super::settings::Settings;
 use super::state::{Pool, Rest, RestReason, Resting};
@@ -98,6 +99,9 @@ impl Pool {
         self.settings = settings;
         if self.settings.rate != rate {
             self.follow_rate(rate.map_or(0, |rate| rate.window));
+        }
+        if self.settings.peers == 0 {
+            self.last_numbers = LastNumbers::default();
         }
         if is_capped_otherwise {
             self.history.forget_all(|times| times.forget_before(STARTS, window, now));

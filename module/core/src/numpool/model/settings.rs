@@ -1,5 +1,6 @@
 //! The settings of a pool.
 
+use super::last_numbers::MAX_PEERS;
 use crate::shared::Millis;
 use crate::shared::token::MAX_TTL;
 use crate::{fields, words};
@@ -39,6 +40,10 @@ fields! {
         pub caps: Vec<Cap>,
         /// How many calls the pool may begin within a window, if that is limited.
         pub rate: Option<Cap>,
+        /// Of how many peers the pool remembers the last number; 0 = each number remembers its last peer only.
+        pub peers: u32,
+        /// How long the pool remembers the last number of a peer, in milliseconds; 0 for no end.
+        pub peerttl: Millis,
     }
 
     /// How many calls may begin within a window.
@@ -60,8 +65,9 @@ pub const MAX_COUNT: u32 = 10_000;
 impl Settings {
     /// Whether all settings are in their ranges.
     fn is_sound(&self) -> bool {
-        let spans = [self.lease, self.cooldown, self.regttl];
+        let spans = [self.lease, self.cooldown, self.regttl, self.peerttl];
         spans.iter().all(|span| (0..=MAX_TTL).contains(span))
+            && self.peers <= MAX_PEERS
             && self.caps.len() <= MAX_CAPS
             && self.caps.iter().chain(&self.rate).all(Cap::is_sound)
     }

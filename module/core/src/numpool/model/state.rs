@@ -5,6 +5,7 @@ use super::cells::{Action, Cell, State, Trigger, cell};
 use super::directory::Directory;
 use super::groups::Groups;
 use super::history::{History, STARTS};
+use super::last_numbers::LastNumbers;
 use super::leases::{Called, Lease, Leases};
 use super::number::Number;
 use super::record::{Place, Record};
@@ -54,6 +55,8 @@ pub struct Pool {
     /// By switch: until when it is alive.
     pub(in crate::numpool) heartbeats: Deadlines,
     pub(in crate::numpool) peers: Groups,
+    /// The last number of each peer, in a pool with `PEERS`.
+    pub(in crate::numpool) last_numbers: LastNumbers,
     pub(in crate::numpool) sorted: SortedFree,
     pub(in crate::numpool) outbox: Outbox,
     /// Calls that wait for a number, on this server.
@@ -188,13 +191,14 @@ impl Pool {
             + self.holders.allocated()
             + self.heartbeats.allocated()
             + self.peers.allocated()
+            + self.last_numbers.allocated()
             + self.sorted.allocated()
             + self.outbox.allocated()
     }
 
     /// A rough number of allocations, which tells whether freeing is worth a background thread.
     pub fn free_effort(&self) -> usize {
-        1 + self.directory.slots() as usize / 1024 + self.leases.len()
+        1 + self.directory.slots() as usize / 1024 + self.leases.len() + self.last_numbers.len() / 1024
     }
 
     /// The number of an id that has one.
@@ -332,6 +336,9 @@ impl Pool {
         let switch = called.switch.as_ref().map_or(NONE, |name| self.switches.refer(name));
         if let Some(peer) = &called.peer {
             self.peers.assign(id, Some(peer));
+            if let Settings { peers: room @ 1.., peerttl, .. } = self.settings {
+                self.last_numbers.remember(peer, called.number, self.applied, room, peerttl);
+            }
         }
         let has_peer = called.peer.is_some();
         self.waiters.lease_began(&called.token);

@@ -189,6 +189,15 @@ impl Bench {
             changes.rate = Some(Cap { window, count: count as u32 });
             self.naive.set_rate(rate);
         }
+        if self.random.chance(20) {
+            changes.peers = Some(self.random.pick(&[0, 1, 2, 10]));
+            changes.peerttl = Some(self.random.pick(&SPANS));
+            let settings = &mut self.naive.settings;
+            (settings.peers, settings.peerttl) = (changes.peers.unwrap() as u32, changes.peerttl.unwrap());
+            if settings.peers == 0 {
+                self.naive.peers.clear();
+            }
+        }
         let settings = &mut self.naive.settings;
         settings.lease = changes.lease.unwrap_or(settings.lease);
         settings.cooldown = changes.cooldown.unwrap_or(settings.cooldown);
