@@ -76,7 +76,7 @@ impl PoolWorkload {
         let time = random.of(&["5", "40", "60000"]).to_string();
         let recent =
             |random: &mut Random, tokens: usize| format!("t{}", tokens.saturating_sub(random.below(8)));
-        let line = match random.below(23) {
+        let line = match random.below(24) {
             0 => format!("ADD {one} {}", number(random.below(12))),
             1 => format!("DEL {one}"),
             2 => format!("DEL {one} DRAIN"),
@@ -103,6 +103,7 @@ impl PoolWorkload {
                 format!("CONFIG {}", random.of(&[&limits[..], &peers].concat()))
             }
             20 => format!("HANGUP {one} CAUSE {}", random.of(&["busy", "spam", "gone"])),
+            22 => format!("CAPS {one} {}", random.of(&["0", "1 DAY 3", "2 40 1 60000 9"])),
             21 => format!("CAUSE busy COOLDOWN {time} AFTER {} WITHIN 60000", random.within(1, 4)),
             _ => format!("CONFIG COOLDOWN {} REGTTL 0", random.of(&["0", "0", "10"])),
         };

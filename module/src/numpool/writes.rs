@@ -3,7 +3,7 @@
 use allot_core::numpool::cells::State;
 use allot_core::numpool::decide::{Decision, MAX_AT_ONCE, configured};
 use allot_core::numpool::event::Numbers;
-use allot_core::numpool::request::{Cap, Changes, OfSwitch, Policy, Request, Rule};
+use allot_core::numpool::request::{Cap, Changes, DAY, Days, OfSwitch, Policy, Request, Rule};
 use allot_core::numpool::settings::MAX_COUNT;
 use allot_core::numpool::waiting::{is_try_again, is_worth_waiting};
 use allot_core::numpool::{Event, Number, Pool, Reply, Settings, request};
@@ -256,10 +256,10 @@ fn answer_or_slice(call: &Call<'_>, request: OfSwitch<'_>) -> Done {
 }
 
 /// `NUMPOOL.CONFIG key [LEASE ms] [COOLDOWN ms] [REGTTL ms] [PICK policy] [EVENTS n] [CAPS n [window-ms count] ...]
-/// [RATE count ms] [PEERS n] [PEERTTL ms]`
+/// [RATE count ms] [PEERS n] [PEERTTL ms] [DAYSTART time length-ms]`
 pub(super) fn configure(
     call: &Call<'_>,
-    [_, lease, cooldown, regttl, pick, events, caps, rate, peers, peerttl]: &[Argument<'_>; 10],
+    [_, lease, cooldown, regttl, pick, events, caps, rate, peers, peerttl, days]: &[Argument<'_>; 11],
 ) -> Done {
     let events = events.optional_integer().map(|events| {
         let wrong = || format!("EVENTS must be 0 to {}, not {events}", u32::MAX);
@@ -278,6 +278,13 @@ pub(super) fn configure(
         },
         peers: peers.optional_integer(),
         peerttl: peerttl.optional_integer(),
+        days: match days.words() {
+            [start, length] => {
+                let (start, length) = (whole("DAYSTART", start)?, whole("DAYSTART", length)?);
+                Some(Days { start, length })
+            }
+            _ => None,
+        },
     };
     if changes.events.is_some_and(|events| events > 0) {
         outbox::check_stream(call.ctx, call.key()?, "EVENTS")?;
@@ -292,21 +299,38 @@ fn all_caps(words: &[&[u8]]) -> Result<Vec<Cap>, Refusal> {
     let mut caps = Vec::new();
     for row in words.chunks(2) {
         let [window, count] = row else { continue };
-        caps.push(cap("CAPS", window, count)?);
+        let cap = cap("CAPS", window, count)?;
+        if cap.window == DAY && !is_day(window) {
+            return Err(Refusal::new(Code::Err, "CAPS: a window is 1 ms or more, or DAY, not 0"));
+        }
+        caps.push(cap);
     }
     Ok(caps)
 }
 
+fn whole(what: &str, word: &[u8]) -> Result<i64, Refusal> {
+    let wrong = || Refusal::new(Code::Err, format!("{what} takes whole numbers, not {}", quoted(word)));
+    integer(word).ok_or_else(wrong)
+}
+
+/// The word for the window of a calendar day.
+fn is_day(window: &[u8]) -> bool {
+    window.eq_ignore_ascii_case(b"DAY")
+}
+
 /// The cap of two words. A window and a small count that are out of range are refused later.
 fn cap(what: &str, window: &[u8], count: &[u8]) -> Result<Cap, Refusal> {
-    let number = |word: &[u8]| {
-        let wrong = || Refusal::new(Code::Err, format!("{what} takes whole numbers, not {}", quoted(word)));
-        integer(word).ok_or_else(wrong)
-    };
-    let (window, count) = (number(window)?, number(count)?);
+    let window = if is_day(window) { DAY } else { whole(what, window)? };
+    let count = whole(what, count)?;
     let wrong =
         |_| Refusal::new(Code::Err, format!("{what}: a window has 1 to {MAX_COUNT} calls, not {count}"));
     Ok(Cap { window, count: u32::try_from(count).map_err(wrong)? })
+}
+
+/// `NUMPOOL.CAPS key number n [window count] ...`
+pub(super) fn caps(call: &Call<'_>, [_, wanted, caps]: &[Argument<'_>; 3]) -> Done {
+    let (number, caps) = (number(wanted.text())?, all_caps(caps.words())?);
+    answer::<Pool>(call, &Request::Caps { number, caps: &caps })
 }
 
 /// `NUMPOOL.CAUSE key word COOLDOWN ms [AFTER n WITHIN ms]`

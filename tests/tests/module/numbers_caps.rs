@@ -29,7 +29,8 @@ fn call(client: &mut RawClient, key: &str, number: &str, cause: Option<&str>) {
 fn restricted_pool(client: &mut RawClient) {
     fill(client, POOL, NUMBERS);
     for line in [
-        "NUMPOOL.CONFIG pool CAPS 2 600000 2 3600000 3 RATE 7 600000",
+        "NUMPOOL.CONFIG pool CAPS 2 600000 2 3600000 5 RATE 7 600000 DAYSTART 0 316224000000",
+        "NUMPOOL.CAPS pool 13800000003 2 DAY 2 600000 5",
         "NUMPOOL.CAUSE pool spam COOLDOWN 600000",
         "NUMPOOL.CAUSE pool busy COOLDOWN 600000 AFTER 2 WITHIN 600000",
     ] {
@@ -183,6 +184,49 @@ fn number_with_a_cap_is_called_again_as_soon_as_its_window_has_passed() {
         late.push(began_at(&mut client) - before - WINDOW);
     }
     are_on_time(&late);
+    no_internal_errors(&server);
+}
+
+#[test]
+fn number_is_warmed_up_by_caps_of_its_own_until_the_day_is_over() {
+    let server = RedisServer::start();
+    let mut client = server.raw();
+    fill(&mut client, POOL, 2);
+    // A day of the server's clock that ends soon.
+    let time = client.words("TIME");
+    let now: i64 = time.array()[0].text().parse::<i64>().unwrap() * 1000;
+    ok(&mut client, "NUMPOOL.CONFIG pool CAPS 1 600000 9");
+    for line in [
+        "NUMPOOL.CAPS pool 13800000000 1 DAY 1".into(),
+        format!("NUMPOOL.CONFIG pool DAYSTART {now} 3600000"),
+    ] {
+        ok(&mut client, &line);
+    }
+    call(&mut client, POOL, &number(0), None);
+    let until = client.call(&["NUMPOOL.GET", POOL, &number(0)]);
+    assert_eq!(until.field("limit_until").int(), now + 3_600_000);
+    let caps = until.field("caps");
+    assert!(caps.array()[0].field("window").is_null(), "{caps:?}");
+    assert!(client.call(&["NUMPOOL.CALL", POOL, &number(0)]).error().starts_with("LIMIT "));
+    call(&mut client, POOL, &number(1), None);
+    call(&mut client, POOL, &number(1), None);
+    // The operator moves the days, so that the next one begins at once.
+    let soon = now + 3_000;
+    ok(&mut client, &format!("NUMPOOL.CONFIG pool DAYSTART {soon} 3600000"));
+    let reply = client.call(&["NUMPOOL.CALL", POOL, &number(0), "WAIT", "60000"]);
+    assert_eq!(reply.field("number").text(), number(0));
+    assert!(began_at(&mut client) >= soon);
+    for (line, why) in [
+        ("NUMPOOL.CAPS pool 99 1 DAY 5", "NOTFOUND"),
+        ("NUMPOOL.CAPS pool 13800000000 2 DAY 5", "ERR"),
+        ("NUMPOOL.CAPS pool 13800000000 1 0 5", "ERR CAPS: a window is 1 ms or more"),
+        ("NUMPOOL.CAPS pool 13800000000 1 week 5", "ERR CAPS takes whole numbers"),
+        ("NUMPOOL.CAPS pool 13800000000 1 DAY 10001", "ERR CAPS: a window is"),
+        ("NUMPOOL.CONFIG pool DAYSTART 0 0", "ERR DAYSTART"),
+        ("NUMPOOL.CONFIG pool RATE 5 DAY", "ERR"),
+    ] {
+        assert!(client.words(line).error().starts_with(why), "{line}");
+    }
     no_internal_errors(&server);
 }
 

@@ -1,7 +1,7 @@
 //! Requests to a pool, with parsed arguments. docs/numbers.md describes the commands.
 
 pub use super::model::causes::Rule;
-pub use super::model::settings::{Cap, Policy};
+pub use super::model::settings::{Cap, DAY, Days, Policy};
 use super::model::sliced::Ends;
 use super::number::Number;
 use crate::shared::Millis;
@@ -94,6 +94,13 @@ pub enum Request<'a> {
     },
     /// A request about a switch.
     OfSwitch(OfSwitch<'a>),
+    /// `NUMPOOL.CAPS`.
+    Caps {
+        /// Which.
+        number: Number,
+        /// How many calls it may begin within each of some windows; none for those of the pool.
+        caps: &'a [Cap],
+    },
     /// `NUMPOOL.CONFIG`.
     Configure(Changes),
     /// `NUMPOOL.CAUSE`.
@@ -115,9 +122,10 @@ impl Request<'_> {
             | Self::Resume { numbers, .. }
             | Self::Del { numbers, .. }
             | Self::Reg { numbers, .. } => numbers,
-            Self::HangUp { number, .. } | Self::TakeBack { number, .. } | Self::Renew { number, .. } => {
-                std::slice::from_ref(number)
-            }
+            Self::HangUp { number, .. }
+            | Self::TakeBack { number, .. }
+            | Self::Renew { number, .. }
+            | Self::Caps { number, .. } => std::slice::from_ref(number),
             Self::Call(call) => call.number.as_slice(),
             Self::Beat { .. } | Self::OfSwitch(_) | Self::Configure(_) | Self::Cause { .. } => &[],
         }
@@ -200,4 +208,6 @@ pub struct Changes {
     pub peers: Option<i64>,
     /// How long it does; 0 = for ever.
     pub peerttl: Option<Millis>,
+    /// The calendar days that caps count.
+    pub days: Option<Days>,
 }

@@ -12,7 +12,8 @@ use super::model::history::{MAX_TIMES, STARTS, Times};
 use super::model::last_numbers::LastNumbers;
 use super::number::Number;
 use super::record::{LATEST, Place, Record};
-use super::request::Policy;
+use super::request::{Cap, Policy};
+use super::settings::are_sound;
 use super::state::{Pool, Rest, RestReason};
 use super::suspensions::Suspension;
 use crate::fields;
@@ -42,6 +43,8 @@ fields! {
         peer: Option<u32>,
         /// The last cause.
         cause: Option<u32>,
+        /// Its own caps.
+        caps: Vec<Cap>,
     }
 }
 
@@ -89,6 +92,7 @@ impl Pool {
             switch: group(self.switches.of(id)),
             peer: group(self.peers.of(id)),
             cause: self.causes.kept_last(id),
+            caps: self.own_caps.get(id).unwrap_or_default().to_vec(),
         }
     }
 
@@ -177,6 +181,8 @@ impl Pool {
         if let Some(cause) = saved.cause {
             self.causes.restore_last(id, cause).ok_or(Damaged("a last cause is unknown"))?;
         }
+        ensure(are_sound(&saved.caps), "the caps of a number are out of range")?;
+        self.own_caps.set(id, saved.caps.clone());
         Ok(())
     }
 

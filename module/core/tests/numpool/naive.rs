@@ -4,7 +4,7 @@
 #![allow(unreachable_pub, reason = "one test program")]
 
 use allot_core::numpool::cells::State;
-use allot_core::numpool::request::Policy;
+use allot_core::numpool::request::{Days, Policy};
 use allot_core::numpool::{Number, Settings};
 use allot_core::shared::refusal::Code;
 
@@ -34,6 +34,8 @@ pub struct Entry {
     pub suspended: Option<(Option<&'static str>, Option<i64>)>,
     /// Until when its caps forbid a call, while it is neither called nor rests.
     pub limit_until: Option<i64>,
+    /// Its own caps.
+    pub caps: Vec<(i64, usize)>,
     /// When its calls began, and ended with a cause whose ends are counted.
     pub starts: Vec<i64>,
     pub ends: Vec<(&'static str, i64)>,
@@ -73,6 +75,7 @@ pub struct Naive {
     pub queue: Vec<Number>,
     pub settings: Settings,
     pub now: i64,
+    /// Windows, 0 for the calendar day, and how many calls a number may begin within them.
     pub caps: Vec<(i64, usize)>,
     /// A window, and how many calls the pool may begin within it.
     pub rate: Option<(i64, usize)>,
@@ -181,12 +184,22 @@ impl Naive {
     /// Until when the caps forbid a call of a number, at a time.
     pub fn limited_until(&self, number: Number, at: i64) -> Option<i64> {
         let starts = &self.get(number)?.starts;
+        let caps = self.caps_of(number);
         let forbids = |time: i64| {
-            self.caps.iter().any(|&(window, count)| {
-                starts.iter().filter(|&&start| start <= time && time < start + window).count() >= count
+            caps.iter().any(|&(window, count)| {
+                let within = |start: i64| match window {
+                    0 => self.day_of(start) == self.day_of(time),
+                    _ => time < start + window,
+                };
+                starts.iter().filter(|&&start| start <= time && within(start)).count() >= count
             })
         };
-        let ends = starts.iter().flat_map(|start| self.caps.iter().map(move |(window, _)| start + window));
+        let days = self.settings.days;
+        let end = |start: i64, window: i64| match window {
+            0 => days.start + (self.day_of(start) + 1) * days.length,
+            _ => start + window,
+        };
+        let ends = starts.iter().flat_map(|&start| caps.iter().map(move |&(window, _)| end(start, window)));
         let mut ends: Vec<i64> = ends.filter(|&end| end > at).collect();
         ends.sort_unstable();
         if forbids(at) { ends.into_iter().find(|&end| !forbids(end)) } else { None }
@@ -208,6 +221,49 @@ impl Naive {
         let mut ends: Vec<i64> = self.starts.iter().map(|start| start + window).collect();
         ends.sort_unstable();
         if forbids(at) { ends.into_iter().find(|&end| !forbids(end)) } else { None }
+    }
+
+    fn day_of(&self, at: i64) -> i64 {
+        (at - self.settings.days.start).div_euclid(self.settings.days.length)
+    }
+
+    fn caps_of(&self, number: Number) -> &[(i64, usize)] {
+        let own = self.get(number).map_or(&[][..], |entry| &entry.caps);
+        if own.is_empty() { &self.caps } else { own }
+    }
+
+    /// How far back the caps of a number, and of the pool, look.
+    fn span_of(&self, number: Number) -> i64 {
+        let own = self.get(number).map_or(&[][..], |entry| &entry.caps);
+        let days = self.settings.days.length;
+        let spans = self.caps.iter().chain(own).map(|&(window, _)| if window == 0 { days } else { window });
+        spans.max().unwrap_or(0)
+    }
+
+    /// A number has other caps of its own, or none.
+    pub fn set_own_caps(&mut self, number: Number, caps: &[(i64, usize)]) -> bool {
+        let (now, span) = (self.now, self.span_of(number));
+        let Some(entry) = self.entry(number) else { return false };
+        if entry.caps != caps {
+            entry.caps = caps.to_vec();
+            entry.starts.retain(|start| start + span > now);
+            if self.caps_of(number).is_empty() {
+                self.entry(number).unwrap().starts.clear();
+            }
+            self.follow_caps_of(number);
+        }
+        true
+    }
+
+    fn follow_caps_of(&mut self, number: Number) {
+        let limit = self.limited_until(number, self.now);
+        let entry = self.entry(number).unwrap();
+        if entry.limit_until.take().is_some() {
+            self.limit(number, self.now);
+        } else if limit.is_some() && self.queue.contains(&number) {
+            self.queue.retain(|other| *other != number);
+            self.limit(number, self.now);
+        }
     }
 
     fn waits(&self, number: Number) -> bool {
@@ -253,31 +309,24 @@ impl Naive {
         self.settle(number);
     }
 
-    /// The pool has other caps.
-    pub fn set_caps(&mut self, caps: &[(i64, usize)]) {
-        if self.caps == caps {
+    /// The pool has other caps, or other days.
+    pub fn set_caps(&mut self, caps: &[(i64, usize)], days: Days) {
+        if self.caps == caps && self.settings.days == days {
             return;
         }
-        let (now, window) = (self.now, self.caps.iter().map(|cap| cap.0).max().unwrap_or(0));
-        for entry in &mut self.entries {
-            entry.starts.retain(|start| start + window > now);
+        let (now, spans) = (self.now, self.entries.iter().map(|entry| self.span_of(entry.number)));
+        let spans: Vec<i64> = spans.collect();
+        for (entry, span) in self.entries.iter_mut().zip(spans) {
+            entry.starts.retain(|start| start + span > now);
         }
-        self.caps = caps.to_vec();
+        (self.caps, self.settings.days) = (caps.to_vec(), days);
         let mut numbers: Vec<(u64, Number)> =
             self.entries.iter().map(|entry| (entry.changed, entry.number)).collect();
         numbers.sort_unstable();
-        for (_, number) in numbers {
-            let limit = self.limited_until(number, now);
-            let entry = self.entry(number).unwrap();
-            if entry.limit_until.take().is_some() {
-                self.limit(number, now);
-            } else if limit.is_some() && self.queue.contains(&number) {
-                self.queue.retain(|other| *other != number);
-                self.limit(number, now);
-            }
-        }
+        numbers.into_iter().for_each(|(_, number)| self.follow_caps_of(number));
         if caps.is_empty() {
-            self.entries.iter_mut().for_each(|entry| entry.starts.clear());
+            let others = self.entries.iter_mut().filter(|entry| entry.caps.is_empty());
+            others.for_each(|entry| entry.starts.clear());
         }
     }
 
@@ -387,6 +436,7 @@ impl Naive {
                 cool_until: None,
                 suspended: None,
                 limit_until: None,
+                caps: Vec::new(),
                 starts: Vec::new(),
                 ends: Vec::new(),
                 changed: 0,
@@ -549,11 +599,11 @@ impl Naive {
         if self.rate.is_some() {
             self.starts.push(now);
         }
-        let (is_capped, window) = (!self.caps.is_empty(), self.caps.iter().map(|cap| cap.0).max());
+        let (is_capped, span) = (!self.caps_of(number).is_empty(), self.span_of(number));
         let entry = self.entry(number).unwrap();
         entry.uses += 1;
         if is_capped {
-            entry.starts.retain(|start| start + window.unwrap() > now);
+            entry.starts.retain(|start| start + span > now);
             entry.starts.push(now);
             entry.changed = changed;
         }

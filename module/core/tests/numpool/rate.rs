@@ -1,7 +1,7 @@
 //! The rate of a pool against a list of all calls, and what becomes of calls that wait for it.
 
 use super::spec::{Bench, any, n};
-use allot_core::numpool::request::{Call, Cap, Changes, Request};
+use allot_core::numpool::request::{Call, Cap, Changes, DAY, Request};
 use allot_core::numpool::{Pool, Reply, decide};
 use allot_core::shared::machine::Machine;
 use allot_core::shared::refusal::Code;
@@ -137,7 +137,7 @@ fn rate_survives_a_snapshot_and_a_clock_that_is_set_back() {
 #[test]
 fn rates_out_of_range_are_refused() {
     let bench = Bench::of(&["1"]);
-    for (count, window) in [(1, 0), (1, -5), (10_001, 10), (1, i64::MAX)] {
+    for (count, window) in [(1, DAY), (1, -5), (10_001, 10), (1, i64::MAX)] {
         let refusal = decide(&bench.pool, bench.now, &Request::Configure(rate(count, window))).unwrap_err();
         assert_eq!(refusal.code, Code::Err, "{count} in {window}");
     }

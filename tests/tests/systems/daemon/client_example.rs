@@ -138,7 +138,7 @@ async fn calls_wait_for_numbers_and_end_with_causes() {
     let numbers = ["4930111".to_owned(), "4930112".to_owned()];
     pool.add(&numbers).await.unwrap();
     pool.register(&numbers, Some("switch-a")).await.unwrap();
-    pool.set_caps(&[Cap { window: 3_600_000, count: 2 }]).await.unwrap();
+    pool.set_caps(&[Cap { window: Some(3_600_000), count: 2 }]).await.unwrap();
     pool.set_cause("spam", 86_400_000, None).await.unwrap();
     pool.set_cause("busy", 60_000, Some((5, 600_000))).await.unwrap();
 
@@ -185,10 +185,16 @@ async fn calls_wait_for_numbers_and_end_with_causes() {
     assert_eq!(causes, [("spam", 1, Some(86_400_000), Some(1)), ("busy", 2, Some(60_000), Some(5))]);
     pool.set_cause("busy", 0, None).await.unwrap();
     pool.set_caps(&[]).await.unwrap();
-    pool.set_rate(Cap { window: 60_000, count: 50 }).await.unwrap();
+    pool.set_rate(50, 60_000).await.unwrap();
     let info = pool.info().await.unwrap();
     assert_eq!((info.rate, info.rate_window, info.rate_until), (50, Some(60_000), None));
-    pool.set_rate(Cap { window: 0, count: 0 }).await.unwrap();
+    pool.set_rate(0, 0).await.unwrap();
+    let caps = [Cap { window: None, count: 40 }, Cap { window: Some(60_000), count: 1 }];
+    pool.set_number_caps("4930111", &caps).await.unwrap();
+    assert_eq!(pool.number("4930111").await.unwrap().caps, caps);
+    pool.set_days(1_795_215_600_000, 82_800_000).await.unwrap();
+    let info = pool.info().await.unwrap();
+    assert_eq!((info.daystart, info.daylength), (1_795_215_600_000, 82_800_000));
     pool.set_peers(10, 60_000).await.unwrap();
     let info = pool.info().await.unwrap();
     assert_eq!((info.peers, info.peerttl, info.known_peers), (10, 60_000, 0));

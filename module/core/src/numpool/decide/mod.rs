@@ -17,9 +17,9 @@ use super::heartbeats::MAX_HEARTBEATS;
 use super::model::last_numbers::MAX_PEERS;
 use super::number::Number;
 pub use super::outcome::{Alive, Decision, LeaseRecord, Listed, Reconciled, Reply};
-use super::record::Place;
+use super::record::{LATEST, Place};
 use super::request::{Call, Changes, MAX_PREFIXES, Request};
-use super::settings::{MAX_CAPS, MAX_COUNT, Settings};
+use super::settings::{Cap, Days, MAX_CAPS, MAX_COUNT, Settings};
 use super::state::Pool;
 use crate::shared::decision::{self, decided, unchanged};
 use crate::shared::invariant::Expected;
@@ -92,6 +92,7 @@ pub fn decide(pool: &Pool, now: Millis, request: &Request<'_>) -> Decided {
             }
             decided(Event::Configured(settings), Reply::Ok)
         }
+        Request::Caps { number, caps } => decide_caps(pool, *number, caps),
         Request::Cause { word, rule } => decide_cause(pool, word, rule),
     }
 }
@@ -105,20 +106,18 @@ pub fn configured(settings: &Settings, changes: &Changes) -> Result<Settings, Re
     for (what, time) in times.into_iter().chain([("PEERTTL", changes.peerttl)]) {
         time.map_or(Ok(()), |time| check_span(what, time))?;
     }
-    if let Some(caps) = changes.caps.as_ref().filter(|caps| caps.len() > MAX_CAPS) {
-        return refuse(Code::Err, format!("a pool has at most {MAX_CAPS} caps, not {}", caps.len()));
-    }
     let in_range = |peers: &i64| (0..=MAX_PEERS.into()).contains(peers);
     if let Some(peers) = changes.peers.filter(|peers| !in_range(peers)) {
         return refuse(Code::Err, format!("PEERS must be 0 to {MAX_PEERS}, not {peers}"));
     }
+    changes.caps.as_deref().map_or(Ok(()), check_caps)?;
     let rate = changes.rate.map(|rate| Some(rate).filter(|rate| rate.count > 0));
-    let caps = changes.caps.iter().flatten().map(|cap| ("CAPS", cap));
-    let mut windows = caps.chain(rate.iter().flatten().map(|rate| ("RATE", rate)));
-    if let Some((what, cap)) = windows.find(|(_, cap)| !cap.is_sound()) {
+    if let Some(rate) = rate.flatten().filter(|rate| !rate.is_sound_rate()) {
+        return refuse(Code::Err, out_of_range("RATE", rate));
+    }
+    if let Some(Days { start, length }) = changes.days.filter(|days| !days.is_sound()) {
         let text = format!(
-            "{what}: a window is 1 to {MAX_TTL} ms with 1 to {MAX_COUNT} calls, not {} ms with {}",
-            cap.window, cap.count
+            "DAYSTART: a day begins at 0 to {LATEST} ms and has 1 to {MAX_TTL} ms, not {start} and {length}"
         );
         return refuse(Code::Err, text);
     }
@@ -132,7 +131,29 @@ pub fn configured(settings: &Settings, changes: &Changes) -> Result<Settings, Re
         rate: rate.unwrap_or(settings.rate),
         peers: changes.peers.map_or(settings.peers, |peers| peers as u32),
         peerttl: changes.peerttl.unwrap_or(settings.peerttl),
+        days: changes.days.unwrap_or(settings.days),
     })
+}
+
+fn check_caps(caps: &[Cap]) -> Result<(), Refusal> {
+    if caps.len() > MAX_CAPS {
+        return refuse(Code::Err, format!("there are at most {MAX_CAPS} caps, not {}", caps.len()));
+    }
+    let wrong = caps.iter().find(|cap| !cap.is_sound());
+    wrong.map_or(Ok(()), |&cap| refuse(Code::Err, out_of_range("CAPS", cap)))
+}
+
+fn out_of_range(what: &str, Cap { window, count }: Cap) -> String {
+    format!("{what}: a window is 1 to {MAX_TTL} ms with 1 to {MAX_COUNT} calls, not {window} ms with {count}")
+}
+
+fn decide_caps(pool: &Pool, number: Number, caps: &[Cap]) -> Decided {
+    check_caps(caps)?;
+    let Some(id) = pool.directory.find(number) else { return not_found(number) };
+    if pool.own_caps.get(id).unwrap_or_default() == caps {
+        return unchanged(Reply::Ok);
+    }
+    decided(Event::Capped { number, caps: caps.to_vec() }, Reply::Ok)
 }
 
 /// A time that may be 0.

@@ -24,6 +24,10 @@ impl Pool {
         self.suspensions.check()?;
         self.history.check()?;
         self.last_numbers.check()?;
+        self.own_caps.check()?;
+        let stray = (0..self.directory.slots())
+            .find(|&id| self.own_caps.get(id).is_some() && self.directory.name(id).is_none());
+        ensure!(stray.is_none(), "id {stray:?}, which is no number, has caps");
         self.check_heartbeats()?;
         let slots = self.directory.slots();
         let carriers = self.leases.table().iter().map(|(_, lease)| lease.switch);

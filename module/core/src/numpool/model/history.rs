@@ -3,7 +3,7 @@
 //! Numbers without a call or a cause within the longest window take four bytes here, once another number has one. Each
 //! event drops at most two entries that no window reaches any more, so the memory follows the traffic.
 
-use super::settings::{Cap, MAX_COUNT};
+use super::settings::{Cap, Days, MAX_COUNT};
 use crate::shared::Millis;
 use crate::shared::column::Column;
 use crate::shared::invariant::Checked;
@@ -132,9 +132,15 @@ pub(in crate::numpool) struct History {
 impl History {
     /// Until when the caps forbid another call of a number: the time at which enough of its calls have left the
     /// windows. `None` if another call may begin at `at`. O(caps).
-    pub(in crate::numpool) fn limited_until(&self, number: u32, caps: &[Cap], at: Millis) -> Option<Millis> {
+    pub(in crate::numpool) fn limited_until(
+        &self,
+        number: u32,
+        caps: &[Cap],
+        days: Days,
+        at: Millis,
+    ) -> Option<Millis> {
         let starts = self.entry(number)?.of(STARTS)?;
-        caps.iter().filter_map(|cap| cap.full_until(starts)).max().filter(|&until| until > at)
+        caps.iter().filter_map(|cap| cap.full_until(starts, days, at)).max().filter(|&until| until > at)
     }
 
     /// The times of a number, if there are any.
@@ -229,20 +235,26 @@ impl History {
     /// Forgets the times of calls, or of ends with a cause. O(n).
     pub(in crate::numpool) fn forget_all(&mut self, what: impl Fn(&mut Times)) {
         let ids: Vec<u32> = self.order.iter(&self.entries).collect();
-        for id in ids {
-            let Some(Entry { times, .. }) =
-                self.entries.get_mut(id).expected("an entry in a list is in the table")
-            else {
-                continue;
-            };
-            what(times);
-            if times.lists.is_empty() {
-                let number = times.number;
-                self.forget(number);
-            }
-        }
+        ids.into_iter().for_each(|id| self.forget_in(id, &what));
         if self.entries.is_empty() {
             *self = Self::default();
+        }
+    }
+
+    /// Forgets times of one number. O(its times).
+    pub(in crate::numpool) fn forget_of(&mut self, number: u32, what: impl Fn(&mut Times)) {
+        if let Some(id) = self.place(number) {
+            self.forget_in(id, &what);
+        }
+    }
+
+    fn forget_in(&mut self, id: u32, what: impl Fn(&mut Times)) {
+        let entry = self.entries.get_mut(id).expected("an entry in a list is in the table");
+        let Some(Entry { times, .. }) = entry else { return };
+        what(times);
+        if times.lists.is_empty() {
+            let number = times.number;
+            self.forget(number);
         }
     }
 

@@ -10,6 +10,7 @@ pub(in crate::numpool) mod history;
 pub mod last_numbers;
 pub mod leases;
 pub mod number;
+pub(in crate::numpool) mod own_caps;
 pub(in crate::numpool) mod record;
 mod restrictions;
 pub mod settings;

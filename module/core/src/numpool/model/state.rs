@@ -8,6 +8,7 @@ use super::history::{History, STARTS};
 use super::last_numbers::LastNumbers;
 use super::leases::{Called, Lease, Leases};
 use super::number::Number;
+use super::own_caps::OwnCaps;
 use super::record::{Place, Record};
 use super::settings::Settings;
 use super::sliced::SlicedRequests;
@@ -46,6 +47,8 @@ pub struct Pool {
     pub(in crate::numpool) suspensions: Suspensions,
     pub(in crate::numpool) causes: Causes,
     pub(in crate::numpool) history: History,
+    /// Caps of single numbers.
+    pub(in crate::numpool) own_caps: OwnCaps,
     /// When calls of the pool began, in rising order, as far as its rate counts them.
     pub(in crate::numpool) starts: VecDeque<Millis>,
     pub(in crate::numpool) leases: Leases,
@@ -184,6 +187,7 @@ impl Pool {
             + self.suspensions.allocated()
             + self.causes.allocated()
             + self.history.allocated()
+            + self.own_caps.allocated()
             + self.starts.capacity() * size_of::<Millis>()
             + self.cool_downs.allocated()
             + self.leases.allocated()
@@ -300,7 +304,7 @@ impl Pool {
         if self.suspensions.contains(id) {
             return;
         }
-        if !self.settings.caps.is_empty()
+        if !self.caps_of(id).is_empty()
             && let Some(until) = self.limited_until(id)
         {
             self.rest(id, Rest { until, reason: RestReason::Limit });
@@ -350,8 +354,9 @@ impl Pool {
         record.put(Place::Call, lease);
         record.uses = record.uses.saturating_add(1);
         self.count_start();
-        if !self.settings.caps.is_empty() {
-            let (window, longest) = (self.settings.longest_cap(), self.longest_window());
+        if !self.caps_of(id).is_empty() {
+            let own = self.own_caps.longest_of(id, self.settings.days);
+            let (window, longest) = (self.settings.longest_cap().max(own), self.longest_window());
             self.history.happened(id, STARTS, self.applied, window, longest);
         }
     }
@@ -387,6 +392,7 @@ impl Pool {
         self.history.forget(id);
         self.causes.forget(id);
         self.suspensions.remove(id);
+        self.own_caps.set(id, Vec::new());
         let number = self.number(id);
         self.directory.remove(number);
         self.waiters.number_is_gone(number);
@@ -407,6 +413,7 @@ impl Pool {
         self.cooling = Table::default();
         self.suspensions = Suspensions::default();
         self.history = History::default();
+        self.own_caps = OwnCaps::default();
         self.cool_downs = Deadlines::default();
         self.leases = Leases::default();
         if !is_alive {

@@ -2,6 +2,10 @@
 
 use super::*;
 
+fn list_of(caps: &[(i64, usize)]) -> Vec<Cap> {
+    caps.iter().map(|&(window, count)| Cap { window, count: count as u32 }).collect()
+}
+
 impl Bench {
     pub(super) fn some_numbers(&mut self) -> Vec<Number> {
         let many = if self.random.chance(15) { 4 } else { 1 };
@@ -17,6 +21,14 @@ impl Bench {
         let request =
             Request::Cause { word: word.as_bytes(), rule: Rule { cooldown, after: after as u32, within } };
         assert_eq!(self.ask(&request), Ok(Reply::Ok));
+    }
+
+    /// A number gets other caps of its own, or none.
+    pub(super) fn own_caps(&mut self) {
+        let (number, caps) = (self.random.pick(&self.numbers), self.random.pick(&CAPS));
+        let is_there = self.naive.set_own_caps(number, caps);
+        let got = self.ask(&Request::Caps { number, caps: &list_of(caps) });
+        assert_eq!(got, if is_there { Ok(Reply::Ok) } else { Err(Code::NotFound) });
     }
 
     pub(super) fn some_token(&mut self) -> Vec<u8> {
@@ -177,11 +189,9 @@ impl Bench {
         let mut span = || if self.random.chance(40) { Some(self.random.pick(&SPANS)) } else { None };
         let mut changes = Changes { lease: span(), cooldown: span(), regttl: span(), ..Changes::default() };
         if self.random.chance(50) {
-            let caps = self.random.pick(&CAPS);
-            let list: Vec<Cap> =
-                caps.iter().map(|&(window, count)| Cap { window, count: count as u32 }).collect();
-            changes.caps = Some(list);
-            self.naive.set_caps(caps);
+            let (caps, days) = (self.random.pick(&CAPS), self.random.pick(&DAYS));
+            (changes.caps, changes.days) = (Some(list_of(caps)), Some(days));
+            self.naive.set_caps(caps, days);
         }
         if self.random.chance(20) {
             let rate = self.random.pick(&RATES);
