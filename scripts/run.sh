@@ -306,7 +306,7 @@ The server is up on 127.0.0.1:$PORT; Ctrl-C stops it, and nothing is kept. In an
   SEAT.CONFIRM $show mine USER you ORDER order-1
   SEAT.ORDER $show order-1
   COMMAND DOCS SEAT.HOLD
-  NUMPOOL.CALL {sales}:pool TTL 60000 PREFIX +44
+  NUMPOOL.CALL {sales}:pool TTL 60000 PREFIX 1 +44
 
 The console shows all of it: http://127.0.0.1:$console_port/
 

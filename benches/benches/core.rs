@@ -250,7 +250,7 @@ fn call(token: &[u8]) -> numpool::request::Call<'_> {
         lease: TokenChoice { token, chosen: true },
         switch: None,
         peer: None,
-        prefix: None,
+        prefixes: &[],
         pick: None,
         random: 0,
     }

@@ -76,7 +76,7 @@ impl PoolWorkload {
         let time = random.of(&["5", "40", "60000"]).to_string();
         let recent =
             |random: &mut Random, tokens: usize| format!("t{}", tokens.saturating_sub(random.below(8)));
-        let line = match random.below(23) {
+        let line = match random.below(24) {
             0 => format!("ADD {one} {}", number(random.below(12))),
             1 => format!("DEL {one}"),
             2 => format!("DEL {one} DRAIN"),
@@ -88,7 +88,7 @@ impl PoolWorkload {
                 self.tokens += 1;
                 let ttl = if random.once_in(2) { format!(" TTL {time}") } else { String::new() };
                 let peer = if random.once_in(2) { format!(" PEER {peer}") } else { String::new() };
-                let prefix = if random.once_in(4) { " PREFIX 1380000000" } else { "" };
+                let prefix = if random.once_in(4) { " PREFIX 1 1380000000" } else { "" };
                 let pick = random.of(&["LONGEST", "RANDOM", "LEASTUSED", "STICKY"]);
                 format!("CALL LEASE t{} PICK {pick}{ttl}{peer}{prefix}", self.tokens)
             }
@@ -98,10 +98,12 @@ impl PoolWorkload {
             17 => format!("RENEW {one} LEASE {} TTL {time}", recent(random, self.tokens)),
             18 => format!("RECONCILE SWITCH {switch} LEASE {}", recent(random, self.tokens)),
             19 => {
-                let caps = random.of(&["0", "1 40 2", "2 5 1 60000 30"]);
-                format!("CONFIG CAPS {caps}")
+                let limits = ["CAPS 0", "CAPS 1 40 2", "CAPS 2 5 1 60000 30", "RATE 0 0", "RATE 3 40"];
+                let peers = ["PEERS 0", "PEERS 2 PEERTTL 40", "PEERS 3 PEERTTL 0"];
+                format!("CONFIG {}", random.of(&[&limits[..], &peers].concat()))
             }
             20 => format!("HANGUP {one} CAUSE {}", random.of(&["busy", "spam", "gone"])),
+            22 => format!("CAPS {one} {}", random.of(&["0", "1 DAY 3", "2 40 1 60000 9"])),
             21 => format!("CAUSE busy COOLDOWN {time} AFTER {} WITHIN 60000", random.within(1, 4)),
             _ => format!("CONFIG COOLDOWN {} REGTTL 0", random.of(&["0", "0", "10"])),
         };

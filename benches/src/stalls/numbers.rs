@@ -53,7 +53,7 @@ pub(crate) fn measure(probe: &mut Probe, elements: usize) {
         let call = ["NUMPOOL.CALL", "pool", "PEER", "bob", "PICK", pick];
         probe.measure(&format!("first NUMPOOL.CALL with {pick}"), &call);
     }
-    probe.measure("first NUMPOOL.CALL with PREFIX", &["NUMPOOL.CALL", "pool", "PREFIX", "1380"]);
+    probe.measure("first NUMPOOL.CALL with PREFIX", &["NUMPOOL.CALL", "pool", "PREFIX", "1", "1380"]);
     for count in ["10000", "10000000"] {
         probe.measure(
             &format!("NUMPOOL.SCAN with COUNT {count}"),

@@ -174,7 +174,7 @@ fn numbers_of_a_pool_hold_at_their_limits() {
             lease: token(lease),
             switch: Some(b"sw"),
             peer: Some(b"peer"),
-            prefix: None,
+            prefixes: &[],
             pick: None,
             random: 0,
         })

@@ -217,7 +217,7 @@ fn any(lease: &str) -> Call<'_> {
         lease: token(lease),
         switch: Some(b"sw"),
         peer: None,
-        prefix: None,
+        prefixes: &[],
         pick: None,
         random: 0,
     }

@@ -128,7 +128,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Reads the rest of a block that begins with a keyword: a value and perhaps a word, a value and a counted list, two
-    /// values that may be repeated with the keyword, or a list up to the end.
+    /// values that may be repeated with the keyword or not, or a list up to the end.
     fn block(
         &mut self,
         option: &'static Parameter,
@@ -168,6 +168,12 @@ impl<'a> Parser<'a> {
                 let more = self.peek().is_some_and(|next| word.begins_with(next).is_some());
                 self.next += usize::from(more);
                 Ok(Argument { parameter: Some(option), number: more.into(), ..argument })
+            }
+            [first, second] => {
+                let from = self.next;
+                self.one(first, label)?;
+                self.one(second, label)?;
+                Ok(self.give(option, from, 0))
             }
             _ => {
                 invariant!("a block with a keyword is a value with a word, a list or a value, or a list");

@@ -18,8 +18,14 @@ const LEASE: Parameter = Parameter::name("token").after("LEASE");
 const SWITCH: Parameter = Parameter::name("switch").after("SWITCH");
 const COOLDOWN: Parameter = Parameter::integer("milliseconds").after("COOLDOWN").optional();
 const COUNT: Parameter = Parameter::integer("n").after("COUNT").optional();
-const CAP: Parameter =
-    Parameter::block("cap", &[Parameter::integer("milliseconds"), Parameter::integer("count")]);
+/// How many caps follow, and a window and a count for each.
+const CAPS: Parameter = Parameter::counted(
+    "caps",
+    &[
+        Parameter::integer("n"),
+        Parameter::block("cap", &[Parameter::text("window"), Parameter::integer("count")]).optional().many(),
+    ],
+);
 const PICK: Parameter = Parameter::one_of(
     "policy",
     &[
@@ -104,7 +110,9 @@ pub(crate) static COMMANDS: &[Command] = &[
             LEASE.optional(),
             SWITCH.optional(),
             Parameter::name("callee").after("PEER").optional(),
-            Parameter::text("prefix").after("PREFIX").optional(),
+            Parameter::counted("prefixes", &[Parameter::integer("n"), Parameter::text("prefix").many()])
+                .after("PREFIX")
+                .optional(),
             PICK,
             Parameter::integer("milliseconds").after("WAIT").optional(),
             Parameter::integer("priority").after("PRIORITY").optional(),
@@ -210,10 +218,26 @@ pub(crate) static COMMANDS: &[Command] = &[
             Parameter::integer("milliseconds").after("REGTTL").optional(),
             PICK,
             Parameter::integer("n").after("EVENTS").optional(),
-            Parameter::counted("caps", &[Parameter::integer("n"), CAP.optional().many()])
-                .after("CAPS")
+            CAPS.after("CAPS").optional(),
+            Parameter::block("rate", &[Parameter::integer("count"), Parameter::integer("milliseconds")])
+                .after("RATE")
+                .optional(),
+            Parameter::integer("n").after("PEERS").optional(),
+            Parameter::integer("milliseconds").after("PEERTTL").optional(),
+            Parameter::block("daystart", &[Parameter::integer("time"), Parameter::integer("milliseconds")])
+                .after("DAYSTART")
                 .optional(),
         ],
+    },
+    command! {
+        name: c"NUMPOOL.CAPS",
+        run: writes::caps,
+        flags: "write deny-oom fast",
+        also: "dangerous",
+        keys: RW | UPDATE,
+        summary: "Sets how many calls a number may begin within windows of time, instead of the caps of its pool",
+        complexity: "O(N) with N calls that the number began within the windows",
+        parameters: [KEY, NUMBER, CAPS],
     },
     command! {
         name: c"NUMPOOL.CAUSE",

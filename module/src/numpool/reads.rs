@@ -27,8 +27,8 @@ pub(super) fn get(call: &Call<'_>, [_, wanted]: &[Argument<'_>; 2]) -> Done {
 
 /// `NUMPOOL.INFO key`
 pub(super) fn info(call: &Call<'_>, [_key]: &[Argument<'_>; 1]) -> Done {
-    read::<Pool>(call, |pool, _| {
-        reply_info(call.ctx, pool);
+    read::<Pool>(call, |pool, now| {
+        reply_info(call.ctx, pool, now);
         Ok(())
     })
 }

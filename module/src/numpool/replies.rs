@@ -3,7 +3,7 @@
 use allot_core::numpool::causes::Cause;
 use allot_core::numpool::decide::{Alive, Listed, Reconciled};
 use allot_core::numpool::read::{LiveLease, NumberRecord, SwitchRecord};
-use allot_core::numpool::settings::Cap;
+use allot_core::numpool::settings::{Cap, DAY};
 use allot_core::numpool::{LeaseRecord, Pool};
 
 use crate::engine::reply::{Field, reply_record};
@@ -55,6 +55,7 @@ pub(super) fn reply_number(ctx: Context<'_>, record: &NumberRecord) {
         ("suspended", Field::Number(suspension.is_some().into())),
         ("suspend_cause", Field::maybe(cause.map(|word| &word.0[..]))),
         ("suspend_until", Field::number(until)),
+        ("caps", Field::list(&record.caps, cap)),
     ];
     reply_record(ctx, &fields);
 }
@@ -88,7 +89,7 @@ pub(super) fn reply_switch(ctx: Context<'_>, record: &SwitchRecord) {
     reply_record(ctx, &fields);
 }
 
-pub(super) fn reply_info(ctx: Context<'_>, pool: &Pool) {
+pub(super) fn reply_info(ctx: Context<'_>, pool: &Pool, now: i64) {
     let (totals, settings, (causes, others)) = (pool.totals(), pool.settings(), pool.causes());
     let fields = [
         ("total", Field::Number(totals.total.into())),
@@ -111,13 +112,21 @@ pub(super) fn reply_info(ctx: Context<'_>, pool: &Pool) {
         ("caps", Field::list(&settings.caps, cap)),
         ("causes", Field::list(causes, cause)),
         ("causes_other", Field::Number(others as i64)),
+        ("rate", Field::Number(settings.rate.map_or(0, |rate| rate.count.into()))),
+        ("rate_window", Field::number(settings.rate.map(|rate| rate.window))),
+        ("rate_until", Field::number(pool.forbidden_until(now))),
+        ("peers", Field::Number(settings.peers.into())),
+        ("peerttl", Field::Number(settings.peerttl)),
+        ("known_peers", Field::Number(pool.known_peers() as i64)),
+        ("daystart", Field::Number(settings.days.start)),
+        ("daylength", Field::Number(settings.days.length)),
     ];
     reply_record(ctx, &fields);
 }
 
 fn cap(cap: &Cap) -> Field<'_> {
-    let (window, count) = (Field::Number(cap.window), Field::Number(cap.count.into()));
-    Field::Record(vec![("window", window), ("count", count)])
+    let window = Field::number(Some(cap.window).filter(|&window| window != DAY));
+    Field::Record(vec![("window", window), ("count", Field::Number(cap.count.into()))])
 }
 
 fn cause(cause: &Cause) -> Field<'_> {

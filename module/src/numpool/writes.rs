@@ -3,7 +3,8 @@
 use allot_core::numpool::cells::State;
 use allot_core::numpool::decide::{Decision, MAX_AT_ONCE, configured};
 use allot_core::numpool::event::Numbers;
-use allot_core::numpool::request::{Cap, Changes, OfSwitch, Policy, Request, Rule};
+use allot_core::numpool::request::{Cap, Changes, DAY, Days, OfSwitch, Policy, Request, Rule};
+use allot_core::numpool::settings::MAX_COUNT;
 use allot_core::numpool::waiting::{is_try_again, is_worth_waiting};
 use allot_core::numpool::{Event, Number, Pool, Reply, Settings, request};
 use allot_core::shared::refusal::{Code, Refusal};
@@ -73,8 +74,9 @@ pub(super) fn resume(call: &Call<'_>, [_, numbers, missing]: &[Argument<'_>; 3])
 /// `NUMPOOL.CALL key [number] [option ...]`
 pub(super) fn call(
     call: &Call<'_>,
-    [_, wanted, ttl, lease, switch, peer, prefix, pick, wait, priority]: &[Argument<'_>; 10],
+    [_, wanted, ttl, lease, switch, peer, prefixes, pick, wait, priority]: &[Argument<'_>; 10],
 ) -> Done {
+    let prefixes = prefixes.words().iter().map(|text| number(text)).collect::<Result<Numbers, _>>()?;
     let made = token::make_unless(lease.is_given());
     let mut request = request::Call {
         number: wanted.optional_text().map(number).transpose()?,
@@ -84,7 +86,7 @@ pub(super) fn call(
         lease: token::choice(lease, &made),
         switch: switch.optional_text(),
         peer: peer.optional_text(),
-        prefix: prefix.optional_text().map(number).transpose()?,
+        prefixes: &prefixes,
         pick: pick.member()?,
         random: 0,
     };
@@ -93,7 +95,7 @@ pub(super) fn call(
         draw(step, &mut request);
         let mut decided = decide_call(step, &request);
         // Calls that need an index have their turn in the order in which they came, also those without `WAIT`.
-        let is_sorted = request.number.is_some() || step.state().are_sorted_for(request.pick, request.prefix);
+        let is_sorted = request.number.is_some() || step.state().are_sorted_for(&request);
         let wait = wait.or_else(|| (!is_sorted).then(Wait::for_work));
         if let Some(wait) = wait.filter(|_| is_worth_waiting(&decided)) {
             let try_again = is_try_again(&decided);
@@ -160,7 +162,7 @@ pub(crate) fn call_number<'c, T>(
         lease: TokenChoice { token: lease, chosen: false },
         switch: None,
         peer: None,
-        prefix: None,
+        prefixes: &[],
         pick: None,
         random: 0,
     };
@@ -253,10 +255,11 @@ fn answer_or_slice(call: &Call<'_>, request: OfSwitch<'_>) -> Done {
     }))
 }
 
-/// `NUMPOOL.CONFIG key [LEASE ms] [COOLDOWN ms] [REGTTL ms] [PICK policy] [EVENTS n] [CAPS n [window-ms count] ...]`
+/// `NUMPOOL.CONFIG key [LEASE ms] [COOLDOWN ms] [REGTTL ms] [PICK policy] [EVENTS n] [CAPS n [window-ms count] ...]
+/// [RATE count ms] [PEERS n] [PEERTTL ms] [DAYSTART time length-ms]`
 pub(super) fn configure(
     call: &Call<'_>,
-    [_, lease, cooldown, regttl, pick, events, caps]: &[Argument<'_>; 7],
+    [_, lease, cooldown, regttl, pick, events, caps, rate, peers, peerttl, days]: &[Argument<'_>; 11],
 ) -> Done {
     let events = events.optional_integer().map(|events| {
         let wrong = || format!("EVENTS must be 0 to {}, not {events}", u32::MAX);
@@ -269,6 +272,19 @@ pub(super) fn configure(
         pick: pick.member()?,
         events: events.transpose()?,
         caps: caps.optional_words().map(all_caps).transpose()?,
+        rate: match rate.words() {
+            [count, window] => Some(cap("RATE", window, count)?),
+            _ => None,
+        },
+        peers: peers.optional_integer(),
+        peerttl: peerttl.optional_integer(),
+        days: match days.words() {
+            [start, length] => {
+                let (start, length) = (whole("DAYSTART", start)?, whole("DAYSTART", length)?);
+                Some(Days { start, length })
+            }
+            _ => None,
+        },
     };
     if changes.events.is_some_and(|events| events > 0) {
         outbox::check_stream(call.ctx, call.key()?, "EVENTS")?;
@@ -280,18 +296,41 @@ pub(super) fn configure(
 
 /// The caps of a list of windows and counts.
 fn all_caps(words: &[&[u8]]) -> Result<Vec<Cap>, Refusal> {
-    let number = |word: &[u8]| {
-        let wrong = || Refusal::new(Code::Err, format!("CAPS takes whole numbers, not {}", quoted(word)));
-        integer(word).ok_or_else(wrong)
-    };
     let mut caps = Vec::new();
     for row in words.chunks(2) {
         let [window, count] = row else { continue };
-        // A count that is out of range is refused later, with its cap.
-        let (window, count) = (number(window)?, u32::try_from(number(count)?).unwrap_or(0));
-        caps.push(Cap { window, count });
+        let cap = cap("CAPS", window, count)?;
+        if cap.window == DAY && !is_day(window) {
+            return Err(Refusal::new(Code::Err, "CAPS: a window is 1 ms or more, or DAY, not 0"));
+        }
+        caps.push(cap);
     }
     Ok(caps)
+}
+
+fn whole(what: &str, word: &[u8]) -> Result<i64, Refusal> {
+    let wrong = || Refusal::new(Code::Err, format!("{what} takes whole numbers, not {}", quoted(word)));
+    integer(word).ok_or_else(wrong)
+}
+
+/// The word for the window of a calendar day.
+fn is_day(window: &[u8]) -> bool {
+    window.eq_ignore_ascii_case(b"DAY")
+}
+
+/// The cap of two words. A window and a small count that are out of range are refused later.
+fn cap(what: &str, window: &[u8], count: &[u8]) -> Result<Cap, Refusal> {
+    let window = if is_day(window) { DAY } else { whole(what, window)? };
+    let count = whole(what, count)?;
+    let wrong =
+        |_| Refusal::new(Code::Err, format!("{what}: a window has 1 to {MAX_COUNT} calls, not {count}"));
+    Ok(Cap { window, count: u32::try_from(count).map_err(wrong)? })
+}
+
+/// `NUMPOOL.CAPS key number n [window count] ...`
+pub(super) fn caps(call: &Call<'_>, [_, wanted, caps]: &[Argument<'_>; 3]) -> Done {
+    let (number, caps) = (number(wanted.text())?, all_caps(caps.words())?);
+    answer::<Pool>(call, &Request::Caps { number, caps: &caps })
 }
 
 /// `NUMPOOL.CAUSE key word COOLDOWN ms [AFTER n WITHIN ms]`

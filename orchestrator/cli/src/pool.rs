@@ -89,7 +89,9 @@ columns! {
     POOL = key Text, total Number, idle_up Number, idle_down Number, busy_up Number, busy_down Number,
         cooling Number, limited Number, suspended Number, quarantined Number, leases Number, draining Number, waiting Number,
         lease_ms Span = "lease", cooldown_ms Span = "cooldown", regttl_ms Span = "regttl", pick Text,
-        causes_other Number;
+        causes_other Number, rate Number, rate_window_ms Span = "rate_window", rate_until Time,
+        peers Number, peerttl_ms Span = "peerttl", known_peers Number, daystart Time,
+        daylength_ms Span = "daylength";
     CAPS = count Number, window_ms Span = "window";
     CAUSES = cause Text, count Number, cooldown_ms Span = "cooldown", after Number,
         within_ms Span = "within";

@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 
-use redis::cmd;
+use redis::{Cmd, cmd};
 
 use super::keyed::Keyed;
 use crate::connection::Connection;
@@ -47,6 +47,22 @@ records! {
         pub quarantined: u64,
         /// How many calls a number may begin within which windows.
         pub caps: Vec<Cap>,
+        /// How many calls the pool may begin within a window; 0 = as many as there are.
+        pub rate: u32,
+        /// The length of this window, in milliseconds.
+        pub rate_window: Option<i64>,
+        /// Until when the rate forbids another call.
+        pub rate_until: Option<i64>,
+        /// Of how many peers the pool remembers the last number; 0 = of none.
+        pub peers: u32,
+        /// For how long after their last call, in milliseconds; 0 = no end.
+        pub peerttl: i64,
+        /// Of how many peers the pool knows the last number.
+        pub known_peers: u64,
+        /// A midnight, in milliseconds since 1970: when the calendar days of caps begin.
+        pub daystart: i64,
+        /// How long these days are, in milliseconds.
+        pub daylength: i64,
         /// Causes with which calls ended, and the rules for them.
         pub causes: Vec<Cause>,
         /// How many calls ended with causes that the pool does not keep.
@@ -86,13 +102,15 @@ records! {
         pub suspend_cause: Option<String>,
         /// When it is in service again by itself.
         pub suspend_until: Option<i64>,
+        /// How many calls it may begin within which windows; none: as many as the caps of the pool allow.
+        pub caps: Vec<Cap>,
     }
 
-    /// How many calls a number may begin within a sliding window.
+    /// How many calls a number may begin within a sliding window, or within a calendar day.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct Cap {
-        /// Length of the window, in milliseconds.
-        pub window: i64,
+        /// Length of the window, in milliseconds; absent: the calendar day.
+        pub window: Option<i64>,
         /// The most calls within any such window.
         pub count: u32,
     }
@@ -155,6 +173,19 @@ records! {
     }
 }
 
+/// Adds caps to a command.
+fn with_caps<'a>(command: &'a mut Cmd, caps: &[Cap]) -> &'a Cmd {
+    command.arg(caps.len());
+    for cap in caps {
+        match cap.window {
+            Some(window) => command.arg(window),
+            None => command.arg("DAY"),
+        };
+        command.arg(cap.count);
+    }
+    command
+}
+
 /// A call that [`NumberStore::call`] asks for.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct CallRequest<'a> {
@@ -168,8 +199,8 @@ pub struct CallRequest<'a> {
     pub switch: Option<&'a str>,
     /// The called party.
     pub peer: Option<&'a str>,
-    /// What the number begins with.
-    pub prefix: Option<&'a str>,
+    /// What the number begins with: prefixes that are tried in this order.
+    pub prefixes: &'a [&'a str],
     /// The policy by which the number is picked, for example `LEASTUSED`; the pool's if absent.
     pub pick: Option<&'a str>,
     /// How long to wait for a number, in milliseconds, 0 without an end; absent: not at all.
@@ -282,7 +313,9 @@ impl NumberStore {
         command.arg(call.lease.map(|lease| ("LEASE", lease)));
         command.arg(call.switch.map(|switch| ("SWITCH", switch)));
         command.arg(call.peer.map(|peer| ("PEER", peer)));
-        command.arg(call.prefix.map(|prefix| ("PREFIX", prefix)));
+        if !call.prefixes.is_empty() {
+            command.arg("PREFIX").arg(call.prefixes.len()).arg(call.prefixes);
+        }
         command.arg(call.pick.map(|pick| ("PICK", pick)));
         command.arg(call.ttl.map(|ttl| ("TTL", ttl)));
         command.arg(call.wait.map(|wait| ("WAIT", wait, "PRIORITY", call.priority)));
@@ -307,12 +340,28 @@ impl NumberStore {
 
     /// Sets the caps of the pool; none removes them.
     pub async fn set_caps(&self, caps: &[Cap]) -> Result<(), Error> {
-        let mut command = self.begin("NUMPOOL.CONFIG");
-        command.arg("CAPS").arg(caps.len());
-        for cap in caps {
-            command.arg(cap.window).arg(cap.count);
-        }
-        self.ask(&command).await
+        self.ask(with_caps(self.begin("NUMPOOL.CONFIG").arg("CAPS"), caps)).await
+    }
+
+    /// Sets the caps of a number, which hold instead of those of the pool; none removes them.
+    pub async fn set_number_caps(&self, number: &str, caps: &[Cap]) -> Result<(), Error> {
+        self.ask(with_caps(self.begin("NUMPOOL.CAPS").arg(number), caps)).await
+    }
+
+    /// Sets how many calls the pool may begin within a window, in milliseconds; a count of 0 removes the rate.
+    pub async fn set_rate(&self, count: u32, window: i64) -> Result<(), Error> {
+        self.ask(self.begin("NUMPOOL.CONFIG").arg("RATE").arg(count).arg(window)).await
+    }
+
+    /// Sets the calendar days of caps: a midnight, in milliseconds since 1970, and the length of days, in milliseconds.
+    pub async fn set_days(&self, start: i64, length: i64) -> Result<(), Error> {
+        self.ask(self.begin("NUMPOOL.CONFIG").arg("DAYSTART").arg(start).arg(length)).await
+    }
+
+    /// Sets of how many peers the pool remembers the last number, and for how long after their last call, in milliseconds,
+    /// 0 without an end.
+    pub async fn set_peers(&self, peers: u32, peerttl: i64) -> Result<(), Error> {
+        self.ask(self.begin("NUMPOOL.CONFIG").arg("PEERS").arg(peers).arg("PEERTTL").arg(peerttl)).await
     }
 
     /// Has a cause send a number into quarantine for `cooldown` milliseconds, after so many calls within a time in

@@ -66,7 +66,7 @@ impl Family for Numbers {
                 "NUMPOOL.SUSPEND @ 999 MISSING",
                 "NUMPOOL.CALL @ LEASE mine",
                 "NUMPOOL.CALL @ 13800000000",
-                "NUMPOOL.CALL @ PREFIX 999",
+                "NUMPOOL.CALL @ PREFIX 1 999",
                 "NUMPOOL.HANGUP @ 13800000001",
                 "NUMPOOL.HANGUP @ 13800000000 LEASE other",
                 "NUMPOOL.RENEW @ 13800000000 LEASE other TTL 10",
@@ -92,7 +92,8 @@ impl Family for Numbers {
                 "NUMPOOL.RESUME @ 13800000001",
                 "NUMPOOL.DEL @ 139",
                 "NUMPOOL.CONFIG @ COOLDOWN 5",
-                "NUMPOOL.CONFIG @ CAPS 1 60000 5",
+                "NUMPOOL.CONFIG @ CAPS 1 60000 5 RATE 100 1000 PEERS 100 PEERTTL 60000",
+                "NUMPOOL.CAPS @ 13800000001 1 DAY 5",
                 "NUMPOOL.CAUSE @ spam COOLDOWN 60000 AFTER 2 WITHIN 5000",
                 "NUMPOOL.HANGUP @ 13800000000 CAUSE spam",
             ]),
@@ -156,7 +157,7 @@ impl Family for Numbers {
         };
         assert!(scan(client).len() as i64 <= total);
         client.call(&["NUMPOOL.CALL", key, "LEASE", "mine", "TTL", "60000"]);
-        client.call(&["NUMPOOL.CALL", key, "PREFIX", "138", "PICK", "STICKY", "PEER", "bob"]);
+        client.call(&["NUMPOOL.CALL", key, "PREFIX", "1", "138", "PICK", "STICKY", "PEER", "bob"]);
         client.call(&["NUMPOOL.ADD", key, "424242"]);
         assert!(!state_of(client, key, "424242").is_empty());
         let numbers = scan(client);
@@ -197,6 +198,7 @@ const GARBAGE: Garbage<'static> = Garbage {
         "NUMPOOL.INFO",
         "NUMPOOL.SCAN",
         "NUMPOOL.CONFIG",
+        "NUMPOOL.CAPS",
         "NUMPOOL.CAUSE",
         "NUMPOOL.APPLY",
     ],
@@ -206,7 +208,7 @@ const GARBAGE: Garbage<'static> = Garbage {
         "NUMPOOL.REG k 138 +49170 TTL 5000 SWITCH sw",
         "NUMPOOL.UNREG k 138",
         "NUMPOOL.UNREG k SWITCH sw",
-        "NUMPOOL.CALL k TTL 50 LEASE t SWITCH sw PEER bob PREFIX 13 PICK STICKY",
+        "NUMPOOL.CALL k TTL 50 LEASE t SWITCH sw PEER bob PREFIX 1 13 PICK STICKY",
         "NUMPOOL.CALL k 138 LEASE t2",
         "NUMPOOL.CALL k PICK RANDOM",
         "NUMPOOL.HANGUP k 138 LEASE t COOLDOWN 20",
@@ -219,6 +221,10 @@ const GARBAGE: Garbage<'static> = Garbage {
         "NUMPOOL.SCAN k 0 STATE idle+up COUNT 3",
         "NUMPOOL.CONFIG k LEASE 100 COOLDOWN 10 REGTTL 1000 PICK LEASTUSED EVENTS 2",
         "NUMPOOL.CONFIG k CAPS 2 50 1 1000 4",
+        "NUMPOOL.CONFIG k RATE 3 50",
+        "NUMPOOL.CONFIG k PEERS 2 PEERTTL 100",
+        "NUMPOOL.CONFIG k CAPS 1 DAY 5 DAYSTART 1700000000000 86400000",
+        "NUMPOOL.CAPS k 138 2 DAY 5 100 1",
         "NUMPOOL.CAUSE k spam COOLDOWN 50 AFTER 2 WITHIN 100",
         "NUMPOOL.HANGUP k 139 CAUSE spam",
         "NUMPOOL.APPLY k payload",
@@ -252,6 +258,11 @@ const GARBAGE: Garbage<'static> = Garbage {
         "REGTTL",
         "EVENTS",
         "CAPS",
+        "RATE",
+        "DAY",
+        "DAYSTART",
+        "PEERS",
+        "PEERTTL",
         "CAUSE",
         "AFTER",
         "WITHIN",

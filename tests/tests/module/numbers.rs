@@ -1,6 +1,7 @@
 //! Number pools on live servers: what is published, deadlines that the timer keeps, and large pools.
 
-use allot_tests::pools::{fill, pool_info, state_of};
+use allot_tests::pools::{fill, number, pool_info, state_of};
+use allot_tests::raw::RawClient;
 use allot_tests::shows::{allot_info, clock, no_internal_errors};
 use allot_tests::wait::TIMEOUT;
 use allot_tests::{RedisServer, Reply, eventually};
@@ -161,6 +162,45 @@ fn a_step_of_thousands_of_messages_loses_none_of_them() {
     server.wait_offset_equal(&replica);
     assert_eq!(replica.digest(), server.digest());
     no_internal_errors(&server);
+}
+
+#[test]
+fn peers_see_their_last_number_again_after_a_reload_and_a_failover() {
+    let (server, replica) = (RedisServer::start(), RedisServer::strict().start());
+    replica.replica_of(&server);
+    let mut client = server.raw();
+    fill(&mut client, "pool", 3);
+    client.words("NUMPOOL.CONFIG pool PICK STICKY PEERS 3");
+    let call = |client: &mut RawClient, peer: &str| {
+        let number = client.words(&format!("NUMPOOL.CALL pool PEER {peer}")).field("number").text();
+        assert_eq!(client.words(&format!("NUMPOOL.HANGUP pool {number}")), Reply::Int(1));
+        number
+    };
+    let first = ["ann", "bob", "cid"].map(|peer| call(&mut client, peer));
+    assert_eq!(first, [number(0), number(1), number(2)]);
+    // The call of eve, who takes the longest waiting number, has the pool forget ann.
+    assert_eq!(["cid", "bob", "eve"].map(|peer| call(&mut client, peer)), [number(2), number(1), number(0)]);
+    assert_eq!(pool_info(&mut client, "pool", "known_peers"), 3);
+    let digest = server.digest_value("pool");
+    assert_eq!(server.command("DEBUG RELOAD"), redis::Value::Okay);
+    assert_eq!(server.digest_value("pool"), digest);
+    server.wait_offset_equal(&replica);
+    assert_eq!(replica.digest(), server.digest());
+    assert_eq!(replica.command("REPLICAOF NO ONE"), redis::Value::Okay);
+    for server in [&server, &replica] {
+        let mut client = server.raw();
+        let again = ["eve", "bob", "cid", "bob"].map(|peer| call(&mut client, peer));
+        assert_eq!(again, [number(0), number(1), number(2), number(1)]);
+        assert_eq!(client.words("NUMPOOL.CONFIG pool PEERS 0"), Reply::Simple("OK".into()));
+        assert_eq!(pool_info(&mut client, "pool", "known_peers"), 0);
+        for line in ["NUMPOOL.CONFIG pool PEERS 10000001", "NUMPOOL.CONFIG pool PEERS -1"] {
+            assert!(
+                client.words(line).error().starts_with("ERR PEERS must be 0 to 10000000, not "),
+                "{line}"
+            );
+        }
+        no_internal_errors(server);
+    }
 }
 
 #[test]

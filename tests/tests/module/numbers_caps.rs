@@ -1,4 +1,4 @@
-//! Caps, causes and quarantine on live servers: they end on time without any request, and they are the same after a
+//! Caps, the rate, causes and quarantine on live servers: they end on time without any request, and they are the same after a
 //! reload, a restart, a failover and a copy.
 
 use allot_tests::pools::{fill, number, pool_info};
@@ -25,11 +25,12 @@ fn call(client: &mut RawClient, key: &str, number: &str, cause: Option<&str>) {
 }
 
 /// A pool in which the number 0 has reached a cap, the number 1 is in quarantine, one more call that ends busy sends the
-/// number 2 into quarantine, and the number 3 can be called once more.
+/// number 2 into quarantine, and the number 3 can be called once more. Two more calls reach the rate.
 fn restricted_pool(client: &mut RawClient) {
     fill(client, POOL, NUMBERS);
     for line in [
-        "NUMPOOL.CONFIG pool CAPS 2 600000 2 3600000 3",
+        "NUMPOOL.CONFIG pool CAPS 2 600000 2 3600000 5 RATE 7 600000 DAYSTART 0 316224000000",
+        "NUMPOOL.CAPS pool 13800000003 2 DAY 2 600000 5",
         "NUMPOOL.CAUSE pool spam COOLDOWN 600000",
         "NUMPOOL.CAUSE pool busy COOLDOWN 600000 AFTER 2 WITHIN 600000",
     ] {
@@ -69,6 +70,8 @@ fn restrictions_hold(server: &RedisServer, key: &str) {
     client.call(&["NUMPOOL.HANGUP", key, &number(3)]);
     assert!(refusal(&mut client, 3).starts_with("LIMIT "), "an earlier call does not count any more");
     assert!(client.call(&["NUMPOOL.CALL", key]).is_null());
+    let until = client.call(&["NUMPOOL.INFO", key]).field("rate_until").int();
+    assert!(until > 0, "an earlier call does not count for the rate any more");
     assert_eq!((pool_info(&mut client, key, "limited"), pool_info(&mut client, key, "quarantined")), (2, 2));
     no_internal_errors(server);
 }
@@ -181,6 +184,91 @@ fn number_with_a_cap_is_called_again_as_soon_as_its_window_has_passed() {
         late.push(began_at(&mut client) - before - WINDOW);
     }
     are_on_time(&late);
+    no_internal_errors(&server);
+}
+
+#[test]
+fn number_is_warmed_up_by_caps_of_its_own_until_the_day_is_over() {
+    let server = RedisServer::start();
+    let mut client = server.raw();
+    fill(&mut client, POOL, 2);
+    // A day of the server's clock that ends soon.
+    let time = client.words("TIME");
+    let now: i64 = time.array()[0].text().parse::<i64>().unwrap() * 1000;
+    ok(&mut client, "NUMPOOL.CONFIG pool CAPS 1 600000 9");
+    for line in [
+        "NUMPOOL.CAPS pool 13800000000 1 DAY 1".into(),
+        format!("NUMPOOL.CONFIG pool DAYSTART {now} 3600000"),
+    ] {
+        ok(&mut client, &line);
+    }
+    call(&mut client, POOL, &number(0), None);
+    let until = client.call(&["NUMPOOL.GET", POOL, &number(0)]);
+    assert_eq!(until.field("limit_until").int(), now + 3_600_000);
+    let caps = until.field("caps");
+    assert!(caps.array()[0].field("window").is_null(), "{caps:?}");
+    assert!(client.call(&["NUMPOOL.CALL", POOL, &number(0)]).error().starts_with("LIMIT "));
+    call(&mut client, POOL, &number(1), None);
+    call(&mut client, POOL, &number(1), None);
+    // The operator moves the days, so that the next one begins at once.
+    let soon = now + 3_000;
+    ok(&mut client, &format!("NUMPOOL.CONFIG pool DAYSTART {soon} 3600000"));
+    let reply = client.call(&["NUMPOOL.CALL", POOL, &number(0), "WAIT", "60000"]);
+    assert_eq!(reply.field("number").text(), number(0));
+    assert!(began_at(&mut client) >= soon);
+    for (line, why) in [
+        ("NUMPOOL.CAPS pool 99 1 DAY 5", "NOTFOUND"),
+        ("NUMPOOL.CAPS pool 13800000000 2 DAY 5", "ERR"),
+        ("NUMPOOL.CAPS pool 13800000000 1 0 5", "ERR CAPS: a window is 1 ms or more"),
+        ("NUMPOOL.CAPS pool 13800000000 1 week 5", "ERR CAPS takes whole numbers"),
+        ("NUMPOOL.CAPS pool 13800000000 1 DAY 10001", "ERR CAPS: a window is"),
+        ("NUMPOOL.CONFIG pool DAYSTART 0 0", "ERR DAYSTART"),
+        ("NUMPOOL.CONFIG pool RATE 5 DAY", "ERR"),
+    ] {
+        assert!(client.words(line).error().starts_with(why), "{line}");
+    }
+    no_internal_errors(&server);
+}
+
+#[test]
+fn calls_beyond_the_rate_are_refused_or_wait_until_it_allows_them() {
+    const WINDOW: i64 = 60;
+    let server = RedisServer::start();
+    let mut client = server.raw();
+    fill(&mut client, POOL, NUMBERS);
+    ok(&mut client, &format!("NUMPOOL.CONFIG pool RATE 1 {WINDOW}"));
+    for line in ["MULTI", "NUMPOOL.CALL pool LEASE first", "NUMPOOL.CALL pool", "NUMPOOL.CALL pool WAIT 0"] {
+        ok(&mut client, line);
+    }
+    let done = client.words("EXEC");
+    assert!(done.array()[1].error().starts_with("LIMIT the pool "), "{done:?}");
+    assert!(done.array()[2].is_null(), "a transaction waits: {done:?}");
+    let mut before = began_at(&mut client);
+    let mut late = Vec::new();
+    for _ in 0..10 {
+        ok(&mut client, "NUMPOOL.RECONCILE pool SWITCH sw0");
+        ok(&mut client, "NUMPOOL.CALL pool WAIT 60000");
+        let began = began_at(&mut client);
+        late.push(began - before - WINDOW);
+        before = began;
+    }
+    are_on_time(&late);
+    // Of calls that wait, only the first may begin when a rate is set, and all when it is removed.
+    let mut others = [server.raw(), server.raw()];
+    ok(&mut client, "NUMPOOL.CONFIG pool RATE 1 600000");
+    client.words("NUMPOOL.CALL pool");
+    others.iter_mut().for_each(|other| other.send(&["NUMPOOL.CALL", "pool", "WAIT", "0"]));
+    eventually("the calls to wait", TIMEOUT, || pool_info(&mut client, POOL, "waiting") == 2);
+    ok(&mut client, "NUMPOOL.CONFIG pool RATE 0 0");
+    others.iter_mut().for_each(|other| assert!(other.read().field("until").is_null()));
+    for (line, why) in [
+        ("NUMPOOL.CONFIG pool RATE 1", "ERR"),
+        ("NUMPOOL.CONFIG pool RATE 1 0", "ERR RATE: a window is 1 to "),
+        ("NUMPOOL.CONFIG pool RATE -1 50", "ERR RATE: a window has 1 to 10000 calls, not -1"),
+        ("NUMPOOL.CONFIG pool RATE x 50", "ERR"),
+    ] {
+        assert!(client.words(line).error().starts_with(why), "{line}");
+    }
     no_internal_errors(&server);
 }
 

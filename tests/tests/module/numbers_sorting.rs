@@ -30,7 +30,8 @@ fn call_gets_its_number_when_the_order_is_made() {
     let (server, replica) = (server_with_pool(), RedisServer::strict().start());
     replica.replica_of(&server);
     let (mut client, mut waiting, mut other) = (server.raw(), server.raw(), server.raw());
-    let options = ["PREFIX", "1380000000", "PICK", "STICKY", "PEER", "bob", "WAIT", "60000", "LEASE", "w"];
+    let options =
+        ["PREFIX", "1", "1380000000", "PICK", "STICKY", "PEER", "bob", "WAIT", "60000", "LEASE", "w"];
     waiting.send(&[&["NUMPOOL.CALL", "pool"][..], &options[..]].concat());
     client.send(&["NUMPOOL.CALL", "pool", "PICK", "LEASTUSED", "LEASE", "a"]);
     eventually("both calls to wait for the order", TIMEOUT, || pool_info(&mut other, "pool", "waiting") == 2);
@@ -39,7 +40,7 @@ fn call_gets_its_number_when_the_order_is_made() {
     let [second, again] = ["b", "a"].map(|token| {
         client.words(&format!("NUMPOOL.CALL pool PICK LEASTUSED LEASE {token}")).field("number").text()
     });
-    assert!(client.words("NUMPOOL.CALL pool PREFIX 139").is_null(), "no number begins with 139");
+    assert!(client.words("NUMPOOL.CALL pool PREFIX 1 139").is_null(), "no number begins with 139");
     let (first, sticky) = (first.field("number").text(), waiting.read().field("number").text());
     assert_eq!(again, first);
     let mut called = [plain, first, second, sticky];
@@ -79,7 +80,7 @@ fn call_in_a_transaction_or_a_script_is_to_be_sent_again_until_the_order_is_made
     let used = called_in_transaction(&mut client, "NUMPOOL.CALL pool PICK LEASTUSED WAIT 1000 LEASE a");
     assert_eq!(used.field("number").text(), number(3));
     let sticky =
-        called_in_transaction(&mut client, "NUMPOOL.CALL pool PREFIX 1380000000 PICK STICKY PEER bob");
+        called_in_transaction(&mut client, "NUMPOOL.CALL pool PREFIX 1 1380000000 PICK STICKY PEER bob");
     assert_eq!(sticky.field("number").text(), number(4));
     assert_eq!(pool_info(&mut client, "pool", "leases"), 2);
     client.words("DEL pool");
@@ -155,7 +156,7 @@ fn client_that_leaves_leaves_no_lease_and_one_whose_key_goes_is_told() {
         control.words("DEL pool");
         fill(&mut control, "pool", NUMBERS);
         let mut client = server.raw();
-        client.send(&["NUMPOOL.CALL", "pool", "PREFIX", "138", "WAIT", "60000"]);
+        client.send(&["NUMPOOL.CALL", "pool", "PREFIX", "1", "138", "WAIT", "60000"]);
         // Soon, unless it was answered before this is seen.
         let _ = (0..100).any(|_| server.info_field("clients", "blocked_clients") == "1");
         control.words("RENAME pool other");
@@ -163,7 +164,7 @@ fn client_that_leaves_leaves_no_lease_and_one_whose_key_goes_is_told() {
         assert_eq!(client.words("PING"), Reply::Simple("PONG".into()));
         let told = matches!(&reply, Reply::Error(line) if line.starts_with("UNBLOCKED "));
         // The order is still made, for the next call.
-        assert!(!control.until_decided("NUMPOOL.CALL other PREFIX 138").0.is_null());
+        assert!(!control.until_decided("NUMPOOL.CALL other PREFIX 1 138").0.is_null());
         told
     });
     no_internal_errors(&server);
@@ -177,9 +178,9 @@ fn call_that_came_first_is_answered_first_although_it_does_not_wait() {
     control.words("NUMPOOL.ADD pool 99");
     control.words("NUMPOOL.REG pool 99");
     for (place, (client, line)) in [
-        (&mut first, "NUMPOOL.CALL pool PREFIX 99 LEASE first"),
-        (&mut second, "NUMPOOL.CALL pool PREFIX 99 LEASE second WAIT 60000"),
-        (&mut none, "NUMPOOL.CALL pool PREFIX 99 LEASE third"),
+        (&mut first, "NUMPOOL.CALL pool PREFIX 1 99 LEASE first"),
+        (&mut second, "NUMPOOL.CALL pool PREFIX 1 99 LEASE second WAIT 60000"),
+        (&mut none, "NUMPOOL.CALL pool PREFIX 1 99 LEASE third"),
     ]
     .into_iter()
     .enumerate()

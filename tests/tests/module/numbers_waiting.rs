@@ -66,7 +66,7 @@ fn wait_ends_with_null_and_leaves_nothing_behind() {
     assert!(client.words("NUMPOOL.CALL pool WAIT 30").is_null());
     assert!(client.words("NUMPOOL.CALL pool 13800000000 WAIT 30").is_null());
     client.hello3();
-    assert!(client.words("NUMPOOL.CALL pool PREFIX 138 WAIT 30").is_null());
+    assert!(client.words("NUMPOOL.CALL pool PREFIX 1 138 WAIT 30").is_null());
     assert_eq!(allot_info(&server, "numpool_none_free"), 3, "a wait that ends in vain counts");
     assert!(is_idle(&mut control, "pool"));
     control.words("NUMPOOL.HANGUP pool 13800000000");
@@ -80,6 +80,39 @@ fn wait_ends_with_null_and_leaves_nothing_behind() {
         ("NUMPOOL.CALL nopool WAIT 5", "NOKEY"),
     ] {
         assert!(client.words(line).error().starts_with(why), "{line}");
+    }
+    no_internal_errors(&server);
+}
+
+#[test]
+fn call_tries_its_prefixes_in_their_order_and_waits_for_all_of_them() {
+    let server = RedisServer::start();
+    let mut control = server.raw();
+    for line in ["NUMPOOL.ADD pool 331 441 442 491", "NUMPOOL.REG pool 331 441 442 491"] {
+        control.words(line);
+    }
+    for number in ["441", "442", "331"] {
+        let reply = control.words("NUMPOOL.CALL pool PREFIX 3 44 7 33");
+        assert_eq!(reply.field("number").text(), number);
+    }
+    assert!(control.words("NUMPOOL.CALL pool PREFIX 3 44 7 33").is_null());
+    let mut first = wait(&server, "pool", "PREFIX 2 33 44 WAIT 0");
+    let mut second = wait(&server, "pool", "PREFIX 2 7 44 WAIT 0");
+    assert_eq!(control.words("NUMPOOL.HANGUP pool 442"), Reply::Int(1));
+    assert_eq!(first.read().field("number").text(), "442", "it came first");
+    assert_eq!(control.words("NUMPOOL.HANGUP pool 331"), Reply::Int(1));
+    assert_eq!(control.words("NUMPOOL.HANGUP pool 441"), Reply::Int(1));
+    assert_eq!(second.read().field("number").text(), "441");
+    assert!(is_idle(&mut control, "pool"));
+    let seventeen = format!("NUMPOOL.CALL pool PREFIX 17{}", " 44".repeat(17));
+    for (line, why) in [
+        (&*seventeen, "ERR PREFIX takes at most 16 prefixes"),
+        ("NUMPOOL.CALL pool PREFIX 2 44", "ERR"),
+        ("NUMPOOL.CALL pool PREFIX 44", "ERR"),
+        ("NUMPOOL.CALL pool PREFIX 0", "ERR"),
+        ("NUMPOOL.CALL pool PREFIX 1 x", "ERR number 'x' is not"),
+    ] {
+        assert!(control.words(line).error().starts_with(why), "{line}");
     }
     no_internal_errors(&server);
 }

@@ -13,7 +13,7 @@ pub use super::model::state::{Rest, RestReason};
 pub use super::model::suspensions::Suspension;
 use super::number::Number;
 use super::record::Place;
-use super::settings::Settings;
+use super::settings::{Cap, Settings, are_sound};
 use super::state::{Pool, TransitionContext};
 use crate::shared::codec::{Damaged, Reader, Writer, ensure};
 use crate::shared::field::Field;
@@ -158,6 +158,13 @@ events! {
         } = 17, notice c"allot.numpool.suspended";
         /// Numbers are in service again.
         Resumed(numbers: Numbers) = 18, notice c"allot.numpool.resumed";
+        /// A number has other caps of its own; without any it has those of the pool.
+        Capped {
+            /// Which.
+            number: Number,
+            /// At most four.
+            caps: Vec<Cap>,
+        } = 19, notice c"allot.numpool.capped";
         /// Messages of the outbox were written to their stream.
         Flushed {
             /// How many, oldest first.
@@ -298,6 +305,10 @@ impl Pool {
                 distinct(numbers)?;
                 ensure(self.are(numbers, |id| self.suspensions.contains(id)), "a number is not suspended")
             }
+            Event::Capped { number, caps } => {
+                ensure(are_sound(caps), "the caps of a number are out of range")?;
+                ensure(self.directory.find(*number).is_some(), "there is no such number")
+            }
             Event::Beat { switch, .. } => {
                 let has_room = self.heartbeats.len() < MAX_HEARTBEATS || self.has_deadline(switch);
                 ensure(has_room, "too many switches have a deadline")
@@ -383,6 +394,11 @@ impl Pool {
                 self.each(numbers, |pool, id| pool.suspend(id, suspension.clone()));
             }
             Event::Resumed(numbers) => self.each(numbers, Self::resume),
+            Event::Capped { number, caps } => {
+                if let Some(id) = self.id(*number) {
+                    self.set_own_caps(id, caps);
+                }
+            }
             Event::Beat { switch, until } => self.beat(switch, *until),
             Event::Silent { switch } => self.fall_silent(switch),
             Event::Flushed { count, last_id } => self.outbox.sent(*count as usize, *last_id),
@@ -414,8 +430,13 @@ impl Pool {
         else {
             return;
         };
-        self.history.take_back(id, lease.since);
-        if lease.has_peer {
+        let (since, has_peer) = (lease.since, lease.has_peer);
+        self.history.take_back(id, since);
+        self.take_back_start(since);
+        if has_peer {
+            if let Some(peer) = self.peers.name(self.peers.of(id)) {
+                self.last_numbers.forget(peer, self.directory.name_of(id));
+            }
             self.peers.assign(id, None);
         }
     }

@@ -31,7 +31,7 @@ impl Machine for Pool {
         if let Request::Call(call) = request
             && call.number.is_none()
         {
-            self.begin_to_sort(call.pick, call.prefix);
+            self.begin_to_sort(call.pick, !call.prefixes.is_empty());
         }
     }
 
@@ -64,6 +64,9 @@ impl Machine for Pool {
     fn follow_set_back(&mut self) {
         let now = self.applied;
         self.history.forget_all(|entry| entry.end_at(now));
+        self.starts.iter_mut().for_each(|start| *start = now.min(*start));
+        self.last_numbers.end_at(now);
+        self.waiters.hold(None);
         self.follow_caps();
     }
 

@@ -20,6 +20,7 @@ impl Pool {
             | Event::Lapsed(numbers)
             | Event::Resumed(numbers)
             | Event::Cooled(numbers) => vec![listed(numbers)],
+            Event::Capped { number, .. } => vec![listed(&[*number])],
             Event::Deleted(numbers) => {
                 let leases = numbers.iter().filter_map(|&number| self.lease_message(message(), number));
                 let leases: Vec<Message> = leases.collect();

@@ -24,7 +24,9 @@ pub mod waiting;
 pub use decide::{decide, decide_due};
 pub use event::Event;
 use model::record;
-pub use model::{causes, cells, directory, groups, heartbeats, leases, number, settings, state, suspensions};
+pub use model::{
+    causes, cells, directory, groups, heartbeats, last_numbers, leases, number, settings, state, suspensions,
+};
 pub use number::Number;
 pub use outcome::{Decision, LeaseRecord, Reply};
 pub use request::Request;

@@ -4,6 +4,7 @@ use super::causes::Cause;
 use super::cells::State;
 use super::number::Number;
 use super::record::Place;
+use super::settings::Cap;
 use super::state::{Pool, Rest, RestReason};
 use super::suspensions::Suspension;
 use crate::shared::{Bytes, Millis};
@@ -38,6 +39,8 @@ pub struct NumberRecord {
     pub suspension: Option<Suspension>,
     /// Until when the caps forbid another call.
     pub limit_until: Option<Millis>,
+    /// Its own caps; if there are none, those of the pool hold.
+    pub caps: Vec<Cap>,
 }
 
 words! {
@@ -178,7 +181,8 @@ impl Pool {
             cool_until: cool_until.filter(|&until| until > now),
             cause: named(self.causes.last(id)),
             suspension: self.suspension_at(id, now),
-            limit_until: self.history.limited_until(id, &self.settings.caps, now),
+            limit_until: self.limited_at(id, now),
+            caps: self.own_caps.get(id).unwrap_or_default().to_vec(),
         })
     }
 
@@ -201,6 +205,16 @@ impl Pool {
             draining: self.draining,
             waiting: self.waiting_calls() as u32,
         }
+    }
+
+    /// Of how many peers the pool knows the last number.
+    pub fn known_peers(&self) -> usize {
+        self.last_numbers.len()
+    }
+
+    /// Until when the rate of the pool forbids another call at `now`. O(1).
+    pub fn forbidden_until(&self, now: Millis) -> Option<Millis> {
+        self.rate_until(now)
     }
 
     /// The causes that the pool knows, and how many calls ended with others.

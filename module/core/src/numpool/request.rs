@@ -1,7 +1,7 @@
 //! Requests to a pool, with parsed arguments. docs/numbers.md describes the commands.
 
 pub use super::model::causes::Rule;
-pub use super::model::settings::{Cap, Policy};
+pub use super::model::settings::{Cap, DAY, Days, Policy};
 use super::model::sliced::Ends;
 use super::number::Number;
 use crate::shared::Millis;
@@ -94,6 +94,13 @@ pub enum Request<'a> {
     },
     /// A request about a switch.
     OfSwitch(OfSwitch<'a>),
+    /// `NUMPOOL.CAPS`.
+    Caps {
+        /// Which.
+        number: Number,
+        /// How many calls it may begin within each of some windows; none for those of the pool.
+        caps: &'a [Cap],
+    },
     /// `NUMPOOL.CONFIG`.
     Configure(Changes),
     /// `NUMPOOL.CAUSE`.
@@ -115,9 +122,10 @@ impl Request<'_> {
             | Self::Resume { numbers, .. }
             | Self::Del { numbers, .. }
             | Self::Reg { numbers, .. } => numbers,
-            Self::HangUp { number, .. } | Self::TakeBack { number, .. } | Self::Renew { number, .. } => {
-                std::slice::from_ref(number)
-            }
+            Self::HangUp { number, .. }
+            | Self::TakeBack { number, .. }
+            | Self::Renew { number, .. }
+            | Self::Caps { number, .. } => std::slice::from_ref(number),
             Self::Call(call) => call.number.as_slice(),
             Self::Beat { .. } | Self::OfSwitch(_) | Self::Configure(_) | Self::Cause { .. } => &[],
         }
@@ -151,6 +159,9 @@ impl<'a> OfSwitch<'a> {
     }
 }
 
+/// The most prefixes that a call names.
+pub const MAX_PREFIXES: usize = 16;
+
 /// `NUMPOOL.CALL key [number] ...`
 #[derive(Clone, Copy, Debug)]
 pub struct Call<'a> {
@@ -168,8 +179,8 @@ pub struct Call<'a> {
     pub switch: Option<&'a [u8]>,
     /// The called peer.
     pub peer: Option<&'a [u8]>,
-    /// Prefix of the number.
-    pub prefix: Option<Number>,
+    /// Prefixes of the number, tried in this order; none for any number.
+    pub prefixes: &'a [Number],
     /// The policy of the choice; the pool's default if absent.
     pub pick: Option<Policy>,
     /// A random number for `Policy::Random`.
@@ -191,4 +202,12 @@ pub struct Changes {
     pub events: Option<u32>,
     /// How many calls a number may begin within each of some windows.
     pub caps: Option<Vec<Cap>>,
+    /// How many calls the pool may begin within a window; with a count of 0 as many as there are.
+    pub rate: Option<Cap>,
+    /// Of how many peers the pool remembers the last number.
+    pub peers: Option<i64>,
+    /// How long it does; 0 = for ever.
+    pub peerttl: Option<Millis>,
+    /// The calendar days that caps count.
+    pub days: Option<Days>,
 }

@@ -8,10 +8,12 @@ use super::cells::State;
 use super::directory::MAX_NUMBERS;
 use super::heartbeats::{MAX_HEARTBEATS, SavedHeartbeat};
 use super::leases::{Leases, SavedLease};
-use super::model::history::{STARTS, Times};
+use super::model::history::{MAX_TIMES, STARTS, Times};
+use super::model::last_numbers::LastNumbers;
 use super::number::Number;
 use super::record::{LATEST, Place, Record};
-use super::request::Policy;
+use super::request::{Cap, Policy};
+use super::settings::are_sound;
 use super::state::{Pool, Rest, RestReason};
 use super::suspensions::Suspension;
 use crate::fields;
@@ -41,6 +43,8 @@ fields! {
         peer: Option<u32>,
         /// The last cause.
         cause: Option<u32>,
+        /// Its own caps.
+        caps: Vec<Cap>,
     }
 }
 
@@ -67,6 +71,8 @@ impl Pool {
         out.field(&self.saved_heartbeats());
         out.unsigned(self.history.len() as u64);
         self.history.iter().for_each(|times| out.field(times));
+        out.field(&self.starts);
+        self.last_numbers.encode(&mut out);
         self.outbox.encode(&mut out);
         out.bytes
     }
@@ -86,6 +92,7 @@ impl Pool {
             switch: group(self.switches.of(id)),
             peer: group(self.peers.of(id)),
             cause: self.causes.kept_last(id),
+            caps: self.own_caps.get(id).unwrap_or_default().to_vec(),
         }
     }
 
@@ -114,11 +121,14 @@ impl Pool {
         let named = groups.iter().all(|groups| groups.are_referred_to());
         ensure(named, "a switch, a holder or a peer is named for nothing")?;
         pool.decode_history(&mut reader)?;
+        pool.last_numbers = LastNumbers::decode(&mut reader)?;
+        let are_wanted = pool.settings.peers > 0 || pool.last_numbers.len() == 0;
+        ensure(are_wanted, "peers are known that the pool does not remember")?;
         pool.outbox = Outbox::decode(&mut reader, &[b"evt"])?;
         reader.finish()?;
         // While a server loads, nobody waits for it.
         if pool.settings.pick == Policy::LeastUsed {
-            pool.sort_at_once(None, None);
+            pool.sort_at_once(None, false);
         }
         Ok(pool)
     }
@@ -171,6 +181,8 @@ impl Pool {
         if let Some(cause) = saved.cause {
             self.causes.restore_last(id, cause).ok_or(Damaged("a last cause is unknown"))?;
         }
+        ensure(are_sound(&saved.caps), "the caps of a number are out of range")?;
+        self.own_caps.set(id, saved.caps.clone());
         Ok(())
     }
 
@@ -220,6 +232,10 @@ impl Pool {
             ensure(known, "a cause is unknown")?;
             self.history.restore(times).ok_or(Damaged("a number has two histories"))?;
         }
+        self.starts = reader.field()?;
+        let are_sound = self.starts.len() <= MAX_TIMES && self.starts.iter().is_sorted();
+        ensure(are_sound, "the starts of calls are not in order")?;
+        ensure(self.settings.rate.is_some() || self.starts.is_empty(), "calls are counted without a rate")?;
         let limited = |id: u32| self.limited_until(id).is_some();
         ensure(!self.queue.iter(&self.directory).any(limited), "a number is free that its caps forbid")
     }

@@ -2,8 +2,7 @@
 //! timer in slices, and a choice is refused with `TRYAGAIN` until then.
 
 use super::model::sorted_free::Numbers;
-use super::number::Number;
-use super::request::Policy;
+use super::request::{Call, Policy};
 use super::state::Pool;
 use crate::shared::Millis;
 use crate::shared::list::NONE;
@@ -14,15 +13,15 @@ const SORTED_AT_ONCE: usize = 10_000;
 impl Pool {
     /// Sorts the free numbers as a choice needs them, if they are not. The first time O(n log n); from then on every event
     /// costs O(log n).
-    pub fn sort_at_once(&mut self, pick: Option<Policy>, prefix: Option<Number>) {
-        self.begin_to_sort(pick, prefix);
+    pub fn sort_at_once(&mut self, pick: Option<Policy>, by_prefix: bool) {
+        self.begin_to_sort(pick, by_prefix);
         self.sort(usize::MAX);
     }
 
     /// Begins to sort the free numbers for a choice, if it needs them sorted.
-    pub(super) fn begin_to_sort(&mut self, pick: Option<Policy>, prefix: Option<Number>) {
+    pub(super) fn begin_to_sort(&mut self, pick: Option<Policy>, by_prefix: bool) {
         let by_use = pick == Some(Policy::LeastUsed);
-        if let Some(by_peer) = self.sorting_for(pick, prefix)
+        if let Some(by_peer) = self.sorting_for(pick, by_prefix)
             && self.sorted.begin(by_peer, by_use, self.queue)
             && self.queue.len() as usize <= SORTED_AT_ONCE
         {
@@ -38,15 +37,17 @@ impl Pool {
         least.map_or(0, |id| self.directory.get(id).uses)
     }
 
-    /// Whether the free numbers are sorted as a choice needs them. O(1).
-    pub fn are_sorted_for(&self, pick: Option<Policy>, prefix: Option<Number>) -> bool {
-        self.sorting_for(pick, prefix).is_none_or(|by_peer| self.sorted.is_ready(by_peer))
+    /// Whether the free numbers are sorted as a call that names no number needs them. O(1).
+    pub fn are_sorted_for(&self, call: &Call<'_>) -> bool {
+        self.sorting_for(call.pick, !call.prefixes.is_empty())
+            .is_none_or(|by_peer| self.sorted.is_ready(by_peer))
     }
 
     /// `None` for a choice that needs no sorted numbers, or else whether it needs them sorted by their peers as well.
-    fn sorting_for(&self, pick: Option<Policy>, prefix: Option<Number>) -> Option<bool> {
+    fn sorting_for(&self, pick: Option<Policy>, by_prefix: bool) -> Option<bool> {
         let pick = pick.unwrap_or(self.settings.pick);
-        (prefix.is_some() || pick == Policy::LeastUsed).then_some(prefix.is_some() && pick == Policy::Sticky)
+        let by_peer = by_prefix && pick == Policy::Sticky && self.settings.peers == 0;
+        (by_prefix || pick == Policy::LeastUsed).then_some(by_peer)
     }
 
     fn sort(&mut self, count: usize) {
@@ -56,7 +57,7 @@ impl Pool {
     /// Sorts a slice of the free numbers. Those of a pool that picks by use are sorted before a call needs it.
     pub(super) fn continue_sorting(&mut self) {
         if self.lacks_usual_sorting() {
-            self.begin_to_sort(None, None);
+            self.begin_to_sort(None, false);
         }
         self.sort(SORTED_AT_ONCE);
     }
@@ -71,8 +72,12 @@ impl Pool {
         self.settings.pick == Policy::LeastUsed && self.sorted.is_empty() && !self.queue.is_empty()
     }
 
-    /// Has calls that wait for work looked at again, if all work is done. O(1), plus the classes of waiters.
+    /// Has calls looked at again that waited for the rate until now, or for work, if all work is done. O(1), plus the
+    /// classes of waiters.
     pub fn finish_work(&mut self, now: Millis) {
+        if self.waiters.held_until().is_some_and(|until| until <= now) {
+            self.waiters.hold(None);
+        }
         let is_behind = || self.earliest_deadline().is_some_and(|due| due <= now);
         if self.waiters.await_work() && self.sorted.are_whole() && !is_behind() {
             self.waiters.open_all();

@@ -39,7 +39,7 @@ fn wish_of(call: &Call<'_>) -> Wish {
         chosen: call.lease.chosen,
         switch: call.switch.map(Bytes::from_slice),
         peer: call.peer.map(Bytes::from_slice),
-        prefix: call.prefix,
+        prefixes: call.prefixes.into(),
         pick: call.pick,
     }
 }
@@ -53,7 +53,7 @@ fn call_of(wish: &Wish, random: u64) -> Call<'_> {
         lease: TokenChoice { token: &wish.token, chosen: wish.chosen },
         switch: wish.switch.as_deref(),
         peer: wish.peer.as_deref(),
-        prefix: wish.prefix,
+        prefixes: &wish.prefixes,
         pick: wish.pick,
         random,
     }
@@ -63,8 +63,8 @@ impl Pool {
     /// Has a call wait under an id that no other waiter has. The call was decided before, and is worth waiting. A call
     /// with the token of an earlier waiter takes the place of this waiter, whose id is returned. O(log n).
     pub fn wait(&mut self, id: u64, call: &Call<'_>, priority: i32) -> Option<u64> {
-        // While more calls wait than one step serves, a number may be free for this one.
-        let may_be_served = self.has_pending_grants();
+        // While more calls wait than one step serves, or for the rate, a number may be free for this one.
+        let may_be_served = self.has_pending_grants() || self.rate_until(self.applied).is_some();
         self.waiters.join(id, wish_of(call), priority, may_be_served)
     }
 
@@ -109,6 +109,7 @@ impl Pool {
     /// The first waiter for whom a number is free now, with its answer. Apply the events, and call again until there is
     /// none. Those that are not alive are dropped. O(log n), plus the choice of the number.
     pub fn next_grant(&mut self, now: Millis, random: u64, is_alive: impl Fn(u64) -> bool) -> Option<Grant> {
+        self.waiters.hold(self.rate_until(now));
         while let Some(waiter) = self.waiters.next(!self.queue.is_empty()) {
             if !is_alive(waiter.id) {
                 self.waiters.follow(&waiter);

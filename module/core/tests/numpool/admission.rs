@@ -1,7 +1,7 @@
 //! An event from elsewhere that `decide` would never have let through is refused.
 
 use allot_core::numpool::event::{Cause, Numbers, Suspension};
-use allot_core::numpool::request::{Call, Request};
+use allot_core::numpool::request::{Call, Cap, Request};
 use allot_core::numpool::{Event, Number, Pool, Settings, decide};
 use allot_core::shared::token::TokenChoice;
 
@@ -27,7 +27,7 @@ fn sample_pool() -> Pool {
     for text in ["2", "3"] {
         let lease = TokenChoice { token: text.as_bytes(), chosen: true };
         let (number, switch) = (numbers(&[text]).first().copied(), Some(&b"sw"[..]));
-        let (ttl, peer, prefix, pick) = (None, None, None, None);
+        let (ttl, peer, pick) = (None, None, None);
         ask(
             &mut pool,
             &Request::Call(Call {
@@ -38,7 +38,7 @@ fn sample_pool() -> Pool {
                 lease,
                 switch,
                 peer,
-                prefix,
+                prefixes: &[],
                 pick,
                 random: 0,
             }),
@@ -83,6 +83,14 @@ fn expiry_of_a_lease_without_end_is_refused() {
     };
     assert!(is_refused(&event(Cause::Expired)));
     assert!(!is_refused(&event(Cause::HungUp)));
+}
+
+#[test]
+fn caps_of_an_unknown_number_are_refused() {
+    let caps = |count| vec![Cap { window: 5, count }];
+    assert!(is_refused(&Event::Capped { number: numbers(&["9"])[0], caps: caps(1) }));
+    assert!(is_refused(&Event::Capped { number: numbers(&["4"])[0], caps: caps(0) }));
+    assert!(!is_refused(&Event::Capped { number: numbers(&["4"])[0], caps: caps(1) }));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Caps against a list of all calls: a number begins a call exactly when its caps allow one, to the millisecond.
 
 use super::spec::{Bench, any, n};
-use allot_core::numpool::request::{Call, Cap, Changes, Request};
+use allot_core::numpool::request::{Call, Cap, Changes, DAY, Days, Request};
 use allot_core::numpool::{Number, Pool, Reply, decide, decide_due};
 use allot_core::shared::refusal::Code;
 use proptest::prelude::*;
@@ -123,10 +123,110 @@ fn number_is_passed_over_until_its_oldest_call_leaves_the_window() {
 #[test]
 fn caps_out_of_range_are_refused() {
     let bench = Bench::of(&["1"]);
-    for list in [&[(0, 1)][..], &[(-5, 1)], &[(10, 0)], &[(10, 10_001)], &[(i64::MAX, 1)], &[(1, 1); 5]] {
+    for list in
+        [&[(-1, 1)][..], &[(-5, 1)], &[(DAY, 0)], &[(10, 0)], &[(10, 10_001)], &[(i64::MAX, 1)], &[(1, 1); 5]]
+    {
         let refusal = decide(&bench.pool, bench.now, &Request::Configure(caps(list))).unwrap_err();
         assert_eq!(refusal.code, Code::Err, "{list:?}");
+        let own = Request::Caps { number: n("1"), caps: &caps(list).caps.unwrap() };
+        assert_eq!(decide(&bench.pool, bench.now, &own).unwrap_err().code, Code::Err, "{list:?}");
     }
+    for days in [(-1, 5), (i64::MAX, 5), (0, 0), (0, -5), (0, i64::MAX)] {
+        let days = Some(Days { start: days.0, length: days.1 });
+        let changes = Request::Configure(Changes { days, ..Changes::default() });
+        assert_eq!(decide(&bench.pool, bench.now, &changes).unwrap_err().code, Code::Err, "{days:?}");
+    }
+    let unknown = Request::Caps { number: n("2"), caps: &[] };
+    assert_eq!(decide(&bench.pool, bench.now, &unknown).unwrap_err().code, Code::NotFound);
+}
+
+/// How many calls a number may begin in a row.
+fn begun_in_a_row(bench: &mut Bench, number: &str) -> u32 {
+    let (mut count, number) = (0, n(number));
+    while ask(&mut bench.pool, bench.now, &Request::Call(Call { number: Some(number), ..any("row") })).is_ok()
+    {
+        count += 1;
+        bench.ok(&Request::HangUp { number, lease: None, cooldown: None, cause: None });
+        assert!(count < 100, "nothing ends the calls of {number}");
+    }
+    assert_eq!(bench.pool.check(), Ok(()));
+    count
+}
+
+fn own_caps(bench: &mut Bench, number: &str, list: &[(i64, u32)]) {
+    bench.ok(&Request::Caps { number: n(number), caps: &caps(list).caps.unwrap() });
+}
+
+#[test]
+fn caps_of_a_number_hold_instead_of_those_of_the_pool() {
+    let mut bench = Bench::of(&["1", "2"]);
+    bench.ok(&Request::Configure(caps(&[(1000, 4)])));
+    own_caps(&mut bench, "1", &[(100, 1), (5000, 2)]);
+    assert_eq!((begun_in_a_row(&mut bench, "1"), begun_in_a_row(&mut bench, "2")), (1, 4));
+    bench.now += 100;
+    assert_eq!((begun_in_a_row(&mut bench, "1"), begun_in_a_row(&mut bench, "2")), (1, 0));
+    let record = bench.pool.number_record(n("1"), bench.now).unwrap();
+    assert_eq!((record.limit_until, record.caps.len()), (Some(6000), 2));
+    // With more calls allowed, the number is free at once; its earlier calls count.
+    own_caps(&mut bench, "1", &[(5000, 5)]);
+    assert_eq!(begun_in_a_row(&mut bench, "1"), 3);
+    own_caps(&mut bench, "1", &[]);
+    bench.now += 999;
+    assert_eq!(begun_in_a_row(&mut bench, "1"), 0, "the caps of the pool count four of its calls");
+    bench.now += 1;
+    assert_eq!(begun_in_a_row(&mut bench, "1"), 4);
+    // Deleted with its number.
+    own_caps(&mut bench, "2", &[(100, 1)]);
+    bench.ok(&Request::Del { numbers: &[n("2")], drain: false });
+    bench.ok(&Request::Add(&[n("2")]));
+    assert_eq!(bench.pool.number_record(n("2"), bench.now).unwrap().caps, []);
+}
+
+#[test]
+fn only_numbers_with_caps_of_their_own_are_counted_in_a_pool_without_caps() {
+    let mut bench = Bench::of(&["1", "2"]);
+    own_caps(&mut bench, "1", &[(100, 2)]);
+    assert_eq!(begun_in_a_row(&mut bench, "1"), 2);
+    for _ in 0..5 {
+        bench.ok(&Request::Call(Call { number: Some(n("2")), ..any("other") }));
+        bench.ok(&Request::HangUp { number: n("2"), lease: None, cooldown: None, cause: None });
+    }
+    bench.ok(&Request::Configure(caps(&[(100, 1)])));
+    assert_eq!((begun_in_a_row(&mut bench, "1"), begun_in_a_row(&mut bench, "2")), (0, 1));
+    bench.ok(&Request::Configure(caps(&[])));
+    assert_eq!(begun_in_a_row(&mut bench, "1"), 0, "its own caps go on");
+    own_caps(&mut bench, "1", &[]);
+    own_caps(&mut bench, "1", &[(100, 1)]);
+    assert_eq!(begun_in_a_row(&mut bench, "1"), 1, "without caps nothing is counted");
+}
+
+#[test]
+fn cap_of_the_day_counts_from_midnight_to_midnight() {
+    let mut bench = Bench::of(&["1"]);
+    bench.ok(&Request::Configure(Changes {
+        days: Some(Days { start: 250, length: 1000 }),
+        ..caps(&[(DAY, 2)])
+    }));
+    bench.now = 1200;
+    assert_eq!(begun_in_a_row(&mut bench, "1"), 2);
+    assert_eq!(bench.pool.number_record(n("1"), 1200).unwrap().limit_until, Some(1250));
+    bench.now = 1249;
+    assert_eq!(begun_in_a_row(&mut bench, "1"), 0);
+    bench.now = 1250;
+    assert_eq!(begun_in_a_row(&mut bench, "1"), 2, "a day later the calls of the evening do not count");
+    // The day begins 100 ms earlier, at 1150: the calls of the evening before are of the same day.
+    bench.ok(&Request::Configure(Changes {
+        days: Some(Days { start: 150, length: 1000 }),
+        ..caps(&[(DAY, 3)])
+    }));
+    assert_eq!(begun_in_a_row(&mut bench, "1"), 0);
+    // It begins later, at 1230.
+    bench.ok(&Request::Configure(Changes {
+        days: Some(Days { start: 5230, length: 1000 }),
+        ..Changes::default()
+    }));
+    assert_eq!(begun_in_a_row(&mut bench, "1"), 1);
+    assert_eq!(bench.pool.number_record(n("1"), 1250).unwrap().limit_until, Some(2230));
 }
 
 #[test]

@@ -37,7 +37,7 @@ fn unreg(pool: &mut Pool) -> Outcome {
 fn call(pool: &mut Pool) -> Outcome {
     let token = format!("call-{}", pool.live_leases());
     let lease = TokenChoice { token: token.as_bytes(), chosen: true };
-    let (number, ttl, switch, peer, prefix, pick) = (Some(number()), None, None, None, None, None);
+    let (number, ttl, switch, peer, pick) = (Some(number()), None, None, None, None);
     let outcome = ask(
         pool,
         &Request::Call(Call {
@@ -48,7 +48,7 @@ fn call(pool: &mut Pool) -> Outcome {
             lease,
             switch,
             peer,
-            prefix,
+            prefixes: &[],
             pick,
             random: 0,
         }),

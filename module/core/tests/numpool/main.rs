@@ -17,6 +17,8 @@ mod heartbeats;
 mod hex;
 mod model;
 mod naive;
+mod peers;
+mod rate;
 mod reconcile;
 mod snapshot;
 mod sorting;

@@ -5,7 +5,7 @@ mod requests;
 
 use super::naive::{Naive, Waiting, Wish};
 use allot_core::numpool::outcome::{Alive, Listed};
-use allot_core::numpool::request::{Call, Cap, Changes, OfSwitch, Policy, Request, Rule};
+use allot_core::numpool::request::{Call, Cap, Changes, Days, OfSwitch, Policy, Request, Rule};
 use allot_core::numpool::waiting::{Grant, is_worth_waiting};
 use allot_core::numpool::{Event, Number, Pool, Reply, Settings, decide, decide_due};
 use allot_core::shared::codec::Writer;
@@ -45,8 +45,20 @@ const SWITCHES: [&[u8]; 3] = [b"sw1", b"sw2", b"a switch whose name is too long 
 const PEERS: [&[u8]; 3] = [b"100", b"200", b"300"];
 const SPANS: [i64; 4] = [0, 5, 20, 100];
 const CAUSES: [&str; 3] = ["busy", "spam", "603"];
-const CAPS: [&[(i64, usize)]; 6] =
-    [&[], &[], &[(50, 1)], &[(30, 2), (300, 5)], &[(1000, 6)], &[(10, 1), (40, 2), (90, 3), (400, 4)]];
+const RATES: [Option<(i64, usize)>; 5] = [None, None, Some((30, 2)), Some((100, 12)), Some((17, 1))];
+/// Windows, 0 for the calendar day, and counts.
+const CAPS: [&[(i64, usize)]; 8] = [
+    &[],
+    &[],
+    &[(50, 1)],
+    &[(30, 2), (300, 5)],
+    &[(1000, 6)],
+    &[(10, 1), (40, 2), (90, 3), (400, 4)],
+    &[(0, 2)],
+    &[(0, 3), (20, 1)],
+];
+const DAYS: [Days; 3] =
+    [Days { start: 0, length: 90 }, Days { start: 1033, length: 200 }, Days { start: 900_000, length: 61 }];
 
 struct Bench {
     random: Random,
@@ -83,6 +95,10 @@ impl Bench {
             pick: random.pick(&Policy::ALL),
             events: random.pick(&[0, 0, 0, 100]),
             caps: Vec::new(),
+            rate: None,
+            peers: random.pick(&[0, 1, 2, 10]),
+            peerttl: random.pick(&SPANS),
+            days: random.pick(&DAYS),
         };
         let pool = Pool::new(settings.clone(), 0);
         let naive = Naive { settings, now: 1000, ..Naive::default() };
@@ -332,7 +348,8 @@ impl Bench {
                 self.count(&Request::OfSwitch(OfSwitch::Unreg(switch)), Ok(expected));
             }
             41..=70 => self.call(),
-            71..=91 => self.hang_up(),
+            71..=90 => self.hang_up(),
+            91 => self.own_caps(),
             92..=95 => {
                 let (number, token) = (self.random.pick(&self.numbers), self.some_token());
                 let expected = self.naive.renew(number, &token, 40, now);
@@ -373,6 +390,8 @@ impl Bench {
             count(&|entry| entry.suspended.is_some_and(|(cause, _)| cause.is_some()))
         );
         assert_eq!(totals.limited, count(&|entry| entry.limit_until.is_some()));
+        assert_eq!(self.pool.forbidden_until(self.now), self.naive.rate_until(self.now));
+        assert_eq!(self.pool.known_peers(), self.naive.peers.len());
         let mut waiting: Vec<_> = self.naive.waiting.iter().collect();
         waiting.sort_by_key(|waiter| (-waiter.rank.0, waiter.rank.1));
         let alive = self.pool.waiting_in_order().into_iter().filter(|id| !self.dead.contains(id));
@@ -430,6 +449,8 @@ impl Bench {
             entry.suspended.map(|(cause, until)| (cause.map(|cause| cause.as_bytes().to_vec()), until));
         assert_eq!(suspension, expected, "{number}");
         assert_eq!(record.limit_until, naive.limited_until(number, now), "{number}");
+        let caps: Vec<_> = record.caps.iter().map(|cap| (cap.window, cap.count as usize)).collect();
+        assert_eq!(caps, entry.caps, "{number}");
         assert_eq!(record.cause.as_deref(), entry.cause.map(str::as_bytes));
     }
 }

@@ -4,7 +4,7 @@
 #![allow(unreachable_pub, reason = "one test program")]
 
 use allot_core::numpool::cells::State;
-use allot_core::numpool::request::Policy;
+use allot_core::numpool::request::{Days, Policy};
 use allot_core::numpool::{Number, Settings};
 use allot_core::shared::refusal::Code;
 
@@ -34,6 +34,8 @@ pub struct Entry {
     pub suspended: Option<(Option<&'static str>, Option<i64>)>,
     /// Until when its caps forbid a call, while it is neither called nor rests.
     pub limit_until: Option<i64>,
+    /// Its own caps.
+    pub caps: Vec<(i64, usize)>,
     /// When its calls began, and ended with a cause whose ends are counted.
     pub starts: Vec<i64>,
     pub ends: Vec<(&'static str, i64)>,
@@ -52,14 +54,15 @@ pub struct Waiting {
     pub token: Vec<u8>,
     pub switch: Option<&'static [u8]>,
     pub peer: Option<&'static [u8]>,
-    pub prefix: Option<Number>,
+    pub prefixes: Vec<Number>,
     pub pick: Option<Policy>,
 }
 
 impl Waiting {
     pub fn wish(&self) -> Wish<'_> {
-        let Self { number, ttl, switch, peer, prefix, pick, .. } = *self;
-        Wish { number, ttl, token: &self.token, switch, peer, prefix, pick, holder: None }
+        let Self { number, ttl, switch, peer, pick, .. } = *self;
+        let (token, prefixes) = (&self.token[..], &self.prefixes[..]);
+        Wish { number, ttl, token, switch, peer, prefixes, pick, holder: None }
     }
 }
 
@@ -72,7 +75,14 @@ pub struct Naive {
     pub queue: Vec<Number>,
     pub settings: Settings,
     pub now: i64,
+    /// Windows, 0 for the calendar day, and how many calls a number may begin within them.
     pub caps: Vec<(i64, usize)>,
+    /// A window, and how many calls the pool may begin within it.
+    pub rate: Option<(i64, usize)>,
+    /// When calls of the pool began, as far as the rate counts them.
+    pub starts: Vec<i64>,
+    /// The last number of each peer, and when it called; the earliest call first.
+    pub peers: Vec<(Vec<u8>, Number, i64)>,
     pub rules: Vec<(&'static str, Rule)>,
     pub counts: Vec<(&'static str, u64)>,
     pub changes: u64,
@@ -87,7 +97,7 @@ pub struct Wish<'a> {
     pub token: &'a [u8],
     pub switch: Option<&'a [u8]>,
     pub peer: Option<&'a [u8]>,
-    pub prefix: Option<Number>,
+    pub prefixes: &'a [Number],
     pub pick: Option<Policy>,
     pub holder: Option<&'a [u8]>,
 }
@@ -174,15 +184,86 @@ impl Naive {
     /// Until when the caps forbid a call of a number, at a time.
     pub fn limited_until(&self, number: Number, at: i64) -> Option<i64> {
         let starts = &self.get(number)?.starts;
+        let caps = self.caps_of(number);
         let forbids = |time: i64| {
-            self.caps.iter().any(|&(window, count)| {
-                starts.iter().filter(|&&start| start <= time && time < start + window).count() >= count
+            caps.iter().any(|&(window, count)| {
+                let within = |start: i64| match window {
+                    0 => self.day_of(start) == self.day_of(time),
+                    _ => time < start + window,
+                };
+                starts.iter().filter(|&&start| start <= time && within(start)).count() >= count
             })
         };
-        let ends = starts.iter().flat_map(|start| self.caps.iter().map(move |(window, _)| start + window));
+        let days = self.settings.days;
+        let end = |start: i64, window: i64| match window {
+            0 => days.start + (self.day_of(start) + 1) * days.length,
+            _ => start + window,
+        };
+        let ends = starts.iter().flat_map(|&start| caps.iter().map(move |&(window, _)| end(start, window)));
         let mut ends: Vec<i64> = ends.filter(|&end| end > at).collect();
         ends.sort_unstable();
         if forbids(at) { ends.into_iter().find(|&end| !forbids(end)) } else { None }
+    }
+
+    /// The pool has another rate.
+    pub fn set_rate(&mut self, rate: Option<(i64, usize)>) {
+        if self.rate != rate {
+            let (now, window) = (self.now, self.rate.map_or(0, |rate| rate.0));
+            self.starts.retain(|start| rate.is_some() && start + window > now);
+            self.rate = rate;
+        }
+    }
+
+    /// Until when the rate forbids a call, at a time.
+    pub fn rate_until(&self, at: i64) -> Option<i64> {
+        let (window, count) = self.rate?;
+        let forbids = |time: i64| self.starts.iter().filter(|&&start| time < start + window).count() >= count;
+        let mut ends: Vec<i64> = self.starts.iter().map(|start| start + window).collect();
+        ends.sort_unstable();
+        if forbids(at) { ends.into_iter().find(|&end| !forbids(end)) } else { None }
+    }
+
+    fn day_of(&self, at: i64) -> i64 {
+        (at - self.settings.days.start).div_euclid(self.settings.days.length)
+    }
+
+    fn caps_of(&self, number: Number) -> &[(i64, usize)] {
+        let own = self.get(number).map_or(&[][..], |entry| &entry.caps);
+        if own.is_empty() { &self.caps } else { own }
+    }
+
+    /// How far back the caps of a number, and of the pool, look.
+    fn span_of(&self, number: Number) -> i64 {
+        let own = self.get(number).map_or(&[][..], |entry| &entry.caps);
+        let days = self.settings.days.length;
+        let spans = self.caps.iter().chain(own).map(|&(window, _)| if window == 0 { days } else { window });
+        spans.max().unwrap_or(0)
+    }
+
+    /// A number has other caps of its own, or none.
+    pub fn set_own_caps(&mut self, number: Number, caps: &[(i64, usize)]) -> bool {
+        let (now, span) = (self.now, self.span_of(number));
+        let Some(entry) = self.entry(number) else { return false };
+        if entry.caps != caps {
+            entry.caps = caps.to_vec();
+            entry.starts.retain(|start| start + span > now);
+            if self.caps_of(number).is_empty() {
+                self.entry(number).unwrap().starts.clear();
+            }
+            self.follow_caps_of(number);
+        }
+        true
+    }
+
+    fn follow_caps_of(&mut self, number: Number) {
+        let limit = self.limited_until(number, self.now);
+        let entry = self.entry(number).unwrap();
+        if entry.limit_until.take().is_some() {
+            self.limit(number, self.now);
+        } else if limit.is_some() && self.queue.contains(&number) {
+            self.queue.retain(|other| *other != number);
+            self.limit(number, self.now);
+        }
     }
 
     fn waits(&self, number: Number) -> bool {
@@ -228,31 +309,24 @@ impl Naive {
         self.settle(number);
     }
 
-    /// The pool has other caps.
-    pub fn set_caps(&mut self, caps: &[(i64, usize)]) {
-        if self.caps == caps {
+    /// The pool has other caps, or other days.
+    pub fn set_caps(&mut self, caps: &[(i64, usize)], days: Days) {
+        if self.caps == caps && self.settings.days == days {
             return;
         }
-        let (now, window) = (self.now, self.caps.iter().map(|cap| cap.0).max().unwrap_or(0));
-        for entry in &mut self.entries {
-            entry.starts.retain(|start| start + window > now);
+        let (now, spans) = (self.now, self.entries.iter().map(|entry| self.span_of(entry.number)));
+        let spans: Vec<i64> = spans.collect();
+        for (entry, span) in self.entries.iter_mut().zip(spans) {
+            entry.starts.retain(|start| start + span > now);
         }
-        self.caps = caps.to_vec();
+        (self.caps, self.settings.days) = (caps.to_vec(), days);
         let mut numbers: Vec<(u64, Number)> =
             self.entries.iter().map(|entry| (entry.changed, entry.number)).collect();
         numbers.sort_unstable();
-        for (_, number) in numbers {
-            let limit = self.limited_until(number, now);
-            let entry = self.entry(number).unwrap();
-            if entry.limit_until.take().is_some() {
-                self.limit(number, now);
-            } else if limit.is_some() && self.queue.contains(&number) {
-                self.queue.retain(|other| *other != number);
-                self.limit(number, now);
-            }
-        }
+        numbers.into_iter().for_each(|(_, number)| self.follow_caps_of(number));
         if caps.is_empty() {
-            self.entries.iter_mut().for_each(|entry| entry.starts.clear());
+            let others = self.entries.iter_mut().filter(|entry| entry.caps.is_empty());
+            others.for_each(|entry| entry.starts.clear());
         }
     }
 
@@ -306,6 +380,10 @@ impl Naive {
     pub fn next_waiter(&self) -> Option<(u64, Result<Vec<Number>, Code>)> {
         let mut waiting: Vec<&Waiting> = self.waiting.iter().collect();
         waiting.sort_by_key(|waiter| (-waiter.rank.0, waiter.rank.1));
+        let is_gone = |waiter: &&&Waiting| waiter.number.is_some_and(|number| self.get(number).is_none());
+        if let Some(waiter) = waiting.iter().find(is_gone) {
+            return Some((waiter.id, Err(Code::NotFound)));
+        }
         waiting.into_iter().find_map(|waiter| match self.candidates(&waiter.wish()) {
             Ok(numbers) if numbers.is_empty() => None,
             Err(Code::BadState | Code::Limit) => None,
@@ -358,6 +436,7 @@ impl Naive {
                 cool_until: None,
                 suspended: None,
                 limit_until: None,
+                caps: Vec::new(),
                 starts: Vec::new(),
                 ends: Vec::new(),
                 changed: 0,
@@ -444,8 +523,14 @@ impl Naive {
 
     /// Which numbers a wish may get: one, unless it is to be drawn.
     pub fn candidates(&self, wish: &Wish<'_>) -> Result<Vec<Number>, Code> {
+        let numbers = self.free_for(wish)?;
+        let is_forbidden = !numbers.is_empty() && self.rate_until(self.now).is_some();
+        if is_forbidden { Err(Code::Limit) } else { Ok(numbers) }
+    }
+
+    fn free_for(&self, wish: &Wish<'_>) -> Result<Vec<Number>, Code> {
         if let Some(number) = wish.number {
-            if wish.prefix.is_some() || wish.pick.is_some() {
+            if !wish.prefixes.is_empty() || wish.pick.is_some() {
                 return Err(Code::Err);
             }
             return match self.state(number) {
@@ -456,15 +541,25 @@ impl Naive {
             };
         }
         let text = |number: Number| number.to_string();
-        let fits =
-            |number: &Number| wish.prefix.is_none_or(|prefix| text(*number).starts_with(&text(prefix)));
-        let free: Vec<Number> = self.queue.iter().copied().filter(fits).collect();
+        let with = |prefix: &Number| {
+            let fits = |number: &&Number| text(**number).starts_with(&text(*prefix));
+            self.queue.iter().filter(fits).copied().collect::<Vec<Number>>()
+        };
+        let free = match wish.prefixes {
+            [] => self.queue.clone(),
+            prefixes => prefixes.iter().map(with).find(|free| !free.is_empty()).unwrap_or_default(),
+        };
         let uses = |number: &Number| self.get(*number).unwrap().uses;
         let mut first = free.first().copied();
         match wish.pick.unwrap_or(self.settings.pick) {
             Policy::Longest => {}
             Policy::Random => return Ok(free),
             Policy::LeastUsed => first = free.iter().copied().min_by_key(uses),
+            Policy::Sticky if self.settings.peers > 0 => {
+                let known = self.peers.iter().find(|(peer, ..)| Some(&peer[..]) == wish.peer);
+                let known = known.filter(|&&(.., at)| self.is_fresh(at));
+                first = known.map(|&(_, number, _)| number).filter(|number| free.contains(number)).or(first);
+            }
             Policy::Sticky => {
                 let peer = |number: &Number| self.get(*number).unwrap().peer.clone();
                 let of_peer = free
@@ -477,18 +572,38 @@ impl Naive {
         Ok(first.into_iter().collect())
     }
 
+    fn is_fresh(&self, at: i64) -> bool {
+        self.settings.peerttl == 0 || at + self.settings.peerttl > self.now
+    }
+
+    fn remember(&mut self, peer: &[u8], number: Number, now: i64) {
+        self.peers.retain(|(other, ..)| other != peer);
+        self.peers.push((peer.to_vec(), number, now));
+        for _ in 0..2 {
+            if self.peers.len() > self.settings.peers as usize || !self.is_fresh(self.peers[0].2) {
+                self.peers.remove(0);
+            }
+        }
+    }
+
     pub fn grant(&mut self, number: Number, wish: &Wish<'_>, now: i64) {
+        if let Some(peer) = wish.peer.filter(|_| self.settings.peers > 0) {
+            self.remember(peer, number, now);
+        }
         let registered_by = self.get(number).unwrap().reg_switch.clone().filter(|_| wish.holder.is_none());
         let switch = wish.switch.map(<[u8]>::to_vec).or(registered_by);
         let is_alive =
             wish.holder.is_none() && self.alive.iter().any(|(other, _)| Some(other) == switch.as_ref());
         let usual = if is_alive { 0 } else { self.settings.lease };
         let changed = self.change();
-        let (is_capped, window) = (!self.caps.is_empty(), self.caps.iter().map(|cap| cap.0).max());
+        if self.rate.is_some() {
+            self.starts.push(now);
+        }
+        let (is_capped, span) = (!self.caps_of(number).is_empty(), self.span_of(number));
         let entry = self.entry(number).unwrap();
         entry.uses += 1;
         if is_capped {
-            entry.starts.retain(|start| start + window.unwrap() > now);
+            entry.starts.retain(|start| start + span > now);
             entry.starts.push(now);
             entry.changed = changed;
         }

@@ -2,7 +2,7 @@
 
 use super::hex::lines;
 use super::spec::{Bench, any, n};
-use allot_core::numpool::request::{Call, Cap, Changes, Policy, Request, Rule};
+use allot_core::numpool::request::{Call, Cap, Changes, DAY, Days, Policy, Request, Rule};
 use allot_core::numpool::{Number, Pool};
 
 const SNAPSHOT: &str = include_str!("snapshot.hex");
@@ -17,6 +17,10 @@ fn sample_pool() -> Pool {
         pick: Some(Policy::LeastUsed),
         events: None,
         caps: Some(vec![Cap { window: 1000, count: 2 }, Cap { window: 60_000, count: 9 }]),
+        rate: Some(Cap { window: 1000, count: 50 }),
+        peers: Some(1000),
+        peerttl: Some(60_000),
+        days: Some(Days { start: 1_795_215_600_000, length: 86_400_000 }),
     }));
     let rule = Rule { cooldown: 86_400_000, after: 2, within: 3_600_000 };
     bench.ok(&Request::Cause { word: b"spam", rule });
@@ -41,6 +45,8 @@ fn sample_pool() -> Pool {
         call(&mut bench, number, number);
     }
     bench.ok(&Request::Call(Call { number: Some(long), holder: Some(b"realm"), ..any("held") }));
+    let caps = [Cap { window: DAY, count: 40 }, Cap { window: 5000, count: 1 }];
+    bench.ok(&Request::Caps { number: n("1002"), caps: &caps });
     bench.ok(&Request::Beat { switch: b"sw", ttl: 10_000 });
     bench.ok(&Request::Suspend { numbers: &[n("1003")], cause: None, ttl: None, missing: false });
     bench.ok(&Request::Configure(Changes { events: Some(100), ..Changes::default() }));

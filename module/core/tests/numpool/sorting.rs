@@ -5,6 +5,7 @@ use allot_core::numpool::request::{Call, Changes, Policy, Request};
 use allot_core::numpool::{Number, Pool, Reply, decide, decide_due};
 use allot_core::shared::machine::Machine;
 use allot_core::shared::refusal::Code;
+use std::sync::LazyLock;
 
 /// More numbers than one slice sorts.
 const NUMBERS: usize = 35_000;
@@ -39,10 +40,11 @@ fn hang_up(bench: &mut Bench, number: Number) {
 
 /// All calls whose choice needs sorted numbers.
 fn choices() -> impl Iterator<Item = Call<'static>> {
-    let with_prefix = Policy::ALL.iter().map(|&pick| (pick, Some(n("12"))));
-    with_prefix.chain([(Policy::LeastUsed, None)]).map(|(pick, prefix)| Call {
+    static PREFIXES: LazyLock<[Number; 2]> = LazyLock::new(|| [n("#"), n("12")]);
+    let with_prefix = Policy::ALL.iter().map(|&pick| (pick, &PREFIXES[..]));
+    with_prefix.chain([(Policy::LeastUsed, &[][..])]).map(|(pick, prefixes)| Call {
         pick: Some(pick),
-        prefix,
+        prefixes,
         peer: Some(b"bob"),
         ..any("waits")
     })
@@ -82,7 +84,7 @@ impl Bench {
     /// What a call would get if the numbers were sorted.
     fn expected(&self, call: Call<'_>) -> String {
         let mut sorted = Self { pool: self.pool.clone(), now: self.now };
-        sorted.pool.sort_at_once(call.pick, call.prefix);
+        sorted.pool.sort_at_once(call.pick, !call.prefixes.is_empty());
         sorted.answer(call)
     }
 }
@@ -225,7 +227,7 @@ fn number_that_joins_is_not_called_until_it_has_caught_up() {
     let mut bench = Bench::of(&["1001", "1002"]);
     bench.ok(&Request::Configure(Changes { pick: Some(Policy::LeastUsed), ..Changes::default() }));
     let round = |bench: &mut Bench| {
-        bench.pool.sort_at_once(None, None);
+        bench.pool.sort_at_once(None, false);
         let Reply::Lease(record) = bench.ok(&Request::Call(any("a"))) else { panic!("a number is free") };
         let number = record.number;
         bench.ok(&Request::HangUp { number, lease: None, cooldown: None, cause: None });
@@ -253,8 +255,8 @@ fn call_that_came_first_is_not_passed_over_while_numbers_are_sorted() {
     let mut bench = large();
     bench.ok(&Request::Add(&[n("*99")]));
     bench.ok(&Request::Reg { numbers: &[n("*99")], ttl: None, switch: None, missing: false });
-    let (now, mut pool, prefix) = (bench.now, bench.pool, Some(n("*9")));
-    let call = |token| Call { prefix, ..any(token) };
+    let (now, mut pool, prefixes) = (bench.now, bench.pool, [n("*9")]);
+    let call = |token| Call { prefixes: &prefixes, ..any(token) };
     let wait = |pool: &mut Pool, id, token| {
         Machine::prepare(pool, &Request::Call(call(token)));
         let refusal = decide(pool, now, &Request::Call(call(token))).unwrap_err();
@@ -268,7 +270,7 @@ fn call_that_came_first_is_not_passed_over_while_numbers_are_sorted() {
     pool.await_work();
     wait(&mut pool, 3, "third");
     pool.wait_for_work(3);
-    while !pool.are_sorted_for(None, prefix) {
+    while !pool.are_sorted_for(&call("any")) {
         assert!(pool.next_grant(now, 0, |_| true).is_none(), "nobody is answered before");
         Machine::continue_work(&mut pool, now, 100);
     }

@@ -25,7 +25,7 @@ pub(super) fn any(token: &str) -> Call<'_> {
         lease: TokenChoice { token: token.as_bytes(), chosen: true },
         switch: None,
         peer: None,
-        prefix: None,
+        prefixes: &[],
         pick: None,
         random: 0,
     }
@@ -52,7 +52,7 @@ impl Bench {
     }
 
     fn call(&mut self, call: Call<'_>) -> Result<String, Code> {
-        self.pool.sort_at_once(call.pick, call.prefix);
+        self.pool.sort_at_once(call.pick, !call.prefixes.is_empty());
         Ok(match self.ask(&Request::Call(call))? {
             Reply::Lease(record) => record.number.to_string(),
             Reply::None => "none".into(),
@@ -331,13 +331,39 @@ fn sticky_takes_the_number_whose_last_peer_this_is() {
 #[test]
 fn prefix_filters_and_then_the_policy_picks() {
     let mut bench = Bench::of(&["21", "11", "12", "22"]);
-    let prefixed = |prefix, token, pick| Call { prefix: Some(n(prefix)), pick: Some(pick), ..any(token) };
-    assert_eq!(bench.call(prefixed("1", "a", Policy::Longest)).unwrap(), "11");
+    let (one, two) = ([n("1")], [n("2")]);
+    let prefixed = |prefixes, token, pick| Call { prefixes, pick: Some(pick), ..any(token) };
+    assert_eq!(bench.call(prefixed(&one, "a", Policy::Longest)).unwrap(), "11");
     bench.hangup("11", None).unwrap();
-    assert_eq!(bench.call(prefixed("1", "b", Policy::LeastUsed)).unwrap(), "12");
-    assert_eq!(bench.call(prefixed("2", "c", Policy::Sticky)).unwrap(), "21");
-    assert_eq!(bench.call(prefixed("2", "d", Policy::Random)).unwrap(), "22");
-    assert_eq!(bench.call(prefixed("2", "e", Policy::Random)).unwrap(), "none");
+    assert_eq!(bench.call(prefixed(&one, "b", Policy::LeastUsed)).unwrap(), "12");
+    assert_eq!(bench.call(prefixed(&two, "c", Policy::Sticky)).unwrap(), "21");
+    assert_eq!(bench.call(prefixed(&two, "d", Policy::Random)).unwrap(), "22");
+    assert_eq!(bench.call(prefixed(&two, "e", Policy::Random)).unwrap(), "none");
+}
+
+#[test]
+fn prefixes_are_tried_in_their_order_whatever_the_policy() {
+    for pick in Policy::ALL {
+        let mut bench = Bench::of(&["21", "11", "31", "22"]);
+        let prefixes = [n("9"), n("2"), n("1"), n("2")];
+        let call = |token| Call { prefixes: &prefixes, pick: Some(pick), peer: Some(b"bob"), ..any(token) };
+        let mut called: Vec<String> = ["a", "b"].map(|token| bench.call(call(token)).unwrap()).into();
+        called.sort();
+        assert_eq!(called, ["21", "22"], "{pick:?}");
+        assert_eq!(bench.call(call("c")).unwrap(), "11", "{pick:?}");
+        assert_eq!(bench.call(call("d")).unwrap(), "none", "{pick:?}");
+        bench.hangup("11", None).unwrap();
+        bench.hangup("21", None).unwrap();
+        assert_eq!(bench.call(call("e")).unwrap(), "21", "{pick:?}: the first prefix has one again");
+    }
+}
+
+#[test]
+fn call_names_at_most_sixteen_prefixes() {
+    let mut bench = Bench::of(&["1"]);
+    let prefixes = [n("1"); 17];
+    assert_eq!(bench.call(Call { prefixes: &prefixes, ..any("a") }), Err(Code::Err));
+    assert_eq!(bench.call(Call { prefixes: &prefixes[1..], ..any("a") }).unwrap(), "1");
 }
 
 #[test]
@@ -407,7 +433,7 @@ fn a_million_numbers_take_at_most_64_bytes_each() {
     let each = bench.pool.allocated() as f64 / 1e6;
     assert!(each <= 64.0, "{each} bytes a number, with a switch and a time-out each");
     let before = bench.pool.allocated();
-    bench.pool.sort_at_once(Some(Policy::LeastUsed), None);
+    bench.pool.sort_at_once(Some(Policy::LeastUsed), false);
     let order = (bench.pool.allocated() - before) as f64 / 1e6;
     assert!(order <= 25.0, "{order} bytes a number for the order by digits");
     let bytes = bench.pool.encode();
@@ -420,7 +446,7 @@ fn a_million_numbers_take_at_most_64_bytes_each() {
 fn an_empty_pool_takes_no_more_room_than_a_new_one() {
     let numbers: Vec<String> = (0..5000).map(|number| number.to_string()).collect();
     let mut bench = Bench::of(&numbers.iter().map(String::as_str).collect::<Vec<_>>());
-    bench.pool.sort_at_once(Some(Policy::Sticky), Some(n("1")));
+    bench.pool.sort_at_once(Some(Policy::Sticky), true);
     let all: Vec<Number> = numbers.iter().map(|number| n(number)).collect();
     bench.ok(&Request::Reg { missing: false, numbers: &all, ttl: Some(50), switch: Some(b"sw") });
     bench.call(Call { peer: Some(b"bob"), ttl: Some(50), ..any("a") }).unwrap();

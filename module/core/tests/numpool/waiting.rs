@@ -57,12 +57,18 @@ impl Naive {
     pub(crate) fn take_back(&mut self, number: Number, token: &[u8], now: i64) -> i64 {
         let Some(entry) = self.entry(number) else { return 0 };
         let Some(lease) = entry.lease.as_ref().filter(|lease| lease.token == token) else { return 0 };
-        if entry.starts.last() == Some(&lease.since) {
+        let since = lease.since;
+        if entry.starts.last() == Some(&since) {
             entry.starts.pop();
         }
         entry.uses -= 1;
-        if lease.peer.is_some() {
+        let peer = lease.peer.clone();
+        if peer.is_some() {
             entry.peer = None;
+        }
+        self.peers.retain(|(other, last, _)| Some(other) != peer.as_ref() || *last != number);
+        if let Some(place) = self.starts.iter().position(|&start| start == since) {
+            self.starts.remove(place);
         }
         self.end(number, now, None);
         1
@@ -91,13 +97,30 @@ fn higher_priority_is_served_first_and_then_the_earlier_call() {
 fn waiter_is_not_held_up_by_one_whose_number_is_not_free() {
     let mut bench = Bench::all_busy(&["1", "2", "31"]);
     bench.wait(1, 9, Call { number: Some(n("2")), ..any("w1") });
-    bench.wait(2, 8, Call { prefix: Some(n("3")), ..any("w2") });
+    bench.wait(2, 8, Call { prefixes: &[n("3")], ..any("w2") });
     bench.wait(3, 0, any("w3"));
     assert_eq!(bench.free("1"), got(3, "1"));
     bench.wait(4, 0, any("w4"));
     assert_eq!(bench.free("31"), got(2, "31"), "the higher priority, though it takes few numbers");
     assert_eq!(bench.free("2"), got(1, "2"));
     assert_eq!(bench.free("31"), got(4, "31"));
+}
+
+#[test]
+fn waiter_with_several_prefixes_gets_the_first_number_of_any_of_them() {
+    let mut bench = Bench::all_busy(&["1", "2", "3", "4"]);
+    let (both, three, same) = ([n("1"), n("2")], [n("3"), n("1")], [n("2"), n("2")]);
+    bench.wait(1, 0, Call { prefixes: &both, ..any("w1") });
+    bench.wait(2, 5, Call { prefixes: &three, ..any("w2") });
+    bench.wait(3, 9, Call { prefixes: &same, ..any("w3") });
+    bench.wait(4, 0, Call { prefixes: &both, ..any("w4") });
+    assert_eq!(bench.free("4"), []);
+    assert_eq!(bench.free("1"), got(2, "1"), "the higher priority");
+    assert_eq!(bench.free("2"), got(3, "2"));
+    assert_eq!(bench.free("2"), got(1, "2"));
+    assert_eq!(bench.free("3"), [], "who waited for it has a number");
+    bench.pool.stop_waiting(4);
+    assert_eq!((bench.free("1"), bench.pool.waiting_calls()), (vec![], 0));
 }
 
 #[test]
@@ -123,8 +146,8 @@ fn waiter_that_comes_while_others_are_being_served_has_its_turn() {
     bench.ok(&Request::Add(&[n("1"), n("2"), n("3")]));
     bench.ok(&Request::Reg { missing: false, numbers: &[n("1"), n("2"), n("3")], ttl: None, switch: None });
     assert!(bench.pool.has_pending_grants());
-    bench.pool.sort_at_once(None, Some(n("3")));
-    bench.wait(2, 0, Call { prefix: Some(n("3")), ..any("b") });
+    bench.pool.sort_at_once(None, true);
+    bench.wait(2, 0, Call { prefixes: &[n("3")], ..any("b") });
     assert_eq!(bench.serve(), [(1, "1".to_owned()), (2, "3".to_owned())]);
 }
 
@@ -219,7 +242,7 @@ fn waiter_gets_the_lease_of_its_token_that_another_call_began() {
     bench.ok(&Request::Call(any("same")));
     assert_eq!(bench.serve(), got(1, "EXISTS"), "the lease is live on another number");
     bench.free("1");
-    bench.wait(2, 0, Call { prefix: Some(n("9")), ..any("twice") });
+    bench.wait(2, 0, Call { prefixes: &[n("9")], ..any("twice") });
     bench.ok(&Request::Call(any("twice")));
     assert_eq!(bench.serve(), got(2, "1"));
 }
@@ -291,7 +314,7 @@ fn call_that_is_taken_back_is_no_use_of_its_number() {
     take_back(&mut bench, "2");
     assert_eq!(seen(&bench, "2"), (1, Some(b"bob".to_vec())));
     let least_used = Call { pick: Some(Policy::LeastUsed), ..any("next") };
-    bench.pool.sort_at_once(least_used.pick, None);
+    bench.pool.sort_at_once(least_used.pick, false);
     let Reply::Lease(record) = bench.ok(&Request::Call(least_used)) else { panic!("none is free") };
     assert_eq!((record.number, bench.pool.check()), (n("1"), Ok(())));
 }

@@ -76,8 +76,11 @@ function Pool({ name: key, state, numbers, can }) {
           ${cause.cause}</span><span><b>${number(cause.count)}</b> <span class="hint">
           ${cause.cooldown === null ? "no rule" : `${cause.after} of them: quarantine for ${span(cause.cooldown)}`}
           </span></span></li>`)}</ul>` : null}
+        ${info.rate ? html`<p class="hint">The pool begins at most ${number(info.rate)} calls in
+          ${" "}${span(info.rate_window)}.</p>` : null}
         ${info.caps.map(fields).map((cap) => html`<p
-          class="hint">A number begins at most ${number(cap.count)} calls in ${span(cap.window)}.</p>`)}
+          class="hint">A number begins at most ${number(cap.count)} calls in
+          ${" "}${cap.window === null ? "a calendar day" : span(cap.window)}.</p>`)}
       </${Panel}>
       <${Panel} title="Switches" wide>
         <ul class="plan">${switches.map(([name, calls, oldest]) => html`<li><span>${name}</span><span><b>

@@ -138,7 +138,7 @@ async fn calls_wait_for_numbers_and_end_with_causes() {
     let numbers = ["4930111".to_owned(), "4930112".to_owned()];
     pool.add(&numbers).await.unwrap();
     pool.register(&numbers, Some("switch-a")).await.unwrap();
-    pool.set_caps(&[Cap { window: 3_600_000, count: 2 }]).await.unwrap();
+    pool.set_caps(&[Cap { window: Some(3_600_000), count: 2 }]).await.unwrap();
     pool.set_cause("spam", 86_400_000, None).await.unwrap();
     pool.set_cause("busy", 60_000, Some((5, 600_000))).await.unwrap();
 
@@ -146,14 +146,14 @@ async fn calls_wait_for_numbers_and_end_with_causes() {
         lease: Some("first"),
         ttl: Some(60_000),
         peer: Some("5550100"),
-        prefix: Some("49301"),
+        prefixes: &["33", "49301"],
         pick: Some("LEASTUSED"),
         ..CallRequest::default()
     };
     let first = pool.call(request).await.unwrap().unwrap();
     assert_eq!((&*first.number, &*first.lease, first.until.is_some()), ("4930111", "first", true));
     assert_eq!(pool.call(request).await.unwrap(), Some(first), "the same lease has the same call");
-    let other = CallRequest { prefix: Some("44"), ..CallRequest::default() };
+    let other = CallRequest { prefixes: &["44"], ..CallRequest::default() };
     assert_eq!(pool.call(other).await.unwrap(), None, "no number begins with 44");
     let second = CallRequest { number: Some("4930112"), lease: Some("second"), ..CallRequest::default() };
     pool.call(second).await.unwrap().unwrap();
@@ -185,6 +185,19 @@ async fn calls_wait_for_numbers_and_end_with_causes() {
     assert_eq!(causes, [("spam", 1, Some(86_400_000), Some(1)), ("busy", 2, Some(60_000), Some(5))]);
     pool.set_cause("busy", 0, None).await.unwrap();
     pool.set_caps(&[]).await.unwrap();
+    pool.set_rate(50, 60_000).await.unwrap();
+    let info = pool.info().await.unwrap();
+    assert_eq!((info.rate, info.rate_window, info.rate_until), (50, Some(60_000), None));
+    pool.set_rate(0, 0).await.unwrap();
+    let caps = [Cap { window: None, count: 40 }, Cap { window: Some(60_000), count: 1 }];
+    pool.set_number_caps("4930111", &caps).await.unwrap();
+    assert_eq!(pool.number("4930111").await.unwrap().caps, caps);
+    pool.set_days(1_795_215_600_000, 82_800_000).await.unwrap();
+    let info = pool.info().await.unwrap();
+    assert_eq!((info.daystart, info.daylength), (1_795_215_600_000, 82_800_000));
+    pool.set_peers(10, 60_000).await.unwrap();
+    let info = pool.info().await.unwrap();
+    assert_eq!((info.peers, info.peerttl, info.known_peers), (10, 60_000, 0));
     let info = pool.info().await.unwrap();
     assert_eq!((info.limited, info.caps.len(), info.causes[1].cooldown), (0, 0, None));
 }

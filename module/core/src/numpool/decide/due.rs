@@ -68,7 +68,7 @@ fn switch_due(pool: &Pool, switch: u32, now: Millis, left: &mut usize) -> Vec<Du
 
 /// When a number joins the queue whose rest ends at `rested`, by `now`: its caps may forbid a call for longer.
 fn turn_of(pool: &Pool, id: u32, rested: Millis, now: Millis) -> Millis {
-    let limit = pool.history.limited_until(id, &pool.settings.caps, rested);
+    let limit = pool.limited_at(id, rested);
     limit.filter(|&limit| limit <= now).unwrap_or(rested)
 }
 

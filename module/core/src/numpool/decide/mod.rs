@@ -14,11 +14,12 @@ use super::cells::{Cell, Trigger, cell};
 use super::directory::MAX_NUMBERS;
 use super::event::{Called, Cause, Event, Numbers, Rest, RestReason, Suspension, Word, each_some};
 use super::heartbeats::MAX_HEARTBEATS;
+use super::model::last_numbers::MAX_PEERS;
 use super::number::Number;
 pub use super::outcome::{Alive, Decision, LeaseRecord, Listed, Reconciled, Reply};
-use super::record::Place;
-use super::request::{Call, Changes, Request};
-use super::settings::{Cap, MAX_CAPS, MAX_COUNT, Settings};
+use super::record::{LATEST, Place};
+use super::request::{Call, Changes, MAX_PREFIXES, Request};
+use super::settings::{Cap, Days, MAX_CAPS, MAX_COUNT, Settings};
 use super::state::Pool;
 use crate::shared::decision::{self, decided, unchanged};
 use crate::shared::invariant::Expected;
@@ -91,6 +92,7 @@ pub fn decide(pool: &Pool, now: Millis, request: &Request<'_>) -> Decided {
             }
             decided(Event::Configured(settings), Reply::Ok)
         }
+        Request::Caps { number, caps } => decide_caps(pool, *number, caps),
         Request::Cause { word, rule } => decide_cause(pool, word, rule),
     }
 }
@@ -101,16 +103,21 @@ pub fn decide(pool: &Pool, now: Millis, request: &Request<'_>) -> Decided {
 /// `ERR` for a time of more than ten years.
 pub fn configured(settings: &Settings, changes: &Changes) -> Result<Settings, Refusal> {
     let times = [("LEASE", changes.lease), ("COOLDOWN", changes.cooldown), ("REGTTL", changes.regttl)];
-    for (what, time) in times {
+    for (what, time) in times.into_iter().chain([("PEERTTL", changes.peerttl)]) {
         time.map_or(Ok(()), |time| check_span(what, time))?;
     }
-    if let Some(caps) = changes.caps.as_ref().filter(|caps| caps.len() > MAX_CAPS) {
-        return refuse(Code::Err, format!("a pool has at most {MAX_CAPS} caps, not {}", caps.len()));
+    let in_range = |peers: &i64| (0..=MAX_PEERS.into()).contains(peers);
+    if let Some(peers) = changes.peers.filter(|peers| !in_range(peers)) {
+        return refuse(Code::Err, format!("PEERS must be 0 to {MAX_PEERS}, not {peers}"));
     }
-    if let Some(cap) = changes.caps.iter().flatten().find(|cap| !Cap::is_sound(cap)) {
+    changes.caps.as_deref().map_or(Ok(()), check_caps)?;
+    let rate = changes.rate.map(|rate| Some(rate).filter(|rate| rate.count > 0));
+    if let Some(rate) = rate.flatten().filter(|rate| !rate.is_sound_rate()) {
+        return refuse(Code::Err, out_of_range("RATE", rate));
+    }
+    if let Some(Days { start, length }) = changes.days.filter(|days| !days.is_sound()) {
         let text = format!(
-            "CAPS: a window is 1 to {MAX_TTL} ms with 1 to {MAX_COUNT} calls, not {} ms with {}",
-            cap.window, cap.count
+            "DAYSTART: a day begins at 0 to {LATEST} ms and has 1 to {MAX_TTL} ms, not {start} and {length}"
         );
         return refuse(Code::Err, text);
     }
@@ -121,7 +128,32 @@ pub fn configured(settings: &Settings, changes: &Changes) -> Result<Settings, Re
         pick: changes.pick.unwrap_or(settings.pick),
         events: changes.events.unwrap_or(settings.events),
         caps: changes.caps.as_ref().unwrap_or(&settings.caps).clone(),
+        rate: rate.unwrap_or(settings.rate),
+        peers: changes.peers.map_or(settings.peers, |peers| peers as u32),
+        peerttl: changes.peerttl.unwrap_or(settings.peerttl),
+        days: changes.days.unwrap_or(settings.days),
     })
+}
+
+fn check_caps(caps: &[Cap]) -> Result<(), Refusal> {
+    if caps.len() > MAX_CAPS {
+        return refuse(Code::Err, format!("there are at most {MAX_CAPS} caps, not {}", caps.len()));
+    }
+    let wrong = caps.iter().find(|cap| !cap.is_sound());
+    wrong.map_or(Ok(()), |&cap| refuse(Code::Err, out_of_range("CAPS", cap)))
+}
+
+fn out_of_range(what: &str, Cap { window, count }: Cap) -> String {
+    format!("{what}: a window is 1 to {MAX_TTL} ms with 1 to {MAX_COUNT} calls, not {window} ms with {count}")
+}
+
+fn decide_caps(pool: &Pool, number: Number, caps: &[Cap]) -> Decided {
+    check_caps(caps)?;
+    let Some(id) = pool.directory.find(number) else { return not_found(number) };
+    if pool.own_caps.get(id).unwrap_or_default() == caps {
+        return unchanged(Reply::Ok);
+    }
+    decided(Event::Capped { number, caps: caps.to_vec() }, Reply::Ok)
 }
 
 /// A time that may be 0.
@@ -298,15 +330,19 @@ fn decide_call(pool: &Pool, now: Millis, call: &Call<'_>) -> Decided {
     call.peer.map_or(Ok(()), |peer| check_identifier("PEER", peer))?;
     call.holder.map_or(Ok(()), |holder| check_identifier("the holder", holder))?;
     call.ttl.map_or(Ok(()), check_ttl)?;
-    if call.number.is_some() && (call.prefix.is_some() || call.pick.is_some()) {
+    if call.number.is_some() && (!call.prefixes.is_empty() || call.pick.is_some()) {
         return refuse(Code::Err, "PREFIX and PICK choose a number; they cannot go with one that is named");
+    }
+    if call.prefixes.len() > MAX_PREFIXES {
+        let count = call.prefixes.len();
+        return refuse(Code::Err, format!("PREFIX takes at most {MAX_PREFIXES} prefixes, not {count}"));
     }
     if let Some(lease) = pool.leases.find(call.lease.token) {
         return decide_repeated_call(pool, now, call, lease);
     }
     let id = if let Some(number) = call.number {
         callable(pool, now, number)?
-    } else if !pool.are_sorted_for(call.pick, call.prefix) {
+    } else if !pool.are_sorted_for(call) {
         return refuse(
             Code::TryAgain,
             "the index of the pool's free numbers is being built: send the request again",
@@ -317,6 +353,10 @@ fn decide_call(pool: &Pool, now: Millis, call: &Call<'_>) -> Decided {
             None => return unchanged(Reply::None),
         }
     };
+    if let Some(until) = pool.rate_until(now) {
+        let text = format!("the pool has begun as many calls as its RATE allows until {until}");
+        return refuse(Code::Limit, text);
+    }
     let number = pool.number(id);
     // A number that somebody else holds is not the switch's that registered it.
     let registered_by = || pool.switches.name(pool.switches.of(id)).filter(|_| call.holder.is_none());

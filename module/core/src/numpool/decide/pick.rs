@@ -11,18 +11,27 @@ use crate::shared::list::NONE;
 
 impl Pool {
     /// The id of the number for a call that names none, if one is free and its registration has not lapsed by `now`. O(1); by
-    /// prefix or by use O(log n), and the free numbers are sorted.
+    /// prefix or by use O(log n) for each prefix, and the free numbers are sorted.
     pub(super) fn pick(&self, call: &Call<'_>, now: Millis) -> Option<u32> {
-        let id = match call.pick.unwrap_or(self.settings.pick) {
-            Policy::Longest => self.oldest(call.prefix),
-            Policy::Random => self.random(call.prefix, call.random),
-            Policy::LeastUsed => self.least_used(call.prefix),
-            Policy::Sticky => match self.oldest_of_peer(call.peer, call.prefix) {
-                NONE => self.oldest(call.prefix),
-                id => id,
-            },
+        let mut of_prefixes = call.prefixes.iter().map(|&prefix| self.pick_of(call, Some(prefix), now));
+        let id = match call.prefixes {
+            [] => self.pick_of(call, None, now),
+            _ => of_prefixes.find(|&id| id != NONE).unwrap_or(NONE),
         };
         (id != NONE && !self.has_lapsed(id, now)).then_some(id)
+    }
+
+    /// The id of the number for a call of all numbers, or of those with a prefix; `NONE` if there is none.
+    fn pick_of(&self, call: &Call<'_>, prefix: Option<Number>, now: Millis) -> u32 {
+        match call.pick.unwrap_or(self.settings.pick) {
+            Policy::Longest => self.oldest(prefix),
+            Policy::Random => self.random(prefix, call.random),
+            Policy::LeastUsed => self.least_used(prefix),
+            Policy::Sticky => match self.of_peer(call.peer, prefix, now) {
+                NONE => self.oldest(prefix),
+                id => id,
+            },
+        }
     }
 
     /// Whether the registration of a number has passed its deadline.
@@ -60,9 +69,25 @@ impl Pool {
         least.unwrap_or(NONE)
     }
 
-    /// The longest waiting number whose last peer is this one, or `NONE`.
-    fn oldest_of_peer(&self, peer: Option<&[u8]>, prefix: Option<Number>) -> u32 {
-        let Some(peer) = peer.and_then(|name| self.peers.find(name)) else { return NONE };
+    /// The last number of a peer, if the pool remembers it and it is free; or `NONE`.
+    fn last_of_peer(&self, peer: &[u8], prefix: Option<Number>, now: Millis) -> u32 {
+        let number = self.last_numbers.find(peer, self.settings.peerttl, now);
+        let number = number.filter(|&number| {
+            let range = prefix.map(Number::beginning_with);
+            range.is_none_or(|(least, greatest)| (least..=greatest).contains(&number))
+        });
+        let id = number.and_then(|number| self.directory.find(number));
+        id.filter(|&id| self.directory.get(id).is_queued()).unwrap_or(NONE)
+    }
+
+    /// The last number of a peer; or, in a pool that remembers no peers, the longest waiting number whose last peer is this
+    /// one. `NONE` if there is none.
+    fn of_peer(&self, peer: Option<&[u8]>, prefix: Option<Number>, now: Millis) -> u32 {
+        let Some(name) = peer else { return NONE };
+        if self.settings.peers > 0 {
+            return self.last_of_peer(name, prefix, now);
+        }
+        let Some(peer) = self.peers.find(name) else { return NONE };
         match prefix {
             Some(prefix) => self.best(prefix, Some(peer)).oldest,
             None => self.peers.get(peer).map_or(NONE, |group| group.members.head),

@@ -23,6 +23,11 @@ impl Pool {
         self.causes.check()?;
         self.suspensions.check()?;
         self.history.check()?;
+        self.last_numbers.check()?;
+        self.own_caps.check()?;
+        let stray = (0..self.directory.slots())
+            .find(|&id| self.own_caps.get(id).is_some() && self.directory.name(id).is_none());
+        ensure!(stray.is_none(), "id {stray:?}, which is no number, has caps");
         self.check_heartbeats()?;
         let slots = self.directory.slots();
         let carriers = self.leases.table().iter().map(|(_, lease)| lease.switch);
@@ -95,7 +100,7 @@ mod tests {
             lease,
             switch,
             peer,
-            prefix: None,
+            prefixes: &[],
             pick: None,
             random: 0,
         };
@@ -114,7 +119,7 @@ mod tests {
         ["12", "13", "14"].into_iter().for_each(|text| call(&mut pool, text));
         ask(&mut pool, &Request::Del { numbers: &numbers[3..4], drain: true });
         ask(&mut pool, &Request::HangUp { number: numbers[4], lease: None, cooldown: Some(50), cause: None });
-        pool.sort_at_once(Some(Policy::Sticky), Some(number("1")));
+        pool.sort_at_once(Some(Policy::Sticky), true);
         pool
     }
 

@@ -3,7 +3,7 @@
 //! Numbers without a call or a cause within the longest window take four bytes here, once another number has one. Each
 //! event drops at most two entries that no window reaches any more, so the memory follows the traffic.
 
-use super::settings::{Cap, MAX_COUNT};
+use super::settings::{Cap, Days, MAX_COUNT};
 use crate::shared::Millis;
 use crate::shared::column::Column;
 use crate::shared::invariant::Checked;
@@ -14,7 +14,7 @@ use crate::{ensure, fields, invariant};
 use std::collections::VecDeque;
 
 /// The most times that are kept of one kind for one number: no cap and no rule counts more.
-const MAX_TIMES: usize = MAX_COUNT as usize;
+pub(in crate::numpool) const MAX_TIMES: usize = MAX_COUNT as usize;
 
 /// How many entries an event may drop that no window reaches.
 const SWEPT_AT_ONCE: usize = 2;
@@ -59,7 +59,7 @@ impl Times {
         self.lists
             .iter_mut()
             .filter(|list| list.what == what)
-            .for_each(|list| list.forget_before(window, at));
+            .for_each(|list| forget_before(&mut list.times, window, at));
         self.lists.retain(|list| !list.times.is_empty());
     }
 
@@ -81,20 +81,19 @@ impl Times {
     }
 }
 
-impl Recent {
-    /// Adds a time, and drops times that the window does not reach any more.
-    fn push(&mut self, at: Millis, window: Millis) {
-        self.forget_before(window, at);
-        if self.times.len() >= MAX_TIMES {
-            self.times.pop_front();
-        }
-        self.times.push_back(at);
+/// Adds a time, and drops times that the window does not reach any more.
+pub(in crate::numpool) fn push(times: &mut VecDeque<Millis>, at: Millis, window: Millis) {
+    forget_before(times, window, at);
+    if times.len() >= MAX_TIMES {
+        times.pop_front();
     }
+    times.push_back(at);
+}
 
-    fn forget_before(&mut self, window: Millis, at: Millis) {
-        while self.times.front().is_some_and(|time| time.saturating_add(window) <= at) {
-            self.times.pop_front();
-        }
+/// Drops times that a window that ends at `at` does not reach any more.
+pub(in crate::numpool) fn forget_before(times: &mut VecDeque<Millis>, window: Millis, at: Millis) {
+    while times.front().is_some_and(|time| time.saturating_add(window) <= at) {
+        times.pop_front();
     }
 }
 
@@ -133,13 +132,15 @@ pub(in crate::numpool) struct History {
 impl History {
     /// Until when the caps forbid another call of a number: the time at which enough of its calls have left the
     /// windows. `None` if another call may begin at `at`. O(caps).
-    pub(in crate::numpool) fn limited_until(&self, number: u32, caps: &[Cap], at: Millis) -> Option<Millis> {
+    pub(in crate::numpool) fn limited_until(
+        &self,
+        number: u32,
+        caps: &[Cap],
+        days: Days,
+        at: Millis,
+    ) -> Option<Millis> {
         let starts = self.entry(number)?.of(STARTS)?;
-        let end = |cap: &Cap| {
-            let oldest = starts.len().checked_sub(cap.count as usize)?;
-            starts.get(oldest).map(|start| start.saturating_add(cap.window))
-        };
-        caps.iter().filter_map(end).max().filter(|&until| until > at)
+        caps.iter().filter_map(|cap| cap.full_until(starts, days, at)).max().filter(|&until| until > at)
     }
 
     /// The times of a number, if there are any.
@@ -199,7 +200,7 @@ impl History {
         match self.entries.get_mut(id).map(|entry| &mut entry.times.lists) {
             None => invariant!("a number whose times change has an entry"),
             Some(lists) => match lists.iter_mut().find(|list| list.what == what) {
-                Some(list) => list.push(at, window),
+                Some(list) => push(&mut list.times, at, window),
                 None => lists.push(Recent { what, times: VecDeque::from([at]) }),
             },
         }
@@ -234,20 +235,26 @@ impl History {
     /// Forgets the times of calls, or of ends with a cause. O(n).
     pub(in crate::numpool) fn forget_all(&mut self, what: impl Fn(&mut Times)) {
         let ids: Vec<u32> = self.order.iter(&self.entries).collect();
-        for id in ids {
-            let Some(Entry { times, .. }) =
-                self.entries.get_mut(id).expected("an entry in a list is in the table")
-            else {
-                continue;
-            };
-            what(times);
-            if times.lists.is_empty() {
-                let number = times.number;
-                self.forget(number);
-            }
-        }
+        ids.into_iter().for_each(|id| self.forget_in(id, &what));
         if self.entries.is_empty() {
             *self = Self::default();
+        }
+    }
+
+    /// Forgets times of one number. O(its times).
+    pub(in crate::numpool) fn forget_of(&mut self, number: u32, what: impl Fn(&mut Times)) {
+        if let Some(id) = self.place(number) {
+            self.forget_in(id, &what);
+        }
+    }
+
+    fn forget_in(&mut self, id: u32, what: impl Fn(&mut Times)) {
+        let entry = self.entries.get_mut(id).expected("an entry in a list is in the table");
+        let Some(Entry { times, .. }) = entry else { return };
+        what(times);
+        if times.lists.is_empty() {
+            let number = times.number;
+            self.forget(number);
         }
     }
 

@@ -1,16 +1,19 @@
-//! What keeps numbers from being called for a time: caps, causes of hangups, and the rests that follow from them.
+//! What keeps numbers from being called for a time: the rate of the pool, caps, causes of hangups, and the rests that
+//! follow from them.
 
 use super::causes::{Rule, Word};
 use super::cells::State;
-use super::history::STARTS;
+use super::history::{STARTS, forget_before, push};
+use super::last_numbers::LastNumbers;
 use super::record::Place;
-use super::settings::Settings;
+use super::settings::{Cap, Settings};
 use super::state::{Pool, Rest, RestReason, Resting};
 use super::suspensions::Suspension;
 use crate::invariant;
 use crate::shared::Millis;
 use crate::shared::invariant::Expected;
 use crate::shared::list::NONE;
+use std::collections::VecDeque;
 
 impl Pool {
     /// Ends a number's rest; it joins the queue if it is registered.
@@ -91,40 +94,110 @@ impl Pool {
 
     /// The pool has other settings.
     pub(in crate::numpool) fn set_settings(&mut self, settings: Settings) {
-        let (window, now) = (self.settings.longest_cap(), self.applied);
-        let is_capped_otherwise = self.settings.caps != settings.caps;
+        let (window, days, now) = (self.settings.longest_cap(), self.settings.days, self.applied);
+        let is_capped_otherwise = self.settings.caps != settings.caps || days != settings.days;
+        let rate = self.settings.rate;
         self.settings = settings;
+        if self.settings.rate != rate {
+            self.follow_rate(rate.map_or(0, |rate| rate.window));
+        }
+        if self.settings.peers == 0 {
+            self.last_numbers = LastNumbers::default();
+        }
         if is_capped_otherwise {
-            self.history.forget_all(|times| times.forget_before(STARTS, window, now));
+            let own_caps = &self.own_caps;
+            self.history.forget_all(|times| {
+                times.forget_before(STARTS, window.max(own_caps.longest_of(times.number, days)), now);
+            });
             self.follow_caps();
         }
+    }
+
+    /// The pool has another rate; `window` is that of the rate before.
+    fn follow_rate(&mut self, window: Millis) {
+        forget_before(&mut self.starts, window, self.applied);
+        if self.settings.rate.is_none() {
+            self.starts = VecDeque::new();
+        }
+        self.waiters.hold(None);
+    }
+
+    /// A call began.
+    pub(in crate::numpool) fn count_start(&mut self) {
+        if let Some(rate) = self.settings.rate {
+            push(&mut self.starts, self.applied, rate.window);
+        }
+    }
+
+    /// The call that began at `since` does not count for the rate. A call that began before the pool had one is not counted.
+    pub(in crate::numpool) fn take_back_start(&mut self, since: Millis) {
+        if let Ok(place) = self.starts.binary_search(&since) {
+            self.starts.remove(place);
+            self.waiters.hold(None);
+        }
+    }
+
+    /// Until when the rate of the pool forbids another call, if it does at `now`. O(1).
+    pub(in crate::numpool) fn rate_until(&self, now: Millis) -> Option<Millis> {
+        let until = self.settings.rate?.full_until(&self.starts, self.settings.days, now);
+        until.filter(|&until| until > now)
     }
 
     /// Numbers whose caps are reached now rest, and those whose caps are not reached any more join the queue. O(numbers that
     /// began calls within the windows).
     pub(in crate::numpool) fn follow_caps(&mut self) {
         let numbers: Vec<u32> = self.history.iter().map(|entry| entry.number).collect();
-        for id in numbers {
-            if self.is_limited(id) {
-                self.cool(id);
-            } else if self.directory.get(id).is_queued() && self.limited_until(id).is_some() {
-                self.leave(id);
-                self.join(id);
-            }
-        }
+        numbers.into_iter().for_each(|id| self.follow_caps_of(id));
         if self.settings.caps.is_empty() {
-            self.history.forget_all(|times| times.lists.retain(|list| list.what != STARTS));
+            let own_caps = &self.own_caps;
+            self.history.forget_all(|times| {
+                let is_capped = own_caps.get(times.number).is_some();
+                times.lists.retain(|list| is_capped || list.what != STARTS);
+            });
         }
     }
 
-    /// Until when the caps of the pool forbid another call of a number.
+    fn follow_caps_of(&mut self, id: u32) {
+        if self.is_limited(id) {
+            self.cool(id);
+        } else if self.directory.get(id).is_queued() && self.limited_until(id).is_some() {
+            self.leave(id);
+            self.join(id);
+        }
+    }
+
+    /// A number has other caps of its own, or none. O(calls of the number).
+    pub(in crate::numpool) fn set_own_caps(&mut self, id: u32, caps: &[Cap]) {
+        let own = self.own_caps.longest_of(id, self.settings.days);
+        let (window, now) = (self.settings.longest_cap().max(own), self.applied);
+        self.own_caps.set(id, caps.to_vec());
+        let is_capped = !self.caps_of(id).is_empty();
+        self.history.forget_of(id, |times| {
+            times.forget_before(STARTS, window, now);
+            times.lists.retain(|list| is_capped || list.what != STARTS);
+        });
+        self.follow_caps_of(id);
+    }
+
+    /// The caps of a number: its own, or else those of the pool.
+    #[inline]
+    pub(in crate::numpool) fn caps_of(&self, id: u32) -> &[Cap] {
+        self.own_caps.get(id).unwrap_or(&self.settings.caps)
+    }
+
+    /// Until when the caps of a number forbid another call at a time.
+    pub(in crate::numpool) fn limited_at(&self, id: u32, at: Millis) -> Option<Millis> {
+        self.history.limited_until(id, self.caps_of(id), self.settings.days, at)
+    }
+
+    /// Until when the caps of a number forbid another call.
     pub(in crate::numpool) fn limited_until(&self, id: u32) -> Option<Millis> {
-        self.history.limited_until(id, &self.settings.caps, self.applied)
+        self.limited_at(id, self.applied)
     }
 
     /// The longest time within which calls or their ends are counted.
     pub(in crate::numpool) fn longest_window(&self) -> Millis {
-        self.settings.longest_cap().max(self.causes.window())
+        self.settings.longest_cap().max(self.own_caps.longest(self.settings.days)).max(self.causes.window())
     }
 
     /// A call of a number ended with a cause.

@@ -5,8 +5,10 @@ use super::cells::{Action, Cell, State, Trigger, cell};
 use super::directory::Directory;
 use super::groups::Groups;
 use super::history::{History, STARTS};
+use super::last_numbers::LastNumbers;
 use super::leases::{Called, Lease, Leases};
 use super::number::Number;
+use super::own_caps::OwnCaps;
 use super::record::{Place, Record};
 use super::settings::Settings;
 use super::sliced::SlicedRequests;
@@ -20,6 +22,7 @@ use crate::shared::outbox::Outbox;
 use crate::shared::table::Table;
 use crate::shared::{Millis, copied};
 use crate::{fields, invariant, words};
+use std::collections::VecDeque;
 
 /// A pool of numbers.
 ///
@@ -44,6 +47,10 @@ pub struct Pool {
     pub(in crate::numpool) suspensions: Suspensions,
     pub(in crate::numpool) causes: Causes,
     pub(in crate::numpool) history: History,
+    /// Caps of single numbers.
+    pub(in crate::numpool) own_caps: OwnCaps,
+    /// When calls of the pool began, in rising order, as far as its rate counts them.
+    pub(in crate::numpool) starts: VecDeque<Millis>,
     pub(in crate::numpool) leases: Leases,
     pub(in crate::numpool) switches: Groups,
     /// Who holds numbers instead of a switch.
@@ -51,6 +58,8 @@ pub struct Pool {
     /// By switch: until when it is alive.
     pub(in crate::numpool) heartbeats: Deadlines,
     pub(in crate::numpool) peers: Groups,
+    /// The last number of each peer, in a pool with `PEERS`.
+    pub(in crate::numpool) last_numbers: LastNumbers,
     pub(in crate::numpool) sorted: SortedFree,
     pub(in crate::numpool) outbox: Outbox,
     /// Calls that wait for a number, on this server.
@@ -121,12 +130,16 @@ impl Pool {
         self.applied.max(clock)
     }
 
-    /// The earliest deadline. While a call that waits may be served, or work goes on in slices, this is now.
+    /// The earliest deadline, or when the rate lets a call that waits begin. While one may be served, or work goes on in
+    /// slices, this is now.
     pub fn next_due(&self) -> Option<Millis> {
         if self.has_pending_grants() || !self.sliced.is_empty() || self.is_at_work() {
             return Some(self.applied);
         }
-        self.earliest_deadline()
+        match (self.earliest_deadline(), self.waiters.held_until()) {
+            (Some(due), Some(held)) => Some(due.min(held)),
+            (due, held) => due.or(held),
+        }
     }
 
     /// The earliest deadline.
@@ -174,19 +187,22 @@ impl Pool {
             + self.suspensions.allocated()
             + self.causes.allocated()
             + self.history.allocated()
+            + self.own_caps.allocated()
+            + self.starts.capacity() * size_of::<Millis>()
             + self.cool_downs.allocated()
             + self.leases.allocated()
             + self.switches.allocated()
             + self.holders.allocated()
             + self.heartbeats.allocated()
             + self.peers.allocated()
+            + self.last_numbers.allocated()
             + self.sorted.allocated()
             + self.outbox.allocated()
     }
 
     /// A rough number of allocations, which tells whether freeing is worth a background thread.
     pub fn free_effort(&self) -> usize {
-        1 + self.directory.slots() as usize / 1024 + self.leases.len()
+        1 + self.directory.slots() as usize / 1024 + self.leases.len() + self.last_numbers.len() / 1024
     }
 
     /// The number of an id that has one.
@@ -288,7 +304,7 @@ impl Pool {
         if self.suspensions.contains(id) {
             return;
         }
-        if !self.settings.caps.is_empty()
+        if !self.caps_of(id).is_empty()
             && let Some(until) = self.limited_until(id)
         {
             self.rest(id, Rest { until, reason: RestReason::Limit });
@@ -324,6 +340,9 @@ impl Pool {
         let switch = called.switch.as_ref().map_or(NONE, |name| self.switches.refer(name));
         if let Some(peer) = &called.peer {
             self.peers.assign(id, Some(peer));
+            if let Settings { peers: room @ 1.., peerttl, .. } = self.settings {
+                self.last_numbers.remember(peer, called.number, self.applied, room, peerttl);
+            }
         }
         let has_peer = called.peer.is_some();
         self.waiters.lease_began(&called.token);
@@ -334,8 +353,10 @@ impl Pool {
         let record = self.directory.at(id);
         record.put(Place::Call, lease);
         record.uses = record.uses.saturating_add(1);
-        if !self.settings.caps.is_empty() {
-            let (window, longest) = (self.settings.longest_cap(), self.longest_window());
+        self.count_start();
+        if !self.caps_of(id).is_empty() {
+            let own = self.own_caps.longest_of(id, self.settings.days);
+            let (window, longest) = (self.settings.longest_cap().max(own), self.longest_window());
             self.history.happened(id, STARTS, self.applied, window, longest);
         }
     }
@@ -371,9 +392,10 @@ impl Pool {
         self.history.forget(id);
         self.causes.forget(id);
         self.suspensions.remove(id);
+        self.own_caps.set(id, Vec::new());
         let number = self.number(id);
         self.directory.remove(number);
-        self.waiters.touch(|| number);
+        self.waiters.number_is_gone(number);
         if self.is_empty() {
             self.give_back_memory();
         }
@@ -391,6 +413,7 @@ impl Pool {
         self.cooling = Table::default();
         self.suspensions = Suspensions::default();
         self.history = History::default();
+        self.own_caps = OwnCaps::default();
         self.cool_downs = Deadlines::default();
         self.leases = Leases::default();
         if !is_alive {

@@ -10,13 +10,14 @@ use crate::shared::names::NameIndex;
 use crate::shared::table::Table;
 use crate::shared::{Bytes, Millis};
 use hashbrown::HashMap;
+use smallvec::{SmallVec, smallvec};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Who comes first: the higher priority, then the earlier arrival.
 type Rank = (Reverse<i32>, u64);
 
-/// The numbers that a waiter takes. Waiters of one class are served in their order, and each freed number concerns few
+/// Numbers that a waiter takes. Waiters of one class are served in their order, and each freed number concerns few
 /// classes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Class {
@@ -35,16 +36,17 @@ pub(in crate::numpool) struct Wish {
     pub(in crate::numpool) chosen: bool,
     pub(in crate::numpool) switch: Option<Bytes>,
     pub(in crate::numpool) peer: Option<Bytes>,
-    pub(in crate::numpool) prefix: Option<Number>,
+    pub(in crate::numpool) prefixes: SmallVec<[Number; 1]>,
     pub(in crate::numpool) pick: Option<Policy>,
 }
 
 impl Wish {
-    fn class(&self) -> Class {
-        match (self.number, self.prefix) {
-            (Some(number), _) => Class::Number(number),
-            (None, Some(prefix)) => Class::Prefix(prefix),
-            (None, None) => Class::Any,
+    /// The classes of the waiter: one, or one for each of its prefixes.
+    fn classes(&self) -> SmallVec<[Class; 1]> {
+        match self.number {
+            Some(number) => smallvec![Class::Number(number)],
+            None if self.prefixes.is_empty() => smallvec![Class::Any],
+            None => self.prefixes.iter().map(|&prefix| Class::Prefix(prefix)).collect(),
         }
     }
 }
@@ -81,8 +83,10 @@ struct Queues {
     arrivals: u64,
     /// Classes for which a number may be free, each with the rank of its first waiter at that time.
     open: BTreeSet<(Rank, Class)>,
-    /// Waiters, by their ids, whose token became the token of a live lease by another request.
-    leased: Vec<u64>,
+    /// Until when the rate of the pool forbids a call: classes that are open stay open until then.
+    held_until: Option<Millis>,
+    /// Waiters whose answer is certain: another request began a lease with their token, or their number is gone.
+    certain: BTreeSet<(Rank, u32)>,
     /// Waiters, by their ids, that wait only until the work is done, the first to be answered first.
     for_work: VecDeque<u64>,
     /// Whether a waiter was looked at while work went on in slices on which its answer depends.
@@ -100,8 +104,23 @@ impl Waiters {
     pub(in crate::numpool) fn are_pending(&self) -> bool {
         self.0.as_ref().is_some_and(|queues| {
             let have_waited = !queues.await_work && !queues.for_work.is_empty();
-            !queues.open.is_empty() || !queues.leased.is_empty() || have_waited
+            let are_open = !queues.open.is_empty() && queues.held_until.is_none();
+            are_open || !queues.certain.is_empty() || have_waited
         })
+    }
+
+    /// The rate of the pool lets no call begin until then, or any.
+    #[inline]
+    pub(in crate::numpool) fn hold(&mut self, until: Option<Millis>) {
+        if let Some(queues) = &mut self.0 {
+            queues.held_until = until;
+        }
+    }
+
+    /// When the rate of the pool lets a call begin for which a number may be free.
+    #[inline]
+    pub(in crate::numpool) fn held_until(&self) -> Option<Millis> {
+        self.0.as_ref().filter(|queues| !queues.open.is_empty())?.held_until
     }
 
     /// Has a call wait under an id. A call with the token of an earlier waiter replaces this waiter, and keeps its
@@ -119,10 +138,10 @@ impl Waiters {
         queues.arrivals += 1;
         let before = replaced.as_ref().map(|waiter| waiter.rank).filter(|rank| rank.0.0 == priority);
         let rank = before.unwrap_or((Reverse(priority), queues.arrivals));
-        let class = wish.class();
+        let classes = wish.classes();
         queues.insert(Waiter { id, wish, rank });
         if may_be_served {
-            queues.open(class);
+            classes.into_iter().for_each(|class| queues.open(class));
         }
         replaced.map(|waiter| waiter.id)
     }
@@ -154,7 +173,7 @@ impl Waiters {
         self.0 = None;
     }
 
-    /// A number became free, or was deleted: the waiters that it concerns may be served.
+    /// A number became free: the waiters that it concerns may be served.
     #[inline]
     pub(in crate::numpool) fn touch(&mut self, number: impl FnOnce() -> Number) {
         if let Some(queues) = &mut self.0 {
@@ -162,13 +181,22 @@ impl Waiters {
         }
     }
 
+    /// A number was deleted: those who wait for it need not wait for anything else.
+    pub(in crate::numpool) fn number_is_gone(&mut self, number: Number) {
+        if let Some(queues) = &mut self.0 {
+            let waiters = queues.classes.get(&Class::Number(number)).into_iter().flatten();
+            queues.certain.extend(waiters.map(|(&rank, &place)| (rank, place)));
+        }
+    }
+
     /// A lease with this token began: a waiter with the same token gets its record.
     #[inline]
     pub(in crate::numpool) fn lease_began(&mut self, token: &Bytes) {
         if let Some(queues) = &mut self.0
-            && let Some(waiter) = queues.with_token(token).and_then(|place| queues.waiters.get(place))
+            && let Some(place) = queues.with_token(token)
+            && let Some(waiter) = queues.waiters.get(place)
         {
-            queues.leased.push(waiter.id);
+            queues.certain.insert((waiter.rank, place));
         }
     }
 
@@ -221,10 +249,10 @@ impl Waiters {
         self.0.as_mut()?.next(some_are_free)
     }
 
-    /// A waiter that was taken does not come back: the next one of its class may be served, too.
+    /// A waiter that was taken does not come back: the next one of each of its classes may be served, too.
     pub(in crate::numpool) fn follow(&mut self, waiter: &Waiter) {
         if let Some(queues) = &mut self.0 {
-            queues.open(waiter.wish.class());
+            waiter.wish.classes().into_iter().for_each(|class| queues.open(class));
         }
         self.trim();
     }
@@ -245,13 +273,15 @@ impl Queues {
     }
 
     fn insert(&mut self, waiter: Waiter) {
-        let (id, rank, class) = (waiter.id, waiter.rank, waiter.wish.class());
+        let (id, rank, classes) = (waiter.id, waiter.rank, waiter.wish.classes());
         let place = self.waiters.insert(waiter);
-        let queue = self.classes.entry(class).or_default();
-        if queue.is_empty() && matches!(class, Class::Prefix(_)) {
-            self.prefixes += 1;
+        for class in classes {
+            let queue = self.classes.entry(class).or_default();
+            if queue.is_empty() && matches!(class, Class::Prefix(_)) {
+                self.prefixes += 1;
+            }
+            queue.insert(rank, place);
         }
-        queue.insert(rank, place);
         self.places.insert(id, place);
         if let Some(waiter) = self.waiters.get(place) {
             self.by_token.insert(&waiter.wish.token, place);
@@ -262,8 +292,9 @@ impl Queues {
         let waiter = self.waiters.remove(place);
         invariant!(waiter.is_some(), "a waiter that is taken out is in the table");
         let waiter = waiter?;
-        let class = waiter.wish.class();
-        if let Some(queue) = self.classes.get_mut(&class) {
+        for class in waiter.wish.classes() {
+            // A prefix that the waiter names twice is one class.
+            let Some(queue) = self.classes.get_mut(&class) else { continue };
             queue.remove(&waiter.rank);
             if queue.is_empty() {
                 self.classes.remove(&class);
@@ -272,6 +303,7 @@ impl Queues {
         }
         self.by_token.remove(&waiter.wish.token, place);
         self.places.remove(&waiter.id);
+        self.certain.remove(&(waiter.rank, place));
         Some(waiter)
     }
 
@@ -295,10 +327,11 @@ impl Queues {
     }
 
     fn next(&mut self, some_are_free: bool) -> Option<Waiter> {
-        while let Some(id) = self.leased.pop() {
-            if let Some(&place) = self.places.get(&id) {
-                return self.remove(place);
-            }
+        if let Some((_, place)) = self.certain.pop_first() {
+            return self.remove(place);
+        }
+        if self.held_until.is_some() {
+            return None;
         }
         loop {
             let (rank, class) = self.open.pop_first()?;

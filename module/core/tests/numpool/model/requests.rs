@@ -2,6 +2,10 @@
 
 use super::*;
 
+fn list_of(caps: &[(i64, usize)]) -> Vec<Cap> {
+    caps.iter().map(|&(window, count)| Cap { window, count: count as u32 }).collect()
+}
+
 impl Bench {
     pub(super) fn some_numbers(&mut self) -> Vec<Number> {
         let many = if self.random.chance(15) { 4 } else { 1 };
@@ -17,6 +21,14 @@ impl Bench {
         let request =
             Request::Cause { word: word.as_bytes(), rule: Rule { cooldown, after: after as u32, within } };
         assert_eq!(self.ask(&request), Ok(Reply::Ok));
+    }
+
+    /// A number gets other caps of its own, or none.
+    pub(super) fn own_caps(&mut self) {
+        let (number, caps) = (self.random.pick(&self.numbers), self.random.pick(&CAPS));
+        let is_there = self.naive.set_own_caps(number, caps);
+        let got = self.ask(&Request::Caps { number, caps: &list_of(caps) });
+        assert_eq!(got, if is_there { Ok(Reply::Ok) } else { Err(Code::NotFound) });
     }
 
     pub(super) fn some_token(&mut self) -> Vec<u8> {
@@ -39,6 +51,9 @@ impl Bench {
         };
         let prefix = self.random.pick(&["1", "13", "138", "+", "+49", "0", "7", "00000000000000000000000"]);
         let prefix = Number::parse(prefix.as_bytes()).unwrap();
+        let other = self.random.pick(&self.numbers);
+        let lists = [&[][..], &[prefix], &[prefix, other], &[other, prefix, prefix]];
+        let prefixes = lists[if self.random.chance(20) { 1 + self.random.below(3) } else { 0 }];
         let switch = if self.random.chance(50) { Some(self.random.pick(&SWITCHES)) } else { None };
         let peer = if self.random.chance(60) { Some(self.random.pick(&PEERS)) } else { None };
         let wish = Wish {
@@ -47,13 +62,13 @@ impl Bench {
             token: &token,
             switch,
             peer,
-            prefix: self.random.chance(20).then_some(prefix),
+            prefixes,
             pick: if self.random.chance(40) { Some(self.random.pick(&Policy::ALL)) } else { None },
             holder: self.random.chance(10).then_some(b"realm"),
         };
         let random = self.random.next();
         if wish.number.is_none() {
-            self.pool.sort_at_once(wish.pick, wish.prefix);
+            self.pool.sort_at_once(wish.pick, !prefixes.is_empty());
         }
         let call = Call {
             number: wish.number,
@@ -63,11 +78,11 @@ impl Bench {
             lease: TokenChoice { token: &token, chosen },
             switch: wish.switch,
             peer: wish.peer,
-            prefix: wish.prefix,
+            prefixes,
             pick: wish.pick,
             random,
         };
-        let malformed = wish.number.is_some() && (wish.prefix.is_some() || wish.pick.is_some());
+        let malformed = wish.number.is_some() && (!prefixes.is_empty() || wish.pick.is_some());
         let live = self
             .naive
             .by_token(&token)
@@ -85,7 +100,7 @@ impl Bench {
             let before = before.or(gone.cloned());
             assert_eq!(replaced, before.as_ref().map(|waiter| waiter.id));
             let place = before.filter(|waiter| waiter.rank.0 == priority).map_or(id, |waiter| waiter.rank.1);
-            let Wish { number, ttl, prefix, pick, .. } = wish;
+            let Wish { number, ttl, pick, .. } = wish;
             let rank = (priority, place);
             self.naive.waiting.push(Waiting {
                 id,
@@ -95,7 +110,7 @@ impl Bench {
                 token: token.clone(),
                 switch,
                 peer,
-                prefix,
+                prefixes: prefixes.to_vec(),
                 pick,
             });
             return;
@@ -174,11 +189,24 @@ impl Bench {
         let mut span = || if self.random.chance(40) { Some(self.random.pick(&SPANS)) } else { None };
         let mut changes = Changes { lease: span(), cooldown: span(), regttl: span(), ..Changes::default() };
         if self.random.chance(50) {
-            let caps = self.random.pick(&CAPS);
-            let list: Vec<Cap> =
-                caps.iter().map(|&(window, count)| Cap { window, count: count as u32 }).collect();
-            changes.caps = Some(list);
-            self.naive.set_caps(caps);
+            let (caps, days) = (self.random.pick(&CAPS), self.random.pick(&DAYS));
+            (changes.caps, changes.days) = (Some(list_of(caps)), Some(days));
+            self.naive.set_caps(caps, days);
+        }
+        if self.random.chance(20) {
+            let rate = self.random.pick(&RATES);
+            let (window, count) = rate.unwrap_or((0, 0));
+            changes.rate = Some(Cap { window, count: count as u32 });
+            self.naive.set_rate(rate);
+        }
+        if self.random.chance(20) {
+            changes.peers = Some(self.random.pick(&[0, 1, 2, 10]));
+            changes.peerttl = Some(self.random.pick(&SPANS));
+            let settings = &mut self.naive.settings;
+            (settings.peers, settings.peerttl) = (changes.peers.unwrap() as u32, changes.peerttl.unwrap());
+            if settings.peers == 0 {
+                self.naive.peers.clear();
+            }
         }
         let settings = &mut self.naive.settings;
         settings.lease = changes.lease.unwrap_or(settings.lease);
