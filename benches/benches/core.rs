@@ -131,7 +131,7 @@ fn seats(criterion: &mut Criterion) {
         group.bench_with_input(BenchmarkId::new("hold 2 and release", size), &(), |bench, ()| {
             bench.iter(|| {
                 ask(&mut show, &hold(b"user", b"token"));
-                ask(&mut show, &Request::Release { token: b"token", seats: None });
+                ask(&mut show, &Request::Release { token: b"token", seats: None, into: None });
             });
         });
     }
@@ -229,7 +229,7 @@ fn waiting(criterion: &mut Criterion) {
                 free_a_seat(&mut show, seat.as_bytes());
                 taken += start.elapsed();
                 assert_eq!(show.waiters().len(), WAITERS);
-                ask(&mut show, &Request::Release { token: b"last", seats: None });
+                ask(&mut show, &Request::Release { token: b"last", seats: None, into: None });
             }
             taken
         });

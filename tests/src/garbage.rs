@@ -54,6 +54,7 @@ const CODES: &[&str] = &[
     "NOTOWNER",
     "STALE",
     "LIMIT",
+    "ENDED",
     "INVALIDOBJ",
 ];
 

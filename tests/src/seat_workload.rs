@@ -73,7 +73,8 @@ impl SeatWorkload {
         self.number += 1;
         match self.random.below(22) {
             0..=6 => self.hold(),
-            7..=8 => self.pick(),
+            7 => self.pick(),
+            8 => self.add(),
             9 => self.extend(),
             10..=11 => self.confirm(),
             12..=14 => self.release(),
@@ -147,7 +148,11 @@ impl SeatWorkload {
         {
             // The same request again is answered the same and changes nothing.
             if let Reply::Array(_) = record {
-                assert_eq!(self.call("SEAT.HOLD", &words), record);
+                let again = self.call("SEAT.HOLD", &words);
+                // Seats beside the hold may have become free since.
+                for field in ["token", "user", "seats", "until"] {
+                    assert_eq!(again.field(field), record.field(field), "{words:?}");
+                }
             }
         }
     }
@@ -161,6 +166,36 @@ impl SeatWorkload {
         words.extend(names.iter().map(String::as_str));
         let record = self.call("SEAT.PICK", &words);
         self.granted(&record, None);
+    }
+
+    /// Adds seats to a hold, of the user's choice or the best.
+    fn add(&mut self) {
+        let Some((token, before)) = self.some_hold() else { return };
+        let user = self.holds[&token].0.clone();
+        let (once, ttl) = (format!("once{}", self.number), self.life());
+        let seat = self.random.of(&self.seats).clone();
+        let picked = self.random.once_in(2);
+        let words = if picked {
+            vec![user.as_str(), "TTL", &ttl, "TOKEN", &token, "ADD", "SEATS", "1", &seat]
+        } else {
+            vec![user.as_str(), "2", "TTL", &ttl, "TOKEN", &token, "ADD", "ONCE", &once]
+        };
+        let command = if picked { "SEAT.PICK" } else { "SEAT.HOLD" };
+        let record = self.call(command, &words);
+        if !matches!(record, Reply::Array(_) | Reply::Map(_)) {
+            return;
+        }
+        let (seats, until) = (seats_of(&record), record.field("until").int());
+        if until != self.holds[&token].2 {
+            // The hold had expired, so the request has made one.
+            self.granted(&record, None);
+            return;
+        }
+        let added: Vec<String> = seats.iter().filter(|seat| !before.contains(seat)).cloned().collect();
+        if !added.is_empty() {
+            self.done.push(format!("added to {token}: {}", sorted(added)));
+        }
+        self.holds.entry(token).and_modify(|hold| hold.1 = seats);
     }
 
     /// A live hold, as far as is known.
@@ -369,6 +404,7 @@ pub fn told(show: &Show, event: &Event) -> Option<String> {
             let (token, user) = (text(&held.token), text(&held.user));
             format!("held {token} by {user} until {}: {}", held.until, ids(&held.seats))
         }
+        Event::Added { token, seats, .. } => format!("added to {}: {}", text(token), ids(seats)),
         Event::Extended { token, until } => format!("extended {} until {until}", text(token)),
         Event::Confirmed { token, order } => {
             let order = order.as_ref().map_or_else(|| "nothing".to_owned(), |order| text(order));
@@ -376,6 +412,8 @@ pub fn told(show: &Show, event: &Event) -> Option<String> {
         }
         Event::Released { token, seats } => format!("released {}: {}", text(token), ids(seats)),
         Event::Refunded { seats } => format!("refunded {}", ids(seats)),
+        Event::Moved { from, to } => format!("moved {} to {}", ids(from), ids(to)),
+        Event::Transferred { user, seats, .. } => format!("transferred {} to {}", ids(seats), text(user)),
         Event::Blocked { seats, .. } => format!("blocked {}", ids(seats)),
         Event::Unblocked { seats } => format!("unblocked {}", ids(seats)),
         Event::Altered { .. } | Event::Arranged { .. } => "altered".to_owned(),
@@ -383,7 +421,7 @@ pub fn told(show: &Show, event: &Event) -> Option<String> {
         // Blocks end at their times, too.
         Event::Waited(_)
         | Event::BlockEnded { .. }
-        | Event::Offered(_)
+        | Event::Offered { .. }
         | Event::Unwaited { .. }
         | Event::Created { .. }
         | Event::Expired { .. }

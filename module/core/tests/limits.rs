@@ -154,8 +154,8 @@ fn numbers_of_a_show_hold_at_their_limits() {
             pick("t3", b"a-1-5", LONG),
             Request::Extend { token: b"t1", ttl: LONG },
             confirm(b"t1"),
-            Request::Release { token: b"t1", seats: None },
-            Request::Refund { order: None, seats: vec![b"a-1-3"] },
+            Request::Release { token: b"t1", seats: None, into: None },
+            Request::Refund { order: None, seats: Some(vec![b"a-1-3"]), into: None },
         ];
         requests.iter().map(|request| Ok(seat::decide(show, now, request)?.events)).collect()
     });

@@ -109,7 +109,7 @@ fn expired_hold_is_neither_confirmed_nor_extended() {
         Request::Confirm { token: b"t1", user: None, order: None },
         exchange,
         Request::Extend { token: b"t1", ttl: 1000 },
-        Request::Release { token: b"t1", seats: None },
+        Request::Release { token: b"t1", seats: None, into: None },
         Request::Hold(replace),
     ] {
         assert_eq!(show.code(&request), Code::NotFound, "{request:?}");

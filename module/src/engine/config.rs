@@ -36,7 +36,7 @@ impl Setting {
 }
 
 /// The most seats that one `SEAT.HOLD` or `SEAT.PICK` may ask for.
-pub(crate) static SEAT_MAX_COUNT: Setting = Setting::new(c"seat-max-count", 100, 1, 100);
+pub(crate) static SEAT_MAX_COUNT: Setting = Setting::new(c"seat-max-count", 500, 1, 500);
 /// The longest time in milliseconds that a `TTL` of `SEAT.*` may name, even if the show allows more. The default is ten
 /// years.
 pub(crate) static SEAT_MAX_TTL: Setting = Setting::new(c"seat-max-ttl", MAX_TTL, 1, MAX_TTL);

@@ -128,7 +128,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Reads the rest of a block that begins with a keyword: a value and perhaps a word, a value and a counted list, two
-    /// values that may be repeated with the keyword or not, or a list up to the end.
+    /// values that may be repeated with the keyword or not, a list up to the end, or a second keyword and a value.
     fn block(
         &mut self,
         option: &'static Parameter,
@@ -163,6 +163,12 @@ impl<'a> Parser<'a> {
                 self.value(list, label)?;
                 Ok(self.give(option, from, 0))
             }
+            [first, value] if matches!(first.kind, Kind::Word) => {
+                let second = self.peek().filter(|next| value.begins_with(next).is_some());
+                let Some(second) = second else { return Err(missing(value)) };
+                self.next += 1;
+                Ok(Argument { parameter: Some(option), ..self.value(value, Label::Option(second))? })
+            }
             [value, word] if matches!(word.kind, Kind::Word) => {
                 let argument = self.value(value, label)?;
                 let more = self.peek().is_some_and(|next| word.begins_with(next).is_some());
@@ -176,7 +182,9 @@ impl<'a> Parser<'a> {
                 Ok(self.give(option, from, 0))
             }
             _ => {
-                invariant!("a block with a keyword is a value with a word, a list or a value, or a list");
+                invariant!(
+                    "a block with a keyword is a value with a word, a list, a value or a keyword, or a list"
+                );
                 Err(unexpected(keyword))
             }
         }

@@ -51,6 +51,8 @@ const NEEDS: Parameter =
         .optional()
         .many();
 
+const INTO: Parameter = Parameter::name("block").after("INTO").optional();
+const ADD: Parameter = Parameter::word("add", "ADD").optional();
 const FROM: Parameter = Parameter::name("block").after("FROM").optional();
 
 /// Every command of the family.
@@ -79,8 +81,8 @@ pub(crate) static COMMANDS: &[Command] = &[
         name: c"SEAT.HOLD",
         run: writes::hold,
         flags: "write deny-oom fast",
-        summary: "Holds the best free seats for a user until a deadline",
-        complexity: "O(C * log(R) + A) with C seats asked for, R rows and A areas; with FROM also O(B) with B seats of the block",
+        summary: "Holds the best free seats for a user until a deadline, or adds them to a live hold",
+        complexity: "O(C * log(R) + A) with C seats asked for, R rows and A areas; with FROM also O(B) with B seats of the block; with ADD O(R * log(R)) at worst",
         parameters: [
             KEY,
             USER,
@@ -99,26 +101,24 @@ pub(crate) static COMMANDS: &[Command] = &[
                 ])
             .optional(),
             TOKEN.after("TOKEN").optional(),
+            ADD,
+            Parameter::name("id").after("ONCE").optional(),
         ],
     },
     command! {
         name: c"SEAT.PICK",
         run: writes::pick,
         flags: "write deny-oom fast",
-        summary: "Holds exactly these seats for a user until a deadline",
+        summary: "Holds exactly these seats for a user until a deadline, or adds them to a live hold",
         complexity: "O(C * log(R)) with C seats named and R rows",
         parameters: [
             KEY,
             USER,
             TTL,
-            Parameter::one_of("orphans", &[
-                    Parameter::word("allow", "ALLOW"),
-                    Parameter::word("forbid", "FORBID"),
-                ])
-            .after("ORPHANS")
-            .optional(),
+            ORPHANS,
             FROM,
             TOKEN.after("TOKEN").optional(),
+            ADD,
             NAMED_SEATS.or_error("SEATS is missing: name the seats to pick"),
         ],
     },
@@ -162,6 +162,14 @@ pub(crate) static COMMANDS: &[Command] = &[
         parameters: [KEY, TOKEN],
     },
     command! {
+        name: c"SEAT.WAITING",
+        run: waiting::waiting,
+        flags: "readonly",
+        summary: "Shows a wait: its state and its position",
+        complexity: "O(W) with W waiters of equal wish",
+        parameters: [KEY, TOKEN],
+    },
+    command! {
         name: c"SEAT.EXTEND",
         run: writes::extend,
         flags: "write fast",
@@ -191,29 +199,62 @@ pub(crate) static COMMANDS: &[Command] = &[
         name: c"SEAT.RELEASE",
         run: writes::release,
         flags: "write fast",
-        summary: "Gives back a hold, or some of its seats",
+        summary: "Gives back a hold, or some of its seats, perhaps into a block",
         complexity: "O(C * log(R)) with C seats given back and R rows",
-        parameters: [KEY, TOKEN, NAMED_SEATS.optional()],
+        parameters: [KEY, TOKEN, NAMED_SEATS.optional(), INTO],
     },
     command! {
         name: c"SEAT.REFUND",
         run: writes::refund,
         flags: "write",
-        summary: "Makes sold seats free again",
+        summary: "Makes sold seats or a whole order free again, or puts them into a block",
+        complexity: "O(C * log(R)) with C seats refunded and R rows; with INTO also O(B) with B seats of the block",
+        parameters: [KEY, ORDER, INTO, COUNTED_SEATS.optional()],
+    },
+    command! {
+        name: c"SEAT.MOVE",
+        run: writes::move_sales,
+        flags: "write deny-oom",
+        summary: "Moves sales to other seats, or swaps them",
+        complexity: "O(C * log(R)) with C pairs of seats and R rows",
+        parameters: [
+            KEY,
+            Parameter::word("anytier", "ANYTIER").optional(),
+            Parameter::counted("pairs", &[
+                    COUNT,
+                    Parameter::block("pair", &[Parameter::name("from"), Parameter::name("to")]).many(),
+                ]),
+        ],
+    },
+    command! {
+        name: c"SEAT.TRANSFER",
+        run: writes::transfer,
+        flags: "write deny-oom",
+        summary: "Gives sold seats to another user",
         complexity: "O(C * log(R)) with C seats named and R rows",
-        parameters: [KEY, ORDER, COUNTED_SEATS],
+        parameters: [
+            KEY,
+            USER,
+            ORDER,
+            Parameter::block("to-order", &[
+                    Parameter::word("to", "TO"),
+                    Parameter::name("new-reference").after("ORDER"),
+                ])
+            .optional(),
+            NAMED_SEATS.or_error("SEATS is missing: name the sold seats"),
+        ],
     },
     command! {
         name: c"SEAT.BLOCK",
         run: writes::block,
         flags: "write deny-oom",
-        summary: "Takes free seats off sale, perhaps in a block with a name or an end",
+        summary: "Takes free seats or those of a hold off sale, perhaps in a block with a name or an end",
         complexity: "O(C * log(R) + B) with C seats named, R rows and B seats of the block",
         parameters: [
             KEY,
             Parameter::name("block").after("NAME").optional(),
             Parameter::integer("unix-time-milliseconds").after("UNTIL").optional(),
-            COUNTED_SEATS,
+            Parameter::one_of("which", &[Parameter::counted("n", &[COUNT, SEATS]), TOKEN.after("HOLD")]),
         ],
     },
     command! {

@@ -16,13 +16,15 @@ thread_local! {
 }
 
 pub(super) fn reply_hold(ctx: Context<'_>, show: &Show, record: &HoldRecord) {
-    ctx.reply_map(7);
+    ctx.reply_map(8);
     reply_names(ctx, record);
     ctx.reply_string(b"seats");
     reply_seats(ctx, show, &record.seats);
     reply_places(ctx, show, &record.seats);
     ctx.reply_string(b"until");
     ctx.reply_integer(record.until);
+    ctx.reply_string(b"orphans");
+    reply_seats(ctx, show, &show.orphans(&record.seats));
 }
 
 /// The token and the user of a hold or sale.

@@ -1,12 +1,13 @@
-//! `SEAT.WAIT` and `SEAT.UNWAIT`.
+//! `SEAT.WAIT`, `SEAT.UNWAIT` and `SEAT.WAITING`.
 
 use allot_core::seat::Show;
 use allot_core::seat::request::{Hold, Request, Wait};
 use allot_core::shared::refusal::{Code, Refusal};
 
+use super::replies::reply_wait;
 use super::writes::wish_of;
 use crate::engine::argument::Argument;
-use crate::engine::step::answer;
+use crate::engine::step::{answer, read};
 use crate::engine::{Call, Done, config, token};
 
 /// `SEAT.WAIT key user count TTL ms OFFER ms [option ...]`
@@ -33,4 +34,15 @@ pub(super) fn wait(
 /// `SEAT.UNWAIT key token`
 pub(super) fn unwait(call: &Call<'_>, [_, token]: &[Argument<'_>; 2]) -> Done {
     answer::<Show>(call, &Request::Unwait(token.text()))
+}
+
+/// `SEAT.WAITING key token`
+pub(super) fn waiting(call: &Call<'_>, [_, token]: &[Argument<'_>; 2]) -> Done {
+    read::<Show>(call, |show, now| {
+        match show.waiting(token.text(), now) {
+            Some(record) => reply_wait(call.ctx, &record),
+            None => call.ctx.reply_nothing(),
+        }
+        Ok(())
+    })
 }

@@ -1,7 +1,9 @@
 //! The `SEAT.*` commands that change a show: they read the arguments, have the state machine decide, and reply.
 
 use allot_core::seat::plan::{self, Plan};
-use allot_core::seat::request::{Hold, NamedWish, Need, Pick, Replace, Request, Wish};
+use allot_core::seat::request::{
+    AddBest, Hold, Move, NamedWish, Need, Pick, Replace, Request, Transfer, Wish,
+};
 use allot_core::seat::{Event, Show};
 use allot_core::shared::refusal::{Code, Refusal};
 use allot_core::shared::text::quoted;
@@ -48,8 +50,8 @@ pub(super) fn alter(call: &Call<'_>, [_, json]: &[Argument<'_>; 2]) -> Done {
 /// `SEAT.HOLD key user count TTL ms [option ...]`
 pub(super) fn hold(
     call: &Call<'_>,
-    [_, user, count, ttl, tier, areas, adjacent, orphans, flags, needs, from, replace, chosen]: &[Argument<'_>;
-         13],
+    [_, user, count, ttl, tier, areas, adjacent, orphans, flags, needs, from, replace, chosen, add, once]: &[Argument<'_>;
+         15],
 ) -> Done {
     let made = token::make_unless(chosen.is_given());
     let replaced = |token| Replace { token, other: replace.has_last_word() };
@@ -60,13 +62,17 @@ pub(super) fn hold(
         replace: replace.optional_text().map(replaced),
         token: token::choice(chosen, &made),
     };
-    answer::<Show>(call, &Request::Hold(hold))
+    match (add.is_given(), once.optional_text()) {
+        (true, once) => answer::<Show>(call, &Request::AddBest(AddBest { hold, once })),
+        (false, None) => answer::<Show>(call, &Request::Hold(hold)),
+        (false, Some(_)) => Err(Refusal::new(Code::Err, "ONCE names a request with ADD").into()),
+    }
 }
 
-/// `SEAT.PICK key user TTL ms [ORPHANS FORBID|ALLOW] [FROM block] [TOKEN token] SEATS n seat ...`
+/// `SEAT.PICK key user TTL ms [ORPHANS AVOID|FORBID|ALLOW] [FROM block] [TOKEN token] [ADD] SEATS n seat ...`
 pub(super) fn pick(
     call: &Call<'_>,
-    [_, user, ttl, orphans, from, chosen, seats]: &[Argument<'_>; 7],
+    [_, user, ttl, orphans, from, chosen, add, seats]: &[Argument<'_>; 8],
 ) -> Done {
     let made = token::make_unless(chosen.is_given());
     let pick = Pick {
@@ -78,7 +84,8 @@ pub(super) fn pick(
         seats: seats.words().to_vec(),
     };
     check_count(pick.seats.len() as i64)?;
-    answer::<Show>(call, &Request::Pick(pick))
+    let request = if add.is_given() { Request::AddPicked(pick) } else { Request::Pick(pick) };
+    answer::<Show>(call, &request)
 }
 
 /// `SEAT.EXTEND key token TTL ms`
@@ -99,34 +106,59 @@ pub(super) fn confirm(call: &Call<'_>, [_, token, user, order, exchange]: &[Argu
     }
 }
 
-/// `SEAT.RELEASE key token [SEATS n seat ...]`
-pub(super) fn release(call: &Call<'_>, [_, token, seats]: &[Argument<'_>; 3]) -> Done {
+/// `SEAT.RELEASE key token [SEATS n seat ...] [INTO block]`
+pub(super) fn release(call: &Call<'_>, [_, token, seats, into]: &[Argument<'_>; 4]) -> Done {
     let seats = seats.is_given().then(|| seats_of(seats)).transpose()?;
-    answer::<Show>(call, &Request::Release { token: token.text(), seats })
+    answer::<Show>(call, &Request::Release { token: token.text(), seats, into: into.optional_text() })
 }
 
-/// `SEAT.REFUND key [ORDER ref] n seat ...`
-pub(super) fn refund(call: &Call<'_>, [_, order, seats]: &[Argument<'_>; 3]) -> Done {
-    answer::<Show>(call, &Request::Refund { order: order.optional_text(), seats: seats_of(seats)? })
+/// `SEAT.REFUND key [ORDER ref] [INTO block] [n seat ...]`
+pub(super) fn refund(call: &Call<'_>, [_, order, into, seats]: &[Argument<'_>; 4]) -> Done {
+    let seats = seats.is_given().then(|| seats_of(seats)).transpose()?;
+    let (order, into) = (order.optional_text(), into.optional_text());
+    answer::<Show>(call, &Request::Refund { order, seats, into })
 }
 
-/// `SEAT.BLOCK key [NAME block] [UNTIL ms] n seat ...`
-pub(super) fn block(call: &Call<'_>, [_, name, until, seats]: &[Argument<'_>; 4]) -> Done {
-    let (name, until, seats) = (name.optional_text(), until.optional_integer(), seats_of(seats)?);
-    answer::<Show>(call, &Request::Block { name, until, seats })
+/// `SEAT.MOVE key [ANYTIER] n from to [from to ...]`
+pub(super) fn move_sales(call: &Call<'_>, [_, any_tier, pairs]: &[Argument<'_>; 3]) -> Done {
+    let words = pairs.at_most(2 * LISTED_AT_ONCE, "seats")?;
+    let pairs = words.chunks_exact(2).filter_map(|pair| <&[&[u8]; 2]>::try_from(pair).ok());
+    let pairs = pairs.map(|&[from, to]| (from, to)).collect();
+    answer::<Show>(call, &Request::Move(Move { pairs, any_tier: any_tier.is_given() }))
 }
 
-/// What `SEAT.UNBLOCK` names.
+/// `SEAT.TRANSFER key user [ORDER ref] [TO ORDER ref] SEATS n seat ...`
+pub(super) fn transfer(call: &Call<'_>, [_, user, order, to_order, seats]: &[Argument<'_>; 5]) -> Done {
+    let made = token::make_unless(false);
+    let (order, to_order) = (order.optional_text(), to_order.optional_text());
+    let (user, seats) = (user.text(), seats_of(seats)?);
+    answer::<Show>(call, &Request::Transfer(Transfer { user, seats, order, to_order, token: &made }))
+}
+
+/// What `SEAT.BLOCK` and `SEAT.UNBLOCK` name: seats, or a hold or a block.
 #[derive(Clone, Copy)]
 enum Which {
     Seats,
-    Block,
+    Whole,
+}
+
+const WHICH: &[Which] = &[Which::Seats, Which::Whole];
+
+/// `SEAT.BLOCK key [NAME block] [UNTIL ms] n seat ...` or `SEAT.BLOCK key [NAME block] [UNTIL ms] HOLD token`
+pub(super) fn block(call: &Call<'_>, [_, name, until, which]: &[Argument<'_>; 4]) -> Done {
+    let (name, until) = (name.optional_text(), until.optional_integer());
+    match which.choice(WHICH) {
+        Some(Which::Whole) => answer::<Show>(call, &Request::BlockHold { name, until, token: which.text() }),
+        Some(Which::Seats) | None => {
+            answer::<Show>(call, &Request::Block { name, until, seats: seats_of(which)? })
+        }
+    }
 }
 
 /// `SEAT.UNBLOCK key n seat ...` or `SEAT.UNBLOCK key NAME block`
 pub(super) fn unblock(call: &Call<'_>, [_, which]: &[Argument<'_>; 2]) -> Done {
-    match which.choice(&[Which::Seats, Which::Block]) {
-        Some(Which::Block) => answer::<Show>(call, &Request::EndBlock(which.text())),
+    match which.choice(WHICH) {
+        Some(Which::Whole) => answer::<Show>(call, &Request::EndBlock(which.text())),
         Some(Which::Seats) | None => answer::<Show>(call, &Request::Unblock(seats_of(which)?)),
     }
 }

@@ -12,7 +12,7 @@ use crate::record::Record;
 pub struct HoldRequest<'a> {
     /// The buyer; limits per user apply to this name.
     pub user: &'a str,
-    /// Seats, 1 to 100.
+    /// Seats, 1 to 500.
     pub count: u32,
     /// Time to live of the hold, in milliseconds.
     pub ttl_ms: u64,
@@ -70,6 +70,8 @@ pub struct Hold {
     pub token: String,
     /// Ids of the held seats.
     pub seats: Vec<String>,
+    /// Ids of the free seats that the hold leaves alone.
+    pub orphans: Vec<String>,
 }
 
 /// The counts of the seats of one tier in one area.
@@ -157,7 +159,7 @@ pub struct ListFilter<'a> {
 /// A request for offers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FindRequest<'a> {
-    /// Seats, 1 to 100.
+    /// Seats, 1 to 500.
     pub count: u32,
     /// How the seats are chosen.
     pub choice: SeatChoice<'a>,
@@ -183,7 +185,7 @@ pub struct PickRequest<'a> {
     pub user: &'a str,
     /// Time to live of the hold, in milliseconds.
     pub ttl_ms: u64,
-    /// Ids of the seats, 1 to 100.
+    /// Ids of the seats, 1 to 500.
     pub seats: &'a [String],
     /// Whether the pick may leave a single free seat, `ALLOW` or `FORBID`; `None` for the rule of the show.
     pub orphans: Option<&'a str>,
@@ -191,6 +193,8 @@ pub struct PickRequest<'a> {
     pub from: Option<&'a str>,
     /// Name of the hold, as in [`HoldRequest`].
     pub token: Option<&'a str>,
+    /// Whether the seats join the live hold of the token, if there is one.
+    pub add: bool,
 }
 
 /// The sale of a hold.
@@ -260,15 +264,25 @@ impl SeatStore {
         self.ask(self.begin("SEAT.ALTER").arg(part)).await
     }
 
+    /// Adds the best free seats to the live hold of the request's token, next to its seats or near them; without such a
+    /// hold, makes it. With `once`, the request is carried out once under this id. `None` if no such seats are free.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with `NOTOWNER` if the hold is of another user, and as [`SeatStore::hold`].
+    pub async fn add(&self, request: &HoldRequest<'_>, once: Option<&str>) -> Result<Option<Hold>, Error> {
+        let mut command = hold_command(self.begin("SEAT.HOLD"), request);
+        command.arg("ADD");
+        with_options(&mut command, &[("ONCE", once)]);
+        let record = Record::read_nullable(self.ask(&command).await?)?;
+        record.map(|record| hold(&record)).transpose()
+    }
+
     /// Finds and holds the best free seats; `None` if no such seats are free.
     ///
     /// # Errors
     /// [`Error::Refused`] with `LIMIT` if the user would have more than the show allows.
     pub async fn hold(&self, request: &HoldRequest<'_>) -> Result<Option<Hold>, Error> {
-        let mut command = self.begin("SEAT.HOLD");
-        command.arg(request.user).arg(request.count).arg("TTL").arg(request.ttl_ms);
-        request.choice.write(&mut command);
-        with_options(&mut command, &[("TOKEN", request.token)]);
+        let command = hold_command(self.begin("SEAT.HOLD"), request);
         let record = Record::read_nullable(self.ask(&command).await?)?;
         record.map(|record| hold(&record)).transpose()
     }
@@ -276,7 +290,8 @@ impl SeatStore {
     /// Holds the best free seats, or waits for them. The record has `state` (`offered` or `waiting`) and `position`.
     ///
     /// # Errors
-    /// [`Error::Refused`] with `LIMIT` if the user waits more often than the show allows.
+    /// [`Error::Refused`] with `LIMIT` if the user waits more often than the show allows, and with `ENDED` if the wait of
+    /// this token is over.
     pub async fn wait(&self, request: &WaitRequest<'_>) -> Result<Record, Error> {
         let hold = &request.hold;
         let mut command = self.begin("SEAT.WAIT");
@@ -285,6 +300,12 @@ impl SeatStore {
         with_options(&mut command, &[("TOKEN", hold.token)]);
         command.arg("PRIORITY").arg(request.priority);
         Record::read(self.ask(&command).await?)
+    }
+
+    /// The record of a wait as it is now, as [`SeatStore::wait`] returns it; `None` if nobody waits under this token and
+    /// it has no seats.
+    pub async fn waiting(&self, token: &str) -> Result<Option<Record>, Error> {
+        Record::read_nullable(self.ask(self.begin("SEAT.WAITING").arg(token)).await?)
     }
 
     /// Leaves the waiting list.
@@ -305,6 +326,9 @@ impl SeatStore {
         command.arg(request.user).arg("TTL").arg(request.ttl_ms);
         let options = [("ORPHANS", request.orphans), ("FROM", request.from), ("TOKEN", request.token)];
         with_options(&mut command, &options);
+        if request.add {
+            command.arg("ADD");
+        }
         command.arg("SEATS").arg(request.seats.len()).arg(request.seats);
         hold(&Record::read(self.ask(&command).await?)?)
     }
@@ -349,6 +373,63 @@ impl SeatStore {
             command.arg("ORDER").arg(order);
         }
         self.ask(command.arg(seats.len()).arg(seats)).await
+    }
+
+    /// All seats of an order become free again, or go into a block. Returns the number of seats.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with `NOTFOUND` if there is no such order.
+    pub async fn refund_order(&self, order: &str, into: Option<&str>) -> Result<u64, Error> {
+        let mut command = self.begin("SEAT.REFUND");
+        with_options(&mut command, &[("ORDER", Some(order)), ("INTO", into)]);
+        self.ask(&command).await
+    }
+
+    /// Moves sales of single seats, as pairs of a sold seat and a free one, or another of the sold ones. Returns the number
+    /// of seats. With `any_tier` the seats of a pair may be of different tiers.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with `BADSTATE` if a seat is not sold, or not free, or of another tier.
+    pub async fn move_sales(&self, pairs: &[(&str, &str)], any_tier: bool) -> Result<u64, Error> {
+        let mut command = self.begin("SEAT.MOVE");
+        if any_tier {
+            command.arg("ANYTIER");
+        }
+        command.arg(pairs.len());
+        for (from, to) in pairs {
+            command.arg(from).arg(to);
+        }
+        self.ask(&command).await
+    }
+
+    /// Gives sold seats of an order, or these sold seats, to another user, under an order of its own if it is named. Returns
+    /// the number of seats. To repeat the command without an order is no error.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with `BADSTATE` if a seat is not sold, `NOTOWNER` if one is of another order, `LIMIT` if the user
+    /// would have more than the show allows.
+    pub async fn transfer(
+        &self,
+        user: &str,
+        seats: &[String],
+        order: Option<&str>,
+        to_order: Option<&str>,
+    ) -> Result<u64, Error> {
+        let mut command = self.begin("SEAT.TRANSFER");
+        command.arg(user);
+        with_options(&mut command, &[("ORDER", order)]);
+        if let Some(order) = to_order {
+            command.arg("TO").arg("ORDER").arg(order);
+        }
+        self.ask(command.arg("SEATS").arg(seats.len()).arg(seats)).await
+    }
+
+    /// The seats of a hold go into a block. Returns the number of seats.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with `NOTFOUND` if there is no such hold, or it has expired.
+    pub async fn release_into(&self, token: &str, block: &str) -> Result<u64, Error> {
+        self.ask(self.begin("SEAT.RELEASE").arg(token).arg("INTO").arg(block)).await
     }
 
     /// Takes free seats off sale, without an end. Returns the number of seats.
@@ -477,6 +558,13 @@ impl SeatStore {
 }
 
 /// Adds the options that have a value.
+fn hold_command(mut command: redis::Cmd, request: &HoldRequest<'_>) -> redis::Cmd {
+    command.arg(request.user).arg(request.count).arg("TTL").arg(request.ttl_ms);
+    request.choice.write(&mut command);
+    with_options(&mut command, &[("TOKEN", request.token)]);
+    command
+}
+
 fn with_options(command: &mut redis::Cmd, options: &[(&str, Option<&str>)]) {
     for (option, value) in options {
         if let Some(value) = value {
@@ -486,5 +574,5 @@ fn with_options(command: &mut redis::Cmd, options: &[(&str, Option<&str>)]) {
 }
 
 fn hold(record: &Record) -> Result<Hold, Error> {
-    Ok(Hold { token: record.get("token")?, seats: record.get("seats")? })
+    Ok(Hold { token: record.get("token")?, seats: record.get("seats")?, orphans: record.get("orphans")? })
 }

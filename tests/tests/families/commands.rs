@@ -16,12 +16,15 @@ const COMMANDS: &[(&str, i64, &[&str])] = &[
     ("seat.extend", 5, &["write", "fast"]),
     ("seat.confirm", -3, &["write", "fast"]),
     ("seat.release", -3, &["write", "fast"]),
-    ("seat.refund", -4, &["write"]),
+    ("seat.refund", -2, &["write"]),
+    ("seat.move", -5, &["write", "denyoom"]),
+    ("seat.transfer", -6, &["write", "denyoom"]),
     ("seat.order", 3, &["readonly", "fast"]),
     ("seat.block", -4, &["write", "denyoom"]),
     ("seat.unblock", -4, &["write"]),
     ("seat.wait", -8, &["write", "denyoom"]),
     ("seat.unwait", 3, &["write", "fast"]),
+    ("seat.waiting", 3, &["readonly"]),
     ("seat.get", 3, &["readonly", "fast"]),
     ("seat.holds", 3, &["readonly", "fast"]),
     ("seat.find", -3, &["readonly"]),
@@ -134,7 +137,10 @@ fn every_command_is_documented() {
         .flat_map(|argument| argument.record())
         .filter_map(|(name, value)| (name == "token").then(|| value.text()))
         .collect();
-    assert_eq!(tokens, ["TTL", "TIER", "AREAS", "ADJACENT", "ORPHANS", "FLAGS", "FROM", "TOKEN"]);
+    assert_eq!(
+        tokens,
+        ["TTL", "TIER", "AREAS", "ADJACENT", "ORPHANS", "FLAGS", "FROM", "TOKEN", "ADD", "ONCE"]
+    );
 }
 
 #[test]
@@ -171,10 +177,13 @@ fn keys_are_found_in_every_command() {
         ("SEAT.HOLD k u 1 TTL 5 REPLACE t OTHER", &["k"]),
         ("SEAT.PICK k u TTL 5 SEATS 1 s", &["k"]),
         ("SEAT.CONFIRM k t", &["k"]),
+        ("SEAT.MOVE k 1 a b", &["k"]),
+        ("SEAT.TRANSFER k u SEATS 1 a", &["k"]),
         ("SEAT.STAT k", &["k"]),
         ("SEAT.FIND k 2 BEST 3", &["k"]),
         ("SEAT.WAIT k u 2 TTL 5 OFFER 5 PRIORITY 3", &["k"]),
         ("SEAT.UNWAIT k t", &["k"]),
+        ("SEAT.WAITING k t", &["k"]),
         ("SEAT.LIST k HOLDS CURSOR 4", &["k"]),
         ("SEAT.PLAN k", &["k"]),
         ("SEAT.ZMPOP 1 a MIN", &["a"]),

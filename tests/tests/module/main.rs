@@ -33,6 +33,8 @@ mod refused_writes;
 mod replies;
 mod seat_alter;
 mod seat_blocks;
+mod seat_carts;
+mod seat_resale;
 mod seat_rush;
 mod seat_standing;
 mod seat_waiting;

@@ -132,7 +132,7 @@ fn settings_are_read_and_set_and_hold_for_the_next_command() {
             "allot.timer-slice"
         ]
     );
-    assert_eq!(setting(&mut client, "allot.seat-max-count"), "100");
+    assert_eq!(setting(&mut client, "allot.seat-max-count"), "500");
     assert_eq!(
         client.words("CONFIG SET allot.seat-max-count 3 allot.seat-max-ttl 1000"),
         Reply::Simple("OK".into())
@@ -147,7 +147,7 @@ fn settings_are_read_and_set_and_hold_for_the_next_command() {
     );
     assert!(matches!(client.words("SEAT.HOLD show ann 3 TTL 1000"), Reply::Array(_)));
     for bad in
-        ["seat-max-count 0", "seat-max-count 101", "seat-max-count x", "seat-max-ttl 0", "timer-slice 0"]
+        ["seat-max-count 0", "seat-max-count 501", "seat-max-count x", "seat-max-ttl 0", "timer-slice 0"]
     {
         assert!(matches!(client.words(&format!("CONFIG SET allot.{bad}")), Reply::Error(_)), "{bad}");
     }
@@ -168,8 +168,8 @@ fn bad_arguments_of_loadmodule_stop_the_module_from_loading() {
             "there is no setting 'colour'; there are: seat-max-count, seat-max-ttl, numpool-max-ttl, account-max-ttl, \
              conf-stream-age, max-clock-lead, timer-slice",
         ),
-        ("seat-max-count 0", "'seat-max-count' takes a whole number from 1 to 100"),
-        ("seat-max-count many", "'seat-max-count' takes a whole number from 1 to 100"),
+        ("seat-max-count 0", "'seat-max-count' takes a whole number from 1 to 500"),
+        ("seat-max-count many", "'seat-max-count' takes a whole number from 1 to 500"),
         ("seat-max-count", "names and values come by turns, and the last value is missing"),
     ] {
         let failed = std::panic::catch_unwind(|| {

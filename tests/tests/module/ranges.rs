@@ -57,6 +57,7 @@ const CALLS: &[(&[&str], &[&str])] = &[
             "SEAT.WAIT {k} bob 1 TTL 60000 OFFER # TOKEN x",
             "SEAT.WAIT {k} bob 9 TTL 60000 OFFER 1000 TOKEN x NEED # f",
             "SEAT.EXTEND {k} h TTL #",
+            "SEAT.MOVE {k} # a-1-1 a-1-9",
             "SEAT.BLOCK {k} NAME b UNTIL # 1 a-1-9",
             r#"SEAT.ALTER {k} {"events":#}"#,
             r#"SEAT.ALTER {k} {"limits":{"holds_per_user":#}}"#,
@@ -195,6 +196,8 @@ const NAMES: &[(&[&str], &[&str])] = &[
             "SEAT.WAIT {k} # 9 TTL 60000 OFFER 1000 TOKEN x",
             "SEAT.WAIT {k} bob 9 TTL 60000 OFFER 1000 TOKEN #",
             "SEAT.BLOCK {k} NAME # 1 a-1-9",
+            "SEAT.RELEASE {k} h INTO #",
+            "SEAT.HOLD {k} bob 1 TTL 60000 TOKEN x ADD ONCE #",
             r##"SEAT.CREATE {k}2 {"areas":[{"id":"#","rows":[{"label":"1","rank":1,"tier":"t","seats":"1-9"}]}]}"##,
             r##"SEAT.ALTER {k} {"areas":[{"id":"a","rows":[{"label":"3","rank":1,"tier":"#","seats":"1-9"}]}]}"##,
         ],
@@ -241,8 +244,15 @@ const NAMES: &[(&[&str], &[&str])] = &[
 ];
 
 /// Commands that change a value, but whose numbers are only counts of words, or need no value.
-const OTHERS: [&str; 6] =
-    ["SEAT.CONFIRM", "SEAT.REFUND", "SEAT.RELEASE", "SEAT.UNBLOCK", "SEAT.ZMPOP", "NUMPOOL.SCAN"];
+const OTHERS: [&str; 7] = [
+    "SEAT.CONFIRM",
+    "SEAT.REFUND",
+    "SEAT.RELEASE",
+    "SEAT.TRANSFER",
+    "SEAT.UNBLOCK",
+    "SEAT.ZMPOP",
+    "NUMPOOL.SCAN",
+];
 
 /// The numbers drawn: bounds of the types, of times and of counts, and beside and beyond them.
 fn drawn() -> Vec<String> {

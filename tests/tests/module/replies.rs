@@ -40,7 +40,7 @@ fn records_have_all_fields_in_the_order_of_the_spec() {
     let server = RedisServer::start();
     create(&server, "show", THEATRE);
     let [mut resp2, mut resp3] = both(&server);
-    let of_hold = ["token", "user", "seats", "adjacent", "groups", "areas", "until"];
+    let of_hold = ["token", "user", "seats", "adjacent", "groups", "areas", "until", "orphans"];
     let of_seat =
         ["id", "area", "row", "label", "tier", "state", "token", "user", "until", "order", "flags", "block"];
     let of_stat = ["area", "tier", "priority", "free", "held", "sold", "blocked", "longest"];
@@ -124,7 +124,7 @@ fn every_refusal_has_its_code() {
         ("SEAT.HOLD text u 1 TTL 5", "WRONGTYPE Operation against a key holding the wrong kind of value"),
         ("SEAT.ALTER none {}", "NOKEY there is no key 'none'"),
         // Holding.
-        ("SEAT.HOLD show u 0 TTL 5", "ERR count must be 1 to 100 (allot.seat-max-count), not 0"),
+        ("SEAT.HOLD show u 0 TTL 5", "ERR count must be 1 to 500 (allot.seat-max-count), not 0"),
         ("SEAT.HOLD show u x TTL 5", "ERR count must be a whole number, not 'x'"),
         ("SEAT.HOLD show u 1 TTL 0", "ERR TTL must be 1 to 316224000000 ms, not 0"),
         (

@@ -60,7 +60,7 @@ fn offers_of_one_step_are_bounded_and_the_timer_makes_the_others() {
     assert_eq!(client.words("SEAT.UNBLOCK show NAME all"), Reply::Int(WAITERS as i64));
     // Nobody sends another command for the show.
     eventually("everybody to be served", TIMEOUT, || waiting(&server).is_empty());
-    let is_offer = |event: &&Event| matches!(event, Event::Offered(_));
+    let is_offer = |event: &&Event| matches!(event, Event::Offered { .. });
     let mut steps = stream.drain();
     steps.retain(|command| command[0] == b"SEAT.APPLY");
     let offers: Vec<usize> =
@@ -86,4 +86,23 @@ fn waiting_list_moves_to_a_replica_that_takes_over() {
     assert_eq!(replica.raw().words("SEAT.RELEASE show h"), Reply::Int(10));
     assert_eq!(waiting(&replica), [""; 0]);
     assert_eq!(replica.raw().words("SEAT.HOLDS show bob").array().len(), 1);
+}
+
+#[test]
+fn wait_is_read_by_its_token_and_does_not_begin_again_after_a_restart() {
+    let server = RedisServer::start();
+    sold_out(&server, 600_000);
+    let mut client = server.raw();
+    let wait = "SEAT.WAIT show ann 5 TTL 600000 OFFER 60000 TOKEN ann";
+    let record = client.words(wait);
+    assert_eq!(client.words("SEAT.WAITING show ann"), record);
+    assert_eq!(client.words("SEAT.WAITING show nobody"), Reply::NullArray);
+    client.words("SEAT.RELEASE show h");
+    let offer = client.words("SEAT.WAITING show ann");
+    assert_eq!((offer.field("state"), offer.field("position")), (Reply::bulk("offered"), Reply::Int(0)));
+    assert_eq!(client.words("SEAT.RELEASE show ann"), Reply::Int(5));
+    server.command("DEBUG RELOAD");
+    assert!(client.words(wait).error().starts_with("ENDED the wait 'ann' has ended"));
+    assert_eq!(client.words("SEAT.WAITING show ann"), Reply::NullArray);
+    no_internal_errors(&server);
 }

@@ -91,7 +91,7 @@ fn check_order(steps: &[Vec<Event>], seats: usize) -> usize {
         for event in step {
             match event {
                 Event::Waited(waited) => queue.push_back(waited.token.clone()),
-                Event::Offered(held) => {
+                Event::Offered { held, .. } => {
                     offers += 1;
                     free -= held.seats.len();
                     // Without a place in the list the seats are an answer to SEAT.WAIT.

@@ -70,7 +70,12 @@ events! {
         /// A user holds seats.
         Held(held: Held) = 4, notice c"allot.seat.held", count (Counter::Held, 1);
         /// A user who waited, or asked to wait, holds seats.
-        Offered(held: Held) = 5, notice c"allot.seat.offered", count (Counter::Offered, 1);
+        Offered {
+            /// The hold.
+            held: Held,
+            /// When the wait would have ended. Until then it does not begin again under this token.
+            wait_until: Millis,
+        } = 5, notice c"allot.seat.offered", count (Counter::Offered, 1);
         /// A hold has another deadline.
         Extended {
             /// The hold.
@@ -141,6 +146,33 @@ events! {
             /// The id of the last (milliseconds, sequence).
             last_id: (u64, u64),
         } = 16;
+        /// Seats joined a hold.
+        Added {
+            /// The hold.
+            token: Bytes,
+            /// The seats, in ascending order.
+            seats: Seats,
+            /// Hash of a request that is carried out once; 0 for others.
+            fingerprint: Any<u64>,
+        } = 17, notice c"allot.seat.added", count (Counter::Held, 1);
+        /// Sales moved to other seats.
+        Moved {
+            /// The sold seats, in ascending order.
+            from: Seats,
+            /// The seat to which the sale of each moves: free, or one of `from`.
+            to: Vec<Seat>,
+        } = 18, notice c"allot.seat.moved";
+        /// Another user has sold seats: they are a sale of their own.
+        Transferred {
+            /// Token of the new sale.
+            token: Bytes,
+            /// Its user.
+            user: Bytes,
+            /// Its order.
+            order: Option<Bytes>,
+            /// The seats, in ascending order.
+            seats: Seats,
+        } = 19, notice c"allot.seat.transferred";
     }
 }
 
@@ -249,6 +281,13 @@ impl Field for Seats {
     }
 }
 
+/// The seats of `from` that are free after a move: no sale moves to them.
+pub(super) fn freed_by_move(from: &[Seat], to: &[Seat]) -> Seats {
+    let mut taken = to.to_vec();
+    taken.sort_unstable();
+    from.iter().copied().filter(|seat| taken.binary_search(seat).is_err()).collect()
+}
+
 impl Show {
     /// The show that a `Created` event opens.
     ///
@@ -308,12 +347,14 @@ impl Show {
                 let named = areas.iter().all(|area| (1..=MAX_IDENTIFIER).contains(&area.name.len()));
                 ensure(named, "the name of an area is too short or too long")
             }
-            Event::Held(held) | Event::Offered(held) => {
+            Event::Held(held) | Event::Offered { held, .. } => {
                 let replaced = held.replaced.as_ref().map(|token| hold(token)).transpose()?;
                 ensure(self.claims.find(&held.token).is_none(), "the token is in use")?;
                 let waits = self.waiters.find(&held.token).map(|id| self.waiters.get(id));
-                let served =
-                    waits.is_none_or(|waiter| matches!(event, Event::Offered(_)) && waiter.user == held.user);
+                let served = waits.is_none_or(|waiter| {
+                    matches!(event, Event::Offered { wait_until, .. } if *wait_until == waiter.until)
+                        && waiter.user == held.user
+                });
                 ensure(served, "the token is in use by a waiting user")?;
                 ensure(held.seats.len() <= MAX_COUNT as usize, "a hold has too many seats")?;
                 self.admits_hold(&held.seats, replaced)?;
@@ -334,6 +375,28 @@ impl Show {
                     seats.iter().all(|&seat| self.owner(seat) == Owner::Claim(id)),
                     "a seat is not of the hold",
                 )
+            }
+            Event::Added { token, seats, .. } => {
+                let has = self.claims.get(hold(token)?).seats.len();
+                ensure(has + seats.len() <= MAX_COUNT as usize, "a hold would have too many seats")?;
+                self.admits_hold(seats, None)
+            }
+            Event::Moved { from, to } => {
+                ensure(
+                    from.len() == to.len() && all(from, SeatState::Sold),
+                    "a seat that moves is not sold",
+                )?;
+                let mut taken = to.clone();
+                taken.sort_unstable();
+                let rising = taken.windows(2).all(|pair| matches!(pair, [a, b] if a < b));
+                taken.retain(|seat| from.binary_search(seat).is_err());
+                ensure(rising && all(&taken, SeatState::Free), "a seat to which a sale moves is not free")
+            }
+            Event::Transferred { token, seats, .. } => {
+                let is_in_use = self.claims.find(token).is_some() || self.waiters.find(token).is_some();
+                ensure(!is_in_use, "the token is in use")?;
+                ensure(seats.len() <= MAX_COUNT as usize, "a sale has too many seats")?;
+                ensure(all(seats, SeatState::Sold), "a seat is not sold")
             }
             Event::Refunded { seats } => ensure(all(seats, SeatState::Sold), "a seat is not sold"),
             Event::Waited(waited) => self.admits_wait(waited),
@@ -360,6 +423,7 @@ impl Show {
     /// waiters log waiters).
     pub fn apply(&mut self, at: Millis, event: &Event) {
         self.applied = self.applied.max(at);
+        self.ended_waits.forget_passed(self.applied);
         if self.events > 0 {
             for message in self.messages(event) {
                 self.outbox.push(message);
@@ -376,10 +440,11 @@ impl Show {
                 self.arrange(areas);
             }
             Event::Held(held) => self.hold(at, held),
-            Event::Offered(held) => {
+            Event::Offered { held, wait_until } => {
                 if self.waiters.find(&held.token).is_some() {
                     self.unwait(&held.token);
                 }
+                self.ended_waits.remember(copied(&held.token), *wait_until);
                 self.hold(at, held);
             }
             Event::Extended { token, until } => {
@@ -399,6 +464,13 @@ impl Show {
                     self.give_back(id, seats);
                 }
             }
+            Event::Added { token, seats, fingerprint } => {
+                if let Some(id) = self.claim(token) {
+                    let before = self.state_before_hold(seats);
+                    self.claims.add_seats(id, seats, fingerprint.0);
+                    self.hand_over(seats, before, SeatState::Held, Owner::Claim(id));
+                }
+            }
             Event::Expired { token } => {
                 if let Some(id) = self.claim(token) {
                     let seats = self.claims.remove(id);
@@ -406,16 +478,23 @@ impl Show {
                 }
             }
             Event::Refunded { seats } => {
-                for &seat in seats {
-                    match self.owner(seat) {
-                        Owner::Claim(id) => self.claims.drop_seat(id, seat),
-                        Owner::Free | Owner::Blocked => invariant!("a seat that is refunded is sold"),
-                    }
-                }
+                self.leave_sales(seats);
                 self.give_up(seats, SeatState::Sold);
             }
+            Event::Moved { from, to } => self.move_sales(from, to),
+            Event::Transferred { token, user, order, seats } => {
+                self.leave_sales(seats);
+                let id = self.claims.hold(copied(token), user, at, at, 0, copied(seats));
+                self.claims.sell(id, order.as_deref(), seats.len() as u32);
+                self.hand_over(seats, SeatState::Sold, SeatState::Sold, Owner::Claim(id));
+            }
             Event::Waited(waited) => self.wait(at, waited),
-            Event::Unwaited { token, .. } => self.unwait(token),
+            Event::Unwaited { token, expired } => {
+                let until = self.unwait(token).filter(|_| !expired);
+                if let Some(until) = until {
+                    self.ended_waits.remember(copied(token), until);
+                }
+            }
             Event::Blocked { name, until, seats } => {
                 self.hand_over(seats, SeatState::Free, SeatState::Blocked, Owner::Blocked);
                 if name.is_some() || until.is_some() {
@@ -479,6 +558,38 @@ impl Show {
         let id = self.claims.find(token);
         invariant!(id.is_some(), "an event that was admitted names a claim that is there");
         id
+    }
+
+    /// Takes sold seats out of their sales.
+    fn leave_sales(&mut self, seats: &[Seat]) {
+        for &seat in seats {
+            match self.owner(seat) {
+                Owner::Claim(id) => self.claims.drop_seat(id, seat),
+                Owner::Free | Owner::Blocked => invariant!("a seat that leaves a sale is sold"),
+            }
+        }
+    }
+
+    /// Moves the sale of each seat of `from` (in ascending order) to the seat of `to` at the same place.
+    fn move_sales(&mut self, from: &[Seat], to: &[Seat]) {
+        let mut moves: Vec<(u32, Seat, Seat)> = Vec::new();
+        for (&from, &to) in from.iter().zip(to) {
+            match self.owner(from) {
+                Owner::Claim(id) => moves.push((id, from, to)),
+                Owner::Free | Owner::Blocked => invariant!("a seat whose sale moves is sold"),
+            }
+        }
+        self.give_up(&freed_by_move(from, to), SeatState::Sold);
+        moves.sort_unstable();
+        for of_sale in moves.chunk_by(|(one, ..), (other, ..)| one == other) {
+            let Some(&(id, ..)) = of_sale.first() else { continue };
+            for &(_, _, to) in of_sale {
+                let was_sold = from.binary_search(&to).is_ok();
+                let before = if was_sold { SeatState::Sold } else { SeatState::Free };
+                self.hand_over(&[to], before, SeatState::Sold, Owner::Claim(id));
+            }
+            self.claims.replace_seats(id, of_sale.iter().map(|&(_, from, to)| (from, to)));
+        }
     }
 
     fn give_back(&mut self, id: u32, seats: &Seats) {

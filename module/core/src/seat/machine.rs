@@ -1,6 +1,7 @@
 //! Shows as a family.
 
 use super::event::Event;
+use super::request::{AddBest, Wait};
 use super::{Reply, Request, Show, decide, decide_due};
 use crate::shared::Millis;
 use crate::shared::decision::Decided;
@@ -33,8 +34,9 @@ impl Machine for Show {
     #[inline]
     fn prepare(&mut self, request: &Request<'_>) {
         match request {
-            Request::Hold(hold) => self.prepare(&hold.wish),
-            Request::Wait(wait) => self.prepare(&wait.hold.wish),
+            Request::Hold(hold)
+            | Request::AddBest(AddBest { hold, .. })
+            | Request::Wait(Wait { hold, .. }) => self.prepare(&hold.wish),
             _ => {}
         }
     }

@@ -18,7 +18,7 @@ impl Show {
             Event::Created { .. } | Event::Altered { .. } | Event::Arranged { .. } => {
                 vec![self.entry(event, None, &[])]
             }
-            Event::Held(held) | Event::Offered(held) => {
+            Event::Held(held) | Event::Offered { held, .. } => {
                 let entry = self.entry(event, None, &[]).with("token", &held.token).with("user", &held.user);
                 let entry = entry.with("seats", self.ids(&held.seats).as_bytes());
                 let entry = entry.with("until", held.until.to_string().as_bytes());
@@ -30,27 +30,32 @@ impl Show {
             Event::Confirmed { token, order } => {
                 vec![self.entry(event, Some(token), all(token)).with_some("order", order.as_deref())]
             }
-            Event::Released { token, seats } => vec![self.entry(event, Some(token), seats)],
+            Event::Added { token, seats, .. } | Event::Released { token, seats } => {
+                vec![self.entry(event, Some(token), seats)]
+            }
             Event::Expired { token } => vec![self.entry(event, Some(token), all(token))],
             Event::Refunded { seats } => {
-                // In the order of the first seat of each sale.
-                let mut sales: Vec<(u32, Vec<Seat>)> = Vec::new();
-                let mut places: HashMap<u32, usize> = HashMap::new();
-                for &seat in seats {
-                    let Owner::Claim(id) = self.owner(seat) else {
-                        invariant!("a seat that is refunded is sold");
-                        continue;
-                    };
-                    let place = *places.entry(id).or_insert(sales.len());
-                    match sales.get_mut(place) {
-                        Some((_, seats)) => seats.push(seat),
-                        None => sales.push((id, vec![seat])),
-                    }
-                }
-                let entry = |(id, seats): &(u32, Vec<Seat>)| {
-                    self.entry(event, Some(&self.claims.get(*id).token), seats)
+                let entry = |(id, seats): (u32, Vec<Seat>)| {
+                    self.entry(event, Some(&self.claims.get(id).token), &seats)
                 };
-                sales.iter().map(entry).collect()
+                self.by_sale(seats).into_iter().map(entry).collect()
+            }
+            Event::Moved { from, to } => {
+                let places: HashMap<Seat, Seat> = from.iter().copied().zip(to.iter().copied()).collect();
+                let entry = |(id, old): (u32, Vec<Seat>)| {
+                    let new: Vec<Seat> = old.iter().filter_map(|seat| places.get(seat).copied()).collect();
+                    let entry = self.entry(event, Some(&self.claims.get(id).token), &new);
+                    entry.with("from", self.ids(&old).as_bytes())
+                };
+                self.by_sale(from).into_iter().map(entry).collect()
+            }
+            Event::Transferred { token, user, order, seats } => {
+                let entry = |(id, seats): (u32, Vec<Seat>)| {
+                    let entry = self.entry(event, Some(&self.claims.get(id).token), &seats);
+                    let entry = entry.with("new-token", token).with("new-user", user);
+                    entry.with_some("new-order", order.as_deref())
+                };
+                self.by_sale(seats).into_iter().map(entry).collect()
             }
             Event::Waited(waited) => {
                 let entry = self.entry(event, None, &[]).with("token", &waited.token);
@@ -97,6 +102,24 @@ impl Show {
         }
         let ids = (!seats.is_empty()).then(|| self.ids(seats));
         entry.with_some("seats", ids.as_deref().map(str::as_bytes))
+    }
+
+    /// Sold seats by their sales, in the order of the first seat of each sale.
+    fn by_sale(&self, seats: &[Seat]) -> Vec<(u32, Vec<Seat>)> {
+        let mut sales: Vec<(u32, Vec<Seat>)> = Vec::new();
+        let mut places: HashMap<u32, usize> = HashMap::new();
+        for &seat in seats {
+            let Owner::Claim(id) = self.owner(seat) else {
+                invariant!("a seat that leaves a sale is sold");
+                continue;
+            };
+            let place = *places.entry(id).or_insert(sales.len());
+            match sales.get_mut(place) {
+                Some((_, seats)) => seats.push(seat),
+                None => sales.push((id, vec![seat])),
+            }
+        }
+        sales
     }
 
     /// Ids of seats as a JSON list: ids are free text, so no separator would do.

@@ -25,7 +25,9 @@ mod waiters;
 
 pub use decide::{decide, decide_due};
 pub use event::Event;
-pub use model::{bits, blocks, claims, index, kind, labels, plan, sparse, state, venue, waiting, wish};
+pub use model::{
+    bits, blocks, claims, ended, index, kind, labels, plan, sparse, state, venue, waiting, wish,
+};
 use model::{moves, owners};
 pub use outcome::{Decision, HoldRecord, Reply, WaitRecord};
 pub use request::Request;

@@ -2,7 +2,7 @@
 
 use super::claims::{Claim, Seats, Stage};
 use super::kind::Kind;
-use super::outcome::HoldRecord;
+use super::outcome::{HoldRecord, WaitRecord};
 use super::state::{Bucket, Owner, SeatState, Show};
 use super::venue::{Area, Row, Seat};
 use crate::invariant;
@@ -70,6 +70,18 @@ impl Show {
         HoldRecord { token: claim.token.clone(), user, seats: claim.seats.clone(), until }
     }
 
+    /// The record of the wait under this token at `now`: a user who waits, or seats that are held.
+    pub fn waiting(&self, token: &[u8], now: Millis) -> Option<WaitRecord> {
+        if let Some(id) = self.waiters.find(token) {
+            return Some(id).filter(|&id| self.waiters.get(id).until > now).map(|id| self.wait_record(id));
+        }
+        let claim = self.claims.get(self.claims.find(token)?);
+        let Stage::Held { until } = claim.stage else { return None };
+        let HoldRecord { token, user, seats, until } = self.hold_record(claim, until);
+        let (count, since) = (seats.len() as u32, claim.created);
+        (until > now).then_some(WaitRecord { token, user, count, offered: true, position: 0, since, until })
+    }
+
     /// The live holds of a user at `now`, the earliest deadline first.
     pub fn holds_of(&self, user: &[u8], now: Millis) -> Vec<HoldRecord> {
         let Some(info) = self.claims.user_called(user) else { return Vec::new() };
@@ -124,6 +136,31 @@ impl Show {
             last = Some((seat, row, area));
         }
         (groups, areas)
+    }
+
+    /// The free seats that these (in ascending order) leave alone: each is next to one of them, and has no neighbour that
+    /// is free, of its tier and, like itself, without flags. O(seats).
+    pub fn orphans(&self, seats: &[Seat]) -> Seats {
+        let mut orphans = Seats::new();
+        for &seat in seats {
+            let row = self.venue.positions_of(self.venue.row_of(seat));
+            if self.venue.is_standing(self.venue.row_of(seat)) {
+                continue;
+            }
+            let tier = |seat: Option<Seat>| {
+                let seat = seat.filter(|seat| row.contains(seat) && self.is_available(*seat, None))?;
+                self.venue.tier_of(seat).filter(|_| self.venue.flags_of(seat) == 0)
+            };
+            for beside in [seat.checked_sub(1), seat.checked_add(1)].into_iter().flatten() {
+                let own = tier(Some(beside));
+                let neighbours = [beside.checked_sub(1), beside.checked_add(1)];
+                let alone = own.is_some() && neighbours.into_iter().all(|other| tier(other) != own);
+                if alone && orphans.last() != Some(&beside) {
+                    orphans.push(beside);
+                }
+            }
+        }
+        orphans
     }
 
     /// The id of the area of these seats (in ascending order), if they are all in one.

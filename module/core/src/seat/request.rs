@@ -12,8 +12,12 @@ use std::cell::Cell;
 pub enum Request<'a> {
     /// `SEAT.HOLD`: the best seats.
     Hold(Hold<'a>),
+    /// `SEAT.HOLD ... ADD`: the best seats, beside those of a live hold.
+    AddBest(AddBest<'a>),
     /// `SEAT.PICK`: just these seats.
     Pick(Pick<'a>),
+    /// `SEAT.PICK ... ADD`: these seats join the live hold of the token, or make it.
+    AddPicked(Pick<'a>),
     /// `SEAT.EXTEND`.
     Extend {
         /// The hold.
@@ -49,14 +53,22 @@ pub enum Request<'a> {
         token: &'a [u8],
         /// The seats to release; `None` for all seats of the hold.
         seats: Option<Vec<&'a [u8]>>,
+        /// The block to which the seats go; `None` to free them.
+        into: Option<&'a [u8]>,
     },
     /// `SEAT.REFUND`.
     Refund {
         /// The order to which all seats must belong.
         order: Option<&'a [u8]>,
-        /// Sold seats.
-        seats: Vec<&'a [u8]>,
+        /// Sold seats; `None` for all seats of the order.
+        seats: Option<Vec<&'a [u8]>>,
+        /// The block to which the seats go; `None` to free them.
+        into: Option<&'a [u8]>,
     },
+    /// `SEAT.MOVE`: sales move to other seats.
+    Move(Move<'a>),
+    /// `SEAT.TRANSFER`: another user has sold seats.
+    Transfer(Transfer<'a>),
     /// `SEAT.BLOCK`; with a name or an end, in a block.
     Block {
         /// Name of the block.
@@ -65,6 +77,15 @@ pub enum Request<'a> {
         until: Option<Millis>,
         /// The seats to block.
         seats: Vec<&'a [u8]>,
+    },
+    /// `SEAT.BLOCK ... HOLD`: the seats of a hold are blocked; with a name or an end, in a block.
+    BlockHold {
+        /// Name of the block.
+        name: Option<&'a [u8]>,
+        /// When the block ends by itself.
+        until: Option<Millis>,
+        /// The hold.
+        token: &'a [u8],
     },
     /// `SEAT.UNBLOCK`.
     Unblock(Vec<&'a [u8]>),
@@ -76,6 +97,33 @@ pub enum Request<'a> {
     Wait(Wait<'a>),
     /// `SEAT.UNWAIT`: the token of a wait.
     Unwait(&'a [u8]),
+}
+
+/// The most seats that a refund of a whole order frees.
+pub const MAX_REFUNDED: usize = 20_000;
+
+/// `SEAT.MOVE key [ANYTIER] n from to [from to ...]`
+#[derive(Clone, Debug)]
+pub struct Move<'a> {
+    /// Sold seats, and for each the seat to which its sale moves: a free seat, or another of the sold ones.
+    pub pairs: Vec<(&'a [u8], &'a [u8])>,
+    /// Whether the seats of a pair may be of different tiers.
+    pub any_tier: bool,
+}
+
+/// `SEAT.TRANSFER key user [ORDER ref] [TO ORDER ref] SEATS n seat ...`
+#[derive(Clone, Debug)]
+pub struct Transfer<'a> {
+    /// The user who has the seats from now on.
+    pub user: &'a [u8],
+    /// Sold seats.
+    pub seats: Vec<&'a [u8]>,
+    /// The order to which all seats must belong.
+    pub order: Option<&'a [u8]>,
+    /// The order under which they are sold from now on; `None` for the one that they have.
+    pub to_order: Option<&'a [u8]>,
+    /// The token of the new sale, which is not in use.
+    pub token: &'a [u8],
 }
 
 /// `SEAT.WAIT key user count TTL ms OFFER ms ...`
@@ -102,6 +150,15 @@ pub struct Hold<'a> {
     pub replace: Option<Replace<'a>>,
     /// The new hold's token.
     pub token: TokenChoice<'a>,
+}
+
+/// `SEAT.HOLD ... TOKEN token ADD [ONCE id]`
+#[derive(Clone, Debug)]
+pub struct AddBest<'a> {
+    /// The request for the seats; it makes the hold if there is no live hold of its token.
+    pub hold: Hold<'a>,
+    /// Names the request, which is carried out once.
+    pub once: Option<&'a [u8]>,
 }
 
 /// `REPLACE token [OTHER]`
@@ -161,6 +218,21 @@ impl Hold<'_> {
     }
 }
 
+impl AddBest<'_> {
+    /// As `Hold::fingerprint`. A hold remembers those of its requests with `ONCE`.
+    pub fn fingerprint(&self) -> u64 {
+        if !self.hold.token.chosen {
+            return 0;
+        }
+        let hold = self.hold.fingerprint();
+        hash_of(|writer| {
+            writer.unsigned(4);
+            writer.unsigned(hold);
+            writer.optional(self.once);
+        })
+    }
+}
+
 impl Wait<'_> {
     /// As `Hold::fingerprint`. The offered hold has it as well.
     pub fn fingerprint(&self) -> u64 {
@@ -178,6 +250,15 @@ impl Wait<'_> {
 }
 
 impl Pick<'_> {
+    /// As `Hold::fingerprint`, of the request with `ADD`.
+    pub fn add_fingerprint(&self) -> u64 {
+        let pick = self.fingerprint();
+        hash_of(|writer| {
+            writer.unsigned(5);
+            writer.unsigned(pick);
+        })
+    }
+
     /// As `Hold::fingerprint`.
     pub fn fingerprint(&self) -> u64 {
         if !self.token.chosen {
@@ -192,7 +273,7 @@ impl Pick<'_> {
                 writer.string(seat);
             }
             if let Some(orphans) = self.orphans {
-                writer.unsigned(1 + u64::from(orphans == PickOrphans::Forbid));
+                writer.unsigned(1 + orphans.number());
             }
             write_from(writer, self.from);
         })

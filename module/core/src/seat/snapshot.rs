@@ -4,7 +4,8 @@
 //! would be, and every seat, count and reference is checked before it is used.
 
 use super::blocks::Block;
-use super::claims::{Claim, MAX_COUNT, Seats, Stage};
+use super::claims::{Claim, MAX_ADDED, MAX_COUNT, Seats, Stage};
+use super::ended::MAX_ENDED;
 use super::event::Waited;
 use super::plan::{self, Plan};
 use super::state::{Owner, SeatState, Show};
@@ -18,6 +19,7 @@ use crate::shared::table::Table;
 use crate::shared::{Bytes, Millis, copied};
 use hashbrown::HashSet;
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 /// Version of the encoding.
 pub const VERSION: u64 = 1;
@@ -51,6 +53,8 @@ fields! {
         pub order: Option<Bytes>,
         /// How many seats were bought, including those refunded since; 0 for a hold.
         pub bought: u32,
+        /// Hashes of the requests that added seats to a hold once, the oldest first.
+        pub added: Vec<Any<u64>>,
     }
 
     /// A user who waits.
@@ -78,22 +82,23 @@ impl Show {
         out.field(&turns.map(|(turn, place)| LastTurn { place, turn: Any(turn) }).collect::<Vec<_>>());
         let positions = 0..self.venue.position_count();
         out.rising(&positions.filter(|&seat| self.owner(seat) == Owner::Blocked).collect::<Seats>());
-        for claim in by_token(&self.claims.table, |claim| &claim.token, &mut out) {
-            out.field(&self.claim_record(claim));
+        for (id, claim) in by_token(&self.claims.table, |claim| &claim.token, &mut out) {
+            out.field(&self.claim_record(id, claim));
         }
         let mut blocks: Vec<&Block> = self.blocks.iter().map(|(_, block)| block).collect();
         blocks.sort_unstable_by_key(|block| (&block.name, block.until));
         out.unsigned(blocks.len() as u64);
         blocks.into_iter().for_each(|block| out.field(block));
         out.field(&self.waiters.arrivals);
-        for waiter in by_token(&self.waiters.table, |waiter| &waiter.token, &mut out) {
+        for (_, waiter) in by_token(&self.waiters.table, |waiter| &waiter.token, &mut out) {
             out.field(&self.waiter_record(waiter));
         }
+        out.field(self.ended_waits.all());
         self.outbox.encode(&mut out);
         out.bytes
     }
 
-    fn claim_record(&self, claim: &Claim) -> ClaimRecord {
+    fn claim_record(&self, id: u32, claim: &Claim) -> ClaimRecord {
         let (until, order, bought) = match claim.stage {
             Stage::Held { until } => (Some(until), None, 0),
             Stage::Sold { order, bought } => {
@@ -109,6 +114,7 @@ impl Show {
             until,
             order,
             bought,
+            added: self.claims.added(id).into_iter().map(Any).collect(),
         }
     }
 
@@ -143,6 +149,9 @@ impl Show {
         show.decode_claims(&mut reader)?;
         show.decode_blocks(&mut reader)?;
         show.decode_waiters(&mut reader)?;
+        let ended: BTreeMap<Bytes, Millis> = reader.field()?;
+        ensure(ended.len() <= MAX_ENDED, "too many ended waits are remembered")?;
+        show.ended_waits = ended.into();
         show.outbox = Outbox::decode(&mut reader, &[b"evt"])?;
         reader.finish()?;
         Ok(show)
@@ -168,13 +177,16 @@ impl Show {
         (count, self.claims.table) = numbered(reader)?;
         let mut last = Bytes::new();
         for _ in 0..count {
-            let ClaimRecord { token, user, created, fingerprint, seats, until, order, bought } =
+            let ClaimRecord { token, user, created, fingerprint, seats, until, order, bought, added } =
                 reader.field()?;
             ensure(token > last, "the claims are not in order")?;
             last.clone_from(&token);
             let sold = if until.is_some() { 0 } else { seats.len() };
             let most = if until.is_some() { 0 } else { MAX_COUNT as usize };
-            let fits = (sold..=most).contains(&(bought as usize)) && (until.is_none() || order.is_none());
+            let fits = (sold..=most).contains(&(bought as usize))
+                && (until.is_none() || order.is_none())
+                && added.len() <= if until.is_some() { MAX_ADDED } else { 0 }
+                && added.iter().all(|hash| hash.0 != 0);
             if !fits || seats.len() > MAX_COUNT as usize {
                 return Err(Damaged(
                     "a claim has more seats than it may, or a hold has what only a sale has",
@@ -183,6 +195,7 @@ impl Show {
             self.must_be_free(&seats)?;
             let ends = until.unwrap_or(created);
             let id = self.claims.hold(token, &user, created, ends, fingerprint.0, copied(&seats));
+            added.into_iter().for_each(|Any(hash)| self.claims.add_seats(id, &[], hash));
             let mut state = SeatState::Held;
             if until.is_none() {
                 self.claims.sell(id, order.as_deref(), bought);
@@ -241,14 +254,14 @@ impl Show {
     }
 }
 
-/// The entries of a table by token. Writes their numbers in this order, and the free numbers in the order in which they
+/// The entries of a table by token, with their numbers. Writes their numbers in this order, and the free numbers in the order in which they
 /// became free.
-fn by_token<'a, T>(table: &'a Table<T>, token: fn(&T) -> &Bytes, out: &mut Writer) -> Vec<&'a T> {
+fn by_token<'a, T>(table: &'a Table<T>, token: fn(&T) -> &Bytes, out: &mut Writer) -> Vec<(u32, &'a T)> {
     let mut entries: Vec<(u32, &T)> = table.iter().collect();
     entries.sort_unstable_by(|(_, one), (_, other)| token(one).cmp(token(other)));
     out.field(&entries.iter().map(|&(number, _)| number).collect::<Vec<u32>>());
     out.field(&table.free().to_vec());
-    entries.into_iter().map(|(_, entry)| entry).collect()
+    entries
 }
 
 /// How many entries follow, and the empty table that gives them their numbers.

@@ -3,16 +3,16 @@
 use super::claims::MAX_COUNT;
 use super::decide::rules::check_user_limits;
 use super::decide::wait::next_offer;
-use super::event::{Event, Waited};
+use super::event::{Event, Waited, freed_by_move};
 use super::outcome::WaitRecord;
 
 use super::state::{Owner, Show};
 use super::venue::Seat;
 use super::waiting::Waiters;
 use super::wish::Adjacent;
-use crate::invariant;
 use crate::shared::codec::{Damaged, ensure};
 use crate::shared::counter::Counter;
+use crate::shared::invariant::Expected;
 use crate::shared::{Bytes, Millis};
 use smallvec::SmallVec;
 use std::cmp::Reverse;
@@ -80,6 +80,16 @@ impl Show {
         }
         let user_of = |id: u32| self.claims.user(self.claims.get(id).user).name.clone();
         let holder = |token: &[u8]| self.claims.find(token).map(user_of).into_iter().collect();
+        let owners = |given: &[Seat]| {
+            let owners = given.iter().filter_map(|&seat| match self.owner(seat) {
+                Owner::Claim(id) => Some(user_of(id)),
+                Owner::Free | Owner::Blocked => None,
+            });
+            let mut users: Users = owners.collect();
+            users.sort_unstable();
+            users.dedup();
+            users
+        };
         let in_block = |seats: &[Seat]| seats.iter().any(|&seat| self.blocks.of(seat).is_some());
         let of_hold =
             |token: &[u8]| self.claims.find(token).is_some_and(|id| in_block(&self.claims.get(id).seats));
@@ -92,22 +102,22 @@ impl Show {
             | Event::Unwaited { .. }
             | Event::Flushed { .. } => Effect::None,
             Event::Altered { .. } | Event::Arranged { .. } => Effect::All,
-            Event::Held(held) | Event::Offered(held) => {
+            Event::Held(held) | Event::Offered { held, .. } => {
                 let freed = held.replaced.as_deref().map_or(Freed::None, |token| freed(of_hold(token)));
                 seats(smallvec::smallvec![held.user.clone()], freed)
             }
-            Event::Confirmed { token, .. } => seats(holder(token), Freed::None),
+            Event::Added { token, .. } | Event::Confirmed { token, .. } => seats(holder(token), Freed::None),
             Event::Released { token, seats: given } => seats(holder(token), freed(in_block(given))),
             Event::Expired { token } => seats(holder(token), freed(of_hold(token))),
-            Event::Refunded { seats: given } => {
-                let owners = given.iter().filter_map(|&seat| match self.owner(seat) {
-                    Owner::Claim(id) => Some(user_of(id)),
-                    Owner::Free | Owner::Blocked => None,
-                });
-                let mut users: Users = owners.collect();
-                users.sort_unstable();
-                users.dedup();
-                seats(users, freed(in_block(given)))
+            Event::Refunded { seats: given } => seats(owners(given), freed(in_block(given))),
+            Event::Moved { from, to } => match &freed_by_move(from, to)[..] {
+                [] => Effect::None,
+                left => seats(Users::new(), freed(in_block(left))),
+            },
+            Event::Transferred { user, seats: given, .. } => {
+                let mut users = owners(given);
+                users.push(user.clone());
+                seats(users, Freed::None)
             }
             // The seats of a block with a name can be waited for.
             Event::Blocked { name: Some(_), .. } => seats(Users::new(), Freed::AlsoInBlocks),
@@ -168,12 +178,12 @@ impl Show {
         self.recheck_limit(id);
     }
 
-    /// A waiter leaves the list: served, or not.
-    pub(super) fn unwait(&mut self, token: &[u8]) {
-        match self.waiters.find(token) {
-            Some(id) => self.waiters.remove(id),
-            None => invariant!("a waiter who leaves is on the list"),
-        }
+    /// A waiter leaves the list: served, or not. Returns when the time of the wait is over.
+    pub(super) fn unwait(&mut self, token: &[u8]) -> Option<Millis> {
+        let id = self.waiters.find(token).expected("a waiter who leaves is on the list")?;
+        let until = self.waiters.get(id).until;
+        self.waiters.remove(id);
+        Some(until)
     }
 
     /// Checks whether `decide` could have let somebody wait.

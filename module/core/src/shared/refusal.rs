@@ -27,6 +27,8 @@ words! {
         Limit => "LIMIT",
         /// Enough is free, but not side by side, and the caller required it.
         NoAdjacent => "NOADJACENT",
+        /// The named wait is over, and does not begin again.
+        Ended => "ENDED",
         /// Deadlines that have passed are still being carried out, and the answer may depend on them. The same request
         /// succeeds or is refused for good a moment later.
         TryAgain => "TRYAGAIN",

@@ -23,15 +23,71 @@ fn show() -> Show {
     Show::open(&plan().to_string(), 0).unwrap()
 }
 
+/// A show of 600 places.
+fn large_show() -> Show {
+    let area = json!({"id": "A", "standing": 600, "tier": "gold"});
+    Show::open(&json!({"areas": [area]}).to_string(), 0).unwrap()
+}
+
 fn held(seats: impl Iterator<Item = u32>, turn: Turn) -> Event {
     let (token, user, fingerprint) = (b"t"[..].into(), b"u"[..].into(), Any(0));
     Event::Held(Held { token, user, until: 10, fingerprint, seats: seats.collect(), turn, replaced: None })
 }
 
 #[test]
-fn hold_of_more_than_100_seats_is_refused() {
-    assert!(show().admits(&held(0..101, Turn::None)).is_err());
-    assert!(show().admits(&held(0..100, Turn::None)).is_ok());
+fn hold_of_more_than_500_seats_is_refused() {
+    assert!(large_show().admits(&held(0..501, Turn::None)).is_err());
+    assert!(large_show().admits(&held(0..500, Turn::None)).is_ok());
+}
+
+#[test]
+fn seats_that_a_hold_may_not_have_are_not_added() {
+    let mut show = large_show();
+    show.apply(1, &held(0..499, Turn::None));
+    let added = |token: &[u8], seats: &[u32]| Event::Added {
+        token: token.into(),
+        seats: seats.iter().copied().collect(),
+        fingerprint: Any(0),
+    };
+    assert!(show.admits(&added(b"t", &[500])).is_ok());
+    assert!(show.admits(&added(b"t", &[98])).is_err(), "it has the seat");
+    assert!(show.admits(&added(b"t", &[500, 501])).is_err(), "more than 500");
+    assert!(show.admits(&added(b"other", &[500])).is_err(), "no such hold");
+}
+
+#[test]
+fn seats_that_are_not_sold_neither_move_nor_change_hands() {
+    let mut show = show();
+    show.apply(1, &held(0..3, Turn::None));
+    show.apply(1, &Event::Confirmed { token: b"t"[..].into(), order: None });
+    let Event::Held(mut other) = held(10..11, Turn::None) else { panic!("not a hold") };
+    other.token = b"held"[..].into();
+    show.apply(1, &Event::Held(other));
+    let moved = |from: &[u32], to: &[u32]| Event::Moved { from: from.into(), to: to.to_vec() };
+    for (from, to, fits) in [
+        (&[0, 1][..], &[1, 20][..], true),
+        (&[0, 1], &[20], false),
+        (&[0, 1], &[20, 20], false),
+        (&[0, 10], &[20, 21], false),
+        (&[0], &[2], false),
+        (&[0], &[10], false),
+        (&[0], &[9999], false),
+    ] {
+        assert_eq!(show.admits(&moved(from, to)).is_ok(), fits, "{from:?} {to:?}");
+    }
+    let transferred = |token: &[u8], seats: &[u32]| {
+        let (token, user) = (token.into(), b"u"[..].into());
+        Event::Transferred { token, user, order: None, seats: seats.into() }
+    };
+    for (token, seats, fits) in [
+        (&b"new"[..], &[0, 1][..], true),
+        (b"t", &[0, 1], false),
+        (b"held", &[0, 1], false),
+        (b"new", &[0, 10], false),
+        (b"new", &[0, 20], false),
+    ] {
+        assert_eq!(show.admits(&transferred(token, seats)).is_ok(), fits, "{token:?} {seats:?}");
+    }
 }
 
 #[test]
@@ -123,6 +179,18 @@ fn waited(flag: u64) -> Event {
     let (token, user) = (b"w"[..].into(), b"u"[..].into());
     let waited = Waited { token, user, wish, priority: 0, until: 10, offer: 10, fingerprint: Any(0) };
     Event::Waited(Box::new(waited))
+}
+
+#[test]
+fn offer_to_a_waiter_with_another_end_of_the_wait_is_refused() {
+    let mut show = show();
+    let Event::Held(mut held) = held(200..201, Turn::None) else { panic!("not a hold") };
+    held.token = b"w"[..].into();
+    let offered = |wait_until| Event::Offered { held: held.clone(), wait_until };
+    assert!(show.admits(&offered(11)).is_ok(), "nobody waits under the token");
+    show.apply(1, &waited(1));
+    assert!(show.admits(&offered(11)).is_err());
+    assert!(show.admits(&offered(10)).is_ok());
 }
 
 #[test]

@@ -160,7 +160,7 @@ fn holds_orders_and_blocks_go_on_after_rows_are_reordered() {
         Request::Exchange { token: b"t", user: None, order: Some(b"o2"), from: b"o", seats: vec![b"a-2-3"] };
     assert_eq!(house.ask(&exchange), Ok(Reply::Integer(2)));
     assert_eq!(
-        house.ask(&Request::Refund { order: Some(b"o"), seats: vec![b"a-1-2"] }),
+        house.ask(&Request::Refund { order: Some(b"o"), seats: Some(vec![b"a-1-2"]), into: None }),
         Ok(Reply::Integer(1))
     );
     assert_eq!(house.map(), "h..s/s.x./......");
@@ -382,7 +382,7 @@ fn waiters_keep_their_flags_when_flags_get_other_numbers() {
         .unwrap();
     // The row of the view comes first, so that its flag is the first one.
     house.altered(&of_a(json!({"rows": [{"label": "2", "rank": 0}]})));
-    let release = |seat| Request::Release { token: b"h", seats: Some(vec![seat]) };
+    let release = |seat| Request::Release { token: b"h", seats: Some(vec![seat]), into: None };
     house.step(&release(b"a-1-1")).unwrap();
     assert_eq!((house.seats_of("ann"), house.seats_of("bob")), (0, 1));
     house.step(&release(b"a-2-1")).unwrap();
@@ -392,7 +392,7 @@ fn waiters_keep_their_flags_when_flags_get_other_numbers() {
 #[test]
 fn waiters_whose_wishes_become_equal_are_served_in_order_of_arrival() {
     let mut house = sold_out();
-    house.step(&Request::Release { token: b"h", seats: Some(vec![b"a-2-1"]) }).unwrap();
+    house.step(&Request::Release { token: b"h", seats: Some(vec![b"a-2-1"]), into: None }).unwrap();
     house.wait("ann", Hold { ttl: 9000, ..wish("", 1) }, 0).unwrap();
     house
         .wait(
@@ -417,7 +417,7 @@ fn waiters_whose_wishes_become_equal_are_served_in_order_of_arrival() {
 #[test]
 fn flag_that_a_waiter_needs_stays_while_the_waiter_waits() {
     let mut house = sold_out();
-    house.step(&Request::Release { token: b"h", seats: Some(vec![b"a-1-1"]) }).unwrap();
+    house.step(&Request::Release { token: b"h", seats: Some(vec![b"a-1-1"]), into: None }).unwrap();
     house.block(&["a-1-1"]);
     house
         .wait(

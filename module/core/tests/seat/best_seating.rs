@@ -2,7 +2,8 @@
 
 use super::house::{House, area, wish};
 use allot_core::seat::Reply;
-use allot_core::seat::request::{Adjacent, Hold, Orphans, Wish};
+use allot_core::seat::request::{Adjacent, Hold, NamedWish, Need, Orphans, Request, Wish};
+use allot_core::shared::token::TokenChoice;
 use serde_json::json;
 
 #[test]
@@ -198,4 +199,30 @@ fn adjacent_and_groups_are_physical_for_any_tiers() {
     assert_eq!(show.show.groups_and_areas(&record.seats), (2, 1));
     let Ok(Reply::Hold(record)) = House::rows("ltr", &["."]).pick("u", "t", &["a-1-1"]) else { panic!() };
     assert_eq!(show.show.groups_and_areas(&record.seats), (1, 1), "one seat is adjacent, one group");
+}
+
+#[test]
+fn refusal_of_seats_side_by_side_says_which_were_asked_for() {
+    let mut house = House::rows("ltr", &[".s. .s", ".w"]);
+    let text = |house: &mut House, wish: NamedWish<'_>| {
+        let token = TokenChoice { token: b"t", chosen: false };
+        let hold = Hold { wish, token, ..super::house::wish("ann", 1) };
+        house.ask(&Request::Hold(hold)).unwrap_err().text
+    };
+    let any = |count| Wish { adjacent: Adjacent::Require, ..super::house::wish("ann", count).wish };
+    let (gold, view) = (Some(&b"gold"[..]), Need { count: 1, flag: &b"wheelchair"[..] });
+    for (wish, expected) in [
+        (any(3), "no 3 seats of one tier side by side are free"),
+        (Wish { tier: gold, ..any(2) }, "no 2 seats of tier 'gold' side by side are free"),
+        (
+            Wish { tier: gold, needs: vec![view], areas: vec![b"a"], ..any(3) },
+            "no 3 seats of tier 'gold', of them 1 with flag 'wheelchair', are free side by side in the named areas",
+        ),
+        (
+            Wish { orphans: Orphans::Forbid, ..any(2) },
+            "no 2 seats of one tier side by side are free without leaving a single one beside them",
+        ),
+    ] {
+        assert_eq!(text(&mut house, wish), expected);
+    }
 }

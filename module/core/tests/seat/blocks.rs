@@ -44,7 +44,7 @@ fn seats_of_a_block_are_taken_with_from_only_and_return_to_it() {
         Pick { user: b"ann", ttl: 100, token, orphans: None, from: Some(b"press"), seats: seats.clone() };
     house.ask(&Request::Pick(pick)).unwrap();
     house.confirm("sold", None).unwrap();
-    house.ask(&Request::Refund { order: None, seats }).unwrap();
+    house.ask(&Request::Refund { order: None, seats: Some(seats), into: None }).unwrap();
     assert_eq!(house.map(), "xxx...");
     assert_eq!(house.show.check(), Ok(()));
 }

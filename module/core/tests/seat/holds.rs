@@ -19,7 +19,7 @@ fn seats_per_user_counts_held_and_sold_seats() {
     assert_eq!(show.hold(wish("u", 1)), "a-1-3");
     show.now += 1000;
     assert_eq!(show.hold(wish("u", 1)), "a-1-3", "the hold before has expired");
-    show.ask(&Request::Refund { order: None, seats: vec![b"a-1-1"] }).unwrap();
+    show.ask(&Request::Refund { order: None, seats: Some(vec![b"a-1-1"]), into: None }).unwrap();
     assert_eq!(show.hold(wish("u", 1)), "a-1-1");
 }
 
@@ -145,9 +145,9 @@ fn confirm_sells_once_and_answers_a_retry_the_same() {
     assert_eq!(show.confirm("t", Some("o")), Ok(Reply::Integer(2)));
     assert_eq!(show.confirm("t", Some("o")), Ok(Reply::Integer(2)));
     assert_eq!(code(show.confirm("t", Some("p"))), Code::Exists);
-    show.ask(&Request::Refund { order: Some(b"o"), seats: vec![b"a-1-1"] }).unwrap();
+    show.ask(&Request::Refund { order: Some(b"o"), seats: Some(vec![b"a-1-1"]), into: None }).unwrap();
     assert_eq!(show.confirm("t", Some("o")), Ok(Reply::Integer(2)), "one is still sold");
-    show.ask(&Request::Refund { order: Some(b"o"), seats: vec![b"a-1-2"] }).unwrap();
+    show.ask(&Request::Refund { order: Some(b"o"), seats: Some(vec![b"a-1-2"]), into: None }).unwrap();
     assert_eq!(code(show.confirm("t", Some("o"))), Code::NotFound);
 }
 
@@ -164,7 +164,7 @@ fn confirm_of_an_expired_hold_is_not_found() {
 fn release_of_some_seats_keeps_the_others() {
     let mut show = House::rows("ltr", &["...."]);
     show.pick("u", "t", &["a-1-1", "a-1-2", "a-1-3"]).unwrap();
-    let some = Request::Release { token: b"t", seats: Some(vec![b"a-1-2"]) };
+    let some = Request::Release { token: b"t", seats: Some(vec![b"a-1-2"]), into: None };
     assert_eq!(show.ask(&some), Ok(Reply::Integer(1)));
     assert_eq!(show.map(), "h.h.");
     assert_eq!(code(show.ask(&some)), Code::NotOwner);
@@ -177,11 +177,14 @@ fn a_doubled_refund_with_its_order_does_not_free_what_was_sold_again() {
     for (token, order) in [("t1", "o1"), ("t2", "o2")] {
         show.pick("u", token, &["a-1-1"]).unwrap();
         show.confirm(token, Some(order)).unwrap();
-        let refund = Request::Refund { order: Some(b"o1"), seats: vec![b"a-1-1"] };
+        let refund = Request::Refund { order: Some(b"o1"), seats: Some(vec![b"a-1-1"]), into: None };
         let expected = if order == "o1" { Ok(Reply::Integer(1)) } else { Err(Code::NotOwner) };
         assert_eq!(show.ask(&refund).map_err(|refusal| refusal.code), expected);
     }
-    assert_eq!(code(show.ask(&Request::Refund { order: None, seats: vec![b"a-1-2"] })), Code::BadState);
+    assert_eq!(
+        code(show.ask(&Request::Refund { order: None, seats: Some(vec![b"a-1-2"]), into: None })),
+        Code::BadState
+    );
 }
 
 #[test]
@@ -211,18 +214,34 @@ fn every_event_is_in_the_stream_where_it_is_switched_on() {
 }
 
 #[test]
-fn pick_that_leaves_a_single_seat_is_refused_where_orphans_are_forbidden() {
-    let mut house = House::new(&json!({
-        "areas": [area("a", 1, "ltr", &["..... ...w"])],
-        "limits": {"holds_per_user": 0, "pick_orphans": "forbid"},
-    }));
-    let refusal = house.pick("ann", "t", &["a-1-2"]).unwrap_err();
-    assert_eq!((refusal.code, refusal.text.contains("'a-1-1'")), (Code::Limit, true));
-    assert_eq!(code(house.pick("ann", "t", &["a-1-6", "a-1-7"])), Code::Limit, "beside a flagged seat");
-    house.pick("ann", "t1", &["a-1-1", "a-1-2", "a-1-6", "a-1-7", "a-1-8"]).unwrap();
-    house.alter(&json!({"limits": {"pick_orphans": "allow"}})).unwrap();
-    house.pick("ann", "t2", &["a-1-4"]).unwrap();
-    house.alter(&json!({"limits": {"pick_orphans": "forbid"}})).unwrap();
-    house.pick("ann", "t3", &["a-1-3"]).unwrap();
-    assert_eq!(house.map(), "hhhh. hhh.", "a pick that leaves no more single seats than before is fine");
+fn pick_that_leaves_a_single_seat_needlessly_is_refused_where_orphans_are_forbidden() {
+    let all_but_one: Vec<String> = (1..=8).map(|seat| format!("a-1-{seat}")).collect();
+    let all_but_one: Vec<&str> = all_but_one.iter().map(String::as_str).collect();
+    for (row, seats, alone) in [
+        ("...", &["a-1-2"][..], Some("'a-1-1'")),
+        ("...", &["a-1-1"], None),
+        ("...", &["a-1-1", "a-1-2"], None),
+        ("...", &["a-1-2", "a-1-3"], None),
+        ("..", &["a-1-1"], None),
+        (".........", &all_but_one, None),
+        (".....", &["a-1-4"], Some("'a-1-5'")),
+        (".....", &["a-1-1", "a-1-2", "a-1-4"], Some("'a-1-3'")),
+        // A seat with flags continues no run.
+        ("....w", &["a-1-1", "a-1-3"], Some("'a-1-2'")),
+        ("..w", &["a-1-2"], None),
+        // Each run for itself.
+        (".. ...", &["a-1-1", "a-1-4"], Some("'a-1-3'")),
+    ] {
+        let limits = json!({"pick_orphans": "forbid"});
+        let mut house = House::new(&json!({"areas": [area("a", 1, "ltr", &[row])], "limits": limits}));
+        let refusal = house.pick("ann", "t", seats).err();
+        let named = refusal
+            .as_ref()
+            .map(|refusal| refusal.code == Code::Limit && refusal.text.contains(alone.unwrap()));
+        assert_eq!(named, alone.map(|_| true), "{row} {seats:?} {refusal:?}");
+        house.alter(&json!({"limits": {"pick_orphans": "avoid"}})).unwrap();
+        assert_eq!(house.pick("ann", "t", seats).is_err(), alone.is_some(), "the same");
+        house.alter(&json!({"limits": {"pick_orphans": "allow"}})).unwrap();
+        assert_eq!(house.pick("ann", "t", seats).is_ok(), true, "{row} {seats:?}");
+    }
 }

@@ -79,8 +79,8 @@ fn damaged_event_is_refused_or_leaves_a_sound_show() {
             wish: Wish { from: Some(b"press"), ..wish("cid", 1).wish },
             ..wish("cid", 1)
         }),
-        Request::Release { token: b"held", seats: None },
-        Request::Refund { order: None, seats: vec![b"a-2-6"] },
+        Request::Release { token: b"held", seats: None, into: None },
+        Request::Refund { order: None, seats: Some(vec![b"a-2-6"]), into: None },
         Request::Unblock(vec![b"a-1-3", b"a-2-1"]),
         wait(b"w3", Some(b"press")),
         Request::Unwait(b"w2"),

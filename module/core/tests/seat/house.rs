@@ -102,7 +102,7 @@ impl House {
     }
 
     pub(super) fn release(&mut self, token: &str) -> Result<Reply, Refusal> {
-        self.ask(&Request::Release { token: token.as_bytes(), seats: None })
+        self.ask(&Request::Release { token: token.as_bytes(), seats: None, into: None })
     }
 
     pub(super) fn alter(&mut self, part: &Value) -> Result<Reply, Refusal> {

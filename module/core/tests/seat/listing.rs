@@ -232,7 +232,7 @@ fn a_find_that_cannot_be_is_refused() {
     let house = house();
     let code = |wanted: &NamedWish<'_>| house.show.find(wanted, 1).unwrap_err().code;
     assert_eq!(code(&wanted(0)), Code::Err);
-    assert_eq!(code(&wanted(101)), Code::Err);
+    assert_eq!(code(&wanted(501)), Code::Err);
     assert_eq!(code(&Wish { tier: Some(b"iron"), ..wanted(1) }), Code::NotFound);
     let ignore = Wish { adjacent: Adjacent::Ignore, orphans: Orphans::Forbid, ..wanted(1) };
     assert_eq!(code(&ignore), Code::Err);

@@ -13,6 +13,7 @@ mod alterations;
 mod altering;
 mod best_seating;
 mod blocks;
+mod cart;
 mod exchange;
 #[path = "../common/hex.rs"]
 mod hex;
@@ -26,6 +27,7 @@ mod naive_search;
 mod own_ids;
 mod party;
 mod plans;
+mod resale;
 mod rig;
 mod size;
 mod snapshots;

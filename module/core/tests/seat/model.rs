@@ -5,7 +5,8 @@ use super::altering::alter;
 use super::naive::Naive;
 use super::rig::{Random, Rig, random_plan};
 use super::steps::{
-    block, confirm, end_block, exchange, extend, find, hold, pick, refund, release, unwait, wait,
+    add, block, block_hold, confirm, end_block, exchange, extend, find, hold, move_sales, pick, refund,
+    release, transfer, unwait, wait,
 };
 use allot_core::seat::Show;
 use proptest::prelude::*;
@@ -30,7 +31,7 @@ fn run(seed: u64, steps: usize) {
         let any_token = |random: &mut Random| {
             if tokens.is_empty() || random.chance(5) { b"nobody".to_vec() } else { random.pick(&tokens) }
         };
-        match random.below(if waits { 21 } else { 16 }) {
+        match random.below(if waits { 25 } else { 20 }) {
             0..=6 => hold(&mut rig, &mut random, &format!("t{step}"), &tokens),
             7 => pick(&mut rig, &mut random, &format!("t{step}"), &ids),
             8 => confirm(&mut rig, &any_token(&mut random), random.pick(&[None, Some(&b"order1"[..])])),
@@ -46,8 +47,19 @@ fn run(seed: u64, steps: usize) {
             }
             14 => end_block(&mut rig, &mut random),
             15 => find(&rig, &mut random),
-            16..=19 => wait(&mut rig, &mut random, &format!("w{step}")),
-            20 => unwait(&mut rig, &mut random),
+            16 => {
+                let fresh = format!("t{step}").into_bytes();
+                let token = if random.chance(20) { fresh } else { any_token(&mut random) };
+                add(&mut rig, &mut random, &token, &ids, step);
+            }
+            17 => {
+                let token = any_token(&mut random);
+                block_hold(&mut rig, &mut random, &token);
+            }
+            18 => move_sales(&mut rig, &mut random, &ids),
+            19 => transfer(&mut rig, &mut random, &format!("x{step}"), &ids),
+            20..=23 => wait(&mut rig, &mut random, &format!("w{step}")),
+            24 => unwait(&mut rig, &mut random),
             _ => extend(&mut rig, &any_token(&mut random)),
         }
         rig.check();

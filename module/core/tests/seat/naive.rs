@@ -72,6 +72,8 @@ pub struct Naive {
     pub max_hold: i64,
     pub claims: BTreeMap<Vec<u8>, Claim>,
     pub waiters: Vec<Waiter>,
+    /// Tokens of waits that were served or left, and when the time of each wait is over.
+    pub ended: BTreeMap<Vec<u8>, i64>,
     pub waits_per_user: usize,
     pub pick_orphans: PickOrphans,
     pub blocks: Vec<Block>,
@@ -178,6 +180,7 @@ impl Naive {
             max_hold: plan.limits.max_hold_ms as i64,
             claims: BTreeMap::new(),
             waiters: Vec::new(),
+            ended: BTreeMap::new(),
             waits_per_user: plan.limits.waits_per_user as usize,
             pick_orphans: plan.limits.pick_orphans,
             blocks: Vec::new(),
@@ -223,6 +226,21 @@ impl Naive {
         seat.state = if seat.block.is_some() { State::Blocked } else { State::Free };
     }
 
+    /// Held or sold seats are given up; with a name (empty for none), they are blocked, and perhaps in a block.
+    pub fn give_up_into(&mut self, ids: &[String], into: Option<&str>, until: Option<i64>) {
+        let in_block = into.is_some_and(|name| !name.is_empty()) || until.is_some();
+        let number = in_block.then(|| self.block_for(into.filter(|name| !name.is_empty()), until));
+        for id in ids {
+            self.give_up(id);
+            if into.is_some() {
+                let seat = self.by_id(id);
+                (seat.state, seat.block) = (State::Blocked, number);
+            }
+        }
+        self.forget_empty();
+        self.forget_blocks();
+    }
+
     /// The block of that name; without a name, the one that ends at that time. It may be new.
     pub fn block_for(&mut self, name: Option<&str>, until: Option<i64>) -> usize {
         let name = name.unwrap_or_default();
@@ -260,22 +278,44 @@ impl Naive {
         self.blocks.retain(|block| used.contains(&block.number));
     }
 
-    /// Free seats (with a block, those of the block) without flags, and without a neighbour of the same tier that is free
-    /// and has no flags either.
-    pub fn single_seats(&self, block: Option<usize>) -> usize {
-        let free = |(a, r, p): Place| {
-            let seat = self.areas[a].rows[r].get(p).and_then(Option::as_ref);
-            seat.filter(|seat| seat.is_available(block) && seat.flags.is_empty())
-        };
-        let seated = self.places().filter(|&(area, ..)| !self.areas[area].standing);
-        let places = seated.filter_map(|place| Some((place, free(place)?)));
-        let alone = places.filter(|((a, r, p), seat)| {
-            let near = |p: Option<usize>| {
-                p.and_then(|p| free((*a, *r, p))).is_some_and(|other| other.tier == seat.tier)
+    /// Whether picked seats leave a single seat in a run from which as many could be taken without leaving one: a run of
+    /// seats of one tier without flags, free or available in the block.
+    pub fn strands_needlessly(&self, picked: &[String], block: Option<usize>) -> bool {
+        let seated = self.areas.iter().filter(|area| !area.standing);
+        seated.flat_map(|area| &area.rows).any(|row| {
+            let tier = |seat: &Option<Seat>| {
+                let seat = seat.as_ref().filter(|seat| seat.is_available(block) && seat.flags.is_empty());
+                seat.map(|seat| seat.tier.clone())
             };
-            !near(p.checked_sub(1)) && !near(p.checked_add(1))
-        });
-        alone.count()
+            let is_picked = |seat: &Option<Seat>| seat.as_ref().is_some_and(|seat| picked.contains(&seat.id));
+            row.chunk_by(|one, other| tier(one) == tier(other)).any(|run| {
+                let taken = run.iter().filter(|seat| is_picked(seat)).count();
+                let pieces = run.chunk_by(|one, other| is_picked(one) == is_picked(other));
+                let mut single = pieces.filter(|piece| piece.len() == 1 && !is_picked(&piece[0]));
+                tier(&run[0]).is_some() && taken > 0 && taken + 1 != run.len() && single.next().is_some()
+            })
+        })
+    }
+
+    /// The free seats without flags beside those of a token that have no such neighbour of their tier.
+    pub fn orphans(&self, token: &[u8]) -> Vec<String> {
+        let own = self.seats_of(token);
+        let seated = self.areas.iter().filter(|area| !area.standing);
+        let mut orphans = Vec::new();
+        for row in seated.flat_map(|area| &area.rows) {
+            let at = |place: Option<usize>| place.and_then(|place| row.get(place)).and_then(Option::as_ref);
+            let free = |place| at(place).filter(|seat| seat.is_available(None) && seat.flags.is_empty());
+            for place in 0..row.len() {
+                let Some(seat) = free(Some(place)) else { continue };
+                let beside = [place.checked_sub(1), Some(place + 1)];
+                let is_own = |place| at(place).is_some_and(|seat| own.contains(&seat.id));
+                let is_like = |place| free(place).is_some_and(|other| other.tier == seat.tier);
+                if beside.into_iter().any(is_own) && !beside.into_iter().any(is_like) {
+                    orphans.push(seat.id.clone());
+                }
+            }
+        }
+        orphans
     }
 
     pub fn user_seats(&self, user: &[u8]) -> usize {
@@ -308,8 +348,14 @@ impl Naive {
                     )
             });
             let Some(place) = served else { return };
-            self.waiters.remove(place);
+            self.end_wait(place);
         }
+    }
+
+    /// A waiter was served or left.
+    pub fn end_wait(&mut self, place: usize) {
+        let waiter = self.waiters.remove(place);
+        self.ended.insert(waiter.token, waiter.until);
     }
 
     /// The position of a waiter among those with an equal wish, from 1: by priority and arrival.

@@ -8,16 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 impl Naive {
     /// The seats that a wish gets. The seats of a replaced hold count as free, and with `true` may not be taken again.
     pub(super) fn search(&self, wish: &Wish, replace: Option<(&[u8], bool)>) -> Outcome {
-        let named = |name: &String| self.blocks.iter().find(|block| block.name == *name);
-        let block = wish.from.as_ref().map(named);
-        let Some(block) = block.map_or(Some(None), |found| found.map(|block| Some(block.number))) else {
-            return Outcome::TooFew;
-        };
-        let look = Look { show: self, wish, replace, kind: None, block };
-        let all: Vec<usize> = (0..self.areas.len()).collect();
-        if !look.enough(&all) {
-            return Outcome::TooFew;
-        }
+        let Some(look) = self.look(wish, replace) else { return Outcome::TooFew };
         let seats = match wish.adjacent {
             Adjacent::Ignore => Some(look.by_kind(Look::in_seat_order)),
             Adjacent::Prefer if wish.orphans == Orphans::Forbid => look.together(),
@@ -25,13 +16,36 @@ impl Naive {
             Adjacent::Require => look.together(),
             Adjacent::Area => look.area_first(),
         };
-        match seats {
-            None => Outcome::NotAdjacent,
-            Some(mut places) => {
-                places.sort_unstable();
-                Outcome::Seats(places.into_iter().map(|place| self.seat(place).id.clone()).collect())
-            }
+        seats.map_or(Outcome::NotAdjacent, |places| self.chosen(places))
+    }
+
+    /// The seats that are added to a hold: next to its seats, else near them in the same area, else as usual.
+    pub(super) fn search_beside(&self, wish: &Wish, token: &[u8]) -> Outcome {
+        let Some(look) = self.look(wish, None) else { return Outcome::TooFew };
+        let is_held = |&place: &Place| self.seat(place).state == State::Held(token.to_vec());
+        let cart: Vec<Place> = self.places().filter(is_held).collect();
+        if wish.adjacent == Adjacent::Ignore {
+            return self.search(wish, None);
         }
+        let seats = look.next_to(&cart).or_else(|| look.near_cart(&cart));
+        seats.map_or_else(|| self.search(wish, None), |places| self.chosen(places))
+    }
+
+    fn chosen(&self, mut places: Vec<Place>) -> Outcome {
+        places.sort_unstable();
+        Outcome::Seats(places.into_iter().map(|place| self.seat(place).id.clone()).collect())
+    }
+
+    /// `None` if too few seats are free.
+    fn look<'a>(&'a self, wish: &'a Wish, replace: Option<(&'a [u8], bool)>) -> Option<Look<'a>> {
+        let named = |name: &String| self.blocks.iter().find(|block| block.name == *name);
+        let block = match &wish.from {
+            Some(name) => Some(named(name)?.number),
+            None => None,
+        };
+        let look = Look { show: self, wish, replace, kind: None, block };
+        let all: Vec<usize> = (0..self.areas.len()).collect();
+        look.enough(&all).then_some(look)
     }
 }
 
@@ -399,6 +413,102 @@ impl Look<'_> {
             found.extend(behind);
         }
         self.seats_of(&found.into_iter().min().unwrap().1)
+    }
+
+    /// Seats that continue a group of the cart in its row, on one side or on both.
+    fn next_to(&self, cart: &[Place]) -> Option<Vec<Place>> {
+        if !self.wish.needs.is_empty() {
+            return None;
+        }
+        let clean_or_not: &[bool] = match self.wish.orphans {
+            Orphans::Avoid => &[true, false],
+            Orphans::Allow => &[false],
+            Orphans::Forbid => &[true],
+        };
+        for clean in clean_or_not {
+            for &(a, r, s) in cart.iter().filter(|place| !self.show.areas[place.0].standing) {
+                if s > 0 && cart.contains(&(a, r, s - 1)) {
+                    continue;
+                }
+                let len = (1..).find(|&len| !cart.contains(&(a, r, s + len))).unwrap();
+                let size = len + self.wish.count;
+                let run = |places: &mut dyn Iterator<Item = usize>| {
+                    let places: Vec<usize> = places.take_while(|&p| self.takeable((a, r, p))).collect();
+                    let tier = |&&p: &&usize| self.tier((a, r, p)) == self.tier((a, r, places[0]));
+                    places.iter().take_while(tier).count()
+                };
+                let (left, right) = (run(&mut (0..s).rev()), run(&mut (s + len..)));
+                let fits = |&start: &usize| {
+                    let new: Vec<usize> =
+                        (start..start + size).filter(|p| !(s..s + len).contains(p)).collect();
+                    let (before, after) = (s - start, start + size - s - len);
+                    let of_one_tier =
+                        || new.iter().all(|&p| self.tier((a, r, p)) == self.tier((a, r, new[0])));
+                    let strands = left.checked_sub(before) == Some(1) || right.checked_sub(after) == Some(1);
+                    new.iter().all(|&p| self.takeable((a, r, p))) && of_one_tier() && !(*clean && strands)
+                };
+                let starts = s.saturating_sub(self.wish.count)..=s;
+                if let Some(start) = starts.filter(fits).min_by_key(|&start| self.key((a, r, start), size)) {
+                    let all = (start..start + size).map(|p| (a, r, p));
+                    return Some(all.filter(|place| !cart.contains(place)).collect());
+                }
+            }
+        }
+        None
+    }
+
+    /// Seats in an area of the cart so that all lie in the smallest part of the area.
+    fn near_cart(&self, cart: &[Place]) -> Option<Vec<Place>> {
+        let areas = self.levels().into_iter().flatten();
+        let mut areas =
+            areas.filter(|&area| cart.iter().any(|place| place.0 == area) && self.enough(&[area]));
+        areas.find_map(|area| {
+            if self.show.areas[area].standing {
+                return Some(self.by_kind(|look, count| look.first_places(area, count)));
+            }
+            let may_split = self.wish.adjacent != Adjacent::Require && self.wish.orphans != Orphans::Forbid;
+            if !may_split && !self.wish.needs.is_empty() {
+                return None;
+            }
+            let mut all: Vec<Place> = cart.iter().filter(|place| place.0 == area).copied().collect();
+            let mut chosen = Vec::new();
+            for (kind, count) in self.wish.kinds().into_iter().enumerate() {
+                let look = Look { kind: Some(kind), ..*self };
+                let (mut missing, mut size) = (count, count);
+                while missing > 0 {
+                    if let Some(window) = look.nearest(area, size, &all, &chosen) {
+                        all.extend(&window);
+                        chosen.extend(window);
+                        missing -= size;
+                        size = size.min(missing);
+                    } else if size > 1 && may_split && self.wish.count <= 10 {
+                        size -= 1;
+                    } else {
+                        return None;
+                    }
+                }
+            }
+            Some(chosen)
+        })
+    }
+
+    fn nearest(&self, area: usize, size: usize, all: &[Place], chosen: &[Place]) -> Option<Vec<Place>> {
+        let ranks = &self.show.areas[area].ranks;
+        let part = |places: &[Place]| {
+            let lefts: Vec<i64> = places.iter().map(|&(a, r, s)| self.across(a, r) + 2 * s as i64).collect();
+            let rows: Vec<i64> = places.iter().map(|&(_, r, _)| i64::from(ranks[r])).collect();
+            let range = |of: &[i64]| of.iter().max().unwrap() - of.iter().min().unwrap();
+            range(&lefts) + 4 * range(&rows)
+        };
+        let starts = self.show.places().filter(|place| place.0 == area);
+        let windows = starts.filter(|&(a, r, s)| {
+            self.is_window((a, r, s), size)
+                && (s..s + size).all(|p| !chosen.contains(&(a, r, p)))
+                && !(self.wish.orphans == Orphans::Forbid && self.strands((a, r, s), size))
+        });
+        let seats = |(a, r, s): Place| (s..s + size).map(move |p| (a, r, p)).collect::<Vec<_>>();
+        let rated = windows.map(|w| (part(&[all, &seats(w)].concat()), w.1, self.key(w, size), w));
+        rated.min().map(|(.., window)| seats(window))
     }
 
     /// The first places of a standing area.

@@ -3,7 +3,7 @@
 use super::naive::{Naive, State};
 use allot_core::seat::list::Filter;
 use allot_core::seat::plan::{Limits, PickOrphans, Plan, PlanArea, PlanRow, PlanSeat, PlanSeats, Rule};
-use allot_core::seat::request::{Orphans, Request, Wait};
+use allot_core::seat::request::{AddBest, Orphans, Request, Wait};
 use allot_core::seat::state::SeatState;
 use allot_core::seat::{Event, Reply, Show, decide, decide_due};
 use allot_core::shared::codec::Writer;
@@ -40,9 +40,11 @@ pub(super) const BLOCKS: [&str; 2] = ["press", "sponsors"];
 pub(super) const FLAGS: [&str; 2] = ["wheelchair", "view"];
 
 pub(super) fn random_plan(random: &mut Random) -> Plan {
-    let mixed = random.chance(40);
-    let flagged = random.chance(50);
-    let long = random.chance(15);
+    // Long runs in rows of one tier.
+    let solid = random.chance(8);
+    let mixed = !solid && random.chance(40);
+    let flagged = !solid && random.chance(50);
+    let long = solid || random.chance(15);
     let named = random.chance(30);
     let areas = (0..=random.below(4)).map(|area| {
         let rows = (0..=random.below(5)).map(|row| {
@@ -60,7 +62,7 @@ pub(super) fn random_plan(random: &mut Random) -> Plan {
                         tier: Some(tier.to_string()),
                         flags: flags.collect(),
                     };
-                    (!random.chance(10)).then_some(seat)
+                    (solid || !random.chance(10)).then_some(seat)
                 })
                 .collect();
             seats[0].get_or_insert(PlanSeat {
@@ -91,7 +93,7 @@ pub(super) fn random_plan(random: &mut Random) -> Plan {
         holds_per_user: random.pick(&[0, 1, 2]),
         max_hold_ms: random.pick(&[0, 500]),
         waits_per_user: random.pick(&[0, 1, 3]),
-        pick_orphans: random.pick(&[PickOrphans::Allow, PickOrphans::Forbid]),
+        pick_orphans: random.pick(&[PickOrphans::Allow, PickOrphans::Forbid, PickOrphans::Avoid]),
     };
     Plan { areas, limits, events: random.pick(&[0, 0, 5]) }
 }
@@ -190,7 +192,9 @@ impl Rig {
         }
         let may_differ = match request {
             // A seat beside the group that is free a moment later does not count as stranded.
-            Request::Hold(hold) | Request::Wait(Wait { hold, .. }) => hold.wish.orphans == Orphans::Forbid,
+            Request::Hold(hold)
+            | Request::AddBest(AddBest { hold, .. })
+            | Request::Wait(Wait { hold, .. }) => hold.wish.orphans == Orphans::Forbid,
             // Seats that return to the block a moment later are not counted.
             Request::Pick(_) | Request::EndBlock(_) => true,
             _ => false,
@@ -231,6 +235,18 @@ impl Rig {
             let (waiter, position) = (&self.naive.waiters[place], self.naive.position(place));
             let expected = (false, position, waiter.since, waiter.until);
             assert_eq!((record.offered, record.position, record.since, record.until), expected, "{waiter:?}");
+            assert_eq!(self.show.waiting(&waiter.token, self.now), Some(record));
+        }
+        for token in self.naive.ended.keys().filter(|token| !waiting.contains(&&token[..])) {
+            let held = self.naive.claims.get(token).filter(|claim| !claim.sold);
+            let record = self.show.waiting(token, self.now);
+            let seen = record.map(|record| (record.offered, record.position, record.until));
+            assert_eq!(seen, held.map(|claim| (true, 0, claim.until)));
+        }
+        for token in self.naive.claims.keys() {
+            let seats = &self.show.claims().get(self.show.claims().find(token).unwrap()).seats;
+            let orphans = self.show.orphans(seats).into_iter().map(|seat| venue.id(seat));
+            assert_eq!(orphans.collect::<Vec<_>>(), self.naive.orphans(token));
         }
         let bytes = self.show.encode();
         assert_eq!(self.replica.encode(), bytes, "the replica differs");

@@ -27,6 +27,10 @@ fn sample_show() -> Show {
     let mut hold = wish("dee", 9);
     hold.token = TokenChoice { token: b"w1", chosen: true };
     house.ask(&Request::Wait(Wait { hold, offer: 100, priority: 5 })).unwrap();
+    hold = wish("eve", 9);
+    hold.token = TokenChoice { token: b"w2", chosen: true };
+    house.ask(&Request::Wait(Wait { hold, offer: 100, priority: 0 })).unwrap();
+    house.ask(&Request::Unwait(b"w2")).unwrap();
     assert_eq!(house.show.check(), Ok(()));
     house.show
 }

@@ -5,13 +5,19 @@ use super::rig::{BLOCKS, FLAGS, Random, Rig, TIERS};
 use allot_core::seat::Reply;
 use allot_core::seat::claims::Seats;
 use allot_core::seat::plan::PickOrphans;
-use allot_core::seat::request::{Adjacent, Hold, NamedWish, Need, Orphans, Pick, Replace, Request, Wait};
+use allot_core::seat::request::{
+    AddBest, Adjacent, Hold, Move, NamedWish, Need, Orphans, Pick, Replace, Request, Transfer, Wait,
+};
 use allot_core::shared::refusal::Code;
 use allot_core::shared::token::TokenChoice;
 
 pub(super) fn random_wish(rig: &Rig, random: &mut Random) -> Wish {
     let areas: Vec<String> = rig.naive.areas.iter().map(|area| area.id.clone()).collect();
-    let count = random.pick(&[1, 1, 2, 2, 3, 4, 6]);
+    let mut count = random.pick(&[1, 1, 2, 2, 3, 4, 6]);
+    // The index does not tell runs of 127 seats and more apart.
+    if rig.naive.areas.iter().flat_map(|area| &area.rows).any(|row| row.len() > 100) && random.chance(25) {
+        count = random.pick(&[40, 100, 124, 125, 126, 127, 128, 130]);
+    }
     let flags: Vec<String> = FLAGS.iter().filter(|_| random.chance(25)).map(ToString::to_string).collect();
     let mut needs = Vec::new();
     let mut left = count;
@@ -40,8 +46,16 @@ pub(super) fn random_wish(rig: &Rig, random: &mut Random) -> Wish {
     }
 }
 
-/// A user waits; most shows are nearly sold out, so that waits are long.
+/// A user waits; most shows are nearly sold out, so that waits are long. The token may be that of a wait that has ended.
 pub(super) fn wait(rig: &mut Rig, random: &mut Random, token: &str) {
+    let is_in_use = |token: &Vec<u8>| {
+        let claim = rig.naive.claims.get(token);
+        rig.naive.waiters.iter().any(|waiter| waiter.token == *token)
+            || claim.is_some_and(|claim| !claim.sold || rig.naive.ended[token] <= rig.now)
+    };
+    let ended: Vec<Vec<u8>> = rig.naive.ended.keys().filter(|token| !is_in_use(token)).cloned().collect();
+    let again = (!ended.is_empty() && random.chance(20)).then(|| random.pick(&ended));
+    let token = again.as_ref().map_or(token, |token| std::str::from_utf8(token).unwrap());
     let user = random.pick(&["ann", "bob", "eve", "fay", "gus"]);
     let mut wish = random_wish(rig, random);
     // Some wait for the same.
@@ -79,9 +93,12 @@ pub(super) fn wait(rig: &mut Rig, random: &mut Random, token: &str) {
     let (now, naive) = (rig.now, &mut rig.naive);
     let unknown = names_unknown(naive, &wish);
     let token = token.as_bytes().to_vec();
+    let has_ended = naive.ended.get(&token).is_some_and(|&until| until > now);
     let waits = naive.waiters.iter().filter(|waiter| waiter.user == user.as_bytes()).count();
     let most = if naive.waits_per_user == 0 { 100 } else { naive.waits_per_user };
-    let expected = if naive.max_hold > 0 && offer > naive.max_hold
+    let expected = if has_ended {
+        Err(Code::Ended)
+    } else if naive.max_hold > 0 && offer > naive.max_hold
         || naive.seats_per_user > 0 && wish.count > naive.seats_per_user
     {
         Err(Code::Limit)
@@ -90,6 +107,7 @@ pub(super) fn wait(rig: &mut Rig, random: &mut Random, token: &str) {
     } else if naive.allows(user.as_bytes(), wish.count)
         && matches!(naive.grant(&wish, user.as_bytes(), &token, now, now + offer, None), Outcome::Seats(_))
     {
+        naive.ended.insert(token, now + ttl);
         Ok(true)
     } else if waits >= most {
         Err(Code::Limit)
@@ -119,7 +137,8 @@ pub(super) fn unwait(rig: &mut Rig, random: &mut Random) {
         return;
     }
     let token = random.pick(&waiting);
-    rig.naive.waiters.retain(|waiter| waiter.token != token);
+    let place = rig.naive.waiters.iter().position(|waiter| waiter.token == token).unwrap();
+    rig.naive.end_wait(place);
     assert_eq!(rig.ask(&Request::Unwait(&token)), Ok(Reply::Ok));
 }
 
@@ -290,11 +309,10 @@ pub(super) fn pick(rig: &mut Rig, random: &mut Random, token: &str, ids: &[Strin
     }
     let block = block.flatten();
     let free = ids.iter().all(|id| naive.by_id(id).is_available(block));
-    let orphans = random.pick(&[None, None, Some(PickOrphans::Allow), Some(PickOrphans::Forbid)]);
-    let forbids = orphans.unwrap_or(naive.pick_orphans) == PickOrphans::Forbid;
-    let mut picked = naive.clone();
-    picked.take(&ids, b"dee", token.as_bytes(), now, now + 100);
-    let strands = forbids && picked.single_seats(block) > naive.single_seats(block);
+    let orphans =
+        random.pick(&[None, Some(PickOrphans::Allow), Some(PickOrphans::Forbid), Some(PickOrphans::Avoid)]);
+    let forbids = orphans.unwrap_or(naive.pick_orphans) != PickOrphans::Allow;
+    let strands = forbids && naive.strands_needlessly(&ids, block);
     let expected = if full || free && strands {
         Err(Code::Limit)
     } else if free {
@@ -308,6 +326,83 @@ pub(super) fn pick(rig: &mut Rig, random: &mut Random, token: &str, ids: &[Strin
     let pick = Pick { user: b"dee", ttl: 100, token, orphans, from, seats: bytes(&ids) };
     let got = rig.ask(&Request::Pick(pick));
     assert_eq!(got.map(|_| ()), expected);
+}
+
+/// A request that adds seats to a hold: mostly one of its user, and seats of the user's choice or the best.
+pub(super) fn add(rig: &mut Rig, random: &mut Random, token: &[u8], ids: &[String], step: usize) {
+    let claim = rig.naive.claims.get(token).cloned();
+    let user = match &claim {
+        Some(claim) if random.chance(90) => claim.user.clone(),
+        _ => b"hal".to_vec(),
+    };
+    let by_user = random.chance(40);
+    let ids = some_ids(random, ids);
+    let wish = Wish { from: None, ..random_wish(rig, random) };
+    let choice = TokenChoice { token, chosen: true };
+    let once = random.chance(50).then(|| format!("once{step}"));
+    let request = if by_user {
+        let seats = bytes(&ids);
+        Request::AddPicked(Pick { user: &user, ttl: 100, token: choice, orphans: None, from: None, seats })
+    } else {
+        let wish = NamedWish {
+            count: wish.count as u32,
+            tier: wish.tier.as_deref().map(str::as_bytes),
+            areas: bytes(&wish.areas),
+            adjacent: wish.adjacent,
+            orphans: wish.orphans,
+            flags: bytes(&wish.flags),
+            needs: needs_of(&wish.needs),
+            from: None,
+        };
+        let hold = Hold { user: &user, ttl: 100, replace: None, token: choice, wish };
+        Request::AddBest(AddBest { hold, once: once.as_ref().map(String::as_bytes) })
+    };
+    let (now, naive) = (rig.now, &mut rig.naive);
+    let has = naive.seats_of(token);
+    let more: Vec<String> = ids.iter().filter(|id| !has.contains(id)).cloned().collect();
+    let added = if by_user { more.len() } else { wish.count };
+    let others = usize::from(claim.is_some());
+    let full = naive.holds_per_user > 0 && naive.user_holds(&user) >= naive.holds_per_user + others
+        || naive.seats_per_user > 0 && naive.user_seats(&user) + added > naive.seats_per_user;
+    let expected = match &claim {
+        Some(claim) if claim.sold => Err(Code::Exists),
+        Some(claim) if claim.user != user => Err(Code::NotOwner),
+        Some(_) if by_user && more.is_empty() => Ok(Outcome::Seats(vec![])),
+        None if !by_user => expect_hold(rig, &wish, &user, token, 100, None),
+        _ if !by_user && wish.adjacent == Adjacent::Ignore && wish.orphans == Orphans::Forbid => {
+            Err(Code::Err)
+        }
+        _ if full => Err(Code::Limit),
+        _ if by_user && !more.iter().all(|id| naive.by_id(id).is_available(None)) => Err(Code::BadState),
+        _ if by_user => Ok(Outcome::Seats(more)),
+        _ if names_unknown(naive, &wish) => Err(Code::NotFound),
+        _ => match naive.search_beside(&wish, token) {
+            Outcome::NotAdjacent => Err(Code::NoAdjacent),
+            outcome => Ok(outcome),
+        },
+    };
+    if let Ok(Outcome::Seats(ids)) = &expected {
+        if claim.is_none() && by_user {
+            rig.naive.take(ids, &user, token, now, now + 100);
+        }
+        for id in ids {
+            rig.naive.by_id(id).state = State::Held(token.to_vec());
+        }
+    }
+    let all = rig.naive.seats_of(token);
+    let got = rig.ask(&request);
+    let seats = |seats: &[u32]| seats.iter().map(|&seat| rig.show.venue().id(seat)).collect::<Vec<_>>();
+    match (&got, &expected) {
+        (Ok(Reply::Hold(record)), Ok(Outcome::Seats(_))) => {
+            assert_eq!(seats(&record.seats), all, "{request:?}");
+        }
+        (Ok(Reply::None), Ok(Outcome::TooFew)) => {}
+        (Err(got), Err(expected)) => assert_eq!(got, expected, "{request:?}"),
+        _ => panic!("{got:?} {expected:?} {request:?}"),
+    }
+    if got.as_ref().is_ok_and(|reply| *reply != Reply::None) && (by_user || once.is_some()) {
+        assert_eq!(rig.ask(&request), got, "a retry adds nothing");
+    }
 }
 
 pub(super) fn confirm(rig: &mut Rig, token: &[u8], order: Option<&[u8]>) {
@@ -368,19 +463,126 @@ pub(super) fn release(rig: &mut Rig, random: &mut Random, token: &[u8]) {
     if some {
         seats.truncate(1 + random.below(seats.len()));
     }
+    let into = random.chance(25).then(|| random.pick(&BLOCKS));
     let expected = match naive.claims.get(token) {
         None => Err(Code::NotFound),
         Some(claim) if claim.sold => Err(Code::BadState),
         Some(_) => {
-            for id in &seats {
-                naive.give_up(id);
-            }
-            naive.forget_empty();
+            naive.give_up_into(&seats, into, None);
             Ok(Reply::Integer(seats.len() as i64))
         }
     };
-    let seats = some.then(|| bytes(&seats));
-    assert_eq!(rig.ask(&Request::Release { token, seats }), expected);
+    let (seats, into) = (some.then(|| bytes(&seats)), into.map(str::as_bytes));
+    assert_eq!(rig.ask(&Request::Release { token, seats, into }), expected);
+}
+
+/// A hold becomes blocked seats.
+pub(super) fn block_hold(rig: &mut Rig, random: &mut Random, token: &[u8]) {
+    let name = random.chance(60).then(|| random.pick(&BLOCKS));
+    let until = random.chance(40).then(|| rig.now + random.pick(&[1, 30, 90]));
+    let naive = &mut rig.naive;
+    let seats = naive.seats_of(token);
+    let named = naive.blocks.iter().find(|block| name == Some(block.name.as_str())).map(|block| block.number);
+    let all_are_of_it = named.is_some() && seats.iter().all(|id| naive.by_id(id).block == named);
+    let expected = match naive.claims.get(token) {
+        None => Err(Code::NotFound),
+        Some(claim) if claim.sold => Err(Code::BadState),
+        Some(_) if all_are_of_it && until.is_some() => Err(Code::BadState),
+        Some(_) => {
+            naive.give_up_into(&seats, Some(name.unwrap_or_default()), until);
+            Ok(Reply::Integer(seats.len() as i64))
+        }
+    };
+    let request = Request::BlockHold { name: name.map(str::as_bytes), until, token };
+    assert_eq!(rig.ask(&request), expected, "{request:?}");
+}
+
+/// Sales move to other seats: mostly to free ones, or they are swapped.
+pub(super) fn move_sales(rig: &mut Rig, random: &mut Random, ids: &[String]) {
+    let naive = &mut rig.naive;
+    let state = |naive: &mut Naive, id: &String| naive.by_id(id).state.clone();
+    let sold: Vec<String> =
+        ids.iter().filter(|&id| matches!(state(naive, id), State::Sold(..))).cloned().collect();
+    let free: Vec<String> = ids.iter().filter(|&id| state(naive, id) == State::Free).cloned().collect();
+    let among = if sold.is_empty() || random.chance(10) { ids } else { &sold };
+    let from = some_ids(random, among);
+    let mut to = from.clone();
+    to.rotate_left(random.below(2));
+    for seat in &mut to {
+        if random.chance(60) {
+            let among = if free.is_empty() || random.chance(10) { ids } else { &free };
+            *seat = random.pick(among);
+        }
+    }
+    let any_tier = random.chance(70);
+    let distinct = to.iter().collect::<std::collections::BTreeSet<_>>().len() == to.len();
+    let is_sold = from.iter().all(|id| matches!(state(naive, id), State::Sold(..)));
+    let fits = to.iter().all(|id| from.contains(id) || state(naive, id) == State::Free);
+    let tier = |naive: &mut Naive, id: &String| naive.by_id(id).tier.clone();
+    let same = from.iter().zip(&to).all(|(from, to)| tier(naive, from) == tier(naive, to));
+    let expected = if !distinct {
+        Err(Code::Err)
+    } else if is_sold && fits && (any_tier || same) {
+        let sales: Vec<State> = from.iter().map(|id| state(naive, id)).collect();
+        from.iter().for_each(|id| naive.give_up(id));
+        to.iter().zip(sales).for_each(|(id, sale)| naive.by_id(id).state = sale);
+        Ok(Reply::Integer(from.len() as i64))
+    } else {
+        Err(Code::BadState)
+    };
+    let pairs = bytes(&from).into_iter().zip(bytes(&to)).collect();
+    let request = Request::Move(Move { pairs, any_tier });
+    assert_eq!(rig.ask(&request), expected, "{request:?}");
+}
+
+/// Another user has sold seats.
+pub(super) fn transfer(rig: &mut Rig, random: &mut Random, token: &str, ids: &[String]) {
+    let naive = &mut rig.naive;
+    let sale = |naive: &mut Naive, id: &String| match &naive.by_id(id).state {
+        State::Sold(token, order) => Some((token.clone(), order.clone())),
+        _ => None,
+    };
+    let sold: Vec<String> = ids.iter().filter(|&id| sale(naive, id).is_some()).cloned().collect();
+    let among = if sold.is_empty() || random.chance(10) { ids } else { &sold };
+    let ids = some_ids(random, among);
+    let user = random.pick(&["ann", "bob", "ivy"]);
+    let order = random.pick(&[None, None, Some(&b"order1"[..])]);
+    let to_order = random.pick(&[None, Some(&b"order1"[..]), Some(b"order2")]);
+    let sales: Vec<_> = ids.iter().map(|id| sale(naive, id)).collect();
+    let orders: Vec<Option<Vec<u8>>> = sales.iter().flatten().map(|(_, order)| order.clone()).collect();
+    let one = orders.iter().all(|order| *order == orders[0]);
+    let others = sales.iter().flatten().filter(|(token, _)| naive.claims[token].user != user.as_bytes());
+    let more = others.count();
+    let new_order = to_order.map(<[u8]>::to_vec).or_else(|| orders.first().cloned().flatten());
+    let expected = if orders.len() < ids.len() {
+        Err(Code::BadState)
+    } else if order.is_some_and(|order| orders.iter().any(|filed| filed.as_deref() != Some(order))) {
+        Err(Code::NotOwner)
+    } else if !one && to_order.is_none() {
+        Err(Code::Err)
+    } else if more == 0 && one && orders[0] == new_order {
+        Ok(Reply::Integer(ids.len() as i64))
+    } else if naive.seats_per_user > 0 && naive.user_seats(user.as_bytes()) + more > naive.seats_per_user {
+        Err(Code::Limit)
+    } else {
+        naive.take(&ids, user.as_bytes(), token.as_bytes(), rig.now, rig.now);
+        for id in &ids {
+            naive.by_id(id).state = State::Sold(token.as_bytes().to_vec(), new_order.clone());
+        }
+        let claim = naive.claims.get_mut(token.as_bytes()).unwrap();
+        (claim.sold, claim.bought, claim.order) = (true, ids.len(), new_order);
+        naive.forget_empty();
+        Ok(Reply::Integer(ids.len() as i64))
+    };
+    let (user, token, seats) = (user.as_bytes(), token.as_bytes(), bytes(&ids));
+    let request = Request::Transfer(Transfer { user, seats, order, to_order, token });
+    assert_eq!(rig.ask(&request), expected, "{request:?}");
+    if expected.is_ok() {
+        let again =
+            Request::Transfer(Transfer { user, seats: bytes(&ids), order: None, to_order, token: b"again" });
+        assert_eq!(rig.ask(&again), expected, "a retry changes nothing");
+        assert!(rig.show.claims().find(b"again").is_none());
+    }
 }
 
 pub(super) fn refund(rig: &mut Rig, random: &mut Random, ids: &[String]) {
@@ -388,17 +590,24 @@ pub(super) fn refund(rig: &mut Rig, random: &mut Random, ids: &[String]) {
     let sold: Vec<String> =
         ids.iter().filter(|id| matches!(naive.by_id(id).state, State::Sold(..))).cloned().collect();
     let from = if sold.is_empty() || random.chance(20) { ids } else { &sold };
-    let ids = some_ids(random, from);
-    let expected = if ids.iter().all(|id| matches!(naive.by_id(id).state, State::Sold(..))) {
-        for id in &ids {
-            naive.give_up(id);
-        }
-        naive.forget_empty();
+    let whole = random.chance(20);
+    let is_of_order = |naive: &mut Naive, id: &String| matches!(&naive.by_id(id).state, State::Sold(_, Some(order)) if *order == b"order1");
+    let ids = if whole {
+        ids.iter().filter(|&id| is_of_order(naive, id)).cloned().collect()
+    } else {
+        some_ids(random, from)
+    };
+    let into = random.chance(25).then(|| random.pick(&BLOCKS));
+    let expected = if ids.is_empty() {
+        Err(Code::NotFound)
+    } else if ids.iter().all(|id| matches!(naive.by_id(id).state, State::Sold(..))) {
+        naive.give_up_into(&ids, into, None);
         Ok(Reply::Integer(ids.len() as i64))
     } else {
         Err(Code::BadState)
     };
-    assert_eq!(rig.ask(&Request::Refund { order: None, seats: bytes(&ids) }), expected);
+    let (order, seats) = (whole.then_some(&b"order1"[..]), (!whole).then(|| bytes(&ids)));
+    assert_eq!(rig.ask(&Request::Refund { order, seats, into: into.map(str::as_bytes) }), expected);
 }
 
 pub(super) fn block(rig: &mut Rig, random: &mut Random, ids: &[String]) {

@@ -80,7 +80,7 @@ fn freed_seats_are_offered_in_the_same_step_in_order_of_arrival() {
         let record = house.wait(user, gold(2), 0).unwrap();
         assert_eq!((record.offered, record.position), (false, position as u64 + 1));
     }
-    house.step(&Request::Release { token: b"h", seats: None }).unwrap();
+    house.step(&Request::Release { token: b"h", seats: None, into: None }).unwrap();
     assert_eq!(["ann", "bob", "cid"].map(|user| house.seats_of(user)), [2, 2, 0]);
     let cid = house.wait("cid", gold(2), 0).unwrap();
     assert_eq!((cid.offered, cid.position), (false, 1), "a retry shows the position of now");
@@ -160,7 +160,7 @@ fn higher_priority_is_served_first() {
     let mut house = sold_out();
     house.wait("ann", gold(4), 0).unwrap();
     assert_eq!(house.wait("vip", gold(4), 7).unwrap().position, 1);
-    house.step(&Request::Release { token: b"h", seats: None }).unwrap();
+    house.step(&Request::Release { token: b"h", seats: None, into: None }).unwrap();
     assert_eq!((house.seats_of("ann"), house.seats_of("vip")), (0, 4));
 }
 
@@ -169,7 +169,7 @@ fn waiter_who_cannot_be_served_does_not_hold_up_the_next() {
     let mut house = sold_out();
     house.wait("ann", gold(3), 0).unwrap();
     house.wait("bob", gold(1), 0).unwrap();
-    house.step(&Request::Release { token: b"h", seats: Some(vec![b"a-1-2"]) }).unwrap();
+    house.step(&Request::Release { token: b"h", seats: Some(vec![b"a-1-2"]), into: None }).unwrap();
     assert_eq!((house.seats_of("ann"), house.seats_of("bob")), (0, 1));
 }
 
@@ -178,7 +178,7 @@ fn offer_that_is_not_confirmed_goes_to_the_next_at_its_expiry() {
     let mut house = sold_out();
     house.wait("ann", gold(4), 0).unwrap();
     house.wait("bob", gold(4), 0).unwrap();
-    house.step(&Request::Release { token: b"h", seats: None }).unwrap();
+    house.step(&Request::Release { token: b"h", seats: None, into: None }).unwrap();
     assert_eq!(house.seats_of("ann"), 4);
     house.now += 100;
     house.settle();
@@ -193,7 +193,7 @@ fn refund_and_unblock_serve_waiters() {
     house.confirm("h", None).unwrap();
     house.wait("ann", gold(1), 0).unwrap();
     house.wait("bob", Hold { wish: Wish { tier: Some(b"silver"), ..gold(2).wish }, ..gold(2) }, 0).unwrap();
-    house.step(&Request::Refund { order: None, seats: vec![b"a-1-3"] }).unwrap();
+    house.step(&Request::Refund { order: None, seats: Some(vec![b"a-1-3"]), into: None }).unwrap();
     house.step(&Request::Unblock(vec![b"a-2-1"])).unwrap();
     assert_eq!((house.seats_of("ann"), house.seats_of("bob")), (1, 2));
 }
@@ -212,6 +212,83 @@ fn wait_ends_at_its_time_and_by_unwait() {
     house.now += 10_000;
     house.settle();
     assert!(house.show.waiters().is_empty());
+}
+
+/// A way in which a wait ends, or seats return to their block.
+type Return<'a> = &'a dyn Fn(&mut House) -> Result<(), Refusal>;
+
+#[test]
+fn wait_that_was_served_declined_or_left_does_not_begin_again() {
+    let left = |house: &mut House| house.step(&Request::Unwait(b"ann"));
+    let declined = |house: &mut House| {
+        house.release("h").unwrap();
+        house.settle();
+        house.release("ann")
+    };
+    let bought = |house: &mut House| {
+        house.release("h").unwrap();
+        house.settle();
+        house.confirm("ann", None)
+    };
+    let refunded = |house: &mut House| {
+        bought(house).unwrap();
+        house.step(&Request::Refund { order: None, seats: Some(vec![b"a-1-1"]), into: None })
+    };
+    let not_confirmed = |house: &mut House| {
+        house.release("h").unwrap();
+        house.settle();
+        house.now += 100;
+        Ok(Reply::Ok)
+    };
+    let ends: [(&str, Return<'_>); 5] = [
+        ("left", &|house| left(house).map(|_| ())),
+        ("declined", &|house| declined(house).map(|_| ())),
+        ("bought", &|house| bought(house).map(|_| ())),
+        ("refunded", &|house| refunded(house).map(|_| ())),
+        ("not confirmed", &|house| not_confirmed(house).map(|_: Reply| ())),
+    ];
+    for (name, end) in ends {
+        let mut house = sold_out();
+        assert!(!house.wait("ann", gold(1), 0).unwrap().offered);
+        end(&mut house).unwrap();
+        let began = 1;
+        for now in [house.now, began + 9_999] {
+            house.now = now;
+            assert_eq!(house.wait("ann", gold(1), 0), Err(Code::Ended), "{name} at {now}");
+            assert_eq!(house.show.waiting(b"ann", now), None, "{name}");
+        }
+        house.now = began + 10_000;
+        let again = house.wait("ann", gold(1), 0);
+        let expected = if name == "bought" { Err(Code::Exists) } else { Ok(true) };
+        assert_eq!(again.map(|record| record.offered), expected, "{name}: its time is over");
+    }
+}
+
+#[test]
+fn wait_that_is_served_at_once_does_not_begin_again() {
+    let mut house = House::with_seats(4, &json!({}));
+    assert!(house.wait("ann", gold(2), 0).unwrap().offered);
+    house.release("ann").unwrap();
+    assert_eq!(house.wait("ann", gold(2), 0), Err(Code::Ended));
+    let token = TokenChoice { token: b"other", chosen: true };
+    let other = Hold { user: b"ann", token, ..gold(2) };
+    house.step(&Request::Wait(Wait { hold: other, offer: 100, priority: 0 })).unwrap();
+}
+
+#[test]
+fn wait_is_read_without_a_change() {
+    let mut house = sold_out();
+    house.wait("ann", gold(2), 0).unwrap();
+    let bob = house.wait("bob", gold(2), 0).unwrap();
+    let before = house.show.encode();
+    assert_eq!(house.show.waiting(b"bob", house.now), Some(bob));
+    assert_eq!(house.show.waiting(b"nobody", house.now), None);
+    assert_eq!(house.show.waiting(b"bob", 10_001), None, "its time is over");
+    assert_eq!(house.show.encode(), before);
+    house.step(&Request::Release { token: b"h", seats: None, into: None }).unwrap();
+    let bob = house.show.waiting(b"bob", house.now).unwrap();
+    assert_eq!((bob.offered, bob.position, bob.count, bob.until), (true, 0, 2, house.now + 100));
+    assert_eq!(house.show.waiting(b"bob", bob.until), None, "the offer is over");
 }
 
 #[test]
@@ -236,9 +313,9 @@ fn waiter_at_a_limit_is_passed_over_until_the_limit_allows_seats() {
     house.pick("ann", "silver", &["a-2-1"]).unwrap();
     house.wait("ann", gold(1), 0).unwrap();
     house.wait("bob", gold(1), 0).unwrap();
-    house.step(&Request::Release { token: b"h", seats: Some(vec![b"a-1-1"]) }).unwrap();
+    house.step(&Request::Release { token: b"h", seats: Some(vec![b"a-1-1"]), into: None }).unwrap();
     assert_eq!((house.seats_of("ann"), house.seats_of("bob")), (1, 1));
-    house.step(&Request::Release { token: b"h", seats: Some(vec![b"a-1-2"]) }).unwrap();
+    house.step(&Request::Release { token: b"h", seats: Some(vec![b"a-1-2"]), into: None }).unwrap();
     assert_eq!(house.seats_of("ann"), 1, "still at the limit");
     house.step(&Request::Confirm { token: b"silver", user: None, order: None }).unwrap();
     assert_eq!(house.seats_of("ann"), 1);
@@ -250,7 +327,7 @@ fn waiter_who_forbids_orphans_is_served_when_others_take_the_orphan() {
     let mut house = sold_out();
     let forbid = |count| Hold { wish: Wish { orphans: Orphans::Forbid, ..gold(count).wish }, ..gold(count) };
     house.wait("ann", forbid(3), 0).unwrap();
-    house.step(&Request::Release { token: b"h", seats: None }).unwrap();
+    house.step(&Request::Release { token: b"h", seats: None, into: None }).unwrap();
     assert_eq!(house.seats_of("ann"), 0, "three of four would strand a seat");
     house.step(&Request::Block { name: None, until: None, seats: vec![b"a-1-4"] }).unwrap();
     assert_eq!(house.seats_of("ann"), 3);
@@ -269,7 +346,7 @@ fn waiting_list_survives_a_snapshot_in_its_order() {
     assert_eq!(loaded.show.encode(), bytes);
     for house in [&mut house, &mut loaded] {
         house.wait("dee", gold(2), 0).unwrap();
-        house.step(&Request::Release { token: b"h", seats: None }).unwrap();
+        house.step(&Request::Release { token: b"h", seats: None, into: None }).unwrap();
         assert_eq!(["bob", "cid", "dee"].map(|user| house.seats_of(user)), [2, 2, 0]);
     }
     assert_eq!(loaded.show.encode(), house.show.encode());
@@ -280,7 +357,7 @@ fn waiting_list_survives_a_snapshot_in_its_order() {
 #[test]
 fn altered_tiers_serve_those_who_wait_for_them() {
     let mut house = sold_out();
-    house.step(&Request::Release { token: b"h", seats: Some(vec![b"a-1-4"]) }).unwrap();
+    house.step(&Request::Release { token: b"h", seats: Some(vec![b"a-1-4"]), into: None }).unwrap();
     house.step(&Request::Block { name: None, until: None, seats: vec![b"a-1-4"] }).unwrap();
     house.wait("ann", gold(2), 0).unwrap();
     house.alter(&json!({"areas": [{"id": "a", "rows": [{"label": "2", "tier": "gold"}]}]})).unwrap();
@@ -288,13 +365,10 @@ fn altered_tiers_serve_those_who_wait_for_them() {
     assert_eq!(house.seats_of("ann"), 2);
 }
 
-/// A way in which seats return to their block.
-type Return<'a> = &'a dyn Fn(&mut House) -> Result<(), Refusal>;
-
 #[test]
 fn seats_that_return_to_a_block_are_offered_to_those_who_wait_for_it() {
     let bob = |house: &mut House, request: Request<'_>| house.step(&request).map(|_| ());
-    let release = |house: &mut House| bob(house, Request::Release { token: b"bob", seats: None });
+    let release = |house: &mut House| bob(house, Request::Release { token: b"bob", seats: None, into: None });
     let expire = |house: &mut House| {
         house.now += 100;
         house.settle();
@@ -302,7 +376,7 @@ fn seats_that_return_to_a_block_are_offered_to_those_who_wait_for_it() {
     };
     let refund = |house: &mut House| {
         bob(house, Request::Confirm { token: b"bob", user: None, order: Some(b"order") })?;
-        bob(house, Request::Refund { order: None, seats: vec![b"a-1-1"] })
+        bob(house, Request::Refund { order: None, seats: Some(vec![b"a-1-1"]), into: None })
     };
     let exchange = |house: &mut House| {
         let replace = Some(Replace { token: b"bob", other: false });
@@ -327,7 +401,7 @@ fn seats_that_return_to_a_block_are_offered_to_those_who_wait_for_it() {
         assert!(!house.wait("ann", press(), 0).unwrap().offered);
         // A seat of no block becomes free: the block is searched in vain, and not again until its own seats return.
         house.pick("eve", "eve", &["a-2-2"]).unwrap();
-        house.step(&Request::Release { token: b"eve", seats: None }).unwrap();
+        house.step(&Request::Release { token: b"eve", seats: None, into: None }).unwrap();
         give_back(&mut house).unwrap();
         assert_eq!(house.seats_of("ann"), 1, "{name}");
     }
@@ -346,7 +420,7 @@ fn waiter_from_a_block_that_has_passed_its_end_is_offered_nothing() {
     assert!(!house.wait("ann", press(), 0).unwrap().offered);
     house.now = 50;
     // The seat is given back before the end of the block is applied.
-    let release = Request::Release { token: b"bob", seats: None };
+    let release = Request::Release { token: b"bob", seats: None, into: None };
     for event in decide(&house.show, house.now, &release).unwrap().events {
         house.show.apply(house.now, &event);
     }

@@ -166,8 +166,11 @@ mod tests {
     #[test]
     fn a_hold_of_other_seats_than_asked_for_is_a_breach() {
         let mut tally = Tally::new();
-        let hold =
-            |seats: &[&str]| Hold { token: "t".into(), seats: seats.iter().map(|&s| s.into()).collect() };
+        let hold = |seats: &[&str]| Hold {
+            token: "t".into(),
+            seats: seats.iter().map(|&s| s.into()).collect(),
+            orphans: vec![],
+        };
         tally.granted(2, &hold(&["a", "b"]));
         assert!(tally.faults.is_empty());
         tally.granted(2, &hold(&["a"]));

@@ -70,6 +70,41 @@ async fn show_is_altered_while_it_is_open() {
 }
 
 #[tokio::test]
+async fn seats_join_a_cart_and_a_pick_may_leave_no_single_seat() {
+    let server = RedisServer::start();
+    let show = opened(&server).await;
+    let (user, token, clicked) = ("ann", Some("cart"), seats(&[2]));
+    let pick = PickRequest { user, ttl_ms: 600_000, seats: &clicked, token, ..PickRequest::default() };
+    let lonely = PickRequest { orphans: Some("FORBID"), token: None, ..pick };
+    assert_eq!(code(show.pick(&lonely).await).as_deref(), Some("LIMIT"), "seat 1 would stay alone");
+    for _ in 0..2 {
+        let cart = show.pick(&PickRequest { add: true, ..pick }).await.unwrap();
+        assert_eq!(cart, Hold { token: "cart".into(), seats: clicked.clone(), orphans: seats(&[1]) });
+        let cart = show.add(&request(user, 1, "cart"), Some("click")).await.unwrap().unwrap();
+        assert_eq!(cart, Hold { token: "cart".into(), seats: seats(&[1, 2]), orphans: vec![] });
+        show.release("cart").await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn sold_seats_move_change_hands_and_go_into_a_block() {
+    let server = RedisServer::start();
+    let show = opened(&server).await;
+    show.hold(&request("ann", 2, "ann-1")).await.unwrap().unwrap();
+    show.confirm("ann-1", Some("order-1")).await.unwrap();
+    assert_eq!(show.move_sales(&[("box-1-2", "box-1-4")], false).await.unwrap(), 1);
+    assert_eq!(show.order("order-1").await.unwrap(), seats(&[1, 4]));
+    for order in [Some("order-1"), None] {
+        let moved = show.transfer("bob", &seats(&[4]), order, Some("order-2")).await;
+        assert_eq!(moved.unwrap(), 1, "also when asked again");
+    }
+    assert_eq!(show.refund_order("order-2", Some("kept")).await.unwrap(), 1);
+    show.hold(&request("cid", 2, "cid-1")).await.unwrap().unwrap();
+    assert_eq!(show.release_into("cid-1", "kept").await.unwrap(), 2);
+    assert_eq!(show.end_block("kept").await.unwrap(), 3);
+}
+
+#[tokio::test]
 async fn seats_of_a_block_are_picked_and_sold_to_their_user() {
     let server = RedisServer::start();
     let show = opened(&server).await;
@@ -79,9 +114,7 @@ async fn seats_of_a_block_are_picked_and_sold_to_their_user() {
     assert_eq!(code(show.pick(&pick).await).as_deref(), Some("BADSTATE"), "it is a seat of the block");
     let (from, token) = (Some("press"), Some("ann-1"));
     let held = show.pick(&PickRequest { from, token, ..pick }).await.unwrap();
-    assert_eq!(held, Hold { token: "ann-1".into(), seats: seats(&[3]) });
-    let lonely = PickRequest { user: "bob", seats: &seats(&[1]), orphans: Some("FORBID"), ..pick };
-    assert_eq!(code(show.pick(&lonely).await).as_deref(), Some("LIMIT"), "seat 2 would stay alone");
+    assert_eq!(held, Hold { token: "ann-1".into(), seats: seats(&[3]), orphans: vec![] });
     assert_eq!(show.end_block("press").await.unwrap(), 1);
     assert_eq!(code(show.end_block("press").await).as_deref(), Some("NOTFOUND"));
     let sale = Sale { token: "ann-1", user: Some("bob"), ..Sale::default() };
@@ -109,7 +142,10 @@ async fn waiter_is_offered_the_seats_that_another_user_exchanges() {
     let list = async |what| show.list(what, &ListFilter::default(), 0, 100).await.unwrap().0;
     let tokens = |records: Vec<Record>| records.iter().map(|record| record.text("token")).collect::<Vec<_>>();
     assert_eq!(tokens(list(Listed::Waiting).await), ["bob", "cid"]);
+    assert_eq!(show.waiting("cid").await.unwrap().unwrap().get::<u64>("position").unwrap(), 2);
     show.unwait("cid").await.unwrap();
+    assert!(show.waiting("cid").await.unwrap().is_none());
+    assert_eq!(code(show.wait(&wish(request("cid", 2, "cid"))).await).as_deref(), Some("ENDED"));
     assert_eq!(code(show.unwait("cid").await).as_deref(), Some("NOTFOUND"));
     let returned = seats(&[1, 2]);
     let exchange = Some(("order-1", &returned[..]));

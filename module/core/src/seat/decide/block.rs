@@ -2,7 +2,8 @@
 
 use super::rules::{Decided, all_are, live_block, named};
 use crate::seat::blocks::{MAX_BLOCK_SEATS, MAX_BLOCKS};
-use crate::seat::event::Event;
+use crate::seat::claims::Seats;
+use crate::seat::event::{Event, Events};
 use crate::seat::outcome::Reply;
 use crate::seat::state::{Owner, Show};
 use crate::seat::venue::Seat;
@@ -22,6 +23,53 @@ pub(super) fn decide_block(
     until: Option<Millis>,
     seats: &[&[u8]],
 ) -> Decided {
+    let seats = named(show, seats)?;
+    all_are(show, &seats, Owner::Free, "free")?;
+    let count = seats.len() as i64;
+    decided(blocked(show, now, name, until, seats)?, Reply::Integer(count))
+}
+
+/// What gives up held or sold seats and puts them into a block. Those that are of the block return to it.
+pub(super) fn into_block(
+    show: &Show,
+    now: Millis,
+    name: Option<&[u8]>,
+    until: Option<Millis>,
+    seats: Seats,
+    given_up: Event,
+) -> Result<Events, Refusal> {
+    let block = show.blocks.find(name, until);
+    has_not_ended(show, now, block)?;
+    let returns = |&seat: &Seat| block.is_some() && show.blocks.of(seat) == block;
+    let (returning, seats): (Seats, Seats) = seats.into_iter().partition(returns);
+    if let Some(seat) = returning.first().filter(|_| seats.is_empty() && until.is_some()) {
+        let seat = quoted(show.venue.id(*seat));
+        let text = format!(
+            "seat {seat} is of this block, whose end changes with a seat that joins it; leave out UNTIL"
+        );
+        return refuse(Code::BadState, text);
+    }
+    let mut events: Events = std::iter::once(given_up).collect();
+    if seats.is_empty() {
+        return Ok(events);
+    }
+    let of_others = |&seat: &Seat| show.blocks.of(seat).is_some();
+    let elsewhere: Seats = seats.iter().copied().filter(of_others).collect();
+    if !elsewhere.is_empty() {
+        events.push(Event::Unblocked { seats: elsewhere });
+    }
+    events.push(blocked(show, now, name, until, seats)?);
+    Ok(events)
+}
+
+/// The event that puts seats into a block, or only blocks them.
+fn blocked(
+    show: &Show,
+    now: Millis,
+    name: Option<&[u8]>,
+    until: Option<Millis>,
+    seats: Seats,
+) -> Result<Event, Refusal> {
     if let Some(name) = name {
         check_identifier("block", name)?;
     }
@@ -33,13 +81,9 @@ pub(super) fn decide_block(
             format!("UNTIL is a time in milliseconds since 1970, later than now ({now}), not {until}"),
         );
     }
-    let seats = named(show, seats)?;
-    all_are(show, &seats, Owner::Free, "free")?;
     if name.is_some() || until.is_some() {
         let block = show.blocks.find(name, until);
-        if block.is_some_and(|block| show.has_ended(block, now)) {
-            return refuse(Code::BadState, "the block has ended, and its seats are about to be free");
-        }
+        has_not_ended(show, now, block)?;
         let block = block.and_then(|id| show.blocks.get(id));
         if block.is_none() && show.blocks.len() >= MAX_BLOCKS {
             return refuse(Code::Limit, format!("a show has at most {MAX_BLOCKS} blocks"));
@@ -50,8 +94,14 @@ pub(super) fn decide_block(
             return refuse(Code::Limit, text);
         }
     }
-    let count = seats.len() as i64;
-    decided(Event::Blocked { name: name.map(Bytes::from_slice), until, seats }, Reply::Integer(count))
+    Ok(Event::Blocked { name: name.map(Bytes::from_slice), until, seats })
+}
+
+fn has_not_ended(show: &Show, now: Millis, block: Option<u32>) -> Result<(), Refusal> {
+    if block.is_some_and(|block| show.has_ended(block, now)) {
+        return refuse(Code::BadState, "the block has ended, and its seats are about to be free");
+    }
+    Ok(())
 }
 
 pub(super) fn decide_end(show: &Show, now: Millis, name: &[u8]) -> Decided {
@@ -70,18 +120,4 @@ pub(super) fn none_has_ended(show: &Show, now: Millis, seats: &[Seat]) -> Result
             refuse(Code::BadState, format!("the block of seat {} has ended", quoted(show.venue.id(seat))))
         }
     }
-}
-
-/// Refuses seats that are not of this block, or that are held or sold.
-pub(super) fn all_are_available(show: &Show, seats: &[Seat], block: u32) -> Result<(), Refusal> {
-    let Some(&seat) = seats.iter().find(|&&seat| !show.is_available(seat, Some(block))) else {
-        return Ok(());
-    };
-    let (id, state) = (quoted(show.venue.id(seat)), show.state(seat).word());
-    let name = show.blocks.get(block).and_then(|block| block.name.clone()).unwrap_or_default();
-    let name = quoted(&name[..]);
-    if show.blocks.of(seat) == Some(block) {
-        return refuse(Code::BadState, format!("seat {id} of block {name} is {state}"));
-    }
-    refuse(Code::BadState, format!("seat {id} is {state}, and not of block {name}"))
 }

@@ -1,10 +1,14 @@
 //! Decides requests: searches, checks every limit, and changes nothing.
 
 mod alter;
+mod beside;
 mod block;
+mod cart;
+mod hold;
 mod near;
 pub(super) mod orphans;
 mod party;
+mod resale;
 mod rows;
 pub(super) mod rules;
 mod scatter;
@@ -13,20 +17,17 @@ mod split;
 pub mod wait;
 mod whole_areas;
 
-use self::orphans::{check_orphans, forbids_orphans};
+use self::orphans::forbids_orphans;
 use self::rules::{
-    Decided, all_are, all_are_of_order, bad_seat, check_user, check_user_limits, deadline, live_block,
-    live_hold, named, no_hold, resolve, retried, sale_of, turn_of,
+    Decided, all_are, all_are_of_order, bad_seat, check_user, deadline, live_hold, named, no_hold, sale_of,
 };
-use self::search::{Found, Search};
-use super::claims::{MAX_COUNT, Seats, Stage};
-use super::event::{Event, Events, Held, Turn};
-use super::outcome::{HoldRecord, Reply};
-use super::request::{Hold, Orphans, Pick, Request};
+use super::claims::{Seats, Stage};
+use super::event::{Event, Events};
+use super::outcome::{Decision, Reply};
+use super::request::{MAX_REFUNDED, Request};
 use super::state::{Owner, Show};
 use crate::shared::decision::{decided, unchanged};
-use crate::shared::field::Any;
-use crate::shared::refusal::{Code, refuse};
+use crate::shared::refusal::{Code, Refusal, refuse};
 use crate::shared::text::quoted;
 use crate::shared::token::check_identifier;
 use crate::shared::{Bytes, Millis, copied};
@@ -38,8 +39,12 @@ use crate::shared::{Bytes, Millis, copied};
 /// A refusal, with its error code and text.
 pub fn decide(show: &Show, now: Millis, request: &Request<'_>) -> Decided {
     match request {
-        Request::Hold(hold) => decide_hold(show, now, hold),
-        Request::Pick(pick) => decide_pick(show, now, pick),
+        Request::Hold(hold) => hold::decide_hold(show, now, hold, hold.fingerprint()),
+        Request::AddBest(add) => cart::decide_add_best(show, now, add),
+        Request::Pick(pick) => {
+            hold::decide_pick(show, now, pick, pick.fingerprint(), forbids_orphans(show, pick))
+        }
+        Request::AddPicked(pick) => cart::decide_add_picked(show, now, pick),
         Request::Extend { token, ttl } => decide_extend(show, now, token, *ttl),
         Request::Confirm { token, user, order } => decide_confirm(show, now, token, *user, *order),
         Request::Exchange { token, user, order, from, seats } => {
@@ -52,8 +57,18 @@ pub fn decide(show: &Show, now: Millis, request: &Request<'_>) -> Decided {
             }
             Ok(decision)
         }
-        Request::Release { token, seats } => decide_release(show, now, token, seats.as_deref()),
-        Request::Refund { order, seats } => decide_refund(show, *order, seats),
+        Request::Release { token, seats, into } => decide_release(show, now, token, seats.as_deref(), *into),
+        Request::Refund { order, seats, into } => decide_refund(show, now, *order, seats.as_deref(), *into),
+        Request::Move(request) => resale::decide_move(show, request),
+        Request::Transfer(transfer) => resale::decide_transfer(show, transfer),
+        Request::BlockHold { name, until, token } => {
+            let id = live_hold(show, now, token, None)?;
+            let seats = copied(&show.claims.get(id).seats);
+            let released = Event::Released { token: Bytes::from_slice(token), seats: copied(&seats) };
+            let count = Reply::Integer(seats.len() as i64);
+            let events = block::into_block(show, now, *name, *until, seats, released)?;
+            Ok(Decision { events, reply: count })
+        }
         Request::Block { name, until, seats } => block::decide_block(show, now, *name, *until, seats),
         Request::EndBlock(name) => block::decide_end(show, now, name),
         Request::Unblock(seats) => {
@@ -77,77 +92,6 @@ pub fn decide_due(show: &Show, now: Millis, limit: usize) -> Events {
     let holds = show.claims.due(now, limit - events.len());
     events.extend(holds.into_iter().map(|id| Event::Expired { token: show.claims.get(id).token.clone() }));
     events
-}
-
-fn decide_hold(show: &Show, now: Millis, hold: &Hold<'_>) -> Decided {
-    let fingerprint = hold.fingerprint();
-    if let Some(record) = retried(show, now, hold.user, hold.token, fingerprint)? {
-        return unchanged(Reply::Hold(record));
-    }
-    hold.wish.check()?;
-    let replaced = match hold.replace {
-        Some(replace) => Some(live_hold(show, now, replace.token, Some(hold.user))?),
-        None => None,
-    };
-    let born = replaced.map_or(now, |id| show.claims.get(id).created);
-    let until = deadline(show, now, born, hold.ttl)?;
-    check_user_limits(show, hold.user, hold.wish.count, replaced)?;
-    hold.wish.from.map(|name| live_block(show, now, name)).transpose()?;
-    let wish = resolve(show, &hold.wish)?;
-    let lifted = replaced.map(|id| show.claims.get(id));
-    let again = hold.replace.is_some_and(|replace| !replace.other);
-    let seats = match Search::new(show, &wish, lifted.map_or(&[], |claim| &claim.seats), again).run() {
-        Found::TooFew => return unchanged(Reply::None),
-        Found::NotAdjacent => {
-            let alone = if wish.orphans == Orphans::Forbid {
-                " without leaving a single one beside them"
-            } else {
-                ""
-            };
-            return refuse(Code::NoAdjacent, format!("no {} seats side by side are free{alone}", wish.count));
-        }
-        Found::Seats(seats) => seats,
-    };
-    let turn = turn_of(show, &wish, &seats);
-    let replaced = lifted.map(|claim| copied(&claim.token));
-    decided_hold(hold.user, hold.token.token, until, fingerprint, seats, turn, replaced)
-}
-
-fn decide_pick(show: &Show, now: Millis, pick: &Pick<'_>) -> Decided {
-    let fingerprint = pick.fingerprint();
-    if let Some(record) = retried(show, now, pick.user, pick.token, fingerprint)? {
-        return unchanged(Reply::Hold(record));
-    }
-    if pick.seats.len() as i64 > MAX_COUNT {
-        return refuse(Code::Err, format!("a hold has at most {MAX_COUNT} seats, not {}", pick.seats.len()));
-    }
-    let until = deadline(show, now, now, pick.ttl)?;
-    let seats = named(show, &pick.seats)?;
-    check_user_limits(show, pick.user, seats.len() as u32, None)?;
-    let from = pick.from.map(|name| live_block(show, now, name)).transpose()?;
-    match from {
-        None => all_are(show, &seats, Owner::Free, "free")?,
-        Some(block) => block::all_are_available(show, &seats, block)?,
-    }
-    if forbids_orphans(show, pick) {
-        check_orphans(show, &seats, from)?;
-    }
-    decided_hold(pick.user, pick.token.token, until, fingerprint, seats, Turn::None, None)
-}
-
-fn decided_hold(
-    user: &[u8],
-    token: &[u8],
-    until: Millis,
-    fingerprint: u64,
-    seats: Seats,
-    turn: Turn,
-    replaced: Option<Bytes>,
-) -> Decided {
-    let (token, user) = (Bytes::from_slice(token), Bytes::from_slice(user));
-    let record = HoldRecord { token: copied(&token), user: copied(&user), seats: copied(&seats), until };
-    let held = Held { token, user, until, fingerprint: Any(fingerprint), seats, turn, replaced };
-    decided(Event::Held(held), Reply::Hold(record))
 }
 
 fn decide_extend(show: &Show, now: Millis, token: &[u8], ttl: Millis) -> Decided {
@@ -189,7 +133,13 @@ fn decide_confirm(
     }
 }
 
-fn decide_release(show: &Show, now: Millis, token: &[u8], seats: Option<&[&[u8]]>) -> Decided {
+fn decide_release(
+    show: &Show,
+    now: Millis,
+    token: &[u8],
+    seats: Option<&[&[u8]]>,
+    into: Option<&[u8]>,
+) -> Decided {
     let id = live_hold(show, now, token, None)?;
     let claim = show.claims.get(id);
     let seats = match seats {
@@ -205,18 +155,53 @@ fn decide_release(show: &Show, now: Millis, token: &[u8], seats: Option<&[&[u8]]
             seats
         }
     };
-    let count = seats.len() as i64;
-    decided(Event::Released { token: copied(&claim.token), seats }, Reply::Integer(count))
+    let released = Event::Released { token: copied(&claim.token), seats: copied(&seats) };
+    given_up(show, now, seats, released, into)
 }
 
-fn decide_refund(show: &Show, order: Option<&[u8]>, ids: &[&[u8]]) -> Decided {
-    let seats = named(show, ids)?;
+/// Seats that are given up by an event: they are free, or go into a block.
+fn given_up(show: &Show, now: Millis, seats: Seats, event: Event, into: Option<&[u8]>) -> Decided {
+    let reply = Reply::Integer(seats.len() as i64);
+    match into {
+        None => decided(event, reply),
+        Some(name) => {
+            let events = block::into_block(show, now, Some(name), None, seats, event)?;
+            Ok(Decision { events, reply })
+        }
+    }
+}
+
+fn decide_refund(
+    show: &Show,
+    now: Millis,
+    order: Option<&[u8]>,
+    ids: Option<&[&[u8]]>,
+    into: Option<&[u8]>,
+) -> Decided {
+    let seats = match (ids, order) {
+        (Some(ids), _) => named(show, ids)?,
+        (None, Some(order)) => seats_of_order(show, order)?,
+        (None, None) => return refuse(Code::Err, "name the seats to refund, or an ORDER"),
+    };
     if let Some(&seat) = seats.iter().find(|&&seat| sale_of(show, seat).is_none()) {
         return bad_seat(show, seat, "sold");
     }
     if let Some(order) = order {
         all_are_of_order(show, &seats, order)?;
     }
-    let count = seats.len() as i64;
-    decided(Event::Refunded { seats }, Reply::Integer(count))
+    let refunded = Event::Refunded { seats: copied(&seats) };
+    given_up(show, now, seats, refunded, into)
+}
+
+/// All seats of an order.
+fn seats_of_order(show: &Show, order: &[u8]) -> Result<Seats, Refusal> {
+    if show.claims.order_called(order).is_none() {
+        return refuse(Code::NotFound, format!("there is no order {}", quoted(order)));
+    }
+    let Some(seats) = show.order_seats(order, MAX_REFUNDED) else {
+        let order = quoted(order);
+        let text = format!("order {order} has more than {MAX_REFUNDED} seats: name the seats to refund");
+        return refuse(Code::Limit, text);
+    };
+    Ok(seats)
 }

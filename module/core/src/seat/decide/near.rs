@@ -15,7 +15,7 @@ pub(super) const NEAR: usize = 10;
 const ROWS_EXAMINED: usize = 32;
 
 /// How much deeper a part is with each row more.
-const ROW: i64 = 2 * POSITION;
+pub(super) const ROW: i64 = 2 * POSITION;
 
 /// The size of a part of the area, and the groups in it.
 type Part = (i64, Vec<Group>);

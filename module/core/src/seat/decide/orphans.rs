@@ -11,42 +11,44 @@ use crate::shared::text::quoted;
 
 /// Whether picked seats must leave no single seat.
 pub(super) fn forbids_orphans(show: &Show, pick: &Pick<'_>) -> bool {
-    pick.orphans.unwrap_or(show.limits.pick_orphans) == PickOrphans::Forbid
+    pick.orphans.unwrap_or(show.limits.pick_orphans) != PickOrphans::Allow
 }
 
-/// Refuses seats (free, in ascending order) after which more single seats are free than before. Only seats without flags
-/// count: other requests take no others. With a block, only its seats count. O(seats words of their rows); with a block
-/// O(positions of their rows).
+/// Refuses seats (free, in ascending order) that leave a single seat in a run from which as many seats could be taken without
+/// leaving one. Only seats without flags count: other requests take no others. With a block, only its seats count. O(seats
+/// words of their rows); with a block O(positions of their rows).
 pub(super) fn check_orphans(show: &Show, picked: &[Seat], from: Option<u32>) -> Result<(), Refusal> {
     let mut strips: Vec<(u32, u32)> = picked.iter().filter_map(|&seat| show.strip_of(seat)).collect();
     strips.sort_unstable();
     strips.dedup();
-    let (mut before, mut after, mut left_alone) = (0, 0, None);
     for (bucket, strip) in strips {
         let strip = show.strip(bucket, strip).filter(|strip| !show.venue.is_standing(strip.row));
         let Some(strip) = strip else { continue };
         let base = show.venue.base(strip.row);
-        let mut free = match from {
+        let before = match from {
             None => show.takeable(strip, Kind::default()),
             Some(block) => available(show, strip, block),
         };
-        let alone: Vec<usize> = single_seats(&free).collect();
+        let mut after = before.clone();
         let row = show.venue.positions_of(strip.row);
         for &seat in picked.iter().filter(|seat| row.contains(seat)) {
-            bits::put(&mut free, (seat - base) as usize, false);
+            bits::put(&mut after, (seat - base) as usize, false);
         }
-        before += alone.len();
-        after += single_seats(&free).count();
-        let new = single_seats(&free).find(|position| !alone.contains(position));
-        left_alone = left_alone.or(new.map(|position| base + position as Seat));
-    }
-    match left_alone {
-        Some(seat) if after > before => {
-            let id = show.venue.id(seat);
-            refuse(Code::Limit, format!("seat {} would stay alone; ORPHANS ALLOW permits it", quoted(&id)))
+        for (start, len) in bits::runs(&before) {
+            let left = bits::count_in(&after, start..start + len);
+            // One seat of a run that has one more than are picked stays alone, whichever it is.
+            if left <= 1 || left == len {
+                continue;
+            }
+            let inside = |at: &usize| (start..start + len).contains(at);
+            if let Some(alone) = single_seats(&after).find(inside) {
+                let id = quoted(show.venue.id(base + alone as Seat));
+                let text = format!("seat {id} would stay alone; ORPHANS ALLOW permits it");
+                return refuse(Code::Limit, text);
+            }
         }
-        _ => Ok(()),
     }
+    Ok(())
 }
 
 /// The seats of a strip without flags that are blocked in a block.

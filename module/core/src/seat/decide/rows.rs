@@ -10,7 +10,7 @@ use super::rules::resolve;
 use super::whole_areas::{Half, WholeAreas};
 use crate::seat::bits::{self, Bits};
 use crate::seat::claims::Seats;
-use crate::seat::index::{Runs, clean_run_of, exactly, run_of};
+use crate::seat::index::{LONG, Runs, clean_run_of, exactly, run_of};
 use crate::seat::kind::{Kind, Kinds};
 use crate::seat::plan::Rule;
 use crate::seat::state::{Bucket, Show, View};
@@ -37,6 +37,15 @@ impl RunNeed {
             Self::Run(n) => run_of(n),
             Self::Clean(n) => clean_run_of(n),
             Self::Exactly(n) => exactly(n),
+        }
+    }
+
+    /// Whether the index may take other runs for such ones, so that each row that it finds is looked at.
+    fn is_unclear(self) -> bool {
+        match self {
+            Self::Run(n) => n > LONG,
+            Self::Clean(n) => n + 2 > LONG,
+            Self::Exactly(_) => false,
         }
     }
 
@@ -321,13 +330,15 @@ impl<'a> Rows<'a> {
 
     /// Whether a group has a row with such a run.
     pub(super) fn has(&self, group: u32, need: RunNeed) -> bool {
-        if self.changed.is_empty() && !self.only_changed && self.half(group).is_none() {
+        let is_indexed = self.changed.is_empty() && !self.only_changed && self.half(group).is_none();
+        if is_indexed && !need.is_unclear() {
             return self.view(group).is_some_and(|view| view.runs.all().lengths & need.lengths() != 0);
         }
         self.first(group, 0, need).is_some()
     }
 
-    /// The first place of a group from `from` on that has such a run. O(log rows + changed rows).
+    /// The first place of a group from `from` on that has such a run. O(log rows + changed rows); for more seats than the
+    /// index tells apart, O(log rows) for each row with a long run before it.
     pub(super) fn first(&self, group: u32, from: u32, need: RunNeed) -> Option<u32> {
         let changed =
             self.changed_from(group, from).find(|row| need.is_met_by(&row.seats.takeable, &row.seats.free));
@@ -345,6 +356,7 @@ impl<'a> Rows<'a> {
             };
             match found {
                 Some(place) if self.changed_at(group, place).is_some() => at = place + 1,
+                Some(place) if need.is_unclear() && !self.has_run(group, place, need) => at = place + 1,
                 found => break found,
             }
         };
@@ -352,6 +364,11 @@ impl<'a> Rows<'a> {
             (Some(changed), Some(indexed)) => Some(changed.min(indexed)),
             (changed, indexed) => changed.or(indexed),
         }
+    }
+
+    fn has_run(&self, group: u32, place: u32, need: RunNeed) -> bool {
+        let seats = self.seats(group, place);
+        need.is_met_by(&seats.takeable, &seats.free)
     }
 
     /// The rows of an area that have such a run in one of these groups, in seat order.

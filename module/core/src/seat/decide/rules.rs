@@ -271,3 +271,16 @@ pub(in crate::seat) fn bad_seat<T>(show: &Show, seat: Seat, wanted: &str) -> Res
     let state = show.state(seat).word();
     refuse(Code::BadState, format!("seat {} is {state}, not {wanted}", quoted(show.venue.id(seat))))
 }
+
+/// Refuses seats that a request may not take: only free ones, or with a block blocked seats of this block.
+pub(super) fn available_seats(show: &Show, seats: &[Seat], from: Option<u32>) -> Result<(), Refusal> {
+    let Some(block) = from else { return all_are(show, seats, Owner::Free, "free") };
+    let Some(&seat) = seats.iter().find(|&&seat| !show.is_available(seat, from)) else { return Ok(()) };
+    let (id, state) = (quoted(show.venue.id(seat)), show.state(seat).word());
+    let name = show.blocks.get(block).and_then(|block| block.name.clone()).unwrap_or_default();
+    let name = quoted(&name[..]);
+    if show.blocks.of(seat) == from {
+        return refuse(Code::BadState, format!("seat {id} of block {name} is {state}"));
+    }
+    refuse(Code::BadState, format!("seat {id} is {state}, and not of block {name}"))
+}

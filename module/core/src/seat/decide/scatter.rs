@@ -1,9 +1,10 @@
 //! Seats in the order of areas and rows: the groups of a party that splits, and the first free seats.
 
 use super::rows::{Rows, RunNeed};
-use super::split::{LONG, Split};
+use super::split::Split;
 use crate::seat::bits::{self, Bits};
 use crate::seat::claims::Seats;
+use crate::seat::index::LONG;
 use crate::seat::plan::Rule;
 use crate::seat::venue::Seat;
 use crate::shared::invariant::Expected;

@@ -189,7 +189,7 @@ impl<'a> Search<'a> {
     }
 
     /// Whether these groups have enough seats for the request, of each kind.
-    fn has_enough(&self, groups: &[u32]) -> bool {
+    pub(super) fn has_enough(&self, groups: &[u32]) -> bool {
         if self.parts.is_empty() {
             return self.rows.free_of(groups, self.count) >= self.count;
         }
@@ -226,12 +226,12 @@ impl<'a> Search<'a> {
     }
 
     /// The first seats of each kind.
-    fn first_seats(&self, candidates: &[u32]) -> Seats {
+    pub(super) fn first_seats(&self, candidates: &[u32]) -> Seats {
         self.of_each_kind(|rows, count| rows.in_seat_order(candidates, count))
     }
 
     /// How many seats of each kind the request takes, and the rows with these; a request without needs has one kind.
-    fn kinds(&self) -> Vec<(usize, &Rows<'a>)> {
+    pub(super) fn kinds(&self) -> Vec<(usize, &Rows<'a>)> {
         if self.parts.is_empty() {
             return vec![(self.count, &self.rows)];
         }

@@ -3,13 +3,11 @@
 use super::rows::{Rows, RunNeed};
 use crate::seat::bits;
 use crate::seat::claims::Seats;
+use crate::seat::index::LONG;
 use crate::seat::plan::Rule;
 use crate::seat::venue::Row;
 use crate::shared::invariant::Expected;
 use std::cmp::Reverse;
-
-/// The index does not tell runs of this length from longer ones.
-pub(super) const LONG: usize = 127;
 
 /// How a party splits.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -139,16 +137,20 @@ impl Rows<'_> {
 
     /// The best `size` seats of a run as a group.
     pub(super) fn best_part(&self, run: &Run, size: usize) -> Group {
-        let (positions, rule) = self.shape(run.row);
-        let key = |start: usize| match rule {
+        let starts = run.start..=run.start + run.len.saturating_sub(size);
+        let best = starts.map(|start| self.group_at(run.row, start, size)).min();
+        best.unwrap_or_else(|| self.group_at(run.row, run.start, size))
+    }
+
+    /// The `size` seats of a row from a position on as a group.
+    pub(super) fn group_at(&self, row: Row, start: usize, size: usize) -> Group {
+        let (positions, rule) = self.shape(row);
+        let key = match rule {
             Rule::Ltr => (start, 0),
             Rule::Rtl => (positions.saturating_sub(start), 0),
             Rule::Center => (bits::distance(start, size, positions), start),
         };
-        let starts = run.start..=run.start + run.len.saturating_sub(size);
-        let best = starts.map(|start| (key(start), start)).min();
-        let (key, start) = best.unwrap_or((key(run.start), run.start));
-        (run.row, Reverse(size), key, start)
+        (row, Reverse(size), key, start)
     }
 
     pub(super) fn seats_of_group(&self, (row, Reverse(size), _, start): Group) -> Seats {
@@ -156,7 +158,7 @@ impl Rows<'_> {
     }
 
     /// Where the first position of a row is across its area.
-    fn across(&self, row: Row) -> i64 {
+    pub(super) fn across(&self, row: Row) -> i64 {
         let venue = &self.show.venue;
         let (rows, rank) = (venue.area(venue.area_of(row)).rows.clone(), venue.rank(row));
         let width = |row: Row| i64::from(venue.layout(row).len) * POSITION;

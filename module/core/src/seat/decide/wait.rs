@@ -33,6 +33,7 @@ pub(super) fn decide_wait(show: &Show, now: Millis, wait: &Wait<'_>) -> Decided 
     wait.hold.wish.from.map(|name| live_block(show, now, name)).transpose()?;
     let wish = resolve(show, &wait.hold.wish)?;
     let token = Bytes::from_slice(wait.hold.token.token);
+    let until = now.saturating_add(wait.hold.ttl);
     let record = |position: u64, until| {
         let (token, user, offered) = (token.clone(), Bytes::from_slice(user), position == 0);
         Reply::Wait(WaitRecord { token, user, count, offered, position, since: now, until })
@@ -46,12 +47,11 @@ pub(super) fn decide_wait(show: &Show, now: Millis, wait: &Wait<'_>) -> Decided 
         let (user, turn) = (Bytes::from_slice(user), turn_of(show, &wish, &seats));
         let fingerprint = Any(fingerprint);
         let held = Held { token, user, until: offered_until, fingerprint, seats, turn, replaced: None };
-        return decided(Event::Offered(held), reply);
+        return decided(Event::Offered { held, wait_until: until }, reply);
     }
     let wish = lasting(&wait.hold.wish, wish);
     check_room(show, wait, &wish)?;
     let position = show.waiters.next_position(&wish, wait.priority) as u64;
-    let until = now.saturating_add(wait.hold.ttl);
     let reply = record(position, until);
     let user = Bytes::from_slice(user);
     let (priority, offer, fingerprint) = (wait.priority, wait.offer, Any(fingerprint));
@@ -74,16 +74,15 @@ fn waited(
         }
         return refuse(Code::Exists, format!("token {} is in use by a waiting user", quoted(token.token)));
     }
-    let Some(record) = retried(show, now, wait.hold.user, token, fingerprint)? else { return Ok(None) };
-    Ok(Some(WaitRecord {
-        since: show.claims.find(token.token).map_or(0, |id| show.claims.get(id).created),
-        count: record.seats.len() as u32,
-        token: record.token,
-        user: record.user,
-        offered: true,
-        position: 0,
-        until: record.until,
-    }))
+    let offered = show.waiting(token.token, now);
+    if offered.is_none() && show.ended_waits.contains(token.token, now) {
+        let text = format!(
+            "the wait {} has ended: its user was served, declined the seats, or left; to wait again, choose another token",
+            quoted(token.token)
+        );
+        return refuse(Code::Ended, text);
+    }
+    Ok(retried(show, now, wait.hold.user, token, fingerprint)?.and(offered))
 }
 
 /// Checks the limits of the waiting list.
@@ -154,7 +153,7 @@ pub fn next_offer(show: &Show, now: Millis, in_vain: &mut Vec<u32>) -> Option<Ev
         };
         let longest = show.limits.max_hold_ms as Millis;
         let offer = if longest > 0 { waiter.offer.min(longest) } else { waiter.offer };
-        Some(Event::Offered(Held {
+        let held = Held {
             token: waiter.token.clone(),
             user: waiter.user.clone(),
             until: now.saturating_add(offer),
@@ -162,7 +161,8 @@ pub fn next_offer(show: &Show, now: Millis, in_vain: &mut Vec<u32>) -> Option<Ev
             turn: turn_of(show, &wish, &seats),
             seats,
             replaced: None,
-        }))
+        };
+        Some(Event::Offered { held, wait_until: waiter.until })
     })
 }
 

@@ -1,6 +1,6 @@
 //! Checks a whole show: claims, owners, buckets, bits and indexes against each other.
 
-use super::claims::{Claims, Stage};
+use super::claims::{Claims, MAX_ADDED, Stage};
 use super::index::Runs;
 use super::kind::Kind;
 use super::state::{Bucket, Owner, Show};
@@ -19,6 +19,7 @@ impl Show {
         self.venue.check()?;
         self.claims.check()?;
         self.waiters.check()?;
+        self.ended_waits.check()?;
         self.outbox.check()?;
         self.check_owners()?;
         self.check_blocks()?;
@@ -164,6 +165,7 @@ impl Claims {
                     ensure!(listed == place, "hold {id} is not among its user's");
                 }
                 Stage::Sold { order, bought } => {
+                    ensure!(!self.added.contains_key(&id), "sale {id} remembers requests that add seats");
                     ensure!(self.deadlines.get(id).is_none(), "sale {id} has a deadline");
                     ensure!(bought as usize >= claim.seats.len(), "sale {id} has more seats than {bought}");
                     if let Some(order) = order {
@@ -174,6 +176,10 @@ impl Claims {
                     }
                 }
             }
+        }
+        for (id, added) in &self.added {
+            let known = self.table.get(*id).is_some();
+            ensure!(known && (1..=MAX_ADDED).contains(&added.len()), "claim {id} remembers {added:?}");
         }
         let holds: usize = users.values().map(|user| user.holds).sum();
         ensure!(self.deadlines.len() == holds, "{holds} holds have {} deadlines", self.deadlines.len());
@@ -422,6 +428,10 @@ mod tests {
             |show| show.claims.orders[0].claims.push(1),
             |show| show.claims.deadlines.remove(0),
             |show| show.claims.deadlines.set(1, 5),
+            |show| _ = show.claims.added.insert(0, [].into()),
+            |show| _ = show.claims.added.insert(0, [1; MAX_ADDED + 1].into()),
+            |show| _ = show.claims.added.insert(1, [1].into()),
+            |show| _ = show.claims.added.insert(9, [1].into()),
             |show| show.claims.by_token.remove(b"held", 0),
             |show| show.claims.by_user.insert(b"nobody", 2),
             |show| show.claims.by_order.remove(b"order", 0),

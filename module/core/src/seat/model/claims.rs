@@ -13,9 +13,13 @@ use crate::shared::names::NameIndex;
 use crate::shared::table::Table;
 use crate::shared::{Bytes, Millis};
 use smallvec::SmallVec;
+use std::collections::{BTreeMap, VecDeque};
 
 /// The most seats of one hold.
-pub const MAX_COUNT: i64 = 100;
+pub const MAX_COUNT: i64 = 500;
+
+/// The most requests with `ONCE` that a hold remembers; of more, it forgets the first.
+pub const MAX_ADDED: usize = 16;
 
 /// Seats of a claim, by number; four fit without an allocation.
 pub type Seats = SmallVec<[Seat; 4]>;
@@ -87,6 +91,8 @@ pub struct Claims {
     pub(in crate::seat) by_user: NameIndex,
     pub(in crate::seat) by_order: NameIndex,
     pub(in crate::seat) deadlines: Deadlines,
+    /// Hashes of the requests that added seats once, by hold, the oldest first.
+    pub(in crate::seat) added: BTreeMap<u32, VecDeque<u64>>,
 }
 
 impl Claims {
@@ -192,6 +198,37 @@ impl Claims {
         id
     }
 
+    /// Adds seats, of which a hold has none. A request whose hash is not 0 is remembered.
+    pub fn add_seats(&mut self, id: u32, seats: &[Seat], fingerprint: u64) {
+        let claim = &mut self.table[id];
+        claim.seats.extend_from_slice(seats);
+        claim.seats.sort_unstable();
+        self.users[claim.user].seats += seats.len() as u32;
+        if fingerprint != 0 {
+            let added = self.added.entry(id).or_default();
+            added.push_back(fingerprint);
+            if added.len() > MAX_ADDED {
+                added.pop_front();
+            }
+        }
+    }
+
+    /// Gives a claim other seats in the place of some of its own, as pairs of an old and a new one.
+    pub fn replace_seats(&mut self, id: u32, pairs: impl Iterator<Item = (Seat, Seat)>) {
+        let (old, new): (Seats, Seats) = pairs.unzip();
+        let claim = &mut self.table[id];
+        let before = claim.seats.len();
+        claim.seats.retain(|seat| !old.contains(seat));
+        invariant!(claim.seats.len() + old.len() == before, "a seat that is replaced is in its claim");
+        claim.seats.extend_from_slice(&new);
+        claim.seats.sort_unstable();
+    }
+
+    /// Hashes of the requests that added seats to a hold once, the oldest first.
+    pub fn added(&self, id: u32) -> VecDeque<u64> {
+        self.added.get(&id).cloned().unwrap_or_default()
+    }
+
     /// Changes the deadline of a hold.
     pub fn extend(&mut self, id: u32, until: Millis) {
         self.table[id].stage = Stage::Held { until };
@@ -202,6 +239,7 @@ impl Claims {
     pub fn sell(&mut self, id: u32, order: Option<&[u8]>, bought: u32) {
         invariant!(matches!(self.table[id].stage, Stage::Held { .. }), "a claim that is sold was held");
         self.deadlines.remove(id);
+        self.added.remove(&id);
         self.unlist_hold(id);
         let order = order.map(|reference| self.order_or_new(reference));
         let claim = &mut self.table[id];
@@ -253,6 +291,8 @@ impl Claims {
 
     /// Bytes allocated.
     pub fn allocated(&self) -> usize {
+        // An entry of a B-tree whose nodes are two thirds full.
+        const ADDED: usize = (size_of::<u32>() + size_of::<VecDeque<u64>>()) * 3 / 2;
         let spilled = |bytes: &Bytes| if bytes.spilled() { bytes.capacity() } else { 0 };
         let claim = |claim: &Claim| {
             spilled(&claim.token)
@@ -273,6 +313,7 @@ impl Claims {
             + self.by_user.allocated()
             + self.by_order.allocated()
             + self.deadlines.allocated()
+            + self.added.values().map(|added| ADDED + added.capacity() * size_of::<u64>()).sum::<usize>()
     }
 
     fn user_or_new(&mut self, name: &[u8]) -> u32 {
@@ -311,6 +352,7 @@ impl Claims {
         match self.table[id].stage {
             Stage::Held { .. } => {
                 self.deadlines.remove(id);
+                self.added.remove(&id);
                 self.unlist_hold(id);
             }
             Stage::Sold { order: Some(order), .. } => self.unlist_sale(id, order),

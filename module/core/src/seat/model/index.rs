@@ -28,7 +28,7 @@ impl Runs {
     /// Runs of these lengths. O(runs).
     pub fn of_lengths(lengths: impl Iterator<Item = usize>) -> Self {
         lengths.fold(Self::default(), |union, len| Self {
-            lengths: union.lengths | 1 << len.min(127),
+            lengths: union.lengths | 1 << len.min(LONG),
             longest: union.longest.max(len as u16),
         })
     }
@@ -39,14 +39,18 @@ impl Runs {
     }
 }
 
-/// Lengths of runs in which `n` adjacent seats fit, 1 <= n <= 100.
+/// The bit of all runs of this length or more, which the index does not tell apart.
+pub const LONG: usize = 127;
+
+/// Lengths of runs in which `n` adjacent seats fit, n >= 1; beyond `LONG` not in all of these.
 pub const fn run_of(n: usize) -> u128 {
-    !0 << n
+    !0 << if n < LONG { n } else { LONG }
 }
 
-/// Lengths of runs in which `n` adjacent seats fit without leaving a single seat, 1 <= n <= 100.
+/// Lengths of runs in which `n` adjacent seats fit without leaving a single seat, n >= 1; if `n + 2` is beyond `LONG`, not
+/// in all of these.
 pub const fn clean_run_of(n: usize) -> u128 {
-    1 << n | !0 << (n + 2)
+    if n + 2 <= LONG { 1 << n | run_of(n + 2) } else { run_of(n) }
 }
 
 /// Exactly this length, 1 <= n <= 126.
@@ -96,7 +100,7 @@ impl Level {
         let group = at * FANOUT..(at * FANOUT + FANOUT).min(self.lengths.len());
         let lengths = self.lengths.get(group.clone()).unwrap_or(&[]).iter().fold(0, |union, one| union | one);
         // Only runs of 127 and more are not told apart by their bits.
-        let longest = if lengths >> 127 == 0 {
+        let longest = if lengths >> LONG == 0 {
             lengths.checked_ilog2().unwrap_or(0) as u16
         } else {
             self.longest.get(group).unwrap_or(&[]).iter().copied().max().unwrap_or(0)
@@ -204,7 +208,7 @@ mod tests {
 
     fn runs(lengths: &[usize]) -> Runs {
         lengths.iter().fold(Runs::default(), |union, &len| {
-            union.and(Runs { lengths: 1 << len.min(127), longest: len as u16 })
+            union.and(Runs { lengths: 1 << len.min(LONG), longest: len as u16 })
         })
     }
 

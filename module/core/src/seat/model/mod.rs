@@ -5,6 +5,7 @@ pub mod blocks;
 mod building;
 mod check;
 pub mod claims;
+pub mod ended;
 pub mod index;
 pub mod kind;
 pub mod labels;

@@ -73,8 +73,10 @@ words! {
         /// They may.
         #[default]
         Allow = 0 => "allow",
-        /// They may not.
+        /// They may not, unless a run has one seat more than are picked.
         Forbid = 1 => "forbid",
+        /// As `forbid`.
+        Avoid = 2 => "avoid",
     }
 }
 

@@ -6,6 +6,7 @@ mod flags;
 use super::bits;
 use super::blocks::Blocks;
 use super::claims::{Claims, Stage};
+use super::ended::EndedWaits;
 use super::index::{RunIndex, Runs};
 use super::kind::Kind;
 use super::owners::{FREE, Owners};
@@ -52,6 +53,7 @@ pub struct Show {
     pub(in crate::seat) turns: u64,
     pub(in crate::seat) outbox: Outbox,
     pub(in crate::seat) waiters: Waiters,
+    pub(in crate::seat) ended_waits: EndedWaits,
     pub(in crate::seat) blocks: Blocks,
 }
 
@@ -148,6 +150,7 @@ impl Show {
             turns: 0,
             outbox: Outbox::default(),
             waiters: Waiters::default(),
+            ended_waits: EndedWaits::default(),
             blocks: Blocks::default(),
         };
         show.build_buckets();
@@ -410,6 +413,7 @@ impl Show {
             + self.venue.allocated()
             + self.claims.allocated()
             + self.waiters.allocated()
+            + self.ended_waits.allocated()
             + self.blocks.allocated()
             + self.outbox.allocated()
             + self.owners.allocated()
@@ -429,6 +433,7 @@ impl Show {
             + self.owners.len() / 4096
             + self.claims.holds()
             + self.waiters.len()
+            + self.ended_waits.len()
             + self.blocks.len()
     }
 

@@ -47,7 +47,7 @@ pub const MAX_NEEDS: usize = 4;
 /// The seats that somebody wants. The parameters are the names of a tier, an area, a block and a flag, and a set of flags.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wish<Tier, Area, Block, Flag, Flags> {
-    /// Seats wanted, 1 to 100.
+    /// Seats wanted, 1 to 500.
     pub count: u32,
     /// Only this tier.
     pub tier: Option<Tier>,
