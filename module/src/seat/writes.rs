@@ -65,7 +65,7 @@ pub(super) fn hold(
     match (add.is_given(), once.optional_text()) {
         (true, once) => answer::<Show>(call, &Request::AddBest(AddBest { hold, once })),
         (false, None) => answer::<Show>(call, &Request::Hold(hold)),
-        (false, Some(_)) => Err(Refusal::new(Code::Err, "ONCE names a request with ADD").into()),
+        (false, Some(_)) => Err(Refusal::new(Code::Err, "ONCE names a request with ADD")),
     }
 }
 

@@ -126,6 +126,7 @@ impl Servers {
     }
 
     /// The way to the server at this address, with the same user, password and certificates.
+    #[must_use]
     pub fn at(&self, node: Node) -> Self {
         Self { endpoint: Endpoint::Address(node), ..self.clone() }
     }

@@ -12,7 +12,6 @@ use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 use tracing::warn;
 
-use crate::node_context::NodeContext;
 use crate::task::{MainTask, write};
 
 /// Most notifications that wait for the program. Further ones are lost.
@@ -24,7 +23,7 @@ const ATTEMPTS: u32 = 6;
 /// Pause before the program is run again. Each further pause is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// A round that begins so long after its time, in milliseconds, is late.
-const LATE: u64 = 300_000;
+pub(crate) const LATE: u64 = 300_000;
 
 /// What a notification is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -59,41 +58,27 @@ struct Notification<'a> {
     late_ms: u64,
 }
 
-impl NodeContext {
-    /// Notifies people about a task as it is now.
-    pub(crate) fn notify(&self, event: Event, task: &MainTask) {
-        self.notify_delayed(event, task, 0);
-    }
-
-    /// Notifies people of a round that begins now, if it is late. `due` is its time in milliseconds since 1970; 0 if it
-    /// begins as soon as it can.
-    pub(crate) fn notify_if_late(&self, task: &MainTask, due: u64) {
-        let late = if due == 0 { 0 } else { now_ms().saturating_sub(due) };
-        if late >= LATE {
-            self.notify_delayed(Event::RoundLate, task, late);
-        }
-    }
-
-    fn notify_delayed(&self, event: Event, task: &MainTask, late_ms: u64) {
-        let [db, schema, table] = task.table();
-        let notification = write(&Notification {
-            event,
-            time: now_ms(),
-            node: &self.name,
-            task: &task.id,
-            db,
-            schema,
-            table,
-            state: task.state.to_string(),
-            round: task.round,
-            succeeded: task.result.success_count,
-            failed: task.result.failed_count,
-            stopped: task.result.stopped_count,
-            why: &task.error,
-            late_ms,
-        });
-        self.launch.notify(&self.config, notification);
-    }
+/// The notification of people about a task as it is now, from this node. `due` is the time of the round in milliseconds
+/// since 1970 if that is what it is about, else 0.
+pub(crate) fn notification(event: Event, node: &str, task: &MainTask, due: u64) -> Vec<u8> {
+    let [db, schema, table] = task.table();
+    let time = now_ms();
+    write(&Notification {
+        event,
+        time,
+        node,
+        task: &task.id,
+        db,
+        schema,
+        table,
+        state: task.state.to_string(),
+        round: task.round,
+        succeeded: task.result.success_count,
+        failed: task.result.failed_count,
+        stopped: task.result.stopped_count,
+        why: &task.error,
+        late_ms: if due == 0 { 0 } else { time.saturating_sub(due) },
+    })
 }
 
 /// Starts to run this program for each notification.

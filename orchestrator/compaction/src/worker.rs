@@ -159,14 +159,14 @@ pub(crate) async fn run(
         tokio::select! {
             () = worker.run_session(&mut work) => {}
             () = session_over(&coordinator, generation) => {}
-            deadline = drain::deadline(&worker, ended_by) => {
+            deadline = worker.drain_overdue(ended_by) => {
                 info!("the deadline of the drain has come; ending all runners");
                 ended_by = Some(deadline);
                 leave.send_replace(true);
                 while work.join_next().await.is_some() {}
                 continue;
             }
-            () = drain::before_leaving(&worker, &mut stop) => {
+            () = worker.asked_to_leave(&mut stop) => {
                 leave.send_replace(true);
                 worker.withdraw_announcement().await;
                 while work.join_next().await.is_some() {}

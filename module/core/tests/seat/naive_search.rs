@@ -430,7 +430,7 @@ impl Look<'_> {
                 if s > 0 && cart.contains(&(a, r, s - 1)) {
                     continue;
                 }
-                let len = (1..).find(|&len| !cart.contains(&(a, r, s + len))).unwrap();
+                let len = (1..1000).find(|&len| !cart.contains(&(a, r, s + len))).unwrap();
                 let size = len + self.wish.count;
                 let run = |places: &mut dyn Iterator<Item = usize>| {
                     let places: Vec<usize> = places.take_while(|&p| self.takeable((a, r, p))).collect();

@@ -42,51 +42,51 @@ impl Worker {
         let drained = self.units.borrow().drained.get(&self.node_context.name).copied();
         drained.map(|drained| drained.deadline).filter(|deadline| *deadline > 0)
     }
-}
 
-/// Waits for the deadline of a drain, and returns it, unless the runners have been `ended_by` that deadline.
-pub(super) async fn deadline(worker: &Worker, ended_by: Option<u64>) -> u64 {
-    let mut units = worker.units.clone();
-    loop {
-        units.borrow_and_update();
-        let deadline = worker.drain_deadline().filter(|deadline| Some(*deadline) != ended_by);
-        let left = deadline.map(|deadline| Duration::from_millis(deadline.saturating_sub(now_ms())));
-        if let (Some(deadline), Some(Duration::ZERO)) = (deadline, left) {
-            return deadline;
-        }
-        tokio::select! {
-            () = sleep(left.unwrap_or_default().min(LONGEST_WAIT_BY_CLOCK)), if left.is_some() => {}
-            // Without a sender no drain can begin.
-            changed = units.changed() => if changed.is_err() { return std::future::pending().await },
-        }
-    }
-}
-
-/// Waits until the unit is asked to leave, and then, if its settings say so, until what runs has ended.
-pub(super) async fn before_leaving(worker: &Worker, stop: &mut Shutdown) {
-    stop.requested().await;
-    let config = &worker.node_context.config;
-    if !config.drain {
-        return;
-    }
-    info!(limit = ?config.drain_limit, "takes no subtasks any more, and finishes those that run");
-    let finishing = async {
-        let drained = Drained { since: now_ms(), deadline: 0 };
-        let path = worker.store.paths.drain_of(&worker.node_context.name);
-        let op = Op::Create { path, data: write(&drained), kind: Kind::Ephemeral };
+    /// Waits for the deadline of a drain, and returns it, unless the runners have been `ended_by` that deadline.
+    pub(super) async fn drain_overdue(&self, ended_by: Option<u64>) -> u64 {
+        let mut units = self.units.clone();
         loop {
-            match worker.store.tree.multi(vec![op.clone()]).await {
-                Ok(()) | Err(Error::Exists(_)) => break,
-                Err(error) => {
-                    warn!(%error, "cannot say that this compaction node takes nothing more; retrying")
-                }
+            units.borrow_and_update();
+            let deadline = self.drain_deadline().filter(|deadline| Some(*deadline) != ended_by);
+            let left = deadline.map(|deadline| Duration::from_millis(deadline.saturating_sub(now_ms())));
+            if let (Some(deadline), Some(Duration::ZERO)) = (deadline, left) {
+                return deadline;
             }
-            sleep(PAUSE).await;
+            tokio::select! {
+                () = sleep(left.unwrap_or_default().min(LONGEST_WAIT_BY_CLOCK)), if left.is_some() => {}
+                // Without a sender no drain can begin.
+                changed = units.changed() => if changed.is_err() { return std::future::pending().await },
+            }
         }
-        // All slots are free when nothing runs.
-        let _ = worker.slots.acquire_many(config.slots).await;
-    };
-    if timeout(config.drain_limit, finishing).await.is_err() {
-        warn!("not all subtasks have ended in time; ending the others");
+    }
+
+    /// Waits until the unit is asked to leave, and then, if its settings say so, until what runs has ended.
+    pub(super) async fn asked_to_leave(&self, stop: &mut Shutdown) {
+        stop.requested().await;
+        let config = &self.node_context.config;
+        if !config.drain {
+            return;
+        }
+        info!(limit = ?config.drain_limit, "takes no subtasks any more, and finishes those that run");
+        let finishing = async {
+            let drained = Drained { since: now_ms(), deadline: 0 };
+            let path = self.store.paths.drain_of(&self.node_context.name);
+            let op = Op::Create { path, data: write(&drained), kind: Kind::Ephemeral };
+            loop {
+                match self.store.tree.multi(vec![op.clone()]).await {
+                    Ok(()) | Err(Error::Exists(_)) => break,
+                    Err(error) => {
+                        warn!(%error, "cannot say that this compaction node takes nothing more; retrying");
+                    }
+                }
+                sleep(PAUSE).await;
+            }
+            // All slots are free when nothing runs.
+            let _ = self.slots.acquire_many(config.slots).await;
+        };
+        if timeout(config.drain_limit, finishing).await.is_err() {
+            warn!("not all subtasks have ended in time; ending the others");
+        }
     }
 }
