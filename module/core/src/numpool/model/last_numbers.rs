@@ -240,9 +240,9 @@ impl LastNumbers {
     /// The first contradiction.
     pub(in crate::numpool) fn check(&self) -> Checked {
         self.entries.check()?;
+        ensure!(self.order.len() as usize == self.len(), "not all peers are listed");
         self.order.check(&self.entries)?;
         self.index.check(self.len())?;
-        ensure!(self.order.len() as usize == self.len(), "not all peers are listed");
         let mut latest = 0;
         for id in self.order.iter(&self.entries) {
             let Some(known) = self.entries.get(id).map(Entry::known) else { continue };
