@@ -145,11 +145,12 @@ fn options_in_the_text_on_compaction_exist() {
     let allot = super::definition();
     let tasks = allot.find_subcommand("task").unwrap();
     let global = allot.get_arguments().filter_map(Arg::get_long).map(|name| format!("--{name}"));
-    let known: Vec<String> = options(tasks).into_iter().chain(global).collect();
+    let nodes = options(allot.find_subcommand("node").unwrap());
+    let known: Vec<String> = options(tasks).into_iter().chain(nodes).chain(global).collect();
     let mut count = 0;
     for code in text.split('`').skip(1).step_by(2) {
         for option in words(code).iter().filter(|word| word.starts_with("--")) {
-            assert!(known.contains(option), "no verb of tasks has {option}: {code}");
+            assert!(known.contains(option), "no verb of tasks and nodes has {option}: {code}");
             count += 1;
         }
         if let Some((name, rest)) = code.split_once(' ').filter(|(_, rest)| rest.contains("TASK"))

@@ -225,9 +225,18 @@ impl World {
         }
     }
 
-    /// All units wake, and nothing else happens.
+    /// Whether no conference waits for a unit, or for the end of the back-off of one.
+    fn is_calm(&self) -> bool {
+        let found = |e164: &&str| self.rig.realm.conference_called(e164.as_bytes());
+        NUMBERS.iter().filter_map(found).all(|one| !one.is_live() || one.state == State::Open)
+    }
+
+    /// All units wake, and nothing else happens, for as long as the back-off of units that failed lasts at most.
     fn calm_down(&mut self) {
-        for _ in 0..40 {
+        for pass in 0..1000 {
+            if pass >= 40 && self.is_calm() {
+                break;
+            }
             self.rig.pass(100);
             for (unit, cmu) in UNITS.into_iter().enumerate() {
                 self.locals[unit].asleep = false;
