@@ -51,6 +51,7 @@ const COMMANDS: &[(&str, i64, &[&str])] = &[
     ("numpool.info", 2, &["readonly", "fast"]),
     ("numpool.scan", -3, &["readonly"]),
     ("numpool.config", -2, &["write", "denyoom"]),
+    ("numpool.caps", -4, &["write", "denyoom", "fast"]),
     ("numpool.cause", -5, &["write", "denyoom"]),
     ("numpool.apply", 3, &["write"]),
     ("conf.realm", -2, &["write", "denyoom"]),

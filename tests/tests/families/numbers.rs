@@ -139,7 +139,7 @@ impl Family for Numbers {
         PoolWorkload::new(server.raw(), "pool", 43).run(500);
         for line in [
             "NUMPOOL.ADD pool +4912345678901234567890",
-            "NUMPOOL.CONFIG pool EVENTS 5 COOLDOWN 100000",
+            "NUMPOOL.CONFIG pool EVENTS 5 COOLDOWN 100000 RATE 5000 60000",
             // Messages that could not be sent stay in the value.
             "SET pool:evt 1",
             "NUMPOOL.CALL pool LEASE long TTL 100000 PEER bob",

@@ -121,7 +121,7 @@ impl Pool {
         let named = groups.iter().all(|groups| groups.are_referred_to());
         ensure(named, "a switch, a holder or a peer is named for nothing")?;
         pool.decode_history(&mut reader)?;
-        pool.last_numbers = LastNumbers::decode(&mut reader)?;
+        pool.last_numbers = LastNumbers::decode(&mut reader, pool.applied)?;
         let are_wanted = pool.settings.peers > 0 || pool.last_numbers.len() == 0;
         ensure(are_wanted, "peers are known that the pool does not remember")?;
         pool.outbox = Outbox::decode(&mut reader, &[b"evt"])?;
@@ -230,11 +230,14 @@ impl Pool {
             let is_known = |what: u32| what == STARTS || (what as usize) < self.causes.list.len();
             let known = times.lists.iter().all(|list| is_known(list.what));
             ensure(known, "a cause is unknown")?;
+            ensure(times.latest() <= self.applied, "a time of a number is in the future")?;
             self.history.restore(times).ok_or(Damaged("a number has two histories"))?;
         }
         self.starts = reader.field()?;
         let are_sound = self.starts.len() <= MAX_TIMES && self.starts.iter().is_sorted();
         ensure(are_sound, "the starts of calls are not in order")?;
+        let latest = self.starts.back().copied().unwrap_or(0);
+        ensure(latest <= self.applied, "a call begins in the future")?;
         ensure(self.settings.rate.is_some() || self.starts.is_empty(), "calls are counted without a rate")?;
         let limited = |id: u32| self.limited_until(id).is_some();
         ensure(!self.queue.iter(&self.directory).any(limited), "a number is free that its caps forbid")

@@ -47,7 +47,7 @@ fn info_of_the_server_is_shown_with_its_types() {
     }
     let fields = server.info("allot");
     for field in fields.keys() {
-        assert!(text.contains(&format!("\n# HELP {field}")), "no {field} in\n{text}");
+        assert!(text.contains(&format!("# HELP {field}")), "no {field} in\n{text}");
     }
     server.shutdown();
     let text = scrape(&process);

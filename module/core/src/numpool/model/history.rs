@@ -71,7 +71,8 @@ impl Times {
         !self.lists.is_empty() && self.lists.iter().all(|list| once(list) && rises(list))
     }
 
-    fn latest(&self) -> Millis {
+    /// The latest of all times.
+    pub(in crate::numpool) fn latest(&self) -> Millis {
         self.lists.iter().filter_map(|list| list.times.back()).copied().max().unwrap_or(0)
     }
 

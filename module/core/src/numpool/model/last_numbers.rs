@@ -212,15 +212,18 @@ impl LastNumbers {
         known.for_each(|known| out.field(&known));
     }
 
-    /// Reads what `encode` has written.
+    /// Reads what `encode` has written, of a pool whose time is `now`.
     ///
     /// # Errors
     /// Bytes that `encode` never writes.
-    pub(in crate::numpool) fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
+    pub(in crate::numpool) fn decode(reader: &mut Reader<'_>, now: Millis) -> Result<Self, Damaged> {
         let (mut last, mut latest) = (Self::default(), 0);
         for _ in 0..reader.unsigned()? {
             let known: Known = reader.field()?;
-            ensure((latest..=LATEST).contains(&known.at), "the peers are not in the order of their calls")?;
+            ensure(
+                (latest..=LATEST.min(now)).contains(&known.at),
+                "the peers are not in the order of their calls",
+            )?;
             ensure(last.place(known.hash.0).is_none(), "a peer is there twice")?;
             ensure(last.len() < MAX_PEERS as usize, "too many peers are known")?;
             latest = known.at;
