@@ -249,8 +249,10 @@ async fn run(cli: Cli) -> Result {
     let out = Output { format: settings.format, color, utc, width, quiet: global.quiet };
     let context = Context::new(out, settings, global.yes, global.dry_run);
     let done = tokio::select! {
-        done = dispatch(&context, noun) => done,
+        // Signals are heard before anything begins.
+        biased;
         cause = stopped() => Err(context.interrupted(cause).await),
+        done = dispatch(&context, noun) => done,
     };
     match done {
         Ok(()) => Ok(()),
