@@ -199,7 +199,12 @@ impl CompactionCluster {
     pub fn end(&self, id: &str) -> Value {
         let mut task = Value::Null;
         eventually(&format!("task {id} to be over"), TASK_TIMEOUT, || {
-            task = self.json(&["get", id]);
+            let run = self.run(&["get", id, "--format", "json"]);
+            // ZooKeeper may just have been started.
+            if run.code == 6 {
+                return false;
+            }
+            task = serde_json::from_str(&run.out).unwrap_or_else(|error| panic!("{error}: {}", run.err));
             task["state"] == "Done" || task["state"] == "Cancel"
         });
         task
