@@ -138,8 +138,8 @@ impl Units {
 }
 
 impl Units {
-    /// Takes over which units are drained. Returns whether that is a change. A unit is drained by the existence of its node,
-    /// whatever its data.
+    /// Takes over which units are drained. Returns whether that is a change. A unit whose node has no readable data is
+    /// drained without a deadline.
     fn drain(&mut self, snapshot: &Snapshot) -> bool {
         if !snapshot.current {
             return false;

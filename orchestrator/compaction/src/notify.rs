@@ -117,7 +117,7 @@ async fn run(program: &[String], notification: &[u8]) -> Result<(), String> {
     };
     let mut child = start().map_err(|error| error.to_string())?;
     if let Some(mut input) = child.stdin.take() {
-        // A program that reads nothing may be well all the same: its exit code tells.
+        // A program need not read its input: its exit code says whether it has succeeded.
         let _ = input.write_all(notification).await;
     }
     match child.wait().await {

@@ -90,7 +90,7 @@ fn calls_that_wait_begin_at_once_when_the_rate_is_removed() {
 }
 
 #[test]
-fn call_that_waits_for_a_number_hears_that_it_is_deleted_whatever_the_rate() {
+fn call_that_waits_for_a_number_hears_that_it_is_deleted_in_spite_of_the_rate() {
     let mut bench = bench(3, 1, 100);
     call(&mut bench, "first").unwrap();
     bench.wait(1, 0, Call { number: Some(n("1001")), ..any("w1") });
@@ -104,7 +104,7 @@ fn call_that_waits_for_a_number_hears_that_it_is_deleted_whatever_the_rate() {
 }
 
 #[test]
-fn repeated_call_gets_its_record_whatever_the_rate() {
+fn repeated_call_gets_its_record_in_spite_of_the_rate() {
     let mut bench = bench(3, 1, 100);
     let first = call(&mut bench, "first");
     assert_eq!(call(&mut bench, "first"), first);

@@ -342,7 +342,7 @@ fn prefix_filters_and_then_the_policy_picks() {
 }
 
 #[test]
-fn prefixes_are_tried_in_their_order_whatever_the_policy() {
+fn prefixes_are_tried_in_their_order_under_each_policy() {
     for pick in Policy::ALL {
         let mut bench = Bench::of(&["21", "11", "31", "22"]);
         let prefixes = [n("9"), n("2"), n("1"), n("2")];

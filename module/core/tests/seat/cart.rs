@@ -57,14 +57,14 @@ fn every_click_of_a_buyer_adds_to_one_hold_with_one_deadline() {
 }
 
 #[test]
-fn cart_that_is_of_another_or_sold_takes_no_seats_and_one_that_expired_begins_anew() {
+fn cart_that_is_of_another_or_sold_takes_no_seats_and_one_that_expired_begins_again() {
     let mut house = House::rows("ltr", &["...."]);
     house.add_picked("ann", "cart", &["a-1-1"]).unwrap();
     assert_eq!(code(house.add_picked("bob", "cart", &["a-1-2"])), Code::NotOwner);
     assert_eq!(code(house.add_best(wish("bob", 1), None)), Code::NotOwner);
     house.now += 1000;
-    let anew = record(house.add_picked("bob", "cart", &["a-1-2"]));
-    assert_eq!((house.ids(&anew.seats), anew.until), ("a-1-2".into(), house.now + 1000));
+    let second = record(house.add_picked("bob", "cart", &["a-1-2"]));
+    assert_eq!((house.ids(&second.seats), second.until), ("a-1-2".into(), house.now + 1000));
     house.confirm("cart", None).unwrap();
     assert_eq!(code(house.add_picked("bob", "cart", &["a-1-3"])), Code::Exists);
     assert_eq!(code(house.add_best(wish("bob", 1), None)), Code::Exists);

@@ -94,7 +94,7 @@ fn seat_that_a_sale_leaves_is_offered_to_a_waiter() {
 }
 
 #[test]
-fn sale_moves_to_free_seats_of_its_tier_whatever_its_user_has() {
+fn sale_moves_to_free_seats_of_its_tier_beyond_the_limit_of_its_user() {
     let mut house = house();
     for (pairs, any_tier, expected) in [
         (&[("a-1-4", "a-1-5")][..], false, Code::BadState),

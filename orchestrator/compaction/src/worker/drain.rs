@@ -18,7 +18,7 @@ use crate::task::write;
 const PAUSE: Duration = Duration::from_secs(1);
 
 impl Worker {
-    /// Whether this unit starts no subtasks now, whatever waits.
+    /// Whether this unit starts no subtasks now.
     pub(super) fn starts_nothing(&self) -> bool {
         self.fault.is_present() || self.is_drained(&self.units.borrow())
     }
