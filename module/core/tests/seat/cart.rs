@@ -116,6 +116,15 @@ fn best_seats_join_the_run_next_to_the_cart_before_any_other() {
 }
 
 #[test]
+fn best_seats_join_a_cart_that_ends_with_the_last_seat_of_the_venue() {
+    let row = ".".repeat(64);
+    let mut house = House::rows("ltr", &[&row]);
+    house.add_picked("ann", "cart", &["a-1-64"]).unwrap();
+    let more = record(house.add_best(wish("ann", 2), None));
+    assert_eq!(house.ids(&more.seats), "a-1-62 a-1-63 a-1-64");
+}
+
+#[test]
 fn best_seats_that_cannot_be_next_to_the_cart_are_near_it() {
     // The row before is nearer than the seats across the gap.
     let mut house = House::rows("ltr", &["........", ".. .....", "........"]);

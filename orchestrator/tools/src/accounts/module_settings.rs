@@ -19,23 +19,22 @@ fn field(column: &str) -> &str {
 pub struct ModuleSettings(BTreeMap<&'static str, String>);
 
 impl ModuleSettings {
-    /// Takes over the values of a line, in the order of the columns.
+    /// Takes over the values of a line, in the order of the columns: all of them, or none.
     ///
     /// # Errors
     /// A value that is no value of its setting, or differs from that of an earlier line.
     pub(super) fn take(&mut self, values: &[&str]) -> Result<(), String> {
-        for (column, &value) in COLUMNS.into_iter().zip(values).filter(|(_, value)| !value.is_empty()) {
+        let given = || COLUMNS.into_iter().zip(values).filter(|(_, value)| !value.is_empty());
+        for (column, &value) in given() {
             // The words of `share` are the server's to know.
             if column != SHARE && value.parse::<u64>().is_err() {
                 return Err(format!("{column} '{value}' is no number"));
             }
-            match self.0.insert(column, value.to_owned()) {
-                Some(before) if before != value => {
-                    return Err(format!("{column} is {value} here, and {before} in an earlier line"));
-                }
-                _ => {}
+            if let Some(before) = self.get(column).filter(|before| *before != value) {
+                return Err(format!("{column} is {value} here, and {before} in an earlier line"));
             }
         }
+        self.0.extend(given().map(|(column, &value)| (column, value.to_owned())));
         Ok(())
     }
 

@@ -82,7 +82,9 @@ impl Search<'_> {
         let (base, (len, rule)) = (venue.base(row), self.rows.shape(row));
         let left = self.takeable_run((base..group.start).rev());
         let right = self.takeable_run(group.end..base + len as Seat);
-        let tiers = [group.start.checked_sub(1), Some(group.end)].map(|seat| venue.tier_of(seat?));
+        // Either is asked for only if seats on that side are taken.
+        let tier = |run: usize, seat: Seat| if run > 0 { venue.tier_of(seat) } else { None };
+        let tiers = [tier(left, group.start.wrapping_sub(1)), tier(right, group.end)];
         let strands = |run: usize, taken: usize| clean && run - taken == 1;
         let fits = |&on_left: &usize| {
             let on_right = count - on_left;
