@@ -8,6 +8,7 @@
 )]
 
 use allot_core::numpool::{self, Number, Pool, Settings};
+use allot_core::seat::decide::several::{At, Several, decide_in_all};
 use allot_core::seat::plan::{Limits, Plan, PlanArea, PlanRow, PlanSeat, PlanSeats, Rule};
 use allot_core::seat::request::{Adjacent, Hold, Orphans, Pick, Request, Wait, Wish};
 use allot_core::seat::state::SeatState;
@@ -77,7 +78,18 @@ fn sell_most(show: &mut Show) {
 fn sell(show: &mut Show, id: &str) {
     let token = TokenChoice { token: id.as_bytes(), chosen: false };
     let seats = vec![id.as_bytes()];
-    ask(show, &Request::Pick(Pick { user: b"house", ttl: 1000, token, orphans: None, from: None, seats }));
+    ask(
+        show,
+        &Request::Pick(Pick {
+            user: b"house",
+            ttl: 1000,
+            token,
+            orphans: None,
+            from: None,
+            seats,
+            exchange: vec![],
+        }),
+    );
     ask(show, &Request::Confirm { token: id.as_bytes(), user: None, order: None });
 }
 
@@ -98,6 +110,7 @@ fn wish_of<'a>(user: &'a [u8], count: u32, token: TokenChoice<'a>) -> Hold<'a> {
         user,
         ttl: 3_600_000,
         replace: None,
+        exchange: vec![],
         token,
         wish: Wish {
             count,
@@ -144,6 +157,39 @@ fn seats(criterion: &mut Criterion) {
 }
 
 /// Prints the memory of ids of six digits that all seats of a show have of their own.
+/// Decides a hold of 2 in so many shows of a plan, of which most seats are sold, other ones in each.
+fn several(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("seat/decide hold of 2");
+    for (size, count) in [(1000, 20), (1200, 60), (1_000_000, 2)] {
+        let first = Show::new(&plan(size), 0).expect("a plan");
+        let mut shows = vec![first; count];
+        for (number, show) in shows.iter_mut().enumerate() {
+            let ids: Vec<String> = show
+                .venue()
+                .rows()
+                .flat_map(|row| show.venue().seats_of(row))
+                .map(|seat| show.venue().id(seat))
+                .collect();
+            ids.iter().skip(number % 7).step_by(7).for_each(|id| sell(show, id));
+        }
+        let at: Vec<At<'_>> = shows.iter().map(|show| At { show, now: 1 }).collect();
+        let ([first, also @ ..], Some((last, before))) = (&at[..], at.split_last()) else { continue };
+        group.bench_function(format!("in one show of {size} seats"), |bench| {
+            bench.iter(|| decide(black_box(first.show), 1, &hold(b"user", b"token")));
+        });
+        let all = Several { first: *first, also, beside: &[] };
+        group.bench_function(format!("in {count} shows of {size} seats"), |bench| {
+            bench.iter(|| decide_in_all(black_box(&all), &hold(b"user", b"token")));
+        });
+        let (also, beside) = (before.get(1..).unwrap_or_default(), [last.show]);
+        let all = Several { first: *first, also, beside: &beside };
+        group.bench_function(format!("in {} shows of {size} seats beside another", count - 1), |bench| {
+            bench.iter(|| decide_in_all(black_box(&all), &hold(b"user", b"token")));
+        });
+    }
+    group.finish();
+}
+
 fn print_memory_of_own_ids() {
     const SEATS: usize = 100_000;
     let without = plan(SEATS);
@@ -298,5 +344,5 @@ fn hangups(criterion: &mut Criterion) {
     }
 }
 
-criterion_group!(benches, seats, waiting, hangups);
+criterion_group!(benches, seats, several, waiting, hangups);
 criterion_main!(benches);

@@ -39,13 +39,14 @@ fn hold_of_a_show_has_its_documented_bytes() {
         seats: Seats::from_slice(&[0, 1]),
         turn: Turn::Area(0),
         replaced: None,
+        exchange: false,
     };
     is_encoded_as(
         1_795_227_394_791,
         &[seat::Event::Held(held)],
         "01  ce 8b a1 be bf 68
-         04  02 74 31  03 61 6e 6e  8e b5 a8 be bf 68  d0 d8 d1 9c 84 f1 d1 f0 3e  02 00 01  01 00  00
-         10 c3 cb 5e 54 5c 84 8d",
+         04  02 74 31  03 61 6e 6e  8e b5 a8 be bf 68  d0 d8 d1 9c 84 f1 d1 f0 3e  02 00 01  01 00  00  00
+         18 8f f0 29 5c 4b 83 19",
     );
     let flushed = seat::Event::Flushed { count: 1, last_id: (1_795_227_394_791, 0) };
     is_encoded_as(

@@ -133,6 +133,7 @@ fn numbers_of_a_show_hold_at_their_limits() {
             orphans: None,
             from: None,
             seats: vec![seat],
+            exchange: vec![],
         })
     };
     let confirm = |token| Request::Confirm { token, user: Some(b"ann"), order: Some(b"o1") };

@@ -74,6 +74,7 @@ fn hold<'a>(user: &'a str, count: u32, name: &'a str) -> Hold<'a> {
         user: user.as_bytes(),
         ttl: 1000,
         replace: None,
+        exchange: vec![],
         token: token(name),
         wish: Wish {
             count,
@@ -127,11 +128,27 @@ fn request_that_overdue_holds_refuse_is_to_be_sent_again() {
     let names: Vec<String> = (1..=1200).map(|seat| format!("a-1-{seat}")).collect();
     let pick = |name: &'static str, seat| {
         let (user, token) = (b"cid", token(name));
-        Request::Pick(Pick { user, ttl: 1000, token, orphans: None, from: None, seats: vec![seat] })
+        Request::Pick(Pick {
+            user,
+            ttl: 1000,
+            token,
+            orphans: None,
+            from: None,
+            seats: vec![seat],
+            exchange: vec![],
+        })
     };
     for (seat, ttl) in names.iter().zip(500..) {
         let (user, token, seats) = (seat.as_bytes(), token(seat), vec![seat.as_bytes()]);
-        show.ok(&Request::Pick(Pick { user, ttl, token, orphans: None, from: None, seats }));
+        show.ok(&Request::Pick(Pick {
+            user,
+            ttl,
+            token,
+            orphans: None,
+            from: None,
+            seats,
+            exchange: vec![],
+        }));
     }
     show.ok(&Request::Confirm { token: b"a-1-1", user: None, order: None });
     let sold_out = Request::Hold(hold("ann", 1, "t1"));

@@ -95,7 +95,7 @@ impl Family for Realm {
         trim::next_streams(self, place)
     }
 
-    fn maintenance_after_entry(now: i64) -> i64 {
+    fn maintenance_after_change(now: i64) -> i64 {
         trim::due(now)
     }
 

@@ -7,6 +7,7 @@ use allot_core::shared::words::Words;
 
 use super::parameter::Parameter;
 use super::word::{fault, not_one_of};
+use std::ops::Range;
 
 // How much one call may ask for, so that no other client waits longer than about 10 ms for it.
 
@@ -16,13 +17,33 @@ pub(crate) const LISTED_AT_ONCE: usize = 20_000;
 /// The most places that one call of a listing may read (`COUNT`), and the most records of a list without a cursor.
 pub(crate) const READ_AT_ONCE: u32 = 10_000;
 
+/// Places of up to four words of a call, none of them 0: where an option that may be given several times has its values.
+#[derive(Clone, Copy)]
+pub(super) struct Places(pub(super) u64);
+
+impl Places {
+    const BITS: u32 = u16::BITS;
+
+    /// With one place more; `None` if there are four, or the place is beyond 65,535.
+    pub(super) fn with(self, place: usize) -> Option<Self> {
+        let place = u16::try_from(place).ok()?;
+        let is_full = self.0 >> (u64::BITS - Self::BITS) != 0;
+        (!is_full).then_some(Self(self.0 << Self::BITS | u64::from(place)))
+    }
+
+    fn iter(self) -> impl Iterator<Item = usize> {
+        let all = (0..u64::BITS / Self::BITS).rev().map(move |at| (self.0 >> (at * Self::BITS)) as u16);
+        all.filter(|&place| place != 0).map(usize::from)
+    }
+}
+
 /// The argument for a parameter in a call.
 #[derive(Clone, Copy)]
 pub(crate) struct Argument<'a> {
     pub(super) parameter: Option<&'static Parameter>,
     pub(super) words: &'a [&'a [u8]],
-    /// The value of a number; the index of the chosen alternative; 1 for a block with its optional last word; or the
-    /// place of a key among the words of the call.
+    /// The value of a number; the index of the chosen alternative; 1 for a block with its optional last word; the
+    /// `Places` of a block that may be given several times, whose words are those of the call; or the place of a key, or of the first of a list of keys, among the words of the call.
     pub(super) number: i64,
 }
 
@@ -88,10 +109,11 @@ impl<'a> Argument<'a> {
         list.map(|list| (*value, list))
     }
 
-    /// The pairs of a block that may be repeated with its keyword.
-    pub(crate) fn rows_of_two(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
-        self.words.chunks_exact(3).filter_map(|row| match row {
-            [_keyword, first, second] => Some((*first, *second)),
+    /// The pairs of a block that may be given several times.
+    pub(crate) fn pairs(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
+        let (words, places) = (self.words, Places(self.number as u64));
+        places.iter().filter_map(|place| match words.get(place..place + 2) {
+            Some([first, second]) => Some((*first, *second)),
             _ => None,
         })
     }
@@ -115,6 +137,12 @@ impl<'a> Argument<'a> {
     /// The place of a key among the words of the call, if it is given.
     pub(crate) fn place_of_key(&self) -> Option<usize> {
         self.given(self.number as usize)
+    }
+
+    /// The places of a list of keys among the words of the call; empty if it is not given.
+    pub(crate) fn places_of_keys(&self) -> Range<usize> {
+        let first = if self.is_given() { self.number as usize } else { 0 };
+        first..first + self.words.len()
     }
 
     /// Whether a block ends with its optional last word.

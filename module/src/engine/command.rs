@@ -1,7 +1,8 @@
 //! A command: one table entry, from which its documentation (`COMMAND DOCS`), its arity, its key specifications, its
 //! ACL categories and the parser of its arguments follow.
 
-use allot_core::shared::refusal::Refusal;
+use allot_core::shared::refusal::{Code, Refusal};
+use allot_core::shared::text::quoted;
 use std::ffi::CStr;
 
 use super::argument::Argument;
@@ -120,15 +121,20 @@ impl Command {
             summary: self.summary,
             complexity: self.complexity,
             since: "0.1.0",
-            arguments: documented(self.parameters),
+            arguments: documented(self.parameters, &mut 0),
         }
     }
 
     fn key_specs(&self) -> Vec<KeySpec> {
-        let keys = self.parameters.iter().filter(|parameter| matches!(parameter.kind, Kind::Key));
+        let is_key =
+            |parameter: &&Parameter| matches!(parameter.kind, Kind::Key) || parameter.is_list_of_keys();
+        let keys = self.parameters.iter().filter(is_key);
         let options_from = 1 + self.parameters.iter().take_while(|parameter| !parameter.is_option).count();
         let place = |key: &Parameter| match key.token {
-            Some(keyword) => KeyPlace::Behind { keyword, from: options_from as i32 },
+            Some(keyword) => {
+                let counted = key.is_list_of_keys();
+                KeyPlace::Behind { keyword, from: options_from as i32, counted }
+            }
             None if key.many => KeyPlace::Counted,
             None => KeyPlace::First,
         };
@@ -136,24 +142,28 @@ impl Command {
     }
 }
 
-/// Parameters in the form of `COMMAND DOCS`. A count and its list without a keyword in front are two arguments.
-fn documented(parameters: &[Parameter]) -> Vec<ArgumentInfo> {
+/// Parameters in the form of `COMMAND DOCS`. A count and its list without a keyword in front are two arguments. `keys`
+/// counts the keys and lists of keys, each of which has a specification.
+fn documented(parameters: &[Parameter], keys: &mut i32) -> Vec<ArgumentInfo> {
     let mut arguments = Vec::new();
     for parameter in parameters {
         match parameter.kind {
-            Kind::Counted(inner) if parameter.token.is_none() => arguments.extend(documented(inner)),
-            _ => arguments.push(argument(parameter)),
+            Kind::Counted(inner) if parameter.token.is_none() => arguments.extend(documented(inner, keys)),
+            _ => arguments.push(argument(parameter, keys)),
         }
     }
     arguments
 }
 
-fn argument(parameter: &Parameter) -> ArgumentInfo {
+fn argument(parameter: &Parameter, keys: &mut i32) -> ArgumentInfo {
     let kind = match parameter.kind {
-        Kind::Counted(inner) => ArgumentKind::Block(documented(inner)),
-        Kind::Block(inner) => ArgumentKind::Block(documented(inner)),
-        Kind::OneOf(inner) => ArgumentKind::OneOf(inner.iter().map(argument).collect()),
-        Kind::Key => ArgumentKind::Key(i32::from(parameter.token.is_some())),
+        Kind::Counted(inner) => ArgumentKind::Block(documented(inner, keys)),
+        Kind::Block(inner) => ArgumentKind::Block(documented(inner, keys)),
+        Kind::OneOf(inner) => ArgumentKind::OneOf(inner.iter().map(|one| argument(one, keys)).collect()),
+        Kind::Key => {
+            *keys += 1;
+            ArgumentKind::Key(*keys - 1)
+        }
         Kind::Text | Kind::Name | Kind::Like(..) => ArgumentKind::String,
         Kind::Integer | Kind::Natural => ArgumentKind::Integer,
         Kind::Word => ArgumentKind::Word,
@@ -202,12 +212,32 @@ impl<'a> Call<'a> {
             self.ctx.key_is_at(1);
             return;
         }
-        let keys =
-            parameters.iter().zip(&arguments).filter(|(parameter, _)| matches!(parameter.kind, Kind::Key));
-        // The number of a key is its place among the words.
-        let places =
-            keys.filter(|(_, key)| key.is_given()).filter_map(|(_, key)| usize::try_from(key.number).ok());
-        places.for_each(|place| self.ctx.key_is_at(place));
+        for (parameter, argument) in parameters.iter().zip(&arguments).filter(|(_, given)| given.is_given()) {
+            match parameter.kind {
+                Kind::Key => argument.place_of_key().into_iter().for_each(|place| self.ctx.key_is_at(place)),
+                _ if parameter.is_list_of_keys() => {
+                    argument.places_of_keys().for_each(|place| self.ctx.key_is_at(place));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// The key, and those of these lists, all different.
+    ///
+    /// # Errors
+    /// A key is named twice.
+    pub(crate) fn keys_with(&self, lists: &[&Argument<'_>]) -> Result<Vec<KeyName<'a>>, Refusal> {
+        let mut names = vec![self.key()?];
+        for place in lists.iter().flat_map(|list| list.places_of_keys()) {
+            let name = self.key_at(place)?;
+            if names.iter().any(|other| other.as_bytes() == name.as_bytes()) {
+                let text = format!("key {} is named twice", quoted(name.as_bytes()));
+                return Err(Refusal::new(Code::Err, text));
+            }
+            names.push(name);
+        }
+        Ok(names)
     }
 
     /// The key, for commands whose key is the first argument.

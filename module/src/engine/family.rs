@@ -111,8 +111,8 @@ pub(crate) trait Family: Machine {
         Vec::new()
     }
 
-    /// When the streams of a key to which an entry was added at `now` must be maintained.
-    fn maintenance_after_entry(_now: i64) -> i64 {
+    /// When the streams of a key that changed at `now` must be maintained.
+    fn maintenance_after_change(_now: i64) -> i64 {
         NEVER
     }
 

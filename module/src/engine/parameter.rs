@@ -131,6 +131,11 @@ impl Parameter {
         Self { missing, ..self }
     }
 
+    /// Whether it is a counted list of keys.
+    pub(super) const fn is_list_of_keys(&self) -> bool {
+        matches!(self.kind, Kind::Counted([_, Self { kind: Kind::Key, .. }]))
+    }
+
     /// The fewest words that it takes, and whether it never takes more.
     pub(super) fn fewest(&self) -> (usize, bool) {
         if self.optional {
@@ -201,7 +206,9 @@ impl Parameter {
 pub(crate) const fn has_later_keys(parameters: &[Parameter]) -> bool {
     let mut rest = parameters;
     while let [parameter, later @ ..] = rest {
-        if matches!(parameter.kind, Kind::Key) && (parameter.token.is_some() || parameter.many) {
+        if matches!(parameter.kind, Kind::Key) && (parameter.token.is_some() || parameter.many)
+            || parameter.is_list_of_keys()
+        {
             return true;
         }
         rest = later;

@@ -1,7 +1,7 @@
 //! Reads the words of a call by the parameters of its command, and says which word is wrong.
 //!
 //! The words are walked once and nothing is allocated. Parameters without a keyword are read in their order; those with
-//! one (options) in any order, each at most once.
+//! one (options) in any order, each at most once unless it may be repeated.
 
 use allot_core::invariant;
 use allot_core::shared::MAX_IDENTIFIER;
@@ -9,7 +9,7 @@ use allot_core::shared::invariant::Expected;
 use allot_core::shared::refusal::Refusal;
 use allot_core::shared::text::quoted;
 
-use super::argument::Argument;
+use super::argument::{Argument, Places};
 use super::parameter::{Kind, Parameter, fewest, position, tokens};
 use super::syntax::Syntax;
 use super::word::{fault, integer, is_identifier, not_natural, not_one_of, wrong_number};
@@ -32,7 +32,8 @@ struct Parser<'a> {
 #[inline]
 fn given<'a>(parameter: &'static Parameter, words: &'a [&'a [u8]], from: usize, number: i64) -> Argument<'a> {
     // The handler of a key needs the server's string, and finds it by the place of the word.
-    let number = if matches!(parameter.kind, Kind::Key) { from as i64 } else { number };
+    let is_key = matches!(parameter.kind, Kind::Key) || parameter.is_list_of_keys();
+    let number = if is_key { from as i64 } else { number };
     Argument { parameter: Some(parameter), words, number }
 }
 
@@ -95,7 +96,8 @@ impl<'a> Parser<'a> {
             let Some(argument) = arguments.get_mut(at).expected("each parameter has an argument") else {
                 break;
             };
-            if argument.is_given() {
+            let before = Places(if option.many { argument.number as u64 } else { 0 });
+            if argument.is_given() && !option.many {
                 // Two different alternatives exclude each other.
                 let again = option.token.is_some() || argument.number == which;
                 let twice = || fault(format!("option {} is given twice", quoted(word)));
@@ -105,35 +107,38 @@ impl<'a> Parser<'a> {
             if option.is_plain {
                 self.plain(option, Label::Option(word), argument)?;
             } else {
-                *argument = self.behind(option, which, word)?;
+                *argument = self.behind(option, which, word, before)?;
             }
         }
         Ok(())
     }
 
-    /// Reads the words after the keyword of an option. The keyword was just read.
+    /// Reads the words after the keyword of an option. The keyword was just read. `before` are the places of an option that
+    /// was given before.
     fn behind(
         &mut self,
         option: &'static Parameter,
         which: i64,
         keyword: &'a [u8],
+        before: Places,
     ) -> Result<Argument<'a>, Refusal> {
         let label = Label::Option(keyword);
         match option.kind {
             Kind::Word => Ok(self.give(option, self.next - 1, 0)),
             Kind::OneOf(_) if option.token.is_none() => Ok(self.give(option, self.next - 1, which)),
-            Kind::Block(inner) => self.block(option, inner, keyword),
+            Kind::Block(inner) => self.block(option, inner, keyword, before),
             _ => self.value(option, label),
         }
     }
 
     /// Reads the rest of a block that begins with a keyword: a value and perhaps a word, a value and a counted list, two
-    /// values that may be repeated with the keyword or not, a list up to the end, or a second keyword and a value.
+    /// values, a list up to the end, or a second keyword and a value.
     fn block(
         &mut self,
         option: &'static Parameter,
         inner: &'static [Parameter],
         keyword: &'a [u8],
+        before: Places,
     ) -> Result<Argument<'a>, Refusal> {
         let label = Label::Option(keyword);
         match inner {
@@ -146,16 +151,11 @@ impl<'a> Parser<'a> {
                 Ok(self.give(option, from, 0))
             }
             [first, second] if option.many => {
-                // The keyword is among the words of the argument, before each pair.
-                let from = self.next - 1;
-                loop {
-                    self.one(first, label)?;
-                    self.one(second, label)?;
-                    if self.peek().is_none_or(|next| option.begins_with(next).is_none()) {
-                        return Ok(self.give(option, from, 0));
-                    }
-                    self.next += 1;
-                }
+                let place = self.next;
+                self.one(first, label)?;
+                self.one(second, label)?;
+                let places = before.with(place).ok_or_else(|| too_often(keyword))?;
+                Ok(Argument { parameter: Some(option), words: self.words, number: places.0 as i64 })
             }
             [value, list] if matches!(list.kind, Kind::Counted(_)) => {
                 let from = self.next;
@@ -202,7 +202,7 @@ impl<'a> Parser<'a> {
             match next.filter(|next| parameter.begins_with(next).is_some()) {
                 Some(keyword) => {
                     self.next += 1;
-                    *argument = self.behind(parameter, 0, keyword)?;
+                    *argument = self.behind(parameter, 0, keyword, Places(0))?;
                 }
                 None if parameter.optional => {}
                 None => return Err(missing(parameter)),
@@ -251,7 +251,7 @@ impl<'a> Parser<'a> {
         let argument = match (by_keyword, bare) {
             (Some(one), _) => {
                 self.next += 1;
-                self.behind(one, 0, word)?
+                self.behind(one, 0, word, Places(0))?
             }
             (None, Some(bare)) => self.value(bare, Label::Name(bare.name))?,
             (None, None) => {
@@ -394,6 +394,12 @@ impl<'a> Label<'a> {
             Self::Option(option) => quoted(option),
         }
     }
+}
+
+/// A refusal of an option that is given more often than may be.
+#[cold]
+fn too_often(keyword: &[u8]) -> Refusal {
+    fault(format!("option {} may be given 4 times", quoted(keyword)))
 }
 
 /// A refusal of a word that is not expected at its place.

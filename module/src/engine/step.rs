@@ -40,6 +40,16 @@ pub(crate) fn no_key(name: KeyName<'_>) -> Refusal {
     Refusal::new(Code::NoKey, format!("there is no key {name}"))
 }
 
+/// The refusal of one of several keys, which names the key.
+fn of_key(name: KeyName<'_>, refusal: Refusal) -> Refusal {
+    match refusal.code {
+        Code::WrongType => {
+            Refusal::new(refusal.code, format!("{}: {}", quoted(name.as_bytes()), refusal.text))
+        }
+        _ => refusal,
+    }
+}
+
 /// Reads a state without changing it.
 pub(crate) fn read<F: Family>(call: &Call<'_>, look: impl FnOnce(&F, i64) -> Done) -> Done {
     let (ctx, name) = (call.ctx, call.key()?);
@@ -174,6 +184,11 @@ impl<'c, 'v, F: Family> Step<'c, 'v, F> {
         }
     }
 
+    /// Builds the indexes that the decision of a request needs.
+    pub(crate) fn prepare(&mut self, request: &F::Request<'_>) {
+        self.value.state.prepare(request);
+    }
+
     /// Decides a request.
     pub(crate) fn decide(&mut self, request: &F::Request<'_>) -> Decided<F::Event, F::Reply> {
         let (state, now) = (&mut self.value.state, self.now);
@@ -274,6 +289,7 @@ impl<'c, 'v, F: Family> Step<'c, 'v, F> {
         let changed = !self.payload.bytes.is_empty();
         if changed {
             self.value.recount(self.uptime);
+            self.value.has_changed(self.now);
             payload::seal(name.as_bytes(), &mut self.payload);
         }
         self.value.watch(|| (ctx.selected_db(), name.as_bytes()), self.now, self.clock);
@@ -330,7 +346,6 @@ impl<F: Family> Effects<'_, F> {
         name.during(F::TYPE, || {
             let mut step = Step::begin(ctx, name, value, ctx.clock());
             if sent.count() > 0 {
-                step.value.has_entry(step.now);
                 step.apply(&F::flushed(sent));
             }
             let outbox = step.state().outbox();
@@ -376,6 +391,48 @@ pub(crate) fn change_within<'c, F: Family, T>(
         let decided = decide(&mut step);
         Ok((decided, step.replicate()))
     })
+}
+
+/// Changes several states in one step, or none of them: applies due events, then calls `decide` with a step for each key.
+/// The due events remain applied if `decide` refuses. No key is named twice.
+pub(crate) fn change_all<'c, F: Family, T>(
+    ctx: Context<'c>,
+    names: &[KeyName<'c>],
+    decide: impl FnOnce(&mut [Step<'_, '_, F>]) -> Result<T, Refusal>,
+) -> Result<T, Refusal> {
+    let mut keys: Vec<Key<'_>> = names.iter().map(|&name| ctx.open(name, Mode::Write)).collect();
+    let mut steps = Vec::with_capacity(names.len());
+    for (key, &name) in keys.iter_mut().zip(names) {
+        let value = existing::<F>(key, name).map_err(|refusal| of_key(name, refusal))?;
+        steps.push(Step::begin(ctx, name, value, ctx.clock()));
+    }
+    for step in &mut steps {
+        step.name.during(F::TYPE, || step.apply_due_before_request());
+    }
+    let decided = decide(&mut steps);
+    let mut effects: Vec<Effects<'c, F>> = Vec::with_capacity(steps.len());
+    for step in steps {
+        effects.push(step.name.during(F::TYPE, || step.replicate()));
+    }
+    drop(keys);
+    effects.into_iter().for_each(Effects::publish);
+    decided
+}
+
+/// Reads several states without changing them. No key is named twice.
+pub(crate) fn read_all<F: Family, T>(
+    ctx: Context<'_>,
+    names: &[KeyName<'_>],
+    look: impl FnOnce(&[(&F, i64)]) -> Result<T, Refusal>,
+) -> Result<T, Refusal> {
+    let mut keys: Vec<Key<'_>> = names.iter().map(|&name| ctx.open(name, Mode::Read)).collect();
+    let mut states = Vec::with_capacity(names.len());
+    for (key, &name) in keys.iter_mut().zip(names) {
+        let value = existing::<F>(key, name).map_err(|refusal| of_key(name, refusal))?;
+        let now = if ctx.is_master() { value.now(ctx.clock()) } else { value.state.now(0) };
+        states.push((&value.state, now));
+    }
+    look(&states)
 }
 
 /// Answers a call: decides its request, applies the events and replies.

@@ -135,9 +135,10 @@ impl<F: Family> Value<F> {
         }
     }
 
-    /// Notes that an entry was added to a stream of the key.
-    pub(super) fn has_entry(&mut self, now: i64) {
-        let at = F::maintenance_after_entry(now);
+    /// Notes that the state has changed: meanwhile clients may add entries to streams of the key, as they do to those that
+    /// the module does not write.
+    pub(super) fn has_changed(&mut self, now: i64) {
+        let at = F::maintenance_after_change(now);
         if self.maintenance_place == 0 {
             self.maintenance_at = self.maintenance_at.min(at);
         } else {

@@ -54,8 +54,8 @@ pub(crate) enum KeyPlace {
     First,
     /// The first argument is the number of keys; the keys follow.
     Counted,
-    /// After a keyword, which the server searches from this place on.
-    Behind { keyword: &'static str, from: c_int },
+    /// After a keyword, which the server searches from this place on; with their number before them if they are counted.
+    Behind { keyword: &'static str, from: c_int, counted: bool },
 }
 
 /// An argument in the documentation.
@@ -230,13 +230,11 @@ impl Texts {
         spec.fk.range.limit = 0;
         match key.place {
             KeyPlace::First => {}
-            KeyPlace::Counted => {
-                spec.find_keys_type = raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_KEYNUM;
-                spec.fk.keynum.keynumidx = 0;
-                spec.fk.keynum.firstkey = 1;
-                spec.fk.keynum.keystep = 1;
-            }
-            KeyPlace::Behind { keyword, from } => {
+            KeyPlace::Counted => spec_of_counted(&mut spec),
+            KeyPlace::Behind { keyword, from, counted } => {
+                if counted {
+                    spec_of_counted(&mut spec);
+                }
                 spec.begin_search_type = raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_KEYWORD;
                 spec.bs.keyword.keyword = self.text(keyword);
                 spec.bs.keyword.startfrom = from;
@@ -244,6 +242,14 @@ impl Texts {
         }
         spec
     }
+}
+
+/// The keys follow their number.
+fn spec_of_counted(spec: &mut RedisModuleCommandKeySpec) {
+    spec.find_keys_type = raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_KEYNUM;
+    spec.fk.keynum.keynumidx = 0;
+    spec.fk.keynum.firstkey = 1;
+    spec.fk.keynum.keystep = 1;
 }
 
 fn type_of(kind: &ArgumentKind) -> RedisModuleCommandArgType {

@@ -52,6 +52,10 @@ const NEEDS: Parameter =
         .many();
 
 const INTO: Parameter = Parameter::name("block").after("INTO").optional();
+const SHOWS: &[Parameter; 2] = &[COUNT, Parameter::key("key").many()];
+const ALSO: Parameter = Parameter::counted("also", SHOWS).after("ALSO").optional();
+const BESIDE: Parameter = Parameter::counted("beside", SHOWS).after("BESIDE").optional();
+const EXCHANGE: Parameter = Parameter::counted("exchange", &[COUNT, SEATS]).after("EXCHANGE").optional();
 const ADD: Parameter = Parameter::word("add", "ADD").optional();
 const FROM: Parameter = Parameter::name("block").after("FROM").optional();
 
@@ -103,6 +107,9 @@ pub(crate) static COMMANDS: &[Command] = &[
             TOKEN.after("TOKEN").optional(),
             ADD,
             Parameter::name("id").after("ONCE").optional(),
+            EXCHANGE,
+            ALSO,
+            BESIDE,
         ],
     },
     command! {
@@ -120,6 +127,8 @@ pub(crate) static COMMANDS: &[Command] = &[
             TOKEN.after("TOKEN").optional(),
             ADD,
             NAMED_SEATS.or_error("SEATS is missing: name the seats to pick"),
+            EXCHANGE,
+            ALSO,
         ],
     },
     command! {
@@ -175,7 +184,7 @@ pub(crate) static COMMANDS: &[Command] = &[
         flags: "write fast",
         summary: "Gives a hold another deadline, counted from now",
         complexity: "O(log(H)) with H live holds",
-        parameters: [KEY, TOKEN, TTL],
+        parameters: [KEY, TOKEN, TTL, ALSO],
     },
     command! {
         name: c"SEAT.CONFIRM",
@@ -193,6 +202,7 @@ pub(crate) static COMMANDS: &[Command] = &[
                     COUNTED_SEATS,
                 ])
             .optional(),
+            ALSO,
         ],
     },
     command! {
@@ -201,7 +211,7 @@ pub(crate) static COMMANDS: &[Command] = &[
         flags: "write fast",
         summary: "Gives back a hold, or some of its seats, perhaps into a block",
         complexity: "O(C * log(R)) with C seats given back and R rows",
-        parameters: [KEY, TOKEN, NAMED_SEATS.optional(), INTO],
+        parameters: [KEY, TOKEN, NAMED_SEATS.optional(), INTO, ALSO],
     },
     command! {
         name: c"SEAT.REFUND",
@@ -209,7 +219,7 @@ pub(crate) static COMMANDS: &[Command] = &[
         flags: "write",
         summary: "Makes sold seats or a whole order free again, or puts them into a block",
         complexity: "O(C * log(R)) with C seats refunded and R rows; with INTO also O(B) with B seats of the block",
-        parameters: [KEY, ORDER, INTO, COUNTED_SEATS.optional()],
+        parameters: [KEY, ORDER, INTO, ALSO, COUNTED_SEATS.optional()],
     },
     command! {
         name: c"SEAT.MOVE",
@@ -301,6 +311,8 @@ pub(crate) static COMMANDS: &[Command] = &[
             NEEDS,
             FROM,
             Parameter::integer("k").after("BEST").optional(),
+            ALSO,
+            BESIDE,
         ],
     },
     command! {

@@ -7,6 +7,7 @@ use allot_core::shared::refusal::{Code, Refusal};
 
 use super::reads::known;
 use super::replies::{reply_hold, reply_places, reply_sale, reply_seat, reply_seats, reply_waiter};
+use super::several;
 use super::writes::wish_of;
 use crate::engine::argument::Argument;
 use crate::engine::reply::{Field, reply_field};
@@ -80,21 +81,20 @@ fn reply_part<T>(ctx: Context<'_>, next: u64, records: &[T], reply: impl Fn(&T))
     records.iter().for_each(reply);
 }
 
-/// `SEAT.FIND key count [option ...] [BEST k]`
-pub(super) fn find(
-    call: &Call<'_>,
-    [_, count, tier, areas, adjacent, orphans, flags, needs, from, best]: &[Argument<'_>; 10],
+/// `SEAT.FIND key count [option ...] [BEST k] [ALSO n key ...] [BESIDE n key ...]`
+pub(super) fn find<'a>(
+    call: &Call<'a>,
+    [_, count, tier, areas, adjacent, orphans, flags, needs, from, best, also, beside]: &[Argument<'a>; 12],
 ) -> Done {
     let wish = wish_of([count, tier, areas, adjacent, orphans, flags, needs, from])?;
     let best = best.optional_integer().unwrap_or(1);
     if !(1..=MAX_OFFERS as i64).contains(&best) {
         return Err(Refusal::new(Code::Err, format!("BEST must be 1 to {MAX_OFFERS}, not {best}")));
     }
-    read::<Show>(call, |show, _| {
-        let offers = show.find(&wish, best as usize)?;
+    several::find(call, also, beside, (&wish, best as usize), |show, offers| {
         let ctx = call.ctx;
         ctx.reply_array(offers.len());
-        for seats in &offers {
+        for seats in offers {
             ctx.reply_map(5);
             ctx.reply_string(b"seats");
             reply_seats(ctx, show, seats);
@@ -102,6 +102,5 @@ pub(super) fn find(
             reply_field(ctx, &Field::maybe(show.only_area(seats).map(str::as_bytes)));
             reply_places(ctx, show, seats);
         }
-        Ok(())
     })
 }

@@ -5,6 +5,7 @@ mod counters;
 mod listing;
 mod reads;
 mod replies;
+mod several;
 mod waiting;
 mod writes;
 mod zmpop;

@@ -22,6 +22,7 @@ pub(super) fn wait(
         wish: wish_of([count, tier, areas, adjacent, orphans, flags, needs, from])?,
         ttl: config::check_ttl(&config::SEAT_MAX_TTL, "TTL", ttl.integer())?,
         replace: None,
+        exchange: Vec::new(),
         token: token::choice(chosen, &made),
     };
     let offer = config::check_ttl(&config::SEAT_MAX_TTL, "OFFER", offer.integer())?;

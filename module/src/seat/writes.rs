@@ -8,6 +8,7 @@ use allot_core::seat::{Event, Show};
 use allot_core::shared::refusal::{Code, Refusal};
 use allot_core::shared::text::quoted;
 
+use super::several::answer_in_all;
 use crate::engine::argument::{Argument, LISTED_AT_ONCE};
 use crate::engine::step::{self, answer};
 use crate::engine::word::integer;
@@ -48,10 +49,28 @@ pub(super) fn alter(call: &Call<'_>, [_, json]: &[Argument<'_>; 2]) -> Done {
 }
 
 /// `SEAT.HOLD key user count TTL ms [option ...]`
-pub(super) fn hold(
-    call: &Call<'_>,
-    [_, user, count, ttl, tier, areas, adjacent, orphans, flags, needs, from, replace, chosen, add, once]: &[Argument<'_>;
-         15],
+pub(super) fn hold<'a>(
+    call: &Call<'a>,
+    [
+        _,
+        user,
+        count,
+        ttl,
+        tier,
+        areas,
+        adjacent,
+        orphans,
+        flags,
+        needs,
+        from,
+        replace,
+        chosen,
+        add,
+        once,
+        exchange,
+        also,
+        beside,
+    ]: &[Argument<'a>; 18],
 ) -> Done {
     let made = token::make_unless(chosen.is_given());
     let replaced = |token| Replace { token, other: replace.has_last_word() };
@@ -60,19 +79,20 @@ pub(super) fn hold(
         wish: wish_of([count, tier, areas, adjacent, orphans, flags, needs, from])?,
         ttl: time_to_live(ttl)?,
         replace: replace.optional_text().map(replaced),
+        exchange: seats_of(exchange)?,
         token: token::choice(chosen, &made),
     };
     match (add.is_given(), once.optional_text()) {
-        (true, once) => answer::<Show>(call, &Request::AddBest(AddBest { hold, once })),
-        (false, None) => answer::<Show>(call, &Request::Hold(hold)),
+        (true, once) => answer_in_all(call, also, beside, &Request::AddBest(AddBest { hold, once })),
+        (false, None) => answer_in_all(call, also, beside, &Request::Hold(hold)),
         (false, Some(_)) => Err(Refusal::new(Code::Err, "ONCE names a request with ADD")),
     }
 }
 
-/// `SEAT.PICK key user TTL ms [ORPHANS AVOID|FORBID|ALLOW] [FROM block] [TOKEN token] [ADD] SEATS n seat ...`
-pub(super) fn pick(
-    call: &Call<'_>,
-    [_, user, ttl, orphans, from, chosen, add, seats]: &[Argument<'_>; 8],
+/// `SEAT.PICK key user TTL ms [ORPHANS AVOID|FORBID|ALLOW] [FROM block] [TOKEN token] [ADD] SEATS n seat ... [EXCHANGE n seat ...] [ALSO n key ...]`
+pub(super) fn pick<'a>(
+    call: &Call<'a>,
+    [_, user, ttl, orphans, from, chosen, add, seats, exchange, also]: &[Argument<'a>; 10],
 ) -> Done {
     let made = token::make_unless(chosen.is_given());
     let pick = Pick {
@@ -82,41 +102,47 @@ pub(super) fn pick(
         orphans: orphans.member()?,
         from: from.optional_text(),
         seats: seats.words().to_vec(),
+        exchange: seats_of(exchange)?,
     };
     check_count(pick.seats.len() as i64)?;
     let request = if add.is_given() { Request::AddPicked(pick) } else { Request::Pick(pick) };
-    answer::<Show>(call, &request)
+    answer_in_all(call, also, &Argument::NONE, &request)
 }
 
-/// `SEAT.EXTEND key token TTL ms`
-pub(super) fn extend(call: &Call<'_>, [_, token, ttl]: &[Argument<'_>; 3]) -> Done {
+/// `SEAT.EXTEND key token TTL ms [ALSO n key ...]`
+pub(super) fn extend<'a>(call: &Call<'a>, [_, token, ttl, also]: &[Argument<'a>; 4]) -> Done {
     let ttl = time_to_live(ttl)?;
-    answer::<Show>(call, &Request::Extend { token: token.text(), ttl })
+    answer_in_all(call, also, &Argument::NONE, &Request::Extend { token: token.text(), ttl })
 }
 
-/// `SEAT.CONFIRM key token [USER user] [ORDER ref] [EXCHANGE ref n seat ...]`
-pub(super) fn confirm(call: &Call<'_>, [_, token, user, order, exchange]: &[Argument<'_>; 5]) -> Done {
+/// `SEAT.CONFIRM key token [USER user] [ORDER ref] [EXCHANGE ref n seat ...] [ALSO n key ...]`
+pub(super) fn confirm<'a>(
+    call: &Call<'a>,
+    [_, token, user, order, exchange, also]: &[Argument<'a>; 6],
+) -> Done {
     let (token, user, order) = (token.text(), user.optional_text(), order.optional_text());
-    match exchange.value_and_list() {
-        None => answer::<Show>(call, &Request::Confirm { token, user, order }),
+    let request = match exchange.value_and_list() {
+        None => Request::Confirm { token, user, order },
         Some((from, seats)) => {
             exchange.at_most(LISTED_AT_ONCE, "seats")?;
-            answer::<Show>(call, &Request::Exchange { token, user, order, from, seats: seats.to_vec() })
+            Request::Exchange { token, user, order, from, seats: seats.to_vec() }
         }
-    }
+    };
+    answer_in_all(call, also, &Argument::NONE, &request)
 }
 
-/// `SEAT.RELEASE key token [SEATS n seat ...] [INTO block]`
-pub(super) fn release(call: &Call<'_>, [_, token, seats, into]: &[Argument<'_>; 4]) -> Done {
+/// `SEAT.RELEASE key token [SEATS n seat ...] [INTO block] [ALSO n key ...]`
+pub(super) fn release<'a>(call: &Call<'a>, [_, token, seats, into, also]: &[Argument<'a>; 5]) -> Done {
     let seats = seats.is_given().then(|| seats_of(seats)).transpose()?;
-    answer::<Show>(call, &Request::Release { token: token.text(), seats, into: into.optional_text() })
+    let request = Request::Release { token: token.text(), seats, into: into.optional_text() };
+    answer_in_all(call, also, &Argument::NONE, &request)
 }
 
-/// `SEAT.REFUND key [ORDER ref] [INTO block] [n seat ...]`
-pub(super) fn refund(call: &Call<'_>, [_, order, into, seats]: &[Argument<'_>; 4]) -> Done {
+/// `SEAT.REFUND key [ORDER ref] [INTO block] [ALSO n key ...] [n seat ...]`
+pub(super) fn refund<'a>(call: &Call<'a>, [_, order, into, also, seats]: &[Argument<'a>; 5]) -> Done {
     let seats = seats.is_given().then(|| seats_of(seats)).transpose()?;
     let (order, into) = (order.optional_text(), into.optional_text());
-    answer::<Show>(call, &Request::Refund { order, seats, into })
+    answer_in_all(call, also, &Argument::NONE, &Request::Refund { order, seats, into })
 }
 
 /// `SEAT.MOVE key [ANYTIER] n from to [from to ...]`
@@ -175,7 +201,7 @@ fn time_to_live(ttl: &Argument<'_>) -> Result<i64, Refusal> {
 pub(super) fn wish_of<'a>(
     [count, tier, areas, adjacent, orphans, flags, needs, from]: [&Argument<'a>; 8],
 ) -> Result<NamedWish<'a>, Refusal> {
-    let needs = needs.rows_of_two().map(|(count, flag)| {
+    let needs = needs.pairs().map(|(count, flag)| {
         let number = integer(count).and_then(|count| u32::try_from(count).ok());
         let not_a_number = || Refusal::new(Code::Err, format!("{} is not a number of seats", quoted(count)));
         Ok(Need { count: number.ok_or_else(not_a_number)?, flag })

@@ -195,6 +195,8 @@ pub struct PickRequest<'a> {
     pub token: Option<&'a str>,
     /// Whether the seats join the live hold of the token, if there is one.
     pub add: bool,
+    /// Sold seats of the buyer that will be given back when the hold is sold; limits do not count them.
+    pub exchange: &'a [String],
 }
 
 /// The sale of a hold.
@@ -231,20 +233,49 @@ pub struct Sale<'a> {
 /// # }
 /// ```
 #[derive(Debug, Clone)]
-pub struct SeatStore(Keyed);
+pub struct SeatStore {
+    show: Keyed,
+    /// The other shows whose seats `hold`, `add`, `find`, `pick`, `sell`, `release` and `refund` name as well.
+    also: Vec<String>,
+    /// Shows in which seats that are taken are preferred by `hold`, `add` and `find`.
+    beside: Vec<String>,
+}
 
 impl Deref for SeatStore {
     type Target = Keyed;
 
     fn deref(&self) -> &Keyed {
-        &self.0
+        &self.show
     }
 }
 
 impl SeatStore {
     /// The client of the show at `key`.
     pub fn new(connection: impl Into<Connection>, key: &str) -> Self {
-        Self(Keyed::new(connection, key))
+        Self { show: Keyed::new(connection, key), also: Vec::new(), beside: Vec::new() }
+    }
+
+    /// The client of the same seats in several shows: this one, and those of `also`. [`SeatStore::hold`], `add`, `find`,
+    /// `pick`, `confirm`, `sell`, `release`, `release_into`, `refund` and `refund_order` are for all of them, in one step;
+    /// the other methods are for this show alone. `hold`, `add` and `find` prefer seats that are taken in the shows of
+    /// `beside`. At most 100 shows each, in one hash slot.
+    #[must_use]
+    pub fn in_shows(&self, also: &[&str], beside: &[&str]) -> Self {
+        let owned = |keys: &[&str]| keys.iter().map(|&key| key.to_owned()).collect();
+        Self { show: self.show.clone(), also: owned(also), beside: owned(beside) }
+    }
+
+    fn write_also(&self, command: &mut redis::Cmd) {
+        if !self.also.is_empty() {
+            command.arg("ALSO").arg(self.also.len()).arg(&self.also);
+        }
+    }
+
+    fn write_shows(&self, command: &mut redis::Cmd) {
+        self.write_also(command);
+        if !self.beside.is_empty() {
+            command.arg("BESIDE").arg(self.beside.len()).arg(&self.beside);
+        }
     }
 
     /// Creates the show from a plan in JSON. To create it again from the same plan is no error.
@@ -273,6 +304,7 @@ impl SeatStore {
         let mut command = hold_command(self.begin("SEAT.HOLD"), request);
         command.arg("ADD");
         with_options(&mut command, &[("ONCE", once)]);
+        self.write_shows(&mut command);
         let record = Record::read_nullable(self.ask(&command).await?)?;
         record.map(|record| hold(&record)).transpose()
     }
@@ -282,7 +314,8 @@ impl SeatStore {
     /// # Errors
     /// [`Error::Refused`] with `LIMIT` if the user would have more than the show allows.
     pub async fn hold(&self, request: &HoldRequest<'_>) -> Result<Option<Hold>, Error> {
-        let command = hold_command(self.begin("SEAT.HOLD"), request);
+        let mut command = hold_command(self.begin("SEAT.HOLD"), request);
+        self.write_shows(&mut command);
         let record = Record::read_nullable(self.ask(&command).await?)?;
         record.map(|record| hold(&record)).transpose()
     }
@@ -330,6 +363,10 @@ impl SeatStore {
             command.arg("ADD");
         }
         command.arg("SEATS").arg(request.seats.len()).arg(request.seats);
+        if !request.exchange.is_empty() {
+            command.arg("EXCHANGE").arg(request.exchange.len()).arg(request.exchange);
+        }
+        self.write_also(&mut command);
         hold(&Record::read(self.ask(&command).await?)?)
     }
 
@@ -355,12 +392,15 @@ impl SeatStore {
         if let Some((order, seats)) = sale.exchange {
             command.arg("EXCHANGE").arg(order).arg(seats.len()).arg(seats);
         }
+        self.write_also(&mut command);
         self.ask(&command).await
     }
 
     /// Releases the seats of a hold, and returns the number of seats.
     pub async fn release(&self, token: &str) -> Result<u64, Error> {
-        self.ask(self.begin("SEAT.RELEASE").arg(token)).await
+        let mut command = self.begin("SEAT.RELEASE");
+        self.write_also(command.arg(token));
+        self.ask(&command).await
     }
 
     /// Sold seats of an order, or these sold seats, become free again. Returns the number of seats.
@@ -372,6 +412,7 @@ impl SeatStore {
         if let Some(order) = order {
             command.arg("ORDER").arg(order);
         }
+        self.write_also(&mut command);
         self.ask(command.arg(seats.len()).arg(seats)).await
     }
 
@@ -382,6 +423,7 @@ impl SeatStore {
     pub async fn refund_order(&self, order: &str, into: Option<&str>) -> Result<u64, Error> {
         let mut command = self.begin("SEAT.REFUND");
         with_options(&mut command, &[("ORDER", Some(order)), ("INTO", into)]);
+        self.write_also(&mut command);
         self.ask(&command).await
     }
 
@@ -429,7 +471,9 @@ impl SeatStore {
     /// # Errors
     /// [`Error::Refused`] with `NOTFOUND` if there is no such hold, or it has expired.
     pub async fn release_into(&self, token: &str, block: &str) -> Result<u64, Error> {
-        self.ask(self.begin("SEAT.RELEASE").arg(token).arg("INTO").arg(block)).await
+        let mut command = self.begin("SEAT.RELEASE");
+        self.write_also(command.arg(token).arg("INTO").arg(block));
+        self.ask(&command).await
     }
 
     /// Takes free seats off sale, without an end. Returns the number of seats.
@@ -542,6 +586,7 @@ impl SeatStore {
         command.arg(request.count);
         request.choice.write(&mut command);
         command.arg("BEST").arg(request.best);
+        self.write_shows(&mut command);
         Record::read_list(self.ask(&command).await?)
     }
 

@@ -326,3 +326,20 @@ fn idle_realms_do_not_look_at_their_streams() {
     std::thread::sleep(std::time::Duration::from_millis(5500));
     assert_eq!(server.counted("xrange", "calls"), looks);
 }
+
+#[test]
+fn entries_of_clients_are_trimmed_while_the_module_writes_none() {
+    let server = RedisServer::builder().module_arg("conf-stream-age").module_arg("1000").start();
+    let mut realm = Realm::create(&server, &["a:1:1"]);
+    let (_, epoch) = realm.open("7");
+    eventually("the module's own entries to be trimmed", TIMEOUT, || realm.entries("evt").is_empty());
+    realm.client.words(&format!("XADD {REALM}:info * field value"));
+    let mut seq = 0;
+    eventually("the entry of a client to be trimmed", TIMEOUT, || {
+        seq += 1;
+        realm.ok(&format!("CONF.SET 7 a:1:1 {epoch} {seq} members {seq}"));
+        realm.client.words(&format!("XLEN {REALM}:info")) == Reply::Int(0)
+    });
+    assert!(realm.entries("evt").is_empty(), "the module has written none");
+    no_internal_errors(&server);
+}

@@ -36,6 +36,7 @@ mod seat_blocks;
 mod seat_carts;
 mod seat_resale;
 mod seat_rush;
+mod seat_several;
 mod seat_standing;
 mod seat_waiting;
 mod seat_waiting_rush;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use allot_tests::pools::{fill, pool_info};
 use allot_tests::raw::RawClient;
 use allot_tests::realms::{REALM, Realm};
-use allot_tests::shows::no_internal_errors;
+use allot_tests::shows::{create, no_internal_errors, sample_venue};
 use allot_tests::wait::TIMEOUT;
 use allot_tests::{Cluster, RedisServer, Reply, eventually};
 
@@ -15,8 +15,21 @@ const SET: &str = "{r}:set";
 /// Numbers of the pool, and members of the set.
 const COUNT: usize = 3000;
 
-/// All commands of the module with such a key, each as a call. A new one is added here and in the tests below.
-const CALLS: [&str; 2] = ["CONF.CREATE {r}:conf * FROM {r}:numbers", "SEAT.ZMPOP 2 {r}:other {r}:set MIN"];
+/// All commands of the module with such a key, each as a call, in an order in which all are carried out.
+const CALLS: [&str; 9] = [
+    "CONF.CREATE {r}:conf * FROM {r}:numbers",
+    "SEAT.ZMPOP 2 {r}:other {r}:set MIN",
+    "SEAT.HOLD {r}:show ann 1 TTL 60000 TOKEN t ALSO 1 {r}:leg",
+    "SEAT.EXTEND {r}:show t TTL 60000 ALSO 1 {r}:leg",
+    "SEAT.CONFIRM {r}:show t ALSO 1 {r}:leg",
+    "SEAT.REFUND {r}:show ALSO 1 {r}:leg 1 a-1-1",
+    "SEAT.PICK {r}:show ann TTL 60000 TOKEN u SEATS 1 a-1-2 ALSO 1 {r}:leg",
+    "SEAT.RELEASE {r}:show u ALSO 1 {r}:leg",
+    "SEAT.FIND {r}:show 1 ALSO 1 {r}:leg",
+];
+
+/// Those that can be called without end.
+const REPEATED: [&str; 2] = [CALLS[0], CALLS[1]];
 
 #[test]
 fn tests_cover_every_command_with_a_second_key() {
@@ -31,7 +44,9 @@ fn tests_cover_every_command_with_a_second_key() {
         movable.extend(is_movable.then(|| name.text().to_uppercase()));
     }
     movable.sort_unstable();
-    assert_eq!(movable, CALLS.map(|call| call.split(' ').next().unwrap()));
+    let mut called = CALLS.map(|call| call.split(' ').next().unwrap());
+    called.sort_unstable();
+    assert_eq!(movable, called);
 }
 
 /// A key on the node of `REALM` that is in another slot.
@@ -52,6 +67,7 @@ fn keys_of_two_slots_of_one_node_are_refused() {
         format!("CONF.CREATE {REALM} * FROM {pool}"),
         format!("CONF.CREATE {REALM} * REQUEST FROM SIZE 1 from {pool}"),
         format!("SEAT.ZMPOP 2 {SET} {set} MIN"),
+        format!("SEAT.FIND {REALM} 1 BESIDE 1 {pool}"),
     ] {
         let refused = client.client.words(&call);
         assert!(refused.error().starts_with("CROSSSLOT "), "{call}: {refused:?}");
@@ -66,8 +82,9 @@ fn call_is_tried_again_while_its_keys_are_on_two_nodes() {
     let mut realm = start(&cluster);
     realm.client.words("ZADD {r}:other 1 m");
     let moving = cluster.begin_move(REALM);
-    moving.key(POOL);
-    moving.key(SET);
+    for key in [POOL, SET, "{r}:leg"] {
+        moving.key(key);
+    }
     for call in CALLS {
         let refused = realm.client.words(call);
         assert!(refused.error().starts_with("TRYAGAIN "), "{call}: {refused:?}");
@@ -80,7 +97,8 @@ fn call_is_tried_again_while_its_keys_are_on_two_nodes() {
     }
     moving.finish();
     for call in CALLS {
-        assert!(!matches!(there.words(call), Reply::Error(_)), "{call}");
+        let reply = there.words(call);
+        assert!(!matches!(reply, Reply::Error(_)), "{call}: {reply:?}");
     }
 }
 
@@ -91,6 +109,9 @@ fn start(cluster: &Cluster) -> Realm {
     fill(&mut realm.client, POOL, COUNT);
     for member in 0..COUNT {
         realm.client.words(&format!("ZADD {SET} {member} {member}"));
+    }
+    for show in ["{r}:show", "{r}:leg"] {
+        create(cluster.master_for(REALM), show, &sample_venue(1, 4));
     }
     realm
 }
@@ -139,7 +160,7 @@ fn slot_moves_under_load_without_a_lost_number() {
     start(&cluster);
     let done = AtomicBool::new(false);
     let (called, popped) = std::thread::scope(|scope| {
-        let [calls, pops] = CALLS.map(|call| {
+        let [calls, pops] = REPEATED.map(|call| {
             let (cluster, done) = (&cluster, &done);
             scope.spawn(move || load(cluster, done, call))
         });

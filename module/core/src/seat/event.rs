@@ -230,6 +230,8 @@ fields! {
         pub turn: Turn,
         /// The hold that this one replaces.
         pub replaced: Option<Bytes>,
+        /// Whether it is sold in exchange for seats that its user has bought.
+        pub exchange: bool,
     }
 }
 
@@ -527,6 +529,9 @@ impl Show {
             held.fingerprint.0,
             copied(&held.seats),
         );
+        if held.exchange {
+            self.claims.exchanges.insert(id);
+        }
         self.hand_over(&held.seats, before, SeatState::Held, Owner::Claim(id));
         match held.turn {
             Turn::None => {}

@@ -1,8 +1,10 @@
 //! `SEAT.FIND`: the seats that `SEAT.HOLD` would choose, without holding them.
 
 use super::claims::Seats;
+use super::decide::also::Also;
 use super::decide::rules::resolve;
 use super::decide::search::{Found, Search};
+use super::decide::several::{Refused, Several};
 use super::state::Show;
 use super::venue::Area;
 use super::wish::NamedWish;
@@ -19,6 +21,15 @@ impl Show {
     /// # Errors
     /// As `SEAT.HOLD`: `NOTFOUND` for an unknown tier or area, `ERR` for a count or options that cannot be.
     pub fn find(&self, wanted: &NamedWish<'_>, best: usize) -> Result<Vec<Seats>, Refusal> {
+        self.offers(wanted, best, None)
+    }
+
+    fn offers(
+        &self,
+        wanted: &NamedWish<'_>,
+        best: usize,
+        also: Option<&Also<'_>>,
+    ) -> Result<Vec<Seats>, Refusal> {
         wanted.check()?;
         let mut wish = resolve(self, wanted)?;
         let mut areas: Vec<Area> = if wish.areas.is_empty() {
@@ -28,7 +39,8 @@ impl Show {
         };
         let mut offers = Vec::new();
         while offers.len() < best && !areas.is_empty() {
-            let Found::Seats(seats) = Search::new(self, &wish, &[], false).run() else { break };
+            let search = Search::new(self, &wish, &[], false);
+            let Found::Seats(seats) = also.into_iter().fold(search, Search::within).run() else { break };
             let taken =
                 |area: &Area| seats.iter().any(|&seat| self.venue.area_of(self.venue.row_of(seat)) == *area);
             areas.retain(|area| !taken(area));
@@ -37,4 +49,13 @@ impl Show {
         }
         Ok(offers)
     }
+}
+
+/// As `Show::find`, for seats that are free in all shows; their numbers are those of the first.
+///
+/// # Errors
+/// As `Show::find`, for one of the shows.
+pub fn find_in_all(shows: &Several<'_>, wanted: &NamedWish<'_>, best: usize) -> Result<Vec<Seats>, Refused> {
+    let also = shows.looked_at(wanted.from)?;
+    shows.first.show.offers(wanted, best, Some(&also)).map_err(|refusal| (0, refusal))
 }

@@ -148,6 +148,8 @@ pub struct Hold<'a> {
     pub ttl: Millis,
     /// A live hold of the user that the new hold replaces.
     pub replace: Option<Replace<'a>>,
+    /// Sold seats of the user that will be refunded when the hold is sold; limits do not count them.
+    pub exchange: Vec<&'a [u8]>,
     /// The new hold's token.
     pub token: TokenChoice<'a>,
 }
@@ -185,6 +187,8 @@ pub struct Pick<'a> {
     pub from: Option<&'a [u8]>,
     /// Ids of the seats.
     pub seats: Vec<&'a [u8]>,
+    /// As in `Hold`.
+    pub exchange: Vec<&'a [u8]>,
 }
 
 impl Hold<'_> {
@@ -214,6 +218,7 @@ impl Hold<'_> {
                 writer.signed(count.into());
             }
             write_from(writer, wish.from);
+            write_exchange(writer, &self.exchange);
         })
     }
 }
@@ -276,7 +281,18 @@ impl Pick<'_> {
                 writer.unsigned(1 + orphans.number());
             }
             write_from(writer, self.from);
+            write_exchange(writer, &self.exchange);
         })
+    }
+}
+
+/// Adds the seats that are given in exchange to a fingerprint, if there are some.
+fn write_exchange(writer: &mut Writer, seats: &[&[u8]]) {
+    // No length of a name is as great.
+    const EXCHANGE: u64 = 1 << 33;
+    if !seats.is_empty() {
+        writer.unsigned(EXCHANGE);
+        write_set(writer, seats);
     }
 }
 

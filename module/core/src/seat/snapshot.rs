@@ -55,6 +55,8 @@ fields! {
         pub bought: u32,
         /// Hashes of the requests that added seats to a hold once, the oldest first.
         pub added: Vec<Any<u64>>,
+        /// Whether a hold is sold in exchange for seats that its user has bought.
+        pub exchange: bool,
     }
 
     /// A user who waits.
@@ -115,6 +117,7 @@ impl Show {
             order,
             bought,
             added: self.claims.added(id).into_iter().map(Any).collect(),
+            exchange: self.claims.exchanges.contains(&id),
         }
     }
 
@@ -177,14 +180,25 @@ impl Show {
         (count, self.claims.table) = numbered(reader)?;
         let mut last = Bytes::new();
         for _ in 0..count {
-            let ClaimRecord { token, user, created, fingerprint, seats, until, order, bought, added } =
-                reader.field()?;
+            let ClaimRecord {
+                token,
+                user,
+                created,
+                fingerprint,
+                seats,
+                until,
+                order,
+                bought,
+                added,
+                exchange,
+            } = reader.field()?;
             ensure(token > last, "the claims are not in order")?;
             last.clone_from(&token);
             let sold = if until.is_some() { 0 } else { seats.len() };
             let most = if until.is_some() { 0 } else { MAX_COUNT as usize };
             let fits = (sold..=most).contains(&(bought as usize))
                 && (until.is_none() || order.is_none())
+                && (until.is_some() || !exchange)
                 && added.len() <= if until.is_some() { MAX_ADDED } else { 0 }
                 && added.iter().all(|hash| hash.0 != 0);
             if !fits || seats.len() > MAX_COUNT as usize {
@@ -196,6 +210,9 @@ impl Show {
             let ends = until.unwrap_or(created);
             let id = self.claims.hold(token, &user, created, ends, fingerprint.0, copied(&seats));
             added.into_iter().for_each(|Any(hash)| self.claims.add_seats(id, &[], hash));
+            if exchange {
+                self.claims.exchanges.insert(id);
+            }
             let mut state = SeatState::Held;
             if until.is_none() {
                 self.claims.sell(id, order.as_deref(), bought);

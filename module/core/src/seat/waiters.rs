@@ -160,7 +160,7 @@ impl Show {
     fn recheck_limit(&mut self, id: u32) {
         let waiter = self.waiters.get(id);
         let count = self.waiters.queue_of(waiter).wish.count;
-        let limited = check_user_limits(self, &waiter.user, count, None).is_err();
+        let limited = check_user_limits(self, &waiter.user, count, None, 0).is_err();
         self.waiters.unserved |= self.waiters.set_limited(id, limited);
     }
 

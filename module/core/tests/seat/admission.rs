@@ -31,7 +31,16 @@ fn large_show() -> Show {
 
 fn held(seats: impl Iterator<Item = u32>, turn: Turn) -> Event {
     let (token, user, fingerprint) = (b"t"[..].into(), b"u"[..].into(), Any(0));
-    Event::Held(Held { token, user, until: 10, fingerprint, seats: seats.collect(), turn, replaced: None })
+    Event::Held(Held {
+        token,
+        user,
+        until: 10,
+        fingerprint,
+        seats: seats.collect(),
+        turn,
+        replaced: None,
+        exchange: false,
+    })
 }
 
 #[test]
@@ -117,7 +126,15 @@ fn altered_plan_without_a_taken_seat_or_an_area_is_refused() {
     let mut show = show();
     let token = TokenChoice { token: b"t", chosen: true };
     let pick = |seat| {
-        Request::Pick(Pick { user: b"u", ttl: 10, token, orphans: None, from: None, seats: vec![seat] })
+        Request::Pick(Pick {
+            user: b"u",
+            ttl: 10,
+            token,
+            orphans: None,
+            from: None,
+            seats: vec![seat],
+            exchange: vec![],
+        })
     };
     let hold = |show: &mut Show, seat| {
         decide(show, 1, &pick(seat)).unwrap().events.iter().for_each(|event| show.apply(1, event));
@@ -234,8 +251,15 @@ fn altered_plan_with_limits_out_of_range_is_refused() {
 fn altered_plan_that_moves_a_held_seat_to_a_tier_is_refused() {
     let mut show = show();
     let token = TokenChoice { token: b"t", chosen: true };
-    let pick =
-        Request::Pick(Pick { user: b"u", ttl: 10, token, orphans: None, from: None, seats: vec![b"A-1-7"] });
+    let pick = Request::Pick(Pick {
+        user: b"u",
+        ttl: 10,
+        token,
+        orphans: None,
+        from: None,
+        seats: vec![b"A-1-7"],
+        exchange: vec![],
+    });
     decide(&show, 1, &pick).unwrap().events.iter().for_each(|event| show.apply(1, event));
     assert!(!admits_change(&show, "/areas/0/rows/0/tier", json!("bronze")));
     assert!(admits_change(&show, "/areas/0/rows/1/tier", json!("bronze")));

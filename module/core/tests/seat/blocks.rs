@@ -40,8 +40,15 @@ fn seats_of_a_block_are_taken_with_from_only_and_return_to_it() {
     // A refund, too.
     let token = TokenChoice { token: b"sold", chosen: true };
     let seats = vec![&b"a-1-2"[..]];
-    let pick =
-        Pick { user: b"ann", ttl: 100, token, orphans: None, from: Some(b"press"), seats: seats.clone() };
+    let pick = Pick {
+        user: b"ann",
+        ttl: 100,
+        token,
+        orphans: None,
+        from: Some(b"press"),
+        seats: seats.clone(),
+        exchange: vec![],
+    };
     house.ask(&Request::Pick(pick)).unwrap();
     house.confirm("sold", None).unwrap();
     house.ask(&Request::Refund { order: None, seats: Some(seats), into: None }).unwrap();
@@ -57,7 +64,8 @@ fn pick_from_a_block_takes_only_its_blocked_seats() {
     for seat in [b"a-1-2", b"a-1-3"] {
         let token = TokenChoice { token: b"t", chosen: true };
         let from = Some(&b"press"[..]);
-        let pick = Pick { user: b"ann", ttl: 100, token, orphans: None, from, seats: vec![seat] };
+        let pick =
+            Pick { user: b"ann", ttl: 100, token, orphans: None, from, seats: vec![seat], exchange: vec![] };
         assert_eq!(code(house.ask(&Request::Pick(pick))), Code::BadState);
     }
     assert_eq!(house.pick("ann", "t", &["a-1-1"]).unwrap_err().code, Code::BadState);
@@ -125,6 +133,7 @@ fn events_that_mix_seats_of_a_block_with_others_are_refused() {
             seats: Seats::from_slice(seats),
             turn: Turn::None,
             replaced: None,
+            exchange: false,
         })
     };
     assert!(house.show.admits(&held(&[0])).is_ok());

@@ -16,7 +16,15 @@ impl House {
         let token = TokenChoice { token: token.as_bytes(), chosen: true };
         let seats = seats.iter().map(|seat| seat.as_bytes()).collect();
         let (user, from) = (user.as_bytes(), None);
-        self.ask(&Request::AddPicked(Pick { user, ttl: 1000, token, orphans: None, from, seats }))
+        self.ask(&Request::AddPicked(Pick {
+            user,
+            ttl: 1000,
+            token,
+            orphans: None,
+            from,
+            seats,
+            exchange: vec![],
+        }))
     }
 
     fn add_best(&mut self, hold: Hold<'_>, once: Option<&str>) -> Result<Reply, Refusal> {
@@ -75,7 +83,7 @@ fn request_that_adds_names_its_hold_and_replaces_none() {
     let mut house = House::rows("ltr", &["...."]);
     let unnamed = TokenChoice { token: b"made", chosen: false };
     let (user, seats) = (b"ann", vec![&b"a-1-1"[..]]);
-    let pick = Pick { user, ttl: 1000, token: unnamed, orphans: None, from: None, seats };
+    let pick = Pick { user, ttl: 1000, token: unnamed, orphans: None, from: None, seats, exchange: vec![] };
     assert_eq!(code(house.ask(&Request::AddPicked(pick))), Code::Err);
     house.add_picked("ann", "old", &["a-1-1"]).unwrap();
     let replace = Some(Replace { token: b"old", other: false });

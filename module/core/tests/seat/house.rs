@@ -20,6 +20,7 @@ pub(super) fn wish(user: &str, count: u32) -> Hold<'_> {
         user: user.as_bytes(),
         ttl: 1000,
         replace: None,
+        exchange: vec![],
         token: TokenChoice { token: b"", chosen: false },
         wish: Wish {
             count,
@@ -84,6 +85,7 @@ impl House {
             orphans: None,
             from: None,
             seats,
+            exchange: vec![],
         }))
     }
 

@@ -29,6 +29,7 @@ mod party;
 mod plans;
 mod resale;
 mod rig;
+mod several;
 mod size;
 mod snapshots;
 mod splitting;

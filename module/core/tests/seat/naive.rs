@@ -62,6 +62,8 @@ pub struct Claim {
     pub sold: bool,
     pub bought: usize,
     pub order: Option<Vec<u8>>,
+    /// Whether the hold is in exchange for sold seats.
+    pub exchange: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -79,7 +81,7 @@ pub struct Naive {
     pub blocks: Vec<Block>,
     next_block: usize,
     pub turns: HashMap<(Option<String>, usize), u64>,
-    turn: u64,
+    pub turn: u64,
 }
 
 /// A user who waits; the list is in the order of arrival.
@@ -323,6 +325,19 @@ impl Naive {
         tokens.map(|(token, _)| self.seats_of(token).len()).sum()
     }
 
+    /// Whether a hold in exchange would leave its user with too many seats if these are given back. Seats that are not all
+    /// of this user do not count.
+    pub fn has_too_many(&mut self, token: &[u8], given: &[String]) -> bool {
+        let Some(claim) = self.claims.get(token).filter(|claim| claim.exchange).cloned() else {
+            return false;
+        };
+        let states: Vec<State> = given.iter().map(|id| self.by_id(id).state.clone()).collect();
+        let is_own =
+            |state: &State| matches!(state, State::Sold(token, _) if self.claims[token].user == claim.user);
+        let given = if states.iter().all(is_own) { given.len() } else { 0 };
+        self.seats_per_user > 0 && self.user_seats(&claim.user) - given > self.seats_per_user
+    }
+
     pub fn user_holds(&self, user: &[u8]) -> usize {
         self.claims.values().filter(|claim| claim.user == user && !claim.sold).count()
     }
@@ -435,7 +450,15 @@ impl Naive {
         for id in ids {
             self.by_id(id).state = State::Held(token.to_vec());
         }
-        let claim = Claim { user: user.to_vec(), created: now, until, sold: false, bought: 0, order: None };
+        let claim = Claim {
+            user: user.to_vec(),
+            created: now,
+            until,
+            sold: false,
+            bought: 0,
+            order: None,
+            exchange: false,
+        };
         self.claims.insert(token.to_vec(), claim);
     }
 }

@@ -119,7 +119,8 @@ fn seat_of_a_block_returns_to_it_when_its_sale_moves() {
     let seats = vec![&b"a-1-4"[..]];
     house.step(&Request::Block { name: Some(b"press"), until: None, seats: seats.clone() }).unwrap();
     let token = TokenChoice { token: b"p", chosen: true };
-    let pick = Pick { user: b"pia", ttl: 9, token, orphans: None, from: Some(b"press"), seats };
+    let pick =
+        Pick { user: b"pia", ttl: 9, token, orphans: None, from: Some(b"press"), seats, exchange: vec![] };
     house.step(&Request::Pick(pick)).unwrap();
     house.confirm("p", None).unwrap();
     house.moved(&[("a-1-4", "a-1-5")], false).unwrap();
@@ -197,7 +198,7 @@ fn seats_of_a_block_leave_it_for_the_block_into_which_they_go() {
     let take = |house: &mut House| {
         let token = TokenChoice { token: b"p", chosen: true };
         let (user, from, seats) = (b"pia", Some(&b"press"[..]), vec![&b"a-1-4"[..]]);
-        let pick = Pick { user, ttl: 9, token, orphans: None, from, seats };
+        let pick = Pick { user, ttl: 9, token, orphans: None, from, seats, exchange: vec![] };
         house.step(&Request::Pick(pick)).unwrap();
     };
     take(&mut house);

@@ -164,7 +164,7 @@ fn pick_of_places_may_leave_single_ones() {
     let mut house = festival(5);
     let token = TokenChoice { token: b"t", chosen: true };
     let (orphans, seats) = (Some(PickOrphans::Forbid), vec![&b"floor-2"[..], b"floor-4"]);
-    let pick = Pick { user: b"ann", ttl: 100, token, orphans, from: None, seats };
+    let pick = Pick { user: b"ann", ttl: 100, token, orphans, from: None, seats, exchange: vec![] };
     assert!(house.ask(&Request::Pick(pick)).is_ok());
 }
 

@@ -75,6 +75,7 @@ pub(super) fn wait(rig: &mut Rig, random: &mut Random, token: &str) {
             user: user.as_bytes(),
             ttl,
             replace: None,
+            exchange: vec![],
             token: TokenChoice { token: token.as_bytes(), chosen: true },
             wish: NamedWish {
                 count: wish.count as u32,
@@ -151,6 +152,7 @@ pub(super) fn hold(rig: &mut Rig, random: &mut Random, token: &str, tokens: &[Ve
         user: user.as_bytes(),
         ttl,
         replace: replace.as_ref().map(|(token, other)| Replace { token, other: *other }),
+        exchange: vec![],
         token: TokenChoice { token: token.as_bytes(), chosen: true },
         wish: NamedWish {
             count: wish.count as u32,
@@ -269,14 +271,14 @@ pub(super) fn expect_hold(
 }
 
 /// Whether no seat has the tier, or a needed flag, of a wish.
-fn names_unknown(naive: &Naive, wish: &Wish) -> bool {
+pub(super) fn names_unknown(naive: &Naive, wish: &Wish) -> bool {
     let some = |test: &dyn Fn(&Seat) -> bool| naive.places().any(|place| test(naive.seat(place)));
     wish.tier.as_ref().is_some_and(|tier| !some(&|seat| seat.tier == *tier))
         || wish.from.as_ref().is_some_and(|name| !naive.blocks.iter().any(|block| block.name == *name))
         || wish.needs.iter().any(|(_, flag)| !some(&|seat| seat.flags.contains(flag)))
 }
 
-fn needs_of(needs: &[(usize, String)]) -> Vec<Need<&[u8]>> {
+pub(super) fn needs_of(needs: &[(usize, String)]) -> Vec<Need<&[u8]>> {
     needs.iter().map(|(count, flag)| Need { count: *count as u32, flag: flag.as_bytes() }).collect()
 }
 
@@ -294,15 +296,30 @@ pub(super) fn bytes(ids: &[String]) -> Vec<&[u8]> {
 pub(super) fn pick(rig: &mut Rig, random: &mut Random, token: &str, ids: &[String]) {
     let ids = some_ids(random, ids);
     let (now, naive) = (rig.now, &mut rig.naive);
+    let is_bought = |naive: &Naive, token: &Vec<u8>| naive.claims[token].user == b"dee";
+    let all = naive.ids();
+    let bought = all.into_iter().filter(
+        |id| matches!(&naive.by_id(id).state.clone(), State::Sold(token, _) if is_bought(naive, token)),
+    );
+    let exchange: Vec<String> = if random.chance(20) { bought.take(2).collect() } else { vec![] };
+    let counted = naive.user_seats(b"dee") - exchange.len() + ids.len();
     let full = naive.holds_per_user > 0 && naive.user_holds(b"dee") >= naive.holds_per_user
-        || naive.seats_per_user > 0 && naive.user_seats(b"dee") + ids.len() > naive.seats_per_user;
+        || naive.seats_per_user > 0 && counted > naive.seats_per_user;
     let from = random.chance(30).then(|| random.pick(&BLOCKS));
     let block =
         from.map(|name| naive.blocks.iter().find(|block| block.name == name).map(|block| block.number));
     if block == Some(None) {
         let token = TokenChoice { token: token.as_bytes(), chosen: false };
         let from = from.map(str::as_bytes);
-        let pick = Pick { user: b"dee", ttl: 100, token, orphans: None, from, seats: bytes(&ids) };
+        let pick = Pick {
+            user: b"dee",
+            ttl: 100,
+            token,
+            orphans: None,
+            from,
+            seats: bytes(&ids),
+            exchange: bytes(&exchange),
+        };
         let expected = if full { Code::Limit } else { Code::NotFound };
         assert_eq!(rig.ask(&Request::Pick(pick)), Err(expected));
         return;
@@ -317,13 +334,15 @@ pub(super) fn pick(rig: &mut Rig, random: &mut Random, token: &str, ids: &[Strin
         Err(Code::Limit)
     } else if free {
         naive.take(&ids, b"dee", token.as_bytes(), now, now + 100);
+        naive.claims.get_mut(token.as_bytes()).unwrap().exchange = !exchange.is_empty();
         Ok(())
     } else {
         Err(Code::BadState)
     };
     let token = TokenChoice { token: token.as_bytes(), chosen: false };
     let from = from.map(str::as_bytes);
-    let pick = Pick { user: b"dee", ttl: 100, token, orphans, from, seats: bytes(&ids) };
+    let pick =
+        Pick { user: b"dee", ttl: 100, token, orphans, from, seats: bytes(&ids), exchange: bytes(&exchange) };
     let got = rig.ask(&Request::Pick(pick));
     assert_eq!(got.map(|_| ()), expected);
 }
@@ -342,7 +361,15 @@ pub(super) fn add(rig: &mut Rig, random: &mut Random, token: &[u8], ids: &[Strin
     let once = random.chance(50).then(|| format!("once{step}"));
     let request = if by_user {
         let seats = bytes(&ids);
-        Request::AddPicked(Pick { user: &user, ttl: 100, token: choice, orphans: None, from: None, seats })
+        Request::AddPicked(Pick {
+            user: &user,
+            ttl: 100,
+            token: choice,
+            orphans: None,
+            from: None,
+            seats,
+            exchange: vec![],
+        })
     } else {
         let wish = NamedWish {
             count: wish.count as u32,
@@ -354,7 +381,7 @@ pub(super) fn add(rig: &mut Rig, random: &mut Random, token: &[u8], ids: &[Strin
             needs: needs_of(&wish.needs),
             from: None,
         };
-        let hold = Hold { user: &user, ttl: 100, replace: None, token: choice, wish };
+        let hold = Hold { user: &user, ttl: 100, replace: None, exchange: vec![], token: choice, wish };
         Request::AddBest(AddBest { hold, once: once.as_ref().map(String::as_bytes) })
     };
     let (now, naive) = (rig.now, &mut rig.naive);
@@ -408,10 +435,12 @@ pub(super) fn add(rig: &mut Rig, random: &mut Random, token: &[u8], ids: &[Strin
 pub(super) fn confirm(rig: &mut Rig, token: &[u8], order: Option<&[u8]>) {
     let naive = &mut rig.naive;
     let seats = naive.seats_of(token);
+    let too_many = naive.has_too_many(token, &[]);
     let expected = match naive.claims.get_mut(token) {
         None => Err(Code::NotFound),
         Some(claim) if claim.sold && claim.order.as_deref() == order => Ok(claim.bought),
         Some(claim) if claim.sold => Err(Code::Exists),
+        Some(_) if too_many => Err(Code::Limit),
         Some(claim) => {
             (claim.sold, claim.bought, claim.order) = (true, seats.len(), order.map(<[u8]>::to_vec));
             for id in &seats {
@@ -434,10 +463,12 @@ pub(super) fn exchange(rig: &mut Rig, random: &mut Random, token: &[u8], ids: &[
     let ids = some_ids(random, from);
     let fit = ids.iter().all(|id| is_of_order(naive, id));
     let seats = naive.seats_of(token);
+    let too_many = naive.has_too_many(token, &ids);
     let expected = match naive.claims.get_mut(token) {
         None => Err(Code::NotFound),
         Some(claim) if claim.sold && claim.order.as_ref() == Some(&order) => Ok(claim.bought),
         Some(claim) if claim.sold => Err(Code::Exists),
+        Some(_) if too_many => Err(Code::Limit),
         Some(_) if !fit => Err(Code::NotOwner),
         Some(claim) => {
             (claim.sold, claim.bought, claim.order) = (true, seats.len(), Some(order.clone()));

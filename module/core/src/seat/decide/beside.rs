@@ -113,6 +113,7 @@ impl Search<'_> {
             let of_tier = show.venue.tier_of(seat).is_some_and(|own| *tier.get_or_insert(own) == own);
             of_tier
                 && show.is_available(seat, wish.from)
+                && self.also.is_none_or(|also| also.has_free(&show.venue, seat))
                 && wish.kind().takes(show.venue.flags_of(seat))
                 && (wish.areas.is_empty() || wish.areas.contains(&area))
         };

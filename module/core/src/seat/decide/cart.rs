@@ -1,5 +1,6 @@
 //! The cart: `SEAT.PICK ... ADD` and `SEAT.HOLD ... ADD` add seats to a live hold.
 
+use super::also::Also;
 use super::hold::{decide_hold, decide_pick, seats_found};
 use super::rules::{Decided, available_seats, check_user, check_user_limits, live_block, named, resolve};
 use super::search::Search;
@@ -24,6 +25,7 @@ struct Cart<'a> {
 }
 
 pub(super) fn decide_add_picked(show: &Show, now: Millis, pick: &Pick<'_>) -> Decided {
+    no_exchange(&pick.exchange)?;
     let Some(cart) = Cart::of(show, now, pick.user, pick.token)? else {
         return decide_pick(show, now, pick, pick.add_fingerprint(), false);
     };
@@ -38,13 +40,20 @@ pub(super) fn decide_add_picked(show: &Show, now: Millis, pick: &Pick<'_>) -> De
     cart.add(show, seats, 0)
 }
 
-pub(super) fn decide_add_best(show: &Show, now: Millis, add: &AddBest<'_>) -> Decided {
+/// `also` has the other shows of a request for several.
+pub(super) fn decide_add_best(
+    show: &Show,
+    now: Millis,
+    add: &AddBest<'_>,
+    also: Option<&Also<'_>>,
+) -> Decided {
     let (hold, fingerprint) = (&add.hold, add.fingerprint());
+    no_exchange(&hold.exchange)?;
     if hold.replace.is_some() {
         return refuse(Code::Err, "ADD keeps the hold of its TOKEN; it cannot go with REPLACE");
     }
     let Some(cart) = Cart::of(show, now, hold.user, hold.token)? else {
-        return decide_hold(show, now, hold, fingerprint);
+        return decide_hold(show, now, hold, fingerprint, also);
     };
     let done = cart.claim.fingerprint == fingerprint || show.claims.added(cart.id).contains(&fingerprint);
     if add.once.is_some() && done {
@@ -54,11 +63,19 @@ pub(super) fn decide_add_best(show: &Show, now: Millis, add: &AddBest<'_>) -> De
     cart.check_room(show, hold.user, hold.wish.count as usize)?;
     hold.wish.from.map(|name| live_block(show, now, name)).transpose()?;
     let wish = resolve(show, &hold.wish)?;
-    let found = Search::new(show, &wish, &[], false).run_beside(&cart.claim.seats);
+    let search = Search::new(show, &wish, &[], false);
+    let found = also.into_iter().fold(search, Search::within).run_beside(&cart.claim.seats);
     match seats_found(show, found, &hold.wish)? {
         None => unchanged(Reply::None),
         Some(seats) => cart.add(show, seats, if add.once.is_some() { fingerprint } else { 0 }),
     }
+}
+
+fn no_exchange(seats: &[&[u8]]) -> Result<(), Refusal> {
+    if seats.is_empty() {
+        return Ok(());
+    }
+    refuse(Code::Err, "EXCHANGE is for a hold as a whole; it cannot go with ADD")
 }
 
 impl<'a> Cart<'a> {
@@ -88,7 +105,7 @@ impl<'a> Cart<'a> {
                 format!("hold {token} has {has} seats, and may have {MAX_COUNT}, not {more} more"),
             );
         }
-        check_user_limits(show, user, (has + more) as u32, Some(self.id))
+        check_user_limits(show, user, (has + more) as u32, Some(self.id), 0)
     }
 
     /// Adds seats, of which the hold has none.

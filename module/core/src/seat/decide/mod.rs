@@ -1,5 +1,6 @@
 //! Decides requests: searches, checks every limit, and changes nothing.
 
+pub(super) mod also;
 mod alter;
 mod beside;
 mod block;
@@ -13,13 +14,16 @@ mod rows;
 pub(super) mod rules;
 mod scatter;
 pub(super) mod search;
+pub mod several;
 mod split;
+mod taken;
 pub mod wait;
 mod whole_areas;
 
 use self::orphans::forbids_orphans;
 use self::rules::{
-    Decided, all_are, all_are_of_order, bad_seat, check_user, deadline, live_hold, named, no_hold, sale_of,
+    Decided, all_are, all_are_of_order, bad_seat, check_user, deadline, exchanged, live_hold, named, no_hold,
+    sale_of,
 };
 use super::claims::{Seats, Stage};
 use super::event::{Event, Events};
@@ -39,16 +43,16 @@ use crate::shared::{Bytes, Millis, copied};
 /// A refusal, with its error code and text.
 pub fn decide(show: &Show, now: Millis, request: &Request<'_>) -> Decided {
     match request {
-        Request::Hold(hold) => hold::decide_hold(show, now, hold, hold.fingerprint()),
-        Request::AddBest(add) => cart::decide_add_best(show, now, add),
+        Request::Hold(hold) => hold::decide_hold(show, now, hold, hold.fingerprint(), None),
+        Request::AddBest(add) => cart::decide_add_best(show, now, add, None),
         Request::Pick(pick) => {
             hold::decide_pick(show, now, pick, pick.fingerprint(), forbids_orphans(show, pick))
         }
         Request::AddPicked(pick) => cart::decide_add_picked(show, now, pick),
         Request::Extend { token, ttl } => decide_extend(show, now, token, *ttl),
-        Request::Confirm { token, user, order } => decide_confirm(show, now, token, *user, *order),
+        Request::Confirm { token, user, order } => decide_confirm(show, now, token, *user, *order, &[]),
         Request::Exchange { token, user, order, from, seats } => {
-            let mut decision = decide_confirm(show, now, token, *user, *order)?;
+            let mut decision = decide_confirm(show, now, token, *user, *order, seats)?;
             // A retry refunds nothing again.
             if !decision.events.is_empty() {
                 let seats = named(show, seats)?;
@@ -106,6 +110,7 @@ fn decide_confirm(
     token: &[u8],
     user: Option<&[u8]>,
     order: Option<&[u8]>,
+    given: &[&[u8]],
 ) -> Decided {
     if let Some(order) = order {
         check_identifier("order", order)?;
@@ -116,6 +121,7 @@ fn decide_confirm(
     match claim.stage {
         Stage::Held { until } if until <= now => no_hold(token),
         Stage::Held { .. } => {
+            check_exchange(show, id, given)?;
             let event = Event::Confirmed { token: copied(&claim.token), order: order.map(Bytes::from_slice) };
             decided(event, Reply::Integer(claim.seats.len() as i64))
         }
@@ -131,6 +137,25 @@ fn decide_confirm(
             refuse(Code::Exists, format!("token {} is sold already, {filed}", quoted(token)))
         }
     }
+}
+
+/// Refuses to sell a hold for which seats were to be given back, if its user would have more than the limit without that.
+fn check_exchange(show: &Show, id: u32, given: &[&[u8]]) -> Result<(), Refusal> {
+    let (claim, most) = (show.claims.get(id), show.limits.seats_per_user);
+    let user = show.claims.user(claim.user);
+    if most == 0 || user.seats <= most || !show.claims.exchanges.contains(&id) {
+        return Ok(());
+    }
+    let has = user.seats - exchanged(show, &user.name, given).unwrap_or(0);
+    if has <= most {
+        return Ok(());
+    }
+    let (token, user) = (quoted(&claim.token[..]), quoted(&user.name[..]));
+    let text = format!(
+        "hold {token} was made in exchange for sold seats, and user {user} would have {has} seats of {most}: name them \
+         with EXCHANGE"
+    );
+    refuse(Code::Limit, text)
 }
 
 fn decide_release(

@@ -28,7 +28,7 @@ impl Search<'_> {
     }
 
     /// The first place of a group from `from` on that has a run for the whole party, and a seat of every kind.
-    fn place_with_all_kinds(&self, group: u32, mut from: u32) -> Option<u32> {
+    pub(super) fn place_with_all_kinds(&self, group: u32, mut from: u32) -> Option<u32> {
         loop {
             let long = self.rows.first(group, from, RunNeed::Run(self.count))?;
             let mut wanted = self.parts.iter().filter(|(count, _)| *count > 0);
@@ -42,7 +42,7 @@ impl Search<'_> {
 
     /// Starts of the runs at a place of a group that have as many seats of each kind as the party needs; if `clean`, of
     /// those that strand no seat.
-    fn windows_of_party(&self, group: u32, place: u32, clean: bool) -> Bits {
+    pub(super) fn windows_of_party(&self, group: u32, place: u32, clean: bool) -> Bits {
         let n = self.count;
         let parts = self.parts.iter().map(|(count, part)| (*count, part.seats(group, place)));
         let parts: Vec<(usize, StripView)> = parts.collect();

@@ -3,8 +3,8 @@
 //! Rows come in *groups*: a group is a bucket, or a half of an area that is read as a whole (`whole_areas`). The rows of a
 //! group have *places*, in seat order. What a request may take, which lengths of runs there are, and which is the first
 //! row with a run, is answered from the index of the bucket or by the whole area. *Changed rows* hide those of the index:
-//! rows in which seats of the replaced hold count as free, and the rows of the block of a request, which are then the only
-//! ones.
+//! rows in which seats of the replaced hold count as free, and the rows of the block of a request, or with seats that are
+//! free in several shows, which are then the only ones.
 
 use super::rules::resolve;
 use super::whole_areas::{Half, WholeAreas};
@@ -71,7 +71,7 @@ pub(super) struct StripView {
 
 impl StripView {
     /// All of these may be taken.
-    fn all(seats: Bits) -> Self {
+    pub(super) fn all(seats: Bits) -> Self {
         Self { takeable: seats.clone(), free: seats }
     }
 
@@ -109,7 +109,7 @@ pub(super) struct Rows<'a> {
     kind_number: usize,
     /// By group and place.
     changed: Vec<ChangedRow>,
-    /// Whether there are no other rows: the request takes seats of a block.
+    /// Whether there are no other rows: the request takes seats of a block, or those that are free in several shows.
     only_changed: bool,
 }
 
@@ -200,7 +200,7 @@ impl<'a> Rows<'a> {
         if self.only_changed {
             let mut groups: Vec<u32> = self.changed.iter().map(|row| row.group).collect();
             groups.dedup();
-            groups.sort_unstable_by_key(|&group| (self.priority(group), group));
+            groups.sort_unstable_by_key(|&group| (self.priority(group), self.area_of(group), group));
             return Cow::Owned(groups);
         }
         let buckets = candidates(self.show, wish);
@@ -208,6 +208,38 @@ impl<'a> Rows<'a> {
             None => buckets,
             Some(whole) => Cow::Owned(whole.halves_for(&buckets)),
         }
+    }
+
+    /// Reads only the seats that `keep` leaves of each row. O(rows), and the cost of `keep`.
+    pub(super) fn restrict(&mut self, wish: &NumberedWish, keep: impl Fn(Row, &mut StripView)) {
+        let places: Vec<(u32, u32)> = if self.only_changed {
+            self.changed.iter().map(|row| (row.group, row.place)).collect()
+        } else {
+            let groups = self.groups(wish);
+            groups
+                .iter()
+                .flat_map(|&group| (0..self.places(group)).map(move |place| (group, place)))
+                .collect()
+        };
+        let kept = places.into_iter().filter_map(|(group, place)| {
+            let mut seats = self.seats(group, place);
+            if bits::count(&seats.free) > 0 {
+                keep(self.row(group, place), &mut seats);
+            }
+            (bits::count(&seats.free) > 0).then_some(ChangedRow { group, place, seats, indexed: 0 })
+        });
+        let mut kept: Vec<ChangedRow> = kept.collect();
+        kept.sort_unstable_by_key(|row| (row.group, row.place));
+        self.changed = kept;
+        self.only_changed = true;
+    }
+
+    /// How many places a group has.
+    fn places(&self, group: u32) -> u32 {
+        self.half(group).map_or_else(
+            || self.show.bucket_at(group).strips.len() as u32,
+            |(whole, half)| whole.places(half),
+        )
     }
 
     /// These groups by priority.

@@ -64,11 +64,14 @@ pub(in crate::seat) fn deadline(
     Ok(until)
 }
 
+/// Refuses `count` seats more than a user may have. The limits count neither the hold that is replaced, nor `exchanged`
+/// sold seats of the user.
 pub(in crate::seat) fn check_user_limits(
     show: &Show,
     user: &[u8],
     count: u32,
     replaced: Option<u32>,
+    exchanged: u32,
 ) -> Result<(), Refusal> {
     let limits = show.limits;
     let Some(info) = show.claims.user_called(user) else {
@@ -96,7 +99,7 @@ pub(in crate::seat) fn check_user_limits(
             ),
         );
     }
-    let kept = show.claims.user(info).seats - given_up;
+    let kept = show.claims.user(info).seats.saturating_sub(given_up + exchanged);
     if limits.seats_per_user > 0 && kept.saturating_add(count) > limits.seats_per_user {
         return refuse(
             Code::Limit,
@@ -104,6 +107,29 @@ pub(in crate::seat) fn check_user_limits(
         );
     }
     Ok(())
+}
+
+/// How many seats a hold is to replace: sold seats of this user.
+///
+/// # Errors
+/// `NOTFOUND` for an unknown seat; `BADSTATE` for one that is not sold, `NOTOWNER` for one of another user.
+pub(super) fn exchanged(show: &Show, user: &[u8], ids: &[&[u8]]) -> Result<u32, Refusal> {
+    if ids.is_empty() {
+        return Ok(0);
+    }
+    let seats = named(show, ids)?;
+    for &seat in &seats {
+        match sale_of(show, seat) {
+            None => return bad_seat(show, seat, "sold"),
+            Some(sale) if show.claims.user(sale.user).name[..] != *user => {
+                let text =
+                    format!("seat {} is not sold to user {}", quoted(show.venue.id(seat)), quoted(user));
+                return refuse(Code::NotOwner, text);
+            }
+            Some(_) => {}
+        }
+    }
+    Ok(seats.len() as u32)
 }
 
 /// Resolves the names of a wish.

@@ -1,5 +1,6 @@
 //! Best seating: chooses the seats of a hold (steps 4 to 9 of "Best seating, exactly" in docs/seats.md).
 
+use super::also::Also;
 use super::near::{NEAR, groups_near};
 use super::rows::{Rows, RunNeed};
 use crate::invariant;
@@ -19,6 +20,8 @@ pub(in crate::seat) struct Search<'a> {
     /// For a party with needs: how many seats of each kind it takes, and the rows with these; first the seats without a
     /// needed flag. Empty for other requests.
     pub(super) parts: Vec<(usize, Rows<'a>)>,
+    /// The other shows of a request for several.
+    pub(super) also: Option<&'a Also<'a>>,
 }
 
 /// The result of a search.
@@ -41,7 +44,21 @@ impl<'a> Search<'a> {
         again: bool,
     ) -> Self {
         let (rows, parts) = Rows::of(show, wish, replaced, again);
-        Self { wish, count: wish.count as usize, rows, parts }
+        Self { wish, count: wish.count as usize, rows, parts, also: None }
+    }
+
+    /// The search for seats that the other shows have free as well. O(rows of all shows); O(seats of all shows) for shows
+    /// in which seats have other numbers, or with a block.
+    pub(in crate::seat) fn within(mut self, also: &'a Also<'a>) -> Self {
+        let venue = &self.rows.show.venue;
+        let parts = self.parts.iter_mut().map(|(_, rows)| rows);
+        for rows in std::iter::once(&mut self.rows).chain(parts) {
+            if also.has_shows() {
+                rows.restrict(self.wish, |row, seats| also.keep_free(venue, row, seats));
+            }
+        }
+        self.also = Some(also);
+        self
     }
 
     /// Runs the search. O(count log rows + areas).
@@ -153,8 +170,10 @@ impl<'a> Search<'a> {
         if self.rows.is_standing(area) {
             return self.has_enough(area).then(|| self.first_seats(area));
         }
-        let run = |&clean: &bool| {
-            if self.parts.is_empty() { self.run_in(area, clean) } else { self.run_of_party(area, clean) }
+        let run = |&clean: &bool| match self.also.filter(|also| also.has_beside()) {
+            Some(also) => self.run_among_taken(area, clean, also),
+            None if self.parts.is_empty() => self.run_in(area, clean),
+            None => self.run_of_party(area, clean),
         };
         let (row, start) = self.clean_or_not().iter().find_map(run)?;
         Some(self.rows.window(row, start, self.count))

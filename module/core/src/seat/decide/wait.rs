@@ -33,26 +33,27 @@ pub(super) fn decide_wait(show: &Show, now: Millis, wait: &Wait<'_>) -> Decided 
     wait.hold.wish.from.map(|name| live_block(show, now, name)).transpose()?;
     let wish = resolve(show, &wait.hold.wish)?;
     let token = Bytes::from_slice(wait.hold.token.token);
-    let until = now.saturating_add(wait.hold.ttl);
+    let wait_until = now.saturating_add(wait.hold.ttl);
     let record = |position: u64, until| {
         let (token, user, offered) = (token.clone(), Bytes::from_slice(user), position == 0);
         Reply::Wait(WaitRecord { token, user, count, offered, position, since: now, until })
     };
     // Before others are served, nobody is.
     if !show.waiters.unserved
-        && check_user_limits(show, user, count, None).is_ok()
+        && check_user_limits(show, user, count, None, 0).is_ok()
         && let Found::Seats(seats) = Search::new(show, &wish, &[], false).run()
     {
         let reply = record(0, offered_until);
         let (user, turn) = (Bytes::from_slice(user), turn_of(show, &wish, &seats));
         let fingerprint = Any(fingerprint);
-        let held = Held { token, user, until: offered_until, fingerprint, seats, turn, replaced: None };
-        return decided(Event::Offered { held, wait_until: until }, reply);
+        let (until, replaced, exchange) = (offered_until, None, false);
+        let held = Held { token, user, until, fingerprint, seats, turn, replaced, exchange };
+        return decided(Event::Offered { held, wait_until }, reply);
     }
     let wish = lasting(&wait.hold.wish, wish);
     check_room(show, wait, &wish)?;
     let position = show.waiters.next_position(&wish, wait.priority) as u64;
-    let reply = record(position, until);
+    let (reply, until) = (record(position, wait_until), wait_until);
     let user = Bytes::from_slice(user);
     let (priority, offer, fingerprint) = (wait.priority, wait.offer, Any(fingerprint));
     let waited = Waited { token, user, wish, priority, until, offer, fingerprint };
@@ -161,6 +162,7 @@ pub fn next_offer(show: &Show, now: Millis, in_vain: &mut Vec<u32>) -> Option<Ev
             turn: turn_of(show, &wish, &seats),
             seats,
             replaced: None,
+            exchange: false,
         };
         Some(Event::Offered { held, wait_until: waiter.until })
     })

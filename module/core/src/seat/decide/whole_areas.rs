@@ -140,7 +140,8 @@ impl<'a> WholeAreas<'a> {
         self.with_seats(half, kind, place, Bits::from_slice).unwrap_or_default()
     }
 
-    fn places(&self, half: Half) -> u32 {
+    /// How many places a half has.
+    pub(super) fn places(&self, half: Half) -> u32 {
         self.show.venue.area(half.area).rows.len() as u32
     }
 

@@ -181,6 +181,10 @@ impl Claims {
             let known = self.table.get(*id).is_some();
             ensure!(known && (1..=MAX_ADDED).contains(&added.len()), "claim {id} remembers {added:?}");
         }
+        for id in &self.exchanges {
+            let is_hold = self.table.get(*id).is_some_and(|claim| matches!(claim.stage, Stage::Held { .. }));
+            ensure!(is_hold, "claim {id}, which is in exchange, is no hold");
+        }
         let holds: usize = users.values().map(|user| user.holds).sum();
         ensure!(self.deadlines.len() == holds, "{holds} holds have {} deadlines", self.deadlines.len());
         ensure!(self.users.len() == users.len(), "{} of {} users have claims", users.len(), self.users.len());
@@ -348,6 +352,7 @@ mod tests {
             orphans: None,
             from: None,
             seats: seats.to_vec(),
+            exchange: Vec::new(),
         };
         ask(show, &Request::Pick(pick));
     }
@@ -432,6 +437,8 @@ mod tests {
             |show| _ = show.claims.added.insert(0, [1; MAX_ADDED + 1].into()),
             |show| _ = show.claims.added.insert(1, [1].into()),
             |show| _ = show.claims.added.insert(9, [1].into()),
+            |show| _ = show.claims.exchanges.insert(1),
+            |show| _ = show.claims.exchanges.insert(9),
             |show| show.claims.by_token.remove(b"held", 0),
             |show| show.claims.by_user.insert(b"nobody", 2),
             |show| show.claims.by_order.remove(b"order", 0),

@@ -13,7 +13,7 @@ use crate::shared::names::NameIndex;
 use crate::shared::table::Table;
 use crate::shared::{Bytes, Millis};
 use smallvec::SmallVec;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// The most seats of one hold.
 pub const MAX_COUNT: i64 = 500;
@@ -93,6 +93,8 @@ pub struct Claims {
     pub(in crate::seat) deadlines: Deadlines,
     /// Hashes of the requests that added seats once, by hold, the oldest first.
     pub(in crate::seat) added: BTreeMap<u32, VecDeque<u64>>,
+    /// Holds that are sold in exchange for seats that their users have bought.
+    pub(in crate::seat) exchanges: BTreeSet<u32>,
 }
 
 impl Claims {
@@ -238,9 +240,7 @@ impl Claims {
     /// A hold becomes a sale. It has, or had, `bought` seats.
     pub fn sell(&mut self, id: u32, order: Option<&[u8]>, bought: u32) {
         invariant!(matches!(self.table[id].stage, Stage::Held { .. }), "a claim that is sold was held");
-        self.deadlines.remove(id);
-        self.added.remove(&id);
-        self.unlist_hold(id);
+        self.forget_hold(id);
         let order = order.map(|reference| self.order_or_new(reference));
         let claim = &mut self.table[id];
         claim.stage = Stage::Sold { order, bought };
@@ -314,6 +314,7 @@ impl Claims {
             + self.by_order.allocated()
             + self.deadlines.allocated()
             + self.added.values().map(|added| ADDED + added.capacity() * size_of::<u64>()).sum::<usize>()
+            + self.exchanges.len() * size_of::<u32>() * 3 / 2
     }
 
     fn user_or_new(&mut self, name: &[u8]) -> u32 {
@@ -340,8 +341,11 @@ impl Claims {
         id
     }
 
-    /// Removes a hold from the list of its user.
-    fn unlist_hold(&mut self, id: u32) {
+    /// Forgets what only a hold has, and removes it from the list of its user.
+    fn forget_hold(&mut self, id: u32) {
+        self.deadlines.remove(id);
+        self.added.remove(&id);
+        self.exchanges.remove(&id);
         let claim = &self.table[id];
         let (user, slot) = (claim.user, claim.slot);
         unlist(&mut self.table, &mut self.users[user].holds, id, slot);
@@ -350,11 +354,7 @@ impl Claims {
     /// Removes a claim without seats from all indexes.
     fn forget(&mut self, id: u32) {
         match self.table[id].stage {
-            Stage::Held { .. } => {
-                self.deadlines.remove(id);
-                self.added.remove(&id);
-                self.unlist_hold(id);
-            }
+            Stage::Held { .. } => self.forget_hold(id),
             Stage::Sold { order: Some(order), .. } => self.unlist_sale(id, order),
             Stage::Sold { order: None, .. } => {}
         }

@@ -3,7 +3,7 @@
 mod buckets;
 mod flags;
 
-use super::bits;
+use super::bits::{self, Bits};
 use super::blocks::Blocks;
 use super::claims::{Claims, Stage};
 use super::ended::EndedWaits;
@@ -283,6 +283,22 @@ impl Show {
             invariant!("a strip has its words");
             &[]
         })
+    }
+
+    /// Free seats of a row, with any flags and of any tier, as bits of the row. O(words of the row), for each of its tiers.
+    pub(in crate::seat) fn free_in_row(&self, row: Row) -> Bits {
+        let layout = self.venue.layout(row);
+        let first = self.row_strips_at.get(row as usize).map_or(0, |&first| first as usize);
+        let strips = self.row_strips.get(first..first + layout.tiers.len());
+        invariant!(strips.is_some(), "a row has a strip for each of its tiers");
+        let mut free = Bits::from_elem(0, usize::from(layout.len).div_ceil(64));
+        for &(bucket, strip) in strips.unwrap_or_default() {
+            if let Some(strip) = self.strip(bucket, strip) {
+                let kept = self.seats_of(strip).kept;
+                bits::unite(&mut free, &kept.dense(self.free_seats(strip), layout.len.into()));
+            }
+        }
+        free
     }
 
     /// The bucket and the strip of a seat; `None` for a break.

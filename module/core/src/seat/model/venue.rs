@@ -238,6 +238,12 @@ impl Venue {
         })
     }
 
+    /// Whether each seat has the same number in another venue, but for chance. O(1), after the first call of `arrangement`.
+    pub(in crate::seat) fn numbers_as(&self, other: &Self) -> bool {
+        (self.positions, self.rows.len(), self.arrangement())
+            == (other.positions, other.rows.len(), other.arrangement())
+    }
+
     /// The seat of that id: its own id, or `area-row-label` (of a standing place `area-number`) if it has none. O(dashes^2) look-ups, usually one.
     pub fn find(&self, id: &[u8]) -> Option<Seat> {
         if id.len() > MAX_IDENTIFIER {

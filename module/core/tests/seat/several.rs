@@ -1,0 +1,370 @@
+//! The same seats in several shows, sentence by sentence of docs/seats.md, and against naive shows.
+
+use super::house::{House, area, wish};
+use super::naive::{Naive, Outcome, State, Wish};
+use super::rig::{Random, Rig, random_plan};
+use super::steps;
+use allot_core::seat::decide::several::{At, Refused, Several, decide_in_all};
+use allot_core::seat::plan::Plan;
+use allot_core::seat::request::{AddBest, Adjacent, Hold, NamedWish, Orphans, Pick, Replace, Request};
+use allot_core::seat::{Reply, Show};
+use allot_core::shared::refusal::Code;
+use allot_core::shared::token::TokenChoice;
+use proptest::prelude::*;
+use serde_json::json;
+
+/// The legs of a train, or the evenings of a season.
+struct Tour(Vec<House>);
+
+impl Tour {
+    /// Shows of one plan, with one area `a` of these rows.
+    fn of(count: usize, rows: &[&str]) -> Self {
+        Self((0..count).map(|_| House::rows("ltr", rows)).collect())
+    }
+
+    fn map(&self) -> Vec<String> {
+        self.0.iter().map(House::map).collect()
+    }
+
+    /// Asks the shows of this range; the shows of `beside` are beside.
+    fn ask(
+        &mut self,
+        shows: std::ops::Range<usize>,
+        beside: &[usize],
+        request: &Request<'_>,
+    ) -> Result<Reply, Refused> {
+        let at: Vec<At<'_>> =
+            self.0[shows.clone()].iter().map(|house| At { show: &house.show, now: house.now }).collect();
+        let beside: Vec<&Show> = beside.iter().map(|&place| &self.0[place].show).collect();
+        let decisions = decide_in_all(&Several { first: at[0], also: &at[1..], beside: &beside }, request)?;
+        for (house, decision) in self.0[shows].iter_mut().zip(&decisions) {
+            for event in &decision.events {
+                house.show.admits(event).unwrap();
+                house.show.apply(house.now, event);
+            }
+            house.show.check().unwrap();
+        }
+        Ok(decisions[0].reply.clone())
+    }
+
+    fn hold(
+        &mut self,
+        shows: std::ops::Range<usize>,
+        beside: &[usize],
+        token: &str,
+        count: u32,
+    ) -> Result<Reply, Refused> {
+        self.ask(shows, beside, &Request::Hold(named(wish("ann", count), token)))
+    }
+}
+
+fn named<'a>(hold: Hold<'a>, token: &'a str) -> Hold<'a> {
+    Hold { token: TokenChoice { token: token.as_bytes(), chosen: true }, ..hold }
+}
+
+fn pick<'a>(token: &'a str, seats: &[&'a str]) -> Request<'a> {
+    let token = TokenChoice { token: token.as_bytes(), chosen: true };
+    let seats = seats.iter().map(|seat| seat.as_bytes()).collect();
+    Request::Pick(Pick { user: b"ann", ttl: 1000, token, orphans: None, from: None, seats, exchange: vec![] })
+}
+
+#[test]
+fn best_seats_are_those_that_are_free_in_all_shows() {
+    let mut tour = Tour::of(3, &["......", "......"]);
+    tour.0[1].block(&["a-1-2"]);
+    tour.0[2].block(&["a-1-5", "a-1-6"]);
+    tour.hold(0..3, &[], "t", 3).unwrap();
+    assert_eq!(tour.map(), ["....../hhh...", ".x..../hhh...", "....xx/hhh..."]);
+    tour.hold(0..3, &[], "u", 2).unwrap();
+    assert_eq!(tour.map()[1], ".xhh../hhh...");
+    // Where one show is not asked, its seats do not count.
+    tour.hold(0..1, &[], "v", 2).unwrap();
+    assert_eq!(tour.map()[0], "hhhh../hhh...");
+    let nothing = tour.hold(0..3, &[], "w", 7);
+    assert_eq!(nothing, Ok(Reply::None));
+    let confirm = |token| Request::Confirm { token, user: None, order: None };
+    assert_eq!(tour.ask(0..3, &[], &confirm(b"t")), Ok(Reply::Integer(3)));
+    assert_eq!(tour.map(), ["hhhh../sss...", ".xhh../sss...", "..hhxx/sss..."]);
+}
+
+#[test]
+fn seats_with_other_numbers_are_the_same_by_their_ids() {
+    let of = |areas: &[serde_json::Value]| House::new(&json!({"areas": areas}));
+    let (a, b) = (area("a", 1, "ltr", &["...."]), area("b", 2, "ltr", &["...."]));
+    let mut tour = Tour(vec![of(&[a.clone(), b.clone()]), of(&[b, a])]);
+    tour.0[1].block(&["a-1-1"]);
+    tour.hold(0..2, &[], "t", 3).unwrap();
+    assert_eq!(tour.map(), [".hhh/....", "..../xhhh"]);
+}
+
+#[test]
+fn show_that_refuses_is_named_and_nothing_changes_anywhere() {
+    let mut tour = Tour::of(3, &["...."]);
+    tour.0[2].block(&["a-1-2"]);
+    let before = tour.map();
+    let (place, refusal) = tour.ask(0..3, &[], &pick("t", &["a-1-1", "a-1-2"])).unwrap_err();
+    assert_eq!((place, refusal.code), (2, Code::BadState));
+    assert_eq!(tour.map(), before);
+    tour.hold(0..3, &[], "t", 1).unwrap();
+    tour.0[1].release("t").unwrap();
+    let before = tour.map();
+    for request in [
+        Request::Extend { token: b"t", ttl: 500 },
+        Request::Confirm { token: b"t", user: None, order: None },
+        Request::Release { token: b"t", seats: None, into: None },
+    ] {
+        let (place, refusal) = tour.ask(0..3, &[], &request).unwrap_err();
+        assert_eq!((place, refusal.code), (1, Code::NotFound), "{request:?}");
+    }
+    assert_eq!(tour.map(), before);
+}
+
+#[test]
+fn retry_gets_its_hold_and_holds_the_seats_where_they_are_not_held() {
+    let mut tour = Tour::of(3, &["...."]);
+    let first = tour.hold(0..2, &[], "t", 2).unwrap();
+    let before = tour.map();
+    assert_eq!(tour.hold(0..2, &[], "t", 2), Ok(first.clone()));
+    assert_eq!(tour.map(), before);
+    assert_eq!(tour.hold(0..3, &[], "t", 2), Ok(first));
+    assert_eq!(tour.map(), ["hh..", "hh..", "hh.."]);
+    // A token with other seats elsewhere is not this request's.
+    tour.0[1].release("t").unwrap();
+    tour.0[1].pick("ann", "t", &["a-1-4"]).unwrap();
+    let (place, refusal) = tour.hold(0..3, &[], "t", 2).unwrap_err();
+    assert_eq!((place, refusal.code), (1, Code::Exists));
+}
+
+#[test]
+fn seats_are_added_to_a_cart_in_all_shows() {
+    let mut tour = Tour::of(2, &["......"]);
+    tour.hold(0..2, &[], "t", 2).unwrap();
+    tour.0[1].block(&["a-1-3"]);
+    let add = AddBest { hold: named(wish("ann", 2), "t"), once: Some(b"1") };
+    let request = Request::AddBest(add);
+    tour.ask(0..2, &[], &request).unwrap();
+    assert_eq!(tour.map(), ["hh.hh.", "hhxhh."]);
+    tour.ask(0..2, &[], &request).unwrap();
+    assert_eq!(tour.map(), ["hh.hh.", "hhxhh."]);
+}
+
+#[test]
+fn of_the_runs_of_an_area_the_one_that_is_taken_beside_is_preferred() {
+    let mut tour = Tour::of(3, &["......", "......"]);
+    tour.0[0].block(&["a-2-3", "a-2-4"]);
+    tour.0[2].block(&["a-2-4"]);
+    tour.hold(1..2, &[0, 2], "t", 2).unwrap();
+    assert_eq!(tour.map()[1], "....../..hh..");
+    // A run that strands a seat comes last.
+    let mut tour = Tour::of(2, &["....", "...."]);
+    tour.0[1].block(&["a-2-2", "a-2-3"]);
+    tour.hold(0..1, &[1], "t", 2).unwrap();
+    assert_eq!(tour.map()[0], "..../hh..");
+}
+
+#[test]
+fn shows_that_are_too_large_together_are_not_searched() {
+    let row =
+        |label: usize| json!({"label": label.to_string(), "rank": label, "tier": "t", "seats": "1-4000"});
+    let rows: Vec<serde_json::Value> = (0..11).map(row).collect();
+    let of = |ids: [&str; 2]| {
+        let areas = ids.map(|id| json!({"id": id, "rows": if id == "a" { &rows[..] } else { &rows[..1] }}));
+        House::new(&json!({"areas": areas, "limits": {"holds_per_user": 0}}))
+    };
+    let mut tour = Tour(vec![of(["a", "b"]), of(["a", "b"]), of(["b", "a"]), of(["b", "a"])]);
+    tour.hold(0..2, &[], "t", 2).unwrap();
+    let (place, refusal) = tour.hold(0..4, &[], "u", 2).unwrap_err();
+    assert_eq!((place, refusal.code), (0, Code::Limit), "{}", refusal.text);
+    tour.ask(0..4, &[], &pick("u", &["a-1-9"])).unwrap();
+}
+
+/// A train of one coach is sold by random journeys. Returns how many legs passengers travel.
+fn sold_legs(beside: bool, seed: u64) -> usize {
+    let (legs, mut random, mut carried) = (20, Random::new(seed), 0);
+    let mut train = Tour::of(legs, &[".. .."; 8]);
+    for journey in 0..600 {
+        let from = random.below(legs);
+        let to = (from + 1 + random.below(8)).min(legs);
+        let neighbours: Vec<usize> = if beside {
+            from.checked_sub(1).into_iter().chain((to < legs).then_some(to)).collect()
+        } else {
+            Vec::new()
+        };
+        let token = format!("j{journey}");
+        let count = random.pick(&[1, 1, 1, 2]);
+        match train.hold(from..to, &neighbours, &token, count) {
+            Ok(Reply::Hold(_)) => carried += (to - from) * count as usize,
+            Ok(Reply::None) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    carried
+}
+
+#[test]
+fn train_that_prefers_seats_taken_beside_carries_more() {
+    let sum = |beside| (0..10).map(|seed| sold_legs(beside, seed)).sum::<usize>();
+    let (with, without) = (sum(true), sum(false));
+    println!("passenger-legs: {without} without BESIDE, {with} with it");
+    assert!(with > without, "{with} passenger-legs with BESIDE, {without} without");
+}
+
+/// The first show as a search for all shows sees it.
+fn combined(rigs: &mut [Rig], wish: &Wish, replace: Option<&(Vec<u8>, bool)>) -> Naive {
+    let mut all = rigs[0].naive.clone();
+    for id in all.ids() {
+        let (mut is_free, mut is_lifted) = (true, false);
+        for rig in rigs.iter_mut() {
+            let named = |name: &String| rig.naive.blocks.iter().find(|block| block.name == *name);
+            let block = wish.from.as_ref().and_then(named).map(|block| block.number);
+            let seat = rig.naive.by_id(&id);
+            let lifted =
+                replace.is_some_and(|(old, _)| seat.state == State::Held(old.clone()) && seat.block == block);
+            is_free &= lifted || seat.is_available(block);
+            is_lifted |= lifted;
+        }
+        let seat = all.by_id(&id);
+        if !is_free {
+            (seat.state, seat.block) = (State::Blocked, None);
+        } else if let (true, Some((old, _))) = (is_lifted, replace) {
+            seat.state = State::Held(old.clone());
+        }
+    }
+    all
+}
+
+/// Whether a show lets the user have a hold.
+fn allows(rig: &Rig, wish: &Wish, user: &[u8], ttl: i64, replace: Option<&(Vec<u8>, bool)>) -> bool {
+    let naive = &rig.naive;
+    let claim = replace.map(|(old, _)| naive.claims.get(old));
+    let claim = match claim {
+        Some(Some(claim)) if claim.user == user && !claim.sold => Some(claim),
+        Some(_) => return false,
+        None => None,
+    };
+    let given_up = replace.map_or((0, 0), |(old, _)| (1, naive.seats_of(old).len()));
+    let born = claim.map_or(rig.now, |claim| claim.created);
+    (naive.max_hold == 0 || rig.now + ttl <= born + naive.max_hold)
+        && (naive.holds_per_user == 0 || naive.user_holds(user) - given_up.0 < naive.holds_per_user)
+        && (naive.seats_per_user == 0
+            || naive.user_seats(user) - given_up.1 + wish.count <= naive.seats_per_user)
+        && wish.from.as_ref().is_none_or(|name| naive.blocks.iter().any(|block| block.name == *name))
+}
+
+fn hold_in_all(rigs: &mut [Rig], random: &mut Random, token: &str) {
+    let user = random.pick(&["ann", "bob", "cid"]);
+    let wish = steps::random_wish(&rigs[0], random);
+    let tokens: Vec<Vec<u8>> = rigs[0].naive.claims.keys().cloned().collect();
+    let replace =
+        (!tokens.is_empty() && random.chance(40)).then(|| (random.pick(&tokens), random.chance(50)));
+    let ttl = random.pick(&[50, 400]);
+    let hold = Hold {
+        user: user.as_bytes(),
+        ttl,
+        replace: replace.as_ref().map(|(token, other)| Replace { token, other: *other }),
+        exchange: vec![],
+        token: TokenChoice { token: token.as_bytes(), chosen: true },
+        wish: NamedWish {
+            count: wish.count as u32,
+            tier: wish.tier.as_deref().map(str::as_bytes),
+            areas: steps::bytes(&wish.areas),
+            adjacent: wish.adjacent,
+            orphans: wish.orphans,
+            flags: steps::bytes(&wish.flags),
+            needs: steps::needs_of(&wish.needs),
+            from: wish.from.as_deref().map(str::as_bytes),
+        },
+    };
+    if random.chance(50) {
+        rigs[0].show.prepare(&hold.wish);
+    }
+    let replace = replace.as_ref();
+    let refused = wish.adjacent == Adjacent::Ignore && wish.orphans == Orphans::Forbid
+        || steps::names_unknown(&rigs[0].naive, &wish)
+        || !rigs.iter().all(|rig| allows(rig, &wish, user.as_bytes(), ttl, replace));
+    let decided = {
+        let at: Vec<At<'_>> = rigs.iter().map(|rig| At { show: &rig.show, now: rig.now }).collect();
+        decide_in_all(&Several { first: at[0], also: &at[1..], beside: &[] }, &Request::Hold(hold))
+    };
+    if refused {
+        assert!(decided.is_err(), "{wish:?} {replace:?}: {decided:?}");
+        return;
+    }
+    let mut all = combined(rigs, &wish, replace);
+    let old = replace.map(|(old, other)| (&old[..], *other));
+    let expected = all.grant(&wish, user.as_bytes(), token.as_bytes(), rigs[0].now, 0, old);
+    let Outcome::Seats(ids) = expected else {
+        match decided {
+            Ok(decisions) => {
+                assert_eq!(expected, Outcome::TooFew, "{wish:?} {replace:?}: {decisions:?}");
+                assert!(decisions.iter().all(|decision| decision.events.is_empty()));
+            }
+            Err((_, refusal)) => {
+                assert_eq!((refusal.code, expected), (Code::NoAdjacent, Outcome::NotAdjacent));
+            }
+        }
+        return;
+    };
+    (rigs[0].naive.turns, rigs[0].naive.turn) = (all.turns, all.turn);
+    let decisions = decided.unwrap();
+    assert_eq!(decisions.len(), rigs.len());
+    for (rig, decision) in rigs.iter_mut().zip(&decisions) {
+        let Reply::Hold(record) = &decision.reply else { panic!("{decision:?}") };
+        let mut seats: Vec<String> = record.seats.iter().map(|&seat| rig.show.venue().id(seat)).collect();
+        let mut expected = ids.clone();
+        seats.sort();
+        expected.sort();
+        assert_eq!(seats, expected, "{wish:?} {replace:?}");
+        let mut born = rig.now;
+        if let Some((old, _)) = old {
+            born = rig.naive.claims[old].created;
+            rig.naive.free_claim(old);
+        }
+        rig.naive.take(&ids, user.as_bytes(), token.as_bytes(), born, rig.now + ttl);
+        for event in &decision.events {
+            rig.apply(event);
+        }
+        rig.serve();
+    }
+}
+
+fn run(seed: u64) {
+    let mut random = Random::new(seed);
+    let plan = random_plan(&mut random);
+    let mut other = plan.clone();
+    other.areas.reverse();
+    let count = random.pick(&[2, 2, 3, 3, 5, 8, 30]);
+    let rig = |plan: &Plan| {
+        let show = Show::new(plan, 0).unwrap();
+        let (replica, overdue, naive) = (show.clone(), show.clone(), Naive::new(plan));
+        Rig { replica, overdue, show, naive, plan: plan.clone(), now: 1000 }
+    };
+    let mut rigs: Vec<Rig> =
+        (0..count).map(|_| rig(if random.chance(25) { &other } else { &plan })).collect();
+    for step in 0..(120 / count).max(8) {
+        let by = random.pick(&[0, 1, 40]);
+        rigs.iter_mut().for_each(|rig| rig.advance(by));
+        let token = format!("t{step}");
+        if random.chance(50) {
+            hold_in_all(&mut rigs, &mut random, &token);
+        } else {
+            let rig = &mut rigs[random.below(count)];
+            let ids = rig.naive.ids();
+            match random.below(3) {
+                0 => steps::pick(rig, &mut random, &token, &ids),
+                1 => steps::block(rig, &mut random, &ids),
+                _ => steps::hold(rig, &mut random, &token, &[]),
+            }
+        }
+        rigs.iter().for_each(Rig::check);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 120, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn shows_equal_the_naive_models(seed in any::<u64>()) {
+        run(seed);
+    }
+}
