@@ -47,6 +47,7 @@ pub(crate) static CONF_COMMANDS: &[Command] = &[
                 .optional(),
             integer("n", "TRIES"),
             integer("n", "FAILURES"),
+            integer("milliseconds", "WARN"),
         ],
     },
     command! {
@@ -131,6 +132,14 @@ pub(crate) static CONF_COMMANDS: &[Command] = &[
                 .after("END")
                 .in_place()
                 .or_error("END is missing: say when the conference shall end, in milliseconds")],
+    },
+    command! {
+        name: c"CONF.RESIZE",
+        run: writes::resize,
+        flags: "write fast",
+        summary: "Changes the room that a conference takes; room on its unit is reserved at once",
+        complexity: "O(log(N)) with N conferences",
+        parameters: [KEY, E164, Parameter::integer("size")],
     },
     command! {
         name: c"CONF.SET",

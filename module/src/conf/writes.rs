@@ -36,7 +36,8 @@ pub(super) fn realm(
         placement,
         tries,
         failures,
-    ]: &[Argument<'_>; 12],
+        warn,
+    ]: &[Argument<'_>; 13],
 ) -> Done {
     let changes = Changes {
         licences: licences.optional_integer(),
@@ -50,6 +51,7 @@ pub(super) fn realm(
         placement: placement.member()?,
         tries: tries.optional_integer(),
         failures: failures.optional_integer(),
+        warn: warn.optional_integer(),
     };
     let name = call.key()?;
     let exists = step::exists::<Realm>(call.ctx, name)?;
@@ -170,6 +172,12 @@ pub(super) fn release(call: &Call<'_>, [_, e164]: &[Argument<'_>; 2]) -> Done {
 /// `CONF.EXTEND key e164 END ms`
 pub(super) fn extend(call: &Call<'_>, [_, e164, end]: &[Argument<'_>; 3]) -> Done {
     answer::<Realm>(call, &Request::Client(ClientRequest::Extend { e164: e164.text(), end: end.integer() }))
+}
+
+/// `CONF.RESIZE key e164 size`
+pub(super) fn resize(call: &Call<'_>, [_, e164, size]: &[Argument<'_>; 3]) -> Done {
+    let (e164, size) = (e164.text(), size.integer());
+    answer::<Realm>(call, &Request::Client(ClientRequest::Resize { e164, size }))
 }
 
 /// `CONF.SET key e164 cmu epoch seq field value [field value ...]`: the hot path.

@@ -31,6 +31,8 @@ pub(crate) enum Verb {
     Create(Create),
     /// Change the planned end of a conference
     Extend(Extend),
+    /// Change the room that a conference takes on its unit
+    Resize(Resize),
     /// Move a conference to another unit; the old unit runs it until the new unit does
     Move(Move),
     /// End a conference
@@ -118,6 +120,16 @@ pub(crate) struct Extend {
     end: i64,
 }
 
+/// Arguments of `conference resize`.
+#[derive(Debug, Args)]
+pub(crate) struct Resize {
+    #[command(flatten)]
+    one: One,
+    /// Room that it takes from now on
+    #[arg(long, value_name = "N")]
+    size: u32,
+}
+
 /// Arguments of `conference move`.
 #[derive(Debug, Args)]
 pub(crate) struct Move {
@@ -159,6 +171,7 @@ pub(crate) async fn run(context: &Context, verb: Verb) -> Result {
         Verb::Get(One { number, realm }) => get(context, &realm.open(context).await?, &number).await,
         Verb::Create(arguments) => create(context, &arguments).await,
         Verb::Extend(arguments) => extend(context, &arguments).await,
+        Verb::Resize(arguments) => resize(context, &arguments).await,
         Verb::Move(arguments) => move_one(context, &arguments).await,
         Verb::End(one) => end(context, &one).await,
         Verb::Wait(Wait { one, timeout }) => {
@@ -250,6 +263,20 @@ async fn extend(context: &Context, Extend { one, end }: &Extend) -> Result {
     let record = Record::read(changing.store.ask(&command).await?)?;
     changing.confirm(context).await?;
     done(context, &record, &format!("ends at {until}"))
+}
+
+async fn resize(context: &Context, Resize { one, size }: &Resize) -> Result {
+    let mut changing = Changing::connect(context, one.realm.key()).await?;
+    let record = changing.info(&one.number).await?;
+    context.proceed(&format!(
+        "change the size of {} from {} to {size}",
+        described(&record),
+        record.text("size")
+    ))?;
+    let command = changing.store.begin("CONF.RESIZE").arg(&one.number).arg(size).clone();
+    let record = Record::read(changing.store.ask(&command).await?)?;
+    changing.confirm(context).await?;
+    done(context, &record, &format!("has size {size}"))
 }
 
 async fn move_one(context: &Context, Move { one, to }: &Move) -> Result {

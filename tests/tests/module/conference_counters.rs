@@ -71,6 +71,7 @@ fn every_scenario_moves_its_counters_and_no_others() {
         "CMU.BEAT b:1:1",
         "CONF.RECOVER TERM 9",
         "CONF.EXTEND 1 END 5",
+        "CONF.RESIZE 1 2",
     ] {
         realm.code(line);
     }

@@ -67,6 +67,7 @@ fn every_transition_is_told_once_and_every_command_reaches_its_unit() {
     assert_eq!(realm.ok(&format!("CONF.ACK 7 a:1:1 {}", first + 1)), Reply::bulk("RELEASE"));
     let later = end + 1000;
     realm.ok(&format!("CONF.EXTEND 7 END {later}"));
+    let number = realm.ok("CONF.REALM").field("last_epoch").int();
     realm.ok("CMU.ASK a:1:1 DETAILS");
     realm.ok("CMU.ASK LIST");
     realm.ok("CONF.RELEASE 7");
@@ -77,6 +78,7 @@ fn every_transition_is_told_once_and_every_command_reaches_its_unit() {
         [
             format!("CREATE 7 a:1:1 {first} {end} 2 3 r1 0 0"),
             format!("RELEASE 7 a:1:1 {}", first + 1),
+            format!("UPDATE 7 a:1:1 {first} {number} {later} 2 0"),
             "REPORT  a:1:1 0 DETAILS".into(),
             "REPORT  a:1:1 0 LIST".into(),
             format!("RELEASE 7 a:1:1 {first}"),
@@ -435,7 +437,7 @@ fn records_have_all_their_fields_in_both_protocols() {
         assert_eq!(
             names(&realm.ok("CONF.REALM")),
             "licences licences_used retry window policy createtimeout releasetimeout waittimeout tombstone \
-             place tries failures term leader last_epoch drained"
+             place tries failures warn term leader last_epoch drained"
         );
         let plan = realm.ok(&format!("CONF.PLAN DOWN {cmu}"));
         assert_eq!(names(&plan.array()[0]), "e164 cmu why next_retry");

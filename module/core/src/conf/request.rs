@@ -28,7 +28,9 @@ impl<'a> Request<'a> {
         match self {
             Self::Client(request) => match request {
                 ClientRequest::Create(create) => (None, Some(create.e164)),
-                ClientRequest::Release { e164 } | ClientRequest::Extend { e164, .. } => (None, Some(e164)),
+                ClientRequest::Release { e164 }
+                | ClientRequest::Extend { e164, .. }
+                | ClientRequest::Resize { e164, .. } => (None, Some(e164)),
                 ClientRequest::Ask { cmu, .. } => (*cmu, None),
                 ClientRequest::Configure(_) => (None, None),
             },
@@ -75,6 +77,13 @@ pub enum ClientRequest<'a> {
         e164: &'a [u8],
         /// Its new end.
         end: Millis,
+    },
+    /// `CONF.RESIZE`.
+    Resize {
+        /// The conference.
+        e164: &'a [u8],
+        /// Its new size.
+        size: i64,
     },
     /// `CMU.ASK`.
     Ask {
@@ -196,6 +205,7 @@ pub struct Changes {
     pub placement: Option<Placement>,
     pub tries: Option<i64>,
     pub failures: Option<i64>,
+    pub warn: Option<Millis>,
 }
 
 /// A unit's message about one assignment: the conference is open (`CONF.ACK`), refused (`CONF.NACK`), failed

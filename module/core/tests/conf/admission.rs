@@ -107,9 +107,10 @@ fn stream_is_flushed_once_and_of_no_more_than_waits() {
 fn end_time_beyond_all_times_is_refused() {
     let mut rig = Rig::new(&[A]);
     let epoch = rig.open("1");
-    let end = 1 << 52;
-    assert!(rig.realm.admits(&conference("1", ConferenceEvent::Extended { end })).is_ok());
-    refuses(&rig, &conference("1", ConferenceEvent::Extended { end: end + 1 }));
+    let (end, number) = (1 << 52, epoch + 1);
+    refuses(&rig, &conference("1", ConferenceEvent::Extended { end, number: epoch }));
+    assert!(rig.realm.admits(&conference("1", ConferenceEvent::Extended { end, number })).is_ok());
+    refuses(&rig, &conference("1", ConferenceEvent::Extended { end: end + 1, number }));
     let created = |end, epoch| {
         Event::Created(Box::new(Created {
             e164: e164("2"),
@@ -157,7 +158,28 @@ fn conference_ends_once_and_is_not_extended_while_it_ends() {
     rig.release("1");
     assert_eq!(rig.word("1"), "ending");
     refuses(&rig, &conference("1", ConferenceEvent::Ending { cause: Cause::Manager }));
-    refuses(&rig, &conference("1", ConferenceEvent::Extended { end: 1 << 40 }));
+    let number = rig.realm.last_epoch() + 1;
+    refuses(&rig, &conference("1", ConferenceEvent::Extended { end: 1 << 40, number }));
+    refuses(&rig, &conference("1", ConferenceEvent::Resized { size: 2, number }));
+    refuses(&rig, &conference("1", ConferenceEvent::EndNear { number }));
+}
+
+#[test]
+fn update_is_of_a_conference_that_has_a_unit_and_an_end() {
+    let mut rig = Rig::new(&[A]);
+    let number = rig.open("1") + 1;
+    refuses(&rig, &conference("1", ConferenceEvent::EndNear { number }));
+    refuses(&rig, &conference("1", ConferenceEvent::UpdatedAgain));
+    rig.apply(&conference("1", ConferenceEvent::Extended { end: 1 << 40, number }));
+    assert!(rig.realm.admits(&conference("1", ConferenceEvent::UpdatedAgain)).is_ok());
+    let number = number + 1;
+    assert!(rig.realm.admits(&conference("1", ConferenceEvent::EndNear { number })).is_ok());
+    refuses(&rig, &conference("1", ConferenceEvent::EndNear { number: number - 1 }));
+    refuses(&rig, &conference("1", ConferenceEvent::Resized { size: 0, number }));
+    refuses(&rig, &conference("1", ConferenceEvent::Resized { size: 1, number: number - 1 }));
+    rig.down(A);
+    refuses(&rig, &conference("1", ConferenceEvent::UpdatedAgain));
+    refuses(&rig, &conference("1", ConferenceEvent::EndNear { number }));
 }
 
 #[test]

@@ -33,3 +33,4 @@ mod snapshot;
 mod spec;
 mod table;
 mod tries;
+mod updates;

@@ -4,6 +4,7 @@
 use super::records::check_entry;
 use super::rig::{MINUTE, Rig};
 use super::tries::Failures;
+use super::updates::Programs;
 use allot_core::conf::Reply;
 use allot_core::conf::conference::{Conference, State};
 use allot_core::conf::request::{
@@ -59,6 +60,7 @@ struct Run {
     /// Whether the limit of licences held from the start.
     limited: bool,
     failures: Failures,
+    programs: Programs,
 }
 
 impl Run {
@@ -73,6 +75,7 @@ impl Run {
             placement: random.of(&Placement::ALL),
             tries: random.of(&[1, 3, 5]),
             failures: random.of(&[1, 2, 3]),
+            warn: random.of(&[0, 500, 8000]),
             ..Settings::default()
         };
         let numbers = (0..12).map(|number| format!("49{number}")).collect();
@@ -89,6 +92,7 @@ impl Run {
             called: BTreeSet::new(),
             limited: true,
             failures: Failures::under(settings),
+            programs: Programs::default(),
         }
     }
 
@@ -115,7 +119,9 @@ impl Run {
     fn records(&self, now: i64) -> Vec<Option<Conference>> {
         let seen = |e164: &String| {
             let one = self.rig.realm.conference_called(e164.as_bytes())?;
-            self.rig.realm.as_of(one, now).map(Cow::into_owned)
+            let seen = self.rig.realm.as_of(one, now).map(Cow::into_owned)?;
+            // The number of an UPDATE is given out when it is sent.
+            Some(Conference { last_update: 0, ..seen })
         };
         self.numbers.iter().map(seen).collect()
     }
@@ -143,8 +149,12 @@ impl Run {
             7..=9 => self.write(&e164),
             10 => drop(self.rig.code(&Request::Client(ClientRequest::Release { e164: e164.as_bytes() }))),
             11 => {
-                let end = self.rig.now + 5000;
-                self.rig.code(&Request::Client(ClientRequest::Extend { e164: e164.as_bytes(), end }));
+                let (e164, end) = (e164.as_bytes(), self.rig.now + 5000);
+                let size = self.random.below(6) as i64;
+                self.rig.code(&Request::Client(match self.random.chance(50) {
+                    true => ClientRequest::Extend { e164, end },
+                    false => ClientRequest::Resize { e164, size },
+                }));
             }
             12..=14 => {
                 let zone = self.random.of(&ZONES);
@@ -318,6 +328,7 @@ impl Run {
         self.last_epoch = realm.last_epoch();
         // A number is called from the step of its creation to the step of its end.
         for told in std::mem::take(&mut self.rig.told) {
+            self.programs.hear(&told);
             if self.limited {
                 check_entry(realm, &told, &mut self.ends);
             }
@@ -325,6 +336,9 @@ impl Run {
                 let (_, lease) = words.split_once(' ').unwrap();
                 assert!(self.called.remove(lease) || !self.limited, "{lease} is hung up and was not called");
             }
+        }
+        if self.limited {
+            self.programs.check(&self.rig);
         }
         let mut called = BTreeSet::new();
         let mut listed = realm.list(None, None, 0, usize::MAX).0;

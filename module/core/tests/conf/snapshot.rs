@@ -40,6 +40,7 @@ fn realm() -> Rig {
     rig.recover();
     let (owner, epoch) = (rig.owner("3"), rig.epoch("3"));
     rig.nack("3", &owner, epoch);
+    rig.ask(&Request::Client(ClientRequest::Resize { e164: b"1", size: 3 })).unwrap();
     rig.code_of_move("1");
     rig.ask(&Request::Scheduler {
         term: Some(7),

@@ -6,8 +6,9 @@
 //! not inherit the signal; they are killed with their process group.
 
 use std::ffi::OsString;
-use std::io::{self, Write as _};
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::io::{self, IoSlice, IoSliceMut, Write as _};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -15,6 +16,10 @@ use std::process::{ExitCode, Stdio};
 
 use anyhow::{Context as _, Result, bail};
 use rustix::fs::{Access, access};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, recvmsg, sendmsg,
+};
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 use tokio::io::{AsyncReadExt as _, BufReader, Lines};
 use tokio::net::unix::pipe;
@@ -34,8 +39,8 @@ pub const SECRETS: [&str; 8] = [
     "ALLOT_CONSOLE_OPERATOR_PASSWORD",
 ];
 
-/// The argument by which the hidden command knows that its standard input is a socket, on which it reports the reason
-/// if the program cannot be executed.
+/// The argument by which the hidden command knows that its standard input is a socket: from it the command takes the
+/// standard input of the program, and on it the command reports the reason if the program cannot be executed.
 const REPORT_EXEC: &str = "ALLOT_REPORT_EXEC";
 
 /// The hidden command that replaces itself with a program: `allotd exec-child PARENT PROGRAM [ARGUMENT...]`.
@@ -92,15 +97,43 @@ pub fn process_group(child: &Child) -> Option<Pid> {
     child.id().and_then(|id| Pid::from_raw(id as i32))
 }
 
-/// Spawns a [`command_with_parent_death_signal`], and returns with it a value by which to learn whether the
-/// program could be executed. The program's standard input is empty.
-pub fn spawn_with_parent_death_signal(command: &mut Command) -> io::Result<(Child, ExecResult)> {
+/// Spawns a [`command_with_parent_death_signal`]. Returns with it a value by which to learn whether the program could be
+/// executed, and the program's standard input.
+pub fn spawn_with_parent_death_signal(
+    command: &mut Command,
+) -> io::Result<(Child, ExecResult, pipe::Sender)> {
     let (ours, childs) = UnixStream::pair()?;
+    let (input, writer) = io::pipe()?;
+    send_file(&ours, &input)?;
     ours.set_nonblocking(true)?;
     let child = command.env(REPORT_EXEC, "1").stdin(OwnedFd::from(childs)).spawn();
     // The command owns the child's end until another takes its place; an end that stays open would never report.
     command.stdin(Stdio::null());
-    Ok((child?, ExecResult(tokio::net::UnixStream::from_std(ours)?)))
+    let writer = pipe::Sender::from_owned_fd(writer.into())?;
+    Ok((child?, ExecResult(tokio::net::UnixStream::from_std(ours)?), writer))
+}
+
+/// Sends an open file to the process at the other end of a socket. A process that runs the program cannot inherit it
+/// otherwise: only the three standard files are inherited.
+fn send_file(socket: &UnixStream, file: &impl AsFd) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let file = [file.as_fd()];
+    let mut files = SendAncillaryBuffer::new(&mut space);
+    files.push(SendAncillaryMessage::ScmRights(&file));
+    sendmsg(socket, &[IoSlice::new(b"\0")], &mut files, SendFlags::empty())?;
+    Ok(())
+}
+
+/// The open file that [`send_file`] has sent to this socket.
+fn receive_file(socket: &impl AsFd) -> io::Result<OwnedFd> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut files = RecvAncillaryBuffer::new(&mut space);
+    recvmsg(socket, &mut [IoSliceMut::new(&mut [0])], &mut files, RecvFlags::CMSG_CLOEXEC)?;
+    let file = files.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut files) => files.next(),
+        _ => None,
+    });
+    file.ok_or_else(|| io::Error::other("the socket has no open file"))
 }
 
 /// Whether a child could execute its program: success closes the child's end of this socket, failure writes the reason.
@@ -166,7 +199,8 @@ fn exec_child(mut arguments: impl Iterator<Item = OsString>) -> Result<ExitCode>
     let report = report.context("standard input")?;
     if report.is_some() {
         // The copy is closed when the program is executed.
-        command.env_remove(REPORT_EXEC).stdin(Stdio::null());
+        let input = receive_file(&std::io::stdin()).context("the program's standard input")?;
+        command.env_remove(REPORT_EXEC).stdin(input);
     }
     let error = command.exec();
     if let Some(report) = report {
@@ -197,6 +231,22 @@ mod tests {
             |name: &str| command.as_std().get_envs().any(|(of, value)| of == name && value.is_none());
         let named = ["ALLOT_REDIS", "ALLOT_ZOOKEEPER_PASSWORD", "ALLOT_CONSOLE_OPERATOR_TOKEN"];
         assert!(named.into_iter().chain(SECRETS).all(removed));
+    }
+
+    #[test]
+    fn open_file_is_sent_through_a_socket() {
+        let (ours, childs) = UnixStream::pair().unwrap();
+        let (input, mut writer) = io::pipe().unwrap();
+        send_file(&ours, &input).unwrap();
+        drop(input);
+        let mut received = std::fs::File::from(receive_file(&childs).unwrap());
+        writer.write_all(b"a line").unwrap();
+        drop(writer);
+        let mut read = String::new();
+        io::Read::read_to_string(&mut received, &mut read).unwrap();
+        assert_eq!(read, "a line");
+        drop(ours);
+        assert!(receive_file(&childs).is_err(), "nothing was sent");
     }
 
     #[tokio::test]

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
+use tokio::net::unix::pipe;
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -68,13 +69,13 @@ pub struct SupervisedChild {
 
 impl SupervisedChild {
     /// Spawns a command of [`program::command_with_parent_death_signal`] and registers its group with the watchdog.
-    /// The second value resolves to whether the program could be executed.
+    /// The second value resolves to whether the program could be executed; the third is the program's standard input.
     ///
     /// # Errors
     /// The process could not be created.
-    pub fn spawn(command: &mut Command, watchdog: Watchdog) -> io::Result<(Self, ExecResult)> {
-        let (child, exec_result) = program::spawn_with_parent_death_signal(command)?;
-        Ok((Self::supervise(child, watchdog)?, exec_result))
+    pub fn spawn(command: &mut Command, watchdog: Watchdog) -> io::Result<(Self, ExecResult, pipe::Sender)> {
+        let (child, exec_result, input) = program::spawn_with_parent_death_signal(command)?;
+        Ok((Self::supervise(child, watchdog)?, exec_result, input))
     }
 
     /// Supervises a child that was spawned as a process group of its own, and registers its group with the watchdog.
@@ -183,7 +184,7 @@ mod tests {
     async fn script(script: &str) -> (SupervisedChild, Pid) {
         let mut command = Command::new("sh");
         command.args(["-c", script]).process_group(0).stdout(Stdio::piped()).kill_on_drop(true);
-        let (mut child, _) = SupervisedChild::spawn(&mut command, Watchdog::disconnected()).unwrap();
+        let (mut child, ..) = SupervisedChild::spawn(&mut command, Watchdog::disconnected()).unwrap();
         let output = BufReader::new(child.take_stdout().unwrap());
         assert!(output.lines().next_line().await.unwrap().is_some());
         let group = child.group.id;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use allot_tests::daemon::{alone, media_program};
 use allot_tests::realms::{REALM, Realm};
+use allot_tests::shows::clock;
 use allot_tests::wait::TIMEOUT;
 use allot_tests::{Process, RedisServer, Reply, eventually};
 
@@ -438,4 +439,67 @@ fn unit_reports_the_load_that_its_program_prints() {
         })
     };
     eventually("the load of the host", TIMEOUT, || host(&mut client));
+}
+
+/// A program that copies its standard input and its state into files, and names its end in a detail.
+const LISTENER: &str = r#"#!/bin/sh
+trap 'exit 0' TERM
+echo READY
+echo "end=$ALLOT_END"
+while read -r line; do
+    [ -e "$DIR/$ALLOT_E164.fail" ] && rm "$DIR/$ALLOT_E164.fail" && exit 7
+    cp "$ALLOT_STATE" "$DIR/$ALLOT_E164.state"
+    echo "$line" >> "$DIR/$ALLOT_E164.input"
+done
+"#;
+
+#[test]
+fn program_learns_an_extension_a_resizing_and_that_its_end_is_near() {
+    let server = RedisServer::start();
+    let listener = server.dir().join("listener");
+    fs::write(&listener, LISTENER.replace("$DIR", server.dir().to_str().unwrap())).unwrap();
+    fs::set_permissions(&listener, fs::Permissions::from_mode(0o755)).unwrap();
+    let program = listener.to_str().unwrap();
+    let all = alone(&server, "all", "scheduler,data-proxy,media-unit", &["--media-unit-program", program]);
+    let mut client = Realm::of(&server);
+    let now = clock(&mut client.client);
+    let [first, later, near] = [3_600_000, 7_200_000, 60_000].map(|time| now + time);
+    client.begin("1", &format!("END {first}"));
+    let detail = |client: &mut Realm| client.ok("CONF.GET 1 end").array()[0].clone();
+    eventually("it to be open", TIMEOUT, || detail(&mut client) == Reply::bulk(&first.to_string()));
+    let file = |name: &str| fs::read_to_string(server.dir().join(format!("1.{name}"))).unwrap_or_default();
+    let line = |end: i64, event: &str, size: u32| {
+        format!("{{\"end\":{end},\"event\":\"{event}\",\"size\":{size}}}\n")
+    };
+    client.ok(&format!("CONF.EXTEND 1 END {later}"));
+    let mut lines = line(later, "updated", 1);
+    eventually("the program to hear the new end", TIMEOUT, || file("input") == lines);
+    assert_eq!(file("state"), lines, "its file has the last line");
+    client.ok("CONF.RESIZE 1 3");
+    lines += &line(later, "updated", 3);
+    eventually("the program to hear its size", TIMEOUT, || file("input") == lines);
+    // A program that is started again begins with what is so now, and hears what follows.
+    fs::write(server.dir().join("1.fail"), "").unwrap();
+    client.ok(&format!("CONF.EXTEND 1 END {near}"));
+    eventually("the next run to know the end", TIMEOUT, || {
+        detail(&mut client) == Reply::bulk(&near.to_string())
+    });
+    client.ok("CONF.REALM WARN 120000");
+    lines += &line(near, "ending", 3);
+    eventually("the program to hear that its end is near", TIMEOUT, || file("input") == lines);
+    let entries = client.entries("evt");
+    assert!(
+        entries.iter().any(|entry| entry.starts_with("ending 1") && entry.ends_with("end-near")),
+        "{entries:?}"
+    );
+    // The messages are read again in the next session, and none is handled twice.
+    server.raw().call(&["CLIENT", "KILL", "TYPE", "normal"]);
+    let mut client = Realm::of(&server);
+    eventually("the unit to be back", TIMEOUT, || {
+        client.ok("CMU.LIST").array()[0].field("state").text() == "up"
+    });
+    client.ok(&format!("CONF.EXTEND 1 END {later}"));
+    lines += &line(later, "updated", 3);
+    eventually("the program to hear the last end", TIMEOUT, || file("input") == lines);
+    assert!(all.terminate().success());
 }

@@ -48,6 +48,7 @@ const WRITES: &[&str] = &[
     "show rehearse --really KEY --yes",
     "conference create 2 --realm KEY",
     "conference extend 1 --end 1h --realm KEY",
+    "conference resize 1 --size 2 --realm KEY",
     "conference move 1 --realm KEY",
     "conference end 1 --yes --realm KEY",
     "record collect --group g --output DIR/records --realm KEY",
@@ -627,6 +628,7 @@ fn formats_have_the_same_names_and_typed_values() {
     // One line after a write.
     for line in [
         "conference extend 1 --end 1h30m --realm KEY",
+        "conference resize 1 --size 2 --realm KEY",
         "unit drain u --realm KEY",
         "account freeze p1 --book KEY",
     ] {

@@ -41,8 +41,12 @@ pub fn decide_due(realm: &Realm, now: Millis, limit: usize) -> Events {
         let Some(due) = due.expected("a conference in the index of deadlines has a deadline") else {
             continue;
         };
-        let event = realm.event_at(conference, due, now, |conference| retries.place(conference));
+        let number = retries.epoch;
+        let event = realm.event_at(conference, due, now, number, |conference| retries.place(conference));
         let Some(event) = event else { continue };
+        if matches!(event, ConferenceEvent::EndNear { .. }) {
+            retries.epoch += 1;
+        }
         let failed = realm.unit_that_failed(conference, &event, now);
         events.push(conference.event(event));
         if let Some(unit) = failed {
@@ -113,7 +117,7 @@ impl Realm {
         for _ in 0..4 {
             let Some(due) = seen.due(&self.settings, now) else { break };
             let place = |one: &Conference| Some((self.next_unit(one, &self.placement_index)?, 0));
-            let Some(event) = self.event_at(&seen, due, now, place) else { break };
+            let Some(event) = self.event_at(&seen, due, now, 0, place) else { break };
             let heard = self.last_heard(&seen, now, Cause::Timeout);
             let conference = seen.to_mut();
             match event {
@@ -127,6 +131,7 @@ impl Realm {
                     None => conference.loses(now, heard, cause),
                 },
                 ConferenceEvent::AskedAgain => conference.since = now,
+                ConferenceEvent::EndNear { .. } => conference.end_is_near = true,
                 ConferenceEvent::Retried { .. } => break,
                 ConferenceEvent::Granted { .. }
                 | ConferenceEvent::Acked
@@ -136,18 +141,21 @@ impl Realm {
                 | ConferenceEvent::EpochAgain { .. }
                 | ConferenceEvent::Refused { .. }
                 | ConferenceEvent::Extended { .. }
+                | ConferenceEvent::Resized { .. }
+                | ConferenceEvent::UpdatedAgain
                 | ConferenceEvent::Set { .. } => invariant!("no deadline causes such an event"),
             }
         }
         Some(seen)
     }
 
-    /// The event that follows when a deadline of a conference has passed.
+    /// The event that follows when a deadline of a conference has passed. `number` is the next epoch, for an UPDATE.
     fn event_at(
         &self,
         conference: &Conference,
         due: Due,
         now: Millis,
+        number: Epoch,
         place: impl FnOnce(&Conference) -> Option<(u32, Epoch)>,
     ) -> Option<ConferenceEvent> {
         let (state, cause) = (Some(conference.state), Cause::Timeout);
@@ -170,6 +178,7 @@ impl Realm {
                 Transition::Ended => ended(Cause::EndTime, false),
                 _ => unexpected(),
             },
+            Due::EndNear => Some(ConferenceEvent::EndNear { number }),
             Due::Create => match transition(Trigger::Nack, state) {
                 // The unit cannot answer: Redis or the unit was away. Either the unit comes back, or it is declared down.
                 Transition::Failed if !self.owner_has_lease(conference, now) => {

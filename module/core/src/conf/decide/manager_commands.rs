@@ -43,6 +43,7 @@ impl Settings {
             placement: changes.placement.unwrap_or(self.placement),
             tries: changes.tries.unwrap_or(self.tries),
             failures: changes.failures.unwrap_or(self.failures),
+            warn: changes.warn.unwrap_or(self.warn),
         };
         settings.check()?;
         Ok(settings)
@@ -62,11 +63,8 @@ pub(super) fn decide_create(realm: &Realm, now: Millis, create: &Create<'_>) -> 
     for (name, value) in names {
         value.map_or(Ok(()), |value| check_identifier(name, value))?;
     }
-    for (name, value, least) in [("SIZE", create.size, 1), ("LICENCES", create.licences, 0)] {
-        if !(least..=MAX_ROOM).contains(&value) {
-            return refuse(Code::Err, format!("{name} must be {least} to {MAX_ROOM}, not {value}"));
-        }
-    }
+    check_room("SIZE", create.size, 1)?;
+    check_room("LICENCES", create.licences, 0)?;
     let Ok(priority) = i32::try_from(create.priority) else {
         return refuse(Code::Err, format!("PRIORITY must fit 32 bits, and {} does not", create.priority));
     };
@@ -133,6 +131,13 @@ fn no_room<T>(zone: Option<&[u8]>, size: i64) -> Result<T, Refusal> {
     refuse(Code::Limit, format!("no unit{zone} has room for a conference of size {size}"))
 }
 
+fn check_room(name: &str, value: i64, least: i64) -> Result<(), Refusal> {
+    if (least..=MAX_ROOM).contains(&value) {
+        return Ok(());
+    }
+    refuse(Code::Err, format!("{name} must be {least} to {MAX_ROOM}, not {value}"))
+}
+
 fn check_end(now: Millis, end: Millis) -> Result<(), Refusal> {
     if end > MAX_TIME {
         return refuse(Code::Err, format!("END must be at most {MAX_TIME}, not {end}"));
@@ -159,17 +164,47 @@ fn bad_state<T>(conference: &Conference) -> Result<T, Refusal> {
     refuse(Code::BadState, format!("conference {} is {state}", quoted(&conference.e164)))
 }
 
-pub(super) fn decide_extend(realm: &Realm, now: Millis, e164: &[u8], end: Millis) -> Decided {
+/// The conference, if its end was not requested and it has not ended.
+fn lasting<'a>(realm: &'a Realm, e164: &[u8]) -> Result<&'a Conference, Refusal> {
     let Some(conference) = realm.conference_called(e164) else { return no_conference(e164) };
     if !conference.is_live() || conference.ending.is_some() {
         return bad_state(conference);
     }
+    Ok(conference)
+}
+
+pub(super) fn decide_extend(realm: &Realm, now: Millis, e164: &[u8], end: Millis) -> Decided {
+    let conference = lasting(realm, e164)?;
     check_end(now, end)?;
     let reply = Reply::Conference(conference.e164.clone());
     if conference.end == Some(end) {
         return unchanged(reply);
     }
-    decided(conference.event(ConferenceEvent::Extended { end }), reply)
+    decided(conference.event(ConferenceEvent::Extended { end, number: realm.next_epoch(now) }), reply)
+}
+
+pub(super) fn decide_resize(realm: &Realm, now: Millis, e164: &[u8], size: i64) -> Decided {
+    let conference = lasting(realm, e164)?;
+    check_room("the size", size, 1)?;
+    let (size, reply) = (size as u32, Reply::Conference(conference.e164.clone()));
+    if conference.size == size {
+        return unchanged(reply);
+    }
+    // A conference that is not new may grow on a unit on which nothing new is placed.
+    let more = u64::from(size.saturating_sub(conference.size));
+    let target = conference.moving.as_ref().map(|moving| moving.to);
+    for unit in conference.owner.into_iter().chain(target).filter_map(|unit| realm.indexed_unit(unit)) {
+        let free = u64::from(unit.capacity).saturating_sub(unit.used);
+        if free < more {
+            let text = format!(
+                "conference {} would take {more} more of unit {}, which has {free} free; move the conference first",
+                quoted(e164),
+                quoted(&unit.cmu)
+            );
+            return refuse(Code::Limit, text);
+        }
+    }
+    decided(conference.event(ConferenceEvent::Resized { size, number: realm.next_epoch(now) }), reply)
 }
 
 pub(super) fn decide_recover(realm: &Realm, now: Millis, count: i64) -> Decided {

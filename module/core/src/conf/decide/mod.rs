@@ -88,6 +88,7 @@ fn decide_for_client(realm: &Realm, now: Millis, request: &ClientRequest<'_>) ->
         ClientRequest::Create(create) => manager_commands::decide_create(realm, now, create),
         ClientRequest::Release { e164 } => manager_commands::decide_release(realm, e164),
         ClientRequest::Extend { e164, end } => manager_commands::decide_extend(realm, now, e164, *end),
+        ClientRequest::Resize { e164, size } => manager_commands::decide_resize(realm, now, e164, *size),
         ClientRequest::Ask { cmu, details } => {
             let cmu = cmu.map(|cmu| up_unit(realm, cmu)).transpose()?.map(|unit| realm.name_of(unit));
             decided(Event::Asked { cmu, details: *details }, Reply::Ok)

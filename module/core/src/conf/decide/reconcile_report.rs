@@ -86,7 +86,7 @@ impl Reconciliation<'_> {
         let conference = self.realm.conference_called(e164);
         if let Some(conference) = conference.filter(|conference| conference.moves_to(unit, epoch)) {
             self.events.push(conference.event(ConferenceEvent::Moved));
-            self.reported.kept += 1;
+            self.keeps(conference);
             return;
         }
         let trigger = match conference {
@@ -108,7 +108,7 @@ impl Reconciliation<'_> {
         match (next, conference) {
             (Transition::Open, Some(conference)) => {
                 self.events.push(conference.event(ConferenceEvent::Acked));
-                self.reported.kept += 1;
+                self.keeps(conference);
             }
             (Transition::EpochAgain, Some(conference)) => {
                 self.events.push(conference.event(ConferenceEvent::EpochAgain { old: epoch }));
@@ -129,7 +129,7 @@ impl Reconciliation<'_> {
                 self.reported.released.push(conference.e164.clone());
             }
             (Transition::ReleaseSender, _) => self.release(e164, epoch),
-            (Transition::Stays, _) => self.reported.kept += 1,
+            (Transition::Stays, Some(conference)) => self.keeps(conference),
             _ => invariant!("a copy that a unit reports is kept, adopted, or released"),
         }
     }
@@ -140,10 +140,17 @@ impl Reconciliation<'_> {
         let conference = self.realm.conference_called(e164);
         let is_expected =
             |conference: &Conference| conference.matches(unit, epoch) || conference.moves_to(unit, epoch);
-        if conference.is_some_and(is_expected) {
-            self.reported.kept += 1;
-        } else {
-            self.release(e164, epoch);
+        match conference.filter(|conference| is_expected(conference)) {
+            Some(conference) => self.keeps(conference),
+            None => self.release(e164, epoch),
+        }
+    }
+
+    /// The unit keeps its copy. The copy may have missed the last UPDATE.
+    fn keeps(&mut self, conference: &Conference) {
+        self.reported.kept += 1;
+        if conference.last_update > 0 {
+            self.events.push(conference.event(ConferenceEvent::UpdatedAgain));
         }
     }
 

@@ -130,6 +130,8 @@ events! {
         Extended {
             /// The new end time.
             end: Millis,
+            /// Number of the UPDATE.
+            number: Epoch,
         } = 14, notice c"allot.conf.extended";
         /// Details were written.
         Set {
@@ -151,6 +153,20 @@ events! {
             /// Epoch of the assignment to the next unit.
             epoch: Epoch,
         } = 17, notice c"allot.conf.retried", count (Counter::Retried, 1);
+        /// The conference has another size.
+        Resized {
+            /// The new size.
+            size: u32,
+            /// Number of the UPDATE.
+            number: Epoch,
+        } = 18, notice c"allot.conf.resized";
+        /// The planned end is near.
+        EndNear {
+            /// Number of the UPDATE.
+            number: Epoch,
+        } = 19, notice c"allot.conf.end-near";
+        /// The last UPDATE is sent again to the units whose copies are older.
+        UpdatedAgain = 20, notice c"allot.conf.updated-again";
     }
 }
 
@@ -202,6 +218,10 @@ impl Realm {
             let recoverable = conference.recoverable && conference.ending.is_none();
             ensure(recoverable, "a conference that cannot be recovered waits for recovery")
         };
+        let may_change = || {
+            let goes_on = conference.is_live() && conference.ending.is_none();
+            ensure(goes_on, "a conference that has ended is changed")
+        };
         match event {
             ConferenceEvent::Granted { cmu, epoch } => {
                 is(&[State::Pending])?;
@@ -249,10 +269,25 @@ impl Realm {
             }
             ConferenceEvent::EpochAgain { .. } => is(&owned),
             ConferenceEvent::Refused { .. } => Ok(()),
-            ConferenceEvent::Extended { end } => {
-                let goes_on = conference.is_live() && conference.ending.is_none();
-                ensure(goes_on, "a conference that has ended is extended")?;
+            ConferenceEvent::Extended { end, number } => {
+                may_change()?;
+                self.is_new(*number)?;
                 is_end_time(Some(*end))
+            }
+            ConferenceEvent::Resized { size, number } => {
+                may_change()?;
+                self.is_new(*number)?;
+                ensure((1..=MAX_ROOM).contains(&i64::from(*size)), "a size is out of range")
+            }
+            ConferenceEvent::EndNear { number } => {
+                is(&[State::Open])?;
+                may_change()?;
+                self.is_new(*number)?;
+                ensure(conference.end.is_some(), "the end of a conference is near that has none")
+            }
+            ConferenceEvent::UpdatedAgain => {
+                is(&owned)?;
+                ensure(conference.last_update > 0, "an UPDATE is sent again that never was")
             }
             ConferenceEvent::Set { seq, fields } => {
                 is(&owned)?;
@@ -371,6 +406,7 @@ impl Realm {
                     conference.cause = Cause::Adopted;
                 });
                 self.tell_epoch_of(id, *old);
+                self.tell_update(id);
                 self.publish("adopted", id, Some(Cause::Adopted));
             }
             ConferenceEvent::Moving { to, epoch } => {
@@ -397,7 +433,10 @@ impl Realm {
                 self.end_trial(moving.to);
             }
             ConferenceEvent::MoveFailed { cause, release } => self.cancel_move(id, *cause, *release),
-            ConferenceEvent::EpochAgain { old } => self.tell_epoch_of(id, *old),
+            ConferenceEvent::EpochAgain { old } => {
+                self.tell_epoch_of(id, *old);
+                self.tell_update(id);
+            }
             ConferenceEvent::AskedAgain => {
                 self.change(id, |conference| conference.since = at);
                 let waiting = |conference: &&Conference| conference.state == State::Waiting;
@@ -409,10 +448,19 @@ impl Realm {
             ConferenceEvent::Refused { cmu, epoch, reason } => {
                 self.publish_refusal(id, cmu, *epoch, reason);
             }
-            ConferenceEvent::Extended { end } => {
-                self.change(id, |conference| conference.end = Some(*end));
+            ConferenceEvent::Extended { end, number } => {
+                self.update(id, *number, |conference| conference.end = Some(*end));
                 self.publish("extended", id, None);
             }
+            ConferenceEvent::Resized { size, number } => {
+                self.update(id, *number, |conference| conference.size = *size);
+                self.publish("resized", id, None);
+            }
+            ConferenceEvent::EndNear { number } => {
+                self.update(id, *number, |conference| conference.end_is_near = true);
+                self.publish("ending", id, Some(Cause::EndNear));
+            }
+            ConferenceEvent::UpdatedAgain => self.tell_update(id),
             ConferenceEvent::Set { seq, fields } => self.set_details(id, *seq, fields),
             ConferenceEvent::Removed => self.remove(id),
             ConferenceEvent::Retried { cause, release, cmu, epoch } => {
@@ -456,6 +504,26 @@ impl Realm {
         let (cmu, e164, epoch) = (one.last_unit().cloned(), one.e164.clone(), one.epoch);
         if let Some(cmu) = cmu {
             self.tell_epoch(&cmu, &e164, old, epoch);
+        }
+    }
+
+    /// Changes what the units of a conference are told, and tells them.
+    fn update(&mut self, id: u32, number: Epoch, change: impl FnOnce(&mut Conference)) {
+        self.raise_last_epoch(number);
+        self.change(id, |conference| conference.updates(number, change));
+        self.tell_update(id);
+    }
+
+    /// Sends the last UPDATE to the owner of a conference and to the target of its move, if their copies are older.
+    fn tell_update(&mut self, id: u32) {
+        let Some(one) = self.indexed(id) else { return };
+        let owner = one.owner.and_then(|_| Some((one.last_unit()?.clone(), one.epoch, one.copy_epoch)));
+        let target = one.moving.as_ref().map(|moving| (moving.cmu.clone(), moving.epoch, moving.epoch));
+        let last_update = one.last_update;
+        for (cmu, epoch, copy_epoch) in owner.into_iter().chain(target) {
+            if last_update > copy_epoch {
+                self.tell_change(id, &cmu, epoch);
+            }
         }
     }
 

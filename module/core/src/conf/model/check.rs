@@ -24,6 +24,10 @@ impl Realm {
             deadlines += usize::from(due.is_some());
             check(self.conference_due.get(id) == due, "has another deadline")?;
             check(conference.epoch <= self.last_epoch, "has an epoch that was not given out")?;
+            check(
+                conference.last_update <= self.last_epoch,
+                "was changed by a number that was not given out",
+            )?;
         }
         ensure!(self.conference_due.len() == deadlines, "a deadline belongs to no conference");
         self.check_states()?;

@@ -74,6 +74,8 @@ words! {
         Released = 12 => "released",
         /// The program of the conference failed on the unit.
         Failed = 13 => "failed",
+        /// The planned end is near.
+        EndNear = 14 => "end-near",
     }
 }
 
@@ -173,6 +175,11 @@ fields! {
         pub opened: Option<Millis>,
         /// Planned end.
         pub end: Option<Millis>,
+        /// The number of the last UPDATE, from the counter of epochs; 0 if there was none. Copies of an earlier epoch
+        /// were told to change.
+        pub last_update: Epoch,
+        /// Whether the last UPDATE says that the planned end is near.
+        pub end_is_near: bool,
         /// When the state began, or when the unit of a waiting conference was last asked.
         pub since: Millis,
         /// When the conference ended. If it was waiting for recovery, when it lost its unit.
@@ -227,6 +234,7 @@ fields! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::conf) enum Due {
     EndTime,
+    EndNear,
     Create,
     Wait,
     Window,
@@ -273,6 +281,8 @@ impl Conference {
     /// Checks the fields that agree with each other in every state. `Realm::check_conference` checks the others.
     fn is_sound(&self) -> Result<(), Damaged> {
         ensure(self.end.is_none_or(|end| end <= MAX_TIME), "an end time is out of range")?;
+        let may_be_near = self.end.is_some() && self.last_update > 0;
+        ensure(may_be_near || !self.end_is_near, "the end of a conference is near that has none")?;
         ensure((1..=MAX_ROOM).contains(&self.size.into()), "a size is out of range")?;
         ensure(i64::from(self.licences) <= MAX_ROOM, "a number of licences is out of range")?;
         let tried: BTreeSet<&Name> = self.tried.iter().collect();
@@ -304,6 +314,9 @@ impl Conference {
             State::Waiting => Some((Due::Wait, since(settings.wait_timeout))),
             State::Pending => {
                 self.pending_since.map(|since| (Due::Window, since.saturating_add(settings.window)))
+            }
+            State::Open if settings.warn > 0 && !self.end_is_near => {
+                self.end.map(|end| (Due::EndNear, end.saturating_sub(settings.warn)))
             }
             State::Open | State::Ended => None,
         };
@@ -371,9 +384,17 @@ impl Conference {
         self.history.last().expected("a conference has an assignment").map(|entry| &entry.cmu)
     }
 
+    /// Changes what the units of the conference are told: this is the change of that number.
+    pub(in crate::conf) fn updates(&mut self, number: Epoch, change: impl FnOnce(&mut Self)) {
+        (self.last_update, self.end_is_near) = (number, false);
+        change(self);
+    }
+
     /// Appends an assignment and makes it the current one.
     fn assign(&mut self, entry: Assignment) {
         (self.epoch, self.copy_epoch) = (entry.epoch, entry.copy_epoch);
+        // The unit of a new copy is told again that the end is near.
+        self.end_is_near &= self.last_update > entry.copy_epoch;
         if self.history.len() >= MAX_HISTORY {
             // Failed tries are dropped first. The last loss is never dropped: adoption and the time of the end depend
             // on it.

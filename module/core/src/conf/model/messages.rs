@@ -53,6 +53,10 @@ fn command(cmu: &[u8], event: &str, e164: &[u8], epoch: Epoch) -> Message {
     message(command_stream(cmu), event, e164, cmu, epoch)
 }
 
+fn flag(set: bool) -> &'static [u8] {
+    if set { b"1" } else { b"0" }
+}
+
 /// RESYNC: readers of the stream have missed messages.
 fn resync(stream: &[u8]) -> Message {
     message(stream.to_vec(), "RESYNC", b"", stream.strip_prefix(b"cmd:").unwrap_or_default(), 0)
@@ -99,19 +103,25 @@ impl Realm {
     /// CREATE to the unit of the latest assignment, or to the target of a move.
     pub(in crate::conf) fn tell_create(&mut self, id: u32, cmu: &[u8], epoch: Epoch) {
         let Some(conference) = self.indexed(id) else { return };
-        let flag = |set: bool| if set { &b"1"[..] } else { b"0" };
-        let create = command(cmu, "CREATE", &conference.e164, epoch);
-        let create = match conference.end {
-            Some(end) => create.with_number("end", end),
-            None => create.with("end", b""),
-        };
-        let create = create
+        let create = command(cmu, "CREATE", &conference.e164, epoch)
+            .with("end", &conference.end.map(written).unwrap_or_default())
             .with_number("size", conference.size)
             .with_number("priority", conference.priority)
             .with("request", conference.request.as_deref().unwrap_or_default())
             .with("recovering", flag(conference.recovering))
             .with("moving", flag(conference.moving.is_some()));
         self.send(create);
+    }
+
+    /// UPDATE: the end or the size of the conference changed, or its end is near.
+    pub(in crate::conf) fn tell_change(&mut self, id: u32, cmu: &[u8], epoch: Epoch) {
+        let Some(conference) = self.indexed(id) else { return };
+        let update = command(cmu, "UPDATE", &conference.e164, epoch)
+            .with_number("number", conference.last_update)
+            .with("end", &conference.end.map(written).unwrap_or_default())
+            .with_number("size", conference.size)
+            .with("near", flag(conference.end_is_near));
+        self.send(update);
     }
 
     /// RELEASE: the unit must end its copy of that epoch.

@@ -62,6 +62,9 @@ fields! {
         pub tries: i64,
         /// Creations that must fail in a row on a unit before the unit gets a back-off.
         pub failures: i64,
+        /// How long before the planned end of a conference its unit is told that the end is near, in milliseconds; 0 for
+        /// never.
+        pub warn: Millis,
     } checked by Settings::is_sound;
 }
 
@@ -79,6 +82,7 @@ impl Default for Settings {
             placement: Placement::Share,
             tries: 3,
             failures: 3,
+            warn: 0,
         }
     }
 }
@@ -100,6 +104,12 @@ impl Settings {
             if !(1..=MAX_TRIES).contains(&count) {
                 return Err(Refusal::new(Code::Err, format!("{name} must be 1 to {MAX_TRIES}, not {count}")));
             }
+        }
+        if !(0..=MAX_TTL).contains(&self.warn) {
+            return Err(Refusal::new(
+                Code::Err,
+                format!("WARN must be 0 to {MAX_TTL} ms, not {}", self.warn),
+            ));
         }
         let times = [
             ("RETRY", self.retry),

@@ -21,6 +21,17 @@ pub(crate) struct ConferenceParams {
     pub(crate) recovering: bool,
 }
 
+/// What may change while a conference runs, as it was last told.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct ConferenceUpdate {
+    /// Planned end, in milliseconds since 1970; empty where there is none.
+    pub(crate) end: String,
+    /// Capacity of the unit that the conference takes.
+    pub(crate) size: String,
+    /// Whether the planned end is near.
+    pub(crate) end_is_near: bool,
+}
+
 /// A message of the realm, as it arrived.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Message {
@@ -49,6 +60,17 @@ pub(crate) enum Message {
         /// The epoch that the conference has here, as far as the realm knows.
         old: u64,
     },
+    /// The end or the size of the conference has changed, or its end is near.
+    Update {
+        /// E.164 number.
+        e164: String,
+        /// The assignment.
+        epoch: u64,
+        /// Number of the message: later changes have greater numbers.
+        number: u64,
+        /// What is so from now on.
+        update: ConferenceUpdate,
+    },
     /// Report the list of conferences.
     List,
     /// Send all details again.
@@ -74,6 +96,12 @@ impl Message {
             }
             "RELEASE" => Self::Release { e164, epoch },
             "EPOCH" => Self::Epoch { e164, epoch, old: entry.number("old") },
+            "UPDATE" => {
+                let end_is_near = entry.text("near") == "1";
+                let update =
+                    ConferenceUpdate { end: entry.text("end"), size: entry.text("size"), end_is_near };
+                Self::Update { e164, epoch, number: entry.number("number"), update }
+            }
             "REPORT" if entry.text("what") == "DETAILS" => Self::Details,
             // Messages of any kind were lost; the realm repeats all of them in response to the list.
             "REPORT" | "RESYNC" => Self::List,
@@ -116,6 +144,13 @@ pub(crate) enum Action {
         /// The epoch of the copy, as far as the realm knows.
         old: u64,
     },
+    /// Tell the media of a conference what has changed.
+    Update {
+        /// E.164 number.
+        e164: String,
+        /// What is so from now on.
+        update: ConferenceUpdate,
+    },
     /// Send all details of a conference again.
     SendDetails {
         /// E.164 number.
@@ -135,6 +170,15 @@ struct LocalCopy {
     earlier: Vec<u64>,
     /// Whether its media was ready: people could join.
     open: bool,
+    /// The number of the last `UPDATE`, or the epoch of the copy's `CREATE`.
+    last_update: u64,
+}
+
+impl LocalCopy {
+    /// Whether this is the epoch of the copy, or was before.
+    fn has_had(&self, epoch: u64) -> bool {
+        self.epoch == epoch || self.earlier.contains(&epoch)
+    }
 }
 
 /// The conferences of a unit.
@@ -145,7 +189,7 @@ pub(crate) struct LocalConferences {
 }
 
 impl LocalConferences {
-    /// The highest epoch of all `CREATE` and `EPOCH` messages that were handled.
+    /// The highest epoch of all `CREATE` and `EPOCH` messages, and number of all `UPDATE` messages, that were handled.
     pub(crate) fn highest(&self) -> u64 {
         self.highest
     }
@@ -185,7 +229,7 @@ impl LocalConferences {
     /// Whether a `RELEASE` of this epoch ends the copy. The epoch may be an earlier one: the realm may have sent the
     /// message in response to a report that was made before an `EPOCH` message was read.
     fn is_released_by(&self, e164: &str, epoch: u64) -> bool {
-        self.copies.get(e164).is_some_and(|copy| copy.epoch == epoch || copy.earlier.contains(&epoch))
+        self.copies.get(e164).is_some_and(|copy| copy.has_had(epoch))
     }
 
     /// Whether one of these messages releases a conference that this unit has, or gets by an earlier one of them.
@@ -211,6 +255,7 @@ impl LocalConferences {
                 vec![Action::Stop { e164: e164.clone() }, Action::ReplyReleased { e164, epoch }]
             }
             Message::Epoch { e164, epoch, old } => self.change_epoch(e164, epoch, old),
+            Message::Update { e164, epoch, number, update } => self.update(e164, epoch, number, update),
             Message::List => vec![Action::ReportList],
             Message::Details => vec![Action::SendAllDetails],
             Message::Release { .. } | Message::Unknown => Vec::new(),
@@ -221,7 +266,9 @@ impl LocalConferences {
         if !self.is_new_epoch(epoch) {
             return Vec::new();
         }
-        let older = self.copies.insert(e164.clone(), LocalCopy { epoch, earlier: Vec::new(), open: false });
+        let older = self
+            .copies
+            .insert(e164.clone(), LocalCopy { epoch, earlier: Vec::new(), open: false, last_update: epoch });
         let mut actions = Vec::new();
         if older.is_some() {
             actions.push(Action::Stop { e164: e164.clone() });
@@ -245,6 +292,18 @@ impl LocalConferences {
             }
             None => vec![Action::ReplyUnknownEpoch { e164, epoch, old }],
         }
+    }
+
+    /// The stream is read again in each session, and a report has the realm repeat the last message: earlier ones are
+    /// ignored.
+    fn update(&mut self, e164: String, epoch: u64, number: u64, update: ConferenceUpdate) -> Vec<Action> {
+        self.highest = self.highest.max(number);
+        let copy = self.copies.get_mut(&e164);
+        let Some(copy) = copy.filter(|copy| copy.has_had(epoch) && copy.last_update < number) else {
+            return Vec::new();
+        };
+        copy.last_update = number;
+        vec![Action::Update { e164, update }]
     }
 
     /// Whether no message of this epoch, or a later one, was handled before. Records the epoch as handled.
@@ -382,6 +441,40 @@ mod tests {
         assert_eq!((conferences.remove("1"), conferences.remove("1")), (Some(vec![9, 8]), None));
     }
 
+    fn update(e164: &str, epoch: u64, number: u64, end: &str) -> Message {
+        let update = ConferenceUpdate { end: end.into(), size: "2".into(), end_is_near: end == "9" };
+        Message::Update { e164: e164.into(), epoch, number, update }
+    }
+
+    #[test]
+    fn update_is_applied_once_and_an_earlier_one_never_after_a_later_one() {
+        let mut conferences = LocalConferences::default();
+        conferences.handle(create("1", 5));
+        let changes = |conferences: &mut LocalConferences, message: Message| {
+            let mut actions = conferences.handle(message).into_iter();
+            actions.next().map(|action| match action {
+                Action::Update { update, .. } => update.end,
+                other => panic!("{other:?}"),
+            })
+        };
+        assert_eq!(changes(&mut conferences, update("1", 5, 7, "70")), Some("70".into()));
+        assert_eq!(changes(&mut conferences, update("1", 5, 8, "80")), Some("80".into()));
+        // A new session reads all again.
+        for message in [create("1", 5), update("1", 5, 7, "70"), update("1", 5, 8, "80")] {
+            assert_eq!(changes(&mut conferences, message), None);
+        }
+        assert_eq!(conferences.highest(), 8);
+        // One that was sent before the copy got its epoch; and one of another copy.
+        conferences.handle(renumber("1", 5, 10));
+        assert_eq!(changes(&mut conferences, update("1", 5, 9, "90")), Some("90".into()));
+        assert_eq!(changes(&mut conferences, update("1", 6, 11, "110")), None);
+        assert_eq!(changes(&mut conferences, update("2", 5, 12, "120")), None);
+        // CREATE tells a new copy all that was changed before.
+        conferences.handle(create("1", 20));
+        assert_eq!(changes(&mut conferences, update("1", 20, 12, "120")), None);
+        assert_eq!(changes(&mut conferences, update("1", 20, 21, "210")), Some("210".into()));
+    }
+
     #[test]
     fn stream_entries_are_decoded_as_messages() {
         let entry = |text: &str| {
@@ -391,6 +484,10 @@ mod tests {
         };
         assert_eq!(entry("event RELEASE e164 1 cmu a epoch 5"), release("1", 5));
         assert_eq!(entry("event EPOCH e164 1 cmu a epoch 5 old 4"), renumber("1", 4, 5));
+        assert_eq!(
+            entry("event UPDATE e164 1 cmu a epoch 5 number 6 end 9 size 2 near 1"),
+            update("1", 5, 6, "9")
+        );
         assert_eq!(entry("event REPORT e164  cmu a epoch 0 what DETAILS"), Message::Details);
         assert_eq!(entry("event REPORT e164  cmu a epoch 0 what LIST"), Message::List);
         assert_eq!(entry("event RESYNC e164  cmu a epoch 0"), Message::List);

@@ -2,7 +2,8 @@
 //! line `field=value` on the program's standard output is a detail of the conference. The conference is open when the
 //! program is ready (see `ready`). If the program exits by itself with code 0 after that, people have ended the conference.
 //! A program that fails before it is ready has the conference refused. One that fails later is restarted a few times; then
-//! the unit gives the conference back. Programs do not outlive the unit (see [`allot_runtime::child`]).
+//! the unit gives the conference back. Programs do not outlive the unit (see [`allot_runtime::child`]). A program is told
+//! what changes while it runs (see `state`).
 //!
 //! Without a configured program a conference exists without media.
 
@@ -10,6 +11,7 @@ mod events;
 mod ready;
 #[cfg(any(test, feature = "simulation"))]
 pub mod simulated;
+mod state;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -23,10 +25,11 @@ use futures_util::future::join_all;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 use tokio::process::{ChildStdout, Command};
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{debug, warn};
 
-use super::conferences::ConferenceParams;
+use super::conferences::{ConferenceParams, ConferenceUpdate};
 use super::name;
 use crate::config::Ready;
 use allot_runtime::child::program::{self, ExecResult};
@@ -35,6 +38,7 @@ use allot_runtime::child::watchdog::{Watchdog, WatchdogCommand};
 use allot_runtime::time::MonotonicTime;
 pub(crate) use events::MediaEvent;
 use events::{ProgramEnd, Readiness};
+use state::{ConferenceState, StateDir, StateFile};
 
 /// Pause before a program that failed is restarted. It doubles with each restart.
 const RESTART_PAUSE: Duration = Duration::from_secs(1);
@@ -67,6 +71,7 @@ pub(crate) struct Media {
     program: MediaProgram,
     /// `None` if no program is configured.
     watchdog: Option<Watchdog>,
+    states: StateDir,
     running: BTreeMap<String, RunningMedia>,
     /// Programs that were asked to end and may still run, by conference.
     stopping: BTreeMap<String, ProgramEnd>,
@@ -85,13 +90,24 @@ struct Supervisor {
     /// Dropped to end the program.
     stop: oneshot::Sender<()>,
     end: ProgramEnd,
+    /// What the program is told.
+    state: watch::Sender<ConferenceState>,
 }
 
 impl Media {
     /// No media yet. Events of programs are sent to `events`.
     pub(crate) fn new(program: MediaProgram, events: mpsc::Sender<MediaEvent>) -> Self {
         let watchdog = (!program.argv.is_empty()).then(Watchdog::start);
-        Self { program, watchdog, running: BTreeMap::new(), stopping: BTreeMap::new(), starts: 0, events }
+        let states = StateDir::default();
+        Self {
+            program,
+            watchdog,
+            states,
+            running: BTreeMap::new(),
+            stopping: BTreeMap::new(),
+            starts: 0,
+            events,
+        }
     }
 
     /// From now on the watchdog kills all programs after `limit`, unless this is called again before. Without any call,
@@ -115,7 +131,8 @@ impl Media {
         let start = self.starts;
         let (supervisor, ready) = match self.program_of(cmu, e164, epoch, params) {
             Ok(Some(program)) => {
-                let (supervisor, ready) = program.supervise(self.stopping.get(e164).cloned());
+                let state = ConferenceState::created(params);
+                let (supervisor, ready) = program.supervise(state, self.stopping.get(e164).cloned());
                 (Some(supervisor), Ok(Some(ready)))
             }
             Ok(None) => match self.simulated_program_of(cmu, e164) {
@@ -147,7 +164,6 @@ impl Media {
         command.stdout(Stdio::piped()).kill_on_drop(true);
         command.env("ALLOT_E164", OsStr::from_bytes(&name::bytes(e164)));
         command.env("ALLOT_CMU", cmu).env("ALLOT_EPOCH", epoch.to_string());
-        command.env("ALLOT_END", &params.end).env("ALLOT_SIZE", &params.size);
         command.env("ALLOT_REQUEST", &params.request);
         command.env("ALLOT_RECOVERING", if params.recovering { "1" } else { "0" });
         Ok(Some(ConferenceProgram {
@@ -157,7 +173,16 @@ impl Media {
             program: self.program.clone(),
             events: self.events.clone(),
             watchdog: watchdog.clone(),
+            file: self.states.file(self.starts),
         }))
+    }
+
+    /// Tells the program of a conference what has changed.
+    pub(crate) fn update(&self, e164: &str, update: &ConferenceUpdate) {
+        let supervisor = self.running.get(e164).and_then(|running| running.supervisor.as_ref());
+        if let Some(supervisor) = supervisor {
+            supervisor.state.send_replace(ConferenceState::updated(update));
+        }
     }
 
     /// Ends the media of a conference, in the background.
@@ -203,7 +228,8 @@ impl Media {
             earlier.as_ref().map_or(simulated::STOP_LIMIT, |earlier| earlier.limit + simulated::STOP_LIMIT);
         let program = simulated::Program { e164, cmu, start: self.starts, events: self.events.clone() };
         let (ended, ready) = simulated::start(program, earlier, stopped)?;
-        Some((Supervisor { stop, end: ProgramEnd { ended, limit } }, ready))
+        let state = watch::Sender::new(ConferenceState::default());
+        Some((Supervisor { stop, end: ProgramEnd { ended, limit }, state }, ready))
     }
 
     #[cfg(not(any(test, feature = "simulation")))]
@@ -224,7 +250,8 @@ impl Media {
         let (program, ended) = watch::channel(());
         let end = ProgramEnd { ended, limit: Duration::from_secs(60) };
         let running = self.running.get_mut(e164).unwrap();
-        running.supervisor = Some(Supervisor { stop: oneshot::channel().0, end });
+        let state = watch::Sender::new(ConferenceState::default());
+        running.supervisor = Some(Supervisor { stop: oneshot::channel().0, end, state });
         program
     }
 }
@@ -237,6 +264,7 @@ struct ConferenceProgram {
     program: MediaProgram,
     events: mpsc::Sender<MediaEvent>,
     watchdog: Watchdog,
+    file: StateFile,
 }
 
 /// How one run of a program ended.
@@ -252,8 +280,9 @@ enum RunEnd {
 impl ConferenceProgram {
     /// Spawns and supervises the program in the background, after `earlier` has ended. The receiver gets nothing if
     /// the program is stopped before it is ready.
-    fn supervise(self, earlier: Option<ProgramEnd>) -> (Supervisor, Readiness) {
+    fn supervise(self, state: ConferenceState, earlier: Option<ProgramEnd>) -> (Supervisor, Readiness) {
         let (stop, mut stopped) = oneshot::channel();
+        let (state, changes) = watch::channel(state);
         let (report_ready, ready) = oneshot::channel();
         let (running, ended) = watch::channel(());
         let limit = self.program.stop_limit + OUTPUT_TIMEOUT;
@@ -264,15 +293,26 @@ impl ConferenceProgram {
                 earlier.wait().await;
             }
             if matches!(stopped.try_recv(), Err(oneshot::error::TryRecvError::Empty)) {
-                self.run(report_ready, stopped).await;
+                self.run(report_ready, stopped, changes).await;
             }
             drop(running);
         });
-        (Supervisor { stop, end: ProgramEnd { ended, limit } }, ready)
+        (Supervisor { stop, end: ProgramEnd { ended, limit }, state }, ready)
     }
 
-    fn spawn(&mut self) -> std::io::Result<(SupervisedChild, ExecResult)> {
-        SupervisedChild::spawn(&mut self.command, self.watchdog.clone())
+    /// Spawns the program with what is so now. The task tells the program each later change.
+    fn spawn(
+        &mut self,
+        mut changes: watch::Receiver<ConferenceState>,
+    ) -> std::io::Result<(SupervisedChild, ExecResult, JoinSet<()>)> {
+        let state = changes.borrow_and_update().clone();
+        self.file.write(&state);
+        self.file.name_in(&mut self.command);
+        state.set_variables(&mut self.command);
+        let (child, exec_result, input) = SupervisedChild::spawn(&mut self.command, self.watchdog.clone())?;
+        let mut teller = JoinSet::new();
+        teller.spawn(state::tell(changes, input, self.file.clone()));
+        Ok((child, exec_result, teller))
     }
 
     /// Runs the program, again if it fails, until it ends for good.
@@ -280,10 +320,11 @@ impl ConferenceProgram {
         mut self,
         report_ready: oneshot::Sender<Result<(), String>>,
         mut stop: oneshot::Receiver<()>,
+        changes: watch::Receiver<ConferenceState>,
     ) {
         let (mut report_ready, mut restarts) = (Some(report_ready), 0);
         loop {
-            let (reason, served) = match self.run_once(&mut report_ready, &mut stop).await {
+            let (reason, served) = match self.run_once(&mut report_ready, &mut stop, &changes).await {
                 RunEnd::Stopped => return,
                 RunEnd::ByPeople => {
                     let _ = self.events.send(MediaEvent::Ended { e164: self.e164, start: self.start }).await;
@@ -316,8 +357,10 @@ impl ConferenceProgram {
         &mut self,
         report_ready: &mut Option<oneshot::Sender<Result<(), String>>>,
         stop: &mut oneshot::Receiver<()>,
+        changes: &watch::Receiver<ConferenceState>,
     ) -> RunEnd {
-        let (mut child, exec_result) = match self.spawn() {
+        // The task ends with this run.
+        let (mut child, exec_result, _teller) = match self.spawn(changes.clone()) {
             Ok(spawned) => spawned,
             Err(error) => return RunEnd::Failed(error.to_string(), None),
         };
@@ -446,7 +489,8 @@ mod tests {
         command.args(["-c", script]).process_group(0).stdout(Stdio::piped()).kill_on_drop(true);
         let watchdog = Watchdog::disconnected();
         let program = program(Ready::Spawn);
-        ConferenceProgram { command, e164: "1".to_owned(), start, program, events: events.clone(), watchdog }
+        let (e164, events, file) = ("1".to_owned(), events.clone(), StateDir::default().file(start));
+        ConferenceProgram { command, e164, start, program, events, watchdog, file }
     }
 
     async fn next_detail(events: &mut mpsc::Receiver<MediaEvent>) -> (u64, String) {
@@ -460,13 +504,15 @@ mod tests {
     #[tokio::test]
     async fn program_starts_only_after_the_conferences_earlier_program_has_ended() {
         let (sender, mut events) = mpsc::channel(16);
-        let (first, _) = shell(SLOW, 1, &sender).supervise(None);
+        let (first, _) = shell(SLOW, 1, &sender).supervise(ConferenceState::default(), None);
         assert_eq!(next_detail(&mut events).await, (1, "up".to_owned()));
         drop(first.stop);
         // The second is stopped before it is spawned, and never runs.
-        let (second, spawned) = shell(SLOW, 2, &sender).supervise(Some(first.end.clone()));
+        let (second, spawned) =
+            shell(SLOW, 2, &sender).supervise(ConferenceState::default(), Some(first.end.clone()));
         drop(second.stop);
-        let (third, third_spawned) = shell(SLOW, 3, &sender).supervise(Some(second.end.clone()));
+        let (third, third_spawned) =
+            shell(SLOW, 3, &sender).supervise(ConferenceState::default(), Some(second.end.clone()));
         assert!(!first.end.has_come() && !second.end.has_come());
         assert_eq!(next_detail(&mut events).await, (1, "bye".to_owned()));
         assert_eq!(next_detail(&mut events).await, (3, "up".to_owned()));
@@ -483,7 +529,7 @@ mod tests {
         let (sender, _events) = mpsc::channel(16);
         let mut program = shell("", 1, &sender);
         program.command = Command::new("/nowhere/media");
-        let (supervisor, spawned) = program.supervise(None);
+        let (supervisor, spawned) = program.supervise(ConferenceState::default(), None);
         assert!(matches!(spawned.await, Ok(Err(_))));
         supervisor.end.wait().await;
     }
@@ -502,7 +548,8 @@ mod tests {
         let (sender, mut events) = mpsc::channel(16);
         for start in 1..9 {
             // A process outside of the group holds the output open for longer than it is read.
-            let (program, _) = shell("setsid sleep 3 & sleep 0.2; echo up=1", start, &sender).supervise(None);
+            let (program, _) = shell("setsid sleep 3 & sleep 0.2; echo up=1", start, &sender)
+                .supervise(ConferenceState::default(), None);
             assert_eq!(next_detail(&mut events).await, (start, "up".to_owned()));
             // The program itself ends at once.
             sleep(Duration::from_millis(300)).await;
@@ -519,7 +566,7 @@ mod tests {
     ) -> (Supervisor, Result<(), String>, mpsc::Receiver<MediaEvent>) {
         let (sender, events) = mpsc::channel(16);
         let program = ConferenceProgram { program: program(ready), ..shell(script, 1, &sender) };
-        let (supervisor, ready) = program.supervise(None);
+        let (supervisor, ready) = program.supervise(ConferenceState::default(), None);
         let result = timeout(Duration::from_secs(10), ready).await.unwrap().unwrap();
         (supervisor, result, events)
     }

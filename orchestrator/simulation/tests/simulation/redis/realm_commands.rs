@@ -80,6 +80,7 @@ fn client_request<'a>(
             let e164 = arguments.text();
             ClientRequest::Extend { e164, end: arguments.integer_after("END")?.unwrap_or_default() }
         }
+        b"CONF.RESIZE" => ClientRequest::Resize { e164: arguments.text(), size: arguments.natural()? as i64 },
         b"CMU.ASK" => {
             let details = arguments.rest().last() == Some(b"DETAILS");
             let cmu = (arguments.rest().len() == 2).then(|| arguments.text());

@@ -122,6 +122,7 @@ impl Unit<'_> {
                     Completed::Stop { e164, epoch }
                 });
             }
+            Action::Update { e164, update } => self.media.update(&e164, &update),
             Action::SendDetails { e164 } => self.details.resend(&e164),
             Action::SendAllDetails => self.details.resend_all(),
             Action::ReportList => {
