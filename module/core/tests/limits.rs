@@ -216,6 +216,7 @@ fn numbers_of_a_pool_hold_at_their_limits() {
 fn numbers_of_a_realm_hold_at_their_limits() {
     use conf::request::{
         AssignmentNotice, ClientRequest, Create, Report, Request, SchedulerRequest, Set, UnitRequest,
+        WishesRequest,
     };
     let create = |e164| {
         Request::Client(ClientRequest::Create(Create {
@@ -224,13 +225,15 @@ fn numbers_of_a_realm_hold_at_their_limits() {
             size: 2,
             licences: 2,
             priority: 3,
-            zone: Some(b"z"),
+            wishes: WishesRequest { zone: Some(Some(b"z")), ..WishesRequest::default() },
             recoverable: true,
             request: Some(e164),
             called_from: None,
         }))
     };
-    let join = |cmu| Request::Unit(UnitRequest::Join { cmu, capacity: 10, zone: Some(b"z"), lease: LONG });
+    let join = |cmu| {
+        Request::Unit(UnitRequest::Join { cmu, capacity: 10, zone: Some(b"z"), tags: &[], lease: LONG })
+    };
     let scheduler = |request| Request::Scheduler { term: None, request };
     let epoch = |realm: &Realm, e164: &[u8]| realm.conference_called(e164).map_or(0, |one| one.epoch);
     let owner = |realm: &Realm, e164: &[u8]| {

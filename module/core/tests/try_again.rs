@@ -299,13 +299,16 @@ fn lapsed_registration_begins_anew_and_does_not_go_on() {
 #[test]
 fn realm_carries_out_a_deadline_before_requests_about_its_unit_or_conference() {
     use conf::Request;
+    use conf::request::WishesRequest;
     let mut realm = Bench::new(Realm::open(conf::state::Settings::default(), 1000));
-    let join = || Request::Unit(UnitRequest::Join { cmu: b"u:1", capacity: 9, zone: None, lease: 1000 });
+    let join =
+        || Request::Unit(UnitRequest::Join { cmu: b"u:1", capacity: 9, zone: None, tags: &[], lease: 1000 });
     realm.ok(&join());
     let create = |e164| {
-        let (size, licences, priority, zone, request) = (1, 1, 0, None, None);
+        let (size, licences, priority, wishes, request) = (1, 1, 0, WishesRequest::default(), None);
         let (end, recoverable, called_from) = (Some(1500), true, None);
-        let create = Create { e164, end, size, licences, priority, zone, recoverable, request, called_from };
+        let create =
+            Create { e164, end, size, licences, priority, wishes, recoverable, request, called_from };
         Request::Client(ClientRequest::Create(create))
     };
     realm.ok(&create(b"1"));

@@ -14,11 +14,21 @@ const CMU: Parameter = Parameter::name("cmu");
 const EPOCH: Parameter = Parameter::natural("epoch");
 const FIELD: Parameter = Parameter::text("field");
 const ZONE: Parameter = Parameter::name("zone").after("ZONE").optional();
+const COUNTED_TAGS: &[Parameter; 2] = &[Parameter::integer("n"), Parameter::name("tag").optional().many()];
+const HOST: Parameter = Parameter::name("host").after("UNIT").optional();
+const ZONEFALL: Parameter = integer("milliseconds", "ZONEFALL");
+const REQUIRE: Parameter = tags("require", "REQUIRE");
+const PREFER: Parameter = tags("prefer", "PREFER");
 const TERM: Parameter = Parameter::natural("term").after("TERM").optional();
 
 /// An optional number that follows its keyword.
 const fn integer(name: &'static str, token: &'static str) -> Parameter {
     Parameter::integer(name).after(token).optional()
+}
+
+/// An optional list of tags that follows its keyword and its length.
+const fn tags(name: &'static str, token: &'static str) -> Parameter {
+    Parameter::counted(name, COUNTED_TAGS).after(token).optional()
 }
 
 /// The commands of conferences.
@@ -77,6 +87,10 @@ pub(crate) static CONF_COMMANDS: &[Command] = &[
             integer("count", "LICENCES"),
             integer("priority", "PRIORITY"),
             ZONE,
+            ZONEFALL,
+            HOST,
+            REQUIRE,
+            PREFER,
             Parameter::word("norecover", "NORECOVER").optional(),
             Parameter::name("request").after("REQUEST").optional(),
             Parameter::key("pool").after("FROM").optional(),
@@ -140,6 +154,24 @@ pub(crate) static CONF_COMMANDS: &[Command] = &[
         summary: "Changes the room that a conference takes; room on its unit is reserved at once",
         complexity: "O(log(N)) with N conferences",
         parameters: [KEY, E164, Parameter::integer("size")],
+    },
+    command! {
+        name: c"CONF.ALTER",
+        run: writes::alter,
+        flags: "write deny-oom fast",
+        summary: "Changes which units may take a conference; a conference that has its unit stays there",
+        complexity: "O(log(N)) with N conferences",
+        parameters: [
+            KEY,
+            E164,
+            ZONE,
+            Parameter::word("nozone", "NOZONE").optional(),
+            ZONEFALL,
+            HOST,
+            Parameter::word("nounit", "NOUNIT").optional(),
+            REQUIRE,
+            PREFER,
+        ],
     },
     command! {
         name: c"CONF.SET",
@@ -232,7 +264,7 @@ pub(crate) static CONF_COMMANDS: &[Command] = &[
         name: c"CONF.MOVE",
         run: writes::move_,
         flags: "write fast",
-        summary: "Moves a conference to another unit; the old unit keeps it until the new one has opened it",
+        summary: "Moves a conference to another unit; the old unit keeps it until the new one has opened it. Places a pending conference",
         complexity: "O(log(N) + U) with N conferences and U units passed over",
         parameters: [KEY, E164, Parameter::name("cmu").after("TO").optional(), TERM],
     },
@@ -268,6 +300,7 @@ pub(crate) static CMU_COMMANDS: &[Command] = &[
                 .after("CAPACITY")
                 .or_error("CAPACITY is missing: say how many conferences the unit has room for"),
             ZONE,
+            tags("tags", "TAGS"),
             integer("milliseconds", "LEASE"),
         ],
     },

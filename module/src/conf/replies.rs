@@ -3,7 +3,7 @@
 use allot_core::conf::Realm;
 use allot_core::conf::conference::Conference;
 use allot_core::conf::outcome::Reported;
-use allot_core::conf::unit::Unit;
+use allot_core::conf::unit::{Name, Unit};
 
 use crate::engine::reply::{Field, reply_field, reply_record};
 use crate::ffi::Context;
@@ -29,24 +29,28 @@ pub(super) fn reply_realm(ctx: Context<'_>, realm: &Realm) {
         ("leader", Field::maybe(leader)),
         ("last_epoch", Field::Number(realm.last_epoch() as i64)),
     ];
-    reply_with_list(ctx, &fields, "drained", realm.drained());
+    begin_record(ctx, &fields, 1);
+    reply_list(ctx, "drained", realm.drained());
 }
 
-/// A record whose last field is a list.
-fn reply_with_list<'a>(
-    ctx: Context<'_>,
-    fields: &[(&str, Field<'_>)],
-    name: &str,
-    list: impl ExactSizeIterator<Item = &'a [u8]>,
-) {
-    ctx.reply_map(fields.len() + 1);
+/// A record with these fields first, and `more` fields after them.
+fn begin_record(ctx: Context<'_>, fields: &[(&str, Field<'_>)], more: usize) {
+    ctx.reply_map(fields.len() + more);
     for (name, field) in fields {
         ctx.reply_string(name.as_bytes());
         reply_field(ctx, field);
     }
+}
+
+/// A field that is a list.
+fn reply_list<'a>(ctx: Context<'_>, name: &str, list: impl ExactSizeIterator<Item = &'a [u8]>) {
     ctx.reply_string(name.as_bytes());
     ctx.reply_array(list.len());
     list.for_each(|entry| ctx.reply_string(entry));
+}
+
+fn names(names: &[Name]) -> impl ExactSizeIterator<Item = &[u8]> {
+    names.iter().map(|name| &name[..])
 }
 
 pub(super) fn reply_host(ctx: Context<'_>, realm: &Realm, host: &[u8]) {
@@ -76,7 +80,8 @@ pub(super) fn reply_unit(ctx: Context<'_>, unit: &Unit) {
         ("failures", Field::Number(unit.failures.into())),
         ("backoff_until", Field::number(unit.backoff_until)),
     ];
-    reply_record(ctx, &fields);
+    begin_record(ctx, &fields, 1);
+    reply_list(ctx, "tags", names(&unit.tags));
 }
 
 /// The record of a conference. The reply to a creation also has the id after which the event stream has its events.
@@ -105,20 +110,17 @@ pub(super) fn reply_conference(ctx: Context<'_>, realm: &Realm, one: &Conference
         ("priority", Field::Number(one.priority.into())),
         ("size", Field::Number(one.size.into())),
         ("licences", Field::Number(one.licences.into())),
-        ("zone", Field::maybe(one.zone.as_deref())),
+        ("zone", Field::maybe(one.wishes.zone.as_deref())),
+        ("zonefall", Field::number(one.wishes.zone_fall)),
+        ("unit", Field::maybe(one.wishes.host.as_deref())),
+        ("elsewhere", Field::Number(one.elsewhere.into())),
         ("request", Field::maybe(one.request.as_deref())),
         ("pool", Field::maybe(one.called_from.as_ref().map(|from| &from.pool[..]))),
     ];
-    // One field more than above: `tried`, which is a list.
-    ctx.reply_map(fields.len() + 1 + usize::from(evt.is_some()));
-    for (name, field) in &fields {
-        ctx.reply_string(name.as_bytes());
-        reply_field(ctx, field);
-    }
-    ctx.reply_string(b"tried");
-    let tried = if one.tried.is_empty() { &[] } else { realm.tried(one) };
-    ctx.reply_array(tried.len());
-    tried.iter().for_each(|cmu| ctx.reply_string(cmu));
+    begin_record(ctx, &fields, 3 + usize::from(evt.is_some()));
+    reply_list(ctx, "require", names(&one.wishes.require));
+    reply_list(ctx, "prefer", names(&one.wishes.prefer));
+    reply_list(ctx, "tried", names(if one.tried.is_empty() { &[] } else { realm.tried(one) }));
     if let Some((time, sequence)) = evt {
         ctx.reply_string(b"evt");
         ctx.reply_string(format!("{time}-{sequence}").as_bytes());

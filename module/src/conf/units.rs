@@ -40,11 +40,11 @@ pub(super) fn ended(call: &Call<'_>, [_, e164, cmu, epoch, released]: &[Argument
     answer::<Realm>(call, &Request::Unit(UnitRequest::Ended(notice(e164, cmu, epoch), end)))
 }
 
-/// `CMU.JOIN key cmu CAPACITY n [ZONE z] [LEASE ms]`
-pub(super) fn join(call: &Call<'_>, [_, cmu, capacity, zone, lease]: &[Argument<'_>; 5]) -> Done {
-    let (cmu, capacity, zone) = (cmu.text(), capacity.integer(), zone.optional_text());
+/// `CMU.JOIN key cmu CAPACITY n [ZONE z] [TAGS n tag ...] [LEASE ms]`
+pub(super) fn join(call: &Call<'_>, [_, cmu, capacity, zone, tags, lease]: &[Argument<'_>; 6]) -> Done {
+    let (cmu, capacity, zone, tags) = (cmu.text(), capacity.integer(), zone.optional_text(), tags.words());
     let lease = lease.optional_integer().unwrap_or(LEASE_MS);
-    answer::<Realm>(call, &Request::Unit(UnitRequest::Join { cmu, capacity, zone, lease }))
+    answer::<Realm>(call, &Request::Unit(UnitRequest::Join { cmu, capacity, zone, tags, lease }))
 }
 
 /// `CMU.BEAT key cmu [LOAD n]`

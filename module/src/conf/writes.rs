@@ -3,7 +3,7 @@
 
 use allot_core::conf::outcome::Decided;
 use allot_core::conf::request::{
-    Changes, Claim, ClientRequest, Create, Request, SchedulerRequest, Set, UnitRequest,
+    Changes, Claim, ClientRequest, Create, Request, SchedulerRequest, Set, UnitRequest, WishesRequest,
 };
 use allot_core::conf::state::Settings;
 use allot_core::conf::{Event, Realm, Reply};
@@ -94,15 +94,37 @@ pub(super) fn claim(call: &Call<'_>, [_, term, leader, force]: &[Argument<'_>; 4
 /// `CONF.CREATE key e164 [END ms] [SIZE n] ...` or `CONF.CREATE key * FROM pool ...`
 pub(super) fn create(
     call: &Call<'_>,
-    [_, e164, end, size, licences, priority, zone, no_recovery, request, pool]: &[Argument<'_>; 10],
+    [
+        _,
+        e164,
+        end,
+        size,
+        licences,
+        priority,
+        zone,
+        zone_fall,
+        host,
+        require,
+        prefer,
+        no_recovery,
+        request,
+        pool,
+    ]: &[Argument<'_>; 14],
 ) -> Done {
+    let wishes = WishesRequest {
+        zone: Some(zone.optional_text()),
+        zone_fall: zone_fall.optional_integer(),
+        host: Some(host.optional_text()),
+        require: require.optional_words(),
+        prefer: prefer.optional_words(),
+    };
     let create = Create {
         e164: e164.text(),
         end: end.optional_integer(),
         size: size.optional_integer().unwrap_or(1),
         licences: licences.optional_integer().unwrap_or(1),
         priority: priority.optional_integer().unwrap_or(0),
-        zone: zone.optional_text(),
+        wishes,
         recoverable: !no_recovery.is_given(),
         request: request.optional_text(),
         called_from: None,
@@ -178,6 +200,34 @@ pub(super) fn extend(call: &Call<'_>, [_, e164, end]: &[Argument<'_>; 3]) -> Don
 pub(super) fn resize(call: &Call<'_>, [_, e164, size]: &[Argument<'_>; 3]) -> Done {
     let (e164, size) = (e164.text(), size.integer());
     answer::<Realm>(call, &Request::Client(ClientRequest::Resize { e164, size }))
+}
+
+/// The name that follows a keyword; `Some(None)` if the keyword is given that removes the name.
+fn name_or_none<'a>(
+    name: &Argument<'a>,
+    none: &Argument<'_>,
+    both: &str,
+) -> Result<Option<Option<&'a [u8]>>, Refusal> {
+    match (name.optional_text(), none.is_given()) {
+        (Some(_), true) => Err(Refusal::new(Code::Err, format!("{both} exclude each other"))),
+        (None, false) => Ok(None),
+        (name, _) => Ok(Some(name)),
+    }
+}
+
+/// `CONF.ALTER key e164 [ZONE z|NOZONE] [ZONEFALL ms] [UNIT host|NOUNIT] [REQUIRE n tag ...] [PREFER n tag ...]`
+pub(super) fn alter(
+    call: &Call<'_>,
+    [_, e164, zone, no_zone, zone_fall, host, no_host, require, prefer]: &[Argument<'_>; 9],
+) -> Done {
+    let wishes = WishesRequest {
+        zone: name_or_none(zone, no_zone, "ZONE and NOZONE")?,
+        zone_fall: zone_fall.optional_integer(),
+        host: name_or_none(host, no_host, "UNIT and NOUNIT")?,
+        require: require.optional_words(),
+        prefer: prefer.optional_words(),
+    };
+    answer::<Realm>(call, &Request::Client(ClientRequest::Alter { e164: e164.text(), wishes }))
 }
 
 /// `CONF.SET key e164 cmu epoch seq field value [field value ...]`: the hot path.

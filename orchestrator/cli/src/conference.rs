@@ -33,7 +33,9 @@ pub(crate) enum Verb {
     Extend(Extend),
     /// Change the room that a conference takes on its unit
     Resize(Resize),
-    /// Move a conference to another unit; the old unit runs it until the new unit does
+    /// Change which units may take a conference; a conference that has its unit stays there
+    Alter(Alter),
+    /// Move a conference to another unit; the old unit runs it until the new unit does. Place a pending conference
     Move(Move),
     /// End a conference
     End(One),
@@ -94,6 +96,18 @@ pub(crate) struct Create {
     /// Zone of the unit that runs it
     #[arg(long)]
     zone: Option<String>,
+    /// Time that it waits for its zone and host, before another unit may take it [default: for ever]
+    #[arg(long, value_name = "TIME", value_parser = time::span)]
+    zone_fall: Option<Duration>,
+    /// Host of the unit that runs it
+    #[arg(long, value_name = "HOST")]
+    host: Option<String>,
+    /// Tag that the unit must have; may be repeated
+    #[arg(long, value_name = "TAG")]
+    require: Vec<String>,
+    /// Tag that the unit should have; may be repeated: the more, the better
+    #[arg(long, value_name = "TAG")]
+    prefer: Vec<String>,
     /// End it, rather than open it on another unit, if its unit is lost
     #[arg(long)]
     no_recover: bool,
@@ -130,6 +144,35 @@ pub(crate) struct Resize {
     size: u32,
 }
 
+/// Arguments of `conference alter`.
+#[derive(Debug, Args)]
+#[command(group(clap::ArgGroup::new("change").required(true).multiple(true)))]
+pub(crate) struct Alter {
+    #[command(flatten)]
+    one: One,
+    /// Zone of the unit
+    #[arg(long, group = "change", conflicts_with = "no_zone")]
+    zone: Option<String>,
+    /// Any zone
+    #[arg(long, group = "change")]
+    no_zone: bool,
+    /// Time that it waits for its zone and host, before another unit may take it; 0s for ever
+    #[arg(long, group = "change", value_name = "TIME", value_parser = time::span)]
+    zone_fall: Option<Duration>,
+    /// Host of the unit
+    #[arg(long, group = "change", value_name = "HOST", conflicts_with = "no_host")]
+    host: Option<String>,
+    /// Any host
+    #[arg(long, group = "change")]
+    no_host: bool,
+    /// Tags that the unit must have, with commas between them; "" for none
+    #[arg(long, group = "change", value_name = "TAGS")]
+    require: Option<String>,
+    /// Tags of which the unit should have as many as possible, with commas between them; "" for none
+    #[arg(long, group = "change", value_name = "TAGS")]
+    prefer: Option<String>,
+}
+
 /// Arguments of `conference move`.
 #[derive(Debug, Args)]
 pub(crate) struct Move {
@@ -157,7 +200,8 @@ columns! {
     CONFERENCE = number Text = "e164", state Text, unit Unit = "cmu", epoch Text, origin_epoch Text,
         created Time, opened Time, end Time, ended Time, cause Text, pending_since Time, attempts Number,
         next_retry Time, moving_to Unit, ending Time, recovering Flag, recoverable Flag, size Number,
-        licences Number, priority Number, zone Text, request Text, pool Text, identity Text;
+        licences Number, priority Number, zone Text, zone_fall_ms Span = "zonefall", host Text = "unit", elsewhere Flag,
+        require Text, prefer Text, request Text, pool Text, identity Text;
     DETAILS = name Text, value Text;
     HISTORY = unit Unit = "cmu", how Text, from Time, opened Time, to Time, epoch Text;
     EVENTS = at Time, event Text, number Text = "e164", unit Unit = "cmu", state Text, cause Text,
@@ -172,6 +216,7 @@ pub(crate) async fn run(context: &Context, verb: Verb) -> Result {
         Verb::Create(arguments) => create(context, &arguments).await,
         Verb::Extend(arguments) => extend(context, &arguments).await,
         Verb::Resize(arguments) => resize(context, &arguments).await,
+        Verb::Alter(arguments) => alter(context, &arguments).await,
         Verb::Move(arguments) => move_one(context, &arguments).await,
         Verb::End(one) => end(context, &one).await,
         Verb::Wait(Wait { one, timeout }) => {
@@ -240,6 +285,10 @@ async fn create(context: &Context, arguments: &Create) -> Result {
         licences: arguments.licences,
         priority: arguments.priority,
         zone: arguments.zone.as_deref(),
+        zone_fall: arguments.zone_fall.map(|fall| fall.as_millis() as u64),
+        host: arguments.host.as_deref(),
+        require: &arguments.require,
+        prefer: &arguments.prefer,
         no_recover: arguments.no_recover,
         request: arguments.request.as_deref(),
     };
@@ -279,6 +328,36 @@ async fn resize(context: &Context, Resize { one, size }: &Resize) -> Result {
     done(context, &record, &format!("has size {size}"))
 }
 
+async fn alter(context: &Context, arguments: &Alter) -> Result {
+    let one = &arguments.one;
+    let mut changing = Changing::connect(context, one.realm.key()).await?;
+    let mut command = changing.store.begin("CONF.ALTER");
+    command.arg(&one.number);
+    for (option, text) in [("ZONE", &arguments.zone), ("UNIT", &arguments.host)] {
+        if let Some(text) = text {
+            command.arg(option).arg(text);
+        }
+    }
+    for (option, is_given) in [("NOZONE", arguments.no_zone), ("NOUNIT", arguments.no_host)] {
+        if is_given {
+            command.arg(option);
+        }
+    }
+    if let Some(fall) = arguments.zone_fall {
+        command.arg("ZONEFALL").arg(fall.as_millis() as u64);
+    }
+    for (option, tags) in [("REQUIRE", &arguments.require), ("PREFER", &arguments.prefer)] {
+        let Some(tags) = tags else { continue };
+        let tags: Vec<&str> = tags.split(',').filter(|tag| !tag.is_empty()).collect();
+        command.arg(option).arg(tags.len()).arg(tags);
+    }
+    let record = changing.info(&one.number).await?;
+    context.proceed(&format!("change which units may take {}", described(&record)))?;
+    let record = Record::read(changing.store.ask(&command).await?)?;
+    changing.confirm(context).await?;
+    done(context, &record, "is altered")
+}
+
 async fn move_one(context: &Context, Move { one, to }: &Move) -> Result {
     let mut changing = Changing::connect(context, one.realm.key()).await?;
     let mut command = changing.store.begin("CONF.MOVE");
@@ -290,7 +369,13 @@ async fn move_one(context: &Context, Move { one, to }: &Move) -> Result {
     context.proceed(&format!("move {}", described(&record)))?;
     let record = Record::read(changing.store.ask(&command).await?)?;
     changing.confirm(context).await?;
-    done(context, &record, &format!("is moving to {}", short(&record.text("moving_to"))))
+    let (state, unit, target) = (record.text("state"), record.text("cmu"), record.text("moving_to"));
+    let what = if target == "-" {
+        format!("is {state} on {}", short(&unit))
+    } else {
+        format!("is moving to {}", short(&target))
+    };
+    done(context, &record, &what)
 }
 
 async fn end(context: &Context, one: &One) -> Result {

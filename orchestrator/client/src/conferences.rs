@@ -44,6 +44,14 @@ pub struct CreateRequest<'a> {
     pub priority: Option<i64>,
     /// Zone of the unit that runs it.
     pub zone: Option<&'a str>,
+    /// How long it waits for its zone and host, in milliseconds, before another unit may take it.
+    pub zone_fall: Option<u64>,
+    /// Host of the unit that runs it.
+    pub host: Option<&'a str>,
+    /// Tags that the unit must have.
+    pub require: &'a [String],
+    /// Tags of which the unit should have as many as possible.
+    pub prefer: &'a [String],
     /// Whether it ends, rather than opens on another unit, if its unit is lost.
     pub no_recover: bool,
     /// Id of the request. A repeated request with the same id returns the same conference.
@@ -132,13 +140,24 @@ impl RealmStore {
             ("SIZE", conference.size.map(i64::from)),
             ("LICENCES", conference.licences.map(i64::from)),
             ("PRIORITY", conference.priority),
+            ("ZONEFALL", conference.zone_fall.map(|fall| fall as i64)),
         ];
         for (option, number) in numbers.into_iter().filter_map(|(option, number)| Some((option, number?))) {
             command.arg(option).arg(number);
         }
-        let texts = [("FROM", conference.from), ("ZONE", conference.zone), ("REQUEST", conference.request)];
+        let texts = [
+            ("FROM", conference.from),
+            ("ZONE", conference.zone),
+            ("UNIT", conference.host),
+            ("REQUEST", conference.request),
+        ];
         for (option, text) in texts.into_iter().filter_map(|(option, text)| Some((option, text?))) {
             command.arg(option).arg(text);
+        }
+        for (option, tags) in [("REQUIRE", conference.require), ("PREFER", conference.prefer)] {
+            if !tags.is_empty() {
+                command.arg(option).arg(tags.len()).arg(tags);
+            }
         }
         if conference.no_recover {
             command.arg("NORECOVER");
@@ -201,12 +220,16 @@ impl RealmStore {
         cmu: &str,
         capacity: u32,
         zone: Option<&str>,
+        tags: &[String],
         lease_ms: u64,
     ) -> Result<(), Error> {
         let mut command = self.begin("CMU.JOIN");
         command.arg(cmu).arg("CAPACITY").arg(capacity).arg("LEASE").arg(lease_ms);
         if let Some(zone) = zone {
             command.arg("ZONE").arg(zone);
+        }
+        if !tags.is_empty() {
+            command.arg("TAGS").arg(tags.len()).arg(tags);
         }
         self.ask::<Value>(&command).await.map(drop)
     }

@@ -64,6 +64,7 @@ const COMMANDS: &[(&str, i64, &[&str])] = &[
     ("conf.release", 3, &["write", "fast"]),
     ("conf.extend", 5, &["write", "fast"]),
     ("conf.resize", 4, &["write", "fast"]),
+    ("conf.alter", -3, &["write", "denyoom", "fast"]),
     ("conf.set", -8, &["write", "denyoom", "fast"]),
     ("conf.get", -3, &["readonly", "fast"]),
     ("conf.info", 3, &["readonly", "fast"]),

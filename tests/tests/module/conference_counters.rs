@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use allot_core::conf::request::{
-    AssignmentNotice, ClientRequest, Create, Request, SchedulerRequest, UnitRequest,
+    AssignmentNotice, ClientRequest, Create, Request, SchedulerRequest, UnitRequest, WishesRequest,
 };
 use allot_core::conf::state::Settings;
 use allot_core::conf::{Realm as State, decide};
@@ -163,14 +163,23 @@ fn waiting_since(now: i64, waits: &[i64]) -> State {
     for (number, wait) in waits.iter().enumerate() {
         let (at, e164, cmu) = (now - wait, number.to_string(), format!("lost{number}:1:1"));
         let (e164, cmu) = (e164.as_bytes(), cmu.as_bytes());
-        ask(at, &Request::Unit(UnitRequest::Join { cmu, capacity: 10, zone: None, lease: 3_600_000_000 }));
+        ask(
+            at,
+            &Request::Unit(UnitRequest::Join {
+                cmu,
+                capacity: 10,
+                zone: None,
+                tags: &[],
+                lease: 3_600_000_000,
+            }),
+        );
         let create = Create {
             e164,
             end: None,
             size: 1,
             licences: 1,
             priority: 0,
-            zone: None,
+            wishes: WishesRequest::default(),
             recoverable: true,
             request: None,
             called_from: None,
@@ -185,6 +194,7 @@ fn waiting_since(now: i64, waits: &[i64]) -> State {
             cmu: b"new:1:1",
             capacity: 100,
             zone: None,
+            tags: &[],
             lease: 3_600_000_000,
         }),
     );

@@ -415,7 +415,8 @@ fn records_have_all_their_fields_in_both_protocols() {
         }
         let conference = "e164 state cmu epoch origin_epoch copy_epoch created opened end ended cause pending_since \
                           attempts next_retry moving_to moving_epoch ending recovering recoverable priority size \
-                          licences zone request pool tried";
+                          licences zone zonefall unit elsewhere request pool require \
+                          prefer tried";
         assert_eq!(names(&realm.ok("CONF.INFO 7")), conference);
         let created = realm.ok(&format!("CONF.CREATE new{protocol}"));
         assert_eq!(names(&created), format!("{conference} evt"));
@@ -430,7 +431,7 @@ fn records_have_all_their_fields_in_both_protocols() {
         let rest = realm.ok(&format!("CONF.LIST STATE open CURSOR {cursor}"));
         assert_eq!((rest.array()[0].int(), rest.array()[1].array().len()), (0, 1));
         let unit = "cmu zone capacity used state draining reported lease lease_ends joined conferences load \
-                    failures backoff_until";
+                    failures backoff_until tags";
         assert_eq!(names(&realm.ok("CMU.LIST").array()[0]), unit);
         assert_eq!(names(&realm.ok(&format!("CMU.BEAT {cmu} LOAD 5"))), unit);
         assert_eq!(names(&realm.ok("CONF.HISTORY 7").array()[0]), "epoch copy_epoch cmu from opened to how");
@@ -551,5 +552,47 @@ fn unit_with_full_load_gets_nothing_until_its_load_is_a_lease_old() {
         realm.ok("CMU.BEAT a:1:1").field("load").is_null()
     });
     assert_eq!(realm.begin("3", "").0, "a:1:1");
+    no_internal_errors(&server);
+}
+
+#[test]
+fn pending_conference_leaves_its_zone_when_its_time_has_come() {
+    let server = RedisServer::start();
+    let mut realm = Realm::create(&server, &[]);
+    for (cmu, zone) in [("a:1:1", "east"), ("b:1:1", "west")] {
+        realm.ok(&format!("CMU.JOIN {cmu} CAPACITY 9 ZONE {zone} TAGS 2 hd {zone} LEASE 3600000"));
+    }
+    let tags = realm.ok("CMU.LIST").array()[0].field("tags");
+    assert_eq!(tags.array().iter().map(Reply::text).collect::<Vec<_>>(), ["east", "hd"]);
+    let options = "ZONE east ZONEFALL 50 REQUIRE 1 hd PREFER 2 x y";
+    let (cmu, epoch) = realm.begin("7", options);
+    assert_eq!(cmu, "a:1:1");
+    realm.ok(&format!("CONF.ACK 7 a:1:1 {epoch}"));
+    realm.ok("CMU.DOWN a:1:1");
+    // The server's timer lets it go.
+    eventually("it to be placed elsewhere", TIMEOUT, || {
+        realm.ok("CONF.RECOVER");
+        realm.place("7").0 == "b:1:1"
+    });
+    let (info, entries) = (realm.ok("CONF.INFO 7"), realm.entries("evt"));
+    assert_eq!((info.field("zone").text(), info.field("elsewhere").int()), ("east".into(), 1));
+    assert_eq!((info.field("zonefall").int(), info.field("prefer").array().len()), (50, 2));
+    assert!(entries.contains(&format!("zone-fell 7 a:1:1 {epoch} pending")), "{entries:?}");
+    for (line, code) in [
+        ("CONF.CREATE 8 REQUIRE 1 west ZONE east", "LIMIT"),
+        ("CONF.CREATE 8 REQUIRE 2 west", "ERR"),
+        ("CONF.CREATE 8 UNIT c", "LIMIT"),
+        ("CONF.ALTER 7 ZONE east NOZONE", "ERR"),
+        ("CONF.ALTER 9 NOZONE", "NOTFOUND"),
+    ] {
+        assert_eq!(realm.code(line), code, "{line}");
+    }
+    let altered = realm.ok("CONF.ALTER 7 ZONE west ZONEFALL 0 UNIT b REQUIRE 0 PREFER 1 hd");
+    let lists = ["require", "prefer"].map(|name| altered.field(name).array().len());
+    assert_eq!(
+        (altered.field("zone").text(), altered.field("unit").text(), lists),
+        ("west".into(), "b".into(), [0, 1])
+    );
+    assert!(altered.field("zonefall").is_null());
     no_internal_errors(&server);
 }

@@ -30,7 +30,8 @@ impl<'a> Request<'a> {
                 ClientRequest::Create(create) => (None, Some(create.e164)),
                 ClientRequest::Release { e164 }
                 | ClientRequest::Extend { e164, .. }
-                | ClientRequest::Resize { e164, .. } => (None, Some(e164)),
+                | ClientRequest::Resize { e164, .. }
+                | ClientRequest::Alter { e164, .. } => (None, Some(e164)),
                 ClientRequest::Ask { cmu, .. } => (*cmu, None),
                 ClientRequest::Configure(_) => (None, None),
             },
@@ -85,6 +86,13 @@ pub enum ClientRequest<'a> {
         /// Its new size.
         size: i64,
     },
+    /// `CONF.ALTER`.
+    Alter {
+        /// The conference.
+        e164: &'a [u8],
+        /// What changes.
+        wishes: WishesRequest<'a>,
+    },
     /// `CMU.ASK`.
     Ask {
         /// The unit; `None` asks all units.
@@ -105,6 +113,8 @@ pub enum UnitRequest<'a> {
         capacity: i64,
         /// Zone of the unit.
         zone: Option<&'a [u8]>,
+        /// Tags of the unit.
+        tags: &'a [&'a [u8]],
         /// Length of the lease, in milliseconds.
         lease: Millis,
     },
@@ -257,14 +267,29 @@ pub struct Create<'a> {
     pub licences: i64,
     /// Order of recovery: the greater priority first.
     pub priority: i64,
-    /// Zone of the unit; any zone if `None`.
-    pub zone: Option<&'a [u8]>,
+    /// Which units may take the conference.
+    pub wishes: WishesRequest<'a>,
     /// Whether the conference is recovered when its unit is lost.
     pub recoverable: bool,
     /// Id of the creation, by which a repeated request is recognised.
     pub request: Option<&'a [u8]>,
     /// The pool that the number was called from, and the token of the call.
     pub called_from: Option<(&'a [u8], &'a [u8])>,
+}
+
+/// Which units may take a conference. In `CONF.ALTER`, `None` leaves a wish as it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WishesRequest<'a> {
+    /// Zone of the unit; `Some(None)` for any zone.
+    pub zone: Option<Option<&'a [u8]>>,
+    /// How long the conference waits for its zone and host before it may go elsewhere, in milliseconds; 0 for ever.
+    pub zone_fall: Option<Millis>,
+    /// Host of the unit; `Some(None)` for any host.
+    pub host: Option<Option<&'a [u8]>>,
+    /// Tags that the unit must have.
+    pub require: Option<&'a [&'a [u8]]>,
+    /// Tags of which the unit should have as many as possible.
+    pub prefer: Option<&'a [&'a [u8]]>,
 }
 
 /// `CONF.SET key e164 cmu epoch seq field value ...`

@@ -110,7 +110,7 @@ impl Realm {
                 *name = known.cmu.clone();
             }
         }
-        conference.zone = conference.zone.take().map(|zone| self.zone_name(&zone));
+        conference.wishes = self.shared_wishes(&conference.wishes);
         Ok(())
     }
 }

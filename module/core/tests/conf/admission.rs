@@ -1,7 +1,7 @@
 //! Events that no decision on a realm could have made are refused, and change nothing.
 
 use super::rig::{MINUTE, Rig};
-use allot_core::conf::conference::Cause;
+use allot_core::conf::conference::{Cause, Wishes};
 use allot_core::conf::event::Created;
 use allot_core::conf::unit::{Name, UnitState};
 use allot_core::conf::{ConferenceEvent, Event, UnitEvent};
@@ -120,7 +120,7 @@ fn end_time_beyond_all_times_is_refused() {
             size: 1,
             licences: 0,
             priority: 0,
-            zone: None,
+            wishes: Wishes::default(),
             recoverable: true,
             request: None,
             called_from: None,

@@ -34,3 +34,4 @@ mod spec;
 mod table;
 mod tries;
 mod updates;
+mod wishes;

@@ -13,10 +13,11 @@
 
 mod reduction;
 
-use allot_core::conf::conference::{Cause, State};
+use allot_core::conf::conference::{Cause, State, Wishes};
 use allot_core::conf::event::{Created, Events};
 use allot_core::conf::request::{
     AssignmentNotice, Claim, ClientRequest, Create, End, Report, Request, SchedulerRequest, UnitRequest,
+    WishesRequest,
 };
 use allot_core::conf::state::Settings;
 use allot_core::conf::unit::{Name, UnitState};
@@ -157,7 +158,7 @@ impl World {
             size: 1,
             licences: 1,
             priority: 0,
-            zone: None,
+            wishes: Wishes::default(),
             recoverable: true,
             request: None,
             called_from: None,
@@ -165,7 +166,7 @@ impl World {
         let conference = |event| Event::Conference { e164: e164.clone(), event };
         let unit = |event| Event::Unit { cmu: cmu.clone(), event };
         for event in [
-            Event::Joined { cmu: cmu.clone(), capacity: 1, zone: None, lease: LEASE },
+            Event::Joined { cmu: cmu.clone(), capacity: 1, zone: None, tags: vec![], lease: LEASE },
             Event::Created(Box::new(created)),
             conference(ConferenceEvent::Ended { cause: Cause::Unit, release: false }),
             conference(ConferenceEvent::Removed),
@@ -519,7 +520,13 @@ impl<F: FnMut(World)> Found<F> {
 }
 
 fn join(unit: usize) -> Request<'static> {
-    Request::Unit(UnitRequest::Join { cmu: UNITS[unit].as_bytes(), capacity: 1, zone: None, lease: LEASE })
+    Request::Unit(UnitRequest::Join {
+        cmu: UNITS[unit].as_bytes(),
+        capacity: 1,
+        zone: None,
+        tags: &[],
+        lease: LEASE,
+    })
 }
 
 /// The scheduler with that term takes over.
@@ -534,7 +541,7 @@ fn create(request: &[u8]) -> Create<'_> {
         size: 1,
         licences: 1,
         priority: 0,
-        zone: None,
+        wishes: WishesRequest::default(),
         recoverable: true,
         request: Some(request),
         called_from: None,

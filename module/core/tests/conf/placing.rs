@@ -4,12 +4,12 @@
 use super::losses::losses_are_foretold;
 use super::random::Random;
 use super::rig::{Rig, wish, word};
-use allot_core::conf::conference::State;
+use allot_core::conf::conference::{Conference, State, Wishes};
 use allot_core::conf::request::{
-    ClientRequest, Create, DrainOf, Report, Request, SchedulerRequest, UnitRequest,
+    ClientRequest, Create, DrainOf, Report, Request, SchedulerRequest, UnitRequest, WishesRequest,
 };
 use allot_core::conf::state::{Placement, Settings};
-use allot_core::conf::unit::UnitState;
+use allot_core::conf::unit::{Name, UnitState};
 use allot_core::conf::{Realm, Reply};
 use std::collections::BTreeMap;
 
@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 struct Candidate {
     name: String,
     zone: Option<Vec<u8>>,
+    tags: Vec<Vec<u8>>,
     capacity: u64,
     used: u64,
     conferences: u64,
@@ -53,6 +54,7 @@ fn candidates(realm: &Realm, loads: &BTreeMap<String, (i64, i64)>) -> Vec<Candid
             Candidate {
                 name: text(&unit.cmu),
                 zone: unit.zone.as_ref().map(|zone| zone.to_vec()),
+                tags: unit.tags.iter().map(|tag| tag.to_vec()).collect(),
                 capacity: u64::from(unit.capacity),
                 used,
                 conferences: count,
@@ -84,6 +86,8 @@ struct Seen {
     placed: usize,
     refused: usize,
     by_count: usize,
+    by_preference: usize,
+    elsewhere: usize,
     moved: usize,
     recovered: usize,
     left_waiting: usize,
@@ -103,21 +107,36 @@ struct Run {
 }
 
 const ZONES: [Option<&[u8]>; 4] = [None, None, Some(b"east"), Some(b"west")];
+const TAGS: [&[u8]; 2] = [b"hd", b"gpu"];
+const TAG_LISTS: [&[&[u8]]; 4] = [&[], &[TAGS[0]], &[TAGS[1]], &TAGS];
+
+/// The wishes of a conference that waits: after `ZONEFALL`, without zone and host.
+fn wishes_of(one: &Conference, now: i64) -> Wishes {
+    let wishes = Wishes::clone(&one.wishes);
+    let falls = |fall: i64| one.pending_since.is_some_and(|since| since + fall <= now);
+    if one.wishes.zone_fall.is_some_and(falls) { Wishes { zone: None, host: None, ..wishes } } else { wishes }
+}
 
 impl Run {
-    fn choose(
-        &mut self,
-        units: &[Candidate],
-        zone: Option<&[u8]>,
-        size: u32,
-        not: &[String],
-    ) -> Option<String> {
-        let of_zone = |unit: &&Candidate| zone.is_none() || unit.zone.as_deref() == zone;
+    fn choose(&mut self, units: &[Candidate], wishes: &Wishes, size: u32, not: &[String]) -> Option<String> {
+        let has = |unit: &Candidate, tag: &Name| unit.tags.iter().any(|of| of[..] == tag[..]);
+        let of_zone = |unit: &&Candidate| {
+            let in_zone = wishes.zone.as_ref().is_none_or(|zone| unit.zone.as_deref() == Some(&zone[..]));
+            let on_host = |host: &Name| unit.name.starts_with(&(text(host) + ":"));
+            in_zone
+                && wishes.host.as_ref().is_none_or(on_host)
+                && wishes.require.iter().all(|tag| has(unit, tag))
+        };
         let fits = |unit: &&Candidate| unit.load < 100 && unit.capacity >= unit.used + u64::from(size);
         self.seen.fully_loaded += usize::from(units.iter().any(|unit| unit.load == 100));
         let of: Vec<&Candidate> =
             units.iter().filter(of_zone).filter(|unit| !not.contains(&unit.name)).filter(fits).collect();
-        let (name, by_count) = least(&of);
+        let preferred = |unit: &Candidate| wishes.prefer.iter().filter(|tag| has(unit, tag)).count();
+        let most = of.iter().map(|unit| preferred(unit)).max();
+        let best: Vec<&Candidate> = of.iter().copied().filter(|unit| Some(preferred(unit)) == most).collect();
+        let (least_of_all, _) = least(&of);
+        let (name, by_count) = least(&best);
+        self.seen.by_preference += usize::from(name != least_of_all);
         self.seen.by_count += usize::from(by_count);
         name
     }
@@ -125,14 +144,15 @@ impl Run {
     /// A unit for a conference that waits: one that has not failed it, or any once its time has come.
     fn choose_again(&mut self, units: &[Candidate], e164: &str) -> Option<String> {
         let one = self.rig.one(e164);
-        let (zone, size) = (one.zone.as_ref().map(|zone| zone.to_vec()), one.size);
+        let (wishes, size) = (wishes_of(one, self.rig.now), one.size);
+        self.seen.elsewhere += usize::from(wishes != *one.wishes);
         let tried: Vec<String> = one.tried.iter().map(|name| text(name)).collect();
         let again = one.next_retry.is_some_and(|retry| retry <= self.rig.now);
-        let untried = self.choose(units, zone.as_deref(), size, &tried);
+        let untried = self.choose(units, &wishes, size, &tried);
         if untried.is_some() || !again {
             return untried;
         }
-        self.choose(units, zone.as_deref(), size, &[])
+        self.choose(units, &wishes, size, &[])
     }
 
     fn step(&mut self) {
@@ -199,10 +219,26 @@ impl Run {
         self.number += 1;
         let e164 = format!("49{}", self.number);
         let (zone, size) = (self.random.of(&ZONES), self.random.of(&[1, 1, 2, 3, 5]));
+        let is_plain = self.random.chance(60);
+        let asked = WishesRequest {
+            zone: Some(zone),
+            zone_fall: self.random.of(&[None, Some(1), Some(3000)]),
+            host: self.random.of(if is_plain { &[None] } else { &[None, None, Some(Some(b"h3"))] }),
+            require: Some(self.random.of(if is_plain { &TAG_LISTS[..1] } else { &TAG_LISTS })),
+            prefer: Some(self.random.of(if is_plain { &TAG_LISTS[..1] } else { &TAG_LISTS })),
+        };
+        let names = |tags: Option<&[&[u8]]>| tags.unwrap().iter().map(|tag| Name::from(*tag)).collect();
+        let wishes = Wishes {
+            zone: zone.map(Name::from),
+            host: asked.host.flatten().map(Name::from),
+            require: names(asked.require),
+            prefer: names(asked.prefer),
+            zone_fall: None,
+        };
         let units = candidates(&self.rig.realm, &self.loads);
-        let expected = self.choose(&units, zone, size as u32, &[]);
+        let expected = self.choose(&units, &wishes, size as u32, &[]);
         let priority = self.random.of(&[0, 0, -3, 7]);
-        let create = Create { size, zone, priority, ..wish(&e164) };
+        let create = Create { size, wishes: asked, priority, ..wish(&e164) };
         let code = self.rig.code(&Request::Client(ClientRequest::Create(create)));
         match expected {
             None => {
@@ -211,7 +247,7 @@ impl Run {
             }
             Some(cmu) => {
                 self.seen.placed += 1;
-                assert_eq!(self.rig.owner(&e164), cmu, "of size {size} in {zone:?}");
+                assert_eq!(self.rig.owner(&e164), cmu, "of size {size} with {wishes:?}");
             }
         }
     }
@@ -232,9 +268,10 @@ impl Run {
     fn join(&mut self) {
         let (cmu, zone) = (self.host(), self.random.of(&ZONES));
         let capacity = self.random.of(&[0, 1, 4, 6, 12, 12, 24]);
+        let tags = &TAGS[..self.random.below(TAGS.len() + 1)];
         let lease = self.random.of(&[4000, 3_600_000]);
         self.rig
-            .ask(&Request::Unit(UnitRequest::Join { cmu: cmu.as_bytes(), capacity, zone, lease }))
+            .ask(&Request::Unit(UnitRequest::Join { cmu: cmu.as_bytes(), capacity, zone, tags, lease }))
             .unwrap();
         let reported = self.rig.realm.unit_called(cmu.as_bytes()).is_some_and(|unit| unit.reported);
         if !reported && self.random.chance(80) {
@@ -265,9 +302,9 @@ impl Run {
         if one.moving.is_some() || one.state != State::Open {
             return;
         }
-        let (zone, size) = (one.zone.as_ref().map(|zone| zone.to_vec()), one.size);
+        let (wishes, size) = (Wishes::clone(&one.wishes), one.size);
         let (units, owner) = (candidates(&self.rig.realm, &self.loads), self.rig.owner(&e164));
-        let expected = self.choose(&units, zone.as_deref(), size, &[owner]);
+        let expected = self.choose(&units, &wishes, size, &[owner]);
         let code = self.rig.code(&Request::Scheduler {
             term: None,
             request: SchedulerRequest::Move { e164: e164.as_bytes(), to: None },
@@ -356,6 +393,8 @@ fn every_choice_equals_that_of_a_plain_list() {
         all.placed += seen.placed;
         all.refused += seen.refused;
         all.by_count += seen.by_count;
+        all.by_preference += seen.by_preference;
+        all.elsewhere += seen.elsewhere;
         all.moved += seen.moved;
         all.recovered += seen.recovered;
         all.left_waiting += seen.left_waiting;
@@ -366,7 +405,7 @@ fn every_choice_equals_that_of_a_plain_list() {
     let Seen {
         placed, refused, by_count, moved, recovered, left_waiting, before_older, fully_loaded, ..
     } = all;
-    let by_loss = [all.foretold, all.without_room];
+    let by_loss = [all.foretold, all.without_room, all.by_preference, all.elsewhere];
     let by_step = [placed, refused, by_count, moved, recovered, left_waiting, before_older, fully_loaded];
     for seen in by_step.into_iter().chain(by_loss) {
         assert!(seen as u64 > cases() / 20, "hardly put to the test: {all:?}");
@@ -404,10 +443,16 @@ fn recovery_goes_by_priority_then_waiting_time_then_age() {
             cmu: unit.as_bytes(),
             capacity: 10,
             zone,
+            tags: &[],
             lease: 3_600_000,
         }))
         .unwrap();
-        rig.ask(&Request::Client(ClientRequest::Create(Create { priority, zone, ..wish(e164) }))).unwrap();
+        rig.ask(&Request::Client(ClientRequest::Create(Create {
+            priority,
+            wishes: WishesRequest { zone: Some(zone), ..WishesRequest::default() },
+            ..wish(e164)
+        })))
+        .unwrap();
         assert_eq!(rig.ack(e164, unit, rig.epoch(e164)), "Ok");
     };
     for (e164, priority, unit) in [
@@ -431,6 +476,7 @@ fn recovery_goes_by_priority_then_waiting_time_then_age() {
             cmu: cmu.as_bytes(),
             capacity: 10,
             zone,
+            tags: &[],
             lease: 3_600_000,
         }))
         .unwrap();

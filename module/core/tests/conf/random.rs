@@ -9,7 +9,7 @@ use allot_core::conf::Reply;
 use allot_core::conf::conference::{Conference, State};
 use allot_core::conf::request::{
     AssignmentNotice, Changes, Claim, ClientRequest, Create, DrainOf, End, Report, Request, SchedulerRequest,
-    Set, UnitRequest,
+    Set, UnitRequest, WishesRequest,
 };
 use allot_core::conf::state::{Placement, Policy, Settings};
 use proptest::prelude::*;
@@ -44,6 +44,7 @@ fn rows(rows: &[(String, u64)]) -> Vec<(&[u8], u64)> {
 }
 
 const ZONES: [Option<&[u8]>; 3] = [None, Some(b"east"), Some(b"west")];
+const TAGS: [&[u8]; 3] = [b"hd", b"dial-in", b"gpu"];
 
 /// The realm, and which epoch of a number last wrote.
 struct Run {
@@ -147,6 +148,10 @@ impl Run {
                 self.word(&e164, &cmu, epoch);
             }
             7..=9 => self.write(&e164),
+            10 if self.random.chance(40) => {
+                let wishes = self.wishes();
+                self.rig.code(&Request::Client(ClientRequest::Alter { e164: e164.as_bytes(), wishes }));
+            }
             10 => drop(self.rig.code(&Request::Client(ClientRequest::Release { e164: e164.as_bytes() }))),
             11 => {
                 let (e164, end) = (e164.as_bytes(), self.rig.now + 5000);
@@ -159,11 +164,13 @@ impl Run {
             12..=14 => {
                 let zone = self.random.of(&ZONES);
                 let capacity = self.random.below(8) as i64;
+                let tags = &TAGS[self.random.below(4)..];
                 let lease = self.random.of(&[2000, MINUTE]);
                 self.rig.code(&Request::Unit(UnitRequest::Join {
                     cmu: cmu.as_bytes(),
                     capacity,
                     zone,
+                    tags,
                     lease,
                 }));
             }
@@ -243,13 +250,14 @@ impl Run {
         let request = self.random.of(&[None, Some(&b"r1"[..]), Some(b"r2")]);
         let end = self.random.chance(50).then(|| self.rig.now + self.random.of(&[1000, 20_000]));
         let lease = self.random.chance(50).then(|| format!("l{}", self.random.below(usize::MAX)));
+        let wishes = self.wishes();
         let create = Create {
             e164: e164.as_bytes(),
             end,
             size: self.random.of(&[1, 1, 2, 5]),
             licences: self.random.of(&[0, 1, 2]),
             priority: self.random.of(&[0, 0, 3]),
-            zone: self.random.of(&ZONES),
+            wishes,
             recoverable: self.random.chance(85),
             request,
             called_from: lease.as_deref().map(|lease| (&b"pool"[..], lease.as_bytes())),
@@ -260,6 +268,17 @@ impl Run {
             && self.rig.realm.last_epoch() > before
         {
             self.called.insert(lease);
+        }
+    }
+
+    /// Any wishes; those that are absent in `CONF.ALTER` leave what is.
+    fn wishes(&mut self) -> WishesRequest<'static> {
+        WishesRequest {
+            zone: self.random.of(&[None, Some(None), Some(Some(b"east")), Some(Some(b"west"))]),
+            zone_fall: self.random.of(&[None, Some(0), Some(700), Some(5000)]),
+            host: self.random.of(&[None, None, None, Some(None), Some(Some(b"h1"))]),
+            require: self.random.of(&[None, None, Some(&[]), Some(TAGS.get(..1).unwrap())]),
+            prefer: self.random.of(&[None, None, Some(&[]), Some(&TAGS)]),
         }
     }
 

@@ -2,7 +2,9 @@
 
 use super::rig::{MINUTE, Rig, wish};
 use allot_core::conf::conference::State;
-use allot_core::conf::request::{ClientRequest, Create, DrainOf, Request, SchedulerRequest, UnitRequest};
+use allot_core::conf::request::{
+    ClientRequest, Create, DrainOf, Request, SchedulerRequest, UnitRequest, WishesRequest,
+};
 use allot_core::conf::state::Settings;
 
 const A: &str = "a:1:1";
@@ -20,11 +22,17 @@ fn conference_without_room_blocks_no_other() {
             cmu: cmu.as_bytes(),
             capacity: 60,
             zone,
+            tags: &[],
             lease: 3_600_000_000,
         }))
         .unwrap();
-        rig.ask(&Request::Client(ClientRequest::Create(Create { size, zone, priority, ..wish(e164) })))
-            .unwrap();
+        rig.ask(&Request::Client(ClientRequest::Create(Create {
+            size,
+            wishes: WishesRequest { zone: Some(zone), ..WishesRequest::default() },
+            priority,
+            ..wish(e164)
+        })))
+        .unwrap();
         let (owner, epoch) = (rig.owner(e164), rig.epoch(e164));
         rig.ack(e164, &owner, epoch);
         rig.down(&owner);

@@ -3,6 +3,7 @@
 use allot_core::conf::conference::{Conference, State};
 use allot_core::conf::request::{
     AssignmentNotice, ClientRequest, Create, End, Report, Request, SchedulerRequest, Set, UnitRequest,
+    WishesRequest,
 };
 use allot_core::conf::state::Settings;
 use allot_core::conf::unit::Name;
@@ -132,6 +133,7 @@ impl Rig {
             cmu: cmu.as_bytes(),
             capacity,
             zone: None,
+            tags: &[],
             lease: 3_600_000_000,
         }))
         .unwrap();
@@ -314,9 +316,14 @@ pub(crate) fn wish(e164: &str) -> Create<'_> {
         size: 1,
         licences: 1,
         priority: 0,
-        zone: None,
+        wishes: WishesRequest::default(),
         recoverable: true,
         request: None,
         called_from: None,
     }
+}
+
+/// The wish for a zone.
+pub(crate) fn zone(zone: &[u8]) -> WishesRequest<'_> {
+    WishesRequest { zone: Some(Some(zone)), ..WishesRequest::default() }
 }

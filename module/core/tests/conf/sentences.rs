@@ -1,6 +1,6 @@
 //! docs/conferences.md besides the specification's list: epochs, identities, leases, terms, moves, details.
 
-use super::rig::{MINUTE, Rig, wish};
+use super::rig::{MINUTE, Rig, wish, zone};
 use allot_core::conf::Event;
 use allot_core::conf::conference::State;
 use allot_core::conf::request::{
@@ -74,7 +74,13 @@ fn an_identity_that_was_replaced_is_heard_no_more() {
     rig.join("a:1:2", 10);
     assert_eq!(rig.beat(A), "STALE");
     assert_eq!(
-        rig.code(&Request::Unit(UnitRequest::Join { cmu: A.as_bytes(), capacity: 1, zone: None, lease: 1 })),
+        rig.code(&Request::Unit(UnitRequest::Join {
+            cmu: A.as_bytes(),
+            capacity: 1,
+            zone: None,
+            tags: &[],
+            lease: 1
+        })),
         "STALE"
     );
     let report = allot_core::conf::request::Report {
@@ -127,7 +133,13 @@ fn a_host_is_remembered_when_its_unit_is_forgotten() {
     rig.check();
     // Neither is who was replaced heard again, nor is anything placed on who has not said what it has.
     assert_eq!(
-        rig.code(&Request::Unit(UnitRequest::Join { cmu: A.as_bytes(), capacity: 9, zone: None, lease: 1 })),
+        rig.code(&Request::Unit(UnitRequest::Join {
+            cmu: A.as_bytes(),
+            capacity: 9,
+            zone: None,
+            tags: &[],
+            lease: 1
+        })),
         "STALE"
     );
     rig.join("a:1:3", 10);
@@ -135,7 +147,13 @@ fn a_host_is_remembered_when_its_unit_is_forgotten() {
     rig.report("a:1:3", 0, &[]);
     assert!(rig.realm.unit_called(b"a:1:3").unwrap().reported);
     assert_eq!(
-        rig.code(&Request::Unit(UnitRequest::Join { cmu: A.as_bytes(), capacity: 9, zone: None, lease: 1 })),
+        rig.code(&Request::Unit(UnitRequest::Join {
+            cmu: A.as_bytes(),
+            capacity: 9,
+            zone: None,
+            tags: &[],
+            lease: 1
+        })),
         "STALE"
     );
     rig.check();
@@ -180,8 +198,14 @@ fn down_unit_gets_nothing_before_its_report_and_is_forgotten_later() {
 #[test]
 fn leases_make_a_unit_suspect_and_unreachable_and_never_down() {
     let mut rig = Rig::new(&[]);
-    rig.ask(&Request::Unit(UnitRequest::Join { cmu: A.as_bytes(), capacity: 10, zone: None, lease: 5000 }))
-        .unwrap();
+    rig.ask(&Request::Unit(UnitRequest::Join {
+        cmu: A.as_bytes(),
+        capacity: 10,
+        zone: None,
+        tags: &[],
+        lease: 5000,
+    }))
+    .unwrap();
     let word = |rig: &Rig| rig.realm.unit_called(A.as_bytes()).unwrap().word();
     rig.pass(2999);
     assert_eq!(word(&rig), "up");
@@ -284,6 +308,7 @@ fn nothing_moves_out_of_its_zone() {
             cmu: cmu.as_bytes(),
             capacity: 9,
             zone: Some(zone),
+            tags: &[],
             lease: 3_600_000,
         });
         rig.ask(&request).unwrap();
@@ -291,7 +316,7 @@ fn nothing_moves_out_of_its_zone() {
     join("e:1:1", b"eu");
     join("f:1:1", b"eu");
     join("u:1:1", b"us");
-    rig.ask(&Request::Client(ClientRequest::Create(Create { zone: Some(b"eu"), ..wish("1") }))).unwrap();
+    rig.ask(&Request::Client(ClientRequest::Create(Create { wishes: zone(b"eu"), ..wish("1") }))).unwrap();
     let epoch = rig.epoch("1");
     rig.ack("1", "e:1:1", epoch);
     let to = |cmu: &'static str| Request::Scheduler {
@@ -419,9 +444,10 @@ fn realm_has_a_limited_number_of_units() {
     let mut rig = Rig::new(&[]);
     for number in 0..MAX_UNITS {
         let cmu = Name::from(format!("h{number}:1:1").as_bytes());
-        rig.apply(&Event::Joined { cmu, capacity: 1, zone: None, lease: 3_600_000 });
+        rig.apply(&Event::Joined { cmu, capacity: 1, zone: None, tags: vec![], lease: 3_600_000 });
     }
-    let join = |cmu| Request::Unit(UnitRequest::Join { cmu, capacity: 1, zone: None, lease: 1000 });
+    let join =
+        |cmu| Request::Unit(UnitRequest::Join { cmu, capacity: 1, zone: None, tags: &[], lease: 1000 });
     assert_eq!(rig.code(&join(b"more:1:1")), "LIMIT");
     assert_ne!(rig.code(&join(b"h7:1:1")), "LIMIT", "it renews its lease");
     assert_ne!(rig.code(&join(b"h7:1:2")), "LIMIT", "it replaces the one of its host");

@@ -1,9 +1,9 @@
 //! The bytes of a snapshot, which are kept for good: all later versions read what this one has written.
 
 use super::hex::lines;
-use super::rig::{MINUTE, Rig, wish};
+use super::rig::{MINUTE, Rig, wish, zone};
 use allot_core::conf::request::{
-    Claim, ClientRequest, Create, DrainOf, Request, SchedulerRequest, UnitRequest,
+    Claim, ClientRequest, Create, DrainOf, Request, SchedulerRequest, UnitRequest, WishesRequest,
 };
 use allot_core::conf::{Event, Realm};
 
@@ -18,12 +18,20 @@ fn realm() -> Rig {
     rig.pass(10 * MINUTE);
     for (cmu, zone) in [("a:1:1", Some(&b"east"[..])), ("b:1:1", None), ("b:1:2", None), ("c:1:1", None)] {
         let (cmu, lease) = (cmu.as_bytes(), 3_600_000);
-        rig.ask(&Request::Unit(UnitRequest::Join { cmu, capacity: 10, zone, lease })).unwrap();
+        let tags: &[&[u8]] = if zone.is_some() { &[b"hd", b"gpu"] } else { &[] };
+        rig.ask(&Request::Unit(UnitRequest::Join { cmu, capacity: 10, zone, tags, lease })).unwrap();
     }
     rig.beat_with("a:1:1", -3);
-    let zone = Create { zone: Some(b"east"), end: Some(9_000_000), priority: -2, size: 2, ..wish("1") };
+    let wishes = WishesRequest {
+        zone_fall: Some(9000),
+        host: Some(Some(b"a")),
+        require: Some(&[b"hd"]),
+        prefer: Some(&[b"gpu", b"dial-in"]),
+        ..zone(b"east")
+    };
+    let in_zone = Create { wishes, end: Some(9_000_000), priority: -2, size: 2, ..wish("1") };
     let called = Create { request: Some(b"r"), called_from: Some((b"pool", b"lease")), ..wish("2") };
-    for create in [zone, called, wish("3"), wish("4"), wish("5")] {
+    for create in [in_zone, called, wish("3"), wish("4"), wish("5")] {
         rig.ask(&Request::Client(ClientRequest::Create(create))).unwrap();
     }
     for e164 in ["1", "2", "3"] {

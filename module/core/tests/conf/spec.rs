@@ -88,8 +88,14 @@ fn number_03_the_order_is_priority_then_the_longest_waiting() {
 #[test]
 fn number_04_conferences_of_lost_units_are_recovered_after_a_crash() {
     let mut rig = Rig::new(&[A, B]);
-    rig.ask(&Request::Unit(UnitRequest::Join { cmu: A.as_bytes(), capacity: 10, zone: None, lease: 5000 }))
-        .unwrap();
+    rig.ask(&Request::Unit(UnitRequest::Join {
+        cmu: A.as_bytes(),
+        capacity: 10,
+        zone: None,
+        tags: &[],
+        lease: 5000,
+    }))
+    .unwrap();
     let epoch = rig.create("1");
     assert_eq!(rig.owner("1"), A);
     rig.ack("1", A, epoch);

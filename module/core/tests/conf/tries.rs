@@ -1,6 +1,6 @@
 //! Creations that fail: they are tried on other units, and a unit on which many fail gets nothing for a while.
 
-use super::rig::{Rig, wish};
+use super::rig::{Rig, wish, zone};
 use allot_core::conf::conference::Cause;
 use allot_core::conf::request::{
     Changes, ClientRequest, Create, Report, Request, SchedulerRequest, UnitRequest,
@@ -187,10 +187,11 @@ fn zone_and_room_hold_for_the_next_unit() {
         cmu: cmu.as_bytes(),
         capacity: 10,
         zone: Some(b"east"),
+        tags: &[],
         lease: 3_600_000,
     };
     rig.ask(&Request::Unit(join(A))).unwrap();
-    let create = Create { zone: Some(b"east"), ..wish("1") };
+    let create = Create { wishes: zone(b"east"), ..wish("1") };
     rig.ask(&Request::Client(ClientRequest::Create(create))).unwrap();
     let epoch = rig.epoch("1");
     rig.nack("1", A, epoch);
@@ -310,7 +311,7 @@ fn move_that_its_target_refuses_counts_and_a_full_back_off_is_named() {
 #[test]
 fn unit_without_a_lease_does_not_fail() {
     let mut rig = Rig::new(&[]);
-    let join = UnitRequest::Join { cmu: A.as_bytes(), capacity: 10, zone: None, lease: 5000 };
+    let join = UnitRequest::Join { cmu: A.as_bytes(), capacity: 10, zone: None, tags: &[], lease: 5000 };
     rig.ask(&Request::Unit(join)).unwrap();
     rig.create("1");
     rig.pass(60_000);

@@ -258,16 +258,23 @@ fn scheduler(given: &Given) -> Result<SchedulerConfig> {
 }
 
 fn media_unit(given: &Given) -> Result<MediaUnitConfig> {
-    // CMU.JOIN refuses a longer zone, and the unit would repeat the command for ever.
-    const LONGEST_ZONE: usize = 256;
+    // CMU.JOIN refuses longer names and more tags, and the unit would repeat the command for ever.
+    const LONGEST: usize = 256;
+    const MOST_TAGS: usize = 64;
     let unit = given.media_unit.resolve()?;
-    if let Some(zone) = &unit.zone {
+    let tags = unit.tags.iter().map(|tag| ("tags", tag));
+    for (setting, name) in unit.zone.iter().map(|zone| ("zone", zone)).chain(tags) {
         ensure!(
-            (1..=LONGEST_ZONE).contains(&zone.len()),
-            "media-unit.zone has {} bytes; write a name of 1 to {LONGEST_ZONE} bytes",
-            zone.len()
+            (1..=LONGEST).contains(&name.len()),
+            "a name in media-unit.{setting} has {} bytes; write a name of 1 to {LONGEST} bytes",
+            name.len()
         );
     }
+    ensure!(
+        unit.tags.len() <= MOST_TAGS,
+        "media-unit.tags has {} tags; write at most {MOST_TAGS}",
+        unit.tags.len()
+    );
     if let Some(host) = &unit.host {
         identity("media-unit.host", host)?;
     }

@@ -186,6 +186,9 @@ section! {
         capacity: u32 = "media-unit-capacity", "ALLOT_MEDIA_UNIT_CAPACITY", shown 100, in "1"..="1000000000";
         /// The unit's zone; conferences can require one
         zone: String = "media-unit-zone", "ALLOT_MEDIA_UNIT_ZONE", example r#""berlin""#;
+        /// Tags of the unit, which conferences may require or prefer
+        #[arg(value_delimiter = ',')]
+        tags: Vec<String> = "media-unit-tags", "ALLOT_MEDIA_UNIT_TAGS", list r#"["hd", "dial-in"]"#;
         /// Time for which the unit counts as alive after a heartbeat
         lease: Span = "media-unit-lease", "ALLOT_MEDIA_UNIT_LEASE", default "5s", in "1ms"..="10years";
         /// Interval at which the unit sends heartbeats; at most half of the lease

@@ -259,8 +259,9 @@ async fn conferences_are_placed_by_load_or_by_share() {
         Record::read(reply).unwrap().text("place")
     };
     assert_eq!(place("LOAD").await, "load");
+    let tags = ["hd".to_owned(), "gpu".to_owned()];
     for (cmu, load) in [("10.0.0.1:1:1", 90), ("10.0.0.2:1:1", 10)] {
-        realm.join(cmu, 10, Some("berlin"), 60_000).await.unwrap();
+        realm.join(cmu, 10, Some("berlin"), &tags, 60_000).await.unwrap();
         realm.beat(cmu, Some(load)).await.unwrap();
     }
     let request = CreateRequest {
@@ -270,16 +271,49 @@ async fn conferences_are_placed_by_load_or_by_share() {
         licences: Some(3),
         priority: Some(7),
         zone: Some("berlin"),
+        zone_fall: Some(5000),
+        host: Some("10.0.0.2"),
+        require: &tags[..1],
+        prefer: &tags,
         no_recover: true,
         request: Some("r1"),
         ..CreateRequest::default()
     };
     let created = realm.create(&request).await.unwrap();
-    let fields =
-        ["e164", "state", "cmu", "end", "size", "licences", "priority", "zone", "recoverable", "request"];
+    let fields = [
+        "e164",
+        "state",
+        "cmu",
+        "end",
+        "size",
+        "licences",
+        "priority",
+        "zone",
+        "recoverable",
+        "request",
+        "zonefall",
+        "unit",
+        "require",
+        "prefer",
+    ];
     assert_eq!(
         fields.map(|field| created.text(field)),
-        ["4930200", "creating", "10.0.0.2:1:1", "4000000000000", "2", "3", "7", "berlin", "0", "r1"]
+        [
+            "4930200",
+            "creating",
+            "10.0.0.2:1:1",
+            "4000000000000",
+            "2",
+            "3",
+            "7",
+            "berlin",
+            "0",
+            "r1",
+            "5000",
+            "10.0.0.2",
+            r#"["hd"]"#,
+            r#"["gpu","hd"]"#
+        ]
     );
     assert!(created.get::<String>("evt").is_ok());
     let pool = NumberStore::new(connect(&server, "{eu}:pool").await, "{eu}:pool");

@@ -6,7 +6,7 @@ use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use allot_tests::daemon::{Run, command, run};
+use allot_tests::daemon::{Run, alone, command, run};
 use allot_tests::random::Random;
 use allot_tests::realms::{REALM, Realm};
 use allot_tests::wait::TIMEOUT;
@@ -48,6 +48,45 @@ fn creation_waits_until_the_conference_is_open_or_has_failed() {
 }
 
 #[test]
+fn conference_goes_where_its_wishes_say_and_elsewhere_when_they_change() {
+    let server = RedisServer::start();
+    let unit = |host: &str, zone: &str, tags: &str| {
+        let more = ["--media-unit-zone", zone, "--media-unit-tags", tags];
+        alone(&server, host, "media-unit", &more)
+    };
+    let _scheduler = alone(&server, "scheduler", "scheduler", &[]);
+    let (_fra, _lon) = (unit("fra", "fra", "hd,gpu"), unit("lon", "lon", "hd"));
+    let mut realm = Realm::of(&server);
+    eventually("the units to be up", TIMEOUT, || realm.stat("up") == 2);
+    let create = |line: &str| people(&server, &format!("conference create {line} --wait --format json"));
+    let unit_of = |run: Run| {
+        let record: Value = serde_json::from_str(&run.ok().out).unwrap();
+        record["unit"].as_str().unwrap().to_owned()
+    };
+    for (line, host) in [
+        ("1 --require hd --require gpu", "127.0.0.1/fra:"),
+        ("2 --prefer gpu", "127.0.0.1/fra:"),
+        ("3 --zone lon", "127.0.0.1/lon:"),
+        ("4 --host 127.0.0.1/lon --zone-fall 1m", "127.0.0.1/lon:"),
+    ] {
+        let identity = unit_of(create(line));
+        assert!(identity.starts_with(host), "{line}: {identity}");
+    }
+    let none = people(&server, "conference create 5 --zone lon --require gpu").ended(5);
+    assert!(none.err.contains("no unit of zone 'lon' with 'gpu' has room"), "{}", none.err);
+    // Its unit has no such tag, so the next move takes it to the other.
+    let altered = people(&server, "conference alter 3 --no-zone --require hd,gpu --prefer=").ok();
+    assert_eq!(altered.out, "conference 3 is altered\n");
+    people(&server, "conference move 3").ok();
+    eventually("it to have moved", TIMEOUT, || realm.place("3").0.starts_with("127.0.0.1/fra:"));
+    let record = people(&server, "conference get 3 --format json").ok().out;
+    let record: Value = serde_json::from_str(&record).unwrap();
+    assert_eq!(record["require"], serde_json::json!(["gpu", "hd"]), "{record}");
+    let listed = people(&server, "unit list").ok().out;
+    assert!(listed.contains("gpu hd"), "{listed}");
+}
+
+#[test]
 fn settings_of_a_realm_are_printed_and_changed() {
     let server = RedisServer::start();
     let realm = |line: &str| {
@@ -61,7 +100,7 @@ fn settings_of_a_realm_are_printed_and_changed() {
     assert_eq!(server.raw().call(&["EXISTS", REALM]).int(), 0);
 
     let all = "set licences=10 retry=1m window=20m policy=keep create-timeout=4s release-timeout=2s wait-timeout=7s \
-               tombstone=30s place=load";
+               tombstone=30s place=load warn=2m";
     let mut record = printed(all);
     for (setting, value) in [
         ("licences", 10.into()),
@@ -73,6 +112,7 @@ fn settings_of_a_realm_are_printed_and_changed() {
         ("wait_timeout_ms", 7000.into()),
         ("tombstone_ms", 30_000.into()),
         ("place", Value::from("load")),
+        ("warn_ms", 120_000.into()),
     ] {
         assert_eq!(record[setting], value, "{setting} of {record}");
     }

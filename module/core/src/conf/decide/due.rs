@@ -132,6 +132,7 @@ impl Realm {
                 },
                 ConferenceEvent::AskedAgain => conference.since = now,
                 ConferenceEvent::EndNear { .. } => conference.end_is_near = true,
+                ConferenceEvent::ZoneFell => conference.elsewhere = true,
                 ConferenceEvent::Retried { .. } => break,
                 ConferenceEvent::Granted { .. }
                 | ConferenceEvent::Acked
@@ -143,6 +144,7 @@ impl Realm {
                 | ConferenceEvent::Extended { .. }
                 | ConferenceEvent::Resized { .. }
                 | ConferenceEvent::UpdatedAgain
+                | ConferenceEvent::Altered { .. }
                 | ConferenceEvent::Set { .. } => invariant!("no deadline causes such an event"),
             }
         }
@@ -179,6 +181,7 @@ impl Realm {
                 _ => unexpected(),
             },
             Due::EndNear => Some(ConferenceEvent::EndNear { number }),
+            Due::ZoneFall => Some(ConferenceEvent::ZoneFell),
             Due::Create => match transition(Trigger::Nack, state) {
                 // The unit cannot answer: Redis or the unit was away. Either the unit comes back, or it is declared down.
                 Transition::Failed if !self.owner_has_lease(conference, now) => {
@@ -219,7 +222,7 @@ impl Realm {
             return None;
         }
         let failed = |unit, name: &Name| conference.owner == Some(unit) || conference.tried.contains(name);
-        index.choose(conference.zone.as_ref(), conference.size, failed)
+        index.choose(conference.need(), failed)
     }
 
     /// The unit on which a creation fails by this event at a deadline, if its failures count: a unit without a lease

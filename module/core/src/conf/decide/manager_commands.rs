@@ -2,19 +2,22 @@
 
 use super::lookups::{known_unit, no_conference, up_unit};
 use crate::conf::event::{ConferenceEvent, Created, Event, Events, UnitEvent};
-use crate::conf::model::conference::{CalledFrom, Cause, Conference, State};
+use crate::conf::model::conference::{CalledFrom, Cause, Conference, State, Wishes};
+use crate::conf::model::queues::QueueKey;
 use crate::conf::model::settings::MAX_ROOM;
 use crate::conf::model::state::{Realm, Settings};
 use crate::conf::model::transitions::{Transition, Trigger, transition};
-use crate::conf::model::unit::{MAX_DRAINED, Name, Unit, UnitState, host_of};
+use crate::conf::model::unit::{MAX_DRAINED, MAX_TAGS, Name, Unit, UnitState, host_of};
+use crate::conf::model::wishes::Need;
 use crate::conf::outcome::{Decided, Decision, Grant, Reply, decided, refuse, unchanged};
-use crate::conf::request::{Changes, Claim, Create, DrainOf};
+use crate::conf::request::{Changes, Claim, Create, DrainOf, WishesRequest};
 use crate::invariant;
 use crate::shared::fence::{self, MAX_TIME};
 use crate::shared::refusal::{Code, Refusal};
 use crate::shared::text::quoted;
-use crate::shared::token::check_identifier;
+use crate::shared::token::{MAX_TTL, check_identifier};
 use crate::shared::{Bytes, Millis};
+use std::collections::BTreeSet;
 
 /// The most conferences that one request places or moves.
 pub const MAX_STEP: i64 = 1000;
@@ -59,12 +62,13 @@ pub(super) fn decide_claim(realm: &Realm, claim: Claim<'_>) -> Decided {
 pub(super) fn decide_create(realm: &Realm, now: Millis, create: &Create<'_>) -> Decided {
     check_identifier("e164", create.e164)?;
     let (pool, lease) = create.called_from.unzip();
-    let names = [("ZONE", create.zone), ("REQUEST", create.request), ("FROM", pool), ("lease", lease)];
+    let names = [("REQUEST", create.request), ("FROM", pool), ("lease", lease)];
     for (name, value) in names {
         value.map_or(Ok(()), |value| check_identifier(name, value))?;
     }
     check_room("SIZE", create.size, 1)?;
     check_room("LICENCES", create.licences, 0)?;
+    let wishes = Wishes::default().with(realm, &create.wishes)?;
     let Ok(priority) = i32::try_from(create.priority) else {
         return refuse(Code::Err, format!("PRIORITY must fit 32 bits, and {} does not", create.priority));
     };
@@ -103,10 +107,8 @@ pub(super) fn decide_create(realm: &Realm, now: Millis, create: &Create<'_>) -> 
         );
         return refuse(Code::Limit, text);
     }
-    let zone = create.zone.map(|zone| realm.zone_name(zone));
-    let Some(unit) = realm.placement_index.choose(zone.as_ref(), create.size as u32, |_, _| false) else {
-        return no_room(create.zone, create.size);
-    };
+    let need = Need { size: create.size as u32, wishes: &wishes, elsewhere: false };
+    let Some(unit) = realm.placement_index.choose(need, |_, _| false) else { return no_room(need) };
     let created = Created {
         e164: e164.clone(),
         cmu: realm.name_of(unit),
@@ -115,7 +117,7 @@ pub(super) fn decide_create(realm: &Realm, now: Millis, create: &Create<'_>) -> 
         size: create.size as u32,
         licences: create.licences as u32,
         priority,
-        zone,
+        wishes,
         recoverable: create.recoverable,
         request: create.request.map(Bytes::from_slice),
         called_from: create.called_from.map(|(pool, lease)| CalledFrom {
@@ -126,9 +128,57 @@ pub(super) fn decide_create(realm: &Realm, now: Millis, create: &Create<'_>) -> 
     decided(Event::Created(Box::new(created)), Reply::Conference(e164))
 }
 
-fn no_room<T>(zone: Option<&[u8]>, size: i64) -> Result<T, Refusal> {
-    let zone = zone.map_or_else(String::new, |zone| format!(" of zone {}", quoted(zone)));
-    refuse(Code::Limit, format!("no unit{zone} has room for a conference of size {size}"))
+fn no_room<T>(need: Need<'_>) -> Result<T, Refusal> {
+    let part = |name: &str, value: Option<&Name>| {
+        value.map_or_else(String::new, |value| format!(" {name} {}", quoted(value)))
+    };
+    let (zone, host) = (part("of zone", need.zone()), part("on host", need.host()));
+    let tags: Vec<String> = need.wishes.require.iter().map(|tag| quoted(tag).to_string()).collect();
+    let tags = if tags.is_empty() { String::new() } else { format!(" with {}", tags.join(" and ")) };
+    refuse(Code::Limit, format!("no unit{zone}{host}{tags} has room for a conference of size {}", need.size))
+}
+
+/// Tags in ascending order, each once.
+pub(super) fn tags(option: &str, tags: &[&[u8]]) -> Result<Vec<Name>, Refusal> {
+    tags.iter().try_for_each(|tag| check_identifier(option, tag))?;
+    let tags: BTreeSet<&[u8]> = tags.iter().copied().collect();
+    if tags.len() > MAX_TAGS {
+        return refuse(Code::Limit, format!("{option} has {} tags, more than {MAX_TAGS}", tags.len()));
+    }
+    Ok(tags.into_iter().map(Name::from).collect())
+}
+
+impl Wishes {
+    /// These wishes with the given changes.
+    fn with(self, realm: &Realm, changes: &WishesRequest<'_>) -> Result<Self, Refusal> {
+        let named = |option, name: Option<Option<&[u8]>>| {
+            name.flatten().map_or(Ok(()), |name| check_identifier(option, name))
+        };
+        named("ZONE", changes.zone)?;
+        named("UNIT", changes.host)?;
+        if let Some(fall) = changes.zone_fall.filter(|fall| !(0..=MAX_TTL).contains(fall)) {
+            return refuse(Code::Err, format!("ZONEFALL must be 0 to {MAX_TTL} ms, not {fall}"));
+        }
+        let require = changes.require.map(|list| tags("REQUIRE", list)).transpose()?;
+        let prefer = changes.prefer.map(|list| tags("PREFER", list)).transpose()?;
+        Ok(Self {
+            zone: changes.zone.map_or(self.zone, |zone| zone.map(|zone| realm.zone_name(zone))),
+            zone_fall: changes.zone_fall.map_or(self.zone_fall, |fall| Some(fall).filter(|&fall| fall > 0)),
+            host: changes.host.map_or(self.host, |host| host.map(Name::from)),
+            require: require.unwrap_or(self.require),
+            prefer: prefer.unwrap_or(self.prefer),
+        })
+    }
+}
+
+pub(super) fn decide_alter(realm: &Realm, e164: &[u8], changes: &WishesRequest<'_>) -> Decided {
+    let conference = lasting(realm, e164)?;
+    let wishes = Wishes::clone(&conference.wishes).with(realm, changes)?;
+    let reply = Reply::Conference(conference.e164.clone());
+    if wishes == *conference.wishes {
+        return unchanged(reply);
+    }
+    decided(conference.event(ConferenceEvent::Altered { wishes }), reply)
 }
 
 fn check_room(name: &str, value: i64, least: i64) -> Result<(), Refusal> {
@@ -240,8 +290,9 @@ pub(super) fn decide_restart(realm: &Realm, now: Millis, live: &[&[u8]]) -> Deci
 }
 
 pub(super) fn decide_move(realm: &Realm, now: Millis, e164: &[u8], to: Option<&[u8]>) -> Decided {
-    let Some(conference) = realm.conference_called(e164) else { return no_conference(e164) };
-    if conference.state != State::Open || conference.ending.is_some() {
+    let conference = lasting(realm, e164)?;
+    let recovers = transition(Trigger::Recover, Some(conference.state)) == Transition::Creating;
+    if !recovers && conference.state != State::Open {
         return bad_state(conference);
     }
     if let Some(moving) = &conference.moving {
@@ -252,9 +303,11 @@ pub(super) fn decide_move(realm: &Realm, now: Millis, e164: &[u8], to: Option<&[
         return refuse(Code::BadState, text);
     }
     let unit = match to {
-        None => realm
-            .placement_index
-            .choose(conference.zone.as_ref(), conference.size, |unit, _| Some(unit) == conference.owner),
+        None if recovers => {
+            let again = conference.next_retry.is_none_or(|retry| retry <= now);
+            QueueKey::of(conference).choose(&realm.placement_index, again)
+        }
+        None => realm.placement_index.choose(conference.need(), |unit, _| Some(unit) == conference.owner),
         Some(to) => {
             let unit = known_unit(realm, to)?;
             if conference.owner == Some(unit) {
@@ -269,23 +322,33 @@ pub(super) fn decide_move(realm: &Realm, now: Millis, e164: &[u8], to: Option<&[
                 });
                 return refuse(Code::BadState, format!("unit {} is {word}", quoted(to)));
             }
-            if let Some(zone) = &conference.zone
-                && realm.indexed_unit(unit).is_some_and(|unit| unit.zone != conference.zone)
-            {
-                let text = format!(
-                    "conference {} must be in zone {}, and unit {} is not",
-                    quoted(e164),
-                    quoted(zone),
-                    quoted(to)
-                );
+            if let Some(text) = realm.indexed_unit(unit).and_then(|unit| unmet(conference, unit)) {
                 return refuse(Code::BadState, text);
             }
             (realm.placement_index.room(unit) >= u64::from(conference.size)).then_some(unit)
         }
     };
-    let Some(unit) = unit else { return no_room(conference.zone.as_deref(), conference.size.into()) };
-    let event = ConferenceEvent::Moving { to: realm.name_of(unit), epoch: realm.next_epoch(now) };
+    let Some(unit) = unit else { return no_room(conference.need()) };
+    let (cmu, epoch) = (realm.name_of(unit), realm.next_epoch(now));
+    let event = if recovers {
+        ConferenceEvent::Granted { cmu, epoch }
+    } else {
+        ConferenceEvent::Moving { to: cmu, epoch }
+    };
     decided(conference.event(event), Reply::Conference(conference.e164.clone()))
+}
+
+/// Why a unit may not take a conference, by the wishes of the conference.
+fn unmet(conference: &Conference, unit: &Unit) -> Option<String> {
+    let need = conference.need();
+    let place = match (need.zone(), need.host(), need.wishes.missing(&unit.tags)) {
+        (Some(zone), ..) if unit.zone.as_ref() != Some(zone) => format!("be in zone {}", quoted(zone)),
+        (_, Some(host), _) if **host != *host_of(&unit.cmu) => format!("be on host {}", quoted(host)),
+        (.., Some(tag)) => format!("be on a unit with tag {}", quoted(tag)),
+        _ => return None,
+    };
+    let (e164, cmu) = (quoted(&conference.e164), quoted(&unit.cmu));
+    Some(format!("conference {e164} must {place}, and unit {cmu} is another; CONF.ALTER changes that"))
 }
 
 pub(super) fn decide_drain(realm: &Realm, now: Millis, of: DrainOf<'_>, on: bool, moves: bool) -> Decided {
@@ -339,8 +402,7 @@ fn move_away(realm: &Realm, now: Millis, number: u32, events: &mut Events) -> (i
             continue;
         }
         let open = conference.state == State::Open && moved < MAX_STEP;
-        let to =
-            if open { index.choose(conference.zone.as_ref(), conference.size, |_, _| false) } else { None };
+        let to = if open { index.choose(conference.need(), |_, _| false) } else { None };
         let Some(to) = to else {
             left += 1;
             continue;

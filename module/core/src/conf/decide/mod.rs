@@ -70,7 +70,9 @@ fn decide_for_unit(realm: &Realm, now: Millis, request: &UnitRequest<'_>) -> Dec
             let cmu = realm.name_of(unit);
             decided(UnitEvent::Beat { load: load.map(Any) }.of(cmu.clone()), Reply::Unit(cmu))
         }
-        UnitRequest::Join { cmu, capacity, zone, lease } => decide_join(realm, cmu, *capacity, *zone, *lease),
+        UnitRequest::Join { cmu, capacity, zone, tags, lease } => {
+            decide_join(realm, cmu, (*capacity, *lease), *zone, tags)
+        }
         UnitRequest::Leave { cmu } => manager_commands::decide_leave(realm, now, cmu),
         UnitRequest::Report(report) => reconcile_report::decide_report(realm, now, report),
     }
@@ -89,6 +91,7 @@ fn decide_for_client(realm: &Realm, now: Millis, request: &ClientRequest<'_>) ->
         ClientRequest::Release { e164 } => manager_commands::decide_release(realm, e164),
         ClientRequest::Extend { e164, end } => manager_commands::decide_extend(realm, now, e164, *end),
         ClientRequest::Resize { e164, size } => manager_commands::decide_resize(realm, now, e164, *size),
+        ClientRequest::Alter { e164, wishes } => manager_commands::decide_alter(realm, e164, wishes),
         ClientRequest::Ask { cmu, details } => {
             let cmu = cmu.map(|cmu| up_unit(realm, cmu)).transpose()?.map(|unit| realm.name_of(unit));
             decided(Event::Asked { cmu, details: *details }, Reply::Ok)
@@ -307,7 +310,13 @@ fn given_up(
     }
 }
 
-fn decide_join(realm: &Realm, cmu: &[u8], capacity: i64, zone: Option<&[u8]>, lease: Millis) -> Decided {
+fn decide_join(
+    realm: &Realm,
+    cmu: &[u8],
+    (capacity, lease): (i64, Millis),
+    zone: Option<&[u8]>,
+    tags: &[&[u8]],
+) -> Decided {
     check_identifier("cmu", cmu)?;
     if realm.is_replaced(cmu) {
         return replaced(realm, cmu);
@@ -327,6 +336,9 @@ fn decide_join(realm: &Realm, cmu: &[u8], capacity: i64, zone: Option<&[u8]>, le
         return refuse(Code::Limit, format!("a realm has at most {MAX_UNITS} units"));
     }
     let name = realm.find_unit(cmu).map_or_else(|| Name::from(cmu), |unit| realm.name_of(unit));
-    let zone = zone.map(|zone| realm.zone_name(zone));
-    decided(Event::Joined { cmu: name.clone(), capacity: capacity as u32, zone, lease }, Reply::Unit(name))
+    let (zone, tags) = (zone.map(|zone| realm.zone_name(zone)), manager_commands::tags("TAGS", tags)?);
+    decided(
+        Event::Joined { cmu: name.clone(), capacity: capacity as u32, zone, tags, lease },
+        Reply::Unit(name),
+    )
 }

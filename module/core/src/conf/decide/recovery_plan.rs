@@ -100,7 +100,7 @@ impl Realm {
             };
             let goes = stays.unwrap_or_else(|| {
                 let again = is_lost || conference.next_retry.is_none_or(|retry| retry <= now);
-                let unit = QueueKey::of(conference).choose(index, again).ok_or(NO_ROOM)?;
+                let unit = QueueKey::at(conference, now).choose(index, again).ok_or(NO_ROOM)?;
                 index.reserve(unit, conference.size);
                 changed.push(unit);
                 Ok(unit)
@@ -156,8 +156,7 @@ impl Realm {
     }
 
     fn has_untried(&self, conference: &Conference) -> bool {
-        self.placement_index
-            .has_other(conference.zone.as_ref(), conference.size, |name| conference.tried.contains(name))
+        self.placement_index.has_other(conference.need(), |name| conference.tried.contains(name))
     }
 
     /// All pending conferences in the order of recovery, and why each waits: `retry` until its next try, `no room` if

@@ -4,7 +4,7 @@
 use super::counters::Counter;
 use crate::conf::model::conference::{
     Assignment, AssignmentEnd, CalledFrom, Cause, Conference, Detail, Epoch, MAX_DETAILS, MAX_VALUE, Moving,
-    State,
+    State, Wishes,
 };
 use crate::conf::model::settings::MAX_ROOM;
 use crate::conf::model::state::{LAST_OF_CLOCK, Realm};
@@ -36,8 +36,8 @@ fields! {
         pub licences: u32,
         /// Order of recovery: the greater priority first.
         pub priority: i32,
-        /// Zone of the unit; any zone if `None`.
-        pub zone: Option<Name>,
+        /// Which units may take the conference.
+        pub wishes: Wishes,
         /// Whether the conference is recovered when its unit is lost.
         pub recoverable: bool,
         /// Id of the creation, by which a repeated request is recognised.
@@ -167,6 +167,13 @@ events! {
         } = 19, notice c"allot.conf.end-near";
         /// The last UPDATE is sent again to the units whose copies are older.
         UpdatedAgain = 20, notice c"allot.conf.updated-again";
+        /// Other units may take the conference.
+        Altered {
+            /// Which units.
+            wishes: Wishes,
+        } = 21, notice c"allot.conf.altered";
+        /// The conference has waited for its zone and host for so long that it may go elsewhere.
+        ZoneFell = 22, notice c"allot.conf.zone-fell";
     }
 }
 
@@ -285,6 +292,11 @@ impl Realm {
                 self.is_new(*number)?;
                 ensure(conference.end.is_some(), "the end of a conference is near that has none")
             }
+            ConferenceEvent::Altered { .. } => may_change(),
+            ConferenceEvent::ZoneFell => {
+                is(&[State::Pending])?;
+                ensure(!conference.elsewhere, "a conference may go elsewhere already")
+            }
             ConferenceEvent::UpdatedAgain => {
                 is(&owned)?;
                 ensure(conference.last_update > 0, "an UPDATE is sent again that never was")
@@ -332,7 +344,7 @@ impl Realm {
             priority: created.priority,
             size: created.size,
             licences: created.licences,
-            zone: created.zone.as_ref().map(|zone| self.zone_name(zone)),
+            wishes: self.shared_wishes(&created.wishes),
             request: created.request.clone(),
             called_from: created.called_from.clone().map(Box::new),
             history: vec![Assignment::new(cmu.clone(), epoch, at)],
@@ -461,6 +473,15 @@ impl Realm {
                 self.publish("ending", id, Some(Cause::EndNear));
             }
             ConferenceEvent::UpdatedAgain => self.tell_update(id),
+            ConferenceEvent::Altered { wishes } => {
+                let wishes = self.shared_wishes(wishes);
+                self.change(id, |conference| (conference.wishes, conference.elsewhere) = (wishes, false));
+                self.publish("altered", id, None);
+            }
+            ConferenceEvent::ZoneFell => {
+                self.change(id, |conference| conference.elsewhere = true);
+                self.publish("zone-fell", id, None);
+            }
             ConferenceEvent::Set { seq, fields } => self.set_details(id, *seq, fields),
             ConferenceEvent::Removed => self.remove(id),
             ConferenceEvent::Retried { cause, release, cmu, epoch } => {

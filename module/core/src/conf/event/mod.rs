@@ -16,7 +16,7 @@ use super::model::messages::is_stream;
 use super::model::placement_index::PlacementIndex;
 use super::model::settings::{MAX_ROOM, Settings};
 use super::model::state::Realm;
-use super::model::unit::{Epoch, MAX_DRAINED, Name, UnitState, host_of};
+use super::model::unit::{Epoch, MAX_DRAINED, Name, UnitState, check_tags, host_of};
 use crate::events;
 use crate::shared::codec::{Damaged, ensure};
 use crate::shared::invariant::Expected;
@@ -68,6 +68,8 @@ events! {
             capacity: u32,
             /// Zone of the unit.
             zone: Option<Name>,
+            /// Tags of the unit, in ascending order.
+            tags: Vec<Name>,
             /// Length of the lease, in milliseconds.
             lease: Millis,
         } = 6, notice c"allot.cmu.joined";
@@ -164,7 +166,8 @@ impl Realm {
                 gone.iter().try_for_each(|cmu| self.is_in_service(cmu))
             }
             Event::Asked { cmu: Some(cmu), .. } => self.is_in_service(cmu),
-            Event::Joined { cmu, capacity, lease, .. } => {
+            Event::Joined { cmu, capacity, lease, tags, .. } => {
+                check_tags(tags)?;
                 ensure(!self.is_replaced(cmu), "a unit that was replaced joins")?;
                 ensure(i64::from(*capacity) <= MAX_ROOM, "a unit has too much room")?;
                 ensure((1..=MAX_TTL).contains(lease), "a lease is out of range")?;
@@ -222,8 +225,8 @@ impl Realm {
                     self.tell_report(&cmu, *details);
                 }
             }
-            Event::Joined { cmu, capacity, zone, lease } => {
-                self.join(at, cmu, *capacity, zone.as_ref(), *lease);
+            Event::Joined { cmu, capacity, zone, tags, lease } => {
+                self.join(at, cmu, (*capacity, *lease), zone.as_ref(), tags);
             }
             Event::Unit { cmu, event } => {
                 if let Some((number, cmu)) = self.named_unit(cmu) {

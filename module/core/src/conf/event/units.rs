@@ -205,12 +205,19 @@ impl Realm {
         }
     }
 
-    pub(super) fn join(&mut self, at: Millis, cmu: &Name, capacity: u32, zone: Option<&Name>, lease: Millis) {
+    pub(super) fn join(
+        &mut self,
+        at: Millis,
+        cmu: &Name,
+        (capacity, lease): (u32, Millis),
+        zone: Option<&Name>,
+        tags: &[Name],
+    ) {
         let zone = zone.map(|zone| self.zone_name(zone));
         if let Some(number) = self.find_unit(cmu) {
             let Some(was) = self.indexed_unit(number).map(|unit| unit.state) else { return };
             self.change_unit(number, |unit| {
-                (unit.capacity, unit.zone, unit.lease) = (capacity, zone, lease);
+                (unit.capacity, unit.zone, unit.tags, unit.lease) = (capacity, zone, tags.to_vec(), lease);
                 (unit.renewed, unit.heard) = (at, at);
                 unit.state = UnitState::Up;
                 if was == UnitState::Down {
@@ -231,6 +238,7 @@ impl Realm {
         self.enter_unit(Unit {
             cmu: cmu.clone(),
             zone,
+            tags: tags.to_vec(),
             capacity,
             // If the record of the host's last unit was deleted, its conferences may still run there.
             reported: host != Some(None),

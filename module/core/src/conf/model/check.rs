@@ -77,6 +77,10 @@ impl Realm {
         let same = conference.out_since.is_some() == conference.pending_since.is_some();
         agrees(same, "a conference waits for recovery and was always in service, or the other way round")?;
         agrees(
+            !conference.elsewhere || pending || recovering,
+            "a conference that does not wait for recovery may go elsewhere",
+        )?;
+        agrees(
             conference.tried.is_empty() || pending || conference.state == State::Creating,
             "a conference that has its unit has units that failed it",
         )?;
@@ -225,7 +229,8 @@ impl Realm {
 #[cfg(test)]
 mod tests {
     use super::super::super::request::{
-        AssignmentNotice, ClientRequest, Create, DrainOf, End, Report, Request, SchedulerRequest, UnitRequest,
+        AssignmentNotice, ClientRequest, Create, DrainOf, End, Report, Request, SchedulerRequest,
+        UnitRequest, WishesRequest,
     };
     use super::super::super::{decide, decide_due};
     use super::super::conference::AssignmentEnd;
@@ -251,7 +256,10 @@ mod tests {
         for (cmu, zone) in [("a:1:1", Some(&b"east"[..])), ("b:1:1", None), ("c:1:1", None), ("d:1:1", None)]
         {
             let cmu = cmu.as_bytes();
-            ask(&mut realm, &Request::Unit(UnitRequest::Join { cmu, capacity: 10, zone, lease: 1_000_000 }));
+            ask(
+                &mut realm,
+                &Request::Unit(UnitRequest::Join { cmu, capacity: 10, zone, tags: &[], lease: 1_000_000 }),
+            );
         }
         ask(
             &mut realm,
@@ -267,7 +275,7 @@ mod tests {
                 size: 2,
                 licences: 1,
                 priority: 0,
-                zone: None,
+                wishes: WishesRequest::default(),
                 recoverable: true,
                 request: Some(e164.as_bytes()),
                 called_from: Some((b"pool", e164.as_bytes())),
@@ -289,7 +297,13 @@ mod tests {
         );
         ask(
             &mut realm,
-            &Request::Unit(UnitRequest::Join { cmu: b"b:1:1", capacity: 10, zone: None, lease: 1_000_000 }),
+            &Request::Unit(UnitRequest::Join {
+                cmu: b"b:1:1",
+                capacity: 10,
+                zone: None,
+                tags: &[],
+                lease: 1_000_000,
+            }),
         );
         let epoch = realm.last_epoch();
         ask(

@@ -3,6 +3,8 @@
 use super::settings::{MAX_ROOM, Settings};
 pub use super::unit::Epoch;
 use super::unit::Name;
+use super::wishes::Need;
+pub use super::wishes::Wishes;
 use crate::shared::codec::{Damaged, ensure};
 use crate::shared::fence::MAX_TIME;
 use crate::shared::field::Any;
@@ -208,8 +210,10 @@ fields! {
         pub size: u32,
         /// Licences that the conference takes until its end.
         pub licences: u32,
-        /// Zone of the unit; any zone if `None`.
-        pub zone: Option<Name>,
+        /// Which units may take the conference.
+        pub wishes: Box<Wishes>,
+        /// Whether the conference has waited for its zone and host for so long that it may go elsewhere.
+        pub elsewhere: bool,
         /// Id of the creation, by which a repeated request is recognised.
         pub request: Option<Bytes>,
         /// The call by which the conference has its number, if any.
@@ -238,6 +242,7 @@ pub(in crate::conf) enum Due {
     Create,
     Wait,
     Window,
+    ZoneFall,
     Move,
     Release,
     Tombstone,
@@ -321,7 +326,22 @@ impl Conference {
             State::Open | State::Ended => None,
         };
         let moving = |moving: &Moving| (Due::Move, moving.since.saturating_add(settings.create_timeout));
-        [self.end.map(|end| (Due::EndTime, end)), own, self.moving.as_ref().map(moving)]
+        let other = match self.state {
+            State::Pending => self.zone_falls_at().map(|at| (Due::ZoneFall, at)),
+            State::Waiting | State::Creating | State::Open | State::Ended => self.moving.as_ref().map(moving),
+        };
+        [self.end.map(|end| (Due::EndTime, end)), own, other]
+    }
+
+    /// When the conference may go elsewhere, if it is pending then.
+    pub(in crate::conf) fn zone_falls_at(&self) -> Option<Millis> {
+        let is_bound = !self.elsewhere && (self.wishes.zone.is_some() || self.wishes.host.is_some());
+        Some(self.pending_since.filter(|_| is_bound)?.saturating_add(self.wishes.zone_fall?))
+    }
+
+    /// What a unit must have to take the conference.
+    pub(in crate::conf) fn need(&self) -> Need<'_> {
+        Need { elsewhere: self.elsewhere, size: self.size, wishes: &self.wishes }
     }
 
     /// The earliest deadline.
@@ -456,7 +476,7 @@ impl Conference {
             entry.opened.get_or_insert(at);
         }
         (self.recovering, self.attempts, self.pending_since, self.out_since) = (false, 0, None, None);
-        self.tried = Vec::new();
+        (self.tried, self.elsewhere) = (Vec::new(), false);
     }
 
     /// Records that the unit could not create the conference.
@@ -529,7 +549,7 @@ impl Conference {
         self.state = State::Ended;
         self.since = at;
         (self.owner, self.moving, self.ending, self.next_retry) = (None, None, None, None);
-        (self.recovering, self.tried) = (false, Vec::new());
+        (self.recovering, self.tried, self.elsewhere) = (false, Vec::new(), false);
         self.cause = cause;
     }
 
@@ -547,6 +567,8 @@ impl Conference {
                 .called_from
                 .as_ref()
                 .map_or(0, |from| size_of::<CalledFrom>() + spilled(&from.pool) + spilled(&from.lease))
+            + size_of::<Wishes>()
+            + (self.wishes.require.capacity() + self.wishes.prefer.capacity()) * size_of::<Name>()
             + self.tried.capacity() * size_of::<Name>()
             + self.history.capacity() * size_of::<Assignment>()
             + self.details.capacity() * size_of::<Detail>()

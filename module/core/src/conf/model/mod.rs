@@ -10,3 +10,4 @@ pub mod settings;
 pub mod state;
 pub mod transitions;
 pub mod unit;
+pub mod wishes;

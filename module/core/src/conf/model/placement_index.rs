@@ -3,8 +3,10 @@
 
 use super::settings::{Placement, Settings};
 use super::unit::{Load, Name, Unit};
+use super::wishes::Need;
 use crate::shared::invariant::{Checked, Expected};
 use crate::{ensure, invariant};
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The sort key of a unit: share of its capacity in use, or its load if that is greater (as a fraction of 2^64),
@@ -14,7 +16,7 @@ type Place = (u128, u32, Name, u32);
 /// Data of a unit that placement needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Entry {
-    zone: Option<Name>,
+    class: Class,
     capacity: u32,
     used: u64,
     conferences: u32,
@@ -28,7 +30,7 @@ struct Entry {
 impl Entry {
     fn of(unit: &Unit, settings: &Settings) -> Self {
         Self {
-            zone: unit.zone.clone(),
+            class: (unit.zone.clone(), unit.tags.clone()),
             capacity: unit.capacity,
             used: unit.used,
             conferences: (unit.owned.len() + unit.targets.len()) as u32,
@@ -50,6 +52,9 @@ impl Entry {
     }
 }
 
+/// What the wishes of conferences tell apart: zone and tags of a unit.
+type Class = (Option<Name>, Vec<Name>);
+
 /// The same units in two orders.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct UnitOrders {
@@ -69,13 +74,13 @@ impl UnitOrders {
     }
 }
 
-/// Units that take conferences, all of them and by zone. Plans are made on a copy.
+/// Units that take conferences, all of them and by class. Plans are made on a copy.
 #[derive(Clone, Debug, Default)]
 pub struct PlacementIndex {
     settings: Settings,
     units: BTreeMap<u32, Entry>,
     all: UnitOrders,
-    zones: BTreeMap<Name, UnitOrders>,
+    classes: BTreeMap<Class, UnitOrders>,
 }
 
 impl PlacementIndex {
@@ -98,8 +103,9 @@ impl PlacementIndex {
 
     fn put(&mut self, number: u32, entry: Entry) {
         let (place, room) = (entry.place(number), (entry.free(), number));
-        if let Some(zone) = &entry.zone {
-            self.zones.entry(zone.clone()).or_default().put(place.clone(), room);
+        match self.classes.get_mut(&entry.class) {
+            Some(orders) => orders.put(place.clone(), room),
+            None => self.classes.entry(entry.class.clone()).or_default().put(place.clone(), room),
         }
         self.all.put(place, room);
         self.units.insert(number, entry);
@@ -110,54 +116,60 @@ impl PlacementIndex {
         let Some(entry) = self.units.remove(&number) else { return };
         let (place, room) = (entry.place(number), (entry.free(), number));
         self.all.take(&place, room);
-        let Some(zone) = &entry.zone else { return };
-        let order = self.zones.get_mut(zone);
-        let Some(order) = order.expected("the zone of a unit of the placement index has orders") else {
+        let orders = self.classes.get_mut(&entry.class);
+        let Some(orders) = orders.expected("the class of a unit of the placement index has orders") else {
             return;
         };
-        order.take(&place, room);
-        if order.by_share.is_empty() {
-            self.zones.remove(zone);
+        orders.take(&place, room);
+        if orders.by_share.is_empty() {
+            self.classes.remove(&entry.class);
         }
     }
 
-    fn order(&self, zone: Option<&Name>) -> Option<&UnitOrders> {
-        match zone {
-            None => Some(&self.all),
-            Some(zone) => self.zones.get(zone),
-        }
+    /// The orders of all units that have zone and tags for the need, each with the number of preferred tags that its
+    /// units have.
+    fn orders<'a>(&'a self, need: Need<'a>) -> impl Iterator<Item = (usize, &'a UnitOrders)> {
+        let zone = need.zone();
+        let any = zone.is_none() && need.wishes.require.is_empty() && need.wishes.prefer.is_empty();
+        let from = (zone.cloned(), Vec::new());
+        let of_zone = move |(class, _): &(&Class, _)| zone.is_none_or(|zone| class.0.as_ref() == Some(zone));
+        let classes = (!any).then(|| self.classes.range(from..).take_while(of_zone));
+        let fitting =
+            classes.into_iter().flatten().filter(move |((_, tags), _)| need.wishes.missing(tags).is_none());
+        let fitting = fitting.map(move |((_, tags), orders)| (need.wishes.preferred(tags), orders));
+        any.then_some((0, &self.all)).into_iter().chain(fitting)
     }
 
-    /// Whether any unit of the zone has room for a conference of that size. O(log units).
-    pub fn has_room(&self, zone: Option<&Name>, size: u32) -> bool {
-        let most = self.order(zone).and_then(|order| order.by_room.last()).map_or(0, |&(free, _)| free);
-        most >= u64::from(size)
-    }
-
-    /// The unit for a conference of that size: the smallest share in use (or load) among the units of the zone that fit and are
-    /// not `barred`; ties by fewest conferences, then name. O(log units + units passed over).
-    pub fn choose(&self, zone: Option<&Name>, size: u32, barred: impl Fn(u32, &Name) -> bool) -> Option<u32> {
-        if !self.has_room(zone, size) {
-            return None;
-        }
+    /// The unit for a conference: of the units that fit and are not `barred`, one with the most preferred tags. Of
+    /// these the smallest share in use (or load); ties by fewest conferences, then name. O(classes log units + units
+    /// passed over).
+    pub(in crate::conf) fn choose(&self, need: Need<'_>, barred: impl Fn(u32, &Name) -> bool) -> Option<u32> {
+        let size = u64::from(need.size);
         let fits = |&&(_, _, ref name, number): &&Place| {
-            self.room(number) >= u64::from(size) && !barred(number, name)
+            self.room(number) >= size && need.is_on_host(name) && !barred(number, name)
         };
-        self.order(zone)?.by_share.iter().find(fits).map(|&(.., number)| number)
+        let mut best: Option<(Reverse<usize>, &Place)> = None;
+        for (preferred, orders) in self.orders(need) {
+            let has_room = orders.by_room.last().is_some_and(|&(free, _)| free >= size);
+            if !has_room || best.is_some_and(|(Reverse(most), _)| preferred < most) {
+                continue;
+            }
+            let found = orders.by_share.iter().find(fits).map(|place| (Reverse(preferred), place));
+            best = [best, found].into_iter().flatten().min();
+        }
+        best.map(|(_, &(.., number))| number)
     }
 
-    /// Whether the zone has a unit, full or not, whose capacity suffices for that size and that is not among the
+    /// Whether there is a unit for a conference, full or not, whose capacity suffices and that is not among the
     /// `named`. O(units).
-    pub fn has_other(&self, zone: Option<&Name>, size: u32, named: impl Fn(&Name) -> bool) -> bool {
-        let could = |number| {
+    pub(in crate::conf) fn has_other(&self, need: Need<'_>, named: impl Fn(&Name) -> bool) -> bool {
+        let could = |number: &u32| {
             let entry = self.units.get(number);
             invariant!(entry.is_some(), "a unit in an order is in the placement index");
-            entry.is_some_and(|entry| entry.capacity >= size)
+            entry.is_some_and(|entry| entry.capacity >= need.size)
         };
-        let order = self.order(zone);
-        order.is_some_and(|order| {
-            order.by_share.iter().any(|(.., name, number)| !named(name) && could(number))
-        })
+        let is_other = |(_, _, name, number): &Place| need.is_on_host(name) && !named(name) && could(number);
+        self.orders(need).any(|(_, orders)| orders.by_share.iter().any(is_other))
     }
 
     /// Free room of a unit; 0 if it takes no conferences.
@@ -201,10 +213,12 @@ impl PlacementIndex {
 
     /// The shared name of a zone that has units in the index.
     pub(in crate::conf) fn zone(&self, zone: &[u8]) -> Option<Name> {
-        self.zones.get_key_value(zone).map(|(name, _)| name.clone())
+        let zone = Some(Name::from(zone));
+        let (class, _) = self.classes.range((zone.clone(), Vec::new())..).next()?;
+        class.0.clone().filter(|_| class.0 == zone)
     }
 
-    /// Checks both orders, of all units and of each zone, against the units. O(units log units).
+    /// Checks both orders, of all units and of each class, against the units. O(units log units).
     ///
     /// # Errors
     /// What contradicts what.
@@ -214,7 +228,7 @@ impl PlacementIndex {
             expected.put(number, entry.clone());
         }
         ensure!(self.all == expected.all, "the orders differ from the units");
-        ensure!(self.zones == expected.zones, "the orders of zones differ from their units");
+        ensure!(self.classes == expected.classes, "the orders of classes differ from their units");
         Ok(())
     }
 
@@ -255,10 +269,10 @@ mod tests {
         let mut index = PlacementIndex::default();
         for (number, used) in [(1, 3), (2, 5)] {
             let name = Name::from(&[number as u8][..]);
-            let zone = Some(Name::from(&b"east"[..]));
+            let class = (Some(Name::from(&b"east"[..])), Vec::new());
             index.put(
                 number,
-                Entry { zone, capacity: 10, used, conferences: 1, load: None, trial: false, name },
+                Entry { class, capacity: 10, used, conferences: 1, load: None, trial: false, name },
             );
         }
         index
@@ -274,9 +288,9 @@ mod tests {
             |index| {
                 let _ = index.all.by_room.pop_last();
             },
-            |index| index.zones.clear(),
+            |index| index.classes.clear(),
             |index| {
-                index.zones.values_mut().for_each(|order| {
+                index.classes.values_mut().for_each(|order| {
                     let _ = order.by_room.pop_last();
                 });
             },

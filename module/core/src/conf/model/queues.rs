@@ -1,9 +1,10 @@
-//! Conferences by state; and pending conferences, in one queue for each combination of zone, size and units that failed them. A conference that
+//! Conferences by state; and pending conferences, in one queue for each combination of wishes, size and units that failed them. A conference that
 //! finds no room does not block other queues.
 
-use super::conference::{Conference, Epoch, State};
+use super::conference::{Conference, Epoch, State, Wishes};
 use super::placement_index::PlacementIndex;
 use super::unit::Name;
+use super::wishes::Need;
 use crate::shared::Millis;
 use crate::shared::invariant::{Checked, Expected};
 use crate::{ensure, invariant};
@@ -43,7 +44,8 @@ pub(in crate::conf) struct Queue {
 /// What all conferences of a queue have in common. It decides which units can take them.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::conf) struct QueueKey {
-    zone: Option<Name>,
+    wishes: Wishes,
+    elsewhere: bool,
     size: u32,
     /// Names of units that failed them, in ascending order.
     tried: Vec<Name>,
@@ -51,18 +53,32 @@ pub(in crate::conf) struct QueueKey {
 
 impl QueueKey {
     pub(in crate::conf) fn of(conference: &Conference) -> Self {
+        Self::with(conference, conference.elsewhere)
+    }
+
+    /// The key of a conference that would be pending at that time.
+    pub(in crate::conf) fn at(conference: &Conference, now: Millis) -> Self {
+        Self::with(conference, conference.elsewhere || conference.zone_falls_at().is_some_and(|at| at <= now))
+    }
+
+    fn with(conference: &Conference, elsewhere: bool) -> Self {
         let mut tried = conference.tried.clone();
         tried.sort_unstable();
-        Self { zone: conference.zone.clone(), size: conference.size, tried }
+        let wishes = Wishes::clone(&conference.wishes);
+        Self { wishes, elsewhere, size: conference.size, tried }
+    }
+
+    fn need(&self) -> Need<'_> {
+        Need { elsewhere: self.elsewhere, size: self.size, wishes: &self.wishes }
     }
 
     /// The unit for such a conference: one that did not fail it, or, with `again`, any unit. O(log units + units
     /// passed over).
     pub(in crate::conf) fn choose(&self, index: &PlacementIndex, again: bool) -> Option<u32> {
         let failed = |_, name: &Name| self.tried.binary_search(name).is_ok();
-        let untried = index.choose(self.zone.as_ref(), self.size, failed);
+        let untried = index.choose(self.need(), failed);
         if again && !self.tried.is_empty() {
-            untried.or_else(|| index.choose(self.zone.as_ref(), self.size, |_, _| false))
+            untried.or_else(|| index.choose(self.need(), |_, _| false))
         } else {
             untried
         }

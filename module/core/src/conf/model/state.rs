@@ -1,6 +1,6 @@
 //! A realm: settings, units and conferences. `indexes` maintains the indexes over them.
 
-use super::conference::{Conference, Epoch, State};
+use super::conference::{Conference, Epoch, State, Wishes};
 use super::placement_index::PlacementIndex;
 use super::queues::{ByState, Queues};
 pub use super::settings::{Placement, Policy, Settings};
@@ -205,6 +205,11 @@ impl Realm {
     /// The name of a zone, shared with its units.
     pub(in crate::conf) fn zone_name(&self, zone: &[u8]) -> Name {
         self.placement_index.zone(zone).unwrap_or_else(|| Name::from(zone))
+    }
+
+    /// Wishes whose zone has a name shared with its units.
+    pub(in crate::conf) fn shared_wishes(&self, wishes: &Wishes) -> Box<Wishes> {
+        Box::new(Wishes { zone: wishes.zone.as_ref().map(|zone| self.zone_name(zone)), ..wishes.clone() })
     }
 
     /// Hosts that operators drain, in the order of their names.

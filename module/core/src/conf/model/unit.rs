@@ -30,6 +30,9 @@ pub const MAX_REPLACED: usize = 1024;
 /// The most units of a realm, those that are down among them.
 pub const MAX_UNITS: usize = 10_000;
 
+/// The most tags of a unit, and the most that a conference requires or prefers.
+pub const MAX_TAGS: usize = 64;
+
 /// The most hosts that are drained, with or without a unit.
 pub const MAX_DRAINED: usize = 10_000;
 
@@ -70,6 +73,8 @@ fields! {
         pub cmu: Name,
         /// Zone, if any.
         pub zone: Option<Name>,
+        /// Tags, in ascending order.
+        pub tags: Vec<Name>,
         /// Room in total.
         pub capacity: u32,
         /// State.
@@ -130,6 +135,7 @@ impl Load {
 impl Unit {
     fn is_sound(&self) -> Result<(), Damaged> {
         ensure(i64::from(self.capacity) <= MAX_ROOM, "a unit has too much room")?;
+        check_tags(&self.tags)?;
         ensure((1..=MAX_TTL).contains(&self.lease), "a lease is out of range")?;
         ensure(self.backoff_until.is_none() || self.failures > 0, "a unit has a back-off without a failure")?;
         let expired = matches!(self.state, UnitState::Unreachable | UnitState::Down);
@@ -212,6 +218,12 @@ impl Unit {
     pub fn is_idle(&self) -> bool {
         self.owned.is_empty() && self.targets.is_empty()
     }
+}
+
+/// Checks that tags are in ascending order and not too many.
+pub(in crate::conf) fn check_tags(tags: &[Name]) -> Result<(), Damaged> {
+    let rises = tags.is_sorted_by(|tag, next| tag < next);
+    ensure(rises && tags.len() <= MAX_TAGS, "tags are not in order, or too many")
 }
 
 /// The host of an identity: the part before its last two colons, or the whole identity if it has fewer.

@@ -338,12 +338,12 @@ impl<'a> Unit<'a> {
     async fn join(&self, store: &RealmStore) -> Result<(), Error> {
         self.check_not_cut_off()?;
         let lease = self.config.lease.as_millis() as u64;
-        let zone = self.config.zone.as_deref();
-        match store.join(&self.cmu, self.config.capacity, zone, lease).await {
+        let (zone, tags) = (self.config.zone.as_deref(), &self.config.tags);
+        match store.join(&self.cmu, self.config.capacity, zone, tags, lease).await {
             // The realm does not exist yet: it is created with its defaults, which an operator may change later.
             Err(error) if error.code() == Some("NOKEY") => {
                 store.realm().await?;
-                store.join(&self.cmu, self.config.capacity, zone, lease).await
+                store.join(&self.cmu, self.config.capacity, zone, tags, lease).await
             }
             result => result,
         }

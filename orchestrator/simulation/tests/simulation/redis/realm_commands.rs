@@ -4,7 +4,7 @@
 use allot_core::conf::outcome::Reported;
 use allot_core::conf::request::{
     AssignmentNotice, Changes, Claim, ClientRequest, Create, DrainOf, End, Report, Request, SchedulerRequest,
-    Set, UnitRequest,
+    Set, UnitRequest, WishesRequest,
 };
 use allot_core::conf::state::Settings;
 use allot_core::conf::unit::Unit;
@@ -103,7 +103,7 @@ fn unit_request<'a>(name: &[u8], arguments: &mut Arguments<'a>) -> Result<Option
             let cmu = arguments.text();
             let capacity = arguments.integer_after("CAPACITY")?.unwrap_or_default();
             let lease = arguments.integer_after("LEASE")?.unwrap_or(LEASE_MS);
-            UnitRequest::Join { cmu, capacity, zone: arguments.text_after("ZONE"), lease }
+            UnitRequest::Join { cmu, capacity, zone: arguments.text_after("ZONE"), tags: &[], lease }
         }
         b"CMU.LEAVE" => UnitRequest::Leave { cmu: arguments.text() },
         b"CMU.BEAT" => UnitRequest::Beat { cmu: arguments.text(), load: arguments.integer_after("LOAD")? },
@@ -211,7 +211,7 @@ fn create<'a>(arguments: &mut Arguments<'a>) -> Result<Create<'a>, Refusal> {
         size: arguments.integer_after("SIZE")?.unwrap_or(1),
         licences: arguments.integer_after("LICENCES")?.unwrap_or(1),
         priority: arguments.integer_after("PRIORITY")?.unwrap_or(0),
-        zone: arguments.text_after("ZONE"),
+        wishes: WishesRequest { zone: Some(arguments.text_after("ZONE")), ..WishesRequest::default() },
         recoverable: !arguments.flag("NORECOVER"),
         request: arguments.text_after("REQUEST"),
         called_from: None,
