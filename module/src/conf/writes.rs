@@ -203,6 +203,7 @@ pub(super) fn resize(call: &Call<'_>, [_, e164, size]: &[Argument<'_>; 3]) -> Do
 }
 
 /// The name that follows a keyword; `Some(None)` if the keyword is given that removes the name.
+#[allow(clippy::option_option, reason = "not named, none, or a name")]
 fn name_or_none<'a>(
     name: &Argument<'a>,
     none: &Argument<'_>,

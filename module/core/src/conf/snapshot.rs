@@ -110,7 +110,7 @@ impl Realm {
                 *name = known.cmu.clone();
             }
         }
-        conference.wishes = self.shared_wishes(&conference.wishes);
+        *conference.wishes = self.shared_wishes(&conference.wishes);
         Ok(())
     }
 }

@@ -156,10 +156,12 @@ impl Run {
             11 => {
                 let (e164, end) = (e164.as_bytes(), self.rig.now + 5000);
                 let size = self.random.below(6) as i64;
-                self.rig.code(&Request::Client(match self.random.chance(50) {
-                    true => ClientRequest::Extend { e164, end },
-                    false => ClientRequest::Resize { e164, size },
-                }));
+                let request = if self.random.chance(50) {
+                    ClientRequest::Extend { e164, end }
+                } else {
+                    ClientRequest::Resize { e164, size }
+                };
+                self.rig.code(&Request::Client(request));
             }
             12..=14 => {
                 let zone = self.random.of(&ZONES);

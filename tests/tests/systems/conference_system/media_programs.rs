@@ -466,7 +466,7 @@ fn program_learns_an_extension_a_resizing_and_that_its_end_is_near() {
     let [first, later, near] = [3_600_000, 7_200_000, 60_000].map(|time| now + time);
     client.begin("1", &format!("END {first}"));
     let detail = |client: &mut Realm| client.ok("CONF.GET 1 end").array()[0].clone();
-    eventually("it to be open", TIMEOUT, || detail(&mut client) == Reply::bulk(&first.to_string()));
+    eventually("it to be open", TIMEOUT, || detail(&mut client) == Reply::bulk(first.to_string()));
     let file = |name: &str| fs::read_to_string(server.dir().join(format!("1.{name}"))).unwrap_or_default();
     let line = |end: i64, event: &str, size: u32| {
         format!("{{\"end\":{end},\"event\":\"{event}\",\"size\":{size}}}\n")
@@ -482,7 +482,7 @@ fn program_learns_an_extension_a_resizing_and_that_its_end_is_near() {
     fs::write(server.dir().join("1.fail"), "").unwrap();
     client.ok(&format!("CONF.EXTEND 1 END {near}"));
     eventually("the next run to know the end", TIMEOUT, || {
-        detail(&mut client) == Reply::bulk(&near.to_string())
+        detail(&mut client) == Reply::bulk(near.to_string())
     });
     client.ok("CONF.REALM WARN 120000");
     lines += &line(near, "ending", 3);

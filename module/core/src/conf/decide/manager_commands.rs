@@ -133,7 +133,7 @@ fn no_room<T>(need: Need<'_>) -> Result<T, Refusal> {
         value.map_or_else(String::new, |value| format!(" {name} {}", quoted(value)))
     };
     let (zone, host) = (part("of zone", need.zone()), part("on host", need.host()));
-    let tags: Vec<String> = need.wishes.require.iter().map(|tag| quoted(tag).to_string()).collect();
+    let tags: Vec<String> = need.wishes.require.iter().map(quoted).collect();
     let tags = if tags.is_empty() { String::new() } else { format!(" with {}", tags.join(" and ")) };
     refuse(Code::Limit, format!("no unit{zone}{host}{tags} has room for a conference of size {}", need.size))
 }

@@ -344,7 +344,7 @@ impl Realm {
             priority: created.priority,
             size: created.size,
             licences: created.licences,
-            wishes: self.shared_wishes(&created.wishes),
+            wishes: Box::new(self.shared_wishes(&created.wishes)),
             request: created.request.clone(),
             called_from: created.called_from.clone().map(Box::new),
             history: vec![Assignment::new(cmu.clone(), epoch, at)],
@@ -474,7 +474,7 @@ impl Realm {
             }
             ConferenceEvent::UpdatedAgain => self.tell_update(id),
             ConferenceEvent::Altered { wishes } => {
-                let wishes = self.shared_wishes(wishes);
+                let wishes = Box::new(self.shared_wishes(wishes));
                 self.change(id, |conference| (conference.wishes, conference.elsewhere) = (wishes, false));
                 self.publish("altered", id, None);
             }

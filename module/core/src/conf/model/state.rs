@@ -208,8 +208,8 @@ impl Realm {
     }
 
     /// Wishes whose zone has a name shared with its units.
-    pub(in crate::conf) fn shared_wishes(&self, wishes: &Wishes) -> Box<Wishes> {
-        Box::new(Wishes { zone: wishes.zone.as_ref().map(|zone| self.zone_name(zone)), ..wishes.clone() })
+    pub(in crate::conf) fn shared_wishes(&self, wishes: &Wishes) -> Wishes {
+        Wishes { zone: wishes.zone.as_ref().map(|zone| self.zone_name(zone)), ..wishes.clone() }
     }
 
     /// Hosts that operators drain, in the order of their names.

@@ -201,6 +201,7 @@ fn changes(arguments: &mut Arguments<'_>) -> Result<Changes, Refusal> {
         placement: None,
         tries: arguments.integer_after("TRIES")?,
         failures: arguments.integer_after("FAILURES")?,
+        warn: arguments.integer_after("WARN")?,
     })
 }
 

@@ -9,11 +9,13 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::unix::pipe;
 use tokio::process::Command;
 use tokio::sync::watch;
+use tokio::time::timeout;
 use tracing::{debug, warn};
 
 use crate::roles::media_unit::conferences::{ConferenceParams, ConferenceUpdate};
@@ -56,6 +58,9 @@ impl ConferenceState {
     }
 }
 
+/// How long a line waits for a program whose input is full.
+const INPUT_LIMIT: Duration = Duration::from_secs(1);
+
 /// Tells a program each later change, until its input is closed.
 pub(super) async fn tell(
     mut changes: watch::Receiver<ConferenceState>,
@@ -65,8 +70,11 @@ pub(super) async fn tell(
     while changes.changed().await.is_ok() {
         let state = changes.borrow_and_update().clone();
         file.write(&state);
-        if let Err(error) = input.write_all(state.line().as_bytes()).await {
-            debug!(%error, "the program of a conference has closed its standard input");
+        // A line is shorter than what the kernel writes at once, so it is written as a whole or not at all.
+        match timeout(INPUT_LIMIT, input.write_all(state.line().as_bytes())).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => debug!(%error, "the program of a conference has closed its standard input"),
+            Err(_) => debug!("the program of a conference does not read its standard input"),
         }
     }
 }
@@ -217,5 +225,21 @@ mod tests {
         drop(state);
         teller.await.unwrap();
         assert_eq!(lines.next_line().await.unwrap(), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn file_has_the_last_state_of_a_program_that_reads_no_input() {
+        let (sender, _receiver) = pipe::pipe().unwrap();
+        let (state, changes) = watch::channel(ConferenceState::default());
+        let file = StateDir::default().file(1);
+        let path = file.0.path(true).unwrap();
+        tokio::spawn(tell(changes, sender, file));
+        for end in 1..3000 {
+            let next = ConferenceState { event: "updated", end: end.to_string(), size: "1".into() };
+            state.send_replace(next.clone());
+            while std::fs::read_to_string(&path).is_ok_and(|line| line != next.line()) || !path.exists() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        }
     }
 }
