@@ -269,6 +269,20 @@ pub(crate) static CONF_COMMANDS: &[Command] = &[
         parameters: [KEY, E164, Parameter::name("cmu").after("TO").optional(), TERM],
     },
     command! {
+        name: c"CONF.REBALANCE",
+        run: writes::rebalance,
+        flags: "write",
+        also: "dangerous",
+        summary: "Begins the moves that even out the used share of the units, the most useful first; with DRYRUN, only says which",
+        complexity: "O(N + M * U) with N conferences, M moves and U units",
+        parameters: [
+            KEY,
+            integer("n", "MAXMOVES"),
+            Parameter::word("dryrun", "DRYRUN").optional(),
+            TERM,
+        ],
+    },
+    command! {
         name: c"CONF.PLAN",
         run: reads::plan,
         flags: "readonly",

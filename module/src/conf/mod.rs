@@ -56,6 +56,15 @@ impl Family for Realm {
                     ctx.reply_integer(grant.epoch as i64);
                 }
             }
+            Reply::Rebalanced(moves) => {
+                ctx.reply_array(moves.len());
+                for planned in moves {
+                    ctx.reply_array(3);
+                    for name in [&planned.e164[..], &planned.from, &planned.to] {
+                        ctx.reply_string(name);
+                    }
+                }
+            }
             Reply::Moves(moves, left) => {
                 reply_record(ctx, &[("moves", Field::Number(*moves)), ("left", Field::Number(*left))]);
             }

@@ -247,7 +247,7 @@ pub(super) fn set(call: &Call<'_>, [_, e164, cmu, epoch, seq, fields]: &[Argumen
     })
 }
 
-/// The most conferences that `CONF.RECOVER` places if the caller gives no COUNT.
+/// The most conferences that `CONF.RECOVER` places and that `CONF.REBALANCE` moves, if the caller gives no number.
 const USUAL_COUNT: i64 = 100;
 
 /// `CONF.RECOVER key [COUNT n] [TERM t]`
@@ -257,6 +257,13 @@ pub(super) fn recover(call: &Call<'_>, [_, count, term]: &[Argument<'_>; 3]) -> 
         call,
         &Request::Scheduler { term: term.optional_natural(), request: SchedulerRequest::Recover { count } },
     )
+}
+
+/// `CONF.REBALANCE key [MAXMOVES n] [DRYRUN] [TERM t]`
+pub(super) fn rebalance(call: &Call<'_>, [_, most, dry_run, term]: &[Argument<'_>; 4]) -> Done {
+    let most = most.optional_integer().unwrap_or(USUAL_COUNT);
+    let request = SchedulerRequest::Rebalance { most, dry_run: dry_run.is_given() };
+    answer::<Realm>(call, &Request::Scheduler { term: term.optional_natural(), request })
 }
 
 /// `CONF.RESTART key LIVE n cmu ... [TERM t]`

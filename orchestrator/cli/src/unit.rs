@@ -1,10 +1,13 @@
 //! `allot unit`: lists and drains media units, and says what their loss would mean.
 
-use allot_client::{RealmStore, Record};
+use std::time::Duration;
+
+use allot_client::{PlannedMove, RealmStore, Record};
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
 use clap_complete::engine::ArgValueCompleter;
-use serde_json::Value;
+use serde_json::{Value, json};
+use tokio::time::sleep;
 
 use crate::arguments::Realm;
 use crate::complete;
@@ -26,6 +29,8 @@ pub(crate) enum Verb {
     Drain(Drain),
     /// Place conferences on a drained unit again
     Undrain(One),
+    /// Move conferences until the used share of the units is even, a few at a time; --dry-run shows the moves
+    Rebalance(Rebalance),
     /// Show where the conferences of a unit would go if it died now; of any unit: how many would find room
     SimulateLoss(One),
 }
@@ -60,11 +65,25 @@ pub(crate) struct Drain {
     r#move: bool,
 }
 
+/// Arguments of `unit rebalance`.
+#[derive(Debug, Args)]
+pub(crate) struct Rebalance {
+    /// The most conferences that move at a time
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    at_once: u32,
+    /// The most conferences that are moved in all
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    max_moves: u32,
+    #[command(flatten)]
+    realm: Realm,
+}
+
 columns! {
     UNITS = unit Unit = "cmu", state Text, conferences Number, used Number, capacity Number, zone Text, tags Text,
         lease_ends Time, joined Time wide, draining Flag wide, load Number wide,
         lease_ms Span = "lease" wide, identity Text = "cmu" wide;
     PLAN = number Text = "e164", goes_to Unit = "cmu", waits_for Text = "why", next_retry Time;
+    MOVES = number Text = "e164", from Unit, to Unit;
     LOSSES = unit Unit = "cmu", conferences Number, find_room Number = "placed", no_room Number,
         would_end Number = "ending";
 }
@@ -105,6 +124,7 @@ pub(crate) async fn run(context: &Context, verb: Verb) -> Result {
             let record = Record::read(store.ask(&undrain).await?)?.json();
             context.out.done(&format!("unit {} takes conferences again", short(&identity)), UNITS, &record)
         }
+        Verb::Rebalance(arguments) => rebalance(context, &arguments).await,
         Verb::SimulateLoss(One { unit, realm }) => {
             let store = realm.open(context).await?;
             if !unit.eq_ignore_ascii_case("any") {
@@ -115,6 +135,54 @@ pub(crate) async fn run(context: &Context, verb: Verb) -> Result {
             let page = async |cursor| Ok(store.loss_page(cursor).await?);
             context.out.pages(LOSSES, "no unit has joined the realm", page).await
         }
+    }
+}
+
+/// The time between two looks at the conferences that move.
+const LOOK_INTERVAL: Duration = Duration::from_millis(200);
+
+/// The most moves that are shown by `--dry-run`.
+const MOST_SHOWN: u32 = 1000;
+
+async fn rebalance(context: &Context, arguments: &Rebalance) -> Result {
+    let mut changing = Changing::connect(context, arguments.realm.key()).await?;
+    let rows = |moves: &[PlannedMove]| -> Vec<Value> {
+        let row = |one: &PlannedMove| json!({"e164": String::from_utf8_lossy(&one.e164), "from": one.from, "to": one.to});
+        moves.iter().map(row).collect()
+    };
+    let none = "the used share of the units is even";
+    if context.dry_run {
+        let most = arguments.max_moves.clamp(1, MOST_SHOWN);
+        return context.out.list(MOVES, &rows(&changing.store.rebalance(most, true).await?), none);
+    }
+    let mut moved = context.out.rows(MOVES);
+    let mut left = arguments.max_moves;
+    while left > 0 {
+        let moves = changing.store.rebalance(arguments.at_once.min(left), false).await?;
+        changing.confirm(context).await?;
+        if moves.is_empty() {
+            break;
+        }
+        left = left.saturating_sub(moves.len() as u32);
+        for row in rows(&moves) {
+            moved.push(&row)?;
+        }
+        moved.flush()?;
+        for one in &moves {
+            while is_moving(&changing.store, one).await? {
+                sleep(LOOK_INTERVAL).await;
+            }
+        }
+    }
+    moved.end(none)
+}
+
+/// Whether the target of a move has not opened the conference yet, and the move goes on.
+async fn is_moving(store: &RealmStore, planned: &PlannedMove) -> Result<bool> {
+    match store.ask(store.begin("CONF.INFO").arg(&planned.e164)).await {
+        Ok(record) => Ok(Record::read(record)?.text("moving_to") == planned.to),
+        Err(error) if error.code() == Some("NOTFOUND") => Ok(false),
+        Err(error) => Err(error.into()),
     }
 }
 

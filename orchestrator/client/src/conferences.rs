@@ -69,6 +69,17 @@ pub struct Grant {
     pub epoch: u64,
 }
 
+/// A move that evens out the used share of the units.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlannedMove {
+    /// Number of the conference, which may have any bytes.
+    pub e164: Vec<u8>,
+    /// Identity of the unit that has the conference.
+    pub from: String,
+    /// Identity of the unit that gets the conference.
+    pub to: String,
+}
+
 /// The result of a unit's report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reported {
@@ -212,6 +223,17 @@ impl RealmStore {
         command.arg("COUNT").arg(count).arg("TERM").arg(term);
         let grants: Vec<(Vec<u8>, String, u64)> = self.ask(&command).await?;
         Ok(grants.into_iter().map(|(e164, cmu, epoch)| Grant { e164, cmu, epoch }).collect())
+    }
+
+    /// Begins up to `most` moves that even out the used share of the units, or only plans them.
+    pub async fn rebalance(&self, most: u32, dry_run: bool) -> Result<Vec<PlannedMove>, Error> {
+        let mut command = self.begin("CONF.REBALANCE");
+        command.arg("MAXMOVES").arg(most);
+        if dry_run {
+            command.arg("DRYRUN");
+        }
+        let moves: Vec<(Vec<u8>, String, String)> = self.ask(&command).await?;
+        Ok(moves.into_iter().map(|(e164, from, to)| PlannedMove { e164, from, to }).collect())
     }
 
     /// Registers a unit, or renews its lease.

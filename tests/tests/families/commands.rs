@@ -73,6 +73,7 @@ const COMMANDS: &[(&str, i64, &[&str])] = &[
     ("conf.stat", 2, &["readonly"]),
     ("conf.recover", -2, &["write"]),
     ("conf.restart", -4, &["write"]),
+    ("conf.rebalance", -2, &["write"]),
     ("conf.move", -3, &["write", "fast"]),
     ("conf.plan", -2, &["readonly"]),
     ("conf.apply", 3, &["write"]),

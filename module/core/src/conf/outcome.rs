@@ -32,6 +32,8 @@ pub enum Reply {
     Reported(Reported),
     /// The placed conferences with their units.
     Grants(Vec<Grant>),
+    /// The moves that even out the used share of the units.
+    Rebalanced(Vec<PlannedMove>),
     /// How many conferences of a drained unit move now, and how many do not.
     Moves(i64, i64),
 }
@@ -48,6 +50,17 @@ pub struct Grant {
     pub cmu: Name,
     /// The epoch of the assignment.
     pub epoch: Epoch,
+}
+
+/// A move of a conference from one unit to another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlannedMove {
+    /// E.164 number of the conference.
+    pub e164: Bytes,
+    /// The unit that has the conference.
+    pub from: Name,
+    /// The unit that gets the conference.
+    pub to: Name,
 }
 
 /// The result of a report.

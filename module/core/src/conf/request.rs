@@ -52,6 +52,7 @@ impl<'a> Request<'a> {
                 }
                 SchedulerRequest::Move { e164, to } => (*to, Some(e164)),
                 SchedulerRequest::Recover { .. }
+                | SchedulerRequest::Rebalance { .. }
                 | SchedulerRequest::Restart { .. }
                 | SchedulerRequest::Drain { of: DrainOf::Host(_), .. } => (None, None),
             },
@@ -170,6 +171,13 @@ pub enum SchedulerRequest<'a> {
     Restart {
         /// Units whose nodes the scheduler found in ZooKeeper.
         live: Vec<&'a [u8]>,
+    },
+    /// `CONF.REBALANCE`.
+    Rebalance {
+        /// The most moves to begin.
+        most: i64,
+        /// Whether the moves are only planned.
+        dry_run: bool,
     },
     /// `CONF.MOVE`.
     Move {

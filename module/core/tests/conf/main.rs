@@ -25,6 +25,7 @@ mod losses;
 mod model;
 mod placing;
 mod random;
+mod rebalance;
 mod records;
 mod recovering;
 mod rig;

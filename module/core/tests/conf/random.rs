@@ -185,6 +185,11 @@ impl Run {
                 term: None,
                 request: SchedulerRequest::Down { cmu: cmu.as_bytes() },
             })),
+            19 if self.random.chance(30) => {
+                let (most, dry_run) = (1 + self.random.below(6) as i64, self.random.chance(20));
+                let request = SchedulerRequest::Rebalance { most, dry_run };
+                self.rig.code(&Request::Scheduler { term: None, request });
+            }
             19 => {
                 let count = 1 + self.random.below(6) as i64;
                 self.rig

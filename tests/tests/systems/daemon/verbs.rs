@@ -56,6 +56,7 @@ const WRITES: &[&str] = &[
     "unit drain u --realm KEY",
     "unit drain u --move --yes --realm KEY",
     "unit undrain u --realm KEY",
+    "unit rebalance --realm KEY",
     "account freeze p1 --book KEY",
     "account move p1 --to m --book KEY",
     "account logout p1 --yes --book KEY",

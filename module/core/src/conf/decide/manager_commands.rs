@@ -9,7 +9,7 @@ use crate::conf::model::state::{Realm, Settings};
 use crate::conf::model::transitions::{Transition, Trigger, transition};
 use crate::conf::model::unit::{MAX_DRAINED, MAX_TAGS, Name, Unit, UnitState, host_of};
 use crate::conf::model::wishes::Need;
-use crate::conf::outcome::{Decided, Decision, Grant, Reply, decided, refuse, unchanged};
+use crate::conf::outcome::{Decided, Decision, Grant, PlannedMove, Reply, decided, refuse, unchanged};
 use crate::conf::request::{Changes, Claim, Create, DrainOf, WishesRequest};
 use crate::invariant;
 use crate::shared::fence::{self, MAX_TIME};
@@ -275,6 +275,25 @@ pub(super) fn decide_recover(realm: &Realm, now: Millis, count: i64) -> Decided 
         epoch += 1;
     }
     Ok(Decision { events, reply: Reply::Grants(grants) })
+}
+
+pub(super) fn decide_rebalance(realm: &Realm, now: Millis, most: i64, dry_run: bool) -> Decided {
+    if !(1..=MAX_STEP).contains(&most) {
+        return refuse(Code::Err, format!("MAXMOVES must be 1 to {MAX_STEP}, not {most}"));
+    }
+    let (mut events, mut moves) = (Events::new(), Vec::new());
+    let mut epoch = realm.next_epoch(now);
+    for (id, to) in realm.plan_rebalance(most as usize) {
+        let Some(conference) = realm.indexed(id) else { continue };
+        let to = realm.name_of(to);
+        let from = conference.last_unit().cloned().unwrap_or_default();
+        moves.push(PlannedMove { e164: conference.e164.clone(), from, to: to.clone() });
+        if !dry_run {
+            events.push(conference.event(ConferenceEvent::Moving { to, epoch }));
+            epoch += 1;
+        }
+    }
+    Ok(Decision { events, reply: Reply::Rebalanced(moves) })
 }
 
 pub(super) fn decide_restart(realm: &Realm, now: Millis, live: &[&[u8]]) -> Decided {

@@ -6,6 +6,7 @@
 mod due;
 mod lookups;
 mod manager_commands;
+mod rebalance;
 mod reconcile_report;
 mod recovery_plan;
 
@@ -104,6 +105,9 @@ fn decide_for_scheduler(realm: &Realm, now: Millis, request: &SchedulerRequest<'
         SchedulerRequest::Recover { count } => manager_commands::decide_recover(realm, now, *count),
         SchedulerRequest::Restart { live } => manager_commands::decide_restart(realm, now, live),
         SchedulerRequest::Move { e164, to } => manager_commands::decide_move(realm, now, e164, *to),
+        SchedulerRequest::Rebalance { most, dry_run } => {
+            manager_commands::decide_rebalance(realm, now, *most, *dry_run)
+        }
         SchedulerRequest::Drain { of, on, moves } => {
             manager_commands::decide_drain(realm, now, *of, *on, *moves)
         }

@@ -1,6 +1,6 @@
 //! The wishes of a conference for its unit: zone, host, and tags that the unit must or should have.
 
-use super::unit::{Name, check_tags, host_of};
+use super::unit::{Name, Unit, check_tags, host_of};
 use crate::fields;
 use crate::shared::Millis;
 use crate::shared::codec::{Damaged, ensure};
@@ -40,6 +40,14 @@ impl Wishes {
     /// How many of the preferred tags are among these, which are in ascending order.
     pub(in crate::conf) fn preferred(&self, tags: &[Name]) -> usize {
         self.prefer.iter().filter(|tag| tags.binary_search(tag).is_ok()).count()
+    }
+
+    /// Whether a unit meets the wishes, and has as many of the preferred tags as another.
+    pub(in crate::conf) fn are_met_as_well(&self, by: &Unit, as_by: &Unit) -> bool {
+        self.zone.as_ref().is_none_or(|zone| by.zone.as_ref() == Some(zone))
+            && self.host.as_ref().is_none_or(|host| **host == *host_of(&by.cmu))
+            && self.missing(&by.tags).is_none()
+            && self.preferred(&by.tags) >= self.preferred(&as_by.tags)
     }
 }
 

@@ -136,6 +136,10 @@ fn scheduler_request<'a>(
             let count = arguments.integer_after("LIVE")?.unwrap_or_default();
             SchedulerRequest::Restart { live: (0..count).map(|_| arguments.text()).collect() }
         }
+        b"CONF.REBALANCE" => {
+            let most = arguments.integer_after("MAXMOVES")?.unwrap_or(100);
+            SchedulerRequest::Rebalance { most, dry_run: arguments.flag("DRYRUN") }
+        }
         b"CONF.MOVE" => {
             let e164 = arguments.text();
             SchedulerRequest::Move { e164, to: arguments.text_after("TO") }
@@ -235,6 +239,15 @@ fn render(realm: &Realm, _: i64, reply: &Outcome) -> Reply {
                 .map(|grant| {
                     let (e164, cmu) = (reply::text(&*grant.e164), reply::text(&*grant.cmu));
                     Reply::Array(vec![e164, cmu, reply::number(grant.epoch)])
+                })
+                .collect(),
+        ),
+        Outcome::Rebalanced(moves) => Reply::Array(
+            moves
+                .iter()
+                .map(|planned| {
+                    let names = [&planned.e164[..], &planned.from, &planned.to];
+                    Reply::Array(names.map(reply::text).to_vec())
                 })
                 .collect(),
         ),
