@@ -6,6 +6,7 @@ use crate::conf::model::state::Realm;
 use crate::conf::model::unit::Unit;
 use crate::conf::model::wishes::Wishes;
 use crate::invariant;
+use crate::shared::invariant::Expected;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A share of a capacity, as a fraction of 2^64.
@@ -117,7 +118,7 @@ impl<'a> Plan<'a> {
     }
 
     fn change(&mut self, unit: u32, change: impl FnOnce(&mut Level<'_>)) {
-        let Some(level) = self.levels.get_mut(&unit) else { return };
+        let Some(level) = self.levels.get_mut(&unit).expected("a unit of a plan has a level") else { return };
         let was_there = self.order.remove(&(level.share(), unit));
         invariant!(was_there, "a unit of a plan is in the order of shares");
         change(level);
