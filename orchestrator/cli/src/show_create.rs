@@ -102,12 +102,21 @@ pub(crate) fn build(
     Err(if twice { failure.hint("names that occur twice can be numbered: --disambiguate") } else { failure })
 }
 
-/// Tells which ids of the source were not kept.
+/// The most notes that are told.
+const NOTES: usize = 20;
+
+/// Tells what of the source was not kept, or was changed.
 fn tell_notes(context: &Context, draft: &Draft) {
-    if !draft.notes.is_empty() {
-        let (count, notes) = (draft.notes.len(), draft.notes.join("\n  "));
-        context.out.note(&format!("{count} ids of the source were not kept:\n  {notes}"));
+    if draft.notes.is_empty() {
+        return;
     }
+    let mut notes: Vec<&str> = draft.notes.iter().take(NOTES).map(String::as_str).collect();
+    let more = draft.notes.len().saturating_sub(NOTES);
+    let rest = format!("and {more} more");
+    if more > 0 {
+        notes.push(&rest);
+    }
+    context.out.note(&format!("not everything is as in the source:\n  {}", notes.join("\n  ")));
 }
 
 fn tiers<'a>(areas: impl Iterator<Item = &'a Area> + Clone) -> BTreeMap<&'a str, u64> {
@@ -181,7 +190,7 @@ pub(crate) async fn create(context: &Context, arguments: Create) -> Result {
     let (draft, plan) = build(name, found, &arguments.reading)?;
     tell_notes(context, &draft);
     let all = whole(&draft);
-    let sold = draft.sold().len();
+    let sold = sold(&draft.areas);
     let mut connection = context.open(Noun::Show, key).await?;
     let there: u64 = query(&mut connection, cmd("EXISTS").arg(key)).await?;
     let show = SeatStore::new(connection.clone(), key);

@@ -152,6 +152,12 @@ impl<R: Read> Table<BufReader<R>> {
         Ok(Self { reader, record: StringRecord::new(), header, places, lines_ahead, is_over: false })
     }
 
+    /// The columns that are none of these.
+    pub fn others<'a>(&'a self, columns: &'a [&str]) -> impl Iterator<Item = &'a str> {
+        let is_other = |name: &&str| !columns.iter().any(|column| name.eq_ignore_ascii_case(column));
+        self.header.iter().map(String::as_str).filter(is_other)
+    }
+
     /// Reads the next line: its number, or what is wrong with it; `None` at the end.
     pub fn advance(&mut self) -> Option<Result<u64, String>> {
         if self.is_over {

@@ -1,5 +1,7 @@
 //! Creates a show on the server, with seats that were sold before.
 
+use std::collections::BTreeMap;
+
 use allot_client::{Connection, PickRequest, SeatStore, query};
 use allot_core::seat::plan::Limits;
 use anyhow::{Result, bail};
@@ -8,8 +10,6 @@ use redis::cmd;
 use super::draft::Draft;
 use crate::Progress;
 
-/// Order reference of the seats that were sold before the import.
-const IMPORTED: &str = "imported";
 /// A hold has at most this many seats.
 const MAX_COUNT: usize = 100;
 /// Seconds until a half-prepared show expires, in case this process is killed.
@@ -47,7 +47,7 @@ async fn open_with_sold(
     mut connection: Connection,
     key: &str,
     plan: &str,
-    sold: &[String],
+    sold: &BTreeMap<&str, Vec<String>>,
     limits: Limits,
     progress: Progress<'_>,
 ) -> Result<()> {
@@ -86,27 +86,29 @@ async fn prepare(
     show: &SeatStore,
     key: &str,
     plan: &str,
-    sold: &[String],
+    sold: &BTreeMap<&str, Vec<String>>,
     limits: Limits,
     progress: Progress<'_>,
 ) -> Result<()> {
     show.create(plan).await?;
     let _: u64 = query(connection, cmd("EXPIRE").arg(key).arg(PREPARATION_S)).await?;
-    let mut done = 0;
-    for (seats, number) in sold.chunks(seats_per_hold(limits).max(1)).zip(1..) {
+    let most = seats_per_hold(limits).max(1);
+    let parts = sold.iter().flat_map(|(order, seats)| seats.chunks(most).map(move |part| (order, part)));
+    let (all, mut done) = (sold.values().map(Vec::len).sum::<usize>() as u64, 0);
+    for ((order, seats), number) in parts.zip(1..) {
         // Each hold has a user of its own, so that limits per user do not apply.
-        let user = format!("{IMPORTED}-{number}");
+        let user = format!("imported-{number}");
         let orphans = Some("ALLOW");
         let request =
             PickRequest { user: &user, ttl_ms: hold_ms(limits), seats, orphans, ..PickRequest::default() };
         let hold = show.pick(&request).await?;
-        show.confirm(&hold.token, Some(IMPORTED)).await?;
+        show.confirm(&hold.token, Some(order)).await?;
         done += seats.len() as u64;
-        progress(done, sold.len() as u64);
+        progress(done, all);
     }
     let counted: u64 = show.stat(None, None).await?.iter().map(|bucket| bucket.sold).sum();
-    if counted != sold.len() as u64 {
-        bail!("{} seats were to be sold and {counted} are; nothing was opened", sold.len());
+    if counted != all {
+        bail!("{all} seats were to be sold and {counted} are; nothing was opened");
     }
     Ok(())
 }

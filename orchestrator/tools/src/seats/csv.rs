@@ -1,4 +1,5 @@
-//! Reads a table `area,row,seat,tier[,break_after][,id]`, whose order is the physical order. Areas get the rule
+//! Reads a table `area,row,seat,tier[,break_after][,id][,state][,order]`, whose order is the physical order. Other columns
+//! are passed over, with a note. Areas get the rule
 //! `ltr` and, in the order of the file, the priorities 1, 2, 3; a row's rank is its order in its area.
 
 use std::collections::HashMap;
@@ -7,14 +8,20 @@ use anyhow::Result;
 
 use super::draft::{Area, Draft, Row, Seat};
 use crate::table::{Problems, Table};
+use allot_core::seat::state::SeatState;
 
 /// The columns; the first four must be there.
-const COLUMNS: [&str; 6] = ["area", "row", "seat", "tier", "break_after", "id"];
+const COLUMNS: [&str; 8] = ["area", "row", "seat", "tier", "break_after", "id", "state", "order"];
 
 /// Reads a table. Every problem is noted with its line.
 pub(super) fn read(text: &str) -> Result<(Draft, Problems)> {
-    let mut table = Table::open(text.as_bytes(), &COLUMNS, 4, false)?;
+    let mut table = Table::open(text.as_bytes(), &COLUMNS, 4, true)?;
     let (mut draft, mut problems) = (Draft::default(), Problems::default());
+    let others: Vec<&str> = table.others(&COLUMNS).collect();
+    if !others.is_empty() {
+        draft.notes.push(format!("columns that a plan does not have are passed over: {}", others.join(", ")));
+    }
+    let mut kept_back = 0;
     let mut areas: HashMap<String, usize> = HashMap::new();
     let mut rows: HashMap<(usize, String), usize> = HashMap::new();
     while let Some(line) = table.advance() {
@@ -25,7 +32,8 @@ pub(super) fn read(text: &str) -> Result<(Draft, Problems)> {
                 continue;
             }
         };
-        let [area, row, seat, tier, mark, id] = [0, 1, 2, 3, 4, 5].map(|column| table.get(column));
+        let [area, row, seat, tier, mark, id, state, order] =
+            [0, 1, 2, 3, 4, 5, 6, 7].map(|column| table.get(column));
         if let Some((name, _)) =
             COLUMNS.iter().zip([area, row, seat, tier]).find(|(_, field)| field.is_empty())
         {
@@ -36,6 +44,16 @@ pub(super) fn read(text: &str) -> Result<(Draft, Problems)> {
             problems.add(format!("line {line}: break_after is '{mark}'; write 1 or nothing"));
             continue;
         };
+        let state = if state.is_empty() {
+            SeatState::Free
+        } else {
+            let Some(state) = SeatState::parse(state.as_bytes()) else {
+                problems.add(format!("line {line}: state is '{state}'; write free, held, blocked or sold"));
+                continue;
+            };
+            state
+        };
+        kept_back += u64::from(matches!(state, SeatState::Held | SeatState::Blocked));
         let area_index = *areas.entry(area.to_owned()).or_insert_with(|| {
             let priority = draft.areas.len() as i32 + 1;
             let (id, name) = (area.to_owned(), area.to_owned());
@@ -52,10 +70,17 @@ pub(super) fn read(text: &str) -> Result<(Draft, Problems)> {
         let Some(row) = area.rows.get_mut(row_index) else { continue };
         let mut imported = Seat { line: Some(line), ..Seat::new(seat.to_owned(), tier.to_owned()) };
         imported.plan.id = (!id.is_empty()).then(|| id.to_owned());
+        imported.order = (!order.is_empty()).then(|| order.to_owned());
+        imported.sold = state == SeatState::Sold || imported.order.is_some();
         row.positions.push(Some(imported));
         if breaks {
             row.positions.push(None);
         }
+    }
+    if kept_back > 0 {
+        draft
+            .notes
+            .push(format!("{kept_back} seats are held or blocked in the source, and free in the show"));
     }
     Ok((draft, problems))
 }
@@ -101,10 +126,30 @@ mod tests {
     }
 
     #[test]
+    fn columns_state_and_order_say_which_seats_are_sold() {
+        let draft = read(
+            "Area;Row;Seat;Tier;State;Order;price\na;1;1;t;sold;o1;9\na;1;2;t;free;;9\na;1;3;t;sold;;9\na;1;4;t;blocked;;9\n\
+             a;1;5;t;;o1;9\n",
+        )
+        .unwrap();
+        let sold = draft.sold();
+        assert_eq!(sold["o1"], ["a-1-1", "a-1-5"]);
+        assert_eq!(sold["imported"], ["a-1-3"]);
+        assert_eq!(
+            draft.notes,
+            [
+                "columns that a plan does not have are passed over: price",
+                "1 seats are held or blocked in the source, and free in the show"
+            ]
+        );
+        let wrong = read("area,row,seat,tier,state\na,1,1,t,gone\n").unwrap_err();
+        assert_eq!(wrong, "line 2: state is 'gone'; write free, held, blocked or sold");
+    }
+
+    #[test]
     fn errors_name_the_line() {
         let error = |text: &str| read(text).unwrap_err();
         assert!(error("area,row,seat\n").starts_with("line 1: there is no column 'tier'"));
-        assert!(error("area,row,seat,tier,colour\n").contains("'colour' is no column"));
         assert!(error("area,row,seat,tier\na,1,1,t\na,1,,t\n").starts_with("line 3: the field 'seat'"));
         assert!(error("area,row,seat,tier\na,1,1,t,1\n").starts_with("line 2, column 5: 5 fields"));
         assert_eq!(error("area,row,seat,tier\na,1,,t\na,,1,t\n").lines().count(), 2);

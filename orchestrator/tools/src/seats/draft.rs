@@ -1,13 +1,16 @@
 //! A show that is being imported, in the same form for every source: the parts of a plan, each with its place in the
 //! source. The module's own code decides whether a plan is valid; this file only translates the places in errors.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use allot_core::seat::Show;
 pub use allot_core::seat::plan::Rule;
 use allot_core::seat::plan::{Limits, Plan, PlanArea, PlanRow, PlanSeat, PlanSeats};
 use allot_core::shared::MAX_IDENTIFIER;
 use serde::{Deserialize, Deserializer};
+
+/// Order reference of seats that were sold before the import, where the source names none.
+const IMPORTED: &str = "imported";
 
 /// A show that may still have problems.
 #[derive(Debug, Clone, Default)]
@@ -51,6 +54,8 @@ pub struct Seat {
     pub plan: PlanSeat,
     /// Whether it is to be sold before the show is opened.
     pub sold: bool,
+    /// The order under which it is sold, if the source names one.
+    pub order: Option<String>,
     /// The seat's own line in the source, if it has one.
     pub line: Option<u64>,
 }
@@ -59,7 +64,7 @@ impl Seat {
     /// A free seat without flags.
     pub fn new(label: String, tier: String) -> Self {
         let plan = PlanSeat { label, id: None, tier: Some(tier), flags: Vec::new() };
-        Self { plan, sold: false, line: None }
+        Self { plan, sold: false, order: None, line: None }
     }
 }
 
@@ -112,13 +117,16 @@ impl Draft {
         self.rows().flat_map(|(_, row)| row.seats())
     }
 
-    /// Ids of the seats that are sold before the show is opened.
-    pub fn sold(&self) -> Vec<String> {
-        let of = |(area, row): (&Area, &Row)| {
-            let id = |seat: &Seat| seat_id(&area.id, &row.label, &seat.plan);
-            row.seats().filter(|seat| seat.sold).map(id).collect::<Vec<_>>()
-        };
-        self.rows().flat_map(of).collect()
+    /// Ids of the seats that are sold before the show is opened, by their order.
+    pub fn sold(&self) -> BTreeMap<&str, Vec<String>> {
+        let mut sold: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+        for (area, row) in self.rows() {
+            for seat in row.seats().filter(|seat| seat.sold) {
+                let order = seat.order.as_deref().unwrap_or(IMPORTED);
+                sold.entry(order).or_default().push(seat_id(&area.id, &row.label, &seat.plan));
+            }
+        }
+        sold
     }
 
     /// Builds the show from this draft, by the module's own code.
@@ -215,7 +223,7 @@ impl Draft {
             1 => format!("id '{id}' of a seat is empty or too long; the seat gets the id area-row-label"),
             _ => format!("{count} seats have the id '{id}'; they get the ids area-row-label"),
         });
-        self.notes = notes.collect();
+        self.notes.extend(notes);
     }
 
     /// Numbers what is named twice: areas of one id, rows of one label in an area, seats of one label in a

@@ -31,13 +31,14 @@ pub enum Format {
     Plan,
     /// A seating plan of pretix, JSON.
     Pretix,
-    /// A table: area,row,seat,tier and perhaps break_after and id.
+    /// A table: area,row,seat,tier and perhaps break_after, id, state and order.
     Csv,
 }
 
 impl Format {
     /// Reads a file of this format, with the problems of its lines.
     pub fn read(self, text: &str) -> Result<(Draft, Problems)> {
+        let text = text.trim_start_matches('\u{feff}');
         match self {
             Self::Plan => plan::read(text).map(|draft| (draft, Problems::default())),
             Self::Pretix => pretix::read(text).map(|draft| (draft, Problems::default())),
@@ -47,7 +48,8 @@ impl Format {
 
     /// The format of a text: a table, or JSON, by its first level.
     pub fn guess(text: &str) -> Result<Self> {
-        if !text.trim_start_matches('\u{feff}').trim_start().starts_with('{') {
+        let text = text.trim_start_matches('\u{feff}');
+        if !text.trim_start().starts_with('{') {
             let header = text.lines().next().unwrap_or_default().to_ascii_lowercase();
             if header.contains("area") && header.contains([',', ';', '\t']) {
                 return Ok(Self::Csv);
@@ -76,6 +78,9 @@ mod tests {
         assert_eq!(guess("Area;row\n"), Ok(Format::Csv));
         assert_eq!(guess(r#" {"zones":[]}"#), Ok(Format::Pretix));
         assert_eq!(guess(r#"{"areas":[]}"#), Ok(Format::Plan));
+        assert_eq!(guess("\u{feff}{\"areas\":[]}"), Ok(Format::Plan));
+        let plan = "\u{feff}{\"areas\":[{\"id\":\"a\",\"rows\":[{\"label\":\"1\",\"rank\":1,\"tier\":\"t\",\"seats\":\"1-3\"}]}]}";
+        assert_eq!(Format::Plan.read(plan).unwrap().0.seats().count(), 3);
         assert!(guess("{}").unwrap_err().contains("'zones'"));
         assert!(guess("{").unwrap_err().contains("not JSON"));
         assert!(guess("hello").unwrap_err().contains("--from"));

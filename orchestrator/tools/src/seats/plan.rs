@@ -45,7 +45,7 @@ fn read_row(row: PlanRow, place: String) -> Result<Row> {
     };
     let seat = |mut plan: PlanSeat| {
         plan.tier = plan.tier.or_else(|| row.tier.clone());
-        Seat { plan, sold: false, line: None }
+        Seat { plan, sold: false, order: None, line: None }
     };
     let positions = seats.into_iter().map(|position| position.map(seat)).collect();
     Ok(Row { label: row.label, rank: row.rank, source: place, positions })

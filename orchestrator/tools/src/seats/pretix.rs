@@ -2,10 +2,11 @@
 //! of the file.
 //!
 //! A row's rank is its place in its zone's list, front first: the format has no stage, and coordinates
-//! alone do not show the front of a hall that is built around its stage. Every zone gets the rule `center` and,
-//! in the order of the zones, the priorities 1, 2, 3; a side file can override them.
+//! alone do not show the front of a hall that is built around its stage. Rows of one number side by side, such as the left
+//! and the right half of a row, have one rank. Every zone gets the rule `center` and, in the order of the zones, the
+//! priorities 1, 2, 3; a side file can override them.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
@@ -15,6 +16,13 @@ use allot_core::seat::plan::Rule;
 
 /// A step of more than this many times the row's usual one is an aisle.
 const BREAK: f64 = 1.5;
+
+/// Rows of one number are side by side if they are no further apart in depth than this, in the units of pretix, in which
+/// seats are about 25 apart.
+const SIDE_BY_SIDE: f64 = 10.0;
+
+/// Fields of a seat that say nothing that a plan says.
+const PASSED_OVER: [&str; 2] = ["uuid", "radius"];
 
 #[derive(Deserialize)]
 struct File {
@@ -30,6 +38,7 @@ struct Category {
 
 #[derive(Deserialize)]
 struct Zone {
+    #[serde(default, deserialize_with = "name")]
     name: String,
     #[serde(default)]
     rows: Vec<FileRow>,
@@ -39,6 +48,8 @@ struct Zone {
 struct FileRow {
     #[serde(default, deserialize_with = "name")]
     row_number: String,
+    position: Option<Point>,
+    #[serde(default)]
     seats: Vec<FileSeat>,
 }
 
@@ -52,6 +63,8 @@ struct FileSeat {
     #[serde(default)]
     category: String,
     position: Option<Point>,
+    #[serde(flatten)]
+    others: BTreeMap<String, serde_json::Value>,
 }
 
 #[derive(Deserialize, Clone, Copy)]
@@ -60,45 +73,125 @@ struct Point {
     y: f64,
 }
 
+impl Point {
+    /// The distance to another point.
+    fn to(self, other: Self) -> f64 {
+        (self.x - other.x).hypot(self.y - other.y)
+    }
+}
+
 /// Reads a plan of pretix; an error names the place in the file.
 pub(super) fn read(text: &str) -> Result<Draft> {
     let mut json = serde_json::Deserializer::from_str(text);
     let file: File = serde_path_to_error::deserialize(&mut json).context("not a pretix seating plan")?;
     let categories: HashSet<&str> = file.categories.iter().map(|category| category.name.as_str()).collect();
     let mut draft = Draft::default();
+    // Fields that are dropped, and how many seats have them.
+    let mut dropped: BTreeMap<String, usize> = BTreeMap::new();
     for (zone_index, zone) in file.zones.into_iter().enumerate() {
-        let mut rows = Vec::with_capacity(zone.rows.len());
-        for (row_index, row) in zone.rows.into_iter().enumerate() {
+        let mut rows: Vec<(Row, Option<f64>)> = Vec::with_capacity(zone.rows.len());
+        for (row_index, mut row) in zone.rows.into_iter().enumerate() {
             let at = format!("zones[{zone_index}].rows[{row_index}]");
-            for (index, seat) in row.seats.iter().enumerate() {
-                if !categories.is_empty()
-                    && !seat.category.is_empty()
-                    && !categories.contains(&*seat.category)
-                {
-                    bail!(
-                        "{at}.seats[{index}]: category '{}' is not among the plan's categories",
-                        seat.category
-                    );
-                }
+            if row.seats.is_empty() {
+                draft.notes.push(format!("{at} has no seat, and is left out"));
+                continue;
             }
-            let positions = positions(row.seats);
-            let rank = row_index as i32 + 1;
-            let (label, source) = (row.row_number.trim().to_owned(), at);
-            rows.push(Row { label, rank, source, positions });
+            for (index, seat) in row.seats.iter_mut().enumerate() {
+                check_category(seat, &categories).with_context(|| format!("{at}.seats[{index}]"))?;
+                seat.others.retain(|field, _| !PASSED_OVER.contains(&field.as_str()));
+            }
+            let depth = depth(&row);
+            if put_in_order(&mut row.seats) {
+                draft
+                    .notes
+                    .push(format!("the seats of {at} are listed out of order; their positions decide"));
+            }
+            let positions = positions(row.seats, &mut dropped);
+            let label = row.row_number.trim().to_owned();
+            let is_beside = |(other, of_other): &&(Row, Option<f64>)| {
+                !label.is_empty()
+                    && other.label == label
+                    && depth.zip(*of_other).is_some_and(|(one, other)| (one - other).abs() <= SIDE_BY_SIDE)
+            };
+            let rank = rows.iter().find(is_beside).map_or(row_index as i32 + 1, |(other, _)| other.rank);
+            rows.push((Row { label, rank, source: at, positions }, depth));
+        }
+        if rows.is_empty() {
+            draft.notes.push(format!("zones[{zone_index}] has no seat, and is left out"));
+            continue;
         }
         let priority = zone_index as i32 + 1;
-        let (id, name, rule) = (slug(&zone.name), zone.name, Rule::Center);
-        draft.areas.push(Area { id, name, priority, rule, rows, ..Area::default() });
+        let id = Some(slug(&zone.name)).filter(|id| !id.is_empty());
+        let id = id.unwrap_or_else(|| format!("zone-{}", zone_index + 1));
+        let name = if zone.name.is_empty() { id.clone() } else { zone.name };
+        let rows = rows.into_iter().map(|(row, _)| row).collect();
+        draft.areas.push(Area { id, name, priority, rule: Rule::Center, rows, ..Area::default() });
     }
     draft.drop_unusable_ids();
+    if !dropped.is_empty() {
+        let fields: Vec<String> =
+            dropped.iter().map(|(field, seats)| format!("{field} ({seats} seats)")).collect();
+        draft.notes.push(format!("fields that a plan does not have are dropped: {}", fields.join(", ")));
+    }
     Ok(draft)
 }
 
-fn positions(seats: Vec<FileSeat>) -> Vec<Option<Seat>> {
+/// Refuses a seat without a category, or with one that the plan does not have.
+fn check_category(seat: &FileSeat, categories: &HashSet<&str>) -> Result<()> {
+    if seat.category.is_empty() {
+        bail!("the seat has no category");
+    }
+    if !categories.is_empty() && !categories.contains(&*seat.category) {
+        bail!("category '{}' is not among the plan's categories", seat.category);
+    }
+    Ok(())
+}
+
+/// How far from the upper edge of its zone a row is, in the middle; `None` without positions.
+fn depth(row: &FileRow) -> Option<f64> {
+    let heights: Option<Vec<f64>> = row.seats.iter().map(|seat| Some(seat.position?.y)).collect();
+    let heights = heights.filter(|heights| !heights.is_empty())?;
+    Some(row.position?.y + heights.iter().sum::<f64>() / heights.len() as f64)
+}
+
+/// Puts seats that were listed out of order into the order of their positions along the row, if that makes the way from
+/// seat to seat shorter. Returns whether it does.
+fn put_in_order(seats: &mut Vec<FileSeat>) -> bool {
+    let points: Option<Vec<Point>> = seats.iter().map(|seat| seat.position).collect();
+    let Some(points) = points else { return false };
+    let farthest = |from: Point| points.iter().copied().max_by(|a, b| from.to(*a).total_cmp(&from.to(*b)));
+    let Some((one, other)) =
+        points.first().and_then(|&first| farthest(first)).and_then(|one| Some((one, farthest(one)?)))
+    else {
+        return false;
+    };
+    let (dx, dy) = (other.x - one.x, other.y - one.y);
+    let along = |point: Point| (point.x - one.x) * dx + (point.y - one.y) * dy;
+    let mut order: Vec<usize> = (0..points.len()).collect();
+    let place = |&at: &usize| points.get(at).map_or(0.0, |&point| along(point));
+    order.sort_by(|a, b| place(a).total_cmp(&place(b)));
+    // The seat that is listed first stays nearer to the beginning.
+    if order.first() > order.last() {
+        order.reverse();
+    }
+    let way = |order: &[usize]| -> f64 {
+        let there: Vec<Point> = order.iter().filter_map(|&at| points.get(at).copied()).collect();
+        there.windows(2).map(|pair| if let [a, b] = pair { a.to(*b) } else { 0.0 }).sum()
+    };
+    let listed: Vec<usize> = (0..points.len()).collect();
+    // A way that is hardly shorter comes from rounded positions, or from a row in an arc.
+    if way(&order) >= way(&listed) * 0.99 {
+        return false;
+    }
+    let mut taken: Vec<Option<FileSeat>> = std::mem::take(seats).into_iter().map(Some).collect();
+    *seats = order.into_iter().filter_map(|at| taken.get_mut(at)?.take()).collect();
+    true
+}
+
+/// The positions of a row, with breaks. `dropped` counts fields that a plan does not have.
+fn positions(seats: Vec<FileSeat>, dropped: &mut BTreeMap<String, usize>) -> Vec<Option<Seat>> {
     let step = |pair: &[FileSeat]| match pair {
-        [FileSeat { position: Some(a), .. }, FileSeat { position: Some(b), .. }] => {
-            Some((a.x - b.x).hypot(a.y - b.y))
-        }
+        [FileSeat { position: Some(a), .. }, FileSeat { position: Some(b), .. }] => Some(a.to(*b)),
         _ => None,
     };
     let steps: Vec<Option<f64>> = seats.windows(2).map(step).collect();
@@ -114,6 +207,14 @@ fn positions(seats: Vec<FileSeat>) -> Vec<Option<Seat>> {
         }
         let mut imported = Seat::new(seat.seat_number.trim().to_owned(), seat.category);
         imported.plan.id = Some(seat.seat_guid.trim().to_owned()).filter(|guid| !guid.is_empty());
+        for (field, value) in seat.others {
+            match (field.as_str(), value) {
+                ("wheelchair", serde_json::Value::Bool(is_set)) => {
+                    imported.plan.flags.extend(is_set.then_some(field));
+                }
+                _ => *dropped.entry(field).or_default() += 1,
+            }
+        }
         positions.push(Some(imported));
     }
     positions
@@ -171,9 +272,73 @@ mod tests {
     #[test]
     fn an_unknown_category_is_refused_with_its_place() {
         let text = row(&[0.0]).replace(r#""zones""#, r#""categories":[{"name":"d"}],"zones""#);
-        assert!(read(&text).unwrap_err().to_string().starts_with("zones[0].rows[0].seats[0]: category 'c'"));
-        let error = format!("{:#}", read(r#"{"zones":[{"name":"Z","rows":[{}]}]}"#).unwrap_err());
-        assert!(error.contains("zones[0].rows[0]"), "{error}");
+        let error = |text: &str| format!("{:#}", read(text).unwrap_err());
+        assert!(error(&text).starts_with("zones[0].rows[0].seats[0]: category 'c'"), "{}", error(&text));
+        let none = row(&[0.0]).replace(r#""category":"c""#, r#""category":"""#);
+        assert_eq!(error(&none), "zones[0].rows[0].seats[0]: the seat has no category");
+        let text = error(r#"{"zones":[{"name":"Z","rows":[{"seats":7}]}]}"#);
+        assert!(text.contains("zones[0].rows[0]"), "{text}");
+    }
+
+    #[test]
+    fn seats_that_are_listed_out_of_order_are_taken_by_their_positions() {
+        let text = row(&[0.0, 25.0, 50.0, 100.0, 125.0, 75.0]);
+        assert_eq!(drawn(&text), "......");
+        let draft = read(&text).unwrap();
+        let labels: Vec<&str> = draft.seats().map(|seat| seat.plan.label.as_str()).collect();
+        assert_eq!(labels, ["1", "2", "3", "6", "4", "5"]);
+        assert_eq!(
+            draft.notes,
+            ["the seats of zones[0].rows[0] are listed out of order; their positions decide"]
+        );
+        // A row in an arc, from one end to the other.
+        let arc: Vec<String> = (0..20)
+            .map(|n| {
+                let (x, y) = (f64::from(n) * 0.3).sin_cos();
+                let (x, y) = (100.0 * x, 100.0 * y);
+                format!(r#"{{"seat_number":{n},"category":"c","position":{{"x":{x},"y":{y}}}}}"#)
+            })
+            .collect();
+        let arc = format!(r#"{{"zones":[{{"name":"Z","rows":[{{"seats":[{}]}}]}}]}}"#, arc.join(","));
+        assert!(read(&arc).unwrap().notes.is_empty());
+    }
+
+    #[test]
+    fn halves_of_a_row_have_one_rank() {
+        let half = |label: &str, x: i32, y: i32| {
+            format!(
+                r#"{{"row_number":"{label}","position":{{"x":{x},"y":{y}}},"seats":[{{"seat_number":1,"category":"c","position":{{"x":0,"y":0}}}}]}}"#
+            )
+        };
+        let rows =
+            [half("A", 0, 0), half("B", 0, 25), half("A", 300, 4), half("B", 300, 25), half("A", 0, 500)];
+        let draft = read(&format!(r#"{{"zones":[{{"name":"Z","rows":[{}]}}]}}"#, rows.join(","))).unwrap();
+        let ranks: Vec<i32> = draft.areas[0].rows.iter().map(|row| row.rank).collect();
+        assert_eq!(ranks, [1, 2, 1, 2, 5]);
+    }
+
+    #[test]
+    fn zones_and_rows_without_seats_are_left_out_and_dropped_fields_are_told() {
+        let seat = r#"{"seat_number":"1","category":"c","wheelchair":true,"standing":40,"uuid":"u"}"#;
+        let zones = [
+            r#"{"name":"Stage"}"#.to_owned(),
+            format!(
+                r#"{{"name":"★","rows":[{{"row_number":"A","seats":[]}},{{"row_number":"B","seats":[{seat}]}}]}}"#
+            ),
+        ];
+        let draft = read(&format!(r#"{{"zones":[{}]}}"#, zones.join(","))).unwrap();
+        let [area] = &draft.areas[..] else { panic!("{:?}", draft.areas) };
+        assert_eq!((area.id.as_str(), area.name.as_str(), area.rows.len()), ("zone-2", "★", 1));
+        assert_eq!(draft.seats().next().unwrap().plan.flags, ["wheelchair"]);
+        assert_eq!(
+            draft.notes,
+            [
+                "zones[0] has no seat, and is left out",
+                "zones[1].rows[0] has no seat, and is left out",
+                "fields that a plan does not have are dropped: standing (1 seats)"
+            ]
+        );
+        assert_eq!(draft.build().unwrap().venue().seat_count(), 1);
     }
 
     #[test]
