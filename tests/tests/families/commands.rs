@@ -13,7 +13,7 @@ const COMMANDS: &[(&str, i64, &[&str])] = &[
     ("seat.alter", 3, &["write", "denyoom"]),
     ("seat.hold", -6, &["write", "denyoom", "fast"]),
     ("seat.pick", -8, &["write", "denyoom", "fast"]),
-    ("seat.extend", 5, &["write", "fast"]),
+    ("seat.extend", -5, &["write", "fast"]),
     ("seat.confirm", -3, &["write", "fast"]),
     ("seat.release", -3, &["write", "fast"]),
     ("seat.refund", -2, &["write"]),
@@ -143,7 +143,10 @@ fn every_command_is_documented() {
         .collect();
     assert_eq!(
         tokens,
-        ["TTL", "TIER", "AREAS", "ADJACENT", "ORPHANS", "FLAGS", "FROM", "TOKEN", "ADD", "ONCE"]
+        [
+            "TTL", "TIER", "AREAS", "ADJACENT", "ORPHANS", "FLAGS", "FROM", "TOKEN", "ADD", "ONCE",
+            "EXCHANGE", "ALSO", "BESIDE"
+        ]
     );
 }
 

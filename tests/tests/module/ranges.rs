@@ -126,6 +126,8 @@ const CALLS: &[(&[&str], &[&str])] = &[
             "CONF.SET {k} 7 u:1:1 # 1 a b",
             "CONF.SET {k} 7 u:1:1 EPOCH # a b",
             "CONF.RECOVER {k} COUNT #",
+            "CONF.REBALANCE {k} MAXMOVES #",
+            "CONF.REBALANCE {k} TERM #",
             "CONF.RECOVER {k} TERM #",
             "CONF.RESTART {k} LIVE 1 u:1:1 TERM #",
             "CONF.MOVE {k} 7 TERM #",

@@ -146,10 +146,12 @@ impl Reconciliation<'_> {
         }
     }
 
-    /// The unit keeps its copy. The copy may have missed the last UPDATE.
+    /// The unit keeps its copy. The copy may have missed the last UPDATE, unless it was made later.
     fn keeps(&mut self, conference: &Conference) {
         self.reported.kept += 1;
-        if conference.last_update > 0 {
+        let target = conference.moving.as_ref().map(|moving| moving.epoch);
+        let oldest = target.map_or(conference.copy_epoch, |target| target.min(conference.copy_epoch));
+        if conference.last_update > oldest {
             self.events.push(conference.event(ConferenceEvent::UpdatedAgain));
         }
     }
