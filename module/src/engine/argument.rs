@@ -43,7 +43,8 @@ pub(crate) struct Argument<'a> {
     pub(super) parameter: Option<&'static Parameter>,
     pub(super) words: &'a [&'a [u8]],
     /// The value of a number; the index of the chosen alternative; 1 for a block with its optional last word; the
-    /// `Places` of a block that may be given several times, whose words are those of the call; or the place of a key, or of the first of a list of keys, among the words of the call.
+    /// `Places` of a block that may be given several times, whose words are those of the call; or the place of a key, or
+    /// of the first of a list of keys, among the words of the call.
     pub(super) number: i64,
 }
 

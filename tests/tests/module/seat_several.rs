@@ -60,7 +60,7 @@ fn one_request_is_for_all_shows_or_for_none() {
     let keys = client.words("COMMAND GETKEYS SEAT.HOLD {t}:1 ann 2 TTL 9 ALSO 2 {t}:2 {t}:3 BESIDE 1 {t}:4");
     let keys: Vec<String> = keys.array().iter().map(Reply::text).collect();
     assert_eq!(keys, ["{t}:1", "{t}:2", "{t}:3", "{t}:4"]);
-    // Whoever waits for a leg gets what all legs free, and only there.
+    // A user who waits for a leg gets what all legs free, and only there.
     let wait = client.words("SEAT.WAIT {t}:2 dan 4 TTL 60000 OFFER 60000 TOKEN dan");
     assert_eq!(wait.field("state"), Reply::bulk("waiting"));
     assert_eq!(client.words("SEAT.RELEASE {t}:1 t ALSO 2 {t}:2 {t}:3"), Reply::Int(2));
