@@ -5,7 +5,8 @@ use allot_core::seat::decide::several::{At, MOST_SHOWS, Refused, Several, decide
 use allot_core::seat::find::find_in_all;
 use allot_core::seat::request::{NamedWish, Request};
 use allot_core::seat::{Decision, Show};
-use allot_core::shared::refusal::Refusal;
+use allot_core::shared::invariant::Expected;
+use allot_core::shared::refusal::{Code, Refusal};
 use allot_core::shared::text::quoted;
 
 use crate::engine::argument::Argument;
@@ -15,7 +16,6 @@ use crate::ffi::KeyName;
 
 /// The keys of a call for several shows: the first, those of `ALSO`, those of `BESIDE`.
 struct Names<'a> {
-    first: KeyName<'a>,
     all: Vec<KeyName<'a>>,
     /// How many of `all` are the first and those of `ALSO`.
     changed: usize,
@@ -25,7 +25,7 @@ impl<'a> Names<'a> {
     fn of(call: &Call<'a>, also: &Argument<'a>, beside: &Argument<'a>) -> Result<Self, Refusal> {
         let also_shows = also.at_most(MOST_SHOWS, "shows")?.len();
         beside.at_most(MOST_SHOWS, "shows")?;
-        Ok(Self { first: call.key()?, all: call.keys_with(&[also, beside])?, changed: 1 + also_shows })
+        Ok(Self { all: call.keys_with(&[also, beside])?, changed: 1 + also_shows })
     }
 
     /// Calls `ask` with the shows of these states, which are in the order of the names.
@@ -37,10 +37,13 @@ impl<'a> Names<'a> {
         let mut states = states.map(|(show, now)| At { show, now });
         let shows: Vec<At<'_>> = states.by_ref().take(self.changed).collect();
         let beside: Vec<&Show> = states.map(|at| at.show).collect();
-        let Some((&first, also)) = shows.split_first() else { return Err(step::no_key(self.first)) };
+        let Some((&first, also)) = shows.split_first().expected("a call for several shows names the first")
+        else {
+            return Err(Refusal::new(Code::Err, "internal: the call has no show"));
+        };
         ask(&Several { first, also, beside: &beside }).map_err(|(place, refusal)| {
-            let name = self.all.get(place).copied().unwrap_or(self.first);
-            Refusal::new(refusal.code, format!("{}: {}", quoted(name.as_bytes()), refusal.text))
+            let name = self.all.get(place).map_or_else(String::new, |name| quoted(name.as_bytes()));
+            Refusal::new(refusal.code, format!("{name}: {}", refusal.text))
         })
     }
 }
