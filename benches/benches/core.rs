@@ -28,17 +28,21 @@ fn plan(seats: usize) -> Plan {
         name: None,
         priority: number as i32,
         rule: Rule::Center,
+        focus: None,
         rows: (0..rows / areas)
             .map(|row| PlanRow {
                 label: row.to_string(),
                 rank: row as i32,
                 tier: Some(if number < areas / 2 { "gold" } else { "silver" }.into()),
+                at: None,
+                step: None,
+                points: None,
                 seats: PlanSeats::Short("1-50".into()),
             })
             .collect(),
     };
     let limits = Limits { holds_per_user: 0, ..Limits::default() };
-    Plan { areas: (0..areas).map(area).collect(), limits, events: 0 }
+    Plan { areas: (0..areas).map(area).collect(), limits, events: 0, focus: None }
 }
 
 /// Decides a request and applies its events.

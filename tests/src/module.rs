@@ -18,7 +18,9 @@ pub fn liballot() -> PathBuf {
 /// The module with the panics that [`RedisServer::panic_at`](crate::RedisServer::panic_at) asks for.
 pub(crate) fn panicking_module() -> PathBuf {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
-    let arguments = ["--profile=test", "-p", "allot-module", "--features", "inject-panics"];
+    // The core of the other tests is optimised, which takes minutes; here nothing is slow.
+    let quick = "--config=profile.test.package.allot-core.opt-level=0";
+    let arguments = ["--profile=test", quick, "-p", "allot-module", "--features", "inject-panics"];
     PATH.get_or_init(|| build(&arguments, &is_module)).clone()
 }
 

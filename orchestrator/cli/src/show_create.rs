@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use allot_client::{Bucket, Record, SeatStore, query};
-use allot_tools::seats::draft::{Area, Draft, Row, Rule};
+use allot_tools::seats::draft::{Area, Draft, Row};
+use allot_tools::seats::places::Place;
 use allot_tools::seats::{self, Format, caches, hash_tag, side};
 use allot_tools::table::Problems;
 use clap::Args;
@@ -27,6 +28,10 @@ pub(crate) struct Reading {
     /// JSON file with priorities, rules and names of areas, corrections of seats, and limits
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     side: Option<String>,
+    /// The middle of what all look at, in the units of the file: seats near it are the best [default: the stage, screen or
+    /// pitch that a plan of pretix shows]
+    #[arg(long, value_name = "X,Y", allow_hyphen_values = true, value_parser = place)]
+    focus: Option<Place>,
     /// Number rows, and seats in a row, that have one name
     #[arg(long)]
     disambiguate: bool,
@@ -62,6 +67,13 @@ pub(crate) struct Create {
     caches: caches::Names,
 }
 
+/// Reads a place, `X,Y`.
+fn place(text: &str) -> Result<Place, String> {
+    let number = |text: &str| text.trim().parse::<f64>().ok().filter(|number| number.is_finite());
+    let place = text.split_once(',').and_then(|(x, y)| Some([number(x)?, number(y)?]));
+    place.ok_or_else(|| "write two numbers, such as 120,40.5".to_owned())
+}
+
 columns! {
     AREAS = area Text, seats Number, rows Number, priority Number, rule Text, tiers Text, sold Number wide;
     WHOLE = seats Number, areas Number, rows Number, tiers Text, sold Number;
@@ -85,6 +97,7 @@ pub(crate) fn build(
     if reading.disambiguate {
         draft.disambiguate();
     }
+    draft.look_at(reading.focus);
     if let Some(path) = &reading.side {
         let mut input = input::open(path, input::PLAN)?;
         let text = input.text()?;
@@ -138,13 +151,8 @@ fn sold(areas: &[Area]) -> usize {
 
 fn area_row(area: &Area) -> Value {
     let tiers = tiers(std::iter::once(area));
-    let rule = match area.rule {
-        Rule::Ltr => "ltr",
-        Rule::Rtl => "rtl",
-        Rule::Center => "center",
-    };
     json!({
-        "area": area.id, "priority": area.priority, "rule": rule, "rows": area.rows.len(),
+        "area": area.id, "priority": area.priority, "rule": area.rule, "rows": area.rows.len(),
         "seats": tiers.values().sum::<u64>(), "sold": sold(std::slice::from_ref(area)), "tiers": tiers,
     })
 }

@@ -346,6 +346,11 @@ impl Show {
                 let rising = areas.windows(2).all(|pair| matches!(pair, [a, b] if a.area < b.area));
                 let known = areas.last().is_none_or(|last| (last.area as usize) < self.venue.areas().len());
                 ensure(rising && known, "an area is unknown or out of order")?;
+                let order_kept = areas.iter().all(|area| {
+                    let now = self.venue.areas().get(area.area as usize).map(|area| area.rule);
+                    (area.rule == Rule::Focus) == (now == Some(Rule::Focus))
+                });
+                ensure(order_kept, "a rule would change the order of rows")?;
                 let named = areas.iter().all(|area| (1..=MAX_IDENTIFIER).contains(&area.name.len()));
                 ensure(named, "the name of an area is too short or too long")
             }

@@ -26,7 +26,7 @@ mod waiters;
 pub use decide::{decide, decide_due};
 pub use event::Event;
 pub use model::{
-    bits, blocks, claims, ended, index, kind, labels, plan, sparse, state, venue, waiting, wish,
+    bits, blocks, claims, ended, index, kind, labels, places, plan, sparse, state, venue, waiting, wish,
 };
 use model::{moves, owners};
 pub use outcome::{Decision, HoldRecord, Reply, WaitRecord};

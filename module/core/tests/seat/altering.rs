@@ -1,7 +1,7 @@
 //! Random changes of the plan, each made of the show under test, and of the plan of the naive one by hand.
 
-use super::naive::{Naive, Seat, State};
-use super::rig::{FLAGS, Random, Rig, TIERS};
+use super::naive::{Naive, Seat, State, sort_rows};
+use super::rig::{FLAGS, Random, Rig, TIERS, point, put_somewhere};
 use allot_core::seat::plan::{
     self, PartArea, PartLimits, PartRow, PickOrphans, Plan, PlanArea, PlanPart, PlanRow, PlanSeat, PlanSeats,
     Rule,
@@ -72,9 +72,22 @@ fn new_seat(random: &mut Random, label: String) -> PlanSeat {
     PlanSeat { label, id, tier: Some(random.pick(&TIERS).into()), flags }
 }
 
-fn new_row(random: &mut Random, label: String) -> PlanRow {
+/// A new row; beside rows that have places it has one, too.
+fn new_row(random: &mut Random, label: String, others: &[PlanRow]) -> PlanRow {
     let seats = (0..=random.below(6)).map(|seat| Some(new_seat(random, format!("{label}.{seat}")))).collect();
-    PlanRow { label, rank: random.below(3) as i32, tier: None, seats: PlanSeats::List(seats) }
+    let mut row = PlanRow {
+        label,
+        rank: random.below(3) as i32,
+        tier: None,
+        at: None,
+        step: None,
+        points: None,
+        seats: PlanSeats::List(seats),
+    };
+    if others.iter().any(|other| other.at.is_some()) {
+        put_somewhere(random, &mut row);
+    }
+    row
 }
 
 /// A change of one row: new seats at its end, and one seat removed, or of another tier, or with other flags.
@@ -104,7 +117,7 @@ fn change_rows(random: &mut Random, area: &mut PlanArea, change: &mut PartArea, 
     let at = random.below(area.rows.len());
     match random.below(6) {
         0 | 1 => {
-            let row = new_row(random, format!("r{step}"));
+            let row = new_row(random, format!("r{step}"), &area.rows);
             change.put_rows.push(row.clone());
             area.rows.push(row);
         }
@@ -115,7 +128,7 @@ fn change_rows(random: &mut Random, area: &mut PlanArea, change: &mut PartArea, 
         }
         3 => {
             // A seat moves to a new row; it stays the same seat if it has an own id.
-            let mut row = new_row(random, format!("r{step}"));
+            let mut row = new_row(random, format!("r{step}"), &area.rows);
             let seats = seats_of(&mut area.rows[at]);
             let from = random.below(seats.len());
             let moved = seats[from].take();
@@ -146,10 +159,10 @@ fn added_area(random: &mut Random, step: usize) -> PlanArea {
     let rule = random.pick(&[Rule::Ltr, Rule::Rtl, Rule::Center]);
     if random.chance(40) {
         let (standing, tier) = (Some(1 + random.below(5) as u32), Some(random.pick(&TIERS).to_owned()));
-        return PlanArea { id, name: None, priority, rule, standing, tier, rows: vec![] };
+        return PlanArea { id, name: None, priority, rule, standing, tier, focus: None, rows: vec![] };
     }
-    let rows = (0..=random.below(2)).map(|row| new_row(random, format!("{step}.{row}"))).collect();
-    PlanArea { id, name: None, priority, rule, standing: None, tier: None, rows }
+    let rows = (0..=random.below(2)).map(|row| new_row(random, format!("{step}.{row}"), &[])).collect();
+    PlanArea { id, name: None, priority, rule, standing: None, tier: None, focus: None, rows }
 }
 
 /// Removes seats by their ids, and the rows that they leave empty. Returns the ids.
@@ -209,26 +222,36 @@ fn change_limits(random: &mut Random, plan: &mut Plan, request: &mut PlanPart) {
 }
 
 /// Another name, priority and rule for an area.
-fn rearranged(random: &mut Random, area: &mut PlanArea) -> PartArea {
+fn rearranged(random: &mut Random, area: &mut PlanArea, has_focus: bool) -> PartArea {
     area.name = Some(random.pick(&["one", "two"]).to_owned());
     (area.priority, area.rule) = (random.below(3) as i32, random.pick(&[Rule::Ltr, Rule::Rtl, Rule::Center]));
+    if random.chance(20) {
+        area.focus = Some(point(random, 16));
+    }
+    if (has_focus || area.focus.is_some())
+        && area.rows.iter().any(|row| row.at.is_some())
+        && random.chance(50)
+    {
+        area.rule = Rule::Focus;
+    }
     let mut change: PartArea = part(r#"{"id":""}"#);
     change.id.clone_from(&area.id);
     change.name.clone_from(&area.name);
-    (change.priority, change.rule) = (Some(area.priority), Some(area.rule));
+    (change.priority, change.rule, change.focus) = (Some(area.priority), Some(area.rule), area.focus);
     change
 }
 
 /// A random change of the plan.
 pub(super) fn alter(rig: &mut Rig, random: &mut Random, step: usize) {
     let mut plan = rig.plan.clone();
-    let sort_rows = |plan: &mut Plan| {
+    let sort_all = |plan: &mut Plan| {
         for area in &mut plan.areas {
-            area.rows.sort_by_key(|row| row.rank);
+            let focus = area.focus.or(plan.focus).filter(|_| area.rule == Rule::Focus);
+            sort_rows(&mut area.rows, focus.map(|point| point.map(f64::from)));
         }
     };
     // Of equal ranks, the earlier row comes first, also after a change of ranks.
-    sort_rows(&mut plan);
+    sort_all(&mut plan);
     let mut request: PlanPart = part("{}");
     match random.below(8) {
         0 => {
@@ -240,7 +263,11 @@ pub(super) fn alter(rig: &mut Rig, random: &mut Random, step: usize) {
         2 => change_limits(random, &mut plan, &mut request),
         3 => {
             let at = random.below(plan.areas.len());
-            request.areas.push(rearranged(random, &mut plan.areas[at]));
+            request.areas.push(rearranged(random, &mut plan.areas[at], plan.focus.is_some()));
+            if random.chance(30) {
+                plan.focus = Some(point(random, 16));
+                request.focus = plan.focus;
+            }
         }
         _ => {
             let at = random.below(plan.areas.len());
@@ -256,7 +283,7 @@ pub(super) fn alter(rig: &mut Rig, random: &mut Random, step: usize) {
             request.areas.push(change);
         }
     }
-    sort_rows(&mut plan);
+    sort_all(&mut plan);
     let has_rows = plan.areas.iter().all(|area| area.standing.is_some() || !area.rows.is_empty());
     let altered = if has_rows { rig.naive.altered(&plan) } else { Err(Code::Err) };
     let expected = altered.map(|naive| {

@@ -15,6 +15,7 @@ mod best_seating;
 mod blocks;
 mod cart;
 mod exchange;
+mod focus;
 #[path = "../common/hex.rs"]
 mod hex;
 mod holds;

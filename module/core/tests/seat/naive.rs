@@ -3,7 +3,7 @@
 
 #![allow(unreachable_pub, reason = "one test program")]
 
-use allot_core::seat::plan::{PickOrphans, Plan, PlanArea, PlanSeats, Rule};
+use allot_core::seat::plan::{PickOrphans, Plan, PlanArea, PlanRow, PlanSeats, Rule};
 use allot_core::seat::request::{Adjacent, Orphans};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -46,8 +46,11 @@ pub struct Area {
     pub id: String,
     pub priority: i32,
     pub rule: Rule,
-    /// By rank; positions, `None` a break.
+    /// By rank, or the nearest first; positions, `None` a break.
     pub rows: Vec<Vec<Option<Seat>>>,
+    /// Where each position is, if the plan says so.
+    pub points: Vec<Vec<[f64; 2]>>,
+    pub focus: Option<[f64; 2]>,
     /// The rank of each row.
     pub ranks: Vec<i32>,
     /// Whether its seats are places of one row that are taken by their numbers, and that are always together.
@@ -143,8 +146,45 @@ fn standing_area(area: &PlanArea, places: u32) -> Area {
         rule: Rule::Ltr,
         rows: vec![row],
         ranks: vec![0],
+        points: vec![],
+        focus: None,
         standing: true,
     }
+}
+
+fn positions(row: &PlanRow) -> usize {
+    let PlanSeats::List(seats) = &row.seats else { panic!("the generator writes lists") };
+    seats.len()
+}
+
+/// Where the positions of a row are, of which there are so many; none if the plan does not say.
+pub fn points_of(row: &PlanRow, positions: usize) -> Vec<[f64; 2]> {
+    let point = |point: [f32; 2]| point.map(f64::from);
+    match (&row.points, row.at.map(point), row.step.map(point)) {
+        (Some(points), ..) => points.iter().copied().map(point).collect(),
+        (None, Some([x, y]), Some([dx, dy])) => {
+            (0..positions).map(|at| [x + at as f64 * dx, y + at as f64 * dy]).collect()
+        }
+        _ => vec![],
+    }
+}
+
+/// How far the middle of these points is from the focus, as a number that grows with the distance.
+pub fn distance(points: &[[f64; 2]], focus: [f64; 2]) -> u64 {
+    let (left, right) = (points[(points.len() - 1) / 2], points[points.len() / 2]);
+    let [x, y] = [0, 1].map(|axis| f64::midpoint(left[axis], right[axis]) - focus[axis]);
+    (x * x + y * y).to_bits()
+}
+
+/// Puts rows in the order in which they are numbered: by rank, or with the rule `focus` the nearest first.
+pub fn sort_rows(rows: &mut [PlanRow], focus: Option<[f64; 2]>) {
+    rows.sort_by_key(|row| (focus.map(|focus| nearest(&points_of(row, positions(row)), focus)), row.rank));
+}
+
+/// The least distance of a run.
+fn nearest(points: &[[f64; 2]], focus: [f64; 2]) -> u64 {
+    let singles = points.chunks(1).map(|run| distance(run, focus));
+    singles.chain(points.windows(2).map(|run| distance(run, focus))).min().unwrap()
 }
 
 impl Naive {
@@ -153,8 +193,10 @@ impl Naive {
             if let Some(places) = area.standing {
                 return standing_area(area, places);
             }
-            let mut rows: Vec<_> = area.rows.iter().collect();
-            rows.sort_by_key(|row| row.rank);
+            let focus = area.focus.or(plan.focus).map(|point| point.map(f64::from));
+            let mut rows = area.rows.clone();
+            sort_rows(&mut rows, focus.filter(|_| area.rule == Rule::Focus));
+            let points = rows.iter().map(|row| points_of(row, positions(row))).collect();
             let ranks = rows.iter().map(|row| row.rank).collect();
             let rows = rows.into_iter().map(|row| {
                 let PlanSeats::List(seats) = &row.seats else { panic!("the generator writes lists") };
@@ -173,7 +215,7 @@ impl Naive {
                 seats.collect()
             });
             let (id, priority, rule) = (area.id.clone(), area.priority, area.rule);
-            Area { id, priority, rule, rows: rows.collect(), ranks, standing: false }
+            Area { id, priority, rule, rows: rows.collect(), ranks, points, focus, standing: false }
         });
         Self {
             areas: areas.collect(),

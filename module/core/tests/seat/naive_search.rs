@@ -1,6 +1,6 @@
 //! Best seating as one would write it in an afternoon: every search is a loop over all seats.
 
-use super::naive::{Area, Naive, Outcome, Place, Seat, State, Wish};
+use super::naive::{Area, Naive, Outcome, Place, Seat, State, Wish, distance};
 use allot_core::seat::plan::Rule;
 use allot_core::seat::request::{Adjacent, Orphans};
 use std::collections::{BTreeMap, BTreeSet};
@@ -75,8 +75,9 @@ impl Run {
     }
 }
 
-/// A group of a party, in the order in which groups are compared: area and row, the larger first, the order rule.
-type Group = ((usize, usize), std::cmp::Reverse<usize>, (usize, usize), Place);
+/// A group of a party, in the order in which groups are compared: area and row, the larger first, then by distance and order
+/// rule.
+type Group = ((usize, usize), std::cmp::Reverse<usize>, (u64, usize, usize), Place);
 
 struct Look<'a> {
     show: &'a Naive,
@@ -167,12 +168,14 @@ impl Look<'_> {
         left == 1 || right == 1
     }
 
-    fn key(&self, (a, r, s): Place, n: usize) -> (usize, usize) {
-        let row = self.show.areas[a].rows[r].len();
-        match self.show.areas[a].rule {
-            Rule::Ltr => (s, 0),
-            Rule::Rtl => (row - s, 0),
-            Rule::Center => ((2 * s + n).abs_diff(row), s),
+    fn key(&self, (a, r, s): Place, n: usize) -> (u64, usize, usize) {
+        let area = &self.show.areas[a];
+        let row = area.rows[r].len();
+        match area.rule {
+            Rule::Ltr => (0, s, 0),
+            Rule::Rtl => (0, row - s, 0),
+            Rule::Center => (0, (2 * s + n).abs_diff(row), s),
+            Rule::Focus => (distance(&area.points[r][s..s + n], area.focus.unwrap()), s, 0),
         }
     }
 
@@ -181,12 +184,15 @@ impl Look<'_> {
         if self.show.areas[area].standing {
             return self.enough(&[area]).then(|| self.first_places(area, n));
         }
-        (0..self.show.areas[area].rows.len()).find_map(|r| {
-            let row = self.show.areas[area].rows[r].len();
-            let windows = (0..row).map(|s| (area, r, s)).filter(|&w| self.is_window(w, n) && self.fits(w, n));
-            let best = windows.filter(|&w| !clean || !self.strands(w, n)).min_by_key(|&w| self.key(w, n))?;
-            Some((best.2..best.2 + n).map(|p| (area, r, p)).collect())
-        })
+        let rows = self.show.areas[area].rows.iter().enumerate();
+        let starts = rows.flat_map(|(r, row)| (0..row.len()).map(move |s| (area, r, s)));
+        let runs = starts.filter(|&w| self.is_window(w, n) && self.fits(w, n));
+        let order = |w: Place| {
+            let (distance, at, tie) = self.key(w, n);
+            (distance, w.1, at, tie)
+        };
+        let (a, r, s) = runs.filter(|&w| !clean || !self.strands(w, n)).min_by_key(|&w| order(w))?;
+        Some((s..s + n).map(|p| (a, r, p)).collect())
     }
 
     fn has_run(&self, area: usize) -> bool {
@@ -289,14 +295,24 @@ impl Look<'_> {
         runs
     }
 
+    /// How far back a row is, in half positions.
+    fn depth(&self, area: usize, row: usize) -> i64 {
+        let Area { ranks, points, .. } = &self.show.areas[area];
+        points[row].first().map_or(4 * i64::from(ranks[row]), |&[_, y]| (2.0 * y) as i64)
+    }
+
     /// Where a row begins, in half positions: rows of one rank stand side by side.
     fn across(&self, area: usize, row: usize) -> i64 {
-        let Area { rows, ranks, rule, .. } = &self.show.areas[area];
+        let Area { rows, ranks, rule, points, .. } = &self.show.areas[area];
+        if let Some(&[x, _]) = points[row].first() {
+            // The generator puts positions one apart.
+            return (2.0 * x) as i64;
+        }
         let beside: Vec<usize> = (0..rows.len()).filter(|&other| ranks[other] == ranks[row]).collect();
         let width: usize = beside.iter().map(|&other| rows[other].len()).sum();
         let before: usize = beside.iter().filter(|&&other| other < row).map(|&other| rows[other].len()).sum();
         match rule {
-            Rule::Ltr => 2 * before as i64,
+            Rule::Ltr | Rule::Focus => 2 * before as i64,
             Rule::Rtl => 2 * before as i64 - 2 * width as i64,
             Rule::Center => 2 * before as i64 - width as i64,
         }
@@ -356,6 +372,7 @@ impl Look<'_> {
     fn near(&self, area: usize) -> Vec<Place> {
         let ranks = &self.show.areas[area].ranks;
         let rank = |run: &Run| ranks[run.first.1];
+        let depth = |run: &Run| self.depth(area, run.first.1);
         let kinds = self.wish.kinds().into_iter().enumerate().filter(|&(_, count)| count > 0);
         // The free runs of each kind, the seats wanted, the groups and the least size of one.
         let kinds: Vec<(Vec<Run>, usize, usize, usize)> = kinds
@@ -365,17 +382,17 @@ impl Look<'_> {
                 (look.runs(0, area), count, groups, least)
             })
             .collect();
-        let ranks_of_runs: BTreeSet<i32> = kinds.iter().flat_map(|kind| kind.0.iter().map(rank)).collect();
+        let depths: BTreeSet<i64> = kinds.iter().flat_map(|kind| kind.0.iter().map(depth)).collect();
         let mut found: Vec<(i64, Vec<Group>)> = Vec::new();
-        for &from in &ranks_of_runs {
-            for &to in ranks_of_runs.range(from..) {
-                let inside = |run: &&Run| (from..=to).contains(&rank(run));
+        for &from in &depths {
+            for &to in depths.range(from..) {
+                let inside = |run: &&Run| (from..=to).contains(&depth(run));
                 let rows = kinds.iter().flat_map(|kind| kind.0.iter().filter(inside));
                 let places: BTreeSet<i64> =
                     rows.flat_map(|run| (0..run.len as i64).map(|seat| run.left + 2 * seat)).collect();
                 for &left in &places {
                     for right in places.range(left..).map(|place| place + 2) {
-                        let size = right - left + 4 * i64::from(to - from);
+                        let size = right - left + to - from;
                         if found.iter().any(|(smaller, _)| *smaller < size) {
                             break;
                         }
@@ -403,7 +420,7 @@ impl Look<'_> {
                 for alone in others.filter_map(|other| other.between(run.left, right)) {
                     let mut pair = vec![self.best_part(run, count - 1), self.best_part(&alone, 1)];
                     pair.sort();
-                    behind.push((2 * (*count as i64 - 1) + 4, pair));
+                    behind.push((2 * (*count as i64 - 1) + (depth(&alone) - depth(run)).abs(), pair));
                 }
             }
             // Nobody is alone then.
@@ -493,12 +510,11 @@ impl Look<'_> {
     }
 
     fn nearest(&self, area: usize, size: usize, all: &[Place], chosen: &[Place]) -> Option<Vec<Place>> {
-        let ranks = &self.show.areas[area].ranks;
         let part = |places: &[Place]| {
             let lefts: Vec<i64> = places.iter().map(|&(a, r, s)| self.across(a, r) + 2 * s as i64).collect();
-            let rows: Vec<i64> = places.iter().map(|&(_, r, _)| i64::from(ranks[r])).collect();
+            let rows: Vec<i64> = places.iter().map(|&(_, r, _)| self.depth(area, r)).collect();
             let range = |of: &[i64]| of.iter().max().unwrap() - of.iter().min().unwrap();
-            range(&lefts) + 4 * range(&rows)
+            range(&lefts) + range(&rows)
         };
         let starts = self.show.places().filter(|place| place.0 == area);
         let windows = starts.filter(|&(a, r, s)| {

@@ -39,6 +39,17 @@ pub(super) const TIERS: [&str; 3] = ["gold", "silver", "bronze"];
 pub(super) const BLOCKS: [&str; 2] = ["press", "sponsors"];
 pub(super) const FLAGS: [&str; 2] = ["wheelchair", "view"];
 
+/// A point of small numbers, in halves.
+pub(super) fn point(random: &mut Random, largest: usize) -> [f32; 2] {
+    [0, 1].map(|_| random.below(2 * largest) as f32 / 2.0)
+}
+
+/// Says where a row is: positions are one apart, and a row is two deep for each rank.
+pub(super) fn put_somewhere(random: &mut Random, row: &mut PlanRow) {
+    row.at = Some([random.below(8) as f32, 2.0 * row.rank as f32]);
+    row.step = Some([1.0, 0.0]);
+}
+
 pub(super) fn random_plan(random: &mut Random) -> Plan {
     // Long runs in rows of one tier.
     let solid = random.chance(8);
@@ -46,6 +57,7 @@ pub(super) fn random_plan(random: &mut Random) -> Plan {
     let flagged = !solid && random.chance(50);
     let long = solid || random.chance(15);
     let named = random.chance(30);
+    let focus = random.chance(30).then(|| point(random, 16));
     let areas = (0..=random.below(4)).map(|area| {
         let rows = (0..=random.below(5)).map(|row| {
             let len = if long { 60 + random.below(90) } else { 1 + random.below(14) };
@@ -75,17 +87,36 @@ pub(super) fn random_plan(random: &mut Random) -> Plan {
                 label: row.to_string(),
                 rank: random.below(3) as i32,
                 tier: None,
+                at: None,
+                step: None,
+                points: None,
                 seats: PlanSeats::List(seats),
             }
         });
-        let rows = rows.collect();
-        let rule = random.pick(&[Rule::Ltr, Rule::Rtl, Rule::Center]);
+        let mut rows: Vec<PlanRow> = rows.collect();
+        let mut rule = random.pick(&[Rule::Ltr, Rule::Rtl, Rule::Center]);
+        let own_focus = random.chance(20).then(|| point(random, 16));
+        if random.chance(30) {
+            rows.iter_mut().for_each(|row| put_somewhere(random, row));
+            if focus.or(own_focus).is_some() && random.chance(60) {
+                rule = Rule::Focus;
+            }
+        }
         let (id, priority) = (format!("a{area}"), random.below(2) as i32);
         if random.chance(20) {
             let (standing, tier) = (Some(1 + random.below(12) as u32), Some(random.pick(&TIERS).to_owned()));
-            return PlanArea { id, name: None, priority, rule, standing, tier, rows: vec![] };
+            return PlanArea {
+                id,
+                name: None,
+                priority,
+                rule,
+                standing,
+                tier,
+                focus: own_focus,
+                rows: vec![],
+            };
         }
-        PlanArea { id, name: None, priority, rule, standing: None, tier: None, rows }
+        PlanArea { id, name: None, priority, rule, standing: None, tier: None, focus: own_focus, rows }
     });
     let areas = areas.collect();
     let limits = Limits {
@@ -95,7 +126,7 @@ pub(super) fn random_plan(random: &mut Random) -> Plan {
         waits_per_user: random.pick(&[0, 1, 3]),
         pick_orphans: random.pick(&[PickOrphans::Allow, PickOrphans::Forbid, PickOrphans::Avoid]),
     };
-    Plan { areas, limits, events: random.pick(&[0, 0, 5]) }
+    Plan { areas, limits, events: random.pick(&[0, 0, 5]), focus }
 }
 
 /// The show under test, and all that must agree with it.

@@ -164,7 +164,7 @@ fn place(places: &mut Places, members: &[(String, f64)], rule: Rule, tier: &str)
                 let y = (score + STRIDE - 1) / STRIDE;
                 (y, y * STRIDE - score)
             }
-            Rule::Ltr | Rule::Center => (score / STRIDE, score % STRIDE),
+            Rule::Ltr | Rule::Center | Rule::Focus => (score / STRIDE, score % STRIDE),
         };
         let seat = CachedSeat { tier: tier.to_owned(), member: member.clone() };
         if let Some(CachedSeat { tier: other, .. }) = places.entry(y).or_default().insert(x, seat) {

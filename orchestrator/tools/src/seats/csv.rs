@@ -1,5 +1,5 @@
-//! Reads a table `area,row,seat,tier[,break_after][,id][,state][,order]`, whose order is the physical order. Other columns
-//! are passed over, with a note. Areas get the rule
+//! Reads a table `area,row,seat,tier[,break_after][,id][,state][,order][,x][,y]`, whose order is the physical order. Other
+//! columns are passed over, with a note. Areas get the rule
 //! `ltr` and, in the order of the file, the priorities 1, 2, 3; a row's rank is its order in its area.
 
 use std::collections::HashMap;
@@ -7,11 +7,12 @@ use std::collections::HashMap;
 use anyhow::Result;
 
 use super::draft::{Area, Draft, Row, Seat};
+use super::places::Place;
 use crate::table::{Problems, Table};
 use allot_core::seat::state::SeatState;
 
 /// The columns; the first four must be there.
-const COLUMNS: [&str; 8] = ["area", "row", "seat", "tier", "break_after", "id", "state", "order"];
+const COLUMNS: [&str; 10] = ["area", "row", "seat", "tier", "break_after", "id", "state", "order", "x", "y"];
 
 /// Reads a table. Every problem is noted with its line.
 pub(super) fn read(text: &str) -> Result<(Draft, Problems)> {
@@ -32,8 +33,8 @@ pub(super) fn read(text: &str) -> Result<(Draft, Problems)> {
                 continue;
             }
         };
-        let [area, row, seat, tier, mark, id, state, order] =
-            [0, 1, 2, 3, 4, 5, 6, 7].map(|column| table.get(column));
+        let [area, row, seat, tier, mark, id, state, order, x, y] =
+            [0, 1, 2, 3, 4, 5, 6, 7, 8, 9].map(|column| table.get(column));
         if let Some((name, _)) =
             COLUMNS.iter().zip([area, row, seat, tier]).find(|(_, field)| field.is_empty())
         {
@@ -43,6 +44,13 @@ pub(super) fn read(text: &str) -> Result<(Draft, Problems)> {
         let Some(breaks) = is_set(mark) else {
             problems.add(format!("line {line}: break_after is '{mark}'; write 1 or nothing"));
             continue;
+        };
+        let at = match place(x, y) {
+            Ok(at) => at,
+            Err(why) => {
+                problems.add(format!("line {line}: {why}"));
+                continue;
+            }
         };
         let state = if state.is_empty() {
             SeatState::Free
@@ -68,7 +76,7 @@ pub(super) fn read(text: &str) -> Result<(Draft, Problems)> {
             area.rows.len() - 1
         });
         let Some(row) = area.rows.get_mut(row_index) else { continue };
-        let mut imported = Seat { line: Some(line), ..Seat::new(seat.to_owned(), tier.to_owned()) };
+        let mut imported = Seat { at, line: Some(line), ..Seat::new(seat.to_owned(), tier.to_owned()) };
         imported.plan.id = (!id.is_empty()).then(|| id.to_owned());
         imported.order = (!order.is_empty()).then(|| order.to_owned());
         imported.sold = state == SeatState::Sold || imported.order.is_some();
@@ -83,6 +91,17 @@ pub(super) fn read(text: &str) -> Result<(Draft, Problems)> {
             .push(format!("{kept_back} seats are held or blocked in the source, and free in the show"));
     }
     Ok((draft, problems))
+}
+
+/// The place of a seat; `None` if both fields are empty.
+fn place(x: &str, y: &str) -> Result<Option<Place>, String> {
+    if x.is_empty() && y.is_empty() {
+        return Ok(None);
+    }
+    let number = |text: &str| text.parse::<f64>().ok().filter(|number| number.is_finite());
+    let place = number(x).zip(number(y)).map(|(x, y)| [x, y]);
+    let wrong = || format!("x is '{x}' and y is '{y}'; write two numbers, or leave both empty");
+    place.map(Some).ok_or_else(wrong)
 }
 
 fn is_set(mark: &str) -> Option<bool> {
@@ -144,6 +163,26 @@ mod tests {
         );
         let wrong = read("area,row,seat,tier,state\na,1,1,t,gone\n").unwrap_err();
         assert_eq!(wrong, "line 2: state is 'gone'; write free, held, blocked or sold");
+    }
+
+    #[test]
+    fn columns_x_and_y_say_where_seats_are() {
+        let text = "area,row,seat,tier,x,y\na,1,1,t,0,9\na,1,2,t,1,9\na,2,1,t,0,3\na,2,2,t,1,3\n";
+        let mut draft = read(text).unwrap();
+        let plan = draft.build().unwrap().plan_json();
+        assert!(
+            plan.contains(r#""rank":1,"tier":"t","at":[0.0,9.0],"step":[1.0,0.0],"seats":"1-2""#),
+            "{plan}"
+        );
+        draft.look_at(Some([0.5, 0.0]));
+        let plan = draft.build().unwrap().plan_json();
+        assert!(plan.contains(r#""rule":"focus","rows":[{"label":"2","rank":1"#), "{plan}");
+        assert!(plan.contains(r#""focus":[0.5,0.0]"#), "{plan}");
+        let wrong = read("area,row,seat,tier,x,y\na,1,1,t,0,\na,1,2,t,one,9\n").unwrap_err();
+        assert!(
+            wrong.starts_with("line 2: x is '0' and y is ''") && wrong.contains("line 3: x is 'one'"),
+            "{wrong}"
+        );
     }
 
     #[test]

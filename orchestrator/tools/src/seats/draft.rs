@@ -4,10 +4,13 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use allot_core::seat::Show;
+use allot_core::seat::places::Point;
 pub use allot_core::seat::plan::Rule;
 use allot_core::seat::plan::{Limits, Plan, PlanArea, PlanRow, PlanSeat, PlanSeats};
 use allot_core::shared::MAX_IDENTIFIER;
 use serde::{Deserialize, Deserializer};
+
+use super::places::{Place, RowPlaces};
 
 /// Order reference of seats that were sold before the import, where the source names none.
 const IMPORTED: &str = "imported";
@@ -21,6 +24,10 @@ pub struct Draft {
     pub events: u32,
     /// Whether breaks have an entry of their own among the seats of the source.
     pub lists_breaks: bool,
+    /// The middle of what all look at, as a plan has it.
+    pub focus: Option<Point>,
+    /// Where the source shows a stage, and what it was known by.
+    pub stage: Option<(Place, String)>,
     /// Problems that the import solved, in plain words.
     pub notes: Vec<String>,
 }
@@ -32,6 +39,8 @@ pub struct Area {
     pub name: String,
     pub priority: i32,
     pub rule: Rule,
+    /// The area's own focus, as a plan has it.
+    pub focus: Option<Point>,
     /// Number and tier of standing places, as a plan has them.
     pub standing: (Option<u32>, Option<String>),
     pub rows: Vec<Row>,
@@ -48,10 +57,12 @@ pub struct Row {
 }
 
 /// A seat.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Seat {
     /// The seat as a plan has it.
     pub plan: PlanSeat,
+    /// Where it is, if the source says so.
+    pub at: Option<Place>,
     /// Whether it is to be sold before the show is opened.
     pub sold: bool,
     /// The order under which it is sold, if the source names one.
@@ -64,7 +75,7 @@ impl Seat {
     /// A free seat without flags.
     pub fn new(label: String, tier: String) -> Self {
         let plan = PlanSeat { label, id: None, tier: Some(tier), flags: Vec::new() };
-        Self { plan, sold: false, order: None, line: None }
+        Self { plan, at: None, sold: false, order: None, line: None }
     }
 }
 
@@ -76,10 +87,14 @@ impl Row {
 
     fn plan(&self) -> PlanRow {
         let seats = self.positions.iter().map(|seat| seat.as_ref().map(|seat| seat.plan.clone()));
+        let RowPlaces { at, step, points } = RowPlaces::of(&self.positions);
         PlanRow {
             label: self.label.clone(),
             rank: self.rank,
             tier: None,
+            at,
+            step,
+            points,
             seats: PlanSeats::List(seats.collect()),
         }
     }
@@ -142,10 +157,11 @@ impl Draft {
             rule: area.rule,
             standing: area.standing.0,
             tier: area.standing.1.clone(),
+            focus: area.focus,
             rows: area.rows.iter().map(Row::plan).collect(),
         };
         let areas = self.areas.iter().map(area).collect();
-        let plan = Plan { areas, limits: self.limits, events: self.events };
+        let plan = Plan { areas, limits: self.limits, events: self.events, focus: self.focus };
         Show::new(&plan, 0).map_err(|refusal| {
             let duplicates = self.duplicates();
             // The module names the first of them only.

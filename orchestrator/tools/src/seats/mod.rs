@@ -4,9 +4,11 @@ pub mod caches;
 mod create;
 mod csv;
 pub mod draft;
+pub mod places;
 mod plan;
 mod pretix;
 pub mod side;
+mod stage;
 #[cfg(test)]
 mod testdata;
 
@@ -31,7 +33,7 @@ pub enum Format {
     Plan,
     /// A seating plan of pretix, JSON.
     Pretix,
-    /// A table: area,row,seat,tier and perhaps break_after, id, state and order.
+    /// A table: area,row,seat,tier and perhaps break_after, id, state, order, x and y.
     Csv,
 }
 

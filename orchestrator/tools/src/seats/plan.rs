@@ -27,11 +27,11 @@ pub(super) fn read(text: &str) -> Result<Draft> {
         let rows = rows.map(|(row_number, row)| read_row(row, format!("areas[{number}].rows[{row_number}]")));
         let name = area.name.unwrap_or_else(|| area.id.clone());
         let rows = rows.collect::<Result<_>>()?;
-        let (id, priority, rule) = (area.id, area.priority, area.rule);
-        areas.push(Area { id, name, priority, rule, standing: (area.standing, area.tier), rows });
+        let (id, priority, rule, focus) = (area.id, area.priority, area.rule, area.focus);
+        areas.push(Area { id, name, priority, rule, focus, standing: (area.standing, area.tier), rows });
     }
-    let (limits, events) = (plan.limits, plan.events);
-    Ok(Draft { areas, limits, events, lists_breaks: true, notes: Vec::new() })
+    let (limits, events, focus) = (plan.limits, plan.events, plan.focus);
+    Ok(Draft { areas, limits, events, focus, lists_breaks: true, ..Draft::default() })
 }
 
 fn read_row(row: PlanRow, place: String) -> Result<Row> {
@@ -43,11 +43,20 @@ fn read_row(row: PlanRow, place: String) -> Result<Row> {
             labels.into_iter().map(|label| label.map(seat)).collect()
         }
     };
-    let seat = |mut plan: PlanSeat| {
-        plan.tier = plan.tier.or_else(|| row.tier.clone());
-        Seat { plan, sold: false, order: None, line: None }
+    let point = |at: usize| match (row.at, row.step, &row.points) {
+        (Some([x, y]), Some([dx, dy]), None) => {
+            let steps = at as f64;
+            Some([f64::from(x) + steps * f64::from(dx), f64::from(y) + steps * f64::from(dy)])
+        }
+        (None, None, Some(points)) => points.get(at).map(|point| point.map(f64::from)),
+        _ => None,
     };
-    let positions = seats.into_iter().map(|position| position.map(seat)).collect();
+    let seat = |at: usize, mut plan: PlanSeat| {
+        plan.tier = plan.tier.or_else(|| row.tier.clone());
+        Seat { plan, at: point(at), sold: false, order: None, line: None }
+    };
+    let positions = seats.into_iter().enumerate();
+    let positions = positions.map(|(at, position)| position.map(|plan| seat(at, plan))).collect();
     Ok(Row { label: row.label, rank: row.rank, source: place, positions })
 }
 

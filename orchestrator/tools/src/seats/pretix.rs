@@ -1,10 +1,9 @@
 //! Reads a seating plan of pretix: zones are areas, categories are tiers, rows and seats keep the order
 //! of the file.
 //!
-//! A row's rank is its place in its zone's list, front first: the format has no stage, and coordinates
-//! alone do not show the front of a hall that is built around its stage. Rows of one number side by side, such as the left
-//! and the right half of a row, have one rank. Every zone gets the rule `center` and, in the order of the zones, the
-//! priorities 1, 2, 3; a side file can override them.
+//! A row's rank is its place in its zone's list. Rows of one number side by side, such as the left and the right half of a
+//! row, have one rank. Every zone gets the rule `center` and, in the order of the zones, the priorities 1, 2, 3; a side file
+//! can override them. If a stage is drawn (`stage`), seats near it are the best instead.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -12,6 +11,8 @@ use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
 use super::draft::{Area, Draft, Row, Seat, name};
+use super::places::Place;
+use super::stage::{self, Point, Shape};
 use allot_core::seat::plan::Rule;
 
 /// A step of more than this many times the row's usual one is an aisle.
@@ -41,7 +42,11 @@ struct Zone {
     #[serde(default, deserialize_with = "name")]
     name: String,
     #[serde(default)]
+    position: Point,
+    #[serde(default)]
     rows: Vec<FileRow>,
+    #[serde(default)]
+    areas: Vec<Shape>,
 }
 
 #[derive(Deserialize)]
@@ -67,12 +72,6 @@ struct FileSeat {
     others: BTreeMap<String, serde_json::Value>,
 }
 
-#[derive(Deserialize, Clone, Copy)]
-struct Point {
-    x: f64,
-    y: f64,
-}
-
 impl Point {
     /// The distance to another point.
     fn to(self, other: Self) -> f64 {
@@ -88,6 +87,7 @@ pub(super) fn read(text: &str) -> Result<Draft> {
     let mut draft = Draft::default();
     // Fields that are dropped, and how many seats have them.
     let mut dropped: BTreeMap<String, usize> = BTreeMap::new();
+    let mut shapes: Vec<(Point, Shape)> = Vec::new();
     for (zone_index, zone) in file.zones.into_iter().enumerate() {
         let mut rows: Vec<(Row, Option<f64>)> = Vec::with_capacity(zone.rows.len());
         for (row_index, mut row) in zone.rows.into_iter().enumerate() {
@@ -106,7 +106,8 @@ pub(super) fn read(text: &str) -> Result<Draft> {
                     .notes
                     .push(format!("the seats of {at} are listed out of order; their positions decide"));
             }
-            let positions = positions(row.seats, &mut dropped);
+            let origin = row.position.map(|row| [zone.position.x + row.x, zone.position.y + row.y]);
+            let positions = positions(row.seats, origin, &mut dropped);
             let label = row.row_number.trim().to_owned();
             let is_beside = |(other, of_other): &&(Row, Option<f64>)| {
                 !label.is_empty()
@@ -116,6 +117,7 @@ pub(super) fn read(text: &str) -> Result<Draft> {
             let rank = rows.iter().find(is_beside).map_or(row_index as i32 + 1, |(other, _)| other.rank);
             rows.push((Row { label, rank, source: at, positions }, depth));
         }
+        shapes.extend(zone.areas.into_iter().map(|shape| (zone.position, shape)));
         if rows.is_empty() {
             draft.notes.push(format!("zones[{zone_index}] has no seat, and is left out"));
             continue;
@@ -127,6 +129,7 @@ pub(super) fn read(text: &str) -> Result<Draft> {
         let rows = rows.into_iter().map(|(row, _)| row).collect();
         draft.areas.push(Area { id, name, priority, rule: Rule::Center, rows, ..Area::default() });
     }
+    draft.stage = stage::find(&shapes);
     draft.drop_unusable_ids();
     if !dropped.is_empty() {
         let fields: Vec<String> =
@@ -188,8 +191,13 @@ fn put_in_order(seats: &mut Vec<FileSeat>) -> bool {
     true
 }
 
-/// The positions of a row, with breaks. `dropped` counts fields that a plan does not have.
-fn positions(seats: Vec<FileSeat>, dropped: &mut BTreeMap<String, usize>) -> Vec<Option<Seat>> {
+/// The positions of a row, with breaks; seats lie relative to `origin`, if the row has a place. `dropped` counts fields that a
+/// plan does not have.
+fn positions(
+    seats: Vec<FileSeat>,
+    origin: Option<Place>,
+    dropped: &mut BTreeMap<String, usize>,
+) -> Vec<Option<Seat>> {
     let step = |pair: &[FileSeat]| match pair {
         [FileSeat { position: Some(a), .. }, FileSeat { position: Some(b), .. }] => Some(a.to(*b)),
         _ => None,
@@ -206,6 +214,7 @@ fn positions(seats: Vec<FileSeat>, dropped: &mut BTreeMap<String, usize>) -> Vec
             positions.push(None);
         }
         let mut imported = Seat::new(seat.seat_number.trim().to_owned(), seat.category);
+        imported.at = origin.zip(seat.position).map(|([x, y], seat)| [x + seat.x, y + seat.y]);
         imported.plan.id = Some(seat.seat_guid.trim().to_owned()).filter(|guid| !guid.is_empty());
         for (field, value) in seat.others {
             match (field.as_str(), value) {
@@ -235,8 +244,10 @@ fn slug(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::draft::seat_id;
     use super::super::testdata;
     use super::*;
+    use allot_core::seat::wish::{Adjacent, NamedWish, Orphans};
 
     #[test]
     fn a_zone_name_becomes_an_id() {
@@ -367,6 +378,57 @@ mod tests {
         let kept = draft.seats().filter(|seat| seat.plan.id.is_some()).count();
         assert_eq!(kept, 192, "each guid of one seat is kept");
         assert_eq!(draft.notes.len(), 318 - 192, "each guid of several seats has a note");
-        assert!(draft.notes[0].contains("seats have the id 'FirstFloor-"), "{}", draft.notes[0]);
+        // The stage is the only shape, in the middle of the hall, and has no text.
+        draft.look_at(None);
+        assert_eq!(draft.focus.map(|focus| focus.map(f32::round)), Some([1035.0, 836.0]));
+        assert!(
+            draft.notes[318 - 192].starts_with("the only shape of the plan"),
+            "{:?}",
+            draft.notes[318 - 192]
+        );
+        first_pair_of_each_category_is_nearest(&draft);
+    }
+
+    /// The first pair of each category is the pair nearest the focus among that category and zone.
+    fn first_pair_of_each_category_is_nearest(draft: &Draft) {
+        let show = draft.build().unwrap();
+        let focus = draft.focus.unwrap().map(f64::from);
+        // How far the middle of two seats side by side is, to a thousandth.
+        let distance = |pair: &[Option<Seat>]| {
+            let [Some(one), Some(other)] = pair else { return None };
+            let ([x, y], [to_x, to_y]) = (one.at?, other.at?);
+            let away = (f64::midpoint(x, to_x) - focus[0]).hypot(f64::midpoint(y, to_y) - focus[1]);
+            (one.plan.tier == other.plan.tier).then_some((away * 1000.0).round() as i64)
+        };
+        for tier in show.venue().tiers() {
+            let wish = NamedWish {
+                count: 2,
+                tier: Some(tier.as_bytes()),
+                areas: vec![],
+                adjacent: Adjacent::Require,
+                orphans: Orphans::Allow,
+                flags: vec![],
+                needs: vec![],
+                from: None,
+            };
+            let found = show.find(&wish, 1).unwrap();
+            let ids: Vec<String> = found[0].iter().map(|&seat| show.venue().id(seat)).collect();
+            let area = show.only_area(&found[0]).unwrap();
+            let rows = draft.rows().filter(|(of, _)| of.id == area);
+            let pairs = rows.flat_map(|(of, row)| row.positions.windows(2).map(move |pair| (of, row, pair)));
+            let of_tier = |pair: &[Option<Seat>]| {
+                pair.iter().flatten().all(|seat| seat.plan.tier.as_deref() == Some(&**tier))
+            };
+            let rated = pairs.filter(|(.., pair)| of_tier(pair));
+            let rated: Vec<(i64, String)> = rated
+                .filter_map(|(of, row, pair)| {
+                    let first = pair[0].as_ref()?;
+                    Some((distance(pair)?, seat_id(&of.id, &row.label, &first.plan)))
+                })
+                .collect();
+            let best = rated.iter().map(|(distance, _)| *distance).min().unwrap();
+            let got = rated.iter().find(|(_, id)| *id == ids[0]).map(|(distance, _)| *distance);
+            assert_eq!(got, Some(best), "{tier}: {ids:?}");
+        }
     }
 }

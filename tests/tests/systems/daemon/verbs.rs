@@ -217,11 +217,7 @@ fn wrong_input_is_3_with_line_and_column() {
         path.display().to_string()
     };
     let cases = [
-        (
-            "show create k",
-            "area,row,seat,colour\na,1,1,red\n",
-            "line 1: there is no column 'tier'",
-        ),
+        ("show create k", "area,row,seat,colour\na,1,1,red\n", "line 1: there is no column 'tier'"),
         ("show create k", "area;row;seat;tier\na;1;1\n", "line 2, column 4: 3 fields under 4 columns"),
         (
             "show create k",

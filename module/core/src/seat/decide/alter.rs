@@ -7,7 +7,8 @@ use crate::seat::labels::parse_short_form;
 use crate::seat::moves::Moves;
 use crate::seat::outcome::{Decision, Reply};
 use crate::seat::plan::{
-    Limits, PartArea, PartRow, Plan, PlanArea, PlanPart, PlanRow, PlanSeat, PlanSeats, identifier, wrong,
+    Limits, PartArea, PartRow, Plan, PlanArea, PlanPart, PlanRow, PlanSeat, PlanSeats, Rule, identifier,
+    wrong,
 };
 use crate::seat::state::Show;
 use crate::seat::venue::{Row, Seat, Venue};
@@ -25,7 +26,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 /// `NOTFOUND` for an unknown area, row or seat; `ERR` for an invalid part; `BADSTATE` if a held or sold seat would be
 /// removed or change its tier or flags, or if no seat would have a flag that a waiter needs.
 pub(super) fn decide_alter(show: &Show, now: Millis, part: &PlanPart) -> Decided {
-    if !part.changes_seats() {
+    if !part.changes_seats() && !changes_order_of_rows(show, part) {
         let limits = altered_limits(show.limits, part);
         limits.check()?;
         let events = part.events.unwrap_or(show.events);
@@ -42,6 +43,20 @@ pub(super) fn decide_alter(show: &Show, now: Millis, part: &PlanPart) -> Decided
     let mut events = check_change(show, now, &venue)?;
     events.push(Event::Altered { plan: plan.to_json() });
     Ok(Decision { events, reply: Reply::Ok })
+}
+
+/// Whether the part changes a focus, or gives an area the rule `focus` or another in its place: its rows are numbered by
+/// nearness then, or no longer.
+fn changes_order_of_rows(show: &Show, part: &PlanPart) -> bool {
+    let is_by_focus = |id: &str| {
+        let area = show.venue.area_called(id.as_bytes());
+        area.is_some_and(|area| show.venue.area(area).rule == Rule::Focus)
+    };
+    let of_area = |area: &PartArea| {
+        let rules = area.rule.map(|rule| (rule == Rule::Focus, is_by_focus(&area.id)));
+        area.focus.is_some() || rules.is_some_and(|(is, was)| is != was)
+    };
+    part.focus.is_some() || part.areas.iter().any(of_area)
 }
 
 /// Checks that the plan of `show` may become `venue`. Returns the ends of those waits that would forbid it, but whose time
@@ -70,6 +85,7 @@ fn altered_plan(show: &Show, part: &PlanPart) -> Result<(Plan, Venue), Refusal> 
     plan.limits = altered_limits(plan.limits, part);
     plan.limits.check()?;
     plan.events = part.events.unwrap_or(plan.events);
+    plan.focus = part.focus.or(plan.focus);
     remove_seats(&show.venue, &mut plan.areas, &part.remove_seats)?;
     for (number, change) in part.areas.iter().enumerate() {
         let place = format!("areas[{number}]");
@@ -132,6 +148,7 @@ fn change_area(area: &mut PlanArea, change: &PartArea, place: &str) -> Result<()
     area.name = change.name.clone().or(area.name.take());
     area.priority = change.priority.unwrap_or(area.priority);
     area.rule = change.rule.unwrap_or(area.rule);
+    area.focus = change.focus.or(area.focus);
     for label in &change.remove_rows {
         let before = area.rows.len();
         area.rows.retain(|row| row.label != *label);

@@ -1,20 +1,21 @@
 //! Best seating beside a hold: seats that are added to a cart.
 
-use super::near::{NEAR, ROW};
+use super::frame::POSITION;
+use super::near::NEAR;
 use super::rows::{Rows, RunNeed};
 use super::search::{Found, Search};
-use super::split::{Group, POSITION};
+use super::split::Group;
 use crate::seat::bits;
 use crate::seat::claims::Seats;
 use crate::seat::venue::{Row, Seat};
 use crate::seat::wish::{Adjacent, Orphans};
 use std::ops::Range;
 
-/// A part of an area: ranks of rows, and places across the area.
+/// A part of an area: how far back its rows are, and places across the area.
 #[derive(Clone, Copy)]
 struct Part {
-    front: i32,
-    back: i32,
+    front: i64,
+    back: i64,
     left: i64,
     right: i64,
 }
@@ -32,7 +33,7 @@ impl Part {
 
     /// Its width, and its depth.
     fn size(self) -> i64 {
-        self.right - self.left + (i64::from(self.back) - i64::from(self.front)) * ROW
+        self.right - self.left + self.back - self.front
     }
 }
 
@@ -79,7 +80,7 @@ impl Search<'_> {
     fn around(&self, group: Range<Seat>, clean: bool) -> Option<Seats> {
         let (count, venue) = (self.count, &self.rows.show.venue);
         let row = venue.row_of(group.start);
-        let (base, (len, rule)) = (venue.base(row), self.rows.shape(row));
+        let (base, (len, _)) = (venue.base(row), self.rows.shape(row));
         let left = self.takeable_run((base..group.start).rev());
         let right = self.takeable_run(group.end..base + len as Seat);
         // Either is asked for only if seats on that side are taken.
@@ -97,8 +98,8 @@ impl Search<'_> {
         };
         let size = group.len() + count;
         let start = |on_left: usize| (group.start - base) as usize - on_left;
-        let better = |best, next| if bits::is_better(next, best, size, len, rule) { next } else { best };
-        let best = (0..=count).filter(fits).map(start).reduce(better)?;
+        let starts = (0..=count).filter(fits).map(start);
+        let best = starts.min_by_key(|&start| self.rows.order(row, start, size))?;
         let seats = self.rows.window(row, best, size);
         Some(seats.into_iter().filter(|seat| !group.contains(seat)).collect())
     }
@@ -162,8 +163,9 @@ impl Search<'_> {
 impl Rows<'_> {
     /// The part of the area in which these seats of a row lie.
     fn part(&self, row: Row, start: usize, size: usize) -> Part {
-        let (rank, left) = (self.show.venue.rank(row), self.across(row) + start as i64 * POSITION);
-        Part { front: rank, back: rank, left, right: left + size as i64 * POSITION }
+        let line = self.line(row);
+        let (left, _) = line.left(start, size);
+        Part { front: line.depth, back: line.depth, left, right: left + size as i64 * POSITION }
     }
 
     /// The row and the first position of the run of `size` seats that lies with `part` in the smallest part of the area;
@@ -179,8 +181,8 @@ impl Rows<'_> {
         let need = if clean { RunNeed::Clean(size) } else { RunNeed::Run(size) };
         let mut best: Option<(i64, Group)> = None;
         for (row, places) in self.walk(area, need) {
-            let rank = self.show.venue.rank(row);
-            let least = part.with(Part { front: rank, back: rank, ..part }).size();
+            let depth = self.line(row).depth;
+            let least = part.with(Part { front: depth, back: depth, ..part }).size();
             if best.as_ref().is_some_and(|(size, _)| *size <= least) {
                 continue;
             }

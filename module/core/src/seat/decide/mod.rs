@@ -5,6 +5,7 @@ mod alter;
 mod beside;
 mod block;
 mod cart;
+mod frame;
 mod hold;
 mod near;
 pub(super) mod orphans;

@@ -1,11 +1,10 @@
 //! Groups of a party that splits, near each other: in the smallest part of an area.
 //!
-//! The size of a part is its width in positions, and twice its depth in rows (by rank): a row is about as deep as two seats
-//! are wide. Rows of one rank lie side by side in the order of the plan. Rows begin at one side of the area (`ltr`, `rtl`),
-//! or have their middles behind each other (`center`).
+//! The size of a part is its width and its depth, see `frame`.
 
+use super::frame::{POSITION, ROW};
 use super::rows::{Rows, RunNeed};
-use super::split::{Group, POSITION, Run, Split};
+use super::split::{Group, Run, Split};
 use std::borrow::Cow;
 
 /// The largest party whose groups are looked for near each other.
@@ -13,9 +12,6 @@ pub(super) const NEAR: usize = 10;
 
 /// How many rows with suitable runs are examined, the best first: so the time does not depend on the size of the area.
 const ROWS_EXAMINED: usize = 32;
-
-/// How much deeper a part is with each row more.
-pub(super) const ROW: i64 = 2 * POSITION;
 
 /// The size of a part of the area, and the groups in it.
 type Part = (i64, Vec<Group>);
@@ -49,27 +45,33 @@ pub(super) fn groups_near(kinds: &[(usize, &Rows<'_>)], area: &[u32]) -> Option<
 }
 
 impl Rows<'_> {
-    /// The runs of at least `least` seats in the first rows of an area that have any.
+    /// The runs of at least `least` seats in the first rows of an area that have any, by depth.
     fn runs_in(&self, area: &[u32], least: usize) -> Vec<Run> {
         let rows = self.walk(area, RunNeed::Run(least)).take(ROWS_EXAMINED);
-        rows.flat_map(|(row, places)| self.runs_of(row, &places, least)).collect()
+        let mut runs: Vec<Run> = rows.flat_map(|(row, places)| self.runs_of(row, &places, least)).collect();
+        runs.sort_by_key(|run| run.depth);
+        runs
     }
 
     /// All but one in one group, and the last directly behind or before them, who is not alone there. `None` if the party
     /// need not sit so, or lies in a smaller part otherwise.
     fn one_behind(&self, area: &[u32], split: &Split, apart: Option<&Part>) -> Option<Part> {
         let together = split.count.saturating_sub(1);
-        let size = together as i64 * POSITION + ROW;
-        let is_pair_apart = split.least == 2 && apart.is_some_and(|(smaller, _)| *smaller < size);
-        if split.longest.len() != 2 || together < 2 || split.least > 2 || is_pair_apart {
+        if split.longest.len() != 2 || together < 2 || split.least > 2 {
             return None;
         }
-        let runs = OfKind { runs: self.runs_in(area, 1).into(), split };
-        let pairs = runs.runs.iter().filter(|run| run.len == together).filter_map(|run| {
-            let near = runs.of_ranks(run.rank.saturating_sub(1), run.rank.saturating_add(1));
-            let behind = near.runs.iter().filter(|other| other.rank != run.rank);
+        let largest = match apart {
+            Some((size, _)) if split.least == 2 => *size,
+            Some(_) | None => i64::MAX,
+        };
+        let runs = self.runs_in(area, 1);
+        let pairs = runs.iter().filter(|run| run.len == together).filter_map(|run| {
+            let behind = runs.iter().filter(|other| other.rank.abs_diff(run.rank) == 1);
             let others = behind.map(|other| other.between(run.left, run.right()));
-            let alone = others.filter(|other| other.len > 0).map(|other| self.best_part(&other, 1)).min()?;
+            let others = others.filter(|other| other.len > 0).map(|other| {
+                (together as i64 * POSITION + (other.depth - run.depth).abs(), self.best_part(&other, 1))
+            });
+            let (size, alone) = others.min().filter(|(size, _)| *size <= largest)?;
             let mut groups = vec![self.best_part(run, together), alone];
             groups.sort_unstable();
             Some((size, groups))
@@ -77,32 +79,35 @@ impl Rows<'_> {
         pairs.min()
     }
 
-    /// The smallest part of the area in which the party is seated; none is smaller than `smallest`.
+    /// The smallest part of the area in which the party is seated; without places none is smaller than `smallest`.
     fn smallest_part(&self, wanted: &[OfKind<'_>], smallest: i64) -> Option<Part> {
-        let mut ranks: Vec<i32> =
-            wanted.iter().flat_map(|kind| kind.runs.iter().map(|run| run.rank)).collect();
-        ranks.sort_unstable();
-        ranks.dedup();
+        let runs = || wanted.iter().flat_map(|kind| kind.runs.iter());
+        let has_places = runs().next().is_some_and(|run| self.show.venue.places.of(run.row).is_some());
+        let mut depths: Vec<i64> = runs().map(|run| run.depth).collect();
+        depths.sort_unstable();
+        depths.dedup();
         let mut best: Option<Part> = None;
-        for (at, &front) in ranks.iter().enumerate() {
-            // A part with worse rows must be smaller.
-            let largest = best.as_ref().map_or(i64::MAX, |(size, _)| size - 1);
-            if largest < smallest {
+        for (at, &front) in depths.iter().enumerate() {
+            // A part with worse rows must be smaller. With places, a row farther back may be the better one.
+            let smaller = i64::from(!has_places);
+            let largest = best.as_ref().map_or(i64::MAX, |(size, _)| size - smaller);
+            if largest < smallest && !has_places {
                 break;
             }
             let mut best_of_front: Option<Part> = None;
-            for &back in ranks.iter().skip(at) {
-                let depth = (i64::from(back) - i64::from(front)) * ROW;
+            for &back in depths.iter().skip(at) {
+                let depth = back - front;
                 let widest = best_of_front.as_ref().map_or(largest, |(size, _)| *size) - depth;
                 if widest < POSITION {
                     break;
                 }
-                let rows: Vec<OfKind<'_>> = wanted.iter().map(|kind| kind.of_ranks(front, back)).collect();
+                let rows: Vec<OfKind<'_>> = wanted.iter().map(|kind| kind.of_depths(front, back)).collect();
                 let found = self.narrowest(&rows, widest);
                 let found = found.map(|(width, groups)| (width + depth, groups));
                 best_of_front = best_of_front.into_iter().chain(found).min();
             }
-            best = best_of_front.or(best);
+            best =
+                if has_places { best.into_iter().chain(best_of_front).min() } else { best_of_front.or(best) };
         }
         best
     }
@@ -165,10 +170,10 @@ impl Rows<'_> {
 }
 
 impl OfKind<'_> {
-    /// The runs in rows of these ranks.
-    fn of_ranks(&self, front: i32, back: i32) -> OfKind<'_> {
-        let begin = self.runs.partition_point(|run| run.rank < front);
-        let end = self.runs.partition_point(|run| run.rank <= back);
+    /// The runs in rows between these depths.
+    fn of_depths(&self, front: i64, back: i64) -> OfKind<'_> {
+        let begin = self.runs.partition_point(|run| run.depth < front);
+        let end = self.runs.partition_point(|run| run.depth <= back);
         OfKind { runs: self.runs.get(begin..end).unwrap_or_default().into(), split: self.split }
     }
 
@@ -202,11 +207,15 @@ fn longest_of(lengths: impl Iterator<Item = usize>, groups: usize, least: usize)
     (missing == 0).then_some(seats)
 }
 
-/// No part of an area in which the party is seated is smaller. Groups of one tier and kind are a seat apart in a row.
+/// No part of an area without places in which the party is seated is smaller. Groups of one tier and kind are a seat apart in
+/// a row.
 fn smallest_possible(wanted: &[OfKind<'_>], area: &[u32]) -> i64 {
     let seats: usize = wanted.iter().map(|kind| kind.split.count).sum();
     let groups: usize = wanted.iter().map(|kind| kind.split.longest.len()).sum();
-    let apart = if area.len() == 1 { groups + 1 - wanted.len() } else { 0 };
+    let runs = || wanted.iter().flat_map(|kind| kind.runs.iter());
+    let side_by_side =
+        runs().zip(runs().skip(1)).any(|(one, other)| one.depth == other.depth && one.row != other.row);
+    let apart = if area.len() == 1 && !side_by_side { groups + 1 - wanted.len() } else { 0 };
     let sizes = (1..=groups).map(|rows| {
         let width = (seats + apart.saturating_sub(rows)).div_ceil(rows);
         width as i64 * POSITION + (rows as i64 - 1) * ROW

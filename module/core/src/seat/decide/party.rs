@@ -5,28 +5,8 @@
 use super::rows::{RunNeed, StripView};
 use super::search::Search;
 use crate::seat::bits::{self, Bits};
-use crate::seat::venue::Row;
 
 impl Search<'_> {
-    /// The row and the first position of the best run of an area in which the party fits; if `clean`, one that strands no
-    /// seat. O(log rows) for each row that has both a long enough run and a seat of every kind.
-    pub(super) fn run_of_party(&self, area: &[u32], clean: bool) -> Option<(Row, usize)> {
-        let mut best: Option<(Row, usize)> = None;
-        for &group in area {
-            let mut from = 0;
-            while let Some(place) = self.place_with_all_kinds(group, from) {
-                from = place + 1;
-                let row = self.rows.row(group, place);
-                if best.is_some_and(|(best, _)| best < row)
-                    || self.better(&mut best, row, &self.windows_of_party(group, place, clean))
-                {
-                    break;
-                }
-            }
-        }
-        best
-    }
-
     /// The first place of a group from `from` on that has a run for the whole party, and a seat of every kind.
     pub(super) fn place_with_all_kinds(&self, group: u32, mut from: u32) -> Option<u32> {
         loop {

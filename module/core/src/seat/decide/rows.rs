@@ -60,6 +60,10 @@ impl RunNeed {
     }
 }
 
+/// Where a run is in the order of its area, the least first: its distance from the focus, which is 0 but with the rule
+/// `focus`; then its row, and its place there by rule.
+pub(super) type Order = (u64, Row, (usize, usize));
+
 /// The seats of a row as the request sees them.
 #[derive(Clone, Default)]
 pub(super) struct StripView {
@@ -290,6 +294,26 @@ impl<'a> Rows<'a> {
         let area = venue.area(venue.area_of(row));
         let rule = if area.standing { Rule::Ltr } else { area.rule };
         (usize::from(venue.layout(row).len), rule)
+    }
+
+    /// Where the run of `n` seats of a row from a position on is in the order of its area.
+    pub(super) fn order(&self, row: Row, start: usize, n: usize) -> Order {
+        let (len, rule) = self.shape(row);
+        let distance = if rule == Rule::Focus { self.show.venue.distance(row, start, n) } else { 0 };
+        (distance, row, bits::order(start, n, len, rule))
+    }
+
+    /// No run of the row comes before this one in the order of its area.
+    pub(super) fn least_order(&self, row: Row) -> Order {
+        (self.show.venue.least_distance(row), row, (0, 0))
+    }
+
+    /// The best of the runs of `n` seats that start at these positions of a row. O(words), with the rule `focus` O(runs).
+    pub(super) fn best_start(&self, row: Row, starts: &[u64], n: usize) -> Option<usize> {
+        match self.shape(row) {
+            (_, Rule::Focus) => bits::ones(starts).min_by_key(|&start| self.order(row, start, n)),
+            (len, rule) => bits::best_window(starts, n, len, rule),
+        }
     }
 
     /// The `n` seats of a row from a position on.

@@ -70,6 +70,11 @@ impl Rows<'_> {
                 let order = match rule {
                     Rule::Ltr => bits::ones(&free).take(missing).collect(),
                     Rule::Rtl | Rule::Center => bits::in_order(&free, positions, rule),
+                    Rule::Focus => {
+                        let mut order: Vec<usize> = bits::ones(&free).collect();
+                        order.sort_by_key(|&position| self.order(row, position, 1));
+                        order
+                    }
                 };
                 seats.extend(order.into_iter().take(missing).map(|position| base + position as Seat));
                 if seats.len() == count {

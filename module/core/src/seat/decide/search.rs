@@ -2,10 +2,11 @@
 
 use super::also::Also;
 use super::near::{NEAR, groups_near};
-use super::rows::{Rows, RunNeed};
+use super::rows::{Order, Rows, RunNeed};
 use crate::invariant;
-use crate::seat::bits;
+use crate::seat::bits::Bits;
 use crate::seat::claims::Seats;
+use crate::seat::plan::Rule;
 use crate::seat::state::Show;
 use crate::seat::venue::{Row, Seat};
 use crate::seat::wish::{Adjacent, NumberedWish, Orphans};
@@ -172,39 +173,59 @@ impl<'a> Search<'a> {
         }
         let run = |&clean: &bool| match self.also.filter(|also| also.has_beside()) {
             Some(also) => self.run_among_taken(area, clean, also),
-            None if self.parts.is_empty() => self.run_in(area, clean),
-            None => self.run_of_party(area, clean),
+            None => self.run_in(area, clean),
         };
         let (row, start) = self.clean_or_not().iter().find_map(run)?;
         Some(self.rows.window(row, start, self.count))
     }
 
-    /// The row and the first position of the best run of an area; if `clean`, of those that strand no seat.
-    fn run_in(&self, area: &[u32], clean: bool) -> Option<(Row, usize)> {
-        let n = self.count;
-        let need = if clean { RunNeed::Clean(n) } else { RunNeed::Run(n) };
-        let mut best: Option<(Row, usize)> = None;
+    /// The row and the first position of the best run of an area; if `clean`, of those that strand no seat. O(log rows) for
+    /// each group; of a party with needs for each row that has both a long enough run and a seat of every kind; with the
+    /// rule `focus` for each row that has a run and comes nearer than the best.
+    pub(super) fn run_in(&self, area: &[u32], clean: bool) -> Option<(Row, usize)> {
+        let mut best: Option<(Order, usize)> = None;
         for &group in area {
-            let Some(place) = self.rows.first(group, 0, need) else { continue };
-            let row = self.rows.row(group, place);
-            if best.is_some_and(|(best, _)| best < row) {
-                continue;
+            let mut from = 0;
+            while let Some(place) = self.next_place(group, from, clean) {
+                from = place + 1;
+                let row = self.rows.row(group, place);
+                if best.is_some_and(|(best, _)| best < self.rows.least_order(row)) {
+                    break;
+                }
+                let starts = self.starts_at(group, place, clean);
+                let Some(start) = self.rows.best_start(row, &starts, self.count) else {
+                    invariant!(!self.parts.is_empty(), "a row of the index has the run");
+                    continue;
+                };
+                let found = (self.rows.order(row, start, self.count), start);
+                best = best.into_iter().chain([found]).min();
+                if self.rows.shape(row).1 != Rule::Focus {
+                    break;
+                }
             }
-            let found = self.better(&mut best, row, &self.rows.seats(group, place).windows(n, clean));
-            invariant!(found, "a row of the index has the run");
         }
-        best
+        best.map(|((_, row, _), start)| (row, start))
     }
 
-    /// Puts the best of these runs in the place of the best one so far, if it is better. Returns whether there is a run.
-    pub(super) fn better(&self, best: &mut Option<(Row, usize)>, row: Row, starts: &[u64]) -> bool {
-        let (n, (len, rule)) = (self.count, self.rows.shape(row));
-        let Some(start) = bits::best_window(starts, n, len, rule) else { return false };
-        let is_better = |(other, at): (Row, usize)| row < other || bits::is_better(start, at, n, len, rule);
-        if best.is_none_or(is_better) {
-            *best = Some((row, start));
+    /// The first place of a group from `from` on that may have a run for the request.
+    pub(super) fn next_place(&self, group: u32, from: u32, clean: bool) -> Option<u32> {
+        if !self.parts.is_empty() {
+            return self.place_with_all_kinds(group, from);
         }
-        true
+        self.rows.first(
+            group,
+            from,
+            if clean { RunNeed::Clean(self.count) } else { RunNeed::Run(self.count) },
+        )
+    }
+
+    /// The starts of the runs for the request at a place of a group; if `clean`, of those that strand no seat.
+    pub(super) fn starts_at(&self, group: u32, place: u32, clean: bool) -> Bits {
+        if self.parts.is_empty() {
+            self.rows.seats(group, place).windows(self.count, clean)
+        } else {
+            self.windows_of_party(group, place, clean)
+        }
     }
 
     /// Whether these groups have enough seats for the request, of each kind.
@@ -223,7 +244,7 @@ impl<'a> Search<'a> {
         if self.parts.is_empty() {
             return area.iter().any(|&group| self.rows.has(group, need));
         }
-        self.run_of_party(area, matches!(need, RunNeed::Clean(_))).is_some()
+        self.run_in(area, matches!(need, RunNeed::Clean(_))).is_some()
     }
 
     /// The seats of each kind in as few groups as possible, all in one area.

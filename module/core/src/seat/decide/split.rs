@@ -1,10 +1,10 @@
 //! How a party splits that cannot sit together: the free runs, and the groups that lie in them.
 
+use super::frame::POSITION;
 use super::rows::{Rows, RunNeed};
 use crate::seat::bits;
 use crate::seat::claims::Seats;
 use crate::seat::index::LONG;
-use crate::seat::plan::Rule;
 use crate::seat::venue::Row;
 use crate::shared::invariant::Expected;
 use std::cmp::Reverse;
@@ -49,29 +49,26 @@ impl Split {
     }
 }
 
-/// A group of a party. Groups compare by their rows, the larger group first, then by the order rule.
-pub(super) type Group = (Row, Reverse<usize>, (usize, usize), usize);
-
-/// The width of a position: two halves, because the middle of a row may lie between two positions.
-pub(super) const POSITION: i64 = 2;
+/// A group of a party. Groups compare by their rows, the larger group first, then by the distance from the focus, which is 0
+/// but with the rule `focus`, and by the order rule.
+pub(super) type Group = (Row, Reverse<usize>, (u64, (usize, usize)), usize);
 
 /// A free run: a place for a group.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run {
     pub(super) row: Row,
     pub(super) rank: i32,
+    /// How far back its row is, see `frame`.
+    pub(super) depth: i64,
     pub(super) start: usize,
     pub(super) len: usize,
-    /// Where the run begins across the area, in halves of positions.
+    /// Where the run begins across the area.
     pub(super) left: i64,
+    /// Whether its last position is the left one.
+    pub(super) reversed: bool,
 }
 
 impl Run {
-    /// A run in a row whose first position is at `across`.
-    fn new(row: Row, rank: i32, across: i64, start: usize, len: usize) -> Self {
-        Self { row, rank, start, len, left: across + start as i64 * POSITION }
-    }
-
     pub(super) fn right(&self) -> i64 {
         self.left + self.len as i64 * POSITION
     }
@@ -80,8 +77,10 @@ impl Run {
     pub(super) fn between(&self, left: i64, right: i64) -> Self {
         let skipped = ((left - self.left).max(0) + POSITION - 1) / POSITION;
         let begin = self.left + skipped * POSITION;
-        let len = (right.min(self.right()) - begin).max(0) / POSITION;
-        Self { start: self.start + skipped as usize, len: len as usize, left: begin, ..*self }
+        let len = ((right.min(self.right()) - begin).max(0) / POSITION) as usize;
+        let before =
+            if self.reversed { self.len.saturating_sub(len + skipped as usize) } else { skipped as usize };
+        Self { start: self.start + before, len, left: begin, ..*self }
     }
 }
 
@@ -125,12 +124,16 @@ impl Rows<'_> {
 
     /// The runs of at least `least` seats at these places of a row.
     pub(super) fn runs_of(&self, row: Row, places: &[(u32, u32)], least: usize) -> Vec<Run> {
-        let (rank, across) = (self.show.venue.rank(row), self.across(row));
+        let (rank, line) = (self.show.venue.rank(row), self.line(row));
         let mut runs = Vec::new();
         for &(group, place) in places {
             let seats = self.seats(group, place);
             let long = bits::runs(&seats.takeable).filter(|&(_, len)| len >= least);
-            runs.extend(long.map(|(start, len)| Run::new(row, rank, across, start, len)));
+            let run = |(start, len)| {
+                let (left, reversed) = line.left(start, len);
+                Run { row, rank, depth: line.depth, start, len, left, reversed }
+            };
+            runs.extend(long.map(run));
         }
         runs
     }
@@ -144,34 +147,11 @@ impl Rows<'_> {
 
     /// The `size` seats of a row from a position on as a group.
     pub(super) fn group_at(&self, row: Row, start: usize, size: usize) -> Group {
-        let (positions, rule) = self.shape(row);
-        let key = match rule {
-            Rule::Ltr => (start, 0),
-            Rule::Rtl => (positions.saturating_sub(start), 0),
-            Rule::Center => (bits::distance(start, size, positions), start),
-        };
-        (row, Reverse(size), key, start)
+        let (distance, row, place) = self.order(row, start, size);
+        (row, Reverse(size), (distance, place), start)
     }
 
     pub(super) fn seats_of_group(&self, (row, Reverse(size), _, start): Group) -> Seats {
         self.window(row, start, size)
-    }
-
-    /// Where the first position of a row is across its area.
-    pub(super) fn across(&self, row: Row) -> i64 {
-        let venue = &self.show.venue;
-        let (rows, rank) = (venue.area(venue.area_of(row)).rows.clone(), venue.rank(row));
-        let width = |row: Row| i64::from(venue.layout(row).len) * POSITION;
-        let beside = |row: &Row| venue.rank(*row) == rank;
-        let before: i64 = (rows.start..row).rev().take_while(beside).map(width).sum();
-        let from_row_on = || (row..rows.end).take_while(beside).map(width).sum::<i64>();
-        match self.shape(row).1 {
-            Rule::Ltr => before,
-            Rule::Rtl => -from_row_on(),
-            Rule::Center => {
-                let all = before + from_row_on();
-                before - all / 2
-            }
-        }
     }
 }

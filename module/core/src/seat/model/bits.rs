@@ -136,7 +136,7 @@ pub fn stranding_nobody(starts: &[u64], free: &[u64], n: usize) -> Bits {
 /// the left one. O(words).
 pub fn best_window(starts: &[u64], n: usize, len: usize, rule: Rule) -> Option<usize> {
     match rule {
-        Rule::Ltr => first_from(starts, 0),
+        Rule::Ltr | Rule::Focus => first_from(starts, 0),
         Rule::Rtl => last_up_to(starts, len),
         Rule::Center => {
             // The window in the exact middle would start at (len - n) / 2.
@@ -157,12 +157,13 @@ pub fn distance(start: usize, n: usize, len: usize) -> usize {
     (2 * start + n).abs_diff(len)
 }
 
-/// Whether a window of `n` at `a` is better than one at `b` in the same row.
-pub fn is_better(a: usize, b: usize, n: usize, len: usize, rule: Rule) -> bool {
+/// Where a window of `n` is in the order of a rule: the least is the best. With the rule `focus`, that is the order of
+/// equally near ones.
+pub fn order(start: usize, n: usize, len: usize, rule: Rule) -> (usize, usize) {
     match rule {
-        Rule::Ltr => a < b,
-        Rule::Rtl => a > b,
-        Rule::Center => (distance(a, n, len), a) < (distance(b, n, len), b),
+        Rule::Ltr | Rule::Focus => (start, 0),
+        Rule::Rtl => (len.saturating_sub(start), 0),
+        Rule::Center => (distance(start, n, len), start),
     }
 }
 
@@ -211,7 +212,7 @@ pub fn runs(bits: &[u64]) -> impl Iterator<Item = (usize, usize)> {
 pub fn in_order(bits: &[u64], len: usize, rule: Rule) -> Vec<usize> {
     let mut seats: Vec<usize> = ones(bits).collect();
     match rule {
-        Rule::Ltr => {}
+        Rule::Ltr | Rule::Focus => {}
         Rule::Rtl => seats.reverse(),
         Rule::Center => seats.sort_by_key(|&seat| (distance(seat, 1, len), seat)),
     }

@@ -3,6 +3,7 @@
 
 use super::labels::{Labels, parse_short_form};
 use super::own_ids::OwnIds;
+use super::places::{Places, Point, check_focus, ordered_rows};
 use super::plan::{Plan, PlanArea, PlanRow, PlanSeats, identifier, max, wrong};
 use super::sparse::Sparse;
 use super::standing;
@@ -39,6 +40,8 @@ struct Drafting<'p> {
     short_forms: HashMap<(&'p str, &'p str), u32>,
     /// The slot of each tier in the row that is read; `NO_SLOT` for a tier without a seat there.
     tier_slots: Vec<u16>,
+    /// The focus of areas without one of their own.
+    focus: Option<Point>,
     seats: usize,
     positions: usize,
 }
@@ -55,7 +58,8 @@ impl Venue {
         if plan.areas.len() > max::AREAS {
             return Err(wrong("areas", &format!("has {} areas, more than {}", plan.areas.len(), max::AREAS)));
         }
-        let mut drafting = Drafting::default();
+        check_focus("", plan.focus)?;
+        let mut drafting = Drafting { focus: plan.focus, ..Drafting::default() };
         let hasher = DefaultHashBuilder::default();
         let mut venue = Self {
             areas: Vec::with_capacity(plan.areas.len()),
@@ -71,6 +75,8 @@ impl Venue {
             hasher,
             row_of_block: Vec::new(),
             own_ids: OwnIds::default(),
+            places: Places::default(),
+            focus: plan.focus,
             arrangement: OnceLock::new(),
         };
         let mut row_labels = String::new();
@@ -84,6 +90,7 @@ impl Venue {
             if let Some(name) = &area.name {
                 identifier(|| format!("{place}.name"), name)?;
             }
+            check_focus(&format!("{place}."), area.focus)?;
             let first = venue.rows.len() as Row;
             let drafts = match area.standing {
                 Some(places) => drafting.standing(area, places, &|| place.clone())?,
@@ -95,7 +102,17 @@ impl Venue {
                 row_labels.push_str(label);
                 let (base, layout, label_len) = (venue.positions, draft.layout, label.len() as u16);
                 let row = RowInfo { base, layout, rank, label_at, label_len, area: number as u16 };
+                if let Some((at, plan)) = draft.plan {
+                    let positions = drafting.positions_of(draft);
+                    let places = plan.places(positions, &|| format!("{place}.rows[{at}]"))?;
+                    venue.places.push(venue.rows.len() as Row, places);
+                }
                 venue.add_row(row, &drafting.layouts);
+            }
+            if !venue.places.are_for_all_or_none(first..venue.rows.len() as Row) {
+                let what =
+                    "says where some of its rows are; write at and step, or points, for all or for none";
+                return Err(wrong(&place, what));
             }
             venue.add_area(area, first);
             all_drafts.push(drafts);
@@ -129,6 +146,7 @@ impl Venue {
             name: area.name.as_deref().unwrap_or(&area.id).into(),
             priority: area.priority,
             rule: area.rule,
+            focus: area.focus,
             rows: first..self.rows.len() as Row,
             standing: area.standing.is_some(),
         });
@@ -247,15 +265,20 @@ impl<'p> Drafting<'p> {
         if area.rows.is_empty() {
             return Err(wrong(place, "rows: is empty"));
         }
-        // Sorted by rank first, so that the numbers of tiers and flags follow from the normal form of the plan, and are the
-        // same on a server that loads a snapshot.
-        let mut rows: Vec<(usize, &PlanRow)> = area.rows.iter().enumerate().collect();
-        rows.sort_by_key(|(_, row)| row.rank);
+        // In order first, so that the numbers of tiers and flags follow from the normal form of the plan, and are the same on a
+        // server that loads a snapshot.
+        let rows = ordered_rows(area, self.focus, place)?;
         let draft = |(number, row)| {
             let place = || format!("{place}.rows[{number}]");
             Ok(Draft { plan: Some((number, row)), layout: self.row(row, area, &place)? })
         };
         rows.into_iter().map(draft).collect()
+    }
+
+    /// How many positions a row has.
+    fn positions_of(&self, draft: &Draft<'_>) -> usize {
+        let layout = self.layouts.get(draft.layout as usize).expected("a row has a layout");
+        layout.map_or(0, |layout| layout.len.into())
     }
 
     /// Parses a row; returns the number of its layout.

@@ -263,8 +263,8 @@ impl Venue {
             ensure!(next as usize <= self.rows.len(), "area {area} has rows up to {next}");
             let other = info.rows.clone().find(|&row| self.area_of(row) as usize != area);
             ensure!(other.is_none(), "row {other:?} of area {area} is of another");
-            let ranks: Vec<i32> = info.rows.clone().map(|row| self.rank(row)).collect();
-            ensure!(ranks.is_sorted(), "the rows of area {area} are not in the order of their ranks");
+            let order = info.rows.clone().map(|row| (self.least_distance(row), self.rank(row)));
+            ensure!(order.is_sorted(), "the rows of area {area} are not in order");
         }
         ensure!(next as usize == self.rows.len(), "row {next} is of no area");
         self.check_standing_areas()?;

@@ -12,6 +12,7 @@ pub mod labels;
 pub(super) mod moves;
 mod own_ids;
 pub(super) mod owners;
+pub mod places;
 pub mod plan;
 pub mod sparse;
 mod standing;

@@ -1,5 +1,6 @@
 //! The plan of a show as people write it: JSON ("The plan" in docs/seats.md), with errors that name the place.
 
+use crate::seat::places::Point;
 use crate::shared::MAX_IDENTIFIER;
 use crate::shared::refusal::{Code, Refusal};
 use crate::shared::text::printable;
@@ -28,7 +29,8 @@ pub mod max {
 }
 
 words! {
-    /// In which order an area's seats are taken within a row; the row nearest the stage always comes first.
+    /// In which order an area's seats are taken: by rank of the row and, within a row, from one side or from the middle; or
+    /// by nearness to a point.
     #[derive(Default, Hash, Serialize, Deserialize)]
     #[serde(rename_all = "lowercase")]
     pub enum Rule {
@@ -39,6 +41,8 @@ words! {
         Rtl = 1 => "rtl",
         /// Nearest the middle of the row first, of two equally near the left one.
         Center = 2 => "center",
+        /// Nearest the focus of the area first, over all its rows; of equally near ones the better row, then the left one.
+        Focus = 3 => "focus",
     }
 }
 
@@ -109,7 +113,7 @@ impl Default for Limits {
 }
 
 /// A show: areas, and limits of its users.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
     /// At least one.
@@ -120,6 +124,9 @@ pub struct Plan {
     /// How many events the stream `<key>:evt` keeps; 0 (the default) keeps no stream.
     #[serde(default)]
     pub events: u32,
+    /// The middle of what all look at, for areas without a focus of their own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub focus: Option<Point>,
 }
 
 impl Limits {
@@ -149,7 +156,7 @@ impl Plan {
 }
 
 /// An area: rows that share a priority and an order rule, or standing places.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlanArea {
     /// First part of its seats' ids.
@@ -169,6 +176,9 @@ pub struct PlanArea {
     /// Tier of all places of a standing area; other areas have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tier: Option<String>,
+    /// The point to which the rule `focus` is near; that of the show if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub focus: Option<Point>,
     /// At least one, and none in a standing area.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rows: Vec<PlanRow>,
@@ -179,7 +189,7 @@ fn first() -> i32 {
 }
 
 /// A row: its seats and breaks in physical order.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlanRow {
     /// Second part of its seats' ids.
@@ -189,6 +199,15 @@ pub struct PlanRow {
     /// The tier of seats without a tier of their own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tier: Option<String>,
+    /// Where the first position is, in any unit; the next ones follow by `step`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<Point>,
+    /// The way from one position to the next.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<Point>,
+    /// Where each position is, of a row that is no straight line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub points: Option<Vec<Point>>,
     /// At least one seat.
     pub seats: PlanSeats,
 }
@@ -260,7 +279,7 @@ impl<'de> Deserialize<'de> for PlanSeats {
 }
 
 /// Changes by `SEAT.ALTER`. Absent fields stay unchanged.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlanPart {
     /// Areas by id.
@@ -278,6 +297,9 @@ pub struct PlanPart {
     /// Length of the event stream, 0 switches it off.
     #[serde(default)]
     pub events: Option<u32>,
+    /// The new focus of the show.
+    #[serde(default)]
+    pub focus: Option<Point>,
 }
 
 impl PlanPart {
@@ -305,7 +327,7 @@ pub struct PartLimits {
 }
 
 /// Changes of one area, in the order of these fields from `remove_rows` on. Absent fields stay unchanged.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[allow(missing_docs, reason = "the fields without a comment are those of PlanArea")]
 pub struct PartArea {
@@ -313,6 +335,7 @@ pub struct PartArea {
     pub name: Option<String>,
     pub priority: Option<i32>,
     pub rule: Option<Rule>,
+    pub focus: Option<Point>,
     /// Labels of rows to remove.
     #[serde(default)]
     pub remove_rows: Vec<String>,

@@ -159,7 +159,12 @@ impl Show {
 
     /// The plan in its normal form; two shows of equal plans have equal normal forms.
     pub fn plan(&self) -> Plan {
-        Plan { areas: self.venue.areas_as_plan(), limits: self.limits, events: self.events }
+        Plan {
+            areas: self.venue.areas_as_plan(),
+            limits: self.limits,
+            events: self.events,
+            focus: self.venue.focus,
+        }
     }
 
     /// The normal form as JSON.

@@ -1,12 +1,13 @@
 //! The venue: areas, rows and seats. A plan that changes makes a new venue, and `moves` knows where the seats of the old
 //! one are. Equal rows share one layout, so a regular plan takes little memory.
 //!
-//! Inside, a seat is a number (`Seat`): all positions are numbered, by area in plan order, by row in rank order.
-//! Breaks have numbers as well, so adjacent positions have adjacent numbers.
+//! Inside, a seat is a number (`Seat`): all positions are numbered, by area in plan order, by row in rank order, or with the
+//! rule `focus` by nearness. Breaks have numbers as well, so adjacent positions have adjacent numbers.
 
 use super::kind::Flagged;
 use super::labels::Labels;
 use super::own_ids::OwnIds;
+use super::places::{Places, Point, RowPlaces};
 use super::plan::{PlanArea, PlanRow, PlanSeat, PlanSeats, Rule};
 use super::sparse::Sparse;
 use crate::invariant;
@@ -20,7 +21,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 /// Number of a position of the show.
 pub type Seat = u32;
-/// Number of a row: areas in plan order, within an area by rank.
+/// Number of a row: areas in plan order, within an area by rank; with the rule `focus` the nearest first.
 pub type Row = u32;
 /// Number of an area in plan order.
 pub type Area = u32;
@@ -44,6 +45,9 @@ pub struct Venue {
     /// The row of the first position of each block of 64.
     pub(in crate::seat) row_of_block: Vec<Row>,
     pub(in crate::seat) own_ids: OwnIds,
+    pub(in crate::seat) places: Places,
+    /// The focus of areas without one of their own.
+    pub(in crate::seat) focus: Option<Point>,
     /// See `arrangement`.
     pub(in crate::seat) arrangement: OnceLock<u32>,
 }
@@ -59,7 +63,9 @@ pub struct AreaInfo {
     pub priority: i32,
     /// Order within a row.
     pub rule: Rule,
-    /// Its rows, by rank.
+    /// Its own focus.
+    pub focus: Option<Point>,
+    /// Its rows, in the order of their numbers.
     pub rows: Range<Row>,
     /// Whether its seats are standing places, see `standing`.
     pub standing: bool,
@@ -179,20 +185,25 @@ impl Venue {
 
     fn area_as_plan(&self, number: Area, area: &AreaInfo) -> PlanArea {
         let (id, name) = (area.id.to_string(), Some(area.name.to_string()));
-        let (priority, rule) = (area.priority, area.rule);
+        let (priority, rule, focus) = (area.priority, area.rule, area.focus);
         if area.standing {
             let tier =
                 self.layout(area.rows.start).tiers.first().map(|&(tier, _)| self.tier_name(tier).to_owned());
             let standing = Some(self.positions_in(number).len() as u32);
-            return PlanArea { id, name, priority, rule, standing, tier, rows: Vec::new() };
+            return PlanArea { id, name, priority, rule, standing, tier, focus, rows: Vec::new() };
         }
         let rows = area.rows.clone().map(|row| self.row_as_plan(row)).collect();
-        PlanArea { id, name, priority, rule, standing: None, tier: None, rows }
+        PlanArea { id, name, priority, rule, standing: None, tier: None, focus, rows }
     }
 
     fn row_as_plan(&self, row: Row) -> PlanRow {
         let layout = self.layout(row);
         let (label, rank) = (self.row_label(row).to_owned(), self.rank(row));
+        let (at, step, points) = match self.places.of(row) {
+            None => (None, None, None),
+            Some(RowPlaces::Line([at, step])) => (Some(at), Some(step), None),
+            Some(RowPlaces::Curve(points)) => (None, None, Some(points.to_vec())),
+        };
         let tier_name =
             |slot: usize| layout.tiers.get(slot).map(|&(tier, _)| self.tier_name(tier).to_owned());
         if layout.tiers.len() == 1
@@ -200,7 +211,15 @@ impl Venue {
             && !self.own_ids.has_one_in(self.positions_of(row))
             && let Some(short) = layout.labels.short_form(usize::from(layout.len))
         {
-            return PlanRow { label, rank, tier: tier_name(0), seats: PlanSeats::Short(short) };
+            return PlanRow {
+                label,
+                rank,
+                tier: tier_name(0),
+                at,
+                step,
+                points,
+                seats: PlanSeats::Short(short),
+            };
         }
         let seats = (0..layout.len).map(|position| {
             let slot = layout.tier_slot(usize::from(position))?;
@@ -210,7 +229,7 @@ impl Venue {
             let id = self.own_ids.of(self.base(row) + Seat::from(position)).map(str::to_owned);
             Some(PlanSeat { label, id, tier: tier_name(slot), flags })
         });
-        PlanRow { label, rank, tier: None, seats: PlanSeats::List(seats.collect()) }
+        PlanRow { label, rank, tier: None, at, step, points, seats: PlanSeats::List(seats.collect()) }
     }
 
     /// A hash of which seat, by its id, has which number. It is the same on every server, and differs, but for chance,
@@ -508,6 +527,7 @@ impl Venue {
             + self.area_by_id.allocated()
             + self.row_of_block.capacity() * size_of::<Row>()
             + self.own_ids.allocated()
+            + self.places.allocated()
     }
 
     pub(in crate::seat) fn label_hash(&self, area: Area, label: &[u8]) -> u64 {
