@@ -45,6 +45,18 @@ fn plan(seats: usize) -> Plan {
     Plan { areas: (0..areas).map(area).collect(), limits, events: 0, focus: None }
 }
 
+/// The same plan with its rows behind each other, and seats taken by nearness to a point before the first.
+fn with_focus(mut plan: Plan) -> Plan {
+    plan.focus = Some([24.5, -10.0]);
+    for area in &mut plan.areas {
+        area.rule = Rule::Focus;
+        for row in &mut area.rows {
+            (row.at, row.step) = (Some([0.0, 2.0 * row.rank as f32]), Some([1.0, 0.0]));
+        }
+    }
+    plan
+}
+
 /// Decides a request and applies its events.
 fn ask(show: &mut Show, request: &Request<'_>) -> Reply {
     let decision = decide(show, 1, request).expect("the request is granted");
@@ -145,6 +157,11 @@ fn seats(criterion: &mut Criterion) {
         group.bench_with_input(BenchmarkId::new("decide hold of 2", size), &(), |bench, ()| {
             bench.iter(|| decide(black_box(&show), 1, &hold(b"user", b"token")));
         });
+        let mut by_focus = Show::new(&with_focus(plan(size)), 0).expect("a plan");
+        sell_most(&mut by_focus);
+        group.bench_with_input(BenchmarkId::new("decide hold of 2 by focus", size), &(), |bench, ()| {
+            bench.iter(|| decide(black_box(&by_focus), 1, &hold(b"user", b"token")));
+        });
         group.bench_with_input(BenchmarkId::new("hold 2 and release", size), &(), |bench, ()| {
             bench.iter(|| {
                 ask(&mut show, &hold(b"user", b"token"));
@@ -160,7 +177,6 @@ fn seats(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Prints the memory of ids of six digits that all seats of a show have of their own.
 /// Decides a hold of 2 in so many shows of a plan, of which most seats are sold, other ones in each.
 fn several(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("seat/decide hold of 2");
@@ -194,6 +210,7 @@ fn several(criterion: &mut Criterion) {
     group.finish();
 }
 
+/// Prints the memory of ids of six digits that all seats of a show have of their own.
 fn print_memory_of_own_ids() {
     const SEATS: usize = 100_000;
     let without = plan(SEATS);

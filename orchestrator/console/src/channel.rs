@@ -142,7 +142,7 @@ pub(crate) struct ShowSnapshot {
     pub(crate) seq: u64,
     /// The plan, as `SEAT.PLAN` gives it.
     pub(crate) plan: Arc<RawValue>,
-    /// For each area of the plan the rows in rank order, each a string with one character for each position; for
+    /// For each area of the plan the rows in the order of the plan, each a string with one character for each position; for
     /// a standing area the numbers of free, held, sold and blocked places.
     pub(crate) areas: Vec<Vec<String>>,
     /// The server's clock at the read, in milliseconds since 1970.

@@ -1,9 +1,10 @@
-// Where the seats of a show are. A plan has no coordinates, so the shape of the plan decides: a hall with its stage,
-// a bowl around a pitch, a train, or blocks side by side. One unit is the distance between two neighbours.
+// Where the seats of a show are: as its plan says, or else by the shape of the plan: a hall with its stage, a bowl
+// around a pitch, a train, or blocks side by side. One unit is the distance between two neighbours.
 import { bowl } from "./bowl.js";
 import { train } from "./train.js";
 import { hall } from "./hall.js";
 import { blocks } from "./blocks.js";
+import { places, hasPlaces } from "./places.js";
 
 /**
  * @typedef {{x: Float32Array, y: Float32Array, angle: Float32Array, pitch: Float32Array, left: number, top: number,
@@ -16,10 +17,11 @@ import { blocks } from "./blocks.js";
  */
 
 /** The names of the layouts, for the page's choice. */
-export const KINDS = { hall: "Hall", bowl: "Stadium", train: "Train", blocks: "Blocks" };
+export const KINDS = { places: "As in the plan", hall: "Hall", bowl: "Stadium", train: "Train", blocks: "Blocks" };
 
 /** The layout that fits a show. @param {import("./model.js").Show} show */
 export function guess(show) {
+  if (hasPlaces(show)) return "places";
   const { areas } = show;
   const widest = Math.max(...areas.map((area) => area.widest));
   const longest = Math.max(...areas.map((area) => area.rows.length));
@@ -34,14 +36,15 @@ export function guess(show) {
  * @returns {Layout}
  */
 export function layout(show, wanted, proportion = 1.6) {
-  const chosen = wanted && wanted in KINDS ? wanted : guess(show);
+  const isKnown = wanted && wanted in KINDS && (wanted !== "places" || hasPlaces(show));
+  const chosen = isKnown ? wanted : guess(show);
   // A show of standing areas alone has nothing to draw.
   const kind = show.areas.length ? chosen : "blocks";
   const made = {
     x: new Float32Array(show.size), y: new Float32Array(show.size), angle: new Float32Array(show.size),
     pitch: new Float32Array(show.size).fill(1), shapes: [], kind, left: 0, top: 0, right: 1, bottom: 1,
   };
-  ({ hall, bowl, train, blocks })[kind](show, made, proportion);
+  ({ places, hall, bowl, train, blocks })[kind](show, made, proportion);
   measure(show, made);
   return made;
 }

@@ -26,14 +26,22 @@ function positions(row) {
     flags: seat.flags || [] });
 }
 
+/** Where the positions of a row are, if the plan says so. @returns {[number, number][] | null} */
+function placesIn(row, count) {
+  if (row.points) return row.points;
+  if (!row.at || !row.step) return null;
+  const [[x, y], [dx, dy]] = [row.at, row.step];
+  return Array.from({ length: count }, (_, at) => [x + at * dx, y + at * dy]);
+}
+
 /** The id of a seat: its own, or that of its place. */
 const idOf = (area, row, seat) => seat.id ?? `${area.id}-${row.label}-${seat.label}`;
 
 /**
  * @typedef {{label: string, start: number, count: number, seats: ({label: string, id?: string, flags: string[]} |
- *   null)[]}} Row
+ *   null)[], places: [number, number][] | null}} Row
  * @typedef {{id: string, name: string, priority: number, rows: Row[], start: number, end: number, widest: number,
- *   seats: number}} Area
+ *   seats: number, focus?: [number, number]}} Area
  * @typedef {{at: number, id: string, name: string, priority: number, tier: number, counts: number[]}} StandingArea
  * its number in the plan, and its places by state
  */
@@ -46,6 +54,8 @@ export class Show {
   /** @param {{seq: number, now: number, plan: any, areas: string[][]}} map the answer of /api/v1/show/map */
   constructor(map) {
     this.seq = map.seq;
+    /** What all look at. @type {[number, number] | undefined} */
+    this.focus = map.plan.focus;
     /** @type {Area[]} */
     this.areas = [];
     /** Areas that are not drawn. @type {StandingArea[]} */
@@ -64,14 +74,13 @@ export class Show {
         return;
       }
       const area = { id: planned.id, name: planned.name || planned.id, priority: planned.priority ?? 1, rows: [],
-        start: states.length, end: 0, widest: 0, seats: 0 };
-      // Ranks order rows; equal ranks keep the order of the plan.
-      const rows = planned.rows.map((row, place) => ({ row, place })).sort((a, b) => a.row.rank - b.row.rank
-        || a.place - b.place);
-      rows.forEach(({ row }, place) => {
+        start: states.length, end: 0, widest: 0, seats: 0, focus: planned.focus };
+      // The server names the rows in the order in which their positions are numbered.
+      planned.rows.forEach((row, place) => {
         const seats = positions(row);
         const drawn = map.areas[at]?.[place] ?? "";
-        const made = { label: row.label, start: states.length, count: seats.length, seats };
+        const made = { label: row.label, start: states.length, count: seats.length, seats,
+          places: placesIn(row, seats.length) };
         seats.forEach((seat, position) => {
           states.push(OF_CHARACTER[drawn[position]] ?? BREAK);
           if (seat && !tiers.has(seat.tier)) tiers.set(seat.tier, tiers.size);

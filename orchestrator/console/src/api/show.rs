@@ -37,7 +37,7 @@ pub(super) struct Map {
     /// The plan of the show.
     #[schema(value_type = Object)]
     plan: Box<RawValue>,
-    /// For each area of the plan its rows in rank order; for each position `.` free, `h` held, `s` sold, `x` blocked, or
+    /// For each area of the plan its rows in the order of the plan; for each position `.` free, `h` held, `s` sold, `x` blocked, or
     /// a space for a break. For a standing area the numbers of free, held, sold and blocked places.
     areas: Vec<Vec<String>>,
 }

@@ -50,7 +50,7 @@ struct Area {
 }
 
 /// Seats that have changed, by their new state. A seat is the number of its position: all areas in the order of the plan,
-/// all rows in rank order, breaks counted. Standing places have no numbers.
+/// in it all rows as `SEAT.PLAN` lists them, breaks counted. Standing places have no numbers.
 #[derive(Serialize, Default)]
 struct Changes {
     seq: u64,
