@@ -153,7 +153,7 @@ fn invalid_json_and_other_shapes_are_refused() {
         (r#","events":"many"}"#, "events: invalid type: string \"many\", expected u32"),
         (
             r#","colour":"red"}"#,
-            "colour: unknown field `colour`, expected one of `areas`, `limits`, `events`",
+            "colour: unknown field `colour`, expected one of `areas`, `limits`, `events`, `focus`",
         ),
         (r#","areas":[]}"#, "duplicate field `areas`"),
     ] {
@@ -231,7 +231,7 @@ fn alterations_that_cannot_be_are_refused_and_change_nothing() {
         (r#"{"areas":[{"id":"left","name":""}]}"#, "ERR plan: areas[0].name: is empty"),
         (
             r#"{"seats":1}"#,
-            "ERR plan: seats: unknown field `seats`, expected one of `areas`, `add_areas`, `remove_seats`, `limits`, `events` at line 1 column 8",
+            "ERR plan: seats: unknown field `seats`, expected one of `areas`, `add_areas`, `remove_seats`, `limits`, `events`, `focus` at line 1 column 8",
         ),
     ] {
         assert_eq!(client.call(&["SEAT.ALTER", "show", part]).error(), expected, "{part}");

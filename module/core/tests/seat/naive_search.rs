@@ -370,8 +370,6 @@ impl Look<'_> {
 
     /// The groups in the smallest part of an area: every part is looked at.
     fn near(&self, area: usize) -> Vec<Place> {
-        let ranks = &self.show.areas[area].ranks;
-        let rank = |run: &Run| ranks[run.first.1];
         let depth = |run: &Run| self.depth(area, run.first.1);
         let kinds = self.wish.kinds().into_iter().enumerate().filter(|&(_, count)| count > 0);
         // The free runs of each kind, the seats wanted, the groups and the least size of one.
@@ -416,7 +414,7 @@ impl Look<'_> {
             let mut behind: Vec<(i64, Vec<Group>)> = Vec::new();
             for run in runs.iter().filter(|run| run.len == count - 1) {
                 let right = run.left + 2 * run.len as i64;
-                let others = runs.iter().filter(|other| rank(other).abs_diff(rank(run)) == 1);
+                let others = runs.iter().filter(|other| (2..=6).contains(&(depth(other) - depth(run)).abs()));
                 for alone in others.filter_map(|other| other.between(run.left, right)) {
                     let mut pair = vec![self.best_part(run, count - 1), self.best_part(&alone, 1)];
                     pair.sort();

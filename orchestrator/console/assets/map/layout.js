@@ -16,8 +16,13 @@ import { places, hasPlaces } from "./places.js";
  * `angle` is the direction of a row, in radians, `pitch` the room of a seat; shapes are drawn below the seats
  */
 
-/** The names of the layouts, for the page's choice. */
-export const KINDS = { places: "As in the plan", hall: "Hall", bowl: "Stadium", train: "Train", blocks: "Blocks" };
+/** The names of the layouts. */
+const KINDS = { places: "As in the plan", hall: "Hall", bowl: "Stadium", train: "Train", blocks: "Blocks" };
+
+/** The layouts that a show can have, with their names. @param {import("./model.js").Show | null} show */
+export function kindsOf(show) {
+  return Object.entries(KINDS).filter(([kind]) => kind !== "places" || (show && hasPlaces(show)));
+}
 
 /** The layout that fits a show. @param {import("./model.js").Show} show */
 export function guess(show) {
@@ -36,8 +41,8 @@ export function guess(show) {
  * @returns {Layout}
  */
 export function layout(show, wanted, proportion = 1.6) {
-  const isKnown = wanted && wanted in KINDS && (wanted !== "places" || hasPlaces(show));
-  const chosen = isKnown ? wanted : guess(show);
+  const isKnown = kindsOf(show).some(([kind]) => kind === wanted);
+  const chosen = wanted && isKnown ? wanted : guess(show);
   // A show of standing areas alone has nothing to draw.
   const kind = show.areas.length ? chosen : "blocks";
   const made = {

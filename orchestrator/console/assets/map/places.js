@@ -1,7 +1,7 @@
 // A hall as its plan says it is. Areas whose seats would lie on each other, such as a gallery above the stalls, are
 // drawn side by side.
 
-/** Seats nearer than this to one of another area lie on it; and the room between two drawings. */
+/** Seats in one square of this size lie on each other; and the room between two drawings. */
 const ON = 0.6, GAP = 4;
 
 /** Whether the plan says where every row is. @param {import("./model.js").Show} show */
@@ -13,44 +13,40 @@ export function hasPlaces(show) {
 export function places(show, made) {
   const unit = usualStep(show);
   /**
-   * The parts of the drawing, each with the squares that its seats take.
-   * @type {{taken: Set<string>, areas: any[]}[]}
+   * The parts of the drawing, each with the squares that its seats take, as numbers.
+   * @type {{taken: Set<number>, areas: any[]}[]}
    */
   const floors = [];
   for (const area of show.areas) {
-    const squares = seatsOf(show, area, unit).map(([x, y]) => [Math.round(x / ON), Math.round(y / ON)]);
-    const isFree = ({ taken }) => !squares.some(([x, y]) => taken.has(`${x},${y}`));
+    const squares = seatsOf(area, unit).map(([x, y]) => Math.round(x / ON) * 2 ** 24 + Math.round(y / ON));
+    const isFree = ({ taken }) => !squares.some((square) => taken.has(square));
     let floor = floors.find(isFree);
     if (!floor) floors.push(floor = { taken: new Set(), areas: [] });
-    for (const [x, y] of squares) floor.taken.add(`${x},${y}`);
+    for (const square of squares) floor.taken.add(square);
     floor.areas.push(area);
   }
   let x = 0;
   for (const { areas } of floors) x += draw(show, areas, unit, x, made) + GAP;
 }
 
-/** The usual distance between two neighbours, in the unit of the plan. */
+/** The usual distance between two neighbours, in the unit of the plan: of the first two of each row. */
 function usualStep(show) {
   const steps = [];
-  for (const { row } of show.rows) {
-    const { places } = row;
-    for (let at = 1; at < places.length; at += 1) {
-      const step = Math.hypot(places[at][0] - places[at - 1][0], places[at][1] - places[at - 1][1]);
-      if (step > 0) steps.push(step);
-    }
+  for (const { row: { places: [first, second] } } of show.rows) {
+    const step = second ? Math.hypot(second[0] - first[0], second[1] - first[1]) : 0;
+    if (step > 0) steps.push(step);
   }
   steps.sort((a, b) => a - b);
   return steps[Math.floor(steps.length / 2)] || 1;
 }
 
-function seatsOf(show, area, unit) {
-  return area.rows.flatMap((row) => row.places.filter((_, at) => show.tier[row.start + at] !== 255))
-    .map(([x, y]) => [x / unit, y / unit]);
+function seatsOf(area, unit) {
+  return area.rows.flatMap((row) => row.places.filter((_, at) => row.seats[at])).map(([x, y]) => [x / unit, y / unit]);
 }
 
 /** Draws areas, the leftmost seat or focus at `x`. Returns how wide they are. */
 function draw(show, areas, unit, x, made) {
-  const seats = areas.flatMap((area) => seatsOf(show, area, unit));
+  const seats = areas.flatMap((area) => seatsOf(area, unit));
   const focuses = new Map(areas.map((area) => area.focus || show.focus).filter(Boolean)
     .map((focus) => [String(focus), focus.map((number) => number / unit)]));
   const all = [...seats, ...focuses.values()];

@@ -5,7 +5,7 @@ import { choose } from "../lib/address.js";
 import { KeyChoice, Page, pagesOf } from "../lib/parts.js";
 import { number, percent } from "../lib/format.js";
 import { follow } from "../map/live.js";
-import { layout, KINDS } from "../map/layout.js";
+import { kindsOf, layout } from "../map/layout.js";
 import { ABOVE, View } from "../map/view.js";
 import { gestures } from "../map/gestures.js";
 import { tierColour } from "../map/palette.js";
@@ -123,7 +123,7 @@ function OneShow({ name, keys, chosen, can }) {
         <label class="choice"><span>Layout</span>
           <select value=${kind || ""} onChange=${(event) => choose({ layout: event.target.value })}>
             <option value="">Automatic</option>
-            ${Object.entries(KINDS).map(([value, title]) => html`<option value=${value} selected=${kind === value}>
+            ${kindsOf(current).map(([value, title]) => html`<option value=${value} selected=${kind === value}>
               ${title}</option>`)}
           </select></label>`;
   return html`<${Page} trouble=${trouble} title=${`Show ${name}`} bar=${bar}>

@@ -4,9 +4,8 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use allot_core::seat::Show;
-use allot_core::seat::places::Point;
 pub use allot_core::seat::plan::Rule;
-use allot_core::seat::plan::{Limits, Plan, PlanArea, PlanRow, PlanSeat, PlanSeats};
+use allot_core::seat::plan::{Limits, Plan, PlanArea, PlanRow, PlanSeat, PlanSeats, Point};
 use allot_core::shared::MAX_IDENTIFIER;
 use serde::{Deserialize, Deserializer};
 
@@ -87,7 +86,9 @@ impl Row {
 
     fn plan(&self) -> PlanRow {
         let seats = self.positions.iter().map(|seat| seat.as_ref().map(|seat| seat.plan.clone()));
-        let RowPlaces { at, step, points } = RowPlaces::of(&self.positions);
+        let numbered = self.positions.iter().enumerate();
+        let places: Vec<_> = numbered.filter_map(|(at, seat)| Some((at, seat.as_ref()?.at))).collect();
+        let RowPlaces { at, step, points } = RowPlaces::of(&places, self.positions.len());
         PlanRow {
             label: self.label.clone(),
             rank: self.rank,

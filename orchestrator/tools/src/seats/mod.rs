@@ -4,6 +4,7 @@ pub mod caches;
 mod create;
 mod csv;
 pub mod draft;
+mod focus;
 pub mod places;
 mod plan;
 mod pretix;

@@ -2,6 +2,7 @@
 
 use allot_core::seat::labels::parse_short_form;
 use allot_core::seat::plan::{Plan, PlanRow, PlanSeat, PlanSeats, parse};
+use allot_core::shared::refusal::Refusal;
 use anyhow::{Context, Result, anyhow};
 use serde::Deserialize;
 
@@ -35,22 +36,17 @@ pub(super) fn read(text: &str) -> Result<Draft> {
 }
 
 fn read_row(row: PlanRow, place: String) -> Result<Row> {
-    let seats = match row.seats {
-        PlanSeats::List(seats) => seats,
+    let seats = match &row.seats {
+        PlanSeats::List(seats) => seats.clone(),
         PlanSeats::Short(text) => {
-            let labels = parse_short_form(&text).map_err(|what| anyhow!("{place}.seats: {what}"))?;
+            let labels = parse_short_form(text).map_err(|what| anyhow!("{place}.seats: {what}"))?;
             let seat = |label| PlanSeat { label, id: None, tier: None, flags: Vec::new() };
             labels.into_iter().map(|label| label.map(seat)).collect()
         }
     };
-    let point = |at: usize| match (row.at, row.step, &row.points) {
-        (Some([x, y]), Some([dx, dy]), None) => {
-            let steps = at as f64;
-            Some([f64::from(x) + steps * f64::from(dx), f64::from(y) + steps * f64::from(dy)])
-        }
-        (None, None, Some(points)) => points.get(at).map(|point| point.map(f64::from)),
-        _ => None,
-    };
+    let of_plan = |refusal: Refusal| anyhow!("{}", refusal.text.trim_start_matches("plan: "));
+    let places = row.places(seats.len(), &|| place.clone()).map_err(of_plan)?;
+    let point = |at: usize| places.map(|places| places.point(at));
     let seat = |at: usize, mut plan: PlanSeat| {
         plan.tier = plan.tier.or_else(|| row.tier.clone());
         Seat { plan, at: point(at), sold: false, order: None, line: None }
@@ -121,6 +117,8 @@ mod tests {
             let problem = problems(&plan(&format!(r#""rank":1,"tier":"t","seats":"{form}""#)));
             assert!(problem.contains("areas[0].rows[0].seats"), "{form}: {problem}");
         }
+        let places = problems(&plan(r#""rank":1,"tier":"t","seats":"1-3","at":[0,0]"#));
+        assert_eq!(places, "areas[0].rows[0]: has only one of at and step; write both");
         assert!(problems(r#"{"areas":[],"limit":{}}"#).contains("limit"));
         assert!(problems("{} {}").contains("seating plan"));
     }

@@ -4,11 +4,9 @@ use serde::Deserialize;
 
 use super::places::Place;
 
-/// What a drawn stage, screen or pitch is called. A text names one if a word of it begins so.
-const NAMES: [&str; 28] = [
+/// What a drawn stage, screen or pitch is called.
+const NAMES: [&str; 21] = [
     "stage",
-    "bühne",
-    "buehne",
     "scène",
     "scene",
     "escenario",
@@ -18,23 +16,21 @@ const NAMES: [&str; 28] = [
     "toneel",
     "scena",
     "сцена",
-    "舞台",
     "screen",
-    "leinwand",
     "écran",
     "ecran",
     "pantalla",
     "schermo",
     "экран",
-    "银幕",
     "pitch",
     "field",
-    "spielfeld",
     "terrain",
     "campo",
     "court",
-    "cancha",
 ];
+
+/// The same in languages that join words: a longer word may end so.
+const ENDINGS: [&str; 6] = ["bühne", "buehne", "leinwand", "spielfeld", "舞台", "银幕"];
 
 /// A shape of the drawing.
 #[derive(Deserialize)]
@@ -43,6 +39,11 @@ pub(super) struct Shape {
     position: Point,
     #[serde(default)]
     text: Text,
+    /// In degrees, around the position.
+    #[serde(default)]
+    rotation: f64,
+    #[serde(default, rename = "shape")]
+    kind: String,
     rectangle: Option<Size>,
     polygon: Option<Polygon>,
 }
@@ -77,22 +78,28 @@ struct Polygon {
 impl Shape {
     fn names_a_stage(&self) -> bool {
         let text = self.text.text.to_lowercase();
-        text.split(|c: char| !c.is_alphanumeric()).any(|word| NAMES.iter().any(|name| word.starts_with(name)))
+        text.split(|c: char| !c.is_alphanumeric())
+            .any(|word| NAMES.contains(&word) || ENDINGS.iter().any(|ending| word.ends_with(ending)))
     }
 
-    /// The middle of the shape. Circles and ellipses have it at their position, rectangles their upper left corner; what
+    /// The middle of the shape. Circles and ellipses have it at their position, rectangles their upper left corner there; what
     /// consists of a text only has it where the text is.
     fn middle(&self) -> Place {
         let Point { x, y } = self.position;
-        match (&self.rectangle, &self.polygon) {
-            (Some(Size { width, height }), _) => [x + width / 2.0, y + height / 2.0],
+        let [dx, dy] = match (&self.rectangle, &self.polygon) {
+            (Some(Size { width, height }), _) => [width / 2.0, height / 2.0],
             (None, Some(Polygon { points })) if !points.is_empty() => {
-                let sum = points.iter().fold([0.0; 2], |[x, y], point| [x + point.x, y + point.y]);
-                let [mean_x, mean_y] = sum.map(|total| total / points.len() as f64);
-                [x + mean_x, y + mean_y]
+                let middle = |of: fn(&Point) -> f64| {
+                    let least = points.iter().map(of).fold(f64::INFINITY, f64::min);
+                    f64::midpoint(least, points.iter().map(of).fold(f64::NEG_INFINITY, f64::max))
+                };
+                [middle(|point| point.x), middle(|point| point.y)]
             }
-            _ => [x + self.text.position.x, y + self.text.position.y],
-        }
+            _ if matches!(self.kind.as_str(), "circle" | "ellipse") => [0.0, 0.0],
+            _ => [self.text.position.x, self.text.position.y],
+        };
+        let (sine, cosine) = self.rotation.to_radians().sin_cos();
+        [x + dx * cosine - dy * sine, y + dx * sine + dy * cosine]
     }
 }
 
@@ -140,7 +147,8 @@ mod tests {
 
     #[test]
     fn stage_is_known_by_its_name_in_many_languages() {
-        for name in ["STAGE", "Große Bühne", "Scène", "Spielfeld", "ice court 1", "舞台"] {
+        for name in ["STAGE", "Große Bühne", "Hauptbühne", "Scène", "Spielfeld", "ice court 1", "主舞台"]
+        {
             let stage = format!(
                 r#"{{"position":{{"x":10,"y":20}},"rectangle":{{"width":40,"height":10}},"text":{{"text":"{name}"}}}}"#
             );
@@ -154,13 +162,17 @@ mod tests {
         let at = |rest: &str| found(&format!(r#"[{{"position":{{"x":10,"y":20}},{text}{rest}}}]"#));
         assert_eq!(at(""), Some([111.0, 22.0]));
         let triangle = at(r#","polygon":{"points":[{"x":0,"y":0},{"x":30,"y":0},{"x":0,"y":30}]}"#);
-        assert_eq!(triangle, Some([120.0, 30.0]));
+        assert_eq!(triangle, Some([125.0, 35.0]));
+        assert_eq!(at(r#","shape":"circle","circle":{"radius":9}"#), Some([110.0, 20.0]));
+        let turned = at(r#","rotation":90,"rectangle":{"width":8,"height":4}"#);
+        assert_eq!(turned.map(|at| at.map(f64::round)), Some([108.0, 24.0]));
         assert_eq!(at(r#","rectangle":{"width":4,"height":4}"#), Some([112.0, 22.0]));
     }
 
     #[test]
     fn two_stages_or_shapes_with_other_texts_are_none() {
         assert_eq!(found(&format!("[{BAR}]")), None);
+        assert_eq!(found(&format!("[{}]", BAR.replace("Bar", "Courtyard, Backstage"))), None);
         assert_eq!(found("[]"), None);
         let stage = r#"{"text":{"text":"Stage"}}"#;
         assert_eq!(found(&format!("[{stage},{stage}]")), None);

@@ -19,7 +19,7 @@ use crate::shared::refusal::{Code, Refusal};
 use crate::shared::text::quoted;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// Decides a change of the plan. O(areas of the part) if only limits, names, priorities or order rules change, otherwise
+/// Decides a change of the plan. O(areas of the part) if only limits, names, priorities or order rules other than `focus` change, otherwise
 /// O(seats of the show).
 ///
 /// # Errors

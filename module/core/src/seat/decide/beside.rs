@@ -1,12 +1,13 @@
 //! Best seating beside a hold: seats that are added to a cart.
 
-use super::frame::POSITION;
+use super::frame::Line;
 use super::near::NEAR;
 use super::rows::{Rows, RunNeed};
 use super::search::{Found, Search};
 use super::split::Group;
 use crate::seat::bits;
 use crate::seat::claims::Seats;
+use crate::seat::places::POSITION;
 use crate::seat::venue::{Row, Seat};
 use crate::seat::wish::{Adjacent, Orphans};
 use std::ops::Range;
@@ -21,6 +22,17 @@ struct Part {
 }
 
 impl Part {
+    /// The part in which these seats of a row lie.
+    fn of(line: &Line<'_>, start: usize, size: usize) -> Self {
+        let span = line.span(start, size);
+        Self {
+            front: span.depth,
+            back: span.depth,
+            left: span.left,
+            right: span.left + size as i64 * POSITION,
+        }
+    }
+
     /// The smallest part with both.
     fn with(self, other: Self) -> Self {
         Self {
@@ -128,7 +140,7 @@ impl Search<'_> {
         let own = self.rows.area_of(*area.first()?);
         let places = cart.iter().map(|&seat| (venue.row_of(seat), seat));
         let places = places.filter(|&(row, _)| venue.area_of(row) == own);
-        let of_seat = |(row, seat)| self.rows.part(row, (seat - venue.base(row)) as usize, 1);
+        let of_seat = |(row, seat)| Part::of(&self.rows.line(row), (seat - venue.base(row)) as usize, 1);
         let mut part = places.map(of_seat).reduce(Part::with)?;
         if !self.has_enough(area) {
             return None;
@@ -146,7 +158,7 @@ impl Search<'_> {
             while missing > 0 {
                 match rows.nearest(area, size, self.wish.orphans == Orphans::Forbid, &seats, part) {
                     Some((row, start)) => {
-                        part = part.with(rows.part(row, start, size));
+                        part = part.with(Part::of(&rows.line(row), start, size));
                         seats.extend(rows.window(row, start, size));
                         missing -= size;
                         size = size.min(missing);
@@ -161,13 +173,6 @@ impl Search<'_> {
 }
 
 impl Rows<'_> {
-    /// The part of the area in which these seats of a row lie.
-    fn part(&self, row: Row, start: usize, size: usize) -> Part {
-        let line = self.line(row);
-        let (left, _) = line.left(start, size);
-        Part { front: line.depth, back: line.depth, left, right: left + size as i64 * POSITION }
-    }
-
     /// The row and the first position of the run of `size` seats that lies with `part` in the smallest part of the area;
     /// of equal ones the best. The seats of `taken` are not free.
     fn nearest(
@@ -181,10 +186,12 @@ impl Rows<'_> {
         let need = if clean { RunNeed::Clean(size) } else { RunNeed::Run(size) };
         let mut best: Option<(i64, Group)> = None;
         for (row, places) in self.walk(area, need) {
-            let depth = self.line(row).depth;
-            let least = part.with(Part { front: depth, back: depth, ..part }).size();
-            if best.as_ref().is_some_and(|(size, _)| *size <= least) {
-                continue;
+            let line = self.line(row);
+            if let Line::Ranked { depth, .. } = line {
+                let least = part.with(Part { front: depth, back: depth, ..part }).size();
+                if best.as_ref().is_some_and(|(size, _)| *size <= least) {
+                    continue;
+                }
             }
             let base = self.show.venue.base(row);
             for (group, place) in places {
@@ -195,7 +202,7 @@ impl Rows<'_> {
                 }
                 let found = bits::ones(&seats.windows(size, clean))
                     .map(|start| {
-                        (part.with(self.part(row, start, size)).size(), self.group_at(row, start, size))
+                        (part.with(Part::of(&line, start, size)).size(), self.group_at(row, start, size))
                     })
                     .min();
                 best = best.into_iter().chain(found).min();

@@ -2,9 +2,10 @@
 //!
 //! The size of a part is its width and its depth, see `frame`.
 
-use super::frame::{POSITION, ROW};
+use super::frame::ROW;
 use super::rows::{Rows, RunNeed};
 use super::split::{Group, Run, Split};
+use crate::seat::places::POSITION;
 use std::borrow::Cow;
 
 /// The largest party whose groups are looked for near each other.
@@ -13,10 +14,14 @@ pub(super) const NEAR: usize = 10;
 /// How many rows with suitable runs are examined, the best first: so the time does not depend on the size of the area.
 const ROWS_EXAMINED: usize = 32;
 
+/// A row is directly behind another if it is at most so far behind: one rank, or three widths of a seat.
+const BEHIND: i64 = ROW + ROW / 2;
+
 /// The size of a part of the area, and the groups in it.
 type Part = (i64, Vec<Group>);
 
-/// The seats of one kind that a party wants: the free runs by row, and how these seats split.
+/// The seats of one kind that a party wants: the free runs, and how these seats split.
+#[derive(Clone)]
 struct OfKind<'a> {
     runs: Cow<'a, [Run]>,
     split: &'a Split,
@@ -49,7 +54,7 @@ impl Rows<'_> {
     fn runs_in(&self, area: &[u32], least: usize) -> Vec<Run> {
         let rows = self.walk(area, RunNeed::Run(least)).take(ROWS_EXAMINED);
         let mut runs: Vec<Run> = rows.flat_map(|(row, places)| self.runs_of(row, &places, least)).collect();
-        runs.sort_by_key(|run| run.depth);
+        runs.sort_by_key(|run| run.span.depth);
         runs
     }
 
@@ -64,12 +69,18 @@ impl Rows<'_> {
             Some((size, _)) if split.least == 2 => *size,
             Some(_) | None => i64::MAX,
         };
-        let runs = self.runs_in(area, 1);
-        let pairs = runs.iter().filter(|run| run.len == together).filter_map(|run| {
-            let behind = runs.iter().filter(|other| other.rank.abs_diff(run.rank) == 1);
-            let others = behind.map(|other| other.between(run.left, run.right()));
+        let runs = OfKind { runs: self.runs_in(area, 1).into(), split };
+        let pairs = runs.runs.iter().filter(|run| run.len == together).filter_map(|run| {
+            let near = runs.of_depths(run.span.depth - BEHIND, run.span.depth + BEHIND);
+            let behind = near.runs.iter().filter(|other| {
+                other.row != run.row && (other.span.depth - run.span.depth).abs() >= POSITION
+            });
+            let others = behind.map(|other| other.between(run.span.left, run.right()));
             let others = others.filter(|other| other.len > 0).map(|other| {
-                (together as i64 * POSITION + (other.depth - run.depth).abs(), self.best_part(&other, 1))
+                (
+                    together as i64 * POSITION + (other.span.depth - run.span.depth).abs(),
+                    self.best_part(&other, 1),
+                )
             });
             let (size, alone) = others.min().filter(|(size, _)| *size <= largest)?;
             let mut groups = vec![self.best_part(run, together), alone];
@@ -83,7 +94,7 @@ impl Rows<'_> {
     fn smallest_part(&self, wanted: &[OfKind<'_>], smallest: i64) -> Option<Part> {
         let runs = || wanted.iter().flat_map(|kind| kind.runs.iter());
         let has_places = runs().next().is_some_and(|run| self.show.venue.places.of(run.row).is_some());
-        let mut depths: Vec<i64> = runs().map(|run| run.depth).collect();
+        let mut depths: Vec<i64> = runs().map(|run| run.span.depth).collect();
         depths.sort_unstable();
         depths.dedup();
         let mut best: Option<Part> = None;
@@ -120,8 +131,10 @@ impl Rows<'_> {
         let party: usize = wanted.iter().map(|kind| kind.split.count).sum();
         let runs = wanted.iter().flat_map(|kind| kind.runs.iter());
         let mut seats: Vec<i64> =
-            runs.flat_map(|run| (0..run.len as i64).map(|seat| run.left + seat * POSITION)).collect();
+            runs.flat_map(|run| (0..run.len as i64).map(|seat| run.span.left + seat * POSITION)).collect();
         seats.sort_unstable();
+        let mut by_left = wanted.to_vec();
+        by_left.iter_mut().for_each(|kind| kind.runs.to_mut().sort_unstable_by_key(|run| run.span.left));
         let mut best: Option<Part> = None;
         let mut before = None;
         for (at, &left) in seats.iter().enumerate() {
@@ -132,7 +145,9 @@ impl Rows<'_> {
             let ends = seats.get(at..).unwrap_or_default();
             let ends =
                 ends.get(..ends.partition_point(|&end| end + POSITION - left <= widest)).unwrap_or_default();
-            let seated = |end: i64| wanted.iter().all(|kind| kind.is_seated(left, end + POSITION));
+            let strip: Vec<OfKind<'_>> =
+                by_left.iter().map(|kind| kind.across(left, left.saturating_add(widest))).collect();
+            let seated = |end: i64| strip.iter().all(|kind| kind.is_seated(left, end + POSITION));
             if ends.len() < party || !ends.last().is_some_and(|&end| seated(end)) {
                 continue;
             }
@@ -140,7 +155,7 @@ impl Rows<'_> {
             let right = end + POSITION;
             widest = right - left;
             let mut groups: Vec<Group> =
-                wanted.iter().flat_map(|kind| self.best_groups(kind, left, right)).collect();
+                strip.iter().flat_map(|kind| self.best_groups(kind, left, right)).collect();
             groups.sort_unstable();
             best = best.into_iter().chain([(widest, groups)]).min();
         }
@@ -172,8 +187,16 @@ impl Rows<'_> {
 impl OfKind<'_> {
     /// The runs in rows between these depths.
     fn of_depths(&self, front: i64, back: i64) -> OfKind<'_> {
-        let begin = self.runs.partition_point(|run| run.depth < front);
-        let end = self.runs.partition_point(|run| run.depth <= back);
+        let begin = self.runs.partition_point(|run| run.span.depth < front);
+        let end = self.runs.partition_point(|run| run.span.depth <= back);
+        OfKind { runs: self.runs.get(begin..end).unwrap_or_default().into(), split: self.split }
+    }
+
+    /// The runs, which are ordered by their left ends, that may lie between two lines across the area.
+    fn across(&self, left: i64, right: i64) -> OfKind<'_> {
+        let longest = self.runs.iter().map(|run| run.right() - run.span.left).max().unwrap_or(0);
+        let begin = self.runs.partition_point(|run| run.span.left + longest <= left);
+        let end = self.runs.partition_point(|run| run.span.left < right);
         OfKind { runs: self.runs.get(begin..end).unwrap_or_default().into(), split: self.split }
     }
 
@@ -213,8 +236,9 @@ fn smallest_possible(wanted: &[OfKind<'_>], area: &[u32]) -> i64 {
     let seats: usize = wanted.iter().map(|kind| kind.split.count).sum();
     let groups: usize = wanted.iter().map(|kind| kind.split.longest.len()).sum();
     let runs = || wanted.iter().flat_map(|kind| kind.runs.iter());
-    let side_by_side =
-        runs().zip(runs().skip(1)).any(|(one, other)| one.depth == other.depth && one.row != other.row);
+    let side_by_side = runs()
+        .zip(runs().skip(1))
+        .any(|(one, other)| one.span.depth == other.span.depth && one.row != other.row);
     let apart = if area.len() == 1 && !side_by_side { groups + 1 - wanted.len() } else { 0 };
     let sizes = (1..=groups).map(|rows| {
         let width = (seats + apart.saturating_sub(rows)).div_ceil(rows);

@@ -1,10 +1,11 @@
 //! How a party splits that cannot sit together: the free runs, and the groups that lie in them.
 
-use super::frame::POSITION;
+use super::frame::Span;
 use super::rows::{Rows, RunNeed};
 use crate::seat::bits;
 use crate::seat::claims::Seats;
 use crate::seat::index::LONG;
+use crate::seat::places::POSITION;
 use crate::seat::venue::Row;
 use crate::shared::invariant::Expected;
 use std::cmp::Reverse;
@@ -57,30 +58,27 @@ pub(super) type Group = (Row, Reverse<usize>, (u64, (usize, usize)), usize);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run {
     pub(super) row: Row,
-    pub(super) rank: i32,
-    /// How far back its row is, see `frame`.
-    pub(super) depth: i64,
     pub(super) start: usize,
     pub(super) len: usize,
-    /// Where the run begins across the area.
-    pub(super) left: i64,
-    /// Whether its last position is the left one.
-    pub(super) reversed: bool,
+    pub(super) span: Span,
 }
 
 impl Run {
     pub(super) fn right(&self) -> i64 {
-        self.left + self.len as i64 * POSITION
+        self.span.left + self.len as i64 * POSITION
     }
 
     /// The part of the run between two lines across the area.
     pub(super) fn between(&self, left: i64, right: i64) -> Self {
-        let skipped = ((left - self.left).max(0) + POSITION - 1) / POSITION;
-        let begin = self.left + skipped * POSITION;
+        let skipped = ((left - self.span.left).max(0) + POSITION - 1) / POSITION;
+        let begin = self.span.left + skipped * POSITION;
         let len = ((right.min(self.right()) - begin).max(0) / POSITION) as usize;
-        let before =
-            if self.reversed { self.len.saturating_sub(len + skipped as usize) } else { skipped as usize };
-        Self { start: self.start + before, len, left: begin, ..*self }
+        let before = if self.span.reversed {
+            self.len.saturating_sub(len + skipped as usize)
+        } else {
+            skipped as usize
+        };
+        Self { start: self.start + before, len, span: Span { left: begin, ..self.span }, ..*self }
     }
 }
 
@@ -124,15 +122,12 @@ impl Rows<'_> {
 
     /// The runs of at least `least` seats at these places of a row.
     pub(super) fn runs_of(&self, row: Row, places: &[(u32, u32)], least: usize) -> Vec<Run> {
-        let (rank, line) = (self.show.venue.rank(row), self.line(row));
+        let line = self.line(row);
         let mut runs = Vec::new();
         for &(group, place) in places {
             let seats = self.seats(group, place);
             let long = bits::runs(&seats.takeable).filter(|&(_, len)| len >= least);
-            let run = |(start, len)| {
-                let (left, reversed) = line.left(start, len);
-                Run { row, rank, depth: line.depth, start, len, left, reversed }
-            };
+            let run = |(start, len)| Run { row, start, len, span: line.span(start, len) };
             runs.extend(long.map(run));
         }
         runs

@@ -3,8 +3,8 @@
 
 use super::labels::{Labels, parse_short_form};
 use super::own_ids::OwnIds;
-use super::places::{Places, Point, check_focus, ordered_rows};
-use super::plan::{Plan, PlanArea, PlanRow, PlanSeats, identifier, max, wrong};
+use super::places::{Places, check_focus, ordered_rows};
+use super::plan::{Plan, PlanArea, PlanRow, PlanSeats, Point, identifier, max, wrong};
 use super::sparse::Sparse;
 use super::standing;
 use super::venue::{Area, AreaInfo, Layout, NO_SLOT, NumberedNames, Row, RowInfo, Seat, Tier, Venue};
@@ -120,6 +120,7 @@ impl Venue {
         venue.seats = drafting.seats as u32;
         venue.layouts = drafting.layouts;
         venue.layouts.shrink_to_fit();
+        venue.places.shrink();
         venue.tiers = drafting.tiers;
         venue.flags = drafting.flags;
         venue.row_labels = row_labels.into();
@@ -147,6 +148,7 @@ impl Venue {
             priority: area.priority,
             rule: area.rule,
             focus: area.focus,
+            frame: self.places.frame(first..self.rows.len() as Row),
             rows: first..self.rows.len() as Row,
             standing: area.standing.is_some(),
         });

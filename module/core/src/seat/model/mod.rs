@@ -6,6 +6,7 @@ mod building;
 mod check;
 pub mod claims;
 pub mod ended;
+mod focus;
 pub mod index;
 pub mod kind;
 pub mod labels;

@@ -1,17 +1,51 @@
 //! Where the seats of a venue are, if its plan says so: each row is a straight line, or a list of points, in any unit. And how
 //! far seats are from the focus, the point to which the rule `focus` is near.
 
-use super::labels::parse_short_form;
-use super::plan::{PlanArea, PlanRow, PlanSeats, Rule, wrong};
-use super::venue::{Area, Row, Venue};
+use super::plan::{PlanArea, PlanRow, PlanSeats, Point, Rule, max, wrong};
 use crate::shared::refusal::Refusal;
 use std::ops::Range;
 
-/// A point of the plan, `[x, y]`; also the way from one point to another.
-pub type Point = [f32; 2];
-
 /// The first point and the step of a row without a straight line.
 const NOWHERE: [Point; 2] = [[f32::NAN; 2]; 2];
+
+/// The width of a position: two halves, because the middle of a row may lie between two positions.
+pub(in crate::seat) const POSITION: i64 = 2;
+
+/// No place is farther away, so that sums of distances are integers.
+const FARTHEST: f64 = 1e12;
+
+/// Which way is across an area whose plan says where its rows are.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::seat) struct Frame {
+    /// Where a row begins.
+    origin: [f64; 2],
+    /// The way across that is as long as half a position is wide.
+    across: [f64; 2],
+}
+
+impl Frame {
+    /// The frame that a row gives its area; `None` if all of its positions are at one place.
+    fn of(places: &RowPlaces<'_>) -> Option<Self> {
+        let [x, y] = places.point(0);
+        let steps = match places {
+            RowPlaces::Line(_) => 1,
+            RowPlaces::Curve(points) => points.len().saturating_sub(1),
+        };
+        let [to_x, to_y] = places.point(steps);
+        let halves = steps as f64 * POSITION as f64;
+        let across = [(to_x - x) / halves, (to_y - y) / halves];
+        let unit = across[0] * across[0] + across[1] * across[1];
+        (unit > 0.0 && unit.is_finite()).then_some(Self { origin: [x, y], across })
+    }
+
+    /// How far a point is back and across, in halves of positions.
+    pub(in crate::seat) fn of_point(&self, [x, y]: [f64; 2]) -> [i64; 2] {
+        let ([dx, dy], [x, y]) = (self.across, [x - self.origin[0], y - self.origin[1]]);
+        let unit = dx * dx + dy * dy;
+        [(y * dx - x * dy) / unit, (x * dx + y * dy) / unit]
+            .map(|halves| halves.round().clamp(-FARTHEST, FARTHEST) as i64)
+    }
+}
 
 /// The places of all rows. Takes no memory in a venue without places, 16 bytes a straight row, and 8 bytes a position of
 /// another.
@@ -21,12 +55,12 @@ pub(in crate::seat) struct Places {
     /// missing.
     lines: Vec<[Point; 2]>,
     /// The points of rows that are no straight lines, by row.
-    curves: Vec<(Row, Box<[Point]>)>,
+    curves: Vec<(u32, Box<[Point]>)>,
 }
 
 /// The places of a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(in crate::seat) enum RowPlaces<'a> {
+pub enum RowPlaces<'a> {
     /// The first point and the step.
     Line([Point; 2]),
     /// The point of each position.
@@ -35,7 +69,7 @@ pub(in crate::seat) enum RowPlaces<'a> {
 
 impl Places {
     /// Adds the places of a row behind those of all rows before.
-    pub(in crate::seat) fn push(&mut self, row: Row, places: Option<RowPlaces<'_>>) {
+    pub(in crate::seat) fn push(&mut self, row: u32, places: Option<RowPlaces<'_>>) {
         let line = match places {
             None => return,
             Some(RowPlaces::Line(line)) => line,
@@ -49,7 +83,7 @@ impl Places {
     }
 
     /// The places of a row; `None` if it has none. O(log rows).
-    pub(in crate::seat) fn of(&self, row: Row) -> Option<RowPlaces<'_>> {
+    pub(in crate::seat) fn of(&self, row: u32) -> Option<RowPlaces<'_>> {
         match self.lines.get(row as usize) {
             Some(line) if !line[0][0].is_nan() => Some(RowPlaces::Line(*line)),
             Some(_) | None => {
@@ -60,22 +94,33 @@ impl Places {
     }
 
     /// Whether all of these rows have places, or none has.
-    pub(in crate::seat) fn are_for_all_or_none(&self, rows: Range<Row>) -> bool {
+    pub(in crate::seat) fn are_for_all_or_none(&self, rows: Range<u32>) -> bool {
         let with_places = rows.clone().filter(|&row| self.of(row).is_some()).count();
         with_places == 0 || with_places == rows.len()
+    }
+
+    /// The frame of the area of these rows: that of the first row that has one. O(rows), mostly O(1).
+    pub(in crate::seat) fn frame(&self, mut rows: Range<u32>) -> Option<Frame> {
+        rows.find_map(|row| Frame::of(&self.of(row)?))
+    }
+
+    /// Gives back memory that no row takes.
+    pub(in crate::seat) fn shrink(&mut self) {
+        self.lines.shrink_to_fit();
+        self.curves.shrink_to_fit();
     }
 
     /// Bytes allocated.
     pub(in crate::seat) fn allocated(&self) -> usize {
         self.lines.capacity() * size_of::<[Point; 2]>()
-            + self.curves.capacity() * size_of::<(Row, Box<[Point]>)>()
+            + self.curves.capacity() * size_of::<(u32, Box<[Point]>)>()
             + self.curves.iter().map(|(_, points)| points.len() * size_of::<Point>()).sum::<usize>()
     }
 }
 
 impl RowPlaces<'_> {
     /// Where a position of the row is. O(1).
-    pub(in crate::seat) fn point(&self, position: usize) -> [f64; 2] {
+    pub fn point(&self, position: usize) -> [f64; 2] {
         match self {
             Self::Line([[x, y], [dx, dy]]) => {
                 let steps = position as f64;
@@ -89,7 +134,7 @@ impl RowPlaces<'_> {
 
     /// The square of the distance between a point and the middle of the `n` positions from `start` on: the place of the
     /// middle one, or half-way between the two middle ones. As bits, which compare as the distances do. O(1).
-    fn distance(&self, start: usize, n: usize, [x, y]: Point) -> u64 {
+    pub(in crate::seat) fn distance(&self, start: usize, n: usize, [x, y]: Point) -> u64 {
         let (left, right) = (self.point(start + n.saturating_sub(1) / 2), self.point(start + n / 2));
         let across = f64::midpoint(left[0], right[0]) - f64::from(x);
         let along = f64::midpoint(left[1], right[1]) - f64::from(y);
@@ -98,7 +143,7 @@ impl RowPlaces<'_> {
 
     /// The least distance between a point and the middle of any run in a row of `len` positions, as `distance` has it. O(1)
     /// for a straight row, O(positions) for another.
-    fn nearest(&self, len: usize, focus: Point) -> u64 {
+    pub(in crate::seat) fn nearest(&self, len: usize, focus: Point) -> u64 {
         let last = len.saturating_sub(1);
         let candidates = match self {
             Self::Curve(_) => 0..=last,
@@ -123,7 +168,7 @@ impl PlanRow {
     ///
     /// # Errors
     /// `ERR plan: <place>: <what>` if it contradicts itself, or has a coordinate that is no finite number.
-    pub(in crate::seat) fn places(
+    pub fn places(
         &self,
         positions: usize,
         place: &dyn Fn() -> String,
@@ -150,13 +195,21 @@ impl PlanRow {
         if fine { Ok(Some(places)) } else { refuse(TOO_LARGE) }
     }
 
-    /// How many positions the row has; `None` if its seats cannot be read.
-    fn positions(&self) -> Option<usize> {
+    /// About how many positions the row has: exactly, if its seats can be read. O(items of the short form).
+    fn positions(&self) -> usize {
         match &self.seats {
-            PlanSeats::List(seats) => Some(seats.len()),
-            PlanSeats::Short(text) => parse_short_form(text).ok().map(|labels| labels.len()),
+            PlanSeats::List(seats) => seats.len(),
+            PlanSeats::Short(text) => text.split(',').map(positions_of).fold(0, usize::saturating_add),
         }
     }
+}
+
+/// How many positions an item of the short form has: a range of numbers, a label, or a break.
+fn positions_of(item: &str) -> usize {
+    let range = item
+        .split_once('-')
+        .and_then(|(from, to)| Some((from.parse::<u32>().ok()?, to.parse::<u32>().ok()?)));
+    range.map_or(1, |(from, to)| from.abs_diff(to) as usize + 1)
 }
 
 const TOO_LARGE: &str = "has a coordinate that is too large for a number of single precision";
@@ -187,42 +240,19 @@ pub(in crate::seat) fn ordered_rows<'p>(
     let Some(focus) = area.focus.or(focus) else {
         return Err(wrong(place, "rule: focus needs the focus of the area or of the show"));
     };
-    let distance_of = |(number, row): (usize, &'p PlanRow)| {
-        let place = || format!("{place}.rows[{number}]");
-        // What is wrong with the seats is said when they are read.
-        let Some(positions) = row.positions() else { return Ok((u64::MAX, row.rank, number, row)) };
+    let mut all_positions: usize = 0;
+    let mut distance_of = |(number, row): (usize, &'p PlanRow)| {
+        let (positions, place) = (row.positions(), || format!("{place}.rows[{number}]"));
+        all_positions = all_positions.saturating_add(positions);
+        if positions > max::POSITIONS || all_positions > max::ALL_POSITIONS {
+            return Err(wrong(&place(), "the row or the plan has too many positions"));
+        }
         match row.places(positions, &place)? {
             Some(places) => Ok((places.nearest(positions, focus), row.rank, number, row)),
             None => Err(wrong(&place(), "the rule of its area is focus, so it needs at and step, or points")),
         }
     };
-    let mut by_distance = rows.into_iter().map(distance_of).collect::<Result<Vec<_>, _>>()?;
+    let mut by_distance = rows.into_iter().map(&mut distance_of).collect::<Result<Vec<_>, _>>()?;
     by_distance.sort_by_key(|&(distance, rank, ..)| (distance, rank));
     Ok(by_distance.into_iter().map(|(.., number, row)| (number, row)).collect())
-}
-
-impl Venue {
-    /// The focus of an area: its own, or that of the show.
-    fn focus_of(&self, area: Area) -> Option<Point> {
-        self.area(area).focus.or(self.focus)
-    }
-
-    /// The row's places and focus, if its seats are taken by the rule `focus`.
-    fn by_focus(&self, row: Row) -> Option<(RowPlaces<'_>, Point)> {
-        let area = self.area_of(row);
-        let is_by_focus = self.area(area).rule == Rule::Focus;
-        if is_by_focus { self.places.of(row).zip(self.focus_of(area)) } else { None }
-    }
-
-    /// How far the middle of `n` positions of a row is from the focus, as a number that grows with the distance; 0 with
-    /// another rule than `focus`. O(1).
-    pub(in crate::seat) fn distance(&self, row: Row, start: usize, n: usize) -> u64 {
-        self.by_focus(row).map_or(0, |(places, focus)| places.distance(start, n, focus))
-    }
-
-    /// The least `distance` of any run of a row.
-    pub(in crate::seat) fn least_distance(&self, row: Row) -> u64 {
-        let len = usize::from(self.layout(row).len);
-        self.by_focus(row).map_or(0, |(places, focus)| places.nearest(len, focus))
-    }
 }

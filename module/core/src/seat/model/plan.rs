@@ -1,6 +1,5 @@
 //! The plan of a show as people write it: JSON ("The plan" in docs/seats.md), with errors that name the place.
 
-use crate::seat::places::Point;
 use crate::shared::MAX_IDENTIFIER;
 use crate::shared::refusal::{Code, Refusal};
 use crate::shared::text::printable;
@@ -9,6 +8,9 @@ use crate::{fields, invariant, words};
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
+
+/// A point of the plan, `[x, y]`; also the way from one point to another.
+pub type Point = [f32; 2];
 
 /// Limits of the format. A plan beyond one of them is refused.
 pub mod max {

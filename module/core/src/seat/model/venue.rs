@@ -7,8 +7,8 @@
 use super::kind::Flagged;
 use super::labels::Labels;
 use super::own_ids::OwnIds;
-use super::places::{Places, Point, RowPlaces};
-use super::plan::{PlanArea, PlanRow, PlanSeat, PlanSeats, Rule};
+use super::places::{Frame, Places, RowPlaces};
+use super::plan::{PlanArea, PlanRow, PlanSeat, PlanSeats, Point, Rule};
 use super::sparse::Sparse;
 use crate::invariant;
 use crate::shared::MAX_IDENTIFIER;
@@ -65,6 +65,8 @@ pub struct AreaInfo {
     pub rule: Rule,
     /// Its own focus.
     pub focus: Option<Point>,
+    /// Which way is across it, if its plan says where its rows are.
+    pub(in crate::seat) frame: Option<Frame>,
     /// Its rows, in the order of their numbers.
     pub rows: Range<Row>,
     /// Whether its seats are standing places, see `standing`.
@@ -178,7 +180,7 @@ impl NumberedNames {
 }
 
 impl Venue {
-    /// The plan of this venue in its normal form: rows by rank, and the short form of rows where possible.
+    /// The plan of this venue in its normal form: rows in the order of their numbers, and the short form of rows where possible.
     pub fn areas_as_plan(&self) -> Vec<PlanArea> {
         self.areas.iter().enumerate().map(|(number, area)| self.area_as_plan(number as Area, area)).collect()
     }
@@ -388,6 +390,14 @@ impl Venue {
         let rows = &self.area(area).rows;
         let end = rows.clone().next_back().map_or(0, |last| self.positions_of(last).end);
         self.base(rows.start)..end
+    }
+
+    /// The rows of one rank in the area of a row, which is in the order of ranks. O(log rows).
+    pub(in crate::seat) fn rows_of_rank(&self, row: Row) -> Range<Row> {
+        let (area, rank) = (self.area(self.area_of(row)).rows.clone(), self.rank(row));
+        let rows = self.rows.get(area.start as usize..area.end as usize).unwrap_or_default();
+        let before = |of: &dyn Fn(&RowInfo) -> bool| area.start + rows.partition_point(of) as Row;
+        before(&|info| info.rank < rank)..before(&|info| info.rank <= rank)
     }
 
     /// The area of a row.
