@@ -47,31 +47,33 @@ impl Draft {
     /// Has the seats sold from a point outwards: the one that is given, else the stage that the source shows. Areas whose
     /// seats all have places get the rule `focus`.
     pub fn look_at(&mut self, given: Option<Place>) {
+        // Told before all other notes, since this decides which seats are the best.
+        let mut told = Vec::new();
         for area in &mut self.areas {
             if drop_partial_places(area) {
                 let why = "some of its seats have none, or all are at one";
-                self.notes.push(format!("the places of seats in area '{}' are passed over: {why}", area.id));
+                told.push(format!("the places of seats in area '{}' are passed over: {why}", area.id));
             }
         }
-        let focus = match (given, self.stage.take()) {
-            (Some(focus), _) => focus,
-            (None, Some((focus, note))) => {
-                self.notes.push(note);
-                focus
-            }
-            (None, None) => return,
-        };
-        self.focus = Some(single(focus));
-        for area in &mut self.areas {
-            if area.rows.is_empty() || area.rows.iter().any(|row| middle(row).is_none()) {
-                continue;
-            }
-            (area.rule, area.focus) = (Rule::Focus, None);
-            if turn_ranks(area, focus) {
-                self.notes
-                    .push(format!("the rows of area '{}' come back first: their ranks are turned", area.id));
+        let shown = self.stage.take().filter(|_| given.is_none());
+        let focus = given.or(shown.as_ref().map(|(focus, _)| *focus));
+        told.extend(shown.map(|(_, note)| note));
+        if let Some(focus) = focus {
+            self.focus = Some(single(focus));
+            for area in &mut self.areas {
+                if area.rows.is_empty() || area.rows.iter().any(|row| middle(row).is_none()) {
+                    continue;
+                }
+                (area.rule, area.focus) = (Rule::Focus, None);
+                if turn_ranks(area, focus) {
+                    told.push(format!(
+                        "the rows of area '{}' come back first: their ranks are turned",
+                        area.id
+                    ));
+                }
             }
         }
+        self.notes.splice(0..0, told);
     }
 }
 
