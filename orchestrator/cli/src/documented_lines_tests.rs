@@ -88,6 +88,7 @@ fn fill(words: Vec<String>, program: &Command) -> Vec<String> {
             "NAME=VALUE" => "licences=1".to_owned(),
             "DATABASE.SCHEMA.TABLE" => "d.s.t".to_owned(),
             "TIME" => "1h".to_owned(),
+            "X,Y" => "1,2".to_owned(),
             "SUBTASK" => format!("{}3", TASK.trim_end_matches('0')),
             _ if is_placeholder || word == "..." => {
                 let values = option.map(Arg::get_possible_values).unwrap_or_default();
