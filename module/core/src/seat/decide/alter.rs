@@ -19,8 +19,8 @@ use crate::shared::refusal::{Code, Refusal};
 use crate::shared::text::quoted;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// Decides a change of the plan. O(areas of the part) if only limits, names, priorities or order rules other than `focus` change, otherwise
-/// O(seats of the show).
+/// Decides a change of the plan. O(areas of the part) if only limits, names, priorities or order rules other than `focus`
+/// change, otherwise O(seats of the show).
 ///
 /// # Errors
 /// `NOTFOUND` for an unknown area, row or seat; `ERR` for an invalid part; `BADSTATE` if a held or sold seat would be

@@ -1,5 +1,5 @@
-//! Where the seats of a venue are, if its plan says so: each row is a straight line, or a list of points, in any unit. And how
-//! far seats are from the focus, the point to which the rule `focus` is near.
+//! Where the seats of a venue are, if its plan says so: each row is a straight line, or a list of points, in any unit; and
+//! the order of rows that follows from it.
 
 use super::plan::{PlanArea, PlanRow, PlanSeats, Point, Rule, max, wrong};
 use crate::shared::refusal::Refusal;
@@ -47,8 +47,8 @@ impl Frame {
     }
 }
 
-/// The places of all rows. Takes no memory in a venue without places, 16 bytes a straight row, and 8 bytes a position of
-/// another.
+/// The places of all rows. Takes no memory in a venue without places, 16 bytes a straight row, and 8 bytes a position and
+/// 24 of another.
 #[derive(Clone, Debug, Default)]
 pub(in crate::seat) struct Places {
     /// The first point and the step of each row; `NOWHERE` for a row with points, or without places. Rows at the end may be
