@@ -135,6 +135,8 @@ impl Rows<'_> {
         seats.sort_unstable();
         let mut by_left = wanted.to_vec();
         by_left.iter_mut().for_each(|kind| kind.runs.to_mut().sort_unstable_by_key(|run| run.span.left));
+        let runs = wanted.iter().flat_map(|kind| kind.runs.iter());
+        let longest = runs.map(|run| run.right() - run.span.left).max().unwrap_or(0);
         let mut best: Option<Part> = None;
         let mut before = None;
         for (at, &left) in seats.iter().enumerate() {
@@ -146,7 +148,7 @@ impl Rows<'_> {
             let ends =
                 ends.get(..ends.partition_point(|&end| end + POSITION - left <= widest)).unwrap_or_default();
             let strip: Vec<OfKind<'_>> =
-                by_left.iter().map(|kind| kind.across(left, left.saturating_add(widest))).collect();
+                by_left.iter().map(|kind| kind.across(left, left.saturating_add(widest), longest)).collect();
             let seated = |end: i64| strip.iter().all(|kind| kind.is_seated(left, end + POSITION));
             if ends.len() < party || !ends.last().is_some_and(|&end| seated(end)) {
                 continue;
@@ -192,9 +194,9 @@ impl OfKind<'_> {
         OfKind { runs: self.runs.get(begin..end).unwrap_or_default().into(), split: self.split }
     }
 
-    /// The runs, which are ordered by their left ends, that may lie between two lines across the area.
-    fn across(&self, left: i64, right: i64) -> OfKind<'_> {
-        let longest = self.runs.iter().map(|run| run.right() - run.span.left).max().unwrap_or(0);
+    /// The runs, which are ordered by their left ends and at most `longest` wide, that may lie between two lines across the
+    /// area. O(log runs).
+    fn across(&self, left: i64, right: i64, longest: i64) -> OfKind<'_> {
         let begin = self.runs.partition_point(|run| run.span.left + longest <= left);
         let end = self.runs.partition_point(|run| run.span.left < right);
         OfKind { runs: self.runs.get(begin..end).unwrap_or_default().into(), split: self.split }
