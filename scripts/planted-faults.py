@@ -40,7 +40,7 @@ FAULTS = {
         SYSTEM,
         [
             (
-                CONF + "model/conference.rs",
+                CONF + "model/assignment.rs",
                 "self.opened.is_some() && self.is_lost()",
                 "self.ended_as_lost()",
             ),

@@ -56,6 +56,28 @@ fn a_failover_in_the_middle_of_grants_gives_no_epoch_out_twice() {
     no_internal_errors(&new);
 }
 
+/// A former master gave the conference to another unit, where people ended it; no replica heard of that.
+#[test]
+fn lost_end_by_people_counts_whatever_epochs_were_given_out_since() {
+    let server = RedisServer::strict().start();
+    let mut realm = Realm::create(&server, &UNITS);
+    let (owner, epoch) = realm.open("7");
+    let (other, third) = ("b:1:1", "c:1:1");
+    assert_eq!(owner, "a:1:1");
+    let (lost, later) = (epoch + 3_600_000_000, epoch + 3_600_000_001);
+    // Another unit had handled a later epoch of the former master, and the realm gives out epochs above that.
+    realm.ok(&format!("CMU.REPORT {third} HIGHEST {later}"));
+    assert_eq!(realm.ok(&format!("CONF.ENDED 7 {other} {lost}")), Reply::Simple("OK".into()));
+    assert_eq!(realm.place("7").2, "ended");
+    let (_, epoch) = realm.begin("8", "");
+    assert_eq!(realm.place("8").2, "creating");
+    let lost = epoch + 20_000;
+    assert_eq!(realm.ok(&format!("CONF.ENDED 8 {other} {lost}")), Reply::Simple("OK".into()));
+    assert_eq!(realm.place("8").2, "ended");
+    assert_eq!(realm.ok("CONF.RECOVER COUNT 10").array().len(), 0);
+    no_internal_errors(&server);
+}
+
 /// An assignment that a master gave out.
 struct Granted {
     e164: String,

@@ -1,7 +1,8 @@
 //! The outcome of a request: events to apply, and the reply to the caller.
 
 use super::event::Event;
-use super::model::unit::{Epoch, Name};
+use super::model::epoch::Epoch;
+use super::model::unit::Name;
 use crate::shared::Bytes;
 use crate::shared::decision;
 

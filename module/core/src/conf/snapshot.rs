@@ -94,7 +94,8 @@ impl Realm {
     fn resolve(&self, conference: &mut Conference) -> Result<(), Damaged> {
         let unit = |cmu: &Name| self.find_unit(cmu).ok_or(Damaged("a conference is on an unknown unit"));
         let latest = conference.history.last().ok_or(Damaged("a conference has no assignment"))?;
-        let given_out = latest.epoch.max(conference.last_update) <= self.last_epoch;
+        let given_out =
+            latest.epoch.max(conference.last_update).max(conference.cancelled_move) <= self.last_epoch;
         ensure(given_out, "an epoch was not given out")?;
         (conference.epoch, conference.copy_epoch) = (latest.epoch, latest.copy_epoch);
         if latest.ended.is_none() {

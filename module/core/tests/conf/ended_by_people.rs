@@ -263,24 +263,70 @@ fn end_by_people_counts_at_an_epoch_that_a_failover_has_lost() {
 }
 
 #[test]
+fn lost_end_by_people_counts_after_the_realm_has_given_out_later_epochs() {
+    // The report of another unit names an epoch that the lost master gave out later.
+    let (mut rig, lost) = given_to_b_by_a_lost_master();
+    rig.join("c:1:1", 10);
+    rig.report("c:1:1", lost + 1, &[]);
+    assert!(rig.realm.last_epoch() > lost);
+    assert_eq!(
+        (rig.ended("1", B, lost), rig.state("1"), rig.verbs(A)),
+        ("Ok".into(), State::Ended, "RELEASE".into())
+    );
+    rig.check();
+    // The conference is being recovered at a later epoch, and is not open yet.
+    let (mut rig, lost) = given_to_b_by_a_lost_master();
+    rig.pass(2000);
+    rig.down(A);
+    rig.recover();
+    assert!(rig.epoch("1") > lost && rig.state("1") == State::Creating);
+    assert_eq!((rig.ended("1", B, lost), rig.state("1")), ("Ok".into(), State::Ended));
+    rig.check();
+}
+
+#[test]
+fn lost_end_by_people_counts_while_the_conference_is_creating() {
+    let mut rig = Rig::new(&[A, B]);
+    let lost = rig.create("1") + 20_000;
+    rig.told.clear();
+    assert_eq!(
+        (rig.ended("1", B, lost), rig.state("1"), rig.verbs(A)),
+        ("Ok".into(), State::Ended, "RELEASE".into())
+    );
+    rig.check();
+}
+
+#[test]
 fn end_by_people_at_an_unknown_epoch_ends_no_other_conference() {
     // The unit has not joined here.
     let (mut rig, lost) = given_to_b_by_a_lost_master();
     assert_eq!((rig.ended("1", "c:1:1", lost), rig.state("1")), ("NOTFOUND".into(), State::Open));
-    // The realm has given out later epochs, so this one may be of a move that it cancelled.
+    // The realm gave this epoch out itself, for a move that it cancelled.
     let moving = rig.move_to("1", B);
     rig.report(B, moving, &[]);
     rig.told.clear();
-    assert_eq!((rig.ended("1", B, moving), rig.state("1")), ("NOTOWNER".into(), State::Open));
+    for epoch in [moving, moving - 1] {
+        assert_eq!((rig.ended("1", B, epoch), rig.state("1")), ("NOTOWNER".into(), State::Open));
+    }
     // It is further ahead of the clock than any master's.
     assert_eq!((rig.ended("1", B, lost + (1 << 50)), rig.state("1")), ("NOTOWNER".into(), State::Open));
     rig.check();
-    // The conference was not open when the epoch was given out: it is another one, or was opened by another clock.
+    // The epoch is of an earlier conference of the number.
     let mut rig = Rig::new(&[A, B]);
-    let lost = rig.create("1") + 1;
-    assert_eq!((rig.ended("1", B, lost), rig.state("1")), ("NOTOWNER".into(), State::Creating));
+    let origin = rig.create("1");
+    assert_eq!((rig.ended("1", B, origin - 1), rig.state("1")), ("NOTOWNER".into(), State::Creating));
+    // The conference was opened after the epoch was given out.
     rig.pass(1000);
-    rig.ack("1", A, lost - 1);
-    assert_eq!((rig.ended("1", B, lost), rig.state("1")), ("NOTOWNER".into(), State::Open));
+    rig.ack("1", A, origin);
+    assert_eq!((rig.ended("1", B, origin + 1), rig.state("1")), ("NOTOWNER".into(), State::Open));
+    rig.check();
+    // It was recovered after the epoch was given out, and is open again.
+    let (mut rig, lost) = given_to_b_by_a_lost_master();
+    rig.pass(2000);
+    rig.down(A);
+    rig.recover();
+    let recovered = rig.epoch("1");
+    rig.ack("1", B, recovered);
+    assert_eq!((rig.ended("1", B, lost), rig.state("1")), ("STALE".into(), State::Open));
     rig.check();
 }

@@ -62,9 +62,7 @@ impl World {
             }
             // Or at an epoch that a failover has lost.
             let ended = self.people.iter().filter(|(number, _)| number == e164).map(|(_, epoch)| *epoch);
-            let by_people = ended
-                .into_iter()
-                .any(|epoch| epoch > one.epoch || one.history.iter().any(|entry| entry.epoch == epoch));
+            let by_people = ended.into_iter().any(|epoch| epoch >= one.origin_epoch);
             assert!(one.cause != Cause::Unit || by_people, "nobody ended {e164}: {one:#?}");
             assert!(!matches!(one.cause, Cause::Missing | Cause::Released), "nobody ended {e164}: {one:#?}");
         }
@@ -180,8 +178,13 @@ impl World {
             let lost = entry.ended.is_none_or(|ending| ending.how == AssignmentEnd::Lost) && !entry.disowned;
             lost && *entry.cmu == *UNITS[unit].as_bytes() && epochs.contains(&entry.epoch)
         });
-        let is_open = one.opened.is_some_and(|opened| opened as u64 * 1000 < epochs[0]);
-        let is_lost = number.is_some() && is_open && epochs[0] > self.rig.realm.last_epoch();
+        let last_opened = one.history[last_open].opened.map_or(0, |opened| opened as u64 * 1000);
+        let is_known = |epoch: u64| {
+            let moving = one.moving.as_ref().map(|moving| moving.epoch);
+            moving == Some(epoch) || one.history.iter().any(|entry| entry.epoch == epoch)
+        };
+        let later_than = last_opened.max(one.origin_epoch).max(one.cancelled_move);
+        let is_lost = number.is_some() && epochs[0] > later_than && !is_known(epochs[0]);
         moved_here || was_here || is_lost
     }
 

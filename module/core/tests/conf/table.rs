@@ -292,11 +292,21 @@ fn ended_by_its_unit() {
         let (unit, epoch) = last(rig);
         rig.ended("7", &unit, epoch - 1)
     });
-    let unknown = ["NOTFOUND", "STALE", "ended:RELEASE", "STALE", "ended:RELEASE", "ended:RELEASE", "ended"];
-    row("ended, unknown copy", unknown, |rig| {
+    let over = "ended:RELEASE";
+    row("ended, unknown copy", ["NOTFOUND", "STALE", over, over, over, over, "ended"], |rig| {
         let (unit, epoch) = last(rig);
-        rig.ended("7", &unit, epoch + 1)
+        rig.ended("7", &unit, epoch + 20_000)
     });
+    row(
+        "ended, unknown copy, later epochs reported",
+        ["NOTFOUND", "STALE", over, over, over, over, "ended"],
+        |rig| {
+            let (unit, epoch) = last(rig);
+            rig.join("c:1:1", 10);
+            rig.report("c:1:1", epoch + 20_001, &[]);
+            rig.ended("7", &unit, epoch + 20_000)
+        },
+    );
     // From the unit that had it before it was lost, while another creates it.
     let mut rig = world("recovering");
     let lost = rig.one("7").history[0].epoch;

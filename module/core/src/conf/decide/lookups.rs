@@ -2,7 +2,8 @@
 
 use crate::conf::event::{ConferenceEvent, Event, Events, UnitEvent};
 use crate::conf::model::conference::{Cause, Conference, Epoch, State};
-use crate::conf::model::state::{Realm, epoch_of};
+use crate::conf::model::epoch::is_plausible;
+use crate::conf::model::state::Realm;
 use crate::conf::model::transitions::{Transition, Trigger, effective, transition};
 use crate::conf::model::unit::{Name, UnitState, host_of};
 use crate::conf::outcome::refuse;
@@ -112,14 +113,6 @@ pub(super) fn ended_by_unit(conference: &Conference, cause: Cause, release: bool
 }
 
 impl Realm {
-    /// Whether a former master gave this epoch out and lost it in a failover, after the conference was open: this realm
-    /// has given out no epoch that late. The last copy of the conference was then one that the record does not know.
-    fn is_lost_epoch(&self, conference: &Conference, epoch: Epoch, now: Millis) -> bool {
-        // A conference that was opened later than the epoch was created after the failover, by a clock that is behind.
-        let is_later = conference.opened.is_some_and(|opened| epoch > epoch_of(opened));
-        is_later && epoch > self.last_epoch && Self::is_plausible(epoch, now)
-    }
-
     /// The events that follow when people ended a conference on a unit that had it at this epoch. `None` if an end on
     /// this unit has no effect. The unit may be a replaced identity.
     pub(super) fn ended_by_people(
@@ -141,7 +134,10 @@ impl Realm {
             Trigger::EndedByUnit
         } else if had_it_last(conference, cmu, epoch) {
             Trigger::EndedByLastUnit
-        } else if (unit.is_some() || self.is_replaced(cmu)) && self.is_lost_epoch(conference, epoch, now) {
+        } else if (unit.is_some() || self.is_replaced(cmu))
+            && is_plausible(epoch, now)
+            && conference.may_have_lost(epoch)
+        {
             Trigger::EndedByUnknownCopy
         } else {
             return None;

@@ -6,8 +6,9 @@ use crate::conf::model::conference::{
     Assignment, AssignmentEnd, CalledFrom, Cause, Conference, Detail, Epoch, MAX_DETAILS, MAX_VALUE, Moving,
     State, Wishes,
 };
+use crate::conf::model::epoch::LAST_OF_CLOCK;
 use crate::conf::model::settings::MAX_ROOM;
-use crate::conf::model::state::{LAST_OF_CLOCK, Realm};
+use crate::conf::model::state::Realm;
 use crate::conf::model::transitions::{Transition, Trigger, effective, transition};
 use crate::conf::model::unit::Name;
 use crate::shared::codec::{Damaged, LAST_COUNT, Reader, ensure, pairs};
@@ -605,7 +606,7 @@ impl Realm {
         if release {
             self.tell_release(&moving.cmu, &e164, moving.epoch);
         }
-        self.change(id, |conference| conference.moving = None);
+        self.change(id, Conference::cancel_move);
         self.publish_of("move-failed", id, &moving.cmu, moving.epoch, Some(cause));
     }
 

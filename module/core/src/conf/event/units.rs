@@ -3,7 +3,8 @@
 //! writes the same messages in the same order.
 
 use super::counters::Counter;
-use crate::conf::model::conference::{Cause, Epoch, State};
+use crate::conf::model::conference::{Cause, State};
+use crate::conf::model::epoch::{Epoch, is_plausible};
 use crate::conf::model::state::Realm;
 use crate::conf::model::transitions::{Transition, Trigger, effective, transition};
 use crate::conf::model::unit::{Load, MAX_REPLACED, Name, Unit, UnitState, host_of};
@@ -100,7 +101,7 @@ impl Realm {
                 self.publish_unit(to.word(), cmu, to.word());
             }
             UnitEvent::Reported { highest } => {
-                let is_plausible = Self::is_plausible(*highest, self.applied);
+                let is_plausible = is_plausible(*highest, self.applied);
                 self.raise_last_epoch(self.last_with(*highest, self.applied));
                 self.change_unit(number, |unit| unit.reported = is_plausible);
                 self.hear(number, at);

@@ -28,6 +28,7 @@ impl Realm {
                 conference.last_update <= self.last_epoch,
                 "was changed by a number that was not given out",
             )?;
+            check(conference.cancelled_move <= self.last_epoch, "had a move that was not given out")?;
         }
         ensure!(self.conference_due.len() == deadlines, "a deadline belongs to no conference");
         self.check_states()?;

@@ -1,7 +1,9 @@
 //! The record of a conference, with its assignments and details.
 
+pub use super::assignment::{Assignment, AssignmentEnd, Ending, Moving};
+pub use super::epoch::Epoch;
+use super::epoch::epoch_of;
 use super::settings::{MAX_ROOM, Settings};
-pub use super::unit::Epoch;
 use super::unit::Name;
 use super::wishes::Need;
 pub use super::wishes::Wishes;
@@ -81,67 +83,7 @@ words! {
     }
 }
 
-words! {
-    /// How an assignment ended. The numbers are part of the encoding.
-    #[derive(Hash)]
-    pub enum AssignmentEnd {
-        /// The unit was lost.
-        Lost = 0 => "lost",
-        /// An older copy took over.
-        Released = 1 => "released",
-        /// The conference was moved.
-        Moved = 2 => "moved",
-        /// The conference ended.
-        Ended = 3 => "ended",
-        /// The unit did not create the conference.
-        Failed = 4 => "failed",
-    }
-}
-
 fields! {
-    /// When and how an assignment ended.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub struct Ending {
-        /// When.
-        pub at: Millis,
-        /// How.
-        pub how: AssignmentEnd,
-    }
-
-    /// One assignment of a conference to a unit.
-    #[derive(Clone, Debug, PartialEq, Eq)]
-    pub struct Assignment {
-        /// Epoch.
-        pub epoch: Epoch,
-        /// The epoch at which this copy was first created on the unit; adoption does not change it.
-        pub copy_epoch: Epoch,
-        /// Identity of the unit.
-        pub cmu: Name,
-        /// When the assignment was granted.
-        pub from: Millis,
-        /// When the unit first had the conference open; `None` if it never had.
-        pub opened: Option<Millis>,
-        /// `None` if this is the owner's assignment.
-        pub ended: Option<Ending>,
-        /// Whether the unit was told RELEASE for this copy after it had lost the assignment, or has no copy any more.
-        /// Such a copy is never adopted, and its end does not count as an end by people.
-        pub disowned: bool,
-    } checked by Assignment::is_sound;
-
-    /// A move in progress.
-    #[derive(Clone, Debug, PartialEq, Eq)]
-    pub struct Moving {
-        /// Identity of the target unit.
-        pub cmu: Name,
-        /// The epoch of the conference on the target unit.
-        pub epoch: Epoch,
-        /// When the move began.
-        pub since: Millis,
-    } computed {
-        /// Number of the target unit.
-        pub to: u32,
-    }
-
     /// One detail: the last value that the unit wrote to a field.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct Detail {
@@ -198,6 +140,8 @@ fields! {
         pub tried: Vec<Name>,
         /// The move in progress; in the states waiting and open.
         pub moving: Option<Moving>,
+        /// The epoch of the last move that was cancelled; 0 without one. The history lacks such moves.
+        pub cancelled_move: Epoch,
         /// Since when the unit is asked to end the conference.
         pub ending: Option<Millis>,
         /// Whether the conference waits for recovery, or its current assignment is a recovery that is not open yet.
@@ -246,40 +190,6 @@ pub(in crate::conf) enum Due {
     Move,
     Release,
     Tombstone,
-}
-
-impl Moving {
-    /// The assignment of the conference to the target unit.
-    pub(in crate::conf) fn assignment(&self) -> Assignment {
-        Assignment::new(self.cmu.clone(), self.epoch, self.since)
-    }
-}
-
-impl Assignment {
-    /// An assignment of a new copy.
-    pub(in crate::conf) fn new(cmu: Name, epoch: Epoch, from: Millis) -> Self {
-        Self { epoch, copy_epoch: epoch, cmu, from, opened: None, ended: None, disowned: false }
-    }
-
-    fn is_sound(&self) -> Result<(), Damaged> {
-        ensure(self.copy_epoch <= self.epoch, "the epoch of a copy is after that of its assignment")?;
-        ensure(!self.disowned || self.ended_as_lost(), "a unit was told to end a copy that it did not lose")
-    }
-
-    fn ended_as_lost(&self) -> bool {
-        self.ended.is_some_and(|ending| ending.how == AssignmentEnd::Lost)
-    }
-
-    /// Whether the unit may still run a copy that is the conference's own: the assignment was lost, and the unit was not
-    /// told to end the copy.
-    pub fn is_lost(&self) -> bool {
-        self.ended_as_lost() && !self.disowned
-    }
-
-    /// Whether a copy of this assignment may take its conference back: it was open, and it is lost.
-    pub fn may_come_back(&self) -> bool {
-        self.opened.is_some() && self.is_lost()
-    }
 }
 
 impl Conference {
@@ -386,6 +296,17 @@ impl Conference {
     pub fn last_copies(&self) -> impl Iterator<Item = &Assignment> {
         let open = self.history.iter().rposition(|entry| entry.opened.is_some()).unwrap_or(0);
         self.history.iter().skip(open).filter(|entry| entry.is_lost())
+    }
+
+    /// Whether a former master may have made an assignment of this epoch that this realm does not know, because a
+    /// failover lost it. An assignment that this realm made is in the history, or was a move that was cancelled, or was
+    /// dropped from a full history. No unit may have opened the conference after that epoch.
+    pub fn may_have_lost(&self, epoch: Epoch) -> bool {
+        let moving = self.moving.as_ref().map(|moving| moving.epoch);
+        let is_known = moving == Some(epoch) || self.history.iter().any(|entry| entry.epoch == epoch);
+        let opened = self.history.iter().rev().find_map(|entry| entry.opened).map_or(0, epoch_of);
+        let dropped = if self.history.len() < MAX_HISTORY { self.origin_epoch } else { self.epoch };
+        !is_known && epoch > opened.max(dropped).max(self.cancelled_move)
     }
 
     /// When the last open assignment ended, if its unit was lost.
@@ -524,7 +445,15 @@ impl Conference {
 
     /// Records that the units that have the conference were told to end it.
     pub(in crate::conf) fn is_to_end(&mut self, at: Millis, cause: Cause) {
-        (self.moving, self.ending, self.cause) = (None, Some(at), cause);
+        self.cancel_move();
+        (self.ending, self.cause) = (Some(at), cause);
+    }
+
+    /// The target of the move does not get the conference.
+    pub(in crate::conf) fn cancel_move(&mut self) {
+        if let Some(moving) = self.moving.take() {
+            self.cancelled_move = moving.epoch;
+        }
     }
 
     fn waits_for_recovery(&mut self, at: Millis, heard: Millis, next_retry: Millis, cause: Cause) {

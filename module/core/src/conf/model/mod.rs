@@ -1,7 +1,9 @@
 //! The state of a realm: records and indexes.
 
+pub mod assignment;
 mod check;
 pub mod conference;
+pub mod epoch;
 mod indexes;
 pub mod messages;
 pub mod placement_index;

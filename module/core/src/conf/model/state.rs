@@ -1,6 +1,7 @@
 //! A realm: settings, units and conferences. `indexes` maintains the indexes over them.
 
-use super::conference::{Conference, Epoch, State, Wishes};
+use super::conference::{Conference, State, Wishes};
+use super::epoch::{Epoch, epoch_of, is_plausible};
 use super::placement_index::PlacementIndex;
 use super::queues::{ByState, Queues};
 pub use super::settings::{Placement, Policy, Settings};
@@ -13,19 +14,6 @@ use crate::shared::outbox::Outbox;
 use crate::shared::table::Table;
 use crate::shared::{Bytes, Millis};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-
-/// The greatest epoch that a clock can cause: the year 2112, in microseconds. Even if a clock or the time of a
-/// snapshot is far ahead, enough epochs are left.
-pub(in crate::conf) const LAST_OF_CLOCK: Epoch = 1 << 52;
-
-/// How far ahead of the clock the highest epoch of a report may be, in microseconds: one day. A higher epoch is
-/// ignored, because it would use up the epochs that are left.
-const BELIEVED: Epoch = 24 * 3600 * 1_000_000;
-
-/// The first epoch that may be given out at this time (milliseconds since 1970).
-pub(in crate::conf) fn epoch_of(now: Millis) -> Epoch {
-    (now.max(0) as u64).saturating_mul(1000).min(LAST_OF_CLOCK)
-}
 
 /// Conferences that units lost, by unit: the epoch of the lost assignment, and the id of the conference.
 pub(in crate::conf) type Lost = BTreeMap<Name, BTreeSet<(Epoch, u32)>>;
@@ -130,12 +118,7 @@ impl Realm {
     /// it is implausible. A master that died before replication may have given this epoch out, and the unit ignores
     /// CREATE and EPOCH messages up to it.
     pub(in crate::conf) fn last_with(&self, handled: Epoch, now: Millis) -> Epoch {
-        if Self::is_plausible(handled, now) { self.last_epoch.max(handled) } else { self.last_epoch }
-    }
-
-    /// Whether a master can have given out this epoch: it is at most a day ahead of the clock.
-    pub(in crate::conf) fn is_plausible(epoch: Epoch, now: Millis) -> bool {
-        epoch <= epoch_of(now) + BELIEVED
+        if is_plausible(handled, now) { self.last_epoch.max(handled) } else { self.last_epoch }
     }
 
     /// The number of a conference, live or ended. O(1).

@@ -1,5 +1,6 @@
 //! The record of a media unit: identity, lease, room and conferences.
 
+use super::epoch::Epoch;
 use super::settings::{MAX_ROOM, Settings};
 use crate::shared::Millis;
 use crate::shared::codec::{Damaged, ensure};
@@ -8,9 +9,6 @@ use crate::shared::token::MAX_TTL;
 use crate::{fields, words};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
-
-/// The number of an assignment: unique in its realm, and greater than all earlier ones.
-pub type Epoch = u64;
 
 /// A name that many records share: the identity of a unit, or a zone.
 pub type Name = Arc<[u8]>;
