@@ -278,6 +278,7 @@ fn numbers_of_a_realm_hold_at_their_limits() {
             highest: (1 << 53) - 1,
             ended: vec![],
             starting: vec![],
+            params: vec![],
             list: vec![(b"1", 1)],
         };
         let requests = [

@@ -12,6 +12,14 @@ const KEY: Parameter = Parameter::key("key");
 const E164: Parameter = Parameter::name("e164");
 const CMU: Parameter = Parameter::name("cmu");
 const EPOCH: Parameter = Parameter::natural("epoch");
+/// What a unit knows about a conference that it runs.
+const COPY: &[Parameter; 5] = &[
+    E164,
+    Parameter::text("end"),
+    Parameter::text("size"),
+    Parameter::text("priority"),
+    Parameter::text("request"),
+];
 const FIELD: Parameter = Parameter::text("field");
 const ZONE: Parameter = Parameter::name("zone").after("ZONE").optional();
 const COUNTED_TAGS: &[Parameter; 2] = &[Parameter::integer("n"), Parameter::name("tag").optional().many()];
@@ -58,6 +66,7 @@ pub(crate) static CONF_COMMANDS: &[Command] = &[
             integer("n", "TRIES"),
             integer("n", "FAILURES"),
             integer("milliseconds", "WARN"),
+            Parameter::word("drop", "DROP").optional(),
         ],
     },
     command! {
@@ -345,6 +354,10 @@ pub(crate) static CMU_COMMANDS: &[Command] = &[
                 .optional(),
             Parameter::counted("starting", &[Parameter::integer("n"), Parameter::block("row", &[E164, EPOCH]).optional().many()])
                 .after("STARTING")
+                .in_place()
+                .optional(),
+            Parameter::counted("params", &[Parameter::integer("n"), Parameter::block("row", COPY).optional().many()])
+                .after("PARAMS")
                 .in_place()
                 .optional(),
             Parameter::block("list", &[E164, EPOCH])

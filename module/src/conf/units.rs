@@ -2,13 +2,13 @@
 
 use allot_core::conf::Realm;
 use allot_core::conf::request::{
-    AssignmentNotice, ClientRequest, DrainOf, End, Report, Request, SchedulerRequest, UnitRequest,
+    AssignmentNotice, ClientRequest, CopyParams, DrainOf, End, Report, Request, SchedulerRequest, UnitRequest,
 };
 use allot_core::shared::refusal::Refusal;
 
 use crate::engine::argument::Argument;
 use crate::engine::step::answer;
-use crate::engine::word::natural;
+use crate::engine::word::{natural, whole};
 use crate::engine::{Call, Done};
 
 /// The lease of a unit whose `CMU.JOIN` has no `LEASE`, in milliseconds.
@@ -55,9 +55,14 @@ pub(super) fn beat(call: &Call<'_>, [_, cmu, load]: &[Argument<'_>; 3]) -> Done 
     )
 }
 
-/// `CMU.REPORT key cmu HIGHEST epoch [ENDED n e164 epoch ...] [STARTING n e164 epoch ...] [e164 epoch ...]`
-pub(super) fn report(call: &Call<'_>, [_, cmu, highest, ended, starting, list]: &[Argument<'_>; 6]) -> Done {
+/// `CMU.REPORT key cmu HIGHEST epoch [ENDED n e164 epoch ...] [STARTING n e164 epoch ...] [PARAMS n e164 end size
+/// priority request ...] [e164 epoch ...]`
+pub(super) fn report(
+    call: &Call<'_>,
+    [_, cmu, highest, ended, starting, params, list]: &[Argument<'_>; 7],
+) -> Done {
     let (ended, starting, list) = (assignments(ended)?, assignments(starting)?, assignments(list)?);
+    let params = params.words().as_chunks().0.iter().map(copy_params).collect::<Result<_, _>>()?;
     answer::<Realm>(
         call,
         &Request::Unit(UnitRequest::Report(Report {
@@ -65,6 +70,7 @@ pub(super) fn report(call: &Call<'_>, [_, cmu, highest, ended, starting, list]: 
             highest: highest.natural(),
             ended,
             starting,
+            params,
             list,
         })),
     )
@@ -74,6 +80,15 @@ pub(super) fn report(call: &Call<'_>, [_, cmu, highest, ended, starting, list]: 
 fn assignments<'a>(rows: &Argument<'a>) -> Result<Vec<(&'a [u8], u64)>, Refusal> {
     let rows = rows.words().as_chunks().0.iter();
     rows.map(|&[e164, epoch]| Ok((e164, natural("epoch", epoch)?))).collect()
+}
+
+/// What the unit knows about a conference: number, end, size, priority and request. What it does not know is empty.
+fn copy_params<'a>(row: &[&'a [u8]; 5]) -> Result<CopyParams<'a>, Refusal> {
+    let [e164, end, size, priority, request] = *row;
+    let known = |word: &'a [u8]| Some(word).filter(|word| !word.is_empty());
+    let number = |what, word| known(word).map(|word| whole(what, word)).transpose();
+    let (size, priority) = (number("size", size)?.unwrap_or(1), number("priority", priority)?.unwrap_or(0));
+    Ok(CopyParams { e164, end: number("end", end)?, size, priority, request: known(request) })
 }
 
 /// `CMU.ASK key [cmu] LIST|DETAILS`

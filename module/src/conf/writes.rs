@@ -37,7 +37,8 @@ pub(super) fn realm(
         tries,
         failures,
         warn,
-    ]: &[Argument<'_>; 13],
+        dropped,
+    ]: &[Argument<'_>; 14],
 ) -> Done {
     let changes = Changes {
         licences: licences.optional_integer(),
@@ -56,16 +57,24 @@ pub(super) fn realm(
     let name = call.key()?;
     let exists = step::exists::<Realm>(call.ctx, name)?;
     // Without options this is a read, so the timer applies the deadlines that have passed.
-    if exists && changes == Changes::default() {
+    let dropped = dropped.is_given();
+    if exists && changes == Changes::default() && !dropped {
         return reply_settings(call);
     }
-    if exists {
+    if dropped && changes != Changes::default() {
+        let text = "DROP changes no setting; send the settings by a CONF.REALM of their own";
+        return Err(Refusal::new(Code::Err, text));
+    }
+    if exists && !dropped {
         return answer::<Realm>(call, &Request::Client(ClientRequest::Configure(changes)));
     }
-    check_hash_tag(call.ctx, name)?;
-    let settings = Settings::default().with(&changes)?;
-    step::create::<Realm>(call.ctx, name, &Event::Opened { settings })?;
-    reply_settings(call)
+    if !exists {
+        check_hash_tag(call.ctx, name)?;
+        let settings = Settings::default().with(&changes)?;
+        step::create::<Realm>(call.ctx, name, &Event::Opened { settings })?;
+    }
+    // A realm that was deleted is dropped as well: units that come back may have copies.
+    if dropped { answer::<Realm>(call, &Request::Client(ClientRequest::Drop)) } else { reply_settings(call) }
 }
 
 fn reply_settings(call: &Call<'_>) -> Done {

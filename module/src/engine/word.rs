@@ -60,6 +60,11 @@ pub(super) fn natural_number(word: &[u8]) -> Option<u64> {
     number.filter(|&number| number < 1 << 53)
 }
 
+/// A whole number, negative or not.
+pub(crate) fn whole(what: &str, word: &[u8]) -> Result<i64, Refusal> {
+    integer(word).ok_or_else(|| fault(format!("{what} must be a whole number, not {}", quoted(word))))
+}
+
 /// A refusal of a word that is no number from 0 to 2^53.
 pub(super) fn not_natural(what: &str, word: &[u8]) -> Refusal {
     fault(format!("{what} must be a whole number from 0 to 2^53, not {}", quoted(word)))

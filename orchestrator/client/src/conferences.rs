@@ -80,6 +80,21 @@ pub struct PlannedMove {
     pub to: String,
 }
 
+/// What a unit knows about a conference that it runs, as `CREATE` and `UPDATE` had it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CopyParams<'a> {
+    /// E.164 number.
+    pub e164: Vec<u8>,
+    /// Planned end, in milliseconds since 1970; empty without one.
+    pub end: &'a str,
+    /// Room that the conference takes.
+    pub size: &'a str,
+    /// Priority.
+    pub priority: &'a str,
+    /// Id of the creation; empty without one.
+    pub request: &'a str,
+}
+
 /// The result of a unit's report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reported {
@@ -267,13 +282,14 @@ impl RealmStore {
     }
 
     /// Sends the lists of all conferences (number, epoch) that a unit has open, that it is creating, and that people ended
-    /// there.
+    /// there. `params` is what the unit knows about the open ones, for a realm that lost its data.
     pub async fn report(
         &self,
         cmu: &str,
         highest: u64,
         ended: &[(Vec<u8>, u64)],
         starting: &[(Vec<u8>, u64)],
+        params: &[CopyParams<'_>],
         list: &[(Vec<u8>, u64)],
     ) -> Result<Reported, Error> {
         let mut command = self.begin("CMU.REPORT");
@@ -285,6 +301,12 @@ impl RealmStore {
             for (e164, epoch) in rows {
                 command.arg(e164).arg(epoch);
             }
+        }
+        if !params.is_empty() {
+            command.arg("PARAMS").arg(params.len());
+        }
+        for CopyParams { e164, end, size, priority, request } in params {
+            command.arg(e164).arg(*end).arg(*size).arg(*priority).arg(*request);
         }
         for (e164, epoch) in list {
             command.arg(e164).arg(epoch);

@@ -53,7 +53,9 @@ pub mod streams;
 pub use account_logins::{Confirmation, Login};
 pub use accounts::{AccountRow, BookStore, ModuleRow, Rows};
 pub use address::without_password;
-pub use conferences::{CreateRequest, Grant, PlannedMove, RESERVED_DETAILS, RealmStore, Reported, UnitRow};
+pub use conferences::{
+    CopyParams, CreateRequest, Grant, PlannedMove, RESERVED_DETAILS, RealmStore, Reported, UnitRow,
+};
 pub use connection::{Connection, connect, query, query_all};
 pub use dial::{Dial, Transport};
 pub use endpoint::{Endpoint, Node, Secret};

@@ -218,6 +218,14 @@ fn every_conference_event_is_a_keyspace_notification() {
     );
     tell(&mut realm, "CONF.RELEASE 7", &["conf.ending"]);
     tell(&mut realm, &format!("CONF.ENDED 7 c:1:1 {epoch}"), &["conf.ended"]);
+    // Copies of assignments that the realm has lost, of a conference that is on record and of one that is not.
+    tell(&mut realm, "CONF.CREATE 9", &["conf.created"]);
+    let (cmu, epoch, _) = realm.place("9");
+    tell(&mut realm, &format!("CONF.ACK 9 {cmu} {epoch}"), &["conf.opened"]);
+    let lost = epoch + 3_600_000_000;
+    let report = format!("CMU.REPORT c:1:1 HIGHEST {lost} 9 {lost} 10 {}", lost - 1);
+    tell(&mut realm, &report, &["cmu.reported", "conf.found", "conf.adopted"]);
+    tell(&mut realm, "CONF.REALM DROP", &["conf.ending", "conf.ending", "conf.dropped"]);
     // And what the timer does, which comes when it comes.
     realm.ok("CMU.JOIN d:1:1 CAPACITY 9 LEASE 4000");
     realm.ok("CMU.DOWN a:1:1");

@@ -220,7 +220,7 @@ fn second_master_that_wakes_up_grants_nothing_that_lasts() {
         eventually("all to be told", TIMEOUT, || there.stat("unsent") == 0);
         let told: BTreeSet<String> = there.entries(&format!("cmd:{cmu}")).into_iter().collect();
         for one in &copies {
-            assert!(told.contains(&format!("RELEASE {} {cmu} {}", one.e164, one.epoch)), "{}", one.e164);
+            assert!(told.contains(&format!("RELEASE {} {cmu} {} 0", one.e164, one.epoch)), "{}", one.e164);
         }
         for one in copies.iter().take(20) {
             let code = there.code(&format!("CONF.SET {} {cmu} {} 1 members 3", one.e164, one.epoch));

@@ -47,7 +47,7 @@ fn a_unit_that_dies_loses_its_conferences_to_another_and_writes_no_more() {
     assert_eq!((adopted[0].text(), adopted[1].int()), ("7".into(), first));
     assert_eq!(realm.place("7"), (a.clone(), adopted[2].int(), "open".into()));
     let release = realm.entries(&format!("cmd:{b}"));
-    assert_eq!(release.last().unwrap(), &format!("RELEASE 7 {b} {second}"));
+    assert_eq!(release.last().unwrap(), &format!("RELEASE 7 {b} {second} 0"));
     let history = realm.ok("CONF.HISTORY 7");
     let how: Vec<Reply> = history.array().iter().map(|entry| entry.field("how")).collect();
     assert_eq!(how[..2], [Reply::bulk("lost"), Reply::bulk("released")]);
@@ -77,11 +77,11 @@ fn every_transition_is_told_once_and_every_command_reaches_its_unit() {
         realm.entries("cmd:a:1:1"),
         [
             format!("CREATE 7 a:1:1 {first} {end} 2 3 r1 0 0"),
-            format!("RELEASE 7 a:1:1 {}", first + 1),
+            format!("RELEASE 7 a:1:1 {} 0", first + 1),
             format!("UPDATE 7 a:1:1 {first} {number} {later} 2 0"),
             "REPORT  a:1:1 0 DETAILS".into(),
             "REPORT  a:1:1 0 LIST".into(),
-            format!("RELEASE 7 a:1:1 {first}"),
+            format!("RELEASE 7 a:1:1 {first} 1"),
         ]
     );
     let (info, history) = (realm.ok("CONF.INFO 7"), realm.ok("CONF.HISTORY 7"));

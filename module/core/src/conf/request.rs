@@ -33,7 +33,7 @@ impl<'a> Request<'a> {
                 | ClientRequest::Resize { e164, .. }
                 | ClientRequest::Alter { e164, .. } => (None, Some(e164)),
                 ClientRequest::Ask { cmu, .. } => (*cmu, None),
-                ClientRequest::Configure(_) => (None, None),
+                ClientRequest::Configure(_) | ClientRequest::Drop => (None, None),
             },
             Self::Unit(request) => match request {
                 UnitRequest::Join { cmu, .. }
@@ -66,6 +66,8 @@ impl<'a> Request<'a> {
 pub enum ClientRequest<'a> {
     /// `CONF.REALM` on a realm that exists.
     Configure(Changes),
+    /// `CONF.REALM key DROP`.
+    Drop,
     /// `CONF.CREATE`.
     Create(Create<'a>),
     /// `CONF.RELEASE`.
@@ -247,8 +249,24 @@ pub enum End {
     Released,
 }
 
-/// `CMU.REPORT key cmu HIGHEST epoch [ENDED n e164 epoch ...] [STARTING n e164 epoch ...] [e164 epoch ...]`
-#[derive(Clone, Debug)]
+/// What the program of a conference was told: the record of a conference that the realm lost is made of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CopyParams<'a> {
+    /// E.164 number.
+    pub e164: &'a [u8],
+    /// Planned end, in milliseconds since 1970.
+    pub end: Option<Millis>,
+    /// Room that the conference takes.
+    pub size: i64,
+    /// Order of recovery.
+    pub priority: i64,
+    /// Id of the creation.
+    pub request: Option<&'a [u8]>,
+}
+
+/// `CMU.REPORT key cmu HIGHEST epoch [ENDED n e164 epoch ...] [STARTING n e164 epoch ...] [PARAMS n e164 end size
+/// priority request ...] [e164 epoch ...]`
+#[derive(Clone, Debug, Default)]
 pub struct Report<'a> {
     /// The unit.
     pub cmu: &'a [u8],
@@ -258,6 +276,8 @@ pub struct Report<'a> {
     pub ended: Vec<(&'a [u8], Epoch)>,
     /// Conferences that the unit was told to create and that are not open yet, each with its epoch.
     pub starting: Vec<(&'a [u8], Epoch)>,
+    /// What the programs of conferences in the list were told.
+    pub params: Vec<CopyParams<'a>>,
     /// All conferences that the unit has open, each with the epoch of its copy.
     pub list: Vec<(&'a [u8], Epoch)>,
 }

@@ -24,6 +24,7 @@ impl Realm {
         out.field(&self.term);
         out.field(&self.leader);
         out.field(&self.last_epoch);
+        out.field(&self.adopts_after);
         out.field(&self.ends);
         out.field(&self.hosts);
         out.field(&self.forgotten);
@@ -49,7 +50,12 @@ impl Realm {
         let mut realm = Self::open(reader.field()?, applied);
         (realm.term, realm.leader) = (reader.field()?, reader.field()?);
         ensure(realm.term == 0 || realm.leader.is_some(), "a claimed term has no leader")?;
-        (realm.last_epoch, realm.ends) = (reader.field()?, reader.field()?);
+        (realm.last_epoch, realm.adopts_after, realm.ends) =
+            (reader.field()?, reader.field()?, reader.field()?);
+        ensure(
+            realm.adopts_after <= realm.last_epoch,
+            "copies of epochs that were not given out are not adopted",
+        )?;
         (realm.hosts, realm.forgotten, realm.drained) = (reader.field()?, reader.field()?, reader.field()?);
         realm.decode_units(&mut reader)?;
         realm.decode_conferences(&mut reader)?;
@@ -94,8 +100,7 @@ impl Realm {
     fn resolve(&self, conference: &mut Conference) -> Result<(), Damaged> {
         let unit = |cmu: &Name| self.find_unit(cmu).ok_or(Damaged("a conference is on an unknown unit"));
         let latest = conference.history.last().ok_or(Damaged("a conference has no assignment"))?;
-        let given_out =
-            latest.epoch.max(conference.last_update).max(conference.cancelled_move) <= self.last_epoch;
+        let given_out = latest.epoch.max(conference.last_update) <= self.last_epoch;
         ensure(given_out, "an epoch was not given out")?;
         (conference.epoch, conference.copy_epoch) = (latest.epoch, latest.copy_epoch);
         if latest.ended.is_none() {

@@ -68,6 +68,43 @@ fn host_is_drained_once() {
 }
 
 #[test]
+fn lost_copy_is_found_once_and_at_an_epoch_that_the_realm_did_not_give_out() {
+    let mut rig = Rig::new(&[A, B]);
+    let epoch = rig.open("1");
+    rig.report(B, epoch + 9, &[]);
+    let found = |number: &str, epoch| {
+        Event::Found(Box::new(Created {
+            e164: e164(number),
+            cmu: name(B),
+            epoch,
+            end: None,
+            size: 1,
+            licences: 1,
+            priority: 0,
+            wishes: Wishes::default(),
+            recoverable: true,
+            request: None,
+            called_from: None,
+        }))
+    };
+    for wrong in [found("1", epoch + 1), found("2", epoch), found("2", epoch + 10)] {
+        refuses(&rig, &wrong);
+    }
+    rig.apply(&found("2", epoch + 1));
+    refuses(&rig, &found("2", epoch + 2));
+    rig.check();
+    let copy = |old, epoch| conference("1", ConferenceEvent::CopyFound { cmu: name(B), old, epoch });
+    for wrong in [copy(epoch, epoch + 10), copy(epoch + 2, epoch + 9)] {
+        refuses(&rig, &wrong);
+    }
+    rig.apply(&copy(epoch + 2, epoch + 10));
+    // The adopted copy is later.
+    refuses(&rig, &copy(epoch + 1, epoch + 11));
+    refuses(&rig, &Event::Dropped { epoch: epoch + 10 });
+    rig.check();
+}
+
+#[test]
 fn failed_creation_is_tried_on_another_unit_with_a_new_epoch() {
     let mut rig = Rig::new(&[A, B]);
     let epoch = rig.create("1");

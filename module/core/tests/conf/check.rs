@@ -1,7 +1,7 @@
 //! Every reachable state of the small realm of `model`, breadth first, with what must be so in each of them. And the
 //! proof that this finds faults: with the check of epochs taken out, it does.
 
-use super::model::{Bounds, World, small};
+use super::model::{BASE, Bounds, UNITS, World, bits, small};
 use allot_core::conf::Realm;
 use allot_core::conf::conference::State;
 use allot_core::conf::state::Policy;
@@ -72,6 +72,13 @@ fn fault(world: &World) -> Option<String> {
     }
     if !world.time_goes_on() {
         return Some("the state lasts for ever".into());
+    }
+    for (unit, local) in UNITS.iter().zip(&world.locals) {
+        // Nothing is lost in this world: no copy may be taken for one of a lost assignment.
+        let is_known = |epoch: u8| world.realm.has_sent(unit.as_bytes(), BASE + u64::from(epoch));
+        if let Some(epoch) = bits(local.had).find(|epoch| !is_known(*epoch)) {
+            return Some(format!("epoch {epoch} of unit {unit} counts as lost"));
+        }
     }
     contradiction(&world.realm)
 }

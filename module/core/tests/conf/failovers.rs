@@ -1,5 +1,5 @@
 //! Random runs of units that follow their protocol, and sleep at any time with messages unread, on a master that may
-//! fail over to a replica that lagged. No conference ends that neither people nor its manager ended, no end by people
+//! fail over to a replica that lagged, or lose all keys. No conference ends that neither people nor its manager ended, no end by people
 //! is forgotten where no other unit had the conference open since, and in the end each conference is open on one unit.
 
 use super::random::Random;
@@ -30,6 +30,10 @@ struct Local {
     ends: Vec<(String, Vec<u64>)>,
 }
 
+fn settings() -> Settings {
+    Settings { retry: 1, window: 1 << 37, tombstone: 1 << 37, ..Settings::default() }
+}
+
 struct World {
     rig: Rig,
     locals: [Local; 3],
@@ -42,8 +46,7 @@ struct World {
 
 impl World {
     fn new(seed: u64) -> Self {
-        let settings = Settings { retry: 1, window: 1 << 37, tombstone: 1 << 37, ..Settings::default() };
-        let rig = Rig::with(settings, &UNITS);
+        let rig = Rig::with(settings(), &UNITS);
         let lagging = (rig.realm.clone(), [0; 3]);
         let locals = Default::default();
         Self { rig, locals, random: Random::new(seed), lagging, people: BTreeSet::new() }
@@ -80,10 +83,13 @@ impl World {
             5 => drop(self.rig.code_of_move(e164)),
             6 => self.locals[unit].asleep = true,
             7 | 8 => self.locals[unit].asleep = false,
-            9 if self.locals[unit].asleep => self.rig.down(UNITS[unit]),
+            9 if self.locals[unit].asleep && self.rig.realm.unit_called(UNITS[unit].as_bytes()).is_some() => {
+                self.rig.down(UNITS[unit]);
+            }
             10 => self.locals[unit].in_session = false,
             11 => self.lag(),
             12 if self.random.chance(30) => self.fail_over(),
+            12 if self.random.chance(10) => self.lose_all(),
             _ => self.unit_acts(unit),
         }
         self.settle();
@@ -101,10 +107,16 @@ impl World {
         }
         // Some units do not find the new master in time.
         for cmu in UNITS {
-            if self.random.chance(20) {
+            if self.random.chance(20) && self.rig.realm.unit_called(cmu.as_bytes()).is_some() {
                 self.rig.down(cmu);
             }
         }
+    }
+
+    /// An operator deletes all keys.
+    fn lose_all(&mut self) {
+        self.lagging = (Realm::open(settings(), self.rig.now), [0; 3]);
+        self.fail_over();
     }
 
     fn unit_acts(&mut self, unit: usize) {
@@ -178,13 +190,13 @@ impl World {
             let lost = entry.ended.is_none_or(|ending| ending.how == AssignmentEnd::Lost) && !entry.disowned;
             lost && *entry.cmu == *UNITS[unit].as_bytes() && epochs.contains(&entry.epoch)
         });
-        let last_opened = one.history[last_open].opened.map_or(0, |opened| opened as u64 * 1000);
-        let is_known = |epoch: u64| {
-            let moving = one.moving.as_ref().map(|moving| moving.epoch);
-            moving == Some(epoch) || one.history.iter().any(|entry| entry.epoch == epoch)
-        };
-        let later_than = last_opened.max(one.origin_epoch).max(one.cancelled_move);
-        let is_lost = number.is_some() && epochs[0] > later_than && !is_known(epochs[0]);
+        let open = one.history.iter().filter(|entry| entry.opened.is_some());
+        let last_copy = open.map(|entry| entry.copy_epoch).max().unwrap_or(one.origin_epoch);
+        let was_sent = self.locals[unit]
+            .stream
+            .iter()
+            .any(|message| message.split(' ').nth(3).and_then(|epoch| epoch.parse().ok()) == Some(epochs[0]));
+        let is_lost = number.is_some() && epochs[0] > last_copy && !was_sent;
         moved_here || was_here || is_lost
     }
 

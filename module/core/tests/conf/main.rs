@@ -22,6 +22,7 @@ mod failovers;
 mod hex;
 mod load;
 mod losses;
+mod lost_data;
 mod model;
 mod placing;
 mod random;

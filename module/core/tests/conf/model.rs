@@ -112,7 +112,7 @@ pub(crate) struct Bounds {
     pub(crate) schedulers: u64,
 }
 
-fn bits(set: Epochs) -> impl Iterator<Item = u8> {
+pub(crate) fn bits(set: Epochs) -> impl Iterator<Item = u8> {
     (1..8).filter(move |bit| set >> bit & 1 == 1)
 }
 
@@ -440,7 +440,14 @@ impl World {
         let ended: Vec<(&[u8], u64)> = bits(local.ends).map(row).collect();
         for copy in bits(local.has) {
             let highest = BASE + u64::from(copy);
-            let report = Report { cmu, highest, ended: vec![], starting: vec![], list: vec![row(copy)] };
+            let report = Report {
+                cmu,
+                highest,
+                ended: vec![],
+                starting: vec![],
+                params: vec![],
+                list: vec![row(copy)],
+            };
             found.ask(self, &Request::Unit(UnitRequest::Report(report)));
         }
         for highest in (0..8u8).filter(|bit| local.lacks >> bit & 1 == 1) {
@@ -453,6 +460,7 @@ impl World {
                         highest,
                         ended,
                         starting: vec![],
+                        params: vec![],
                         list: vec![],
                     })),
                 );

@@ -275,8 +275,14 @@ impl Run {
             .unwrap();
         let reported = self.rig.realm.unit_called(cmu.as_bytes()).is_some_and(|unit| unit.reported);
         if !reported && self.random.chance(80) {
-            let report =
-                Report { cmu: cmu.as_bytes(), highest: 0, ended: vec![], starting: vec![], list: vec![] };
+            let report = Report {
+                cmu: cmu.as_bytes(),
+                highest: 0,
+                ended: vec![],
+                starting: vec![],
+                params: vec![],
+                list: vec![],
+            };
             self.rig.ask(&Request::Unit(UnitRequest::Report(report))).unwrap();
         }
     }

@@ -340,6 +340,7 @@ impl Run {
             highest,
             ended,
             starting,
+            params: vec![],
             list,
         })));
     }

@@ -196,7 +196,7 @@ impl Rig {
     /// A report of conferences that the unit is still creating.
     pub(crate) fn report_starting(&mut self, cmu: &str, highest: u64, starting: &[(&str, u64)]) -> Reply {
         let (cmu, starting) = (cmu.as_bytes(), rows(starting));
-        let report = Report { cmu, highest, ended: vec![], starting, list: vec![] };
+        let report = Report { cmu, highest, ended: vec![], starting, params: vec![], list: vec![] };
         self.ask(&Request::Unit(UnitRequest::Report(report))).unwrap()
     }
 
@@ -222,7 +222,7 @@ impl Rig {
         list: &[(&str, u64)],
     ) -> Reply {
         let (ended, list) = (rows(ended), rows(list));
-        let report = Report { cmu: cmu.as_bytes(), highest, ended, starting: vec![], list };
+        let report = Report { cmu: cmu.as_bytes(), highest, ended, starting: vec![], params: vec![], list };
         self.ask(&Request::Unit(UnitRequest::Report(report))).unwrap()
     }
 

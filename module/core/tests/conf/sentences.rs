@@ -88,6 +88,7 @@ fn an_identity_that_was_replaced_is_heard_no_more() {
         highest: epoch,
         ended: vec![],
         starting: vec![],
+        params: vec![],
         list: vec![],
     };
     assert_eq!(rig.code(&Request::Unit(UnitRequest::Report(report))), "STALE");

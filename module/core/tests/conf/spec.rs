@@ -165,7 +165,7 @@ fn number_07_if_the_original_unit_comes_back_the_later_copy_is_ended() {
     assert!(third > second);
     assert_eq!((rig.owner("1").as_str(), rig.state("1")), (A, State::Open));
     assert_eq!(rig.commands(A), [format!("EPOCH 1 {A} {third} {first}")]);
-    assert_eq!(rig.commands(B), [format!("RELEASE 1 {B} {second}")]);
+    assert_eq!(rig.commands(B), [format!("RELEASE 1 {B} {second} 0")]);
     assert_eq!(rig.one("1").history[1].ended.unwrap().how, AssignmentEnd::Released);
     assert!(rig.one("1").details.is_empty(), "details are sent again");
     // The unit that lost the conference writes no more, nor does an older assignment of the owner.

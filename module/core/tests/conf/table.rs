@@ -121,7 +121,8 @@ fn ack() {
         let (unit, epoch) = last(rig);
         let other = if unit == A { B } else { A };
         let reply = rig.ack("7", other, epoch);
-        assert_eq!(rig.commands(other), [format!("RELEASE 7 {other} {epoch}")]);
+        let over = u8::from(rig.word("7") == "ended");
+        assert_eq!(rig.commands(other), [format!("RELEASE 7 {other} {epoch} {over}")]);
         reply
     });
 }
@@ -220,8 +221,8 @@ fn report_has_the_conference() {
         rig.report(&unit, epoch - 1, &[("7", epoch + 5)]);
         String::new()
     });
-    let lost = "pending:RELEASE";
-    row("has it, otherwise, and not its own", [told, told, lost, lost, lost, lost, told], |rig| {
+    let found = "open:EPOCH";
+    row("has it, unknown copy", [found, told, found, found, found, "same:EPOCH", found], |rig| {
         let (unit, epoch) = last(rig);
         rig.report(&unit, epoch + 5, &[("7", epoch + 5)]);
         String::new()

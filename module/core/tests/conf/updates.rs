@@ -16,6 +16,7 @@ pub(super) struct Programs(BTreeMap<(String, String), Program>);
 
 struct Program {
     epoch: u64,
+    copy_epoch: u64,
     last_update: u64,
     end: String,
     size: String,
@@ -30,12 +31,15 @@ impl Programs {
         };
         let words: Vec<&str> = message.split(' ').collect();
         let [event, e164, _, epoch, rest @ ..] = &words[..] else { return };
-        let (place, epoch) = ((stream.to_owned(), (*e164).to_owned()), epoch.parse::<u64>().unwrap());
+        // A number in damaged bytes may have a space.
+        let Ok(epoch) = epoch.parse::<u64>() else { return };
+        let place = (stream.to_owned(), (*e164).to_owned());
         let known = self.0.get_mut(&place);
         match (*event, rest) {
             ("CREATE", [end, size, ..]) => {
                 let (end, size) = ((*end).to_owned(), (*size).to_owned());
-                let program = Program { epoch, last_update: epoch, end, size, is_near: false };
+                let (copy_epoch, last_update) = (epoch, epoch);
+                let program = Program { epoch, copy_epoch, last_update, end, size, is_near: false };
                 self.0.insert(place, program);
             }
             ("EPOCH", [..]) => {
@@ -59,7 +63,9 @@ impl Programs {
             let Some(owner) = one.owner.and_then(|owner| rig.realm.unit(owner)) else { continue };
             let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
             let Some(program) = self.0.get(&(text(&owner.cmu), text(&one.e164))) else { continue };
-            if program.epoch == one.epoch && one.ending.is_none() {
+            // Copies that units only made up have no programs.
+            let is_its = (program.epoch, program.copy_epoch) == (one.epoch, one.copy_epoch);
+            if is_its && one.ending.is_none() {
                 let end = one.end.map_or_else(String::new, |end| end.to_string());
                 let known = (&program.end, &program.size, program.is_near);
                 assert_eq!(known, (&end, &one.size.to_string(), one.end_is_near), "{one:?}");

@@ -168,6 +168,15 @@ impl Observer {
         });
     }
 
+    /// The master lost data: what replicas confirmed no longer counts.
+    pub(super) fn lost_data(&self) {
+        self.with(|known| {
+            for record in known.conferences.values_mut() {
+                (record.epoch, record.confirmed, record.ended) = (None, false, false);
+            }
+        });
+    }
+
     /// Another server is the master.
     pub(super) fn failed_over(&self, realm: &Realm) {
         self.with(|known| known.conferences.values_mut().for_each(|record| record.epoch = None));

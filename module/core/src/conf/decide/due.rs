@@ -125,7 +125,7 @@ impl Realm {
                 ConferenceEvent::Ended { cause, .. } => conference.ends(now, cause),
                 ConferenceEvent::Ending { cause } => conference.is_to_end(now, cause),
                 ConferenceEvent::Failed { next_retry, cause, .. } => conference.fails(now, next_retry, cause),
-                ConferenceEvent::MoveFailed { .. } => conference.cancel_move(),
+                ConferenceEvent::MoveFailed { .. } => conference.moving = None,
                 ConferenceEvent::Pending { cause } => match conference.moving.clone() {
                     Some(moving) => conference.goes_on(now, heard, &moving, cause),
                     None => conference.loses(now, heard, cause),
@@ -137,6 +137,7 @@ impl Realm {
                 ConferenceEvent::Granted { .. }
                 | ConferenceEvent::Acked
                 | ConferenceEvent::Adopted { .. }
+                | ConferenceEvent::CopyFound { .. }
                 | ConferenceEvent::Moving { .. }
                 | ConferenceEvent::Moved
                 | ConferenceEvent::EpochAgain { .. }

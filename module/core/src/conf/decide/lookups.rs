@@ -2,7 +2,6 @@
 
 use crate::conf::event::{ConferenceEvent, Event, Events, UnitEvent};
 use crate::conf::model::conference::{Cause, Conference, Epoch, State};
-use crate::conf::model::epoch::is_plausible;
 use crate::conf::model::state::Realm;
 use crate::conf::model::transitions::{Transition, Trigger, effective, transition};
 use crate::conf::model::unit::{Name, UnitState, host_of};
@@ -135,8 +134,8 @@ impl Realm {
         } else if had_it_last(conference, cmu, epoch) {
             Trigger::EndedByLastUnit
         } else if (unit.is_some() || self.is_replaced(cmu))
-            && is_plausible(epoch, now)
-            && conference.may_have_lost(epoch)
+            && self.has_lost(cmu, epoch, now)
+            && conference.is_latest_copy(epoch)
         {
             Trigger::EndedByUnknownCopy
         } else {

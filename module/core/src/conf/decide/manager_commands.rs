@@ -181,7 +181,7 @@ pub(super) fn decide_alter(realm: &Realm, e164: &[u8], changes: &WishesRequest<'
     decided(conference.event(ConferenceEvent::Altered { wishes }), reply)
 }
 
-fn check_room(name: &str, value: i64, least: i64) -> Result<(), Refusal> {
+pub(super) fn check_room(name: &str, value: i64, least: i64) -> Result<(), Refusal> {
     if (least..=MAX_ROOM).contains(&value) {
         return Ok(());
     }
@@ -207,6 +207,19 @@ pub(super) fn decide_release(realm: &Realm, e164: &[u8]) -> Decided {
         _ => return unchanged(reply),
     };
     decided(conference.event(event), reply)
+}
+
+/// Every conference ends, and no copy of an epoch up to now is adopted again.
+pub(super) fn decide_drop(realm: &Realm, now: Millis) -> Decided {
+    let mut events = Events::new();
+    for state in State::ALL {
+        for &id in realm.by_state.of(state).values() {
+            let Some(conference) = realm.indexed(id) else { continue };
+            events.extend(decide_release(realm, &conference.e164)?.events);
+        }
+    }
+    events.push(Event::Dropped { epoch: realm.next_epoch(now) });
+    Ok(Decision { events, reply: Reply::Realm })
 }
 
 fn bad_state<T>(conference: &Conference) -> Result<T, Refusal> {

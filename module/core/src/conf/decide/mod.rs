@@ -88,6 +88,7 @@ fn decide_for_client(realm: &Realm, now: Millis, request: &ClientRequest<'_>) ->
             }
             decided(Event::Configured { settings }, Reply::Realm)
         }
+        ClientRequest::Drop => manager_commands::decide_drop(realm, now),
         ClientRequest::Create(create) => manager_commands::decide_create(realm, now, create),
         ClientRequest::Release { e164 } => manager_commands::decide_release(realm, e164),
         ClientRequest::Extend { e164, end } => manager_commands::decide_extend(realm, now, e164, *end),

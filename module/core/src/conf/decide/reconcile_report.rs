@@ -1,21 +1,23 @@
 //! Reconciles the list of conferences that a unit reports with the records.
 
 use super::lookups::{disowned, same_copy, up_unit};
-use crate::conf::event::{ConferenceEvent, Event, Events, UnitEvent};
-use crate::conf::model::conference::{Cause, Conference, Epoch};
+use super::manager_commands::check_room;
+use crate::conf::event::{ConferenceEvent, Created, Event, Events, UnitEvent};
+use crate::conf::model::conference::{Cause, Conference, Epoch, Wishes};
 use crate::conf::model::state::{Policy, Realm};
 use crate::conf::model::transitions::{Transition, Trigger, effective, transition};
 use crate::conf::model::unit::Name;
 use crate::conf::outcome::Reported;
 use crate::conf::outcome::{Decided, Decision, Reply, refuse, unchanged};
-use crate::conf::request::{AssignmentNotice, Report};
+use crate::conf::request::{AssignmentNotice, CopyParams, Report};
 use crate::invariant;
+use crate::shared::fence::MAX_TIME;
 use crate::shared::invariant::Expected;
-use crate::shared::refusal::Code;
+use crate::shared::refusal::{Code, Refusal};
 use crate::shared::text::quoted;
 use crate::shared::token::check_identifier;
 use crate::shared::{Bytes, Millis};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 /// Decides a report. O((list + conferences of the unit) log conferences).
 pub(super) fn decide_report(realm: &Realm, now: Millis, report: &Report<'_>) -> Decided {
@@ -34,11 +36,23 @@ pub(super) fn decide_report(realm: &Realm, now: Millis, report: &Report<'_>) -> 
     let events = smallvec::smallvec![UnitEvent::Reported { highest: report.highest }.of(cmu.clone())];
     let (highest, settled) = (report.highest, HashSet::new());
     let reported = Reported::default();
-    let mut reconciliation =
-        Reconciliation { realm, cmu, number, now, highest, epoch, events, settled, reported };
+    let params = checked_params(report, &listed)?;
+    let mut reconciliation = Reconciliation {
+        realm,
+        cmu,
+        number,
+        now,
+        highest,
+        params,
+        epoch,
+        epochs_found: HashSet::new(),
+        events,
+        settled,
+        reported,
+    };
     // Before the list, so that a conference that people ended does not count as lost.
     for &(e164, epoch) in &report.ended {
-        reconciliation.ended(e164, epoch);
+        reconciliation.ended(e164, epoch)?;
     }
     for &(e164, epoch) in &report.starting {
         reconciliation.starts(e164, epoch);
@@ -56,6 +70,32 @@ pub(super) fn decide_report(realm: &Realm, now: Millis, report: &Report<'_>) -> 
     Ok(Decision { events: reconciliation.events, reply: Reply::Reported(reconciliation.reported) })
 }
 
+/// What the unit knows about its conferences, by their numbers.
+///
+/// # Errors
+/// A row is out of range, is of a conference that is not in the list, or is the second of its conference.
+fn checked_params<'a>(
+    report: &'a Report<'_>,
+    listed: &HashSet<&[u8]>,
+) -> Result<HashMap<&'a [u8], &'a CopyParams<'a>>, Refusal> {
+    let mut all = HashMap::with_capacity(report.params.len());
+    for params in &report.params {
+        let CopyParams { e164, end, size, priority, request } = *params;
+        check_room("the size after PARAMS", size, 1)?;
+        request.map_or(Ok(()), |request| check_identifier("request", request))?;
+        let fits = end.is_none_or(|end| (0..=MAX_TIME).contains(&end)) && i32::try_from(priority).is_ok();
+        if !fits {
+            let text = format!("the end or the priority of conference {} is out of range", quoted(e164));
+            return refuse(Code::Err, text);
+        }
+        if !listed.contains(e164) || all.insert(e164, params).is_some() {
+            let text = format!("PARAMS names conference {} twice, or it is not in the list", quoted(e164));
+            return refuse(Code::Err, text);
+        }
+    }
+    Ok(all)
+}
+
 /// A report that is being decided: the facts, and the decisions so far.
 struct Reconciliation<'a> {
     realm: &'a Realm,
@@ -64,8 +104,12 @@ struct Reconciliation<'a> {
     now: Millis,
     /// The highest epoch that the unit had handled.
     highest: Epoch,
+    /// What the unit knows about its conferences, by their numbers.
+    params: HashMap<&'a [u8], &'a CopyParams<'a>>,
     /// The next epoch to give out.
     epoch: Epoch,
+    /// Epochs at which conferences were found: no two have one.
+    epochs_found: HashSet<Epoch>,
     events: Events,
     /// Conferences that people ended on the unit, according to this report. They are decided already, in the list or
     /// not.
@@ -98,8 +142,10 @@ impl Reconciliation<'_> {
         };
         let notice = AssignmentNotice { e164, cmu: &self.cmu, epoch };
         let mut next = transition(trigger, conference.map(|conference| conference.state));
+        let mut is_lost = false;
         if let (Transition::Adopt, Some(conference)) = (next, conference) {
-            next = if may_adopt(self.realm, conference, &self.cmu, self.number, epoch) {
+            is_lost = self.is_lost_assignment(conference, epoch);
+            next = if is_lost || may_adopt(self.realm, conference, &self.cmu, self.number, epoch) {
                 effective(conference, Transition::Adopt)
             } else {
                 Transition::ReleaseSender
@@ -115,11 +161,13 @@ impl Reconciliation<'_> {
                 self.reported.adopted.push((conference.e164.clone(), epoch, conference.epoch));
             }
             (Transition::Adopt, Some(conference)) => {
-                let cmu = self.cmu.clone();
-                let event = ConferenceEvent::Adopted { cmu, old: epoch, epoch: self.epoch };
-                self.events.push(conference.event(event));
-                self.reported.adopted.push((conference.e164.clone(), epoch, self.epoch));
-                self.epoch += 1;
+                let (cmu, old) = (self.cmu.clone(), epoch);
+                let event = if is_lost {
+                    ConferenceEvent::CopyFound { cmu, old, epoch: self.epoch }
+                } else {
+                    ConferenceEvent::Adopted { cmu, old, epoch: self.epoch }
+                };
+                self.adopts(&conference.e164, old, event);
             }
             // The conference is ending, and this other copy must end as well.
             (Transition::Ended, Some(conference)) => {
@@ -128,10 +176,68 @@ impl Reconciliation<'_> {
                 self.events.push(conference.event(event));
                 self.reported.released.push(conference.e164.clone());
             }
+            (Transition::ReleaseSender, known) if self.is_lost_conference(known, epoch) => {
+                self.events.push(self.found(e164, epoch));
+                let cmu = self.cmu.clone();
+                let event = ConferenceEvent::Adopted { cmu, old: epoch, epoch: self.epoch };
+                self.adopts(e164, epoch, event);
+            }
             (Transition::ReleaseSender, _) => self.release(e164, epoch),
             (Transition::Stays, Some(conference)) => self.keeps(conference),
             _ => invariant!("a copy that a unit reports is kept, adopted, or released"),
         }
+    }
+
+    /// Whether the unit handled this epoch, and the next epoch that the realm gives out is greater.
+    fn handled(&self, epoch: Epoch) -> bool {
+        epoch <= self.highest && epoch < self.epoch
+    }
+
+    /// Whether the unit may own a conference that is on record because of a copy of a lost assignment. It may not if it
+    /// would handle a later CREATE of the conference after its report.
+    fn is_lost_assignment(&self, conference: &Conference, epoch: Epoch) -> bool {
+        let unit = Some(self.number);
+        let is_to_come = conference.owner == unit && conference.epoch > self.highest
+            || conference.moving.as_ref().map(|moving| moving.to) == unit;
+        self.handled(epoch)
+            && self.realm.has_lost(&self.cmu, epoch, self.now)
+            && conference.is_latest_copy(epoch)
+            && !is_to_come
+    }
+
+    /// Whether the realm lost a whole conference, of which the unit had a copy of this epoch. The epoch is remembered:
+    /// no two conferences are found at one.
+    fn is_lost_conference(&mut self, known: Option<&Conference>, epoch: Epoch) -> bool {
+        self.handled(epoch)
+            && self.realm.has_lost_conference(known, &self.cmu, epoch, self.now)
+            && self.epochs_found.insert(epoch)
+    }
+
+    /// The unit owns a conference by its copy of the epoch `old`.
+    fn adopts(&mut self, e164: &[u8], old: Epoch, event: ConferenceEvent) {
+        let e164 = Bytes::from_slice(e164);
+        self.events.push(Event::Conference { e164: e164.clone(), event });
+        self.reported.adopted.push((e164, old, self.epoch));
+        self.epoch += 1;
+    }
+
+    /// A conference that the realm lost comes on record, as far as the unit knows it.
+    fn found(&self, e164: &[u8], epoch: Epoch) -> Event {
+        let unknown = CopyParams { e164, end: None, size: 1, priority: 0, request: None };
+        let params = self.params.get(e164).copied().unwrap_or(&unknown);
+        Event::Found(Box::new(Created {
+            e164: Bytes::from_slice(e164),
+            cmu: self.cmu.clone(),
+            epoch,
+            end: params.end,
+            size: params.size as u32,
+            licences: 1,
+            priority: params.priority as i32,
+            wishes: Wishes::default(),
+            recoverable: true,
+            request: params.request.map(Bytes::from_slice),
+            called_from: None,
+        }))
     }
 
     /// Decides about a conference that the unit is creating at this epoch. It was never open, so it is not adopted.
@@ -172,16 +278,28 @@ impl Reconciliation<'_> {
     }
 
     /// Decides about a conference that people ended on the unit, which had it at this epoch.
-    fn ended(&mut self, e164: &[u8], epoch: Epoch) {
-        let Some(conference) = self.realm.conference_called(e164).filter(|_| !self.settled.contains(e164))
-        else {
-            return;
+    fn ended(&mut self, e164: &[u8], epoch: Epoch) -> Result<(), Refusal> {
+        check_identifier("e164", e164)?;
+        if self.settled.contains(e164) {
+            return Ok(());
+        }
+        let conference = self.realm.conference_called(e164);
+        let events = match conference.filter(|conference| conference.is_live()) {
+            Some(conference) => self.realm.ended_by_people(conference, &self.cmu, epoch, self.now),
+            // An older copy of the conference may come back on another unit, and finds it ended.
+            None if self.is_lost_conference(conference, epoch) => {
+                let event = ConferenceEvent::Ended { cause: Cause::Unit, release: false };
+                let ended = Event::Conference { e164: Bytes::from_slice(e164), event };
+                Some(smallvec::smallvec![self.found(e164, epoch), ended])
+            }
+            None => None,
         };
-        let events = self.realm.ended_by_people(conference, &self.cmu, epoch, self.now);
-        let Some(events) = events else { return };
-        self.reported.ended.push(conference.e164.clone());
-        self.settled.insert(conference.e164.clone());
-        self.events.extend(events);
+        if let Some(events) = events {
+            self.reported.ended.push(Bytes::from_slice(e164));
+            self.settled.insert(Bytes::from_slice(e164));
+            self.events.extend(events);
+        }
+        Ok(())
     }
 
     /// Decides about a conference that is missing in the list although the unit owns it or is the target of its move.

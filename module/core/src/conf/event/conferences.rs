@@ -175,6 +175,23 @@ events! {
         } = 21, notice c"allot.conf.altered";
         /// The conference has waited for its zone and host for so long that it may go elsewhere.
         ZoneFell = 22, notice c"allot.conf.zone-fell";
+        /// A unit owns the conference by a copy of an assignment that the realm lost.
+        CopyFound {
+            /// The unit.
+            cmu: Name,
+            /// The epoch that the unit reported.
+            old: Epoch,
+            /// The new epoch of the conference.
+            epoch: Epoch,
+        } = 23, notice c"allot.conf.found", count (Counter::Adopted, 1);
+    }
+}
+
+impl Created {
+    pub(super) fn is_in_range(&self) -> Result<(), Damaged> {
+        is_end_time(self.end)?;
+        let size = (1..=MAX_ROOM).contains(&self.size.into());
+        ensure(size && i64::from(self.licences) <= MAX_ROOM, "a size is out of range")
     }
 }
 
@@ -203,15 +220,10 @@ impl Realm {
         ensure(conference.is_none_or(|conference| !conference.is_live()), "a conference is created twice")?;
         self.is_in_service(&created.cmu)?;
         self.is_new(created.epoch)?;
-        is_end_time(created.end)?;
+        created.is_in_range()?;
         let request = created.called_from.as_ref().and(created.request.as_deref());
         let known = request.and_then(|request| self.asked_for(request));
-        ensure(
-            known.is_none_or(|conference| conference.e164 == created.e164),
-            "a request is answered twice",
-        )?;
-        let size = (1..=MAX_ROOM).contains(&created.size.into());
-        ensure(size && i64::from(created.licences) <= MAX_ROOM, "a size is out of range")
+        ensure(known.is_none_or(|conference| conference.e164 == created.e164), "a request is answered twice")
     }
 
     pub(super) fn admits_to_conference(
@@ -262,6 +274,9 @@ impl Realm {
                     conference.owner != unit && conference.moving.as_ref().map(|moving| moving.to) != unit;
                 ensure(elsewhere, "a unit adopts a conference that it has")?;
                 self.is_new(*epoch)
+            }
+            ConferenceEvent::CopyFound { cmu, old, epoch } => {
+                self.admits_lost_copy(conference, cmu, (*old, *epoch))
             }
             ConferenceEvent::Moving { to, epoch } => {
                 is(&[State::Open])?;
@@ -319,22 +334,20 @@ impl Realm {
         }
     }
 
-    fn is_new(&self, epoch: Epoch) -> Result<(), Damaged> {
+    pub(super) fn is_new(&self, epoch: Epoch) -> Result<(), Damaged> {
         ensure(epoch > self.last_epoch, "an epoch was given out before")?;
         let follows = epoch <= LAST_OF_CLOCK.max(self.last_epoch + 1);
         ensure(follows, "an epoch is later than any clock")
     }
 
-    pub(super) fn create(&mut self, at: Millis, created: &Created) {
-        let Some((unit, cmu)) = self.named_unit(&created.cmu) else { return };
+    /// The record of a conference without its unit, in the place of a tombstone of the same number.
+    pub(super) fn record(&mut self, at: Millis, created: &Created) -> Conference {
         if let Some(tombstone) = self.find(&created.e164) {
             self.remove(tombstone);
         }
         let epoch = created.epoch;
-        self.raise_last_epoch(epoch);
-        let id = self.enter(Conference {
+        Conference {
             e164: created.e164.clone(),
-            owner: Some(unit),
             epoch,
             origin_epoch: epoch,
             copy_epoch: epoch,
@@ -348,9 +361,17 @@ impl Realm {
             wishes: Box::new(self.shared_wishes(&created.wishes)),
             request: created.request.clone(),
             called_from: created.called_from.clone().map(Box::new),
-            history: vec![Assignment::new(cmu.clone(), epoch, at)],
             ..Conference::default()
-        });
+        }
+    }
+
+    pub(super) fn create(&mut self, at: Millis, created: &Created) {
+        let Some((unit, cmu)) = self.named_unit(&created.cmu) else { return };
+        let epoch = created.epoch;
+        self.raise_last_epoch(epoch);
+        let history = vec![Assignment::new(cmu.clone(), epoch, at)];
+        let record = self.record(at, created);
+        let id = self.enter(Conference { owner: Some(unit), history, ..record });
         self.tell_create(id, &cmu, epoch);
         self.publish("created", id, None);
         self.begin_trial(at, unit);
@@ -383,21 +404,21 @@ impl Realm {
             }
             ConferenceEvent::Failed { cause, release, next_retry } => {
                 if *release {
-                    self.release(id);
+                    self.release(id, false);
                 }
                 self.change(id, |conference| conference.fails(at, *next_retry, *cause));
                 self.publish("failed", id, Some(*cause));
             }
             ConferenceEvent::Pending { cause } => self.lose(at, id, *cause),
             ConferenceEvent::Ending { cause } => {
-                self.release(id);
+                self.release(id, true);
                 self.cancel_move(id, *cause, false);
                 self.change(id, |conference| conference.is_to_end(at, *cause));
                 self.publish("ending", id, Some(*cause));
             }
             ConferenceEvent::Ended { cause, release } => {
                 if *release {
-                    self.release(id);
+                    self.release(id, true);
                 }
                 self.cancel_move(id, *cause, false);
                 self.end(at, id, *cause);
@@ -408,20 +429,11 @@ impl Realm {
                 let copy_epoch =
                     copy.expected("a copy that is adopted is on record").map(|copy| copy.copy_epoch);
                 let copy_epoch = copy_epoch.unwrap_or(*old);
-                self.raise_last_epoch(*epoch);
-                self.release(id);
-                self.cancel_move(id, Cause::Adopted, false);
-                self.change(id, |conference| {
-                    conference.close(at, AssignmentEnd::Released);
-                    let entry = Assignment { copy_epoch, ..Assignment::new(cmu.clone(), *epoch, at) };
-                    conference.grants(unit, entry, at);
-                    conference.opens(at);
-                    conference.cause = Cause::Adopted;
-                });
-                self.tell_epoch_of(id, *old);
-                self.tell_update(id);
-                self.publish("adopted", id, Some(Cause::Adopted));
+                self.release(id, false);
+                let entry = Assignment { copy_epoch, ..Assignment::new(cmu, *epoch, at) };
+                self.adopt(at, id, unit, (*old, entry), None);
             }
+            ConferenceEvent::CopyFound { cmu, old, epoch } => self.adopt_lost(at, id, cmu, (*old, *epoch)),
             ConferenceEvent::Moving { to, epoch } => {
                 let Some((to, cmu)) = self.named_unit(to) else { return };
                 self.raise_last_epoch(*epoch);
@@ -434,7 +446,7 @@ impl Realm {
             ConferenceEvent::Moved => {
                 let moving = self.indexed(id).and_then(|conference| conference.moving.clone());
                 let Some(moving) = moving.expected("a conference that has moved was moving") else { return };
-                self.release_owner(id);
+                self.release_owner(id, false);
                 self.change(id, |conference| {
                     conference.close(at, AssignmentEnd::Moved);
                     conference.moving = None;
@@ -488,7 +500,7 @@ impl Realm {
             ConferenceEvent::Retried { cause, release, cmu, epoch } => {
                 let Some((unit, cmu)) = self.named_unit(cmu) else { return };
                 if *release {
-                    self.release(id);
+                    self.release(id, false);
                 }
                 self.publish("failed", id, Some(*cause));
                 self.raise_last_epoch(*epoch);
@@ -498,53 +510,6 @@ impl Realm {
                 self.tell_create(id, &cmu, *epoch);
                 self.publish("granted", id, Some(*cause));
                 self.begin_trial(at, unit);
-            }
-        }
-    }
-
-    /// Sends RELEASE to the owner of a conference, if it has one.
-    fn release_owner(&mut self, id: u32) {
-        let owned = self.indexed(id).filter(|conference| conference.owner.is_some());
-        let owner = owned.and_then(|one| Some((one.last_unit()?.clone(), one.e164.clone(), one.epoch)));
-        if let Some((cmu, e164, epoch)) = owner {
-            self.tell_release(&cmu, &e164, epoch);
-        }
-    }
-
-    /// Sends RELEASE to the owner of a conference and to the target of its move.
-    pub(super) fn release(&mut self, id: u32) {
-        self.release_owner(id);
-        let target = self.indexed(id).and_then(|one| Some((one.moving.clone()?, one.e164.clone())));
-        if let Some((moving, e164)) = target {
-            self.tell_release(&moving.cmu, &e164, moving.epoch);
-        }
-    }
-
-    /// Sends EPOCH to the owner of a conference, whose copy had the epoch `old`.
-    fn tell_epoch_of(&mut self, id: u32, old: Epoch) {
-        let Some(one) = self.indexed(id) else { return };
-        let (cmu, e164, epoch) = (one.last_unit().cloned(), one.e164.clone(), one.epoch);
-        if let Some(cmu) = cmu {
-            self.tell_epoch(&cmu, &e164, old, epoch);
-        }
-    }
-
-    /// Changes what the units of a conference are told, and tells them.
-    fn update(&mut self, id: u32, number: Epoch, change: impl FnOnce(&mut Conference)) {
-        self.raise_last_epoch(number);
-        self.change(id, |conference| conference.updates(number, change));
-        self.tell_update(id);
-    }
-
-    /// Sends the last UPDATE to the owner of a conference and to the target of its move, if their copies are older.
-    fn tell_update(&mut self, id: u32) {
-        let Some(one) = self.indexed(id) else { return };
-        let owner = one.owner.and_then(|_| Some((one.last_unit()?.clone(), one.epoch, one.copy_epoch)));
-        let target = one.moving.as_ref().map(|moving| (moving.cmu.clone(), moving.epoch, moving.epoch));
-        let last_update = one.last_update;
-        for (cmu, epoch, copy_epoch) in owner.into_iter().chain(target) {
-            if last_update > copy_epoch {
-                self.tell_change(id, &cmu, epoch);
             }
         }
     }
@@ -583,13 +548,37 @@ impl Realm {
             Transition::Ended => {
                 // If the unit comes back, it finds the RELEASE in its stream.
                 if cause != Cause::Replaced {
-                    self.release(id);
+                    self.release(id, true);
                 }
                 self.change(id, |conference| conference.close(at, AssignmentEnd::Lost));
                 self.end(at, id, if ending { was } else { cause });
             }
             _ => invariant!("a conference that loses its unit waits for recovery or ends"),
         }
+    }
+
+    /// A unit owns a conference by a copy that has the epoch `old`. `lost` is the assignment of the copy, if it is not
+    /// on record.
+    pub(super) fn adopt(
+        &mut self,
+        at: Millis,
+        id: u32,
+        unit: u32,
+        (old, entry): (Epoch, Assignment),
+        lost: Option<Assignment>,
+    ) {
+        self.raise_last_epoch(entry.epoch);
+        self.cancel_move(id, Cause::Adopted, false);
+        self.change(id, |conference| {
+            conference.close(at, AssignmentEnd::Released);
+            lost.into_iter().for_each(|lost| conference.remembers(lost));
+            conference.grants(unit, entry, at);
+            conference.opens(at);
+            conference.cause = Cause::Adopted;
+        });
+        self.tell_epoch_of(id, old);
+        self.tell_update(id);
+        self.publish("adopted", id, Some(Cause::Adopted));
     }
 
     pub(super) fn end(&mut self, at: Millis, id: u32, cause: Cause) {
@@ -604,9 +593,9 @@ impl Realm {
         let target = self.indexed(id).and_then(|one| Some((one.moving.clone()?, one.e164.clone())));
         let Some((moving, e164)) = target else { return };
         if release {
-            self.tell_release(&moving.cmu, &e164, moving.epoch);
+            self.tell_release(&moving.cmu, &e164, moving.epoch, false);
         }
-        self.change(id, Conference::cancel_move);
+        self.change(id, |conference| conference.moving = None);
         self.publish_of("move-failed", id, &moving.cmu, moving.epoch, Some(cause));
     }
 

@@ -6,6 +6,8 @@
 
 mod conferences;
 mod counters;
+mod found;
+mod telling;
 mod units;
 
 pub use self::conferences::{ConferenceEvent, Created};
@@ -109,6 +111,14 @@ events! {
             /// Whether the host drains from now on.
             on: bool,
         } = 12, notice c"allot.cmu.drained";
+        /// A unit has a copy of a conference that is not on record, because the realm lost it. The unit adopts it by the
+        /// next event.
+        Found(found: Box<Created>) = 13;
+        /// An operator dropped the realm: every conference ends, as separate events say.
+        Dropped {
+            /// Copies up to this epoch are never adopted as lost.
+            epoch: Epoch,
+        } = 14, notice c"allot.conf.dropped";
     }
 }
 
@@ -116,7 +126,7 @@ impl Event {
     /// E.164 number of the conference that the event is about, if any.
     pub fn e164(&self) -> Option<&[u8]> {
         match self {
-            Self::Created(created) => Some(&created.e164),
+            Self::Created(created) | Self::Found(created) => Some(&created.e164),
             Self::Conference { e164, .. } | Self::Unit { event: UnitEvent::Disowned { e164, .. }, .. } => {
                 Some(e164)
             }
@@ -129,7 +139,8 @@ impl Event {
             | Self::Unit { .. }
             | Self::Missed { .. }
             | Self::Flushed { .. }
-            | Self::Drained { .. } => None,
+            | Self::Drained { .. }
+            | Self::Dropped { .. } => None,
         }
     }
 }
@@ -178,6 +189,8 @@ impl Realm {
             }
             Event::Unit { cmu, event } => self.unit_called(cmu).ok_or(NO_UNIT)?.admits(event),
             Event::Created(created) => self.admits_creation(created),
+            Event::Found(found) => self.admits_found(found),
+            Event::Dropped { epoch } => self.is_new(*epoch),
             Event::Conference { e164, event } => {
                 let conference =
                     self.conference_called(e164).ok_or(Damaged("there is no such conference"))?;
@@ -235,6 +248,11 @@ impl Realm {
                 }
             }
             Event::Created(created) => self.create(at, created),
+            Event::Found(found) => self.find_conference(at, found),
+            Event::Dropped { epoch } => {
+                self.raise_last_epoch(*epoch);
+                self.adopts_after = *epoch;
+            }
             Event::Conference { e164, event } => {
                 let id = self.find(e164);
                 if let Some(id) = id.expected("an event that was admitted names a conference that is there") {

@@ -104,6 +104,9 @@ impl Realm {
                 let is_plausible = is_plausible(*highest, self.applied);
                 self.raise_last_epoch(self.last_with(*highest, self.applied));
                 self.change_unit(number, |unit| unit.reported = is_plausible);
+                if let Some(host) = self.hosts.get_mut(host_of(cmu)).filter(|_| is_plausible) {
+                    host.sent.add_all_up_to(*highest);
+                }
                 self.hear(number, at);
             }
             UnitEvent::Leaving => {
@@ -118,7 +121,9 @@ impl Realm {
                 self.publish_unit("forgotten", cmu, "");
             }
             UnitEvent::Disowned { e164, epoch } => {
-                self.tell_release(cmu, e164, *epoch);
+                let one = self.conference_called(e164).filter(|one| *epoch >= one.origin_epoch);
+                let over = one.is_some_and(|one| !one.is_live() || one.ending.is_some());
+                self.tell_release(cmu, e164, *epoch, over);
                 // The realm may have no record of the conference.
                 if let Some(conference) = self.find(e164).and_then(|id| self.conferences.get_mut(id)) {
                     // No index depends on `disowned`.
@@ -313,7 +318,7 @@ impl Realm {
                     }
                     Transition::Ended => {
                         let cause = conference.cause;
-                        self.release(id);
+                        self.release(id, true);
                         self.end(at, id, cause);
                     }
                     // While no scheduler was there, the unit may have been cut off from Redis as well.

@@ -28,7 +28,6 @@ impl Realm {
                 conference.last_update <= self.last_epoch,
                 "was changed by a number that was not given out",
             )?;
-            check(conference.cancelled_move <= self.last_epoch, "had a move that was not given out")?;
         }
         ensure!(self.conference_due.len() == deadlines, "a deadline belongs to no conference");
         self.check_states()?;
@@ -176,7 +175,7 @@ impl Realm {
     /// Checks the hosts against the units. O(hosts and their replaced units).
     pub(in crate::conf) fn check_hosts(&self) -> Checked {
         let mut running = 0;
-        for (name, Host { current, replaced }) in &self.hosts {
+        for (name, Host { current, replaced, .. }) in &self.hosts {
             let check = checks_of(|| format!("host {}", name.escape_ascii()));
             if let Some(number) = *current {
                 let same = self.units.get(number).is_some_and(|unit| host_of(&unit.cmu) == &**name);
@@ -314,6 +313,7 @@ mod tests {
                 highest: epoch - 10,
                 ended: vec![],
                 starting: vec![],
+                params: vec![],
                 list: Vec::new(),
             })),
         );

@@ -2,7 +2,6 @@
 
 pub use super::assignment::{Assignment, AssignmentEnd, Ending, Moving};
 pub use super::epoch::Epoch;
-use super::epoch::epoch_of;
 use super::settings::{MAX_ROOM, Settings};
 use super::unit::Name;
 use super::wishes::Need;
@@ -140,8 +139,6 @@ fields! {
         pub tried: Vec<Name>,
         /// The move in progress; in the states waiting and open.
         pub moving: Option<Moving>,
-        /// The epoch of the last move that was cancelled; 0 without one. The history lacks such moves.
-        pub cancelled_move: Epoch,
         /// Since when the unit is asked to end the conference.
         pub ending: Option<Millis>,
         /// Whether the conference waits for recovery, or its current assignment is a recovery that is not open yet.
@@ -298,15 +295,10 @@ impl Conference {
         self.history.iter().skip(open).filter(|entry| entry.is_lost())
     }
 
-    /// Whether a former master may have made an assignment of this epoch that this realm does not know, because a
-    /// failover lost it. An assignment that this realm made is in the history, or was a move that was cancelled, or was
-    /// dropped from a full history. No unit may have opened the conference after that epoch.
-    pub fn may_have_lost(&self, epoch: Epoch) -> bool {
-        let moving = self.moving.as_ref().map(|moving| moving.epoch);
-        let is_known = moving == Some(epoch) || self.history.iter().any(|entry| entry.epoch == epoch);
-        let opened = self.history.iter().rev().find_map(|entry| entry.opened).map_or(0, epoch_of);
-        let dropped = if self.history.len() < MAX_HISTORY { self.origin_epoch } else { self.epoch };
-        !is_known && epoch > opened.max(dropped).max(self.cancelled_move)
+    /// Whether a copy of this epoch is later than all copies of the conference that were open.
+    pub fn is_latest_copy(&self, epoch: Epoch) -> bool {
+        let opened = self.history.iter().filter(|entry| entry.opened.is_some());
+        epoch > opened.map(|entry| entry.copy_epoch).max().unwrap_or(self.origin_epoch)
     }
 
     /// When the last open assignment ended, if its unit was lost.
@@ -336,6 +328,19 @@ impl Conference {
         (self.epoch, self.copy_epoch) = (entry.epoch, entry.copy_epoch);
         // The unit of a new copy is told again that the end is near.
         self.end_is_near &= self.last_update > entry.copy_epoch;
+        self.make_room();
+        self.history.push(entry);
+    }
+
+    /// Puts an assignment that ended, and was not on record, into its place in the history.
+    pub(in crate::conf) fn remembers(&mut self, lost: Assignment) {
+        self.make_room();
+        let at = self.history.partition_point(|entry| entry.epoch < lost.epoch);
+        self.history.insert(at, lost);
+    }
+
+    /// Drops an assignment of a full history.
+    fn make_room(&mut self) {
         if self.history.len() >= MAX_HISTORY {
             // Failed tries are dropped first. The last loss is never dropped: adoption and the time of the end depend
             // on it.
@@ -346,7 +351,6 @@ impl Conference {
             let at = self.history.iter().position(failed).or_else(|| self.history.iter().position(oldest));
             self.history.remove(at.expected("a full history has an entry that may be dropped").unwrap_or(0));
         }
-        self.history.push(entry);
     }
 
     /// Ends the current assignment, if there is one: a pending conference has none.
@@ -445,15 +449,8 @@ impl Conference {
 
     /// Records that the units that have the conference were told to end it.
     pub(in crate::conf) fn is_to_end(&mut self, at: Millis, cause: Cause) {
-        self.cancel_move();
+        self.moving = None;
         (self.ending, self.cause) = (Some(at), cause);
-    }
-
-    /// The target of the move does not get the conference.
-    pub(in crate::conf) fn cancel_move(&mut self) {
-        if let Some(moving) = self.moving.take() {
-            self.cancelled_move = moving.epoch;
-        }
     }
 
     fn waits_for_recovery(&mut self, at: Millis, heard: Millis, next_retry: Millis, cause: Cause) {

@@ -259,8 +259,11 @@ impl Realm {
             && let Some(oldest) = self.forgotten.pop_front()
         {
             let oldest = self.hosts.remove(&oldest);
-            let was_idle = oldest.is_some_and(|host| host.current.is_none());
-            invariant!(was_idle, "a host whose unit was forgotten runs none");
+            let Some(oldest) = oldest.expected("a host whose unit was forgotten is remembered") else {
+                return;
+            };
+            invariant!(oldest.current.is_none(), "a host whose unit was forgotten runs none");
+            self.adopts_after = self.adopts_after.max(oldest.sent.last().min(self.last_epoch));
         }
     }
 }

@@ -3,6 +3,7 @@
 
 use super::conference::{Assignment, CalledFrom, Cause, Epoch};
 use super::state::Realm;
+use super::unit::host_of;
 use crate::shared::Millis;
 use crate::shared::outbox::{CAPACITY, Fields, Message};
 use crate::shared::text::written;
@@ -110,7 +111,16 @@ impl Realm {
             .with("request", conference.request.as_deref().unwrap_or_default())
             .with("recovering", flag(conference.recovering))
             .with("moving", flag(conference.moving.is_some()));
-        self.send(create);
+        self.send_epoch(cmu, epoch, create);
+    }
+
+    /// Sends a message from which a unit learns an epoch.
+    fn send_epoch(&mut self, cmu: &[u8], epoch: Epoch, message: Message) {
+        self.send(message);
+        // A host that is forgotten, or was never known, has no units to come back.
+        if let Some(host) = self.hosts.get_mut(host_of(cmu)) {
+            host.sent.add(epoch);
+        }
     }
 
     /// UPDATE: the end or the size of the conference changed, or its end is near.
@@ -124,14 +134,14 @@ impl Realm {
         self.send(update);
     }
 
-    /// RELEASE: the unit must end its copy of that epoch.
-    pub(in crate::conf) fn tell_release(&mut self, cmu: &[u8], e164: &[u8], epoch: Epoch) {
-        self.send(command(cmu, "RELEASE", e164, epoch));
+    /// RELEASE: the unit must end its copy of that epoch. `over` says that the conference itself ends or has ended.
+    pub(in crate::conf) fn tell_release(&mut self, cmu: &[u8], e164: &[u8], epoch: Epoch, over: bool) {
+        self.send_epoch(cmu, epoch, command(cmu, "RELEASE", e164, epoch).with("over", flag(over)));
     }
 
     /// EPOCH: the copy on the unit has a new epoch.
     pub(in crate::conf) fn tell_epoch(&mut self, cmu: &[u8], e164: &[u8], old: Epoch, epoch: Epoch) {
-        self.send(command(cmu, "EPOCH", e164, epoch).with_number("old", old));
+        self.send_epoch(cmu, epoch, command(cmu, "EPOCH", e164, epoch).with_number("old", old));
     }
 
     /// REPORT: the unit must send its list, or all details again.

@@ -8,6 +8,7 @@ mod indexes;
 pub mod messages;
 pub mod placement_index;
 pub(super) mod queues;
+pub(super) mod sent;
 pub mod settings;
 pub mod state;
 pub mod transitions;

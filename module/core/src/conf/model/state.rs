@@ -27,6 +27,9 @@ pub struct Realm {
     pub(in crate::conf) term: u64,
     pub(in crate::conf) leader: Option<Bytes>,
     pub(in crate::conf) last_epoch: Epoch,
+    /// Copies up to this epoch are never adopted as lost: an operator dropped the realm then, or the epochs of their
+    /// hosts are forgotten. 0 at first.
+    pub(in crate::conf) adopts_after: Epoch,
     /// Conferences that have ended since the realm was opened. Numbers their call records, so that readers notice gaps.
     pub(in crate::conf) ends: u64,
     /// Licences in use.

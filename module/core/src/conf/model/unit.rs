@@ -1,6 +1,7 @@
 //! The record of a media unit: identity, lease, room and conferences.
 
 use super::epoch::Epoch;
+use super::sent::Sent;
 use super::settings::{MAX_ROOM, Settings};
 use crate::shared::Millis;
 use crate::shared::codec::{Damaged, ensure};
@@ -117,6 +118,8 @@ fields! {
     pub struct Host {
         /// Identities of replaced units, oldest first.
         pub replaced: VecDeque<Name>,
+        /// The epochs that units of the host were sent.
+        pub sent: Sent,
     } computed {
         /// The current unit, unless its record was removed.
         pub current: Option<u32>,

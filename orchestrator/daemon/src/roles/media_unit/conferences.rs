@@ -50,6 +50,8 @@ pub(crate) enum Message {
         e164: String,
         /// The assignment.
         epoch: u64,
+        /// Whether the conference itself ends, and does not continue on another unit.
+        over: bool,
     },
     /// The conference has a new epoch.
     Epoch {
@@ -94,7 +96,7 @@ impl Message {
                 };
                 Self::Create { e164, epoch, params }
             }
-            "RELEASE" => Self::Release { e164, epoch },
+            "RELEASE" => Self::Release { e164, epoch, over: entry.text("over") == "1" },
             "EPOCH" => Self::Epoch { e164, epoch, old: entry.number("old") },
             "UPDATE" => {
                 let end_is_near = entry.text("near") == "1";
@@ -127,12 +129,15 @@ pub(crate) enum Action {
         /// Parameters of the conference.
         params: ConferenceParams,
     },
-    /// Answer `CONF.ENDED` with `RELEASED` once the media has ended.
+    /// Answer `CONF.ENDED` once the media has ended: with `RELEASED`, or as after an end by people if the conference is
+    /// over.
     ReplyReleased {
         /// Its number.
         e164: String,
-        /// The assignment.
-        epoch: u64,
+        /// All epochs that the copy had, the present one first.
+        epochs: Vec<u64>,
+        /// Whether the conference is over.
+        over: bool,
     },
     /// Answer `CONF.ENDED`: the realm gave a new epoch to a copy that the unit no longer has. With `RELEASED` unless
     /// people ended the copy of the old epoch.
@@ -172,12 +177,19 @@ struct LocalCopy {
     open: bool,
     /// The number of the last `UPDATE`, or the epoch of the copy's `CREATE`.
     last_update: u64,
+    /// What the program was told.
+    params: ConferenceParams,
 }
 
 impl LocalCopy {
     /// Whether this is the epoch of the copy, or was before.
     fn has_had(&self, epoch: u64) -> bool {
         self.epoch == epoch || self.earlier.contains(&epoch)
+    }
+
+    /// All epochs that the copy had, the present one first.
+    fn epochs(&self) -> Vec<u64> {
+        [self.epoch].into_iter().chain(self.earlier.iter().rev().copied()).collect()
     }
 }
 
@@ -209,6 +221,12 @@ impl LocalConferences {
         copies.map(|(e164, copy)| (e164.clone(), copy.epoch)).collect()
     }
 
+    /// What the programs of all open conferences were told. A realm that lost its data makes new records of it.
+    pub(crate) fn params(&self) -> impl Iterator<Item = (&str, &ConferenceParams)> {
+        let open = self.copies.iter().filter(|(_, copy)| copy.open);
+        open.map(|(e164, copy)| (e164.as_str(), &copy.params))
+    }
+
     /// The media of a conference is ready.
     pub(crate) fn opened(&mut self, e164: &str) {
         if let Some(copy) = self.copies.get_mut(e164) {
@@ -226,6 +244,11 @@ impl LocalConferences {
         self.copies.get(e164).map(|copy| copy.epoch)
     }
 
+    /// The epoch of a conference, if this unit has it open.
+    pub(crate) fn open_epoch(&self, e164: &str) -> Option<u64> {
+        self.copies.get(e164).filter(|copy| copy.open).map(|copy| copy.epoch)
+    }
+
     /// Whether a `RELEASE` of this epoch ends the copy. The epoch may be an earlier one: the realm may have sent the
     /// message in response to a report that was made before an `EPOCH` message was read.
     fn is_released_by(&self, e164: &str, epoch: u64) -> bool {
@@ -240,7 +263,7 @@ impl LocalConferences {
         let mut ahead = self.clone();
         messages.iter().any(|message| {
             let applies =
-                matches!(message, Message::Release { e164, epoch } if ahead.is_released_by(e164, *epoch));
+                matches!(message, Message::Release { e164, epoch, .. } if ahead.is_released_by(e164, *epoch));
             ahead.handle(message.clone());
             applies
         })
@@ -250,9 +273,9 @@ impl LocalConferences {
     pub(crate) fn handle(&mut self, message: Message) -> Vec<Action> {
         match message {
             Message::Create { e164, epoch, params } => self.create(e164, epoch, params),
-            Message::Release { e164, epoch } if self.is_released_by(&e164, epoch) => {
-                let epoch = self.copies.remove(&e164).map_or(epoch, |copy| copy.epoch);
-                vec![Action::Stop { e164: e164.clone() }, Action::ReplyReleased { e164, epoch }]
+            Message::Release { e164, epoch, over } if self.is_released_by(&e164, epoch) => {
+                let epochs = self.remove(&e164).unwrap_or_else(|| vec![epoch]);
+                vec![Action::Stop { e164: e164.clone() }, Action::ReplyReleased { e164, epochs, over }]
             }
             Message::Epoch { e164, epoch, old } => self.change_epoch(e164, epoch, old),
             Message::Update { e164, epoch, number, update } => self.update(e164, epoch, number, update),
@@ -266,9 +289,9 @@ impl LocalConferences {
         if !self.is_new_epoch(epoch) {
             return Vec::new();
         }
-        let older = self
-            .copies
-            .insert(e164.clone(), LocalCopy { epoch, earlier: Vec::new(), open: false, last_update: epoch });
+        let copy =
+            LocalCopy { epoch, earlier: Vec::new(), open: false, last_update: epoch, params: params.clone() };
+        let older = self.copies.insert(e164.clone(), copy);
         let mut actions = Vec::new();
         if older.is_some() {
             actions.push(Action::Stop { e164: e164.clone() });
@@ -303,6 +326,7 @@ impl LocalConferences {
             return Vec::new();
         };
         copy.last_update = number;
+        (copy.params.end, copy.params.size) = (update.end.clone(), update.size.clone());
         vec![Action::Update { e164, update }]
     }
 
@@ -316,8 +340,7 @@ impl LocalConferences {
     /// Removes a conference whose media could not start or has ended; returns all epochs that the copy had, the present
     /// one first, if this unit had it.
     pub(crate) fn remove(&mut self, e164: &str) -> Option<Vec<u64>> {
-        let copy = self.copies.remove(e164)?;
-        Some([copy.epoch].into_iter().chain(copy.earlier.into_iter().rev()).collect())
+        self.copies.remove(e164).map(|copy| copy.epochs())
     }
 }
 
@@ -330,7 +353,7 @@ mod tests {
     }
 
     fn release(e164: &str, epoch: u64) -> Message {
-        Message::Release { e164: e164.into(), epoch }
+        Message::Release { e164: e164.into(), epoch, over: false }
     }
 
     fn renumber(e164: &str, old: u64, epoch: u64) -> Message {
@@ -346,7 +369,7 @@ mod tests {
     }
 
     fn released(e164: &str, epoch: u64) -> Action {
-        Action::ReplyReleased { e164: e164.into(), epoch }
+        Action::ReplyReleased { e164: e164.into(), epochs: vec![epoch], over: false }
     }
 
     fn unknown(e164: &str, old: u64, epoch: u64) -> Action {
@@ -433,7 +456,8 @@ mod tests {
         conferences.handle(create("1", 5));
         conferences.handle(renumber("1", 5, 7));
         assert_eq!(conferences.handle(release("1", 6)), []);
-        assert_eq!(conferences.handle(release("1", 5)), [stop("1"), released("1", 7)]);
+        let reply = Action::ReplyReleased { e164: "1".into(), epochs: vec![7, 5], over: false };
+        assert_eq!(conferences.handle(release("1", 5)), [stop("1"), reply]);
         // A new copy has none of the epochs of an earlier one.
         conferences.handle(create("1", 8));
         assert_eq!(conferences.handle(release("1", 7)), []);

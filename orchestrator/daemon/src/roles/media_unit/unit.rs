@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use tracing::{debug, info, warn};
 
-use super::conferences::LocalConferences;
+use super::conferences::{ConferenceParams, LocalConferences};
 use super::details::{DetailUpdate, Details};
 use super::load::LoadMeter;
 use super::media::{Media, MediaEvent, MediaProgram};
@@ -25,7 +25,7 @@ use crate::config::MediaUnitConfig;
 use crate::roles::context::RoleContext as Context;
 use crate::roles::info_stream;
 use allot_client::streams::{self, Commands};
-use allot_client::{Error, RealmStore, Session};
+use allot_client::{CopyParams, Error, RealmStore, Session};
 use allot_coordination::Membership;
 use allot_coordination::node_name;
 use allot_runtime::invariant;
@@ -82,8 +82,10 @@ enum Completed {
     Stop {
         /// Number of the conference.
         e164: String,
-        /// Epoch of the assignment that ended.
-        epoch: u64,
+        /// The epochs of the copy that ended, the last one first.
+        epochs: Vec<u64>,
+        /// Whether the conference is over.
+        over: bool,
     },
 }
 
@@ -379,7 +381,8 @@ impl<'a> Unit<'a> {
         let ended = by_bytes(self.ends.of(&self.cmu));
         let (starting, open) = (by_bytes(self.conferences.starting()), by_bytes(self.conferences.open()));
         let highest = self.conferences.highest();
-        let reported = store.report(&self.cmu, highest, &ended, &starting, &open).await?;
+        let params: Vec<CopyParams<'_>> = self.conferences.params().map(copy_params).collect();
+        let reported = store.report(&self.cmu, highest, &ended, &starting, &params, &open).await?;
         // The report lacks the conferences whose programs failed.
         self.failures.clear();
         metrics::counter!("allot_unit_reports_total").increment(1);
@@ -457,8 +460,9 @@ impl<'a> Unit<'a> {
         let stream = store.stream("info");
         let mut commands = Vec::new();
         for DetailUpdate { e164, seq, mut fields } in self.details.take_batch() {
-            // Details of a conference whose media could not start are dropped with it.
-            let Some(epoch) = self.conferences.epoch(&e164) else { continue };
+            // Details of a conference whose media could not start are dropped with it. The target of a move owns the
+            // conference only after its ACK: details are sent again after that.
+            let Some(epoch) = self.conferences.open_epoch(&e164) else { continue };
             for (field, value) in &mut fields {
                 // Names the assignment, so that an observer can tell whose write was accepted.
                 if field == CHATTER {
@@ -491,6 +495,12 @@ impl<'a> Unit<'a> {
 /// Conferences by the bytes of their names, as the realm knows them.
 fn by_bytes(list: Vec<(String, u64)>) -> Vec<(Vec<u8>, u64)> {
     list.into_iter().map(|(e164, epoch)| (name::bytes(&e164), epoch)).collect()
+}
+
+/// What the unit knows about a conference that it runs.
+fn copy_params<'a>((e164, params): (&str, &'a ConferenceParams)) -> CopyParams<'a> {
+    let ConferenceParams { end, size, priority, request, .. } = params;
+    CopyParams { e164: name::bytes(e164), end, size, priority, request }
 }
 
 /// Removes the unit's node, if the coordination service answers.

@@ -115,6 +115,9 @@ impl Default for Server {
     }
 }
 
+/// The data of a server at some time.
+pub(super) struct Saved(Database);
+
 /// The programs that wait for entries of one stream.
 #[derive(Default)]
 struct Readers {
@@ -238,6 +241,29 @@ impl Redis {
             }
             if let Some(realm) = state.servers[state.master].database.realms.get(&state.realm) {
                 state.observer.failed_over(realm);
+            }
+        });
+        self.replication.send_modify(|changes| *changes += 1);
+    }
+
+    /// The data of the master, as a file would keep them.
+    pub(super) fn save(&self) -> Saved {
+        self.with(|state| Saved(state.servers[state.master].database.clone()))
+    }
+
+    /// The master starts again with older data. Without any, its data are deleted while it runs.
+    pub(super) fn lose_data(&self, saved: Option<Saved>) {
+        self.with(|state| {
+            let restarts = saved.is_some();
+            let database = saved.map_or_else(Database::default, |saved| saved.0);
+            state.log.clear();
+            state.observer.lost_data();
+            for server in &mut state.servers {
+                server.database = database.clone();
+                if restarts {
+                    server.closed.send_modify(|closed| *closed += 1);
+                }
+                server.timer.notify_one();
             }
         });
         self.replication.send_modify(|changes| *changes += 1);

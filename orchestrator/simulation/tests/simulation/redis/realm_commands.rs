@@ -3,15 +3,15 @@
 
 use allot_core::conf::outcome::Reported;
 use allot_core::conf::request::{
-    AssignmentNotice, Changes, Claim, ClientRequest, Create, DrainOf, End, Report, Request, SchedulerRequest,
-    Set, UnitRequest, WishesRequest,
+    AssignmentNotice, Changes, Claim, ClientRequest, CopyParams, Create, DrainOf, End, Report, Request,
+    SchedulerRequest, Set, UnitRequest, WishesRequest,
 };
 use allot_core::conf::state::Settings;
 use allot_core::conf::unit::Unit;
 use allot_core::conf::{Event, Realm, Reply as Outcome};
 use allot_core::shared::refusal::{Code, Refusal};
 
-use super::arguments::Arguments;
+use super::arguments::{Arguments, number};
 use super::command::Command;
 use super::database::{Database, Write};
 use super::reply::{self, Reply};
@@ -73,6 +73,7 @@ fn client_request<'a>(
     arguments: &mut Arguments<'a>,
 ) -> Result<Option<ClientRequest<'a>>, Refusal> {
     Ok(Some(match name {
+        b"CONF.REALM" if arguments.flag("DROP") => ClientRequest::Drop,
         b"CONF.REALM" => ClientRequest::Configure(changes(arguments)?),
         b"CONF.CREATE" => ClientRequest::Create(create(arguments)?),
         b"CONF.RELEASE" => ClientRequest::Release { e164: arguments.text() },
@@ -114,11 +115,13 @@ fn unit_request<'a>(name: &[u8], arguments: &mut Arguments<'a>) -> Result<Option
             let ended = (0..count).map(|_| assignment(arguments)).collect::<Result<_, _>>()?;
             let count = arguments.integer_after("STARTING")?.unwrap_or_default();
             let starting = (0..count).map(|_| assignment(arguments)).collect::<Result<_, _>>()?;
+            let count = arguments.integer_after("PARAMS")?.unwrap_or_default();
+            let params = (0..count).map(|_| params(arguments)).collect::<Result<_, _>>()?;
             let mut list = Vec::new();
             while arguments.rest().len() > 0 {
                 list.push(assignment(arguments)?);
             }
-            UnitRequest::Report(Report { cmu, highest, ended, starting, list })
+            UnitRequest::Report(Report { cmu, highest, ended, starting, params, list })
         }
         _ => return Ok(None),
     }))
@@ -159,6 +162,15 @@ fn scheduler_request<'a>(
 /// A conference and the epoch at which a unit has or had it.
 fn assignment<'a>(arguments: &mut Arguments<'a>) -> Result<(&'a [u8], u64), Refusal> {
     Ok((arguments.text(), arguments.natural()?))
+}
+
+/// What the program of a conference was told.
+fn params<'a>(arguments: &mut Arguments<'a>) -> Result<CopyParams<'a>, Refusal> {
+    let (e164, end) = (arguments.text(), arguments.text());
+    let end = std::str::from_utf8(end).ok().and_then(|end| end.parse().ok());
+    let (size, priority) = (arguments.natural()? as i64, number(arguments.text())?);
+    let request = Some(arguments.text()).filter(|request| !request.is_empty());
+    Ok(CopyParams { e164, end, size, priority, request })
 }
 
 /// `CONF.SET`, whose fields are borrowed as one list.

@@ -273,7 +273,7 @@ fn replica_has_the_bytes_of_its_master() {
             create(&store, &format!("49{number}")).await;
         }
         store.down("a:1:1", None).await.unwrap();
-        store.report("b:1:1", 0, &[], &[], &[]).await.unwrap();
+        store.report("b:1:1", 0, &[], &[], &[], &[]).await.unwrap();
         store.drain_host("c", true).await.unwrap();
         store.drain_host("d", true).await.unwrap();
         store.drain_host("d", false).await.unwrap();

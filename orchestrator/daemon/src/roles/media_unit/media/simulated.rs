@@ -74,6 +74,11 @@ pub fn running() -> Vec<(String, String)> {
     .unwrap_or_default()
 }
 
+/// How many programs were started so far.
+pub fn started() -> u64 {
+    with(|programs| programs.started).unwrap_or_default()
+}
+
 /// The last values of the details of a conference, if one program runs for it.
 pub fn details(e164: &str) -> BTreeMap<&'static str, String> {
     with(|programs| {

@@ -50,7 +50,8 @@ impl Unit<'_> {
         if matches!(self.pending_report, Some((PendingReport::ListAndDetails, _))) {
             replies.retain(|reply| reply.opened.is_none());
         }
-        self.send_replies(store, replies).await
+        self.send_replies(store, replies).await?;
+        self.send_ends(store).await
     }
 
     /// Makes sure that the release of a conference survives a failover: a master without it would still assign the
@@ -111,17 +112,8 @@ impl Unit<'_> {
             Action::ReplyUnknownEpoch { e164, epoch, old } if self.ends.contains(&e164, &self.cmu, old) => {
                 self.ends.push(&e164, &self.cmu, epoch);
             }
-            Action::ReplyReleased { e164, epoch } | Action::ReplyUnknownEpoch { e164, epoch, .. } => {
-                let end = self.media.stopping(&e164);
-                self.stopping += 1;
-                self.tasks.spawn(async move {
-                    // After the reply the number may be used again, on any unit.
-                    if let Some(end) = end {
-                        end.wait().await;
-                    }
-                    Completed::Stop { e164, epoch }
-                });
-            }
+            Action::ReplyReleased { e164, epochs, over } => self.reply_stopped(e164, epochs, over),
+            Action::ReplyUnknownEpoch { e164, epoch, .. } => self.reply_stopped(e164, vec![epoch], false),
             Action::Update { e164, update } => self.media.update(&e164, &update),
             Action::SendDetails { e164 } => self.details.resend(&e164),
             Action::SendAllDetails => self.details.resend_all(),
@@ -132,11 +124,30 @@ impl Unit<'_> {
         }
     }
 
+    /// Replies that a copy with these epochs has ended, once its program has.
+    fn reply_stopped(&mut self, e164: String, epochs: Vec<u64>, over: bool) {
+        let end = self.media.stopping(&e164);
+        self.stopping += 1;
+        self.tasks.spawn(async move {
+            // After the reply the number may be used again, on any unit.
+            if let Some(end) = end {
+                end.wait().await;
+            }
+            Completed::Stop { e164, epochs, over }
+        });
+    }
+
     fn reply_to(&mut self, store: &RealmStore, completed: Completed) -> Option<Reply> {
         match completed {
             Completed::Start { e164, start, result } => self.reply_to_create(store, &e164, start, result),
-            Completed::Stop { e164, epoch } => {
+            Completed::Stop { e164, epochs, over } => {
                 self.stopping = self.stopping.saturating_sub(1);
+                if over {
+                    // A realm that loses its data may forget the end, and must be told again.
+                    epochs.into_iter().for_each(|epoch| self.ends.push(&e164, &self.cmu, epoch));
+                    return None;
+                }
+                let epoch = epochs.first().copied()?;
                 let mut ended = self.reply(store, "CONF.ENDED", &e164, epoch);
                 ended.arg("RELEASED");
                 Some(Reply { command: ended, opened: None })
@@ -199,8 +210,9 @@ impl Unit<'_> {
                         unit = self.cmu,
                         e164, epoch, "the conference is no longer this unit's; ending it"
                     );
-                    self.handle_message(Message::Release { e164, epoch });
+                    self.handle_message(Message::Release { e164, epoch, over: false });
                 }
+                (_, Some((e164, _))) => self.details.resend(&e164),
                 _ => {}
             }
         }

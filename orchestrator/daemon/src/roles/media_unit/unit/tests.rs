@@ -170,7 +170,7 @@ async fn copy_whose_ack_is_answered_release_is_ended_and_not_reported() {
     })
     .await;
     assert_eq!(unit.conferences.len(), 0);
-    assert_eq!(server.count("CMU.REPORT {allot}:conf h:1:1 HIGHEST 5 1 5"), 0, "it reports no copy");
+    assert_eq!(server.count("CMU.REPORT {allot}:conf h:1:1 HIGHEST 5 PARAMS"), 0, "it reports no copy");
 }
 
 #[tokio::test]
@@ -190,6 +190,24 @@ async fn epoch_of_a_copy_that_is_gone_is_answered_with_why() {
     .await;
     assert_eq!(server.count("CONF.ENDED {allot}:conf 1 h:1:1 7 RELEASED"), 0);
     assert_eq!(server.count("CONF.ENDED {allot}:conf 2 h:1:1 6 RELEASED"), 1);
+}
+
+#[tokio::test]
+async fn release_of_a_conference_that_is_over_is_repeated_like_an_end_by_people() {
+    let server = Server::start().await;
+    let (context, _asked) = context(&server);
+    let mut unit = Unit::new(&context, "h:1:1".to_owned(), UnacknowledgedEnds::default());
+    server.tell(&[&format!("{CREATE} 1 epoch 5 end 9 size 2 priority 3 request r")]);
+    serve(&mut unit, server.hears("CONF.ACK {allot}:conf 1 h:1:1 5")).await;
+    let known = server.hears("CMU.REPORT {allot}:conf h:1:1 HIGHEST 5 PARAMS 1 1 9 2 3 r 1 5");
+    serve(&mut unit, known).await;
+    server.tell(&["event RELEASE e164 1 epoch 5 over 1"]);
+    serve(&mut unit, server.hears("CONF.ENDED {allot}:conf 1 h:1:1 5")).await;
+    let before = server.count("CONF.ENDED {allot}:conf 1 h:1:1 5");
+    // A realm that lost its data is told again.
+    serve(&mut unit, server.hears("CMU.REPORT {allot}:conf h:1:1 HIGHEST 5 ENDED 1 1 5")).await;
+    assert!(server.count("CONF.ENDED {allot}:conf 1 h:1:1 5") > before);
+    assert_eq!(server.count("CONF.ENDED {allot}:conf 1 h:1:1 5 RELEASED"), 0);
 }
 
 #[tokio::test]
@@ -302,7 +320,7 @@ async fn ended_is_sent_after_the_program_ended_and_delays_nothing_else() {
         assert_eq!(server.count("CMU.REPORT"), reports);
         drop(program);
         server.hears("CONF.ENDED {allot}:conf 1 h:1:1 5").await;
-        server.hears("CMU.REPORT {allot}:conf h:1:1 HIGHEST 6 2 6").await;
+        server.hears("CMU.REPORT {allot}:conf h:1:1 HIGHEST 6 PARAMS 1 2     2 6").await;
     };
     serve(&mut unit, story).await;
 }
@@ -328,7 +346,7 @@ async fn conference_whose_program_is_not_ready_is_reported_as_starting() {
         drop(started);
         server.hears("CONF.ACK {allot}:conf 1 h:1:1 5").await;
         server.tell(&["event REPORT what LIST"]);
-        server.hears("CMU.REPORT {allot}:conf h:1:1 HIGHEST 5 1 5").await;
+        server.hears("CMU.REPORT {allot}:conf h:1:1 HIGHEST 5 PARAMS 1 1     1 5").await;
     };
     serve(&mut unit, story).await;
 }
@@ -346,7 +364,7 @@ async fn conference_whose_program_fails_for_good_is_given_back() {
         programs.send(MediaEvent::Failed { e164: "1".to_owned(), start: 1, reason }).await.unwrap();
         server.hears("CONF.FAILED {allot}:conf 1 h:1:1 5 ended with exit status: 1").await;
         server.tell(&["event REPORT what LIST"]);
-        server.hears("CMU.REPORT {allot}:conf h:1:1 HIGHEST 6 2 6").await;
+        server.hears("CMU.REPORT {allot}:conf h:1:1 HIGHEST 6 PARAMS 1 2     2 6").await;
     };
     serve(&mut unit, story).await;
     assert_eq!(server.count("CONF.ENDED"), 0, "people did not end it");
