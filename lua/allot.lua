@@ -156,92 +156,507 @@ local function seat_zmpop(keys, args)
   return nil
 end
 
--- Seats: holds. The hash `holds` maps a token to its record, the sorted set `deadlines` maps a token to the end of its hold.
-
-local function forget(book, token)
-  redis.call('HDEL', book.holds, token)
-  redis.call('ZREM', book.deadlines, token)
+-- A client's bytes in the form for an error message.
+local function quoted(bytes)
+  local shown = bytes:sub(1, 80):gsub('[^\32-\126]', function(byte)
+    return ('\\x%02x'):format(byte:byte())
+  end)
+  return "'" .. shown .. (#bytes > 80 and "...'" or "'")
 end
 
-local function give_back(book, token, hold)
-  for _, seat in ipairs(hold.seats) do
-    redis.call('ZADD', hold.key, seat[2].double, seat[1])
+-- Seats: a show. It is created from a plan as the module's SEAT.CREATE takes it, and a hold chooses as SEAT.HOLD does without options.
+--
+-- A strip is the seats of one tier in a row: a text of 1 for each position that is free, and 0 for the others. The strips of a tier in
+-- an area are a bucket. Its index says, for each length up to LENGTHS, which rows have a run of exactly this length (EXACTLY), and which
+-- have one at least as long (AT_LEAST): so BITPOS finds the first row with a run, and two of them the first row in which a party can be
+-- seated without leaving a single seat. Areas of a tier are a sorted set by priority and last turn.
+
+local MOST_TOGETHER, LENGTHS = 10, 12
+local EXACTLY, AT_LEAST = 0, LENGTHS
+local TURNS = 2 ^ 40
+local LARGEST_PRIORITY = 2 ^ 10
+local SOLD_OUT = 2 ^ 52
+
+-- The lengths of the runs of a strip, as a set, up to LENGTHS, and the longest.
+local function lengths_of(strip)
+  local lengths, longest = {}, 0
+  for run in strip:gmatch('1+') do
+    local length = math.min(#run, LENGTHS)
+    lengths[length] = true
+    if length > longest then longest = length end
   end
-  forget(book, token)
+  return lengths, longest
 end
 
--- The hold of this token, or nil. The seats of a hold past its deadline return to their set first; the result is nil then.
-local function live_hold(book, token)
-  local packed = redis.call('HGET', book.holds, token)
-  local hold = packed and cmsgpack.unpack(packed)
-  if hold and hold.deadline <= book.now then
-    give_back(book, token, hold)
-    hold = nil
+-- Where the bits of a kind and a length begin in an index of so many rows.
+local function section(kind, length, rows)
+  return (kind + length - 1) * math.ceil(rows / 8) * 8
+end
+
+-- The changes of an index that follow from a changed strip of a row, as arguments of BITFIELD.
+local function reindexed(bits, row, rows, old, new)
+  local had, longest_before = lengths_of(old)
+  local has, longest = lengths_of(new)
+  local function put(kind, length, bit)
+    local at = #bits
+    bits[at + 1], bits[at + 2], bits[at + 3], bits[at + 4] = 'SET', 'u1', section(kind, length, rows) + row, bit
   end
-  return hold
-end
-
-local function open_book(keys)
-  local seconds, micros = unpack(redis.call('TIME'))
-  local book = { holds = keys[1], deadlines = keys[2], now = seconds * 1000 + math.floor(micros / 1000) }
-  for _, token in ipairs(redis.call('ZRANGE', book.deadlines, '-inf', book.now, 'BYSCORE', 'LIMIT', 0, DUE_AT_ONCE)) do
-    live_hold(book, token)
+  for length = 1, LENGTHS do
+    if had[length] ~= has[length] then put(EXACTLY, length, has[length] and 1 or 0) end
   end
-  return book
-end
-
--- A key in two roles would lose seats half way through a hold.
-local function repeats(keys)
-  local seen = {}
-  for _, key in ipairs(keys) do
-    if seen[key] then return true end
-    seen[key] = true
+  for length = math.min(longest, longest_before) + 1, math.max(longest, longest_before) do
+    put(AT_LEAST, length, longest > longest_before and 1 or 0)
   end
+  return bits
 end
 
-local function reply_of(hold)
-  return { hold.key, hold.seats, hold.deadline }
+local function turns_key(show, tier)
+  return show .. ':turns' .. (tier and ':' .. tier or '')
 end
 
-local function seat_hold_adjacent(keys, args)
-  local token, user, ttl = args[1], args[2], args[3] and positive(args[3])
-  if #keys < 3 or #args < 4 then return redis.error_reply('ERR wrong number of arguments') end
-  if not ttl or ttl > LONGEST_TTL then return redis.error_reply('ERR ttl is out of range') end
-  if repeats(keys) then return redis.error_reply('ERR a key is given twice') end
-  local want, refusal = parse { unpack(args, 4) }
-  if not want then return redis.error_reply(refusal) end
+local function bucket_key(show, area, tier, what)
+  return show .. ':' .. what .. ':' .. area .. ':' .. tier
+end
 
-  local book = open_book(keys)
-  local hold = live_hold(book, token)
-  if hold then
-    if hold.user ~= user then return redis.error_reply('EXISTS the token is in use') end
-    return reply_of(hold) -- asked again after a lost reply
-  end
-  for i = 3, #keys do
-    local low, failure = find_run(keys[i], want)
-    if failure then return failure end
-    if low then
-      hold = { key = keys[i], user = user, seats = take_run(keys[i], low, want), deadline = book.now + ttl }
-      redis.call('HSET', book.holds, token, cmsgpack.pack(hold))
-      redis.call('ZADD', book.deadlines, hold.deadline, token)
-      return reply_of(hold)
+-- Puts another strip in the place of a row's.
+local function put_strip(show, place, old, new)
+  redis.call('HSET', bucket_key(show, place.area, place.tier, 'strips'), place.row, new)
+  local bits = reindexed({}, place.row, place.rows, old, new)
+  if #bits > 0 then redis.call('BITFIELD', bucket_key(show, place.area, place.tier, 'index'), unpack(bits)) end
+end
+
+-- The first row of a bucket with such a run, or nil.
+local function first_row(index, kind, length, rows)
+  local begin = section(kind, length, rows)
+  local found = redis.call('BITPOS', index, 1, begin, begin + rows - 1, 'BIT')
+  return found >= 0 and found - begin or nil
+end
+
+-- How many seats of a run of `left` more than wanted are best skipped, by the order rule; the run begins at `first` of `length`.
+local SKIPS = {
+  ltr = function() return 0 end,
+  rtl = function(left) return left end,
+  center = function(left, first, count, length)
+    local skipped = math.floor((length - count) / 2) - first + 1
+    return math.max(0, math.min(left, skipped))
+  end,
+}
+
+-- How far a run is from the best place of its row; of equally far ones the left one is better.
+local ORDER = {
+  ltr = function(start) return start end,
+  rtl = function(start) return -start end,
+  center = function(start, count, length) return math.abs(2 * (start - 1) + count - length) + start / 2 ^ 20 end,
+}
+
+-- The best run of a strip, as its first position and its order; if `clean`, of those that leave no single seat.
+local function best_start(strip, count, rule, clean)
+  local best, best_order
+  local order, skip, length = ORDER[rule], SKIPS[rule], #strip
+  for first, run in strip:gmatch('()(1+)') do
+    local left = #run - count
+    if left >= 0 then
+      local wanted = skip(left, first, count, length)
+      -- The best place may leave a single seat; then the best one is two places beside it at most.
+      local from, to = wanted, wanted
+      if clean then from, to = math.max(0, wanted - 2), math.min(left, wanted + 2) end
+      if rule == 'center' then to = math.min(left, to + 1) end -- the middle may lie between two
+      for skipped = from, to do
+        if not clean or (skipped ~= 1 and left - skipped ~= 1) then
+          local at = order(first + skipped, count, length)
+          if not best or at < best_order then best, best_order = first + skipped, at end
+        end
+      end
     end
   end
-  return nil
+  return best, best_order
 end
 
--- The common part of the functions that end a hold: two keys, the token and its user.
-local function ending(finish)
-  return function(keys, args)
-    if #keys ~= 2 or #args ~= 2 then return redis.error_reply('ERR wrong number of arguments') end
-    local token, user = unpack(args)
-    local book = open_book(keys)
-    local hold = live_hold(book, token)
-    if not hold then return redis.error_reply('NOTFOUND no such hold') end
-    if hold.user ~= user then return redis.error_reply('NOTOWNER the hold is of another user') end
-    finish(book, token, hold)
-    return #hold.seats
+-- The first row of a bucket with a run for so many; if `clean`, with one that leaves no single seat.
+local function row_for(index, count, rows, clean)
+  if not clean then return first_row(index, AT_LEAST, count, rows) end
+  local exact, longer = first_row(index, EXACTLY, count, rows), first_row(index, AT_LEAST, count + 2, rows)
+  return exact and longer and math.min(exact, longer) or exact or longer
+end
+
+-- The best run of an area: its place, its first position and its strip; nil if it has none.
+local function best_in_area(show, member, want)
+  local area, rows, rule, tiers = member:match('^(%d+)/(%d+)/(%a+)/([%d,]+)$')
+  rows, tiers = tonumber(rows), want.tier or tiers
+  local one_tier = not tiers:find(',', 1, true)
+  for round = 1, 2 do
+    local clean = round == 1
+    local best, best_order
+    for tier in tiers:gmatch('%d+') do
+      local row = row_for(bucket_key(show, area, tier, 'index'), want.count, rows, clean)
+      if row and (not best or row <= best.row) then
+        local strip = redis.call('HGET', bucket_key(show, area, tier, 'strips'), row)
+        local start, order = best_start(strip, want.count, rule, clean)
+        if not best or row < best.row or order < best_order then
+          best, best_order = { area = area, tier = tier, row = row, rows = rows, start = start, strip = strip }, order
+        end
+      end
+      if one_tier then break end
+    end
+    if best then return best end
   end
+end
+
+-- The best run of the show, in the area whose turn it is.
+local function best_run(show, want)
+  local key, from, size = turns_key(show, want.tier), 0, 1
+  while true do
+    local areas = redis.call('ZRANGE', key, from, from + size - 1, 'WITHSCORES')
+    for i = 1, #areas, 2 do
+      local score = tonumber(areas[i + 1])
+      if score >= SOLD_OUT then return nil end
+      local found = best_in_area(show, areas[i], want)
+      if found then
+        found.member, found.score = areas[i], score
+        return found
+      end
+    end
+    if #areas < 2 * size then return nil end
+    from, size = from + size, math.min(4 * size, 64)
+  end
+end
+
+-- Puts a bucket behind all others when its last seat is taken, and in its place again when one is free; and likewise its area.
+local function move_bucket(show, place, is_free)
+  local function move(key, is_out)
+    local score = tonumber(redis.call('ZSCORE', key, place.member))
+    if is_out == (score < SOLD_OUT) then
+      redis.call('ZADD', key, score + (is_out and SOLD_OUT or -SOLD_OUT), place.member)
+    end
+  end
+  local tiers = place.member:match('([%d,]+)$')
+  local has_seats = false
+  for tier in tiers:gmatch('%d+') do
+    local has = is_free and tier == place.tier or first_row(bucket_key(show, place.area, tier, 'index'), AT_LEAST, 1, place.rows)
+    if tier == place.tier then move(turns_key(show, tier), not has) end
+    has_seats = has_seats or has
+  end
+  move(turns_key(show), not has_seats)
+end
+
+-- The ids of seats side by side, from a row's record: its own ids, or a prefix and the labels, or a prefix and the first number.
+local function ids_of(record, start, count)
+  local kind, prefix, rest = record:match('^(%a)([^\n]*)\n(.*)$')
+  local ids = {}
+  if kind == 'n' then
+    local first = tonumber(rest)
+    for at = 1, count do ids[at] = prefix .. ('%d'):format(first + start + at - 2) end
+    return ids
+  end
+  local at = 0
+  for label in (rest .. '\n'):gmatch('([^\n]*)\n') do
+    at = at + 1
+    if at >= start and at < start + count then ids[#ids + 1] = kind == 'i' and label or prefix .. label end
+  end
+  return ids
+end
+
+local function counts_of(text)
+  local seats, holds = (text or '0,0'):match('^(%d+),(%d+)$')
+  return tonumber(seats), tonumber(holds)
+end
+
+local function count_user(show, user, seats, holds)
+  local had_seats, had_holds = counts_of(redis.call('HGET', show, 'u:' .. user))
+  seats, holds = had_seats + seats, had_holds + holds
+  if seats == 0 and holds == 0 then
+    redis.call('HDEL', show, 'u:' .. user)
+  else
+    redis.call('HSET', show, 'u:' .. user, seats .. ',' .. holds)
+  end
+end
+
+-- Frees the seats of a hold or a sale.
+local function free_seats(show, sale)
+  local key = bucket_key(show, sale.area, sale.tier, 'strips')
+  local strip = redis.call('HGET', key, sale.row)
+  local new = strip:sub(1, sale.start - 1) .. ('1'):rep(sale.count) .. strip:sub(sale.start + sale.count)
+  put_strip(show, sale, strip, new)
+  if not strip:find('1', 1, true) then move_bucket(show, sale, true) end
+end
+
+local function end_hold(show, token, hold)
+  free_seats(show, hold)
+  redis.call('HDEL', show, 't:' .. token)
+  redis.call('ZREM', show .. ':due', token)
+  count_user(show, hold.user, -hold.count, -1)
+end
+
+local function record_of(show, token)
+  local packed = redis.call('HGET', show, 't:' .. token)
+  return packed and cmsgpack.unpack(packed)
+end
+
+-- The time in milliseconds, after the holds that have passed their deadline have ended.
+local function now_in(show)
+  local seconds, micros = unpack(redis.call('TIME'))
+  local now = seconds * 1000 + math.floor(micros / 1000)
+  for _, token in ipairs(redis.call('ZRANGE', show .. ':due', '-inf', now, 'BYSCORE', 'LIMIT', 0, DUE_AT_ONCE)) do
+    end_hold(show, token, record_of(show, token))
+  end
+  return now
+end
+
+local function hold_reply(show, token, hold)
+  local record = redis.call('HGET', show .. ':rows:' .. hold.area, hold.row)
+  return { map = { token = token, user = hold.user, seats = ids_of(record, hold.start, hold.count), ['until'] = hold.deadline } }
+end
+
+-- USER COUNT TTL ms TOKEN token [TIER tier], or an error.
+local function parse_hold(args)
+  if #args ~= 6 and #args ~= 8 then return nil, 'ERR wrong number of arguments' end
+  local want = { user = args[1], count = positive(args[2]) }
+  for i = 3, #args, 2 do
+    local word = args[i]:upper()
+    if (word ~= 'TTL' and word ~= 'TOKEN' and word ~= 'TIER') or want[word] then return nil, 'ERR syntax error' end
+    want[word] = args[i + 1]
+  end
+  local ttl = want.TTL and positive(want.TTL)
+  if not want.count then return nil, 'ERR count must be 1 to ' .. MOST_TOGETHER end
+  if want.count > MOST_TOGETHER then return nil, 'LIMIT a hold has at most ' .. MOST_TOGETHER .. ' seats here; the module has no such limit' end
+  if not want.TOKEN or not want.TTL then return nil, 'ERR syntax error' end
+  if not ttl or ttl > LONGEST_TTL then return nil, 'ERR ttl is out of range' end
+  want.ttl = ttl
+  return want
+end
+
+local function count_free(show)
+  local free = 0
+  for _, member in ipairs(redis.call('ZRANGE', turns_key(show), 0, -1)) do
+    local area, _, _, tiers = member:match('^(%d+)/(%d+)/(%a+)/([%d,]+)$')
+    for tier in tiers:gmatch('%d+') do
+      for _, strip in ipairs(redis.call('HVALS', bucket_key(show, area, tier, 'strips'))) do
+        free = free + select(2, strip:gsub('1', ''))
+      end
+    end
+  end
+  return free
+end
+
+local function seat_hold(keys, args)
+  if #keys ~= 1 then return redis.error_reply('ERR wrong number of arguments') end
+  local want, refusal = parse_hold(args)
+  if not want then return redis.error_reply(refusal) end
+  local show, token, user = keys[1], want.TOKEN, want.user
+  local now = now_in(show)
+  local known = redis.call('HMGET', show, 'limits', 't:' .. token, 'u:' .. user)
+  local limits, packed, counted = known[1], known[2], known[3]
+  if not limits then return redis.error_reply('NOKEY there is no show ' .. quoted(show)) end
+  local print = want.count .. ',' .. want.ttl .. ',' .. (want.TIER or '')
+  if packed then
+    local hold = cmsgpack.unpack(packed)
+    if hold.order or hold.user ~= user or hold.print ~= print then
+      return redis.error_reply('EXISTS token ' .. quoted(token) .. ' is in use')
+    end
+    return hold_reply(show, token, hold) -- asked again after a lost reply
+  end
+  local most_seats, most_holds, longest = limits:match('^(%d+),(%d+),(%d+)$')
+  local seats, holds = counts_of(counted)
+  if most_holds ~= '0' and holds >= tonumber(most_holds) then
+    return redis.error_reply(('LIMIT user %s may have %s live holds and has %d'):format(quoted(user), most_holds, holds))
+  end
+  if most_seats ~= '0' and seats + want.count > tonumber(most_seats) then
+    return redis.error_reply(('LIMIT user %s may have %s seats and has %d'):format(quoted(user), most_seats, seats))
+  end
+  if longest ~= '0' and want.ttl > tonumber(longest) then
+    return redis.error_reply(('LIMIT a hold lives at most %s ms in all'):format(longest))
+  end
+  if want.TIER then
+    want.tier = redis.call('HGET', show, 'tier:' .. want.TIER)
+    if not want.tier then return redis.error_reply('NOTFOUND no seat of this show has tier ' .. quoted(want.TIER)) end
+  end
+  local best = best_run(show, want)
+  if not best then return nil end
+  local strip, start, count = best.strip, best.start, want.count
+  local left = strip:sub(1, start - 1) .. ('0'):rep(count) .. strip:sub(start + count)
+  put_strip(show, best, strip, left)
+  local hold = { user = user, area = best.area, tier = best.tier, row = best.row, rows = best.rows, member = best.member,
+    start = start, count = count, deadline = now + want.ttl, print = print }
+  local turn = redis.call('HINCRBY', show, 'turn', 1)
+  redis.call('ZADD', turns_key(show, want.tier), math.floor(best.score / TURNS) * TURNS + turn, best.member)
+  if not left:find('1', 1, true) then move_bucket(show, hold, false) end
+  redis.call('HSET', show, 't:' .. token, cmsgpack.pack(hold), 'u:' .. user, seats + count .. ',' .. holds + 1)
+  redis.call('ZADD', show .. ':due', hold.deadline, token)
+  return hold_reply(show, token, hold)
+end
+
+-- The common part of the functions that end a hold: a token, and for some an order.
+local function ending(most, finish)
+  return function(keys, args)
+    if #keys ~= 1 or #args < 1 or #args > most then return redis.error_reply('ERR wrong number of arguments') end
+    local show, token = keys[1], args[1]
+    now_in(show)
+    local record = record_of(show, token)
+    if not record then return redis.error_reply('NOTFOUND there is no hold ' .. quoted(token) .. '; it may have expired') end
+    return finish(show, token, record, args[2])
+  end
+end
+
+local seat_confirm = ending(2, function(show, token, hold, order)
+  if hold.order then
+    if hold.order == (order or '') then return hold.count end
+    return redis.error_reply('EXISTS token ' .. quoted(token) .. ' is sold already')
+  end
+  hold.order, hold.deadline = order or '', nil
+  redis.call('HSET', show, 't:' .. token, cmsgpack.pack(hold))
+  redis.call('ZREM', show .. ':due', token)
+  if order then redis.call('SADD', show .. ':order:' .. order, token) end
+  count_user(show, hold.user, 0, -1)
+  return hold.count
+end)
+
+local seat_release = ending(1, function(show, token, hold)
+  if hold.order then return redis.error_reply('BADSTATE token ' .. quoted(token) .. ' is sold, not held') end
+  end_hold(show, token, hold)
+  return hold.count
+end)
+
+local seat_refund = ending(1, function(show, token, sale)
+  if not sale.order then return redis.error_reply('BADSTATE token ' .. quoted(token) .. ' is held, not sold') end
+  free_seats(show, sale)
+  redis.call('HDEL', show, 't:' .. token)
+  if sale.order ~= '' then redis.call('SREM', show .. ':order:' .. sale.order, token) end
+  count_user(show, sale.user, -sale.count, 0)
+  return sale.count
+end)
+
+-- The tokens and seats of an order.
+local function seat_order(keys, args)
+  if #keys ~= 1 or #args ~= 1 then return redis.error_reply('ERR wrong number of arguments') end
+  local ids = {}
+  for _, token in ipairs(redis.call('SMEMBERS', keys[1] .. ':order:' .. args[1])) do
+    local sale = record_of(keys[1], token)
+    local record = redis.call('HGET', keys[1] .. ':rows:' .. sale.area, sale.row)
+    for _, id in ipairs(ids_of(record, sale.start, sale.count)) do ids[#ids + 1] = id end
+  end
+  return ids
+end
+
+-- The labels of the short form, false for a break.
+local function labels_of(text)
+  local labels = {}
+  for item in text:gmatch('[^,]+') do
+    local from, to = item:match('^(%d+)%-(%d+)$')
+    if item == '|' then
+      labels[#labels + 1] = false
+    elseif from then
+      from, to = tonumber(from), tonumber(to)
+      for label = from, to, from <= to and 1 or -1 do labels[#labels + 1] = ('%d'):format(label) end
+    else
+      labels[#labels + 1] = item
+    end
+  end
+  return labels
+end
+
+-- The positions of a row of a plan: label, tier, id, and whether a hold takes the seat; false for a break.
+local function positions_of(row)
+  local positions = {}
+  if type(row.seats) == 'string' then
+    for i, label in ipairs(labels_of(row.seats)) do positions[i] = label and { label = label, tier = row.tier } end
+    return positions
+  end
+  for i, seat in ipairs(row.seats) do
+    local flags = type(seat) == 'table' and type(seat.flags) == 'table' and #seat.flags or 0
+    positions[i] = type(seat) == 'table' and { label = seat.label, tier = seat.tier or row.tier, id = seat.id, flagged = flags > 0 }
+  end
+  return positions
+end
+
+-- What `ids_of` reads.
+local function row_record(area, row, positions)
+  local prefix, labels, first = area.id .. '-' .. row.label .. '-', {}, nil
+  local numbered, own = true, false
+  for i, seat in ipairs(positions) do
+    labels[i] = seat and seat.label or ''
+    first = first or (seat and tonumber(seat.label) and tonumber(seat.label) - i + 1)
+    numbered = numbered and (not seat or seat.label == ('%d'):format((first or 0) + i - 1))
+    own = own or (seat and seat.id ~= nil)
+  end
+  if own then
+    for i, seat in ipairs(positions) do labels[i] = seat and (seat.id or prefix .. seat.label) or '' end
+    return 'i\n' .. table.concat(labels, '\n')
+  end
+  if numbered and first then return 'n' .. prefix .. '\n' .. ('%d'):format(first) end
+  return 'l' .. prefix .. '\n' .. table.concat(labels, '\n')
+end
+
+local function by_rank(rows)
+  local sorted = {}
+  for place, row in ipairs(rows) do sorted[place] = { row = row, place = place } end
+  table.sort(sorted, function(a, b)
+    if a.row.rank ~= b.row.rank then return a.row.rank < b.row.rank end
+    return a.place < b.place
+  end)
+  return sorted
+end
+
+local function unfit(plan)
+  if type(plan.areas) ~= 'table' or #plan.areas == 0 then return 'areas: is empty' end
+  for number, area in ipairs(plan.areas) do
+    local place = ('areas[%d]: '):format(number - 1)
+    if area.standing then return place .. 'standing areas are only in the module' end
+    if not ORDER[area.rule or 'ltr'] then return place .. 'this rule is only in the module' end
+    if math.abs(area.priority or 1) > LARGEST_PRIORITY then return place .. 'priority is out of range here' end
+    for _, row in ipairs(area.rows) do
+      if row.label:find('\n') then return place .. 'a label has a line break' end
+    end
+  end
+end
+
+local function seat_create(keys, args)
+  if #keys ~= 1 or #args ~= 1 then return redis.error_reply('ERR wrong number of arguments') end
+  local show, sum = keys[1], redis.sha1hex(args[1])
+  local there = redis.call('HGET', show, 'plan')
+  if there then
+    if there == sum then return redis.status_reply('OK') end
+    return redis.error_reply('EXISTS there is a show with another plan at ' .. quoted(show))
+  end
+  local sound, plan = pcall(cjson.decode, args[1])
+  if not sound or type(plan) ~= 'table' then return redis.error_reply('ERR plan: is no JSON') end
+  local why = unfit(plan)
+  if why then return redis.error_reply('ERR plan: ' .. why) end
+  local limits, tiers, count = plan.limits or {}, {}, 0
+  for number, area in ipairs(plan.areas) do
+    local name, rows, of_area = ('%04d'):format(number), #area.rows, {}
+    for place, sorted in ipairs(by_rank(area.rows)) do
+      local positions, strips = positions_of(sorted.row), {}
+      for i, seat in ipairs(positions) do
+        if seat then
+          if not tiers[seat.tier] then
+            count = count + 1
+            tiers[seat.tier] = tostring(count)
+          end
+          local tier = tiers[seat.tier]
+          if not of_area[tier] then
+            of_area[tier] = true
+            of_area[#of_area + 1] = tier
+          end
+          strips[tier] = strips[tier] or {}
+          strips[tier][i] = not seat.flagged
+        end
+      end
+      redis.call('HSET', show .. ':rows:' .. name, place - 1, row_record(area, sorted.row, positions))
+      for tier, free in pairs(strips) do
+        local marks = {}
+        for i = 1, #positions do marks[i] = free[i] and '1' or '0' end
+        put_strip(show, { area = name, tier = tier, row = place - 1, rows = rows }, '', table.concat(marks))
+      end
+    end
+    local member = ('%s/%d/%s/%s'):format(name, rows, area.rule or 'ltr', table.concat(of_area, ','))
+    local score = ((area.priority or 1) + LARGEST_PRIORITY) * TURNS
+    redis.call('ZADD', turns_key(show), score, member)
+    for _, tier in ipairs(of_area) do redis.call('ZADD', turns_key(show, tier), score, member) end
+  end
+  for name, tier in pairs(tiers) do redis.call('HSET', show, 'tier:' .. name, tier) end
+  redis.call('HSET', show, 'plan', sum, 'limits',
+    ('%d,%d,%d'):format(limits.seats_per_user or 0, limits.holds_per_user or 1, limits.max_hold_ms or 0))
+  return redis.status_reply('OK')
 end
 
 -- Numbers: the effect of an event on a number in each state, as the next state or a refusal. A number that becomes idle+up joins the
@@ -284,14 +699,6 @@ local STALE_AT_ONCE = 10000 -- the rest waits for the next call
 
 local function is_number(text)
   return #text <= LONGEST_NUMBER and text:find('^[0-9+*#]+$')
-end
-
--- A client's bytes in the form for an error message.
-local function quoted(bytes)
-  local shown = bytes:sub(1, 80):gsub('[^\32-\126]', function(byte)
-    return ('\\x%02x'):format(byte:byte())
-  end)
-  return "'" .. shown .. (#bytes > 80 and "...'" or "'")
 end
 
 -- The state in a record, and the record's fields if the record is not exactly in this library's form.
@@ -559,9 +966,12 @@ end
 -- The registered functions: name, function, flags, description.
 local FUNCTIONS = {
   { 'seat_zmpop', seat_zmpop, { 'allow-oom' }, 'ZMPOP with ADJACENT: the best members with consecutive scores' }, -- it only removes
-  { 'seat_hold_adjacent', seat_hold_adjacent, {}, 'Holds the best members with consecutive scores for a user until a deadline' },
-  { 'seat_confirm', ending(forget), { 'allow-oom' }, 'Sells the seats of a hold' },
-  { 'seat_release', ending(give_back), { 'allow-oom' }, 'Returns the seats of a hold to their sorted set' },
+  { 'seat_create', seat_create, {}, 'Creates a show from a plan' },
+  { 'seat_hold', seat_hold, {}, 'Holds the best seats of a show for a user until a deadline' },
+  { 'seat_confirm', seat_confirm, { 'allow-oom' }, 'Sells the seats of a hold' },
+  { 'seat_release', seat_release, { 'allow-oom' }, 'Frees the seats of a hold' },
+  { 'seat_refund', seat_refund, { 'allow-oom' }, 'Frees the seats that were sold under a token' },
+  { 'seat_order', seat_order, { 'no-writes' }, 'The seats of an order' },
   { 'numpool_add', EVENTS.ADD, {}, 'Adds numbers to a pool, idle and down' },
   { 'numpool_del', EVENTS.DEL, { 'allow-oom' }, 'Removes numbers from a pool, in any state' }, -- it frees
   { 'numpool_reg', EVENTS.REG, {}, 'Registers the given numbers that the pool has' },
