@@ -3,7 +3,16 @@
 -- Seats and numbers on plain Redis types, for servers that allow no modules. README.md beside this file explains how to load and call
 -- the library, and its limits.
 --
--- Seats are sorted sets, one per tier and area: member = seat, score = row * 100000 + place.
+-- A show is created from a plan as the module's SEAT.CREATE takes it:
+--
+--   FCALL seat_create 1 show plan
+--   FCALL seat_hold 1 show user count TTL ms TOKEN token [TIER tier]
+--   FCALL seat_confirm 1 show token [order]
+--   FCALL seat_release 1 show token
+--   FCALL seat_refund 1 show token
+--   FCALL_RO seat_order 1 show order
+--
+-- Existing systems keep seats in sorted sets, one per tier and area: member = seat, score = row * 100000 + place.
 --
 --   FCALL seat_zmpop numkeys key [key ...] MIN|MAX [COUNT n] [ADJACENT [STRIDE s]]
 --
@@ -11,13 +20,6 @@
 -- is ZMPOP. With ADJACENT it pops, in one step, the n best members with consecutive scores from the first key that has such a run. A
 -- score that is a multiple of the stride (100000) starts a new row, so no run goes past such a score. Only integers between -2^53 and
 -- 2^53 count, and of members with equal scores only the lowest one.
---
---   FCALL seat_hold_adjacent numkeys holds deadlines key [key ...] token user ttl MIN|MAX [COUNT n] [STRIDE s]
---   FCALL seat_confirm 2 holds deadlines token user
---   FCALL seat_release 2 holds deadlines token user
---
--- The same search, but the seats are held for a user, and return to their sorted set if the hold is not confirmed within ttl
--- milliseconds. A hold is [key, [[member, score], ...], deadline]; the other two functions reply with the number of seats.
 --
 -- A sorted set has no index of runs, so the search walks the set from the wanted end to the first run: its time grows with the number
 -- of members before that run.

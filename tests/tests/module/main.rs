@@ -40,5 +40,6 @@ mod seat_several;
 mod seat_standing;
 mod seat_waiting;
 mod seat_waiting_rush;
+mod seats_library;
 mod second_keys;
 mod zmpop;
