@@ -3,14 +3,15 @@
 -- Seats and numbers on plain Redis types, for servers that allow no modules. README.md beside this file explains how to load and call
 -- the library, and its limits.
 --
--- A show is created from a plan as the module's SEAT.CREATE takes it:
+-- A show is created from a plan as the module's SEAT.CREATE takes it. Its two keys are show and show:due; the second one may be left
+-- out (1 show), except in a cluster or behind a proxy that looks at the keys.
 --
---   FCALL seat_create 1 show plan
---   FCALL seat_hold 1 show user count TTL ms TOKEN token [TIER tier]
---   FCALL seat_confirm 1 show token [order]
---   FCALL seat_release 1 show token
---   FCALL seat_refund 1 show token
---   FCALL_RO seat_order 1 show order
+--   FCALL seat_create 2 show show:due plan
+--   FCALL seat_hold 2 show show:due user count TTL ms TOKEN token [TIER tier]
+--   FCALL seat_confirm 2 show show:due token [order]
+--   FCALL seat_release 2 show show:due token
+--   FCALL seat_refund 2 show show:due token
+--   FCALL_RO seat_order 2 show show:due order
 --
 -- Existing systems keep seats in sorted sets, one per tier and area: member = seat, score = row * 100000 + place.
 --
@@ -166,204 +167,250 @@ local function quoted(bytes)
   return "'" .. shown .. (#bytes > 80 and "...'" or "'")
 end
 
--- Seats: a show. It is created from a plan as the module's SEAT.CREATE takes it, and a hold chooses as SEAT.HOLD does without options.
+-- Seats: a show. It is created from a plan as the module's SEAT.CREATE takes it, and a hold chooses as SEAT.HOLD with ADJACENT REQUIRE
+-- does.
 --
--- A strip is the seats of one tier in a row: a text of 1 for each position that is free, and 0 for the others. The strips of a tier in
--- an area are a bucket. Its index says, for each length up to LENGTHS, which rows have a run of exactly this length (EXACTLY), and which
--- have one at least as long (AT_LEAST): so BITPOS finds the first row with a run, and two of them the first row in which a party can be
--- seated without leaving a single seat. Areas of a tier are a sorted set by priority and last turn.
+-- A bucket is the seats of one tier in an area, and has a name of two numbers, <area>.<tier>. A strip is the seats of a bucket in a row:
+-- a text of 1 for each position that is free and 0 for the others, with one more 0 at both ends, so that every run of 1 lies between 0.
+--
+-- A show is a hash, and a sorted set of its live holds by deadline. The fields of the hash:
+--
+--   plan                 the SHA-1 of the plan, a space, and seats_per_user,holds_per_user,max_hold_ms; 0 is no limit
+--   turns, turns:<tier>  the order in which a hold, or a hold with this TIER, looks at the areas; see next_area
+--   tier:<bucket>        the tier's name
+--   runs:<bucket>        a letter for each row, best row first, that tells the lengths of its runs; see letter
+--   free:<bucket>:<row>  the strip
+--   ids:<bucket>:<row>   the ids of the row's seats; see ids_record
+--   about                a note for people
+--   due                  no live hold has an earlier deadline; absent if there is no live hold
+--   t:<token>            a hold or a sale; see sale_of
+--   u:<user>             seats,holds of a user; only if the show limits them
+--   o:<order>            the tokens of an order
+--
+-- To call Redis costs as much as the search, so a hold reads all it may need at once, and writes at once. All checks come before the
+-- first write, and the commands that write cannot fail then: the types of both keys are known.
 
-local MOST_TOGETHER, LENGTHS = 10, 12
-local EXACTLY, AT_LEAST = 0, LENGTHS
-local TURNS = 2 ^ 40
-local LARGEST_PRIORITY = 2 ^ 10
-local SOLD_OUT = 2 ^ 52
+local FIELDS_AT_ONCE = 4000 -- as ZREM_AT_ONCE
+local MOST_TOGETHER = 10
+local LONGEST = MOST_TOGETHER + 2 -- of a longer run, all that matters is that it has room for two more
+local MOST_KEPT = 10000
 
--- The lengths of the runs of a strip, as a set, up to LENGTHS, and the longest.
-local function lengths_of(strip)
-  local lengths, longest = {}, 0
-  for run in strip:gmatch('1+') do
-    local length = math.min(#run, LENGTHS)
-    lengths[length] = true
-    if length > longest then longest = length end
+-- Texts and patterns, made once: a number costs much to print.
+local ONES, ZEROS, RUN, COUNTS, NUMERALS = {}, {}, {}, {}, {}
+for number = 0, 100 do NUMERALS[number] = ('%d'):format(number) end
+for length = 1, LONGEST do
+  ONES[length], ZEROS[length] = ('1'):rep(length), ('0'):rep(length)
+  RUN[length] = '0' .. ONES[length] .. '0'
+end
+for count = 1, MOST_TOGETHER do COUNTS[NUMERALS[count]] = count end
+
+-- The letter of a row whose longest run has this length; `second` if it also has a run that is shorter by one. These two tell for each
+-- party whether it can be seated without leaving a single seat: in a run as long as the party, or longer by at least two.
+local function letter(longest, second)
+  local at = 2 * longest + (second and 2 or 1)
+  return ('ABCDEFGHIJKLMNOPQRSTUVWXYZ'):sub(at, at)
+end
+
+local SOLD_OUT = letter(0)
+
+-- Letters by the longest run, and the other way round.
+local WITHOUT_SECOND, WITH_SECOND, LENGTHS = {}, {}, {}
+for length = 0, LONGEST do
+  WITHOUT_SECOND[length], WITH_SECOND[length] = letter(length), letter(length, true)
+  LENGTHS[letter(length)], LENGTHS[letter(length, true)] = length, length
+end
+
+-- Patterns that match the rows in front of the first one with a run for so many, and with one that leaves no single seat.
+local BEFORE_ANY, BEFORE_CLEAN = {}, {}
+for count = 1, MOST_TOGETHER do
+  local shorter = SOLD_OUT .. '-' .. letter(count - 1, true)
+  BEFORE_ANY[count] = '^[' .. shorter .. ']*()'
+  BEFORE_CLEAN[count] = '^[' .. shorter .. letter(count + 1) .. ']*()'
+end
+
+-- The letter of a strip without runs longer than `longest`.
+local function letter_of(strip, longest)
+  for length = longest, 1, -1 do
+    if strip:find(ONES[length], 1, true) then
+      local second = length > 1 and length < LONGEST and strip:find(RUN[length - 1], 1, true)
+      return second and WITH_SECOND[length] or WITHOUT_SECOND[length]
+    end
   end
-  return lengths, longest
+  return SOLD_OUT
 end
 
--- Where the bits of a kind and a length begin in an index of so many rows.
-local function section(kind, length, rows)
-  return (kind + length - 1) * math.ceil(rows / 8) * 8
+-- The letters of a bucket after one of them has changed.
+local function with_letter(runs, row, new)
+  return runs:sub(1, row) .. new .. runs:sub(row + 2)
 end
 
--- The changes of an index that follow from a changed strip of a row, as arguments of BITFIELD.
-local function reindexed(bits, row, rows, old, new)
-  local had, longest_before = lengths_of(old)
-  local has, longest = lengths_of(new)
-  local function put(kind, length, bit)
-    local at = #bits
-    bits[at + 1], bits[at + 2], bits[at + 3], bits[at + 4] = 'SET', 'u1', section(kind, length, rows) + row, bit
+-- What is kept between calls follows from plans alone, and is found by their SHA-1; so it is true for as long as it is kept. The
+-- exception is `guesses`: where the next hold of a show may find its seats. It reads this row at once, and then checks whether it is
+-- the right one, so a wrong guess costs time only.
+local plans, guesses, kept = {}, {}, 0
+
+local function keep()
+  kept = kept + 1
+  if kept > MOST_KEPT then plans, guesses, kept = {}, {}, 0 end
+end
+
+-- A plan from its field: limits, and places.
+local function plan_of(field)
+  local plan = plans[field]
+  if not plan then
+    local seats, holds, longest = field:match(' (%d+),(%d+),(%d+)$')
+    plan = { seats = tonumber(seats), holds = tonumber(holds), longest = tonumber(longest), places = {} }
+    plan.limits_users, plan.limited = plan.seats + plan.holds > 0, plan.seats + plan.holds + plan.longest > 0
+    keep()
+    plans[field] = plan
   end
-  for length = 1, LENGTHS do
-    if had[length] ~= has[length] then put(EXACTLY, length, has[length] and 1 or 0) end
+  return plan
+end
+
+-- A row of a bucket: the names of its fields.
+local function place_of(plan, bucket, row)
+  local rows = plan.places[bucket]
+  if not rows then
+    rows = {}
+    plan.places[bucket] = rows
   end
-  for length = math.min(longest, longest_before) + 1, math.max(longest, longest_before) do
-    put(AT_LEAST, length, longest > longest_before and 1 or 0)
+  local place = rows[row]
+  if not place then
+    local name = bucket .. ':' .. row
+    place = { name = name, bucket = bucket, row = row, runs = 'runs:' .. bucket, free = 'free:' .. name }
+    keep()
+    rows[row] = place
   end
-  return bits
+  return place
 end
 
-local function turns_key(show, tier)
-  return show .. ':turns' .. (tier and ':' .. tier or '')
+local NOWHERE = { runs = 'runs:', free = 'free:' }
+
+-- The nearest start to a target that leaves no single seat, if `start` leaves one: an end of the run, or a start two or more from both.
+local function nearest_clean(first, start, last, target)
+  if last == first + 1 then return nil end
+  local left, right = last - 2, first + 2
+  if start == first + 1 or last == first + 3 then left = first end
+  if start == last - 1 or last == first + 3 then right = last end
+  return target - left <= right - target and left or right
 end
 
-local function bucket_key(show, area, tier, what)
-  return show .. ':' .. what .. ':' .. area .. ':' .. tier
-end
-
--- Puts another strip in the place of a row's.
-local function put_strip(show, place, old, new)
-  redis.call('HSET', bucket_key(show, place.area, place.tier, 'strips'), place.row, new)
-  local bits = reindexed({}, place.row, place.rows, old, new)
-  if #bits > 0 then redis.call('BITFIELD', bucket_key(show, place.area, place.tier, 'index'), unpack(bits)) end
-end
-
--- The first row of a bucket with such a run, or nil.
-local function first_row(index, kind, length, rows)
-  local begin = section(kind, length, rows)
-  local found = redis.call('BITPOS', index, 1, begin, begin + rows - 1, 'BIT')
-  return found >= 0 and found - begin or nil
-end
-
--- How many seats of a run of `left` more than wanted are best skipped, by the order rule; the run begins at `first` of `length`.
-local SKIPS = {
-  ltr = function() return 0 end,
-  rtl = function(left) return left end,
-  center = function(left, first, count, length)
-    local skipped = math.floor((length - count) / 2) - first + 1
-    return math.max(0, math.min(left, skipped))
-  end,
-}
-
--- How far a run is from the best place of its row; of equally far ones the left one is better.
-local ORDER = {
-  ltr = function(start) return start end,
-  rtl = function(start) return -start end,
-  center = function(start, count, length) return math.abs(2 * (start - 1) + count - length) + start / 2 ^ 20 end,
-}
-
--- The best run of a strip, as its first position and its order; if `clean`, of those that leave no single seat.
+-- The best start in a strip for so many, and its distance from the best place by the order rule; of equally far ones the left one is
+-- better. If clean, of those that leave no single seat.
 local function best_start(strip, count, rule, clean)
-  local best, best_order
-  local order, skip, length = ORDER[rule], SKIPS[rule], #strip
-  for first, run in strip:gmatch('()(1+)') do
-    local left = #run - count
-    if left >= 0 then
-      local wanted = skip(left, first, count, length)
-      -- The best place may leave a single seat; then the best one is two places beside it at most.
-      local from, to = wanted, wanted
-      if clean then from, to = math.max(0, wanted - 2), math.min(left, wanted + 2) end
-      if rule == 'center' then to = math.min(left, to + 1) end -- the middle may lie between two
-      for skipped = from, to do
-        if not clean or (skipped ~= 1 and left - skipped ~= 1) then
-          local at = order(first + skipped, count, length)
-          if not best or at < best_order then best, best_order = first + skipped, at end
-        end
-      end
-    end
+  local target = 2
+  if rule == 'r' then
+    target = #strip - count
+  elseif rule == 'c' then
+    target = (#strip - count) / 2 + 1
   end
-  return best, best_order
-end
-
--- The first row of a bucket with a run for so many; if `clean`, with one that leaves no single seat.
-local function row_for(index, count, rows, clean)
-  if not clean then return first_row(index, AT_LEAST, count, rows) end
-  local exact, longer = first_row(index, EXACTLY, count, rows), first_row(index, AT_LEAST, count + 2, rows)
-  return exact and longer and math.min(exact, longer) or exact or longer
-end
-
--- The best run of an area: its place, its first position and its strip; nil if it has none.
-local function best_in_area(show, member, want)
-  local area, rows, rule, tiers = member:match('^(%d+)/(%d+)/(%a+)/([%d,]+)$')
-  rows, tiers = tonumber(rows), want.tier or tiers
-  local one_tier = not tiers:find(',', 1, true)
-  for round = 1, 2 do
-    local clean = round == 1
-    local best, best_order
-    for tier in tiers:gmatch('%d+') do
-      local row = row_for(bucket_key(show, area, tier, 'index'), want.count, rows, clean)
-      if row and (not best or row <= best.row) then
-        local strip = redis.call('HGET', bucket_key(show, area, tier, 'strips'), row)
-        local start, order = best_start(strip, want.count, rule, clean)
-        if not best or row < best.row or order < best_order then
-          best, best_order = { area = area, tier = tier, row = row, rows = rows, start = start, strip = strip }, order
-        end
-      end
-      if one_tier then break end
+  local best, nearest
+  local ones = ONES[count]
+  local first = strip:find(ones, 1, true)
+  while first do
+    local after = strip:find('0', first + count, true)
+    local last, start = after - count, target - target % 1
+    if start < first then
+      start = first
+    elseif start > last then
+      start = last
     end
-    if best then return best end
+    if clean and (start == first + 1 or start == last - 1) then start = nearest_clean(first, start, last, target) end
+    if start then
+      local distance = start < target and target - start or start - target
+      if not best or distance < nearest then best, nearest = start, distance end
+      if start >= target then break end -- all others are farther to the right
+    end
+    first = strip:find(ones, after, true)
   end
+  return best, nearest
 end
 
--- The best run of the show, in the area whose turn it is.
-local function best_run(show, want)
-  local key, from, size = turns_key(show, want.tier), 0, 1
+-- The best run of an area: its row, the letters of its bucket, its strip and its start; nil if it has none. The first row of all its
+-- buckets counts, and if clean, only runs that leave no single seat. `guess` is a row whose letters and strip seat_hold has read
+-- already, as the last two of `known`.
+local function best_in_area(show, plan, bucket, others, rule, count, clean, guess, known)
+  local before = (clean and BEFORE_CLEAN or BEFORE_ANY)[count]
+  local best, best_runs, best_strip, best_at, nearest
   while true do
-    local areas = redis.call('ZRANGE', key, from, from + size - 1, 'WITHSCORES')
-    for i = 1, #areas, 2 do
-      local score = tonumber(areas[i + 1])
-      if score >= SOLD_OUT then return nil end
-      local found = best_in_area(show, areas[i], want)
-      if found then
-        found.member, found.score = areas[i], score
-        return found
+    local runs = bucket == guess.bucket and known[6] or redis.call('HGET', show, 'runs:' .. bucket)
+    local row = runs:match(before) - 1
+    if row < #runs and (not best or row <= best.row) then
+      local place = place_of(plan, bucket, row)
+      local strip = place == guess and known[7] or redis.call('HGET', show, place.free)
+      local start, distance = best_start(strip, count, rule, clean)
+      if not best or row < best.row or distance < nearest or (distance == nearest and start < best_at) then
+        best, best_runs, best_strip, best_at, nearest = place, runs, strip, start, distance
       end
     end
-    if #areas < 2 * size then return nil end
-    from, size = from + size, math.min(4 * size, 64)
+    if others == '' then return best, best_runs, best_strip, best_at end
+    bucket, others = others:match('^,([^,]+)(.*)$')
   end
 end
 
--- Puts a bucket behind all others when its last seat is taken, and in its place again when one is free; and likewise its area.
-local function move_bucket(show, place, is_free)
-  local function move(key, is_out)
-    local score = tonumber(redis.call('ZSCORE', key, place.member))
-    if is_out == (score < SOLD_OUT) then
-      redis.call('ZADD', key, score + (is_out and SOLD_OUT or -SOLD_OUT), place.member)
+-- The next area with free seats, from `at` on. An entry of `turns` is + or, if all is taken, -, then the first letter of the order rule,
+-- the buckets of the area, and a semicolon. Areas of one priority are a group that ends with a bar: the one in front is next.
+local function next_area(turns, at)
+  return turns:find('%+(%a)([^;,]+)([^;]*);(|?)', at)
+end
+
+-- The area of an entry has had its turn: the entry goes to the end of its group.
+local function after_turn(turns, from, to)
+  local bar = turns:find('|', to, true)
+  return turns:sub(1, from - 1) .. turns:sub(to + 1, bar - 1) .. turns:sub(from, to) .. turns:sub(bar)
+end
+
+local function has_seats(runs)
+  return runs:find('[^' .. SOLD_OUT .. ']')
+end
+
+-- A bucket's last seat was taken, or its first one is free: marks the entries of its area.
+local function mark_area(show, bucket, is_free)
+  local entry = '[+-]%a' .. bucket:match('^%d+') .. '%.[^;]*;'
+  local of_tier = 'turns:' .. redis.call('HGET', show, 'tier:' .. bucket)
+  for _, field in ipairs { of_tier, 'turns' } do
+    local turns = redis.call('HGET', show, field)
+    local from, to = turns:find(entry)
+    for other in turns:sub(from + 2, to - 1):gmatch('[^,]+') do
+      is_free = is_free or (field == 'turns' and has_seats(redis.call('HGET', show, 'runs:' .. other)))
     end
+    redis.call('HSET', show, field, turns:sub(1, from - 1) .. (is_free and '+' or '-') .. turns:sub(from + 1))
   end
-  local tiers = place.member:match('([%d,]+)$')
-  local has_seats = false
-  for tier in tiers:gmatch('%d+') do
-    local has = is_free and tier == place.tier or first_row(bucket_key(show, place.area, tier, 'index'), AT_LEAST, 1, place.rows)
-    if tier == place.tier then move(turns_key(show, tier), not has) end
-    has_seats = has_seats or has
-  end
-  move(turns_key(show), not has_seats)
 end
 
--- The ids of seats side by side, from a row's record: its own ids, or a prefix and the labels, or a prefix and the first number.
-local function ids_of(record, start, count)
-  local kind, prefix, rest = record:match('^(%a)([^\n]*)\n(.*)$')
-  local ids = {}
-  if kind == 'n' then
-    local first = tonumber(rest)
-    for at = 1, count do ids[at] = prefix .. ('%d'):format(first + start + at - 2) end
+-- The ids of seats side by side. The record of a row is the width of its labels, a number, and a text. If the width is 0, the text is
+-- a prefix, and the number is what to add to a place in the strip. Otherwise the number is the length of the prefix, and the labels
+-- follow it, all filled with zero bytes to the same width.
+local function ids_of(show, place, start, count)
+  local names = place.names
+  if not names then
+    local width, number, text = redis.call('HGET', show, 'ids:' .. place.name):match('^(%d+) (-?%d+) (.*)$')
+    names = { width = tonumber(width), number = tonumber(number), text = text }
+    place.names = names
+  end
+  local ids, width, number, text = {}, names.width, names.number, names.text
+  if width == 0 then
+    number = number + start - 1
+    for at = 1, count do ids[at] = text .. (NUMERALS[number + at] or number + at) end
     return ids
   end
-  local at = 0
-  for label in (rest .. '\n'):gmatch('([^\n]*)\n') do
-    at = at + 1
-    if at >= start and at < start + count then ids[#ids + 1] = kind == 'i' and label or prefix .. label end
+  local prefix = text:sub(1, number)
+  for at = 1, count do
+    local from = number + (start + at - 3) * width
+    ids[at] = prefix .. text:sub(from + 1, from + width):match('^%Z*')
   end
   return ids
 end
 
 local function counts_of(text)
-  local seats, holds = (text or '0,0'):match('^(%d+),(%d+)$')
+  if not text then return 0, 0 end
+  local seats, holds = text:match('^(%d+),(%d+)$')
   return tonumber(seats), tonumber(holds)
 end
 
-local function count_user(show, user, seats, holds)
+-- Counts a user's seats and holds, if the show does.
+local function count_user(show, plan, user, seats, holds)
+  if not plan.limits_users then return end
   local had_seats, had_holds = counts_of(redis.call('HGET', show, 'u:' .. user))
   seats, holds = had_seats + seats, had_holds + holds
   if seats == 0 and holds == 0 then
@@ -373,170 +420,275 @@ local function count_user(show, user, seats, holds)
   end
 end
 
--- Frees the seats of a hold or a sale.
-local function free_seats(show, sale)
-  local key = bucket_key(show, sale.area, sale.tier, 'strips')
-  local strip = redis.call('HGET', key, sale.row)
-  local new = strip:sub(1, sale.start - 1) .. ('1'):rep(sale.count) .. strip:sub(sale.start + sale.count)
-  put_strip(show, sale, strip, new)
-  if not strip:find('1', 1, true) then move_bucket(show, sale, true) end
+-- A hold as it is stored.
+local function packed_hold(place, start, count, ttl, deadline, user, tier)
+  local length = #user
+  return place.name .. ' ' .. (NUMERALS[start] or start) .. ' ' .. count .. ' ' .. ttl .. ' ' .. deadline .. ' '
+    .. (NUMERALS[length] or length) .. ' ' .. user .. tier
 end
 
-local function end_hold(show, token, hold)
-  free_seats(show, hold)
+local function packed_sale(order, hold)
+  return ('sold %d %s%s'):format(#order, order, hold)
+end
+
+-- A hold or a sale, from the form in which it is stored; nil if there is none.
+local function sale_of(plan, packed)
+  if not packed then return nil end
+  local length, at = packed:match('^sold (%d+) ()')
+  local order = at and packed:sub(at, at + length - 1)
+  local hold = at and packed:sub(at + length) or packed
+  local bucket, row, start, count, ttl, deadline, of_user, rest = hold:match('^(%S+):(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (.*)$')
+  return {
+    place = place_of(plan, bucket, tonumber(row)), start = tonumber(start), count = tonumber(count), ttl = ttl,
+    deadline = tonumber(deadline), user = rest:sub(1, of_user), tier = rest:sub(of_user + 1), order = order, hold = hold,
+  }
+end
+
+-- Frees the seats of a hold or a sale, and forgets it.
+local function end_sale(show, plan, token, sale)
+  local place, start, count = sale.place, sale.start, sale.count
+  local known = redis.call('HMGET', show, place.runs, place.free)
+  local runs, strip = known[1], known[2]
+  local row = place.row
+  strip = strip:sub(1, start - 1) .. ONES[count] .. strip:sub(start + count)
+  local longest = 2 * LENGTHS[runs:sub(row + 1, row + 1)] + count -- the seats may join two runs
+  local new = letter_of(strip, longest < LONGEST and longest or LONGEST)
+  redis.call('HSET', show, place.free, strip, place.runs, with_letter(runs, row, new))
   redis.call('HDEL', show, 't:' .. token)
-  redis.call('ZREM', show .. ':due', token)
-  count_user(show, hold.user, -hold.count, -1)
+  if not has_seats(runs) then mark_area(show, place.bucket, true) end
+  count_user(show, plan, sale.user, -count, sale.order and 0 or -1)
 end
 
-local function record_of(show, token)
-  local packed = redis.call('HGET', show, 't:' .. token)
-  return packed and cmsgpack.unpack(packed)
-end
-
--- The time in milliseconds, after the holds that have passed their deadline have ended.
-local function now_in(show)
-  local seconds, micros = unpack(redis.call('TIME'))
-  local now = seconds * 1000 + math.floor(micros / 1000)
-  for _, token in ipairs(redis.call('ZRANGE', show .. ':due', '-inf', now, 'BYSCORE', 'LIMIT', 0, DUE_AT_ONCE)) do
-    end_hold(show, token, record_of(show, token))
+-- Ends the holds that have passed their deadline.
+local function end_due(show, due, plan, now)
+  for _, token in ipairs(redis.call('ZRANGE', due, '-inf', now, 'BYSCORE', 'LIMIT', 0, DUE_AT_ONCE)) do
+    redis.call('ZREM', due, token)
+    local hold = sale_of(plan, redis.call('HGET', show, 't:' .. token))
+    if hold then end_sale(show, plan, token, hold) end
   end
-  return now
+  local first = redis.call('ZRANGE', due, 0, 0, 'WITHSCORES')
+  if first[2] then
+    redis.call('HSET', show, 'due', first[2])
+  else
+    redis.call('HDEL', show, 'due')
+  end
 end
 
-local function hold_reply(show, token, hold)
-  local record = redis.call('HGET', show .. ':rows:' .. hold.area, hold.row)
-  return { map = { token = token, user = hold.user, seats = ids_of(record, hold.start, hold.count), ['until'] = hold.deadline } }
+-- The time in milliseconds, the plan of a show and further fields, after the holds that are due by then have ended. No plan: no show.
+local function look(show, due, ...)
+  local time = redis.call('TIME')
+  local now = time[1] * 1000 + time[2] / 1000
+  local known = redis.call('HMGET', show, 'plan', 'due', ...)
+  local plan = known[1] and plan_of(known[1])
+  if known[2] and known[2] + 0 <= now then
+    end_due(show, due, plan, now)
+    known = redis.call('HMGET', show, 'plan', 'due', ...)
+  end
+  return now, plan, known
 end
 
--- USER COUNT TTL ms TOKEN token [TIER tier], or an error.
+-- The keys of a show; nil if others are given.
+local function keys_of(keys)
+  local due = (keys[1] or '') .. ':due'
+  if #keys == 1 or (#keys == 2 and keys[2] == due) then return keys[1], due end
+end
+
+local OPTIONS = { TTL = 'TTL', TOKEN = 'TOKEN', TIER = 'TIER' }
+
+-- USER COUNT TTL ms TOKEN token [TIER tier]: the count, the time to live as a text and as a number, the token and the tier; or nil and
+-- an error.
 local function parse_hold(args)
   if #args ~= 6 and #args ~= 8 then return nil, 'ERR wrong number of arguments' end
-  local want = { user = args[1], count = positive(args[2]) }
-  for i = 3, #args, 2 do
-    local word = args[i]:upper()
-    if (word ~= 'TTL' and word ~= 'TOKEN' and word ~= 'TIER') or want[word] then return nil, 'ERR syntax error' end
-    want[word] = args[i + 1]
+  local count, ttl, token, tier = COUNTS[args[2]], nil, nil, nil
+  if not count then
+    if not positive(args[2]) then return nil, 'ERR count must be 1 to ' .. MOST_TOGETHER end
+    return nil, 'LIMIT a hold has at most ' .. MOST_TOGETHER .. ' seats here; the module has no such limit'
   end
-  local ttl = want.TTL and positive(want.TTL)
-  if not want.count then return nil, 'ERR count must be 1 to ' .. MOST_TOGETHER end
-  if want.count > MOST_TOGETHER then return nil, 'LIMIT a hold has at most ' .. MOST_TOGETHER .. ' seats here; the module has no such limit' end
-  if not want.TOKEN or not want.TTL then return nil, 'ERR syntax error' end
-  if not ttl or ttl > LONGEST_TTL then return nil, 'ERR ttl is out of range' end
-  want.ttl = ttl
-  return want
-end
-
-local function count_free(show)
-  local free = 0
-  for _, member in ipairs(redis.call('ZRANGE', turns_key(show), 0, -1)) do
-    local area, _, _, tiers = member:match('^(%d+)/(%d+)/(%a+)/([%d,]+)$')
-    for tier in tiers:gmatch('%d+') do
-      for _, strip in ipairs(redis.call('HVALS', bucket_key(show, area, tier, 'strips'))) do
-        free = free + select(2, strip:gsub('1', ''))
-      end
+  for i = 3, #args, 2 do
+    local option, value = OPTIONS[args[i]] or args[i]:upper(), args[i + 1]
+    if option == 'TTL' and not ttl then
+      ttl = value
+    elseif option == 'TOKEN' and not token then
+      token = value
+    elseif option == 'TIER' and not tier then
+      tier = value
+    else
+      return nil, 'ERR syntax error'
     end
   end
-  return free
+  if not token or not ttl then return nil, 'ERR syntax error' end
+  local ms = #ttl <= 13 and ttl:find('^[1-9]%d*$') and ttl + 0
+  if not ms or ms > LONGEST_TTL then return nil, 'ERR ttl is out of range' end
+  return count, ttl, ms, token, tier
+end
+
+-- Why the limits of a plan refuse a hold to a user who has so many seats and holds; nil if they do not.
+local function beyond_limits(plan, user, count, ms, seats, holds)
+  if plan.holds > 0 and holds >= plan.holds then
+    return ('LIMIT user %s may have %d live holds and has %d'):format(quoted(user), plan.holds, holds)
+  end
+  if plan.seats > 0 and seats + count > plan.seats then
+    return ('LIMIT user %s may have %d seats and has %d'):format(quoted(user), plan.seats, seats)
+  end
+  if plan.longest > 0 and ms > plan.longest then return ('LIMIT a hold lives at most %d ms in all'):format(plan.longest) end
+end
+
+local function hold_reply(token, user, seats, deadline)
+  return { map = { token = token, user = user, seats = seats, ['until'] = deadline } }
+end
+
+local function hold_again(show, token, packed, hold, user, count, ttl, tier)
+  if hold.order or hold.user ~= user or hold.count ~= count or hold.ttl ~= ttl or hold.tier ~= tier then
+    return redis.error_reply('EXISTS token ' .. quoted(token) .. ' is in use')
+  end
+  return hold_reply(token, user, ids_of(show, hold.place, hold.start, count), hold.deadline)
+end
+
+-- Guesses where the next hold finds its seats: in the same row, or after a turn where the last hold of the area in front did.
+local function expect(show, place, turns)
+  local last = guesses[show]
+  if not last then
+    keep()
+    last = {}
+    guesses[show] = last
+  end
+  last[place.bucket], last.next = place, place
+  if turns then
+    local _, _, _, bucket = next_area(turns, 1)
+    last.next = last[bucket] or place
+  end
+end
+
+-- Adds a field to those to write, of which there may be none yet.
+local function add(fields, field, value)
+  if not fields then return { field, value } end
+  fields[#fields + 1], fields[#fields + 2] = field, value
+  return fields
 end
 
 local function seat_hold(keys, args)
-  if #keys ~= 1 then return redis.error_reply('ERR wrong number of arguments') end
-  local want, refusal = parse_hold(args)
-  if not want then return redis.error_reply(refusal) end
-  local show, token, user = keys[1], want.TOKEN, want.user
-  local now = now_in(show)
-  local known = redis.call('HMGET', show, 'limits', 't:' .. token, 'u:' .. user)
-  local limits, packed, counted = known[1], known[2], known[3]
-  if not limits then return redis.error_reply('NOKEY there is no show ' .. quoted(show)) end
-  local print = want.count .. ',' .. want.ttl .. ',' .. (want.TIER or '')
-  if packed then
-    local hold = cmsgpack.unpack(packed)
-    if hold.order or hold.user ~= user or hold.print ~= print then
-      return redis.error_reply('EXISTS token ' .. quoted(token) .. ' is in use')
-    end
-    return hold_reply(show, token, hold) -- asked again after a lost reply
+  local show, due = keys_of(keys)
+  if not show then return redis.error_reply('ERR wrong number of arguments') end
+  local count, ttl, ms, token, tier = parse_hold(args)
+  if not count then return redis.error_reply(ttl) end
+  local user, guess = args[1], guesses[show] and guesses[show].next or NOWHERE
+  local of_token, of_user, of_turns = 't:' .. token, 'u:' .. user, tier and 'turns:' .. tier or 'turns'
+  local now, plan, known = look(show, due, of_turns, of_token, of_user, guess.runs, guess.free)
+  local first_due, turns, packed = known[2], known[3], known[4]
+  if not plan then return redis.error_reply('NOKEY there is no show ' .. quoted(show)) end
+  if packed then return hold_again(show, token, packed, sale_of(plan, packed), user, count, ttl, tier or '') end -- after a lost reply
+  local seats, holds
+  if plan.limited then
+    seats, holds = counts_of(known[5])
+    local refusal = beyond_limits(plan, user, count, ms, seats, holds)
+    if refusal then return redis.error_reply(refusal) end
   end
-  local most_seats, most_holds, longest = limits:match('^(%d+),(%d+),(%d+)$')
-  local seats, holds = counts_of(counted)
-  if most_holds ~= '0' and holds >= tonumber(most_holds) then
-    return redis.error_reply(('LIMIT user %s may have %s live holds and has %d'):format(quoted(user), most_holds, holds))
+  if not turns then return redis.error_reply('NOTFOUND no seat of this show has tier ' .. quoted(tier)) end
+
+  local from, to, rule, bucket, others, is_last = next_area(turns, 1)
+  local place, runs, strip, start
+  while from do
+    place, runs, strip, start = best_in_area(show, plan, bucket, others, rule, count, true, guess, known)
+    if place then break end
+    place, runs, strip, start = best_in_area(show, plan, bucket, others, rule, count, false, guess, known)
+    if place then break end
+    from, to, rule, bucket, others, is_last = next_area(turns, to)
   end
-  if most_seats ~= '0' and seats + want.count > tonumber(most_seats) then
-    return redis.error_reply(('LIMIT user %s may have %s seats and has %d'):format(quoted(user), most_seats, seats))
+  if not from then return nil end
+
+  local row, deadline = place.row, now + ms
+  local deadline_text = ('%d'):format(deadline)
+  strip = strip:sub(1, start - 1) .. ZEROS[count] .. strip:sub(start + count)
+  local old = runs:sub(row + 1, row + 1)
+  local new = letter_of(strip, LENGTHS[old])
+  local more
+  if new ~= old then
+    runs = with_letter(runs, row, new)
+    more = { place.runs, runs }
   end
-  if longest ~= '0' and want.ttl > tonumber(longest) then
-    return redis.error_reply(('LIMIT a hold lives at most %s ms in all'):format(longest))
+  local new_turns = is_last == '' and after_turn(turns, from, to)
+  if new_turns then more = add(more, of_turns, new_turns) end
+  if plan.limits_users then more = add(more, of_user, seats + count .. ',' .. holds + 1) end
+  if not first_due or deadline < first_due + 0 then more = add(more, 'due', deadline_text) end
+  local hold = packed_hold(place, start, args[2], ttl, deadline_text, user, tier or '')
+  redis.call('ZADD', due, deadline_text, token)
+  if more then
+    redis.call('HSET', show, of_token, hold, place.free, strip, unpack(more))
+  else
+    redis.call('HSET', show, of_token, hold, place.free, strip)
   end
-  if want.TIER then
-    want.tier = redis.call('HGET', show, 'tier:' .. want.TIER)
-    if not want.tier then return redis.error_reply('NOTFOUND no seat of this show has tier ' .. quoted(want.TIER)) end
-  end
-  local best = best_run(show, want)
-  if not best then return nil end
-  local strip, start, count = best.strip, best.start, want.count
-  local left = strip:sub(1, start - 1) .. ('0'):rep(count) .. strip:sub(start + count)
-  put_strip(show, best, strip, left)
-  local hold = { user = user, area = best.area, tier = best.tier, row = best.row, rows = best.rows, member = best.member,
-    start = start, count = count, deadline = now + want.ttl, print = print }
-  local turn = redis.call('HINCRBY', show, 'turn', 1)
-  redis.call('ZADD', turns_key(show, want.tier), math.floor(best.score / TURNS) * TURNS + turn, best.member)
-  if not left:find('1', 1, true) then move_bucket(show, hold, false) end
-  redis.call('HSET', show, 't:' .. token, cmsgpack.pack(hold), 'u:' .. user, seats + count .. ',' .. holds + 1)
-  redis.call('ZADD', show .. ':due', hold.deadline, token)
-  return hold_reply(show, token, hold)
+  if new == SOLD_OUT and not has_seats(runs) then mark_area(show, place.bucket, false) end
+  expect(show, place, new_turns)
+  return hold_reply(token, user, ids_of(show, place, start, count), deadline)
 end
 
--- The common part of the functions that end a hold: a token, and for some an order.
-local function ending(most, finish)
+-- The common part of the functions about a token, and for some an order.
+local function on_token(most, finish)
   return function(keys, args)
-    if #keys ~= 1 or #args < 1 or #args > most then return redis.error_reply('ERR wrong number of arguments') end
-    local show, token = keys[1], args[1]
-    now_in(show)
-    local record = record_of(show, token)
-    if not record then return redis.error_reply('NOTFOUND there is no hold ' .. quoted(token) .. '; it may have expired') end
-    return finish(show, token, record, args[2])
+    local show, due = keys_of(keys)
+    if not show or #args < 1 or #args > most then return redis.error_reply('ERR wrong number of arguments') end
+    local token, order = args[1], args[2]
+    local _, plan, known = look(show, due, 't:' .. token, 'o:' .. (order or ''))
+    local sale = plan and sale_of(plan, known[3])
+    if not sale then return redis.error_reply('NOTFOUND there is no hold ' .. quoted(token) .. '; it may have expired') end
+    return finish(show, plan, token, sale, due, order, known[4])
   end
 end
 
-local seat_confirm = ending(2, function(show, token, hold, order)
+local seat_confirm = on_token(2, function(show, plan, token, hold, due, order, tokens)
   if hold.order then
     if hold.order == (order or '') then return hold.count end
     return redis.error_reply('EXISTS token ' .. quoted(token) .. ' is sold already')
   end
-  hold.order, hold.deadline = order or '', nil
-  redis.call('HSET', show, 't:' .. token, cmsgpack.pack(hold))
-  redis.call('ZREM', show .. ':due', token)
-  if order then redis.call('SADD', show .. ':order:' .. order, token) end
-  count_user(show, hold.user, 0, -1)
+  redis.call('ZREM', due, token)
+  local sale = packed_sale(order or '', hold.hold)
+  if order then
+    redis.call('HSET', show, 't:' .. token, sale, 'o:' .. order, (tokens or '') .. cmsgpack.pack(token))
+  else
+    redis.call('HSET', show, 't:' .. token, sale)
+  end
+  count_user(show, plan, hold.user, 0, -1)
   return hold.count
 end)
 
-local seat_release = ending(1, function(show, token, hold)
+local seat_release = on_token(1, function(show, plan, token, hold, due)
   if hold.order then return redis.error_reply('BADSTATE token ' .. quoted(token) .. ' is sold, not held') end
-  end_hold(show, token, hold)
+  redis.call('ZREM', due, token)
+  end_sale(show, plan, token, hold)
   return hold.count
 end)
 
-local seat_refund = ending(1, function(show, token, sale)
+-- The tokens of an order, from its field: they are packed one behind the other.
+local function tokens_of(packed)
+  return packed and { cmsgpack.unpack(packed) } or {}
+end
+
+local seat_refund = on_token(1, function(show, plan, token, sale)
   if not sale.order then return redis.error_reply('BADSTATE token ' .. quoted(token) .. ' is held, not sold') end
-  free_seats(show, sale)
-  redis.call('HDEL', show, 't:' .. token)
-  if sale.order ~= '' then redis.call('SREM', show .. ':order:' .. sale.order, token) end
-  count_user(show, sale.user, -sale.count, 0)
+  end_sale(show, plan, token, sale)
+  local field, others = 'o:' .. sale.order, {}
+  for _, other in ipairs(tokens_of(redis.call('HGET', show, field))) do
+    if other ~= token then others[#others + 1] = other end
+  end
+  if #others > 0 then
+    redis.call('HSET', show, field, cmsgpack.pack(unpack(others)))
+  else
+    redis.call('HDEL', show, field)
+  end
   return sale.count
 end)
 
--- The tokens and seats of an order.
+-- The seats of an order.
 local function seat_order(keys, args)
-  if #keys ~= 1 or #args ~= 1 then return redis.error_reply('ERR wrong number of arguments') end
-  local ids = {}
-  for _, token in ipairs(redis.call('SMEMBERS', keys[1] .. ':order:' .. args[1])) do
-    local sale = record_of(keys[1], token)
-    local record = redis.call('HGET', keys[1] .. ':rows:' .. sale.area, sale.row)
-    for _, id in ipairs(ids_of(record, sale.start, sale.count)) do ids[#ids + 1] = id end
+  local show = keys_of(keys)
+  if not show or #args ~= 1 then return redis.error_reply('ERR wrong number of arguments') end
+  local seats = {}
+  local plan = redis.call('HGET', show, 'plan')
+  for _, token in ipairs(plan and tokens_of(redis.call('HGET', show, 'o:' .. args[1])) or {}) do
+    local sale = sale_of(plan_of(plan), redis.call('HGET', show, 't:' .. token))
+    for _, id in ipairs(ids_of(show, sale.place, sale.start, sale.count)) do seats[#seats + 1] = id end
   end
-  return ids
+  return seats
 end
 
 -- The labels of the short form, false for a break.
@@ -570,22 +722,25 @@ local function positions_of(row)
   return positions
 end
 
--- What `ids_of` reads.
-local function row_record(area, row, positions)
-  local prefix, labels, first = area.id .. '-' .. row.label .. '-', {}, nil
-  local numbered, own = true, false
+-- What ids_of reads.
+local function ids_record(area, row, positions)
+  local prefix, base, numbered, own = area.id .. '-' .. row.label .. '-', nil, true, false
   for i, seat in ipairs(positions) do
-    labels[i] = seat and seat.label or ''
-    first = first or (seat and tonumber(seat.label) and tonumber(seat.label) - i + 1)
-    numbered = numbered and (not seat or seat.label == ('%d'):format((first or 0) + i - 1))
-    own = own or (seat and seat.id ~= nil)
+    if seat then
+      base = base or (tonumber(seat.label) or 0) - i
+      numbered = numbered and seat.label == ('%d'):format(base + i)
+      own = own or seat.id ~= nil
+    end
   end
-  if own then
-    for i, seat in ipairs(positions) do labels[i] = seat and (seat.id or prefix .. seat.label) or '' end
-    return 'i\n' .. table.concat(labels, '\n')
+  if numbered and not own then return ('0 %d %s'):format(base - 1, prefix) end
+  local labels, width = {}, 0
+  for i, seat in ipairs(positions) do
+    labels[i] = seat and (own and (seat.id or prefix .. seat.label) or seat.label) or ''
+    width = math.max(width, #labels[i])
   end
-  if numbered and first then return 'n' .. prefix .. '\n' .. ('%d'):format(first) end
-  return 'l' .. prefix .. '\n' .. table.concat(labels, '\n')
+  for i, label in ipairs(labels) do labels[i] = label .. ('\0'):rep(width - #label) end
+  if own then prefix = '' end
+  return ('%d %d '):format(width, #prefix) .. prefix .. table.concat(labels)
 end
 
 local function by_rank(rows)
@@ -598,66 +753,116 @@ local function by_rank(rows)
   return sorted
 end
 
+local RULES = { ltr = 'l', rtl = 'r', center = 'c' }
+
 local function unfit(plan)
   if type(plan.areas) ~= 'table' or #plan.areas == 0 then return 'areas: is empty' end
   for number, area in ipairs(plan.areas) do
     local place = ('areas[%d]: '):format(number - 1)
     if area.standing then return place .. 'standing areas are only in the module' end
-    if not ORDER[area.rule or 'ltr'] then return place .. 'this rule is only in the module' end
-    if math.abs(area.priority or 1) > LARGEST_PRIORITY then return place .. 'priority is out of range here' end
-    for _, row in ipairs(area.rows) do
-      if row.label:find('\n') then return place .. 'a label has a line break' end
-    end
+    if not RULES[area.rule or 'ltr'] then return place .. 'this rule is only in the module' end
   end
 end
 
+-- Adds the fields of an area, and returns its entries of `turns`: one for each tier, and one of all its buckets. `tiers` numbers the
+-- names of tiers in the order in which they occur.
+local function add_area(fields, area, number, tiers)
+  local function add(field, value)
+    fields[#fields + 1], fields[#fields + 2] = field, value
+  end
+  local rows, letters, buckets = #area.rows, {}, {}
+  for row, sorted in ipairs(by_rank(area.rows)) do
+    local positions, marks = positions_of(sorted.row), {}
+    for i, seat in ipairs(positions) do
+      if seat then
+        local tier = seat.tier
+        if not tiers[tier] then
+          tiers[#tiers + 1] = tier
+          tiers[tier] = #tiers
+        end
+        if not letters[tier] then
+          letters[tier] = {}
+          for at = 1, rows do letters[tier][at] = SOLD_OUT end
+          buckets[#buckets + 1] = tier
+        end
+        marks[tier] = marks[tier] or {}
+        marks[tier][i] = not seat.flagged and '1' or nil
+      end
+    end
+    for tier, free in pairs(marks) do
+      for i = 0, #positions + 1 do free[i] = free[i] or '0' end
+      local name, strip = number .. '.' .. tiers[tier] .. ':' .. row - 1, table.concat(free, '', 0)
+      letters[tier][row] = letter_of(strip, LONGEST)
+      add('free:' .. name, strip)
+      add('ids:' .. name, ids_record(area, sorted.row, positions))
+    end
+  end
+  local rule, of_tier, any_free = RULES[area.rule or 'ltr'], {}, false
+  for i, tier in ipairs(buckets) do
+    local bucket, runs = number .. '.' .. tiers[tier], table.concat(letters[tier])
+    local is_free = has_seats(runs)
+    any_free = any_free or is_free
+    add('tier:' .. bucket, tier)
+    add('runs:' .. bucket, runs)
+    of_tier[tier] = (is_free and '+' or '-') .. rule .. bucket .. ';'
+    buckets[i] = bucket
+  end
+  return of_tier, (any_free and '+' or '-') .. rule .. table.concat(buckets, ',') .. ';'
+end
+
+-- The areas of a plan, best priority first.
+local function by_priority(areas)
+  local sorted = {}
+  for number, area in ipairs(areas) do sorted[number] = { area = area, number = number, priority = area.priority or 1 } end
+  table.sort(sorted, function(a, b)
+    if a.priority ~= b.priority then return a.priority < b.priority end
+    return a.number < b.number
+  end)
+  return sorted
+end
+
+-- The fields of a new show, but the plan's.
+local function fields_of(plan)
+  local fields, tiers, turns = {}, {}, { turns = '' }
+  local before
+  for _, sorted in ipairs(by_priority(plan.areas)) do
+    if before and sorted.priority ~= before then
+      for field, entries in pairs(turns) do turns[field] = entries .. '|' end
+    end
+    before = sorted.priority
+    local of_tier, of_all = add_area(fields, sorted.area, sorted.number, tiers)
+    turns.turns = turns.turns .. of_all
+    for tier, entry in pairs(of_tier) do turns['turns:' .. tier] = (turns['turns:' .. tier] or '') .. entry end
+  end
+  for field, entries in pairs(turns) do
+    fields[#fields + 1], fields[#fields + 2] = field, entries .. '|'
+  end
+  return fields
+end
+
+-- A value of more than 64 bytes makes Redis store a hash as a table even if it is small: in a list each field is a walk.
+local ABOUT = 'A show of the Functions library of Allot. To delete it, delete this key and the one that ends with :due.'
+
 local function seat_create(keys, args)
-  if #keys ~= 1 or #args ~= 1 then return redis.error_reply('ERR wrong number of arguments') end
-  local show, sum = keys[1], redis.sha1hex(args[1])
+  local show, due = keys_of(keys)
+  if not show or #args ~= 1 then return redis.error_reply('ERR wrong number of arguments') end
+  local sum = redis.sha1hex(args[1])
   local there = redis.call('HGET', show, 'plan')
   if there then
-    if there == sum then return redis.status_reply('OK') end
+    if there:sub(1, #sum) == sum then return redis.status_reply('OK') end
     return redis.error_reply('EXISTS there is a show with another plan at ' .. quoted(show))
   end
   local sound, plan = pcall(cjson.decode, args[1])
   if not sound or type(plan) ~= 'table' then return redis.error_reply('ERR plan: is no JSON') end
   local why = unfit(plan)
   if why then return redis.error_reply('ERR plan: ' .. why) end
-  local limits, tiers, count = plan.limits or {}, {}, 0
-  for number, area in ipairs(plan.areas) do
-    local name, rows, of_area = ('%04d'):format(number), #area.rows, {}
-    for place, sorted in ipairs(by_rank(area.rows)) do
-      local positions, strips = positions_of(sorted.row), {}
-      for i, seat in ipairs(positions) do
-        if seat then
-          if not tiers[seat.tier] then
-            count = count + 1
-            tiers[seat.tier] = tostring(count)
-          end
-          local tier = tiers[seat.tier]
-          if not of_area[tier] then
-            of_area[tier] = true
-            of_area[#of_area + 1] = tier
-          end
-          strips[tier] = strips[tier] or {}
-          strips[tier][i] = not seat.flagged
-        end
-      end
-      redis.call('HSET', show .. ':rows:' .. name, place - 1, row_record(area, sorted.row, positions))
-      for tier, free in pairs(strips) do
-        local marks = {}
-        for i = 1, #positions do marks[i] = free[i] and '1' or '0' end
-        put_strip(show, { area = name, tier = tier, row = place - 1, rows = rows }, '', table.concat(marks))
-      end
-    end
-    local member = ('%s/%d/%s/%s'):format(name, rows, area.rule or 'ltr', table.concat(of_area, ','))
-    local score = ((area.priority or 1) + LARGEST_PRIORITY) * TURNS
-    redis.call('ZADD', turns_key(show), score, member)
-    for _, tier in ipairs(of_area) do redis.call('ZADD', turns_key(show, tier), score, member) end
+  local fields, limits = fields_of(plan), plan.limits or {}
+  local plan_field = ('%s %d,%d,%d'):format(sum, limits.seats_per_user or 0, limits.holds_per_user or 1, limits.max_hold_ms or 0)
+  redis.call('DEL', due) -- may be left of a show that was deleted
+  for i = 1, #fields, FIELDS_AT_ONCE do
+    redis.call('HSET', show, unpack(fields, i, math.min(i + FIELDS_AT_ONCE - 1, #fields)))
   end
-  for name, tier in pairs(tiers) do redis.call('HSET', show, 'tier:' .. name, tier) end
-  redis.call('HSET', show, 'plan', sum, 'limits',
-    ('%d,%d,%d'):format(limits.seats_per_user or 0, limits.holds_per_user or 1, limits.max_hold_ms or 0))
+  redis.call('HSET', show, 'plan', plan_field, 'about', ABOUT)
   return redis.status_reply('OK')
 end
 

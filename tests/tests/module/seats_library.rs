@@ -152,6 +152,8 @@ fn holds_of_the_library_end_at_their_deadlines_and_are_sold_once() {
     assert_eq!(line("FCALL seat_confirm 1 {l} t2"), "NOTFOUND");
     assert_eq!(line("FCALL seat_hold 1 {l} cid 2 TTL 60000 TOKEN t3"), "a-1-3 a-1-4");
     assert_eq!(line("FCALL seat_refund 1 {l} t1"), "2");
+    assert_eq!(line("FCALL seat_release 2 {l} {l}:due t3"), "2", "with both keys");
+    assert_eq!(line("FCALL seat_release 2 {l} {l}:other t3"), "ERR", "with another key");
     assert_eq!(line("FCALL seat_hold 1 {none} cid 2 TTL 60000 TOKEN t3"), "NOKEY");
     assert_eq!(line("FCALL seat_hold 1 {l} cid 0 TTL 60000 TOKEN t4"), "ERR");
     assert_eq!(line("FCALL seat_hold 1 {l} cid 11 TTL 60000 TOKEN t4"), "LIMIT");
