@@ -1,4 +1,4 @@
-//! Seats: holds in shows of three sizes, the Functions library on the same shows, and `SEAT.ZMPOP` beside
+//! Seats: holds in shows of three sizes, holds of the Functions library in the same shows, and `SEAT.ZMPOP` beside
 //! `ZMPOP`.
 
 use allot_tests::RedisServer;
@@ -25,17 +25,32 @@ pub(crate) fn measure(bench: &Bench, server: &RedisServer) {
         if !names.iter().any(|name| bench.wants(name)) {
             continue;
         }
-        let key = format!("show:{seats}");
-        let plan = shows::plan(seats);
+        let (key, plan) = (format!("show:{seats}"), shows::plan(seats));
         open(server, &key, &plan);
         shows::sell_most(server, &key, &plan);
-        let hold = Case::new(&names[0], 400_000, |connection| hold_and_release(connection, &key));
-        bench.measure(server, &hold, &ping);
-        let buckets = shows::sorted_sets(server, &key, &plan);
-        let function = Case::new(&names[1], 800, |_| pop_and_put_back(&buckets));
-        bench.measure(server, &function, &ping);
-        let () = redis::cmd("FLUSHALL").query(&mut server.connection()).expect("FLUSHALL");
+        let library_key = format!("library:{seats}");
+        shows::library_show(server, &library_key, &shows::without_sold(&plan));
+        same_seats(server, &key, &library_key);
+        measure_pairs(bench, server, &ping, &names, [&key, &library_key], PIPELINE);
     }
+    // With one request in flight the holds of all connections are alive together, so this show is empty.
+    let depths = [1, PIPELINE].map(|depth| {
+        let of = |what: &str| format!("{what}, empty hall, {depth} in flight");
+        (depth, [of("HOLD + RELEASE"), of("Functions library")])
+    });
+    if depths.iter().flat_map(|(_, names)| names).any(|name| bench.wants(name)) {
+        let plan = shows::plan(60_000);
+        let () = redis::cmd("SEAT.CREATE")
+            .arg("show:empty")
+            .arg(plan.to_string())
+            .query(&mut server.connection())
+            .expect("a plan");
+        shows::library_show(server, "library:empty", &plan);
+        for (depth, names) in &depths {
+            measure_pairs(bench, server, &ping, names, ["show:empty", "library:empty"], *depth);
+        }
+    }
+    let () = redis::cmd("FLUSHALL").query(&mut server.connection()).expect("FLUSHALL");
     for (count, size) in [("1", 1), ("2", 2)] {
         let pops = 200_000;
         let prepare = || shows::sorted_set(server, "zset", pops * size);
@@ -65,39 +80,60 @@ fn open(server: &RedisServer, key: &str, plan: &Value) {
     );
 }
 
-/// Holds two seats and releases them, by turns, so that the show stays the same.
-fn hold_and_release(connection: usize, key: &str) -> Vec<Vec<u8>> {
-    let mut batch = Vec::new();
-    for number in 0..PIPELINE / 2 {
-        let (user, token) = (format!("u{connection}"), format!("t{connection}-{number}"));
-        batch.extend(encode(&[
-            "SEAT.HOLD",
-            key,
-            &user,
-            "2",
-            "TTL",
-            "60000",
-            "TIER",
-            "gold",
-            "TOKEN",
-            &token,
-        ]));
-        batch.extend(encode(&["SEAT.RELEASE", key, &token]));
-    }
-    vec![batch]
+/// Panics unless a hold of the library takes the seats that a hold of the module takes.
+fn same_seats(server: &RedisServer, key: &str, library_key: &str) {
+    let [module, library] = [false, true].map(|library| {
+        let key = if library { library_key } else { key };
+        let [hold, release] = pair("same", "same", key, library);
+        let mut client = server.raw();
+        let seats = client.call(&hold).field("seats");
+        client.call(&release);
+        seats
+    });
+    assert_eq!(module, library, "the library does not choose as the module does");
 }
 
-/// The same by a script on sorted sets: pops the best two neighbours. These are always the same seats, since the script
-/// puts them back at once.
-fn pop_and_put_back(buckets: &shows::SortedSets) -> Vec<Vec<u8>> {
-    let count = buckets.keys.len().to_string();
-    let mut pop = vec!["FCALL", "seat_zmpop", &count];
-    pop.extend(buckets.keys.iter().map(String::as_str));
-    pop.extend(["MIN", "COUNT", "2", "ADJACENT"]);
-    let mut put = vec!["ZADD", &buckets.best_key];
-    put.extend(buckets.best_pair.iter().flat_map(|(score, member)| [score.as_str(), member.as_str()]));
-    let pair = [encode(&pop), encode(&put)].concat();
-    vec![pair.repeat(PIPELINE / 2)]
+/// Measures holds and releases of a show of the module, and of one of the library.
+fn measure_pairs(
+    bench: &Bench,
+    server: &RedisServer,
+    ping: &Case<'_>,
+    names: &[String; 2],
+    keys: [&str; 2],
+    depth: usize,
+) {
+    for ((name, key), library) in names.iter().zip(keys).zip([false, true]) {
+        let requests = if depth == 1 { 50_000 } else { 200_000 };
+        let mut case =
+            Case::new(name, requests, move |connection| hold_and_release(connection, key, library, depth));
+        case.depth = depth;
+        bench.measure(server, &case, ping);
+    }
+}
+
+/// Holds two seats and releases them, by turns, so that the show stays the same.
+fn hold_and_release(connection: usize, key: &str, library: bool, depth: usize) -> Vec<Vec<u8>> {
+    let requests_of = |number: usize| {
+        let (user, token) = (format!("u{connection}"), format!("t{connection}-{number}"));
+        pair(&user, &token, key, library).map(|request| {
+            let words: Vec<&str> = request.iter().map(String::as_str).collect();
+            encode(&words)
+        })
+    };
+    let requests: Vec<Vec<u8>> = (0..PIPELINE / 2).flat_map(requests_of).collect();
+    requests.chunks(depth).map(<[_]>::concat).collect()
+}
+
+/// A hold of two seats, and its release.
+fn pair(user: &str, token: &str, key: &str, library: bool) -> [Vec<String>; 2] {
+    let rest = [user, "2", "TTL", "60000", "TIER", "gold", "TOKEN", token];
+    let (hold, release): (&[&str], &[&str]) = if library {
+        (&["FCALL", "seat_hold", "1"], &["FCALL", "seat_release", "1"])
+    } else {
+        (&["SEAT.HOLD"], &["SEAT.RELEASE"])
+    };
+    let owned = |words: Vec<&str>| words.into_iter().map(str::to_owned).collect();
+    [owned([hold, &[key], &rest].concat()), owned([release, &[key, token]].concat())]
 }
 
 const _: () = assert!(CONNECTIONS > 0 && PIPELINE.is_multiple_of(2));

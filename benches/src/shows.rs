@@ -23,10 +23,16 @@ pub(crate) fn plan(seats: usize) -> Value {
     json!({"areas": areas, "limits": {"holds_per_user": 0}})
 }
 
-/// Sells 95 % of a show's seats. Scattered single seats remain, and one pair in the last row of each area, as after a
-/// rush of buyers who all wanted two seats.
-pub(crate) fn sell_most(server: &RedisServer, key: &str, plan: &Value) {
-    let mut connection = server.connection();
+/// A row after a rush of buyers who all wanted two seats.
+struct LeftOver {
+    area: String,
+    label: String,
+    /// The seats that are free.
+    free: [bool; SEATS_A_ROW],
+}
+
+/// The rows of a plan of which 95 % are sold. Scattered single seats remain, and one pair in the last row of each area.
+fn left_over(plan: &Value) -> Vec<LeftOver> {
     let mut random = 88_172_645_463_325_252_u64;
     let mut below = |n: u64| {
         random ^= random << 13;
@@ -34,28 +40,37 @@ pub(crate) fn sell_most(server: &RedisServer, key: &str, plan: &Value) {
         random ^= random << 17;
         random % n
     };
-    let mut taken: Vec<String> = Vec::new();
-    let mut number = 0;
+    let mut left = Vec::new();
     for area in plan["areas"].as_array().into_iter().flatten() {
         let rows = area["rows"].as_array().map_or(&[][..], Vec::as_slice);
         let last = rows.last().map_or(&Value::Null, |row| &row["label"]);
         for row in rows {
+            let mut free = [false; SEATS_A_ROW];
             let mut alone = true;
-            for seat in 1..=SEATS_A_ROW {
+            for (at, free) in free.iter_mut().enumerate() {
+                let seat = at + 1;
                 let pair = row["label"] == *last && (10..12).contains(&seat);
-                if pair || alone && below(19) == 0 {
-                    alone = false;
-                    continue;
-                }
-                alone = row["label"] != *last || !(8..12).contains(&seat);
-                taken.push(format!(
-                    "{}-{}-{seat}",
-                    area["id"].as_str().unwrap_or(""),
-                    row["label"].as_str().unwrap_or("")
-                ));
+                *free = pair || alone && below(19) == 0;
+                alone = !*free && (row["label"] != *last || !(8..12).contains(&seat));
             }
+            let text = |value: &Value| value.as_str().unwrap_or("").to_owned();
+            left.push(LeftOver { area: text(&area["id"]), label: text(&row["label"]), free });
         }
     }
+    left
+}
+
+/// Sells 95 % of a show's seats.
+pub(crate) fn sell_most(server: &RedisServer, key: &str, plan: &Value) {
+    let mut connection = server.connection();
+    let taken: Vec<String> = left_over(plan)
+        .iter()
+        .flat_map(|row| {
+            let taken = (0..SEATS_A_ROW).filter(|&at| !row.free[at]);
+            taken.map(|at| format!("{}-{}-{}", row.area, row.label, at + 1)).collect::<Vec<_>>()
+        })
+        .collect();
+    let mut number = 0;
     for chunk in taken.chunks(2000) {
         let mut pipeline = redis::pipe();
         for pair in chunk.chunks(2) {
@@ -69,18 +84,8 @@ pub(crate) fn sell_most(server: &RedisServer, key: &str, plan: &Value) {
     }
 }
 
-/// The free gold seats of a show as existing systems keep them: one sorted set for each area.
-pub(crate) struct SortedSets {
-    /// One key for each area, the best area first.
-    pub(crate) keys: Vec<String>,
-    /// The key with the best two neighbours.
-    pub(crate) best_key: String,
-    /// Score and member of the two neighbours.
-    pub(crate) best_pair: Vec<(String, String)>,
-}
-
-/// Builds the sorted sets of a show's free gold seats, and loads the Functions library.
-pub(crate) fn sorted_sets(server: &RedisServer, key: &str, plan: &Value) -> SortedSets {
+/// Loads the Functions library, and creates a show of it from a plan.
+pub(crate) fn library_show(server: &RedisServer, key: &str, plan: &Value) {
     let mut connection = server.connection();
     let library =
         std::fs::read_to_string(allot_tests::module::repository().join("lua/allot.lua")).expect("lua/");
@@ -90,36 +95,23 @@ pub(crate) fn sorted_sets(server: &RedisServer, key: &str, plan: &Value) -> Sort
         .arg(library)
         .query(&mut connection)
         .expect("FUNCTION LOAD");
-    let mut keys = Vec::new();
-    for area in plan["areas"].as_array().into_iter().flatten() {
-        let area_id = area["id"].as_str().unwrap_or("");
-        let map: Vec<(String, String)> =
-            redis::cmd("SEAT.MAP").arg(key).arg(area_id).query(&mut connection).expect("SEAT.MAP");
-        if area["rows"][0]["tier"] != "gold" {
-            continue;
+    let mut create = redis::cmd("FCALL");
+    create.arg("seat_create").arg(1).arg(key).arg(plan.to_string());
+    let () = create.query(&mut connection).expect("a plan");
+}
+
+/// The plan in which the seats that [`sell_most`] sells are breaks, since the library cannot pick single seats. To a hold
+/// a break and a sold seat are the same.
+pub(crate) fn without_sold(plan: &Value) -> Value {
+    let mut plan = plan.clone();
+    let mut rest = left_over(&plan).into_iter();
+    for area in plan["areas"].as_array_mut().into_iter().flatten() {
+        for (row, left) in area["rows"].as_array_mut().into_iter().flatten().zip(&mut rest) {
+            let position = |at: usize| if left.free[at] { (at + 1).to_string() } else { "|".to_owned() };
+            row["seats"] = json!((0..SEATS_A_ROW).map(position).collect::<Vec<_>>().join(","));
         }
-        let zset = format!("{{{key}}}:gold_{area_id}");
-        for (y, (row, seats)) in map.iter().enumerate() {
-            let mut add = redis::cmd("ZADD");
-            add.arg(&zset);
-            let free = seats.bytes().enumerate().filter(|&(_, seat)| seat == b'.').map(|(x, _)| x + 1);
-            let free: Vec<usize> = free.collect();
-            for x in &free {
-                add.arg((y + 1) * 100_000 + x).arg(format!("{area_id}-{row}-{x}"));
-            }
-            if !free.is_empty() {
-                let () = add.query(&mut connection).expect("ZADD");
-            }
-        }
-        keys.push(zset);
     }
-    let mut pop = redis::cmd("FCALL");
-    pop.arg("seat_zmpop").arg(keys.len()).arg(&keys).arg(&["MIN", "COUNT", "2", "ADJACENT"]);
-    let (best_key, pair): (String, Vec<(String, String)>) =
-        pop.query(&mut connection).expect("two neighbours");
-    let best_pair: Vec<_> = pair.into_iter().map(|(member, score)| (score, member)).collect();
-    let () = redis::cmd("ZADD").arg(&best_key).arg(&best_pair).query(&mut connection).expect("ZADD");
-    SortedSets { keys, best_key, best_pair }
+    plan
 }
 
 /// A sorted set of this many members.
