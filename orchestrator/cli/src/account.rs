@@ -11,6 +11,7 @@ use crate::complete;
 use crate::context::{Context, values};
 use crate::failure::{Failure, Result};
 use crate::output::columns;
+use crate::time::instant;
 
 /// Accounts asked for at a time.
 const PAGE: u32 = 1000;
@@ -25,6 +26,8 @@ pub(crate) enum Verb {
     Get(One),
     /// Record that the platform froze an account, or with --off that it can be used again
     Freeze(Freeze),
+    /// Set the most instructions that an account may send in a month
+    Limit(Limit),
     /// Move an account to another module; a live login keeps it until its end
     Move(Move),
     /// End the live login of an account
@@ -64,6 +67,19 @@ pub(crate) struct Freeze {
     /// It can be used again
     #[arg(long)]
     off: bool,
+    /// It can be used again by itself at this time, or so long from now
+    #[arg(long, value_name = "TIME", value_parser = instant, conflicts_with = "off")]
+    until: Option<i64>,
+}
+
+/// Arguments of `account limit`.
+#[derive(Debug, Args)]
+pub(crate) struct Limit {
+    #[command(flatten)]
+    one: One,
+    /// Instructions; 0 for no limit but that of the book
+    #[arg(long, value_name = "N")]
+    cap: u64,
 }
 
 /// Arguments of `account move`.
@@ -79,7 +95,7 @@ pub(crate) struct Move {
 columns! {
     ACCOUNTS = account Text, state Text, module Text, instance Text, used Number, left Number, quota Number,
         cost Text, terminal Text, until Time, projected Number, projected_cost Text, tiers Text wide,
-        step Number wide, since Time wide, epoch Text wide, login_epoch Text wide;
+        step Number wide, cap Number wide, frozen_until Time wide, since Time wide, epoch Text wide, login_epoch Text wide;
     HISTORY = module Text, instance Text, from Time, to Time, epoch Text;
 }
 
@@ -95,7 +111,7 @@ pub(crate) async fn run(context: &Context, verb: Verb) -> Result {
             let book = book.open(context).await?;
             context.out.get(ACCOUNTS, &info(&book, &account).await?.json(), &[])
         }
-        Verb::Freeze(Freeze { one: One { account, book }, off }) => {
+        Verb::Freeze(Freeze { one: One { account, book }, off, until }) => {
             let book = book.open(context).await?;
             let (what, done) = if off { ("thaw", "can be used again") } else { ("freeze", "is frozen") };
             context.proceed(&format!("{what} account {account}"))?;
@@ -104,8 +120,20 @@ pub(crate) async fn run(context: &Context, verb: Verb) -> Result {
             if off {
                 command.arg("OFF");
             }
+            if let Some(until) = until {
+                command.arg("UNTIL").arg(until);
+            }
             let record = Record::read(book.ask(&command).await?)?.json();
             context.out.done(&format!("account {account} {done}"), ACCOUNTS, &record)
+        }
+        Verb::Limit(Limit { one: One { account, book }, cap }) => {
+            let book = book.open(context).await?;
+            context.proceed(&format!("limit account {account} to {cap} instructions a month"))?;
+            let mut command = book.begin("ACCOUNT.LIMIT");
+            command.arg("CAP").arg(cap).arg("ACCOUNTS").arg(1).arg(&account);
+            book.ask::<Reply>(&command).await?;
+            let after = info(&book, &account).await?.json();
+            context.out.done(&format!("account {account} has the cap {cap}"), ACCOUNTS, &after)
         }
         Verb::Move(Move { one: One { account, book }, to }) => {
             let book = book.open(context).await?;

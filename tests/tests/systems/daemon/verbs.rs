@@ -58,6 +58,8 @@ const WRITES: &[&str] = &[
     "unit undrain u --realm KEY",
     "unit rebalance --realm KEY",
     "account freeze p1 --book KEY",
+    "account freeze p1 --until 1h --book KEY",
+    "account limit p1 --cap 5 --book KEY",
     "account move p1 --to m --book KEY",
     "account logout p1 --yes --book KEY",
     "book rebalance --book KEY",
