@@ -2,9 +2,9 @@
 //! what has ended. Copies are adopted, and nothing starts again.
 
 use super::rig::{MINUTE, Rig};
-use allot_core::conf::Reply;
 use allot_core::conf::conference::State;
 use allot_core::conf::request::{ClientRequest, CopyParams, Report, Request, UnitRequest};
+use allot_core::conf::{Realm, Reply};
 
 const A: &str = "a:1:1";
 const B: &str = "b:1:1";
@@ -36,6 +36,13 @@ fn report_params(rig: &mut Rig, params: &[CopyParams<'_>], list: &[(&str, u64)])
 
 fn drop_realm(rig: &mut Rig) {
     rig.ask(&Request::Client(ClientRequest::Drop)).unwrap();
+}
+
+/// Opens conference 1, and lets time pass: its unit, and the other one.
+fn open_and_later(rig: &mut Rig) -> (&'static str, &'static str) {
+    rig.open("1");
+    rig.now += 10_000;
+    if rig.owner("1") == A { (A, B) } else { (B, A) }
 }
 
 #[test]
@@ -165,9 +172,7 @@ fn lost_conference_replaces_the_tombstone_of_an_earlier_one() {
 #[test]
 fn copy_whose_unit_was_told_to_end_it_is_not_adopted() {
     let mut rig = Rig::new(&[A, B]);
-    rig.open("1");
-    let (owner, other) = if rig.owner("1") == A { (A, B) } else { (B, A) };
-    rig.now += 10_000;
+    let (owner, other) = open_and_later(&mut rig);
     let lost = 8_000_000;
     assert_eq!(rig.ack("1", other, lost), "Released");
     rig.report(other, lost, &[("1", lost)]);
@@ -176,11 +181,35 @@ fn copy_whose_unit_was_told_to_end_it_is_not_adopted() {
 }
 
 #[test]
+fn what_a_report_decides_is_admitted_whatever_bit_of_the_snapshot_is_wrong() {
+    let mut rig = Rig::new(&[A, B]);
+    let (owner, other) = open_and_later(&mut rig);
+    rig.down(owner);
+    rig.recover();
+    // The other unit could not create it, and claims a copy all the same.
+    let epoch = rig.epoch("1");
+    rig.nack("1", other, epoch);
+    let bytes = rig.realm.encode();
+    let mut works = 0;
+    for bit in 0..bytes.len() * 8 {
+        let mut damaged = bytes.clone();
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        let Ok(realm) = Realm::decode(&damaged) else { continue };
+        works += 1;
+        let now = realm.now(rig.now);
+        rig = Rig { replica: realm.clone(), realm, now, told: vec![], applied: vec![] };
+        // The rig admits each event before it applies it.
+        let report =
+            Report { cmu: other.as_bytes(), highest: epoch, list: vec![(b"1", epoch)], ..Report::default() };
+        rig.code(&Request::Unit(UnitRequest::Report(report)));
+    }
+    assert!(works > 100, "{works}");
+}
+
+#[test]
 fn move_is_cancelled_by_a_later_copy_on_the_unit_of_the_record() {
     let mut rig = Rig::new(&[A, B]);
-    rig.open("1");
-    let (owner, other) = if rig.owner("1") == A { (A, B) } else { (B, A) };
-    rig.now += 10_000;
+    let (owner, other) = open_and_later(&mut rig);
     rig.move_to("1", other);
     rig.told.clear();
     rig.report(owner, 8_000_000, &[("1", 8_000_000)]);

@@ -135,7 +135,7 @@ impl Realm {
             Trigger::EndedByLastUnit
         } else if (unit.is_some() || self.is_replaced(cmu))
             && self.has_lost(cmu, epoch, now)
-            && conference.is_latest_copy(epoch)
+            && conference.may_have_lost(epoch)
         {
             Trigger::EndedByUnknownCopy
         } else {

@@ -201,7 +201,7 @@ impl Reconciliation<'_> {
             || conference.moving.as_ref().map(|moving| moving.to) == unit;
         self.handled(epoch)
             && self.realm.has_lost(&self.cmu, epoch, self.now)
-            && conference.is_latest_copy(epoch)
+            && conference.may_have_lost(epoch)
             && !is_to_come
     }
 

@@ -69,9 +69,8 @@ impl Realm {
     ) -> Result<(), Damaged> {
         let lives = conference.is_live() && conference.ending.is_none();
         ensure(lives, "a conference that has ended is adopted")?;
-        let is_known = conference.history.iter().any(|entry| entry.epoch == old);
-        let is_latest = conference.is_latest_copy(old) && old <= self.last_epoch;
-        ensure(!is_known && is_latest, "a copy is adopted as lost that is known, or not the latest")?;
+        let is_lost = conference.may_have_lost(old) && old <= self.last_epoch;
+        ensure(is_lost, "a copy is adopted as lost that is known, or not the latest")?;
         self.is_in_service(cmu)?;
         let target = conference.moving.as_ref().map(|moving| moving.to);
         ensure(target != self.find_unit(cmu), "a unit adopts a conference that moves to it")?;

@@ -295,10 +295,11 @@ impl Conference {
         self.history.iter().skip(open).filter(|entry| entry.is_lost())
     }
 
-    /// Whether a copy of this epoch is later than all copies of the conference that were open.
-    pub fn is_latest_copy(&self, epoch: Epoch) -> bool {
+    /// Whether an assignment of this epoch, which is not on record, is later than all copies that were open.
+    pub fn may_have_lost(&self, epoch: Epoch) -> bool {
+        let is_known = self.history.iter().any(|entry| entry.epoch == epoch);
         let opened = self.history.iter().filter(|entry| entry.opened.is_some());
-        epoch > opened.map(|entry| entry.copy_epoch).max().unwrap_or(self.origin_epoch)
+        !is_known && epoch > opened.map(|entry| entry.copy_epoch).max().unwrap_or(self.origin_epoch)
     }
 
     /// When the last open assignment ended, if its unit was lost.
