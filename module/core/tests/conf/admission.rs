@@ -1,7 +1,7 @@
 //! Events that no decision on a realm could have made are refused, and change nothing.
 
-use super::rig::{MINUTE, Rig};
-use allot_core::conf::conference::{Cause, Wishes};
+use super::rig::{MINUTE, Rig, created};
+use allot_core::conf::conference::Cause;
 use allot_core::conf::event::Created;
 use allot_core::conf::unit::{Name, UnitState};
 use allot_core::conf::{ConferenceEvent, Event, UnitEvent};
@@ -72,21 +72,7 @@ fn lost_copy_is_found_once_and_at_an_epoch_that_the_realm_did_not_give_out() {
     let mut rig = Rig::new(&[A, B]);
     let epoch = rig.open("1");
     rig.report(B, epoch + 9, &[]);
-    let found = |number: &str, epoch| {
-        Event::Found(Box::new(Created {
-            e164: e164(number),
-            cmu: name(B),
-            epoch,
-            end: None,
-            size: 1,
-            licences: 1,
-            priority: 0,
-            wishes: Wishes::default(),
-            recoverable: true,
-            request: None,
-            called_from: None,
-        }))
-    };
+    let found = |number: &str, epoch| Event::Found(Box::new(created(number, B, epoch)));
     for wrong in [found("1", epoch + 1), found("2", epoch), found("2", epoch + 10)] {
         refuses(&rig, &wrong);
     }
@@ -149,19 +135,7 @@ fn end_time_beyond_all_times_is_refused() {
     assert!(rig.realm.admits(&conference("1", ConferenceEvent::Extended { end, number })).is_ok());
     refuses(&rig, &conference("1", ConferenceEvent::Extended { end: end + 1, number }));
     let created = |end, epoch| {
-        Event::Created(Box::new(Created {
-            e164: e164("2"),
-            cmu: name(A),
-            epoch,
-            end: Some(end),
-            size: 1,
-            licences: 0,
-            priority: 0,
-            wishes: Wishes::default(),
-            recoverable: true,
-            request: None,
-            called_from: None,
-        }))
+        Event::Created(Box::new(Created { end: Some(end), licences: 0, ..created("2", A, epoch) }))
     };
     assert!(rig.realm.admits(&created(end, epoch + 1)).is_ok());
     refuses(&rig, &created(end + 1, epoch + 1));

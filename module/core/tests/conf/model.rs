@@ -13,8 +13,9 @@
 
 mod reduction;
 
-use allot_core::conf::conference::{Cause, State, Wishes};
-use allot_core::conf::event::{Created, Events};
+use super::rig::created;
+use allot_core::conf::conference::{Cause, State};
+use allot_core::conf::event::Events;
 use allot_core::conf::request::{
     AssignmentNotice, Claim, ClientRequest, Create, End, Report, Request, SchedulerRequest, UnitRequest,
     WishesRequest,
@@ -150,19 +151,7 @@ impl World {
     fn start_epochs(&mut self) {
         let cmu = Name::from(&b"z:1:1"[..]);
         let e164: Bytes = b"1"[..].into();
-        let created = Created {
-            e164: e164.clone(),
-            cmu: cmu.clone(),
-            epoch: BASE,
-            end: None,
-            size: 1,
-            licences: 1,
-            priority: 0,
-            wishes: Wishes::default(),
-            recoverable: true,
-            request: None,
-            called_from: None,
-        };
+        let created = created("1", "z:1:1", BASE);
         let conference = |event| Event::Conference { e164: e164.clone(), event };
         let unit = |event| Event::Unit { cmu: cmu.clone(), event };
         for event in [

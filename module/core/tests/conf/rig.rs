@@ -1,6 +1,7 @@
 //! A realm, its clock, a replica that gets every event as bytes, and what was told to whom.
 
-use allot_core::conf::conference::{Conference, State};
+use allot_core::conf::conference::{Conference, State, Wishes};
+use allot_core::conf::event::Created;
 use allot_core::conf::request::{
     AssignmentNotice, ClientRequest, Create, End, Report, Request, SchedulerRequest, Set, UnitRequest,
     WishesRequest,
@@ -309,6 +310,23 @@ fn rows<'a>(rows: &[(&'a str, u64)]) -> Vec<(&'a [u8], u64)> {
 }
 
 /// A creation with the defaults of `CONF.CREATE`.
+/// A conference that a unit gets at that epoch.
+pub(crate) fn created(e164: &str, cmu: &str, epoch: u64) -> Created {
+    Created {
+        e164: e164.as_bytes().into(),
+        cmu: Name::from(cmu.as_bytes()),
+        epoch,
+        end: None,
+        size: 1,
+        licences: 1,
+        priority: 0,
+        wishes: Wishes::default(),
+        recoverable: true,
+        request: None,
+        called_from: None,
+    }
+}
+
 pub(crate) fn wish(e164: &str) -> Create<'_> {
     Create {
         e164: e164.as_bytes(),

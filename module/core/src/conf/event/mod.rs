@@ -111,8 +111,8 @@ events! {
             /// Whether the host drains from now on.
             on: bool,
         } = 12, notice c"allot.cmu.drained";
-        /// A unit has a copy of a conference that is not on record, because the realm lost it. The unit adopts it by the
-        /// next event.
+        /// A unit has a copy of a conference that is not on record, because the realm lost it, or knows that it ended.
+        /// The next event says which: the unit adopts it, or it has ended.
         Found(found: Box<Created>) = 13;
         /// An operator dropped the realm: every conference ends, as separate events say.
         Dropped {

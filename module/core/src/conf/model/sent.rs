@@ -4,6 +4,7 @@
 use super::epoch::Epoch;
 use crate::fields;
 use crate::shared::codec::{Damaged, ensure};
+use std::collections::VecDeque;
 
 /// The most epochs of a host that are kept one by one.
 const MAX_SENT: usize = 256;
@@ -16,14 +17,14 @@ fields! {
         /// All epochs up to this one are in the set.
         all_up_to: Epoch,
         /// The later ones, in ascending order. At most [`MAX_SENT`].
-        later: Vec<Epoch>,
+        later: VecDeque<Epoch>,
     } checked by Sent::is_sound;
 }
 
 impl Sent {
     fn is_sound(&self) -> Result<(), Damaged> {
-        let rises = self.later.is_sorted_by(|epoch, next| epoch < next);
-        let are_later = self.later.first().is_none_or(|first| *first > self.all_up_to);
+        let rises = self.later.iter().is_sorted_by(|epoch, next| epoch < next);
+        let are_later = self.later.front().is_none_or(|first| *first > self.all_up_to);
         ensure(rises && are_later, "the epochs that a host was sent are not in order")?;
         ensure(self.later.len() <= MAX_SENT, "too many epochs of a host are kept")
     }
@@ -33,7 +34,7 @@ impl Sent {
         epoch <= self.all_up_to || self.later.binary_search(&epoch).is_ok()
     }
 
-    /// Adds an epoch. O([`MAX_SENT`]).
+    /// Adds an epoch. O(1) if it is the latest, as those of CREATE and EPOCH are; otherwise O([`MAX_SENT`]).
     pub(in crate::conf) fn add(&mut self, epoch: Epoch) {
         if epoch <= self.all_up_to {
             return;
@@ -41,8 +42,10 @@ impl Sent {
         if let Err(at) = self.later.binary_search(&epoch) {
             self.later.insert(at, epoch);
         }
-        if self.later.len() > MAX_SENT {
-            self.all_up_to = self.later.remove(0);
+        if self.later.len() > MAX_SENT
+            && let Some(oldest) = self.later.pop_front()
+        {
+            self.all_up_to = oldest;
         }
     }
 
@@ -54,6 +57,6 @@ impl Sent {
 
     /// The greatest epoch of the set; 0 if it is empty.
     pub(in crate::conf) fn last(&self) -> Epoch {
-        self.later.last().copied().unwrap_or(self.all_up_to)
+        self.later.back().copied().unwrap_or(self.all_up_to)
     }
 }
