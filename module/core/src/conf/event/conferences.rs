@@ -557,30 +557,6 @@ impl Realm {
         }
     }
 
-    /// A unit owns a conference by a copy that has the epoch `old`. `lost` is the assignment of the copy, if it is not
-    /// on record.
-    pub(super) fn adopt(
-        &mut self,
-        at: Millis,
-        id: u32,
-        unit: u32,
-        (old, entry): (Epoch, Assignment),
-        lost: Option<Assignment>,
-    ) {
-        self.raise_last_epoch(entry.epoch);
-        self.cancel_move(id, Cause::Adopted, false);
-        self.change(id, |conference| {
-            conference.close(at, AssignmentEnd::Released);
-            lost.into_iter().for_each(|lost| conference.remembers(lost));
-            conference.grants(unit, entry, at);
-            conference.opens(at);
-            conference.cause = Cause::Adopted;
-        });
-        self.tell_epoch_of(id, old);
-        self.tell_update(id);
-        self.publish("adopted", id, Some(Cause::Adopted));
-    }
-
     pub(super) fn end(&mut self, at: Millis, id: u32, cause: Cause) {
         self.change(id, |conference| conference.ends(at, cause));
         // The encoding of a count has 53 bits.

@@ -4,9 +4,9 @@
 //!
 //! Applying an event cannot fail, because `decide` made the event for this state, or `admits` has checked it.
 
+mod adoption;
 mod conferences;
 mod counters;
-mod found;
 mod telling;
 mod units;
 

@@ -1,5 +1,5 @@
-//! Copies of assignments that the realm lost: a failover or an older file took the record away, and a unit still runs
-//! the conference, or knows that it ended.
+//! Adoption: a unit owns a conference again by a copy that it still runs. The assignment of the copy is on record, or the
+//! realm lost it: a failover or an older file took the record away.
 
 use super::conferences::Created;
 use crate::conf::model::conference::{Assignment, AssignmentEnd, Cause, Conference, Ending, Epoch, State};
@@ -106,5 +106,29 @@ impl Realm {
         let lost = lost_assignment(cmu.clone(), old, at);
         let entry = Assignment { copy_epoch: old, ..Assignment::new(cmu, epoch, at) };
         self.adopt(at, id, unit, (old, entry), Some(lost));
+    }
+
+    /// A unit owns a conference by a copy that has the epoch `old`. `lost` is the assignment of the copy, if it is not
+    /// on record.
+    pub(super) fn adopt(
+        &mut self,
+        at: Millis,
+        id: u32,
+        unit: u32,
+        (old, entry): (Epoch, Assignment),
+        lost: Option<Assignment>,
+    ) {
+        self.raise_last_epoch(entry.epoch);
+        self.cancel_move(id, Cause::Adopted, false);
+        self.change(id, |conference| {
+            conference.close(at, AssignmentEnd::Released);
+            lost.into_iter().for_each(|lost| conference.remembers(lost));
+            conference.grants(unit, entry, at);
+            conference.opens(at);
+            conference.cause = Cause::Adopted;
+        });
+        self.tell_epoch_of(id, old);
+        self.tell_update(id);
+        self.publish("adopted", id, Some(Cause::Adopted));
     }
 }
