@@ -13,6 +13,9 @@ use crate::terminal;
 /// Problems of one input that are printed; further ones are counted.
 const SHOWN: usize = 10;
 
+/// How the message begins if the server does not know a command.
+const UNKNOWN_COMMAND: &str = "the server does not know";
+
 /// Why a command did not do its work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cause {
@@ -111,6 +114,11 @@ impl Failure {
         self
     }
 
+    /// Whether the server does not know the command.
+    pub(crate) fn is_unknown_command(&self) -> bool {
+        self.message.starts_with(UNKNOWN_COMMAND)
+    }
+
     /// With the first problems that were found, and how many there are.
     #[must_use]
     pub(crate) fn counted(mut self, problems: Vec<String>, count: usize) -> Self {
@@ -189,7 +197,7 @@ impl From<Error> for Failure {
                     Self::new(Cause::Denied, format!("the server's ACL does not allow it: {message}"))
                         .hint(hint)
                 } else if message.starts_with("unknown command") {
-                    let why = format!("the server does not know {command}");
+                    let why = format!("{UNKNOWN_COMMAND} {command}");
                     Self::refused(why)
                         .hint("load the module: loadmodule /path/to/liballot.so; allot server check")
                 } else {

@@ -7,6 +7,7 @@ use clap::Args;
 use clap::error::{ContextKind, ContextValue};
 
 use crate::config::environment;
+use crate::context::Noun;
 use crate::failure::{Cause, Failure, Result};
 use crate::terminal;
 
@@ -18,11 +19,27 @@ pub(crate) struct Help {
     words: Vec<String>,
 }
 
+impl Help {
+    /// Whether the server explains it: the list of its commands, or one of them, in capitals.
+    pub(crate) fn is_of_server(&self) -> bool {
+        self.words.first().is_some_and(|word| {
+            word == "commands"
+                || word.contains('.')
+                || !word.is_empty() && !word.chars().any(char::is_lowercase)
+        })
+    }
+
+    /// The topic.
+    pub(crate) fn words(&self) -> &[String] {
+        &self.words
+    }
+}
+
 const TEMPLATE: &str = "{about-with-newline}\n{before-help}{usage-heading} {usage}\n\n{all-args}{after-help}";
 const TOP: &str =
     "{about-with-newline}\n{before-help}{usage-heading} {usage}\n\n{subcommands}\n\n{after-help}";
 const MORE: &str = "Global options: allot help options. Exit codes: allot help exit-codes.";
-const ALL: &str = "allot NOUN --help shows the verbs of a noun; a noun alone lists. allot help TOPIC explains exit-codes, environment,\nformats, options, time. docs/command-line.md has all of it.";
+const ALL: &str = "allot NOUN --help shows the verbs of a noun; a noun alone lists. allot help options: --server, --format, --yes,\n--dry-run and others. What is one command of Redis has no verb: allot help commands lists those of allot, allot help\nSEAT.HOLD explains one, allot redis SEAT.HOLD ... sends it.\nFurther topics: exit-codes, environment, formats, time. docs/command-line.md has all of it.";
 
 /// The examples of a command; empty if there are none. The file has a line with the command, and below it its examples.
 fn examples(path: &str) -> String {
@@ -89,7 +106,9 @@ pub(crate) fn wrong(error: &clap::Error, words: &[OsString], definition: &clap::
     let meant = meant(error, words, definition);
     let tips = rest.lines().map(str::trim).filter_map(|line| {
         let usage = line.starts_with("Usage: ") && meant.is_none();
-        line.strip_prefix("tip: ").map(str::to_owned).or_else(|| usage.then(|| line.to_owned()))
+        // Hardly anybody means a value.
+        let tip = line.strip_prefix("tip: ").filter(|tip| !tip.starts_with("to pass '"));
+        tip.map(str::to_owned).or_else(|| usage.then(|| format!("{line}; --help shows the options")))
     });
     let hint = tips.chain(meant.clone()).collect::<Vec<_>>().join("; ");
     let failure = Failure::usage(message.trim().to_owned());
@@ -115,7 +134,14 @@ fn meant(error: &clap::Error, words: &[OsString], definition: &clap::Command) ->
         return Some(format!("the noun comes first: allot {name} {verb}"));
     }
     let verbs: Vec<&str> = noun.get_subcommands().map(clap::Command::get_name).collect();
-    Some(format!("verbs of {name}: {}; allot redis COMMAND sends any other command", verbs.join(", ")))
+    let others = if Noun::ALL.iter().any(|noun| noun.words().0 == name)
+        || ["conference", "unit", "account"].contains(&name)
+    {
+        "; allot help commands lists the commands of Redis for all else"
+    } else {
+        ""
+    };
+    Some(format!("verbs of {name}: {}{others}", verbs.join(", ")))
 }
 
 /// Runs `allot help`.
@@ -133,8 +159,7 @@ pub(crate) fn run(Help { words }: &Help, mut definition: clap::Command) -> Resul
     for word in words {
         let Some(found) = command.find_subcommand_mut(word) else {
             let why = format!("there is no topic or command '{}'", words.join(" "));
-            let hint =
-                "topics: exit-codes, environment, formats, options, time; allot --help lists the nouns";
+            let hint = "topics: commands, environment, exit-codes, formats, options, time; allot --help lists the nouns";
             return Err(Failure::absent(why).hint(hint));
         };
         command = found;

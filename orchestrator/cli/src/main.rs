@@ -37,6 +37,7 @@ mod realm;
 mod realm_settings;
 mod record;
 mod record_file;
+mod redis_docs;
 mod redis_verb;
 mod rehearse;
 mod server;
@@ -141,7 +142,7 @@ enum Noun {
     Version,
     /// Serve the web console
     Console(Box<console::Arguments>),
-    /// Explain a command, or a topic: exit-codes, environment, formats, options, time
+    /// Explain a command of allot or of Redis, or a topic: commands, environment, exit-codes, formats, options, time
     Help(help::Help),
     /// Write man pages into a folder; packages are built with it
     #[command(name = "__man", hide = true)]
@@ -227,7 +228,7 @@ async fn run(cli: Cli) -> Result {
     let Cli { global, noun } = cli;
     let noun = match noun {
         None => return help::print(&definition().render_help().to_string()),
-        Some(Noun::Help(topic)) => return help::run(&topic, definition()),
+        Some(Noun::Help(topic)) if !topic.is_of_server() => return help::run(&topic, definition()),
         Some(Noun::Man(config::Man { folder })) => return config::man_pages(&folder, definition()),
         // The console has the settings of a service, of its own file.
         Some(Noun::Console(arguments)) => return console::run(global.verbose, *arguments).await,
@@ -291,8 +292,9 @@ async fn dispatch(context: &Context, noun: Noun) -> Result {
         Noun::Config(verb) => config::run(context, &verb),
         Noun::Completion(arguments) => config::completion(context, &arguments),
         Noun::Version => server::version(context).await,
+        Noun::Help(topic) => redis_docs::help(context, topic.words()).await,
         // These were run without a context.
-        Noun::Console(_) | Noun::Help(_) | Noun::Man(_) => Ok(()),
+        Noun::Console(_) | Noun::Man(_) => Ok(()),
     }
 }
 

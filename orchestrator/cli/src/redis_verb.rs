@@ -10,16 +10,33 @@ use serde_json::Value;
 use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::output::{Format, csv_cell, csv_line, field};
-use crate::terminal;
+use crate::{redis_docs, terminal};
 
 /// Commands that take over their connection.
 const OWN_CONNECTION: [&str; 7] =
     ["SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE", "MONITOR", "SYNC", "PSYNC", "CLIENT REPLY"];
 
+/// Options of allot that do not stand behind the command: they would be arguments of it.
+const OWN_OPTIONS: [&str; 12] = [
+    "-n",
+    "--dry-run",
+    "-y",
+    "--yes",
+    "-q",
+    "--quiet",
+    "--format",
+    "--server",
+    "--config",
+    "--utc",
+    "--color",
+    "--limit-time",
+];
+
 /// Arguments of `allot redis`.
 #[derive(Debug, Args)]
 pub(crate) struct Redis {
-    /// The command and its arguments, as redis-cli takes them; options of allot are written before it
+    /// The command and its arguments, as redis-cli takes them; options of allot are written before it. Behind -- all
+    /// words are arguments of the command
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
     words: Vec<String>,
 }
@@ -35,18 +52,62 @@ pub(crate) async fn run(context: &Context, Redis { words }: &Redis) -> Result {
             .hint("use redis-cli"));
     }
     context.no_dry_run("a command of Redis")?;
-    let takes_claim = matches!(upper.first().map(String::as_str), Some("CONF.TERM" | "ACCOUNT.TERM"))
-        && words.last().is_some_and(|word| word.eq_ignore_ascii_case("FORCE"));
-    if takes_claim {
-        context.confirm("take the claim of the present leader away")?;
+    if let Some(option) = words.iter().skip(1).find(|word| is_own_option(word)).filter(|_| !is_escaped()) {
+        return Err(Failure::usage(format!("{option} stands behind the command of Redis")).hint(format!(
+            "an option of allot stands before it: allot {option} redis {}; an argument of the command: allot redis -- {}",
+            words.first().map_or("", String::as_str),
+            words.join(" ")
+        )));
+    }
+    if let Some(loss) = loss(words) {
+        context.confirm(&loss)?;
     }
     let mut command = Cmd::new();
     command.arg(words);
     let mut connection = connect(context, words).await?;
     // Records are maps in RESP3. A server that does not speak it replies lists.
     let _: Result<Reply, _> = query(&mut connection, cmd("HELLO").arg(3)).await;
-    let reply: Reply = query(&mut connection, &command).await?;
-    print(context, &reply)
+    match query::<Reply>(&mut connection, &command).await {
+        Ok(reply) => print(context, &reply),
+        Err(error) => Err(explained(&mut connection, words, error.into()).await),
+    }
+}
+
+fn is_own_option(word: &str) -> bool {
+    OWN_OPTIONS.contains(&word.split('=').next().unwrap_or_default())
+}
+
+/// Whether the command is behind `--`.
+fn is_escaped() -> bool {
+    std::env::args_os().skip_while(|word| word != "redis").nth(1).is_some_and(|word| word == "--")
+}
+
+/// What a command takes away that cannot be given back; `None` for all other commands.
+fn loss(words: &[String]) -> Option<String> {
+    let (name, arguments) = words.split_first()?;
+    let last = arguments.last().map_or("", String::as_str);
+    match (name.to_ascii_uppercase().as_str(), last.to_ascii_uppercase().as_str()) {
+        ("FLUSHALL" | "FLUSHDB", _) => Some("delete all keys of the server".to_owned()),
+        ("DEL" | "UNLINK", _) if !arguments.is_empty() => Some(format!("delete {}", arguments.join(", "))),
+        ("CONF.REALM", "DROP") => Some(format!("end all conferences of {}", arguments.join(" "))),
+        ("CONF.TERM" | "ACCOUNT.TERM", "FORCE") => {
+            Some("take the claim of the present leader away".to_owned())
+        }
+        _ => None,
+    }
+}
+
+/// A refusal with what to write instead.
+async fn explained(connection: &mut Connection, words: &[String], failure: Failure) -> Failure {
+    let name = words.first().map_or("", String::as_str);
+    match failure.code.as_deref() {
+        Some("ERR") if failure.is_unknown_command() => redis_docs::unknown(connection, name, failure).await,
+        Some("ERR") if failure.hint.is_none() => match redis_docs::syntax(connection, name).await {
+            Some(syntax) => failure.hint(syntax),
+            None => failure,
+        },
+        _ => failure,
+    }
 }
 
 /// A connection to the server of the command's first key; in a cluster a server says which argument is a key.
@@ -76,8 +137,12 @@ fn print(context: &Context, reply: &Reply) -> Result {
             context.out.text(&text)?;
         }
     }
-    // Null is the answer no.
-    if value.is_null() { Err(Failure::no("")) } else { Ok(()) }
+    match value.is_null() {
+        // Null is the answer no. The commands say on their pages what it means.
+        true if context.out.is_table() => Err(Failure::no("the answer is no: nothing was found or free")),
+        true => Err(Failure::no("")),
+        false => Ok(()),
+    }
 }
 
 /// Records as rows, under the names that the first one has; everything else one value a line.
