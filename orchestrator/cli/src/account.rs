@@ -24,8 +24,10 @@ pub(crate) enum Verb {
     List(List),
     /// Show an account
     Get(One),
-    /// Record that the platform froze an account, or with --off that it can be used again
+    /// Record that the platform froze an account
     Freeze(Freeze),
+    /// Record that an account can be used again
+    Unfreeze(One),
     /// Set the most instructions that an account may send in a month
     Limit(Limit),
     /// Move an account to another module; a live login keeps it until its end
@@ -64,11 +66,8 @@ pub(crate) struct List {
 pub(crate) struct Freeze {
     #[command(flatten)]
     one: One,
-    /// It can be used again
-    #[arg(long)]
-    off: bool,
     /// It can be used again by itself at this time, or so long from now
-    #[arg(long, value_name = "TIME", value_parser = instant, conflicts_with = "off")]
+    #[arg(long, value_name = "TIME", value_parser = instant)]
     until: Option<i64>,
 }
 
@@ -111,23 +110,30 @@ pub(crate) async fn run(context: &Context, verb: Verb) -> Result {
             let book = book.open(context).await?;
             context.out.get(ACCOUNTS, &info(&book, &account).await?.json(), &[])
         }
-        Verb::Freeze(Freeze { one: One { account, book }, off, until }) => {
+        Verb::Freeze(Freeze { one: One { account, book }, until }) => {
             let book = book.open(context).await?;
-            let (what, done) = if off { ("thaw", "can be used again") } else { ("freeze", "is frozen") };
-            context.proceed(&format!("{what} account {account}"))?;
+            info(&book, &account).await?;
+            let span = until.map_or_else(String::new, |until| format!(" until {}", context.out.time(until)));
+            context.proceed(&format!("freeze account {account}{span}"))?;
             let mut command = book.begin("ACCOUNT.FREEZE");
             command.arg(&account);
-            if off {
-                command.arg("OFF");
-            }
             if let Some(until) = until {
                 command.arg("UNTIL").arg(until);
             }
             let record = Record::read(book.ask(&command).await?)?.json();
-            context.out.done(&format!("account {account} {done}"), ACCOUNTS, &record)
+            context.out.done(&format!("account {account} is frozen{span}"), ACCOUNTS, &record)
+        }
+        Verb::Unfreeze(One { account, book }) => {
+            let book = book.open(context).await?;
+            info(&book, &account).await?;
+            context.proceed(&format!("let account {account} be used again"))?;
+            let record = book.ask(book.begin("ACCOUNT.FREEZE").arg(&account).arg("OFF")).await?;
+            let record = Record::read(record)?.json();
+            context.out.done(&format!("account {account} can be used again"), ACCOUNTS, &record)
         }
         Verb::Limit(Limit { one: One { account, book }, cap }) => {
             let book = book.open(context).await?;
+            info(&book, &account).await?;
             context.proceed(&format!("limit account {account} to {cap} instructions a month"))?;
             let mut command = book.begin("ACCOUNT.LIMIT");
             command.arg("CAP").arg(cap).arg("ACCOUNTS").arg(1).arg(&account);

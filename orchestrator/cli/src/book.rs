@@ -101,7 +101,7 @@ columns! {
 /// Runs a verb.
 pub(crate) async fn run(context: &Context, verb: Verb) -> Result {
     match verb {
-        Verb::List => stores::list(context, Noun::Book, BOOKS, "there are no books").await,
+        Verb::List => stores::list(context, Noun::Book, BOOKS).await,
         Verb::Get(OfBook { key }) => get(context, key).await,
         Verb::Diff(arguments) => diff(context, &arguments).await,
         Verb::Apply(arguments) => apply(context, &arguments).await,

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::arguments::Realm;
 use crate::context::{Context, values};
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::output::{Section, columns, short};
 use crate::stores::{self, Changing};
 use crate::watch::watch;
@@ -126,12 +126,16 @@ pub(crate) struct Create {
 
 /// Arguments of `conference extend`.
 #[derive(Debug, Args)]
+#[command(group(clap::ArgGroup::new("new_end").required(true)))]
 pub(crate) struct Extend {
     #[command(flatten)]
     one: One,
+    /// How much later it ends than planned: 30m
+    #[arg(long, group = "new_end", value_name = "TIME", value_parser = time::span)]
+    by: Option<Duration>,
     /// The new end: 2026-11-21T18:00:00+01:00, or a length of time from now, 1h30m
-    #[arg(long, value_name = "TIME", value_parser = time::instant)]
-    end: i64,
+    #[arg(long, group = "new_end", value_name = "TIME", value_parser = time::instant)]
+    end: Option<i64>,
 }
 
 /// Arguments of `conference resize`.
@@ -303,11 +307,21 @@ async fn create(context: &Context, arguments: &Create) -> Result {
     done(context, &record, &format!("is {state} on {}", short(&unit)))
 }
 
-async fn extend(context: &Context, Extend { one, end }: &Extend) -> Result {
+async fn extend(context: &Context, Extend { one, by, end }: &Extend) -> Result {
     let mut changing = Changing::connect(context, one.realm.key()).await?;
     let record = changing.info(&one.number).await?;
-    let until = if context.out.utc { time::utc(*end) } else { time::local(*end) };
-    context.proceed(&format!("let {} end at {until}", described(&record)))?;
+    let planned: Option<i64> = record.get("end")?;
+    let later = |planned: i64| Some(planned.saturating_add(by.as_ref()?.as_millis() as i64));
+    let Some(end) = end.or_else(|| planned.and_then(later)) else {
+        let why = format!("{} has no planned end", described(&record));
+        return Err(Failure::refused(why).hint("--end TIME sets one"));
+    };
+    let until = context.out.time(end);
+    let change = format!("let {} end at {until}", described(&record));
+    if let Some(planned) = planned.filter(|planned| end < *planned) {
+        context.confirm(&format!("{change}, earlier than planned: {}", context.out.time(planned)))?;
+    }
+    context.proceed(&change)?;
     let command = changing.store.begin("CONF.EXTEND").arg(&one.number).arg("END").arg(end).clone();
     let record = Record::read(changing.store.ask(&command).await?)?;
     changing.confirm(context).await?;

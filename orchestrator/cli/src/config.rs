@@ -55,7 +55,7 @@ pub(crate) struct Completion {
 }
 
 columns! {
-    CHECKED = server Text, files Text;
+    CHECKED = server Text, named_by Text, files Text;
     SETTINGS = setting Text, value Text;
 }
 
@@ -68,7 +68,7 @@ pub(crate) fn run(context: &Context, verb: &Verb) -> Result {
             settings.confirmation()?;
             settings.zookeeper_login()?;
             let files: Vec<String> = settings.files.iter().map(|path| path.display().to_string()).collect();
-            let row = json!({"server": settings.name.clone().unwrap_or_else(|| servers.to_string()), "files": files});
+            let row = json!({"server": settings.name.clone().unwrap_or_else(|| servers.to_string()), "named_by": settings.named_by, "files": files});
             let value = |(setting, value): (&str, &str)| json!({"setting": setting, "value": allot_client::without_password(value)});
             let rows: Vec<_> = settings.server.given().into_iter().map(value).collect();
             context.out.get(CHECKED, &row, &[Section { name: "settings", columns: SETTINGS, rows: &rows }])

@@ -48,6 +48,16 @@ impl Noun {
         }
     }
 
+    /// The command line that creates one.
+    pub(crate) fn creation(self) -> &'static str {
+        match self {
+            Self::Show => "allot show create KEY FILE",
+            Self::Pool => "allot pool load KEY FILE",
+            Self::Realm => "allot realm set",
+            Self::Book => "allot book apply FILE",
+        }
+    }
+
     /// The command that replies totals, and the field of the items that take the memory.
     pub(crate) fn totals(self) -> (&'static str, &'static str) {
         match self {
@@ -111,13 +121,18 @@ impl Context {
         servers: &Servers,
         opening: impl Future<Output = Result<T, allot_client::Error>>,
     ) -> Result<T> {
+        let named = |failure: Failure| match self.settings.missing_name() {
+            Some(why) => failure.hint(why),
+            None => failure,
+        };
         let limit = self.settings.limit;
         let late = || {
             let limit = humantime::format_duration(limit);
             let why = format!("{servers} did not answer within {limit}");
             Failure::new(Cause::Unreachable, why).hint("--limit-time 1m waits longer; is it a Redis server?")
         };
-        Ok(timeout(limit, opening).await.map_err(|_| late())??)
+        let opened = timeout(limit, opening).await.map_err(|_| late())?;
+        opened.map_err(|error| named(Failure::from(error)))
     }
 
     /// The masters of the server in use: one, or all of a cluster.
@@ -261,9 +276,8 @@ impl Context {
         let Ok(mut connection) = self.open(noun, &key).await else { return failure };
         let found: Result<String, _> = query(&mut connection, cmd("TYPE").arg(&key)).await;
         match found.as_deref() {
-            Ok("none") => {
-                Failure::absent(format!("there is no {word} '{key}'")).hint(format!("allot {word} list"))
-            }
+            Ok("none") => Failure::absent(format!("there is no {word} '{key}'"))
+                .hint(format!("allot {word} list; {} creates one", noun.creation())),
             Ok(found) if found != kind => {
                 let other = Noun::ALL.into_iter().find(|other| other.words().1 == found);
                 match other.map(Noun::words) {

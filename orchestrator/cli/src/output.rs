@@ -10,13 +10,15 @@ use owo_colors::OwoColorize as _;
 use serde_json::{Map, Value};
 use unicode_width::UnicodeWidthStr as _;
 
-use crate::failure::{Cause, Failure, Result};
+use crate::failure::{Cause, Failure, Result, counted};
 use crate::{terminal, time};
 
 /// Rows by which the widths of a table are chosen.
 const SAMPLE: usize = 1000;
 /// The least width of a column that is cut off.
 const LEAST: usize = 12;
+/// The same of the first column, by which people know a row.
+const LEAST_FIRST: usize = 20;
 
 /// A form of output.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
@@ -112,10 +114,10 @@ impl Column {
     }
 
     /// The cell of a table; `-` if there is no value.
-    fn cell(&self, row: &Value, utc: bool) -> String {
+    fn cell(&self, row: &Value, out: &Output) -> String {
         let value = self.value(row);
         let shown = match (self.kind, value) {
-            (Kind::Time, _) => Self::ms(value).map(|ms| if utc { time::utc(ms) } else { time::local(ms) }),
+            (Kind::Time, _) => Self::ms(value).map(|ms| out.time(ms)),
             (Kind::Span, _) => Self::ms(value).map(time::length),
             (Kind::Flag, _) => {
                 let flag = value.as_bool().or_else(|| value.as_i64().map(|number| number != 0));
@@ -237,6 +239,11 @@ impl Output {
         matches!(self.format, Format::Json | Format::Jsonl)
     }
 
+    /// A time for people.
+    pub(crate) fn time(&self, ms: i64) -> String {
+        if self.utc { time::utc(ms) } else { time::local(ms) }
+    }
+
     /// Prints text as it is; what came from others is escaped already.
     #[allow(clippy::unused_self, reason = "all that is printed goes through an output")]
     pub(crate) fn raw(&self, text: &str) -> Result {
@@ -269,6 +276,7 @@ impl Output {
             writer: terminal::output(),
             waiting: Vec::new(),
             layout: None,
+            hidden: 0,
             count: 0,
             is_part: false,
         }
@@ -320,7 +328,7 @@ impl Output {
         for column in shown {
             let title = fit(column.title(), width, false, false);
             let title = if self.color { title.bold().to_string() } else { title };
-            let _ = writeln!(text, "{title}  {}", column.cell(value, self.utc));
+            let _ = writeln!(text, "{title}  {}", column.cell(value, self));
         }
         self.raw(&text)?;
         for Section { name, columns, rows } in sections.iter().filter(|section| !section.rows.is_empty()) {
@@ -342,8 +350,32 @@ impl Output {
     }
 }
 
-/// A column of a table that is being printed: its place, its width, and whether longer cells are cut off.
-type Laid = (usize, usize, bool);
+/// A column of a table that is being printed.
+#[derive(Clone)]
+struct Laid {
+    place: usize,
+    /// In cells of the terminal.
+    width: usize,
+    /// Whether longer values are cut off.
+    cut: bool,
+    column: &'static Column,
+}
+
+/// The columns within a width: texts are cut, those behind the first column before it; `None` if that does not suffice.
+fn laid(columns: &[Laid], limit: usize) -> Option<Vec<Laid>> {
+    let mut laid = columns.to_vec();
+    let used = |laid: &[Laid]| laid.iter().map(|one| one.width + 2).sum::<usize>().saturating_sub(2);
+    for (first, least) in [(1, LEAST), (0, LEAST_FIRST)] {
+        while used(&laid) > limit {
+            let texts =
+                laid.iter_mut().skip(first).filter(|one| one.column.kind == Kind::Text && one.width > least);
+            let Some(widest) = texts.max_by_key(|one| one.width) else { break };
+            widest.width -= 1;
+            widest.cut = true;
+        }
+    }
+    (used(&laid) <= limit).then_some(laid)
+}
 
 /// Rows that are printed one after another, in constant memory.
 pub(crate) struct Rows {
@@ -353,6 +385,8 @@ pub(crate) struct Rows {
     /// Rows of a table whose widths are not chosen yet.
     waiting: Vec<Vec<String>>,
     layout: Option<Vec<Laid>>,
+    /// Columns for which the terminal is too narrow.
+    hidden: usize,
     count: u64,
     /// Whether the rows are a part of an object, and may be none.
     is_part: bool,
@@ -364,7 +398,7 @@ impl Rows {
         self.count += 1;
         let written = match self.out.format {
             Format::Table | Format::Wide => {
-                let cells = self.columns.iter().map(|column| column.cell(row, self.out.utc)).collect();
+                let cells = self.columns.iter().map(|column| column.cell(row, &self.out)).collect();
                 if self.layout.is_none() {
                     self.waiting.push(cells);
                     return if self.waiting.len() >= SAMPLE { self.lay() } else { Ok(()) };
@@ -401,6 +435,10 @@ impl Rows {
             self.head().map_err(|error| failed(&error))?;
         }
         self.flush()?;
+        if self.hidden > 0 {
+            let columns = counted(self.hidden as u64, "more column");
+            self.out.note(&format!("the terminal is too narrow for {columns}: --format wide"));
+        }
         if self.count > 0 || self.is_part {
             return Ok(());
         }
@@ -429,25 +467,21 @@ impl Rows {
             return Ok(());
         }
         let waiting = std::mem::take(&mut self.waiting);
-        let (mut laid, mut used) = (Vec::new(), 0);
         let limit = self.out.width.filter(|_| self.out.format == Format::Table).unwrap_or(usize::MAX);
-        for (place, column) in self.columns.iter().enumerate() {
-            if column.wide && self.out.format == Format::Table {
-                continue;
-            }
+        let is_shown = |column: &Column| !column.wide || self.out.format == Format::Wide;
+        let natural = |(place, column): (usize, &'static Column)| {
             let cells = waiting.iter().filter_map(|cells| cells.get(place));
             let width = cells.map(|cell| cell.width()).chain([column.title().width()]).max().unwrap_or(0);
-            let gap = if laid.is_empty() { 0 } else { 2 };
-            let room = limit.saturating_sub(used + gap);
-            let cuts = room < width && !laid.is_empty();
-            if cuts && (room < LEAST.min(width) || column.kind == Kind::Number) {
-                continue;
-            }
-            let width = if cuts { room } else { width };
-            laid.push((place, width, cuts));
-            used += gap + width;
-        }
-        self.layout = Some(laid);
+            Laid { place, width, cut: false, column }
+        };
+        let columns = self.columns.iter().enumerate();
+        let natural: Vec<Laid> = columns.filter(|(_, column)| is_shown(column)).map(natural).collect();
+        let layout = (1..=natural.len())
+            .rev()
+            .find_map(|count| laid(natural.get(..count)?, limit))
+            .unwrap_or_else(|| natural.iter().take(1).cloned().collect());
+        self.hidden = natural.len() - layout.len();
+        self.layout = Some(layout);
         let titles: Vec<String> = self.columns.iter().map(|column| column.title().to_owned()).collect();
         self.line(&titles, self.out.color).map_err(|error| failed(&error))?;
         waiting.iter().try_for_each(|cells| self.line(cells, false)).map_err(|error| failed(&error))
@@ -455,9 +489,9 @@ impl Rows {
 
     fn line(&mut self, cells: &[String], bold: bool) -> io::Result<()> {
         let laid = self.layout.as_deref().unwrap_or_default();
-        let cell = |&(place, width, cuts): &Laid| {
-            let right = self.columns.get(place).is_some_and(|column| column.kind == Kind::Number);
-            fit(cells.get(place).map_or("", String::as_str), width, cuts, right)
+        let cell = |laid: &Laid| {
+            let right = laid.column.kind == Kind::Number;
+            fit(cells.get(laid.place).map_or("", String::as_str), laid.width, laid.cut, right)
         };
         let line = laid.iter().map(cell).collect::<Vec<_>>().join("  ");
         let line = line.trim_end();
@@ -489,6 +523,28 @@ mod tests {
         assert_eq!(fit("7", 3, false, true), "  7");
     }
 
+    const UTC: Output = Output { format: Format::Table, color: false, utc: true, width: None, quiet: false };
+
+    #[test]
+    fn narrow_tables_cut_texts_and_the_first_column_last() {
+        const COLUMNS: &[Column] = &[
+            Column::new("key", Kind::Text),
+            Column::new("free", Kind::Number),
+            Column::new("note", Kind::Text),
+        ];
+        let natural: Vec<Laid> = COLUMNS
+            .iter()
+            .zip([30, 4, 40])
+            .enumerate()
+            .map(|(place, (column, width))| Laid { place, width, cut: false, column })
+            .collect();
+        let widths = |limit| Some(laid(&natural, limit)?.iter().map(|one| one.width).collect::<Vec<_>>());
+        assert_eq!(widths(78), Some(vec![30, 4, 40]));
+        assert_eq!(widths(60), Some(vec![30, 4, 22]));
+        assert_eq!(widths(40), Some(vec![20, 4, 12]));
+        assert_eq!(widths(39), None);
+    }
+
     fn column(name: &'static str, kind: Kind) -> Column {
         Column::new(name, kind)
     }
@@ -497,14 +553,14 @@ mod tests {
     fn values_have_the_form_of_their_kind() {
         let row = serde_json::json!({"end": 1_700_000_000_000_i64, "retry": 60_000, "ending": 1, "no": null});
         assert_eq!(column("end", Kind::Time).json(&row), "2023-11-14T22:13:20.000Z");
-        assert_eq!(column("retry_ms", Kind::Span).of("retry").cell(&row, true), "1m");
+        assert_eq!(column("retry_ms", Kind::Span).of("retry").cell(&row, &UTC), "1m");
         assert_eq!(column("retry_ms", Kind::Span).title(), "retry");
         assert_eq!(
-            (column("ending", Kind::Flag).json(&row), column("ending", Kind::Flag).cell(&row, true)),
+            (column("ending", Kind::Flag).json(&row), column("ending", Kind::Flag).cell(&row, &UTC)),
             (true.into(), "yes".into())
         );
         assert_eq!(
-            (column("no", Kind::Time).cell(&row, true), column("no", Kind::Time).json(&row)),
+            (column("no", Kind::Time).cell(&row, &UTC), column("no", Kind::Time).json(&row)),
             ("-".into(), Value::Null)
         );
     }

@@ -105,7 +105,7 @@ columns! {
 /// Runs a verb.
 pub(crate) async fn run(context: &Context, verb: Verb) -> Result {
     match verb {
-        Verb::List => stores::list(context, Noun::Pool, POOLS, "there are no pools").await,
+        Verb::List => stores::list(context, Noun::Pool, POOLS).await,
         Verb::Get(arguments) => get(context, &arguments).await,
         Verb::Load(arguments) => load(context, &arguments).await,
         Verb::Import(arguments) => import(context, &arguments).await,
@@ -185,6 +185,9 @@ async fn load(context: &Context, arguments: &Load) -> Result {
         let hint = "a number has 1 to 32 characters of 0-9 + * #; --strip leaves punctuation out";
         return Err(failure.counted(problems.first, problems.count).hint(hint));
     }
+    if total == 0 {
+        return Err(Failure::input(format!("{} has no numbers", input.name)));
+    }
     let pool = NumberStore::new(context.open(Noun::Pool, key).await?, key);
     let again = "the same command again goes on; numbers that are in stay as they are";
     let work = context.work("loading", total, "numbers are in", again);
@@ -209,7 +212,11 @@ async fn load(context: &Context, arguments: &Load) -> Result {
     drop(work);
     let unchanged = done - created.min(done);
     context.proceed(&format!("create {created} numbers in pool '{key}'; {unchanged} are unchanged"))?;
-    let more = if arguments.register { format!(", {registered} came up") } else { String::new() };
+    let more = match created {
+        _ if arguments.register => format!(", {registered} came up"),
+        0 => String::new(),
+        _ => "; they can be called once they are registered: --register".to_owned(),
+    };
     let row = json!({
         "key": key, "numbers": done, "created": created, "unchanged": unchanged, "registered": registered,
     });

@@ -54,7 +54,7 @@ columns! {
 /// Runs a verb.
 pub(crate) async fn run(context: &Context, verb: Verb) -> Result {
     match verb {
-        Verb::List => stores::list(context, Noun::Realm, REALMS, "there are no realms").await,
+        Verb::List => stores::list(context, Noun::Realm, REALMS).await,
         Verb::Get(OfRealm { key }) => {
             let store = stores::realm(context, key.as_deref()).await?;
             // `CONF.REALM` creates a realm that does not exist; this request is refused in that case.

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::context::{Context, Noun};
 use crate::failure::{Cause, Failure, Result, counted};
 use crate::output::{columns, field, lines};
-use crate::settings::own_file;
+use crate::settings::{self, own_file};
 use crate::{complete, stores, time};
 
 /// The greatest difference between the clocks of this machine and of the server, in milliseconds.
@@ -65,9 +65,8 @@ pub(crate) async fn run(context: &Context, verb: Verb) -> Result {
 
 fn make_usual(context: &Context, name: &str) -> Result {
     if !context.settings.named.contains_key(name) {
-        let names: Vec<&str> = context.settings.named.keys().map(String::as_str).collect();
         let failure = Failure::absent(format!("no file of settings has a server '{name}'"));
-        return Err(failure.hint(format!("servers: {}", names.join(", "))));
+        return Err(failure.hint(settings::names_of(&context.settings.named)));
     }
     let path =
         own_file().ok_or_else(|| Failure::new(Cause::Local, "there is no HOME for a file of settings"))?;
@@ -88,6 +87,9 @@ fn make_usual(context: &Context, name: &str) -> Result {
     fs::write(&fresh, format!("server = {quoted}\n{rest}"))
         .and_then(|()| fs::rename(&fresh, &path))
         .map_err(failed)?;
+    if std::env::var_os(settings::SERVER).is_some_and(|value| !value.is_empty()) {
+        context.out.note(&format!("{} is set, and overrides the file in this shell", settings::SERVER));
+    }
     context.out.done(
         &format!("server '{name}' is meant from now on ({shown})"),
         SERVERS,
@@ -104,6 +106,18 @@ impl Findings {
     fn add(&mut self, check: &str, found: impl Into<String>, action: Option<&str>) {
         let result = if action.is_some() { "PROBLEM" } else { "ok" };
         self.0.push(json!({"check": check, "result": result, "found": found.into(), "action": action}));
+    }
+
+    /// A line for each finding, with what to do below it.
+    fn lines(&self) -> String {
+        let text = |finding: &Value, name: &str| field(finding, name).as_str().unwrap_or_default().to_owned();
+        let line = |finding: &Value| {
+            let [check, result, found, action] =
+                ["check", "result", "found", "action"].map(|name| text(finding, name));
+            let action = if action.is_empty() { action } else { format!("{:27}do: {action}\n", "") };
+            format!("{result:<7}  {check:<16}  {found}\n{action}")
+        };
+        self.0.iter().map(line).collect()
     }
 
     fn failed(&mut self, check: &str, failure: &Failure) {
@@ -139,6 +153,8 @@ fn fits(module: &str) -> bool {
 
 async fn check(context: &Context) -> Result {
     let mut findings = Findings::default();
+    let servers = context.settings.servers("")?;
+    findings.add("server", format!("{servers}, named by {}", context.settings.named_by), None);
     match context.masters().await {
         Err(failure) => findings.failed("reach", &failure),
         Ok(masters) => {
@@ -158,7 +174,11 @@ async fn check(context: &Context) -> Result {
         },
     }
     let problems = findings.0.iter().filter(|finding| finding["result"] != "ok").count();
-    context.out.list(CHECKS, &findings.0, "")?;
+    if context.out.is_table() {
+        context.out.text(&findings.lines())?;
+    } else {
+        context.out.list(CHECKS, &findings.0, "")?;
+    }
     if problems > 0 { Err(Failure::no(counted(problems as u64, "problem"))) } else { Ok(()) }
 }
 

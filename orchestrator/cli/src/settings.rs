@@ -17,6 +17,8 @@ use crate::time;
 
 /// The server that is meant if none is named.
 const LOCAL: &str = "redis://127.0.0.1:6379";
+/// The variable that names the server.
+pub(crate) const SERVER: &str = "ALLOT_SERVER";
 /// The time limit if none is named.
 const LIMIT: Duration = Duration::from_secs(10);
 
@@ -89,6 +91,8 @@ pub(crate) struct Settings {
     pub(crate) named: BTreeMap<String, Server>,
     /// The name of the server in use; `None` for an address.
     pub(crate) name: Option<String>,
+    /// What names the server in use: an option, a variable, a file, or nothing.
+    pub(crate) named_by: String,
     pub(crate) server: Server,
     pub(crate) format: Format,
     pub(crate) utc: bool,
@@ -144,18 +148,32 @@ impl Settings {
         let usual = own_file().into_iter().chain([PathBuf::from("/etc/allot/config.toml")]);
         let files: Vec<PathBuf> =
             given.config.clone().into_iter().chain(usual.filter(|path| path.exists())).collect();
-        let mut all = File::default();
+        let (mut all, mut file) = (File::default(), String::new());
         for path in &files {
             let under = read(path)?;
             for (name, server) in under.servers {
                 let own = all.servers.remove(&name).unwrap_or_default();
                 all.servers.insert(name, own.over(server));
             }
-            all.server = all.server.or(under.server);
+            if all.server.is_none() && under.server.is_some() {
+                (all.server, file) = (under.server, path.display().to_string());
+            }
             all.format = all.format.or(under.format);
             all.utc = all.utc.or(under.utc);
             all.limit_time = all.limit_time.or(under.limit_time);
         }
+        let is_variable = env::var(SERVER).ok() == given.server;
+        let named_by = match (&given.server, &all.server) {
+            (Some(_), _) if is_variable => SERVER.to_owned(),
+            (Some(_), _) => "--server".to_owned(),
+            (None, Some(name)) if !name.contains([':', '.']) && !all.servers.contains_key(name) => {
+                let why =
+                    format!("{file}: server = \"{name}\", and no file of settings has [servers.{name}]");
+                return Err(Failure::input(why).hint(names_of(&all.servers)));
+            }
+            (None, Some(_)) => file,
+            (None, None) => "nothing: this is the default".to_owned(),
+        };
         let wanted = given.server.clone().or(all.server);
         let (name, server) = match wanted {
             None => (None, Server::default()),
@@ -177,7 +195,13 @@ impl Settings {
         let limit = all.limit_time.as_deref().map(time::span).transpose();
         let limit = given.limit_time.or(limit.map_err(|why| wrong("limit-time", why))?).unwrap_or(LIMIT);
         let utc = given.utc || all.utc.unwrap_or(false);
-        Ok(Self { named: all.servers, name, server, format, utc, limit, files })
+        Ok(Self { named: all.servers, name, named_by, server, format, utc, limit, files })
+    }
+
+    /// What to say if the server in use cannot be reached, and is called by a word that may be meant as a name.
+    pub(crate) fn missing_name(&self) -> Option<String> {
+        let word = self.server.url.as_deref().filter(|url| self.name.is_none() && !url.contains(':'))?;
+        Some(format!("'{word}' was taken for a host; {}", names_of(&self.named)))
     }
 
     /// Key of the realm.
@@ -231,8 +255,12 @@ impl Settings {
 fn endpoint(url: &str, settings: &Settings) -> Result<(Endpoint, Option<String>)> {
     let lists = |rest: &str| rest.split(',').map(str::to_owned).collect::<Vec<_>>();
     let refused = |why: &str| {
-        Failure::usage(format!("'{}' is {why}", allot_client::without_password(url)))
-            .hint("a user is named by ALLOT_USER, and a password by a file, ALLOT_PASSWORD_FILE")
+        let hint = if url.contains('@') {
+            "a user is named by ALLOT_USER, and a password by a file, ALLOT_PASSWORD_FILE"
+        } else {
+            "write a name of the settings, HOST, HOST:PORT, or an address such as redis://HOST:PORT"
+        };
+        Failure::usage(format!("'{}' is {why}", allot_client::without_password(url))).hint(hint)
     };
     let Some((scheme, rest)) = url.split_once("://") else {
         if url.contains(['/', '@']) || url.is_empty() {
@@ -241,12 +269,7 @@ fn endpoint(url: &str, settings: &Settings) -> Result<(Endpoint, Option<String>)
         // A word that is no address with a port may be meant as a name.
         let address =
             if url.contains(':') { format!("redis://{url}") } else { format!("redis://{url}:6379") };
-        return Endpoint::url(&address).map_err(|error| {
-            let names: Vec<&str> = settings.named.keys().map(String::as_str).collect();
-            let hint =
-                format!("named servers: {}", if names.is_empty() { "none".into() } else { names.join(", ") });
-            Failure::from(error).hint(hint)
-        });
+        return Endpoint::url(&address).map_err(|error| Failure::from(error).hint(names_of(&settings.named)));
     };
     let (tls, way) = (scheme.starts_with("rediss"), scheme.split_once('+').map(|(_, way)| way));
     if way.is_some() && rest.contains('@') {
@@ -270,6 +293,15 @@ fn endpoint(url: &str, settings: &Settings) -> Result<(Endpoint, Option<String>)
             }
             Ok(Endpoint::url(url)?)
         }
+    }
+}
+
+/// The names of the servers in the files.
+pub(crate) fn names_of(servers: &BTreeMap<String, Server>) -> String {
+    let names: Vec<&str> = servers.keys().map(String::as_str).collect();
+    match names.as_slice() {
+        [] => "no file of settings names a server: allot config example".to_owned(),
+        names => format!("named servers: {}", names.join(", ")),
     }
 }
 

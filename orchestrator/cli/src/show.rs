@@ -6,6 +6,7 @@ use allot_client::{Bucket, ListFilter, Listed, MapRow};
 use clap::{Args, Subcommand};
 use owo_colors::{AnsiColors, OwoColorize as _};
 use serde_json::{Value, json};
+use unicode_width::UnicodeWidthStr as _;
 
 use crate::arguments::{Key, KeyAndFile};
 use crate::context::{Context, Noun};
@@ -17,6 +18,8 @@ use crate::{rehearse, show_create, stores};
 
 /// The places that the server examines for one part of a list.
 const PART: u32 = 4000;
+/// The places between two numbers above a map.
+const RULED: usize = 10;
 
 /// The verbs of shows.
 #[derive(Debug, Subcommand)]
@@ -110,10 +113,7 @@ columns! {
 /// Runs a verb.
 pub(crate) async fn run(context: &Context, verb: Verb) -> Result {
     match verb {
-        Verb::List => {
-            let none = "there are no shows; allot show create KEY FILE creates one";
-            stores::list(context, Noun::Show, SHOWS, none).await
-        }
+        Verb::List => stores::list(context, Noun::Show, SHOWS).await,
         Verb::Get(arguments) => get(context, &arguments).await,
         Verb::Seats(Seats { filter, state }) => {
             let none = "there are no such seats";
@@ -181,7 +181,7 @@ async fn get(context: &Context, arguments: &Get) -> Result {
     let color = context.out.color;
     let mut drawn = String::new();
     for (area, rows) in &maps {
-        drawn += &draw(area, rows, color);
+        drawn += &draw(area, rows, color, context.out.width);
     }
     if !maps.is_empty() {
         drawn += &legend(color);
@@ -234,12 +234,28 @@ async fn export(context: &Context, key: &str) -> Result {
     if out.format == Format::Json { out.raw("}\n") } else { Ok(()) }
 }
 
-fn draw(area: &str, rows: &[MapRow], color: bool) -> String {
+/// Draws an area, in parts of whole tens of places that are not wider than the terminal. The line above each part counts
+/// the places of a row from 1; gaps are places too.
+fn draw(area: &str, rows: &[MapRow], color: bool, width: Option<usize>) -> String {
     let title = value(area);
     let mut text = if color { format!("\n{}\n", title.bold()) } else { format!("\n{title}\n") };
-    let width = rows.iter().map(|row| row.label.chars().count()).max().unwrap_or(0);
-    for row in rows {
-        let _ = writeln!(text, "  {:>width$}  {}", value(&row.label), paint(&value(&row.seats), color));
+    let labels = rows.iter().map(|row| value(&row.label).width()).max().unwrap_or(0);
+    let longest = rows.iter().map(|row| row.seats.trim_end().chars().count()).max().unwrap_or(0);
+    let room = width.map_or(usize::MAX, |width| width.saturating_sub(labels + 4));
+    let part = (room / RULED * RULED).max(RULED);
+    for begin in (0..longest).step_by(part) {
+        let end = longest.min(begin.saturating_add(part));
+        let mut marks = String::new();
+        for place in (begin..end).step_by(RULED) {
+            let _ = write!(marks, "{:<RULED$}", place + 1);
+        }
+        let _ = writeln!(text, "  {:labels$}  {}", "", marks.trim_end());
+        for row in rows {
+            let seats: String = row.seats.chars().skip(begin).take(end - begin).collect();
+            let label = value(&row.label);
+            let pad = " ".repeat(labels - label.width());
+            let _ = writeln!(text, "  {pad}{label}  {}", paint(&value(&seats), color));
+        }
     }
     text
 }
@@ -286,7 +302,14 @@ mod tests {
             MapRow { label: "A".into(), seats: "..h ss".into() },
             MapRow { label: "AA".into(), seats: "s  ".into() },
         ];
-        assert_eq!(draw("stalls", &rows, false), "\nstalls\n   A  ..h ss\n  AA  s\n");
+        assert_eq!(draw("stalls", &rows, false, None), "\nstalls\n      1\n   A  ..h ss\n  AA  s\n");
+    }
+
+    #[test]
+    fn long_rows_are_drawn_in_parts_with_their_places() {
+        let rows = [MapRow { label: "東".into(), seats: ".".repeat(25) }];
+        let expected = "\nmain\n      1         11\n  東  ....................\n      21\n  東  .....\n";
+        assert_eq!(draw("main", &rows, false, Some(27)), expected);
     }
 
     #[test]

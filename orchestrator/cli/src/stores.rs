@@ -31,7 +31,7 @@ pub(crate) async fn totals(
 }
 
 /// Lists the values of a kind with their totals.
-pub(crate) async fn list(context: &Context, noun: Noun, columns: &'static [Column], none: &str) -> Result {
+pub(crate) async fn list(context: &Context, noun: Noun, columns: &'static [Column]) -> Result {
     let mut rows = context.out.rows(columns);
     context
         .scan(noun, async |connection: &mut Connection, keys: Vec<String>| {
@@ -40,7 +40,7 @@ pub(crate) async fn list(context: &Context, noun: Noun, columns: &'static [Colum
             rows.flush()
         })
         .await?;
-    rows.end(none)
+    rows.end(&format!("there are no {}s; {} creates one", noun.words().0, noun.creation()))
 }
 
 /// A record with its key.

@@ -16,7 +16,11 @@ const COLUMNS: [&str; 10] = ["area", "row", "seat", "tier", "break_after", "id",
 
 /// Reads a table. Every problem is noted with its line.
 pub(super) fn read(text: &str) -> Result<(Draft, Problems)> {
-    let mut table = Table::open(text.as_bytes(), &COLUMNS, 4, true)?;
+    let mut table = Table::open(text.as_bytes(), &COLUMNS, 4, true).map_err(|error| {
+        let is_export = text.lines().next().is_some_and(|head| head.contains("row,label,tier"));
+        let hint = "a table of `allot show export` has no aisles; export with --format json";
+        if is_export { error.context(hint) } else { error }
+    })?;
     let (mut draft, mut problems) = (Draft::default(), Problems::default());
     let others: Vec<&str> = table.others(&COLUMNS).collect();
     if !others.is_empty() {

@@ -104,7 +104,7 @@ fn a_show_is_printed_with_its_counts_and_its_map() {
         for part in [
             "seats    16\nfree     12\nheld     1\nsold     2\nblocked  1\n",
             "stalls  gold       5     1     2        0            3         1\n",
-            "stalls\n  A  ss.. h...\n  B  .......x\n",
+            "stalls\n     1\n  A  ss.. h...\n  B  .......x\n",
         ] {
             assert!(shown.out.contains(part), "no {part:?} in:\n{}", shown.out);
         }

@@ -319,6 +319,80 @@ fn refusals_as_things_stand_are_5() {
 }
 
 #[test]
+fn commands_of_redis_are_explained_and_none_deletes_by_a_slip() {
+    let server = filled();
+    let keys = || server.raw().words("DBSIZE").int();
+    let before = keys();
+    for (line, part) in [
+        ("DEL show", "--yes"),
+        ("UNLINK show", "--yes"),
+        ("FLUSHALL", "--yes"),
+        ("CONF.REALM KEY DROP", "--yes"),
+        ("DEL show -n", "allot -n redis DEL"),
+        ("DEL show --yes", "allot redis -- DEL show --yes"),
+        ("SEAT.HOLD show", "SEAT.HOLD key user count TTL"),
+        ("SEAT.HOLDD show", "similar: SEAT.HOLD"),
+    ] {
+        let words: Vec<&str> = ["redis"].into_iter().chain(line.split(' ')).collect();
+        let refused = run(&server, &words).ended(2);
+        assert!(refused.err.contains(part), "{line}: {}", refused.err);
+    }
+    assert_eq!(keys(), before);
+    let own = run(&server, &["redis", "--", "SADD", "words", "-n"]).ok();
+    assert_eq!(own.out, "1\n");
+    run(&server, &["--yes", "redis", "DEL", "words"]).ok();
+    let help = run(&server, &["help", "seat.confirm"]).ok();
+    assert!(help.out.starts_with("SEAT.CONFIRM key token"), "{}", help.out);
+    let all = run(&server, &["help", "commands"]).ok();
+    assert!(all.out.contains("NUMPOOL.HANGUP") && all.out.contains("CONF.CREATE"), "{}", all.out);
+    let typo = run(&server, &["help", "SEAT.CONFIRN"]).ended(2);
+    assert!(typo.err.contains("similar: SEAT.CONFIRM"), "{}", typo.err);
+}
+
+#[test]
+fn dry_run_of_a_thing_that_is_not_there_is_4() {
+    let server = filled();
+    for line in ["account freeze nobody", "account unfreeze nobody", "account limit nobody --cap 1"] {
+        let words: Vec<&str> = line.split(' ').chain(["--book", "{b}:book", "--dry-run"]).collect();
+        run(&server, &words).ended(4);
+    }
+}
+
+#[test]
+fn conference_is_extended_by_a_time_and_shortened_only_when_told() {
+    let server = filled();
+    let extend = |options: &[&str]| {
+        let words = [&["conference", "extend", "1", "--realm", "{r}:conf"], options].concat();
+        run(&server, &words)
+    };
+    let end = || server.raw().words("CONF.INFO {r}:conf 1").field("end").int();
+    assert!(extend(&["--by", "1h"]).ended(5).err.contains("no planned end"));
+    extend(&["--end", "2h"]).ok();
+    let planned = end();
+    extend(&["--by", "1h"]).ok();
+    assert_eq!(end(), planned + 3_600_000);
+    assert!(extend(&["--end", "10m"]).ended(2).err.contains("earlier than planned"));
+    assert_eq!(end(), planned + 3_600_000);
+    extend(&["--end", "10m", "--yes"]).ok();
+    assert!(end() < planned);
+}
+
+#[test]
+fn server_in_use_is_named_with_what_names_it() {
+    let server = filled();
+    let shown = run(&server, &["--format", "json", "config", "check"]).ok();
+    assert!(shown.out.contains("\"named_by\":\"ALLOT_SERVER\""), "{}", shown.out);
+    let file = server.dir().join("ghost.toml");
+    fs::write(&file, "server = \"ghost\"\n[servers.eyes]\nurl = \"redis://127.0.0.1:1\"\n").unwrap();
+    let mut ghost = allot_tests::daemon::command(&server, &["config", "check", "--config"]);
+    ghost.arg(&file).env_remove("ALLOT_SERVER");
+    let output = ghost.output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(3), "{error}");
+    assert!(error.contains("[servers.ghost]") && error.contains("eyes"), "{error}");
+}
+
+#[test]
 fn password_and_acl_are_7() {
     let server = filled();
     let mut raw = server.raw();
