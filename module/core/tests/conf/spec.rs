@@ -150,7 +150,7 @@ fn number_06_a_recovered_conference_keeps_its_end_time() {
 
 #[test]
 fn number_07_if_the_original_unit_comes_back_the_later_copy_is_ended() {
-    let mut rig = Rig::new(&[A, B]);
+    let mut rig = Rig::with(Settings { policy: Policy::Earliest, ..Settings::default() }, &[A, B]);
     let first = rig.open("1");
     rig.down(A);
     rig.recover();
@@ -177,7 +177,7 @@ fn number_07_if_the_original_unit_comes_back_the_later_copy_is_ended() {
 
 #[test]
 fn number_07_under_the_policy_keep_the_owner_stays() {
-    let mut rig = Rig::with(Settings { policy: Policy::Keep, ..Settings::default() }, &[A, B]);
+    let mut rig = Rig::new(&[A, B]);
     let first = rig.open("1");
     rig.down(A);
     rig.recover();

@@ -4,6 +4,7 @@
 
 use super::rig::{MINUTE, Rig, wish};
 use allot_core::conf::request::{ClientRequest, Request, UnitRequest};
+use allot_core::conf::state::{Policy, Settings};
 
 const A: &str = "a:1:1";
 const B: &str = "b:1:1";
@@ -13,7 +14,7 @@ const COLUMNS: [&str; 7] = ["none", "ended", "waiting", "creating", "recovering"
 
 /// The conference `7` in that state. Its unit is A, but B where it is being recovered; both are up.
 fn world(column: &str) -> Rig {
-    let mut rig = Rig::new(&[A, B]);
+    let mut rig = Rig::with(Settings { policy: Policy::Earliest, ..Settings::default() }, &[A, B]);
     if column != "none" {
         let end = Some(rig.now + 20 * MINUTE);
         rig.ask(&Request::Client(ClientRequest::Create(allot_core::conf::request::Create {

@@ -16,10 +16,10 @@ words! {
     /// Whether an older copy that is reported again takes its conference back.
     #[derive(Default)]
     pub enum Policy {
-        /// The copy that was created earliest continues.
-        #[default]
+        /// The copy that was created earliest continues: people on the current owner are moved a second time.
         Earliest = 0 => "earliest",
         /// The current owner keeps the conference.
+        #[default]
         Keep = 1 => "keep",
     }
 }
@@ -74,7 +74,7 @@ impl Default for Settings {
             licences: 0,
             retry: 300_000,
             window: 1_800_000,
-            policy: Policy::Earliest,
+            policy: Policy::Keep,
             create_timeout: 10_000,
             release_timeout: 5_000,
             wait_timeout: 30_000,
