@@ -71,22 +71,6 @@ impl Config {
             Span(unit.beat),
             Span(most)
         );
-        let Some(self_stop) = unit.self_stop else { return Ok(()) };
-        ensure!(
-            self_stop >= unit.beat * 2,
-            "media-unit.self-stop is {}: less than two beats would end media at the first lost one",
-            Span(self_stop)
-        );
-        let most = unit.lease.saturating_sub(self.servers.timeout);
-        ensure!(
-            self_stop <= most,
-            "media-unit.self-stop is {}: with media-unit.lease {} and redis.timeout {} it may be {} at most, or media would still \
-             run where its conference is open elsewhere already",
-            Span(self_stop),
-            Span(unit.lease),
-            Span(self.servers.timeout),
-            Span(most)
-        );
         Ok(())
     }
 

@@ -127,7 +127,6 @@ mod tests {
             ("[redis]\ncluster = [\"u:secret@a:1\"]", "redis.password-file"),
             ("[redis]\ntimeout = \"4s\"", "2s at most"),
             ("[media-unit]\nbeat = \"4s\"", "half of the lease"),
-            ("[media-unit]\nself-stop = \"1s\"", "two beats"),
             ("[media-unit]\nhost = \"a b\"", "without spaces"),
             ("[media-unit]\ncapacity = 1000000001", "1000000000"),
             ("[media-unit]\nlease = \"11years\"", "10years"),

@@ -193,9 +193,10 @@ section! {
         lease: Span = "media-unit-lease", "ALLOT_MEDIA_UNIT_LEASE", default "5s", in "1ms"..="10years";
         /// Interval at which the unit sends heartbeats; at most half of the lease
         beat: Span = "media-unit-beat", "ALLOT_MEDIA_UNIT_BEAT", default "1s", in "1ns"..="1000years";
-        /// If Redis has not answered for this time, the unit ends its media, so that no media runs twice, and joins
-        /// again as a new unit. Without it, never
-        self_stop: Span = "media-unit-self-stop", "ALLOT_MEDIA_UNIT_SELF_STOP", example r#""3s""#;
+        /// Whether the unit ends its media before the scheduler can have the conferences opened elsewhere: when neither
+        /// Redis nor ZooKeeper has answered for a while. The unit then joins again as a new one. The unit knows the
+        /// scheduler's patience by its own scheduler.grace, which must not be longer than the scheduler's
+        self_stop: bool = "media-unit-self-stop", "ALLOT_MEDIA_UNIT_SELF_STOP", default true;
         /// Program, and its arguments, that is started for each conference and stopped with it. Without one, a
         /// conference has no program
         program: Words = "media-unit-program", "ALLOT_MEDIA_UNIT_PROGRAM", list r#"["/usr/local/bin/media", "--quiet"]"#;
@@ -315,8 +316,8 @@ sections! {
 
 /// The head of the example file.
 const EXAMPLE: &str = "\
-# Settings of `allotd run --config allot.toml`: the output of `allot config example`. All settings are here; those behind
-# `#:` show their default, or an example if there is none. Each can also be given as a flag or in the environment:
+# Settings of `allotd run --config allot.toml`: the output of `allot config example allotd`. All settings are here; those
+# behind `#:` show their default, or an example if there is none. Each can also be given as a flag or in the environment:
 # `[media-unit] capacity` is --media-unit-capacity and ALLOT_MEDIA_UNIT_CAPACITY. Shorter are ALLOT_ZOOKEEPER
 # (`[zookeeper] servers`), --realm and ALLOT_REALM (`[realm] key`), --name and --roles (`[allotd]`; ALLOT_NAME and
 # ALLOT_ROLES), and ALLOT_SENTINEL_PASSWORD_FILE (`[redis] sentinel-password-file`). A flag overrides the environment, and

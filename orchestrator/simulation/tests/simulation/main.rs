@@ -5,7 +5,8 @@
 //! `redis` is the server, with a replica that lags; `link` and `network` are what is between a program and the servers; `process`
 //! runs a role as a process of its own would; `account_client` is an instance that uses accounts; `tables` has what
 //! compaction nodes compact; `world` has all of them, and checks what must always hold; `scenarios` has faults in a
-//! given order, `data_loss` has a Redis that comes back older or empty, and `faults` has random ones.
+//! given order, `data_loss` has a Redis that comes back older or empty, `two_copies` has units that are cut off, and
+//! `faults` has random ones.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -27,6 +28,7 @@ mod process;
 mod redis;
 mod scenarios;
 mod tables;
+mod two_copies;
 mod world;
 
 use std::time::Duration;

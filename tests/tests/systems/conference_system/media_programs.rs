@@ -61,8 +61,7 @@ fn a_unit_that_stops_itself_ends_its_media_and_comes_back_as_another() {
     let host = "127.0.0.1/unit";
     let unit = Process::new("unit", &["--roles", "media-unit", "--realm", REALM, "--media-unit-host", host])
         .behind_redis(server.port())
-        .with("ALLOT_MEDIA_UNIT_PROGRAM", &media)
-        .with("ALLOT_MEDIA_UNIT_SELF_STOP", "2s");
+        .with("ALLOT_MEDIA_UNIT_PROGRAM", &media);
     unit.start();
     let mut client = Realm::of(&server);
     eventually("the unit to be up", TIMEOUT, || client.stat("up") == 1);
@@ -107,7 +106,7 @@ fn cut_off(server: &RedisServer, settings: &[(&str, &str)], conferences: &[&str]
 #[test]
 fn conference_ended_by_people_stays_ended_after_a_self_stop() {
     let server = RedisServer::start();
-    let (unit, mut client) = cut_off(&server, &[("ALLOT_MEDIA_UNIT_SELF_STOP", "20s")], &["1", "2"]);
+    let (unit, mut client) = cut_off(&server, &[("ALLOT_MEDIA_UNIT_LEASE", "20s")], &["1", "2"]);
     let (first, _, _) = client.place("1");
     fs::write(server.dir().join("1.over"), "0\n").unwrap();
     eventually("the unit to hear of it", TIMEOUT, || {
@@ -238,7 +237,7 @@ fn a_unit_that_stops_itself_and_wakes_late_takes_nothing_back() {
     let server = RedisServer::start();
     let _scheduler = alone(&server, "scheduler", "scheduler", &[]);
     let mut client = Realm::of(&server);
-    let late = alone(&server, "late", "media-unit", &["--media-unit-self-stop", "3500ms"]);
+    let late = alone(&server, "late", "media-unit", &[]);
     for e164 in ["1", "2", "3"] {
         client.begin(e164, "");
     }
@@ -357,16 +356,7 @@ fn no_program_outlives_its_conference_or_its_unit() {
         &server,
         "unit",
         "media-unit",
-        &[
-            "--media-unit-program",
-            &media,
-            "--media-unit-self-stop",
-            "2500ms",
-            "--media-unit-lease",
-            "12s",
-            "--redis-timeout",
-            "5s",
-        ],
+        &["--media-unit-program", &media, "--media-unit-lease", "12s", "--redis-timeout", "5s"],
     );
     let (first, _) = client.begin("3", "");
     let all = processes(&server, "3");

@@ -1,5 +1,6 @@
 //! The roles of the conference system under faults: scheduler, data proxy and media units as processes.
 
+mod copies;
 mod data_loss;
 mod data_proxy;
 mod failures;

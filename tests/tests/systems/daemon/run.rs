@@ -235,7 +235,9 @@ fn details_that_were_lost_are_told_again() {
         &["--roles", "media-unit", "--realm", REALM, "--media-unit-host", "127.0.0.1/unit"],
     )
     .behind_redis(server.port())
-    .with("ALLOT_MEDIA_UNIT_PROGRAM", &media);
+    .with("ALLOT_MEDIA_UNIT_PROGRAM", &media)
+    // Its program goes on while the unit is cut off.
+    .with("ALLOT_MEDIA_UNIT_SELF_STOP", "false");
     unit.start();
     let mut client = Realm::of(&server);
     eventually("the unit to be up", TIMEOUT, || {

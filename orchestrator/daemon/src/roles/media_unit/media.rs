@@ -34,8 +34,7 @@ use super::name;
 use crate::config::Ready;
 use allot_runtime::child::program::{self, ExecResult};
 use allot_runtime::child::supervised::SupervisedChild;
-use allot_runtime::child::watchdog::{Watchdog, WatchdogCommand};
-use allot_runtime::time::MonotonicTime;
+use allot_runtime::child::watchdog::Watchdog;
 pub(crate) use events::MediaEvent;
 use events::{ProgramEnd, Readiness};
 use state::{ConferenceState, StateDir, StateFile};
@@ -110,12 +109,9 @@ impl Media {
         }
     }
 
-    /// From now on the watchdog kills all programs after `limit`, unless this is called again before. Without any call,
-    /// programs run without limit.
-    pub(crate) fn allow_for(&self, limit: Duration) {
-        if let Some(watchdog) = &self.watchdog {
-            watchdog.send(WatchdogCommand::RunUntil(MonotonicTime::after(limit)));
-        }
+    /// What kills all programs at the time that it is told; `None` if no program is configured.
+    pub(crate) fn watchdog(&self) -> Option<Watchdog> {
+        self.watchdog.clone()
     }
 
     /// Starts the media of a conference once the conference's earlier media has ended. Returns the number of this

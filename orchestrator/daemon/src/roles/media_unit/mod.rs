@@ -20,8 +20,7 @@ use allot_runtime::time::now_ms;
 
 use unit::{ROLE, UnacknowledgedEnds, Unit, UnitEnd};
 
-/// Runs a unit until the process shuts down. A unit that Redis did not answer for `self_stop` ends its media and
-/// joins as a new unit.
+/// Runs a unit until the process shuts down. A unit that is cut off ends its media and joins as a new unit.
 pub(crate) async fn run(context: Context) -> Result<()> {
     let Some(host) = context.host(ROLE).await else { return Ok(()) };
     let mut last_started = 0;

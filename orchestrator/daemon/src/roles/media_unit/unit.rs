@@ -1,6 +1,8 @@
 //! One incarnation of a unit. Sessions with Redis come and go, the conferences stay: each session starts with a join, a
-//! report of all conferences, and all their details. If Redis does not answer for `self_stop`, the incarnation ends.
+//! report of all conferences, and all their details. The incarnation ends before another unit may run its conferences
+//! (`exclusivity`).
 
+mod exclusivity;
 mod heartbeat;
 mod messages;
 mod send_ends;
@@ -30,6 +32,7 @@ use allot_coordination::Membership;
 use allot_coordination::node_name;
 use allot_runtime::invariant;
 use allot_runtime::time::now_ms;
+use exclusivity::Exclusivity;
 pub(super) use unacknowledged_ends::UnacknowledgedEnds;
 
 /// The name of this role in logs and probes.
@@ -53,7 +56,7 @@ pub(super) enum UnitEnd {
     Shutdown,
     /// Another incarnation has joined on the same host.
     Replaced,
-    /// Redis has not answered for `self_stop`.
+    /// Neither Redis nor the coordination service has answered for so long that others may run the conferences.
     CutOff,
 }
 
@@ -99,8 +102,8 @@ pub(super) struct Unit<'a> {
     media: Media,
     load: LoadMeter,
     media_events: mpsc::Receiver<MediaEvent>,
-    /// When the last request that Redis answered was sent.
-    last_answer: Instant,
+    /// How long the conferences are this unit's alone.
+    exclusivity: Exclusivity,
     /// Since when the unit drains: its conferences move away before the process ends.
     draining: Option<Instant>,
     chatter_count: u64,
@@ -131,16 +134,17 @@ impl<'a> Unit<'a> {
             ready: config.ready.clone(),
             restarts: config.restarts,
         };
+        let media = Media::new(program, sender);
         Self {
             context,
             config,
             cmu,
             conferences: LocalConferences::default(),
             details: Details::default(),
-            media: Media::new(program, sender),
             load: LoadMeter::new(config.load_program.clone(), config.lease),
             media_events,
-            last_answer: Instant::now(),
+            exclusivity: Exclusivity::new(context, media.watchdog()),
+            media,
             draining: None,
             chatter_count: 0,
             details_dirty: false,
@@ -158,6 +162,7 @@ impl<'a> Unit<'a> {
         let data = serde_json::json!({ "cmu": self.cmu, "capacity": self.config.capacity }).to_string();
         let dir = self.context.units_dir();
         let membership = self.context.coordinator.join(&dir, &node_name(&self.cmu), data.as_bytes());
+        self.exclusivity.follow(self.context, &membership);
         let end = self.serve().await;
         info!(unit = self.cmu, ?end, conferences = self.conferences.len(), "unit ends");
         self.stop_media().await;
@@ -194,38 +199,34 @@ impl<'a> Unit<'a> {
         }
     }
 
-    /// How long until the media must be ended; `None` without `self_stop`.
-    fn cut_off_in(&self) -> Option<Duration> {
-        self.config.self_stop.map(|limit| limit.saturating_sub(self.last_answer.elapsed()))
+    fn has_media(&self) -> bool {
+        self.conferences.len() > 0
     }
 
-    /// Whether the media must be ended. A unit without conferences is never cut off: it has no media.
+    /// How long until the media must be ended, if there is media.
+    fn left(&self) -> Option<Duration> {
+        self.exclusivity.left().filter(|_| self.has_media())
+    }
+
+    /// Whether the media must be ended.
     fn is_cut_off(&self) -> bool {
-        self.cut_off_in() == Some(Duration::ZERO) && self.conferences.len() > 0
+        self.left() == Some(Duration::ZERO)
     }
 
     /// Refuses to claim conferences if the media must be ended. A process that was suspended may notice this at any
     /// step; the realm would give back conferences that run elsewhere, and the unit would drop them at once.
     fn check_not_cut_off(&self) -> Result<(), Error> {
         if self.is_cut_off() {
-            return Err(Error::Stopped("Redis has not answered for too long".to_owned()));
+            return Err(Error::Stopped(
+                "neither Redis nor ZooKeeper has confirmed the unit for too long".to_owned(),
+            ));
         }
         Ok(())
     }
 
-    /// Records that Redis answered a request which was sent at this time. With `self_stop`, tells the watchdog until
-    /// when no other unit can run the same conferences: a suspended process cannot end its media itself.
-    fn note_answer(&mut self, sent: Instant) {
-        // A process that was suspended notices the suspension at its first step afterwards; a late answer must not
-        // hide it.
-        if self.is_cut_off() {
-            return;
-        }
-        self.last_answer = sent;
-        if self.config.self_stop.is_some() {
-            let safe = self.config.lease.saturating_sub(self.context.config.servers.timeout);
-            self.media.allow_for(safe.saturating_sub(sent.elapsed()));
-        }
+    /// Records that Redis renewed the lease by a request which was sent at this time.
+    fn note_renewal(&self, sent: Instant) {
+        self.exclusivity.note_renewal(sent, self.has_media());
     }
 
     /// Handles a request for shutdown: ends the unit now, or starts to drain.
@@ -243,7 +244,7 @@ impl<'a> Unit<'a> {
         self.draining.is_some_and(|since| since.elapsed() >= self.config.drain_limit)
     }
 
-    /// Reconnects to Redis. Media continues meanwhile, but no longer than `self_stop`.
+    /// Reconnects to Redis. Media continues meanwhile, but not so long that others may run the conferences.
     async fn reconnect(&mut self) -> Result<Session, UnitEnd> {
         let context = self.context;
         let connecting = context.reconnect(ROLE);
@@ -258,7 +259,7 @@ impl<'a> Unit<'a> {
             if self.drain_is_overdue() || self.draining.is_some() && is_done {
                 return Err(UnitEnd::Shutdown);
             }
-            let wait = self.cut_off_in().filter(|_| self.conferences.len() > 0).unwrap_or(PAUSE).min(PAUSE);
+            let wait = self.left().unwrap_or(PAUSE).min(PAUSE);
             tokio::select! {
                 session = &mut connecting => return Ok(session),
                 Some(event) = self.media_events.recv() => self.handle_media_event(event),
@@ -280,7 +281,7 @@ impl<'a> Unit<'a> {
         self.send_ends(&store).await?;
         let sent = Instant::now();
         self.join(&store).await?;
-        self.note_answer(sent);
+        self.note_renewal(sent);
         self.pending_report = Some((PendingReport::ListAndDetails, Instant::now()));
         let stream = store.stream(&format!("cmd:{}", self.cmu));
         let mut messages = Commands::read(session.another(streams::BLOCK).await?, stream);
@@ -382,7 +383,9 @@ impl<'a> Unit<'a> {
         let (starting, open) = (by_bytes(self.conferences.starting()), by_bytes(self.conferences.open()));
         let highest = self.conferences.highest();
         let params: Vec<CopyParams<'_>> = self.conferences.params().map(copy_params).collect();
+        let sent = Instant::now();
         let reported = store.report(&self.cmu, highest, &ended, &starting, &params, &open).await?;
+        self.note_renewal(sent);
         // The report lacks the conferences whose programs failed.
         self.failures.clear();
         metrics::counter!("allot_unit_reports_total").increment(1);

@@ -19,13 +19,13 @@ impl Unit<'_> {
             Err(error) if matches!(error.code(), Some("NOTFOUND" | "NOKEY")) => {
                 warn!(unit = self.cmu, %error, "Redis does not know this unit; joining again");
                 self.join(store).await?;
-                self.note_answer(sent);
+                self.note_renewal(sent);
                 self.pending_report = Some((PendingReport::ListAndDetails, Instant::now()));
                 return Ok(());
             }
             result => result?,
         }
-        self.note_answer(sent);
+        self.note_renewal(sent);
         if self.ends.has_unconfirmed() {
             self.wait_for_replicas(session).await?;
         }

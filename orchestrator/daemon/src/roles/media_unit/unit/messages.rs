@@ -74,7 +74,7 @@ impl Unit<'_> {
                 Err(error) if matches!(error.code(), Some("NOTFOUND" | "NOKEY")) => return Ok(()),
                 result => result?,
             }
-            self.note_answer(sent);
+            self.note_renewal(sent);
             let confirmed = session.wait(config.wait_replicas, config.wait).await;
             match unless_refused(confirmed, "a wait for replicas")? {
                 Some(true) => {

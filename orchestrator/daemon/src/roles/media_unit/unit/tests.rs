@@ -1,5 +1,6 @@
 //! A unit against a fake server.
 
+mod exclusivity;
 mod server;
 
 use std::collections::HashSet;
@@ -25,17 +26,23 @@ fn context(server: &Server) -> (Context, watch::Sender<bool>) {
     context_with(server, None)
 }
 
-/// The same with this `self-stop`, in milliseconds.
-fn context_with(server: &Server, self_stop: Option<u64>) -> (Context, watch::Sender<bool>) {
+/// The same. With a lease of this many milliseconds, units end their media when Redis does not answer for so long.
+fn context_with(server: &Server, lease: Option<u64>) -> (Context, watch::Sender<bool>) {
     let mut given = Given::default();
     given.redis.url = Some(format!("redis://127.0.0.1:{}", server.port));
-    given.redis.timeout = Some(Span::ms(ANSWER_TIMEOUT_MS));
+    given.redis.timeout = Some(Span::ms(lease.map_or(ANSWER_TIMEOUT_MS, |lease| lease / 3)));
     given.scheduler.wait = Some(Span::ms(100));
     given.accounts.wait = Some(Span::ms(100));
     given.media_unit.beat = Some(Span::ms(50));
-    given.media_unit.self_stop = self_stop.map(Span::ms);
-    given.media_unit.lease = Some(Span::ms(10_000));
-    let config = Config::resolve(&given).unwrap();
+    given.media_unit.self_stop = Some(lease.is_some());
+    given.media_unit.lease = Some(Span::ms(lease.unwrap_or(10_000)));
+    given.scheduler.grace = Some(Span::ms(1));
+    context_of(&given)
+}
+
+/// A process with these settings, without ZooKeeper.
+fn context_of(given: &Given) -> (Context, watch::Sender<bool>) {
+    let config = Config::resolve(given).unwrap();
     let (asked, shutdown) = allot_runtime::shutdown_channel();
     let connector = Arc::new(InProcess::new(Duration::from_secs(4)));
     let config = Arc::new(config);
@@ -68,7 +75,7 @@ const CREATE: &str = "event CREATE cmu h:1:1 e164";
 #[tokio::test]
 async fn ends_of_a_cut_off_unit_are_sent_before_the_next_unit_joins() {
     let server = Server::start().await;
-    let (context, _asked) = context_with(&server, Some(1000));
+    let (context, _asked) = context_with(&server, Some(3000));
     let mut unit = Unit::new(&context, "h:1:1".to_owned(), UnacknowledgedEnds::default());
     server.tell(&[&format!("{CREATE} 1 epoch 5"), &format!("{CREATE} 2 epoch 6")]);
     serve(&mut unit, server.hears("CONF.ACK {allot}:conf 2 h:1:1 6")).await;
@@ -129,7 +136,7 @@ async fn ends_are_sent_in_every_session_also_after_a_replica_confirmed() {
 #[tokio::test]
 async fn next_unit_of_the_process_repeats_ends_that_were_confirmed() {
     let server = Server::start().await;
-    let (context, _asked) = context_with(&server, Some(1000));
+    let (context, _asked) = context_with(&server, Some(3000));
     let mut unit = Unit::new(&context, "h:1:1".to_owned(), UnacknowledgedEnds::default());
     server.tell(&[&format!("{CREATE} 1 epoch 5"), &format!("{CREATE} 2 epoch 6")]);
     serve(&mut unit, server.hears("CONF.ACK {allot}:conf 2 h:1:1 6")).await;
