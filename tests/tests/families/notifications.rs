@@ -155,7 +155,7 @@ fn every_conference_event_is_a_keyspace_notification() {
     };
     let epoch_of = |realm: &mut Realm, e164: &str| realm.place(e164).1;
     tell(&mut realm, "CONF.REALM", &["conf.realm-opened"]);
-    let settings = "RETRY 1 CREATETIMEOUT 3600000 RELEASETIMEOUT 3600000 WAITTIMEOUT 3600000";
+    let settings = "RETRY 1 POLICY EARLIEST CREATETIMEOUT 3600000 RELEASETIMEOUT 3600000 WAITTIMEOUT 3600000";
     tell(&mut realm, &format!("CONF.REALM {settings}"), &["conf.realm-configured"]);
     tell(&mut realm, "CONF.TERM 1 css", &["conf.claimed"]);
     for cmu in ["a:1:1", "b:1:1"] {

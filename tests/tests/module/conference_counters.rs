@@ -51,7 +51,7 @@ impl<'s> Figures<'s> {
 fn every_scenario_moves_its_counters_and_no_others() {
     let server = RedisServer::start();
     let mut realm = Realm::create(&server, &["a:1:1"]);
-    realm.ok("CONF.REALM CREATETIMEOUT 3600000 RELEASETIMEOUT 3600000 RETRY 3600000");
+    realm.ok("CONF.REALM POLICY EARLIEST CREATETIMEOUT 3600000 RELEASETIMEOUT 3600000 RETRY 3600000");
     let mut figures = Figures::of(&server);
     assert!(figures.before.len() > 40, "{:?}", figures.before);
     let epochs: Vec<i64> = ["1", "2", "3", "4"].map(|e164| realm.begin(e164, "REQUEST r").1).to_vec();

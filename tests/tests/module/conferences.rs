@@ -14,6 +14,7 @@ use allot_tests::{RedisServer, Reply, eventually};
 fn a_unit_that_dies_loses_its_conferences_to_another_and_writes_no_more() {
     let server = RedisServer::start();
     let mut realm = Realm::create(&server, &UNITS[..2]);
+    realm.ok("CONF.REALM POLICY EARLIEST");
     let (a, first) = realm.open("7");
     assert_eq!(realm.ok(&format!("CONF.SET 7 {a} {first} 1 members 3 speaker ann")), Reply::Int(2));
     assert_eq!(realm.ok("CONF.GET 7 speaker nothing").array()[0], Reply::bulk("ann"));
@@ -40,7 +41,7 @@ fn a_unit_that_dies_loses_its_conferences_to_another_and_writes_no_more() {
     let counted = counters.map(|name| allot_info(&server, &format!("conf_writes_{name}")));
     assert_eq!(counted, [1, 1, 1, 1]);
     assert_eq!((allot_info(&server, "conf_reopened"), allot_info(&server, "conf_reopened_300s")), (1, 1));
-    // The first one comes back, and has it again: nobody ended it, and its copy is the older one.
+    // The first one comes back, and has it again by the policy of the realm: nobody ended it, and its copy is the older one.
     realm.join(&a);
     let report = realm.ok(&format!("CMU.REPORT {a} HIGHEST {first} 7 {first}"));
     let adopted = report.field("adopted").array()[0].array().to_vec();
