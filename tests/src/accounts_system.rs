@@ -34,7 +34,12 @@ pub struct Held {
     pub state: String,
     /// Of its assignment.
     pub epoch: i64,
+    /// The instructions at its flat price.
+    pub quota: i64,
 }
+
+/// The largest quota of an account in a book of these tests.
+const LARGEST: i64 = 100;
 
 /// The system.
 #[derive(Debug)]
@@ -248,7 +253,7 @@ impl AccountsSystem {
             let instance = text(record.field("instance"));
             let place = instance.map(|instance| format!("{}/{instance}", record.field("module").text()));
             let (state, epoch) = (record.field("state").text(), record.field("epoch").int());
-            (record.field("account").text(), Held { place, state, epoch })
+            (record.field("account").text(), Held { place, state, epoch, quota: record.field("quota").int() })
         };
         Some(parts.get(1)?.array().iter().map(row).collect())
     }
@@ -326,7 +331,7 @@ impl AccountsSystem {
                 modules.entry(module).or_default().insert(instance);
             }
         }
-        let mut book = self.book();
+        let (mut book, held) = (self.book(), self.held().unwrap_or_default());
         for (module, instances) in modules {
             let record = book.ok(&format!("INFO MODULE {module}"));
             let attached = record.field("attached");
@@ -336,11 +341,15 @@ impl AccountsSystem {
                 let _ = write!(problems, "{module} has {names:?}, there are {instances:?}; ");
             }
             let active = attached.array().iter().filter(|one| one.field("state").text() == "active");
-            let levels: Vec<i64> =
-                active.map(|one| one.field("assigned").int() - one.field("target").int()).collect();
+            let level = |one: &Reply| {
+                let place = format!("{module}/{}", one.field("instance").text());
+                let own = held.values().filter(|held| held.place.as_ref() == Some(&place));
+                own.map(|held| held.quota).sum::<i64>() - one.field("target").int()
+            };
+            let levels: Vec<i64> = active.map(level).collect();
             let spread = levels.iter().max().unwrap_or(&0) - levels.iter().min().unwrap_or(&0);
-            if spread > 1 {
-                let _ = write!(problems, "{module} is assigned {levels:?}; ");
+            if spread > LARGEST {
+                let _ = write!(problems, "{module} is assigned {levels:?} instructions; ");
             }
             if record.field("free").int() > record.field("reserve").int() && !levels.is_empty() {
                 let _ = write!(problems, "{module} has free accounts; ");

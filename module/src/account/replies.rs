@@ -89,7 +89,7 @@ fn of_module(instance: &Instance) -> Field<'_> {
         ("state", Field::Text(instance.presence.word().as_bytes())),
         ("assigned", Field::Number(instance.assigned.into())),
         ("revoking", Field::Number(instance.accounts.len() as i64 - i64::from(instance.assigned))),
-        ("target", Field::Number(instance.offset.into())),
+        ("target", Field::Number(instance.offset.clamp(i64::MIN.into(), i64::MAX.into()) as i64)),
     ])
 }
 

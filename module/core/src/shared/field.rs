@@ -86,6 +86,17 @@ impl Field for u128 {
     }
 }
 
+/// The bits as those of a `u128`.
+impl Field for i128 {
+    fn encode(&self, out: &mut Writer) {
+        self.cast_unsigned().encode(out);
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
+        u128::decode(reader).map(u128::cast_signed)
+    }
+}
+
 /// A signed number of 32 bits.
 impl Field for i32 {
     fn encode(&self, out: &mut Writer) {

@@ -30,3 +30,4 @@ mod snapshot;
 mod spec;
 mod targets;
 mod use_of_accounts;
+mod worth;

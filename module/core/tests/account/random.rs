@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::recount::Holdings;
-use super::rig::{HOUR, Rig, login, logout, name, tariff, usage};
+use super::rig::{HOUR, Rig, is_even, login, logout, name, tariff, usage};
 use allot_core::account::place::{Presence, Share};
 use allot_core::account::rebalance::Reason;
 use allot_core::account::request::{Changes, InstanceRequest, ManagerRequest, ModuleSettings};
@@ -13,7 +13,7 @@ use allot_core::account::{Book, Event, Reply, Settings};
 use proptest::prelude::*;
 
 /// A generator that needs no crate and repeats itself.
-struct Random(u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
     fn next(&mut self) -> u64 {
@@ -21,7 +21,7 @@ impl Random {
         self.0 >> 33
     }
 
-    fn below(&mut self, end: usize) -> usize {
+    pub(crate) fn below(&mut self, end: usize) -> usize {
         self.next() as usize % end
     }
 
@@ -29,7 +29,7 @@ impl Random {
         self.below(100) < percent
     }
 
-    fn of<T: Clone>(&mut self, all: &[T]) -> T {
+    pub(crate) fn of<T: Clone>(&mut self, all: &[T]) -> T {
         all[self.below(all.len())].clone()
     }
 }
@@ -160,7 +160,8 @@ impl Run {
             }),
             1 | 2 => {
                 let module = self.random.chance(80).then_some(module.as_bytes());
-                ManagerRequest::Add { module, tariff: tariff(), accounts }
+                let quota = self.random.of(&[100, 100, 10, 0]);
+                ManagerRequest::Add { module, tariff: Tariff { quota, ..tariff() }, accounts }
             }
             3 => ManagerRequest::Del { accounts },
             8 => ManagerRequest::Limit { cap: self.random.of(&[0, 30, 200]), accounts },
@@ -273,20 +274,7 @@ impl Run {
     fn quiet(&mut self) {
         self.rig.pass(3 * HOUR);
         for module in self.rig.book.modules() {
-            let shares: Vec<i64> = module
-                .instances()
-                .filter_map(|id| self.rig.book.instance(id))
-                .filter(|one| one.presence == Presence::Active)
-                .map(allot_core::account::place::Instance::level)
-                .collect();
-            if let Some(least) = shares.iter().min() {
-                let gives = |one: &allot_core::account::place::Instance| one.assigned > module.floor();
-                let all = module.instances().filter_map(|id| self.rig.book.instance(id));
-                let highest =
-                    all.filter(|one| gives(one)).map(allot_core::account::place::Instance::level).max();
-                let even = highest.is_none_or(|highest| highest - least <= 1);
-                assert!(even || module.policy.share == Share::Places, "{shares:?}");
-            }
+            assert!(module.policy.share == Share::Places || is_even(&self.rig.book, module), "{module:?}");
         }
         self.rig.check();
     }

@@ -2,7 +2,7 @@
 
 use allot_core::account::Decision;
 use allot_core::account::decide::MAX_BATCH;
-use allot_core::account::place::{Presence, Share};
+use allot_core::account::place::{Instance, Module, Presence, Share};
 use allot_core::account::record::{Account, AccountState};
 use allot_core::account::request::{InstanceRequest, ManagerRequest, ModuleSettings, Request};
 use allot_core::account::tariff::{Amount, Step, Tariff};
@@ -173,6 +173,19 @@ impl Rig {
         }
         assert_eq!(restored.next_due(), self.book.next_due());
     }
+}
+
+/// Whether no instance could give an account to another so that their levels come closer together.
+pub(crate) fn is_even(book: &Book, module: &Module) -> bool {
+    let instances = module.instances().filter_map(|id| book.instance(id));
+    let active: Vec<&Instance> = instances.filter(|one| one.presence == Presence::Active).collect();
+    let lowest = active.iter().map(|one| one.level()).min();
+    active.iter().filter(|one| one.assigned > module.floor()).all(|giver| {
+        let accounts = giver.accounts.iter().filter_map(|&id| book.account(id));
+        let assigned = accounts.filter(|account| account.state == AccountState::Assigned);
+        let least = assigned.map(|account| i128::from(account.tariff.quota.max(1))).min().unwrap();
+        Some(giver.level() - least) <= lowest
+    })
 }
 
 pub(crate) fn name(number: usize) -> String {

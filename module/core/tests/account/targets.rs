@@ -17,9 +17,9 @@ fn shift(rig: &mut Rig, from: &str, (module, to): (&str, &str), count: usize) {
     rig.check();
 }
 
-fn targets(rig: &Rig, module: &str) -> Vec<i32> {
+fn targets(rig: &Rig, module: &str) -> Vec<i128> {
     let module = rig.book.module(rig.book.find_module(module.as_bytes()).unwrap()).unwrap();
-    module.instances().map(|id| rig.book.instance(id).unwrap().offset).collect()
+    module.instances().map(|id| rig.book.instance(id).unwrap().offset / 100).collect()
 }
 
 #[test]

@@ -1,22 +1,25 @@
-//! Assigns accounts to instances: even to within one, with the fewest moves, in steps of bounded length.
+//! Assigns accounts to instances: shares of even worth, with the fewest moves, in steps of bounded length.
 //!
 //! A module divides its accounts among the instances that are present, or into one share for each of its places. In
 //! the second case an instance gets no more than the share of its place, and what belongs to empty places stays free.
 //!
-//! The assignment evens out the *level* of instances: accounts assigned or in transit, minus the offset from
-//! rebalancing. A step gives free accounts (beyond the reserve) to the instance with the lowest level. While the
-//! highest level is more than one above the lowest, it also moves an account from the highest to the lowest. No
-//! shorter way exists: each move reduces the distance to an even assignment by one, and no move can reduce it by
-//! more.
+//! The assignment evens out the *level* of instances: what their accounts are worth (assigned or in transit), minus the
+//! offset from rebalancing. A step gives free accounts (beyond the reserve) to the instance with the lowest level, the
+//! largest account first. Then it moves accounts to the instance with the lowest level, as long as a move brings two
+//! levels closer together: from the instance that would still have the most after giving its smallest account, and of
+//! this instance the account that brings both levels closest together. The moves come to an end, because each of them
+//! reduces the sum of the squares of all levels.
 
-use std::collections::{BTreeMap, BTreeSet, btree_set};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::account::event::{Event, Events, InstanceEvent};
-use crate::account::model::place::{Instance, Module};
-use crate::account::model::record::{AccountState, Name};
+use crate::account::model::place::{Instance, Level, Module, Room};
+use crate::account::model::record::{Account, AccountState, Name};
 use crate::account::model::state::Book;
+use crate::account::model::worth::{ByWorth, Kinds, Pool, Worth};
 use crate::invariant;
 use crate::shared::Bytes;
+use crate::shared::invariant::Expected;
 use smallvec::smallvec;
 
 /// Names of accounts by target instance.
@@ -28,25 +31,102 @@ pub const STEP: usize = 256;
 /// The free accounts of a module, each once.
 struct FreeAccounts<'a> {
     module: &'a Module,
-    all: btree_set::Iter<'a, u32>,
+    all: Pool<'a>,
     /// By instance: the accounts that it had last.
-    own: BTreeMap<u32, btree_set::Iter<'a, u32>>,
-    given: BTreeSet<u32>,
+    own: BTreeMap<u32, Pool<'a>>,
+    taken: BTreeSet<u32>,
 }
 
 impl<'a> FreeAccounts<'a> {
     fn of(module: &'a Module) -> Self {
-        Self { module, all: module.free.iter(), own: BTreeMap::new(), given: BTreeSet::new() }
+        Self { module, all: module.free.pool(), own: BTreeMap::new(), taken: BTreeSet::new() }
     }
 
-    /// A free account for an instance: one that it had last, if there is one.
-    fn next_for(&mut self, id: u32, name: &Name) -> Option<u32> {
-        const NONE: &BTreeSet<u32> = &BTreeSet::new();
-        let own = || self.module.free_of.get(name).unwrap_or(NONE).iter();
+    /// A free account for an instance, and its worth: one that it had last, if there is one.
+    fn next_for(&mut self, id: u32, name: &Name, room: Room) -> Option<(u64, u32)> {
+        let own = || self.module.free_of.get(name).map(ByWorth::pool).unwrap_or_default();
         let own = self.own.entry(id).or_insert_with(own);
-        let next = own.chain(&mut self.all).copied().find(|id| !self.given.contains(id))?;
-        self.given.insert(next);
-        Some(next)
+        let mut take = |most: u64, least: bool| {
+            [&mut *own, &mut self.all].into_iter().find_map(|pool| pool.take(most, least, &mut self.taken))
+        };
+        take(room.fits, false).or_else(|| take(room.most, true))
+    }
+}
+
+/// The accounts that an instance can give.
+struct Gifts<'a> {
+    kinds: Kinds,
+    left: u32,
+    rest: Box<dyn Iterator<Item = u32> + 'a>,
+    /// Those of `rest` that were passed, by worth.
+    passed: BTreeMap<u64, VecDeque<u32>>,
+}
+
+/// A step of the assignment of a module: the levels as they are after the accounts that the step has given.
+struct Round<'a> {
+    book: &'a Book,
+    module: &'a Module,
+    levels: BTreeSet<Level>,
+    givers: BTreeSet<(Worth, u32)>,
+    gifts: BTreeMap<u32, Gifts<'a>>,
+}
+
+impl<'a> Round<'a> {
+    /// An instance gets an account of this worth.
+    fn gain(&mut self, (level, place, id): Level, worth: u64) {
+        let worth = Worth::from(worth);
+        self.levels.remove(&(level, place, id));
+        self.levels.insert((level + worth, place, id));
+        let kinds = self.gifts.get(&id).map(|gifts| &gifts.kinds);
+        let kinds = kinds.or_else(|| self.book.indexed_instance(id).map(|instance| &instance.kinds));
+        let giver = kinds.and_then(Kinds::least).map(|least| level - Worth::from(least));
+        if let Some(giver) = giver.filter(|giver| self.givers.remove(&(*giver, id))) {
+            // Before this step is applied, the instance can give only what it had.
+            self.givers.insert((giver + worth, id));
+        }
+    }
+
+    /// The next account that an instance gives to an instance with the lowest level.
+    fn give(&mut self, (lowest, ..): Level, most: u64) -> Option<(u64, &'a Account)> {
+        let &(rest, id) = self.givers.last().filter(|giver| giver.0 > lowest)?;
+        let (book, floor) = (self.book, self.module.floor());
+        let giver = book.indexed_instance(id)?;
+        let gifts = self.gifts.entry(id).or_insert_with(|| Gifts {
+            kinds: giver.kinds.clone(),
+            left: giver.assigned,
+            rest: book.givable(id),
+            passed: BTreeMap::new(),
+        });
+        let level = rest + Worth::from(gifts.kinds.least()?);
+        let worth = gifts.kinds.closing(level - lowest, most)?;
+        let account = gifts.next(book, worth)?;
+        let place = giver.place.unwrap_or(u32::MAX);
+        self.givers.remove(&(rest, id));
+        self.levels.remove(&(level, place, id));
+        let level = level - Worth::from(worth);
+        self.levels.insert((level, place, id));
+        if gifts.left > floor
+            && let Some(least) = gifts.kinds.least()
+        {
+            self.givers.insert((level - Worth::from(least), id));
+        }
+        Some((worth, account))
+    }
+}
+
+impl Gifts<'_> {
+    /// The next account of this worth.
+    fn next<'b>(&mut self, book: &'b Book, worth: u64) -> Option<&'b Account> {
+        self.kinds.count(worth, false);
+        self.left = self.left.saturating_sub(1);
+        loop {
+            if let Some(id) = self.passed.get_mut(&worth).and_then(VecDeque::pop_front) {
+                return book.indexed(id);
+            }
+            let id =
+                self.rest.next().expected("an instance can give the accounts that are assigned to it")?;
+            self.passed.entry(book.indexed(id)?.worth()).or_default().push_back(id);
+        }
     }
 }
 
@@ -68,59 +148,31 @@ impl Book {
     }
 
     fn assign_in(&self, module: &Module, limit: usize) -> Events {
-        let (mut levels, mut givers) = (module.levels.clone(), module.givers.clone());
+        let (levels, givers) = (module.levels.clone(), module.givers.clone());
+        let mut round = Round { book: self, module, levels, givers, gifts: BTreeMap::new() };
         let (mut assigned, mut recalled) = (Shares::new(), Shares::new());
         let mut over = module.free.len().saturating_sub(module.reserve as usize);
-        let mut left = limit;
+        let (mut left, mut spare) = (limit, module.spare());
         let mut free = FreeAccounts::of(module);
         while over > 0
             && left > 0
-            && let Some(taker @ (level, place, lowest)) = module.taker(&levels)
-            && let Some(account) =
-                free.next_for(lowest, &self.instance_name(lowest)).and_then(|id| self.indexed(id))
+            && let Some((taker @ (level, _, lowest), room)) = module.taker(&round.levels)
+            && let room = module.room_for_free(room, level, spare)
+            && let Some((worth, account)) = free.next_for(lowest, &self.instance_name(lowest), room)
+            && let Some(account) = self.indexed(account)
         {
-            levels.remove(&taker);
             assigned.entry(lowest).or_default().push(account.name.clone());
-            levels.insert((level + 1, place, lowest));
-            // An instance that keeps all that it has gives nothing before this step is applied.
-            if givers.remove(&(level, lowest)) {
-                givers.insert((level + 1, lowest));
-            }
-            (over, left) = (over - 1, left - 1);
+            round.gain(taker, worth);
+            (over, left, spare) = (over - 1, left - 1, spare - Worth::from(worth));
         }
-        if left == 0 || !module.evens_out() {
-            return self.assigned(module, assigned, recalled);
-        }
-        let mut gifts: BTreeMap<u32, Box<dyn Iterator<Item = u32> + '_>> = BTreeMap::new();
-        let mut given: BTreeMap<u32, u32> = BTreeMap::new();
         while left > 0
-            && let (Some(taker @ (low, _, to)), Some(&(high, from))) = (module.taker(&levels), givers.last())
-            && high - low > 1
+            && module.evens_out()
+            && let Some((taker @ (.., to), room)) = module.taker(&round.levels)
+            && let Some((worth, account)) = round.give(taker, room.most)
         {
-            let gift = gifts.entry(from).or_insert_with(|| self.givable(from));
-            let Some(account) = gift.next().and_then(|id| self.indexed(id)) else {
-                // The remaining accounts of this level are still in transit.
-                givers.remove(&(high, from));
-                continue;
-            };
             let shares = if account.login.is_some() { &mut recalled } else { &mut assigned };
             shares.entry(to).or_default().push(account.name.clone());
-            let place_of = |id: u32| self.indexed_instance(id).and_then(|instance| instance.place);
-            let giver = (high, place_of(from).unwrap_or(u32::MAX), from);
-            for (entry @ (level, place, id), next) in [(taker, low + 1), (giver, high - 1)] {
-                levels.remove(&entry);
-                levels.insert((next, place, id));
-                if givers.remove(&(level, id)) {
-                    givers.insert((next, id));
-                }
-            }
-            // It keeps its last accounts.
-            let from_giver = given.entry(from).or_insert(0);
-            *from_giver += 1;
-            let keeps = |giver: &Instance| giver.assigned.saturating_sub(*from_giver) <= module.floor();
-            if self.indexed_instance(from).is_none_or(keeps) {
-                givers.remove(&(high - 1, from));
-            }
+            round.gain(taker, worth);
             left -= 1;
         }
         self.assigned(module, assigned, recalled)

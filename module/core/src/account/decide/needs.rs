@@ -200,7 +200,7 @@ impl Book {
         let over = module.free.len().saturating_sub(module.reserve as usize);
         free.gives = if self.uneven.contains(&id) { 0 } else { over };
         let lasts = |account: &Account| now.saturating_sub(account.since) >= module.policy.lend;
-        let all = module.free.iter().filter_map(|&id| Some((id, self.indexed(id)?)));
+        let all = module.free.iter().filter_map(|id| Some((id, self.indexed(id)?)));
         for (id, account) in all {
             let value = self.value(account, below);
             if value.rest > 0 && lasts(account) && self.may_move_today(account, now) {

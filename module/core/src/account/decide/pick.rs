@@ -31,7 +31,7 @@ impl Book {
     fn account_for(&self, module: &Module, id: u32, asker: &Instance) -> Option<&Account> {
         let (month, limit) = self.order();
         let is_open = |account: &&Account| account.rank(month, limit).is_open();
-        let mut free = module.free.iter().take(MAX_PASSED).filter_map(|&id| self.indexed(id));
+        let mut free = module.free.iter().take(MAX_PASSED).filter_map(|id| self.indexed(id));
         if let Some(free) = free.find(is_open) {
             return Some(free);
         }

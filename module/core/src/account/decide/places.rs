@@ -39,7 +39,7 @@ impl Book {
         };
         let place = self.indexed_instance(place).filter(|place| place.has_place())?;
         let module = self.indexed_module(place.module)?;
-        let spare = module.free.first().and_then(|&id| self.indexed(id))?;
+        let spare = module.free.nearest(account.worth()).and_then(|id| self.indexed(id))?;
         let assigned = InstanceEvent::Assigned { accounts: vec![spare.name.clone()] };
         Some(assigned.of(module.name.clone(), place.name.clone()))
     }

@@ -105,7 +105,7 @@ impl Book {
             return self.givable(giver.id).find(new);
         }
         if to_own_module {
-            return self.indexed_module(giver.module)?.free.iter().copied().find(new);
+            return self.indexed_module(giver.module)?.free.iter().find(new);
         }
         giver.spare.iter().rev().map(|&(_, id)| id).find(new)
     }

@@ -4,6 +4,7 @@ use super::counters::Counter;
 use crate::account::model::place::{Instance, Presence, Share};
 use crate::account::model::record::{Account, AccountState, Goal, Name, day_of};
 use crate::account::model::state::Book;
+use crate::account::model::worth::Worth;
 use crate::shared::codec::{Damaged, ensure};
 use crate::shared::invariant::Expected;
 use crate::shared::list::NONE;
@@ -157,7 +158,7 @@ impl Book {
             None => self.away.remove(id),
         }
         let Some(module) = self.indexed_instance(id).map(|instance| instance.module) else { return };
-        let mut lost = 0;
+        let mut lost: Worth = 0;
         self.with_instance(id, |instance| {
             (instance.presence, instance.away_until) = (presence, until);
             // Without a place, the instance loses its offset from rebalancing.
@@ -174,26 +175,26 @@ impl Book {
 
     /// Distributes the offset that an instance lost with its place to the instances of its module with the opposite
     /// offset, the largest first. The part that came from other modules is dropped.
-    fn make_up_for(&mut self, module: u32, lost: i32) {
+    fn make_up_for(&mut self, module: u32, lost: Worth) {
         let Some(module) = self.indexed_module(module).filter(|_| lost != 0) else { return };
         let offset = |id: u32| self.indexed_instance(id).map_or(0, |instance| instance.offset);
         // The sum of the remaining offsets is what came from this instance and from other modules.
-        let rest: i64 = module.instances().map(|id| i64::from(offset(id))).sum();
-        if rest.signum() != -i64::from(lost.signum()) {
+        let rest: Worth = module.instances().map(offset).sum();
+        if rest.signum() != -lost.signum() {
             return;
         }
-        let mut due = u32::try_from(rest.unsigned_abs()).unwrap_or(u32::MAX).min(lost.unsigned_abs());
-        let mut others: Vec<(i32, u32)> = module
+        let mut due = rest.abs().min(lost.abs());
+        let mut others: Vec<(Worth, u32)> = module
             .instances()
             .map(|id| (offset(id), id))
             .filter(|(offset, _)| offset.signum() == -lost.signum())
             .collect();
         // The sort is stable: of equal offsets, the earlier instance first.
-        others.sort_by_key(|(offset, _)| std::cmp::Reverse(offset.unsigned_abs()));
+        others.sort_by_key(|(offset, _)| std::cmp::Reverse(offset.abs()));
         for (offset, id) in others {
-            let back = due.min(offset.unsigned_abs());
+            let back = due.min(offset.abs());
             due -= back;
-            self.with_instance(id, |instance| instance.offset += back as i32 * lost.signum());
+            self.with_instance(id, |instance| instance.offset += back * lost.signum());
         }
     }
 
@@ -204,12 +205,12 @@ impl Book {
         let Some(account) = self.accounts.get_mut(id).expected("an account that is moved is there") else {
             return;
         };
-        let (from, home) = (account.instance, account.module);
+        let (from, home, worth) = (account.instance, account.module, Worth::from(account.worth()));
         account.moved = (day_of(at), account.moves_on(day_of(at)).saturating_add(1));
         self.tell_of_move(id, &to, Some(&name));
-        self.with_instance(from, |from| from.offset -= 1);
-        if from != NONE || !self.lends_within(home, place) || self.would_lose(place) {
-            self.with_instance(place, |place| place.offset += 1);
+        self.with_instance(from, |from| from.offset -= worth);
+        if from != NONE || !self.lends_within(home, place) || self.would_lose(place, worth) {
+            self.with_instance(place, |place| place.offset += worth);
         }
         self.go_on(at, id, Goal::Place(place));
     }
@@ -221,27 +222,29 @@ impl Book {
         same && self.indexed_module(home).is_some_and(|module| module.policy.share == Share::Places)
     }
 
-    /// Whether an even assignment would take an account more from an instance at once.
-    fn would_lose(&self, place: u32) -> bool {
+    /// Whether an even assignment would take an account from an instance at once that gets one of this worth.
+    fn would_lose(&self, place: u32, worth: Worth) -> bool {
         let Some(instance) = self.indexed_instance(place) else { return false };
         let module = self.indexed_module(instance.module);
-        let lowest = module.and_then(|module| module.taker(&module.levels));
-        lowest.is_some_and(|lowest| instance.level() - lowest.0 > 0)
+        let taker = module.and_then(|module| module.taker(&module.levels));
+        let least = instance.kinds.least().map_or(worth, |least| worth.min(least.into()));
+        taker.is_some_and(|((lowest, ..), _)| instance.level() + worth - least > lowest)
     }
 
     /// Cancels a move of rebalancing between modules that cannot be completed: removes the offset of both instances.
     /// Within a module, `make_up_for` did so, or the instance is away and waits for another account.
     pub(super) fn call_off(&mut self, id: u32, place: u32) {
         let Some(from) = self.indexed(id).map(|account| account.instance) else { return };
+        let worth = self.indexed(id).map_or(0, |account| Worth::from(account.worth()));
         let module = |id: u32| self.indexed_instance(id).map(|instance| instance.module);
         if from == NONE || module(from) == module(place) {
             return;
         }
         // An instance that lost its place meanwhile and has one again has no offset left to remove.
-        for (id, by) in [(from, 1), (place, -1)] {
+        for (id, sign) in [(from, 1), (place, -1)] {
             self.with_instance(id, |instance| {
-                if instance.has_place() && instance.offset.signum() == -by {
-                    instance.offset += by;
+                if instance.has_place() && instance.offset.signum() == -sign {
+                    instance.offset += sign * worth.min(instance.offset.abs());
                 }
             });
         }

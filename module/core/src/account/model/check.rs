@@ -238,7 +238,7 @@ mod tests {
             "an account is on its way"
         );
         assert!(sound.modules.iter().all(|(_, module)| module.barred > 0), "an account is barred");
-        let damages: [Damage; 41] = [
+        let damages: [Damage; 45] = [
             ("totals", |book| book.totals.swap(0, 1)),
             ("tariffs", |book| book.tariffs.values_mut().for_each(|count| *count += 1)),
             ("logins", |book| book.logins.set(77, 5)),
@@ -264,7 +264,7 @@ mod tests {
                 let _ = book.module_names.insert(b"x"[..].into(), 0);
             }),
             ("accounts of a module", |book| module(book).accounts.clear()),
-            ("free accounts", |book| module(book).free.extend([77])),
+            ("free accounts", |book| module(book).free.set(10, 77, true)),
             ("barred accounts", |book| module(book).barred += 1),
             ("returning accounts", |book| module(book).returning += 1),
             ("sum of use", |book| module(book).sums.used += 1),
@@ -279,8 +279,10 @@ mod tests {
                 book.ledger.insert(LedgerKey { month: 7, department, module }, Usage::default());
             }),
             ("expected accounts", |book| module(book).expected += 1),
+            ("worth of a module", |book| module(book).worth += 1),
+            ("accounts of a module by worth", |book| module(book).kinds.count(10, true)),
             ("free accounts by holder", |book| {
-                module(book).free_of.entry(b"a"[..].into()).or_default().insert(77);
+                module(book).free_of.entry(b"a"[..].into()).or_default().set(10, 77, true);
             }),
             ("budget", |book| {
                 let _ = book.departments.insert(b"d"[..].into(), Budget { cap: 5, used: 1 });
@@ -295,6 +297,8 @@ mod tests {
             }),
             ("accounts of an instance", |book| instance(book, b"a").accounts.clear()),
             ("accounts assigned", |book| instance(book, b"a").assigned += 1),
+            ("worth of an instance", |book| instance(book, b"a").worth += 1),
+            ("accounts by worth", |book| instance(book, b"a").kinds.count(10, true)),
             ("accounts on their way", |book| instance(book, b"c").incoming = 0),
             ("supply", |book| instance(book, b"a").supply = Supply::default()),
             ("pick order", |book| instance(book, b"a").ready.clear()),

@@ -3,11 +3,12 @@
 
 use std::sync::Arc;
 
-use super::place::{Instance, MAX_OFFSET, Module, Presence};
+use super::place::{Instance, Level, MAX_OFFSET, Module, Presence};
 use super::record::{Account, AccountState, Epoch, Goal, Name};
 use super::state::Book;
 use super::tariff::Tariff;
 use super::usage::step;
+use super::worth::Worth;
 use crate::invariant;
 use crate::shared::Millis;
 use crate::shared::invariant::Expected;
@@ -45,9 +46,12 @@ impl Book {
     /// Whether accounts of a module must be assigned or moved. O(log instances).
     pub(in crate::account) fn is_uneven(&self, module: u32) -> bool {
         let Some(module) = self.indexed_module(module) else { return false };
-        let Some(lowest) = module.taker(&module.levels) else { return false };
-        let highest = module.givers.last().filter(|_| module.evens_out());
-        module.free.len() > module.reserve as usize || highest.is_some_and(|highest| highest.0 - lowest.0 > 1)
+        let Some(((lowest, ..), room)) = module.taker(&module.levels) else { return false };
+        let giver = module.givers.last().filter(|&&(level, _)| module.evens_out() && level > lowest);
+        let gives = giver.and_then(|&(_, id)| self.indexed_instance(id)?.kinds.least());
+        let free = module.free.least().filter(|_| module.free.len() > module.reserve as usize);
+        let room_for_free = module.room_for_free(room, lowest, module.spare());
+        gives.is_some_and(|least| least <= room.most) || free.is_some_and(|least| least <= room_for_free.most)
     }
 
     /// A department's name, shared with other modules of the department.
@@ -83,8 +87,9 @@ impl Book {
         let floor = module.map_or(0, |module| module.floor);
         let level = |instance: &Instance| {
             let place = instance.place.unwrap_or(u32::MAX);
-            (instance.presence == Presence::Active)
-                .then(|| ((instance.level(), place, id), instance.assigned > floor))
+            (instance.presence == Presence::Active).then(|| {
+                ((instance.level(), place, id), instance.level_of_giver(floor).map(|level| (level, id)))
+            })
         };
         let (before, offset) = (level(instance), instance.offset);
         change(instance);
@@ -100,13 +105,15 @@ impl Book {
             return;
         }
         if let Some(module) = self.indexed_module_mut(module) {
-            module.offsets += i64::from(offset);
+            module.offsets += offset;
             if let Some((level, gave)) = before {
-                let was_there = module.levels.remove(&level) && module.givers.remove(&(level.0, id)) == gave;
+                let gave = gave.is_none_or(|giver| module.givers.remove(&giver));
+                let was_there = module.levels.remove(&level) && gave;
                 invariant!(was_there, "an active instance has a place among the levels");
             }
             if let Some((level, gives)) = after {
-                let is_new = module.levels.insert(level) && (!gives || module.givers.insert((level.0, id)));
+                let is_new =
+                    module.levels.insert(level) && gives.is_none_or(|giver| module.givers.insert(giver));
                 invariant!(is_new, "an active instance has one place among the levels");
             }
         }
@@ -191,6 +198,8 @@ impl Book {
     fn link(&mut self, id: u32, on: bool) {
         let Some(account) = self.indexed(id) else { return };
         let (state, instance, goal, module) = (account.state, account.instance, account.goal, account.module);
+        let worth = account.worth();
+        let more = if on { Worth::from(worth) } else { -Worth::from(worth) };
         let barred = account.login.is_some();
         let holder = account.last_holder().cloned();
         if let Some(total) = self.totals.get_mut(state as usize).expected("there is a total for each state") {
@@ -202,10 +211,9 @@ impl Book {
             if barred {
                 step!(module.barred, on);
             } else {
-                let changed = if on { module.free.insert(id) } else { module.free.remove(&id) };
-                invariant!(changed, "a module has its free accounts, each once");
+                module.free.set(worth, id, on);
                 if let Some(holder) = holder {
-                    module.note_free(&holder, id, on);
+                    module.note_free(&holder, (worth, id), on);
                 }
             }
         }
@@ -218,21 +226,28 @@ impl Book {
         self.set_supply(id, on);
         if let Some(module) = self.expecting(id).and_then(|module| self.indexed_module_mut(module)) {
             step!(module.expected, on);
+            module.worth += more;
+            module.kinds.count(worth, on);
         }
         self.with_instance(instance, |instance| {
             let changed = if on { instance.accounts.insert(id) } else { instance.accounts.remove(&id) };
             invariant!(changed, "an instance has its accounts, each once");
             if state == AccountState::Assigned {
                 step!(instance.assigned, on);
+                instance.kinds.count(worth, on);
+                instance.worth += more;
             }
         });
         if let Some(Goal::Place(place)) = goal {
-            self.with_instance(place, |place| step!(place.incoming, on));
+            self.with_instance(place, |place| {
+                step!(place.incoming, on);
+                place.worth += more;
+            });
         }
     }
 
     /// Adds an account to the supply of its instance, or removes it.
-    pub(super) fn set_supply(&mut self, id: u32, on: bool) {
+    fn set_supply(&mut self, id: u32, on: bool) {
         let order = self.order();
         let account = self.accounts.get(id).expected("an index has only accounts that exist");
         let Some((account, supplied)) = account.and_then(|one| Some((one, one.supplied()?))) else { return };
@@ -350,9 +365,8 @@ impl Book {
         let Some(known) = self.indexed_module(module) else { return };
         let floor = known.computed_floor();
         if floor != known.floor {
-            let gives = |id: u32| self.indexed_instance(id).is_some_and(|instance| instance.assigned > floor);
-            let givers = known.levels.iter().filter(|&&(_, _, id)| gives(id));
-            let givers = givers.map(|&(level, _, id)| (level, id)).collect();
+            let giver = |&(_, _, id): &Level| Some((self.indexed_instance(id)?.level_of_giver(floor)?, id));
+            let givers = known.levels.iter().filter_map(giver).collect();
             if let Some(module) = self.indexed_module_mut(module) {
                 (module.floor, module.givers) = (floor, givers);
             }

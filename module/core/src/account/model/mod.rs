@@ -10,3 +10,4 @@ mod sums;
 pub mod supply;
 pub mod tariff;
 pub mod usage;
+pub(in crate::account) mod worth;

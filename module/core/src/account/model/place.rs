@@ -6,15 +6,16 @@ use super::pace::Pace;
 use super::record::{Name, Rank};
 use super::supply::Supply;
 use super::usage::Usage;
+use super::worth::{ByWorth, Kinds, Worth};
 use crate::shared::Millis;
 use crate::shared::codec::{Damaged, ensure};
 use crate::shared::token::MAX_TTL;
-use crate::{fields, invariant, words};
+use crate::{fields, words};
 
 /// The limit of a module's places, weight and reserve.
 pub const MAX_PLACES: i64 = 1_000_000;
 /// The greatest offset of an instance, positive or negative. Further moves by rebalancing do not change the offset.
-pub(in crate::account) const MAX_OFFSET: i32 = 1 << 30;
+pub(in crate::account) const MAX_OFFSET: Worth = 1 << 80;
 
 /// The limit of the number of accounts that an instance keeps.
 pub const MAX_MIN: u32 = 10_000;
@@ -87,19 +88,23 @@ fields! {
         /// Numbers of the places that are taken.
         pub(in crate::account) taken: BTreeSet<u32>,
         /// Sum of the offsets of the instances.
-        pub(in crate::account) offsets: i64,
-        /// Active instances that have more than `floor` accounts, by level.
-        pub(in crate::account) givers: BTreeSet<(i64, u32)>,
+        pub(in crate::account) offsets: Worth,
+        /// Active instances that have more than `floor` accounts, by the level without their smallest account.
+        pub(in crate::account) givers: BTreeSet<(Worth, u32)>,
         /// How many accounts an active instance keeps when accounts are assigned evenly (see `computed_floor`).
         pub(in crate::account) floor: u32,
         /// Accounts that are in the module or on their way to it, without those that are frozen or on their way out.
         pub(in crate::account) expected: usize,
+        /// What the `expected` accounts are worth.
+        pub(in crate::account) worth: Worth,
+        /// The `expected` accounts, by worth.
+        pub(in crate::account) kinds: Kinds,
         /// All accounts of the module.
         pub(in crate::account) accounts: BTreeSet<u32>,
         /// Accounts that are free to be assigned.
-        pub(in crate::account) free: BTreeSet<u32>,
+        pub(in crate::account) free: ByWorth,
         /// The free accounts that an instance had before, by the name of the last one.
-        pub(in crate::account) free_of: BTreeMap<Name, BTreeSet<u32>>,
+        pub(in crate::account) free_of: BTreeMap<Name, ByWorth>,
         /// The accounts of the module, and what it has spent in the current month in its present department. What it
         /// has spent is not computed, but encoded beside the module.
         pub(in crate::account) sums: Usage,
@@ -133,21 +138,46 @@ impl Module {
         self.expected.saturating_sub(self.reserve as usize)
     }
 
-    /// The instance that gets the next account; `None` if each has its share. O(log instances).
-    pub(in crate::account) fn taker(&self, levels: &BTreeSet<Level>) -> Option<Level> {
-        let first = levels.first().copied()?;
-        if self.policy.share == Share::Present {
-            return Some(first);
+    /// The instance with the smallest share, which gets the next account, and which account it gets; `None` if its share
+    /// has no room for any. O(log instances).
+    pub(in crate::account) fn taker(&self, levels: &BTreeSet<Level>) -> Option<(Level, Room)> {
+        let first @ (level, place, _) = levels.first().copied()?;
+        let complete = levels.len() >= self.places as usize && self.free.len() >= self.reserve as usize;
+        if complete || self.policy.share == Share::Present {
+            return Some((first, Room::ANY));
         }
-        let shared = i64::try_from(self.shared()).unwrap_or(i64::MAX).saturating_sub(self.offsets).max(0);
-        let places = i64::from(self.places.max(1));
-        let even = shared / places;
-        if first.0 < even {
-            return Some(first);
+        let count = Worth::try_from(self.shared()).unwrap_or(Worth::MAX);
+        let expected = Worth::try_from(self.expected.max(1)).unwrap_or(Worth::MAX);
+        let shared = (self.worth.saturating_mul(count) / expected - self.offsets).max(0);
+        let all = Worth::from(self.places.max(1));
+        let (shared, places) = self.kinds.without_large(shared, all);
+        if places < all && level <= 0 {
+            // The first account may be a large one.
+            return Some((first, Room::ANY));
         }
-        // The first places get one account more if the shares do not come out even.
-        let more = u32::try_from(shared % places).unwrap_or(0);
-        levels.range((even, 0, 0)..(even, more, 0)).next().copied()
+        let missing = shared - places * level;
+        let part = |of: Worth| u64::try_from((missing / of).max(0)).unwrap_or(u64::MAX);
+        // The first places round up if the shares do not come out even.
+        let room = Room { fits: part(places), most: part(places.min(Worth::from(place) + 1)) };
+        (room.most > 0).then_some((first, room))
+    }
+
+    /// What the free accounts without the reserve are worth, as far as all free accounts are worth the same.
+    pub(in crate::account) fn spare(&self) -> Worth {
+        let over = self.free.len().saturating_sub(self.reserve as usize);
+        let part = |count: usize| Worth::try_from(count).unwrap_or(Worth::MAX);
+        self.free.worth().saturating_mul(part(over)) / part(self.free.len().max(1))
+    }
+
+    /// Which free accounts an instance of this level takes. If accounts differ in worth, each empty place keeps as much of
+    /// the free accounts as the instance then has, so that an instance that comes back finds what it had.
+    pub(in crate::account) fn room_for_free(&self, room: Room, level: Worth, spare: Worth) -> Room {
+        let empty = Worth::from(self.places) - self.taken.len() as Worth;
+        if empty <= 0 || self.kinds.are_equal() || room == Room::ANY {
+            return room;
+        }
+        let most = u64::try_from(((spare - level * empty) / (empty + 1)).max(0)).unwrap_or(u64::MAX);
+        Room { fits: room.fits.min(most), most: room.most.min(most) }
     }
 
     /// Whether an instance gives accounts to one that has less than its share. With shares by place, the share of an
@@ -157,10 +187,9 @@ impl Module {
     }
 
     /// Notes that a free account was last with this instance, or that it is not free any more.
-    pub(in crate::account) fn note_free(&mut self, holder: &Name, id: u32, on: bool) {
+    pub(in crate::account) fn note_free(&mut self, holder: &Name, (worth, id): (u64, u32), on: bool) {
         let known = self.free_of.entry(holder.clone()).or_default();
-        let changed = if on { known.insert(id) } else { known.remove(&id) };
-        invariant!(changed, "a free account has one last holder");
+        known.set(worth, id, on);
         if known.is_empty() {
             self.free_of.remove(holder);
         }
@@ -213,7 +242,20 @@ words! {
 }
 
 /// An active instance among those of its module: its level, the number of its place, its own number.
-pub(in crate::account) type Level = (i64, u32, u32);
+pub(in crate::account) type Level = (Worth, u32, u32);
+
+/// Which accounts an instance takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::account) struct Room {
+    /// The most that an account may be worth that is within the share.
+    pub(in crate::account) fits: u64,
+    /// The most that an account may be worth that goes beyond the share, if none is within it.
+    pub(in crate::account) most: u64,
+}
+
+impl Room {
+    const ANY: Self = Self { fits: u64::MAX, most: u64::MAX };
+}
 
 fields! {
     /// An instance: one server of a module.
@@ -231,8 +273,8 @@ fields! {
         pub since: Millis,
         /// The number of its place; `None` without a place.
         pub(in crate::account) place: Option<u32>,
-        /// Offset from rebalancing: how many accounts more than an even share it gave to the instance.
-        pub offset: i32,
+        /// Offset from rebalancing: how much more than an even share it gave to the instance, in instructions.
+        pub offset: i128,
         /// Pace of the instance.
         pub pace: Pace,
     } computed {
@@ -244,6 +286,10 @@ fields! {
         pub assigned: u32,
         /// How many accounts are in transit to the instance.
         pub incoming: u32,
+        /// What the accounts in the state `assigned`, and those in transit to the instance, are worth.
+        pub worth: i128,
+        /// The accounts in the state `assigned`, by worth.
+        pub(in crate::account) kinds: Kinds,
         /// Accounts without a login, in the order in which they are picked, the last first.
         pub(in crate::account) ready: BTreeSet<(Rank, u32)>,
         /// The month and the limit for which `ready` was sorted. No limit is 0: the order is made with the first account.
@@ -279,8 +325,15 @@ impl Instance {
         matches!(self.presence, Presence::Active | Presence::Away)
     }
 
-    /// The level, which assignment evens out: accounts assigned and in transit, minus the offset from rebalancing.
-    pub fn level(&self) -> i64 {
-        i64::from(self.assigned) + i64::from(self.incoming) - i64::from(self.offset)
+    /// The level, which assignment evens out: what the accounts assigned and in transit are worth, minus the offset from
+    /// rebalancing.
+    pub fn level(&self) -> i128 {
+        self.worth - self.offset
+    }
+
+    /// The level after the instance gives its smallest account; `None` if it keeps all that it has.
+    pub fn level_of_giver(&self, floor: u32) -> Option<i128> {
+        let least = self.kinds.least().filter(|_| self.assigned > floor)?;
+        Some(self.level() - Worth::from(least))
     }
 }

@@ -97,19 +97,13 @@ impl Book {
 
     /// Gives an account another tariff.
     pub(in crate::account) fn set_tariff(&mut self, id: u32, tariff: Arc<Tariff>) {
-        self.set_ready(id, false);
-        self.set_supply(id, false);
-        let account = self.accounts.get_mut(id).expected("an account that gets a tariff is there");
-        let Some(account) = account else { return };
-        let module = self.modules.get_mut(account.module).expected("an account has a module");
-        let Some(module) = module else { return };
-        module.sums.hold(account, self.month, false);
-        let before = std::mem::replace(&mut account.tariff, tariff.clone());
-        module.sums.hold(account, self.month, true);
-        *self.tariffs.entry(tariff).or_default() += 1;
+        let Some(account) = self.indexed(id) else { return };
+        let (home, before) = (account.module, account.tariff.clone());
+        self.set_home(home, id, false);
+        *self.tariffs.entry(tariff.clone()).or_default() += 1;
+        self.change(id, |account| account.tariff = tariff);
+        self.set_home(home, id, true);
         self.forget_tariff(&before);
-        self.set_supply(id, true);
-        self.set_ready(id, true);
     }
 
     /// Counts down the accounts of a tariff, and removes the tariff with the last of them.

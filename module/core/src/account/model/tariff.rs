@@ -55,14 +55,14 @@ impl fmt::Display for Amount {
     }
 }
 
-/// Billionths: the lower 64 bits, and the upper 64 bits.
+/// Billionths.
 impl Field for Amount {
     fn encode(&self, out: &mut Writer) {
-        self.0.cast_unsigned().encode(out);
+        self.0.encode(out);
     }
 
     fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
-        u128::decode(reader).map(|bits| Self(bits.cast_signed()))
+        i128::decode(reader).map(Self)
     }
 }
 

@@ -1,0 +1,154 @@
+//! Accounts by their worth, which even assignment divides: the instructions that the flat price of an account includes.
+
+use std::collections::{BTreeMap, BTreeSet, btree_set};
+
+use super::record::Account;
+use crate::invariant;
+use crate::shared::invariant::Expected;
+
+/// A sum of worths, or a difference of two.
+pub(in crate::account) type Worth = i128;
+
+impl Account {
+    /// The instructions a month at the flat price. An account without any is worth one instruction, so that such
+    /// accounts are divided as well.
+    pub(in crate::account) fn worth(&self) -> u64 {
+        self.tariff.quota.max(1)
+    }
+}
+
+/// A set of accounts, by worth.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in crate::account) struct ByWorth {
+    groups: BTreeMap<u64, BTreeSet<u32>>,
+    len: usize,
+    worth: Worth,
+}
+
+impl ByWorth {
+    /// Adds an account that is not in the set, or removes one that is.
+    pub(in crate::account) fn set(&mut self, worth: u64, id: u32, on: bool) {
+        let equal = self.groups.entry(worth).or_default();
+        let changed = if on { equal.insert(id) } else { equal.remove(&id) };
+        if equal.is_empty() {
+            self.groups.remove(&worth);
+        }
+        if invariant!(changed, "a set has its accounts, each once") {
+            self.len = if on { self.len + 1 } else { self.len.saturating_sub(1) };
+            self.worth += if on { Worth::from(worth) } else { -Worth::from(worth) };
+        }
+    }
+
+    /// How many accounts there are.
+    pub(in crate::account) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// What all accounts are worth.
+    pub(in crate::account) fn worth(&self) -> Worth {
+        self.worth
+    }
+
+    /// Whether there are no accounts.
+    pub(in crate::account) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The least worth of an account.
+    pub(in crate::account) fn least(&self) -> Option<u64> {
+        self.groups.keys().next().copied()
+    }
+
+    /// The accounts, those that are worth most first.
+    pub(in crate::account) fn iter(&self) -> impl Iterator<Item = u32> {
+        self.groups.values().rev().flatten().copied()
+    }
+
+    /// The first account of those that are worth most, but at most so much; else of those that are worth least.
+    pub(in crate::account) fn nearest(&self, most: u64) -> Option<u32> {
+        let within = self.groups.range(..=most).next_back();
+        within.or_else(|| self.groups.iter().next()).and_then(|(_, equal)| equal.first()).copied()
+    }
+
+    /// The accounts, to take one after the other.
+    pub(in crate::account) fn pool(&self) -> Pool<'_> {
+        Pool(self.groups.iter().map(|(&worth, equal)| (worth, equal.iter())).collect())
+    }
+}
+
+/// Accounts by worth, from which accounts are taken.
+#[derive(Clone, Debug, Default)]
+pub(in crate::account) struct Pool<'a>(BTreeMap<u64, btree_set::Iter<'a, u32>>);
+
+impl Pool<'_> {
+    /// Takes an account that is worth at most so much and that `taken` does not have, and notes it in `taken`: of those
+    /// that are worth most, or with `least` of those that are worth least.
+    pub(in crate::account) fn take(
+        &mut self,
+        most: u64,
+        least: bool,
+        taken: &mut BTreeSet<u32>,
+    ) -> Option<(u64, u32)> {
+        loop {
+            let mut within = self.0.range_mut(..=most);
+            let (&worth, equal) = if least { within.next() } else { within.next_back() }?;
+            if let Some(&id) = equal.find(|id| !taken.contains(id)) {
+                taken.insert(id);
+                return Some((worth, id));
+            }
+            self.0.remove(&worth);
+        }
+    }
+}
+
+/// How many accounts there are of each worth.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in crate::account) struct Kinds(BTreeMap<u64, u32>);
+
+impl Kinds {
+    /// Counts an account more, or one less.
+    pub(in crate::account) fn count(&mut self, worth: u64, on: bool) {
+        let count = self.0.entry(worth).or_default();
+        let next = count.checked_add_signed(if on { 1 } else { -1 });
+        *count = next.expected("a count is that of what is there").unwrap_or(0);
+        if *count == 0 {
+            self.0.remove(&worth);
+        }
+    }
+
+    /// The least worth of an account.
+    pub(in crate::account) fn least(&self) -> Option<u64> {
+        self.0.keys().next().copied()
+    }
+
+    /// Whether all accounts are worth the same.
+    pub(in crate::account) fn are_equal(&self) -> bool {
+        self.0.len() <= 1
+    }
+
+    /// What is shared, and by how many places, without the accounts that are worth more than an even share and without a
+    /// place for each of them. The smallest accounts always are among the others. O(places).
+    pub(in crate::account) fn without_large(&self, mut shared: Worth, mut places: Worth) -> (Worth, Worth) {
+        for (&worth, &count) in self.0.iter().skip(1).rev() {
+            let worth = Worth::from(worth);
+            for _ in 0..count {
+                if places == 1 || worth * places <= shared {
+                    return (shared, places);
+                }
+                (shared, places) = ((shared - worth).max(0), places - 1);
+            }
+        }
+        (shared, places)
+    }
+
+    /// The worth, at most `most` and less than `gap`, of the account that brings two shares closest together whose
+    /// difference is `gap`: the worth next to half of the gap.
+    pub(in crate::account) fn closing(&self, gap: Worth, most: u64) -> Option<u64> {
+        let half = u64::try_from(gap / 2).unwrap_or(u64::MAX);
+        let lower = self.0.range(..=half.min(most)).next_back();
+        let upper = self.0.range(half.saturating_add(1)..).next();
+        let fits = |worth: &u64| *worth <= most && Worth::from(*worth) < gap;
+        let both = [lower, upper].into_iter().flatten().map(|(&worth, _)| worth).filter(fits);
+        both.min_by_key(|&worth| (2 * Worth::from(worth) - gap).abs())
+    }
+}
