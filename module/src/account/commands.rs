@@ -93,6 +93,7 @@ pub(crate) static COMMANDS: &[Command] = &[
             .optional(),
             integer("milliseconds", "LEND"),
             integer("n", "CAP"),
+            integer("n", "NEED"),
             TERM,
         ],
     },
@@ -137,7 +138,7 @@ pub(crate) static COMMANDS: &[Command] = &[
         run: inventory::add,
         flags: "write deny-oom",
         also: "dangerous",
-        summary: "Adds accounts to a module; with *, distributes their quotas over all modules by weight",
+        summary: "Adds accounts to a module; with *, distributes their quotas over all modules by need and weight",
         complexity: "O(N log M) with N accounts named and M in the book",
         parameters: [
             KEY,

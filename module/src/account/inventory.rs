@@ -61,10 +61,11 @@ pub(super) fn claim(call: &Call<'_>, [_, term, leader, force]: &[Argument<'_>; 4
 }
 
 /// `ACCOUNT.MODULE key module DEPARTMENT d INSTANCES n [WEIGHT w] [RESERVE n] [MIN n] [SHARE places|present]
-/// [LEND ms] [CAP n] [TERM t]`
+/// [LEND ms] [CAP n] [NEED n] [TERM t]`
 pub(super) fn module(
     call: &Call<'_>,
-    [_, module, department, instances, weight, reserve, min, share, lend, cap, term]: &[Argument<'_>; 11],
+    [_, module, department, instances, weight, reserve, min, share, lend, cap, need, term]: &[Argument<'_>;
+         12],
 ) -> Done {
     let settings = ModuleSettings {
         module: module.text(),
@@ -76,6 +77,7 @@ pub(super) fn module(
         share: share.choice(&[Share::Places, Share::Present]),
         lend: lend.optional_integer(),
         cap: cap.optional_integer(),
+        need: need.optional_integer(),
     };
     answer::<Book>(call, &ManagerRequest::Module(settings).in_term(term.optional_natural()))
 }

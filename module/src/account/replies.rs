@@ -75,6 +75,7 @@ pub(super) fn reply_module(ctx: Context<'_>, book: &Book, module: &Module, now: 
         ("share", Field::Text(module.policy.share.word().as_bytes())),
         ("lend", Field::Number(module.policy.lend)),
         ("cap", Field::Number(module.policy.cap as i64)),
+        ("need", Field::Number(module.policy.need as i64)),
         ("attached", Field::list(attached, of_module)),
         ("projected", projected),
         ("projected_cost", projected_cost),

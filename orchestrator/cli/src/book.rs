@@ -95,7 +95,7 @@ columns! {
     SIMULATED = instructions Number, accounts Number, least_cost Text;
     MONTHS = month Text, cost Text, moves Number, refused Number;
     COLUMNS = department Text, module Text, account Text, quota Text, tiers Text, places Text, weight Text,
-        reserve Text, min Text, share Text, lend Text, cap Text;
+        reserve Text, min Text, share Text, lend Text, cap Text, need Text;
 }
 
 /// Runs a verb.

@@ -298,7 +298,7 @@ fn records_have_all_their_fields_in_both_protocols() {
         let module = book.ok("INFO m");
         assert_eq!(
             names(&module),
-            "module department instances weight reserve accounts free active min share lend cap attached projected projected_cost"
+            "module department instances weight reserve accounts free active min share lend cap need attached projected projected_cost"
         );
         assert_eq!(names(&module.field("attached").array()[0]), "instance state assigned revoking target");
         assert_eq!(names(&book.ok("ATTACH m a")), "module instance state since away_until accounts");

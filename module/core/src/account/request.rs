@@ -241,4 +241,6 @@ pub struct ModuleSettings<'a> {
     pub lend: Option<Millis>,
     /// The most instructions of the module in a month; `None` keeps the value, or sets 0, which is no limit.
     pub cap: Option<i64>,
+    /// How many instructions a month the module needs; `None` keeps the value, or sets 0, which says nothing.
+    pub need: Option<i64>,
 }

@@ -157,6 +157,7 @@ impl Run {
                 share: self.random.of(&[None, Some(Share::Places), Some(Share::Present)]),
                 lend: self.random.of(&[None, Some(0), Some(HOUR)]),
                 cap: self.random.of(&[None, Some(0), Some(500)]),
+                need: self.random.of(&[None, Some(0), Some(300)]),
             }),
             1 | 2 => {
                 let module = self.random.chance(80).then_some(module.as_bytes());

@@ -219,6 +219,39 @@ fn accounts_without_a_module_are_distributed_by_what_they_include() {
 }
 
 #[test]
+fn needs_of_modules_divide_accounts_before_weights() {
+    let mut rig = Rig::new(Settings::default());
+    for (module, weight, need) in [("large", 1, 3000), ("small", 0, 1000), ("other", 1, 0)] {
+        let (module, weight, need) = (module.as_bytes(), Some(weight), Some(need));
+        let wish = ModuleSettings { module, department: b"d", weight, need, ..ModuleSettings::default() };
+        rig.ask(ManagerRequest::Module(wish)).unwrap();
+    }
+    let quotas =
+        |rig: &Rig| -> Vec<u128> { rig.book.usage_by_module(0).values().map(|usage| usage.quota).collect() };
+    // `large`, `other`, `small`: parts of the needs first, and what is more by weight.
+    for (all, expected) in [(0..20, [1500, 0, 500]), (20..40, [3000, 0, 1000]), (40..60, [3000, 2000, 1000])]
+    {
+        let names: Vec<String> = all.map(name).collect();
+        let accounts = names.iter().map(String::as_bytes).collect();
+        rig.ask(ManagerRequest::Add { module: None, tariff: tariff(), accounts }).unwrap();
+        assert_eq!(quotas(&rig), expected);
+    }
+    for (module, weight, need) in [("large", 0, 3100), ("other", 0, 0)] {
+        let (module, weight, need) = (module.as_bytes(), Some(weight), Some(need));
+        let wish = ModuleSettings { module, department: b"d", weight, need, ..ModuleSettings::default() };
+        rig.ask(ManagerRequest::Module(wish)).unwrap();
+    }
+    let add = |accounts| ManagerRequest::Add { module: None, tariff: tariff(), accounts };
+    assert_eq!(rig.code(add(vec![b"one", b"two"])), "NOTFOUND", "only one account is needed");
+    assert_eq!(rig.code(add(vec![b"one"])), "OK");
+    assert_eq!(quotas(&rig), [3100, 2000, 1000]);
+    let beyond =
+        ModuleSettings { module: b"m", department: b"d", need: Some(1 << 53), ..ModuleSettings::default() };
+    assert_eq!(rig.code(ManagerRequest::Module(beyond)), "ERR");
+    rig.check();
+}
+
+#[test]
 fn only_the_claimed_term_changes_the_deal() {
     let mut rig = Rig::with(10, 4, &["a"]);
     let claim = |term, leader: &'static [u8], force| ManagerRequest::Claim { term, leader, force };

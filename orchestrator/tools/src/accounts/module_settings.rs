@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use allot_client::Record;
 
 /// The columns, in their order. The places, which are how many instances hold a share at once, come first.
-pub const COLUMNS: [&str; 7] = [PLACES, "weight", "reserve", "min", SHARE, "lend", "cap"];
+pub const COLUMNS: [&str; 8] = [PLACES, "weight", "reserve", "min", SHARE, "lend", "cap", "need"];
 const PLACES: &str = "places";
 const SHARE: &str = "share";
 

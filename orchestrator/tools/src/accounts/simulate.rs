@@ -259,6 +259,7 @@ fn replay(contents: &Contents, trace: &[Used], options: &Options, every: Option<
             share: settings.share().map(share).transpose()?,
             lend: settings.number("lend"),
             cap: settings.number("cap"),
+            need: settings.number("need"),
         }))?;
     }
     for (module, all) in &instances {

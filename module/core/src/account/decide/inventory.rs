@@ -1,6 +1,5 @@
 //! Requests of the leader and of operators: modules, accounts, instances.
 
-use crate::shared::invariant::Expected;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::lookups::{check_batch, known_account, known_instance, known_module, known_once};
@@ -72,22 +71,26 @@ fn changed_policy(mut policy: Policy, settings: &ModuleSettings<'_>) -> Result<P
         policy.lend = lend;
     }
     if let Some(cap) = settings.cap {
-        policy.cap = checked_cap(cap)?;
+        policy.cap = checked_count("CAP", cap)?;
+    }
+    if let Some(need) = settings.need {
+        policy.need = checked_count("NEED", need)?;
     }
     policy.share = settings.share.unwrap_or(policy.share);
     Ok(policy)
 }
 
-fn checked_cap(cap: i64) -> Result<u64, Refusal> {
-    if (0..=MAX_COUNT as i64).contains(&cap) {
-        return Ok(cap.unsigned_abs());
+/// A number of instructions in a month.
+fn checked_count(option: &str, count: i64) -> Result<u64, Refusal> {
+    if (0..=MAX_COUNT as i64).contains(&count) {
+        return Ok(count.unsigned_abs());
     }
-    refuse(Code::Err, format!("CAP must be 0 to {MAX_COUNT}, not {cap}"))
+    refuse(Code::Err, format!("{option} must be 0 to {MAX_COUNT}, not {count}"))
 }
 
 pub(super) fn decide_department(book: &Book, department: &[u8], cap: i64) -> Decided {
     check_identifier("department", department)?;
-    let (department, cap) = (Name::from(department), checked_cap(cap)?);
+    let (department, cap) = (Name::from(department), checked_count("CAP", cap)?);
     let reply = Reply::Department(department.clone());
     if book.budget(&department).map_or(0, |budget| budget.cap) == cap {
         return unchanged(reply);
@@ -140,32 +143,30 @@ pub(super) fn decide_add(book: &Book, module: Option<&[u8]>, tariff: &Tariff, ac
         let module = module.name.clone();
         return decided(Event::Added { module, tariff: tariff.clone(), accounts: names(accounts) }, reply);
     }
-    // Each account goes to the module with the fewest instructions at the flat price for its weight; of equal ones, to
-    // the module with the fewest accounts for its weight.
-    let weighs = |&(_, module): &(usize, &Module)| module.weight > 0;
-    let mut order: BTreeSet<((u128, u128), usize)> = BTreeSet::new();
+    // Each account goes to the module with the fewest instructions at the flat price for its need, as long as a module
+    // has less than its need, and then for its weight; of equal ones, to the module with the fewest accounts.
     let modules: Vec<&Module> = book.modules().collect();
-    let share = |new: usize, module: &Module| {
-        let (new, weight) = (new as u128 + 1, u128::from(module.weight));
-        let quota = module.sums.quota + new * u128::from(tariff.quota);
-        ((quota << 40) / weight, ((module.accounts.len() as u128 + new) << 40) / weight)
+    let share = |new: usize, place: usize| {
+        let module = modules.get(place)?;
+        let (new, quota) = (new as u128, u128::from(tariff.quota));
+        let before = module.sums.quota + new * quota;
+        let lacks = before < u128::from(module.policy.need);
+        let divisor = if lacks { module.policy.need } else { module.weight.into() };
+        let part = |number: u128| (number << 40).checked_div(divisor.into());
+        let accounts = module.accounts.len() as u128 + new + 1;
+        Some(((!lacks, part(before + quota)?, part(accounts)?), place))
     };
-    for (place, module) in modules.iter().copied().enumerate().filter(weighs) {
-        order.insert((share(0, module), place));
-    }
-    if order.is_empty() {
-        return refuse(Code::NotFound, "there is no module with a WEIGHT to distribute accounts by");
-    }
+    let mut order: BTreeSet<((bool, u128, u128), usize)> =
+        (0..modules.len()).filter_map(|place| share(0, place)).collect();
     let mut parts: BTreeMap<usize, Vec<&[u8]>> = BTreeMap::new();
     for &account in accounts {
-        let next = order.pop_first().and_then(|(_, place)| Some((place, modules.get(place)?)));
-        let Some((place, module)) = next.expected("each module with a weight has a place in the order")
-        else {
-            break;
+        let Some((_, place)) = order.pop_first() else {
+            let text = "no module has a WEIGHT above 0 or less than its NEED: set one of them to distribute accounts";
+            return refuse(Code::NotFound, text);
         };
         let part = parts.entry(place).or_default();
         part.push(account);
-        order.insert((share(part.len(), module), place));
+        order.extend(share(part.len(), place));
     }
     let events = parts.iter().filter_map(|(&place, part)| {
         let module = modules.get(place)?.name.clone();
@@ -208,7 +209,7 @@ pub(super) fn decide_freeze(
 }
 
 pub(super) fn decide_limit(book: &Book, cap: i64, accounts: &[&[u8]]) -> Decided {
-    let cap = checked_cap(cap)?;
+    let cap = checked_count("CAP", cap)?;
     let accounts = known_once(book, accounts, |account| account.cap != cap)?;
     let reply = Reply::Integer(accounts.len() as i64);
     if accounts.is_empty() {

@@ -46,12 +46,15 @@ fields! {
         pub lend: Millis,
         /// The most instructions of the module in a month; 0 for no limit.
         pub cap: u64,
+        /// How many instructions a month the module needs when accounts are distributed over modules; 0 if that is not
+        /// known.
+        pub need: u64,
     } checked by Policy::is_sound;
 }
 
 impl Default for Policy {
     fn default() -> Self {
-        Self { min: 1, share: Share::Places, lend: USUAL_LEND, cap: 0 }
+        Self { min: 1, share: Share::Places, lend: USUAL_LEND, cap: 0, need: 0 }
     }
 }
 
