@@ -175,17 +175,45 @@ impl Rig {
     }
 }
 
-/// Whether no instance could give an account to another so that their levels come closer together.
+/// Whether no instance could get a free account that is not in reserve, or an account of another so that their levels
+/// come closer together. While a place is empty, or the reserve too small, an instance gets at most the share of a
+/// place. For a module without logins.
 pub(crate) fn is_even(book: &Book, module: &Module) -> bool {
-    let instances = module.instances().filter_map(|id| book.instance(id));
-    let active: Vec<&Instance> = instances.filter(|one| one.presence == Presence::Active).collect();
-    let lowest = active.iter().map(|one| one.level()).min();
-    active.iter().filter(|one| one.assigned > module.floor()).all(|giver| {
+    let (places, reserve) = (i128::from(module.places.max(1)), module.reserve as usize);
+    let instances: Vec<&Instance> = module.instances().filter_map(|id| book.instance(id)).collect();
+    let active: Vec<&Instance> =
+        instances.iter().copied().filter(|one| one.presence == Presence::Active).collect();
+    let Some(lowest) = active.iter().map(|one| one.level()).min() else { return true };
+    let worths = |is: &dyn Fn(&Account) -> bool| -> Vec<i128> {
+        let accounts = book.list(book.find_module(&module.name), None, None, 0, usize::MAX).0;
+        let accounts = accounts.into_iter().filter(|account| is(account));
+        let mut worths: Vec<i128> = accounts.map(|account| account.tariff.quota.max(1).into()).collect();
+        worths.sort_unstable();
+        worths
+    };
+    let free = worths(&|account| account.state == AccountState::Free);
+    let all = worths(&|account| account.state != AccountState::Frozen);
+    let complete = active.len() as i128 >= places && free.len() >= reserve;
+    let offsets: i128 = instances.iter().map(|one| one.offset).sum();
+    let shared = all.iter().skip(reserve).sum::<i128>() - offsets;
+    let mut room = (shared.max(0) - places * lowest) / places;
+    if complete || module.policy.share == Share::Present {
+        room = i128::MAX;
+    }
+    let gives = |giver: &&Instance| {
         let accounts = giver.accounts.iter().filter_map(|&id| book.account(id));
-        let assigned = accounts.filter(|account| account.state == AccountState::Assigned);
-        let least = assigned.map(|account| i128::from(account.tariff.quota.max(1))).min().unwrap();
-        Some(giver.level() - least) <= lowest
-    })
+        let least = accounts.map(|account| i128::from(account.tariff.quota.max(1))).min().unwrap();
+        giver.assigned > module.floor() && giver.level() - least > lowest && least <= room
+    };
+    if active.iter().filter(|one| one.assigned > 0).any(gives) {
+        return false;
+    }
+    let spare: Vec<i128> = free.into_iter().skip(reserve).collect();
+    let empty = places - instances.iter().filter(|one| one.has_place()).count() as i128;
+    if room < i128::MAX && empty > 0 && all.first() != all.last() {
+        room = room.min((spare.iter().sum::<i128>() - empty * lowest) / (empty + 1));
+    }
+    spare.first().is_none_or(|&least| least > room)
 }
 
 pub(crate) fn name(number: usize) -> String {

@@ -127,9 +127,10 @@ fn moves_are_the_fewest_if_quotas_are_equal_and_few_if_they_differ() {
 }
 
 /// How many accounts one instance takes from another while instances come to all places of a module.
-fn taken_from_others(quotas: &[u64], places: usize) -> usize {
+fn taken_from_others(quotas: &[u64], places: usize, reserve: usize) -> usize {
     let mut rig = Rig::new(Settings::default());
     module(&mut rig, Share::Places, places as i64);
+    set_reserve(&mut rig, places, reserve);
     add(&mut rig, quotas);
     let holders = |rig: &Rig| (0..quotas.len()).map(|number| rig.holder(&name(number))).collect::<Vec<_>>();
     let mut taken = 0;
@@ -140,7 +141,8 @@ fn taken_from_others(quotas: &[u64], places: usize) -> usize {
         let kept = before.iter().zip(holders(&rig)).filter(|(one, other)| one.is_empty() || *one == other);
         taken += quotas.len() - kept.count();
     }
-    assert!(holders(&rig).iter().all(|holder| !holder.is_empty()), "{quotas:?} on {places}");
+    let free = holders(&rig).iter().filter(|holder| holder.is_empty()).count();
+    assert_eq!(free, reserve, "{quotas:?} on {places}");
     let module = rig.book.module(rig.book.find_module(b"m").unwrap()).unwrap();
     assert!(is_even(&rig.book, module), "{quotas:?} on {places}");
     // A rolling restart moves nothing.
@@ -153,17 +155,24 @@ fn taken_from_others(quotas: &[u64], places: usize) -> usize {
     taken
 }
 
+fn set_reserve(rig: &mut Rig, places: usize, reserve: usize) {
+    let (module, department, instances, reserve) = (b"m", b"d", places as i64, Some(reserve as i64));
+    let settings = ModuleSettings { module, department, instances, reserve, ..ModuleSettings::default() };
+    rig.ask(ManagerRequest::Module(settings)).unwrap();
+}
+
 #[test]
 fn instance_that_arrives_takes_what_is_free() {
     let mut random = Random(11);
     let (mut cases, mut without) = (0, 0);
     for _ in 0..500 {
         let places = 2 + random.below(3);
-        let accounts = places + random.below(8);
-        assert_eq!(taken_from_others(&vec![100; accounts], places), 0);
+        let reserve = random.of(&[0, 0, 1, 2]);
+        let accounts = places + reserve + random.below(8);
+        assert_eq!(taken_from_others(&vec![100; accounts], places, reserve), 0);
         let quotas: Vec<u64> = (0..accounts).map(|_| random.of(&QUOTAS)).collect();
         cases += 1;
-        without += usize::from(taken_from_others(&quotas, places) == 0);
+        without += usize::from(taken_from_others(&quotas, places, reserve) == 0);
     }
     assert!(without * 100 >= cases * 90, "{without} of {cases}");
 }
@@ -213,4 +222,118 @@ fn changed_quota_evens_out_the_shares() {
     rig.settle();
     assert_eq!(sums(&rig), [110, 110], "b gives one of 100, and a gives one of 10");
     rig.check();
+}
+
+#[test]
+fn instance_that_comes_back_gets_its_accounts_with_a_reserve() {
+    let mut rig = Rig::new(Settings::default());
+    module(&mut rig, Share::Places, 2);
+    set_reserve(&mut rig, 2, 1);
+    add(&mut rig, &[1000, 10, 10, 10, 10, 1]);
+    rig.attach("m", "a");
+    rig.attach("m", "b");
+    assert_eq!(sums(&rig), [1000, 40]);
+    for (instance, all) in [("a", [40, 1000]), ("b", [1000, 40])] {
+        rig.detach("m", instance, 0);
+        rig.attach("m", instance);
+        assert_eq!(sums(&rig), all);
+    }
+    rig.check();
+}
+
+/// The reserve is the smallest accounts, whatever comes first.
+#[test]
+fn order_of_events_does_not_change_shares_with_a_reserve() {
+    for accounts_first in [true, false] {
+        let mut rig = Rig::new(Settings::default());
+        module(&mut rig, Share::Places, 2);
+        set_reserve(&mut rig, 2, 2);
+        if accounts_first {
+            add(&mut rig, &[1000, 500, 500, 10, 10]);
+        }
+        rig.attach("m", "a");
+        rig.attach("m", "b");
+        if !accounts_first {
+            add(&mut rig, &[10, 10, 500, 500, 1000]);
+        }
+        rig.settle();
+        assert_eq!(sums(&rig), [1000, 1000], "accounts first: {accounts_first}");
+        rig.check();
+    }
+}
+
+#[test]
+fn large_account_that_was_lent_takes_nothing_from_the_shares_of_others() {
+    let mut rig = Rig::new(Settings::default());
+    module(&mut rig, Share::Places, 3);
+    rig.module("n", 1, 0);
+    rig.attach("n", "x");
+    let tariff = Tariff { quota: 1000, ..Tariff::default() };
+    let accounts = vec![&b"large"[..]];
+    rig.ask(ManagerRequest::Add { module: Some(b"n"), tariff, accounts }).unwrap();
+    rig.settle();
+    rig.attach("m", "a");
+    let (module, account) = (b"m"[..].into(), b"large"[..].into());
+    rig.apply(&InstanceEvent::Shifted { account }.of(module, b"a"[..].into()));
+    rig.attach("m", "b");
+    add(&mut rig, &[100; 12]);
+    rig.settle();
+    assert_eq!(sums(&rig), [1400, 400], "four of twelve each; the large one counts as lent");
+    rig.attach("m", "c");
+    assert_eq!(sums(&rig), [1400, 400, 400]);
+    rig.check();
+}
+
+#[test]
+fn shares_are_even_with_a_reserve_new_quotas_and_moves_of_rebalancing() {
+    let mut random = Random(17);
+    for _ in 0..500 {
+        let mut rig = Rig::new(Settings::default());
+        let (places, share) = (2 + random.below(3), random.of(&[Share::Places, Share::Present]));
+        module(&mut rig, share, places as i64);
+        set_reserve(&mut rig, places, random.below(3));
+        let quotas: Vec<u64> = (0..4 + random.below(9)).map(|_| random.of(&QUOTAS)).collect();
+        add(&mut rig, &quotas);
+        INSTANCES[..places - random.below(2)].iter().for_each(|instance| rig.attach("m", instance));
+        for _ in 0..4 {
+            let (account, to) = (name(random.below(quotas.len())), random.of(&INSTANCES[..places - 1]));
+            if random.below(2) == 0 {
+                let tariff = Tariff { quota: random.of(&QUOTAS), ..Tariff::default() };
+                rig.apply(&Event::Repriced { tariff, accounts: vec![account.as_bytes().into()] });
+            } else if rig.holder(&account) != to {
+                let account = account.as_bytes().into();
+                rig.apply(&InstanceEvent::Shifted { account }.of(b"m"[..].into(), to.as_bytes().into()));
+            }
+            rig.settle();
+            let module = rig.book.module(rig.book.find_module(b"m").unwrap()).unwrap();
+            assert!(is_even(&rig.book, module), "{quotas:?}: {:?}", sums(&rig));
+            rig.check();
+        }
+    }
+}
+
+/// Two of three instances are there: neither gets what belongs to the third, and between the two nothing is uneven.
+#[test]
+fn shares_are_even_while_a_place_is_empty() {
+    let mut random = Random(13);
+    for _ in 0..300 {
+        let accounts = 4 + random.below(8);
+        let quotas: Vec<u64> = (0..accounts).map(|_| random.of(&QUOTAS)).collect();
+        let mut rig = Rig::new(Settings::default());
+        module(&mut rig, Share::Places, 3);
+        add(&mut rig, &quotas);
+        for instance in ["a", "b", "c"] {
+            rig.attach("m", instance);
+        }
+        let before = sums(&rig);
+        rig.detach("m", "c", 0);
+        assert_eq!(sums(&rig), before[..2], "{quotas:?}");
+        let tariff = Tariff { quota: 20, ..Tariff::default() };
+        let accounts = vec![&b"x"[..], b"y", b"z"];
+        rig.ask(ManagerRequest::Add { module: Some(b"m"), tariff, accounts }).unwrap();
+        rig.settle();
+        let module = rig.book.module(rig.book.find_module(b"m").unwrap()).unwrap();
+        assert!(is_even(&rig.book, module), "{quotas:?}: {:?}", sums(&rig));
+        rig.check();
+    }
 }

@@ -13,10 +13,10 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::account::event::{Event, Events, InstanceEvent};
-use crate::account::model::place::{Instance, Level, Module, Room};
+use crate::account::model::place::{Instance, Level, Module};
 use crate::account::model::record::{Account, AccountState, Name};
 use crate::account::model::state::Book;
-use crate::account::model::worth::{ByWorth, Kinds, Pool, Worth};
+use crate::account::model::worth::{ByWorth, QuotaCounts, Spare, Untaken, Worth};
 use crate::invariant;
 use crate::shared::Bytes;
 use crate::shared::invariant::Expected;
@@ -28,34 +28,48 @@ type Shares = BTreeMap<u32, Vec<Bytes>>;
 /// The most accounts that a step moves: about 100 microseconds.
 pub const STEP: usize = 256;
 
-/// The free accounts of a module, each once.
+/// The free accounts of a module that are not in reserve, each once.
 struct FreeAccounts<'a> {
     module: &'a Module,
-    all: Pool<'a>,
+    spare: Spare,
+    all: Untaken<'a>,
     /// By instance: the accounts that it had last.
-    own: BTreeMap<u32, Pool<'a>>,
+    own: BTreeMap<u32, Untaken<'a>>,
     taken: BTreeSet<u32>,
 }
 
 impl<'a> FreeAccounts<'a> {
-    fn of(module: &'a Module) -> Self {
-        Self { module, all: module.free.pool(), own: BTreeMap::new(), taken: BTreeSet::new() }
+    fn of(module: &'a Module) -> Option<Self> {
+        let (spare, all) = (module.spare()?, module.free.untaken());
+        Some(Self { module, spare, all, own: BTreeMap::new(), taken: BTreeSet::new() })
     }
 
     /// A free account for an instance, and its worth: one that it had last, if there is one.
-    fn next_for(&mut self, id: u32, name: &Name, room: Room) -> Option<(u64, u32)> {
-        let own = || self.module.free_of.get(name).map(ByWorth::pool).unwrap_or_default();
+    fn next_for(&mut self, taker: Level, name: &Name) -> Option<(u64, u32)> {
+        let (room, (.., id)) = (self.module.room_for_free(taker, self.spare.worth), taker);
+        let least = self.spare.least;
+        let own = || self.module.free_of.get(name).map(ByWorth::untaken).unwrap_or_default();
         let own = self.own.entry(id).or_insert_with(own);
-        let mut take = |most: u64, least: bool| {
-            [&mut *own, &mut self.all].into_iter().find_map(|pool| pool.take(most, least, &mut self.taken))
+        let mut take = |most: u64, smallest: bool| {
+            let mut both = [&mut *own, &mut self.all].into_iter();
+            both.find_map(|accounts| accounts.take((least, most), smallest, &mut self.taken))
         };
-        take(room.fits, false).or_else(|| take(room.most, true))
+        let next @ (worth, _) = take(room.fits, false).or_else(|| take(room.most, true))?;
+        self.spare.worth -= Worth::from(worth);
+        if worth == least {
+            self.spare.equal = self.spare.equal.saturating_sub(1);
+        }
+        if self.spare.equal == 0 {
+            // The others that are worth as much are in reserve.
+            self.spare.least = least.saturating_add(1);
+        }
+        Some(next)
     }
 }
 
 /// The accounts that an instance can give.
-struct Gifts<'a> {
-    kinds: Kinds,
+struct Givable<'a> {
+    quotas: QuotaCounts,
     left: u32,
     rest: Box<dyn Iterator<Item = u32> + 'a>,
     /// Those of `rest` that were passed, by worth.
@@ -63,23 +77,23 @@ struct Gifts<'a> {
 }
 
 /// A step of the assignment of a module: the levels as they are after the accounts that the step has given.
-struct Round<'a> {
+struct AssignmentStep<'a> {
     book: &'a Book,
     module: &'a Module,
     levels: BTreeSet<Level>,
     givers: BTreeSet<(Worth, u32)>,
-    gifts: BTreeMap<u32, Gifts<'a>>,
+    givable: BTreeMap<u32, Givable<'a>>,
 }
 
-impl<'a> Round<'a> {
+impl<'a> AssignmentStep<'a> {
     /// An instance gets an account of this worth.
     fn gain(&mut self, (level, place, id): Level, worth: u64) {
         let worth = Worth::from(worth);
         self.levels.remove(&(level, place, id));
         self.levels.insert((level + worth, place, id));
-        let kinds = self.gifts.get(&id).map(|gifts| &gifts.kinds);
-        let kinds = kinds.or_else(|| self.book.indexed_instance(id).map(|instance| &instance.kinds));
-        let giver = kinds.and_then(Kinds::least).map(|least| level - Worth::from(least));
+        let quotas = self.givable.get(&id).map(|givable| &givable.quotas);
+        let quotas = quotas.or_else(|| self.book.indexed_instance(id).map(|instance| &instance.quotas));
+        let giver = quotas.and_then(QuotaCounts::least).map(|least| level - Worth::from(least));
         if let Some(giver) = giver.filter(|giver| self.givers.remove(&(*giver, id))) {
             // Before this step is applied, the instance can give only what it had.
             self.givers.insert((giver + worth, id));
@@ -91,22 +105,22 @@ impl<'a> Round<'a> {
         let &(rest, id) = self.givers.last().filter(|giver| giver.0 > lowest)?;
         let (book, floor) = (self.book, self.module.floor());
         let giver = book.indexed_instance(id)?;
-        let gifts = self.gifts.entry(id).or_insert_with(|| Gifts {
-            kinds: giver.kinds.clone(),
+        let givable = self.givable.entry(id).or_insert_with(|| Givable {
+            quotas: giver.quotas.clone(),
             left: giver.assigned,
             rest: book.givable(id),
             passed: BTreeMap::new(),
         });
-        let level = rest + Worth::from(gifts.kinds.least()?);
-        let worth = gifts.kinds.closing(level - lowest, most)?;
-        let account = gifts.next(book, worth)?;
+        let level = rest + Worth::from(givable.quotas.least()?);
+        let worth = givable.quotas.closing(level - lowest, most)?;
+        let account = givable.next(book, worth)?;
         let place = giver.place.unwrap_or(u32::MAX);
         self.givers.remove(&(rest, id));
         self.levels.remove(&(level, place, id));
         let level = level - Worth::from(worth);
         self.levels.insert((level, place, id));
-        if gifts.left > floor
-            && let Some(least) = gifts.kinds.least()
+        if givable.left > floor
+            && let Some(least) = givable.quotas.least()
         {
             self.givers.insert((level - Worth::from(least), id));
         }
@@ -114,10 +128,10 @@ impl<'a> Round<'a> {
     }
 }
 
-impl Gifts<'_> {
+impl Givable<'_> {
     /// The next account of this worth.
     fn next<'b>(&mut self, book: &'b Book, worth: u64) -> Option<&'b Account> {
-        self.kinds.count(worth, false);
+        self.quotas.count(worth, false);
         self.left = self.left.saturating_sub(1);
         loop {
             if let Some(id) = self.passed.get_mut(&worth).and_then(VecDeque::pop_front) {
@@ -131,8 +145,8 @@ impl Gifts<'_> {
 }
 
 impl Book {
-    /// The next step towards an even assignment; no events if all modules are even. O(instances of the module +
-    /// accounts moved log accounts).
+    /// The next step towards an even assignment; no events if all modules are even. O(instances of the module + different
+    /// worths of its free accounts and of the accounts of instances that give some + accounts moved log accounts).
     pub fn decide_assignment(&self, limit: usize) -> Events {
         if let Some(instance) = self.draining.first().and_then(|&id| self.indexed_instance(id)) {
             return smallvec![self.withdraw(instance, limit.min(STEP))];
@@ -149,30 +163,27 @@ impl Book {
 
     fn assign_in(&self, module: &Module, limit: usize) -> Events {
         let (levels, givers) = (module.levels.clone(), module.givers.clone());
-        let mut round = Round { book: self, module, levels, givers, gifts: BTreeMap::new() };
+        let mut step = AssignmentStep { book: self, module, levels, givers, givable: BTreeMap::new() };
         let (mut assigned, mut recalled) = (Shares::new(), Shares::new());
-        let mut over = module.free.len().saturating_sub(module.reserve as usize);
-        let (mut left, mut spare) = (limit, module.spare());
-        let mut free = FreeAccounts::of(module);
-        while over > 0
-            && left > 0
-            && let Some((taker @ (level, _, lowest), room)) = module.taker(&round.levels)
-            && let room = module.room_for_free(room, level, spare)
-            && let Some((worth, account)) = free.next_for(lowest, &self.instance_name(lowest), room)
+        let (mut left, mut free) = (limit, FreeAccounts::of(module));
+        while left > 0
+            && let Some(free) = &mut free
+            && let Some(&taker @ (.., lowest)) = step.levels.first()
+            && let Some((worth, account)) = free.next_for(taker, &self.instance_name(lowest))
             && let Some(account) = self.indexed(account)
         {
             assigned.entry(lowest).or_default().push(account.name.clone());
-            round.gain(taker, worth);
-            (over, left, spare) = (over - 1, left - 1, spare - Worth::from(worth));
+            step.gain(taker, worth);
+            left -= 1;
         }
         while left > 0
             && module.evens_out()
-            && let Some((taker @ (.., to), room)) = module.taker(&round.levels)
-            && let Some((worth, account)) = round.give(taker, room.most)
+            && let Some(&taker @ (.., to)) = step.levels.first()
+            && let Some((worth, account)) = step.give(taker, module.room(taker).most)
         {
             let shares = if account.login.is_some() { &mut recalled } else { &mut assigned };
             shares.entry(to).or_default().push(account.name.clone());
-            round.gain(taker, worth);
+            step.gain(taker, worth);
             left -= 1;
         }
         self.assigned(module, assigned, recalled)

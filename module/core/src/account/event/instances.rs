@@ -225,10 +225,10 @@ impl Book {
     /// Whether an even assignment would take an account from an instance at once that gets one of this worth.
     fn would_lose(&self, place: u32, worth: Worth) -> bool {
         let Some(instance) = self.indexed_instance(place) else { return false };
-        let module = self.indexed_module(instance.module);
-        let taker = module.and_then(|module| module.taker(&module.levels));
-        let least = instance.kinds.least().map_or(worth, |least| worth.min(least.into()));
-        taker.is_some_and(|((lowest, ..), _)| instance.level() + worth - least > lowest)
+        let Some(module) = self.indexed_module(instance.module) else { return false };
+        let least = instance.quotas.least().map_or(worth, |least| worth.min(least.into()));
+        let taker = module.levels.first().filter(|&&taker| module.room(taker).most > 0);
+        taker.is_some_and(|&(lowest, ..)| instance.level() + worth - least > lowest)
     }
 
     /// Cancels a move of rebalancing between modules that cannot be completed: removes the offset of both instances.

@@ -280,7 +280,7 @@ mod tests {
             }),
             ("expected accounts", |book| module(book).expected += 1),
             ("worth of a module", |book| module(book).worth += 1),
-            ("accounts of a module by worth", |book| module(book).kinds.count(10, true)),
+            ("accounts of a module by worth", |book| module(book).quotas.count(10, true)),
             ("free accounts by holder", |book| {
                 module(book).free_of.entry(b"a"[..].into()).or_default().set(10, 77, true);
             }),
@@ -298,7 +298,7 @@ mod tests {
             ("accounts of an instance", |book| instance(book, b"a").accounts.clear()),
             ("accounts assigned", |book| instance(book, b"a").assigned += 1),
             ("worth of an instance", |book| instance(book, b"a").worth += 1),
-            ("accounts by worth", |book| instance(book, b"a").kinds.count(10, true)),
+            ("accounts by worth", |book| instance(book, b"a").quotas.count(10, true)),
             ("accounts on their way", |book| instance(book, b"c").incoming = 0),
             ("supply", |book| instance(book, b"a").supply = Supply::default()),
             ("pick order", |book| instance(book, b"a").ready.clear()),

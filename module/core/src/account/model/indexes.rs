@@ -43,15 +43,17 @@ impl Book {
         })
     }
 
-    /// Whether accounts of a module must be assigned or moved. O(log instances).
+    /// Whether accounts of a module must be assigned or moved. O(log instances + different worths in the reserve).
     pub(in crate::account) fn is_uneven(&self, module: u32) -> bool {
         let Some(module) = self.indexed_module(module) else { return false };
-        let Some(((lowest, ..), room)) = module.taker(&module.levels) else { return false };
+        let Some(&taker @ (lowest, ..)) = module.levels.first() else { return false };
+        let spare = module.spare();
+        if spare.is_some_and(|spare| spare.least <= module.room_for_free(taker, spare.worth).most) {
+            return true;
+        }
         let giver = module.givers.last().filter(|&&(level, _)| module.evens_out() && level > lowest);
-        let gives = giver.and_then(|&(_, id)| self.indexed_instance(id)?.kinds.least());
-        let free = module.free.least().filter(|_| module.free.len() > module.reserve as usize);
-        let room_for_free = module.room_for_free(room, lowest, module.spare());
-        gives.is_some_and(|least| least <= room.most) || free.is_some_and(|least| least <= room_for_free.most)
+        let least = giver.and_then(|&(_, id)| self.indexed_instance(id)?.quotas.least());
+        least.is_some_and(|least| least <= module.room(taker).most)
     }
 
     /// A department's name, shared with other modules of the department.
@@ -227,14 +229,14 @@ impl Book {
         if let Some(module) = self.expecting(id).and_then(|module| self.indexed_module_mut(module)) {
             step!(module.expected, on);
             module.worth += more;
-            module.kinds.count(worth, on);
+            module.quotas.count(worth, on);
         }
         self.with_instance(instance, |instance| {
             let changed = if on { instance.accounts.insert(id) } else { instance.accounts.remove(&id) };
             invariant!(changed, "an instance has its accounts, each once");
             if state == AccountState::Assigned {
                 step!(instance.assigned, on);
-                instance.kinds.count(worth, on);
+                instance.quotas.count(worth, on);
                 instance.worth += more;
             }
         });

@@ -6,7 +6,7 @@ use super::pace::Pace;
 use super::record::{Name, Rank};
 use super::supply::Supply;
 use super::usage::Usage;
-use super::worth::{ByWorth, Kinds, Worth};
+use super::worth::{ByWorth, QuotaCounts, Spare, Worth};
 use crate::shared::Millis;
 use crate::shared::codec::{Damaged, ensure};
 use crate::shared::token::MAX_TTL;
@@ -101,7 +101,7 @@ fields! {
         /// What the `expected` accounts are worth.
         pub(in crate::account) worth: Worth,
         /// The `expected` accounts, by worth.
-        pub(in crate::account) kinds: Kinds,
+        pub(in crate::account) quotas: QuotaCounts,
         /// All accounts of the module.
         pub(in crate::account) accounts: BTreeSet<u32>,
         /// Accounts that are free to be assigned.
@@ -141,45 +141,40 @@ impl Module {
         self.expected.saturating_sub(self.reserve as usize)
     }
 
-    /// The instance with the smallest share, which gets the next account, and which account it gets; `None` if its share
-    /// has no room for any. O(log instances).
-    pub(in crate::account) fn taker(&self, levels: &BTreeSet<Level>) -> Option<(Level, Room)> {
-        let first @ (level, place, _) = levels.first().copied()?;
-        let complete = levels.len() >= self.places as usize && self.free.len() >= self.reserve as usize;
+    /// The free accounts that are not in reserve; `None` if there are none. The reserve is the smallest ones. O(different
+    /// worths in the reserve).
+    pub(in crate::account) fn spare(&self) -> Option<Spare> {
+        self.free.without_smallest(self.reserve as usize)
+    }
+
+    /// Which accounts an instance may get from other instances. All of them, if the accounts are divided among the
+    /// instances that are present, or if no place is empty; otherwise those within the share of its place. O(different
+    /// worths in the reserve).
+    pub(in crate::account) fn room(&self, (level, place, _): Level) -> Room {
+        let complete = self.levels.len() >= self.places as usize && self.free.len() >= self.reserve as usize;
         if complete || self.policy.share == Share::Present {
-            return Some((first, Room::ANY));
+            return Room::ANY;
         }
-        let count = Worth::try_from(self.shared()).unwrap_or(Worth::MAX);
-        let expected = Worth::try_from(self.expected.max(1)).unwrap_or(Worth::MAX);
-        let shared = (self.worth.saturating_mul(count) / expected - self.offsets).max(0);
-        let all = Worth::from(self.places.max(1));
-        let (shared, places) = self.kinds.without_large(shared, all);
-        if places < all && level <= 0 {
-            // The first account may be a large one.
-            return Some((first, Room::ANY));
-        }
-        let missing = shared - places * level;
-        let part = |of: Worth| u64::try_from((missing / of).max(0)).unwrap_or(u64::MAX);
+        let places = Worth::from(self.places.max(1));
+        let shared = self.worth - self.quotas.worth_of_smallest(self.reserve) - self.offsets;
+        let missing = shared.max(0) - places * level;
         // The first places round up if the shares do not come out even.
-        let room = Room { fits: part(places), most: part(places.min(Worth::from(place) + 1)) };
-        (room.most > 0).then_some((first, room))
+        Room { fits: part(missing, places), most: part(missing, places.min(Worth::from(place) + 1)) }
     }
 
-    /// What the free accounts without the reserve are worth, as far as all free accounts are worth the same.
-    pub(in crate::account) fn spare(&self) -> Worth {
-        let over = self.free.len().saturating_sub(self.reserve as usize);
-        let part = |count: usize| Worth::try_from(count).unwrap_or(Worth::MAX);
-        self.free.worth().saturating_mul(part(over)) / part(self.free.len().max(1))
-    }
-
-    /// Which free accounts an instance of this level takes. If accounts differ in worth, each empty place keeps as much of
-    /// the free accounts as the instance then has, so that an instance that comes back finds what it had.
-    pub(in crate::account) fn room_for_free(&self, room: Room, level: Worth, spare: Worth) -> Room {
+    /// Which free accounts an instance takes, if free accounts of this sum are spare. If accounts differ in worth, each
+    /// empty place keeps as much of them as the instance then has, so that an instance that comes back finds what it
+    /// had; but an instance without an account takes the largest, unless a place before its own is empty.
+    pub(in crate::account) fn room_for_free(&self, taker: Level, spare: Worth) -> Room {
+        let (room, (level, place, _)) = (self.room(taker), taker);
         let empty = Worth::from(self.places) - self.taken.len() as Worth;
-        if empty <= 0 || self.kinds.are_equal() || room == Room::ANY {
+        if empty <= 0 || self.quotas.are_equal() || room == Room::ANY {
             return room;
         }
-        let most = u64::try_from(((spare - level * empty) / (empty + 1)).max(0)).unwrap_or(u64::MAX);
+        if level <= 0 && place < self.empty_place() {
+            return Room::ANY;
+        }
+        let most = part(spare - level * empty, empty + 1);
         Room { fits: room.fits.min(most), most: room.most.min(most) }
     }
 
@@ -226,6 +221,11 @@ impl Module {
     pub fn counts(&self) -> (usize, usize) {
         (self.accounts.len(), self.free.len() + self.barred)
     }
+}
+
+/// A part of a sum of worths; 0 of a negative sum.
+fn part(sum: Worth, of: Worth) -> u64 {
+    u64::try_from((sum / of).max(0)).unwrap_or(u64::MAX)
 }
 
 words! {
@@ -292,7 +292,7 @@ fields! {
         /// What the accounts in the state `assigned`, and those in transit to the instance, are worth.
         pub worth: i128,
         /// The accounts in the state `assigned`, by worth.
-        pub(in crate::account) kinds: Kinds,
+        pub(in crate::account) quotas: QuotaCounts,
         /// Accounts without a login, in the order in which they are picked, the last first.
         pub(in crate::account) ready: BTreeSet<(Rank, u32)>,
         /// The month and the limit for which `ready` was sorted. No limit is 0: the order is made with the first account.
@@ -336,7 +336,7 @@ impl Instance {
 
     /// The level after the instance gives its smallest account; `None` if it keeps all that it has.
     pub fn level_of_giver(&self, floor: u32) -> Option<i128> {
-        let least = self.kinds.least().filter(|_| self.assigned > floor)?;
+        let least = self.quotas.least().filter(|_| self.assigned > floor)?;
         Some(self.level() - Worth::from(least))
     }
 }

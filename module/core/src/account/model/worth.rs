@@ -44,19 +44,24 @@ impl ByWorth {
         self.len
     }
 
-    /// What all accounts are worth.
-    pub(in crate::account) fn worth(&self) -> Worth {
-        self.worth
-    }
-
     /// Whether there are no accounts.
     pub(in crate::account) fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The least worth of an account.
-    pub(in crate::account) fn least(&self) -> Option<u64> {
-        self.groups.keys().next().copied()
+    /// The accounts that are left without the smallest ones, so many of them; `None` if none is left. O(different worths
+    /// of the smallest ones).
+    pub(in crate::account) fn without_smallest(&self, mut count: usize) -> Option<Spare> {
+        let mut worth = self.worth;
+        for (&least, equal) in &self.groups {
+            let without = equal.len().min(count);
+            worth -= Worth::from(least) * without as Worth;
+            count -= without;
+            if without < equal.len() {
+                return Some(Spare { worth, least, equal: equal.len() - without });
+            }
+        }
+        None
     }
 
     /// The accounts, those that are worth most first.
@@ -70,28 +75,31 @@ impl ByWorth {
         within.or_else(|| self.groups.iter().next()).and_then(|(_, equal)| equal.first()).copied()
     }
 
-    /// The accounts, to take one after the other.
-    pub(in crate::account) fn pool(&self) -> Pool<'_> {
-        Pool(self.groups.iter().map(|(&worth, equal)| (worth, equal.iter())).collect())
+    /// The accounts, to take one after the other. O(different worths).
+    pub(in crate::account) fn untaken(&self) -> Untaken<'_> {
+        Untaken(self.groups.iter().map(|(&worth, equal)| (worth, equal.iter())).collect())
     }
 }
 
-/// Accounts by worth, from which accounts are taken.
+/// Accounts by worth, of which some are taken.
 #[derive(Clone, Debug, Default)]
-pub(in crate::account) struct Pool<'a>(BTreeMap<u64, btree_set::Iter<'a, u32>>);
+pub(in crate::account) struct Untaken<'a>(BTreeMap<u64, btree_set::Iter<'a, u32>>);
 
-impl Pool<'_> {
-    /// Takes an account that is worth at most so much and that `taken` does not have, and notes it in `taken`: of those
-    /// that are worth most, or with `least` of those that are worth least.
+impl Untaken<'_> {
+    /// Takes an account whose worth is within these limits and that `taken` does not have, and notes it in `taken`: of
+    /// those that are worth most, or with `smallest` of those that are worth least.
     pub(in crate::account) fn take(
         &mut self,
-        most: u64,
-        least: bool,
+        (least, most): (u64, u64),
+        smallest: bool,
         taken: &mut BTreeSet<u32>,
     ) -> Option<(u64, u32)> {
+        if least > most {
+            return None;
+        }
         loop {
-            let mut within = self.0.range_mut(..=most);
-            let (&worth, equal) = if least { within.next() } else { within.next_back() }?;
+            let mut within = self.0.range_mut(least..=most);
+            let (&worth, equal) = if smallest { within.next() } else { within.next_back() }?;
             if let Some(&id) = equal.find(|id| !taken.contains(id)) {
                 taken.insert(id);
                 return Some((worth, id));
@@ -101,11 +109,22 @@ impl Pool<'_> {
     }
 }
 
+/// The free accounts of a module without its reserve, which are its smallest free accounts.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::account) struct Spare {
+    /// What all of them are worth.
+    pub(in crate::account) worth: Worth,
+    /// The least worth of an account.
+    pub(in crate::account) least: u64,
+    /// How many accounts are worth so much; at least 1.
+    pub(in crate::account) equal: usize,
+}
+
 /// How many accounts there are of each worth.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in crate::account) struct Kinds(BTreeMap<u64, u32>);
+pub(in crate::account) struct QuotaCounts(BTreeMap<u64, u32>);
 
-impl Kinds {
+impl QuotaCounts {
     /// Counts an account more, or one less.
     pub(in crate::account) fn count(&mut self, worth: u64, on: bool) {
         let count = self.0.entry(worth).or_default();
@@ -126,19 +145,14 @@ impl Kinds {
         self.0.len() <= 1
     }
 
-    /// What is shared, and by how many places, without the accounts that are worth more than an even share and without a
-    /// place for each of them. The smallest accounts always are among the others. O(places).
-    pub(in crate::account) fn without_large(&self, mut shared: Worth, mut places: Worth) -> (Worth, Worth) {
-        for (&worth, &count) in self.0.iter().skip(1).rev() {
-            let worth = Worth::from(worth);
-            for _ in 0..count {
-                if places == 1 || worth * places <= shared {
-                    return (shared, places);
-                }
-                (shared, places) = ((shared - worth).max(0), places - 1);
-            }
-        }
-        (shared, places)
+    /// What the smallest accounts are worth, so many of them. O(different worths of these).
+    pub(in crate::account) fn worth_of_smallest(&self, mut count: u32) -> Worth {
+        let smallest = self.0.iter().map_while(|(&worth, &equal)| {
+            let some = equal.min(count);
+            count -= some;
+            (some > 0).then(|| Worth::from(worth) * Worth::from(some))
+        });
+        smallest.sum()
     }
 
     /// The worth, at most `most` and less than `gap`, of the account that brings two shares closest together whose
