@@ -3,6 +3,7 @@
 use super::rig::{HOUR, Rig, name};
 use allot_core::account::InstanceEvent;
 use allot_core::account::request::ManagerRequest;
+use allot_core::account::tariff::Tariff;
 
 /// Rebalancing moves so many accounts from one instance to another.
 fn shift(rig: &mut Rig, from: &str, (module, to): (&str, &str), count: usize) {
@@ -94,4 +95,41 @@ fn an_account_that_does_not_get_to_another_module_pins_nobody() {
         assert!(targets(&rig, "n").iter().all(|&target| target == 0));
         rig.check();
     }
+}
+
+#[test]
+fn new_quotas_of_all_accounts_leave_moves_of_rebalancing_as_they_are() {
+    let mut rig = Rig::with(2, 40, &["a", "b"]);
+    shift(&mut rig, "b", ("m", "a"), 10);
+    for quota in [10, 1000, 100] {
+        let names: Vec<String> = (0..40).map(name).collect();
+        let accounts = names.iter().map(String::as_bytes).collect();
+        rig.ask(ManagerRequest::Reprice { tariff: Tariff { quota, ..Tariff::default() }, accounts }).unwrap();
+        rig.settle();
+        assert_eq!(rig.shares("m"), [30, 10], "quota {quota}");
+        rig.check();
+    }
+    assert_eq!(targets(&rig, "m"), [10, -10]);
+}
+
+#[test]
+fn account_with_a_new_quota_that_does_not_get_to_another_module_pins_nobody() {
+    let mut rig = Rig::with(2, 10, &["a", "b"]);
+    rig.module("n", 2, 0);
+    rig.attach("n", "x");
+    let account = (0..10).map(name).find(|one| rig.holder(one) == "a").unwrap();
+    let epoch = rig.login(&account, "a", HOUR);
+    let (module, instance) = (b"n"[..].into(), b"x"[..].into());
+    rig.apply(&InstanceEvent::Shifted { account: account.as_bytes().into() }.of(module, instance));
+    let names: Vec<String> = (0..10).map(name).collect();
+    let accounts = names.iter().map(String::as_bytes).collect();
+    rig.ask(ManagerRequest::Reprice { tariff: Tariff { quota: 1000, ..Tariff::default() }, accounts })
+        .unwrap();
+    rig.settle();
+    assert_eq!((targets(&rig, "m"), targets(&rig, "n")), (vec![-10, 0], vec![10]));
+    let (module, instance, grace) = (b"n", b"x", 0);
+    rig.ask(ManagerRequest::Detach { module, instance, grace }).unwrap();
+    rig.logout(&account, epoch);
+    assert_eq!((rig.shares("m"), targets(&rig, "m")), (vec![5, 5], vec![0, 0]));
+    rig.check();
 }

@@ -1,5 +1,7 @@
 //! Events of one instance: its place, and accounts that go to it.
 
+use std::collections::BTreeMap;
+
 use super::counters::Counter;
 use crate::account::model::place::{Instance, Presence, Share};
 use crate::account::model::record::{Account, AccountState, Goal, Name, day_of};
@@ -195,6 +197,28 @@ impl Book {
             let back = due.min(offset.abs());
             due -= back;
             self.with_instance(id, |instance| instance.offset += back * lost.signum());
+        }
+    }
+
+    /// What the accounts are worth of each module that has one of these.
+    pub(super) fn worth_by_module(&self, accounts: &[Bytes]) -> BTreeMap<u32, Worth> {
+        let modules = accounts.iter().filter_map(|name| self.expecting(self.find(name)?));
+        modules.filter_map(|id| Some((id, self.indexed_module(id)?.worth))).collect()
+    }
+
+    /// Scales the offsets in a module whose accounts were worth `before`, because offsets are not kept by account. They
+    /// remain worth as many average accounts as they were.
+    pub(super) fn scale_offsets(&mut self, module: u32, before: Worth) {
+        let Some(known) = self.indexed_module(module) else { return };
+        let after = known.worth;
+        if after == before {
+            return;
+        }
+        // A product of an offset and the greater of the two must not overflow.
+        let shift = before.max(after).max(1).ilog2().saturating_sub(45);
+        let (before, after) = ((before >> shift).max(1), after >> shift);
+        for id in known.instances().collect::<Vec<_>>() {
+            self.with_instance(id, |instance| instance.offset = instance.offset * after / before);
         }
     }
 

@@ -307,8 +307,9 @@ impl Book {
                 self.each(accounts, |book, id| book.go_on(at, id, Goal::Module(home)));
             }
             Event::Repriced { tariff, accounts } => {
-                let tariff = self.shared_tariff(tariff);
+                let (tariff, before) = (self.shared_tariff(tariff), self.worth_by_module(accounts));
                 self.each(accounts, |book, id| book.set_tariff(id, tariff.clone()));
+                before.into_iter().for_each(|(module, before)| self.scale_offsets(module, before));
             }
             Event::Limited { cap, accounts } => {
                 self.each(accounts, |book, id| book.change(id, |account| account.cap = *cap));

@@ -261,7 +261,7 @@ impl Book {
     }
 
     /// The module whose instances share an account now or soon; `None` if it is frozen or will be deleted.
-    fn expecting(&self, id: u32) -> Option<u32> {
+    pub(in crate::account) fn expecting(&self, id: u32) -> Option<u32> {
         let account = self.indexed(id).filter(|account| account.state != AccountState::Frozen)?;
         self.destination(account)
     }
