@@ -1,9 +1,10 @@
 //! What rebalancing pinned, and how long it stays so.
 
 use super::rig::{HOUR, Rig, name};
-use allot_core::account::InstanceEvent;
-use allot_core::account::request::ManagerRequest;
+use allot_core::account::place::Share;
+use allot_core::account::request::{ManagerRequest, ModuleSettings};
 use allot_core::account::tariff::Tariff;
+use allot_core::account::{Event, InstanceEvent, Settings};
 
 /// Rebalancing moves so many accounts from one instance to another.
 fn shift(rig: &mut Rig, from: &str, (module, to): (&str, &str), count: usize) {
@@ -131,5 +132,41 @@ fn account_with_a_new_quota_that_does_not_get_to_another_module_pins_nobody() {
     rig.ask(ManagerRequest::Detach { module, instance, grace }).unwrap();
     rig.logout(&account, epoch);
     assert_eq!((rig.shares("m"), targets(&rig, "m")), (vec![5, 5], vec![0, 0]));
+    rig.check();
+}
+
+/// c gets a free account that an even assignment keeps for the empty place. No instance would take an account from c
+/// then, because c has not more than the others.
+#[test]
+fn free_account_that_no_other_instance_would_take_pins_nobody() {
+    let mut rig = Rig::new(Settings::default());
+    let wish = ModuleSettings {
+        module: b"m",
+        department: b"d",
+        instances: 4,
+        share: Some(Share::Places),
+        ..ModuleSettings::default()
+    };
+    rig.ask(ManagerRequest::Module(wish)).unwrap();
+    ["a", "b", "c"].iter().for_each(|instance| rig.attach("m", instance));
+    for (number, quota) in [60, 60, 60, 60, 50, 60].into_iter().enumerate() {
+        let tariff = Tariff { quota, ..Tariff::default() };
+        let accounts = vec![name(number).as_bytes().into()];
+        rig.apply(&Event::Added { module: b"m"[..].into(), tariff, accounts });
+    }
+    for (number, instance) in ["a", "a", "b", "b", "c"].into_iter().enumerate() {
+        let accounts = vec![name(number).as_bytes().into()];
+        let instance = instance.as_bytes().into();
+        rig.apply(&InstanceEvent::Assigned { accounts }.of(b"m"[..].into(), instance));
+    }
+    rig.settle();
+    assert_eq!(rig.shares("m"), [2, 2, 1]);
+    rig.apply(
+        &InstanceEvent::Shifted { account: name(5).as_bytes().into() }.of(b"m"[..].into(), b"c"[..].into()),
+    );
+    rig.settle();
+    assert_eq!(rig.shares("m"), [2, 2, 2]);
+    let module = rig.book.module(rig.book.find_module(b"m").unwrap()).unwrap();
+    assert!(module.instances().all(|id| rig.book.instance(id).unwrap().offset == 0));
     rig.check();
 }

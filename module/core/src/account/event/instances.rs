@@ -246,13 +246,16 @@ impl Book {
         same && self.indexed_module(home).is_some_and(|module| module.policy.share == Share::Places)
     }
 
-    /// Whether an even assignment would take an account from an instance at once that gets one of this worth.
+    /// Whether an even assignment would take an account at once from an instance that gets one of this worth, and give it
+    /// to another.
     fn would_lose(&self, place: u32, worth: Worth) -> bool {
         let Some(instance) = self.indexed_instance(place) else { return false };
         let Some(module) = self.indexed_module(instance.module) else { return false };
         let least = instance.quotas.least().map_or(worth, |least| worth.min(least.into()));
-        let taker = module.levels.first().filter(|&&taker| module.room(taker).most > 0);
-        taker.is_some_and(|&(lowest, ..)| instance.level() + worth - least > lowest)
+        let taker = module.levels.iter().find(|&&(.., id)| id != place);
+        taker.is_some_and(|&taker| {
+            instance.level() + worth - least > taker.0 && least <= module.room(taker).most.into()
+        })
     }
 
     /// Cancels a move of rebalancing between modules that cannot be completed: removes the offset of both instances.
