@@ -251,6 +251,43 @@ fn needs_of_modules_divide_accounts_before_weights() {
     rig.check();
 }
 
+/// Adds so many accounts of a quota to modules of these weights and needs; the number that each gets, by name.
+fn distributed(modules: &[(&str, i64, i64)], batches: &[(u64, std::ops::Range<usize>)]) -> Vec<u64> {
+    let mut rig = Rig::new(Settings::default());
+    for &(module, weight, need) in modules {
+        let (module, weight, need) = (module.as_bytes(), Some(weight), Some(need));
+        let wish = ModuleSettings { module, department: b"d", weight, need, ..ModuleSettings::default() };
+        rig.ask(ManagerRequest::Module(wish)).unwrap();
+    }
+    for (quota, numbers) in batches {
+        let (names, tariff) =
+            (numbers.clone().map(name).collect::<Vec<_>>(), Tariff { quota: *quota, ..Tariff::default() });
+        let accounts = names.iter().map(String::as_bytes).collect();
+        rig.ask(ManagerRequest::Add { module: None, tariff, accounts }).unwrap();
+    }
+    rig.check();
+    rig.book.usage_by_module(0).values().map(|usage| usage.accounts.into()).collect()
+}
+
+#[test]
+fn account_goes_to_the_module_whose_need_is_covered_least() {
+    // The first goes to b, and the second to a, of which nothing is covered. Then a tenth of b is covered.
+    let all = [("a", 1, 300), ("b", 1, 1000)];
+    assert_eq!(distributed(&all, &[(100, 0..1), (400, 1..2)]), [1, 1]);
+    assert_eq!(distributed(&all, &[(100, 0..2), (400, 2..3)]), [1, 2]);
+}
+
+#[test]
+fn module_without_a_weight_gets_no_more_than_it_needs() {
+    assert_eq!(distributed(&[("a", 0, 250), ("b", 1, 0)], &[(100, 0..4)]), [2, 2]);
+}
+
+#[test]
+fn accounts_without_a_quota_are_distributed_by_number() {
+    assert_eq!(distributed(&[("a", 1, 500), ("b", 0, 500), ("c", 1, 0)], &[(0, 0..4)]), [2, 0, 2]);
+    assert_eq!(distributed(&[("a", 1, 0), ("b", 1, 0), ("c", 2, 0)], &[(50, 0..1), (0, 1..8)]), [2, 2, 4]);
+}
+
 #[test]
 fn only_the_claimed_term_changes_the_deal() {
     let mut rig = Rig::with(10, 4, &["a"]);

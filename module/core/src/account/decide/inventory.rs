@@ -143,18 +143,24 @@ pub(super) fn decide_add(book: &Book, module: Option<&[u8]>, tariff: &Tariff, ac
         let module = module.name.clone();
         return decided(Event::Added { module, tariff: tariff.clone(), accounts: names(accounts) }, reply);
     }
-    // Each account goes to the module with the fewest instructions at the flat price for its need, as long as a module
-    // has less than its need, and then for its weight; of equal ones, to the module with the fewest accounts.
+    // Each account goes to the module of which the smallest part of the need is covered before; if none lacks it, to the
+    // module with the fewest instructions for its weight; of equal ones, to the module with the fewest accounts.
     let modules: Vec<&Module> = book.modules().collect();
     let share = |new: usize, place: usize| {
         let module = modules.get(place)?;
-        let (new, quota) = (new as u128, u128::from(tariff.quota));
-        let before = module.sums.quota + new * quota;
-        let lacks = before < u128::from(module.policy.need);
-        let divisor = if lacks { module.policy.need } else { module.weight.into() };
-        let part = |number: u128| (number << 40).checked_div(divisor.into());
+        let (new, quota, weight) = (new as u128, u128::from(tariff.quota), u128::from(module.weight));
+        let (covered, need) = (module.sums.quota + new * quota, u128::from(module.policy.need));
+        // A module without a weight gets no more than it needs. An account without a quota covers no need.
+        let fits = if weight == 0 { covered + quota <= need } else { covered < need };
+        let (lacks, instructions) = match quota {
+            0 => (false, 0),
+            _ if fits => (true, covered),
+            _ => (false, covered + quota),
+        };
+        let divisor = if lacks { need } else { weight };
+        let part = |number: u128| (number << 40).checked_div(divisor);
         let accounts = module.accounts.len() as u128 + new + 1;
-        Some(((!lacks, part(before + quota)?, part(accounts)?), place))
+        Some(((!lacks, part(instructions)?, part(accounts)?), place))
     };
     let mut order: BTreeSet<((bool, u128, u128), usize)> =
         (0..modules.len()).filter_map(|place| share(0, place)).collect();
