@@ -191,7 +191,7 @@ fn conference_ended_in_recovery_ends_at_its_last_service() {
     rig.recover();
     rig.pass(1000);
     rig.release("1");
-    rig.pass(6000);
+    rig.pass(16_000);
     let one = rig.one("1");
     assert_eq!((one.state, one.ended), (State::Ended, Some(lost)));
     let how: Vec<_> = one.history.iter().map(|entry| entry.ended.unwrap().how.word()).collect();

@@ -159,6 +159,15 @@ fn nack_and_create_timeout() {
         rig.pass(9_999);
         String::new()
     });
+    row("create timeout, suspect", ["-", "-", "-", "same", "same", "-", "-"], |rig| {
+        let (unit, _) = last(rig);
+        // 60 % of the lease are over, and its answer may be lost.
+        lease(rig, &unit, 15_000);
+        rig.pass(10_000);
+        lease(rig, &unit, MINUTE);
+        rig.pass(9_999);
+        String::new()
+    });
     row("create timeout after a restart", ["-", "-", "-", "same", "same", "-", "-"], |rig| {
         rig.pass(9_999);
         rig.restart(&[A, B]);
@@ -387,7 +396,7 @@ fn release() {
         let mut rig = world(column);
         rig.release("7");
         assert_eq!(rig.release("7"), "Conference([55])");
-        rig.pass(4999);
+        rig.pass(14_999);
         assert_eq!(rig.word("7"), "ending");
         let unit = rig.owner("7");
         assert_eq!(rig.verbs(&unit), "RELEASE");

@@ -193,9 +193,9 @@ section! {
         lease: Span = "media-unit-lease", "ALLOT_MEDIA_UNIT_LEASE", default "5s", in "1ms"..="10years";
         /// Interval at which the unit sends heartbeats; at most half of the lease
         beat: Span = "media-unit-beat", "ALLOT_MEDIA_UNIT_BEAT", default "1s", in "1ns"..="1000years";
-        /// Whether the unit ends its media before the scheduler can have the conferences opened elsewhere: when neither
-        /// Redis nor ZooKeeper has answered for a while. The unit then joins again as a new one. The unit knows the
-        /// scheduler's patience by its own scheduler.grace, which must not be longer than the scheduler's
+        /// Whether the unit ends its media before the scheduler can have the conferences opened elsewhere: when Redis
+        /// has not answered for the lease and the grace period, or for the lease and ZooKeeper does not answer either.
+        /// The unit then joins again as a new one. Its scheduler.grace must not be longer than that of the schedulers
         self_stop: bool = "media-unit-self-stop", "ALLOT_MEDIA_UNIT_SELF_STOP", default true;
         /// Program, and its arguments, that is started for each conference and stopped with it. Without one, a
         /// conference has no program

@@ -185,7 +185,8 @@ impl Realm {
             Due::ZoneFall => Some(ConferenceEvent::ZoneFell),
             Due::Create => match transition(Trigger::Nack, state) {
                 // The unit cannot answer: Redis or the unit was away. Either the unit comes back, or it is declared down.
-                Transition::Failed if !self.owner_has_lease(conference, now) => {
+                // A unit that misses heartbeats may have opened the conference, and its answer may be lost.
+                Transition::Failed if !self.owner_sends_heartbeats(conference, now) => {
                     Some(ConferenceEvent::AskedAgain)
                 }
                 Transition::Failed => Some(self.failed(conference, cause, now, place)),
@@ -207,6 +208,12 @@ impl Realm {
                 _ => unexpected(),
             },
         }
+    }
+
+    /// Whether the conference's unit is up and not suspect.
+    fn owner_sends_heartbeats(&self, conference: &Conference, now: Millis) -> bool {
+        let unit = conference.owner.and_then(|owner| self.indexed_unit(owner));
+        unit.is_some_and(|unit| unit.has_lease(now) && unit.suspect_at() > now)
     }
 
     /// Whether the lease of the conference's unit is valid.

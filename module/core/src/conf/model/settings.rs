@@ -76,7 +76,7 @@ impl Default for Settings {
             window: 1_800_000,
             policy: Policy::Keep,
             create_timeout: 10_000,
-            release_timeout: 5_000,
+            release_timeout: 15_000,
             wait_timeout: 30_000,
             tombstone: 600_000,
             placement: Placement::Share,

@@ -56,7 +56,7 @@ pub(super) enum UnitEnd {
     Shutdown,
     /// Another incarnation has joined on the same host.
     Replaced,
-    /// Neither Redis nor the coordination service has answered for so long that others may run the conferences.
+    /// Redis and the coordination service have not confirmed the unit for so long that others may run the conferences.
     CutOff,
 }
 
@@ -218,7 +218,7 @@ impl<'a> Unit<'a> {
     fn check_not_cut_off(&self) -> Result<(), Error> {
         if self.is_cut_off() {
             return Err(Error::Stopped(
-                "neither Redis nor ZooKeeper has confirmed the unit for too long".to_owned(),
+                "Redis has not renewed the lease of the unit for too long".to_owned(),
             ));
         }
         Ok(())
