@@ -311,15 +311,19 @@ async fn extend(context: &Context, Extend { one, by, end }: &Extend) -> Result {
     let mut changing = Changing::connect(context, one.realm.key()).await?;
     let record = changing.info(&one.number).await?;
     let planned: Option<i64> = record.get("end")?;
+    if by.is_some_and(|by| by.is_zero()) {
+        return Err(Failure::usage("--by 0s changes nothing"));
+    }
     let later = |planned: i64| Some(planned.saturating_add(by.as_ref()?.as_millis() as i64));
     let Some(end) = end.or_else(|| planned.and_then(later)) else {
         let why = format!("{} has no planned end", described(&record));
         return Err(Failure::refused(why).hint("--end TIME sets one"));
     };
     let until = context.out.time(end);
-    let change = format!("let {} end at {until}", described(&record));
-    if let Some(planned) = planned.filter(|planned| end < *planned) {
-        context.confirm(&format!("{change}, earlier than planned: {}", context.out.time(planned)))?;
+    let change = format!("set the end {until} for {}", described(&record));
+    if planned.is_none_or(|planned| end < planned) {
+        let planned = planned.map_or_else(|| "never".to_owned(), |planned| context.out.time(planned));
+        context.confirm(&format!("{change} (planned end: {planned})"))?;
     }
     context.proceed(&change)?;
     let command = changing.store.begin("CONF.EXTEND").arg(&one.number).arg("END").arg(end).clone();

@@ -122,8 +122,8 @@ impl Context {
         opening: impl Future<Output = Result<T, allot_client::Error>>,
     ) -> Result<T> {
         let named = |failure: Failure| match self.settings.missing_name() {
-            Some(why) => failure.hint(why),
-            None => failure,
+            Some(why) if failure.cause == Cause::Unreachable => failure.hint(why),
+            _ => failure,
         };
         let limit = self.settings.limit;
         let late = || {

@@ -39,7 +39,7 @@ const TEMPLATE: &str = "{about-with-newline}\n{before-help}{usage-heading} {usag
 const TOP: &str =
     "{about-with-newline}\n{before-help}{usage-heading} {usage}\n\n{subcommands}\n\n{after-help}";
 const MORE: &str = "Global options: allot help options. Exit codes: allot help exit-codes.";
-const ALL: &str = "allot NOUN --help shows the verbs of a noun; a noun alone lists. allot help options: --server, --format, --yes,\n--dry-run and others. What is one command of Redis has no verb: allot help commands lists those of allot, allot help\nSEAT.HOLD explains one, allot redis SEAT.HOLD ... sends it.\nFurther topics: exit-codes, environment, formats, time. docs/command-line.md has all of it.";
+const ALL: &str = "allot NOUN --help shows the verbs of a noun; a noun alone lists.\nallot help options explains --server, --format, --yes, --dry-run and others.\nallot help commands lists the commands of Redis that have no verb; allot help SEAT.HOLD explains one.\nFurther topics: exit-codes, environment, formats, time. All of it: docs/command-line.md.";
 
 /// The examples of a command; empty if there are none. The file has a line with the command, and below it its examples.
 fn examples(path: &str) -> String {

@@ -8,7 +8,7 @@ use allot_client::Record;
 use clap::ValueEnum;
 use owo_colors::OwoColorize as _;
 use serde_json::{Map, Value};
-use unicode_width::UnicodeWidthStr as _;
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 use crate::failure::{Cause, Failure, Result, counted};
 use crate::{terminal, time};
@@ -163,9 +163,12 @@ fn plain(value: &Value) -> String {
 fn fit(text: &str, width: usize, cuts: bool, right: bool) -> String {
     let mut text = text.to_owned();
     if cuts && text.width() > width {
-        while text.width() >= width.max(1) {
-            text.pop();
-        }
+        let mut used = 1;
+        let end = text.char_indices().find(|(_, character)| {
+            used += character.width().unwrap_or(0);
+            used > width.max(1)
+        });
+        text.truncate(end.map_or(0, |(end, _)| end));
         text.push('…');
     }
     let pad = " ".repeat(width.saturating_sub(text.width()));
@@ -479,7 +482,9 @@ impl Rows {
         let layout = (1..=natural.len())
             .rev()
             .find_map(|count| laid(natural.get(..count)?, limit))
-            .unwrap_or_else(|| natural.iter().take(1).cloned().collect());
+            .unwrap_or_else(|| {
+                natural.iter().take(1).map(|one| Laid { width: limit, cut: true, ..one.clone() }).collect()
+            });
         self.hidden = natural.len() - layout.len();
         self.layout = Some(layout);
         let titles: Vec<String> = self.columns.iter().map(|column| column.title().to_owned()).collect();

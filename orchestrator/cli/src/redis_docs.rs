@@ -33,10 +33,16 @@ async fn of_allot(connection: &mut Connection) -> Result<Vec<String>> {
     Ok(names.into_iter().map(|name| name.to_ascii_uppercase()).collect())
 }
 
-/// How a command is written: its name and its arguments.
-pub(crate) async fn syntax(connection: &mut Connection, name: &str) -> Option<String> {
-    let (name, docs) = docs(connection, &[name.to_owned()]).await.ok()?.into_iter().next()?;
-    Some(written(&name, &docs))
+/// How a command, or a subcommand of one, is written: its name and its arguments.
+pub(crate) async fn syntax(connection: &mut Connection, words: &[String]) -> Option<String> {
+    for count in [2, 1] {
+        let Some(words) = words.get(..count) else { continue };
+        let found = docs(connection, &[words.join("|")]).await.ok()?;
+        if let Some((name, docs)) = found.first() {
+            return Some(written(name, docs));
+        }
+    }
+    None
 }
 
 /// A refusal of a command that the server does not know, with what may be meant.
@@ -44,7 +50,8 @@ pub(crate) async fn unknown(connection: &mut Connection, name: &str, failure: Fa
     let Ok(ours) = of_allot(connection).await else { return failure };
     let wanted = name.to_ascii_uppercase();
     if ours.is_empty() && wanted.contains('.') {
-        return failure;
+        let hint = failure.hint.clone().unwrap_or_else(|| "the module allot is not loaded".to_owned());
+        return failure.hint(hint);
     }
     let all: Vec<String> = query(connection, cmd("COMMAND").arg("LIST")).await.unwrap_or_default();
     let mut like: Vec<(f64, String)> = all
@@ -56,15 +63,15 @@ pub(crate) async fn unknown(connection: &mut Connection, name: &str, failure: Fa
     like.sort_by(|one, other| other.0.total_cmp(&one.0));
     let like: Vec<String> = like.into_iter().take(SUGGESTED).map(|(_, name)| name).collect();
     let similar = if like.is_empty() { String::new() } else { format!("similar: {}; ", like.join(", ")) };
-    Failure::usage(format!("the server has no command {wanted}"))
-        .hint(format!("{similar}allot help commands lists those of allot"))
+    let list = if ours.is_empty() { "" } else { "allot help commands lists those of allot" };
+    Failure::usage(format!("the server has no command {wanted}")).hint(format!("{similar}{list}"))
 }
 
 /// `allot help commands`, or the syntax of one command of the server.
 pub(crate) async fn help(context: &Context, words: &[String]) -> Result {
     let mut connection = context.connect(&context.settings.servers("")?).await?;
     let all = words.first().is_some_and(|word| word == "commands");
-    let names = if all { of_allot(&mut connection).await? } else { vec![words.join(" ")] };
+    let names = if all { of_allot(&mut connection).await? } else { vec![words.join("|")] };
     if names.is_empty() {
         return Err(Failure::refused("the module allot is not loaded").hint("allot server check"));
     }

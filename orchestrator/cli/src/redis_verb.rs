@@ -17,13 +17,11 @@ const OWN_CONNECTION: [&str; 7] =
     ["SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE", "MONITOR", "SYNC", "PSYNC", "CLIENT REPLY"];
 
 /// Options of allot that do not stand behind the command: they would be arguments of it.
-const OWN_OPTIONS: [&str; 12] = [
-    "-n",
+const OWN_OPTIONS: [&str; 10] = [
     "--dry-run",
-    "-y",
     "--yes",
-    "-q",
     "--quiet",
+    "--verbose",
     "--format",
     "--server",
     "--config",
@@ -31,6 +29,8 @@ const OWN_OPTIONS: [&str; 12] = [
     "--color",
     "--limit-time",
 ];
+/// The letters of the short ones.
+const OWN_LETTERS: &str = "nyqv";
 
 /// Arguments of `allot redis`.
 #[derive(Debug, Args)]
@@ -52,12 +52,13 @@ pub(crate) async fn run(context: &Context, Redis { words }: &Redis) -> Result {
             .hint("use redis-cli"));
     }
     context.no_dry_run("a command of Redis")?;
-    if let Some(option) = words.iter().skip(1).find(|word| is_own_option(word)).filter(|_| !is_escaped()) {
-        return Err(Failure::usage(format!("{option} stands behind the command of Redis")).hint(format!(
-            "an option of allot stands before it: allot {option} redis {}; an argument of the command: allot redis -- {}",
-            words.first().map_or("", String::as_str),
+    if let Some(option) = words.iter().skip(1).find(|word| is_own_option(word)).filter(|_| !is_escaped(words))
+    {
+        let hint = format!(
+            "options of allot stand before redis; for an argument of the command write allot redis -- {}",
             words.join(" ")
-        )));
+        );
+        return Err(Failure::usage(format!("{option} stands behind the command of Redis")).hint(hint));
     }
     if let Some(loss) = loss(words) {
         context.confirm(&loss)?;
@@ -74,12 +75,16 @@ pub(crate) async fn run(context: &Context, Redis { words }: &Redis) -> Result {
 }
 
 fn is_own_option(word: &str) -> bool {
-    OWN_OPTIONS.contains(&word.split('=').next().unwrap_or_default())
+    let letters = word.strip_prefix('-').filter(|letters| !letters.is_empty());
+    letters.is_some_and(|letters| letters.chars().all(|letter| OWN_LETTERS.contains(letter)))
+        || OWN_OPTIONS.contains(&word.split('=').next().unwrap_or_default())
 }
 
 /// Whether the command is behind `--`.
-fn is_escaped() -> bool {
-    std::env::args_os().skip_while(|word| word != "redis").nth(1).is_some_and(|word| word == "--")
+fn is_escaped(words: &[String]) -> bool {
+    let line: Vec<_> = std::env::args_os().collect();
+    let before = line.len().checked_sub(words.len() + 1).and_then(|place| line.get(place));
+    before.is_some_and(|word| word == "--")
 }
 
 /// What a command takes away that cannot be given back; `None` for all other commands.
@@ -87,7 +92,8 @@ fn loss(words: &[String]) -> Option<String> {
     let (name, arguments) = words.split_first()?;
     let last = arguments.last().map_or("", String::as_str);
     match (name.to_ascii_uppercase().as_str(), last.to_ascii_uppercase().as_str()) {
-        ("FLUSHALL" | "FLUSHDB", _) => Some("delete all keys of the server".to_owned()),
+        ("FLUSHALL", _) => Some("delete all keys of the server".to_owned()),
+        ("FLUSHDB", _) => Some("delete all keys of the database".to_owned()),
         ("DEL" | "UNLINK", _) if !arguments.is_empty() => Some(format!("delete {}", arguments.join(", "))),
         ("CONF.REALM", "DROP") => Some(format!("end all conferences of {}", arguments.join(" "))),
         ("CONF.TERM" | "ACCOUNT.TERM", "FORCE") => {
@@ -102,7 +108,7 @@ async fn explained(connection: &mut Connection, words: &[String], failure: Failu
     let name = words.first().map_or("", String::as_str);
     match failure.code.as_deref() {
         Some("ERR") if failure.is_unknown_command() => redis_docs::unknown(connection, name, failure).await,
-        Some("ERR") if failure.hint.is_none() => match redis_docs::syntax(connection, name).await {
+        Some("ERR") if failure.hint.is_none() => match redis_docs::syntax(connection, words).await {
             Some(syntax) => failure.hint(syntax),
             None => failure,
         },

@@ -162,19 +162,26 @@ impl Settings {
             all.utc = all.utc.or(under.utc);
             all.limit_time = all.limit_time.or(under.limit_time);
         }
-        let is_variable = env::var(SERVER).ok() == given.server;
-        let named_by = match (&given.server, &all.server) {
+        let named = given.server.clone().filter(|name| !name.is_empty() || env::var_os(SERVER).is_none());
+        let is_variable = env::var(SERVER).ok() == named;
+        let named_by = match (&named, &all.server) {
             (Some(_), _) if is_variable => SERVER.to_owned(),
             (Some(_), _) => "--server".to_owned(),
-            (None, Some(name)) if !name.contains([':', '.']) && !all.servers.contains_key(name) => {
+            // Where servers have names, a word is one, and not a host.
+            (None, Some(name))
+                if !all.servers.is_empty()
+                    && !name.contains([':', '.'])
+                    && !all.servers.contains_key(name) =>
+            {
                 let why =
                     format!("{file}: server = \"{name}\", and no file of settings has [servers.{name}]");
-                return Err(Failure::input(why).hint(names_of(&all.servers)));
+                let hint = format!("{}; a host: {name}:6379", names_of(&all.servers));
+                return Err(Failure::input(why).hint(hint));
             }
             (None, Some(_)) => file,
-            (None, None) => "nothing: this is the default".to_owned(),
+            (None, None) => "no option, variable or file; this is the default".to_owned(),
         };
-        let wanted = given.server.clone().or(all.server);
+        let wanted = named.or(all.server);
         let (name, server) = match wanted {
             None => (None, Server::default()),
             Some(wanted) => match all.servers.get(&wanted) {
@@ -200,7 +207,8 @@ impl Settings {
 
     /// What to say if the server in use cannot be reached, and is called by a word that may be meant as a name.
     pub(crate) fn missing_name(&self) -> Option<String> {
-        let word = self.server.url.as_deref().filter(|url| self.name.is_none() && !url.contains(':'))?;
+        let word =
+            self.server.url.as_deref().filter(|url| self.name.is_none() && !url.contains([':', '.']))?;
         Some(format!("'{word}' was taken for a host; {}", names_of(&self.named)))
     }
 

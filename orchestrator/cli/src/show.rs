@@ -263,7 +263,7 @@ fn draw(area: &str, rows: &[MapRow], color: bool, width: Option<usize>) -> Strin
 fn legend(color: bool) -> String {
     let entry = |(mark, meaning): (&str, &str)| format!("{} {meaning}", paint(mark, color));
     let marks = [(".", "free"), ("h", "held"), ("s", "sold"), ("x", "blocked")];
-    format!("\n{}\n", marks.map(entry).join("   "))
+    format!("\n{}\nnumbers above an area count places, gaps included\n", marks.map(entry).join("   "))
 }
 
 /// Colours stretches of one state together, as a terminal is slow with a colour for each seat.

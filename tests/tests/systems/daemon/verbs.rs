@@ -47,7 +47,7 @@ const WRITES: &[&str] = &[
     "show rehearse KEY",
     "show rehearse --really KEY --yes",
     "conference create 2 --realm KEY",
-    "conference extend 1 --end 1h --realm KEY",
+    "conference extend 1 --end 1h --yes --realm KEY",
     "conference resize 1 --size 2 --realm KEY",
     "conference alter 1 --no-zone --require hd --realm KEY",
     "conference move 1 --realm KEY",
@@ -319,7 +319,7 @@ fn refusals_as_things_stand_are_5() {
 }
 
 #[test]
-fn commands_of_redis_are_explained_and_none_deletes_by_a_slip() {
+fn commands_of_redis_are_explained_and_deletions_asked_about() {
     let server = filled();
     let keys = || server.raw().words("DBSIZE").int();
     let before = keys();
@@ -328,7 +328,8 @@ fn commands_of_redis_are_explained_and_none_deletes_by_a_slip() {
         ("UNLINK show", "--yes"),
         ("FLUSHALL", "--yes"),
         ("CONF.REALM KEY DROP", "--yes"),
-        ("DEL show -n", "allot -n redis DEL"),
+        ("DEL show -n", "before redis"),
+        ("DEL show -yn", "before redis"),
         ("DEL show --yes", "allot redis -- DEL show --yes"),
         ("SEAT.HOLD show", "SEAT.HOLD key user count TTL"),
         ("SEAT.HOLDD show", "similar: SEAT.HOLD"),
@@ -367,11 +368,12 @@ fn conference_is_extended_by_a_time_and_shortened_only_when_told() {
     };
     let end = || server.raw().words("CONF.INFO {r}:conf 1").field("end").int();
     assert!(extend(&["--by", "1h"]).ended(5).err.contains("no planned end"));
-    extend(&["--end", "2h"]).ok();
+    assert!(extend(&["--end", "2h"]).ended(2).err.contains("planned end: never"));
+    extend(&["--end", "2h", "--yes"]).ok();
     let planned = end();
     extend(&["--by", "1h"]).ok();
     assert_eq!(end(), planned + 3_600_000);
-    assert!(extend(&["--end", "10m"]).ended(2).err.contains("earlier than planned"));
+    assert!(extend(&["--end", "10m"]).ended(2).err.contains("planned end: 2"));
     assert_eq!(end(), planned + 3_600_000);
     extend(&["--end", "10m", "--yes"]).ok();
     assert!(end() < planned);
@@ -701,7 +703,7 @@ fn formats_have_the_same_names_and_typed_values() {
     assert_eq!(serde_json::from_str::<Value>(lines.lines().next().unwrap()).unwrap(), listed[0]);
     // One line after a write.
     for line in [
-        "conference extend 1 --end 1h30m --realm KEY",
+        "conference extend 1 --end 1h30m --yes --realm KEY",
         "conference resize 1 --size 2 --realm KEY",
         "unit drain u --realm KEY",
         "account freeze p1 --book KEY",
