@@ -64,12 +64,6 @@ impl Group {
         read_reply(query(&mut self.taking, &command).await?)
     }
 
-    /// Closes the connection for requests that wait, so that the server gives no entries to a request whose reply nobody
-    /// will read. No new entries can be taken after this.
-    pub fn stop_taking(&mut self) {
-        self.taking = self.connection.clone();
-    }
-
     /// Entries after the id `after` that this consumer took earlier and did not acknowledge.
     pub async fn own(&mut self, count: u32, after: &str) -> Result<Vec<Entry>, Error> {
         let mut command = command("XREADGROUP");

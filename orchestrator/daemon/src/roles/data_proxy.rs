@@ -87,12 +87,21 @@ impl Proxy<'_> {
         info!(server = %session.node, group = config.group, consumer = self.context.name, "writing details");
         let (mut claimed, mut tidied) = (Instant::now(), Instant::now());
         let mut shutdown = self.context.shutdown.clone();
-        loop {
-            let entries = tokio::select! {
-                biased;
-                () = shutdown.requested() => break,
-                () = session.until_deposed() => return session.is_named(),
-                entries = group.fresh(self.batch, streams::BLOCK) => entries?,
+        let mut ends = false;
+        while !ends {
+            let entries = {
+                let fresh = group.fresh(self.batch, streams::BLOCK);
+                tokio::pin!(fresh);
+                tokio::select! {
+                    biased;
+                    () = shutdown.requested() => {
+                        // The server may give messages to the request for as long as the request is not answered.
+                        ends = true;
+                        fresh.await?
+                    }
+                    () = session.until_deposed() => return session.is_named(),
+                    entries = &mut fresh => entries?,
+                }
             };
             self.write(&mut group, &entries).await?;
             if claimed.elapsed() >= config.claim_after / 2 {
@@ -105,11 +114,6 @@ impl Proxy<'_> {
                 tidied = Instant::now();
                 group.tidy(FORGET_AFTER).await?;
             }
-        }
-        // The last request may have taken messages whose reply did not arrive.
-        group.stop_taking();
-        if let Err(error) = self.write_own_pending(&mut group).await {
-            warn!(%error, "the last messages that this proxy took are left to another proxy");
         }
         Ok(())
     }
