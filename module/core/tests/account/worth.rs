@@ -241,7 +241,7 @@ fn instance_that_comes_back_gets_its_accounts_with_a_reserve() {
     rig.check();
 }
 
-/// The reserve is the smallest accounts, whatever comes first.
+/// The reserve is the smallest accounts, in every order of events.
 #[test]
 fn order_of_events_does_not_change_shares_with_a_reserve() {
     for accounts_first in [true, false] {

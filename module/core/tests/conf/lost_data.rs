@@ -181,12 +181,12 @@ fn copy_whose_unit_was_told_to_end_it_is_not_adopted() {
 }
 
 #[test]
-fn what_a_report_decides_is_admitted_whatever_bit_of_the_snapshot_is_wrong() {
+fn decision_on_a_report_is_admitted_although_a_bit_of_the_snapshot_is_wrong() {
     let mut rig = Rig::new(&[A, B]);
     let (owner, other) = open_and_later(&mut rig);
     rig.down(owner);
     rig.recover();
-    // The other unit could not create it, and claims a copy all the same.
+    // The other unit could not create it, and claims a copy nevertheless.
     let epoch = rig.epoch("1");
     rig.nack("1", other, epoch);
     let bytes = rig.realm.encode();

@@ -1,4 +1,5 @@
-//! Whatever a unit is cut off from: no conference runs on two units at a time, and nothing stops that need not.
+//! Units that are cut off from Redis, from ZooKeeper or from both: no conference runs on two units at a time, and no
+//! program stops without need.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

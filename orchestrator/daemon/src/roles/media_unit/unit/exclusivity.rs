@@ -24,7 +24,7 @@ pub(super) struct Exclusivity {
     state: Arc<Mutex<State>>,
     /// The task that extends the time.
     _keeper: JoinSet<()>,
-    /// Without this, media runs whatever happens.
+    /// Whether the unit ends media that may run elsewhere (`media-unit.self-stop`).
     is_limited: bool,
 }
 
@@ -84,7 +84,7 @@ impl Exclusivity {
 
     /// Redis renewed the lease by a request that was sent at this time. An answer that comes after media had to end
     /// does not extend the time: a process that was suspended must notice that its media was killed. A unit without
-    /// media begins anew.
+    /// media gets a new time.
     pub(super) fn note_renewal(&self, sent: Instant, has_media: bool) {
         if self.is_limited {
             let mut state = self.lock();
