@@ -305,11 +305,12 @@ pub(crate) static COMMANDS: &[Command] = &[
         name: c"ACCOUNT.USAGE",
         run: reads::usage,
         flags: "readonly",
-        summary: "Gives use and cost of a month by department, module or account",
+        summary: "Gives use and cost of a month of the book, or by department, module or account",
         complexity: "O(M * P) with M modules and instances and P prices in their tariffs; O(M * P + S log S) with S steps of their tariffs until they work again after a change of CAP; by account O(C) with C of them",
         parameters: [
             KEY,
             Parameter::one_of("by", &[
+                    Parameter::word("book", "BOOK"),
                     Parameter::word("department", "DEPARTMENT"),
                     Parameter::word("module", "MODULE"),
                     Parameter::word("account", "ACCOUNT"),

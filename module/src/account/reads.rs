@@ -80,17 +80,21 @@ pub(super) fn list(call: &Call<'_>, [_, module, instance, state, cursor, count]:
     })
 }
 
+/// The name of the only line of `ACCOUNT.USAGE ... BY book`.
+const BOOK_ROW: &[u8] = b"book";
+
 /// The grouping of `ACCOUNT.USAGE`.
 #[derive(Clone, Copy)]
 enum By {
+    Book,
     Department,
     Module,
     Account,
 }
 
-/// `ACCOUNT.USAGE key [BY department|module|account] [AGO n] [CURSOR c] [COUNT n]`
+/// `ACCOUNT.USAGE key [BY book|department|module|account] [AGO n] [CURSOR c] [COUNT n]`
 pub(super) fn usage(call: &Call<'_>, [_, by, ago, cursor, count]: &[Argument<'_>; 5]) -> Done {
-    let by = by.choice(&[By::Department, By::Module, By::Account]).unwrap_or(By::Department);
+    let by = by.choice(&[By::Book, By::Department, By::Module, By::Account]).unwrap_or(By::Department);
     let (ago, cursor) = (ago.optional_natural().unwrap_or(0), cursor.optional_natural().unwrap_or(0));
     let count = count_of(count, USUAL_COUNT)?;
     read::<Book>(call, |book, now| {
@@ -115,6 +119,11 @@ fn reply_usages(call: &Call<'_>, book: &Book, (by, month, now): (By, u32, i64), 
         id.and_then(|id| book.projected_of(id, now))
     };
     match by {
+        By::Book => {
+            begin(0, 1);
+            let projected = if running { book.projected_of_book(now) } else { None };
+            reply_usage(call.ctx, BOOK_ROW, &book.usage_of_book(month), projected);
+        }
         By::Account => {
             let (found, next) = book.list(None, None, None, cursor, count);
             begin(next, found.len());

@@ -250,6 +250,10 @@ fn use_costs_by_steps_and_months_turn_by_themselves() {
     let past = book.ok("USAGE BY account AGO 1").array()[1].array()[0].clone();
     assert_eq!((past.field("used").int(), past.field("left").int()), (155, 0));
     assert_eq!(past.field("cost").text(), "7.5");
+    let whole = book.ok("USAGE BY book AGO 1").array()[1].array().to_vec();
+    assert_eq!(whole.len(), 1);
+    assert_eq!((whole[0].field("name").text(), whole[0].field("used").int()), ("book".into(), 155));
+    assert_eq!(whole[0].field("cost").text(), "7.5");
     assert_eq!(book.code("USAGE AGO 2"), "NOTFOUND");
     assert_eq!(book.code(&format!("USE p0 {epoch} COUNT 6")), "OK", "the login outlives the month");
     no_internal_errors(&server);

@@ -115,6 +115,13 @@ impl Book {
         sums(self.ledger_of(month).map(|line| (line.module, line.usage)))
     }
 
+    /// As `usage_by_module`, of the whole book.
+    pub fn usage_of_book(&self, month: u32) -> Usage {
+        let mut whole = Usage::default();
+        self.ledger_of(month).for_each(|line| whole.sum(line.usage));
+        whole
+    }
+
     /// As `usage_by_module`, by department. A department has the sums of the departments that it contains.
     pub fn usage_by_department(&self, month: u32) -> BTreeMap<Name, Usage> {
         let lines = self.ledger_of(month);
@@ -158,6 +165,13 @@ impl Book {
         instances
             .map(|id| self.projected(id, now))
             .try_fold(Forecast::default(), |sum, projected| Some(sum.with(projected?)))
+    }
+
+    /// What all modules will send this month; `None` if too little is known of one of them. O(instances x prices), with
+    /// the exception of `projected`.
+    pub fn projected_of_book(&self, now: Millis) -> Option<Forecast> {
+        let mut modules = self.module_names.values().map(|&module| self.projected_of(module, now));
+        modules.try_fold(Forecast::default(), |sum, module| Some(sum.with(module?)))
     }
 
     /// What departments will send this month; `None` for a department with an instance of which too little is known.
