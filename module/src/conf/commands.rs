@@ -86,8 +86,8 @@ pub(crate) static CONF_COMMANDS: &[Command] = &[
         name: c"CONF.CREATE",
         run: writes::create,
         flags: "write deny-oom fast",
-        summary: "Creates a conference: chooses a unit, reserves room and licences, and tells the unit; its number may be called from a pool",
-        complexity: "O(log(N) + U) with N conferences and U units passed over; calling a number as `NUMPOOL.CALL`",
+        summary: "Creates a conference: chooses a unit, reserves room and licences, and tells the unit; its number may be called from a pool; with WAIT as soon as a unit has room",
+        complexity: "O(log(N) + U) with N conferences and U units passed over; calling a number as `NUMPOOL.CALL`; with WAIT O(log(W)) more with W creations that wait",
         parameters: [
             KEY,
             E164,
@@ -103,6 +103,7 @@ pub(crate) static CONF_COMMANDS: &[Command] = &[
             Parameter::word("norecover", "NORECOVER").optional(),
             Parameter::name("request").after("REQUEST").optional(),
             Parameter::key("pool").after("FROM").optional(),
+            Parameter::integer("milliseconds").after("WAIT").optional(),
         ],
     },
     command! {

@@ -6,11 +6,13 @@ mod reads;
 mod replies;
 mod trim;
 mod units;
+mod waiting;
 mod writes;
 
 use allot_core::conf::conference::State;
 use allot_core::conf::messages::HANG_UPS;
 use allot_core::conf::{ConferenceEvent, Event, Realm, Reply, Request};
+use allot_core::shared::machine::Events;
 use allot_core::shared::outbox::Fields;
 use allot_core::shared::refusal::Refusal;
 
@@ -18,6 +20,7 @@ use self::replies::{reply_conference, reply_host, reply_realm, reply_reported, r
 use crate::engine::family::{Family, FamilyStatics, Maintained};
 use crate::engine::info::Counter;
 use crate::engine::reply::{Field, expect_present, reply_present, reply_record};
+use crate::engine::waiting::Grant;
 use crate::ffi::context::Outcome;
 use crate::ffi::{Context, KeyName};
 
@@ -98,6 +101,25 @@ impl Family for Realm {
 
     fn deliver(ctx: Context<'_>, stream: &[u8], message: &Fields) -> Option<bool> {
         (stream == HANG_UPS).then(|| hang_up(ctx, message))
+    }
+
+    fn has_pending_grants(&self) -> bool {
+        self.has_pending_grants()
+    }
+
+    fn grant(&mut self, now: i64) -> Option<Grant<Events<Event>>> {
+        waiting::grant(self, now)
+    }
+
+    fn complete(&self, grant: &mut Grant<Events<Event>>) {
+        waiting::complete(self, grant);
+    }
+
+    fn forget_waiters(&mut self, waiter: Option<u64>) {
+        match waiter {
+            Some(waiter) => self.stop_waiting(waiter),
+            None => self.forget_waiters(),
+        }
     }
 
     fn streams_to_maintain(&self, place: &mut usize) -> Vec<Vec<u8>> {

@@ -1,5 +1,7 @@
 //! Replies that are records, field by field in the order of the documentation.
 
+use std::borrow::Cow;
+
 use allot_core::conf::Realm;
 use allot_core::conf::conference::Conference;
 use allot_core::conf::outcome::Reported;
@@ -85,12 +87,37 @@ pub(super) fn reply_unit(ctx: Context<'_>, unit: &Unit) {
 }
 
 /// The record of a conference. The reply to a creation also has the id after which the event stream has its events.
+/// A conference, and what its reply takes from the realm.
+pub(super) struct Shown<'a> {
+    one: Cow<'a, Conference>,
+    owner: Option<Name>,
+    next_try: Option<i64>,
+    tried: Vec<Name>,
+}
+
+impl<'a> Shown<'a> {
+    pub(super) fn of(realm: &Realm, one: &'a Conference) -> Self {
+        let tried = if one.tried.is_empty() { Vec::new() } else { realm.tried(one).to_vec() };
+        let owner = one.owner.and_then(|unit| realm.unit(unit)).map(|unit| unit.cmu.clone());
+        Self { one: Cow::Borrowed(one), owner, next_try: realm.next_try(one), tried }
+    }
+
+    /// The same, for a reply after the key is closed.
+    pub(super) fn into_owned(self) -> Shown<'static> {
+        Shown { one: Cow::Owned(self.one.into_owned()), ..self }
+    }
+}
+
 pub(super) fn reply_conference(ctx: Context<'_>, realm: &Realm, one: &Conference, evt: Option<(u64, u64)>) {
-    let name = |unit: Option<u32>| unit.and_then(|unit| realm.unit(unit)).map(|unit| &unit.cmu[..]);
+    reply_shown(ctx, &Shown::of(realm, one), evt);
+}
+
+pub(super) fn reply_shown(ctx: Context<'_>, shown: &Shown<'_>, evt: Option<(u64, u64)>) {
+    let one = &*shown.one;
     let fields = [
         ("e164", Field::Text(&one.e164)),
         ("state", Field::Text(one.state.word().as_bytes())),
-        ("cmu", Field::maybe(name(one.owner))),
+        ("cmu", Field::maybe(shown.owner.as_deref())),
         ("epoch", Field::Number(one.epoch as i64)),
         ("origin_epoch", Field::Number(one.origin_epoch as i64)),
         ("copy_epoch", Field::Number(one.copy_epoch as i64)),
@@ -101,7 +128,7 @@ pub(super) fn reply_conference(ctx: Context<'_>, realm: &Realm, one: &Conference
         ("cause", Field::Text(one.cause.word().as_bytes())),
         ("pending_since", Field::number(one.pending_since)),
         ("attempts", Field::Number(one.attempts.into())),
-        ("next_retry", Field::number(realm.next_try(one))),
+        ("next_retry", Field::number(shown.next_try)),
         ("moving_to", Field::maybe(one.moving.as_ref().map(|moving| &moving.cmu[..]))),
         ("moving_epoch", Field::number(one.moving.as_ref().map(|moving| moving.epoch as i64))),
         ("ending", Field::number(one.ending)),
@@ -120,7 +147,7 @@ pub(super) fn reply_conference(ctx: Context<'_>, realm: &Realm, one: &Conference
     begin_record(ctx, &fields, 3 + usize::from(evt.is_some()));
     reply_list(ctx, "require", names(&one.wishes.require));
     reply_list(ctx, "prefer", names(&one.wishes.prefer));
-    reply_list(ctx, "tried", names(if one.tried.is_empty() { &[] } else { realm.tried(one) }));
+    reply_list(ctx, "tried", names(&shown.tried));
     if let Some((time, sequence)) = evt {
         ctx.reply_string(b"evt");
         ctx.reply_string(format!("{time}-{sequence}").as_bytes());

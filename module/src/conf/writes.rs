@@ -1,7 +1,6 @@
 //! The `CONF.*` commands that change a realm: they read the arguments, have the state machine decide, and reply.
 //! `units` has the commands by which units report, and `CMU.*`.
 
-use allot_core::conf::outcome::Decided;
 use allot_core::conf::request::{
     Changes, Claim, ClientRequest, Create, Request, SchedulerRequest, Set, UnitRequest, WishesRequest,
 };
@@ -11,8 +10,8 @@ use allot_core::invariant;
 use allot_core::shared::decision::Decision;
 use allot_core::shared::refusal::{Code, Refusal};
 
-use super::counters;
 use super::replies::{reply_conference, reply_realm};
+use super::{counters, waiting};
 use crate::engine::argument::Argument;
 use crate::engine::reply::reply_present;
 use crate::engine::step::{self, Step, answer, change, count_refused};
@@ -118,7 +117,8 @@ pub(super) fn create(
         no_recovery,
         request,
         pool,
-    ]: &[Argument<'_>; 14],
+        wait,
+    ]: &[Argument<'_>; 15],
 ) -> Done {
     let wishes = WishesRequest {
         zone: Some(zone.optional_text()),
@@ -139,8 +139,23 @@ pub(super) fn create(
         called_from: None,
     };
     let pool = pool.place_of_key().map(|place| call.key_at(place)).transpose()?;
+    let wait = waiting::wait_of(wait)?;
     match (create.e164 == b"*", pool) {
-        (false, None) => answer_created(call, |step| step.decide(&created(create))),
+        (false, None) => answer_created(call, |step| {
+            // Those that wait come first.
+            step.serve();
+            let decided = step.decide(&created(create));
+            match wait {
+                Some(wait) if waiting::begins(call.ctx, call.key()?, step, (&create, wait), &decided)? => {
+                    Ok(None)
+                }
+                _ => decided.map(Some),
+            }
+        }),
+        (true, Some(_)) if wait.is_some() => {
+            let text = "a creation with FROM does not WAIT: call a number with NUMPOOL.CALL first";
+            Err(Refusal::new(Code::Err, text))
+        }
         (true, Some(pool)) => create_from(call, &create, pool),
         (true, None) => {
             Err(Refusal::new(Code::Err, "* stands for a number that is called: say FROM which pool"))
@@ -151,11 +166,15 @@ pub(super) fn create(
     }
 }
 
-/// Creates a conference. The reply says after which id the event stream has the events of the conference.
-fn answer_created(call: &Call<'_>, decide: impl FnOnce(&mut Step<'_, '_, Realm>) -> Decided) -> Done {
+/// Creates a conference. The reply says after which id the event stream has the events of the conference. Without a
+/// decision the client waits.
+fn answer_created(
+    call: &Call<'_>,
+    decide: impl FnOnce(&mut Step<'_, '_, Realm>) -> Result<Option<Decision<Event, Reply>>, Refusal>,
+) -> Done {
     count_refused::<Realm>(change::<Realm, _>(call.ctx, call.key()?, |step| {
         let before = step.state().outbox().last_id;
-        let decision = decide(step)?;
+        let Some(decision) = decide(step)? else { return Ok(()) };
         step.apply_decision(&decision);
         let Reply::Conference(e164) = &decision.reply else {
             invariant!("a creation is answered with a conference");
@@ -178,12 +197,12 @@ fn create_from(call: &Call<'_>, create: &Create<'_>, pool: KeyName<'_>) -> Done 
     let done = answer_created(call, |step| {
         // Before a number is called, so that a retry gets the reply that was lost.
         if let Some(known) = create.request.and_then(|request| step.state().asked_for(request)) {
-            return Ok(Decision::unchanged(Reply::Conference(known.e164.clone())));
+            return Ok(Some(Decision::unchanged(Reply::Conference(known.e164.clone()))));
         }
         let take = |number: &[u8]| step.decide(&created(Create { e164: number, ..create }));
         let (called, effects) = call_number(call.ctx, pool, call.key()?, &lease, take)?;
         of_pool = Some(effects);
-        called
+        called.map(Some)
     });
     if let Some(effects) = of_pool {
         effects.publish();

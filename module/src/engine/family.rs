@@ -102,6 +102,9 @@ pub(crate) trait Family: Machine {
         None
     }
 
+    /// Completes the answer of a grant, at the state after its events.
+    fn complete(&self, _grant: &mut Grant<Events<Self::Event>>) {}
+
     /// Forgets a waiter, or all of them.
     fn forget_waiters(&mut self, _waiter: Option<u64>) {}
 

@@ -238,6 +238,7 @@ impl<'c, 'v, F: Family> Step<'c, 'v, F> {
             for event in std::mem::take(&mut grant.events) {
                 self.apply(&event);
             }
+            self.value.state.complete(&mut grant);
             self.grants.get_or_insert_default().push(grant);
         }
     }

@@ -5,6 +5,7 @@
 //! -> `apply`. Events of another server pass `admits` first. `event` defines the events, and what they change. `model`
 //! has the state: conferences, units, the table of transitions, messages, and the indexes that make scans unnecessary.
 //! `snapshot` encodes and decodes the whole state. `read` has the queries.
+//! `waiting` serves creations that wait for room, which are kept in the state but are no part of it.
 
 pub mod decide;
 pub mod event;
@@ -14,6 +15,7 @@ pub mod outcome;
 pub mod read;
 pub mod request;
 pub mod snapshot;
+pub mod waiting;
 
 pub use decide::{decide, decide_due};
 pub use event::{ConferenceEvent, Event, UnitEvent};

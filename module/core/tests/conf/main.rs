@@ -36,4 +36,5 @@ mod spec;
 mod table;
 mod tries;
 mod updates;
+mod waiting;
 mod wishes;

@@ -148,6 +148,13 @@ pub(super) fn tags(option: &str, tags: &[&[u8]]) -> Result<Vec<Name>, Refusal> {
     Ok(tags.into_iter().map(Name::from).collect())
 }
 
+impl Realm {
+    /// Whether a creation with these wishes can be placed at all, if a unit has room.
+    pub(in crate::conf) fn are_valid(&self, wishes: &WishesRequest<'_>) -> bool {
+        Wishes::default().with(self, wishes).is_ok()
+    }
+}
+
 impl Wishes {
     /// These wishes with the given changes.
     fn with(self, realm: &Realm, changes: &WishesRequest<'_>) -> Result<Self, Refusal> {

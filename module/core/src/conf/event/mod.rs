@@ -145,6 +145,28 @@ impl Event {
     }
 }
 
+impl Event {
+    /// Whether there may be more room or more licences after the event.
+    fn may_free_room(&self) -> bool {
+        match self {
+            Self::Conference { event, .. } => !matches!(event, ConferenceEvent::Set { .. }),
+            Self::Configured { .. }
+            | Self::Claimed { .. }
+            | Self::Restarted { .. }
+            | Self::Joined { .. }
+            | Self::Unit { .. }
+            | Self::Drained { .. }
+            | Self::Dropped { .. } => true,
+            Self::Opened { .. }
+            | Self::Asked { .. }
+            | Self::Created(_)
+            | Self::Found(_)
+            | Self::Missed { .. }
+            | Self::Flushed { .. } => false,
+        }
+    }
+}
+
 impl UnitEvent {
     /// This event of a unit.
     pub fn of(self, cmu: Name) -> Event {
@@ -266,6 +288,9 @@ impl Realm {
                 }
             }
             Event::Drained { host, on } => self.drain(at, host, *on),
+        }
+        if event.may_free_room() {
+            self.waiters.open();
         }
     }
 

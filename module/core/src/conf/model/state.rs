@@ -6,6 +6,7 @@ use super::placement_index::PlacementIndex;
 use super::queues::{ByState, Queues};
 pub use super::settings::{Placement, Policy, Settings};
 use super::unit::{Host, Name, Unit, host_of};
+use crate::conf::waiting::Waiters;
 use crate::shared::counter::Counter;
 use crate::shared::deadlines::Deadlines;
 use crate::shared::invariant::Expected;
@@ -55,6 +56,8 @@ pub struct Realm {
     pub(in crate::conf) conference_due: Deadlines,
     pub(in crate::conf) unit_due: Deadlines,
     pub(in crate::conf) outbox: Outbox,
+    /// Creations that wait for room, on this server.
+    pub(in crate::conf) waiters: Waiters,
 }
 
 impl Realm {

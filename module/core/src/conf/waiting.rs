@@ -1,0 +1,213 @@
+//! Creations that wait for room: the greater priority first, then in the order in which they came. Whenever room may have
+//! become free, they are decided again, and the first that fits is created.
+//!
+//! A waiter is a connection of one server. Waiters are no part of the state of a realm: they are neither saved nor
+//! replicated nor copied.
+
+use super::decide::decide;
+use super::model::state::Realm;
+use super::outcome::Decided;
+use super::request::{ClientRequest, Create, Request, WishesRequest};
+use crate::shared::refusal::Code;
+use crate::shared::{Bytes, Millis};
+use hashbrown::HashMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+
+/// Who comes first: the greater priority, then the earlier arrival.
+type Rank = (Reverse<i64>, u64);
+
+/// What decides whether there is room: size, licences, zone, host and required tags. If there is no room for one waiter,
+/// there is none for the others of its class.
+type Class = (i64, i64, Option<Bytes>, Option<Bytes>, Vec<Bytes>);
+
+/// The outcome for a waiter, which no longer waits.
+#[derive(Debug)]
+pub struct Grant {
+    /// The id of the waiter.
+    pub waiter: u64,
+    /// Events to apply and the reply; or a refusal, if the conference cannot be created any more.
+    pub outcome: Decided,
+}
+
+/// A creation that waits. It owns its words.
+#[derive(Debug)]
+struct Waiter {
+    id: u64,
+    class: Class,
+    e164: Bytes,
+    end: Option<Millis>,
+    priority: i64,
+    zone_fall: Option<Millis>,
+    prefer: Vec<Bytes>,
+    recoverable: bool,
+    request: Option<Bytes>,
+}
+
+impl Waiter {
+    fn of(id: u64, create: &Create<'_>) -> Self {
+        let owned = |text: Option<&[u8]>| text.map(Bytes::from_slice);
+        let list = |tags: Option<&[&[u8]]>| {
+            tags.unwrap_or_default().iter().map(|tag| Bytes::from_slice(tag)).collect()
+        };
+        let wishes = &create.wishes;
+        Self {
+            id,
+            class: (
+                create.size,
+                create.licences,
+                owned(wishes.zone.flatten()),
+                owned(wishes.host.flatten()),
+                list(wishes.require),
+            ),
+            e164: Bytes::from_slice(create.e164),
+            end: create.end,
+            priority: create.priority,
+            zone_fall: wishes.zone_fall,
+            prefer: list(wishes.prefer),
+            recoverable: create.recoverable,
+            request: owned(create.request),
+        }
+    }
+
+    /// The outcome if the creation is decided now.
+    fn decided(&self, realm: &Realm, now: Millis) -> Decided {
+        let (size, licences, zone, host, require) = &self.class;
+        let [require, prefer] =
+            [require, &self.prefer].map(|tags| tags.iter().map(|tag| &tag[..]).collect::<Vec<_>>());
+        let create = Create {
+            e164: &self.e164,
+            end: self.end,
+            size: *size,
+            licences: *licences,
+            priority: self.priority,
+            wishes: WishesRequest {
+                zone: Some(zone.as_deref()),
+                zone_fall: self.zone_fall,
+                host: Some(host.as_deref()),
+                require: Some(&require),
+                prefer: Some(&prefer),
+            },
+            recoverable: self.recoverable,
+            request: self.request.as_deref(),
+            called_from: None,
+        };
+        decide(realm, now, &Request::Client(ClientRequest::Create(create)))
+    }
+}
+
+/// The waiters of a realm.
+#[derive(Debug, Default)]
+pub(in crate::conf) struct Waiters {
+    queue: BTreeMap<Rank, Waiter>,
+    ranks: HashMap<u64, Rank>,
+    arrivals: u64,
+    /// Whether there are waiters that were not decided since room may last have become free.
+    is_pending: bool,
+    /// The last waiter that was decided since then.
+    decided: Option<Rank>,
+    /// Classes for which there was no room then.
+    refused: BTreeSet<Class>,
+}
+
+/// A copy of a realm has no connections.
+impl Clone for Waiters {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
+impl Waiters {
+    /// Has all waiters decided again, because room may have become free.
+    #[inline]
+    pub(in crate::conf) fn open(&mut self) {
+        if !self.queue.is_empty() {
+            self.is_pending = true;
+            self.decided = None;
+            self.refused.clear();
+        }
+    }
+
+    fn join(&mut self, waiter: Waiter) {
+        self.arrivals += 1;
+        let rank = (Reverse(waiter.priority), self.arrivals);
+        self.ranks.insert(waiter.id, rank);
+        self.queue.insert(rank, waiter);
+    }
+
+    fn leave(&mut self, id: u64) {
+        if let Some(rank) = self.ranks.remove(&id) {
+            self.queue.remove(&rank);
+        }
+    }
+
+    /// The next waiter to decide whose class was not refused.
+    fn next(&mut self) -> Option<Rank> {
+        let from = self.decided.map_or(Bound::Unbounded, Bound::Excluded);
+        let mut rest = self.queue.range((from, Bound::Unbounded));
+        let next = rest.find(|(_, waiter)| !self.refused.contains(&waiter.class)).map(|(rank, _)| *rank);
+        self.is_pending = next.is_some();
+        self.decided = next;
+        next
+    }
+}
+
+impl Realm {
+    /// Whether a creation that was decided in this way waits if it may: there is no room or there are no licences now.
+    pub fn is_worth_waiting(&self, create: &Create<'_>, outcome: &Decided) -> bool {
+        let is_full = matches!(outcome, Err(refusal) if refusal.code == Code::Limit);
+        is_full && self.are_valid(&create.wishes)
+    }
+
+    /// Has a creation wait under an id that no other waiter has. It was decided before, and is worth waiting. O(log n).
+    pub fn wait(&mut self, id: u64, create: &Create<'_>) {
+        self.waiters.join(Waiter::of(id, create));
+    }
+
+    /// A waiter has left, for example because its connection has ended. O(log n).
+    pub fn stop_waiting(&mut self, id: u64) {
+        self.waiters.leave(id);
+    }
+
+    /// The realm has another name, for which nobody waits.
+    pub fn forget_waiters(&mut self) {
+        self.waiters = Waiters::default();
+    }
+
+    /// How many creations wait. O(1).
+    pub fn waiting_creations(&self) -> usize {
+        self.waiters.queue.len()
+    }
+
+    /// Whether there may be room for a creation that waits. O(1).
+    #[inline]
+    pub fn has_pending_grants(&self) -> bool {
+        self.waiters.is_pending
+    }
+
+    /// The first waiter for which there is room, or which can never be served, with its outcome. Apply the events, and
+    /// call again until there is none. Waiters that are not alive are dropped. O(n + classes log units) in all, for each
+    /// time that room may have become free.
+    pub fn next_grant(&mut self, now: Millis, is_alive: impl Fn(u64) -> bool) -> Option<Grant> {
+        while self.waiters.is_pending
+            && let Some(rank) = self.waiters.next()
+        {
+            let Some(waiter) = self.waiters.queue.get(&rank) else { continue };
+            let id = waiter.id;
+            if !is_alive(id) {
+                self.waiters.leave(id);
+                continue;
+            }
+            let outcome = waiter.decided(self, now);
+            if matches!(&outcome, Err(refusal) if refusal.code == Code::Limit) {
+                let class = waiter.class.clone();
+                self.waiters.refused.insert(class);
+                continue;
+            }
+            self.waiters.leave(id);
+            return Some(Grant { waiter: id, outcome });
+        }
+        None
+    }
+}

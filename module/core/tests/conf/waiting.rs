@@ -1,0 +1,134 @@
+//! Creations that wait for room.
+
+use super::rig::{Rig, wish, zone};
+use allot_core::conf::request::{Changes, ClientRequest, Create, Request};
+use allot_core::conf::{Reply, decide};
+
+const A: &str = "a:1:1";
+const B: &str = "b:1:1";
+
+/// Decides a creation, and has it wait under this id if it is worth waiting. Returns whether it waits.
+fn wait(rig: &mut Rig, id: u64, create: Create<'_>) -> bool {
+    let decided = decide(&rig.realm, rig.now, &Request::Client(ClientRequest::Create(create)));
+    let waits = rig.realm.is_worth_waiting(&create, &decided);
+    if waits {
+        rig.realm.wait(id, &create);
+    }
+    waits
+}
+
+/// Serves all waiters that can be served: their ids, and the conference or the code of the refusal.
+fn serve(rig: &mut Rig, is_alive: impl Fn(u64) -> bool) -> Vec<(u64, String)> {
+    let mut served = Vec::new();
+    while rig.realm.has_pending_grants()
+        && let Some(grant) = rig.realm.next_grant(rig.now, &is_alive)
+    {
+        let outcome = match grant.outcome {
+            Ok(decision) => {
+                decision.events.iter().for_each(|event| rig.apply(event));
+                let Reply::Conference(e164) = decision.reply else { panic!("a conference") };
+                String::from_utf8_lossy(&e164).into_owned()
+            }
+            Err(refusal) => refusal.code.word().to_owned(),
+        };
+        served.push((grant.waiter, outcome));
+    }
+    rig.flush();
+    served
+}
+
+fn all(rig: &mut Rig) -> Vec<(u64, String)> {
+    serve(rig, |_| true)
+}
+
+/// A realm with one unit that has room for one conference, which is there.
+fn full() -> Rig {
+    let mut rig = Rig::new(&[]);
+    rig.join(A, 1);
+    rig.open("1");
+    rig
+}
+
+#[test]
+fn creation_waits_until_a_unit_has_room() {
+    let mut rig = full();
+    assert!(wait(&mut rig, 7, wish("2")));
+    assert!(!rig.realm.has_pending_grants());
+    assert_eq!(all(&mut rig), []);
+    let epoch = rig.epoch("1");
+    rig.ended("1", A, epoch);
+    assert_eq!(all(&mut rig), [(7, "2".to_owned())]);
+    assert_eq!((rig.owner("2"), rig.realm.waiting_creations()), (A.to_owned(), 0));
+    rig.check();
+}
+
+#[test]
+fn greater_priority_comes_first_then_the_earlier() {
+    let mut rig = full();
+    for (id, e164, priority) in [(1, "2", 0), (2, "3", 5), (3, "4", 5)] {
+        assert!(wait(&mut rig, id, Create { priority, ..wish(e164) }));
+    }
+    rig.join(B, 2);
+    rig.report(B, 0, &[]);
+    assert_eq!(all(&mut rig), [(2, "3".to_owned()), (3, "4".to_owned())]);
+    assert_eq!(rig.realm.waiting_creations(), 1);
+}
+
+#[test]
+fn waiter_for_which_there_is_no_room_does_not_hold_up_others() {
+    let mut rig = full();
+    assert!(wait(&mut rig, 1, Create { size: 9, ..wish("2") }));
+    assert!(wait(&mut rig, 2, Create { wishes: zone(b"fra"), ..wish("3") }));
+    assert!(wait(&mut rig, 3, wish("4")));
+    let epoch = rig.epoch("1");
+    rig.ended("1", A, epoch);
+    assert_eq!(all(&mut rig), [(3, "4".to_owned())]);
+    assert_eq!(rig.realm.waiting_creations(), 2);
+}
+
+#[test]
+fn creation_waits_for_licences_and_for_settings() {
+    let mut rig = Rig::new(&[A]);
+    let licences = |count| {
+        Request::Client(ClientRequest::Configure(Changes { licences: Some(count), ..Changes::default() }))
+    };
+    rig.ask(&licences(1)).unwrap();
+    rig.open("1");
+    assert!(wait(&mut rig, 1, wish("2")));
+    rig.ask(&licences(2)).unwrap();
+    assert_eq!(all(&mut rig), [(1, "2".to_owned())]);
+}
+
+#[test]
+fn waiter_that_can_never_be_served_is_refused() {
+    let mut rig = full();
+    assert!(!wait(&mut rig, 1, wish("1")), "it exists");
+    let tags: Vec<Vec<u8>> = (0..1000).map(|tag| format!("t{tag}").into_bytes()).collect();
+    let tags: Vec<&[u8]> = tags.iter().map(Vec::as_slice).collect();
+    let mut tagged = wish("2");
+    tagged.wishes.require = Some(&tags);
+    assert!(!wait(&mut rig, 2, tagged), "too many tags");
+    let end = rig.now + 1000;
+    assert!(wait(&mut rig, 3, Create { end: Some(end), ..wish("3") }));
+    assert!(wait(&mut rig, 4, wish("4")));
+    assert!(wait(&mut rig, 5, wish("4")));
+    rig.pass(2000);
+    rig.join(B, 10);
+    rig.report(B, 0, &[]);
+    let expected = [(3, "ERR"), (4, "4"), (5, "EXISTS")].map(|(id, text)| (id, text.to_owned()));
+    assert_eq!(all(&mut rig), expected);
+}
+
+#[test]
+fn waiters_that_have_left_get_nothing() {
+    let mut rig = full();
+    for (id, e164) in [(1, "2"), (2, "3"), (3, "4")] {
+        assert!(wait(&mut rig, id, wish(e164)));
+    }
+    rig.realm.stop_waiting(1);
+    let epoch = rig.epoch("1");
+    rig.ended("1", A, epoch);
+    assert_eq!(serve(&mut rig, |id| id != 2), [(3, "4".to_owned())]);
+    assert_eq!(rig.realm.waiting_creations(), 0);
+    assert_eq!(rig.realm.clone().waiting_creations(), 0);
+}
