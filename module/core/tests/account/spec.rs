@@ -278,6 +278,28 @@ fn account_goes_to_the_module_whose_need_is_covered_least() {
 }
 
 #[test]
+fn frozen_accounts_cover_no_need() {
+    let mut rig = Rig::new(Settings::default());
+    for module in ["a", "b"] {
+        let (module, need) = (module.as_bytes(), Some(300));
+        let wish = ModuleSettings { module, department: b"d", need, ..ModuleSettings::default() };
+        rig.ask(ManagerRequest::Module(wish)).unwrap();
+    }
+    let tariff = Tariff { quota: 100, ..Tariff::default() };
+    let add = |rig: &mut Rig, module: Option<&'static [u8]>, accounts: Vec<&'static [u8]>| {
+        rig.ask(ManagerRequest::Add { module, tariff: tariff.clone(), accounts }).unwrap();
+    };
+    add(&mut rig, Some(b"a"), vec![b"1", b"2", b"3"]);
+    add(&mut rig, Some(b"b"), vec![b"4"]);
+    for account in [b"1", b"2", b"3"] {
+        rig.ask(ManagerRequest::Freeze { account, on: true, until: None }).unwrap();
+    }
+    add(&mut rig, None, vec![b"5", b"6"]);
+    let accounts: Vec<u32> = rig.book.usage_by_module(0).values().map(|usage| usage.accounts).collect();
+    assert_eq!(accounts, [4, 2], "one for a, of which nothing is covered; then as much of both is");
+}
+
+#[test]
 fn module_without_a_weight_gets_no_more_than_it_needs() {
     assert_eq!(distributed(&[("a", 0, 250), ("b", 1, 0)], &[(100, 0..4)]), [2, 2]);
 }

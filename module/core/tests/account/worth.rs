@@ -312,28 +312,37 @@ fn shares_are_even_with_a_reserve_new_quotas_and_moves_of_rebalancing() {
     }
 }
 
-/// Two of three instances are there: neither gets what belongs to the third, and between the two nothing is uneven.
+/// Some instances are there: none gets what belongs to the others, and between them nothing is uneven, also when accounts
+/// are deleted.
 #[test]
 fn shares_are_even_while_a_place_is_empty() {
     let mut random = Random(13);
-    for _ in 0..300 {
-        let accounts = 4 + random.below(8);
+    for round in 0..300 {
+        let places = 3 + round % 2;
+        let accounts = 4 + random.below(12);
         let quotas: Vec<u64> = (0..accounts).map(|_| random.of(&QUOTAS)).collect();
         let mut rig = Rig::new(Settings::default());
-        module(&mut rig, Share::Places, 3);
+        module(&mut rig, Share::Places, places);
         add(&mut rig, &quotas);
-        for instance in ["a", "b", "c"] {
+        for instance in &["a", "b", "c", "d"][..places as usize] {
             rig.attach("m", instance);
         }
         let before = sums(&rig);
-        rig.detach("m", "c", 0);
-        assert_eq!(sums(&rig), before[..2], "{quotas:?}");
+        let last = ["c", "d"][round as usize % 2];
+        rig.detach("m", last, 0);
+        assert_eq!(sums(&rig), before[..before.len() - 1], "{quotas:?}");
         let tariff = Tariff { quota: 20, ..Tariff::default() };
         let accounts = vec![&b"x"[..], b"y", b"z"];
         rig.ask(ManagerRequest::Add { module: Some(b"m"), tariff, accounts }).unwrap();
-        rig.settle();
-        let module = rig.book.module(rig.book.find_module(b"m").unwrap()).unwrap();
-        assert!(is_even(&rig.book, module), "{quotas:?}: {:?}", sums(&rig));
-        rig.check();
+        for _ in 0..4 {
+            rig.settle();
+            let module = rig.book.module(rig.book.find_module(b"m").unwrap()).unwrap();
+            assert!(is_even(&rig.book, module), "{quotas:?}: {:?}", sums(&rig));
+            rig.check();
+            let names: Vec<Vec<u8>> =
+                rig.book.list(None, None, None, 0, usize::MAX).0.iter().map(|one| one.name.to_vec()).collect();
+            let gone = &names[random.below(names.len())];
+            rig.ask(ManagerRequest::Del { accounts: vec![&gone[..]] }).unwrap();
+        }
     }
 }

@@ -1,4 +1,5 @@
-//! Assigns accounts to instances: shares of even worth, with the fewest moves, in steps of bounded length.
+//! Assigns accounts to instances: shares of even worth, with few moves (the fewest if all accounts are worth the same), in
+//! steps of bounded length.
 //!
 //! A module divides its accounts among the instances that are present, or into one share for each of its places. In
 //! the second case an instance gets no more than the share of its place, and what belongs to empty places stays free.
@@ -6,8 +7,8 @@
 //! The assignment evens out the *level* of instances: what their accounts are worth (assigned or in transit), minus the
 //! offset from rebalancing. A step gives free accounts (beyond the reserve) to the instance with the lowest level, the
 //! largest account first. Then it moves accounts to the instance with the lowest level, as long as a move brings two
-//! levels closer together: from the instance that would still have the most after giving its smallest account, and of
-//! this instance the account that brings both levels closest together. The moves come to an end, because each of them
+//! levels closer together: from the instance that would still have the most after giving its smallest account (of those
+//! that have one small enough), and of this instance the account that brings both levels closest together. The moves come to an end, because each of them
 //! reduces the sum of the squares of all levels.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -16,7 +17,7 @@ use crate::account::event::{Event, Events, InstanceEvent};
 use crate::account::model::place::{Instance, Level, Module};
 use crate::account::model::record::{Account, AccountState, Name};
 use crate::account::model::state::Book;
-use crate::account::model::worth::{ByWorth, QuotaCounts, Spare, Untaken, Worth};
+use crate::account::model::worth::{ByWorth, QuotaCounts, Spare, Untaken, Worth, giver};
 use crate::invariant;
 use crate::shared::Bytes;
 use crate::shared::invariant::Expected;
@@ -102,19 +103,22 @@ impl<'a> AssignmentStep<'a> {
 
     /// The next account that an instance gives to an instance with the lowest level.
     fn give(&mut self, (lowest, ..): Level, most: u64) -> Option<(u64, &'a Account)> {
-        let &(rest, id) = self.givers.last().filter(|giver| giver.0 > lowest)?;
         let (book, floor) = (self.book, self.module.floor());
-        let giver = book.indexed_instance(id)?;
+        let (rest, id) = giver(&self.givers, (lowest, most), |id| {
+            let given = self.givable.get(&id).map(|givable| &givable.quotas);
+            given.or_else(|| book.indexed_instance(id).map(|instance| &instance.quotas))?.least()
+        })?;
+        let instance = book.indexed_instance(id)?;
         let givable = self.givable.entry(id).or_insert_with(|| Givable {
-            quotas: giver.quotas.clone(),
-            left: giver.assigned,
+            quotas: instance.quotas.clone(),
+            left: instance.assigned,
             rest: book.givable(id),
             passed: BTreeMap::new(),
         });
         let level = rest + Worth::from(givable.quotas.least()?);
         let worth = givable.quotas.closing(level - lowest, most)?;
         let account = givable.next(book, worth)?;
-        let place = giver.place.unwrap_or(u32::MAX);
+        let place = instance.place.unwrap_or(u32::MAX);
         self.givers.remove(&(rest, id));
         self.levels.remove(&(level, place, id));
         let level = level - Worth::from(worth);

@@ -149,7 +149,9 @@ pub(super) fn decide_add(book: &Book, module: Option<&[u8]>, tariff: &Tariff, ac
     let share = |new: usize, place: usize| {
         let module = modules.get(place)?;
         let (new, quota, weight) = (new as u128, u128::from(tariff.quota), u128::from(module.weight));
-        let (covered, need) = (module.sums.quota + new * quota, u128::from(module.policy.need));
+        // Accounts that are frozen, or on their way to another module, cover nothing here.
+        let now = u128::try_from(module.worth).unwrap_or(0);
+        let (covered, need) = (now + new * quota, u128::from(module.policy.need));
         // A module without a weight gets no more than it needs. An account without a quota covers no need.
         let fits = if weight == 0 { covered + quota <= need } else { covered < need };
         let (lacks, instructions) = match quota {

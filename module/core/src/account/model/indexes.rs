@@ -8,7 +8,7 @@ use super::record::{Account, AccountState, Epoch, Goal, Name};
 use super::state::Book;
 use super::tariff::Tariff;
 use super::usage::step;
-use super::worth::Worth;
+use super::worth::{Worth, giver};
 use crate::invariant;
 use crate::shared::Millis;
 use crate::shared::invariant::Expected;
@@ -43,7 +43,8 @@ impl Book {
         })
     }
 
-    /// Whether accounts of a module must be assigned or moved. O(log instances + different worths in the reserve).
+    /// Whether accounts of a module must be assigned or moved. O(log instances + different worths in the reserve), and while
+    /// a place is empty O(instances).
     pub(in crate::account) fn is_uneven(&self, module: u32) -> bool {
         let Some(module) = self.indexed_module(module) else { return false };
         let Some(&taker @ (lowest, ..)) = module.levels.first() else { return false };
@@ -51,9 +52,8 @@ impl Book {
         if spare.is_some_and(|spare| spare.least <= module.room_for_free(taker, spare.worth).most) {
             return true;
         }
-        let giver = module.givers.last().filter(|&&(level, _)| module.evens_out() && level > lowest);
-        let least = giver.and_then(|&(_, id)| self.indexed_instance(id)?.quotas.least());
-        least.is_some_and(|least| least <= module.room(taker).most)
+        let least = |id: u32| self.indexed_instance(id)?.quotas.least();
+        module.evens_out() && giver(&module.givers, (lowest, module.room(taker).most), least).is_some()
     }
 
     /// A department's name, shared with other modules of the department.

@@ -109,6 +109,17 @@ impl Untaken<'_> {
     }
 }
 
+/// Of the instances that can give an account to one of level `lowest`, the one that keeps the most: of those whose smallest
+/// account, by `least`, is worth at most `most`. O(instances passed over).
+pub(in crate::account) fn giver(
+    givers: &BTreeSet<(Worth, u32)>,
+    (lowest, most): (Worth, u64),
+    least: impl Fn(u32) -> Option<u64>,
+) -> Option<(Worth, u32)> {
+    let above = givers.iter().rev().take_while(|(rest, _)| *rest > lowest);
+    above.copied().find(|&(_, id)| least(id).is_some_and(|least| least <= most))
+}
+
 /// The free accounts of a module without its reserve, which are its smallest free accounts.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::account) struct Spare {
