@@ -121,6 +121,19 @@ fn free_numbers_and_cool_downs_are_on_the_pool_page() {
     shows(&browser, "cool-down");
     let row = "document.querySelector('[aria-label=\"Table: Numbers that can be called\"] tbody').innerText";
     browser.wait_for("the free number", &format!("/^1003/.test({row})"), SOON);
+    // A number that an operator takes out of service is not free.
+    server.command("NUMPOOL.SUSPEND {p} 1003");
+    eventually("the number to be out of service", SOON, || {
+        last = events.next("numbers");
+        last["free"].as_array().unwrap().is_empty()
+    });
+    let suspended = &last["resting"][2];
+    assert_eq!((&suspended["number"], &suspended["why"]), (&json!("1003"), &json!("out-of-service")));
+    assert!(suspended["until"].is_null(), "{suspended}");
+    shows(&browser, "when resumed");
+    let state = events.next("state");
+    let counts = &state["points"].as_array().unwrap().last().unwrap()["value"];
+    assert_eq!((&counts["free"], &counts["absent"]), (&json!(0), &json!(1)), "{counts}");
     assert_eq!(browser.errors(), Vec::<String>::new());
 }
 

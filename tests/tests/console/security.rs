@@ -313,6 +313,8 @@ fn redis_users_of_the_document_suffice() {
         "NUMPOOL.HANGUP {sales}:pool 1001 LEASE call-1",
         "NUMPOOL.RECONCILE {sales}:pool SWITCH east",
         "NUMPOOL.UNREG {sales}:pool SWITCH east",
+        "NUMPOOL.SUSPEND {sales}:pool 1001",
+        "NUMPOOL.RESUME {sales}:pool 1001",
         "ACCOUNT.FREEZE {allot}:accounts p1",
         "ACCOUNT.REBALANCE {allot}:accounts",
     ] {

@@ -339,8 +339,13 @@ fn shares_are_even_while_a_place_is_empty() {
             let module = rig.book.module(rig.book.find_module(b"m").unwrap()).unwrap();
             assert!(is_even(&rig.book, module), "{quotas:?}: {:?}", sums(&rig));
             rig.check();
-            let names: Vec<Vec<u8>> =
-                rig.book.list(None, None, None, 0, usize::MAX).0.iter().map(|one| one.name.to_vec()).collect();
+            let names: Vec<Vec<u8>> = rig
+                .book
+                .list(None, None, None, 0, usize::MAX)
+                .0
+                .iter()
+                .map(|one| one.name.to_vec())
+                .collect();
             let gone = &names[random.below(names.len())];
             rig.ask(ManagerRequest::Del { accounts: vec![&gone[..]] }).unwrap();
         }

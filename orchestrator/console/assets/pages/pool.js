@@ -6,7 +6,7 @@ import { Table } from "../lib/table.js";
 import { fields, number, percent, span, text } from "../lib/format.js";
 
 const PARTS = [["free", "free", "--teal"], ["busy", "in a call", "--blue"], ["cooling", "cooling down", "--violet"],
-  ["barred", "in quarantine or at the cap", "--amber"], ["absent", "not registered", "--strong-line"]];
+  ["barred", "out of service or at the cap", "--amber"], ["absent", "not registered", "--strong-line"]];
 
 export function PoolPage({ can, ...page }) {
   const none = html`There is no pool of numbers in Redis yet. <code>allot pool load</code> fills one.`;
@@ -70,7 +70,8 @@ function Pool({ name: key, state, numbers, can }) {
         <div class="figures">
           <${Figure} name="calls waiting" value=${number(info.waiting)} tone=${info.waiting ? "warn" : ""} />
           <${Figure} name="numbers at their cap" value=${number(info.limited)} tone=${info.limited ? "warn" : ""} />
-          <${Figure} name="in quarantine" value=${number(info.quarantined)} tone=${info.quarantined ? "warn" : ""} />
+          <${Figure} name="out of service" value=${number(info.suspended)} tone=${info.suspended ? "warn" : ""} />
+          <${Figure} name="of them in quarantine" value=${number(info.quarantined)} tone=${info.quarantined ? "warn" : ""} />
         </div>
         ${info.causes.length ? html`<ul class="plan">${info.causes.map(fields).map((cause) => html`<li><span>
           ${cause.cause}</span><span><b>${number(cause.count)}</b> <span class="hint">
@@ -91,7 +92,7 @@ function Pool({ name: key, state, numbers, can }) {
               words=${() => ["NUMPOOL.UNREG", key, "SWITCH", name]}>Unregister</${Act}>` : null}</span></li>`)}
           ${switches.length ? null : html`<li class="hint">no switch carries a call</li>`}</ul>
       </${Panel}>
-      <${Idle} numbers=${numbers} total=${info.total} now=${now} />
+      <${Idle} name=${key} can=${can} numbers=${numbers} total=${info.total} now=${now} />
       <${Panel} title="Calls" wide extra=${state.more ? html`<span class="hint">the first ${number(leases.length)}
         </span>` : null}>
         <${Table} id="calls" label="Live calls" columns=${columns} rows=${leases} none="no live calls" />
@@ -100,7 +101,7 @@ function Pool({ name: key, state, numbers, can }) {
 }
 
 const REASONS = { "cool-down": ["cool-down", "plain"], quarantine: ["quarantine", "bad"],
-  cap: ["at its cap", "warn"] };
+  "out-of-service": ["out of service", "bad"], cap: ["at its cap", "warn"] };
 
 const FREE = [
   { name: "number", title: "Number" },
@@ -113,25 +114,34 @@ const RESTING = [
   { name: "number", title: "Number" },
   { name: "why", title: "Why", of: (row) => REASONS[row.why][0],
     cell: (row) => html`<${Badge} tone=${REASONS[row.why][1]}>${REASONS[row.why][0]}</${Badge}>` },
-  { name: "cause", title: "Last cause" },
-  { name: "rest", title: "Free in", right: true, cell: (row) => span(row.rest) },
+  { name: "cause", title: "Cause" },
+  { name: "rest", title: "Free in", right: true, cell: (row) => (row.until === null ? "when resumed" : span(row.rest)) },
 ];
 
 /** Numbers without a call: those that can be called, and those that rest. */
-function Idle({ numbers, total, now }) {
+function Idle({ name: key, can, numbers, total, now }) {
+  const [freeColumns, restingColumns] = useMemo(() => {
+    const action = (cell) => (can ? [{ name: "act", title: "Action", of: () => "", cell }] : []);
+    const suspend = (row) => html`<${Act} can=${can} ask=${`Take ${row.number} out of service?`}
+      words=${() => ["NUMPOOL.SUSPEND", key, row.number]}>Suspend</${Act}>`;
+    const resume = (row) => (row.why === "quarantine" || row.why === "out-of-service" ? html`<${Act} can=${can}
+      ask=${`Put ${row.number} into service again?`} words=${() => ["NUMPOOL.RESUME", key, row.number]}>Resume</${Act}>`
+      : "");
+    return [[...FREE, ...action(suspend)], [...RESTING, ...action(resume)]];
+  }, [key, can]);
   if (!numbers) return null;
   const { free, resting, more, listed, examined } = numbers;
   // Either list is cut, or the pool has numbers that were not examined.
   const cut = (list) => (more ? html`<span class="hint">${list.length === listed ? `the first ${number(listed)}`
     : total > examined ? `of the first ${number(examined)} numbers` : ""}</span>` : null);
   const queue = free.map((row) => ({ ...row, waits: now - row.since }));
-  const rests = resting.map((row) => ({ ...row, rest: row.until - now }));
+  const rests = resting.map((row) => ({ ...row, rest: row.until === null ? Infinity : row.until - now }));
   return html`
     <${Panel} title="Free numbers" half extra=${cut(free)}>
-      <${Table} id="free" label="Numbers that can be called" columns=${FREE} rows=${queue} none="no number is free" />
+      <${Table} id="free" label="Numbers that can be called" columns=${freeColumns} rows=${queue} none="no number is free" />
         </${Panel}>
-    <${Panel} title="Cool-downs" half extra=${cut(resting)}>
-      <${Table} id="resting" label="Numbers that rest" columns=${RESTING} rows=${rests} none="no number rests" />
+    <${Panel} title="Resting numbers" half extra=${cut(resting)}>
+      <${Table} id="resting" label="Numbers that rest" columns=${restingColumns} rows=${rests} none="no number rests" />
         </${Panel}>`;
 }
 

@@ -37,7 +37,7 @@ const fn acts(name: &'static str) -> Allowed {
     Allowed { access: Access::Operator, ..reads(name) }
 }
 
-const ALLOWED: [Allowed; 30] = [
+const ALLOWED: [Allowed; 32] = [
     reads("SEAT.GET"),
     reads("SEAT.HOLDS"),
     reads("SEAT.LIST"),
@@ -63,6 +63,8 @@ const ALLOWED: [Allowed; 30] = [
     reads("NUMPOOL.LEASES"),
     acts("NUMPOOL.HANGUP"),
     acts("NUMPOOL.RECONCILE"),
+    acts("NUMPOOL.RESUME"),
+    acts("NUMPOOL.SUSPEND"),
     acts("NUMPOOL.UNREG"),
     reads("ACCOUNT.INFO"),
     reads("ACCOUNT.LIST"),

@@ -57,10 +57,10 @@ struct FreeNumber {
 #[derive(Serialize)]
 struct RestingNumber {
     number: Json,
-    /// When it can be called again, in milliseconds since 1970.
-    until: i64,
+    /// When it can be called again, in milliseconds since 1970; `None` if somebody must resume it.
+    until: Option<i64>,
     why: Why,
-    /// The last cause with which a call of it ended.
+    /// The cause of its suspension, or the last cause with which a call of it ended.
     cause: Json,
 }
 
@@ -69,7 +69,10 @@ struct RestingNumber {
 #[serde(rename_all = "kebab-case")]
 enum Why {
     CoolDown,
+    /// Suspended for a cause.
     Quarantine,
+    /// Suspended without a cause.
+    OutOfService,
     Cap,
 }
 
@@ -86,23 +89,23 @@ impl Idle {
             let shown = record.json();
             let text = |name: &str| shown.get(name).cloned().unwrap_or_default();
             let number = text("number");
-            let ends = [
-                (record.get::<Option<i64>>("quarantine_until")?, Why::Quarantine),
-                (record.get("cool_until")?, Why::CoolDown),
-                (record.get("limit_until")?, Why::Cap),
-            ];
-            // A quarantine is shown in both of its fields; the first of equal ends is taken.
+            let ends: [(Option<i64>, Why); 2] =
+                [(record.get("cool_until")?, Why::CoolDown), (record.get("limit_until")?, Why::Cap)];
             let rest = ends.into_iter().filter_map(|(until, why)| Some((until?, why)));
             let rest = rest.reduce(|last, next| if next.0 > last.0 { next } else { last });
-            if let Some((until, why)) = rest {
-                idle.resting.push(RestingNumber { number, until, why, cause: text("cause") });
+            if record.get::<i64>("suspended")? != 0 {
+                let cause = text("suspend_cause");
+                let why = if cause.is_null() { Why::OutOfService } else { Why::Quarantine };
+                idle.resting.push(RestingNumber { number, until: record.get("suspend_until")?, why, cause });
+            } else if let Some((until, why)) = rest {
+                idle.resting.push(RestingNumber { number, until: Some(until), why, cause: text("cause") });
             } else if state == "idle+up" {
                 let (since, uses) = (record.get("idle_since")?, record.get("uses")?);
                 idle.free.push(FreeNumber { number, since, uses, switch: text("reg_switch") });
             }
         }
         idle.free.sort_by_key(|entry| entry.since);
-        idle.resting.sort_by_key(|entry| entry.until);
+        idle.resting.sort_by_key(|entry| entry.until.unwrap_or(i64::MAX));
         idle.more |= idle.free.len().max(idle.resting.len()) > LISTED;
         idle.free.truncate(LISTED);
         idle.resting.truncate(LISTED);
@@ -117,7 +120,7 @@ struct Counts {
     free: u64,
     busy: u64,
     cooling: u64,
-    /// Numbers in quarantine or at their cap.
+    /// Numbers out of service or at their cap.
     barred: u64,
     /// Numbers that are not registered.
     absent: u64,
@@ -153,7 +156,7 @@ impl Reader for Pool {
             Ok((info, pool.info().await?, next, leases, pool.clock().await?))
         };
         let (info, totals, next, leases, now) = console.viewer.ask(NumberStore::new, key, read).await?;
-        let (busy, barred) = (totals.busy_up + totals.busy_down, totals.limited + totals.quarantined);
+        let (busy, barred) = (totals.busy_up + totals.busy_down, totals.limited + totals.suspended);
         // Resting numbers are among the idle; those that are not registered are counted as resting.
         let free = totals.idle_up.saturating_sub(totals.cooling + barred);
         let counts = Counts {
