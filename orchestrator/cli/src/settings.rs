@@ -65,7 +65,7 @@ server_settings! {
     zookeeper "zookeeper" "ALLOT_ZOOKEEPER" "10.0.0.1:2181,10.0.0.2:2181" "servers of ZooKeeper, for tasks and nodes";
     zookeeper_user "zookeeper-user" "ALLOT_ZOOKEEPER_USER" "allot" "user of digest authentication";
     zookeeper_password_file "zookeeper-password-file" "ALLOT_ZOOKEEPER_PASSWORD_FILE" "/etc/allot/zookeeper-password" "file with this user's password; or ALLOT_ZOOKEEPER_PASSWORD";
-    compaction_root "compaction-root" "ALLOT_COMPACTION_ROOT" "/allot-compaction" "path of the tasks in ZooKeeper";
+    compaction_root "compaction-root" "ALLOT_COMPACTION_ROOT" "/cluster.compact/Compaction_v2" "path of the tasks in ZooKeeper";
     accounts_root "accounts-root" "ALLOT_ACCOUNTS_ROOT" "/resource" "path in ZooKeeper where systems that use accounts register";
     realm "realm" "ALLOT_REALM" "{allot}:conf" "key of the realm of conferences";
     book "book" "ALLOT_BOOK" "{allot}:accounts" "key of the book of accounts";

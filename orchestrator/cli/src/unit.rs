@@ -80,7 +80,7 @@ pub(crate) struct Rebalance {
 
 columns! {
     UNITS = unit Unit = "cmu", state Text, conferences Number, used Number, capacity Number, zone Text, tags Text,
-        lease_ends Time, joined Time wide, draining Flag wide, load Number wide,
+        failures Number, backoff_until Time, lease_ends Time, joined Time wide, draining Flag wide, load Number wide,
         lease_ms Span = "lease" wide, identity Text = "cmu" wide;
     PLAN = number Text = "e164", goes_to Unit = "cmu", waits_for Text = "why", next_retry Time;
     MOVES = number Text = "e164", from Unit, to Unit;
