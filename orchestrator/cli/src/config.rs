@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use allot_console::Section as Console;
 use allotd::arguments::Arguments;
@@ -66,7 +67,10 @@ pub(crate) fn run(context: &Context, verb: &Verb) -> Result {
             let settings = &context.settings;
             let servers = settings.servers("")?;
             settings.confirmation()?;
-            settings.zookeeper_login()?;
+            if let Some(zookeeper) = &settings.server.zookeeper {
+                let servers = zookeeper.parse().map_err(|why| Failure::input(format!("zookeeper: {why}")))?;
+                settings.ensemble(servers, Duration::ZERO)?;
+            }
             let files: Vec<String> = settings.files.iter().map(|path| path.display().to_string()).collect();
             let row = json!({"server": settings.name.clone().unwrap_or_else(|| servers.to_string()), "named_by": settings.named_by, "files": files});
             let value = |(setting, value): (&str, &str)| json!({"setting": setting, "value": allot_client::without_password(value)});

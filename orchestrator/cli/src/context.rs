@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use allot_client::{Connection, Record, Servers, Session, query};
 use allot_compaction::{Section, TaskClient};
-use allot_coordination::zookeeper::{ConnectString, ZooKeeper};
+use allot_coordination::zookeeper::ConnectString;
 use allot_coordination::{Coordinator, Settings as CoordinatorSettings};
 use futures_util::future::BoxFuture;
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
@@ -178,11 +178,7 @@ impl Context {
             Failure::usage(format!("ZooKeeper's servers '{servers}': {why}"))
                 .hint("write HOST:PORT,HOST:PORT/PATH")
         })?;
-        let ensemble = ZooKeeper::new(connect, SESSION);
-        let ensemble = match self.settings.zookeeper_login()? {
-            Some((user, password)) => ensemble.with_digest(&user, password.reveal()),
-            None => ensemble,
-        };
+        let ensemble = self.settings.ensemble(connect, SESSION)?;
         let coordinator = Coordinator::start(Arc::new(ensemble), &CoordinatorSettings::default());
         match coordinator.up_within(self.settings.limit).await {
             Ok(_) => Ok(coordinator),

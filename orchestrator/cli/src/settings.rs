@@ -8,6 +8,7 @@ use std::time::Duration;
 use std::{env, fs};
 
 use allot_client::{Endpoint, Secret, Servers};
+use allot_coordination::zookeeper::{ConnectString, ZooKeeper};
 use clap::Args;
 use serde::Deserialize;
 
@@ -65,6 +66,10 @@ server_settings! {
     zookeeper "zookeeper" "ALLOT_ZOOKEEPER" "10.0.0.1:2181,10.0.0.2:2181" "servers of ZooKeeper, for tasks and nodes";
     zookeeper_user "zookeeper-user" "ALLOT_ZOOKEEPER_USER" "allot" "user of digest authentication";
     zookeeper_password_file "zookeeper-password-file" "ALLOT_ZOOKEEPER_PASSWORD_FILE" "/etc/allot/zookeeper-password" "file with this user's password; or ALLOT_ZOOKEEPER_PASSWORD";
+    zookeeper_sasl "zookeeper-sasl" "ALLOT_ZOOKEEPER_SASL" "true" "true: sign in by SASL, not by digest authentication";
+    zookeeper_ca_file "zookeeper-ca-file" "ALLOT_ZOOKEEPER_CA_FILE" "/etc/allot/zookeeper-ca.pem" "certificates (PEM) that must have signed ZooKeeper's; switches TLS on";
+    zookeeper_cert_file "zookeeper-cert-file" "ALLOT_ZOOKEEPER_CERT_FILE" "/etc/allot/zookeeper-cert.pem" "own certificate (PEM), if ZooKeeper asks for one";
+    zookeeper_key_file "zookeeper-key-file" "ALLOT_ZOOKEEPER_KEY_FILE" "/etc/allot/zookeeper-key.pem" "key (PEM) of this certificate";
     compaction_root "compaction-root" "ALLOT_COMPACTION_ROOT" "/cluster.compact/Compaction_v2" "path of the tasks in ZooKeeper";
     accounts_root "accounts-root" "ALLOT_ACCOUNTS_ROOT" "/resource" "path in ZooKeeper where systems that use accounts register";
     realm "realm" "ALLOT_REALM" "{allot}:conf" "key of the realm of conferences";
@@ -249,13 +254,44 @@ impl Settings {
         Ok(Servers { user, password, sentinel_password, ca, timeout, ..Servers::new(endpoint, key) })
     }
 
-    /// User and password for ZooKeeper.
-    pub(crate) fn zookeeper_login(&self) -> Result<Option<(String, Secret)>> {
-        let Some(user) = self.server.zookeeper_user.clone() else { return Ok(None) };
-        let password = secret(self.server.zookeeper_password_file.as_deref(), "ALLOT_ZOOKEEPER_PASSWORD")?;
-        let missing = || Failure::input(format!("the user {user} of ZooKeeper has no password"));
-        let hint = "name a file by ALLOT_ZOOKEEPER_PASSWORD_FILE";
-        password.map(|password| Some((user.clone(), password))).ok_or_else(|| missing().hint(hint))
+    /// The way to ZooKeeper at these servers: TLS, and a user by SASL or digest authentication.
+    pub(crate) fn ensemble(&self, servers: ConnectString, session: Duration) -> Result<ZooKeeper> {
+        let server = &self.server;
+        let mut ensemble = ZooKeeper::new(servers, session);
+        let by_sasl = server.zookeeper_sasl.as_deref() == Some("true");
+        if let Some(user) = &server.zookeeper_user {
+            let password = secret(server.zookeeper_password_file.as_deref(), "ALLOT_ZOOKEEPER_PASSWORD")?;
+            let Some(password) = password else {
+                return Err(Failure::input(format!("the user {user} of ZooKeeper has no password"))
+                    .hint("name a file by ALLOT_ZOOKEEPER_PASSWORD_FILE"));
+            };
+            ensemble = if by_sasl {
+                ensemble.with_sasl(user, password.reveal())
+            } else {
+                ensemble.with_digest(user, password.reveal())
+            };
+        } else if by_sasl {
+            return Err(Failure::input("zookeeper-sasl is set without zookeeper-user"));
+        }
+        let pem = |path: &String| {
+            fs::read_to_string(path).map_err(|error| Failure::file(Cause::Input, path, &error))
+        };
+        let identity = match (&server.zookeeper_cert_file, &server.zookeeper_key_file) {
+            (Some(cert), Some(key)) => Some((pem(cert)?, pem(key)?)),
+            (None, None) => None,
+            _ => return Err(Failure::input("zookeeper-cert-file and zookeeper-key-file belong together")),
+        };
+        match &server.zookeeper_ca_file {
+            Some(ca) => {
+                let identity = identity.as_ref().map(|(cert, key)| (cert.as_str(), key.as_str()));
+                let secured = ensemble.with_tls(&pem(ca)?, identity);
+                secured.map_err(|why| Failure::input(format!("TLS to ZooKeeper: {why}")))
+            }
+            None if identity.is_some() => Err(Failure::input(
+                "zookeeper-cert-file is set without zookeeper-ca-file, which switches TLS on",
+            )),
+            None => Ok(ensemble),
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use allot_tests::daemon::run_daemon;
+use allot_tests::daemon::{command, run_daemon};
 use allot_tests::launch::free_port;
 use allot_tests::wait::TIMEOUT;
 use allot_tests::{Certificates, Process, RedisServer, ZooKeeperServer, eventually};
@@ -57,6 +57,18 @@ fn scheduler_leads_over_tls_with_a_certificate_of_its_own() {
     let trust = ["--zookeeper-ca-file", &ca];
     let identity = ["--zookeeper-cert-file", &cert, "--zookeeper-key-file", &key];
     leads(&scheduler(&server, &address, &[&trust[..], &identity].concat(), None));
+    // The command line goes the same way.
+    let list = |settings: &[(&str, &str)]| {
+        let mut command = command(&server, &["node", "list", "--zookeeper", &address, "--limit-time", "5s"]);
+        let output = command.envs(settings.iter().copied()).output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let own = [("ALLOT_ZOOKEEPER_CERT_FILE", &cert[..]), ("ALLOT_ZOOKEEPER_KEY_FILE", &key)];
+    let by_tls = [&[("ALLOT_ZOOKEEPER_CA_FILE", &ca[..])], &own[..]].concat();
+    assert_eq!(list(&by_tls).0, Some(1), "there are no nodes: {}", list(&by_tls).1);
+    assert_eq!(list(&[]).0, Some(6), "{}", list(&[]).1);
+    let (code, error) = list(&own);
+    assert!(code == Some(3) && error.contains("zookeeper-ca-file"), "{error}");
     // The server asks for a certificate, and the client asks for one of its CA.
     is_refused(&scheduler(&server, &address, &trust, None), "no session by TLS");
     let others = Certificates::new();
@@ -101,6 +113,13 @@ fn scheduler_leads_with_sasl_where_the_server_requires_it() {
     let process = scheduler(&server, &address, &sasl, Some("a-secret"));
     leads(&process);
     assert!(!process.log().contains("a-secret"));
+    let by_sasl = [
+        ("ALLOT_ZOOKEEPER_USER", "allot"),
+        ("ALLOT_ZOOKEEPER_PASSWORD", "a-secret"),
+        ("ALLOT_ZOOKEEPER_SASL", "true"),
+    ];
+    let listed = command(&server, &["node", "list", "--zookeeper", &address]).envs(by_sasl).output().unwrap();
+    assert_eq!(listed.status.code(), Some(1), "{}", String::from_utf8_lossy(&listed.stderr));
     is_refused(&scheduler(&server, &address, &sasl, Some("wrong")), "check zookeeper.user and its password");
     is_refused(&scheduler(&server, &address, &user, Some("a-secret")), "set zookeeper.sasl");
     is_refused(&scheduler(&server, &address, &[], None), "set zookeeper.user, and zookeeper.sasl");
