@@ -86,7 +86,6 @@ pub(super) fn reply_unit(ctx: Context<'_>, unit: &Unit) {
     reply_list(ctx, "tags", names(&unit.tags));
 }
 
-/// The record of a conference. The reply to a creation also has the id after which the event stream has its events.
 /// A conference, and what its reply takes from the realm.
 pub(super) struct Shown<'a> {
     one: Cow<'a, Conference>,
@@ -112,6 +111,7 @@ pub(super) fn reply_conference(ctx: Context<'_>, realm: &Realm, one: &Conference
     reply_shown(ctx, &Shown::of(realm, one), evt);
 }
 
+/// The record of a conference. The reply to a creation also has the id after which the event stream has its events.
 pub(super) fn reply_shown(ctx: Context<'_>, shown: &Shown<'_>, evt: Option<(u64, u64)>) {
     let one = &*shown.one;
     let fields = [

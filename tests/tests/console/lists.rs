@@ -133,7 +133,7 @@ fn free_numbers_and_cool_downs_are_on_the_pool_page() {
     shows(&browser, "when resumed");
     let state = events.next("state");
     let counts = &state["points"].as_array().unwrap().last().unwrap()["value"];
-    assert_eq!((&counts["free"], &counts["absent"]), (&json!(0), &json!(1)), "{counts}");
+    assert_eq!((&counts["free"], &counts["barred"]), (&json!(0), &json!(2)), "{counts}");
     assert_eq!(browser.errors(), Vec::<String>::new());
 }
 
