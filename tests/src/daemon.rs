@@ -75,20 +75,6 @@ fn to_end(command: &mut Command) -> Run {
     }
 }
 
-/// What a command shows a person at a terminal, in the order in which it does.
-pub fn on_terminal(command: &Command) -> String {
-    let spawn = "import pty, sys; sys.exit(pty.spawn(sys.argv[1:]) >> 8)";
-    let mut terminal = Command::new("python3");
-    terminal.args(["-c", spawn]).arg(command.get_program()).args(command.get_args());
-    for (name, value) in command.get_envs() {
-        terminal.env(name, value.unwrap_or_default());
-    }
-    let output = terminal.env("TERM", "xterm").stdin(Stdio::null()).output().expect("python3 is there");
-    let shown = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{shown}{}", String::from_utf8_lossy(&output.stderr));
-    shown
-}
-
 /// A file of real data: from the folder `ALLOT_SHARED_DATA`, or from `../shared/data` beside the repository.
 /// Where the folder is absent this says so, and the test has nothing to test.
 pub fn shared_data(name: &str) -> Option<PathBuf> {

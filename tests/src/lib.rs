@@ -41,6 +41,7 @@ pub mod sentinel;
 pub mod shows;
 pub mod stream;
 pub mod system;
+pub mod terminal;
 pub mod tls;
 pub mod usage;
 pub mod wait;

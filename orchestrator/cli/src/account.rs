@@ -187,7 +187,7 @@ async fn logout(context: &Context, account: &str, book: &Book) -> Result {
         return Err(Failure::refused(format!("account {account} has no live login")));
     };
     let terminal = before.text("terminal");
-    context.confirm(&format!("end the login of {terminal} with account {account}"))?;
+    context.confirm(&format!("end the login of {terminal} with account {account}")).await?;
     book.ask::<Reply>(book.begin("ACCOUNT.LOGOUT").arg(account).arg(epoch)).await?;
     let after = info(&book, account).await?.json();
     context.out.done(&format!("the login of {terminal} with account {account} has ended"), ACCOUNTS, &after)

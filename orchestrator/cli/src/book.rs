@@ -276,7 +276,7 @@ async fn apply(context: &Context, arguments: &Apply) -> Result {
     }
     let change = format!("change book '{key}': {said}");
     if deleted > 0 {
-        context.confirm(&change)?;
+        context.confirm(&change).await?;
     } else {
         context.proceed(&change)?;
     }

@@ -323,7 +323,7 @@ async fn extend(context: &Context, Extend { one, by, end }: &Extend) -> Result {
     let change = format!("set the end {until} for {}", described(&record));
     if planned.is_none_or(|planned| end < planned) {
         let planned = planned.map_or_else(|| "never".to_owned(), |planned| context.out.time(planned));
-        context.confirm(&format!("{change} (planned end: {planned})"))?;
+        context.confirm(&format!("{change} (planned end: {planned})")).await?;
     }
     context.proceed(&change)?;
     let command = changing.store.begin("CONF.EXTEND").arg(&one.number).arg("END").arg(end).clone();
@@ -399,7 +399,7 @@ async fn move_one(context: &Context, Move { one, to }: &Move) -> Result {
 async fn end(context: &Context, one: &One) -> Result {
     let mut changing = Changing::connect(context, one.realm.key()).await?;
     let record = changing.info(&one.number).await?;
-    context.confirm(&format!("end {}", described(&record)))?;
+    context.confirm(&format!("end {}", described(&record))).await?;
     let release = changing.store.begin("CONF.RELEASE").arg(&one.number).clone();
     let record = Record::read(changing.store.ask(&release).await?)?;
     // A failover that loses the release would open the conference again when its unit is lost.

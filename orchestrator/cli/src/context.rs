@@ -213,12 +213,15 @@ impl Context {
     }
 
     /// Goes on with a change of much, or one that cannot be undone: asks at a terminal, and without one wants `--yes`.
-    pub(crate) fn confirm(&self, change: &str) -> Result {
+    pub(crate) async fn confirm(&self, change: &str) -> Result {
         self.proceed(change)?;
         if self.yes {
             return Ok(());
         }
-        match terminal::ask(&format!("this will {change}. Go on? [y/N] ")) {
+        let question = format!("this will {change}. Go on? [y/N] ");
+        // A thread of its own waits for the answer, so that Ctrl-C is seen meanwhile.
+        let answer = tokio::task::spawn_blocking(move || terminal::ask(&question)).await;
+        match answer.map_err(|error| Failure::new(Cause::Local, error.to_string()))? {
             None => Err(Failure::usage(format!("this would {change}")).hint("say --yes to do it")),
             Some(answer) if matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes") => Ok(()),
             Some(_) => Err(Failure::no("nothing was changed")),

@@ -57,7 +57,8 @@ pub(crate) async fn run(context: &Context, verb: &Verb) -> Result {
                 None => context.proceed(&format!("drain node {node}"))?,
                 Some(after) => {
                     context
-                        .confirm(&format!("drain node {node}, and end what still runs there in {after}"))?;
+                        .confirm(&format!("drain node {node}, and end what still runs there in {after}"))
+                        .await?;
                 }
             }
             let client = context.tasks().await?;

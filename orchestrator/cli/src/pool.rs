@@ -247,7 +247,7 @@ async fn import(context: &Context, arguments: &Import) -> Result {
     let options =
         |dry_run| migrate::Options { list, hash, pool: key, lease, delete: *delete_source, dry_run };
     if *delete_source && !context.dry_run {
-        context.confirm(&format!("delete '{list}' and '{hash}' once pool '{key}' is made"))?;
+        context.confirm(&format!("delete '{list}' and '{hash}' once pool '{key}' is made")).await?;
     }
     let report = migrate::run(&mut connection, &options(context.dry_run)).await?;
     let [numbers, free, busy] = report.totals();

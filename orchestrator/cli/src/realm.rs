@@ -68,7 +68,7 @@ pub(crate) async fn run(context: &Context, verb: Verb) -> Result {
             let Some(units) = guard(&store).await? else {
                 return Err(Failure::no("the mass-failure guard does not hold"));
             };
-            context.confirm(&format!("lift the mass-failure guard: {units}"))?;
+            context.confirm(&format!("lift the mass-failure guard: {units}")).await?;
             store.lift_guard().await?;
             let row = json!({"key": key, "guard": units});
             context.out.done("the scheduler is asked to lift the mass-failure guard", REALM, &row)

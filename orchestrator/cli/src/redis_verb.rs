@@ -61,7 +61,7 @@ pub(crate) async fn run(context: &Context, Redis { words }: &Redis) -> Result {
         return Err(Failure::usage(format!("{option} stands behind the command of Redis")).hint(hint));
     }
     if let Some(loss) = loss(words) {
-        context.confirm(&loss)?;
+        context.confirm(&loss).await?;
     }
     let mut command = Cmd::new();
     command.arg(words);

@@ -79,7 +79,7 @@ pub(crate) async fn run(context: &Context, arguments: &Rehearse) -> Result {
             let free = stores::summary(key, &stores::show(context, key).await?.stat(None, None).await?);
             let change =
                 format!("sell seats of show '{key}' itself, of which {} are free", field(&free, "free"));
-            context.confirm(&change)?;
+            context.confirm(&change).await?;
             (key.clone(), false)
         }
         (None, Some(wanted)) => {

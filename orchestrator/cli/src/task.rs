@@ -392,7 +392,7 @@ async fn pause(context: &Context, client: &TaskClient, which: &OneOrAll, paused:
     if wanted.is_empty() {
         return Err(Failure::no(format!("there is no task to {verb}")));
     }
-    context.confirm(&format!("{verb} {} tasks", wanted.len()))?;
+    context.confirm(&format!("{verb} {} tasks", wanted.len())).await?;
     let again = "the same command again does the rest";
     let work = context.work("tasks", wanted.len() as u64, "tasks are done", again);
     let mut rows = Vec::new();
@@ -410,7 +410,7 @@ async fn pause(context: &Context, client: &TaskClient, which: &OneOrAll, paused:
 async fn stop(context: &Context, client: &TaskClient, id: TaskId, waits: bool) -> Result {
     let task = find(client, id).await?;
     let (table, rest) = (task.table().join("."), task.round_size().saturating_sub(task.result.all()));
-    context.confirm(&format!("stop task {id} on {table}, of which {rest} partitions are not done"))?;
+    context.confirm(&format!("stop task {id} on {table}, of which {rest} partitions are not done")).await?;
     let mut stopped = client.store.stop(id).await?;
     if waits {
         let work = context.work("stopping", 0, "subtasks are over", &format!("allot task get {id}"));

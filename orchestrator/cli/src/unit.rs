@@ -193,7 +193,7 @@ async fn drain(context: &Context, One { unit, realm }: &One, moves: bool) -> Res
     let conferences = field(&before, "conferences");
     let name = short(&identity).to_owned();
     if moves {
-        context.confirm(&format!("drain {name} and move its {conferences} conferences away"))?;
+        context.confirm(&format!("drain {name} and move its {conferences} conferences away")).await?;
     } else {
         context.proceed(&format!("place nothing new on {name}; its {conferences} conferences stay"))?;
     }

@@ -173,7 +173,7 @@ async fn finalize(context: &Context, upgrade: &Upgrade, place: &str) -> Result {
     }
     let names = upgrade.names().await?;
     let count = names.len();
-    context.confirm(&format!("remove {count} old tasks, {place} and the locks"))?;
+    context.confirm(&format!("remove {count} old tasks, {place} and the locks")).await?;
     let work =
         context.work("removing", count as u64, "tasks are removed", "the same command again does the rest");
     let done = std::sync::atomic::AtomicU64::new(0);

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 use allot_coordination::Op;
 use allot_tests::compaction_cluster::{CAREFUL, CompactionCluster, TASK_TIMEOUT, UNHURRIED, numbers, script};
-use allot_tests::daemon::on_terminal;
 use allot_tests::eventually;
 use allot_tests::module::repository;
+use allot_tests::terminal::on_terminal;
 use allot_tests::zookeeper::on_tree;
 
 #[test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use allot_coordination::{Error, Kind, Op, Tree};
 use allot_tests::compaction_cluster::{CompactionCluster, TASK_TIMEOUT, script};
-use allot_tests::daemon::on_terminal;
+use allot_tests::terminal::on_terminal;
 use allot_tests::wait::TIMEOUT;
 use allot_tests::zookeeper::{on_tree, patient};
 use allot_tests::{Random, eventually};

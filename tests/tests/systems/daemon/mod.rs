@@ -15,6 +15,8 @@ mod resharding;
 mod run;
 mod seats;
 mod security;
+mod server_verbs;
+mod terminals;
 mod verbs;
 mod zookeeper_rights;
 mod zookeeper_security;

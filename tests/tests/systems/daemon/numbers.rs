@@ -2,9 +2,10 @@
 
 use std::fs;
 
-use allot_tests::daemon::{command, on_terminal, run};
+use allot_tests::daemon::{command, run};
 use allot_tests::module::repository;
 use allot_tests::pools::{number, pool_info, state_of};
+use allot_tests::terminal::on_terminal;
 use allot_tests::{RedisServer, Reply};
 
 fn file(server: &RedisServer, name: &str, text: &str) -> String {

@@ -1,0 +1,191 @@
+//! `allot` at a terminal: questions, long work, rows that are followed, tables as wide as the terminal, colours.
+
+use std::fs;
+use std::process::Command;
+
+use allot_tests::daemon::{Run, command, run};
+use allot_tests::terminal::Terminal;
+use allot_tests::wait::TIMEOUT;
+use allot_tests::{RedisServer, Reply, eventually};
+use unicode_width::UnicodeWidthStr as _;
+
+const CTRL_C: &str = "\x03";
+/// Clears the terminal from its upper left corner on.
+const REDRAWN: &str = "\u{1b}[H\u{1b}[2J";
+
+/// A server with a realm of two units and three conferences, and a show with a buyer whose name is of double width.
+fn filled() -> RedisServer {
+    let server = RedisServer::start();
+    let mut raw = server.raw();
+    let plan = r#"{"areas":[{"id":"parkett-links-unten","rows":[{"label":"1","rank":1,"tier":"t","seats":"1-9"}]}]}"#;
+    raw.call(&["SEAT.CREATE", "{s}:show-of-a-long-name-2026-12-24T20:00", plan]);
+    for line in [
+        "SEAT.HOLD {s}:show-of-a-long-name-2026-12-24T20:00 田中さん 2 TTL 600000 TOKEN 領収書-1",
+        "SEAT.HOLD {s}:show-of-a-long-name-2026-12-24T20:00 bob 3 TTL 600000 TOKEN t2",
+        "CONF.REALM {r}:conf",
+        "CMU.JOIN {r}:conf host.of.a.long.name.example.org/u:1:1 CAPACITY 9 LEASE 3600000",
+        "CMU.JOIN {r}:conf v:1:1 CAPACITY 9 LEASE 3600000",
+        "NUMPOOL.ADD {p}:pool 137",
+        "ACCOUNT.BOOK {b}:book",
+        "ACCOUNT.MODULE {b}:book m DEPARTMENT d INSTANCES 1",
+        "ACCOUNT.ADD {b}:book m QUOTA 5 ACCOUNTS 2 p1 会計",
+    ] {
+        assert!(!matches!(raw.words(line), Reply::Error(_)), "{line}");
+    }
+    for number in 1..=3 {
+        let created = raw.words(&format!("CONF.CREATE {{r}}:conf {number}"));
+        let (unit, epoch) = (created.field("cmu").text(), created.field("epoch").int());
+        let opened = raw.words(&format!("CONF.ACK {{r}}:conf {number} {unit} {epoch}"));
+        assert!(!matches!(opened, Reply::Error(_)), "{opened:?}");
+    }
+    server
+}
+
+/// Ends the first conference, as a person does.
+fn end_of_one(server: &RedisServer) -> Command {
+    command(server, &["conference", "end", "1", "--realm", "{r}:conf"])
+}
+
+fn is_ending(server: &RedisServer) -> bool {
+    let record = server.raw().words("CONF.INFO {r}:conf 1");
+    !record.field("ending").is_null()
+}
+
+#[test]
+fn questions_are_asked_and_only_a_yes_changes() {
+    let server = filled();
+    for (answer, code) in [("\n", 1), ("n\n", 1), ("yesterday\n", 1), (CTRL_C, 130)] {
+        let mut terminal = Terminal::open(&end_of_one(&server), 80);
+        terminal.shows("Go on? [y/N]");
+        terminal.types(answer);
+        let (ended, shown) = terminal.ended();
+        assert_eq!(ended, code, "{answer:?}: {shown}");
+        assert!(!is_ending(&server), "{answer:?}: {shown}");
+    }
+    let mut terminal = Terminal::open(&end_of_one(&server), 80);
+    terminal.shows("this will end conference 1");
+    terminal.types("y\n");
+    let (code, shown) = terminal.ended();
+    assert!(code == 0 && shown.contains("conference 1 is ending"), "{shown}");
+    assert!(is_ending(&server));
+}
+
+#[test]
+fn long_work_shows_how_far_it_is_and_ctrl_c_says_how_to_go_on() {
+    let server = RedisServer::start();
+    let path = server.dir().join("numbers.txt");
+    let numbers: Vec<String> = (0..300_000).map(|number| format!("49{number:09}\n")).collect();
+    fs::write(&path, numbers.concat()).unwrap();
+    let load = command(&server, &["pool", "load", "pool", path.to_str().unwrap()]);
+    let mut terminal = Terminal::open(&load, 80);
+    eventually("some to be in", TIMEOUT, || {
+        !matches!(server.raw().words("NUMPOOL.INFO pool"), Reply::Error(_))
+    });
+    terminal.shows("/300,000, ");
+    terminal.types(CTRL_C);
+    let (code, shown) = terminal.ended();
+    assert_eq!(code, 130, "{shown}");
+    for part in ["/s, rest ", " of 300000 numbers are in", "the same command again goes on"] {
+        assert!(shown.contains(part), "no {part:?} in {shown}");
+    }
+    let (code, shown) = Terminal::open(&load, 80).ended();
+    assert!(code == 0 && shown.contains("numbers created"), "{shown}");
+    // In a pipe nothing moves a cursor.
+    let piped = run(&server, &["pool", "load", "pool", path.to_str().unwrap()]).ok();
+    assert!(!piped.err.contains('\u{1b}') && !piped.out.contains('\u{1b}'), "{}", piped.err);
+}
+
+#[test]
+fn rows_are_followed_in_place() {
+    let server = filled();
+    let watch = command(&server, &["conference", "list", "--watch", "--realm", "{r}:conf"]);
+    let mut terminal = Terminal::open(&watch, 120);
+    eventually("two looks", TIMEOUT, || terminal.shown().matches(REDRAWN).count() >= 2);
+    server.raw().words("CONF.CREATE {r}:conf 4930123");
+    terminal.shows("4930123");
+    terminal.types(CTRL_C);
+    let (code, shown) = terminal.ended();
+    assert_eq!(code, 130, "{shown}");
+    let last = shown.rsplit(REDRAWN).next().unwrap();
+    assert_eq!(last.matches("4930123").count(), 1, "{last}");
+}
+
+/// Each line without colours, without the end of the line, as a terminal of so many columns shows it.
+fn lines(shown: &str) -> Vec<String> {
+    let mut plain = String::new();
+    let mut rest = shown;
+    while let Some((before, after)) = rest.split_once("\u{1b}[") {
+        plain += before;
+        rest = after.split_once('m').map_or("", |(_, rest)| rest);
+    }
+    plain += rest;
+    plain.lines().map(|line| line.trim_end_matches('\r').to_owned()).collect()
+}
+
+#[test]
+fn tables_are_as_wide_as_the_terminal_and_names_of_double_width_align() {
+    let server = filled();
+    let show = "{s}:show-of-a-long-name-2026-12-24T20:00";
+    let tables: &[&[&str]] = &[
+        &["show", "list"],
+        &["show", "seats", show],
+        &["show", "holds", show],
+        &["pool", "list"],
+        &["conference", "list", "--realm", "{r}:conf"],
+        &["unit", "list", "--realm", "{r}:conf"],
+        &["account", "list", "--book", "{b}:book"],
+        &["server", "sizing"],
+        &["server", "check"],
+        &["realm", "get", "{r}:conf"],
+    ];
+    for words in tables {
+        for columns in [40, 80, 200] {
+            let (_, shown) = Terminal::open(&command(&server, words), columns).ended();
+            for line in lines(&shown).iter().skip(1) {
+                // Sentences are wrapped by the terminal.
+                let is_sentence = ["hint: ", "allot: ", "the "].iter().any(|word| line.starts_with(word))
+                    || words[1] == "check";
+                let width = line.width();
+                assert!(
+                    is_sentence || width <= columns.into(),
+                    "{words:?} at {columns} has {width}: {line}\n{shown}"
+                );
+            }
+        }
+    }
+    let (_, shown) = Terminal::open(&command(&server, &["show", "holds", show]), 200).ended();
+    let rows = lines(&shown);
+    let wide = rows.iter().find(|line| line.contains("田中さん")).unwrap();
+    let narrow = rows.iter().find(|line| line.contains("bob")).unwrap();
+    // The column after that of the users begins at one place.
+    let column = |line: &str, user: &str| {
+        let (before, after) = line.split_once(user).unwrap();
+        let blanks = after.len() - after.trim_start().len();
+        (before.width(), before.width() + user.width() + blanks)
+    };
+    assert_eq!(column(wide, "田中さん"), column(narrow, "bob"), "{shown}");
+}
+
+#[test]
+fn colours_are_for_terminals_that_have_them() {
+    let server = filled();
+    let colours = |name: &str, value: &str, more: &[&str]| {
+        let words = [&["conference", "list", "--realm", "{r}:conf"], more].concat();
+        let mut list = command(&server, &words);
+        if !name.is_empty() {
+            list.env(name, value);
+        }
+        let (code, shown) = Terminal::open(&list, 80).ended();
+        assert_eq!(code, 0, "{shown}");
+        shown.contains("\u{1b}[")
+    };
+    assert!(colours("", "", &[]));
+    assert!(!colours("NO_COLOR", "1", &[]));
+    assert!(!colours("TERM", "dumb", &[]));
+    assert!(!colours("", "", &["--color", "never"]));
+    let piped = |more: &[&str]| -> Run {
+        run(&server, &[&["conference", "list", "--realm", "{r}:conf"], more].concat()).ok()
+    };
+    assert!(!piped(&[]).out.contains('\u{1b}'));
+    assert!(piped(&["--color", "always"]).out.contains('\u{1b}'));
+}
