@@ -66,6 +66,7 @@ pub(crate) static CONF_COMMANDS: &[Command] = &[
             integer("n", "TRIES"),
             integer("n", "FAILURES"),
             integer("milliseconds", "WARN"),
+            integer("milliseconds", "RAMP"),
             Parameter::word("drop", "DROP").optional(),
         ],
     },

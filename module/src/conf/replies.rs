@@ -27,6 +27,7 @@ pub(super) fn reply_realm(ctx: Context<'_>, realm: &Realm) {
         ("tries", Field::Number(settings.tries)),
         ("failures", Field::Number(settings.failures)),
         ("warn", Field::Number(settings.warn)),
+        ("ramp", Field::Number(settings.ramp)),
         ("term", Field::Number(term as i64)),
         ("leader", Field::maybe(leader)),
         ("last_epoch", Field::Number(realm.last_epoch() as i64)),

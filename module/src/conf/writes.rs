@@ -36,8 +36,9 @@ pub(super) fn realm(
         tries,
         failures,
         warn,
+        ramp,
         dropped,
-    ]: &[Argument<'_>; 14],
+    ]: &[Argument<'_>; 15],
 ) -> Done {
     let changes = Changes {
         licences: licences.optional_integer(),
@@ -52,6 +53,7 @@ pub(super) fn realm(
         tries: tries.optional_integer(),
         failures: failures.optional_integer(),
         warn: warn.optional_integer(),
+        ramp: ramp.optional_integer(),
     };
     let name = call.key()?;
     let exists = step::exists::<Realm>(call.ctx, name)?;

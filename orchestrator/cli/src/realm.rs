@@ -25,7 +25,7 @@ pub(crate) enum Verb {
     Set {
         /// The realm, if it is not that of the settings, and settings: licences=N, retry=TIME, window=TIME,
         /// policy=earliest|keep, create-timeout=TIME, release-timeout=TIME, wait-timeout=TIME, tombstone=TIME,
-        /// place=share|load, tries=N, failures=N, warn=TIME
+        /// place=share|load, tries=N, failures=N, warn=TIME, ramp=TIME
         #[arg(required = true, value_name = "[KEY] NAME=VALUE", add = ArgValueCompleter::new(complete::realm_settings))]
         words: Vec<String>,
     },
@@ -48,7 +48,8 @@ columns! {
     REALM = key Text, licences Number, licences_used Number, retry_ms Span = "retry",
         window_ms Span = "window", policy Text, create_timeout_ms Span = "createtimeout",
         release_timeout_ms Span = "releasetimeout", wait_timeout_ms Span = "waittimeout",
-        tombstone_ms Span = "tombstone", place Text, tries Number, failures Number, warn_ms Span = "warn", term Number, leader Text, guard Text;
+        tombstone_ms Span = "tombstone", place Text, tries Number, failures Number, warn_ms Span = "warn",
+        ramp_ms Span = "ramp", term Number, leader Text, guard Text;
 }
 
 /// Runs a verb.

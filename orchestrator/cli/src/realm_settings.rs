@@ -11,7 +11,7 @@ enum Form {
 }
 
 /// The settings: the name, the word of `CONF.REALM`, and the form of the value.
-const SETTINGS: [(&str, &str, Form); 12] = [
+const SETTINGS: [(&str, &str, Form); 13] = [
     ("licences", "LICENCES", Form::Number),
     ("retry", "RETRY", Form::Time),
     ("window", "WINDOW", Form::Time),
@@ -24,6 +24,7 @@ const SETTINGS: [(&str, &str, Form); 12] = [
     ("tries", "TRIES", Form::Number),
     ("failures", "FAILURES", Form::Number),
     ("warn", "WARN", Form::Time),
+    ("ramp", "RAMP", Form::Time),
 ];
 
 /// The names of the settings, for completion: `NAME=` and each value.

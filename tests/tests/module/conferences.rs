@@ -439,7 +439,7 @@ fn records_have_all_their_fields_in_both_protocols() {
         assert_eq!(
             names(&realm.ok("CONF.REALM")),
             "licences licences_used retry window policy createtimeout releasetimeout waittimeout tombstone \
-             place tries failures warn term leader last_epoch drained"
+             place tries failures warn ramp term leader last_epoch drained"
         );
         let plan = realm.ok(&format!("CONF.PLAN DOWN {cmu}"));
         assert_eq!(names(&plan.array()[0]), "e164 cmu why next_retry");

@@ -226,6 +226,7 @@ pub struct Changes {
     pub tries: Option<i64>,
     pub failures: Option<i64>,
     pub warn: Option<Millis>,
+    pub ramp: Option<Millis>,
 }
 
 /// A unit's message about one assignment: the conference is open (`CONF.ACK`), refused (`CONF.NACK`), failed

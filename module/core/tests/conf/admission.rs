@@ -105,6 +105,7 @@ fn failed_creation_is_tried_on_another_unit_with_a_new_epoch() {
     rig.ack("1", B, epoch + 1);
     refuses(&rig, &retried(A, epoch + 2));
     refuses(&rig, &unit(A, UnitEvent::BackoffEnded));
+    refuses(&rig, &unit(A, UnitEvent::Ramped));
 }
 
 #[test]

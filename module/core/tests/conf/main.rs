@@ -25,6 +25,7 @@ mod losses;
 mod lost_data;
 mod model;
 mod placing;
+mod ramp;
 mod random;
 mod rebalance;
 mod records;

@@ -77,6 +77,7 @@ impl Run {
             tries: random.of(&[1, 3, 5]),
             failures: random.of(&[1, 2, 3]),
             warn: random.of(&[0, 500, 8000]),
+            ramp: random.of(&[0, 700, 9000]),
             ..Settings::default()
         };
         let numbers = (0..12).map(|number| format!("49{number}")).collect();

@@ -30,6 +30,7 @@ pub fn decide_due(realm: &Realm, now: Millis, limit: usize) -> Events {
             _ if unit.lease_ends() <= now => UnitEvent::Lapsed { to: UnitState::Unreachable },
             UnitState::Up if unit.suspect_at() <= now => UnitEvent::Lapsed { to: UnitState::Suspect },
             _ if unit.backoff_until.is_some_and(|until| until <= now) => UnitEvent::BackoffEnded,
+            _ if unit.ramp_due(&realm.settings).is_some_and(|due| due <= now) => UnitEvent::Ramped,
             _ => UnitEvent::LoadExpired,
         };
         events.push(event.of(unit.cmu.clone()));

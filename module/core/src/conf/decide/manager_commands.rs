@@ -47,6 +47,7 @@ impl Settings {
             tries: changes.tries.unwrap_or(self.tries),
             failures: changes.failures.unwrap_or(self.failures),
             warn: changes.warn.unwrap_or(self.warn),
+            ramp: changes.ramp.unwrap_or(self.ramp),
         };
         settings.check()?;
         Ok(settings)

@@ -7,7 +7,7 @@ use crate::conf::model::conference::{Cause, State};
 use crate::conf::model::epoch::{Epoch, is_plausible};
 use crate::conf::model::state::Realm;
 use crate::conf::model::transitions::{Transition, Trigger, effective, transition};
-use crate::conf::model::unit::{Load, MAX_REPLACED, Name, Unit, UnitState, host_of};
+use crate::conf::model::unit::{Load, MAX_REPLACED, Name, RAMP_STEPS, Unit, UnitState, host_of};
 use crate::shared::codec::{Damaged, ensure};
 use crate::shared::field::Any;
 use crate::shared::invariant::Expected;
@@ -52,6 +52,8 @@ events! {
         Failed = 9, notice c"allot.cmu.failed", count (Counter::UnitFailed, 1);
         /// The back-off of the unit is over: the unit gets one conference as a trial.
         BackoffEnded = 10, notice c"allot.cmu.trial";
+        /// A further tenth of the capacity of a new unit counts.
+        Ramped = 11, notice c"allot.cmu.ramped";
     }
 }
 
@@ -74,6 +76,10 @@ impl Unit {
                 ensure(self.is_idle(), "a unit that has conferences is forgotten")
             }
             UnitEvent::Disowned { .. } => Ok(()),
+            UnitEvent::Ramped => {
+                is(&[UnitState::Up, UnitState::Suspect])?;
+                ensure(self.held_back > 0, "a unit gets a further share that has all of it")
+            }
             UnitEvent::BackoffEnded => {
                 is(&[UnitState::Up, UnitState::Suspect])?;
                 ensure(self.backoff_until.is_some(), "a back-off ends of a unit that has none")
@@ -146,6 +152,9 @@ impl Realm {
                 self.change_unit(number, |unit| unit.backoff_until = None);
                 let word = self.indexed_unit(number).map_or("", Unit::word);
                 self.publish_unit("trial", cmu, word);
+            }
+            UnitEvent::Ramped => {
+                self.change_unit(number, |unit| unit.held_back = unit.held_back.saturating_sub(1));
             }
         }
     }
@@ -220,6 +229,7 @@ impl Realm {
         tags: &[Name],
     ) {
         let zone = zone.map(|zone| self.zone_name(zone));
+        let held_back = if self.settings.ramp > 0 { RAMP_STEPS - 1 } else { 0 };
         if let Some(number) = self.find_unit(cmu) {
             let Some(was) = self.indexed_unit(number).map(|unit| unit.state) else { return };
             self.change_unit(number, |unit| {
@@ -228,7 +238,7 @@ impl Realm {
                 unit.state = UnitState::Up;
                 if was == UnitState::Down {
                     // Nothing is placed on the unit before it has reported its list.
-                    (unit.reported, unit.joined) = (false, at);
+                    (unit.reported, unit.joined, unit.held_back) = (false, at, held_back);
                 }
             });
             if was != UnitState::Up {
@@ -252,6 +262,7 @@ impl Realm {
             renewed: at,
             heard: at,
             joined: at,
+            held_back,
             ..Unit::default()
         });
         self.publish_unit("joined", cmu, "up");

@@ -1,8 +1,8 @@
 //! The placement index: every unit that takes conferences, by its free room, and by the share of its capacity in use or
-//! the greater of this share and its load.
+//! the greater of this share and its load. Of a unit that has joined a short time ago only a part of the capacity counts.
 
 use super::settings::{Placement, Settings};
-use super::unit::{Load, Name, Unit};
+use super::unit::{Load, Name, RAMP_STEPS, Unit};
 use super::wishes::Need;
 use crate::shared::invariant::{Checked, Expected};
 use crate::{ensure, invariant};
@@ -20,6 +20,8 @@ struct Entry {
     capacity: u32,
     used: u64,
     conferences: u32,
+    /// How many tenths of the capacity do not count yet.
+    held_back: u32,
     /// Load in percent, if it counts.
     load: Option<u8>,
     /// Whether the unit takes one conference only, as a trial.
@@ -34,6 +36,7 @@ impl Entry {
             capacity: unit.capacity,
             used: unit.used,
             conferences: (unit.owned.len() + unit.targets.len()) as u32,
+            held_back: unit.held_back,
             load: unit.load.filter(|_| settings.placement == Placement::Load).map(Load::percent),
             trial: unit.is_on_trial(settings),
             name: unit.cmu.clone(),
@@ -41,7 +44,9 @@ impl Entry {
     }
 
     fn place(&self, unit: u32) -> Place {
-        let share = (u128::from(self.used) << 64) / u128::from(self.capacity.max(1));
+        let counted =
+            u128::from(self.capacity.max(1)) * u128::from(RAMP_STEPS.saturating_sub(self.held_back));
+        let share = (u128::from(self.used) << 64) * u128::from(RAMP_STEPS) / counted.max(1);
         let load = (u128::from(self.load.unwrap_or(0)) << 64) / 100;
         (share.max(load), self.conferences, self.name.clone(), unit)
     }
@@ -272,7 +277,16 @@ mod tests {
             let class = (Some(Name::from(&b"east"[..])), Vec::new());
             index.put(
                 number,
-                Entry { class, capacity: 10, used, conferences: 1, load: None, trial: false, name },
+                Entry {
+                    class,
+                    capacity: 10,
+                    used,
+                    conferences: 1,
+                    held_back: 0,
+                    load: None,
+                    trial: false,
+                    name,
+                },
             );
         }
         index

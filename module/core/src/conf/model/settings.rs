@@ -65,6 +65,9 @@ fields! {
         /// How long before the planned end of a conference its unit is told that the end is near, in milliseconds; 0 for
         /// never.
         pub warn: Millis,
+        /// How long after a unit has joined its share of new conferences rises to that of the others, in milliseconds; 0
+        /// for the whole share at once.
+        pub ramp: Millis,
     } checked by Settings::is_sound;
 }
 
@@ -83,6 +86,7 @@ impl Default for Settings {
             tries: 3,
             failures: 3,
             warn: 0,
+            ramp: 0,
         }
     }
 }
@@ -105,11 +109,10 @@ impl Settings {
                 return Err(Refusal::new(Code::Err, format!("{name} must be 1 to {MAX_TRIES}, not {count}")));
             }
         }
-        if !(0..=MAX_TTL).contains(&self.warn) {
-            return Err(Refusal::new(
-                Code::Err,
-                format!("WARN must be 0 to {MAX_TTL} ms, not {}", self.warn),
-            ));
+        for (name, time) in [("WARN", self.warn), ("RAMP", self.ramp)] {
+            if !(0..=MAX_TTL).contains(&time) {
+                return Err(Refusal::new(Code::Err, format!("{name} must be 0 to {MAX_TTL} ms, not {time}")));
+            }
         }
         let times = [
             ("RETRY", self.retry),

@@ -26,6 +26,9 @@ pub const LONGEST_BACKOFF: Millis = 60_000;
 /// The most replaced identities of a host that are remembered.
 pub const MAX_REPLACED: usize = 1024;
 
+/// The parts in which a new unit gets its share of the new conferences.
+pub const RAMP_STEPS: u32 = 10;
+
 /// The most units of a realm, those that are down among them.
 pub const MAX_UNITS: usize = 10_000;
 
@@ -100,6 +103,9 @@ fields! {
         /// Until when nothing new is placed on the unit, because creations failed on it. After that the unit gets one
         /// conference as a trial.
         pub backoff_until: Option<Millis>,
+        /// How many tenths of the capacity placement still disregards, because the unit has joined a short time ago: 9
+        /// to 0.
+        pub held_back: u32,
     } computed {
         /// Room in use: by the unit's conferences, and by those that move to the unit.
         pub used: u64,
@@ -138,6 +144,7 @@ impl Unit {
         ensure(i64::from(self.capacity) <= MAX_ROOM, "a unit has too much room")?;
         check_tags(&self.tags)?;
         ensure((1..=MAX_TTL).contains(&self.lease), "a lease is out of range")?;
+        ensure(self.held_back < RAMP_STEPS, "a unit is held back more than it can be")?;
         ensure(self.backoff_until.is_none() || self.failures > 0, "a unit has a back-off without a failure")?;
         let expired = matches!(self.state, UnitState::Unreachable | UnitState::Down);
         ensure(self.load.is_none() || !expired, "a unit without a lease has a load")
@@ -192,11 +199,18 @@ impl Unit {
         self.load.map(|load| load.at.saturating_add(self.lease))
     }
 
+    /// When the next tenth of the capacity of a new unit counts.
+    pub fn ramp_due(&self, settings: &Settings) -> Option<Millis> {
+        let counted = RAMP_STEPS.saturating_sub(self.held_back);
+        let after = settings.ramp / Millis::from(RAMP_STEPS) * Millis::from(counted);
+        (self.held_back > 0).then(|| self.joined.saturating_add(after))
+    }
+
     /// The earliest deadline. `waited_for` says whether the unit was the last one to have some pending conference open;
     /// then its record is kept.
     pub(in crate::conf) fn next_due(&self, settings: &Settings, waited_for: bool) -> Option<Millis> {
         let or_earlier = |due: Millis| {
-            let others = [self.load_ends(), self.backoff_until];
+            let others = [self.load_ends(), self.backoff_until, self.ramp_due(settings)];
             Some(others.into_iter().flatten().fold(due, Millis::min))
         };
         match self.state {

@@ -218,6 +218,7 @@ fn changes(arguments: &mut Arguments<'_>) -> Result<Changes, Refusal> {
         tries: arguments.integer_after("TRIES")?,
         failures: arguments.integer_after("FAILURES")?,
         warn: arguments.integer_after("WARN")?,
+        ramp: arguments.integer_after("RAMP")?,
     })
 }
 
