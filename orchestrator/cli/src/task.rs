@@ -6,7 +6,7 @@ use std::time::Duration;
 use allot_compaction::ids::TaskId;
 use allot_compaction::paths::decode;
 use allot_compaction::task::{MainTask, ResultInfo, State, SubState, SubTask};
-use allot_compaction::{Submission, TaskChange, TaskClient, history};
+use allot_compaction::{HistoryQuery, Submission, TaskChange, TaskClient};
 use allot_coordination::{Retry, Retryable as _};
 use clap::{Args, Subcommand};
 use clap_complete::engine::ArgValueCompleter;
@@ -35,7 +35,13 @@ pub(crate) enum Verb {
     /// Explain why a task is not running, or not finished
     Explain(One),
     /// List the partitions that failed in the current or last round of a task, each with the reason
-    Failures(One),
+    Failures {
+        #[command(flatten)]
+        one: One,
+        /// Of this round [default: the current or last]
+        #[arg(long, value_name = "NUMBER")]
+        round: Option<u64>,
+    },
     /// Run the failed partitions of a finished task again
     Retry(Waiting),
     /// Pause a task: no further subtask starts, and running ones go on
@@ -50,10 +56,13 @@ pub(crate) enum Verb {
     Reassign(Reassign),
     /// Follow a task to its end; exit code 1 unless every subtask succeeded
     Watch(One),
-    /// List the finished tasks, packed or not; of one task all details
+    /// List the finished tasks and the rounds of repeated tasks, packed or not; of one task all details and its rounds
     History {
         /// Only this task
+        #[arg(conflicts_with_all = ["db", "schema", "table", "state", "from", "to"])]
         task: Option<TaskId>,
+        #[command(flatten)]
+        wanted: HistoryQuery,
     },
     /// Take over the tasks of the first generation, or delete its tree
     Upgrade(upgrade::Upgrading),
@@ -128,6 +137,9 @@ columns! {
         manager Text, created Time, finished Time, pc Text wide, started Time wide, priority Number wide,
         retries Number wide, limit Number wide, timeout_ms Span wide, budget Number wide, window Text wide,
         schedule Text wide, after Text wide, why Text wide;
+    HISTORY = task Text, kind Text, round Number, state Text, table Text, succeeded Number, failed Number,
+        of Number, started Time, finished Time, stopped Number wide, before_bytes Number wide, after_bytes Number wide,
+        manager Text wide, pc Text wide, created Time wide, schedule Text wide, why Text wide;
     TASK = task Text, table Text, state Text, manager Text, pc Text, round Number, succeeded Number,
         failed Number, stopped Number, of Number, all_succeeded Number, all_failed Number,
         all_stopped Number, running Number, waiting Number, created Time, started Time, next_round Time,
@@ -201,6 +213,18 @@ fn row(task: &MainTask, subs: &[SubTask]) -> Value {
     })
 }
 
+/// The fields of a finished task or of a round.
+fn history_row(task: &MainTask) -> Value {
+    let mut row = row(task, &[]);
+    if let Value::Object(fields) = &mut row {
+        fields.insert("kind".to_owned(), json!(task.kind));
+        for (column, sum) in [("before_bytes", "before"), ("after_bytes", "after")] {
+            fields.insert(column.to_owned(), json!(task.sums.get(sum)));
+        }
+    }
+    row
+}
+
 fn failure_row(failure: &allot_compaction::task::Failure) -> Value {
     json!({
         "subtask": failure.id,
@@ -232,7 +256,7 @@ async fn run_with(context: &Context, client: &TaskClient, verb: Verb) -> Result 
             }
             context.out.get(REASONS, &json!({"task": task.to_string(), "reasons": reasons}), &[])
         }
-        Verb::Failures(One { task }) => failures(context, client, task).await,
+        Verb::Failures { one: One { task }, round } => failures(context, client, task, round).await,
         Verb::Retry(Waiting { one: One { task }, wait: waits }) => {
             let before = find(client, task).await?;
             let what = match before.state {
@@ -266,7 +290,12 @@ async fn run_with(context: &Context, client: &TaskClient, verb: Verb) -> Result 
             find(client, task).await?;
             wait(context, client, task).await
         }
-        Verb::History { task } => finished(context, client, task).await,
+        Verb::History { task: Some(task), .. } => past(context, client, task).await,
+        Verb::History { task: None, wanted } => {
+            let found = client.history(&wanted).await?;
+            let rows: Vec<Value> = found.iter().map(history_row).collect();
+            context.out.list(HISTORY, &rows, "no task and no round of a repeated task has ended so")
+        }
         Verb::Upgrade(arguments) => upgrade::run(context, client, &arguments).await,
     }
 }
@@ -291,15 +320,21 @@ async fn list(context: &Context, client: &TaskClient, List { live, watch: follow
     context.out.list(TASKS, &look().await?, "there are no tasks; allot task history lists finished ones")
 }
 
-async fn finished(context: &Context, client: &TaskClient, id: Option<TaskId>) -> Result {
-    let all = history::all(&client.store).await?;
-    let Some(id) = id else {
-        let rows: Vec<Value> = all.iter().map(|task| row(task, &[])).collect();
-        return context.out.list(TASKS, &rows, "no task has finished");
+/// A finished task, or a repeated one, and its rounds.
+async fn past(context: &Context, client: &TaskClient, id: TaskId) -> Result {
+    let mut all = client.history(&HistoryQuery::default()).await?;
+    all.retain(|task| task.id == id.to_string());
+    let (rounds, mut ended): (Vec<_>, Vec<_>) = all.into_iter().partition(MainTask::is_round);
+    let task = match ended.pop() {
+        Some(task) => task,
+        None if rounds.is_empty() => {
+            return Err(Failure::absent(format!("neither task {id} nor a round of it is in the history"))
+                .hint(format!("allot task get {id} looks among those that are not finished")));
+        }
+        None => find(client, id).await?,
     };
-    let task = all.iter().find(|task| task.id == id.to_string());
-    let task = task.ok_or_else(|| Failure::absent(format!("task {id} is not in the history")))?;
-    print(context, task, &[])
+    let rows: Vec<Value> = rounds.iter().map(history_row).collect();
+    print(context, &task, &[], Section { name: "rounds", columns: HISTORY, rows: &rows })
 }
 
 /// The unfinished subtasks of a task, by worker.
@@ -315,10 +350,6 @@ async fn subtasks(client: &TaskClient, id: TaskId) -> Result<Vec<SubTask>> {
 
 async fn get(context: &Context, client: &TaskClient, id: TaskId) -> Result {
     let (task, subs) = (find(client, id).await?, subtasks(client, id).await?);
-    print(context, &task, &subs)
-}
-
-fn print(context: &Context, task: &MainTask, subs: &[SubTask]) -> Result {
     let sub = |sub: &SubTask| {
         json!({
             "subtask": sub.id, "state": sub.state.to_string(), "partition": sub.partition_name,
@@ -326,11 +357,13 @@ fn print(context: &Context, task: &MainTask, subs: &[SubTask]) -> Result {
         })
     };
     let rows: Vec<Value> = subs.iter().map(sub).collect();
+    print(context, &task, &subs, Section { name: "subtasks", columns: SUBTASKS, rows: &rows })
+}
+
+/// Prints a task with its last failures, and with its subtasks or its rounds.
+fn print(context: &Context, task: &MainTask, subs: &[SubTask], parts: Section<'_>) -> Result {
     let failures: Vec<Value> = task.failures.iter().map(failure_row).collect();
-    let sections = [
-        Section { name: "subtasks", columns: SUBTASKS, rows: &rows },
-        Section { name: "last_failures", columns: FAILURES, rows: &failures },
-    ];
+    let sections = [parts, Section { name: "last_failures", columns: FAILURES, rows: &failures }];
     context.out.get(TASK, &row(task, subs), &sections)?;
     let more = task.result.failed_count.saturating_sub(task.failures.len() as u64);
     if more > 0 && context.out.is_table() {
@@ -358,23 +391,18 @@ async fn submit(context: &Context, client: &TaskClient, arguments: Submit) -> Re
     if waits { wait(context, client, id).await } else { Ok(()) }
 }
 
-/// All failures of the current or last round; of a packed task, the last ones.
-async fn failures(context: &Context, client: &TaskClient, id: TaskId) -> Result {
-    let failures = if let Some(main) = client.store.main(id).await? {
-        client.store.failures(&main).await?
-    } else {
-        let mut tasks = history::all(&client.store).await?.into_iter();
-        let task = tasks.find(|task| task.id == id.to_string());
-        let task = task.ok_or_else(|| Failure::absent(format!("there is no task {id}")))?;
-        let (kept, all) = (task.failures.len() as u64, task.result.failed_count);
-        if kept < all {
-            context.out.note(&format!(
-                "task {id} is packed into history, which keeps the last {kept} of its {all} failures"
-            ));
-        }
-        task.failures
+/// All failures of a round; of a packed task or round, the last ones.
+async fn failures(context: &Context, client: &TaskClient, id: TaskId, round: Option<u64>) -> Result {
+    let what = round.map_or_else(|| format!("task {id}"), |round| format!("round {round} of task {id}"));
+    let Some(failures) = client.failures(id, round).await? else {
+        return Err(Failure::absent(format!("there is no {what}"))
+            .hint(format!("allot task history {id} lists its rounds")));
     };
-    let rows: Vec<Value> = failures.iter().map(failure_row).collect();
+    let (kept, all) = (failures.kept.len() as u64, failures.all);
+    if kept < all {
+        context.out.note(&format!("of {what}, history keeps the last {kept} of {all} failures"));
+    }
+    let rows: Vec<Value> = failures.kept.iter().map(failure_row).collect();
     context.out.list(FAILURES, &rows, "no partition has failed")
 }
 

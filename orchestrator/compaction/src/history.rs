@@ -1,6 +1,8 @@
-//! The history of finished tasks: packs many tasks into one compressed node, and reads and deletes these packs.
+//! The history: the tasks that have ended, and the rounds of repeated tasks. Packs many of them into one compressed node,
+//! and reads and deletes these packs.
 
 use std::cmp::Reverse;
+use std::collections::HashSet;
 use std::fmt;
 use std::io::{Read as _, Write as _};
 use std::str::FromStr;
@@ -10,10 +12,13 @@ use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use futures_util::StreamExt as _;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use tracing::{info, warn};
 
 use super::ids::TaskId;
-use super::task::{MainTask, write};
+use super::task::{MainTask, State, write};
+use super::task_store::rounds::of_log;
 use super::task_store::{Fault, Found, TaskStore};
 use allot_coordination::{Error, Kind, Op, Retry, Retryable as _};
 use allot_runtime::time::now_ms;
@@ -26,75 +31,112 @@ const LARGEST: u64 = 64 * 1024 * 1024;
 /// pack is written may hold the right to one.
 const AT_ONCE: usize = 16;
 
-fn odd(path: &str, error: impl std::fmt::Display) -> Fault {
-    Fault::Corrupt(format!("{path} does not read as packed history: {error}"))
-}
-
-fn squeeze(tasks: &[&MainTask]) -> Result<Vec<u8>, Fault> {
+/// Compresses a list.
+pub(crate) fn squeeze<T: Serialize>(list: &[T]) -> Result<Vec<u8>, Fault> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
-    encoder.write_all(&write(&tasks)).and_then(|()| encoder.finish()).map_err(|error| odd("a pack", error))
+    let squeezed = encoder.write_all(&write(&list)).and_then(|()| encoder.finish());
+    squeezed.map_err(|error| Fault::Corrupt(format!("a list cannot be compressed: {error}")))
 }
 
-fn unpack(path: &str, data: &[u8]) -> Result<Vec<MainTask>, Fault> {
+/// Reads a list that was compressed. `path` is named in the error.
+pub(crate) fn unpack<T: DeserializeOwned>(path: &str, data: &[u8]) -> Result<T, Fault> {
+    let odd =
+        |error: &dyn fmt::Display| Fault::Corrupt(format!("{path} does not read as a packed list: {error}"));
     let mut text = Vec::new();
-    GzDecoder::new(data).take(LARGEST).read_to_end(&mut text).map_err(|error| odd(path, error))?;
-    serde_json::from_slice(&text).map_err(|error| odd(path, error))
+    GzDecoder::new(data).take(LARGEST).read_to_end(&mut text).map_err(|error| odd(&error))?;
+    serde_json::from_slice(&text).map_err(|error| odd(&error))
 }
 
-/// The operations that delete all nodes of a finished task.
-async fn removal(store: &TaskStore, main: &Found<MainTask>) -> Result<Vec<Op>, Fault> {
-    let delete = |path: String| Op::Delete { path, version: None };
+/// A finished task or a round, with the operations that delete its nodes.
+type Removal = (MainTask, Vec<Op>);
+
+fn delete(path: String) -> Op {
+    Op::Delete { path, version: None }
+}
+
+/// The rounds of a task that ended at `limit` (milliseconds since 1970) or before, each with the operations that delete
+/// its record and its failures. After them the task itself, if it ended as long ago.
+async fn removals(store: &TaskStore, main: Found<MainTask>, limit: u64) -> Result<Vec<Removal>, Fault> {
+    let is_old = main.task.state.is_over() && main.task.finished <= limit;
+    if is_old {
+        store.shorten_failures(&main).await?;
+    }
+    let names = store.round_names(&main, None).await?;
+    if !is_old && names.is_empty() {
+        return Ok(Vec::new());
+    }
+    let dir = store.paths.failures(main.id);
+    let chunks = if names.is_empty() { Vec::new() } else { store.children(&dir).await? };
+    let mut removals = Vec::new();
+    for record in store.rounds(&main, names).await?.into_iter().rev() {
+        if record.task.finished > limit {
+            continue;
+        }
+        let mut ops = vec![Op::Delete { path: record.info, version: Some(record.version) }];
+        // The failures of its last round belong to the task itself.
+        if record.task.failure_log.tag != main.task.failure_log.tag {
+            let failures = of_log(&chunks, &record.task.failure_log);
+            ops.extend(failures.map(|chunk| delete(format!("{dir}/{chunk}"))));
+        }
+        removals.push((record.task, ops));
+    }
+    if is_old {
+        let gone: HashSet<String> =
+            removals.iter().flat_map(|(_, ops)| ops).map(|op| op.path().to_owned()).collect();
+        let ops = removal(store, &main, &gone).await?;
+        removals.push((main.task, ops));
+    }
+    Ok(removals)
+}
+
+/// The operations that delete all nodes of a finished task, without those that are `gone` before.
+async fn removal(
+    store: &TaskStore,
+    main: &Found<MainTask>,
+    gone: &HashSet<String>,
+) -> Result<Vec<Op>, Fault> {
     let mut ops = vec![Op::Delete { path: main.info.clone(), version: Some(main.version) }];
     for name in store.children(&main.dir).await? {
         let path = format!("{}/{name}", main.dir);
         if path == main.info {
             continue;
         }
-        for child in store.children(&path).await? {
-            ops.push(delete(format!("{path}/{child}")));
-        }
+        let children = store.children(&path).await?.into_iter().map(|child| format!("{path}/{child}"));
+        ops.extend(children.filter(|child| !gone.contains(child)).map(delete));
         ops.push(delete(path));
     }
     ops.push(delete(main.dir.clone()));
     Ok(ops)
 }
 
-/// The same, after a log of failures that is too long for one multi was deleted.
-async fn prepare_removal(store: &TaskStore, main: &Found<MainTask>) -> Result<Vec<Op>, Fault> {
-    store.shorten_failures(main).await?;
-    removal(store, main).await
-}
-
-/// A finished task with the operations that delete it.
-type Removal = (MainTask, Vec<Op>);
-
-/// Packs the tasks that finished at least `after` ago: one multi writes a pack and deletes its tasks. Returns how
-/// many were packed. A task that cannot be deleted, because a foreign node is below it, does not keep other tasks
-/// from being packed.
+/// Packs the tasks, and the rounds of repeated tasks, that ended at least `after` ago: one multi writes a pack and deletes
+/// what is in it. Returns how many were packed. A task that cannot be deleted, because a foreign node is below it, does not
+/// keep other tasks from being packed.
 pub async fn pack(store: &TaskStore, after: Duration) -> Result<usize, Fault> {
     let limit = now_ms().saturating_sub(after.as_millis() as u64);
     let mains = store.mains().await?;
-    let old = mains.into_iter().filter(|main| main.task.state.is_over() && main.task.finished <= limit);
-    let prepare = |main: Found<MainTask>| async move { (prepare_removal(store, &main).await, main.task) };
-    let mut removals = futures_util::stream::iter(old).map(prepare).buffered(AT_ONCE);
+    let removals = mains.into_iter().map(|main| removals(store, main, limit));
+    let mut removals = futures_util::stream::iter(removals).buffered(AT_ONCE);
     let (mut batch, mut size, mut count): (Vec<Removal>, _, _) = (Vec::new(), 0, 0);
-    while let Some((removal, task)) = removals.next().await {
-        let removal = match removal {
+    while let Some(removals) = removals.next().await {
+        let removals = match removals {
             Err(fault) if fault.retry() == Retry::Refused => {
                 warn!(%fault, "cannot pack a task into history");
                 continue;
             }
-            removal => removal?,
+            removals => removals?,
         };
-        // The size is counted before compression, which is an upper bound.
-        let more = removal.iter().map(Op::size).sum::<usize>() + write(&task).len();
-        if !batch.is_empty() && size + more > FILL {
-            count += pack_these(store, &batch).await?;
-            batch.clear();
-            size = 0;
+        for (task, removal) in removals {
+            // The size is counted before compression, which is an upper bound.
+            let more = removal.iter().map(Op::size).sum::<usize>() + write(&task).len();
+            if !batch.is_empty() && size + more > FILL {
+                count += pack_these(store, &batch).await?;
+                batch.clear();
+                size = 0;
+            }
+            size += more;
+            batch.push((task, removal));
         }
-        size += more;
-        batch.push((task, removal));
     }
     if !batch.is_empty() {
         count += pack_these(store, &batch).await?;
@@ -185,33 +227,70 @@ pub(crate) async fn size(store: &TaskStore) -> Result<Size, Fault> {
     Ok(Size { packs: found.len(), bytes })
 }
 
-/// The tasks of each pack, or the reason why the pack cannot be read.
-async fn packs(store: &TaskStore) -> Result<Vec<Result<Vec<MainTask>, Fault>>, Fault> {
-    let names = store.children(&store.paths.compress()).await?;
+/// Which of the history is wanted.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// Database, schema and table; `None` for any.
+    pub table: [Option<String>; 3],
+    /// How the task or the round ended; `None` for any end.
+    pub state: Option<State>,
+    /// The earliest end, in milliseconds since 1970.
+    pub from: u64,
+    /// The latest end, in milliseconds since 1970; `None` for no limit.
+    pub to: Option<u64>,
+}
+
+impl Filter {
+    /// Whether this ended task or round is wanted.
+    fn holds(&self, task: &MainTask) -> bool {
+        let is_of =
+            |(wanted, name): (&Option<String>, &str)| wanted.as_ref().is_none_or(|wanted| wanted == name);
+        self.table.iter().zip(task.table()).all(is_of)
+            && self.state.is_none_or(|state| state == task.state)
+            && task.finished >= self.from
+            && self.to.is_none_or(|to| task.finished <= to)
+    }
+
+    /// Whether the pack of this name may have something that is wanted: it was written after the end of all that it has.
+    fn may_hold(&self, pack: &str) -> bool {
+        pack.parse().is_ok_and(|time: u64| time >= self.from)
+    }
+}
+
+/// What is in each pack that may have something wanted, or the reason why the pack cannot be read.
+async fn packs(store: &TaskStore, filter: &Filter) -> Result<Vec<Result<Vec<MainTask>, Fault>>, Fault> {
+    let mut names = store.children(&store.paths.compress()).await?;
+    names.retain(|name| filter.may_hold(name));
     let found = store.tree.get_many_readable(&store.paths.compress(), names).await?.into_iter();
     Ok(found.map(|(name, node)| unpack(&name, &node?.data)).collect())
 }
 
-/// All packed tasks. An unreadable pack is an error, since a caller may write the tasks that it does not find.
+/// All that is packed. An unreadable pack is an error, since a caller may write the tasks that it does not find.
 pub async fn packed(store: &TaskStore) -> Result<Vec<MainTask>, Fault> {
-    let packs = packs(store).await?.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let packs = packs(store, &Filter::default()).await?.into_iter().collect::<Result<Vec<_>, _>>()?;
     Ok(packs.into_iter().flatten().collect())
 }
 
-/// All finished tasks, packed or not, from old to new. An unreadable pack is skipped and logged.
-pub async fn all(store: &TaskStore) -> Result<Vec<MainTask>, Fault> {
-    let mains = store.mains().await?;
-    let mut tasks: Vec<MainTask> =
-        mains.into_iter().map(|main| main.task).filter(|task| task.state.is_over()).collect();
-    for pack in packs(store).await? {
+/// The finished tasks and the rounds of repeated tasks that are wanted, packed or not, from old to new. An unreadable
+/// pack is skipped and logged.
+pub async fn all(store: &TaskStore, filter: &Filter) -> Result<Vec<MainTask>, Fault> {
+    let mut tasks = Vec::new();
+    for main in store.mains().await? {
+        let names = store.round_names(&main, None).await?;
+        tasks.extend(store.rounds(&main, names).await?.into_iter().map(|record| record.task));
+        tasks.extend(Some(main.task).filter(|task| task.state.is_over()));
+    }
+    for pack in packs(store, filter).await? {
         match pack {
             Ok(pack) => tasks.extend(pack),
             Err(fault) => warn!(%fault, "skipping a pack of history that cannot be read"),
         }
     }
-    // A task that was packed between the two reads occurs twice.
-    tasks.sort_by(|a, b| (a.finished, &a.id).cmp(&(b.finished, &b.id)));
-    tasks.dedup_by(|a, b| a.id == b.id);
+    tasks.retain(|task| filter.holds(task));
+    // What was packed between the two reads occurs twice.
+    let key = |task: &MainTask| (task.finished, task.id.clone(), !task.is_round(), task.round);
+    tasks.sort_by_cached_key(key);
+    tasks.dedup_by_key(|task| key(task));
     Ok(tasks)
 }
 
@@ -221,8 +300,8 @@ pub enum Cursor {
     /// The newest task.
     #[default]
     Newest,
-    /// The tasks that are older than this one and not packed.
-    Before(TaskId),
+    /// The tasks that are older than this one and not packed; with a number, before them the earlier rounds of this one.
+    Before(TaskId, Option<u64>),
     /// The pack of this name.
     Pack(String),
 }
@@ -231,7 +310,8 @@ impl fmt::Display for Cursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Newest => f.write_str("newest"),
-            Self::Before(id) => write!(f, "before:{id}"),
+            Self::Before(id, None) => write!(f, "before:{id}"),
+            Self::Before(id, Some(round)) => write!(f, "before:{id}:{round}"),
             Self::Pack(name) => write!(f, "pack:{name}"),
         }
     }
@@ -241,32 +321,40 @@ impl FromStr for Cursor {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("'{text}' is no cursor of the history");
         match text.split_once(':') {
-            Some(("before", id)) => id.parse().map(Self::Before),
+            Some(("before", place)) => match place.split_once(':') {
+                None => Ok(Self::Before(place.parse()?, None)),
+                Some((id, round)) => Ok(Self::Before(id.parse()?, Some(round.parse().map_err(|_| wrong())?))),
+            },
             // A name of digits leads to no other node.
             Some(("pack", name)) if !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit()) => {
                 Ok(Self::Pack(name.to_owned()))
             }
             _ if text == "newest" => Ok(Self::Newest),
-            _ => Err(format!("'{text}' is no cursor of the history")),
+            _ => Err(wrong()),
         }
     }
 }
 
-/// A page of finished tasks, from new to old, and the cursor of the next page: at most `count` tasks that are not packed
-/// (one if it is 0), then one pack in each page. A pack that is gone or cannot be read is an empty page.
+/// A page of what is wanted of the history, from new to old, and the cursor of the next page: at most `count` that are
+/// not packed (one if it is 0), each task before its rounds; then one pack in each page. A pack that is gone or cannot be
+/// read is an empty page.
 pub async fn page(
     store: &TaskStore,
+    filter: &Filter,
     cursor: Cursor,
     count: usize,
 ) -> Result<(Vec<MainTask>, Option<Cursor>), Fault> {
-    let count = count.max(1);
     let mut packs = store.children(&store.paths.compress()).await?;
+    packs.retain(|name| filter.may_hold(name));
     packs.sort_unstable();
     let pack = match cursor {
         Cursor::Pack(pack) => pack,
-        Cursor::Newest => return unpacked_page(store, None, count, packs.pop()).await,
-        Cursor::Before(id) => return unpacked_page(store, Some(id), count, packs.pop()).await,
+        cursor => {
+            let (tasks, next) = unpacked_page(store, filter, cursor, count.max(1)).await?;
+            return Ok((tasks, next.or(packs.pop().map(Cursor::Pack))));
+        }
     };
     packs.retain(|name| *name < pack);
     let path = format!("{}/{pack}", store.paths.compress());
@@ -281,34 +369,49 @@ pub async fn page(
         }
         tasks => tasks?,
     };
-    tasks.sort_by_key(|task| Reverse(task.finished));
+    tasks.retain(|task| filter.holds(task));
+    tasks.sort_by_key(|task| Reverse((task.finished, !task.is_round(), task.round)));
     Ok((tasks, packs.pop().map(Cursor::Pack)))
 }
 
-/// A page of finished tasks that are not packed. The newest pack follows them.
+/// A page of what is not packed, and the cursor of the next one; `None` if that is the newest pack.
 async fn unpacked_page(
     store: &TaskStore,
-    before: Option<TaskId>,
+    filter: &Filter,
+    cursor: Cursor,
     count: usize,
-    newest_pack: Option<String>,
 ) -> Result<(Vec<MainTask>, Option<Cursor>), Fault> {
+    let (last, mut round) = match cursor {
+        Cursor::Before(id, round) => (Some(id), round),
+        Cursor::Newest | Cursor::Pack(_) => (None, None),
+    };
     let names = store.children(&store.paths.scheduler()).await?;
     let mut ids: Vec<TaskId> = names.iter().filter_map(|name| name.parse().ok()).collect();
-    ids.retain(|id| before.is_none_or(|before| *id < before));
+    ids.retain(|id| last.is_none_or(|last| *id < last || (*id == last && round.is_some())));
     ids.sort_unstable_by(|a, b| b.cmp(a));
     let mut tasks = Vec::new();
     for batch in ids.chunks(count) {
-        for main in store.mains_of(batch).await?.into_iter().rev().filter(|main| main.task.state.is_over()) {
-            if tasks.len() < count {
-                tasks.push(main.task);
+        for main in store.mains_of(batch).await?.into_iter().rev() {
+            let before = round.take_if(|_| Some(main.id) == last);
+            if before.is_none() && main.task.state.is_over() && filter.holds(&main.task) {
+                tasks.push(main.task.clone());
+            }
+            let names = store.round_names(&main, before).await?;
+            for names in names.chunks(count) {
+                if tasks.len() >= count {
+                    break;
+                }
+                let rounds = store.rounds(&main, names.to_vec()).await?.into_iter().map(|record| record.task);
+                tasks.extend(rounds.filter(|task| filter.holds(task)).take(count - tasks.len()));
+            }
+            if tasks.len() >= count {
+                let shown = tasks.last().filter(|task| task.is_round()).map(|task| task.round);
+                let round = shown.or(main.task.repeats().then_some(main.task.round + 1));
+                return Ok((tasks, Some(Cursor::Before(main.id, round))));
             }
         }
-        if tasks.len() >= count {
-            break;
-        }
     }
-    let last = tasks.last().filter(|_| tasks.len() >= count).and_then(|task| task.id.parse().ok());
-    Ok((tasks, last.map(Cursor::Before).or(newest_pack.map(Cursor::Pack))))
+    Ok((tasks, None))
 }
 
 #[cfg(test)]
@@ -336,7 +439,7 @@ mod tests {
         }
         let (mut cursor, mut times) = (Cursor::Newest, Vec::new());
         for _ in 0..2 {
-            let (tasks, next) = page(&store, cursor, 0).await.unwrap();
+            let (tasks, next) = page(&store, &Filter::default(), cursor, 0).await.unwrap();
             times.extend(tasks.iter().map(|task| task.id.clone()));
             cursor = next.unwrap();
         }

@@ -40,7 +40,7 @@ pub mod window;
 mod worker;
 
 pub use fault::Fault;
-pub use operations::{Submission, TaskChange, TaskClient, time};
+pub use operations::{HistoryQuery, Submission, TaskChange, TaskClient, time};
 pub use settings::{Section, Settings};
 pub use supervisor::{COMMAND as SUPERVISOR_COMMAND, run as run_supervisor};
 pub use unit::run;

@@ -441,6 +441,6 @@ mod tests {
         assert_eq!(history::pack(&store, Duration::ZERO).await.unwrap(), 1);
         let rest = store.mains().await.unwrap();
         assert_eq!(rest.iter().map(|main| main.id).collect::<Vec<_>>(), [id]);
-        assert_eq!(history::all(&store).await.unwrap().len(), 2);
+        assert_eq!(history::all(&store, &history::Filter::default()).await.unwrap().len(), 2);
     }
 }

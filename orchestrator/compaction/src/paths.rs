@@ -79,6 +79,11 @@ impl Paths {
         format!("{}/Failures", self.main(id))
     }
 
+    /// The records of a repeated task's rounds that are not packed.
+    pub fn rounds(&self, id: TaskId) -> String {
+        format!("{}/Rounds", self.main(id))
+    }
+
     /// The directory of packed history.
     pub fn compress(&self) -> String {
         format!("{}/Scheduler/Compress", self.0)

@@ -44,6 +44,25 @@ impl fmt::Display for State {
     }
 }
 
+/// What an entry of the history is about.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum EntryKind {
+    /// A task.
+    #[default]
+    Task,
+    /// One ended round of a repeated task.
+    Round,
+}
+
+impl EntryKind {
+    #[allow(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
+    fn is_task(&self) -> bool {
+        *self == Self::Task
+    }
+}
+
 /// The repetition of a task.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -203,10 +222,16 @@ pub struct MainTask {
     pub next_at: u64,
     /// Number of partitions of the round that have been assigned.
     pub cursor: u64,
+    /// Start of the current or last round, in milliseconds since 1970; 0 before the first.
+    #[serde(default)]
+    pub round_started: u64,
     /// The outcomes of all earlier rounds.
     pub totals: ResultInfo,
     /// The sums of numbers that runners gave as their results, over all rounds.
     pub sums: BTreeMap<String, f64>,
+    /// The sums of all earlier rounds.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub earlier_sums: BTreeMap<String, f64>,
     /// Submission of the task, in milliseconds since 1970.
     pub created: u64,
     /// Start of the task, in milliseconds since 1970; 0 before.
@@ -255,12 +280,15 @@ pub struct MainTask {
     pub after: Option<String>,
     /// Number of subtasks of all earlier rounds together.
     pub first: u64,
-    /// The last failures of its subtasks. The log has all of them.
+    /// The last failures of the current or last round. The log has all of them.
     pub failures: Vec<Failure>,
     /// The log of the failures of the current or last round.
     pub failure_log: ChunkedList,
     /// The repetition of failed partitions.
     pub retry: RetryInfo,
+    /// Whether this is the task itself or the record of one ended round.
+    #[serde(default, skip_serializing_if = "EntryKind::is_task")]
+    pub kind: EntryKind,
 }
 
 impl MainTask {
@@ -327,6 +355,21 @@ impl MainTask {
     /// Number of partitions of the current or last round.
     pub fn round_size(&self) -> u64 {
         self.count().saturating_add(self.retry.counted).max(self.result.all())
+    }
+
+    /// Whether this is the record of one ended round.
+    pub fn is_round(&self) -> bool {
+        self.kind == EntryKind::Round
+    }
+
+    /// Whether the current round has not ended.
+    pub fn is_round_open(&self) -> bool {
+        self.listing.is_some() || self.retry.at > 0
+    }
+
+    /// Number of rounds that have ended.
+    pub fn ended_rounds(&self) -> u64 {
+        self.round.saturating_sub(self.is_round_open().into())
     }
 
     /// The outcomes of all rounds.

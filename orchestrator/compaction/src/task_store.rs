@@ -7,6 +7,7 @@ mod inboxes;
 mod mains;
 mod outcomes;
 pub mod queue;
+pub(crate) mod rounds;
 mod subtasks;
 
 use std::fmt;
@@ -47,6 +48,12 @@ pub struct Found<T> {
 impl<T> Found<T> {
     fn status(&self, state: impl fmt::Display) -> String {
         format!("{}/{}", self.dir, paths::status(state))
+    }
+
+    /// The operations that replace the status node. Others watch the names of a task's nodes, and not their data.
+    fn touch(&self, state: impl fmt::Display) -> [Op; 2] {
+        let status = self.status(state);
+        [delete(status.clone()), create(status, Vec::new())]
     }
 
     fn check(&self) -> Op {
@@ -209,10 +216,12 @@ impl TaskStore {
         ]
     }
 
-    /// Writes a main task and, if its state changes, its status node. `ops` are added to the multi.
+    /// Writes a main task, if its state changes its status node, and the record of the round that ends by this. `ops` are
+    /// added to the multi.
     async fn write(&self, main: &mut Found<MainTask>, new: MainTask, mut ops: Vec<Op>) -> Result<(), Fault> {
         let set = Op::Set { path: main.info.clone(), data: write(&new), version: main.version };
         ops.insert(0, set);
+        ops.extend(self.record_round(main, &new).await?);
         if new.state != main.task.state {
             ops.push(delete(main.status(main.task.state)));
             ops.push(create(main.status(new.state), Vec::new()));
@@ -330,6 +339,7 @@ impl TaskStore {
         // Should the task run again, its subtasks have other numbers.
         new.first = new.first.saturating_add(new.count());
         new.listing = None;
+        new.retry.at = 0;
         why.clone_into(&mut new.error);
         let ops = self.chunks(main).await?;
         self.write(main, new, ops).await

@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use allot_compaction::task::{Failure, MainTask};
+use allot_compaction::task::{EntryKind, Failure, MainTask};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-/// A task.
+/// A task, or one round of a repeated task.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct TaskView {
     id: String,
@@ -30,7 +30,10 @@ pub(crate) struct TaskView {
     retries: u32,
     manager: String,
     pc: String,
+    /// The current or last round, or the one that this is the record of.
     round: u64,
+    /// `round` if this is the record of one round, and `task` otherwise.
+    kind: EntryKind,
     /// Partitions of the round, and how many of them succeeded, failed and were stopped.
     all: u64,
     done: u64,
@@ -73,6 +76,7 @@ impl TaskView {
             manager: task.manager.clone(),
             pc: task.pc.clone(),
             round: task.round,
+            kind: task.kind,
             all: task.round_size(),
             done: task.result.success_count,
             failed: task.result.failed_count,

@@ -7,6 +7,7 @@ mod many_tasks;
 mod notifications;
 mod options;
 mod outages;
+mod rounds;
 mod supervision;
 mod tasks;
 mod upgrade;

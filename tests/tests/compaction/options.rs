@@ -197,7 +197,7 @@ fn packed_task_lists_its_last_failures() {
     let listed = cluster.run(&["failures", &id, "--format", "json"]).ok();
     let failures: Vec<serde_json::Value> = serde_json::from_str(&listed.out).unwrap();
     assert_eq!(failures.len(), 5);
-    assert!(listed.err.contains("the last 5 of its 7 failures"), "{}", listed.err);
+    assert!(listed.err.contains("the last 5 of 7 failures"), "{}", listed.err);
     assert!(
         cluster.run(&["failures", "aaaaffff.16176931.56000000.0"]).ended(4).err.contains("there is no task")
     );

@@ -283,6 +283,36 @@ fn history_is_paged_and_has_packed_tasks() {
     found.reverse();
     assert_eq!(found, ids);
     assert_eq!(here.console.get("compaction/history?cursor=pack:../x").status, 400);
+    let page = here.console.get("compaction/history?schema=public&table=t1&from=1h").json();
+    assert_eq!(
+        (&page["items"][0]["id"], page["items"].as_array().unwrap().len()),
+        (&json!(ids[1]), 1),
+        "{page}"
+    );
+    assert_eq!(page["items"][0]["kind"], "task");
+    let wrong = here.console.get("compaction/history?state=lost");
+    assert!(wrong.status == 400 && wrong.body.contains("done or cancel"), "{}", wrong.body);
+}
+
+#[test]
+fn history_on_the_page_has_rounds_and_is_narrowed() {
+    let here = setting(1, &[]);
+    here.allow("well");
+    here.allow("go");
+    let other = here.cluster.submit(&["shop", "public", "orders"]);
+    let repeated = here.cluster.submit(&["shop", "public", "nightly", "--every", "1s", "--repeat", "2"]);
+    for id in [&other, &repeated] {
+        assert_eq!(here.cluster.end(id)["state"], "Done");
+    }
+    let browser = opened(&here.console, "/compaction");
+    let rows = "[...document.querySelectorAll('table tbody tr')].map((row) => row.cells[1].textContent.trim()).join()";
+    browser.wait_for("two tasks and two rounds", &format!("{rows} === '–,2,1,–'"), SOON);
+    fill(&browser, "history-table", "nightly");
+    click(&browser, "Find");
+    browser.wait_for("one task and its rounds", &format!("{rows} === '–,2,1'"), SOON);
+    browser.run("document.querySelectorAll('table tbody tr')[2].click()");
+    shows(&browser, &format!("Round 1 of task {repeated}"));
+    assert_eq!(browser.errors(), Vec::<String>::new());
 }
 
 #[test]

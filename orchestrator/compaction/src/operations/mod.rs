@@ -3,8 +3,10 @@
 
 mod client;
 mod explain;
+mod history;
 mod options;
 
 pub use client::TaskClient;
 pub use explain::time;
+pub use history::HistoryQuery;
 pub use options::{Submission, TaskChange};

@@ -247,7 +247,9 @@ async fn wrong(store: &TaskStore, id: TaskId, runners: &Runners) -> Result<Optio
     let chunks = store.children(&store.paths.failures(id)).await?.len() as u64;
     let is_logged = failures.len() as u64 == main.task.result.failed_count;
     let is_logged = is_logged && (chunks == main.task.failure_log.chunks || !main.task.state.is_over());
+    let rounds = store.round_names(&main, None).await?.len() as u64;
     let task = main.task;
+    let is_recorded = !task.repeats() || rounds == task.round;
     if !task.state.is_over() {
         let mut left = Vec::new();
         for number in 0..UNITS {
@@ -275,7 +277,8 @@ async fn wrong(store: &TaskStore, id: TaskId, runners: &Runners) -> Result<Optio
     };
     let names = store.children(&store.paths.main(id)).await?.into_iter();
     let states: Vec<String> = names.filter(|name| name.starts_with("Status.")).collect();
-    let as_it_should_be = is_right && is_whole && is_logged && states == [paths::status(task.state)];
+    let as_it_should_be =
+        is_right && is_whole && is_logged && is_recorded && states == [paths::status(task.state)];
     Ok((!as_it_should_be)
         .then(|| format!("{id}: {task:?}, {well} ran as often as they should, {states:?}, {failures:?}")))
 }

@@ -16,9 +16,10 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
 use crate::Settings;
+use crate::history;
 use crate::ids::TaskId;
 use crate::node_context::NodeContext;
-use crate::operations::TaskClient;
+use crate::operations::{HistoryQuery, TaskClient};
 use crate::runner::{Launch, RunSignals};
 use crate::supervisor::{EndCause, Report, Spec};
 use crate::task::{MainTask, RepeatInfo, RetryInfo, State};
@@ -102,7 +103,8 @@ impl Launch for Fixed {
                 () = cut_off => EndCause::CutOff,
             };
             let exit = (why == EndCause::Itself).then(|| (fixed.exit)(number));
-            Ok(Report { exit, ..Report::of(why) })
+            let result = serde_json::json!({"before": 10, "after": 4}).as_object().cloned();
+            Ok(Report { exit, result, ..Report::of(why) })
         }
         .boxed()
     }
@@ -802,5 +804,102 @@ fn people_hear_of_ends_failures_and_delays() {
         assert_eq!(stage.told(), ["round-failed", "round-late", "task-ended"]);
         let late = stage.told.lock().unwrap()[1]["late_ms"].as_u64().unwrap();
         assert!((3_000_000..4_200_000).contains(&late), "{late}");
+    });
+}
+
+#[test]
+fn each_round_of_a_repeated_task_is_in_the_history() {
+    play(21, || async {
+        let stage = Stage::new().await;
+        let client = stage.client();
+        // Each partition fails in the second round.
+        let runners =
+            Fixed { exit: |number| if number == 2 { 3 } else { 0 }, ..stage.runners("u1", ms(1000)) };
+        let _unit = stage.unit(9, runners).await;
+        let repeat = RepeatInfo { repeat_count: 3, repeat_interval: 60 };
+        let id = stage.submit("u1", 9, |task| task.repeat = repeat).await;
+        stage.until("the third round", async || stage.task(id).await.round == 3).await;
+        // While the task goes on, the rounds before are there with all of their failures.
+        let all = async || client.history(&HistoryQuery::default()).await.unwrap();
+        assert_eq!(all().await.len(), 2);
+        let kept = async |round| {
+            let failures = client.failures(id, Some(round)).await.unwrap();
+            failures.map(|failures| (failures.kept.len(), failures.all))
+        };
+        assert_eq!((kept(1).await, kept(2).await, kept(4).await), (Some((0, 0)), Some((9, 9)), None));
+        let task = stage.end(id).await;
+        let check = async || {
+            let all = all().await;
+            let told: Vec<_> = all.iter().map(|one| (one.is_round(), one.round, one.state)).collect();
+            let expected = [(true, 1), (true, 2), (true, 3), (false, 3)].map(|(a, b)| (a, b, State::Done));
+            assert_eq!(told, expected);
+            for (number, round) in all.iter().filter(|one| one.is_round()).enumerate() {
+                let result = (round.result.success_count, round.result.failed_count);
+                assert_eq!(result, if number == 1 { (0, 9) } else { (9, 0) });
+                let took = round.finished - round.started;
+                assert!((1000..3000).contains(&took), "{took} ms");
+                // The results of runners that failed do not count.
+                let expected = if number == 1 { ["0", "0"] } else { ["90", "36"] };
+                let sums = ["before", "after"].map(|name| round.sums[name].to_string());
+                assert_eq!(sums, expected, "of this round alone");
+            }
+            assert_eq!(all[3].sums["before"].to_string(), "180");
+            assert_eq!(all[2].finished, task.finished);
+        };
+        check().await;
+        assert_eq!(kept(2).await, Some((9, 9)));
+        // Packed, they are still there, with the last failures.
+        assert_eq!(history::pack(&stage.store, Duration::ZERO).await.unwrap(), 4);
+        assert!(stage.store.mains().await.unwrap().is_empty());
+        check().await;
+        assert_eq!(kept(2).await, Some((5, 9)));
+    });
+}
+
+#[test]
+fn rounds_are_packed_while_their_task_goes_on() {
+    play(22, || async {
+        let stage = Stage::new().await;
+        let client = stage.client();
+        let runners = Fixed { exit: |_| 3, ..stage.runners("u1", ms(1000)) };
+        let _unit = stage.unit(9, runners).await;
+        let repeat = RepeatInfo { repeat_count: 0, repeat_interval: 60 };
+        let id = stage.submit("u1", 9, |task| task.repeat = repeat).await;
+        stage.until("four rounds", async || stage.task(id).await.ended_rounds() == 4).await;
+        let (failures, rounds) = (stage.store.paths.failures(id), stage.store.paths.rounds(id));
+        let count = async |dir: &str| stage.store.children(dir).await.unwrap().len();
+        assert_eq!((count(&failures).await, count(&rounds).await), (4, 4));
+        // Of the last round, the task itself keeps the failures.
+        assert_eq!(history::pack(&stage.store, Duration::ZERO).await.unwrap(), 4);
+        assert_eq!((count(&failures).await, count(&rounds).await), (1, 0));
+        assert_eq!(client.failures(id, None).await.unwrap().unwrap().kept.len(), 9);
+        assert_eq!(client.failures(id, Some(2)).await.unwrap().unwrap().kept.len(), 5);
+        stage.until("a fifth round", async || stage.task(id).await.ended_rounds() == 5).await;
+
+        // Page by page, each is there once, and filters leave out others.
+        let pages = async |wanted: HistoryQuery| {
+            let (mut wanted, mut found) = (wanted, Vec::new());
+            loop {
+                let (page, next) = client.history_page(&wanted, 1).await.unwrap();
+                found.extend(page.iter().map(|one| one.round));
+                let Some(next) = next else { return found };
+                wanted.cursor = Some(next.to_string());
+            }
+        };
+        assert_eq!(pages(HistoryQuery::default()).await, [5, 4, 3, 2, 1]);
+        let text = |text: &str| Some(text.to_owned());
+        let none = Vec::<u64>::new();
+        assert_eq!(pages(HistoryQuery { table: text("other"), ..HistoryQuery::default() }).await, none);
+        assert_eq!(pages(HistoryQuery { state: text("cancel"), ..HistoryQuery::default() }).await, none);
+        assert_eq!(pages(HistoryQuery { from: text("30s"), ..HistoryQuery::default() }).await, [5]);
+        assert_eq!(pages(HistoryQuery { to: text("30s"), ..HistoryQuery::default() }).await, [4, 3, 2, 1]);
+        // A round that is broken off is a round too.
+        stage.until("a sixth round", async || stage.task(id).await.round == 6).await;
+        stage.store.stop(id).await.unwrap();
+        stage.end(id).await;
+        let wanted = HistoryQuery { state: text("cancel"), ..HistoryQuery::default() };
+        let broken = client.history(&wanted).await.unwrap();
+        let told: Vec<_> = broken.iter().map(|one| (one.is_round(), one.round)).collect();
+        assert_eq!(told, [(true, 6), (false, 6)]);
     });
 }

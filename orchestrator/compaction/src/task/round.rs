@@ -1,6 +1,8 @@
 //! The rounds of a main task: counts outcomes, ends rounds, and runs failed partitions again.
 
-use super::{ChunkedList, Ended, Failure, MainTask, ResultInfo, RetryInfo, State, SubState};
+use std::collections::BTreeMap;
+
+use super::{ChunkedList, Ended, EntryKind, Failure, MainTask, ResultInfo, RetryInfo, State, SubState};
 use crate::ids::TaskId;
 
 /// Most names of results that a task sums up.
@@ -109,13 +111,44 @@ impl MainTask {
             self.totals = self.grand_total();
         }
         self.result = ResultInfo::default();
+        self.earlier_sums.clone_from(&self.sums);
+        self.failures.clear();
+        self.failure_log = ChunkedList::default();
         self.round += 1;
+        self.round_started = now;
         self.next_at = 0;
         self.list_failed = 0;
         self.retry = self.retry.unused();
         if self.started == 0 {
             self.started = now;
         }
+    }
+
+    /// The record of the round that ends when this task becomes `new`; `None` if no round ends, or if the task is not
+    /// repeated. `now` is in milliseconds since 1970.
+    pub(crate) fn ended_round(&self, new: &Self, now: u64) -> Option<Self> {
+        // A round whose partitions could not be listed begins and ends at once.
+        let is_unlisted = new.round > self.round;
+        if !new.repeats() || new.is_round_open() || !(self.is_round_open() || is_unlisted) {
+            return None;
+        }
+        let is_broken_off = is_unlisted || new.state == State::Cancel;
+        let mut sums = new.sums.clone();
+        for (name, sum) in &mut sums {
+            *sum -= new.earlier_sums.get(name).copied().unwrap_or_default();
+        }
+        Some(Self {
+            kind: EntryKind::Round,
+            state: if is_broken_off { State::Cancel } else { State::Done },
+            started: new.round_started,
+            finished: if new.state.is_over() { new.finished } else { now },
+            totals: ResultInfo::default(),
+            sums,
+            earlier_sums: BTreeMap::new(),
+            named: Vec::new(),
+            next_at: 0,
+            ..new.clone()
+        })
     }
 
     /// Runs these failed partitions of the round again.

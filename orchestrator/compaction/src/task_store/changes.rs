@@ -1,6 +1,6 @@
 //! Changes of unfinished tasks on behalf of operators, or of the monitor.
 
-use super::{ATTEMPTS, Fault, TaskStore, create, delete};
+use super::{ATTEMPTS, Fault, TaskStore};
 use crate::ids::TaskId;
 use crate::task::MainTask;
 use allot_coordination::{Error, Op};
@@ -21,9 +21,8 @@ impl TaskStore {
             }
             let mut new = main.task.clone();
             let mut ops = change(&mut new)?;
-            let status = main.status(main.task.state);
-            // Manager and workers watch children, not data, so the status node is replaced to notify them.
-            ops.extend([delete(status.clone()), create(status, Vec::new())]);
+            // Wakes manager and workers.
+            ops.extend(main.touch(main.task.state));
             match self.write(&mut main, new, ops).await {
                 Err(Fault::Tree(Error::BadVersion(_))) => {}
                 done => return done.map(|()| main.task),

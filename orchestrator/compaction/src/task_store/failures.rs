@@ -1,5 +1,5 @@
-//! The log of a task's failures: each failure of the current or last round, in chunks of bounded size below the task. The
-//! multi that counts a failure also writes it to the log.
+//! The log of a task's failures: each failure of a round, in chunks of bounded size below the task. The multi that counts a
+//! failure also writes it to the log.
 
 use futures_util::{StreamExt as _, TryStreamExt as _};
 
@@ -23,10 +23,14 @@ pub(super) fn size_in_log(ended: &Ended) -> usize {
 }
 
 impl TaskStore {
-    /// All failures of the current or last round that have not run again. A chunk that cannot be read is skipped and
-    /// logged.
+    /// All failures of the current or last round that have not run again; of a round whose log is not kept any more, the
+    /// last ones. A chunk that cannot be read is skipped and logged.
     pub async fn failures(&self, main: &Found<MainTask>) -> Result<Vec<Failure>, Fault> {
-        let reads = (0..main.task.failure_log.chunks).map(|number| self.failures_of_chunk(main, number));
+        let log = &main.task.failure_log;
+        if main.task.is_round() && log.chunks == 0 {
+            return Ok(main.task.failures.clone());
+        }
+        let reads = (0..log.chunks).map(|number| self.failures_of_chunk(main, number));
         futures_util::stream::iter(reads.collect::<Vec<_>>()).buffered(MAX_READS).try_concat().await
     }
 
@@ -120,11 +124,15 @@ impl TaskStore {
         self.sweep_failures(main).await
     }
 
-    /// Deletes the failures of earlier rounds, and those that have run again. If the process dies before, the end of the
-    /// round repeats it.
+    /// Deletes the failures that have run again, and those of earlier rounds of which too many are kept. If the process
+    /// dies before, the end of the round repeats it.
     pub(super) async fn sweep_failures(&self, main: &Found<MainTask>) -> Result<(), Fault> {
-        let current = format!("{}.", main.task.failure_log.tag);
-        self.delete_failures(main, |name| !name.starts_with(&current)).await
+        let chunks = self.children(&self.paths.failures(main.id)).await?;
+        if chunks.is_empty() {
+            return Ok(());
+        }
+        let unkept = self.unkept(main, chunks).await?;
+        self.delete_failures(main, unkept).await
     }
 
     /// Deletes the log of a finished task in multis of bounded size, if one multi that deletes the task cannot delete the
@@ -133,21 +141,13 @@ impl TaskStore {
         if main.task.failure_log.chunks < SWEEP_BATCH as u64 {
             return Ok(());
         }
-        self.delete_failures(main, |_| true).await
+        let chunks = self.children(&self.paths.failures(main.id)).await?;
+        self.delete_failures(main, chunks).await
     }
 
-    async fn delete_failures(
-        &self,
-        main: &Found<MainTask>,
-        is_deleted: impl Fn(&str) -> bool,
-    ) -> Result<(), Fault> {
+    async fn delete_failures(&self, main: &Found<MainTask>, chunks: Vec<String>) -> Result<(), Fault> {
         let dir = self.paths.failures(main.id);
-        let names = self.children(&dir).await?;
-        let old: Vec<Op> = names
-            .into_iter()
-            .filter(|name| is_deleted(name))
-            .map(|name| delete(format!("{dir}/{name}")))
-            .collect();
+        let old: Vec<Op> = chunks.into_iter().map(|name| delete(format!("{dir}/{name}"))).collect();
         for batch in old.chunks(SWEEP_BATCH) {
             self.tree.multi([&[main.check()], batch].concat()).await?;
         }

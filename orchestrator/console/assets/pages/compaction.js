@@ -1,6 +1,6 @@
 // Compaction: tasks with their progress, a grid of units and partitions, throughput, history, and what an operator
 // does.
-import { html, useCallback, useEffect, useMemo, useState } from "../lib/ui.js";
+import { html, useCallback, useEffect, useMemo, useRef, useState } from "../lib/ui.js";
 import { get } from "../lib/api.js";
 import { choose } from "../lib/address.js";
 import { Act, Badge, Page, Panel, Reading } from "../lib/parts.js";
@@ -16,9 +16,11 @@ const BEFORE = "before", AFTER = "after";
 
 export function CompactionPage({ chosen, can }) {
   const { state, trouble, failures, partitions: { items: partitions, more } } = useLive("compaction");
-  const history = useHistory(state ? state.ends : null);
+  const [wanted, want] = useState(/** @type {Record<string, string>} */ ({}));
+  const history = useHistory(state ? state.ends : null, wanted);
   const columns = useMemo(() => [
     { name: "id", title: "Task" },
+    { name: "round", title: "Round", right: true, of: (task) => (isRound(task) ? task.round : null) },
     { name: "table", title: "Table" },
     { name: "state", title: "State", cell: (task) => html`<${Badge}
       tone=${task.failed ? "bad" : task.state === "Done" ? "good" : "plain"}>
@@ -57,35 +59,76 @@ export function CompactionPage({ chosen, can }) {
         ${units.length ? null : html`<p class="hint">No unit of compaction is there.</p>`}
       </${Panel}>
       <${Panel} title="History" wide>
-        <${Table} id="history" label="Tasks that have ended" columns=${columns} rows=${history.tasks}
-          none="no task has ended yet"
-          pick=${(task) => choose({ task: task.id })} picked=${(task) => task.id === chosen.task} />
+        <${Narrow} wanted=${wanted} want=${want} />
+        <${Table} id="history" label="Tasks and rounds that have ended" columns=${columns} rows=${history.tasks}
+          none="no task and no round has ended so"
+          pick=${(task) => choose({ task: task.id, round: isRound(task) ? task.round : null })}
+          picked=${(task) => isChosen(task, chosen)} />
         ${history.next ? html`<div class="acts"><button type="button" onClick=${history.more}>Older tasks</button>
           </div>` : null}
         ${history.trouble ? html`<p class="hint">${history.trouble}</p>` : null}
       </${Panel}>
-      ${chosen.task ? html`<${Ended} task=${[...tasks, ...history.tasks].find((task) => task.id === chosen.task)}
+      ${chosen.task ? html`<${Ended} task=${[...tasks, ...history.tasks].find((task) => isChosen(task, chosen))}
         failures=${failures[chosen.task]} can=${can} />` : null}
     </div></${Page}>`;
 }
 
 const bytes = (value) => (value === undefined || value === null ? "–" : size(value));
 
-/** The history, page by page; its first page is read again when a task ends. @param {number | null} ends */
-function useHistory(ends) {
-  const [held, set] = useState({ tasks: [], next: null, trouble: "" });
-  const read = useCallback((cursor) => get("compaction/history", { cursor }).then(
+/** Whether this is one round of a task. */
+const isRound = (task) => task.kind === "round";
+
+/** The name of a task, or of one of its rounds. */
+const nameOf = (task) => (isRound(task) ? `${task.id}:${task.round}` : task.id);
+
+/** Whether the address names this task or this round of it. */
+const isChosen = (task, chosen) => nameOf(task) === (chosen.round ? `${chosen.task}:${chosen.round}` : chosen.task);
+
+/**
+ * What is wanted of the history, page by page; its first page is read again when a task or a round ends.
+ * @param {number | null} ends @param {Record<string, string>} wanted
+ */
+function useHistory(ends, wanted) {
+  const none = { tasks: [], next: null, trouble: "" };
+  const [held, set] = useState(none);
+  const latest = useRef(wanted);
+  const read = useCallback((cursor) => get("compaction/history", { ...wanted, cursor }).then(
     (found) => set((old) => {
+      // Something else is wanted meanwhile.
+      if (latest.current !== wanted) return old;
       // A task that was packed or ran again meanwhile is in two pages: the page that was read last has it as it is.
-      const fresh = new Set(found.items.map((task) => task.id));
-      const others = old.tasks.filter((task) => !fresh.has(task.id));
+      const fresh = new Set(found.items.map(nameOf));
+      const others = old.tasks.filter((task) => !fresh.has(nameOf(task)));
       const tasks = cursor ? [...others, ...found.items] : [...found.items, ...others];
       return { tasks, next: cursor || !old.tasks.length ? found.next : old.next, trouble: "" };
     }),
     (error) => set((old) => ({ ...old, trouble: error.message })),
-  ), []);
-  useEffect(() => { if (ends !== null) read(undefined); }, [ends]);
+  ), [wanted]);
+  useEffect(() => {
+    latest.current = wanted;
+    set(none);
+  }, [wanted]);
+  useEffect(() => { if (ends !== null) read(undefined); }, [ends, wanted]);
   return { ...held, more: () => read(held.next) };
+}
+
+/** Narrows the history. Fields that are empty leave nothing out. */
+function Narrow({ wanted, want }) {
+  const [written, set] = useState(wanted);
+  const field = (name, title, placeholder = "any") => html`<label>${title} <input name=${`history-${name}`} size="12"
+    placeholder=${placeholder} value=${written[name] || ""}
+    onInput=${(event) => set({ ...written, [name]: event.target.value.trim() })} /></label>`;
+  const submit = (event) => {
+    event.preventDefault();
+    want(Object.fromEntries(Object.entries(written).filter(([, value]) => value !== "")));
+  };
+  return html`<form class="acts" onSubmit=${submit}>
+    ${field("db", "database")} ${field("schema", "schema")} ${field("table", "table")}
+    <label>ended as <select name="history-state" onChange=${(event) => set({ ...written, state: event.target.value })}>
+      <option value="">any</option><option value="done">Done</option><option value="cancel">Cancel</option></select>
+    </label>
+    ${field("from", "from", "12h")} ${field("to", "to", "now")}
+    <button type="submit">Find</button></form>`;
 }
 
 function Task({ task, running, units, can }) {
@@ -144,23 +187,25 @@ function Unit({ unit, running, can }) {
 function Ended({ task, failures, can }) {
   if (!task) return null;
   const { id, table, done, failed, stopped } = task;
-  return html`<${Panel} title=${`Task ${id}`} wide extra=${html`<button type="button" class="quiet"
-    onClick=${() => choose({ task: null })}>Close</button>`}>
+  const round = isRound(task) ? task.round : undefined;
+  return html`<${Panel} title=${round ? `Round ${round} of task ${id}` : `Task ${id}`} wide extra=${html`<button
+    type="button" class="quiet" onClick=${() => choose({ task: null, round: null })}>Close</button>`}>
     <p>${table}: ${number(done)} done, ${number(failed)} failed, ${number(stopped)} stopped.
-      Created ${time(task.created)}, finished ${time(task.finished)}.</p>
+      Created ${time(task.created)}, started ${time(task.started)}, finished ${time(task.finished)}.</p>
     ${task.error ? html`<p class="hint">${task.error}</p>` : null}
     ${Object.entries(task.sums).map(([name, sum]) => html`<p class="hint">${name}: ${number(sum)}</p>`)}
-    <${Failures} key=${id} id=${id} failed=${failed} last=${task.failures || failures || []} />
-    ${failed && task.over ? html`<div class="acts"><${Act} can=${can} path="compaction/retry"
+    <${Failures} key=${nameOf(task)} id=${id} round=${round} failed=${failed}
+      last=${task.failures || (round ? [] : failures) || []} />
+    ${failed && task.over && !round ? html`<div class="acts"><${Act} can=${can} path="compaction/retry"
       ask=${`Run ${failed} failed partitions of ${table} again?`} body=${() => ({ id })}>Retry failed</${Act}></div>`
       : null}
   </${Panel}>`;
 }
 
-/** The last failures of a task, and all of them, page by page, for those who ask. */
-function Failures({ id, failed, last }) {
+/** The last failures of a task or of a round, and all of them, page by page, for those who ask. */
+function Failures({ id, round, failed, last }) {
   const [{ all, next, trouble }, set] = useState({ all: null, next: null, trouble: "" });
-  const read = (cursor) => get("compaction/failures", { id, cursor }).then(
+  const read = (cursor) => get("compaction/failures", { id, round, cursor }).then(
     (found) => set((old) => ({ all: [...(cursor ? old.all : []), ...found.items], next: found.next, trouble: "" })),
     (error) => set((old) => ({ ...old, trouble: error.message })),
   );

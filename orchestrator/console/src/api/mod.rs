@@ -67,14 +67,14 @@ pub(crate) fn routes() -> Router<Arc<Console>> {
     );
     api.read(
         "/compaction/history",
-        "Tasks that have ended, from new to old: first those with nodes of their own, then the packed ones, a pack in \
-         each page.",
+        "Tasks that have ended, and rounds of repeated tasks, from new to old: first those with nodes of their own, then \
+         the packed ones, a pack in each page.",
         tasks::history,
     );
     api.read(
         "/compaction/failures",
-        "All partitions that failed in the current or last round of a task, from old to new. The history has the last \
-         failures of a packed task.",
+        "All partitions that failed in a round of a task, from old to new. The history has the last failures of packed \
+         tasks and rounds.",
         tasks::failures,
     );
     api.read("/compaction/explain", "Why a task does not run, or has not finished.", tasks::explain);

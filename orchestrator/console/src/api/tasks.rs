@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use allot_compaction::history::{self as packed, Cursor};
 use allot_compaction::ids::TaskId;
 use allot_compaction::task::Failure;
-use allot_compaction::{Submission, TaskChange, TaskClient};
+use allot_compaction::{HistoryQuery, Submission, TaskChange, TaskClient};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::{IntoParams, ToSchema};
@@ -27,14 +26,7 @@ fn id(text: &str) -> Result<TaskId, Problem> {
     text.parse().map_err(|_| Problem::bad(format!("'{text}' is no id of a task")))
 }
 
-/// Which tasks.
-#[derive(Deserialize, IntoParams)]
-pub(super) struct Which {
-    /// The cursor of the page before; without it, the first page.
-    cursor: Option<String>,
-}
-
-/// A page of tasks that have ended.
+/// A page of tasks that have ended, and of rounds of repeated tasks.
 #[derive(Serialize, ToSchema)]
 pub(super) struct History {
     /// Cursor of the next page; null at the end.
@@ -42,17 +34,9 @@ pub(super) struct History {
     items: Vec<TaskView>,
 }
 
-pub(super) async fn history(console: Arc<Console>, Which { cursor }: Which) -> Result<History, Problem> {
-    let store = &tasks(&console)?.store;
-    let cursor = cursor.map(|text| text.parse::<Cursor>().map_err(Problem::bad)).transpose()?;
-    let (mut tasks, mut next) = packed::page(store, cursor.unwrap_or_default(), PAGE).await?;
-    // A page that is empty is no reason to ask again while there are older tasks.
-    while tasks.is_empty()
-        && let Some(cursor) = next
-    {
-        (tasks, next) = packed::page(store, cursor, PAGE).await?;
-    }
-    let items = tasks.iter().map(TaskView::from).collect();
+pub(super) async fn history(console: Arc<Console>, wanted: HistoryQuery) -> Result<History, Problem> {
+    let (found, next) = tasks(&console)?.history_page(&wanted, PAGE).await?;
+    let items = found.iter().map(TaskView::from).collect();
     Ok(History { next: next.map(|next| next.to_string()), items })
 }
 
@@ -72,6 +56,8 @@ pub(super) async fn explain(console: Arc<Console>, One { id: task }: One) -> Res
 pub(super) struct OfTask {
     /// The id of the task.
     id: String,
+    /// The number of the round; without it, the current or last one.
+    round: Option<u64>,
     /// The cursor of the page before; without it, the first page.
     cursor: Option<u64>,
 }
@@ -85,12 +71,13 @@ pub(super) struct Failures {
 }
 
 pub(super) async fn failures(console: Arc<Console>, which: OfTask) -> Result<Failures, Problem> {
-    let store = &tasks(&console)?.store;
-    let Some(main) = store.main(id(&which.id)?).await? else {
+    let client = tasks(&console)?;
+    let Some(main) = client.unpacked(id(&which.id)?, which.round).await? else {
+        let what = which.round.map(|round| format!("round {round} of ")).unwrap_or_default();
         let why = "does not exist, or is packed into history, which keeps only its last failures";
-        return Err(Problem::absent(format!("task {} {why}", which.id)));
+        return Err(Problem::absent(format!("{what}task {} {why}", which.id)));
     };
-    let chunks = main.task.failure_log.chunks;
+    let (store, chunks) = (&client.store, main.task.failure_log.chunks);
     let mut page = Failures { next: Some(which.cursor.unwrap_or(0)), items: Vec::new() };
     while page.items.is_empty()
         && let Some(chunk) = page.next.take().filter(|chunk| *chunk < chunks)

@@ -62,9 +62,9 @@ struct LiveTasks {
     over: BTreeSet<TaskId>,
     /// The version of the directory of all tasks. Each submission and each retry changes it.
     version: Option<Version>,
-    /// Grows when a task ends, and with each submission and retry.
+    /// Grows when a task or a round ends, and with each submission and retry.
     ends: u64,
-    /// For each unfinished task, the ended subtasks of all its rounds, and the sums of its runners' results.
+    /// For each unfinished task, its ended rounds, their ended subtasks, and the sums of its runners' results.
     counted: HashMap<TaskId, Counted>,
     /// Subtasks that ended, and bytes that were compacted, a second.
     points: Points<[f64; 2]>,
@@ -75,6 +75,7 @@ struct LiveTasks {
 struct Counted {
     subtasks: u64,
     bytes: f64,
+    rounds: u64,
 }
 
 impl Counted {
@@ -83,7 +84,7 @@ impl Counted {
 
     fn of(task: &MainTask) -> Self {
         let bytes = task.sums.get(Self::BYTES).copied().unwrap_or_default();
-        Self { subtasks: task.grand_total().all(), bytes }
+        Self { subtasks: task.grand_total().all(), bytes, rounds: task.ended_rounds() }
     }
 }
 
@@ -111,8 +112,10 @@ impl LiveTasks {
                 let after = Counted::of(&main.task);
                 done.subtasks += after.subtasks.saturating_sub(before.subtasks);
                 done.bytes += (after.bytes - before.bytes).max(0.0);
+                done.rounds += u64::from(main.task.repeats() && after.rounds != before.rounds);
             }
         }
+        self.ends += done.rounds;
         self.ends += over.iter().filter(|main| self.counted.contains_key(&main.id)).count() as u64;
         self.over.extend(over.iter().map(|main| main.id));
         self.counted = live.iter().map(|main| (main.id, Counted::of(&main.task))).collect();
