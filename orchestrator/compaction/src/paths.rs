@@ -84,6 +84,11 @@ impl Paths {
         format!("{}/Rounds", self.main(id))
     }
 
+    /// The partitions of a task that the first generation has compacted.
+    pub fn succeeded(&self, id: TaskId) -> String {
+        format!("{}/Succeeded", self.main(id))
+    }
+
     /// The directory of packed history.
     pub fn compress(&self) -> String {
         format!("{}/Scheduler/Compress", self.0)

@@ -246,6 +246,9 @@ pub struct MainTask {
     pub listing: Option<ChunkedList>,
     /// How many times a listing of partitions that failed is repeated before its round fails.
     pub list_retries: u32,
+    /// Number of partitions that the first generation has compacted and that the first round leaves out.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub succeeded_before: u64,
     /// How many listings of the next round's partitions have failed.
     pub list_failed: u32,
     /// Number of partitions in the last list that was not empty; 0 if there was none.
@@ -289,6 +292,11 @@ pub struct MainTask {
     /// Whether this is the task itself or the record of one ended round.
     #[serde(default, skip_serializing_if = "EntryKind::is_task")]
     pub kind: EntryKind,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 impl MainTask {

@@ -10,12 +10,14 @@ pub mod queue;
 pub(crate) mod rounds;
 mod subtasks;
 
+use std::collections::HashSet;
 use std::fmt;
 
 use futures_util::StreamExt as _;
 
 use super::counters::note_change;
 pub use super::fault::Fault;
+use super::history;
 use super::ids::TaskId;
 use super::paths::{self, Paths};
 use super::task::{ChunkedList, MainTask, Partition, State, SubTask, read, write};
@@ -233,13 +235,46 @@ impl TaskStore {
         Ok(())
     }
 
+    /// The same, if these partitions need not run in the first round: the first generation has compacted them. If they are
+    /// too many for a node, only so many as fit are noted.
+    pub fn creation_after(
+        &self,
+        id: TaskId,
+        task: &mut MainTask,
+        mut succeeded: Vec<String>,
+    ) -> Result<Vec<Op>, Fault> {
+        let mut data = Vec::new();
+        while !succeeded.is_empty() {
+            data = history::squeeze(&succeeded)?;
+            if data.len() <= FILL {
+                break;
+            }
+            succeeded.truncate(succeeded.len() / 2);
+        }
+        task.succeeded_before = succeeded.len() as u64;
+        let mut ops = self.creation(id, task);
+        if !succeeded.is_empty() {
+            ops.push(create(self.paths.succeeded(id), data));
+        }
+        Ok(ops)
+    }
+
     /// Starts a round with these partitions.
     pub async fn open_round(&self, main: &mut Found<MainTask>, partitions: &[String]) -> Result<(), Fault> {
-        let partitions: Vec<Partition> = partitions.iter().cloned().map(Partition::First).collect();
-        let listing = self.write_listing(main, &partitions).await?;
+        let (mut succeeded, mut ops): (HashSet<String>, _) = (HashSet::new(), Vec::new());
+        let path = self.paths.succeeded(main.id);
+        if main.task.succeeded_before > 0
+            && let Some(node) = self.tree.get(&path).await?
+        {
+            succeeded = history::unpack(&path, &node.data)?;
+            ops.push(delete(path));
+        }
+        let rest = partitions.iter().filter(|name| !succeeded.contains(*name)).cloned();
+        let rest: Vec<Partition> = rest.map(Partition::First).collect();
+        let listing = self.write_listing(main, &rest).await?;
         let mut new = main.task.clone();
-        new.open_round(listing, now_ms());
-        self.write(main, new, Vec::new()).await?;
+        new.open_round(listing, (partitions.len() - rest.len()) as u64, now_ms());
+        self.write(main, new, ops).await?;
         self.sweep_failures(main).await
     }
 

@@ -64,7 +64,7 @@ fn rounds_are_counted_up_to_the_last() {
     let mut task = task(2);
     let id: TaskId = task.id.parse().unwrap();
     for round in 1..=2 {
-        task.open_round(listing(3), 5);
+        task.open_round(listing(3), 0, 5);
         assert_eq!((task.round, task.first, task.outstanding()), (round, (round - 1) * 3, 0));
         task.cursor = 3;
         let sub = task.subtask(id.subtask(1), "p", "w");
@@ -88,7 +88,7 @@ fn rounds_are_counted_up_to_the_last() {
 fn round_of_a_schedule_begins_at_its_next_time() {
     let schedule = "0 2 * * * UTC".parse().unwrap();
     let mut task = MainTask { schedule: Some(schedule), ..task(0) };
-    task.open_round(listing(0), 1);
+    task.open_round(listing(0), 0, 1);
     // The round took longer than a day, so that two times passed.
     task.close_round(50 * 3_600_000, 0.5);
     assert_eq!((task.state, task.next_at), (State::Init, 74 * 3_600_000));
@@ -116,7 +116,7 @@ fn failed_partitions_run_again_after_doubled_delays() {
     let mut task = MainTask { retry: RetryInfo { limit: 2, delay: 10, ..RetryInfo::default() }, ..task(1) };
     let id: TaskId = task.id.parse().unwrap();
     let sub = task.subtask(id, "p", "w_1");
-    task.open_round(listing(3), 1);
+    task.open_round(listing(3), 0, 1);
     task.cursor = 3;
     for (number, state) in [SubState::Success, SubState::Failed, SubState::Failed].into_iter().enumerate() {
         let failure = task.count_outcome(id.subtask(number as u64 + 1), &sub.ended(state, "why"));

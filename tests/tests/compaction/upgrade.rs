@@ -6,7 +6,7 @@ use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use allot_coordination::{Error, Kind, Op, Tree};
-use allot_tests::compaction_cluster::{CompactionCluster, TASK_TIMEOUT, script};
+use allot_tests::compaction_cluster::{CompactionCluster, TASK_TIMEOUT, numbers, script};
 use allot_tests::terminal::on_terminal;
 use allot_tests::wait::TIMEOUT;
 use allot_tests::zookeeper::{on_tree, patient};
@@ -227,6 +227,32 @@ fn upgraded_task_is_managed_by_the_unit_in_its_name_or_another() {
     eventually("both to be over", TASK_TIMEOUT, || {
         cluster.json(&["list", "--live"]).as_array().unwrap().is_empty()
     });
+}
+
+#[test]
+fn upgraded_task_runs_only_partitions_that_have_not_succeeded() {
+    let home = tempfile::tempdir().unwrap();
+    let runner = "#!/bin/sh\necho \"$ALLOT_PARTITION\" >>\"$ALLOT_TEST_DIR/begun\"\n";
+    let cluster = CompactionCluster::start(1, &script(home.path(), runner));
+    cluster.partitions(3);
+    let partition = |n: usize| cluster.data().join(format!("p{n:05}")).display().to_string();
+    let time = 1_617_693_156_000_u64;
+    on_tree(&cluster.zookeeper.address(), |tree| async move {
+        tree.ensure(&format!("{OLD}/Scheduler")).await.unwrap();
+        let path = format!("{OLD}/Scheduler/compct.gone_9876.0.{time}.Assigned");
+        tree.create(&path, old_task(1).as_bytes(), Kind::Persistent).await.unwrap();
+        for (n, status) in ["Success", "Success", "Failed"].into_iter().enumerate() {
+            let sub = format!("{OLD}/TaskAssigned/gone_9876/compct.gone_9876.{}.{time}", n + 1);
+            tree.ensure(&format!("{sub}/Status.{status}")).await.unwrap();
+            let data = format!("{{\"db_name\":\"d\",\"partition_name\":\"{}\"}}", partition(n));
+            tree.create(&format!("{sub}/TaskInfo"), data.as_bytes(), Kind::Persistent).await.unwrap();
+        }
+    });
+    let _ = cluster.run(&["upgrade"]).ok();
+    let id = cluster.json(&["list"])[0]["task"].as_str().unwrap().to_owned();
+    let task = cluster.end(&id);
+    assert_eq!((numbers(&task), &task["of"]), ([3, 0, 0], &3.into()), "{task}");
+    assert_eq!(cluster.noted("begun"), [partition(2)]);
 }
 
 #[test]

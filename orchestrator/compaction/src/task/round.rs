@@ -100,9 +100,13 @@ impl MainTask {
         }
     }
 
-    /// Starts the next round with these partitions. `now` is in milliseconds since 1970.
-    pub fn open_round(&mut self, listing: ChunkedList, now: u64) {
+    /// Starts the next round with these partitions. `succeeded` others of the table need not run: the first generation has
+    /// compacted them. `now` is in milliseconds since 1970.
+    pub fn open_round(&mut self, listing: ChunkedList, succeeded: u64, now: u64) {
         self.begin_round(now);
+        self.result.success_count = succeeded;
+        self.retry.counted = succeeded;
+        self.succeeded_before = 0;
         self.open(listing);
     }
 

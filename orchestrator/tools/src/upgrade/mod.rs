@@ -56,6 +56,8 @@ pub struct Upgrade {
     /// The locks that existed when the run began, by path. They may be cached: no process changes a lock, and only
     /// finalizing deletes one.
     locks: HashMap<String, Lock>,
+    /// The subtasks of the old tree that have succeeded, by main task.
+    successes: HashMap<TaskId, Vec<String>>,
     /// The last unfinished task of each table, for which no other task waits yet.
     live: Mutex<HashMap<[String; 3], TaskId>>,
 }
@@ -89,7 +91,8 @@ impl Upgrade {
         let tables = mains.iter().filter(|main| !main.task.state.is_over()).map(|main| main.task.table());
         let last = |table| Some((<[&str; 3]>::map(table, str::to_owned), last_of(&mains, table)?));
         let live = Mutex::new(tables.filter_map(last).collect());
-        Ok(Self { store, source, units, pc, delete_after, dry, known, locks, live })
+        let successes = source.successes().await?;
+        Ok(Self { store, source, units, pc, delete_after, dry, known, locks, successes, live })
     }
 
     /// The names of the old tasks.
@@ -150,7 +153,7 @@ impl Upgrade {
                 Err(Fault::Corrupt(why)) => return Ok(Step::Odd(why)),
                 Err(fault) => return Err(fault),
                 Ok(true) => Step::Locked,
-                Ok(false) => match self.form(&name, &read, &gone) {
+                Ok(false) => match self.form(&name, &read, &gone).await {
                     Ok((task, more)) => {
                         ops.extend(more);
                         notified = (!task.state.is_over()).then_some(task.manager);
@@ -270,12 +273,13 @@ impl Upgrade {
 
     /// The task in the form of version 2, and the operations that write it. `gone` are the nodes of managers that
     /// have left.
-    fn form(&self, name: &Name, old: &Old, gone: &[String]) -> Result<(MainTask, Vec<Op>), Fault> {
+    async fn form(&self, name: &Name, old: &Old, gone: &[String]) -> Result<(MainTask, Vec<Op>), Fault> {
         let here = self.units.live.get(&name.unit).is_some_and(|info| info.pc == self.pc);
         let bins = self.units.bins(&self.pc);
         let chosen = choose(&name.id().to_string(), &bins).map(|bin| bin.name.clone());
-        // If no unit is present, the monitor chooses a manager when one joins.
-        let manager = if here { name.unit.clone() } else { chosen.unwrap_or_else(|| name.unit.clone()) };
+        // If no unit is present, the monitor chooses a manager when one joins. A finished task keeps the one that it had.
+        let stays = here || name.state.is_over();
+        let manager = chosen.filter(|_| !stays).unwrap_or_else(|| name.unit.clone());
         let mut task = convert(name, &old.path, &old.data, &manager, &self.pc)?;
         if !task.state.is_over() {
             // Two tasks on one table take turns; the locks of partitions would keep them apart as well. Each waits
@@ -283,7 +287,8 @@ impl Upgrade {
             let live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
             task.after = live.get(&task.table().map(str::to_owned)).map(ToString::to_string);
         }
-        let mut ops = self.store.creation(name.id(), &task);
+        let succeeded = if task.state.is_over() { Vec::new() } else { self.succeeded(name.id()).await? };
+        let mut ops = self.store.creation_after(name.id(), &mut task, succeeded)?;
         if !task.state.is_over() {
             ops.push(create(self.store.paths.at(&manager, name.id()), Vec::new()));
             let node = self.store.paths.node(&manager);
@@ -292,6 +297,15 @@ impl Upgrade {
             }
         }
         Ok((task, ops))
+    }
+
+    /// The partitions of an old task whose subtasks have succeeded.
+    async fn succeeded(&self, id: TaskId) -> Result<Vec<String>, Fault> {
+        let mut partitions = Vec::new();
+        for path in self.successes.get(&id).into_iter().flatten() {
+            partitions.extend(self.source.partition(path).await?);
+        }
+        Ok(partitions)
     }
 
     /// The obstacles to the deletion of the old tree: the tasks without a lock, or without a readable new task.

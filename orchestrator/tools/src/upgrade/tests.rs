@@ -258,3 +258,52 @@ async fn running_version_1_subtask_is_a_sign_of_life() {
     world.tree().ensure(&running).await.unwrap();
     assert_eq!(source.sign_of_life().await.unwrap().map(|(path, _)| path), Some(running));
 }
+
+#[tokio::test(start_paused = true)]
+async fn partitions_that_have_succeeded_do_not_run_again() {
+    let world = World::new().await;
+    let (live, over) = (world.old(0, ".Assigned").await, world.old(1, ".Done").await);
+    let sub = async |unit: &str, number: u64, of: u64, status: &str, partition: Option<&str>| {
+        let path = format!("{OLD}/TaskAssigned/{unit}/compct.u_1.{number}.{}", FIRST + of);
+        world.tree().ensure(&format!("{path}/{}", paths::status(status))).await.unwrap();
+        if let Some(partition) = partition {
+            let data = format!("{{\"db_name\":\"d\",\"partition_name\":\"{partition}\"}}");
+            world.tree().multi(vec![create(format!("{path}/TaskInfo"), data.into_bytes())]).await.unwrap();
+        }
+    };
+    sub("u_1", 1, 0, "Success", Some("p1")).await;
+    sub("v_1", 2, 0, "Success", Some("p2")).await;
+    sub("v_1", 3, 0, "Failed", Some("p3")).await;
+    // One that says nothing of its partition, and one of another task.
+    sub("v_1", 4, 0, "Success", None).await;
+    sub("v_1", 1, 1, "Success", Some("p4")).await;
+    let upgrade = world.upgrade().await;
+    for name in [&live, &over] {
+        assert!(matches!(upgrade.step(name).await.unwrap(), Step::Written(_)));
+    }
+    let mut new = world.new_task(&live).await;
+    let listed = ["p1", "p2", "p3", "p4"].map(str::to_owned);
+    world.store.open_round(&mut new, &listed).await.unwrap();
+    assert_eq!(world.store.partitions(&new).await.unwrap(), ["p3", "p4"]);
+    let counts = (new.task.result.success_count, new.task.round_size(), new.task.outstanding());
+    assert_eq!(counts, (2, 4, 0));
+    // Its second round has all of them.
+    world.store.close_round(&mut new).await.unwrap();
+    world.store.open_round(&mut new, &listed).await.unwrap();
+    assert_eq!(new.task.count(), 4);
+    assert!(world.tree().get(&world.store.paths.succeeded(new.id)).await.unwrap().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn finished_task_shows_its_own_manager() {
+    let mut world = World::new().await;
+    let info = NodeInfo { pc: "default".into(), slots: 1, limit: 0, version: "1".into(), started: 1 };
+    world.units.live.insert("v_1".into(), info);
+    let (live, over) = (world.old(0, "").await, world.old(1, ".Done").await);
+    let upgrade = world.upgrade().await;
+    for (name, manager) in [(&live, "v_1"), (&over, "u_1")] {
+        world.tree().ensure(&world.store.paths.node("v_1")).await.unwrap();
+        assert!(matches!(upgrade.step(name).await.unwrap(), Step::Written(_)));
+        assert_eq!(world.new_task(name).await.task.manager, manager);
+    }
+}

@@ -1,10 +1,12 @@
 //! Tasks of version 1 (the first generation), as read from its tree or from an export of it. Their state is part of
 //! their name: `compct.<unit>.0.<milliseconds>[.<Assigned|Cancel|Done>]`; without a suffix the state is `Init`.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 use allot_compaction::ids::TaskId;
 use allot_compaction::task::{MainTask, RepeatInfo, ResultInfo, State, read};
@@ -19,8 +21,12 @@ const INFO: &str = "TaskInfo";
 
 /// The status node of a running subtask.
 const RUNNING: &str = "Status.Running";
+/// The status node of a subtask that has succeeded.
+const SUCCESS: &str = "Status.Success";
 /// The children that every old tree has.
-const PARTS: [&str; 2] = ["Scheduler", "TaskAssigned"];
+const PARTS: [&str; 2] = ["Scheduler", ASSIGNED];
+/// The child of the old tree's root with the subtasks of each unit.
+const ASSIGNED: &str = "TaskAssigned";
 /// Number of nodes that one request reads or lists. The node of a task usually has 1 KiB, and at most 1 MiB.
 const BATCH: usize = 32;
 
@@ -42,25 +48,38 @@ impl Name {
     }
 }
 
+impl Name {
+    /// Reads the name of a main task, whose number is 0, or of a subtask; with the number.
+    fn read(text: &str) -> Option<(Self, u64)> {
+        let rest = text.strip_prefix("compct.")?;
+        let states = [(".Assigned", State::Assigned), (".Cancel", State::Cancel), (".Done", State::Done)];
+        let named = states.into_iter().find_map(|(end, state)| Some((rest.strip_suffix(end)?, state)));
+        let (rest, state) = named.unwrap_or((rest, State::Init));
+        // Read from the end, since a unit's name may contain dots.
+        let (rest, time) = rest.rsplit_once('.')?;
+        let (unit, number) = rest.rsplit_once('.')?;
+        let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+        if unit.is_empty() || !digits(number) || time.len() != 13 || !digits(time) {
+            return None;
+        }
+        Some((Self { unit: unit.to_owned(), time: time.parse().ok()?, state }, number.parse().ok()?))
+    }
+}
+
 impl FromStr for Name {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong =
             || format!("'{text}' is no main task; one looks like compct.xcloud24_9876.0.1617693156000.Done");
-        let rest = text.strip_prefix("compct.").ok_or_else(wrong)?;
-        let states = [(".Assigned", State::Assigned), (".Cancel", State::Cancel), (".Done", State::Done)];
-        let named = states.into_iter().find_map(|(end, state)| Some((rest.strip_suffix(end)?, state)));
-        let (rest, state) = named.unwrap_or((rest, State::Init));
-        // Parse from the end, since a unit's name may contain dots.
-        let (rest, time) = rest.rsplit_once('.').ok_or_else(wrong)?;
-        let (unit, number) = rest.rsplit_once('.').ok_or_else(wrong)?;
-        let digits = time.len() == 13 && time.bytes().all(|byte| byte.is_ascii_digit());
-        if unit.is_empty() || number != "0" || !digits {
-            return Err(wrong());
-        }
-        Ok(Self { unit: unit.to_owned(), time: time.parse().map_err(|_| wrong())?, state })
+        Self::read(text).filter(|(_, number)| *number == 0).map(|(name, _)| name).ok_or_else(wrong)
     }
+}
+
+/// What is read of a subtask's data.
+#[derive(Debug, Deserialize)]
+struct WrittenSubtask {
+    partition_name: String,
 }
 
 /// A task's data as version 1 wrote them. Other spellings that were seen in production are read, but never written.
@@ -81,8 +100,8 @@ struct Written {
     result: ResultInfo,
 }
 
-/// Reads a task's data, which are JSON or YAML.
-fn read_written(path: &str, data: &[u8]) -> Result<Written, Fault> {
+/// Reads the data of a task or a subtask, which are JSON or YAML.
+fn read_written<T: DeserializeOwned>(path: &str, data: &[u8]) -> Result<T, Fault> {
     let fault = match read(path, data) {
         Ok(written) => return Ok(written),
         Err(fault) => fault,
@@ -98,7 +117,7 @@ fn read_written(path: &str, data: &[u8]) -> Result<Written, Fault> {
 
 /// Converts a version-1 task. An assigned task starts again.
 pub fn convert(name: &Name, path: &str, data: &[u8], manager: &str, pc: &str) -> Result<MainTask, Fault> {
-    let old = read_written(path, data)?;
+    let old: Written = read_written(path, data)?;
     let state = if name.state == State::Assigned { State::Init } else { name.state };
     let table = [old.db_name, old.schema_name, old.table_name];
     let over = state.is_over();
@@ -188,6 +207,77 @@ impl Source {
                     std::fs::read(&path).map_err(|error| Fault::Corrupt(format!("{shown}: {error}")))?;
                 Ok(Some(Old { path: shown, data, checks: Vec::new() }))
             }
+        }
+    }
+
+    /// The subtasks that have succeeded, each by its path below the old tree's root; for each main task, by its new id.
+    pub async fn successes(&self) -> Result<HashMap<TaskId, Vec<String>>, Fault> {
+        let mut found: HashMap<TaskId, Vec<String>> = HashMap::new();
+        for unit in self.children(ASSIGNED).await? {
+            let dir = format!("{ASSIGNED}/{unit}");
+            let names = self.children(&dir).await?;
+            let subtasks: Vec<(TaskId, String)> = names
+                .iter()
+                .filter_map(|name| Some((Name::read(name)?.0.id(), format!("{dir}/{name}"))))
+                .collect();
+            for batch in subtasks.chunks(BATCH) {
+                let paths: Vec<&str> = batch.iter().map(|(_, path)| path.as_str()).collect();
+                for ((id, path), names) in batch.iter().zip(self.children_of_each(&paths).await?) {
+                    if names.iter().any(|name| name == SUCCESS) {
+                        found.entry(*id).or_default().push(path.clone());
+                    }
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// The partition of the subtask with this path below the old tree's root; `None` if it cannot be read.
+    pub async fn partition(&self, path: &str) -> Result<Option<String>, Fault> {
+        let mut data = self.data(path).await?;
+        if data.is_empty() {
+            let names = self.children(path).await?;
+            let Some(info) = names.iter().find(|name| name.starts_with(INFO)) else { return Ok(None) };
+            data = self.data(&format!("{path}/{info}")).await?;
+        }
+        let read = read_written::<WrittenSubtask>(path, &data).ok();
+        Ok(read.map(|subtask| subtask.partition_name).filter(|name| !name.is_empty()))
+    }
+
+    async fn children(&self, path: &str) -> Result<Vec<String>, Fault> {
+        Ok(self.children_of_each(&[path]).await?.pop().unwrap_or_default())
+    }
+
+    /// The names of the children of these nodes or directories below the old tree's root, at most [`BATCH`]; none of one
+    /// that does not exist.
+    async fn children_of_each(&self, paths: &[&str]) -> Result<Vec<Vec<String>>, Fault> {
+        match self {
+            Self::Tree(tree, root) => {
+                let paths: Vec<String> = paths.iter().map(|path| format!("{root}/{path}")).collect();
+                let names = tree.children_of_each(&paths).await?.into_iter().map(|names| match names {
+                    Err(Error::NoNode(_)) => Ok(Vec::new()),
+                    names => Ok(names?),
+                });
+                names.collect()
+            }
+            Self::Files(dir) => {
+                let names = paths.iter().map(|path| {
+                    let entries = std::fs::read_dir(dir.join(path)).into_iter().flatten().flatten();
+                    entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+                });
+                Ok(names.collect())
+            }
+        }
+    }
+
+    /// The data of a node or a file below the old tree's root; empty if there are none.
+    async fn data(&self, path: &str) -> Result<Vec<u8>, Fault> {
+        match self {
+            Self::Tree(tree, root) => {
+                let node = tree.get(&format!("{root}/{path}")).await?;
+                Ok(node.map(|node| node.data).unwrap_or_default())
+            }
+            Self::Files(dir) => Ok(std::fs::read(dir.join(path)).unwrap_or_default()),
         }
     }
 
