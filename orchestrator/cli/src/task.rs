@@ -136,7 +136,7 @@ columns! {
     TASKS = task Text, state Text, table Text, succeeded Number, failed Number, of Number, round Number,
         manager Text, created Time, finished Time, pc Text wide, started Time wide, priority Number wide,
         retries Number wide, limit Number wide, timeout_ms Span wide, budget Number wide, window Text wide,
-        schedule Text wide, after Text wide, why Text wide;
+        schedule Text wide, after Text wide, follows Text wide, why Text wide;
     HISTORY = task Text, kind Text, round Number, state Text, table Text, succeeded Number, failed Number,
         of Number, started Time, finished Time, stopped Number wide, before_bytes Number wide, after_bytes Number wide,
         manager Text wide, pc Text wide, created Time wide, schedule Text wide, why Text wide;
@@ -146,7 +146,7 @@ columns! {
         finished Time, next_retry Time, priority Number, retries Number, repeats Flag, rounds Number,
         failed_rounds Number, every_ms Span, retry_failed Number, retry_delay_ms Span, partitions Text, limit Number,
         timeout_ms Span, schedule Text, min_score Number, budget Number, window Text, after Text,
-        stopping Flag, why Text, sums Text;
+        follows Text, stopping Flag, why Text, sums Text;
     SUBTASKS = subtask Text, state Text, partition Text, worker Text, attempt Number, since Time;
     FAILURES = subtask Text, partition Text, worker Text, message Text, output Text wide;
     SUBMITTED = task Text, manager Text, table Text;
@@ -207,6 +207,7 @@ fn row(task: &MainTask, subs: &[SubTask]) -> Value {
         "budget": some(task.budget),
         "window": task.window.as_ref().map(ToString::to_string),
         "after": task.after,
+        "follows": task.follows,
         "stopping": task.cancelling,
         "why": (!task.error.is_empty()).then_some(&task.error),
         "sums": (!task.sums.is_empty()).then_some(&task.sums),

@@ -55,9 +55,15 @@ fn delete(path: String) -> Op {
 }
 
 /// The rounds of a task that ended at `limit` (milliseconds since 1970) or before, each with the operations that delete
-/// its record and its failures. After them the task itself, if it ended as long ago.
-async fn removals(store: &TaskStore, main: Found<MainTask>, limit: u64) -> Result<Vec<Removal>, Fault> {
-    let is_old = main.task.state.is_over() && main.task.finished <= limit;
+/// its record and its failures. After them the task itself, if it ended as long ago and is not `followed` by another.
+async fn removals(
+    store: &TaskStore,
+    main: Found<MainTask>,
+    followed: &HashSet<String>,
+    limit: u64,
+) -> Result<Vec<Removal>, Fault> {
+    let is_over = main.task.state.is_over() && !followed.contains(&main.task.id);
+    let is_old = is_over && main.task.finished <= limit;
     if is_old {
         store.shorten_failures(&main).await?;
     }
@@ -115,7 +121,10 @@ async fn removal(
 pub async fn pack(store: &TaskStore, after: Duration) -> Result<usize, Fault> {
     let limit = now_ms().saturating_sub(after.as_millis() as u64);
     let mains = store.mains().await?;
-    let removals = mains.into_iter().map(|main| removals(store, main, limit));
+    // How the last round of these ended decides whether others may begin.
+    let live = mains.iter().filter(|main| !main.task.state.is_over());
+    let followed: HashSet<String> = live.filter_map(|main| main.task.follows.clone()).collect();
+    let removals = mains.into_iter().map(|main| removals(store, main, &followed, limit));
     let mut removals = futures_util::stream::iter(removals).buffered(AT_ONCE);
     let (mut batch, mut size, mut count): (Vec<Removal>, _, _) = (Vec::new(), 0, 0);
     while let Some(removals) = removals.next().await {

@@ -135,8 +135,8 @@ struct ManagedTask {
     finished: Option<Vec<String>>,
 }
 
-/// Reads a task that this unit manages, and watches it, its outcomes and the task before it. `None` if this unit does not
-/// manage it, or if it has ended.
+/// Reads a task that this unit manages, and watches it, its outcomes and the tasks for which it waits. `None` if this unit
+/// does not manage it, or if it has ended.
 async fn read(store: &TaskStore, id: TaskId, unit: &str) -> Result<(Option<ManagedTask>, Changed), Fault> {
     let none = || -> Changed { std::future::pending().boxed() };
     let dir = store.paths.main(id);
@@ -149,11 +149,11 @@ async fn read(store: &TaskStore, id: TaskId, unit: &str) -> Result<(Option<Manag
     if main.task.state.is_over() || main.task.manager != unit {
         return Ok((None, none()));
     }
-    // The task may wait for a predecessor, whose directory changes when it ends.
-    if let Some(before) = main.task.after.as_ref().and_then(|id| id.parse().ok())
-        && main.task.state == State::Init
-    {
-        match store.tree.watch(&store.paths.main(before)).await {
+    // The directory of a task for which this one may wait changes when that task, or a round of it, ends.
+    let before = main.task.after.as_ref().filter(|_| main.task.state == State::Init);
+    let followed = main.task.follows.as_ref().filter(|_| !main.task.is_round_open());
+    for id in before.into_iter().chain(followed).filter_map(|id| id.parse().ok()) {
+        match store.tree.watch(&store.paths.main(id)).await {
             Err(Error::NoNode(_)) => {}
             watched => watches.push(watched?.1),
         }
@@ -326,6 +326,9 @@ impl TaskManager {
             self.store.open_retry(main).await?;
             info!(id = %self.id, count = main.task.count(), "running failed partitions again");
             return Ok(Next::Again);
+        }
+        if self.store.held_up(&main.task).await?.is_some() {
+            return Ok(Next::Wait(due.min(LONGEST_WAIT_BY_CLOCK)));
         }
         // The listing may take long. Meanwhile the task may be stopped or given to another manager.
         let listed = tokio::select! {

@@ -39,8 +39,8 @@ impl NodeContext {
 
     /// A session for the watches of one task, and the tasks as that session sees them.
     pub(crate) fn lease(&self, id: TaskId) -> (Lease, TaskStore) {
-        // A task has at most three watched paths: its own, that of the outcomes, and the one of the task before it.
-        let lease = self.watch_sessions.lease(3 * self.store().paths.finished(id).len());
+        // A task has at most four watched paths: its own, that of the outcomes, and those of two tasks for which it waits.
+        let lease = self.watch_sessions.lease(4 * self.store().paths.finished(id).len());
         let store = TaskStore::new(lease.coordinator().tree(), &self.config.root);
         (lease, store)
     }

@@ -281,6 +281,9 @@ pub struct MainTask {
     /// The id of a task on the same table that must end first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
+    /// The id of a task whose current or last round must have ended well when a round of this one begins.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub follows: Option<String>,
     /// Number of subtasks of all earlier rounds together.
     pub first: u64,
     /// The last failures of the current or last round. The log has all of them.

@@ -170,6 +170,16 @@ impl TaskStore {
         self.found(id, self.paths.main(id)).await
     }
 
+    /// Why the task that this one follows does not let it begin a round, for people; `None` if it does, or if this one
+    /// follows none.
+    pub(crate) async fn held_up(&self, task: &MainTask) -> Result<Option<String>, Fault> {
+        let Some(id) = task.follows.as_ref().and_then(|id| id.parse().ok()) else { return Ok(None) };
+        Ok(match self.main(id).await? {
+            Some(followed) => followed.task.holds_up(now_ms()),
+            None => Some(format!("task {id} does not exist any more")),
+        })
+    }
+
     /// A subtask in this worker's inbox; `None` if it is not there. A subtask without a status is an error.
     pub async fn sub(&self, worker: &str, id: TaskId) -> Result<Option<Found<SubTask>>, Fault> {
         let dir = self.paths.at(worker, id);

@@ -24,6 +24,8 @@ pub(crate) struct TaskView {
     limit: u32,
     /// The window in which subtasks may start, with its time zone; null for the whole day.
     window: Option<String>,
+    /// The task whose current or last round must have ended well when a round of this one begins; null if there is none.
+    follows: Option<String>,
     /// Time limit of each runner in seconds; 0 for that of the unit's settings.
     timeout: u64,
     /// Times that a subtask starts again after its worker was lost.
@@ -71,6 +73,7 @@ impl TaskView {
             priority: task.priority,
             limit: task.limit,
             window: task.window.as_ref().map(ToString::to_string),
+            follows: task.follows.clone(),
             timeout: task.timeout,
             retries: task.retries,
             manager: task.manager.clone(),

@@ -71,3 +71,27 @@ fn rounds_are_in_the_history_packed_or_not() {
     let listed = cluster.run(&["failures", &id, "--round", "2", "--format", "json"]).ok();
     assert!(listed.err.contains("the last 5 of 7 failures"), "{}", listed.err);
 }
+
+#[test]
+fn task_begins_after_the_success_of_the_one_that_it_follows() {
+    let home = tempfile::tempdir().unwrap();
+    let cluster = CompactionCluster::start_with(1, &script(home.path(), RUNNER), &[UNHURRIED]);
+    cluster.partitions(2);
+    fs::write(cluster.dir.path().join("fails"), "").unwrap();
+    let first = cluster.submit(&["shop", "public", "orders"]);
+    let later = cluster.submit(&["shop", "public", "lines", "--after", "shop.public.orders"]);
+    assert_eq!(cluster.end(&first)["failed"], 2);
+    let explained = || cluster.run(&["explain", &later]).ok().out;
+    eventually("the reason", TASK_TIMEOUT, || explained().contains("ended with 2 failed"));
+    assert_eq!(cluster.json(&["get", &later])["follows"], first.as_str());
+    assert_eq!(cluster.noted("begun"), ["orders", "orders"]);
+    fs::remove_file(cluster.dir.path().join("fails")).unwrap();
+    let _ = cluster.run(&["retry", &first, "--wait"]).ok();
+    assert_eq!(numbers(&cluster.end(&later)), [2, 0, 0]);
+    for (after, code, why) in
+        [("shop.public.none", 5, "shop.public.none"), ("none", 2, "neither a task nor a table")]
+    {
+        let refused = cluster.run(&["submit", "shop.public.orders", "--after", after]).ended(code);
+        assert!(refused.err.contains(why), "{}", refused.err);
+    }
+}

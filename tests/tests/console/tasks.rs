@@ -363,4 +363,7 @@ fn every_option_of_the_command_can_be_submitted() {
     let id = here.act("submit", &other);
     let task = here.cluster.json(&["get", id.as_str().unwrap()]).clone();
     assert_eq!((&task["partitions"], &task["every_ms"]), (&json!(["p1"]), &json!(3_600_000)), "{task}");
+    let later = json!({"db": "shop", "schema": "public", "table": "later", "after": "shop.public.other"});
+    let follower = here.act("submit", &later);
+    assert_eq!(here.cluster.json(&["get", follower.as_str().unwrap()])["follows"], id);
 }

@@ -63,7 +63,10 @@ impl TaskClient {
     /// Submits a task, and returns it with its id.
     pub async fn submit(&self, wanted: &Submission) -> Result<(TaskId, MainTask), Fault> {
         // What is wrong with the request itself is found before the cluster is asked.
-        let task = wanted.task(self.settings.retries)?;
+        let mut task = wanted.task(self.settings.retries)?;
+        if let Some(after) = &wanted.after {
+            task.follows = Some(self.followed(after).await?.to_string());
+        }
         let units = self.units().await?;
         let node = wanted.node.as_ref().or(self.settings.node.as_ref());
         let pc = wanted.pc.clone().or_else(|| Some(units.live.get(node?)?.pc.clone()));
@@ -78,6 +81,27 @@ impl TaskClient {
         let task = MainTask { id: id.to_string(), manager, pc, ..task };
         self.store.submit(id, &task, wanted.queue).await?;
         Ok((id, task))
+    }
+
+    /// The task that is meant by its id, or by its table as `DATABASE.SCHEMA.TABLE`: the one that was submitted last.
+    async fn followed(&self, wanted: &str) -> Result<TaskId, Fault> {
+        if let Ok(id) = wanted.parse::<TaskId>() {
+            return self.task(id.of_main()).await.map(|_| id.of_main());
+        }
+        let table: Vec<&str> = wanted.split('.').collect();
+        let [db, schema, name] = table.as_slice() else {
+            let why =
+                format!("`after` '{wanted}' is neither a task nor a table: write DATABASE.SCHEMA.TABLE");
+            return Err(Fault::Wrong(why));
+        };
+        let mains = self.store.mains().await?;
+        let last = mains.iter().rev().find(|main| main.task.table() == [*db, *schema, *name]);
+        last.map(|main| main.id).ok_or_else(|| {
+            let why = format!(
+                "no task of table {wanted} exists that is not packed into history; submit that one first"
+            );
+            Fault::Busy(why)
+        })
     }
 
     /// Changes options of an unfinished task. Returns the task as it is now.

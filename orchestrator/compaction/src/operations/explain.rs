@@ -32,11 +32,15 @@ impl TaskClient {
             Some(before) => self.store.main(before).await?.filter(|before| !before.task.state.is_over()),
             None => None,
         };
+        let waits = before.map(|before| format!("it waits for task {} on the same table", before.id));
+        let held_up = self.store.held_up(&task).await?.filter(|_| !task.is_round_open());
+        let waits =
+            waits.into_iter().chain(held_up.map(|why| format!("its next round waits: {why}"))).collect();
         let limits = limits(self, &task, &units).await?;
         let inboxes = self.store.inboxes().await?.into_iter();
         let away = inboxes.filter_map(|(unit, inbox)| Some((unit, inbox.away?))).collect();
         let there = Presences { units: &units, away };
-        Ok(reasons(&task, before.map(|before| before.id), &limits, &subs, &there, now_ms()))
+        Ok(reasons(&task, waits, &limits, &subs, &there, now_ms()))
     }
 }
 
@@ -100,7 +104,7 @@ async fn limits(client: &TaskClient, task: &MainTask, units: &Units) -> Result<V
 
 fn reasons(
     task: &MainTask,
-    before: Option<TaskId>,
+    waits: Vec<String>,
     limits: &[Limit],
     subs: &Counts,
     there: &Presences<'_>,
@@ -133,9 +137,8 @@ fn reasons(
             time(now + span.as_millis() as u64)
         ));
     }
-    if let Some(before) = before {
-        all.push(format!("it waits for task {before} on the same table"));
-    }
+    let is_next = waits.is_empty();
+    all.extend(waits);
     all.extend(
         limits
             .iter()
@@ -152,7 +155,7 @@ fn reasons(
         } else if task.next_at > now {
             let what = if task.list_failed > 0 { "lists its partitions again" } else { "is due" };
             all.push(format!("round {} {what} at {}", task.round + 1, time(task.next_at)));
-        } else if before.is_none() && !task.paused && has_manager {
+        } else if is_next && !task.paused && has_manager {
             all.push("its manager lists its partitions".to_owned());
         }
         if !task.error.is_empty() {

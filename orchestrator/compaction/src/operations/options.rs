@@ -96,6 +96,10 @@ pub struct Submission {
     #[arg(long)]
     #[serde(default)]
     pub queue: bool,
+    /// Begin each round only if the current or last round of this task has ended without failures; of a table, of the task
+    /// that was submitted last
+    #[arg(long, value_name = "TASK|TABLE")]
+    pub after: Option<String>,
     /// Subtasks of tasks with a higher priority start first [default: 0]
     #[arg(long, allow_negative_numbers = true)]
     pub priority: Option<i32>,

@@ -19,7 +19,7 @@ use crate::Settings;
 use crate::history;
 use crate::ids::TaskId;
 use crate::node_context::NodeContext;
-use crate::operations::{HistoryQuery, TaskClient};
+use crate::operations::{HistoryQuery, Submission, TaskClient};
 use crate::runner::{Launch, RunSignals};
 use crate::supervisor::{EndCause, Report, Spec};
 use crate::task::{MainTask, RepeatInfo, RetryInfo, State};
@@ -901,5 +901,53 @@ fn rounds_are_packed_while_their_task_goes_on() {
         let broken = client.history(&wanted).await.unwrap();
         let told: Vec<_> = broken.iter().map(|one| (one.is_round(), one.round)).collect();
         assert_eq!(told, [(true, 6), (false, 6)]);
+    });
+}
+
+#[test]
+fn task_begins_when_the_round_that_it_follows_has_ended_well() {
+    play(23, || async {
+        let stage = Stage::new().await;
+        let client = stage.client();
+        // The first run of each partition fails.
+        let runners = Fixed { exit: |number| i32::from(number == 1), ..stage.runners("u1", ms(5000)) };
+        let _unit = stage.unit(4, runners).await;
+        let repeat = RepeatInfo { repeat_count: 2, repeat_interval: 600 };
+        let first = stage.submit("u1", 1, |task| task.repeat = repeat).await;
+        let submission = |after: &str| {
+            let options = serde_json::json!({"db": "d", "schema": "s", "table": "later", "partitions": ["later"],
+                "after": after, "queue": true});
+            serde_json::from_value::<Submission>(options).unwrap()
+        };
+        for (wrong, why) in
+            [("d.s.nothing", "d.s.nothing"), ("what", "neither"), ("aaaaffff.16176931.56000000.0", "exist")]
+        {
+            let refused = client.submit(&submission(wrong)).await.unwrap_err().to_string();
+            assert!(refused.contains(why), "{refused}");
+        }
+        let (later, _) = client.submit(&submission("d.s.t")).await.unwrap();
+        let (other, _) = client.submit(&submission(&first.to_string())).await.unwrap();
+        assert_eq!(stage.task(later).await.follows, Some(first.to_string()));
+        let why = client.explain(later).await.unwrap().join("; ");
+        assert!(why.contains(&format!("round 1 of task {first} has not ended")), "{why}");
+        stage.until("the first round", async || stage.task(first).await.ended_rounds() == 1).await;
+        sleep(ms(100_000)).await;
+        let why = client.explain(later).await.unwrap().join("; ");
+        assert!(why.contains("ended with 1 failed"), "{why}");
+        assert_eq!(stage.task(later).await.round, 0);
+        let done = stage.end(first).await.finished;
+        let began = stage.end(later).await.started;
+        assert!(began >= done && began < done + 1000, "{} ms", began - done);
+        // A round that has ended well lets others begin later, too.
+        stage.end(other).await;
+        // The one partition of `later` failed. A task that waits for its success keeps it from being packed.
+        let (third, _) = client.submit(&submission(&later.to_string())).await.unwrap();
+        history::pack(&stage.store, Duration::ZERO).await.unwrap();
+        let is_there = async |id| stage.store.main(id).await.unwrap().is_some();
+        assert!(is_there(later).await && !is_there(other).await);
+        sleep(ms(100_000)).await;
+        assert_eq!(stage.task(third).await.round, 0);
+        stage.store.stop(third).await.unwrap();
+        stage.end(third).await;
     });
 }

@@ -128,6 +128,26 @@ impl MainTask {
         }
     }
 
+    /// Why a task that follows this one may not begin a round; `None` if the current or last round of this one has ended
+    /// well. `now` is in milliseconds since 1970.
+    pub(crate) fn holds_up(&self, now: u64) -> Option<String> {
+        let (id, round) = (&self.id, self.round);
+        // A round whose time has come may begin at any moment.
+        let is_due = round == 0 || self.is_round_open() || self.next_at <= now;
+        if !self.state.is_over() && is_due {
+            return Some(format!("round {} of task {id} has not ended", self.ended_rounds() + 1));
+        }
+        let ResultInfo { failed_count, stopped_count, .. } = self.result;
+        if failed_count + stopped_count > 0 {
+            let counts = format!("{failed_count} failed and {stopped_count} stopped partitions");
+            return Some(format!("round {round} of task {id} ended with {counts}"));
+        }
+        if self.state == State::Cancel || !self.error.is_empty() {
+            return Some(format!("round {round} of task {id} ended without success: {}", self.error));
+        }
+        None
+    }
+
     /// The record of the round that ends when this task becomes `new`; `None` if no round ends, or if the task is not
     /// repeated. `now` is in milliseconds since 1970.
     pub(crate) fn ended_round(&self, new: &Self, now: u64) -> Option<Self> {

@@ -141,7 +141,8 @@ function Task({ task, running, units, can }) {
       <span class="meter"><span style=${{ width: `${(100 * done) / Math.max(1, all)}%` }}></span></span>
       <span>${percent(done, all)}</span> <span class="hint">
         ${number(done)} of ${number(all)} partitions, ${running} running${failed ? `, ${failed} failed`
-        : ""}; manager ${text(task.manager)}${task.priority ? `, priority ${task.priority}` : ""}</span></summary>
+        : ""}; manager ${text(task.manager)}${task.priority ? `, priority ${task.priority}` : ""}${task.follows
+        ? `, follows ${task.follows}` : ""}</span></summary>
     ${task.error ? html`<p class="hint">${task.error}</p>` : null}
     ${Object.keys(task.sums).length
       ? html`<p class="hint">${bytes(task.sums[BEFORE])} before, ${bytes(task.sums[AFTER])} after compaction</p>`

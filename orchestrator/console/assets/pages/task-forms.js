@@ -61,7 +61,8 @@ export function Submit({ can, units }) {
       <fieldset><legend>Rounds</legend>
         ${input("cron", "begin at (cron)", { size: 12, placeholder: "0 2 * * *" })} ${input("every",
           "or pause between", { size: 8, placeholder: "1h" })}
-        ${count("repeat", "rounds, 0 without end", "")}
+        ${count("repeat", "rounds, 0 without end", "")} ${input("after", "each after one of this task or table",
+          { size: 16, placeholder: "shop.public.orders" })}
       </fieldset>
       <fieldset><legend>When</legend>
         ${shared.window()} ${shared.timeZone()} ${shared.priority()} ${shared.limit()}
