@@ -116,7 +116,7 @@ pub(crate) struct OneOrAll {
     /// The task
     #[arg(required_unless_present = "all", add = ArgValueCompleter::new(complete::tasks))]
     task: Option<TaskId>,
-    /// All unfinished tasks
+    /// All tasks, also those that are submitted later
     #[arg(long, conflicts_with = "task")]
     all: bool,
 }
@@ -151,6 +151,7 @@ columns! {
     FAILURES = subtask Text, partition Text, worker Text, message Text, output Text wide;
     SUBMITTED = task Text, manager Text, table Text;
     REASONS = task Text, reasons Text;
+    ALL = paused Flag, tasks Number;
 }
 
 /// A number of which 0 is none; of milliseconds since 1970, never.
@@ -318,7 +319,8 @@ async fn list(context: &Context, client: &TaskClient, List { live, watch: follow
     if *follows {
         return watch(context, TASKS, look).await;
     }
-    context.out.list(TASKS, &look().await?, "there are no tasks; allot task history lists finished ones")
+    context.out.list(TASKS, &look().await?, "there are no tasks; allot task history lists finished ones")?;
+    note_pause(context, client).await
 }
 
 /// A finished task, or a repeated one, and its rounds.
@@ -413,27 +415,35 @@ async fn pause(context: &Context, client: &TaskClient, which: &OneOrAll, paused:
         find(client, id).await?;
         context.proceed(&format!("{verb} task {id}"))?;
         let task = client.store.pause(id, paused).await?;
+        if !paused {
+            note_pause(context, client).await?;
+        }
         return context.out.done(&format!("task {id} is {done}"), TASK, &row(&task, &[]));
     }
-    let mains = client.store.live_mains().await?;
-    let wanted: Vec<TaskId> =
-        mains.iter().filter(|main| main.task.paused != paused).map(|main| main.id).collect();
-    if wanted.is_empty() {
-        return Err(Failure::no(format!("there is no task to {verb}")));
+    context.confirm(&format!("{verb} all tasks")).await?;
+    let is_changed = if paused { client.pause_all().await? } else { client.resume_all().await? };
+    let live = client.store.live_mains().await?;
+    let alone = live.iter().filter(|main| main.task.paused).count();
+    if alone > 0 && !paused {
+        context
+            .out
+            .note(&format!("{alone} tasks were paused by themselves and remain so; allot task resume TASK"));
     }
-    context.confirm(&format!("{verb} {} tasks", wanted.len())).await?;
-    let again = "the same command again does the rest";
-    let work = context.work("tasks", wanted.len() as u64, "tasks are done", again);
-    let mut rows = Vec::new();
-    for id in wanted {
-        rows.push(row(&client.store.pause(id, paused).await?, &[]));
-        work.at(rows.len() as u64, 0);
+    let line = match (is_changed, paused) {
+        (true, true) => "all tasks are paused, also those that are submitted later",
+        (true, false) => "the pause of all tasks has ended",
+        (false, true) => "all tasks were paused already",
+        (false, false) => "all tasks were not paused",
+    };
+    context.out.done(line, ALL, &json!({"paused": paused, "tasks": live.len()}))
+}
+
+/// Says so if all tasks are paused.
+async fn note_pause(context: &Context, client: &TaskClient) -> Result {
+    if client.are_all_paused().await? {
+        context.out.note("all tasks are paused; allot task resume --all lets them go on");
     }
-    drop(work);
-    if context.out.is_table() {
-        return context.out.done(&format!("{} tasks are {done}", rows.len()), TASKS, &Value::Null);
-    }
-    context.out.list(TASKS, &rows, "")
+    Ok(())
 }
 
 async fn stop(context: &Context, client: &TaskClient, id: TaskId, waits: bool) -> Result {

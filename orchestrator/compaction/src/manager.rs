@@ -286,7 +286,8 @@ impl TaskManager {
             info!(id = %self.id, "stopped a task");
             return Ok(Next::Over);
         }
-        if main.task.paused && (open > 0 || main.task.cursor < main.task.count()) {
+        if (main.task.paused || units.are_tasks_paused) && (open > 0 || main.task.cursor < main.task.count())
+        {
             return Ok(Next::Wait(due));
         }
         if main.task.cursor < main.task.count() {
@@ -315,7 +316,8 @@ impl TaskManager {
             self.node_context.notify(Event::TaskEnded, &main.task);
             return Ok(Next::Over);
         }
-        if main.task.paused || self.predecessor(main).await?.is_some() {
+        let is_paused = main.task.paused || self.units.borrow().are_tasks_paused;
+        if is_paused || self.predecessor(main).await?.is_some() {
             return Ok(Next::Wait(due));
         }
         let wait = main.task.next_at.max(main.task.retry.at).saturating_sub(now_ms());

@@ -55,12 +55,15 @@ pub struct Units {
     gone: BTreeMap<String, Instant>,
     /// The units that take nothing more, present or not.
     pub drained: BTreeMap<String, Drained>,
+    /// Whether all tasks are paused, also those that are submitted later.
+    pub are_tasks_paused: bool,
 }
 
 impl Units {
     /// The units after the next snapshot, taken at `now`.
     fn next(&self, snapshot: &Snapshot, now: Instant) -> Self {
-        Self { drained: self.drained.clone(), ..self.next_present(snapshot, now) }
+        let (drained, are_tasks_paused) = (self.drained.clone(), self.are_tasks_paused);
+        Self { drained, are_tasks_paused, ..self.next_present(snapshot, now) }
     }
 
     fn next_present(&self, snapshot: &Snapshot, now: Instant) -> Self {
@@ -149,6 +152,12 @@ impl Units {
         let before = std::mem::replace(&mut self.drained, drained);
         before != self.drained
     }
+
+    /// Takes over whether all tasks are paused. Returns whether that is a change.
+    fn pause(&mut self, snapshot: &Snapshot) -> bool {
+        let are_paused = if snapshot.current { !snapshot.members.is_empty() } else { self.are_tasks_paused };
+        std::mem::replace(&mut self.are_tasks_paused, are_paused) != are_paused
+    }
 }
 
 /// Parses a unit's node; `Err` holds the reason for people.
@@ -170,20 +179,26 @@ pub fn follow(coordinator: &Coordinator, paths: &Paths) -> watch::Receiver<Units
     let (sender, receiver) = watch::channel(Units::default());
     let mut members = coordinator.members(&paths.nodes());
     let mut drained = coordinator.members(&paths.drained());
+    let mut paused = coordinator.members(&paths.paused());
     tokio::spawn(async move {
-        // A unit is not shown before it is known whether it is drained.
-        let mut is_known = false;
+        // A unit is not shown before it is known whether it is drained, and whether the tasks are paused.
+        let (mut knows_drained, mut knows_paused) = (false, false);
         loop {
             tokio::select! {
-                snapshot = members.changed(), if is_known => {
+                snapshot = members.changed(), if knows_drained && knows_paused => {
                     let Ok(snapshot) = snapshot else { return };
                     let next = sender.borrow().next(&snapshot, Instant::now());
                     sender.send_replace(next);
                 }
                 snapshot = drained.changed() => {
                     let Ok(snapshot) = snapshot else { return };
-                    is_known = true;
+                    knows_drained = true;
                     sender.send_if_modified(|units| units.drain(&snapshot));
+                }
+                snapshot = paused.changed() => {
+                    let Ok(snapshot) = snapshot else { return };
+                    knows_paused = true;
+                    sender.send_if_modified(|units| units.pause(&snapshot));
                 }
                 () = sender.closed() => return,
             }

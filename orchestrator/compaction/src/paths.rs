@@ -154,6 +154,16 @@ impl Paths {
         format!("{}/Drained/{}", self.0, encode(unit))
     }
 
+    /// The directory whose child says that all tasks are paused.
+    pub fn paused(&self) -> String {
+        format!("{}/Paused", self.0)
+    }
+
+    /// The node that says that all tasks are paused.
+    pub fn paused_all(&self) -> String {
+        format!("{}/Paused/all", self.0)
+    }
+
     /// The directory of permits.
     pub fn permits(&self) -> String {
         format!("{}/Permits", self.0)

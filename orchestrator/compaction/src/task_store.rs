@@ -123,6 +123,7 @@ impl TaskStore {
             self.paths.permits(),
             self.paths.offers(),
             self.paths.drained(),
+            self.paths.paused(),
         ];
         for (path, found) in paths.iter().zip(self.tree.get_each(&paths).await?) {
             if found.is_err() {

@@ -290,7 +290,7 @@ impl Worker {
                         found.reverse();
                     }
                     _ = fault.changed() => {}
-                    () = self.drain_changed() => {}
+                    () = self.hold_changed() => {}
                     Some(ended) = work.join_next(), if !work.is_empty() => {
                         if let Ok((id, succeeded)) = ended {
                             known.remove(&id);
@@ -359,8 +359,14 @@ impl Worker {
         work: &mut Work,
     ) -> Readiness {
         let now = now_ms();
+        let are_paused = self.units.borrow().are_tasks_paused;
+        let admission = |watch: &AdmissionWatch| match watch.admission(now) {
+            Admission::Cancel => Admission::Cancel,
+            _ if are_paused => Admission::Wait,
+            admission => admission,
+        };
         let admissions: BTreeMap<TaskId, Admission> =
-            watches.iter().map(|(main, watch)| (*main, watch.admission(now))).collect();
+            watches.iter().map(|(main, watch)| (*main, admission(watch))).collect();
         // What the storage said before a pause may be wrong after it.
         let may_start = |id: &TaskId| {
             matches!(admissions.get(&id.of_main()), Some(Admission::Start(_))) && ids.contains(id)

@@ -95,3 +95,26 @@ fn task_begins_after_the_success_of_the_one_that_it_follows() {
         assert!(refused.err.contains(why), "{}", refused.err);
     }
 }
+
+#[test]
+fn pause_of_all_tasks_outlives_restarts() {
+    let home = tempfile::tempdir().unwrap();
+    let cluster = CompactionCluster::start_with(1, &script(home.path(), RUNNER), &[UNHURRIED]);
+    cluster.partitions(2);
+    let said = cluster.run(&["pause", "--all", "--yes"]).ok().out;
+    assert_eq!(said, "all tasks are paused, also those that are submitted later\n");
+    let id = cluster.submit(&["shop", "public", "orders"]);
+    let unit = &cluster.units[0];
+    assert!(unit.terminate().success());
+    let managed = || unit.log().matches("managing a task").count();
+    let before = managed();
+    unit.start();
+    eventually("the node to manage the task again", TASK_TIMEOUT, || managed() > before);
+    let explained = cluster.run(&["explain", &id]).ok().out;
+    assert!(explained.contains("all tasks are paused"), "{explained}");
+    assert!(cluster.run(&["list"]).ok().err.contains("all tasks are paused"));
+    assert_eq!(cluster.noted("begun"), Vec::<String>::new());
+    let said = cluster.run(&["resume", "--all", "--yes"]).ok().out;
+    assert_eq!(said, "the pause of all tasks has ended\n");
+    assert_eq!(numbers(&cluster.end(&id)), [2, 0, 0]);
+}

@@ -142,6 +142,33 @@ impl TaskClient {
         Ok(self.store.at(unit, None).await?.len())
     }
 
+    /// Pauses all tasks, also those that are submitted later, until [`resume_all`](Self::resume_all). Returns whether they
+    /// were not paused before.
+    pub async fn pause_all(&self) -> Result<bool, Fault> {
+        let directory = self.store.paths.paused();
+        self.store.tree.ensure(&directory).await?;
+        let data = now_ms().to_string().into_bytes();
+        let create = Op::Create { path: self.store.paths.paused_all(), data, kind: Kind::Persistent };
+        match self.store.tree.multi(vec![create]).await {
+            Err(Error::Exists(_)) => Ok(false),
+            done => Ok(done.map(|()| true)?),
+        }
+    }
+
+    /// Ends the pause of all tasks. Those that were paused by themselves remain so. Returns whether all were paused.
+    pub async fn resume_all(&self) -> Result<bool, Fault> {
+        let delete = Op::Delete { path: self.store.paths.paused_all(), version: None };
+        match self.store.tree.multi(vec![delete]).await {
+            Err(Error::NoNode(_)) => Ok(false),
+            done => Ok(done.map(|()| true)?),
+        }
+    }
+
+    /// Whether all tasks are paused.
+    pub async fn are_all_paused(&self) -> Result<bool, Fault> {
+        Ok(self.store.tree.get(&self.store.paths.paused_all()).await?.is_some())
+    }
+
     /// Lets a drained unit take work again. Returns whether it was drained.
     pub async fn undrain(&self, unit: &str) -> Result<bool, Fault> {
         let delete = Op::Delete { path: self.store.paths.drain_of(unit), version: None };

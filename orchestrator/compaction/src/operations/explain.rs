@@ -126,6 +126,9 @@ fn reasons(
         let lack = there.units.lack(&task.pc);
         all.push(format!("no compaction node of its processing cluster {} {lack}", task.pc));
     }
+    if there.units.are_tasks_paused {
+        all.push("all tasks are paused; allot task resume --all lets them go on".to_owned());
+    }
     if task.paused {
         all.push("it is paused; allot task resume lets it go on".to_owned());
     }
@@ -155,7 +158,7 @@ fn reasons(
         } else if task.next_at > now {
             let what = if task.list_failed > 0 { "lists its partitions again" } else { "is due" };
             all.push(format!("round {} {what} at {}", task.round + 1, time(task.next_at)));
-        } else if is_next && !task.paused && has_manager {
+        } else if is_next && !task.paused && !there.units.are_tasks_paused && has_manager {
             all.push("its manager lists its partitions".to_owned());
         }
         if !task.error.is_empty() {

@@ -951,3 +951,40 @@ fn task_begins_when_the_round_that_it_follows_has_ended_well() {
         stage.end(third).await;
     });
 }
+
+#[test]
+fn pause_of_all_tasks_holds_for_later_ones_and_over_restarts() {
+    play(24, || async {
+        let stage = Stage::new().await;
+        let client = stage.client();
+        let unit = stage.unit(2, stage.runners("u1", ms(10_000))).await;
+        let id = stage.submit("u1", 6, |_| {}).await;
+        stage.until("two to run", async || stage.runs.all().len() == 2).await;
+        assert!(client.pause_all().await.unwrap() && !client.pause_all().await.unwrap());
+        sleep(ms(60_000)).await;
+        assert_eq!(
+            (stage.runs.all().len(), stage.task(id).await.result.success_count),
+            (2, 2),
+            "what ran has ended"
+        );
+        let later = TaskId::main("u1", 2_000_000);
+        let names = ["d", "s", "t2"].map(str::to_owned);
+        let task = MainTask {
+            named: vec!["q".to_owned()],
+            ..MainTask::new(later, names, "u1".into(), "default".into())
+        };
+        stage.store.submit(later, &task, false).await.unwrap();
+        let why = client.explain(later).await.unwrap().join("; ");
+        assert!(why.contains("all tasks are paused"), "{why}");
+        unit.kill();
+        let _unit = stage.unit(2, stage.runners("u1", ms(10_000))).await;
+        sleep(ms(60_000)).await;
+        assert_eq!(stage.runs.all().len(), 2);
+        stage.store.pause(later, true).await.unwrap();
+        assert!(client.resume_all().await.unwrap() && !client.resume_all().await.unwrap());
+        assert_eq!(stage.end(id).await.result.success_count, 6);
+        assert_eq!(stage.task(later).await.round, 0, "it was paused by itself");
+        stage.store.pause(later, false).await.unwrap();
+        assert_eq!(stage.end(later).await.result.success_count, 1);
+    });
+}

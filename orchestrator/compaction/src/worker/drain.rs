@@ -20,18 +20,19 @@ const PAUSE: Duration = Duration::from_secs(1);
 impl Worker {
     /// Whether this unit starts no subtasks now.
     pub(super) fn starts_nothing(&self) -> bool {
-        self.fault.is_present() || self.is_drained(&self.units.borrow())
+        self.fault.is_present() || self.is_held(&self.units.borrow()) != (false, false)
     }
 
-    fn is_drained(&self, units: &Units) -> bool {
-        units.is_drained(&self.node_context.name)
+    /// Whether this unit is drained, and whether all tasks are paused.
+    fn is_held(&self, units: &Units) -> (bool, bool) {
+        (units.is_drained(&self.node_context.name), units.are_tasks_paused)
     }
 
-    /// Returns when this unit is drained, or is not any more.
-    pub(super) async fn drain_changed(&self) {
+    /// Returns when this unit is drained, or all tasks are paused, or are not any more.
+    pub(super) async fn hold_changed(&self) {
         let mut units = self.units.clone();
-        let before = self.is_drained(&units.borrow());
-        if units.wait_for(|units| self.is_drained(units) != before).await.is_err() {
+        let before = self.is_held(&units.borrow());
+        if units.wait_for(|units| self.is_held(units) != before).await.is_err() {
             // Without a sender nothing changes.
             std::future::pending::<()>().await;
         }

@@ -33,11 +33,12 @@ export function CompactionPage({ chosen, can }) {
     { name: "finished", title: "Finished", cell: (task) => time(task.finished) },
   ], []);
   if (!state) return html`<${Reading} trouble=${trouble} what="the tasks" />`;
-  const { tasks, units, points } = state;
+  const { tasks, units, points, paused } = state;
   const running = partitions.filter((one) => one.state === "running");
   return html`<${Page} trouble=${trouble} title="Compaction">
     <div class="grid">
       <${Panel} title="Running and waiting tasks" wide>
+        ${paused ? html`<p class="hint">All tasks are paused; <code>allot task resume --all</code> ends that.</p>` : null}
         ${tasks.length ? tasks.map((task) => html`<${Task} key=${task.id} task=${task} can=${can} units=${units}
           running=${running.filter((one) => taskOf(one) === task.id).length} />`)
           : html`<p class="hint">No task runs. <code>allot task submit DB.SCHEMA.TABLE</code> submits one.</p>`}

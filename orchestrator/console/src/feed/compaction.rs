@@ -48,6 +48,8 @@ struct State<'a> {
     tasks: Vec<TaskView>,
     /// Grows when the history may have changed.
     ends: u64,
+    /// Whether all tasks are paused, also those that are submitted later.
+    paused: bool,
     units: Vec<Unit>,
     /// Subtasks that ended and bytes that were compacted, a second.
     points: &'a Points<[f64; 2]>,
@@ -180,6 +182,7 @@ impl Reader for Tasks {
             now,
             tasks: newest.iter().map(|main| TaskView::without_failures(&main.task)).collect(),
             ends: self.live.ends,
+            paused: units.are_tasks_paused,
             units: units.live.iter().map(unit).collect(),
             points: &self.live.points,
         };
