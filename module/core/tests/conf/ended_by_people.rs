@@ -3,6 +3,7 @@
 use super::rig::Rig;
 use allot_core::conf::Reply;
 use allot_core::conf::conference::State;
+use allot_core::conf::request::{ClientRequest, Report, Request, UnitRequest};
 
 const A: &str = "a:1:1";
 const B: &str = "b:1:1";
@@ -222,6 +223,27 @@ fn report_that_names_a_conference_as_ended_and_as_there_ends_it_and_its_copy() {
     // What a report names that is not on record, or over, says nothing.
     rig.report_with(A, first, &[("1", first), ("9", 5)], &[]);
     rig.check();
+}
+
+#[test]
+fn report_that_names_a_conference_as_ended_and_as_starting_ends_it_and_its_copy() {
+    // A lost master had the unit create the conference again; that it also said that the first copy ended is lost as well.
+    for later in [5, 0] {
+        let mut rig = Rig::new(&[A]);
+        let first = rig.create("1");
+        rig.ask(&Request::Client(ClientRequest::Resize { e164: b"1", size: 2 })).unwrap();
+        rig.told.clear();
+        let (cmu, e164) = (A.as_bytes(), &b"1"[..]);
+        let (ended, starting) = (vec![(e164, first)], vec![(e164, first + later)]);
+        let report = Report { cmu, highest: first + later, ended, starting, ..Report::default() };
+        let Ok(Reply::Reported(reported)) = rig.ask(&Request::Unit(UnitRequest::Report(report))) else {
+            panic!()
+        };
+        assert_eq!((reported.ended.len(), reported.released.len()), (1, 1));
+        assert_eq!((reported.kept, reported.lost.len()), (0, 0));
+        assert_eq!((rig.state("1"), rig.verbs(A)), (State::Ended, "RELEASE".into()));
+        rig.check();
+    }
 }
 
 #[test]

@@ -122,9 +122,7 @@ impl Reconciliation<'_> {
     fn has(&mut self, e164: &[u8], epoch: Epoch) {
         let unit = Some(self.number);
         if self.settled.contains(e164) {
-            // A copy of a conference that people ended.
-            self.events.push(disowned(self.realm, AssignmentNotice { e164, cmu: &self.cmu, epoch }));
-            self.reported.released.push(Bytes::from_slice(e164));
+            self.disowns(e164, epoch);
             return;
         }
         let conference = self.realm.conference_called(e164);
@@ -242,6 +240,10 @@ impl Reconciliation<'_> {
 
     /// Decides about a conference that the unit is creating at this epoch. It was never open, so it is not adopted.
     fn starts(&mut self, e164: &[u8], epoch: Epoch) {
+        if self.settled.contains(e164) {
+            self.disowns(e164, epoch);
+            return;
+        }
         let unit = Some(self.number);
         let conference = self.realm.conference_called(e164);
         let is_expected =
@@ -262,11 +264,16 @@ impl Reconciliation<'_> {
         }
     }
 
+    /// The unit must end a copy, for example of a conference that people ended.
+    fn disowns(&mut self, e164: &[u8], epoch: Epoch) {
+        self.events.push(disowned(self.realm, AssignmentNotice { e164, cmu: &self.cmu, epoch }));
+        self.reported.released.push(Bytes::from_slice(e164));
+    }
+
     /// The unit must end a copy. It may own the conference by an assignment of which it has no copy: its copy then comes
     /// from an assignment that a former master made, and did not replicate before it died.
     fn release(&mut self, e164: &[u8], epoch: Epoch) {
-        self.events.push(disowned(self.realm, AssignmentNotice { e164, cmu: &self.cmu, epoch }));
-        self.reported.released.push(Bytes::from_slice(e164));
+        self.disowns(e164, epoch);
         let unit = Some(self.number);
         let is_here = |conference: &&Conference| {
             let target = conference.moving.as_ref().map(|moving| moving.to);
