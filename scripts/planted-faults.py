@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Shows that the simulations find faults: plants one fault at a time in a copy of the sources, and runs a simulation on
-the copy until it fails. Each fault takes a check or a rule out of the product.
+"""Shows that the simulations and the exploration of failovers find faults: plants one fault at a time in a copy of the
+sources, and runs a simulation or the exploration on the copy until it fails. Each fault takes a check or a rule out of
+the product.
 
     scripts/planted-faults.py              all faults
     scripts/planted-faults.py NAME ...     these faults
@@ -8,7 +9,7 @@ the copy until it fails. Each fault takes a check or a rule out of the product.
     scripts/planted-faults.py --check      only looks whether the sources have the texts that faults replace
     scripts/planted-faults.py --no-run ... only builds the tests, as target/planted-faults/NAME
 
-Prints how many seeds each fault needed. Fails if a simulation does not find a fault, or if the text that a fault
+Prints how many seeds each fault needed, or how many states. Fails if a fault is not found, or if the text that a fault
 replaces is no longer in the sources: the fault must then be planted where its rule is now.
 """
 
@@ -27,6 +28,10 @@ ROLES = "orchestrator/daemon/src/roles/"
 MESSAGES = ROLES + "media_unit/unit/messages.rs"
 SYSTEM = ("allot-simulation", "faults::nothing_is_lost_or_used_twice")
 COMPACTION = ("allot-compaction", "simulation::failing_units_neither_lose_nor_duplicate_work")
+FAILOVERS = ("allot-core", "exploration::failover_that_loses_the_last_commands_undoes_no_end")
+# The test program of a package that has several, and the folder of a package that is not in orchestrator/.
+PROGRAMS = {"allot-core": ["--test", "conf"]}
+FOLDERS = {"allot-core": "module/core"}
 # The most seeds that a fault may need.
 SEEDS = 2000
 
@@ -114,6 +119,28 @@ FAULTS = {
         SYSTEM,
         [(MESSAGES, "Action::SendDetails { e164 } => self.details.resend(&e164),", "Action::SendDetails { .. } => {}")],
     ),
+    "later-epochs-hide-lost-ends": (
+        "an end by people at an epoch that a failover lost does not count once a later epoch is known",
+        FAILOVERS,
+        [
+            (
+                CONF + "decide/lookups.rs",
+                "&& self.has_lost(cmu, epoch, now)",
+                "&& epoch > self.last_epoch && self.has_lost(cmu, epoch, now)",
+            ),
+        ],
+    ),
+    "creations-outlive-lost-ends": (
+        "an end by people at an epoch that a failover lost does not count while the conference is creating",
+        FAILOVERS,
+        [
+            (
+                CONF + "model/transitions.rs",
+                "Trigger::EndedByUnknownCopy => [Nothing, Ended,         Ended,         Ended,         Ended],",
+                "Trigger::EndedByUnknownCopy => [Nothing, Ended,         Nothing,       Ended,         Ended],",
+            ),
+        ],
+    ),
     "accounts-withdraw-at-once": (
         "the accounts role withdraws a revoked account before its instance has released it",
         SYSTEM,
@@ -177,7 +204,8 @@ def build(tree: Path, name: str) -> Path:
     _, (package, _), edits = FAULTS[name]
     copy_sources(tree)
     plant(tree, name, edits)
-    command = ["cargo", "test", "-p", package, "--no-run", "--message-format", "json-render-diagnostics"]
+    command = ["cargo", "test", "-p", package, *PROGRAMS.get(package, []), "--no-run"]
+    command += ["--message-format", "json-render-diagnostics"]
     # Not the folder of the repository's builds: cargo takes a package of the copy for that of the repository, and would
     # run the tests of the copy there, faults and all, whatever changes in the repository afterwards.
     environment = os.environ | {"CARGO_TARGET_DIR": str(tree.parent / "build")}
@@ -197,16 +225,19 @@ def run(tree: Path, name: str, executable: Path) -> bool:
     meaning, (package, test), _ = FAULTS[name]
     began = time.monotonic()
     environment = os.environ | {"ALLOT_SEEDS": str(SEEDS), "RUST_BACKTRACE": "0"}
-    folder = tree / "orchestrator" / package.removeprefix("allot-")
+    folder = tree / FOLDERS.get(package, "orchestrator/" + package.removeprefix("allot-"))
     done = subprocess.run([executable, "--exact", test], cwd=folder, env=environment, capture_output=True, text=True)
     output = done.stdout + done.stderr
     executable.with_suffix(".log").write_text(output)
     if "running 1 test" not in output:
         sys.exit(f"{name}: there is no test {test} in {package}")
-    passed = re.search(r"seed (\d+)", output)
-    found = done.returncode != 0 and passed is not None
-    seeds = f"found after {int(passed[1]) + 1} seeds" if found else f"NOT FOUND in {SEEDS} seeds"
-    print(f"{name}: {seeds}, {time.monotonic() - began:.0f} s ({meaning})", flush=True)
+    seed, states = re.search(r"seed (\d+)", output), re.search(r"(\d+) states", output)
+    found = done.returncode != 0 and (seed is not None or states is not None)
+    if seed:
+        needed = f"{int(seed[1]) + 1} seeds"
+    else:
+        needed = f"{states[1]} states" if states else f"{SEEDS} seeds"
+    print(f"{name}: {'found after' if found else 'NOT FOUND in'} {needed}, {time.monotonic() - began:.0f} s ({meaning})", flush=True)
     return found
 
 

@@ -17,6 +17,9 @@ mod admission;
 mod check;
 mod draining;
 mod ended_by_people;
+mod exploration;
+#[path = "../common/explore.rs"]
+mod explore;
 mod failovers;
 #[path = "../common/hex.rs"]
 mod hex;

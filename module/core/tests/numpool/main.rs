@@ -12,6 +12,9 @@ mod admission;
 mod caps;
 mod causes;
 mod cells;
+mod exploration;
+#[path = "../common/explore.rs"]
+mod explore;
 mod heartbeats;
 #[path = "../common/hex.rs"]
 mod hex;

@@ -15,6 +15,9 @@ mod best_seating;
 mod blocks;
 mod cart;
 mod exchange;
+mod exploration;
+#[path = "../common/explore.rs"]
+mod explore;
 mod focus;
 #[path = "../common/hex.rs"]
 mod hex;
