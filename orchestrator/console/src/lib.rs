@@ -1,7 +1,7 @@
 //! The web console: one page for operators, and the HTTP API under it.
 //!
-//! The console keeps no state of its own. Everything that it shows is read from Redis and ZooKeeper, while a page shows it.
-//! Everything that an operator does is a command of a family or a change of the task store. `feed` has one reader for each
+//! What the console shows is read from Redis and ZooKeeper, while a page shows it. It keeps only what they do not have:
+//! what the module did by the minute (`recorder`). Everything that an operator does is a command of a family or a change of the task store. `feed` has one reader for each
 //! thing that browsers look at, however many browsers look. `api` has the endpoints, `security` decides who may call them,
 //! and `server` has the listener with its limits.
 //!
@@ -13,7 +13,10 @@ mod api;
 mod assets;
 mod channel;
 mod feed;
+mod history;
+mod journal;
 mod problem;
+mod recorder;
 mod security;
 mod server;
 mod settings;
@@ -21,6 +24,8 @@ mod shared;
 mod state;
 mod store;
 mod task_view;
+
+use std::sync::Arc;
 
 use allot_compaction::TaskClient;
 use allot_runtime::Context;
@@ -48,10 +53,11 @@ pub async fn run(
     let listener = server::Listener::bind(&settings).await?;
     settings.listen = listener.address;
     info!(address = settings.address(), "console by HTTP");
-    let console = Console::new(settings, keys, tasks);
+    let console = Console::new(settings, keys, tasks)?;
     process.health.ready(PART);
     tokio::select! {
-        () = listener.serve(console) => Ok(()),
+        () = listener.serve(Arc::clone(&console)) => Ok(()),
+        () = recorder::record(console) => Ok(()),
         () = shutdown.requested() => Ok(()),
     }
 }

@@ -25,6 +25,8 @@ section! {
         viewer_token_file: PathBuf = "console-viewer-token-file", "ALLOT_CONSOLE_VIEWER_TOKEN_FILE", example r#""/etc/allot/viewer-token""#;
         /// File with the token of people who may also act
         operator_token_file: PathBuf = "console-operator-token-file", "ALLOT_CONSOLE_OPERATOR_TOKEN_FILE", example r#""/etc/allot/operator-token""#;
+        /// Folder of this console alone, in which it keeps its history over a restart. Without it, the history is in memory
+        data_dir: PathBuf = "console-data-dir", "ALLOT_CONSOLE_DATA_DIR", example r#""/var/lib/allot/console""#;
         /// ACL user of Redis for everything that the console reads. Without it, redis.user
         viewer_user: String = "console-viewer-user", "ALLOT_CONSOLE_VIEWER_USER", example r#""viewer""#;
         /// File with the password of `viewer-user`
@@ -56,6 +58,8 @@ pub struct Settings {
     pub viewer_token: Option<Secret>,
     /// Token of people who may also act.
     pub operator_token: Option<Secret>,
+    /// The folder in which the console keeps its history; without it, the history is in memory.
+    pub data_dir: Option<PathBuf>,
     /// The way to Redis for reads.
     pub viewer: Servers,
     /// The way to Redis for actions.
@@ -107,6 +111,7 @@ impl Settings {
                 "console.operator-token-file",
                 "ALLOT_CONSOLE_OPERATOR_TOKEN",
             )?,
+            data_dir: given.data_dir,
             viewer: login(
                 given.viewer_user,
                 given.viewer_password_file.as_deref(),
@@ -184,6 +189,7 @@ mod tests {
             proxies: Vec::new(),
             viewer_token: None,
             operator_token: None,
+            data_dir: None,
             viewer: servers.clone(),
             operator: servers,
             tls: None,

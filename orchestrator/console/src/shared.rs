@@ -54,6 +54,17 @@ pub(crate) struct Holds {
     pub(crate) first: Vec<Value>,
 }
 
+/// How many seats were sold when.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub(crate) struct Sales {
+    /// Times of changes in milliseconds since 1970, from old to new.
+    pub(crate) at: Vec<u64>,
+    /// Seats that were sold from then on.
+    pub(crate) sold: Vec<u64>,
+    /// Whether the curve begins with the creation of the show. A stream keeps only its newest entries.
+    pub(crate) whole: bool,
+}
+
 /// Conferences of a plan with the same outcome.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub(crate) struct PlanTotal {

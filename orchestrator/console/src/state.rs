@@ -4,19 +4,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use allot_compaction::TaskClient;
+use anyhow::Result;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
 use crate::channel::Feeds;
+use crate::history::{SAMPLES, Sample};
+use crate::journal::{Folder, Journal};
 use crate::security::{Guard, Sessions};
 use crate::settings::{Keys, Settings};
-use crate::shared::{Holds, Imports, KeyList, Places, PlanTotal, Recent};
+use crate::shared::{Holds, Imports, KeyList, Places, PlanTotal, Recent, Sales};
 use crate::store::Store;
 
 /// Time for which the list of keys is shared: a scan looks at all keys of the server.
 const KEYS_SHARED: Duration = Duration::from_secs(30);
-/// Time for which a plan, or the moves of a rebalance, are shared: the server takes tens of milliseconds to make them, in
-/// which it serves nobody else.
+/// Time for which a plan, the moves of a rebalance, or the sales of a show are shared: the server takes tens of
+/// milliseconds to make them, in which it serves nobody else.
 const ANSWERS_SHARED: Duration = Duration::from_secs(5);
 
 /// Time for which the holds of a show are shared: a large show is listed in many steps.
@@ -44,16 +47,27 @@ pub(crate) struct Console {
     pub(crate) plans: Recent<(String, Option<String>), Vec<PlanTotal>>,
     /// The live holds of a show that end first.
     pub(crate) holds: Recent<String, Holds>,
+    /// The sales of a show over time.
+    pub(crate) sales: Recent<String, Sales>,
     /// The moves that a rebalance of this book would make.
     pub(crate) moves: Recent<String, Vec<Value>>,
     pub(crate) imports: Imports,
+    /// What the module has done, by the minute.
+    pub(crate) history: Journal<Sample>,
+    /// Held, so that no other console uses it.
+    _folder: Option<Folder>,
     pub(crate) streams: Places,
     requests: Semaphore,
 }
 
 impl Console {
-    pub(crate) fn new(settings: Settings, keys: Keys, tasks: Option<TaskClient>) -> Arc<Self> {
-        Arc::new(Self {
+    /// A console with what an earlier one has kept.
+    ///
+    /// # Errors
+    /// Its folder cannot be used.
+    pub(crate) fn new(settings: Settings, keys: Keys, tasks: Option<TaskClient>) -> Result<Arc<Self>> {
+        let folder = settings.data_dir.as_deref().map(Folder::take).transpose()?;
+        Ok(Arc::new(Self {
             viewer: Store::new(settings.viewer.clone()),
             operator: Store::new(settings.operator.clone()),
             guard: Arc::new(Guard {
@@ -66,11 +80,14 @@ impl Console {
             key_list: Recent::new(KEYS_SHARED),
             plans: Recent::new(ANSWERS_SHARED),
             holds: Recent::new(HOLDS_SHARED),
+            sales: Recent::new(ANSWERS_SHARED),
             moves: Recent::new(ANSWERS_SHARED),
             imports: Imports::default(),
+            history: Journal::open(folder.as_ref(), "history", SAMPLES)?,
+            _folder: folder,
             streams: Places::new(STREAMS),
             requests: Semaphore::new(REQUESTS),
-        })
+        }))
     }
 
     /// Carries out a request when it has a place.

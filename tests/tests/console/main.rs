@@ -7,6 +7,7 @@ mod actions;
 mod api;
 mod colours;
 mod document;
+mod history;
 mod import;
 mod lists;
 mod pages;

@@ -1,7 +1,7 @@
 // Line charts over time.
 import { html, useEffect, useRef } from "./ui.js";
 import { colour, onColours } from "./colours.js";
-import { number } from "./format.js";
+import { calendar, clock, isUtc, number } from "./format.js";
 import uPlot from "/vendor/uplot.js";
 
 /** Shortest time that a chart shows, in seconds. */
@@ -13,18 +13,19 @@ const GAP = 5000;
  * Lines over time, once there are two points.
  * @param {{label: string, at: number[], lines: {name: string, values: (number | null)[], colour: string, fill?:
  *   boolean, dash?: number[]}[],
- *          height?: number, unit?: string}} props `at` in milliseconds
+ *          height?: number, unit?: string, gap?: number, stepped?: boolean}} props `at` in milliseconds; `gap` is the
+ *   time without a point after which a line has a gap; a `stepped` line keeps a value until the next point
  */
 export function Chart(props) {
   return props.at.length < 2 ? html`<p class="hint">The chart begins when somebody looks.</p>`
     : html`<${Plot} ...${props} />`;
 }
 
-function Plot({ label, at, lines, height = 180, unit = "" }) {
+function Plot({ label, at, lines, height = 180, unit = "", gap = GAP, stepped = false }) {
   const place = useRef(null);
   const chart = useRef(null);
-  const data = series(at, lines);
-  const shape = lines.map((line) => line.name).join("|");
+  const data = series(at, lines, gap);
+  const shape = `${lines.map((line) => line.name).join("|")}${isUtc()}`;
   useEffect(() => {
     const element = place.current;
     const axis = { stroke: colour("--faint-text"), grid: { stroke: colour("--line"), width: 1 },
@@ -37,6 +38,7 @@ function Plot({ label, at, lines, height = 180, unit = "" }) {
           padding: [8, 24, 0, 0],
           cursor: { points: { size: 6 }, drag: { x: false, y: false } },
           legend: { show: false },
+          ...(isUtc() ? { tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC") } : {}),
           scales: { x: { range: (_, from, to) => [Math.min(from, to - SHORTEST), to] },
             y: { range: (_, low, high) => [Math.min(0, low), Math.max(1, high * 1.1)] } },
           axes: [{ ...axis, size: 30, space: 70, values: (_, ticks) => ticks.map((tick) => moment(tick, ticks)) },
@@ -45,12 +47,15 @@ function Plot({ label, at, lines, height = 180, unit = "" }) {
             {},
             ...lines.map((line) => ({
               stroke: colour(line.colour), width: 2, dash: line.dash, points: { show: false },
+              paths: stepped ? uPlot.paths.stepped({ align: 1 }) : undefined,
               fill: line.fill ? `${colour(line.colour)}22` : undefined,
             })),
           ],
         },
         data, element,
       );
+      // Tests read the lines here.
+      Object.assign(element, { chart: chart.current });
     };
     make();
     const sizes = new ResizeObserver(() => chart.current?.setSize({ width: element.clientWidth, height }));
@@ -76,18 +81,20 @@ function Plot({ label, at, lines, height = 180, unit = "" }) {
 }
 
 /** The times in seconds, and the values of each line, with gaps. */
-function series(at, lines) {
+function series(at, lines, gap) {
   const data = [[], ...lines.map(() => [])];
   at.forEach((ms, index) => {
     const before = at[index - 1];
-    if (ms - before > GAP) data.forEach((list, line) => list.push(line ? null : (before + 1) / 1000));
+    if (ms - before > gap) data.forEach((list, line) => list.push(line ? null : (before + 1) / 1000));
     data.forEach((list, line) => list.push(line ? lines[line - 1].values[index] : ms / 1000));
   });
   return data;
 }
 
-/** A tick of the axis of time; seconds are shown if the axis is short. */
+/** A tick of the axis of time: a date if a day begins, and with seconds if the axis is short. */
 function moment(tick, ticks) {
-  const long = ticks.length > 1 && ticks[1] - ticks[0] >= 60;
-  return new Date(tick * 1000).toLocaleTimeString("en-GB").slice(0, long ? 5 : 8);
+  const step = ticks.length > 1 ? ticks[1] - ticks[0] : 0;
+  const text = clock(tick * 1000);
+  if (step >= 60 && text === "00:00:00") return calendar(tick * 1000).slice(5);
+  return text.slice(0, step >= 60 ? 5 : 8);
 }

@@ -17,16 +17,35 @@ export function size(bytes) {
   return `${unit ? bytes.toFixed(1) : bytes} ${units[unit]}`;
 }
 
+/** Whether times are UTC, and not those of the browser. This browser remembers it. */
+export const isUtc = () => localStorage.getItem("zone") === "UTC";
+
+/** @param {boolean} utc */
+export const setUtc = (utc) => localStorage.setItem("zone", utc ? "UTC" : "");
+
+const inZone = () => (isUtc() ? { timeZone: "UTC" } : {});
+
+/** The zone of a time: UTC, or the distance from it. @param {number} [ms] since 1970 */
+export function zone(ms = Date.now()) {
+  const minutes = isUtc() ? 0 : -new Date(Number(ms)).getTimezoneOffset();
+  if (!minutes) return "UTC";
+  const [hours, rest] = [Math.floor(Math.abs(minutes) / 60), Math.abs(minutes) % 60];
+  return `UTC${minutes < 0 ? "−" : "+"}${hours}${rest ? `:${String(rest).padStart(2, "0")}` : ""}`;
+}
+
 /** A time of day. @param {number} ms since 1970 */
 export function clock(ms) {
   if (!ms) return "–";
-  return new Date(Number(ms)).toLocaleTimeString("en-GB");
+  return new Date(Number(ms)).toLocaleTimeString("en-GB", inZone());
 }
 
-/** A date and a time. @param {number} ms since 1970 */
+/** A date. @param {number} ms since 1970 */
+export const calendar = (ms) => new Date(Number(ms)).toLocaleDateString("en-CA", inZone());
+
+/** A date, a time and its zone. @param {number} ms since 1970 */
 export function time(ms) {
   if (!ms) return "–";
-  return `${new Date(Number(ms)).toLocaleDateString("en-CA")} ${clock(ms)}`;
+  return `${calendar(ms)} ${clock(ms)} ${zone(ms)}`;
 }
 
 /** A length of time. @param {number} ms */

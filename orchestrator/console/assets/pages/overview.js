@@ -1,8 +1,9 @@
 // The overview: what is up, who leads, and how much is going on.
-import { html } from "../lib/ui.js";
+import { html, useMemo } from "../lib/ui.js";
+import { get } from "../lib/api.js";
 import { Chart } from "../lib/chart.js";
 import { link } from "../lib/address.js";
-import { useLive } from "../lib/live.js";
+import { useAsk, useLive } from "../lib/live.js";
 import { Events, Figure, NoText, Page, Panel, Reading } from "../lib/parts.js";
 import { clock, number, size, span, text } from "../lib/format.js";
 
@@ -29,8 +30,25 @@ function guard({ guard: held, guard_known: known }) {
     : { value: "open", tone: "good" };
 }
 
+const MINUTE = 60_000;
+
+/** What the module has done in the last day, by the minute, which the console keeps. */
+function Day() {
+  const { answer, wrong } = useAsk(() => get("history"), [], MINUTE);
+  const line = (name, colour, dash) => ({ name, values: answer[name], colour, dash });
+  return html`<${Panel} title="The last 24 hours, by the minute" wide>
+    ${answer?.calls.length ? html`<${Chart} label="Counts by the minute" height=${180} gap=${2 * MINUTE} stepped
+      at=${answer.calls.map((_, minute) => answer.from + minute * MINUTE)}
+      lines=${[line("holds", "--blue"), line("calls", "--teal", [8, 3]), line("recoveries", "--violet", [2, 3]),
+        line("refusals", "--pink", [6, 3, 1, 3])]} />`
+      : html`<p class="hint">${wrong || "The console reads the counters once a minute; two minutes make a line."}</p>`}
+  </${Panel}>`;
+}
+
 export function Overview({ keys, more }) {
   const { state, trouble } = useLive("overview");
+  // Drawn when it changes, and not each second.
+  const day = useMemo(() => html`<${Day} />`, []);
   if (!state) return html`<${Reading} trouble=${trouble} what="Redis" />`;
   const { info, points } = state;
   const faults = FAULTS.filter((name) => Number(info[name]) > 0);
@@ -85,6 +103,7 @@ export function Overview({ keys, more }) {
             { name: "expiries", values: points.map((point) => point.value[2]), colour: "--amber", dash: [2, 3] },
           ]} />
       </${Panel}>
+      ${day}
       ${state.events.length ? html`<${Panel} title="Events" wide>
         <${Events} events=${state.events} about=${(event) => html`
         <a class="of" href=${pageOf(keys, event.key)}>${event.key}</a>

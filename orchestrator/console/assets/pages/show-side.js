@@ -5,13 +5,35 @@ import { Events, Panel } from "../lib/parts.js";
 import { Chart } from "../lib/chart.js";
 import { Table } from "../lib/table.js";
 import { useAsk } from "../lib/live.js";
-import { number, percent, span } from "../lib/format.js";
+import { number, percent, span, time } from "../lib/format.js";
 import { HELD } from "../map/model.js";
 
-/** Seats by state over time, since the page was opened. */
-export function SalesChart({ points }) {
+/** Interval at which the sales are read again, in milliseconds: shorter than the time that `points` cover. */
+const SALES = 600_000;
+
+/** Where the curve of sales begins. */
+function beginning({ at, whole }) {
+  if (!at.length) return "The show keeps no events of sales, so the curve begins when the page is opened.";
+  return whole ? `Since the creation of the show, ${time(at[0])}.`
+    : `Since ${time(at[0])}: the show keeps no older events.`;
+}
+
+/** The seats sold since the creation of the show, and the seats by state since the page was opened. */
+export function SalesChart({ name, points }) {
+  const { answer, wrong } = useAsk(() => get("show/sales", { key: name }), [name], SALES);
+  const past = answer || { at: [], sold: [] };
+  const last = past.at.at(-1) || 0;
+  const recent = points.filter((point) => point.at > last && point.sold !== null);
   return html`<${Panel} title="Sales">
-    <${Chart} label="Seats by state" height=${150}
+    ${answer || wrong ? html`<${Chart} label="Seats sold" height=${150} gap=${Infinity} stepped
+      at=${[...past.at, ...recent.map((point) => point.at)]}
+      lines=${[{ name: "sold", values: [...past.sold, ...recent.map((point) => point.sold)], colour: "--blue",
+        fill: true }]} />` : null}
+    ${answer ? html`<p class="hint">${beginning(answer)}</p>` : null}
+    ${wrong ? html`<p class="hint">Earlier sales cannot be read: ${wrong}</p>` : null}
+  </${Panel}>
+  <${Panel} title="Seats since the page was opened">
+    <${Chart} label="Seats by state" height=${120}
       at=${points.map((point) => point.at)}
       lines=${[
         { name: "sold", values: points.map((point) => point.sold), colour: "--blue", fill: true },

@@ -101,7 +101,7 @@ function OneShow({ name, keys, chosen, can }) {
       if (!show.current) return;
       const sum = (state) => (old.current ? null : show.current.counts.reduce(
         (all, counts) => all + counts[state], 0));
-      setPoints((points) => [...points, { at: Date.now(), free: sum(1), held: sum(2), sold: sum(3) }].slice(-POINTS));
+      setPoints((points) => [...points, { at: now(), free: sum(1), held: sum(2), sold: sum(3) }].slice(-POINTS));
     }, 1000);
     return () => clearInterval(timer);
   }, [name]);
@@ -149,7 +149,7 @@ function OneShow({ name, keys, chosen, can }) {
       <div class="side">
         <${Selection} name=${name} show=${current} selected=${selected} refused=${refused} can=${can}
           version=${version} now=${now} clear=${() => { setSelected([]); setRefused(""); }} />
-        <${SalesChart} points=${points} />
+        <${SalesChart} name=${name} points=${points} />
         <${Holds} name=${name} show=${current} version=${version} now=${now}
           pick=${(seats) => { setSelected(seats); view.current.reveal(seats); }} />
         <${EventList} events=${events} show=${current}

@@ -5,12 +5,14 @@ mod command;
 mod declaration;
 mod events;
 mod realm;
+mod sales;
 mod session;
 mod show;
 mod tasks;
 
 use std::sync::Arc;
 
+use allot_runtime::time::now_ms;
 use axum::Router;
 use axum::http::{Method, StatusCode};
 use axum::routing::{delete, get, post};
@@ -18,6 +20,7 @@ use utoipa::openapi::HttpMethod::{Delete, Get, Post};
 
 use declaration::{Api, Endpoint, Nothing};
 
+use crate::history::{Minutes, minutes};
 use crate::problem::Problem;
 use crate::shared::KeyList;
 use crate::state::Console;
@@ -39,10 +42,16 @@ pub(crate) fn routes() -> Router<Arc<Console>> {
     api.add("/command", Post, command, post(command::run));
     api.read("/command", "The commands that the console sends, and who may send them.", command::list);
     api.read("/keys", "The keys that hold values of Allot, as of half a minute ago at most.", keys);
+    api.read("/history", "What the module has done in the last 24 hours, by the minute.", history);
     api.read("/show/map", "The map of a show. Changes that follow it come as events.", show::map);
     api.read("/show/seats", "The records of seats, as `SEAT.GET` gives them.", show::seats);
     api.read("/show/holds", "The live holds that end first, as of some seconds ago at most.", show::holds);
     api.read("/show/find", "The seats that a user, a token or an order holds or has bought.", show::find);
+    api.read(
+        "/show/sales",
+        "The seats that were sold when, since the oldest entry of the show's event stream.",
+        sales::sales,
+    );
     api.read("/show/totals", "The places of shows by state.", show::totals);
     api.read(
         "/realm/plan",
@@ -108,6 +117,10 @@ async fn wrong_method(method: Method) -> Problem {
 /// There is no endpoint with this address.
 pub(crate) async fn unknown() -> Problem {
     Problem::absent("there is no such endpoint; /api/v1/openapi.json lists all")
+}
+
+async fn history(console: Arc<Console>, _: Nothing) -> Result<Minutes, Problem> {
+    Ok(minutes(&console.history.records(), now_ms()))
 }
 
 async fn keys(console: Arc<Console>, _: Nothing) -> Result<KeyList, Problem> {

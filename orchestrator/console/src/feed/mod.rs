@@ -25,6 +25,7 @@ use redis::{Value, cmd};
 use crate::channel::{Feed, Subject};
 use crate::problem::Problem;
 use crate::state::Console;
+pub(crate) use overview::{REFUSALS, parse_info};
 pub(crate) use reader::{LATE, Trouble};
 use reader::{Reader, run};
 

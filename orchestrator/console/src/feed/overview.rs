@@ -29,7 +29,7 @@ const EVENTS: usize = 30;
 /// Counters of the module whose rates the charts draw, by the name of the line.
 const GRANTS: [&str; 4] =
     ["allot_seat_held", "allot_numpool_called", "allot_conf_granted", "allot_account_logins"];
-const REFUSALS: [&str; 6] = [
+pub(crate) const REFUSALS: [&str; 6] = [
     "allot_seat_refused",
     "allot_seat_sold_out",
     "allot_numpool_refused",
@@ -175,7 +175,7 @@ impl Reader for Overview {
 }
 
 /// The fields of `INFO`, without headings.
-fn parse_info(reply: Value) -> BTreeMap<String, String> {
+pub(crate) fn parse_info(reply: Value) -> BTreeMap<String, String> {
     let text = match reply {
         Value::BulkString(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
         Value::VerbatimString { text, .. } => text,
