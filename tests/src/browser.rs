@@ -132,7 +132,8 @@ impl Browser {
         }
         windows.iter().take(1).for_each(|window| self.enter(window));
         self.go("about:blank");
-        self.debugger("Emulation.setEmulatedMedia", &json!({"features": []}));
+        self.media("");
+        self.zone("");
         self.debugger("Emulation.clearDeviceMetricsOverride", &json!({}));
         self.debugger("Network.clearBrowserCookies", &json!({}));
         self.errors();
@@ -183,6 +184,18 @@ impl Browser {
     pub fn narrow(&self, width: u32, height: u32) {
         let size = json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": true});
         self.debugger("Emulation.setDeviceMetricsOverride", &size);
+    }
+
+    /// Gives pages that are opened from now on a time zone.
+    #[track_caller]
+    pub fn zone(&self, name: &str) {
+        self.debugger("Emulation.setTimezoneOverride", &json!({"timezoneId": name}));
+    }
+
+    /// Shows pages as on `print`; the empty name shows them as on a screen.
+    #[track_caller]
+    pub fn media(&self, name: &str) {
+        self.debugger("Emulation.setEmulatedMedia", &json!({"media": name, "features": []}));
     }
 
     /// Errors that the page has logged.

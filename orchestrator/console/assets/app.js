@@ -1,7 +1,8 @@
 // The console's page: navigation, the session, and one of the pages.
-import { html, render, useCallback, useEffect, useState } from "./lib/ui.js";
+import { html, render, useCallback, useEffect, useLayoutEffect, useState } from "./lib/ui.js";
 import { get, onLeave, send } from "./lib/api.js";
 import { follow, useAddress, link } from "./lib/address.js";
+import { isUtc, setUtc, time, zone } from "./lib/format.js";
 import { useLive } from "./lib/live.js";
 import { Login } from "./pages/login.js";
 import { Overview } from "./pages/overview.js";
@@ -23,6 +24,7 @@ const PAGES = [
 function App() {
   const [session, setSession] = useState(null);
   const [trouble, setTrouble] = useState("");
+  const [utc, setZone] = useState(isUtc());
   const { page: name, chosen } = useAddress();
   const check = useCallback(() => {
     get("session").then((found) => { setSession(found); setTrouble(""); }, (error) => {
@@ -37,10 +39,19 @@ function App() {
   const live = useLive(looks ? "keys" : null);
   const current = PAGES.find((page) => page.name === name) || PAGES[0];
   useEffect(() => {
-    document.title = `${current.title} · Allot`;
     // On a narrow page the tabs are scrolled.
     document.querySelector(".tab[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
   }, [current, looks]);
+  // Before the effects of the page, which names what it shows.
+  useLayoutEffect(() => { document.title = `${current.title} · Allot`; }, [current]);
+  useEffect(() => {
+    const say = () => {
+      const place = document.querySelector(".printed");
+      if (place) place.textContent = `${time(Date.now())}, ${location.href}`;
+    };
+    addEventListener("beforeprint", say);
+    return () => removeEventListener("beforeprint", say);
+  }, []);
   if (!session) return html`<main class="alone"><p>${trouble ? `The console does not answer: ${trouble}` : "…"}</p>
     </main>`;
   if (!looks) return html`<${Login} done=${setSession} />`;
@@ -54,12 +65,15 @@ function App() {
         ${PAGES.map((page) => html`<a class="tab" href=${link(page.name)}
           aria-current=${page === current ? "page" : undefined}>${page.title}</a>`)}
         <span class="space"></span>
+        <button type="button" class="quiet zone" aria-pressed=${utc} title="Times in UTC, or in the zone of this browser"
+          onClick=${() => { setUtc(!utc); setZone(!utc); }}>${zone()}</button>
         <${Health} live=${live} />
         ${session.tokens ? html`<button type="button" class="quiet"
           onClick=${leave}>Log out (${session.access})</button>` : null}
       </nav>
+      <p class="printed"></p>
       <main id="content" class=${current.name} tabindex="-1">
-        <${current.page} key=${current.name} keys=${keys} more=${more} chosen=${chosen}
+        <${current.page} key=${`${current.name}${utc}`} keys=${keys} more=${more} chosen=${chosen}
           can=${session.access === "operator"} />
       </main>
     </div>`;

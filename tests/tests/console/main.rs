@@ -6,6 +6,7 @@ mod accessibility;
 mod actions;
 mod api;
 mod colours;
+mod comfort;
 mod document;
 mod history;
 mod import;

@@ -113,7 +113,8 @@ fn page_of_a_viewer_has_no_buttons_that_act() {
             headers: {{'content-type': 'application/json', 'x-allot-request': '1'}}}}).then((answer) => answer.status)"),
         );
         assert_eq!(status, if token == VIEWER { 403 } else { 200 });
-        browser.run("[...document.querySelectorAll('nav button')][0].click()");
+        let leave = "[...document.querySelectorAll('nav button')].find((one) => one.textContent.startsWith('Log out'))";
+        browser.run(&format!("{leave}.click()"));
     }
     assert_eq!(first_row(&server), "x..... ......");
 }

@@ -5,6 +5,9 @@ const whole = new Intl.NumberFormat("en");
 /** @param {number | string | null | undefined} value */
 export const number = (value) => (value === null || value === undefined ? "–" : whole.format(Number(value)));
 
+/** A number of things. @param {number} value @param {string} one */
+export const counted = (value, one) => `${number(value)} ${one}${value === 1 ? "" : "s"}`;
+
 /** @param {number} part @param {number} all */
 export const percent = (part, all) => (all ? `${((100 * part) / all).toFixed(part && part / all < 0.1 ? 1 : 0)} %`
   : "–");

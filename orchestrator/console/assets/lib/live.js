@@ -4,7 +4,7 @@ import { listen } from "./api.js";
 
 /** Before the first message. */
 const NOTHING = { state: null, trouble: null, at: 0, partitions: { items: [], more: false }, failures: {},
-  numbers: null, losses: {} };
+  numbers: null, switches: { items: [], more: false }, losses: {} };
 
 /**
  * Why values are old: a code and a message as of the API, or the code `console-away`; and since when, in milliseconds
@@ -15,7 +15,7 @@ const NOTHING = { state: null, trouble: null, at: 0, partitions: { items: [], mo
  * @returns {{state: any, trouble: TroubleOf | null, at: number, partitions: {items: any[], more: boolean}, failures:
  *   Record<string, any[]>,
  *           numbers: {free: any[], resting: any[], more: boolean, listed: number, examined: number} | null,
- *           losses: Record<string, any>}} `partitions`, and `failures` by task, are those of compaction; `numbers` are
+ *           switches: {items: any[], more: boolean}, losses: Record<string, any>}} `partitions`, and `failures` by task, are those of compaction; `numbers` are
  *          those of a pool without a call, null if they may not be read; `losses` are those of a realm, by unit
  */
 export function useLive(key) {
@@ -29,6 +29,7 @@ export function useLive(key) {
       "partition-changes": (changes) => setLive((old) => ({ ...old, partitions: changed(old.partitions, changes) })),
       failures: (failures) => setLive((old) => ({ ...old, failures })),
       numbers: (numbers) => setLive((old) => ({ ...old, numbers })),
+      switches: (switches) => setLive((old) => ({ ...old, switches })),
       losses: (losses) => setLive((old) => ({ ...old, losses })),
       trouble: (trouble) => setLive((old) => ({ ...old, trouble })),
       down: (last) => setLive((old) => ({ ...old, trouble: away(last) })),

@@ -1,7 +1,7 @@
 // Small parts of pages.
 import { createContext, html, useContext, useEffect, useRef, useState } from "./ui.js";
 import { command, send } from "./api.js";
-import { choose } from "./address.js";
+import { choose, useAddress } from "./address.js";
 import { clock } from "./format.js";
 import { useLive } from "./live.js";
 
@@ -65,6 +65,9 @@ function Trouble({ trouble }) {
  * @param {{trouble: import("./live.js").TroubleOf | null, title: string, children?: any, bar?: any}} props
  */
 export function Page({ trouble, title, bar, children }) {
+  const { seat, conference, cmu, task } = useAddress().chosen;
+  const named = [seat ?? conference ?? cmu ?? task, title, "Allot"].filter(Boolean).join(" · ");
+  useEffect(() => { document.title = named; }, [named]);
   return html`<${Old.Provider} value=${Boolean(trouble)}>
     ${bar ? html`<header class="bar"><h1 class="away">${title}</h1>${bar}</header>`
       : html`<h1 class="away">${title}</h1>`}

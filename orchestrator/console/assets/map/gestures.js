@@ -12,7 +12,7 @@ const STILL = 5;
  */
 export function gestures(place, view, told) {
   const pointers = new Map();
-  let moved = 0, spread = 0, framing = null, glide = 0;
+  let moved = 0, spread = 0, framing = null, glide = 0, cursor = -1;
   const at = (event) => {
     const box = place.getBoundingClientRect();
     return [event.clientX - box.left, event.clientY - box.top];
@@ -23,6 +23,7 @@ export function gestures(place, view, told) {
     const [x, y] = at(event);
     pointers.set(event.pointerId, { x, y, time: performance.now(), vx: 0, vy: 0 });
     cancelAnimationFrame(glide);
+    cursor = -1;
     moved = 0;
     framing = event.shiftKey ? [x, y] : null;
     spread = 0;
@@ -94,9 +95,25 @@ export function gestures(place, view, told) {
     const step = event.deltaMode ? event.deltaY * 20 : event.deltaY;
     view.zoom(Math.exp(-Math.max(-80, Math.min(80, step)) * 0.004), ...at(event));
   };
+  /** Puts the cursor of the keyboard on a seat; -1 removes it. */
+  const point = (seat) => {
+    cursor = view.hovered = seat;
+    const [x, y] = seat < 0 ? [0, 0] : view.include(seat);
+    told.hover(seat, x, y);
+    view.draw(ABOVE);
+  };
+  const unpoint = () => cursor >= 0 && point(-1);
   const key = (event) => {
-    const steps = { ArrowLeft: [60, 0], ArrowRight: [-60, 0], ArrowUp: [0, 60], ArrowDown: [0, -60] };
-    if (steps[event.key]) view.pan(...steps[event.key]);
+    const steps = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
+    const step = steps[event.key];
+    // The plan may have been altered.
+    if (cursor >= (view.show?.size ?? 0)) cursor = -1;
+    if (step && cursor >= 0) point(view.beside(cursor, step));
+    else if (step) view.pan(-60 * step[0], -60 * step[1]);
+    else if (event.key === "Enter" || event.key === " ") {
+      if (cursor >= 0) told.pick(cursor, event.key === " ");
+      else point(view.hit(view.width / 2, view.height / 2, Infinity));
+    } else if (event.key === "Escape" && cursor >= 0) unpoint();
     else if (event.key === "+" || event.key === "=") view.zoom(1.3);
     else if (event.key === "-") view.zoom(1 / 1.3);
     else if (event.key === "0") view.fit();
@@ -104,7 +121,7 @@ export function gestures(place, view, told) {
     event.preventDefault();
   };
   const all = { pointerdown: down, pointermove: move, pointerup: up, pointercancel: up, pointerleave: leave,
-    keydown: key };
+    keydown: key, blur: unpoint };
   for (const [name, handler] of Object.entries(all)) place.addEventListener(name, /** @type {any} */ (handler));
   place.addEventListener("wheel", wheel, { passive: false });
   return () => {

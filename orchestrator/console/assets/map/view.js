@@ -186,18 +186,42 @@ export class View {
     this.bound();
   }
 
-  /** The position of the seat at a point of the screen; -1 if there is none. */
-  hit(px, py) {
+  /** The position of the seat at a point of the screen; -1 if none is within reach. */
+  hit(px, py, reach = Math.max(0.6, 3 / this.scale)) {
     const { layout, show } = this;
     if (!show || !layout) return -1;
     const x = px / this.scale + this.left, y = py / this.scale + this.top;
-    let best = Math.max(0.6, 3 / this.scale) ** 2, found = -1;
+    let best = reach ** 2, found = -1;
     for (let at = 0; at < show.size; at += 1) {
       if (show.tier[at] === 255) continue;
       const dx = layout.x[at] - x, dy = layout.y[at] - y, away = dx * dx + dy * dy;
       if (away < best) [best, found] = [away, at];
     }
     return found;
+  }
+
+  /** The seat next to a seat in a direction, as `[1, 0]`; the seat itself if it is the last one. */
+  beside(from, [right, down]) {
+    const { layout, show } = this;
+    let best = Infinity, found = from;
+    for (let at = 0; at < show.size; at += 1) {
+      if (show.tier[at] === 255) continue;
+      const dx = layout.x[at] - layout.x[from], dy = layout.y[at] - layout.y[from];
+      const ahead = dx * right + dy * down, aside = Math.abs(dx * down) + Math.abs(dy * right);
+      // A seat that is more aside than ahead is in another direction.
+      if (ahead > 0.01 && aside <= ahead * 1.5 && ahead + 2 * aside < best) [best, found] = [ahead + 2 * aside, at];
+    }
+    return found;
+  }
+
+  /** Moves the map as far as a seat needs to be seen, and gives its place on the screen. */
+  include(at) {
+    const margin = Math.min(60, this.width / 4, this.height / 4);
+    const off = (value, size) => Math.max(0, margin - value) - Math.max(0, value - size + margin);
+    const place = () => [this.sx(this.layout.x[at]), this.sy(this.layout.y[at])];
+    const [x, y] = place();
+    if (!this.fitted) this.pan(off(x, this.width), off(y, this.height));
+    return place();
   }
 
   /** The seats in a rectangle of the screen. */

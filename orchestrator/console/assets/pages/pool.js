@@ -3,7 +3,7 @@ import { html, useMemo } from "../lib/ui.js";
 import { Act, Badge, Figure, LivePage, Panel } from "../lib/parts.js";
 import { Chart } from "../lib/chart.js";
 import { Table } from "../lib/table.js";
-import { fields, number, percent, span, text } from "../lib/format.js";
+import { counted, fields, number, percent, span, text } from "../lib/format.js";
 
 const PARTS = [["free", "free", "--teal"], ["busy", "in a call", "--blue"], ["cooling", "cooling down", "--violet"],
   ["barred", "out of service or at the cap", "--amber"], ["absent", "not registered", "--strong-line"]];
@@ -11,11 +11,12 @@ const PARTS = [["free", "free", "--teal"], ["busy", "in a call", "--blue"], ["co
 export function PoolPage({ can, ...page }) {
   const none = html`There is no pool of numbers in Redis yet. <code>allot pool load</code> fills one.`;
   return html`<${LivePage} ...${page} kind="pool" title="Pool" label="Pool" none=${none}>
-    ${(key, { state, numbers }) => html`<${Pool} name=${key} state=${state} numbers=${numbers} can=${can} />`}
+    ${(key, { state, numbers, switches }) => html`<${Pool} name=${key} state=${state} numbers=${numbers}
+      switches=${switches} can=${can} />`}
       </${LivePage}>`;
 }
 
-function Pool({ name: key, state, numbers, can }) {
+function Pool({ name: key, state, numbers, switches, can }) {
   const columns = useMemo(() => [
     { name: "number", title: "Number" },
     { name: "token", title: "Lease", of: (row) => row.token ?? row.lease },
@@ -30,7 +31,7 @@ function Pool({ name: key, state, numbers, can }) {
   const { info, now } = state;
   const counts = state.points.at(-1).value;
   const leases = state.leases.map((lease) => ({ ...lease, now, age: now - lease.since }));
-  const switches = bySwitch(leases);
+  const busiest = bySwitch(switches.items, leases, state.more);
   return html`
     <div class="grid">
       <${Panel} title="Numbers" wide>
@@ -71,7 +72,8 @@ function Pool({ name: key, state, numbers, can }) {
           <${Figure} name="calls waiting" value=${number(info.waiting)} tone=${info.waiting ? "warn" : ""} />
           <${Figure} name="numbers at their cap" value=${number(info.limited)} tone=${info.limited ? "warn" : ""} />
           <${Figure} name="out of service" value=${number(info.suspended)} tone=${info.suspended ? "warn" : ""} />
-          <${Figure} name="of them in quarantine" value=${number(info.quarantined)} tone=${info.quarantined ? "warn" : ""} />
+          <${Figure} name="of them in quarantine" value=${number(info.quarantined)}
+            tone=${info.quarantined ? "warn" : ""} />
         </div>
         ${info.causes.length ? html`<ul class="plan">${info.causes.map(fields).map((cause) => html`<li><span>
           ${cause.cause}</span><span><b>${number(cause.count)}</b> <span class="hint">
@@ -83,14 +85,19 @@ function Pool({ name: key, state, numbers, can }) {
           class="hint">A number begins at most ${number(cap.count)} calls in
           ${" "}${cap.window === null ? "a calendar day" : span(cap.window)}.</p>`)}
       </${Panel}>
-      <${Panel} title="Switches" wide>
-        <ul class="plan">${switches.map(([name, calls, oldest]) => html`<li><span>${name}</span><span><b>
-          ${number(calls)}</b> <span class="hint">oldest ${span(oldest)}</span>
-          ${can && name !== "none" ? html` <${Act} can=${can} tone="danger" ask=${`End all calls of switch ${name}?`}
-            words=${() => ["NUMPOOL.RECONCILE", key, "SWITCH", name]}>End all</${Act}>
-            <${Act} can=${can} tone="danger" ask=${`Unregister all numbers of switch ${name}?`}
+      <${Panel} title="Switches" wide extra=${switches.more ? html`<span class="hint">
+        the first ${number(switches.items.length)}</span>` : null}>
+        <ul class="plan">${busiest.map(({ name, calls, numbers, oldest }) => html`<li><span>
+          ${name}</span><span>${numbers === null ? null : html`${counted(numbers, "number")},`}
+          <b>${counted(calls, "call")}</b> ${oldest ? html`<span class="hint">oldest ${span(oldest)}</span>` : null}
+          ${can && name !== "none" && calls ? html` <${Act} can=${can} tone="danger"
+            ask=${`End all calls of switch ${name}?`}
+            words=${() => ["NUMPOOL.RECONCILE", key, "SWITCH", name]}>End all</${Act}>` : null}
+          ${can && name !== "none" && numbers !== 0 ? html` <${Act} can=${can} tone="danger"
+            ask=${`Unregister all numbers of switch ${name}?`}
               words=${() => ["NUMPOOL.UNREG", key, "SWITCH", name]}>Unregister</${Act}>` : null}</span></li>`)}
-          ${switches.length ? null : html`<li class="hint">no switch carries a call</li>`}</ul>
+          ${busiest.length ? null
+            : html`<li class="hint">no switch has registered a number or carries a call</li>`}</ul>
       </${Panel}>
       <${Idle} name=${key} can=${can} numbers=${numbers} total=${info.total} now=${now} />
       <${Panel} title="Calls" wide extra=${state.more ? html`<span class="hint">the first ${number(leases.length)}
@@ -115,7 +122,8 @@ const RESTING = [
   { name: "why", title: "Why", of: (row) => REASONS[row.why][0],
     cell: (row) => html`<${Badge} tone=${REASONS[row.why][1]}>${REASONS[row.why][0]}</${Badge}>` },
   { name: "cause", title: "Cause" },
-  { name: "rest", title: "Free in", right: true, cell: (row) => (row.until === null ? "when resumed" : span(row.rest)) },
+  { name: "rest", title: "Free in", right: true,
+    cell: (row) => (row.until === null ? "when resumed" : span(row.rest)) },
 ];
 
 /** Numbers without a call: those that can be called, and those that rest. */
@@ -125,7 +133,8 @@ function Idle({ name: key, can, numbers, total, now }) {
     const suspend = (row) => html`<${Act} can=${can} ask=${`Take ${row.number} out of service?`}
       words=${() => ["NUMPOOL.SUSPEND", key, row.number]}>Suspend</${Act}>`;
     const resume = (row) => (row.why === "quarantine" || row.why === "out-of-service" ? html`<${Act} can=${can}
-      ask=${`Put ${row.number} into service again?`} words=${() => ["NUMPOOL.RESUME", key, row.number]}>Resume</${Act}>`
+      ask=${`Put ${row.number} into service again?`}
+      words=${() => ["NUMPOOL.RESUME", key, row.number]}>Resume</${Act}>`
       : "");
     return [[...FREE, ...action(suspend)], [...RESTING, ...action(resume)]];
   }, [key, can]);
@@ -138,20 +147,28 @@ function Idle({ name: key, can, numbers, total, now }) {
   const rests = resting.map((row) => ({ ...row, rest: row.until === null ? Infinity : row.until - now }));
   return html`
     <${Panel} title="Free numbers" half extra=${cut(free)}>
-      <${Table} id="free" label="Numbers that can be called" columns=${freeColumns} rows=${queue} none="no number is free" />
+      <${Table} id="free" label="Numbers that can be called" columns=${freeColumns} rows=${queue}
+        none="no number is free" />
         </${Panel}>
     <${Panel} title="Resting numbers" half extra=${cut(resting)}>
-      <${Table} id="resting" label="Numbers that rest" columns=${restingColumns} rows=${rests} none="no number rests" />
+      <${Table} id="resting" label="Numbers that rest" columns=${restingColumns} rows=${rests}
+        none="no number rests" />
         </${Panel}>`;
 }
 
-/** Switches with their calls and the age of the oldest, the busiest first. */
-function bySwitch(leases) {
-  const found = new Map();
+/**
+ * Switches with their numbers, their calls and the age of the oldest call, the busiest first. Only the list of
+ * switches has those without a call. It is older than the calls, which are counted if all are there.
+ * @param {any[]} switches @param {any[]} leases @param {boolean} more whether there are further calls
+ */
+function bySwitch(switches, leases, more) {
+  const found = new Map(switches.map(({ switch: name, numbers, calls }) => [name,
+    { name, numbers, calls: more ? calls : 0, oldest: 0 }]));
   for (const lease of leases) {
     const name = lease.call_switch ?? "none";
-    const [calls, oldest] = found.get(name) || [0, 0];
-    found.set(name, [calls + 1, Math.max(oldest, lease.age)]);
+    const one = found.get(name) || { name, numbers: null, calls: 0, oldest: 0 };
+    const counts = !more || one.numbers === null;
+    found.set(name, { ...one, calls: one.calls + (counts ? 1 : 0), oldest: Math.max(one.oldest, lease.age) });
   }
-  return [...found.entries()].map(([name, [calls, oldest]]) => [name, calls, oldest]).sort((a, b) => b[1] - a[1]);
+  return [...found.values()].sort((a, b) => b.calls - a.calls);
 }

@@ -18,6 +18,18 @@ import { Waiting } from "./waiting.js";
 const POINTS = 900;
 /** Most seats that can be selected. */
 const SELECTED = 500;
+/** Longest list of seats in the page's address, in characters. */
+const LINKED = 4000;
+
+/** The ids of the seats in the page's address. @param {{seat?: string, seats?: string}} chosen @returns {string[]} */
+function idsOf({ seat, seats }) {
+  try {
+    return seats ? JSON.parse(seats) : seat ? [seat] : [];
+  } catch {
+    // Somebody has written it.
+    return [];
+  }
+}
 
 export function ShowPage({ keys, more, chosen, can }) {
   const shows = keys.filter((entry) => entry.kind === "show");
@@ -39,6 +51,8 @@ function OneShow({ name, keys, chosen, can }) {
   const [points, setPoints] = useState([]);
   const [refused, setRefused] = useState("");
   const kind = chosen.layout, only = chosen.tier;
+  // The seats of the address. While the operator selects, the address follows.
+  const linked = useRef("");
   /** Selects other seats, unless they are too many. @param {(old: number[]) => number[]} change */
   const choosing = (change) => setSelected((old) => {
     const seats = change(old);
@@ -95,23 +109,34 @@ function OneShow({ name, keys, chosen, can }) {
   useEffect(() => { if (show.current) view.current?.only(show.current.tiers.indexOf(only)); }, [only, version > 0]);
   useEffect(() => {
     if (view.current) { view.current.chosen = new Set(selected); view.current.draw(ABOVE); }
+    const ids = selected.map((at) => show.current?.seat(at)?.id).filter(Boolean);
+    const one = ids.length === 1 ? ids[0] : null, list = JSON.stringify(ids);
+    const many = ids.length > 1 && list.length <= LINKED ? list : null;
+    if (!show.current || (one === (chosen.seat ?? null) && many === (chosen.seats ?? null))) return;
+    linked.current = JSON.stringify([one ?? undefined, many ?? undefined]);
+    choose({ seat: one, seats: many });
   }, [selected]);
   useEffect(() => {
     const timer = setInterval(() => {
       if (!show.current) return;
       const sum = (state) => (old.current ? null : show.current.counts.reduce(
         (all, counts) => all + counts[state], 0));
-      setPoints((points) => [...points, { at: now(), free: sum(1), held: sum(2), sold: sum(3) }].slice(-POINTS));
+      const at = now();
+      // The server may be another one, whose clock is behind.
+      const point = { at, free: sum(1), held: sum(2), sold: sum(3) };
+      setPoints((points) => (at <= points.at(-1)?.at ? points : [...points, point].slice(-POINTS)));
     }, 1000);
     return () => clearInterval(timer);
   }, [name]);
 
-  // The seat of the page's address.
-  const linked = chosen.seat;
+  // The seats of the page's address, if the operator has not just selected them.
   useEffect(() => {
-    const at = linked && show.current ? show.current.find(linked) : -1;
-    if (at >= 0) { setSelected([at]); view.current.reveal([at]); }
-  }, [linked, version > 0]);
+    if (!show.current || linked.current === JSON.stringify([chosen.seat, chosen.seats])) return;
+    const seats = idsOf(chosen).map((id) => show.current.find(id)).filter((at) => at >= 0);
+    if (seats.length || linked.current) setSelected(seats);
+    linked.current = JSON.stringify([chosen.seat, chosen.seats]);
+    if (seats.length) view.current.reveal(seats);
+  }, [chosen.seat, chosen.seats, version > 0]);
 
   const now = () => clock.current.now + performance.now() - clock.current.at;
   const current = show.current;
@@ -138,7 +163,7 @@ function OneShow({ name, keys, chosen, can }) {
         <div class="below-map">
           <p id="map-help"
             class="hint">Wheel or pinch zooms, drag moves, click selects, Shift and drag selects many.
-            Keys: arrows, +, −, 0.</p>
+            Keys: arrows, +, −, 0; Enter begins at a seat, arrows go on, Enter selects, Space adds, Escape ends.</p>
           <div class="tools" role="group" aria-label="Zoom">
             <button type="button" aria-label="Zoom in" onClick=${() => view.current.zoom(1.5)}>+</button>
             <button type="button" aria-label="Zoom out" onClick=${() => view.current.zoom(1 / 1.5)}>−</button>

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use allot_client::{Error, NumberStore, Record};
+use redis::Value;
 use serde::Serialize;
 use serde_json::Value as Json;
 use tokio::time::Instant;
@@ -18,8 +19,10 @@ use crate::state::Console;
 const PAUSE: Duration = Duration::from_secs(1);
 /// Interval at which the lists of free and resting numbers are read: each read sends a command for each number.
 const LISTS_PAUSE: Duration = Duration::from_secs(5);
-/// Live calls that are read for the table by switch.
+/// Live calls that are listed.
 const LEASES: u32 = 1000;
+/// Switches that are listed.
+const SWITCHES: u32 = 1000;
 
 /// Numbers that are examined for the lists of free and resting numbers.
 const EXAMINED: u32 = 1000;
@@ -40,6 +43,15 @@ struct Idle {
     listed: usize,
     /// How many numbers are examined at most.
     examined: u32,
+}
+
+/// The switches of a pool.
+#[derive(Serialize)]
+struct Switches {
+    /// `NUMPOOL.SWITCHES`, at most [`SWITCHES`].
+    items: Vec<Json>,
+    /// Whether there are further switches.
+    more: bool,
 }
 
 /// A number that can be called.
@@ -180,6 +192,17 @@ impl Reader for Pool {
         let read = console.viewer.ask_if_permitted(format!("numbers of {key}"), read);
         if let Some((records, more)) = read.await? {
             feed.send_kept(Message::new("numbers", &Idle::of(&records, more)?));
+        }
+        let read = async |pool: NumberStore| {
+            let (next, switches): (u32, Value) =
+                pool.ask(pool.begin("NUMPOOL.SWITCHES").arg("COUNT").arg(SWITCHES)).await?;
+            Ok((next, Record::read_list(switches)?))
+        };
+        let read = console.viewer.ask(NumberStore::new, key, read);
+        let read = console.viewer.ask_if_permitted(format!("switches of {key}"), read);
+        if let Some((next, switches)) = read.await? {
+            let items = switches.iter().map(Record::json).collect();
+            feed.send_kept(Message::new("switches", &Switches { items, more: next != 0 }));
         }
         Ok(PAUSE)
     }
