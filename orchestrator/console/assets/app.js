@@ -10,6 +10,7 @@ import { ShowPage } from "./pages/show.js";
 import { RealmPage } from "./pages/realm.js";
 import { PoolPage } from "./pages/pool.js";
 import { CompactionPage } from "./pages/compaction.js";
+import { ActionsPage } from "./pages/actions.js";
 import { AccountsPage } from "./pages/accounts.js";
 
 const PAGES = [
@@ -19,6 +20,7 @@ const PAGES = [
   { name: "pool", title: "Pools", page: PoolPage },
   { name: "compaction", title: "Compaction", page: CompactionPage },
   { name: "accounts", title: "Accounts", page: AccountsPage },
+  { name: "actions", title: "Actions", page: ActionsPage },
 ];
 
 function App() {
@@ -69,7 +71,8 @@ function App() {
           onClick=${() => { setUtc(!utc); setZone(!utc); }}>${zone()}</button>
         <${Health} live=${live} />
         ${session.tokens ? html`<button type="button" class="quiet"
-          onClick=${leave}>Log out (${session.access})</button>` : null}
+          onClick=${leave}>Log out (${session.user || session.access})</button>`
+          : session.user ? html`<span class="hint">${session.user}</span>` : null}
       </nav>
       <p class="printed"></p>
       <main id="content" class=${current.name} tabindex="-1">

@@ -1,7 +1,7 @@
 //! The web console: one page for operators, and the HTTP API under it.
 //!
 //! What the console shows is read from Redis and ZooKeeper, while a page shows it. It keeps only what they do not have:
-//! what the module did by the minute (`recorder`). Everything that an operator does is a command of a family or a change of the task store. `feed` has one reader for each
+//! what the module did by the minute (`recorder`), and what operators did (`actions`). Everything that an operator does is a command of a family or a change of the task store. `feed` has one reader for each
 //! thing that browsers look at, however many browsers look. `api` has the endpoints, `security` decides who may call them,
 //! and `server` has the listener with its limits.
 //!
@@ -9,6 +9,7 @@
 
 #![warn(clippy::disallowed_types)]
 
+mod actions;
 mod api;
 mod assets;
 mod channel;

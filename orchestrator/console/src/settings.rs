@@ -7,7 +7,8 @@ use std::time::Duration;
 use allot_client::{Secret, Servers};
 use allot_runtime::section;
 use allot_runtime::settings::secret;
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
+use axum::http::HeaderName;
 
 section! {
     /// The web console.
@@ -25,7 +26,14 @@ section! {
         viewer_token_file: PathBuf = "console-viewer-token-file", "ALLOT_CONSOLE_VIEWER_TOKEN_FILE", example r#""/etc/allot/viewer-token""#;
         /// File with the token of people who may also act
         operator_token_file: PathBuf = "console-operator-token-file", "ALLOT_CONSOLE_OPERATOR_TOKEN_FILE", example r#""/etc/allot/operator-token""#;
-        /// Folder of this console alone, in which it keeps its history over a restart. Without it, the history is in memory
+        /// File with a line for each operator who has a name: the name, a space and a token
+        operators_file: PathBuf = "console-operators-file", "ALLOT_CONSOLE_OPERATORS_FILE", example r#""/etc/allot/operators""#;
+        /// Header in which a proxy of `proxies` names the user. Its users need no token; those of `operators` may act
+        user_header: String = "console-user-header", "ALLOT_CONSOLE_USER_HEADER", example r#""X-Forwarded-User""#;
+        /// Names of the users of `user-header` who may act; all others may only look
+        #[arg(value_delimiter = ',')]
+        operators: Vec<String> = "console-operators", "ALLOT_CONSOLE_OPERATORS", list r#"["ann", "bob"]"#;
+        /// Folder of this console alone, in which it keeps its history and the actions over a restart
         data_dir: PathBuf = "console-data-dir", "ALLOT_CONSOLE_DATA_DIR", example r#""/var/lib/allot/console""#;
         /// ACL user of Redis for everything that the console reads. Without it, redis.user
         viewer_user: String = "console-viewer-user", "ALLOT_CONSOLE_VIEWER_USER", example r#""viewer""#;
@@ -58,7 +66,13 @@ pub struct Settings {
     pub viewer_token: Option<Secret>,
     /// Token of people who may also act.
     pub operator_token: Option<Secret>,
-    /// The folder in which the console keeps its history; without it, the history is in memory.
+    /// The tokens of operators who have names.
+    pub operator_tokens: Vec<(String, Secret)>,
+    /// The header in which a named proxy names the user.
+    pub user_header: Option<HeaderName>,
+    /// Names of the users of this header who may act.
+    pub operators: Vec<String>,
+    /// The folder in which the console keeps its history and the actions; without it, they are in memory only.
     pub data_dir: Option<PathBuf>,
     /// The way to Redis for reads.
     pub viewer: Servers,
@@ -111,6 +125,12 @@ impl Settings {
                 "console.operator-token-file",
                 "ALLOT_CONSOLE_OPERATOR_TOKEN",
             )?,
+            operator_tokens: given.operators_file.as_deref().map_or(Ok(Vec::new()), operator_tokens)?,
+            user_header: given
+                .user_header
+                .map(|name| name.parse().with_context(|| format!("console.user-header is '{name}'")))
+                .transpose()?,
+            operators: given.operators,
             data_dir: given.data_dir,
             viewer: login(
                 given.viewer_user,
@@ -143,16 +163,25 @@ impl Settings {
     /// # Errors
     /// The setting that is missing or wrong, with its remedy.
     pub fn check(&self) -> Result<()> {
-        for (token, name) in [(&self.viewer_token, "viewer"), (&self.operator_token, "operator")] {
-            let short = token.as_ref().is_some_and(|token| token.reveal().len() < SHORTEST_TOKEN);
+        let viewer = self.viewer_token.iter().map(|token| (token, "viewer-token-file"));
+        let operator = self.operator_token.iter().map(|token| (token, "operator-token-file"));
+        let named = self.operator_tokens.iter().map(|(_, token)| (token, "operators-file"));
+        for (token, name) in viewer.chain(operator).chain(named) {
             ensure!(
-                !short,
-                "the token of console.{name}-token-file is shorter than {SHORTEST_TOKEN} bytes; write a longer one, \
-                 e.g. the output of: openssl rand -hex 32"
+                token.reveal().len() >= SHORTEST_TOKEN,
+                "a token of console.{name} is shorter than {SHORTEST_TOKEN} bytes; write a longer one, e.g. the output \
+                 of: openssl rand -hex 32"
             );
         }
         ensure!(
-            self.listen.ip().is_loopback() || self.viewer_token.is_some() && self.operator_token.is_some(),
+            self.user_header.is_none() || !self.proxies.is_empty(),
+            "console.user-header needs the addresses of the proxies that send it: set console.proxies"
+        );
+        let has_operators = self.operator_token.is_some() || !self.operator_tokens.is_empty();
+        ensure!(
+            self.listen.ip().is_loopback()
+                || self.user_header.is_some()
+                || self.viewer_token.is_some() && has_operators,
             "console.listen is {}, which is not loopback: set console.viewer-token-file and \
              console.operator-token-file, or listen on 127.0.0.1",
             self.listen
@@ -174,13 +203,29 @@ impl Settings {
     }
 }
 
+/// Reads the names and tokens of operators.
+fn operator_tokens(path: &Path) -> Result<Vec<(String, Secret)>> {
+    let name = || format!("console.operators-file {}", path.display());
+    let text = std::fs::read_to_string(path).with_context(name)?;
+    let lines = (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty() && !line.starts_with('#'));
+    let tokens = lines.map(|(number, line)| {
+        let words = line.split_whitespace().collect::<Vec<_>>();
+        // A line is not printed: it may be a token.
+        let [user, token] = words[..] else {
+            bail!("{} line {number}: write a name, a space and a token", name())
+        };
+        Ok((user.to_owned(), Secret::new(token.to_owned())))
+    });
+    tokens.collect()
+}
+
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use allot_client::Endpoint;
 
     use super::*;
 
-    fn settings(listen: &str) -> Settings {
+    pub(crate) fn settings(listen: &str) -> Settings {
         let (endpoint, _) = Endpoint::url("redis://h:1").unwrap();
         let servers = Servers::new(endpoint, "k");
         Settings {
@@ -189,6 +234,9 @@ mod tests {
             proxies: Vec::new(),
             viewer_token: None,
             operator_token: None,
+            operator_tokens: Vec::new(),
+            user_header: None,
+            operators: Vec::new(),
             data_dir: None,
             viewer: servers.clone(),
             operator: servers,
@@ -213,6 +261,28 @@ mod tests {
         one.check().unwrap();
         one.operator_token = Some(token("short"));
         assert!(one.check().unwrap_err().to_string().contains("shorter"));
+    }
+
+    #[test]
+    fn names_and_tokens_of_operators_are_read_from_a_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("operators");
+        std::fs::write(&path, "# on call\nann  0123456789abcdef\n\nbob fedcba9876543210\n").unwrap();
+        let read = operator_tokens(&path).unwrap();
+        let read: Vec<(&str, &str)> = read.iter().map(|(name, token)| (&name[..], token.reveal())).collect();
+        assert_eq!(read, [("ann", "0123456789abcdef"), ("bob", "fedcba9876543210")]);
+        std::fs::write(&path, "ann 0123456789abcdef\nfedcba9876543210\n").unwrap();
+        let refused = operator_tokens(&path).unwrap_err().to_string();
+        assert!(refused.contains("line 2") && !refused.contains("fedc"), "{refused}");
+    }
+
+    #[test]
+    fn header_of_users_needs_its_proxies() {
+        let mut given = settings("10.0.0.1:8470");
+        given.user_header = Some("x-user".parse().unwrap());
+        assert!(given.check().unwrap_err().to_string().contains("console.proxies"));
+        given.proxies = vec!["10.0.0.4".parse().unwrap()];
+        given.check().unwrap();
     }
 
     #[test]

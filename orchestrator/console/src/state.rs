@@ -8,6 +8,7 @@ use anyhow::Result;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
+use crate::actions::{ACTIONS, ActionRecord};
 use crate::channel::Feeds;
 use crate::history::{SAMPLES, Sample};
 use crate::journal::{Folder, Journal};
@@ -54,6 +55,8 @@ pub(crate) struct Console {
     pub(crate) imports: Imports,
     /// What the module has done, by the minute.
     pub(crate) history: Journal<Sample>,
+    /// What operators did.
+    pub(crate) actions: Journal<ActionRecord>,
     /// Held, so that no other console uses it.
     _folder: Option<Folder>,
     pub(crate) streams: Places,
@@ -70,10 +73,7 @@ impl Console {
         Ok(Arc::new(Self {
             viewer: Store::new(settings.viewer.clone()),
             operator: Store::new(settings.operator.clone()),
-            guard: Arc::new(Guard {
-                sessions: Sessions::new(settings.viewer_token.clone(), settings.operator_token.clone()),
-                settings,
-            }),
+            guard: Arc::new(Guard { sessions: Sessions::new(&settings), settings }),
             keys,
             tasks,
             feeds: Feeds::default(),
@@ -84,6 +84,7 @@ impl Console {
             moves: Recent::new(ANSWERS_SHARED),
             imports: Imports::default(),
             history: Journal::open(folder.as_ref(), "history", SAMPLES)?,
+            actions: Journal::open(folder.as_ref(), "actions", ACTIONS)?,
             _folder: folder,
             streams: Places::new(STREAMS),
             requests: Semaphore::new(REQUESTS),

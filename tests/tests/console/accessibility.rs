@@ -11,13 +11,14 @@ use serde_json::Value;
 use crate::SOON;
 
 /// Pages, and what is there when they are complete.
-const PAGES: [(&str, &str); 6] = [
+const PAGES: [(&str, &str); 7] = [
     ("/", ".figures"),
     ("/show?key=show:1", ".legend .tier"),
     ("/realm?key=%7Br%7D:conf&cmu=u1&conference=4930", ".timeline"),
     ("/pool?key=%7Bp%7D", ".stack"),
     ("/accounts?key=%7Bb%7D", ".tree"),
     ("/compaction", ".trouble"),
+    ("/actions", "tbody"),
 ];
 /// Reports what axe-core finds to be serious or critical, as text.
 const CHECK: &str = "return axe.run(document).then((found) => found.violations

@@ -11,6 +11,7 @@ mod document;
 mod history;
 mod import;
 mod lists;
+mod operators;
 mod pages;
 mod security;
 mod tasks;

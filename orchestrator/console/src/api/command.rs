@@ -13,7 +13,8 @@ use serde_json::Value;
 use tracing::warn;
 use utoipa::ToSchema;
 
-use super::declaration::{Done, Nothing, logged};
+use super::declaration::{Done, Nothing};
+use crate::actions::recorded;
 use crate::problem::Problem;
 use crate::security::{Access, Caller, refusal};
 use crate::state::Console;
@@ -127,7 +128,8 @@ pub(super) async fn run(
         return Ok(Done::new(console.serve(sent).await?));
     }
     let target = [&[key.clone()][..], &words].concat().join(" ");
-    let acted = Box::pin(console.serve(logged(&caller, allowed.name, &target, sent)));
+    let acted = recorded(&console.actions, &caller, allowed.name, &target, sent);
+    let acted = Box::pin(console.serve(acted));
     Ok(Done::new(acted.await?))
 }
 

@@ -9,7 +9,6 @@ use axum::{Extension, Json, Router};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use tracing::{info, warn};
 use utoipa::openapi::path::{OperationBuilder, ParameterIn};
 use utoipa::openapi::request_body::RequestBodyBuilder;
 use utoipa::openapi::{
@@ -18,6 +17,7 @@ use utoipa::openapi::{
 };
 use utoipa::{IntoParams, PartialSchema as _, ToSchema};
 
+use crate::actions::recorded;
 use crate::problem::{PROBLEM_JSON, Problem};
 use crate::security::Caller;
 use crate::state::Console;
@@ -173,7 +173,8 @@ impl Api {
                                 body: Result<Json<B>, JsonRejection>| {
             let Json(body) = body?;
             let target = body.target();
-            let acted = logged(&caller, path, &target, act(Arc::clone(&console), body));
+            let acted = act(Arc::clone(&console), body);
+            let acted = recorded(&console.actions, &caller, path, &target, acted);
             Ok::<_, Problem>(Done::new(console.serve(acted).await?))
         };
         let endpoint = Endpoint::new(summary).takes::<B>().answers::<Done>();
@@ -189,24 +190,4 @@ impl Api {
         let router = self.router.route("/openapi.json", get(async move || document));
         router.layer(DefaultBodyLimit::max(BODY))
     }
-}
-
-/// Carries out an action and logs it: who, what and the outcome.
-pub(super) async fn logged<T>(
-    caller: &Caller,
-    action: &str,
-    target: &str,
-    acted: impl Future<Output = Result<T, Problem>>,
-) -> Result<T, Problem> {
-    let session = caller.session.as_ref().and_then(|id| id.get(..8)).unwrap_or("none");
-    // Before the action: a client that closes its connection ends this request, and perhaps not the action.
-    info!(address = %caller.address, session, action, target, "operator's action begins");
-    let outcome = acted.await;
-    match &outcome {
-        Ok(_) => info!(address = %caller.address, session, action, target, "operator's action done"),
-        Err(problem) => {
-            warn!(address = %caller.address, session, action, target, code = problem.code(), "operator's action refused");
-        }
-    }
-    outcome
 }

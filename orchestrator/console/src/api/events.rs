@@ -76,7 +76,7 @@ pub(super) async fn events(
         });
     }
     let guard = Arc::clone(&console.guard);
-    let ended = move || caller.session.as_ref().is_some_and(|id| guard.sessions.session_access(id).is_none());
+    let ended = move || caller.session.as_ref().is_some_and(|id| guard.sessions.of_session(id).is_none());
     Ok(Sse::new(stream(receiver, place, ended)))
 }
 

@@ -20,6 +20,7 @@ use utoipa::openapi::HttpMethod::{Delete, Get, Post};
 
 use declaration::{Api, Endpoint, Nothing};
 
+use crate::actions::ActionRecord;
 use crate::history::{Minutes, minutes};
 use crate::problem::Problem;
 use crate::shared::KeyList;
@@ -42,6 +43,7 @@ pub(crate) fn routes() -> Router<Arc<Console>> {
     api.add("/command", Post, command, post(command::run));
     api.read("/command", "The commands that the console sends, and who may send them.", command::list);
     api.read("/keys", "The keys that hold values of Allot, as of half a minute ago at most.", keys);
+    api.read("/actions", "What operators did last, from new to old, at most 2000 actions.", actions);
     api.read("/history", "What the module has done in the last 24 hours, by the minute.", history);
     api.read("/show/map", "The map of a show. Changes that follow it come as events.", show::map);
     api.read("/show/seats", "The records of seats, as `SEAT.GET` gives them.", show::seats);
@@ -117,6 +119,12 @@ async fn wrong_method(method: Method) -> Problem {
 /// There is no endpoint with this address.
 pub(crate) async fn unknown() -> Problem {
     Problem::absent("there is no such endpoint; /api/v1/openapi.json lists all")
+}
+
+async fn actions(console: Arc<Console>, _: Nothing) -> Result<Vec<ActionRecord>, Problem> {
+    let mut actions = console.actions.records();
+    actions.reverse();
+    Ok(actions)
 }
 
 async fn history(console: Arc<Console>, _: Nothing) -> Result<Minutes, Problem> {

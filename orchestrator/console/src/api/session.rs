@@ -12,14 +12,16 @@ use tracing::{info, warn};
 use utoipa::ToSchema;
 
 use crate::problem::Problem;
-use crate::security::{Access, Caller, session_cookie};
+use crate::security::{Access, Caller, Identity, session_cookie};
 use crate::state::Console;
 
 /// What the caller may do.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Session {
     access: Access,
-    /// Whether there are tokens at all.
+    /// The name of the caller, if it is known.
+    user: Option<String>,
+    /// Whether the caller can log in or out with a token.
     tokens: bool,
 }
 
@@ -29,8 +31,9 @@ pub(super) struct Login {
     token: String,
 }
 
-fn session(console: &Console, access: Access) -> Json<Session> {
-    Json(Session { access, tokens: console.guard.sessions.open_access() < Access::Operator })
+fn session(console: &Console, identity: Identity, by_proxy: bool) -> Json<Session> {
+    let Identity { access, user } = identity;
+    Json(Session { access, user, tokens: console.guard.sessions.open_access < Access::Operator && !by_proxy })
 }
 
 fn cookie(console: &Console, id: Option<&str>) -> AppendHeaders<[(HeaderName, String); 1]> {
@@ -42,7 +45,8 @@ pub(super) async fn show(
     State(console): State<Arc<Console>>,
     Extension(caller): Extension<Caller>,
 ) -> Json<Session> {
-    session(&console, caller.access)
+    let by_proxy = caller.user.is_some() && caller.session.is_none();
+    session(&console, Identity { access: caller.access, user: caller.user }, by_proxy)
 }
 
 pub(super) async fn open(
@@ -50,13 +54,14 @@ pub(super) async fn open(
     Extension(caller): Extension<Caller>,
     login: Result<Json<Login>, JsonRejection>,
 ) -> Result<impl IntoResponse, Problem> {
-    let Some(access) = console.guard.sessions.token_access(&login?.token) else {
+    let Some(identity) = console.guard.sessions.of_token(&login?.token) else {
         warn!(address = %caller.address, "a wrong token was given to the console");
         return Err(Problem::new(StatusCode::UNAUTHORIZED, "wrong-token", "this token is not known"));
     };
-    let id = console.guard.sessions.open(access);
-    info!(address = %caller.address, session = id.get(..8), ?access, "logged in");
-    Ok((cookie(&console, Some(&id)), session(&console, access)))
+    let id = console.guard.sessions.open(identity.clone());
+    let (access, user) = (identity.access, identity.user.as_deref());
+    info!(address = %caller.address, session = id.get(..8), ?access, user, "logged in");
+    Ok((cookie(&console, Some(&id)), session(&console, identity, false)))
 }
 
 pub(super) async fn close(
@@ -66,5 +71,6 @@ pub(super) async fn close(
     if let Some(id) = &caller.session {
         console.guard.sessions.close(id);
     }
-    (cookie(&console, None), session(&console, console.guard.sessions.open_access()))
+    let nobody = Identity { access: console.guard.sessions.open_access, user: None };
+    (cookie(&console, None), session(&console, nobody, false))
 }

@@ -8,7 +8,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header}
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 
-use super::sessions::{Access, Sessions, session_of};
+use super::sessions::{Access, Identity, Sessions, session_of};
 use crate::problem::Problem;
 use crate::settings::Settings;
 
@@ -30,6 +30,8 @@ pub(crate) struct Guard {
 #[derive(Debug, Clone)]
 pub(crate) struct Caller {
     pub(crate) access: Access,
+    /// The name of the user, if it is known.
+    pub(crate) user: Option<String>,
     /// The address of the browser or program.
     pub(crate) address: IpAddr,
     /// The session id, if the caller has a session.
@@ -52,8 +54,9 @@ pub(crate) async fn check_caller(
         return Problem::new(StatusCode::FORBIDDEN, "no-request-header", why).into_response();
     }
     let peer = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|info| info.0.ip());
-    let address = client(&guard.settings.proxies, peer.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)), headers);
-    let (access, session) = access(&guard, headers);
+    let peer = peer.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+    let address = client(&guard.settings.proxies, peer, headers);
+    let (Identity { access, user }, session) = identity(&guard, peer, headers);
     let path = request.uri().path();
     // Files of the page and logging in need no access; everything else under /api/ does. Each command has its own.
     let is_open = !path.starts_with("/api/") || path == "/api/v1/session";
@@ -61,7 +64,7 @@ pub(crate) async fn check_caller(
     if !is_open && access < needed {
         return refusal(access).into_response();
     }
-    request.extensions_mut().insert(Caller { access, address, session });
+    request.extensions_mut().insert(Caller { access, user, address, session });
     next.run(request).await
 }
 
@@ -77,18 +80,31 @@ pub(crate) fn refusal(access: Access) -> Problem {
     }
 }
 
-/// The access of a request by its session cookie or its bearer token.
-fn access(guard: &Guard, headers: &HeaderMap) -> (Access, Option<String>) {
-    let open = guard.sessions.open_access();
+/// Who sends a request, by its bearer token, its session cookie or the name that a proxy gives; and the session.
+fn identity(guard: &Guard, peer: IpAddr, headers: &HeaderMap) -> (Identity, Option<String>) {
+    let open = guard.sessions.open_access;
+    let at_least = |identity: Identity| Identity { access: identity.access.max(open), ..identity };
     let bearer = text(headers, &header::AUTHORIZATION).and_then(|value| value.strip_prefix("Bearer "));
-    if let Some(access) = bearer.and_then(|token| guard.sessions.token_access(token)) {
-        return (access.max(open), None);
+    if let Some(identity) = bearer.and_then(|token| guard.sessions.of_token(token)) {
+        return (at_least(identity), None);
     }
     let session = text(headers, &header::COOKIE).and_then(session_of);
-    match session.and_then(|id| Some((guard.sessions.session_access(id)?, id))) {
-        Some((access, id)) => (access.max(open), Some(id.to_owned())),
-        None => (open, None),
+    if let Some((identity, id)) = session.and_then(|id| Some((guard.sessions.of_session(id)?, id))) {
+        return (at_least(identity), Some(id.to_owned()));
     }
+    let of_proxy = proxy_user(&guard.settings, peer, headers).map(at_least);
+    (of_proxy.unwrap_or(Identity { access: open, user: None }), None)
+}
+
+/// Who sends a request, if a named proxy says so. The header of anybody else says nothing.
+fn proxy_user(settings: &Settings, peer: IpAddr, headers: &HeaderMap) -> Option<Identity> {
+    let name = settings.user_header.as_ref().filter(|_| settings.proxies.contains(&peer))?;
+    // A proxy that adds its header to one of the client says two names, and nobody knows which is right.
+    let mut lines = headers.get_all(name).into_iter();
+    let user = lines.next().filter(|_| lines.next().is_none())?.to_str().ok()?.trim();
+    let acts = settings.operators.iter().any(|operator| operator == user);
+    let access = if acts { Access::Operator } else { Access::Viewer };
+    (!user.is_empty()).then(|| Identity { access, user: Some(user.to_owned()) })
 }
 
 /// The address of a client: that of its connection, or, if a named proxy sends the request, the last one in its
@@ -181,6 +197,29 @@ mod tests {
                 headers.append(FORWARDED_FOR, HeaderValue::from_str(line).unwrap());
             }
             assert_eq!(client(&proxies, ip(peer), &headers), ip(client_is), "{peer} {forwarded:?}");
+        }
+    }
+    #[test]
+    fn only_a_named_proxy_names_the_user() {
+        let mut settings = crate::settings::tests::settings("127.0.0.1:1");
+        settings.proxies = vec!["10.0.0.1".parse().unwrap()];
+        settings.user_header = Some("x-user".parse().unwrap());
+        settings.operators = vec!["ann".to_owned()];
+        for (peer, lines, found) in [
+            ("10.0.0.1", &["ann"][..], Some((Access::Operator, "ann"))),
+            ("10.0.0.1", &["bob"], Some((Access::Viewer, "bob"))),
+            ("10.0.0.2", &["ann"], None),
+            ("10.0.0.1", &["ann", "bob"], None),
+            ("10.0.0.1", &[" "], None),
+            ("10.0.0.1", &[], None),
+        ] {
+            let mut headers = HeaderMap::new();
+            for line in lines {
+                headers.append("x-user", HeaderValue::from_str(line).unwrap());
+            }
+            let user = proxy_user(&settings, peer.parse().unwrap(), &headers);
+            let user = user.map(|identity| (identity.access, identity.user.unwrap()));
+            assert_eq!(user, found.map(|(access, name)| (access, name.to_owned())), "{peer} {lines:?}");
         }
     }
 }

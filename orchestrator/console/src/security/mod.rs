@@ -4,4 +4,4 @@ mod guard;
 mod sessions;
 
 pub(crate) use guard::{Caller, Guard, answer_headers, check_caller, refusal};
-pub(crate) use sessions::{Access, Sessions, session_cookie};
+pub(crate) use sessions::{Access, Identity, Sessions, session_cookie};

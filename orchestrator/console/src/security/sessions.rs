@@ -12,6 +12,8 @@ use subtle::ConstantTimeEq as _;
 use tokio::time::Instant;
 use utoipa::ToSchema;
 
+use crate::settings::Settings;
+
 /// Name of the session cookie.
 const COOKIE: &str = "allot-session";
 /// Time for which a session lasts.
@@ -31,42 +33,55 @@ pub(crate) enum Access {
     Operator,
 }
 
+/// What somebody may do, and the name, if it is known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Identity {
+    pub(crate) access: Access,
+    pub(crate) user: Option<String>,
+}
+
 /// The tokens, and the sessions that were opened with them.
 pub(crate) struct Sessions {
-    viewer: Option<Secret>,
-    operator: Option<Secret>,
-    open: Mutex<HashMap<String, (Access, Instant)>>,
+    /// Each token with what it gives.
+    tokens: Vec<(Secret, Identity)>,
+    /// The access of callers without a token. A token that exists protects its own access and every higher one; names
+    /// that a proxy sends protect everything. Without any of them, which only loopback allows, it is everything.
+    pub(crate) open_access: Access,
+    open: Mutex<HashMap<String, (Identity, Instant)>>,
 }
 
 impl Sessions {
-    pub(crate) fn new(viewer: Option<Secret>, operator: Option<Secret>) -> Self {
-        Self { viewer, operator, open: Mutex::default() }
+    pub(crate) fn new(settings: &Settings) -> Self {
+        let nameless = |token: &Option<Secret>, access| {
+            token.clone().map(|token| (token, Identity { access, user: None }))
+        };
+        let operators = settings.operator_tokens.iter().map(|(user, token)| {
+            (token.clone(), Identity { access: Access::Operator, user: Some(user.clone()) })
+        });
+        let viewer = nameless(&settings.viewer_token, Access::Viewer);
+        let open_access = if viewer.is_some() || settings.user_header.is_some() {
+            Access::None
+        } else if settings.operator_token.is_some() || !settings.operator_tokens.is_empty() {
+            Access::Viewer
+        } else {
+            Access::Operator
+        };
+        let operator = nameless(&settings.operator_token, Access::Operator);
+        let tokens = operators.chain(operator).chain(viewer).collect();
+        Self { tokens, open_access, open: Mutex::default() }
     }
 
-    /// The access of callers without a token: everything if there are no tokens, which only loopback allows. A token
-    /// that exists protects its own access and every higher one.
-    pub(crate) fn open_access(&self) -> Access {
-        match (&self.viewer, &self.operator) {
-            (None, None) => Access::Operator,
-            (None, Some(_)) => Access::Viewer,
-            (Some(_), _) => Access::None,
-        }
-    }
-
-    /// The access that a token gives.
-    pub(crate) fn token_access(&self, token: &str) -> Option<Access> {
-        // Both are compared, so that the time does not tell which one was nearly right.
-        let operator = is_equal(self.operator.as_ref(), token);
-        let viewer = is_equal(self.viewer.as_ref(), token);
-        match (operator, viewer) {
-            (true, _) => Some(Access::Operator),
-            (false, true) => Some(Access::Viewer),
-            (false, false) => None,
-        }
+    /// Whom a token stands for.
+    pub(crate) fn of_token(&self, token: &str) -> Option<Identity> {
+        // All are compared, so that the time does not tell which one was nearly right.
+        let equal = |secret: &Secret| bool::from(secret.reveal().as_bytes().ct_eq(token.as_bytes()));
+        let matches: Vec<bool> = self.tokens.iter().map(|(secret, _)| equal(secret)).collect();
+        let found = matches.into_iter().zip(&self.tokens).find(|(equal, _)| *equal);
+        found.map(|(_, (_, identity))| identity.clone())
     }
 
     /// Opens a session and returns its id.
-    pub(crate) fn open(&self, access: Access) -> String {
+    pub(crate) fn open(&self, identity: Identity) -> String {
         let id = format!("{:032x}{:032x}", rand::rng().random::<u128>(), rand::rng().random::<u128>());
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
@@ -76,25 +91,20 @@ impl Sessions {
         {
             open.remove(&oldest);
         }
-        open.insert(id.clone(), (access, now));
+        open.insert(id.clone(), (identity, now));
         id
     }
 
-    /// The access of a live session.
-    pub(crate) fn session_access(&self, id: &str) -> Option<Access> {
+    /// Whose a live session is.
+    pub(crate) fn of_session(&self, id: &str) -> Option<Identity> {
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        open.get(id).filter(|(_, since)| since.elapsed() < LIFETIME).map(|(access, _)| *access)
+        open.get(id).filter(|(_, since)| since.elapsed() < LIFETIME).map(|(identity, _)| identity.clone())
     }
 
     /// Ends a session.
     pub(crate) fn close(&self, id: &str) {
         self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
     }
-}
-
-/// Whether the token is this secret. The time depends on the lengths only.
-fn is_equal(secret: Option<&Secret>, token: &str) -> bool {
-    secret.is_some_and(|secret| bool::from(secret.reveal().as_bytes().ct_eq(token.as_bytes())))
 }
 
 /// The session id in a `Cookie` header.
@@ -113,40 +123,64 @@ pub(crate) fn session_cookie(id: Option<&str>, secure: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settings::tests::settings;
 
     fn token(text: &str) -> Secret {
         Secret::new(text.to_owned())
     }
 
+    fn identity(access: Access, user: Option<&str>) -> Identity {
+        Identity { access, user: user.map(str::to_owned) }
+    }
+
     #[test]
-    fn token_gives_its_access_and_no_other() {
-        let sessions =
-            Sessions::new(Some(token("viewer-viewer-viewer")), Some(token("operator-operator-op")));
-        assert_eq!(sessions.open_access(), Access::None);
-        assert_eq!(sessions.token_access("viewer-viewer-viewer"), Some(Access::Viewer));
-        assert_eq!(sessions.token_access("operator-operator-op"), Some(Access::Operator));
-        for wrong in ["", "viewer-viewer-viewe", "viewer-viewer-viewerr", "operator-operator-oP"] {
-            assert_eq!(sessions.token_access(wrong), None, "{wrong}");
+    fn token_gives_its_access_and_name_and_no_other() {
+        let mut settings = settings("127.0.0.1:1");
+        settings.viewer_token = Some(token("viewer-viewer-viewer"));
+        settings.operator_token = Some(token("operator-operator-op"));
+        settings.operator_tokens = vec![("ann".to_owned(), token("ann-ann-ann-ann-ann"))];
+        let sessions = Sessions::new(&settings);
+        assert_eq!(sessions.open_access, Access::None);
+        for (token, access, user) in [
+            ("viewer-viewer-viewer", Access::Viewer, None),
+            ("operator-operator-op", Access::Operator, None),
+            ("ann-ann-ann-ann-ann", Access::Operator, Some("ann")),
+        ] {
+            assert_eq!(sessions.of_token(token), Some(identity(access, user)), "{token}");
+        }
+        for wrong in ["", "ann", "viewer-viewer-viewe", "viewer-viewer-viewerr", "operator-operator-oP"] {
+            assert_eq!(sessions.of_token(wrong), None, "{wrong}");
         }
     }
 
     #[test]
     fn access_without_a_token_is_what_no_token_protects() {
-        assert_eq!(Sessions::new(None, None).open_access(), Access::Operator);
-        assert_eq!(Sessions::new(None, Some(token("o"))).open_access(), Access::Viewer);
-        assert_eq!(Sessions::new(Some(token("v")), None).open_access(), Access::None);
-        assert_eq!(Sessions::new(None, None).token_access(""), None);
+        let open = |change: &dyn Fn(&mut Settings)| {
+            let mut settings = settings("127.0.0.1:1");
+            change(&mut settings);
+            Sessions::new(&settings)
+        };
+        assert_eq!(open(&|_| ()).open_access, Access::Operator);
+        assert_eq!(open(&|_| ()).of_token(""), None);
+        assert_eq!(open(&|given| given.operator_token = Some(token("o"))).open_access, Access::Viewer);
+        let named = vec![("ann".to_owned(), token("a"))];
+        assert_eq!(open(&|given| given.operator_tokens.clone_from(&named)).open_access, Access::Viewer);
+        assert_eq!(open(&|given| given.viewer_token = Some(token("v"))).open_access, Access::None);
+        assert_eq!(
+            open(&|given| given.user_header = Some("x-user".parse().unwrap())).open_access,
+            Access::None
+        );
     }
 
     #[test]
     fn session_ends_when_it_is_closed() {
-        let sessions = Sessions::new(Some(token("v")), Some(token("o")));
-        let id = sessions.open(Access::Viewer);
+        let sessions = Sessions::new(&settings("127.0.0.1:1"));
+        let id = sessions.open(identity(Access::Viewer, Some("ann")));
         let header = format!("other=1; {COOKIE}={id}; more=2");
         assert_eq!(session_of(&header), Some(id.as_str()));
-        assert_eq!(sessions.session_access(&id), Some(Access::Viewer));
+        assert_eq!(sessions.of_session(&id), Some(identity(Access::Viewer, Some("ann"))));
         sessions.close(&id);
-        assert_eq!(sessions.session_access(&id), None);
+        assert_eq!(sessions.of_session(&id), None);
         assert_eq!(session_of("a=b"), None);
     }
 }
