@@ -2,8 +2,9 @@
 import { html, render, useCallback, useEffect, useLayoutEffect, useState } from "./lib/ui.js";
 import { get, onLeave, send } from "./lib/api.js";
 import { follow, useAddress, link } from "./lib/address.js";
-import { isUtc, setUtc, time, zone } from "./lib/format.js";
+import { isUtc, number, setUtc, time, zone } from "./lib/format.js";
 import { useLive } from "./lib/live.js";
+import { badge, title } from "./lib/title.js";
 import { Login } from "./pages/login.js";
 import { Overview } from "./pages/overview.js";
 import { ShowPage } from "./pages/show.js";
@@ -44,8 +45,10 @@ function App() {
     // On a narrow page the tabs are scrolled.
     document.querySelector(".tab[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
   }, [current, looks]);
+  const { alerts } = live;
+  useEffect(() => { badge(alerts.length); }, [alerts.length]);
   // Before the effects of the page, which names what it shows.
-  useLayoutEffect(() => { document.title = `${current.title} · Allot`; }, [current]);
+  useLayoutEffect(() => { title(`${current.title} · Allot`); }, [current]);
   useEffect(() => {
     const say = () => {
       const place = document.querySelector(".printed");
@@ -67,7 +70,8 @@ function App() {
         ${PAGES.map((page) => html`<a class="tab" href=${link(page.name)}
           aria-current=${page === current ? "page" : undefined}>${page.title}</a>`)}
         <span class="space"></span>
-        <button type="button" class="quiet zone" aria-pressed=${utc} title="Times in UTC, or in the zone of this browser"
+        <button type="button" class="quiet zone" aria-pressed=${utc}
+          title="Times in UTC, or in the zone of this browser"
           onClick=${() => { setUtc(!utc); setZone(!utc); }}>${zone()}</button>
         <${Health} live=${live} />
         ${session.tokens ? html`<button type="button" class="quiet"
@@ -75,6 +79,8 @@ function App() {
           : session.user ? html`<span class="hint">${session.user}</span>` : null}
       </nav>
       <p class="printed"></p>
+      <div class="alerts" role="alert">${alerts.map(({ rule, since, value }) => html`<p class="trouble"><b>${rule}</b>
+        ${" "}since ${time(since)}, now ${number(Math.round(value * 10) / 10)}</p>`)}</div>
       <main id="content" class=${current.name} tabindex="-1">
         <${current.page} key=${`${current.name}${utc}`} keys=${keys} more=${more} chosen=${chosen}
           can=${session.access === "operator"} />

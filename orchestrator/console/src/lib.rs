@@ -10,6 +10,7 @@
 #![warn(clippy::disallowed_types)]
 
 mod actions;
+mod alerts;
 mod api;
 mod assets;
 mod channel;
@@ -18,6 +19,7 @@ mod history;
 mod journal;
 mod problem;
 mod recorder;
+mod rule;
 mod security;
 mod server;
 mod settings;
@@ -25,6 +27,7 @@ mod shared;
 mod state;
 mod store;
 mod task_view;
+mod webhook;
 
 use std::sync::Arc;
 
@@ -33,6 +36,7 @@ use allot_runtime::Context;
 use anyhow::Result;
 use tracing::info;
 
+pub use rule::Rule;
 pub use settings::{Keys, Section, Settings};
 use state::Console;
 
@@ -58,7 +62,8 @@ pub async fn run(
     process.health.ready(PART);
     tokio::select! {
         () = listener.serve(Arc::clone(&console)) => Ok(()),
-        () = recorder::record(console) => Ok(()),
+        () = recorder::record(Arc::clone(&console)) => Ok(()),
+        () = alerts::watch(console) => Ok(()),
         () = shutdown.requested() => Ok(()),
     }
 }

@@ -7,8 +7,11 @@ use std::time::Duration;
 use allot_client::{Secret, Servers};
 use allot_runtime::section;
 use allot_runtime::settings::secret;
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use axum::http::HeaderName;
+
+use crate::rule::Rule;
+use crate::webhook;
 
 section! {
     /// The web console.
@@ -33,6 +36,11 @@ section! {
         /// Names of the users of `user-header` who may act; all others may only look
         #[arg(value_delimiter = ',')]
         operators: Vec<String> = "console-operators", "ALLOT_CONSOLE_OPERATORS", list r#"["ann", "bob"]"#;
+        /// Rules of which all pages and the webhook tell when they are met; docs/console.md has what they can measure
+        #[arg(value_delimiter = ',')]
+        alerts: Vec<String> = "console-alerts", "ALLOT_CONSOLE_ALERTS", list r#"["unrecovered > 0 for 30s", "refusals > 50/s for 1m", "busy {sales}:pool > 90%"]"#;
+        /// File with the address to which alerts are posted, in its first line
+        webhook_file: PathBuf = "console-webhook-file", "ALLOT_CONSOLE_WEBHOOK_FILE", example r#""/etc/allot/webhook""#;
         /// Folder of this console alone, in which it keeps its history and the actions over a restart
         data_dir: PathBuf = "console-data-dir", "ALLOT_CONSOLE_DATA_DIR", example r#""/var/lib/allot/console""#;
         /// ACL user of Redis for everything that the console reads. Without it, redis.user
@@ -72,6 +80,10 @@ pub struct Settings {
     pub user_header: Option<HeaderName>,
     /// Names of the users of this header who may act.
     pub operators: Vec<String>,
+    /// Rules of which the console tells when they are met.
+    pub alerts: Vec<Rule>,
+    /// The address to which alerts are posted.
+    pub webhook: Option<Secret>,
     /// The folder in which the console keeps its history and the actions; without it, they are in memory only.
     pub data_dir: Option<PathBuf>,
     /// The way to Redis for reads.
@@ -131,6 +143,12 @@ impl Settings {
                 .map(|name| name.parse().with_context(|| format!("console.user-header is '{name}'")))
                 .transpose()?,
             operators: given.operators,
+            alerts: given
+                .alerts
+                .iter()
+                .map(|text| text.parse().map_err(|error| anyhow!("console.alerts has {error}")))
+                .collect::<Result<_>>()?,
+            webhook: secret(given.webhook_file.as_deref(), "console.webhook-file", "ALLOT_CONSOLE_WEBHOOK")?,
             data_dir: given.data_dir,
             viewer: login(
                 given.viewer_user,
@@ -173,6 +191,7 @@ impl Settings {
                  of: openssl rand -hex 32"
             );
         }
+        self.webhook.as_ref().map_or(Ok(()), webhook::check)?;
         ensure!(
             self.user_header.is_none() || !self.proxies.is_empty(),
             "console.user-header needs the addresses of the proxies that send it: set console.proxies"
@@ -237,6 +256,8 @@ pub(crate) mod tests {
             operator_tokens: Vec::new(),
             user_header: None,
             operators: Vec::new(),
+            alerts: Vec::new(),
+            webhook: None,
             data_dir: None,
             viewer: servers.clone(),
             operator: servers,

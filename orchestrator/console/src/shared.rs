@@ -1,5 +1,5 @@
 //! What several pages share, so that each of them costs the server nothing of its own: the list of keys, plans, moves,
-//! imports, and the places of an address.
+//! imports, alerts, and the places of an address.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -75,6 +75,27 @@ pub(crate) struct PlanTotal {
     #[schema(value_type = Option<String>)]
     pub(crate) why: Value,
     pub(crate) count: u64,
+}
+
+/// A rule that is met.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub(crate) struct Alert {
+    /// The rule, as the settings have it.
+    pub(crate) rule: String,
+    /// Since when it is met, in milliseconds since 1970.
+    pub(crate) since: u64,
+    /// What was measured last.
+    pub(crate) value: f64,
+}
+
+/// The alerts of now.
+#[derive(Default)]
+pub(crate) struct Alerts(pub(crate) Mutex<Vec<Alert>>);
+
+impl Alerts {
+    pub(crate) fn now(&self) -> Vec<Alert> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
 }
 
 /// Answers that all pages share for some time, by what was asked. One answer is made at a time.

@@ -14,7 +14,7 @@ use crate::history::{SAMPLES, Sample};
 use crate::journal::{Folder, Journal};
 use crate::security::{Guard, Sessions};
 use crate::settings::{Keys, Settings};
-use crate::shared::{Holds, Imports, KeyList, Places, PlanTotal, Recent, Sales};
+use crate::shared::{Alerts, Holds, Imports, KeyList, Places, PlanTotal, Recent, Sales};
 use crate::store::Store;
 
 /// Time for which the list of keys is shared: a scan looks at all keys of the server.
@@ -55,6 +55,7 @@ pub(crate) struct Console {
     pub(crate) imports: Imports,
     /// What the module has done, by the minute.
     pub(crate) history: Journal<Sample>,
+    pub(crate) alerts: Alerts,
     /// What operators did.
     pub(crate) actions: Journal<ActionRecord>,
     /// Held, so that no other console uses it.
@@ -84,6 +85,7 @@ impl Console {
             moves: Recent::new(ANSWERS_SHARED),
             imports: Imports::default(),
             history: Journal::open(folder.as_ref(), "history", SAMPLES)?,
+            alerts: Alerts::default(),
             actions: Journal::open(folder.as_ref(), "actions", ACTIONS)?,
             _folder: folder,
             streams: Places::new(STREAMS),

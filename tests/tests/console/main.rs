@@ -4,6 +4,7 @@ use std::time::Duration;
 
 mod accessibility;
 mod actions;
+mod alerts;
 mod api;
 mod colours;
 mod comfort;

@@ -4,7 +4,7 @@ import { listen } from "./api.js";
 
 /** Before the first message. */
 const NOTHING = { state: null, trouble: null, at: 0, partitions: { items: [], more: false }, failures: {},
-  numbers: null, switches: { items: [], more: false }, losses: {} };
+  numbers: null, switches: { items: [], more: false }, losses: {}, alerts: [] };
 
 /**
  * Why values are old: a code and a message as of the API, or the code `console-away`; and since when, in milliseconds
@@ -15,8 +15,10 @@ const NOTHING = { state: null, trouble: null, at: 0, partitions: { items: [], mo
  * @returns {{state: any, trouble: TroubleOf | null, at: number, partitions: {items: any[], more: boolean}, failures:
  *   Record<string, any[]>,
  *           numbers: {free: any[], resting: any[], more: boolean, listed: number, examined: number} | null,
- *           switches: {items: any[], more: boolean}, losses: Record<string, any>}} `partitions`, and `failures` by task, are those of compaction; `numbers` are
- *          those of a pool without a call, null if they may not be read; `losses` are those of a realm, by unit
+ *           switches: {items: any[], more: boolean}, losses: Record<string, any>,
+ *           alerts: {rule: string, since: number, value: number}[]}} `partitions`, and `failures` by task, are those
+ *          of compaction; `numbers` are those of a pool without a call, null if they may not be read; `losses` are
+ *          those of a realm, by unit; `alerts` come with the list of keys
  */
 export function useLive(key) {
   const [live, setLive] = useState(NOTHING);
@@ -30,6 +32,7 @@ export function useLive(key) {
       failures: (failures) => setLive((old) => ({ ...old, failures })),
       numbers: (numbers) => setLive((old) => ({ ...old, numbers })),
       switches: (switches) => setLive((old) => ({ ...old, switches })),
+      alerts: (alerts) => setLive((old) => ({ ...old, alerts })),
       losses: (losses) => setLive((old) => ({ ...old, losses })),
       trouble: (trouble) => setLive((old) => ({ ...old, trouble })),
       down: (last) => setLive((old) => ({ ...old, trouble: away(last) })),

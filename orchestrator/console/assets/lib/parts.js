@@ -4,6 +4,7 @@ import { command, send } from "./api.js";
 import { choose, useAddress } from "./address.js";
 import { clock } from "./format.js";
 import { useLive } from "./live.js";
+import { title as setTitle } from "./title.js";
 
 /** @param {{title: string, extra?: any, children?: any, wide?: boolean, half?: boolean, id?: string}} props */
 export function Panel({ title, extra, children, wide, half, id }) {
@@ -67,7 +68,7 @@ function Trouble({ trouble }) {
 export function Page({ trouble, title, bar, children }) {
   const { seat, conference, cmu, task } = useAddress().chosen;
   const named = [seat ?? conference ?? cmu ?? task, title, "Allot"].filter(Boolean).join(" · ");
-  useEffect(() => { document.title = named; }, [named]);
+  useEffect(() => setTitle(named), [named]);
   return html`<${Old.Provider} value=${Boolean(trouble)}>
     ${bar ? html`<header class="bar"><h1 class="away">${title}</h1>${bar}</header>`
       : html`<h1 class="away">${title}</h1>`}

@@ -79,6 +79,8 @@ pub(super) struct Keys {
 
 impl Reader for Keys {
     async fn read(&mut self, console: &Arc<Console>, _: &str, feed: &Feed) -> Result<Duration, Problem> {
+        // Also while Redis is away.
+        feed.send_kept(Message::new("alerts", &console.alerts.now()));
         console.viewer.send(&console.keys.realm, &cmd("TIME")).await?;
         let search = self.search.get_or_insert_with(|| {
             let console = Arc::clone(console);

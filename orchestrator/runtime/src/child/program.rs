@@ -28,7 +28,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 /// Environment variables that programs must not see: all from which `allotd` reads a secret. An address in
 /// `ALLOT_REDIS` may contain a password.
-pub const SECRETS: [&str; 8] = [
+pub const SECRETS: [&str; 9] = [
     "ALLOT_REDIS",
     "ALLOT_REDIS_PASSWORD",
     "ALLOT_SENTINEL_PASSWORD",
@@ -37,6 +37,7 @@ pub const SECRETS: [&str; 8] = [
     "ALLOT_CONSOLE_OPERATOR_TOKEN",
     "ALLOT_CONSOLE_VIEWER_PASSWORD",
     "ALLOT_CONSOLE_OPERATOR_PASSWORD",
+    "ALLOT_CONSOLE_WEBHOOK",
 ];
 
 /// The argument by which the hidden command knows that its standard input is a socket: from it the command takes the

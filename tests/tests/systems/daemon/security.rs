@@ -358,6 +358,7 @@ fn secrets_are_in_no_log_and_in_the_environment_of_no_program() {
         "ALLOT_CONSOLE_OPERATOR_TOKEN",
         "ALLOT_CONSOLE_VIEWER_PASSWORD",
         "ALLOT_CONSOLE_OPERATOR_PASSWORD",
+        "ALLOT_CONSOLE_WEBHOOK",
         "ALLOT_REDIS",
     ];
     let unit = secrets.iter().fold(unit, |unit, name| unit.with(name, SECRET));

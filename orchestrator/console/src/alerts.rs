@@ -1,0 +1,165 @@
+//! Alerts: the console checks the rules of its settings every few seconds, whether somebody looks or not. Without rules it
+//! reads nothing.
+
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use allot_client::{Error, NumberStore, RealmStore, Record, SeatStore};
+use allot_runtime::time::now_ms;
+use tokio::time::{Instant, sleep, timeout};
+use tracing::{info, warn};
+
+use crate::history::{Sample, done};
+use crate::recorder::sample;
+use crate::rule::{Measure, Rate, Rule, Share};
+use crate::shared::Alert;
+use crate::state::Console;
+use crate::webhook;
+
+/// Interval of the checks.
+const PAUSE: Duration = Duration::from_secs(2);
+/// Time limit of an answer of Redis, which is away after it.
+const LIMIT: Duration = Duration::from_secs(3);
+
+/// What is known of a rule.
+#[derive(Default)]
+struct State {
+    /// When it began to be met: by a clock that never goes back, and in milliseconds since 1970.
+    met: Option<(Instant, u64)>,
+    /// Whether it has been met for its time.
+    fires: bool,
+    value: f64,
+}
+
+impl State {
+    /// Goes on with what was measured; nothing is concluded where nothing is known. Returns whether an alert begins or ends.
+    fn measure(&mut self, rule: &Rule, value: Option<f64>, now: u64) -> bool {
+        let Some(value) = value else { return false };
+        self.value = value;
+        let is_met = if rule.above { value > rule.limit } else { value < rule.limit };
+        self.met = if is_met { self.met.or(Some((Instant::now(), now))) } else { None };
+        let fires = self.met.is_some_and(|(since, _)| since.elapsed() >= rule.time);
+        std::mem::replace(&mut self.fires, fires) != fires
+    }
+}
+
+/// Checks all rules again and again.
+pub(crate) async fn watch(console: Arc<Console>) {
+    let rules = console.guard.settings.alerts.clone();
+    if rules.is_empty() {
+        return std::future::pending().await;
+    }
+    let mut states: Vec<State> = rules.iter().map(|_| State::default()).collect();
+    let mut last: Option<Sample> = None;
+    loop {
+        let now = timeout(LIMIT, sample(&console)).await.ok().and_then(Result::ok);
+        for (rule, state) in rules.iter().zip(&mut states) {
+            let value = measure(&console, &rule.measure, last.as_ref(), now.as_ref()).await;
+            if state.measure(rule, value, now_ms()) {
+                tell(&console, rule, state);
+            }
+        }
+        let alerts = rules.iter().zip(&states).filter(|(_, state)| state.fires).map(|(rule, state)| Alert {
+            rule: rule.text.clone(),
+            since: state.met.map_or(0, |(_, since)| since),
+            value: state.value,
+        });
+        *console.alerts.0.lock().unwrap_or_else(PoisonError::into_inner) = alerts.collect();
+        last = now.or(last);
+        sleep(PAUSE).await;
+    }
+}
+
+/// Logs that an alert begins or ends, and posts it.
+fn tell(console: &Arc<Console>, rule: &Rule, state: &State) {
+    let (rule, value, fires) = (rule.text.clone(), state.value, state.fires);
+    if fires {
+        warn!(rule, value, "an alert begins");
+    } else {
+        info!(rule, value, "an alert ends");
+    }
+    let Some(webhook) = console.guard.settings.webhook.clone() else { return };
+    let console = console.guard.settings.address();
+    let text = format!("Allot: {rule}{} (now {value:.1})", if fires { "" } else { ", ended" });
+    tokio::spawn(async move {
+        let body = webhook::Body { text, rule, fires, value, at: now_ms(), console };
+        if let Err(error) = webhook::post(&webhook, &body).await {
+            warn!(rule = body.rule, %error, "the alert could not be posted to the webhook");
+        }
+    });
+}
+
+/// The value of a measure; `None` if it is not known.
+async fn measure(
+    console: &Console,
+    measure: &Measure,
+    last: Option<&Sample>,
+    now: Option<&Sample>,
+) -> Option<f64> {
+    match measure {
+        Measure::Away => Some(if now.is_some() { 0.0 } else { 1.0 }),
+        Measure::Rate(rate) => {
+            let of: fn(&Sample) -> u64 = match rate {
+                Rate::Holds => |sample| sample.holds,
+                Rate::Calls => |sample| sample.calls,
+                Rate::Recoveries => |sample| sample.recoveries,
+                Rate::Refusals => |sample| sample.refusals,
+            };
+            let (last, now) = (last?, now?);
+            Some(done(last, now, of)? as f64 * 1000.0 / (now.at - last.at) as f64)
+        }
+        Measure::Unrecovered => {
+            let (last, now) = (last?, now?);
+            let is_stuck = done(last, now, |sample| sample.recoveries)? == 0;
+            Some(if is_stuck { now.waiting as f64 } else { 0.0 })
+        }
+        Measure::Share(share, key) => {
+            // While Redis is away, each question would take its time.
+            now?;
+            let (part, all) = timeout(LIMIT, share_of(console, *share, key)).await.ok()?.ok()?;
+            (all > 0).then(|| 100.0 * part as f64 / all as f64)
+        }
+    }
+}
+
+/// A part, and the whole of which it is.
+async fn share_of(console: &Console, share: Share, key: &str) -> Result<(u64, u64), Error> {
+    match share {
+        Share::Sold => {
+            let buckets = async |show: SeatStore| show.stat(None, None).await;
+            let buckets = console.viewer.ask(SeatStore::new, key, buckets).await?;
+            Ok(buckets.iter().fold((0, 0), |(sold, all), bucket| {
+                (sold + bucket.sold, all + bucket.free + bucket.held + bucket.sold + bucket.blocked)
+            }))
+        }
+        Share::Busy => {
+            let info = async |pool: NumberStore| pool.info().await;
+            let info = console.viewer.ask(NumberStore::new, key, info).await?;
+            Ok((info.busy_up + info.busy_down, info.total))
+        }
+        Share::Used => {
+            let stat = async |realm: RealmStore| realm.stat().await;
+            let stat: Record = console.viewer.ask(RealmStore::new, key, stat).await?;
+            Ok((stat.get("used")?, stat.get("capacity")?))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn rule_fires_when_it_has_been_met_for_its_time() {
+        let rule: Rule = "refusals > 5/s for 10s".parse().unwrap();
+        let mut state = State::default();
+        let mut told = Vec::new();
+        for value in [6.0, 6.0, 5.0, 6.0, 7.0, 7.0, 7.0, 1.0] {
+            // What is not known neither begins nor ends anything.
+            assert!(!state.measure(&rule, None, 0));
+            told.push(state.measure(&rule, Some(value), 0));
+            tokio::time::advance(Duration::from_secs(5)).await;
+        }
+        assert_eq!(told, [false, false, false, false, false, true, false, true]);
+    }
+}
