@@ -38,7 +38,8 @@ export function CompactionPage({ chosen, can }) {
   return html`<${Page} trouble=${trouble} title="Compaction">
     <div class="grid">
       <${Panel} title="Running and waiting tasks" wide>
-        ${paused ? html`<p class="hint">All tasks are paused; <code>allot task resume --all</code> ends that.</p>` : null}
+        ${paused
+          ? html`<p class="hint">All tasks are paused; <code>allot task resume --all</code> ends that.</p>` : null}
         ${tasks.length ? tasks.map((task) => html`<${Task} key=${task.id} task=${task} can=${can} units=${units}
           running=${running.filter((one) => taskOf(one) === task.id).length} />`)
           : html`<p class="hint">No task runs. <code>allot task submit DB.SCHEMA.TABLE</code> submits one.</p>`}
