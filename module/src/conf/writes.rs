@@ -15,6 +15,7 @@ use super::{counters, waiting};
 use crate::engine::argument::Argument;
 use crate::engine::reply::reply_present;
 use crate::engine::step::{self, Step, answer, change, count_refused};
+use crate::engine::waiting::cancel_undo;
 use crate::engine::{Call, Done, outbox, token};
 use crate::ffi::{Context, KeyName};
 use crate::numpool::call_number;
@@ -182,6 +183,8 @@ fn answer_created(
             invariant!("a creation is answered with a conference");
             return Err(Refusal::new(Code::Err, "internal: no conference was created"));
         };
+        // Perhaps the retry of a creation whose connection ended before the answer was sent.
+        cancel_undo(call.ctx.selected_db(), call.key()?, e164);
         let realm = step.state();
         reply_present(call.ctx, realm.conference_called(e164), |conference| {
             reply_conference(call.ctx, realm, conference, Some(before));
@@ -197,6 +200,7 @@ fn create_from(call: &Call<'_>, create: &Create<'_>, pool: KeyName<'_>) -> Done 
     create.called_from = Some((pool.as_bytes(), &lease));
     let mut of_pool = None;
     let done = answer_created(call, |step| {
+        step.serve();
         // Before a number is called, so that a retry gets the reply that was lost.
         if let Some(known) = create.request.and_then(|request| step.state().asked_for(request)) {
             return Ok(Some(Decision::unchanged(Reply::Conference(known.e164.clone()))));

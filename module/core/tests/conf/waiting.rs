@@ -2,6 +2,7 @@
 
 use super::rig::{Rig, wish, zone};
 use allot_core::conf::request::{Changes, ClientRequest, Create, Request};
+use allot_core::conf::state::{Placement, Settings};
 use allot_core::conf::{Reply, decide};
 
 const A: &str = "a:1:1";
@@ -131,4 +132,40 @@ fn waiters_that_have_left_get_nothing() {
     assert_eq!(serve(&mut rig, |id| id != 2), [(3, "4".to_owned())]);
     assert_eq!(rig.realm.waiting_creations(), 0);
     assert_eq!(rig.realm.clone().waiting_creations(), 0);
+}
+
+#[test]
+fn realm_is_due_while_a_waiter_may_be_served() {
+    let mut rig = full();
+    for (id, e164) in [(1, "2"), (2, "3")] {
+        assert!(wait(&mut rig, id, wish(e164)));
+    }
+    let later = rig.realm.next_due();
+    assert!(later.is_some_and(|due| due > rig.now));
+    rig.join(B, 2);
+    // A step serves a limited number of waiters: the timer serves the others.
+    assert!(rig.realm.next_due().is_some_and(|due| due <= rig.now));
+    assert_eq!(all(&mut rig).len(), 2);
+    assert!(rig.realm.next_due().is_some_and(|due| due > rig.now));
+}
+
+#[test]
+fn heartbeats_that_change_nothing_decide_nobody_again() {
+    let settings = Settings { placement: Placement::Load, ..Settings::default() };
+    let mut rig = Rig::with(settings, &[]);
+    rig.join(A, 5);
+    rig.beat_with(A, 100);
+    assert!(wait(&mut rig, 1, wish("2")));
+    rig.beat(A);
+    rig.beat_with(A, 100);
+    assert!(!rig.realm.has_pending_grants());
+    // Another load may leave room.
+    rig.beat_with(A, 50);
+    assert_eq!(all(&mut rig), [(1, "2".to_owned())]);
+    // A unit that is up again has room, too.
+    assert!(wait(&mut rig, 2, Create { size: 9, ..wish("3") }));
+    rig.pass(rig.realm.unit_called(A.as_bytes()).unwrap().lease * 7 / 10);
+    assert_eq!(all(&mut rig), []);
+    rig.beat(A);
+    assert!(rig.realm.has_pending_grants());
 }

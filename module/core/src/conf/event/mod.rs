@@ -150,11 +150,12 @@ impl Event {
     fn may_free_room(&self) -> bool {
         match self {
             Self::Conference { event, .. } => !matches!(event, ConferenceEvent::Set { .. }),
+            // Heartbeats are frequent: `renew` and `apply_to_unit` look whether one changes anything.
+            Self::Unit { event, .. } => !matches!(event, UnitEvent::Beat { .. } | UnitEvent::Disowned { .. }),
             Self::Configured { .. }
             | Self::Claimed { .. }
             | Self::Restarted { .. }
             | Self::Joined { .. }
-            | Self::Unit { .. }
             | Self::Drained { .. }
             | Self::Dropped { .. } => true,
             Self::Opened { .. }

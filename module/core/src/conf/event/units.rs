@@ -93,7 +93,12 @@ impl Realm {
         match event {
             UnitEvent::Beat { load } => {
                 if let Some(value) = *load {
+                    let is_other = |unit: &Unit| unit.load.is_none_or(|load| load.value != value);
+                    let may_free_room = self.indexed_unit(number).is_some_and(is_other);
                     self.change_unit(number, |unit| unit.load = Some(Load { value, at }));
+                    if may_free_room {
+                        self.waiters.open();
+                    }
                 }
                 self.hear(number, at);
             }
@@ -215,6 +220,7 @@ impl Realm {
             }
         });
         if back {
+            self.waiters.open();
             let word = self.indexed_unit(number).map_or("", Unit::word);
             self.publish_unit("up", &cmu, word);
         }

@@ -102,10 +102,13 @@ impl Realm {
         Counter::new("last epoch", self.last_epoch)
     }
 
-    /// The earliest deadline of all conferences and units.
+    /// The earliest deadline of all conferences and units. While there may be room for a creation that waits, this is now.
     pub fn next_due(&self) -> Option<Millis> {
         if !self.epochs().has_room() {
             return None;
+        }
+        if self.has_pending_grants() {
+            return Some(self.applied);
         }
         match (self.conference_due.earliest(), self.unit_due.earliest()) {
             (Some(conference), Some(unit)) => Some(conference.min(unit)),
