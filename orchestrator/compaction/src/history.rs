@@ -415,8 +415,8 @@ async fn unpacked_page(
             }
             if tasks.len() >= count {
                 let shown = tasks.last().filter(|task| task.is_round()).map(|task| task.round);
-                let round = shown.or(main.task.repeats().then_some(main.task.round + 1));
-                return Ok((tasks, Some(Cursor::Before(main.id, round))));
+                let round = shown.unwrap_or(main.task.round + 1);
+                return Ok((tasks, Some(Cursor::Before(main.id, Some(round)))));
             }
         }
     }

@@ -255,6 +255,7 @@ impl Worker {
             let unverified = unverified.insert(BTreeSet::new());
             self.update_watches(&ids, &known, &mut watches);
             loop {
+                let held = self.is_held();
                 let Readiness { opens, waiting, is_full } =
                     self.start_ready(&ids, &watches, &mut known, work);
                 let idle = ids.iter().filter(|id| !known.contains(id)).count();
@@ -290,7 +291,7 @@ impl Worker {
                         found.reverse();
                     }
                     _ = fault.changed() => {}
-                    () = self.hold_changed() => {}
+                    () = self.hold_changed(held) => {}
                     Some(ended) = work.join_next(), if !work.is_empty() => {
                         if let Ok((id, succeeded)) = ended {
                             known.remove(&id);

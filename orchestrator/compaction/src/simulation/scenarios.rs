@@ -790,6 +790,8 @@ fn people_hear_of_ends_failures_and_delays() {
         let repeat = RepeatInfo { repeat_count: 3, repeat_interval: 3600 };
         let id = stage.submit("u1", 2, |task| task.repeat = repeat).await;
         stage.until("the first round", async || stage.task(id).await.next_at > 0).await;
+        // The message follows the record of the round.
+        stage.until("the message", async || !stage.told().is_empty()).await;
         assert_eq!(stage.told(), ["round-failed"]);
         let told = stage.told.lock().unwrap()[0].clone();
         assert_eq!((&told["task"], &told["failed"]), (&id.to_string().into(), &2.into()), "{told}");
@@ -801,6 +803,7 @@ fn people_hear_of_ends_failures_and_delays() {
         stage.until("the second round", async || stage.task(id).await.round == 2).await;
         let task = stage.end(id).await;
         assert_eq!(task.state, State::Done);
+        stage.until("the last message", async || stage.told().len() >= 3).await;
         assert_eq!(stage.told(), ["round-failed", "round-late", "task-ended"]);
         let late = stage.told.lock().unwrap()[1]["late_ms"].as_u64().unwrap();
         assert!((3_000_000..4_200_000).contains(&late), "{late}");

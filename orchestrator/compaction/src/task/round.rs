@@ -153,7 +153,8 @@ impl MainTask {
     pub(crate) fn ended_round(&self, new: &Self, now: u64) -> Option<Self> {
         // A round whose partitions could not be listed begins and ends at once.
         let is_unlisted = new.round > self.round;
-        if !new.repeats() || new.is_round_open() || !(self.is_round_open() || is_unlisted) {
+        let is_single = !new.repeats() && new.round <= 1;
+        if is_single || new.is_round_open() || !(self.is_round_open() || is_unlisted) {
             return None;
         }
         let is_broken_off = is_unlisted || new.state == State::Cancel;

@@ -20,19 +20,22 @@ const PAUSE: Duration = Duration::from_secs(1);
 impl Worker {
     /// Whether this unit starts no subtasks now.
     pub(super) fn starts_nothing(&self) -> bool {
-        self.fault.is_present() || self.is_held(&self.units.borrow()) != (false, false)
+        self.fault.is_present() || self.is_held() != (false, false)
     }
 
     /// Whether this unit is drained, and whether all tasks are paused.
-    fn is_held(&self, units: &Units) -> (bool, bool) {
+    pub(super) fn is_held(&self) -> (bool, bool) {
+        self.held_by(&self.units.borrow())
+    }
+
+    fn held_by(&self, units: &Units) -> (bool, bool) {
         (units.is_drained(&self.node_context.name), units.are_tasks_paused)
     }
 
-    /// Returns when this unit is drained, or all tasks are paused, or are not any more.
-    pub(super) async fn hold_changed(&self) {
+    /// Returns when this is different from `before`.
+    pub(super) async fn hold_changed(&self, before: (bool, bool)) {
         let mut units = self.units.clone();
-        let before = self.is_held(&units.borrow());
-        if units.wait_for(|units| self.is_held(units) != before).await.is_err() {
+        if units.wait_for(|units| self.held_by(units) != before).await.is_err() {
             // Without a sender nothing changes.
             std::future::pending::<()>().await;
         }
