@@ -52,9 +52,9 @@ pub(crate) async fn watch(console: Arc<Console>) {
     let mut states: Vec<State> = rules.iter().map(|_| State::default()).collect();
     let mut last: Option<Sample> = None;
     loop {
-        let now = timeout(LIMIT, sample(&console)).await.ok().and_then(Result::ok);
+        let now = in_time(&console, &console.keys.realm, sample(&console)).await.and_then(Result::ok);
         for (rule, state) in rules.iter().zip(&mut states) {
-            let value = measure(&console, &rule.measure, last.as_ref(), now.as_ref()).await;
+            let value = measure(&console, rule, last.as_ref(), now.as_ref()).await;
             if state.measure(rule, value, now_ms()) {
                 tell(&console, rule, state);
             }
@@ -89,14 +89,18 @@ fn tell(console: &Arc<Console>, rule: &Rule, state: &State) {
     });
 }
 
-/// The value of a measure; `None` if it is not known.
-async fn measure(
-    console: &Console,
-    measure: &Measure,
-    last: Option<&Sample>,
-    now: Option<&Sample>,
-) -> Option<f64> {
-    match measure {
+/// The answer of a request on a key; `None` if there is none in time.
+async fn in_time<T>(console: &Console, key: &str, request: impl Future<Output = T>) -> Option<T> {
+    let answer = timeout(LIMIT, request).await;
+    if answer.is_err() {
+        console.viewer.forget(key);
+    }
+    answer.ok()
+}
+
+/// The value that a rule measures; `None` if it is not known.
+async fn measure(console: &Console, rule: &Rule, last: Option<&Sample>, now: Option<&Sample>) -> Option<f64> {
+    match &rule.measure {
         Measure::Away => Some(if now.is_some() { 0.0 } else { 1.0 }),
         Measure::Rate(rate) => {
             let of: fn(&Sample) -> u64 = match rate {
@@ -116,8 +120,13 @@ async fn measure(
         Measure::Share(share, key) => {
             // While Redis is away, each question would take its time.
             now?;
-            let (part, all) = timeout(LIMIT, share_of(console, *share, key)).await.ok()?.ok()?;
-            (all > 0).then(|| 100.0 * part as f64 / all as f64)
+            match in_time(console, key, share_of(console, *share, key)).await? {
+                Ok((part, all)) if all > 0 => Some(100.0 * part as f64 / all as f64),
+                // Nothing is there of which a share could be too large or too small.
+                Ok(_) => Some(if rule.above { 0.0 } else { 100.0 }),
+                Err(error) if error.code() == Some("NOKEY") => Some(if rule.above { 0.0 } else { 100.0 }),
+                Err(_) => None,
+            }
         }
     }
 }

@@ -52,7 +52,9 @@ pub(crate) fn minutes(samples: &[Sample], now: u64) -> Minutes {
     let recent: Vec<&Sample> = samples.iter().filter(|sample| (oldest..=now).contains(&sample.at)).collect();
     let (Some(first), Some(last)) = (recent.first(), recent.last()) else { return Minutes::default() };
     let from = first.at / MINUTE;
-    let count = (last.at.div_ceil(MINUTE).saturating_sub(from)) as usize;
+    // A minute that has just begun would end the curve at nothing.
+    let has_begun = last.at % MINUTE >= MINUTE / 10;
+    let count = (last.at / MINUTE + u64::from(has_begun)).saturating_sub(from) as usize;
     let line = |of: fn(&Sample) -> u64| {
         let mut line = vec![None; count];
         for (before, after) in recent.iter().zip(recent.iter().skip(1)) {
@@ -112,6 +114,9 @@ mod tests {
         let found = minutes(&samples, day + 6 * MINUTE);
         assert_eq!(found.from, day - 2 * MINUTE);
         assert_eq!(found.calls, [Some(2.0), Some(4.0), Some(2.0), Some(2.0), None, Some(1.0), Some(5.0)]);
+        // The last sample is taken a little after its minute has begun.
+        let late = [sample(day, "a", 1_000_000, 0), sample(day + MINUTE + 5, "a", 1_000_000, 1)];
+        assert_eq!(minutes(&late, 2 * day).calls.len(), 1);
         // What is older than a day, and what a clock says that was wrong, is left out.
         assert_eq!(minutes(&samples, 2 * day).calls, [Some(2.0), Some(2.0), None, Some(1.0), Some(5.0)]);
         assert!(minutes(&samples, 1000).calls.is_empty());

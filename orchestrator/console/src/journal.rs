@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Mutex, PoisonError};
@@ -100,8 +101,8 @@ impl<T: Serialize + DeserializeOwned + Clone> Journal<T> {
 fn write(path: &Path, mut file: File, lines: &Receiver<String>, mut count: usize, most: usize) {
     let mut write = |line: String| {
         if count >= 2 * most {
-            count = shortened(path, most)?.len();
-            file = appended(path)?;
+            let left = shortened(path, most)?.len();
+            (file, count) = (appended(path)?, left);
         }
         count += 1;
         file.write_all(format!("{line}\n").as_bytes())
@@ -130,14 +131,23 @@ fn shortened(path: &Path, most: usize) -> std::io::Result<Vec<String>> {
         all.iter().skip(all.len().saturating_sub(most)).map(|&line| line.to_owned()).collect();
     if last.len() < all.len() || !text.ends_with('\n') {
         let new: PathBuf = path.with_extension("new");
-        fs::write(&new, last.iter().fold(String::new(), |text, line| text + line + "\n"))?;
+        let mut file = private().create(true).write(true).truncate(true).open(&new)?;
+        file.write_all(last.iter().fold(String::new(), |text, line| text + line + "\n").as_bytes())?;
+        file.sync_all()?;
         fs::rename(new, path)?;
     }
     Ok(last)
 }
 
 fn appended(path: &Path) -> std::io::Result<File> {
-    OpenOptions::new().create(true).append(true).open(path)
+    private().create(true).append(true).open(path)
+}
+
+/// A file that other users of the machine cannot read.
+fn private() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.mode(0o600);
+    options
 }
 
 #[cfg(test)]

@@ -72,7 +72,10 @@ impl FromStr for Rule {
             Some("<") => false,
             _ => return Err(wrong("> or < is missing")),
         };
-        let limit = words.next().and_then(|word| word.strip_suffix(unit)?.parse().ok());
+        let limit = words
+            .next()
+            .and_then(|word| word.strip_suffix(unit)?.parse().ok())
+            .filter(|limit: &f64| limit.is_finite());
         let limit = limit.ok_or_else(|| wrong(&format!("the limit is no number with '{unit}'")))?;
         let time = match (words.next(), words.next(), words.next()) {
             (None, ..) => Duration::ZERO,
@@ -102,6 +105,8 @@ mod tests {
             ("refusals 5/s", "> or <"),
             ("refusals > 5", "'/s'"),
             ("refusals > many/s", "'/s'"),
+            ("refusals > nan/s", "'/s'"),
+            ("refusals > inf/s", "'/s'"),
             ("refusals > 5/s 30s", "for 30s"),
             ("refusals > 5/s for long", "'long'"),
         ] {

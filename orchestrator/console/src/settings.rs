@@ -226,16 +226,23 @@ impl Settings {
 fn operator_tokens(path: &Path) -> Result<Vec<(String, Secret)>> {
     let name = || format!("console.operators-file {}", path.display());
     let text = std::fs::read_to_string(path).with_context(name)?;
-    let lines = (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty() && !line.starts_with('#'));
-    let tokens = lines.map(|(number, line)| {
-        let words = line.split_whitespace().collect::<Vec<_>>();
-        // A line is not printed: it may be a token.
-        let [user, token] = words[..] else {
-            bail!("{} line {number}: write a name, a space and a token", name())
-        };
-        Ok((user.to_owned(), Secret::new(token.to_owned())))
-    });
-    tokens.collect()
+    let lines = (1..)
+        .zip(text.lines())
+        .filter(|(_, line)| !line.trim().is_empty() && !line.trim_start().starts_with('#'));
+    let tokens: Result<Vec<_>> = lines
+        .map(|(number, line)| {
+            let words = line.split_whitespace().collect::<Vec<_>>();
+            // A line is not printed: it may be a token.
+            let [user, token] = words[..] else {
+                bail!("{} line {number}: write a name, a space and a token", name())
+            };
+            Ok((user.to_owned(), Secret::new(token.to_owned())))
+        })
+        .collect();
+    let tokens = tokens?;
+    // Without any token everybody could act.
+    ensure!(!tokens.is_empty(), "{} names no operator", name());
+    Ok(tokens)
 }
 
 #[cfg(test)]

@@ -66,6 +66,11 @@ impl Store {
         result
     }
 
+    /// Drops the session of this key, whose server does not answer: the next request opens another.
+    pub(crate) fn forget(&self, key: &str) {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.name(key));
+    }
+
     /// Sends a command on this key. Returns its reply, and the session for a wait for replicas.
     pub(crate) async fn send(&self, key: &str, command: &Cmd) -> Result<(Value, Session), Error> {
         let mut session = self.session(key).await?;

@@ -42,6 +42,8 @@ pub(crate) fn check(address: &Secret) -> Result<()> {
     let uri: Option<Uri> = address.reveal().parse().ok();
     let is_known =
         uri.is_some_and(|uri| matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some());
+    let has_user = address.reveal().split('/').nth(2).is_some_and(|authority| authority.contains('@'));
+    ensure!(!has_user, "the address of console.webhook-file has a user in it, which is not supported");
     // The address is not printed: whoever has it can post.
     ensure!(is_known, "the address of console.webhook-file is no address as https://hooks.example.com/allot");
     Ok(())
@@ -67,10 +69,10 @@ pub(crate) async fn post(address: &Secret, body: &Body) -> Result<()> {
 
 async fn post_once(address: &Secret, body: &Body) -> Result<()> {
     let uri: Uri = address.reveal().parse()?;
-    let host = uri.host().context("the address has no host")?.to_owned();
+    let host = uri.host().context("the address has no host")?.trim_matches(['[', ']']).to_owned();
     let is_tls = uri.scheme_str() == Some("https");
     let port = uri.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
-    let stream = TcpStream::connect((host.trim_matches(['[', ']']), port)).await?;
+    let stream = TcpStream::connect((&host[..], port)).await?;
     if !is_tls {
         return send(stream, &uri, body).await;
     }

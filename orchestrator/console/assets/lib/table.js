@@ -13,7 +13,9 @@ const SHOWN = 200;
 function field(value) {
   let written = value === null || value === undefined ? "" : String(value);
   if (typeof value === "object" && value) written = JSON.stringify(value);
-  if (/^[=@\t\r]|^[+-](?![\d.])/.test(written)) written = `'${written}`;
+  // Telephone numbers and negative numbers are none.
+  const isFormula = /^[=@\t\r+-]/.test(written) && !/^[+-][\d.]+$/.test(written);
+  if (isFormula && typeof value !== "number") written = `'${written}`;
   return /[",\r\n]/.test(written) ? `"${written.replaceAll('"', '""')}"` : written;
 }
 

@@ -86,6 +86,8 @@ impl Curve {
                 self.add(at);
                 return false;
             }
+            // Another value was there before.
+            "key-deleted" | "key-overwritten" | "key-expired" | "key-evicted" => return false,
             _ => return true,
         };
         self.add(at);
