@@ -305,12 +305,14 @@ fn history_on_the_page_has_rounds_and_is_narrowed() {
         assert_eq!(here.cluster.end(id)["state"], "Done");
     }
     let browser = opened(&here.console, "/compaction");
-    let rows = "[...document.querySelectorAll('table tbody tr')].map((row) => row.cells[1].textContent.trim()).join()";
-    browser.wait_for("two tasks and two rounds", &format!("{rows} === '–,2,1,–'"), SOON);
+    let rows =
+        "[...document.querySelectorAll('[aria-label=\"Table: Tasks and rounds that have ended\"] tbody tr')]";
+    let rounds = format!("{rows}.map((row) => row.cells[1]?.textContent.trim()).join()");
+    browser.wait_for("two tasks and two rounds", &format!("{rounds} === '–,2,1,–'"), SOON);
     fill(&browser, "history-table", "nightly");
     click(&browser, "Find");
-    browser.wait_for("one task and its rounds", &format!("{rows} === '–,2,1'"), SOON);
-    browser.run("document.querySelectorAll('table tbody tr')[2].click()");
+    browser.wait_for("one task and its rounds", &format!("{rounds} === '–,2,1'"), SOON);
+    browser.run(&format!("{rows}[2].click()"));
     shows(&browser, &format!("Round 1 of task {repeated}"));
     assert_eq!(browser.errors(), Vec::<String>::new());
 }
