@@ -6,21 +6,11 @@
 
 use super::decide::decide;
 use super::model::state::Realm;
+use super::model::waiters::{Waiter, Waiters};
 use super::outcome::Decided;
 use super::request::{ClientRequest, Create, Request, WishesRequest};
 use crate::shared::refusal::Code;
 use crate::shared::{Bytes, Millis};
-use hashbrown::HashMap;
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound;
-
-/// Who comes first: the greater priority, then the earlier arrival.
-type Rank = (Reverse<i64>, u64);
-
-/// What decides whether there is room: size, licences, zone, host and required tags. If there is no room for one waiter,
-/// there is none for the others of its class.
-type Class = (i64, i64, Option<Bytes>, Option<Bytes>, Vec<Bytes>);
 
 /// The outcome for a waiter, which no longer waits.
 #[derive(Debug)]
@@ -29,20 +19,6 @@ pub struct Grant {
     pub waiter: u64,
     /// Events to apply and the reply; or a refusal, if the conference cannot be created any more.
     pub outcome: Decided,
-}
-
-/// A creation that waits. It owns its words.
-#[derive(Debug)]
-struct Waiter {
-    id: u64,
-    class: Class,
-    e164: Bytes,
-    end: Option<Millis>,
-    priority: i64,
-    zone_fall: Option<Millis>,
-    prefer: Vec<Bytes>,
-    recoverable: bool,
-    request: Option<Bytes>,
 }
 
 impl Waiter {
@@ -94,62 +70,6 @@ impl Waiter {
             called_from: None,
         };
         decide(realm, now, &Request::Client(ClientRequest::Create(create)))
-    }
-}
-
-/// The waiters of a realm.
-#[derive(Debug, Default)]
-pub(in crate::conf) struct Waiters {
-    queue: BTreeMap<Rank, Waiter>,
-    ranks: HashMap<u64, Rank>,
-    arrivals: u64,
-    /// Whether there are waiters that were not decided since room may last have become free.
-    is_pending: bool,
-    /// The last waiter that was decided since then.
-    decided: Option<Rank>,
-    /// Classes for which there was no room then.
-    refused: BTreeSet<Class>,
-}
-
-/// A copy of a realm has no connections.
-impl Clone for Waiters {
-    fn clone(&self) -> Self {
-        Self::default()
-    }
-}
-
-impl Waiters {
-    /// Has all waiters decided again, because room may have become free.
-    #[inline]
-    pub(in crate::conf) fn open(&mut self) {
-        if !self.queue.is_empty() {
-            self.is_pending = true;
-            self.decided = None;
-            self.refused.clear();
-        }
-    }
-
-    fn join(&mut self, waiter: Waiter) {
-        self.arrivals += 1;
-        let rank = (Reverse(waiter.priority), self.arrivals);
-        self.ranks.insert(waiter.id, rank);
-        self.queue.insert(rank, waiter);
-    }
-
-    fn leave(&mut self, id: u64) {
-        if let Some(rank) = self.ranks.remove(&id) {
-            self.queue.remove(&rank);
-        }
-    }
-
-    /// The next waiter to decide whose class was not refused.
-    fn next(&mut self) -> Option<Rank> {
-        let from = self.decided.map_or(Bound::Unbounded, Bound::Excluded);
-        let mut rest = self.queue.range((from, Bound::Unbounded));
-        let next = rest.find(|(_, waiter)| !self.refused.contains(&waiter.class)).map(|(rank, _)| *rank);
-        self.is_pending = next.is_some();
-        self.decided = next;
-        next
     }
 }
 

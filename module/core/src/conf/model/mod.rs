@@ -13,4 +13,5 @@ pub mod settings;
 pub mod state;
 pub mod transitions;
 pub mod unit;
+pub(super) mod waiters;
 pub mod wishes;

@@ -6,7 +6,7 @@ use super::placement_index::PlacementIndex;
 use super::queues::{ByState, Queues};
 pub use super::settings::{Placement, Policy, Settings};
 use super::unit::{Host, Name, Unit, host_of};
-use crate::conf::waiting::Waiters;
+use crate::conf::model::waiters::Waiters;
 use crate::shared::counter::Counter;
 use crate::shared::deadlines::Deadlines;
 use crate::shared::invariant::Expected;
@@ -107,7 +107,7 @@ impl Realm {
         if !self.epochs().has_room() {
             return None;
         }
-        if self.has_pending_grants() {
+        if self.waiters.is_pending {
             return Some(self.applied);
         }
         match (self.conference_due.earliest(), self.unit_due.earliest()) {
