@@ -4,19 +4,14 @@
 use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::fmt;
-use std::io::{Read as _, Write as _};
 use std::str::FromStr;
 use std::time::Duration;
 
-use flate2::Compression;
-use flate2::read::GzDecoder;
-use flate2::write::GzEncoder;
 use futures_util::StreamExt as _;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 use tracing::{info, warn};
 
 use super::ids::TaskId;
+use super::packed_list::{squeeze, unpack};
 use super::task::{MainTask, State, write};
 use super::task_store::rounds::of_log;
 use super::task_store::{Fault, Found, TaskStore};
@@ -25,27 +20,9 @@ use allot_runtime::time::now_ms;
 
 /// Most bytes of a multi's deletes together with its pack.
 const FILL: usize = 100 * 1024;
-/// Most bytes of a pack after decompression.
-const LARGEST: u64 = 64 * 1024 * 1024;
 /// Most tasks whose nodes are listed at once. Far below the number of requests in flight: a list that waits while a
 /// pack is written may hold the right to one.
 const AT_ONCE: usize = 16;
-
-/// Compresses a list.
-pub(crate) fn squeeze<T: Serialize>(list: &[T]) -> Result<Vec<u8>, Fault> {
-    let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
-    let squeezed = encoder.write_all(&write(&list)).and_then(|()| encoder.finish());
-    squeezed.map_err(|error| Fault::Corrupt(format!("a list cannot be compressed: {error}")))
-}
-
-/// Reads a list that was compressed. `path` is named in the error.
-pub(crate) fn unpack<T: DeserializeOwned>(path: &str, data: &[u8]) -> Result<T, Fault> {
-    let odd =
-        |error: &dyn fmt::Display| Fault::Corrupt(format!("{path} does not read as a packed list: {error}"));
-    let mut text = Vec::new();
-    GzDecoder::new(data).take(LARGEST).read_to_end(&mut text).map_err(|error| odd(&error))?;
-    serde_json::from_slice(&text).map_err(|error| odd(&error))
-}
 
 /// A finished task or a round, with the operations that delete its nodes.
 type Removal = (MainTask, Vec<Op>);

@@ -21,6 +21,7 @@ pub mod node;
 mod node_context;
 mod notify;
 mod operations;
+mod packed_list;
 pub mod partitions;
 pub mod paths;
 pub mod permits;

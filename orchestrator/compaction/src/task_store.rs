@@ -17,8 +17,8 @@ use futures_util::StreamExt as _;
 
 use super::counters::note_change;
 pub use super::fault::Fault;
-use super::history;
 use super::ids::TaskId;
+use super::packed_list::{squeeze, unpack};
 use super::paths::{self, Paths};
 use super::task::{ChunkedList, MainTask, Partition, State, SubTask, read, write};
 use allot_coordination::random;
@@ -256,7 +256,7 @@ impl TaskStore {
     ) -> Result<Vec<Op>, Fault> {
         let mut data = Vec::new();
         while !succeeded.is_empty() {
-            data = history::squeeze(&succeeded)?;
+            data = squeeze(&succeeded)?;
             if data.len() <= FILL {
                 break;
             }
@@ -277,7 +277,7 @@ impl TaskStore {
         if main.task.succeeded_before > 0
             && let Some(node) = self.tree.get(&path).await?
         {
-            succeeded = history::unpack(&path, &node.data)?;
+            succeeded = unpack(&path, &node.data)?;
             ops.push(delete(path));
         }
         let rest = partitions.iter().filter(|name| !succeeded.contains(*name)).cloned();
