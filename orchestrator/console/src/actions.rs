@@ -73,7 +73,7 @@ pub(crate) async fn recorded<T>(
     outcome
 }
 
-/// A record that is kept when its request ends, in whatever way.
+/// A record that is kept when its request ends: answered, refused or cut off.
 struct Kept<'a> {
     journal: &'a Journal<ActionRecord>,
     record: ActionRecord,

@@ -44,7 +44,7 @@ pub(crate) fn check(address: &Secret) -> Result<()> {
         uri.is_some_and(|uri| matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some());
     let has_user = address.reveal().split('/').nth(2).is_some_and(|authority| authority.contains('@'));
     ensure!(!has_user, "the address of console.webhook-file has a user in it, which is not supported");
-    // The address is not printed: whoever has it can post.
+    // The address is a secret: everybody who has it can post. It is not printed.
     ensure!(is_known, "the address of console.webhook-file is no address as https://hooks.example.com/allot");
     Ok(())
 }

@@ -81,7 +81,7 @@ impl Explored {
 
 /// A hash is its own hash.
 #[derive(Default)]
-struct Same(u64);
+pub(crate) struct Same(u64);
 
 impl Hasher for Same {
     fn finish(&self) -> u64 {
@@ -97,7 +97,11 @@ impl Hasher for Same {
     }
 }
 
-const SHARDS: usize = 64;
+/// The hashes of states that were visited.
+pub(crate) type Seen = HashSet<u128, BuildHasherDefault<Same>>;
+
+/// Sets of visited states. Each has a lock of its own, so that threads seldom wait for each other.
+pub(crate) const SHARDS: usize = 64;
 
 /// The first step of a path has no state before it.
 const NONE: u32 = u32::MAX;
@@ -115,7 +119,7 @@ struct Found {
 struct Search {
     limits: Limits,
     began: Instant,
-    seen: Vec<Mutex<HashSet<u128, BuildHasherDefault<Same>>>>,
+    seen: Vec<Mutex<Seen>>,
     steps: AtomicUsize,
     states: AtomicUsize,
     is_over: AtomicBool,

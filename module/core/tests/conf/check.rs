@@ -1,12 +1,11 @@
 //! Every reachable state of the small realm of `model`, breadth first, with what must be so in each of them. And the
 //! proof that this finds faults: with the check of epochs taken out, it does.
 
+use super::explore::{SHARDS, Seen};
 use super::model::{BASE, Bounds, UNITS, World, bits, small};
 use allot_core::conf::Realm;
 use allot_core::conf::conference::State;
 use allot_core::conf::state::Policy;
-use std::collections::HashSet;
-use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use xxhash_rust::xxh3::xxh3_128;
@@ -98,28 +97,6 @@ fn contradiction(realm: &Realm) -> Option<String> {
     let over = realm.units().any(|unit| unit.used > 1) || realm.licences_used() > 1;
     over.then(|| "more room or licences are taken than there are".into())
 }
-
-/// A hash is its own hash.
-#[derive(Default)]
-struct Same(u64);
-
-impl Hasher for Same {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        self.0 = u64::from_le_bytes(bytes[..8].try_into().unwrap());
-    }
-
-    fn write_u128(&mut self, value: u128) {
-        self.0 = value as u64;
-    }
-}
-
-type Seen = HashSet<u128, BuildHasherDefault<Same>>;
-
-const SHARDS: usize = 64;
 
 struct Search {
     check: Check,

@@ -20,7 +20,7 @@ const SWITCHES: [&[u8]; 2] = [b"s1", b"s2"];
 const SWITCH_OF: [usize; 3] = [0, 0, 1];
 const TTL: i64 = 1000;
 
-/// What is true of a call, whatever the pool knows.
+/// The true state of a call. The pool may know another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Wanted,

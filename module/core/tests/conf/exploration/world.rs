@@ -66,7 +66,7 @@ pub(crate) struct Redis {
     pub(crate) adopted: [Epoch; 2],
 }
 
-/// What is true of a conference, whatever the realm knows.
+/// The true state of a conference. The realm may know another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Truth {
     /// The epoch of its creation by a manager.
@@ -328,7 +328,8 @@ impl Small {
         }
     }
 
-    /// Forgets commands at the head of a stream that the unit will ignore, whatever it does until it reads them.
+    /// Forgets commands at the head of a stream that the unit will ignore in each state that it can reach before
+    /// it reads them.
     pub(crate) fn forget(&mut self, unit: usize) {
         while let Some(told) = self.redis.streams[unit].first() {
             let local = &self.units[unit];
