@@ -7,7 +7,7 @@
 //! The simulation uses one thread, a clock that advances only when all tasks are idle, and random numbers from a
 //! seed. A seed makes the same run, call for call, on any machine. `ALLOT_SEED=17` starts with that seed.
 
-mod scenarios;
+mod stage;
 mod wire;
 
 use std::collections::BTreeMap;
