@@ -258,7 +258,13 @@ impl Settings {
     pub(crate) fn ensemble(&self, servers: ConnectString, session: Duration) -> Result<ZooKeeper> {
         let server = &self.server;
         let mut ensemble = ZooKeeper::new(servers, session);
-        let by_sasl = server.zookeeper_sasl.as_deref() == Some("true");
+        let by_sasl = match server.zookeeper_sasl.as_deref() {
+            None | Some("false") => false,
+            Some("true") => true,
+            Some(other) => {
+                return Err(Failure::input(format!("zookeeper-sasl is '{other}', and not true or false")));
+            }
+        };
         if let Some(user) = &server.zookeeper_user {
             let password = secret(server.zookeeper_password_file.as_deref(), "ALLOT_ZOOKEEPER_PASSWORD")?;
             let Some(password) = password else {
@@ -273,25 +279,17 @@ impl Settings {
         } else if by_sasl {
             return Err(Failure::input("zookeeper-sasl is set without zookeeper-user"));
         }
-        let pem = |path: &String| {
-            fs::read_to_string(path).map_err(|error| Failure::file(Cause::Input, path, &error))
+        let pem = |path: Option<&String>| {
+            let read = |path: &String| {
+                fs::read_to_string(path).map_err(|error| Failure::file(Cause::Input, path, &error))
+            };
+            path.map(read).transpose()
         };
-        let identity = match (&server.zookeeper_cert_file, &server.zookeeper_key_file) {
-            (Some(cert), Some(key)) => Some((pem(cert)?, pem(key)?)),
-            (None, None) => None,
-            _ => return Err(Failure::input("zookeeper-cert-file and zookeeper-key-file belong together")),
-        };
-        match &server.zookeeper_ca_file {
-            Some(ca) => {
-                let identity = identity.as_ref().map(|(cert, key)| (cert.as_str(), key.as_str()));
-                let secured = ensemble.with_tls(&pem(ca)?, identity);
-                secured.map_err(|why| Failure::input(format!("TLS to ZooKeeper: {why}")))
-            }
-            None if identity.is_some() => Err(Failure::input(
-                "zookeeper-cert-file is set without zookeeper-ca-file, which switches TLS on",
-            )),
-            None => Ok(ensemble),
-        }
+        let ca = pem(server.zookeeper_ca_file.as_ref())?;
+        let cert = pem(server.zookeeper_cert_file.as_ref())?;
+        let key = pem(server.zookeeper_key_file.as_ref())?;
+        let secured = ensemble.with_tls(ca.as_deref(), cert.as_deref(), key.as_deref());
+        secured.map_err(|why| Failure::input(format!("TLS to ZooKeeper: {why}")))
     }
 }
 

@@ -71,12 +71,21 @@ impl ZooKeeper {
         Self { user: Some(user), ..self }
     }
 
-    /// Connects by TLS. `ca` are the certificates (PEM) that must have signed the server's certificate; `identity` is the
-    /// client's own certificate and its key (PEM).
+    /// Connects by TLS if `ca` is given. `ca` are the certificates (PEM) that must have signed the server's certificate; `cert` and `key` are
+    /// the client's own certificate and its key (PEM).
     ///
     /// # Errors
-    /// A text holds no valid certificate or key, or a server is named by its address.
-    pub fn with_tls(self, ca: &str, identity: Option<(&str, &str)>) -> Result<Self, String> {
+    /// One of `cert` and `key` is missing, or both are given without `ca`; a text holds no valid certificate or key, or a server is named by its address.
+    pub fn with_tls(self, ca: Option<&str>, cert: Option<&str>, key: Option<&str>) -> Result<Self, String> {
+        let identity = match (cert, key) {
+            (Some(cert), Some(key)) => Some((cert, key)),
+            (None, None) => None,
+            _ => return Err("cert-file and key-file belong together; one of them is missing".to_owned()),
+        };
+        let Some(ca) = ca else {
+            let why = "cert-file is given without ca-file, which switches TLS on";
+            return if identity.is_none() { Ok(self) } else { Err(why.to_owned()) };
+        };
         if let Some(address) = self.servers.address() {
             // The form of the address that keeps the library from spinning is not the one in a certificate.
             return Err(format!(

@@ -216,25 +216,20 @@ fn zookeeper(given: &Given) -> Result<Option<ZooKeeperConfig>> {
         ),
         (None, _) => ensure!(!zookeeper.sasl, "zookeeper.sasl is given without zookeeper.user"),
     }
-    let pem = |path: &PathBuf, name: &str| {
-        fs::read_to_string(path).with_context(|| format!("zookeeper.{name} {}", path.display()))
+    let pem = |path: Option<&PathBuf>, name: &str| {
+        let read = |path: &PathBuf| {
+            fs::read_to_string(path).with_context(|| format!("zookeeper.{name} {}", path.display()))
+        };
+        path.map(read).transpose()
     };
-    let identity = match (&zookeeper.cert_file, &zookeeper.key_file) {
-        (Some(cert), Some(key)) => Some((pem(cert, "cert-file")?, pem(key, "key-file")?)),
-        (None, None) => None,
-        _ => bail!("zookeeper.cert-file and zookeeper.key-file belong together; one of them is missing"),
-    };
-    if let Some(ca) = &zookeeper.ca_file {
-        let identity = identity.as_ref().map(|(cert, key)| (cert.as_str(), key.as_str()));
-        ensemble = ensemble
-            .with_tls(&pem(ca, "ca-file")?, identity)
-            .map_err(|error| anyhow!("zookeeper: {error}"))?;
+    let ca = pem(zookeeper.ca_file.as_ref(), "ca-file")?;
+    let cert = pem(zookeeper.cert_file.as_ref(), "cert-file")?;
+    let key = pem(zookeeper.key_file.as_ref(), "key-file")?;
+    ensemble = ensemble
+        .with_tls(ca.as_deref(), cert.as_deref(), key.as_deref())
+        .map_err(|error| anyhow!("zookeeper: {error}"))?;
+    if ca.is_some() {
         way += ", by TLS";
-    } else {
-        ensure!(
-            identity.is_none(),
-            "zookeeper.cert-file is given without zookeeper.ca-file, which switches TLS on"
-        );
     }
     Ok(Some(ZooKeeperConfig { servers, session: zookeeper.session, way, ensemble }))
 }
