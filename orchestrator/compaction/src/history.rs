@@ -229,12 +229,17 @@ pub struct Filter {
 impl Filter {
     /// Whether this ended task or round is wanted.
     fn holds(&self, task: &MainTask) -> bool {
-        let is_of =
-            |(wanted, name): (&Option<String>, &str)| wanted.as_ref().is_none_or(|wanted| wanted == name);
-        self.table.iter().zip(task.table()).all(is_of)
+        self.is_of_table(task)
             && self.state.is_none_or(|state| state == task.state)
             && task.finished >= self.from
             && self.to.is_none_or(|to| task.finished <= to)
+    }
+
+    /// Whether the task, and with it each of its rounds, is on a wanted table.
+    fn is_of_table(&self, task: &MainTask) -> bool {
+        let is_of =
+            |(wanted, name): (&Option<String>, &str)| wanted.as_ref().is_none_or(|wanted| wanted == name);
+        self.table.iter().zip(task.table()).all(is_of)
     }
 
     /// Whether the pack of this name may have something that is wanted: it was written after the end of all that it has.
@@ -261,7 +266,7 @@ pub async fn packed(store: &TaskStore) -> Result<Vec<MainTask>, Fault> {
 /// pack is skipped and logged.
 pub async fn all(store: &TaskStore, filter: &Filter) -> Result<Vec<MainTask>, Fault> {
     let mut tasks = Vec::new();
-    for main in store.mains().await? {
+    for main in store.mains().await?.into_iter().filter(|main| filter.is_of_table(&main.task)) {
         let names = store.round_names(&main, None).await?;
         tasks.extend(store.rounds(&main, names).await?.into_iter().map(|record| record.task));
         tasks.extend(Some(main.task).filter(|task| task.state.is_over()));
@@ -379,6 +384,9 @@ async fn unpacked_page(
     for batch in ids.chunks(count) {
         for main in store.mains_of(batch).await?.into_iter().rev() {
             let before = round.take_if(|_| Some(main.id) == last);
+            if !filter.is_of_table(&main.task) {
+                continue;
+            }
             if before.is_none() && main.task.state.is_over() && filter.holds(&main.task) {
                 tasks.push(main.task.clone());
             }
@@ -388,7 +396,14 @@ async fn unpacked_page(
                     break;
                 }
                 let rounds = store.rounds(&main, names.to_vec()).await?.into_iter().map(|record| record.task);
-                tasks.extend(rounds.filter(|task| filter.holds(task)).take(count - tasks.len()));
+                let rounds: Vec<MainTask> = rounds.collect();
+                // The older ones ended earlier.
+                let is_over = rounds.last().is_some_and(|oldest| oldest.finished < filter.from);
+                let wanted = rounds.into_iter().filter(|task| filter.holds(task));
+                tasks.extend(wanted.take(count - tasks.len()));
+                if is_over {
+                    break;
+                }
             }
             if tasks.len() >= count {
                 let shown = tasks.last().filter(|task| task.is_round()).map(|task| task.round);

@@ -78,6 +78,10 @@ pub(super) async fn failures(console: Arc<Console>, which: OfTask) -> Result<Fai
         return Err(Problem::absent(format!("{what}task {} {why}", which.id)));
     };
     let (store, chunks) = (&client.store, main.task.failure_log.chunks);
+    if chunks == 0 {
+        // Of an older round only the last ones are kept.
+        return Ok(Failures { next: None, items: store.failures(&main).await? });
+    }
     let mut page = Failures { next: Some(which.cursor.unwrap_or(0)), items: Vec::new() };
     while page.items.is_empty()
         && let Some(chunk) = page.next.take().filter(|chunk| *chunk < chunks)
