@@ -150,8 +150,10 @@ impl Event {
     fn may_free_room(&self) -> bool {
         match self {
             Self::Conference { event, .. } => !matches!(event, ConferenceEvent::Set { .. }),
-            // Heartbeats are frequent: `renew` and `apply_to_unit` look whether one changes anything.
-            Self::Unit { event, .. } => !matches!(event, UnitEvent::Beat { .. } | UnitEvent::Disowned { .. }),
+            // Heartbeats are frequent: `renew` and `apply_to_unit` look whether one changes anything. A ramp changes only which unit comes first.
+            Self::Unit { event, .. } => {
+                !matches!(event, UnitEvent::Beat { .. } | UnitEvent::Disowned { .. } | UnitEvent::Ramped)
+            }
             Self::Configured { .. }
             | Self::Claimed { .. }
             | Self::Restarted { .. }
