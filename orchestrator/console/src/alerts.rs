@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use allot_client::{Error, NumberStore, RealmStore, Record, SeatStore};
 use allot_runtime::time::now_ms;
+use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{info, warn};
 
@@ -14,7 +15,7 @@ use crate::recorder::sample;
 use crate::rule::{Measure, Rate, Rule, Share};
 use crate::shared::Alert;
 use crate::state::Console;
-use crate::webhook;
+use crate::webhook::{self, Body};
 
 /// Interval of the checks.
 const PAUSE: Duration = Duration::from_secs(2);
@@ -49,6 +50,7 @@ pub(crate) async fn watch(console: Arc<Console>) {
     if rules.is_empty() {
         return std::future::pending().await;
     }
+    let webhook = console.guard.settings.webhook.clone().map(webhook::start);
     let mut states: Vec<State> = rules.iter().map(|_| State::default()).collect();
     let mut last: Option<Sample> = None;
     loop {
@@ -56,7 +58,7 @@ pub(crate) async fn watch(console: Arc<Console>) {
         for (rule, state) in rules.iter().zip(&mut states) {
             let value = measure(&console, rule, last.as_ref(), now.as_ref()).await;
             if state.measure(rule, value, now_ms()) {
-                tell(&console, rule, state);
+                tell(&console, webhook.as_ref(), rule, state);
             }
         }
         let alerts = rules.iter().zip(&states).filter(|(_, state)| state.fires).map(|(rule, state)| Alert {
@@ -71,22 +73,19 @@ pub(crate) async fn watch(console: Arc<Console>) {
 }
 
 /// Logs that an alert begins or ends, and posts it.
-fn tell(console: &Arc<Console>, rule: &Rule, state: &State) {
+fn tell(console: &Console, webhook: Option<&mpsc::Sender<Body>>, rule: &Rule, state: &State) {
     let (rule, value, fires) = (rule.text.clone(), state.value, state.fires);
     if fires {
         warn!(rule, value, "an alert begins");
     } else {
         info!(rule, value, "an alert ends");
     }
-    let Some(webhook) = console.guard.settings.webhook.clone() else { return };
+    let Some(webhook) = webhook else { return };
     let console = console.guard.settings.address();
     let text = format!("Allot: {rule}{} (now {value:.1})", if fires { "" } else { ", ended" });
-    tokio::spawn(async move {
-        let body = webhook::Body { text, rule, fires, value, at: now_ms(), console };
-        if let Err(error) = webhook::post(&webhook, &body).await {
-            warn!(rule = body.rule, %error, "the alert could not be posted to the webhook");
-        }
-    });
+    if webhook.try_send(Body { text, rule, fires, value, at: now_ms(), console }).is_err() {
+        warn!("too many alerts wait for the webhook: one is not posted");
+    }
 }
 
 /// The answer of a request on a key; `None` if there is none in time.

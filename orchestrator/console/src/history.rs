@@ -7,8 +7,8 @@ use utoipa::ToSchema;
 pub(crate) const MINUTE: u64 = 60_000;
 /// Minutes that the console keeps.
 const MINUTES: u64 = 24 * 60;
-/// Most samples: one for each minute, and some for starts of the console.
-pub(crate) const SAMPLES: usize = 2 * MINUTES as usize;
+/// Most samples: one for each minute, one at its end, and one at a start of the console.
+pub(crate) const SAMPLES: usize = MINUTES as usize + 2;
 /// Time by which clocks of server and console may differ, in milliseconds.
 const SLACK: u64 = 2000;
 
@@ -26,7 +26,6 @@ pub(crate) struct Sample {
     pub(crate) recoveries: u64,
     pub(crate) refusals: u64,
     /// Conferences that wait for recovery.
-    #[serde(default)]
     pub(crate) waiting: u64,
 }
 

@@ -196,13 +196,21 @@ impl Settings {
             self.user_header.is_none() || !self.proxies.is_empty(),
             "console.user-header needs the addresses of the proxies that send it: set console.proxies"
         );
+        ensure!(
+            self.operators.is_empty() || self.user_header.is_some(),
+            "console.operators names users of the header console.user-header, which is not set"
+        );
+        ensure!(
+            self.webhook.is_none() || !self.alerts.is_empty(),
+            "console.webhook-file has an address, and console.alerts has no rule whose alerts could be posted"
+        );
         let has_operators = self.operator_token.is_some() || !self.operator_tokens.is_empty();
         ensure!(
             self.listen.ip().is_loopback()
                 || self.user_header.is_some()
                 || self.viewer_token.is_some() && has_operators,
-            "console.listen is {}, which is not loopback: set console.viewer-token-file and \
-             console.operator-token-file, or listen on 127.0.0.1",
+            "console.listen is {}, which is not loopback: set console.viewer-token-file, and \
+             console.operator-token-file or console.operators-file, or console.user-header; or listen on 127.0.0.1",
             self.listen
         );
         ensure!(

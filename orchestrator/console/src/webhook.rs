@@ -14,13 +14,18 @@ use rustls::pki_types::ServerName;
 use serde::Serialize;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsConnector;
+use tracing::warn;
 
 /// Time limit of an attempt.
 const LIMIT: Duration = Duration::from_secs(10);
 /// Pauses before further attempts.
 const PAUSES: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(30)];
+
+/// Alerts that wait to be posted.
+const WAITING: usize = 100;
 
 /// What is posted.
 #[derive(Serialize)]
@@ -49,11 +54,24 @@ pub(crate) fn check(address: &Secret) -> Result<()> {
     Ok(())
 }
 
+/// Starts to post alerts, one after the other.
+pub(crate) fn start(address: Secret) -> mpsc::Sender<Body> {
+    let (queue, mut waiting) = mpsc::channel::<Body>(WAITING);
+    tokio::spawn(async move {
+        while let Some(body) = waiting.recv().await {
+            if let Err(error) = post(&address, &body).await {
+                warn!(rule = body.rule, %error, "the alert could not be posted to the webhook");
+            }
+        }
+    });
+    queue
+}
+
 /// Posts, with some attempts.
 ///
 /// # Errors
 /// The reason that the last attempt failed.
-pub(crate) async fn post(address: &Secret, body: &Body) -> Result<()> {
+async fn post(address: &Secret, body: &Body) -> Result<()> {
     let mut pauses = PAUSES.into_iter();
     loop {
         let outcome = timeout(LIMIT, post_once(address, body)).await;

@@ -83,7 +83,7 @@ fn minutes_are_kept_over_a_restart_of_the_console() {
     let run = server.info_field("server", "run_id");
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64;
     let earlier = json!({"at": now - 600_000, "run": run, "up": 0, "holds": 0, "calls": 0,
-        "recoveries": 0, "refusals": 0});
+        "recoveries": 0, "refusals": 0, "waiting": 0});
     fs::write(dir.path().join("history"), format!("{earlier}\n")).unwrap();
     let start = || Console::start(&server, &["--console-data-dir", dir.path().to_str().unwrap()]);
     // The calls by the minute on the chart, and their sum.
