@@ -13,6 +13,7 @@ use allot_core::seat::plan::{Limits, Plan, PlanArea, PlanRow, PlanSeat, PlanSeat
 use allot_core::seat::request::{Adjacent, Hold, Orphans, Pick, Request, Wait, Wish};
 use allot_core::seat::state::SeatState;
 use allot_core::seat::{Reply, Show, decide};
+use allot_core::shared::machine::FollowUp;
 use allot_core::shared::token::TokenChoice;
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use std::hint::black_box;
@@ -257,8 +258,12 @@ fn fill_waiting_list(show: &mut Show, waiters: usize) {
 /// Frees a seat, and serves the waiting list.
 fn free_a_seat(show: &mut Show, seat: &[u8]) {
     ask(show, &Request::Unblock(vec![seat]));
-    while let Some(offer) = show.follow_up(1) {
-        show.apply(1, &offer);
+    loop {
+        match show.follow_up(1) {
+            FollowUp::Event(event) => show.apply(1, &event),
+            FollowUp::Continue => {}
+            FollowUp::Done => return,
+        }
     }
 }
 

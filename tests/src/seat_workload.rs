@@ -425,6 +425,7 @@ pub fn told(show: &Show, event: &Event) -> Option<String> {
         | Event::Unwaited { .. }
         | Event::Created { .. }
         | Event::Expired { .. }
+        | Event::Passed
         | Event::Flushed { .. } => return None,
     })
 }

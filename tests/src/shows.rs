@@ -102,7 +102,7 @@ pub fn books(client: &mut RawClient, key: &[u8]) -> Books {
     for row in maps.iter().flat_map(Reply::array) {
         for glyph in row.array()[1].text().bytes() {
             match glyph {
-                b'.' => drawn.free += 1,
+                b'.' | b'q' => drawn.free += 1,
                 b'h' => drawn.held += 1,
                 b's' => drawn.sold += 1,
                 b'x' => drawn.blocked += 1,

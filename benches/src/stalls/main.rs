@@ -31,10 +31,11 @@ fn main() {
         "| request, {elements} elements | longest wait of another client, ms | server CPU, ms | reply |"
     );
     println!("|---|---|---|---|");
-    let groups: [(&str, Group); 12] = [
+    let groups: [(&str, Group); 13] = [
         ("seats", seats::regular),
         ("tiers", seats::many_tiers),
         ("flags", seats::flagged),
+        ("waiting", seats::waiting),
         ("holds", seats::holds),
         ("zmpop", seats::zmpop),
         ("numbers", numbers::measure),

@@ -103,6 +103,31 @@ pub(crate) fn flagged(probe: &mut Probe, elements: usize) {
     }
 }
 
+/// Holds and releases of one seat, without waiters and with wishes that wait for what the show does not have.
+pub(crate) fn waiting(probe: &mut Probe, elements: usize) {
+    let plan = flagged_plan(elements).to_string();
+    probe.fill(std::iter::once(vec!["SEAT.CREATE".into(), "show".into(), plan]));
+    let words = |line: String| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
+    let hold = |number: usize| words(format!("SEAT.HOLD show ann 1 TTL 600000 FLAGS 1 f7 TOKEN t{number}"));
+    let release = |number: usize| words(format!("SEAT.RELEASE show t{number}"));
+    let mut holds_and_releases = |probe: &mut Probe, with: &str, first: usize| {
+        let numbers = first..first + 1000;
+        probe.longest(&format!("SEAT.HOLD of a seat {with}"), numbers.clone().map(hold));
+        probe.longest(&format!("SEAT.RELEASE of a seat {with}"), numbers.map(release));
+    };
+    holds_and_releases(probe, "without waiters", 0);
+    let wish = |number: usize| {
+        let wait = format!("SEAT.WAIT show u{number} 100 TTL 86400000 OFFER 600000 ADJACENT REQUIRE");
+        let flags = [number % 59, number / 59 + number % 59 + 1].map(|flag| format!("f{}", flag % 60));
+        match number {
+            0..200 => words(format!("{wait} FLAGS 2 {} {}", flags[0], flags[1])),
+            _ => words(format!("{wait} NEED 1 f{} FLAGS 1 f{}", number % 60, (number / 60 + number) % 60)),
+        }
+    };
+    probe.longest("SEAT.WAIT of a new wish in vain", (0..300).map(wish));
+    holds_and_releases(probe, "while 300 wishes wait", 1000);
+}
+
 /// A show of 4000 tiers in which each seat is listed.
 pub(crate) fn many_tiers(probe: &mut Probe, elements: usize) {
     let plan = irregular_plan(elements).to_string();

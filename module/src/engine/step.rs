@@ -7,7 +7,7 @@
 use allot_core::shared::codec::Writer;
 use allot_core::shared::decision::{Decided, Decision};
 use allot_core::shared::invariant::Expected;
-use allot_core::shared::machine::{Events, MachineEvent};
+use allot_core::shared::machine::{Events, FollowUp, MachineEvent};
 use allot_core::shared::payload;
 use allot_core::shared::refusal::{Code, Refusal};
 use allot_core::shared::text::quoted;
@@ -65,8 +65,8 @@ pub(super) type Notices = SmallVec<[&'static CStr; 4]>;
 
 /// The most events that follow from others in one go.
 const FOLLOW_UPS_AT_ONCE: usize = 250;
-/// How long a step looks for them. The timer goes on.
-const FOLLOW_UP_TIME: Duration = Duration::from_millis(5);
+/// How long a step looks for them, before and after its request together. The timer goes on.
+const FOLLOW_UP_TIME: Duration = Duration::from_millis(2);
 
 /// The largest payload whose buffer is kept for the next one.
 const KEPT_BUFFER: usize = 16 * 1024;
@@ -92,6 +92,8 @@ pub(crate) struct Step<'c, 'v, F: Family> {
     uptime: i64,
     /// Whether a deadline had passed when the step began. Then some may be left after those that were carried out.
     was_due: bool,
+    /// When the step stops looking for events that follow from others; `None` before the first.
+    follow_until: Option<Instant>,
     payload: Writer,
     notices: Notices,
     /// Clients that waited for the key and are answered at the end of the step; `None` without any, as in most steps.
@@ -118,6 +120,7 @@ impl<'c, 'v, F: Family> Step<'c, 'v, F> {
             clock,
             uptime,
             was_due: false,
+            follow_until: None,
             payload,
             notices: Notices::new(),
             grants: None,
@@ -246,22 +249,30 @@ impl<'c, 'v, F: Family> Step<'c, 'v, F> {
     /// Applies the events that follow from the changes of this step; the timer applies those beyond a bound.
     #[inline]
     pub(crate) fn apply_follow_ups(&mut self) {
-        if let Some(first) = self.value.state.follow_up(self.now) {
-            self.follow(&first);
+        match self.value.state.follow_up(self.now) {
+            FollowUp::Done => {}
+            first => self.follow(first),
         }
     }
 
     /// Applies an event that follows from others, and those after it.
     #[cold]
-    fn follow(&mut self, first: &F::Event) {
-        let begun = Instant::now();
-        self.apply(first);
-        for _ in 1..FOLLOW_UPS_AT_ONCE {
-            if begun.elapsed() > FOLLOW_UP_TIME {
+    fn follow(&mut self, first: FollowUp<F::Event>) {
+        let until = *self.follow_until.get_or_insert_with(|| Instant::now() + FOLLOW_UP_TIME);
+        let (mut next, mut events) = (first, 0);
+        loop {
+            match next {
+                FollowUp::Event(event) => {
+                    self.apply(&event);
+                    events += 1;
+                }
+                FollowUp::Continue => {}
+                FollowUp::Done => return,
+            }
+            if events >= FOLLOW_UPS_AT_ONCE || Instant::now() >= until {
                 return;
             }
-            let Some(event) = self.value.state.follow_up(self.now) else { return };
-            self.apply(&event);
+            next = self.value.state.follow_up(self.now);
         }
     }
 

@@ -71,6 +71,38 @@ fn offers_of_one_step_are_bounded_and_the_timer_makes_the_others() {
 }
 
 #[test]
+fn freed_seats_go_to_those_who_wait_and_to_nobody_who_asks_right_after() {
+    const WAITERS: usize = 1000;
+    let server = RedisServer::start();
+    create(&server, "show", &sample_venue(10, 100));
+    let mut client = server.raw();
+    let seats: Vec<String> =
+        (1..=10).flat_map(|row| (1..=100).map(move |seat| format!("a-{row}-{seat}"))).collect();
+    let count = seats.len().to_string();
+    let mut block = vec!["SEAT.BLOCK", "show", &count];
+    block.extend(seats.iter().map(String::as_str));
+    assert_eq!(client.call(&block), Reply::Int(WAITERS as i64));
+    for user in 0..WAITERS {
+        client.words(&format!("SEAT.WAIT show u{user} 1 TTL 600000 OFFER 600000"));
+    }
+    let mut unblock = vec!["SEAT.UNBLOCK", "show", &count];
+    unblock.extend(seats.iter().map(String::as_str));
+    client.send(&unblock);
+    for other in 0..100 {
+        client.send(&["SEAT.HOLD", "show", &format!("o{other}"), "1", "TTL", "600000"]);
+    }
+    assert_eq!(client.read(), Reply::Int(WAITERS as i64));
+    for other in 0..100 {
+        assert_eq!(client.read(), Reply::NullArray, "user o{other} does not wait");
+    }
+    eventually("everybody to be served", TIMEOUT, || waiting(&server).is_empty());
+    for user in 0..WAITERS {
+        assert_eq!(client.words(&format!("SEAT.HOLDS show u{user}")).array().len(), 1, "user u{user}");
+    }
+    no_internal_errors(&server);
+}
+
+#[test]
 fn waiting_list_moves_to_a_replica_that_takes_over() {
     let (master, replica) = (RedisServer::strict().start(), RedisServer::strict().start());
     sold_out(&master, 600_000);

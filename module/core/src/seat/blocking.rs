@@ -81,18 +81,26 @@ impl Show {
         due.map(end_of).collect()
     }
 
-    /// Checks whether a hold of these seats could have been decided. `replaced` is the claim that it replaces.
+    /// Checks whether a hold of these seats could have been decided. `replaced` is the claim that it replaces; an offer may
+    /// have queued seats.
     ///
     /// # Errors
     /// A seat is not free, or not of the same block as the others.
-    pub(super) fn admits_hold(&self, seats: &[Seat], replaced: Option<u32>) -> Result<(), Damaged> {
+    pub(super) fn admits_hold(
+        &self,
+        seats: &[Seat],
+        replaced: Option<u32>,
+        is_offer: bool,
+    ) -> Result<(), Damaged> {
         let block = seats.first().and_then(|&seat| self.blocks.of(seat));
-        let available = if block.is_some() { Owner::Blocked } else { Owner::Free };
         let fits = seats.iter().all(|&seat| {
-            let owner = self.owner(seat);
-            self.venue.is_seat(seat)
-                && self.blocks.of(seat) == block
-                && (owner == available || replaced.is_some_and(|id| owner == Owner::Claim(id)))
+            let is_available = match self.owner(seat) {
+                Owner::Free => block.is_none(),
+                Owner::Queued => block.is_none() && is_offer,
+                Owner::Blocked => block.is_some(),
+                Owner::Claim(id) => replaced == Some(id),
+            };
+            self.venue.is_seat(seat) && self.blocks.of(seat) == block && is_available
         });
         let named = block.is_none_or(|id| self.blocks.get(id).is_some_and(|block| block.name.is_some()));
         if fits && named { Ok(()) } else { Err(Damaged("a seat is not free")) }
@@ -133,7 +141,7 @@ impl Show {
         match self.owner(seat) {
             Owner::Blocked => self.venue.is_seat(seat),
             Owner::Claim(_) => named,
-            Owner::Free => false,
+            Owner::Free | Owner::Queued => false,
         }
     }
 }

@@ -173,6 +173,8 @@ events! {
             /// The seats, in ascending order.
             seats: Seats,
         } = 19, notice c"allot.seat.transferred";
+        /// Nobody who waits can have the queued seats: they are free to all.
+        Passed = 20, notice c"allot.seat.passed";
     }
 }
 
@@ -364,7 +366,7 @@ impl Show {
                 });
                 ensure(served, "the token is in use by a waiting user")?;
                 ensure(held.seats.len() <= MAX_COUNT as usize, "a hold has too many seats")?;
-                self.admits_hold(&held.seats, replaced)?;
+                self.admits_hold(&held.seats, replaced, matches!(event, Event::Offered { .. }))?;
                 // A turn must be that of the area, or of the bucket, of the seats.
                 let takes_turn = held.seats.iter().all(|&seat| match held.turn {
                     Turn::None => true,
@@ -386,7 +388,7 @@ impl Show {
             Event::Added { token, seats, .. } => {
                 let has = self.claims.get(hold(token)?).seats.len();
                 ensure(has + seats.len() <= MAX_COUNT as usize, "a hold would have too many seats")?;
-                self.admits_hold(seats, None)
+                self.admits_hold(seats, None, false)
             }
             Event::Moved { from, to } => {
                 ensure(
@@ -414,12 +416,16 @@ impl Show {
                 if name.is_some() || until.is_some() {
                     self.fits_block(name.as_deref(), *until, seats.len())?;
                 }
-                ensure(all(seats, SeatState::Free), "a seat is not free")
+                let is_free = |&seat: &Seat| {
+                    self.venue.is_seat(seat) && matches!(self.owner(seat), Owner::Free | Owner::Queued)
+                };
+                ensure(seats.iter().all(is_free), "a seat is not free")
             }
             Event::Unblocked { seats } => ensure(all(seats, SeatState::Blocked), "a seat is not blocked"),
             Event::BlockEnded { name, until, .. } => {
                 ensure(self.blocks.find(name.as_deref(), *until).is_some(), "there is no such block")
             }
+            Event::Passed => ensure(!self.waiters.queued().is_empty(), "no seat is queued"),
             Event::Flushed { count, .. } => {
                 ensure(*count as usize <= self.outbox.len(), "more messages were written than wait")
             }
@@ -513,6 +519,10 @@ impl Show {
                 self.blocks.drop_seats(seats);
             }
             Event::BlockEnded { name, until, .. } => self.end_block(name.as_deref(), *until),
+            Event::Passed => {
+                self.waiters.note_examined();
+                self.waiters.free_queued();
+            }
             Event::Flushed { count, last_id } => self.outbox.sent(*count as usize, *last_id),
         }
         self.follow(effect);
@@ -575,7 +585,9 @@ impl Show {
         for &seat in seats {
             match self.owner(seat) {
                 Owner::Claim(id) => self.claims.drop_seat(id, seat),
-                Owner::Free | Owner::Blocked => invariant!("a seat that leaves a sale is sold"),
+                Owner::Free | Owner::Queued | Owner::Blocked => {
+                    invariant!("a seat that leaves a sale is sold");
+                }
             }
         }
     }
@@ -586,7 +598,9 @@ impl Show {
         for (&from, &to) in from.iter().zip(to) {
             match self.owner(from) {
                 Owner::Claim(id) => moves.push((id, from, to)),
-                Owner::Free | Owner::Blocked => invariant!("a seat whose sale moves is sold"),
+                Owner::Free | Owner::Queued | Owner::Blocked => {
+                    invariant!("a seat whose sale moves is sold");
+                }
             }
         }
         self.give_up(&freed_by_move(from, to), SeatState::Sold);

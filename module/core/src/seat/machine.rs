@@ -5,7 +5,7 @@ use super::request::{AddBest, Wait};
 use super::{Reply, Request, Show, decide, decide_due};
 use crate::shared::Millis;
 use crate::shared::decision::Decided;
-use crate::shared::machine::{Events, Gauge, Machine, own_methods};
+use crate::shared::machine::{Events, FollowUp, Gauge, Machine, own_methods};
 use crate::shared::outbox::{Outbox, Sent};
 use crate::shared::refusal::Refusal;
 use std::ffi::CStr;
@@ -64,7 +64,7 @@ impl Machine for Show {
     }
 
     #[inline]
-    fn follow_up(&mut self, now: Millis) -> Option<Event> {
+    fn follow_up(&mut self, now: Millis) -> FollowUp<Event> {
         self.follow_up(now)
     }
 

@@ -82,7 +82,7 @@ impl Show {
                 vec![entry.with("reason", reason)]
             }
             // Written messages are not published themselves.
-            Event::Flushed { .. } => vec![],
+            Event::Passed | Event::Flushed { .. } => vec![],
         }
     }
 

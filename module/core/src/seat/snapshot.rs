@@ -95,6 +95,7 @@ impl Show {
         for (_, waiter) in by_token(&self.waiters.table, |waiter| &waiter.token, &mut out) {
             out.field(&self.waiter_record(waiter));
         }
+        out.rising(&self.waiters.queued().iter().copied().collect::<Seats>());
         out.field(self.ended_waits.all());
         self.outbox.encode(&mut out);
         out.bytes
@@ -242,7 +243,7 @@ impl Show {
         Ok(())
     }
 
-    /// Decodes the waiting list, after the claims.
+    /// Decodes the waiting list and the seats that are queued for it, after the claims.
     fn decode_waiters(&mut self, reader: &mut Reader<'_>) -> Result<(), Damaged> {
         let arrivals = reader.field()?;
         let count;
@@ -261,7 +262,12 @@ impl Show {
             self.wait(since, &waited);
         }
         self.waiters.arrivals = arrivals;
-        self.waiters.unserved = count > 0;
+        // Whether the list was examined to its end is not part of the bytes.
+        self.waiters.search_all(|_| true);
+        let queued = reader.rising(Self::MAX_POSITIONS)?;
+        self.must_be_free(&queued)?;
+        ensure(queued.is_empty() || count > 0, "seats are queued for nobody")?;
+        self.waiters.set_queued(&queued);
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 
 use super::claims::MAX_COUNT;
 use super::decide::rules::check_user_limits;
-use super::decide::wait::next_offer;
+use super::decide::wait::{Examined, examine};
 use super::event::{Event, Waited, freed_by_move};
 use super::outcome::WaitRecord;
 
@@ -13,6 +13,7 @@ use super::wish::Adjacent;
 use crate::shared::codec::{Damaged, ensure};
 use crate::shared::counter::Counter;
 use crate::shared::invariant::Expected;
+use crate::shared::machine::FollowUp;
 use crate::shared::{Bytes, Millis};
 use smallvec::SmallVec;
 use std::cmp::Reverse;
@@ -24,18 +25,10 @@ type Users = SmallVec<[Bytes; 1]>;
 pub(super) enum Effect {
     /// Nothing.
     None,
-    /// Seats change hands, and what the limits allow these users.
-    Seats { users: Users, freed: Freed },
+    /// What the limits allow these users, and perhaps the seats of blocks. Which seats are free is noted as they change.
+    Some { users: Users, in_blocks: bool },
     /// Everything may have changed.
     All,
-}
-
-/// Whether seats become free.
-pub(super) enum Freed {
-    None,
-    Some,
-    /// Seats of a block may be among them.
-    AlsoInBlocks,
 }
 
 impl Show {
@@ -44,19 +37,30 @@ impl Show {
         &self.waiters
     }
 
-    /// The next offer to a waiter, until nobody can be served.
+    /// Examines the list for the next waiter who may be served, until nobody can be served.
     #[inline]
-    pub fn follow_up(&mut self, now: Millis) -> Option<Event> {
-        if self.waiters.unserved { self.serve_next(now) } else { None }
+    pub fn follow_up(&mut self, now: Millis) -> FollowUp<Event> {
+        if self.waiters.unserved { self.examine_next(now) } else { FollowUp::Done }
     }
 
     #[cold]
-    fn serve_next(&mut self, now: Millis) -> Option<Event> {
-        let mut in_vain = Vec::new();
-        let event = next_offer(self, now, &mut in_vain);
-        in_vain.into_iter().for_each(|id| self.waiters.searched_in_vain(id));
-        self.waiters.unserved = event.is_some();
-        event
+    fn examine_next(&mut self, now: Millis) -> FollowUp<Event> {
+        let Some(id) = self.waiters.next_to_examine() else {
+            self.waiters.note_examined();
+            let is_done = self.waiters.queued().is_empty();
+            return if is_done { FollowUp::Done } else { FollowUp::Event(Event::Passed) };
+        };
+        match examine(self, now, id) {
+            Examined::Over(event) => FollowUp::Event(event),
+            Examined::Served(event) => {
+                self.waiters.note_served(id);
+                FollowUp::Event(event)
+            }
+            Examined::InVain { missing } => {
+                self.waiters.note_in_vain(id, missing);
+                FollowUp::Continue
+            }
+        }
     }
 
     /// The record of a waiter.
@@ -83,7 +87,7 @@ impl Show {
         let owners = |given: &[Seat]| {
             let owners = given.iter().filter_map(|&seat| match self.owner(seat) {
                 Owner::Claim(id) => Some(user_of(id)),
-                Owner::Free | Owner::Blocked => None,
+                Owner::Free | Owner::Queued | Owner::Blocked => None,
             });
             let mut users: Users = owners.collect();
             users.sort_unstable();
@@ -93,57 +97,52 @@ impl Show {
         let in_block = |seats: &[Seat]| seats.iter().any(|&seat| self.blocks.of(seat).is_some());
         let of_hold =
             |token: &[u8]| self.claims.find(token).is_some_and(|id| in_block(&self.claims.get(id).seats));
-        let seats = |users, freed| Effect::Seats { users, freed };
-        let freed = |in_blocks: bool| if in_blocks { Freed::AlsoInBlocks } else { Freed::Some };
+        let some = |users, in_blocks| Effect::Some { users, in_blocks };
         match event {
             Event::Created { .. }
             | Event::Extended { .. }
             | Event::Waited(_)
             | Event::Unwaited { .. }
+            | Event::Unblocked { .. }
+            | Event::BlockEnded { .. }
+            | Event::Passed
             | Event::Flushed { .. } => Effect::None,
             Event::Altered { .. } | Event::Arranged { .. } => Effect::All,
             Event::Held(held) | Event::Offered { held, .. } => {
-                let freed = held.replaced.as_deref().map_or(Freed::None, |token| freed(of_hold(token)));
-                seats(smallvec::smallvec![held.user.clone()], freed)
+                some(smallvec::smallvec![held.user.clone()], held.replaced.as_deref().is_some_and(of_hold))
             }
-            Event::Added { token, .. } | Event::Confirmed { token, .. } => seats(holder(token), Freed::None),
-            Event::Released { token, seats: given } => seats(holder(token), freed(in_block(given))),
-            Event::Expired { token } => seats(holder(token), freed(of_hold(token))),
-            Event::Refunded { seats: given } => seats(owners(given), freed(in_block(given))),
-            Event::Moved { from, to } => match &freed_by_move(from, to)[..] {
-                [] => Effect::None,
-                left => seats(Users::new(), freed(in_block(left))),
-            },
-            Event::Transferred { user, seats: given, .. } => {
-                let mut users = owners(given);
+            Event::Added { token, .. } | Event::Confirmed { token, .. } => some(holder(token), false),
+            Event::Released { token, seats } => some(holder(token), in_block(seats)),
+            Event::Expired { token } => some(holder(token), of_hold(token)),
+            Event::Refunded { seats } => some(owners(seats), in_block(seats)),
+            Event::Moved { from, to } => some(Users::new(), in_block(&freed_by_move(from, to))),
+            Event::Transferred { user, seats, .. } => {
+                let mut users = owners(seats);
                 users.push(user.clone());
-                seats(users, Freed::None)
+                some(users, false)
             }
             // The seats of a block with a name can be waited for.
-            Event::Blocked { name: Some(_), .. } => seats(Users::new(), Freed::AlsoInBlocks),
-            Event::Blocked { name: None, .. } => seats(Users::new(), Freed::None),
-            Event::Unblocked { .. } | Event::BlockEnded { .. } => seats(Users::new(), Freed::Some),
+            Event::Blocked { name, .. } => some(Users::new(), name.is_some()),
         }
     }
 
     /// Brings the waiting list in step with an event that was applied.
     pub(super) fn follow(&mut self, effect: Effect) {
         match effect {
-            Effect::None => return,
+            Effect::None => {}
             Effect::All => {
                 self.recheck_all_limits();
-                self.waiters.search_again(true);
+                // Until all seats are searched, nobody else may have any.
+                self.waiters.free_queued();
+                self.waiters.search_all(|_| true);
             }
-            Effect::Seats { users, freed } => {
+            Effect::Some { users, in_blocks } => {
                 users.iter().for_each(|user| self.recheck_limits(user));
-                match freed {
-                    Freed::None => {}
-                    Freed::Some => self.waiters.search_again(false),
-                    Freed::AlsoInBlocks => self.waiters.search_again(true),
+                if in_blocks {
+                    self.waiters.search_all(|wish| wish.from.is_some());
                 }
             }
         }
-        self.waiters.unserved = !self.waiters.is_empty();
     }
 
     /// Finds out again which waiters the limits allow to have seats. O(waiters).
@@ -160,8 +159,11 @@ impl Show {
     fn recheck_limit(&mut self, id: u32) {
         let waiter = self.waiters.get(id);
         let count = self.waiters.queue_of(waiter).wish.count;
-        let limited = check_user_limits(self, &waiter.user, count, None, 0).is_err();
-        self.waiters.unserved |= self.waiters.set_limited(id, limited);
+        let (user, queue) = (&waiter.user, waiter.queue);
+        let limited = check_user_limits(self, user, count, None, 0).is_err();
+        if self.waiters.set_limited(id, limited) {
+            self.waiters.search_for(queue);
+        }
     }
 
     pub(super) fn wait(&mut self, at: Millis, waited: &Waited) {
@@ -175,6 +177,10 @@ impl Show {
             [at, waited.until, waited.offer],
             waited.fingerprint.0,
         );
+        // While the show is closed, nobody who joins the list was searched for.
+        if self.waiters.is_closed() {
+            self.waiters.search_for(self.waiters.get(id).queue);
+        }
         self.recheck_limit(id);
     }
 

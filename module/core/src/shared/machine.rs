@@ -21,6 +21,17 @@ pub struct Gauge<M> {
     pub part: fn(&M) -> i64,
 }
 
+/// A piece of what follows from the changes of a step.
+#[derive(Debug, PartialEq, Eq)]
+pub enum FollowUp<E> {
+    /// This event.
+    Event(E),
+    /// No event yet: more is to be looked at.
+    Continue,
+    /// Nothing more.
+    Done,
+}
+
 /// The state behind one key, and what a server must know of its family.
 pub trait Machine: Clone + Send + Sized + 'static {
     /// The events of the state.
@@ -123,10 +134,10 @@ pub trait Machine: Clone + Send + Sized + 'static {
     /// The events of deadlines that have passed by `now`, at most `limit`; more may have passed.
     fn due(&self, now: Millis, limit: usize) -> Events<Self::Event>;
 
-    /// The next event that follows from the changes of a step and belongs to the same step; `None` when there is no
-    /// further one. The event is applied before the next is asked for.
-    fn follow_up(&mut self, _now: Millis) -> Option<Self::Event> {
-        None
+    /// The next piece of what follows from the changes of a step and belongs to the same step, if there is time for it. An
+    /// event is applied before the next piece is asked for.
+    fn follow_up(&mut self, _now: Millis) -> FollowUp<Self::Event> {
+        FollowUp::Done
     }
 
     /// The messages that wait for streams.

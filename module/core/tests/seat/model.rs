@@ -16,9 +16,13 @@ fn run(seed: u64, steps: usize) {
     let plan = random_plan(&mut random);
     let show = Show::new(&plan, 0).unwrap();
     let (replica, overdue, naive) = (show.clone(), show.clone(), Naive::new(&plan));
-    let mut rig = Rig { replica, overdue, show, naive, plan, now: 1000 };
+    let mut rig = Rig { replica, overdue, show, naive, plan, now: 1000, slice: usize::MAX };
     let waits = random.chance(60);
+    let slices = random.chance(50);
     for step in 0..steps {
+        if slices {
+            rig.slice = random.pick(&[0, 1, 2, 5]);
+        }
         let by = random.pick(&[0, 1, 40]);
         rig.advance(by);
         if random.chance(5) {

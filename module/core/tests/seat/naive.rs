@@ -10,6 +10,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
     Free,
+    /// Free for those who wait.
+    Queued,
     Held(Vec<u8>),
     Sold(Vec<u8>, Option<Vec<u8>>),
     Blocked,
@@ -266,8 +268,14 @@ impl Naive {
 
     /// A seat is neither held nor sold any more: it is free, or blocked again.
     pub fn give_up(&mut self, id: &str) {
+        let free = self.freed();
         let seat = self.by_id(id);
-        seat.state = if seat.block.is_some() { State::Blocked } else { State::Free };
+        seat.state = if seat.block.is_some() { State::Blocked } else { free };
+    }
+
+    /// The state of a seat that becomes free.
+    pub fn freed(&self) -> State {
+        if self.waiters.is_empty() { State::Free } else { State::Queued }
     }
 
     /// Held or sold seats are given up; with a name (empty for none), they are blocked, and perhaps in a block.
@@ -302,12 +310,13 @@ impl Naive {
     /// A block ends. Returns how many of its seats are free now.
     pub fn end_block(&mut self, number: usize) -> i64 {
         let mut freed = 0;
+        let free = self.freed();
         for id in self.ids() {
             let seat = self.by_id(&id);
             if seat.block == Some(number) {
                 seat.block = None;
                 if seat.state == State::Blocked {
-                    seat.state = State::Free;
+                    seat.state = free.clone();
                     freed += 1;
                 }
             }
@@ -390,29 +399,75 @@ impl Naive {
             && (self.seats_per_user == 0 || self.user_seats(user) + count <= self.seats_per_user)
     }
 
-    /// Offers seats to the first waiter who can be served, by priority and arrival, until nobody can.
-    pub fn serve(&mut self, now: i64) {
-        loop {
-            let mut order: Vec<usize> = (0..self.waiters.len()).collect();
-            order.sort_by_key(|&place| std::cmp::Reverse(self.waiters[place].priority));
-            let served = order.into_iter().find(|&place| {
-                let waiter = self.waiters[place].clone();
-                let offer = if self.max_hold > 0 { waiter.offer.min(self.max_hold) } else { waiter.offer };
-                self.allows(&waiter.user, waiter.wish.count)
-                    && matches!(
-                        self.grant(&waiter.wish, &waiter.user, &waiter.token, now, now + offer, None),
-                        Outcome::Seats(_)
-                    )
-            });
-            let Some(place) = served else { return };
-            self.end_wait(place);
-        }
+    /// Offers seats, queued ones too, to the first waiter who can be served, by priority and arrival. Returns the token.
+    pub fn serve_one(&mut self, now: i64) -> Option<Vec<u8>> {
+        let mut order: Vec<usize> = (0..self.waiters.len()).collect();
+        order.sort_by_key(|&place| std::cmp::Reverse(self.waiters[place].priority));
+        let queued: Vec<String> = self.ids_in(&State::Queued);
+        self.put_all(&queued, &State::Free);
+        let served = order.into_iter().find(|&place| {
+            let waiter = self.waiters[place].clone();
+            let offer = if self.max_hold > 0 { waiter.offer.min(self.max_hold) } else { waiter.offer };
+            self.allows(&waiter.user, waiter.wish.count)
+                && matches!(
+                    self.grant(&waiter.wish, &waiter.user, &waiter.token, now, now + offer, None),
+                    Outcome::Seats(_)
+                )
+        });
+        let left: Vec<String> = queued.into_iter().filter(|id| self.by_id(id).state == State::Free).collect();
+        self.put_all(&left, &State::Queued);
+        let token = self.waiters[served?].token.clone();
+        self.end_wait(served?);
+        Some(token)
     }
 
-    /// A waiter was served or left.
+    /// Whether the show has too few seats for a wish, or the user has bought too many.
+    pub fn can_never_have(&self, user: &[u8], wish: &Wish) -> bool {
+        let of_wish = |&place: &Place| {
+            let is_in = wish.areas.is_empty() || wish.areas.contains(&self.areas[place.0].id);
+            is_in && wish.tier.as_ref().is_none_or(|tier| self.seat(place).tier == *tier)
+        };
+        let tokens = self.claims.iter().filter(|(_, claim)| claim.user == user && claim.sold);
+        let bought: usize = tokens.map(|(token, _)| self.seats_of(token).len()).sum();
+        self.places().filter(of_wish).count() < wish.count
+            || self.seats_per_user > 0 && bought + wish.count > self.seats_per_user
+    }
+
+    /// The seats in this state.
+    pub fn ids_in(&self, state: &State) -> Vec<String> {
+        let seats = self.places().map(|place| self.seat(place));
+        seats.filter(|seat| seat.state == *state).map(|seat| seat.id.clone()).collect()
+    }
+
+    fn put_all(&mut self, ids: &[String], state: &State) {
+        ids.iter().for_each(|id| self.by_id(id).state = state.clone());
+    }
+
+    /// Queued seats are free to all.
+    pub fn free_queued(&mut self) {
+        let queued = self.ids_in(&State::Queued);
+        self.put_all(&queued, &State::Free);
+    }
+
+    /// A waiter was served or left. After the last, no seat is queued.
     pub fn end_wait(&mut self, place: usize) {
         let waiter = self.waiters.remove(place);
         self.ended.insert(waiter.token, waiter.until);
+        self.queue_for_somebody();
+    }
+
+    fn queue_for_somebody(&mut self) {
+        if self.waiters.is_empty() {
+            self.free_queued();
+        }
+    }
+
+    /// Whether seats that are free to all could meet a wish that waits.
+    pub fn could_serve(&self) -> bool {
+        self.waiters.iter().any(|waiter| {
+            self.allows(&waiter.user, waiter.wish.count)
+                && matches!(self.search(&waiter.wish, None), Outcome::Seats(_))
+        })
     }
 
     /// The position of a waiter among those with an equal wish, from 1: by priority and arrival.
@@ -427,6 +482,7 @@ impl Naive {
 
     pub fn expire(&mut self, now: i64) {
         self.waiters.retain(|waiter| waiter.until > now);
+        self.queue_for_somebody();
         let over = self.blocks.iter().filter(|block| block.until.is_some_and(|until| until <= now));
         for number in over.map(|block| block.number).collect::<Vec<_>>() {
             self.end_block(number);

@@ -1,6 +1,6 @@
 //! Sold seats that change places and hands, or go into a block, sentence by sentence of docs/seats.md.
 
-use super::house::{House, code, wish};
+use super::house::{House, area, code, wish};
 use allot_core::seat::Reply;
 use allot_core::seat::request::{Hold, Move, Pick, Request, Transfer, Wish};
 use allot_core::seat::venue::Seat;
@@ -150,10 +150,15 @@ fn transferred_seats_are_a_sale_of_another_user() {
 
 #[test]
 fn transfer_lets_its_former_user_have_seats_again() {
-    let mut house = house();
+    let areas = json!([area("a", 1, "ltr", &["....."])]);
+    let mut house = House::new(&json!({"areas": areas, "limits": {"seats_per_user": 2}}));
+    house.pick("ann", "t", &["a-1-1", "a-1-2"]).unwrap();
     let token = TokenChoice { token: b"w", chosen: true };
     let wait = house.wait("ann", Hold { token, ttl: 10_000, ..wish("ann", 1) }, 0);
     assert!(!wait.unwrap().offered, "Ann has as many seats as she may");
+    house.confirm("t", None).unwrap();
+    house.settle();
+    assert_eq!(house.seats_of("ann"), 0);
     house.transfer("fay", &["a-1-1", "a-1-2"], None, None, "x").unwrap();
     assert_eq!(house.seats_of("ann"), 1);
 }

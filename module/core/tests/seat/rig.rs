@@ -7,7 +7,7 @@ use allot_core::seat::request::{AddBest, Orphans, Request, Wait};
 use allot_core::seat::state::SeatState;
 use allot_core::seat::{Event, Reply, Show, decide, decide_due};
 use allot_core::shared::codec::Writer;
-use allot_core::shared::machine::{Machine, MachineEvent};
+use allot_core::shared::machine::{FollowUp, Machine, MachineEvent};
 use allot_core::shared::refusal::Code;
 use proptest::prelude::*;
 use proptest::test_runner::{RngAlgorithm, TestRng};
@@ -139,10 +139,15 @@ pub(super) struct Rig {
     pub(super) now: i64,
     /// The show before the deadlines of the last step were applied.
     pub(super) overdue: Show,
+    /// After how many pieces of the waiting list's examination each step stops, if it is not over.
+    pub(super) slice: usize,
 }
 
 impl Rig {
     pub(super) fn apply(&mut self, event: &Event) {
+        if matches!(event, Event::Altered { .. } | Event::Arranged { .. }) {
+            self.naive.free_queued();
+        }
         self.show.apply(self.now, event);
         let mut bytes = Writer::default();
         event.encode(&mut bytes);
@@ -162,12 +167,32 @@ impl Rig {
         self.serve();
     }
 
-    /// Serves the waiting list.
+    /// Examines the waiting list, at least as long as free seats may meet a wish.
     pub(super) fn serve(&mut self) {
-        while let Some(event) = self.show.follow_up(self.now) {
-            self.apply(&event);
+        for piece in 0.. {
+            if piece >= self.slice && !self.show.waiters().is_closed() {
+                return;
+            }
+            match self.show.follow_up(self.now) {
+                FollowUp::Continue => {}
+                FollowUp::Done => break,
+                FollowUp::Event(event) => {
+                    match &event {
+                        Event::Offered { held, .. } => {
+                            let served = self.naive.serve_one(self.now);
+                            assert_eq!(served.as_deref(), Some(&held.token[..]), "another is served first");
+                        }
+                        Event::Passed => {
+                            assert_eq!(self.naive.serve_one(self.now), None, "a waiter is passed over");
+                            self.naive.free_queued();
+                        }
+                        event => panic!("{event:?} follows"),
+                    }
+                    self.apply(&event);
+                }
+            }
         }
-        self.naive.serve(self.now);
+        assert_eq!(self.naive.serve_one(self.now), None, "a waiter is passed over");
     }
 
     pub(super) fn ask(&mut self, request: &Request<'_>) -> Result<Reply, Code> {
@@ -242,6 +267,7 @@ impl Rig {
             let record = self.show.seat_record(number, self.now);
             let (standing, token, order) = match &seat.state {
                 State::Free => (SeatState::Free, None, None),
+                State::Queued => (SeatState::Queued, None, None),
                 State::Blocked => (SeatState::Blocked, None, None),
                 State::Held(token) => (SeatState::Held, Some(token), None),
                 State::Sold(token, order) => (SeatState::Sold, Some(token), order.as_ref()),
@@ -253,6 +279,7 @@ impl Rig {
             let name = block.map(|block| block.name.as_bytes()).filter(|name| !name.is_empty());
             assert_eq!(record.block.as_deref(), name, "{}", seat.id);
         }
+        assert!(!self.naive.could_serve(), "seats that are free to all meet a wish that waits");
         let waiting: Vec<&[u8]> = self.naive.waiters.iter().map(|waiter| &waiter.token[..]).collect();
         let (waiters, _) = self.show.list_waiters(Filter::default(), 0, u32::MAX, self.now);
         let listed = waiters.iter().map(|&id| self.show.waiters().get(id));

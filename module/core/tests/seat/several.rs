@@ -337,7 +337,7 @@ fn run(seed: u64) {
     let rig = |plan: &Plan| {
         let show = Show::new(plan, 0).unwrap();
         let (replica, overdue, naive) = (show.clone(), show.clone(), Naive::new(plan));
-        Rig { replica, overdue, show, naive, plan: plan.clone(), now: 1000 }
+        Rig { replica, overdue, show, naive, plan: plan.clone(), now: 1000, slice: usize::MAX }
     };
     let mut rigs: Vec<Rig> =
         (0..count).map(|_| rig(if random.chance(25) { &other } else { &plan })).collect();

@@ -105,6 +105,8 @@ pub(super) fn wait(rig: &mut Rig, random: &mut Random, token: &str) {
         Err(Code::Limit)
     } else if unknown {
         Err(Code::NotFound)
+    } else if naive.can_never_have(user.as_bytes(), &wish) {
+        Err(Code::Limit)
     } else if naive.allows(user.as_bytes(), wish.count)
         && matches!(naive.grant(&wish, user.as_bytes(), &token, now, now + offer, None), Outcome::Seats(_))
     {
@@ -534,7 +536,7 @@ pub(super) fn move_sales(rig: &mut Rig, random: &mut Random, ids: &[String]) {
     let state = |naive: &mut Naive, id: &String| naive.by_id(id).state.clone();
     let sold: Vec<String> =
         ids.iter().filter(|&id| matches!(state(naive, id), State::Sold(..))).cloned().collect();
-    let free: Vec<String> = ids.iter().filter(|&id| state(naive, id) == State::Free).cloned().collect();
+    let free: Vec<String> = naive.ids_in(&State::Free);
     let among = if sold.is_empty() || random.chance(10) { ids } else { &sold };
     let from = some_ids(random, among);
     let mut to = from.clone();
@@ -648,11 +650,13 @@ pub(super) fn block(rig: &mut Rig, random: &mut Random, ids: &[String]) {
     let until = random.chance(50).then(|| rig.now + random.pick(&[1, 30, 90]));
     let from = if block { State::Free } else { State::Blocked };
     let naive = &mut rig.naive;
-    let expected = if ids.iter().all(|id| naive.by_id(id).state == from) {
+    let fits = |state: &State| *state == from || block && *state == State::Queued;
+    let freed = naive.freed();
+    let expected = if ids.iter().all(|id| fits(&naive.by_id(id).state)) {
         let number = (block && (name.is_some() || until.is_some())).then(|| naive.block_for(name, until));
         for id in &ids {
             let seat = naive.by_id(id);
-            seat.state = if block { State::Blocked } else { State::Free };
+            seat.state = if block { State::Blocked } else { freed.clone() };
             seat.block = number;
         }
         naive.forget_blocks();

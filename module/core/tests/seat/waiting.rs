@@ -4,6 +4,7 @@ use super::house::{House, wish};
 use allot_core::seat::list::Filter;
 use allot_core::seat::request::{Hold, Orphans, Replace, Request, Wait, Wish};
 use allot_core::seat::{Reply, Show, WaitRecord, decide, decide_due};
+use allot_core::shared::machine::FollowUp;
 use allot_core::shared::refusal::{Code, Refusal};
 use allot_core::shared::token::TokenChoice;
 use serde_json::json;
@@ -30,11 +31,23 @@ impl House {
         for event in decide_due(&self.show, self.now, usize::MAX) {
             self.show.apply(self.now, &event);
         }
-        while let Some(event) = self.show.follow_up(self.now) {
-            self.show.admits(&event).unwrap();
-            self.show.apply(self.now, &event);
-        }
+        while self.examine(usize::MAX) {}
         assert_eq!(self.show.check(), Ok(()));
+    }
+
+    /// Examines the list in so many pieces at most. Returns whether there may be more.
+    fn examine(&mut self, pieces: usize) -> bool {
+        for _ in 0..pieces {
+            match self.show.follow_up(self.now) {
+                FollowUp::Event(event) => {
+                    self.show.admits(&event).unwrap();
+                    self.show.apply(self.now, &event);
+                }
+                FollowUp::Continue => {}
+                FollowUp::Done => return false,
+            }
+        }
+        true
     }
 
     pub(super) fn wait(&mut self, user: &str, hold: Hold<'_>, priority: i32) -> Result<WaitRecord, Code> {
@@ -424,9 +437,120 @@ fn waiter_from_a_block_that_has_passed_its_end_is_offered_nothing() {
     for event in decide(&house.show, house.now, &release).unwrap().events {
         house.show.apply(house.now, &event);
     }
-    assert!(house.show.follow_up(house.now).is_none());
+    while house.examine(1) {}
+    assert_eq!(house.seats_of("ann"), 0);
     house.settle();
     assert_eq!(house.seats_of("ann"), 0);
     house.step(&block(90)).unwrap();
     assert_eq!(house.seats_of("ann"), 1);
+}
+
+/// A show whose four gold seats are held by `first`, for whose seats Ann waits, and Bob for both silver seats.
+fn two_wait() -> House {
+    let mut house = sold_out();
+    house.pick("eve", "eve", &["a-2-1"]).unwrap();
+    house.wait("ann", gold(3), 0).unwrap();
+    house.wait("bob", Hold { wish: Wish { tier: Some(b"silver"), ..gold(2).wish }, ..gold(2) }, 0).unwrap();
+    house
+}
+
+#[test]
+fn freed_seat_is_given_to_nobody_else_until_the_list_is_examined() {
+    let mut house = two_wait();
+    house.release("h").unwrap();
+    assert_eq!(house.map(), "qqqq/h.");
+    let one = || Hold { wish: Wish { tier: Some(b"gold"), ..wish("cid", 1).wish }, ..wish("cid", 1) };
+    assert_eq!(house.hold(one()), "none");
+    let picked = house.pick("cid", "cid", &["a-1-1"]).unwrap_err();
+    assert_eq!(picked.to_string(), "BADSTATE seat 'a-1-1' is queued, not free");
+    assert_eq!(house.show.find(&one().wish, 1), Ok(vec![]));
+    assert_eq!(house.pick("dee", "dee", &["a-2-2"]).map(|_| ()), Ok(()), "other seats are free");
+    house.settle();
+    assert_eq!((house.seats_of("ann"), house.map()), (3, "hhh./hh".to_owned()));
+    assert_eq!(house.hold(one()), "a-1-4");
+}
+
+#[test]
+fn examination_goes_on_where_a_slice_has_ended() {
+    let mut house = two_wait();
+    house.step(&Request::Release { token: b"h", seats: Some(vec![b"a-1-1"]), into: None }).unwrap();
+    assert_eq!(house.map(), ".hhh/h.", "nobody wants a single seat");
+    house.release("eve").unwrap();
+    // Ann is examined in vain. Then seats become free that she can have, and she is examined before Bob.
+    assert!(house.examine(1));
+    house.release("h").unwrap();
+    assert_eq!(house.map(), ".qqq/q.");
+    assert!(house.examine(1));
+    assert_eq!((house.seats_of("ann"), house.seats_of("bob")), (3, 0));
+    house.settle();
+    assert_eq!(house.seats_of("bob"), 2);
+}
+
+#[test]
+fn queued_seats_stay_queued_in_a_snapshot_and_on_a_replica() {
+    let mut house = two_wait();
+    house.release("h").unwrap();
+    let bytes = house.show.encode();
+    let mut loaded = House::with_seats(4, &json!({}));
+    (loaded.show, loaded.now) = (Show::decode(&bytes).unwrap(), house.now);
+    assert_eq!((loaded.show.encode(), loaded.map()), (bytes, "qqqq/h.".to_owned()));
+    // What the other server had examined is not known: until the list is examined, nobody else gets a seat.
+    assert_eq!(loaded.pick("dee", "dee", &["a-2-2"]).unwrap_err().code, Code::BadState);
+    assert_eq!(loaded.hold(wish("dee", 1)), "none");
+    loaded.settle();
+    house.settle();
+    assert_eq!(loaded.show.encode(), house.show.encode());
+}
+
+#[test]
+fn seats_are_free_to_all_once_the_last_waiter_has_left() {
+    let mut house = two_wait();
+    house.ask(&Request::Unwait(b"bob")).unwrap();
+    house.release("h").unwrap();
+    house.ask(&Request::Unwait(b"ann")).unwrap();
+    assert_eq!(house.map(), "..../h.");
+}
+
+#[test]
+fn queued_seat_can_be_blocked() {
+    let mut house = two_wait();
+    house.release("h").unwrap();
+    house.block(&["a-1-4"]);
+    assert_eq!(house.map(), "qqqx/h.");
+    house.settle();
+    assert_eq!(house.seats_of("ann"), 3);
+}
+
+#[test]
+fn nobody_gets_a_seat_while_all_are_searched_for_a_user_whom_a_limit_kept_waiting() {
+    let mut house = sold_out();
+    house.pick("ann", "silver", &["a-2-1"]).unwrap();
+    house.wait("ann", gold(1), 0).unwrap();
+    house.step(&Request::Release { token: b"h", seats: Some(vec![b"a-1-1"]), into: None }).unwrap();
+    assert_eq!(house.map(), ".hhh/h.", "ann may have one live hold");
+    house.confirm("silver", None).unwrap();
+    assert_eq!(house.hold(wish("bob", 1)), "none");
+    assert_eq!(house.pick("bob", "bob", &["a-1-1"]).unwrap_err().code, Code::BadState);
+    house.settle();
+    assert_eq!(house.seats_of("ann"), 1);
+    assert_ne!(house.hold(wish("bob", 1)), "none");
+}
+
+#[test]
+fn wish_that_can_never_be_met_does_not_join_the_list() {
+    let mut house = House::with_seats(4, &json!({"seats_per_user": 3, "holds_per_user": 0}));
+    let refused = |house: &mut House, user: &'static str, hold: Hold<'static>| {
+        let token = TokenChoice { token: b"token", chosen: true };
+        let hold = Hold { user: user.as_bytes(), token, ..hold };
+        house.step(&Request::Wait(Wait { hold, offer: 100, priority: 0 })).unwrap_err().to_string()
+    };
+    let silver = Hold { wish: Wish { tier: Some(b"silver"), ..gold(3).wish }, ..gold(3) };
+    assert_eq!(
+        refused(&mut house, "ann", silver),
+        "LIMIT the show has 2 seats of this tier and these areas, not 3"
+    );
+    house.pick("ann", "t", &["a-1-1", "a-1-2"]).unwrap();
+    assert!(!house.wait("ann", gold(2), 0).unwrap().offered, "a live hold may end");
+    house.confirm("t", None).unwrap();
+    assert_eq!(refused(&mut house, "ann", gold(2)), "LIMIT user 'ann' may have 3 seats and has bought 2");
 }

@@ -151,7 +151,8 @@ impl Show {
         let rows = |value: Value| -> Result<Vec<String>, Error> {
             let rows: Vec<(String, String)> =
                 redis::from_redis_value(value).map_err(|error| Error::Shape(format!("SEAT.MAP: {error}")))?;
-            Ok(rows.into_iter().map(|(_, seats)| seats).collect())
+            // Queued seats are drawn as free: no event of the stream says when they are.
+            Ok(rows.into_iter().map(|(_, seats)| seats.replace('q', ".")).collect())
         };
         Ok((replies.map(rows).collect::<Result<_, _>>()?, now))
     }

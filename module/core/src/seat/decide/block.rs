@@ -24,7 +24,8 @@ pub(super) fn decide_block(
     seats: &[&[u8]],
 ) -> Decided {
     let seats = named(show, seats)?;
-    all_are(show, &seats, Owner::Free, "free")?;
+    let others: Seats = seats.iter().copied().filter(|&seat| show.owner(seat) != Owner::Queued).collect();
+    all_are(show, &others, Owner::Free, "free")?;
     let count = seats.len() as i64;
     decided(blocked(show, now, name, until, seats)?, Reply::Integer(count))
 }

@@ -6,6 +6,7 @@ mod beside;
 mod block;
 mod cart;
 mod frame;
+mod freed;
 mod hold;
 mod near;
 pub(super) mod orphans;

@@ -25,10 +25,11 @@ pub(super) fn check_orphans(show: &Show, picked: &[Seat], from: Option<u32>) -> 
         let strip = show.strip(bucket, strip).filter(|strip| !show.venue.is_standing(strip.row));
         let Some(strip) = strip else { continue };
         let base = show.venue.base(strip.row);
-        let before = match from {
+        let mut before = match from {
             None => show.takeable(strip, Kind::default()),
             Some(block) => available(show, strip, block),
         };
+        show.hide_queued(strip.row, &mut before);
         let mut after = before.clone();
         let row = show.venue.positions_of(strip.row);
         for &seat in picked.iter().filter(|seat| row.contains(seat)) {

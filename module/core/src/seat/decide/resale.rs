@@ -1,11 +1,11 @@
 //! Sold seats change places and hands: `SEAT.MOVE` and `SEAT.TRANSFER`.
 
-use super::rules::{Decided, all_are, all_are_of_order, bad_seat, named, sale_of};
+use super::rules::{Decided, all_are_of_order, available_seats, bad_seat, named, sale_of};
 use crate::seat::claims::{MAX_COUNT, Stage};
 use crate::seat::event::Event;
 use crate::seat::outcome::Reply;
 use crate::seat::request::{Move, Transfer};
-use crate::seat::state::{Owner, Show};
+use crate::seat::state::Show;
 use crate::seat::venue::Seat;
 use crate::shared::Bytes;
 use crate::shared::decision::{decided, unchanged};
@@ -21,7 +21,7 @@ pub(super) fn decide_move(show: &Show, request: &Move<'_>) -> Decided {
         return bad_seat(show, seat, "sold");
     }
     taken.retain(|seat| from.binary_search(seat).is_err());
-    all_are(show, &taken, Owner::Free, "free")?;
+    available_seats(show, &taken, None)?;
     let seats = |(from, to): &(&[u8], &[u8])| Some((show.venue.find(from)?, show.venue.find(to)?));
     let mut pairs: Vec<(Seat, Seat)> = request.pairs.iter().filter_map(seats).collect();
     pairs.sort_unstable();

@@ -3,8 +3,8 @@
 //! Rows come in *groups*: a group is a bucket, or a half of an area that is read as a whole (`whole_areas`). The rows of a
 //! group have *places*, in seat order. What a request may take, which lengths of runs there are, and which is the first
 //! row with a run, is answered from the index of the bucket or by the whole area. *Changed rows* hide those of the index:
-//! rows in which seats of the replaced hold count as free, and the rows of the block of a request, or with seats that are
-//! free in several shows, which are then the only ones.
+//! rows in which seats of the replaced hold count as free, or in which seats are queued for others, and the rows of the block
+//! of a request, or with seats that are free in several shows, which are then the only ones.
 
 use super::rules::resolve;
 use super::whole_areas::{Half, WholeAreas};
@@ -102,6 +102,18 @@ struct ChangedSeat {
     place: u32,
     seat: Seat,
     takeable: bool,
+    free: bool,
+}
+
+/// What a search sees that is not free to all.
+#[derive(Clone, Copy, Default)]
+pub(in crate::seat) struct Sees<'a> {
+    /// The seats of the replaced hold, which count as free.
+    pub(in crate::seat) replaced: &'a [Seat],
+    /// Whether they may be taken again.
+    pub(in crate::seat) again: bool,
+    /// Whether queued seats count as free: the search is for somebody who waits.
+    pub(in crate::seat) queued: bool,
 }
 
 /// The rows of a request, of one kind of seats.
@@ -151,34 +163,40 @@ impl Show {
 
 impl<'a> Rows<'a> {
     /// The rows of a request for all seats that it may take, and for a party with needs how many seats of each kind it
-    /// takes, with the rows of these. The seats of `replaced` count as free, and may be taken if `again` is set.
-    pub(super) fn of(
-        show: &'a Show,
-        wish: &NumberedWish,
-        replaced: &[Seat],
-        again: bool,
-    ) -> (Self, Vec<(usize, Self)>) {
+    /// takes, with the rows of these.
+    pub(super) fn of(show: &'a Show, wish: &NumberedWish, sees: &Sees<'_>) -> (Self, Vec<(usize, Self)>) {
         let whole = if (wish.flags != 0 || !wish.needs.is_empty()) && wish.from.is_none() {
             WholeAreas::among(show, wish.tier, &candidates(show, wish), kinds_of(wish)).map(Rc::new)
         } else {
             None
         };
-        let changed = changed_seats(show, wish, replaced, again, whole.as_deref());
-        let of_kind = |kind_number, kind| {
+        let changed = changed_seats(show, wish, sees, whole.as_deref());
+        Self::of_kinds(wish, |kind_number, kind| {
             let (whole, only_changed) = (whole.clone(), wish.from.is_some());
             let mut rows = Self { show, kind, whole, kind_number, changed: Vec::new(), only_changed };
             rows.changed = rows.changed_rows(&changed);
             rows
-        };
+        })
+    }
+
+    /// As `of`, for a search that looks at single rows of buckets; queued seats count as free.
+    pub(super) fn one_by_one(show: &'a Show, wish: &NumberedWish) -> (Self, Vec<(usize, Self)>) {
+        Self::of_kinds(wish, |kind_number, kind| {
+            let (whole, changed, only_changed) = (None, Vec::new(), false);
+            Self { show, kind, whole, kind_number, changed, only_changed }
+        })
+    }
+
+    fn of_kinds(wish: &NumberedWish, of_kind: impl Fn(usize, Kind) -> Self) -> (Self, Vec<(usize, Self)>) {
         let parts = wish.parts().into_iter().zip(1..);
         let parts = parts.map(|((count, kind), number)| (count, of_kind(number, kind))).collect();
         (of_kind(0, wish.kind()), parts)
     }
 
-    /// The rows with these seats, of which those of this kind count as free.
+    /// The rows with these seats, of which those of this kind change.
     fn changed_rows(&self, seats: &[ChangedSeat]) -> Vec<ChangedRow> {
         let mut rows: Vec<ChangedRow> = Vec::new();
-        for &ChangedSeat { group, place, seat, takeable } in seats {
+        for &ChangedSeat { group, place, seat, takeable, free } in seats {
             if rows.last().is_none_or(|row| (row.group, row.place) != (group, place)) {
                 let mut seats = self.seats(group, place);
                 if self.only_changed {
@@ -192,7 +210,7 @@ impl<'a> Rows<'a> {
             let position = (seat - venue.base(venue.row_of(seat))) as usize;
             let of_kind = self.kind.takes(venue.flags_of(seat));
             if let Some(row) = rows.last_mut().filter(|_| of_kind) {
-                bits::put(&mut row.seats.free, position, true);
+                bits::put(&mut row.seats.free, position, free);
                 bits::put(&mut row.seats.takeable, position, takeable);
             }
         }
@@ -358,13 +376,16 @@ impl<'a> Rows<'a> {
     }
 
     fn free(&self, group: u32, enough: usize) -> usize {
+        // The seats that changed rows have now, and those that the index counts there.
+        let (changed, hidden) = self.changed_from(group, 0).fold((0, 0), |(seats, indexed), row| {
+            (seats + bits::count(&row.seats.takeable) as usize, indexed + row.indexed)
+        });
         let indexed = match self.half(group) {
             _ if self.only_changed => 0,
-            Some((whole, half)) => whole.free(half, self.kind_number, enough),
+            Some((whole, half)) => whole.free(half, self.kind_number, enough + hidden),
             None => self.view(group).map_or(0, |view| view.free as usize),
         };
-        let changed = self.changed_from(group, 0);
-        indexed + changed.map(|row| bits::count(&row.seats.takeable) as usize - row.indexed).sum::<usize>()
+        changed + indexed - hidden
     }
 
     /// The index of a bucket; `None` if the bucket has no seat of this kind. An area in which a bucket lacks its index is
@@ -463,22 +484,26 @@ impl Iterator for Walk<'_, '_> {
     }
 }
 
-/// The seats of a request that the index does not count as free, by group and place: those of its block, and those of the
-/// replaced hold, which may be taken if `again` is set. Only seats of the areas and the tier of the wish. None for most
-/// requests. O(B log B) with B seats of the block.
+/// The seats that a request sees in another way than the index, by group and place: those of its block, those of the
+/// replaced hold, and queued ones. Only seats of the areas and the tier of the wish. None for most requests. O(B log B) with
+/// B seats of the block, or so many queued ones.
 fn changed_seats(
     show: &Show,
     wish: &NumberedWish,
-    replaced: &[Seat],
-    again: bool,
+    sees: &Sees<'_>,
     whole: Option<&WholeAreas<'_>>,
 ) -> Vec<ChangedSeat> {
+    let &Sees { replaced, again, queued } = sees;
     let blocked = wish.from.map_or_else(Seats::new, |block| show.blocked_seats(block));
     // The seats of a replaced hold return to their block.
     let replaced = replaced.iter().filter(|&&seat| show.blocks.of(seat) == wish.from);
-    let replaced = replaced.map(|&seat| (seat, again));
+    let replaced = replaced.map(|&seat| (seat, again, true));
+    let hides_queued = !queued && wish.from.is_none();
+    let hidden = hides_queued.then(|| show.waiters.queued().iter()).into_iter().flatten();
+    let hidden = hidden.map(|&seat| (seat, false, false));
     let mut seats: Vec<ChangedSeat> = Vec::new();
-    for (seat, takeable) in blocked.into_iter().map(|seat| (seat, true)).chain(replaced) {
+    let blocked = blocked.into_iter().map(|seat| (seat, true, true));
+    for (seat, takeable, free) in blocked.chain(replaced).chain(hidden) {
         let Some((bucket, strip)) =
             show.strip_of(seat).expected("a seat of a hold or a block lies in a bucket")
         else {
@@ -489,7 +514,7 @@ fn changed_seats(
             && (wish.areas.is_empty() || wish.areas.contains(&info.area));
         if wanted {
             let (group, place) = whole.and_then(|whole| whole.place_of(seat)).unwrap_or((bucket, strip));
-            seats.push(ChangedSeat { group, place, seat, takeable });
+            seats.push(ChangedSeat { group, place, seat, takeable, free });
         }
     }
     seats.sort_unstable();

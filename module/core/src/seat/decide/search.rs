@@ -2,7 +2,7 @@
 
 use super::also::Also;
 use super::near::{NEAR, groups_near};
-use super::rows::{Order, Rows, RunNeed};
+use super::rows::{Order, Rows, RunNeed, Sees};
 use crate::invariant;
 use crate::seat::bits::Bits;
 use crate::seat::claims::Seats;
@@ -23,6 +23,8 @@ pub(in crate::seat) struct Search<'a> {
     pub(super) parts: Vec<(usize, Rows<'a>)>,
     /// The other shows of a request for several.
     pub(super) also: Option<&'a Also<'a>>,
+    /// Whether all free seats are kept for those who wait, of whom the search is for none.
+    closed: bool,
 }
 
 /// The result of a search.
@@ -37,15 +39,29 @@ pub(in crate::seat) enum Found {
 }
 
 impl<'a> Search<'a> {
-    /// A search over the show; the seats of `replaced` count as free, and may be taken if `again` is set.
+    /// A search over the show; the seats of `replaced` count as free, and may be taken if `again` is set. Queued seats are
+    /// not found, and no seats while the show is closed.
     pub(in crate::seat) fn new(
         show: &'a Show,
         wish: &'a NumberedWish,
         replaced: &[Seat],
         again: bool,
     ) -> Self {
-        let (rows, parts) = Rows::of(show, wish, replaced, again);
-        Self { wish, count: wish.count as usize, rows, parts, also: None }
+        let (rows, parts) = Rows::of(show, wish, &Sees { replaced, again, queued: false });
+        let closed = show.waiters.is_closed();
+        Self { wish, count: wish.count as usize, rows, parts, also: None, closed }
+    }
+
+    /// A search for somebody who waits, who may have queued seats.
+    pub(in crate::seat) fn for_waiter(show: &'a Show, wish: &'a NumberedWish) -> Self {
+        let (rows, parts) = Rows::of(show, wish, &Sees { queued: true, ..Sees::default() });
+        Self { wish, count: wish.count as usize, rows, parts, also: None, closed: false }
+    }
+
+    /// As `for_waiter`, for a search that only looks at single rows of buckets.
+    pub(super) fn one_by_one(show: &'a Show, wish: &'a NumberedWish) -> Self {
+        let (rows, parts) = Rows::one_by_one(show, wish);
+        Self { wish, count: wish.count as usize, rows, parts, also: None, closed: false }
     }
 
     /// The search for seats that the other shows have free as well. O(rows of all shows); O(seats of all shows) for shows
@@ -230,6 +246,9 @@ impl<'a> Search<'a> {
 
     /// Whether these groups have enough seats for the request, of each kind.
     pub(super) fn has_enough(&self, groups: &[u32]) -> bool {
+        if self.closed {
+            return false;
+        }
         if self.parts.is_empty() {
             return self.rows.free_of(groups, self.count) >= self.count;
         }

@@ -1,5 +1,7 @@
 //! The waiting list: `SEAT.WAIT`, `SEAT.UNWAIT`, and the offers to waiters.
 
+use super::freed::still_missing;
+use super::rows::candidates;
 use super::rules::{Decided, check_user_limits, deadline, live_block, resolve, retried, turn_of};
 use super::search::{Found, Search};
 use crate::seat::event::{Event, Held, Waited};
@@ -32,15 +34,14 @@ pub(super) fn decide_wait(show: &Show, now: Millis, wait: &Wait<'_>) -> Decided 
     }
     wait.hold.wish.from.map(|name| live_block(show, now, name)).transpose()?;
     let wish = resolve(show, &wait.hold.wish)?;
+    check_possible(show, user, &wish)?;
     let token = Bytes::from_slice(wait.hold.token.token);
     let wait_until = now.saturating_add(wait.hold.ttl);
     let record = |position: u64, until| {
         let (token, user, offered) = (token.clone(), Bytes::from_slice(user), position == 0);
         Reply::Wait(WaitRecord { token, user, count, offered, position, since: now, until })
     };
-    // Before others are served, nobody is.
-    if !show.waiters.unserved
-        && check_user_limits(show, user, count, None, 0).is_ok()
+    if check_user_limits(show, user, count, None, 0).is_ok()
         && let Found::Seats(seats) = Search::new(show, &wish, &[], false).run()
     {
         let reply = record(0, offered_until);
@@ -84,6 +85,26 @@ fn waited(
         return refuse(Code::Ended, text);
     }
     Ok(retried(show, now, wait.hold.user, token, fingerprint)?.and(offered))
+}
+
+/// Refuses a wish that no seats that become free could ever meet: the show has too few, or the user has bought too many.
+fn check_possible(show: &Show, user: &[u8], wish: &NumberedWish) -> Result<(), Refusal> {
+    let (count, most) = (wish.count, show.limits.seats_per_user);
+    let seats_of = |&bucket: &u32| show.bucket_at(bucket).counts.all();
+    let seats: u32 = candidates(show, wish).iter().map(seats_of).sum();
+    if seats < count {
+        let text = format!("the show has {seats} seats of this tier and these areas, not {count}");
+        return refuse(Code::Limit, text);
+    }
+    let bought = show.claims.user_called(user).map_or(0, |id| {
+        let held = show.claims.holds_of(id).iter().map(|&hold| show.claims.get(hold).seats.len() as u32);
+        show.claims.user(id).seats.saturating_sub(held.sum())
+    });
+    if most > 0 && bought + count > most {
+        let text = format!("user {} may have {most} seats and has bought {bought}", quoted(user));
+        return refuse(Code::Limit, text);
+    }
+    Ok(())
 }
 
 /// Checks the limits of the waiting list.
@@ -133,39 +154,53 @@ pub(super) fn decide_unwait(show: &Show, now: Millis, token: &[u8]) -> Decided {
     }
 }
 
-/// The next event of the waiting list: an offer to the first waiter in order who can be served, or the end of a wait
-/// whose time is over. `None` if nobody can be served. `in_vain` gets the waiters for whom a search found no seats.
-/// O(queues (log rows + areas)).
-pub fn next_offer(show: &Show, now: Millis, in_vain: &mut Vec<u32>) -> Option<Event> {
-    show.waiters.heads().into_iter().find_map(|(_, id)| {
-        let waiter = show.waiters.get(id);
-        if waiter.until <= now {
-            return Some(Event::Unwaited { token: waiter.token.clone(), expired: true });
+/// What was found for a waiter.
+pub(in crate::seat) enum Examined {
+    /// The time of the wait is over.
+    Over(Event),
+    /// An offer.
+    Served(Event),
+    /// No seats; at least so many seats that the wish may take must become free before it can be met.
+    InVain {
+        /// At least 1.
+        missing: u32,
+    },
+}
+
+/// Examines the list for the first waiter of a queue. O(seats that have changed since); if they may meet the wish, or all
+/// seats are to be searched, as a search.
+pub(in crate::seat) fn examine(show: &Show, now: Millis, id: u32) -> Examined {
+    let waiter = show.waiters.get(id);
+    if waiter.until <= now {
+        return Examined::Over(Event::Unwaited { token: waiter.token.clone(), expired: true });
+    }
+    let queue = show.waiters.queue_of(waiter);
+    let Some(wish) = served_wish(show, now, &queue.wish) else {
+        return Examined::InVain { missing: queue.missing };
+    };
+    if !queue.looks_at_all() {
+        let missing = still_missing(show, &wish, queue.missing, show.waiters.changed_for(queue));
+        if missing > 0 {
+            return Examined::InVain { missing };
         }
-        let queue = show.waiters.queue_of(waiter);
-        if !queue.may_be_served() {
-            return None;
-        }
-        let found = served_wish(show, now, &queue.wish)
-            .map(|wish| (Search::new(show, &wish, &[], false).run(), wish));
-        let Some((Found::Seats(seats), wish)) = found else {
-            in_vain.push(id);
-            return None;
-        };
-        let longest = show.limits.max_hold_ms as Millis;
-        let offer = if longest > 0 { waiter.offer.min(longest) } else { waiter.offer };
-        let held = Held {
-            token: waiter.token.clone(),
-            user: waiter.user.clone(),
-            until: now.saturating_add(offer),
-            fingerprint: Any(waiter.fingerprint),
-            turn: turn_of(show, &wish, &seats),
-            seats,
-            replaced: None,
-            exchange: false,
-        };
-        Some(Event::Offered { held, wait_until: waiter.until })
-    })
+    }
+    let search = Search::for_waiter(show, &wish);
+    let Found::Seats(seats) = search.run() else {
+        return Examined::InVain { missing: search.missing() };
+    };
+    let longest = show.limits.max_hold_ms as Millis;
+    let offer = if longest > 0 { waiter.offer.min(longest) } else { waiter.offer };
+    let held = Held {
+        token: waiter.token.clone(),
+        user: waiter.user.clone(),
+        until: now.saturating_add(offer),
+        fingerprint: Any(waiter.fingerprint),
+        turn: turn_of(show, &wish, &seats),
+        seats,
+        replaced: None,
+        exchange: false,
+    };
+    Examined::Served(Event::Offered { held, wait_until: waiter.until })
 }
 
 /// The wish of a waiter with the numbers of now; `None` if no seat has its tier any more, or its block does not exist, or

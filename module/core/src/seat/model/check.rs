@@ -41,6 +41,9 @@ impl Show {
             ensure!(owner == Owner::Free || self.venue.is_seat(seat), "break {seat} belongs to {owner:?}");
             owned += usize::from(matches!(owner, Owner::Claim(_)));
         }
+        let is_free = |seat: &Seat| self.venue.is_seat(*seat) && self.owner(*seat) == Owner::Queued;
+        let stray = self.waiters.queued().iter().find(|&seat| !is_free(seat));
+        ensure!(stray.is_none(), "seat {stray:?} is queued, and not free");
         let mut claimed = 0;
         for (id, claim) in self.claims.iter() {
             claimed += claim.seats.len();
@@ -72,8 +75,7 @@ impl Show {
             ensure!(counts == expected, "bucket {number} counts {counts:?}, and its seats are {expected:?}");
             self.check_views(number, bucket)?;
         }
-        let counts = self.buckets.iter().map(|bucket| bucket.counts);
-        let seats: u32 = counts.map(|counts| counts.free + counts.held + counts.sold + counts.blocked).sum();
+        let seats: u32 = self.buckets.iter().map(|bucket| bucket.counts.all()).sum();
         ensure!(seats == self.venue.seat_count(), "the buckets count {seats} seats");
         Ok(())
     }

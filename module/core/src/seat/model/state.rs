@@ -64,6 +64,8 @@ const BLOCKED: u32 = u32::MAX - 1;
 pub enum Owner {
     /// The seat is free.
     Free,
+    /// Those who wait: the seat is free for them alone.
+    Queued,
     /// The house: the seat is blocked.
     Blocked,
     /// The claim of that number.
@@ -93,7 +95,7 @@ pub struct Bucket {
 /// Seats by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// For sale.
+    /// For sale, queued seats included.
     pub free: u32,
     /// Held by a token.
     pub held: u32,
@@ -221,6 +223,7 @@ impl Show {
     /// The owner of a seat. A number beyond the end, which an event of another server may contain, is never free.
     pub fn owner(&self, seat: Seat) -> Owner {
         match self.owners.get(seat).unwrap_or(BLOCKED) {
+            FREE if self.waiters.is_queued(seat) => Owner::Queued,
             FREE => Owner::Free,
             BLOCKED => Owner::Blocked,
             claim => Owner::Claim(claim),
@@ -231,6 +234,7 @@ impl Show {
     pub fn state(&self, seat: Seat) -> SeatState {
         match self.owner(seat) {
             Owner::Free => SeatState::Free,
+            Owner::Queued => SeatState::Queued,
             Owner::Blocked => SeatState::Blocked,
             Owner::Claim(id) => match self.claims.get(id).stage {
                 Stage::Held { .. } => SeatState::Held,
@@ -290,20 +294,35 @@ impl Show {
         })
     }
 
-    /// Free seats of a row, with any flags and of any tier, as bits of the row. O(words of the row), for each of its tiers.
+    /// Free seats of a row, with any flags and of any tier, but no queued ones, as bits of the row. O(words of the row), for
+    /// each of its tiers.
     pub(in crate::seat) fn free_in_row(&self, row: Row) -> Bits {
         let layout = self.venue.layout(row);
-        let first = self.row_strips_at.get(row as usize).map_or(0, |&first| first as usize);
-        let strips = self.row_strips.get(first..first + layout.tiers.len());
-        invariant!(strips.is_some(), "a row has a strip for each of its tiers");
         let mut free = Bits::from_elem(0, usize::from(layout.len).div_ceil(64));
-        for &(bucket, strip) in strips.unwrap_or_default() {
+        for &(bucket, strip) in self.strips_of(row) {
             if let Some(strip) = self.strip(bucket, strip) {
                 let kept = self.seats_of(strip).kept;
                 bits::unite(&mut free, &kept.dense(self.free_seats(strip), layout.len.into()));
             }
         }
+        self.hide_queued(row, &mut free);
         free
+    }
+
+    /// Clears the bits of a row's queued seats.
+    pub(in crate::seat) fn hide_queued(&self, row: Row, seats: &mut [u64]) {
+        let positions = self.venue.positions_of(row);
+        for &seat in self.waiters.queued().range(positions.clone()) {
+            bits::put(seats, (seat - positions.start) as usize, false);
+        }
+    }
+
+    /// The strips of a row, one for each of its tiers, each by bucket and strip.
+    pub(in crate::seat) fn strips_of(&self, row: Row) -> &[(u32, u32)] {
+        let first = self.row_strips_at.get(row as usize).map_or(0, |&first| first as usize);
+        let strips = self.row_strips.get(first..first + self.venue.layout(row).tiers.len());
+        invariant!(strips.is_some(), "a row has a strip for each of its tiers");
+        strips.unwrap_or_default()
     }
 
     /// The bucket and the strip of a seat; `None` for a break.
@@ -321,7 +340,7 @@ impl Show {
     }
 
     /// Gives seats (in ascending order) to another owner and updates bits, counts and indexes. `from` and `to` are
-    /// the states before and after. O(seats log rows).
+    /// the states before and after; seats that become free are queued if somebody waits. O(seats log rows).
     pub(in crate::seat) fn hand_over(
         &mut self,
         seats: &[Seat],
@@ -330,10 +349,11 @@ impl Show {
         owner: Owner,
     ) {
         let owner = match owner {
-            Owner::Free => FREE,
+            Owner::Free | Owner::Queued => FREE,
             Owner::Blocked => BLOCKED,
             Owner::Claim(claim) => claim,
         };
+        self.waiters.note_changed(seats, to == SeatState::Free);
         let changes_free = (from == SeatState::Free) != (to == SeatState::Free);
         let mut rest = seats;
         while let Some(&seat) = rest.first() {
@@ -473,6 +493,8 @@ words! {
         Sold => "sold",
         /// Blocked.
         Blocked => "blocked",
+        /// Free for those who wait, as long as one of them may have it; counted and indexed as free.
+        Queued => "queued",
     }
 }
 
@@ -484,11 +506,17 @@ impl SeatState {
             Self::Held => 'h',
             Self::Sold => 's',
             Self::Blocked => 'x',
+            Self::Queued => 'q',
         }
     }
 }
 
 impl Counts {
+    /// Seats in any state.
+    pub fn all(self) -> u32 {
+        self.free + self.held + self.sold + self.blocked
+    }
+
     /// Counts seats that change their state.
     fn move_seats(&mut self, from: SeatState, to: SeatState, seats: u32) {
         let left = self.of(from).checked_sub(seats);
@@ -499,7 +527,7 @@ impl Counts {
 
     fn of(&mut self, state: SeatState) -> &mut u32 {
         match state {
-            SeatState::Free => &mut self.free,
+            SeatState::Free | SeatState::Queued => &mut self.free,
             SeatState::Held => &mut self.held,
             SeatState::Sold => &mut self.sold,
             SeatState::Blocked => &mut self.blocked,

@@ -1,7 +1,13 @@
-//! The waiting list: users who wait for seats, in queues of equal wishes.
+//! The waiting list: users who wait for seats, in queues of equal wishes, and how far it was examined for seats that became
+//! free.
+//!
+//! A seat that becomes free while somebody waits is *queued*: it is given to nobody else until no wish that waits can have
+//! it. The queues are examined in the order of their first waiters. A wish that free seats did not meet before can only be
+//! met by seats that have changed since, so a queue looks at these alone; a queue that is *unsearched* looks at all seats.
 
 #![allow(clippy::indexing_slicing, reason = "numbers of waiters and queues come from the tables themselves")]
 
+use super::venue::Seat;
 use super::wish::{LastingWish, Orphans};
 use crate::shared::codec::Writer;
 use crate::shared::deadlines::Deadlines;
@@ -14,13 +20,19 @@ use crate::{ensure, invariant};
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The most waiters of a show.
 pub const MAX_WAITERS: usize = 1_000_000;
 
-/// The most different wishes of a show's waiters. Freeing a seat costs a search for each.
+/// The most different wishes of a show's waiters. A seat that becomes free is compared with each.
 pub const MAX_QUEUES: usize = 1000;
+
+/// The most changed seats that are listed; of more, every wish is searched for among all seats.
+const MAX_CHANGED: usize = 100_000;
+
+/// No waiter has a place before this one.
+const FIRST: Place = (Reverse(i32::MAX), 0);
 
 /// The place of a waiter: the highest priority first, then the earliest arrival.
 pub type Place = (Reverse<i32>, u64);
@@ -57,16 +69,27 @@ pub struct Queue {
     ready: BTreeMap<Place, u32>,
     /// Waiters whose user may have no further hold or seat now.
     limited: BTreeMap<Place, u32>,
-    /// Whether a search has found no seats for the wish since seats last became free. Not part of the state's bytes: it
-    /// only saves searches.
-    searched_in_vain: bool,
+    /// How many changed seats the queue has looked at, counted from the first that ever changed. Like the fields below, it
+    /// is not part of the state's bytes: it only saves searches.
+    seen: u64,
+    /// Whether free seats may meet the wish that are not queued.
+    unsearched: bool,
+    /// Whether the last search found seats: the next looks at all seats too.
+    served: bool,
+    /// The wish cannot be met before so many seats that it may take have become free; at least 1. Only of a wish that may
+    /// split.
+    pub(in crate::seat) missing: u32,
 }
 
 impl Queue {
-    /// Whether a search may find seats for the wish. A wish that must strand no seat may become possible when others
-    /// take seats; all others only when seats become free.
-    pub(in crate::seat) fn may_be_served(&self) -> bool {
-        !self.searched_in_vain || self.wish.orphans == Orphans::Forbid
+    /// Whether all seats are to be searched, and not only those that have changed.
+    pub(in crate::seat) fn looks_at_all(&self) -> bool {
+        self.unsearched || self.served
+    }
+
+    /// The first waiter who may get a hold.
+    fn head(&self) -> Option<(Place, u32)> {
+        self.ready.first_key_value().map(|(&place, &id)| (place, id))
     }
 
     /// Waiters of the queue before a place. O(waiters of the queue).
@@ -87,7 +110,7 @@ impl Queue {
 }
 
 /// All waiters of a show.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Waiters {
     pub(in crate::seat) table: Table<Waiter>,
     queues: Table<Queue>,
@@ -97,8 +120,45 @@ pub struct Waiters {
     pub(in crate::seat) deadlines: Deadlines,
     /// Arrivals so far.
     pub(in crate::seat) arrivals: u64,
-    /// Whether somebody may be servable: the show has changed since the last time that nobody was.
+    /// Whether the list is to be examined: the show has changed since nobody could be served.
     pub(in crate::seat) unserved: bool,
+    /// Free seats that are given to nobody who does not wait. They are part of the state's bytes.
+    queued: BTreeSet<Seat>,
+    /// The place of the first ready waiter of each queue, and the queue.
+    heads: BTreeSet<(Place, u32)>,
+    /// The queues before this place have been examined.
+    next: Place,
+    /// Seats that changed since the list was last examined to its end, the earliest first. Seats that were taken are among
+    /// them if somebody waits who forbids orphans: such a wish may become possible when others take seats.
+    changed: Vec<Seat>,
+    /// How many seats changed before those.
+    changed_before: u64,
+    /// Number of queues that are unsearched.
+    unsearched: usize,
+    /// Number of queues whose wish forbids orphans.
+    forbidding: usize,
+}
+
+impl Default for Waiters {
+    fn default() -> Self {
+        Self {
+            table: Table::default(),
+            queues: Table::default(),
+            by_token: NameIndex::default(),
+            by_user: HashMap::default(),
+            by_wish: NameIndex::default(),
+            deadlines: Deadlines::default(),
+            arrivals: 0,
+            unserved: false,
+            queued: BTreeSet::new(),
+            heads: BTreeSet::new(),
+            next: FIRST,
+            changed: Vec::new(),
+            changed_before: 0,
+            unsearched: 0,
+            forbidding: 0,
+        }
+    }
 }
 
 impl Waiters {
@@ -149,30 +209,126 @@ impl Waiters {
         self.by_wish.find(&encoded(wish), |id| self.queues[id].wish == *wish)
     }
 
-    /// The first ready waiter of each queue, by place.
-    pub(in crate::seat) fn heads(&self) -> Vec<(Place, u32)> {
-        let head = |queue: &Queue| queue.ready.first_key_value().map(|(&place, &id)| (place, id));
-        let mut heads: Vec<(Place, u32)> = self.queues.iter().filter_map(|(_, queue)| head(queue)).collect();
-        heads.sort_unstable();
-        heads
+    /// Seats that are free for nobody who does not wait.
+    pub fn queued(&self) -> &BTreeSet<Seat> {
+        &self.queued
     }
 
-    /// Records that there are no seats for the wish of a waiter.
-    pub(in crate::seat) fn searched_in_vain(&mut self, id: u32) {
-        let queue = self.table[id].queue;
-        self.queues[queue].searched_in_vain = true;
+    /// Whether a free seat is kept for those who wait.
+    #[inline]
+    pub fn is_queued(&self, seat: Seat) -> bool {
+        !self.queued.is_empty() && self.queued.contains(&seat)
     }
 
-    /// Seats may have become free: every wish is searched again; those for seats of a block only if `in_blocks` is set,
-    /// because each of these searches looks at all seats of its block. O(queues).
-    pub(in crate::seat) fn search_again(&mut self, in_blocks: bool) {
+    /// Whether seats that are free to all may meet a wish that waits, so that nobody else may have any.
+    pub fn is_closed(&self) -> bool {
+        self.unsearched > 0 || self.unserved && self.forbidding > 0
+    }
+
+    /// The seats that have changed since a queue was last examined.
+    pub(in crate::seat) fn changed_for(&self, queue: &Queue) -> &[Seat] {
+        let seen = queue.seen.saturating_sub(self.changed_before) as usize;
+        self.changed.get(seen..).unwrap_or_default()
+    }
+
+    /// Seats have become free, or have changed in another way.
+    pub(in crate::seat) fn note_changed(&mut self, seats: &[Seat], free: bool) {
+        if self.is_empty() {
+            return;
+        }
+        if free {
+            self.queued.extend(seats);
+        } else if !self.queued.is_empty() {
+            seats.iter().for_each(|seat| _ = self.queued.remove(seat));
+        }
+        if !free && self.forbidding == 0 {
+            return;
+        }
+        self.changed.extend(seats);
+        self.examine_from_first();
+        if self.changed.len() > MAX_CHANGED {
+            self.forget_changed();
+            self.search_all(|_| true);
+        }
+    }
+
+    /// All seats are searched again for the wishes that `which` chooses. O(queues).
+    pub(in crate::seat) fn search_all(&mut self, which: impl Fn(&LastingWish) -> bool) {
         for number in 0..self.queues.slots() {
-            if let Some(queue) = self.queues.get_mut(number)
-                && (in_blocks || queue.wish.from.is_none())
-            {
-                queue.searched_in_vain = false;
+            if self.queues.get(number).is_some_and(|queue| which(&queue.wish)) {
+                self.search_for(number);
             }
         }
+    }
+
+    /// All seats are searched again for the wish of a queue.
+    pub(in crate::seat) fn search_for(&mut self, queue: u32) {
+        let before = std::mem::replace(&mut self.queues[queue].unsearched, true);
+        self.unsearched += usize::from(!before);
+        self.examine_from_first();
+    }
+
+    fn examine_from_first(&mut self) {
+        self.unserved = true;
+        self.next = FIRST;
+    }
+
+    /// The waiter to examine next: the first of a queue that has not seen all changes. `None` once nobody who waits can be
+    /// served. O(log queues), and O(1) for each queue that need not be examined.
+    pub(in crate::seat) fn next_to_examine(&mut self) -> Option<u32> {
+        let is_to_do = |queue: &Queue| queue.looks_at_all() || !self.changed_for(queue).is_empty();
+        let mut heads = self.heads.range((self.next, 0)..);
+        let &(place, queue) = heads.find(|&&(_, queue)| is_to_do(&self.queues[queue]))?;
+        self.next = place;
+        self.queues[queue]
+            .ready
+            .get(&place)
+            .copied()
+            .expected("the head of a queue is its first ready waiter")
+    }
+
+    /// A waiter is about to get seats.
+    pub(in crate::seat) fn note_served(&mut self, id: u32) {
+        let queue = self.table[id].queue;
+        self.queues[queue].served = true;
+    }
+
+    /// No seats meet the wish of a waiter, which `missing` more may do.
+    pub(in crate::seat) fn note_in_vain(&mut self, id: u32, missing: u32) {
+        let end = self.changed_before + self.changed.len() as u64;
+        let queue = &mut self.queues[self.table[id].queue];
+        self.unsearched -= usize::from(queue.unsearched);
+        (queue.seen, queue.unsearched, queue.served, queue.missing) = (end, false, false, missing);
+    }
+
+    /// No wish that waits can be met. O(1), and O(queues) if queues without a ready waiter were to be searched for.
+    pub(in crate::seat) fn note_examined(&mut self) {
+        self.forget_changed();
+        self.unserved = false;
+        if self.unsearched == 0 {
+            return;
+        }
+        self.unsearched = 0;
+        for number in 0..self.queues.slots() {
+            if let Some(queue) = self.queues.get_mut(number) {
+                queue.unsearched = false;
+            }
+        }
+    }
+
+    fn forget_changed(&mut self) {
+        self.changed_before += self.changed.len() as u64;
+        self.changed.clear();
+    }
+
+    /// Queued seats are free to all. O(1).
+    pub(in crate::seat) fn free_queued(&mut self) {
+        self.queued.clear();
+    }
+
+    /// Queued seats of a snapshot.
+    pub(in crate::seat) fn set_queued(&mut self, seats: &[Seat]) {
+        self.queued = seats.iter().copied().collect();
     }
 
     /// The position of a waiter in its queue, from 1. O(waiters of the queue); O(log waiters) for the last.
@@ -210,9 +366,27 @@ impl Waiters {
         self.by_token.insert(&waiter.token, id);
         self.by_user.entry(waiter.user.clone()).or_default().push(id);
         self.deadlines.set(id, until);
-        let other = self.queues[queue].ready.insert(place, id);
+        self.next = self.next.min(place);
+        let other = self.change_queue(queue, |queue| queue.ready.insert(place, id));
         invariant!(other.is_none(), "each waiter has a place of its own");
         id
+    }
+
+    /// Changes who waits in a queue.
+    fn change_queue<T>(&mut self, number: u32, change: impl FnOnce(&mut Queue) -> T) -> T {
+        let queue = &mut self.queues[number];
+        let before = queue.head();
+        let done = change(queue);
+        let after = queue.head();
+        if before != after {
+            if let Some((place, _)) = before {
+                self.heads.remove(&(place, number));
+            }
+            if let Some((place, _)) = after {
+                self.heads.insert((place, number));
+            }
+        }
+        done
     }
 
     /// Removes a waiter.
@@ -229,13 +403,21 @@ impl Waiters {
         if self.of_user(&waiter.user).is_empty() {
             self.by_user.remove(&waiter.user);
         }
-        let queue = &mut self.queues[waiter.queue];
-        let list = if waiter.limited { &mut queue.limited } else { &mut queue.ready };
-        let removed = list.remove(&waiter.place);
+        let removed = self.change_queue(waiter.queue, |queue| {
+            let list = if waiter.limited { &mut queue.limited } else { &mut queue.ready };
+            list.remove(&waiter.place)
+        });
         invariant!(removed == Some(id), "a waiter is in a queue");
+        let queue = &self.queues[waiter.queue];
         if queue.len() == 0 {
+            self.unsearched -= usize::from(queue.unsearched);
+            self.forbidding -= usize::from(queue.wish.orphans == Orphans::Forbid);
             self.by_wish.remove(&encoded(&queue.wish), waiter.queue);
             self.queues.remove(waiter.queue);
+        }
+        if self.is_empty() {
+            self.note_examined();
+            self.free_queued();
         }
     }
 
@@ -246,33 +428,40 @@ impl Waiters {
             return false;
         }
         waiter.limited = limited;
-        let (place, queue) = (waiter.place, &mut self.queues[waiter.queue]);
-        let (from, to) = if limited {
-            (&mut queue.ready, &mut queue.limited)
-        } else {
-            (&mut queue.limited, &mut queue.ready)
-        };
-        let removed = from.remove(&place);
+        let (place, queue) = (waiter.place, waiter.queue);
+        let removed = self.change_queue(queue, |queue| {
+            let (from, to) = if limited {
+                (&mut queue.ready, &mut queue.limited)
+            } else {
+                (&mut queue.limited, &mut queue.ready)
+            };
+            to.insert(place, id);
+            from.remove(&place)
+        });
         invariant!(removed == Some(id), "a waiter is in a queue");
-        to.insert(place, id);
         !limited
     }
 
-    /// Changes the wishes of all waiters. Queues whose wishes become equal become one. O(waiters log waiters).
+    /// Changes the wishes of all waiters, which are then searched for among all seats. Queues whose wishes become equal
+    /// become one. O(waiters log waiters).
     pub(in crate::seat) fn change_wishes(&mut self, change: impl Fn(&mut LastingWish)) {
         let queues = std::mem::take(&mut self.queues);
         self.by_wish = NameIndex::default();
+        self.heads.clear();
+        (self.unsearched, self.forbidding) = (0, 0);
         for (_, queue) in queues.iter() {
             let mut wish = queue.wish.clone();
             change(&mut wish);
             let id = self.queue_or_new(&wish);
-            let joined = &mut self.queues[id];
-            joined.ready.extend(&queue.ready);
-            joined.limited.extend(&queue.limited);
+            self.change_queue(id, |joined| {
+                joined.ready.extend(&queue.ready);
+                joined.limited.extend(&queue.limited);
+            });
             for &waiter in queue.ready.values().chain(queue.limited.values()) {
                 self.table[waiter].queue = id;
             }
         }
+        self.search_all(|_| true);
     }
 
     /// Checks waiters, queues, names and deadlines against one another. O(waiters).
@@ -301,7 +490,18 @@ impl Waiters {
         ensure!(of_users == waiters, "users have {of_users} of {waiters} waiters");
         for (id, queue) in self.queues.iter() {
             ensure!(queue.len() > 0, "queue {id} is empty");
+            let listed = queue.head().is_none_or(|(place, _)| self.heads.contains(&(place, id)));
+            ensure!(listed, "the first waiter of queue {id} is not among the heads");
         }
+        let ready = self.queues.iter().filter(|(_, queue)| !queue.ready.is_empty()).count();
+        ensure!(self.heads.len() == ready, "{ready} queues have {} heads", self.heads.len());
+        let unsearched = self.queues.iter().filter(|(_, queue)| queue.unsearched).count();
+        ensure!(unsearched == self.unsearched, "{unsearched} queues are unsearched, not {}", self.unsearched);
+        let forbidding = self.queues.iter().filter(|(_, queue)| queue.wish.orphans == Orphans::Forbid);
+        ensure!(forbidding.count() == self.forbidding, "the wishes without orphans are miscounted");
+        let is_at_rest = self.changed.is_empty() && self.unsearched == 0;
+        ensure!(self.unserved || is_at_rest, "a list that is examined has changed seats");
+        ensure!(waiters > 0 || self.queued.is_empty(), "seats are queued for nobody");
         let wishes: Vec<(u32, Vec<u8>)> =
             self.queues.iter().map(|(id, queue)| (id, encoded(&queue.wish))).collect();
         self.by_wish.check(wishes.iter().map(|(id, wish)| (*id, &wish[..])))
@@ -321,6 +521,9 @@ impl Waiters {
             + self.by_user.allocation_size()
             + self.by_wish.allocated()
             + self.deadlines.allocated()
+            + self.queued.len() * size_of::<Seat>() * 3 / 2
+            + self.changed.capacity() * size_of::<Seat>()
+            + self.heads.len() * size_of::<(Place, u32)>() * 3 / 2
     }
 
     fn queue_or_new(&mut self, wish: &LastingWish) -> u32 {
@@ -331,8 +534,12 @@ impl Waiters {
             wish: wish.clone(),
             ready: BTreeMap::new(),
             limited: BTreeMap::new(),
-            searched_in_vain: false,
+            seen: self.changed_before,
+            unsearched: false,
+            served: false,
+            missing: 1,
         };
+        self.forbidding += usize::from(wish.orphans == Orphans::Forbid);
         let id = self.queues.insert(queue);
         self.by_wish.insert(&encoded(wish), id);
         id

@@ -92,7 +92,7 @@ impl Show {
                         let state = self.state(base + position as Seat);
                         *draft.counts.of(state) += 1;
                         draft.flags |= layout.flags_at(position);
-                        if state != SeatState::Free {
+                        if !matches!(state, SeatState::Free | SeatState::Queued) {
                             seats.kept.put(free, position, false);
                         }
                     }
