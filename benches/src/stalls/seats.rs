@@ -110,7 +110,7 @@ pub(crate) fn waiting(probe: &mut Probe, elements: usize) {
     let words = |line: String| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
     let hold = |number: usize| words(format!("SEAT.HOLD show ann 1 TTL 600000 FLAGS 1 f7 TOKEN t{number}"));
     let release = |number: usize| words(format!("SEAT.RELEASE show t{number}"));
-    let mut holds_and_releases = |probe: &mut Probe, with: &str, first: usize| {
+    let holds_and_releases = |probe: &mut Probe, with: &str, first: usize| {
         let numbers = first..first + 1000;
         probe.longest(&format!("SEAT.HOLD of a seat {with}"), numbers.clone().map(hold));
         probe.longest(&format!("SEAT.RELEASE of a seat {with}"), numbers.map(release));

@@ -2,13 +2,14 @@
 //! row, and a replica begins to lag at any step and becomes the master at any later one. Nobody waits while there are
 //! seats for the wish, a seat has one owner, and what was sold before a replica began to lag stays sold.
 //!
-//! A state is decoded before each step, so a search is never remembered to have been in vain. `waiting` tests that.
+//! A state is decoded before each step, so what the list has been examined for is never remembered. `waiting` tests that.
 
 use super::explore::{Limits, World, explore};
 use super::house::wish;
 use allot_core::seat::request::{Hold, Request, Wait};
 use allot_core::seat::{Reply, Show, decide, decide_due};
 use allot_core::shared::codec::{Reader, Writer};
+use allot_core::shared::machine::FollowUp;
 use allot_core::shared::token::TokenChoice;
 use serde_json::json;
 use std::fmt::{self, Display, Formatter};
@@ -77,7 +78,12 @@ impl Small {
         for event in decide_due(&self.show, self.now, usize::MAX) {
             self.show.apply(self.now, &event);
         }
-        while let Some(event) = self.show.follow_up(self.now) {
+        loop {
+            let event = match self.show.follow_up(self.now) {
+                FollowUp::Event(event) => event,
+                FollowUp::Continue => continue,
+                FollowUp::Done => return,
+            };
             if let Err(damaged) = self.show.admits(&event) {
                 self.wrong.get_or_insert(format!("{event:?} is not admitted: {damaged}"));
                 return;
