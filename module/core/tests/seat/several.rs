@@ -6,7 +6,7 @@ use super::rig::{Random, Rig, random_plan};
 use super::steps;
 use allot_core::seat::decide::several::{At, Refused, Several, decide_in_all};
 use allot_core::seat::plan::Plan;
-use allot_core::seat::request::{AddBest, Adjacent, Hold, NamedWish, Orphans, Pick, Replace, Request};
+use allot_core::seat::request::{AddBest, Adjacent, Hold, NamedWish, Need, Orphans, Pick, Replace, Request};
 use allot_core::seat::{Reply, Show};
 use allot_core::shared::refusal::Code;
 use allot_core::shared::token::TokenChoice;
@@ -176,6 +176,27 @@ fn shows_that_are_too_large_together_are_not_searched() {
     let (place, refusal) = tour.hold(0..4, &[], "u", 2).unwrap_err();
     assert_eq!((place, refusal.code), (0, Code::Limit), "{}", refusal.text);
     tour.ask(0..4, &[], &pick("u", &["a-1-9"])).unwrap();
+}
+
+#[test]
+fn party_with_needs_sees_no_seat_that_is_taken_in_another_show() {
+    let seat = |label: &str, flags: &[&str]| json!({"label": label, "flags": flags});
+    let row = |label: &str, seats: serde_json::Value| json!({"label": label, "rank": 1, "tier": "t", "seats": seats});
+    let rows = [row("1", json!([seat("1", &[]), seat("2", &["wheelchair"])])), row("2", json!("1"))];
+    let plan = json!({"areas": [{"id": "a", "rows": rows}], "limits": {"holds_per_user": 0}});
+    let mut tour = Tour(vec![House::new(&plan), House::new(&plan)]);
+    tour.0[1].block(&["a-1-1"]);
+    let party = |token, count, orphans| {
+        let needs = vec![Need { count: 1, flag: &b"wheelchair"[..] }];
+        let wish = NamedWish { needs, orphans, ..wish("ann", count).wish };
+        Request::Hold(named(Hold { wish, ..self::wish("ann", count) }, token))
+    };
+    tour.ask(0..2, &[], &party("t", 2, Orphans::Avoid)).unwrap();
+    assert_eq!(tour.map(), [".h/h", "xh/h"]);
+    tour.ask(0..2, &[], &Request::Release { token: b"t", seats: None, into: None }).unwrap();
+    // Nor is it left alone by one who takes the wheelchair only.
+    tour.ask(0..2, &[], &party("u", 1, Orphans::Forbid)).unwrap();
+    assert_eq!(tour.map(), [".h/.", "xh/."]);
 }
 
 /// A train of one coach is sold by random journeys. Returns how many legs passengers travel.

@@ -243,12 +243,13 @@ impl<'a> Rows<'a> {
                 .flat_map(|&group| (0..self.places(group)).map(move |place| (group, place)))
                 .collect()
         };
-        let kept = places.into_iter().filter_map(|(group, place)| {
+        // Rows in which nothing is left hide those of the index, too.
+        let kept = places.into_iter().map(|(group, place)| {
             let mut seats = self.seats(group, place);
             if bits::count(&seats.free) > 0 {
                 keep(self.row(group, place), &mut seats);
             }
-            (bits::count(&seats.free) > 0).then_some(ChangedRow { group, place, seats, indexed: 0 })
+            ChangedRow { group, place, seats, indexed: 0 }
         });
         let mut kept: Vec<ChangedRow> = kept.collect();
         kept.sort_unstable_by_key(|row| (row.group, row.place));
